@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "graph/graph.h"
+
+namespace autopar::bundle {
+
+inline constexpr int meta_info_version = 1;
+
+/// Calls and payload bytes of one kind of collective over one set of mesh axes, summed over calls
+/// and ranks: predicted in meta-info.json, counted by a run, in the same form.
+struct CollectiveTotal {
+  std::string kind;  ///< "all-reduce", "all-gather", "reduce-scatter", "all-to-all", ...
+  std::vector<int> mesh_axes;
+  std::int64_t count = 0;  ///< calls, each counted once a participating rank
+  std::int64_t bytes = 0;
+  friend bool operator==(const CollectiveTotal&, const CollectiveTotal&) = default;
+};
+/// Adds to the entry of the same kind and axes, or appends it; keeps entries sorted.
+void add_collective(std::vector<CollectiveTotal>& totals, const CollectiveTotal& more);
+
+struct FileInfo {
+  std::string name;  ///< relative to the bundle
+  std::uint64_t bytes = 0;
+  std::string xxh3;
+};
+
+struct RankInfo {
+  int rank = 0;
+  int stage = 0;
+  std::vector<int> coordinates;
+  std::vector<FileInfo> files;  ///< model first, then data where there is one
+  std::int64_t weight_bytes = 0;
+  std::int64_t peak_bytes = 0;  ///< predicted: weights and arena
+};
+
+/// A model input or output: global type and shape, its spec's text, and what of it each rank has
+/// (a range a dimension, by rank), so that a runner needs to know nothing of specs.
+struct PortInfo {
+  std::string name;
+  graph::DataType type = graph::DataType::undefined;
+  graph::Shape shape;
+  std::string spec;
+  std::vector<std::vector<graph::Range>> ranges;
+};
+
+struct MeshAxis {
+  std::string name;
+  int size = 1;
+};
+
+struct GroupInfo {
+  std::vector<int> mesh_axes;
+  std::vector<std::vector<int>> ranks;  ///< every group along those axes
+};
+
+struct StageInfo {
+  int stage = 0;
+  std::vector<int> ranks;
+};
+
+/// meta-info.json: what was planned, for whom, and how to start it. Its JSON schema is
+/// lib/bundle/meta-info.schema.json.
+struct MetaInfo {
+  std::string model;  ///< the model file's name, without its folder
+  std::vector<MeshAxis> mesh;
+  std::vector<StageInfo> stages;
+  std::vector<RankInfo> ranks;
+  std::vector<GroupInfo> groups;
+  std::vector<PortInfo> inputs;
+  std::vector<PortInfo> outputs;
+  std::vector<CollectiveTotal> collectives;
+  std::string device;
+  std::string search;
+  double search_seconds = 0;
+  double cost_seconds = 0;
+  double lower_bound_seconds = 0;
+  bool proven_optimal = false;
+};
+
+nlohmann::json to_json(const MetaInfo& info);
+nlohmann::json to_json(const std::vector<CollectiveTotal>& totals);
+/// Throws Error naming the file and the field that is missing or malformed.
+MetaInfo load_meta_info(const std::filesystem::path& bundle_dir);
+
+/// Throws Error naming the first file of the rank (all ranks for -1) that is missing, of another
+/// size or of another digest, and any foreign rank*.onnx or rank*.data file in the folder.
+void check_files(const MetaInfo& info, const std::filesystem::path& bundle_dir, int rank = -1);
+
+}  // namespace autopar::bundle

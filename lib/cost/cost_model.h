@@ -1,0 +1,41 @@
+#pragma once
+
+#include "cost/device_model.h"
+#include "sharding/connect.h"
+#include "sharding/op_shard_spec.h"
+
+namespace autopar::cost {
+
+/// Predicts seconds on one mesh of equal devices. The formulas are in ARCHITECTURE.md; each cost
+/// is computed here and nowhere else.
+class CostModel {
+ public:
+  CostModel(DeviceModel device, sharding::DeviceMesh mesh);
+
+  const DeviceModel& device() const { return device_; }
+  const sharding::DeviceMesh& mesh() const { return mesh_; }
+
+  /// The operator on its largest local shard, without its reductions: the larger of arithmetic and
+  /// memory traffic, plus a launch; views are free.
+  double operator_seconds(const graph::Graph& graph, const graph::Node& node,
+                          const sharding::ShardingRule& rule,
+                          const sharding::OpShardSpec& spec) const;
+  /// The reductions that the strategy does after the operator.
+  double reduction_seconds(const graph::Graph& graph, const graph::Node& node,
+                           const sharding::OpShardSpec& spec) const;
+  /// One slice or collective on a tensor of the given global shape, the largest rank's.
+  double step_seconds(const sharding::ReshardStep& step, const sharding::Shape& shape,
+                      graph::DataType type) const;
+
+  sharding::StepPrice step_price() const;
+
+ private:
+  DeviceModel device_;
+  sharding::DeviceMesh mesh_;
+};
+
+/// The reduction of output `i` as a step on that output, nullopt for none.
+std::optional<sharding::ReshardStep> reduction_step(const sharding::OpShardSpec& spec,
+                                                    std::size_t i);
+
+}  // namespace autopar::cost

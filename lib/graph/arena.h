@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace autopar::graph {
+
+/// A buffer that must exist from step `first` to step `last`, both included.
+struct BufferLifetime {
+  std::int64_t bytes = 0;
+  int first = 0;
+  int last = 0;
+};
+
+struct ArenaPlan {
+  std::vector<std::int64_t> offsets;  ///< by buffer, 64-byte aligned
+  std::int64_t bytes = 0;             ///< the arena's size
+};
+
+/// Packs buffers into one arena so that no two that live at the same time overlap: greedy by size,
+/// first gap that fits (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
+/// Inference", 2020).
+ArenaPlan plan_arena(std::span<const BufferLifetime> buffers);
+
+/// A lifetime for each value of the graph, by ValueId, a step a node: inputs live from step 0,
+/// outputs to the last step; constants and unused values have 0 bytes.
+std::vector<BufferLifetime> value_lifetimes(const Graph& graph);
+
+}  // namespace autopar::graph

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "graph/tensor.h"
+
+namespace autopar::graph {
+
+using ValueId = std::int32_t;
+using NodeId = std::int32_t;
+/// An optional input or output that is left out.
+inline constexpr ValueId no_value = -1;
+inline constexpr NodeId no_node = -1;
+
+/// The ONNX domain of the collective operators (see graph/collective_schemas.h).
+inline constexpr const char* collective_domain = "autopar";
+
+using Attribute = std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>,
+                               std::vector<float>, std::vector<std::string>, Tensor>;
+
+/// A tensor of the graph: an input, a constant (a weight, or folded) or a node's output.
+struct Value {
+  std::string name;
+  DataType type = DataType::undefined;
+  Shape shape;
+  std::optional<Tensor> constant;
+};
+
+struct Node {
+  std::string name;
+  std::string op_type;
+  std::string domain;  ///< "" is ONNX's default domain.
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  std::map<std::string, Attribute> attributes;
+
+  bool has_attribute(const std::string& key) const { return attributes.contains(key); }
+  /// The attribute, or the default where it is absent. Throws Error when it has another type.
+  std::int64_t int_attribute(const std::string& key, std::int64_t otherwise) const;
+  float float_attribute(const std::string& key, float otherwise) const;
+  std::string string_attribute(const std::string& key, const std::string& otherwise) const;
+  std::vector<std::int64_t> ints_attribute(const std::string& key,
+                                           std::vector<std::int64_t> otherwise) const;
+};
+
+/// A model after import: static shapes, no symbolic dimension, no function, no dead node; names of
+/// nodes and values are unique; nodes stand in topological order. Every operator has the form of
+/// opset 18 or newer (`opsets` tells which).
+struct Graph {
+  std::string name;
+  std::map<std::string, std::int64_t> opsets;  ///< version by domain
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+
+  const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
+  Value& value(ValueId id) { return values[static_cast<std::size_t>(id)]; }
+  const Node& node(NodeId id) const { return nodes[static_cast<std::size_t>(id)]; }
+  Node& node(NodeId id) { return nodes[static_cast<std::size_t>(id)]; }
+  ValueId add_value(Value value);
+  /// A constant of the given name; the name is made unique by a suffix where it is taken.
+  ValueId add_constant(std::string name, Tensor tensor);
+  bool is_constant(ValueId id) const { return id != no_value && value(id).constant.has_value(); }
+};
+
+/// "MatMul", or "com.microsoft::FastGelu" outside the default domain.
+std::string qualified_op_type(const Node& node);
+
+/// The node that makes each value; no_node for inputs and constants.
+std::vector<NodeId> producers(const Graph& graph);
+/// The nodes that read each value, in order, a node once for each reading input.
+std::vector<std::vector<NodeId>> consumers(const Graph& graph);
+/// Bytes of all constants with floating-point or quantised data, tied ones once.
+std::int64_t weight_bytes(const Graph& graph);
+
+/// Throws InternalError where the graph breaks what `Graph` promises.
+void check_invariants(const Graph& graph);
+/// Drops nodes and values that no output needs, and renumbers.
+void remove_dead_nodes(Graph& graph);
+
+}  // namespace autopar::graph

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace autopar::graph {
+
+/// Pieces of one constant along `dim`; written in place of the constant's own data, so that a
+/// weight put together from several slices of mapped files needs no memory.
+struct Concatenation {
+  int dim = 0;
+  std::vector<Tensor> pieces;
+};
+using Concatenations = std::map<ValueId, Concatenation>;
+
+struct WrittenFile {
+  std::uint64_t bytes = 0;
+  std::string xxh3;  ///< XXH3-64 in 16 hex digits
+};
+struct WrittenModel {
+  WrittenFile model;
+  WrittenFile data;  ///< no bytes and no file where no constant was large enough
+};
+
+/// Writes `model_file` and beside it `data_file`, which holds every constant of at least 1 KiB as
+/// ONNX external data, 4 KiB aligned; smaller ones are embedded. Streams: memory does not grow
+/// with the weights. Throws Error (a full disk, say) and leaves removal of the files to the caller.
+WrittenModel save_onnx(const Graph& graph, const std::filesystem::path& model_file,
+                       const std::filesystem::path& data_file,
+                       const Concatenations& concatenations = {});
+
+}  // namespace autopar::graph

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace autopar::graph {
+
+/// Global shapes of model inputs by name, from `--shape input=1x128`.
+using ShapeBindings = std::map<std::string, Shape>;
+
+/// Reads "NAME=1x128"; throws Error that shows the form.
+std::pair<std::string, Shape> parse_shape_binding(std::string_view text);
+
+/// Evaluates a graph of one node whose inputs are all constants; nullopt where no kernel serves
+/// it. Folding needs kernels, which this module may not know: the application hands them in.
+using Evaluator = std::function<std::optional<std::vector<Tensor>>(const Graph& single_node)>;
+
+struct ImportOptions {
+  ShapeBindings shapes;
+  /// Nothing is folded where it is empty.
+  Evaluator evaluate;
+  /// Operators that stay as they are though ONNX defines them as functions; others are inlined.
+  std::function<bool(std::string_view domain, std::string_view op_type)> is_native;
+  /// `autopar plan` needs no weights: a missing external file is then no error.
+  bool weights_may_be_absent = false;
+};
+
+/// Reads an ONNX file into a Graph. Weights, embedded or external, stay views of the mapped files
+/// and are never copied. Throws Error for anything wrong with the file.
+Graph load_onnx(const std::filesystem::path& file, const ImportOptions& options);
+
+}  // namespace autopar::graph

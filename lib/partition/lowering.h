@@ -1,0 +1,44 @@
+#pragma once
+
+#include <vector>
+
+#include "bundle/meta_info.h"
+#include "graph/graph.h"
+#include "search/plan.h"
+#include "sharding/connect.h"
+
+namespace autopar::partition {
+
+/// One value in one spec. Version 0 of a value is how its producer leaves it or how it is stored.
+struct Version {
+  graph::ValueId value = graph::no_value;
+  sharding::TensorShardSpec spec;
+};
+using VersionId = int;
+
+/// One step of the program that every rank runs: an operator on local shards, or one slice or
+/// collective that turns a version into another.
+struct Instruction {
+  graph::NodeId node = graph::no_node;  ///< the operator, or no_node for a reshard step
+  sharding::ReshardStep step;           ///< where node is no_node
+  std::vector<VersionId> inputs;        ///< -1 for one left out
+  std::vector<VersionId> outputs;
+};
+
+/// The plan spelled out, still for all ranks at once. Each version of a tensor is made once,
+/// however many operators read it.
+struct Program {
+  std::vector<Version> versions;
+  std::vector<Instruction> instructions;
+  std::vector<VersionId> inputs;   ///< by model input
+  std::vector<VersionId> outputs;  ///< by model output, never partial
+};
+
+Program lower(const graph::Graph& graph, const search::Plan& plan);
+
+/// What a run of the program communicates, over all ranks.
+std::vector<bundle::CollectiveTotal> collective_totals(const graph::Graph& graph,
+                                                       const sharding::DeviceMesh& mesh,
+                                                       const Program& program);
+
+}  // namespace autopar::partition

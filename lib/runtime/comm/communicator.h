@@ -1,0 +1,52 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "graph/data_type.h"
+
+namespace autopar::runtime {
+
+enum class ReduceOp { sum, max, min, mean };
+
+/// Collectives among the ranks of one group, on contiguous host memory. Every member calls the same
+/// collectives in the same order. Each call waits at most `timeout` and then throws Error naming
+/// the collective and, where it is known, the rank that did not come; so do the other members.
+/// Byte counts may differ between ranks (uneven shards) and may be 0.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;  ///< within the group
+  virtual int size() const = 0;
+
+  /// The communicator of a subgroup, given as ranks of this communicator in group order; every
+  /// member of the subgroup calls it, in the same order of subgroups; others need not.
+  virtual std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) = 0;
+
+  /// In place: `data` has `elements` elements of `type` on every rank.
+  virtual void all_reduce(std::byte* data, std::int64_t elements, graph::DataType type,
+                          ReduceOp op) = 0;
+  /// `out` gets the ranks' blocks one after another, in group order; block_bytes by rank.
+  virtual void all_gather(const std::byte* in, std::byte* out,
+                          std::span<const std::int64_t> block_bytes) = 0;
+  /// `in` has one block a rank, one after another; `out` gets this rank's block, reduced.
+  virtual void reduce_scatter(const std::byte* in, std::byte* out,
+                              std::span<const std::int64_t> block_elements, graph::DataType type,
+                              ReduceOp op) = 0;
+  /// `in` has one block for each rank, `out` gets one block from each, one after another.
+  virtual void all_to_all(const std::byte* in, std::span<const std::int64_t> send_bytes,
+                          std::byte* out, std::span<const std::int64_t> receive_bytes) = 0;
+  virtual void broadcast(std::byte* data, std::int64_t bytes, int root) = 0;
+  virtual void barrier() = 0;
+
+  /// Makes every waiting and later call of any member throw: a rank that fails calls it so that
+  /// no other waits for it until the timeout.
+  virtual void abort() noexcept = 0;
+};
+
+}  // namespace autopar::runtime

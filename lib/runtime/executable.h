@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "runtime/collectives.h"
+#include "runtime/kernel.h"
+
+namespace autopar::runtime {
+
+struct CompileOptions {
+  int threads = 1;
+  CollectiveContext* collectives = nullptr;
+};
+
+/// A graph compiled once into a list of kernels with a static memory plan, then run any number of
+/// times without allocating. Holds views of the graph's constants, which it keeps alive.
+class Executable {
+ public:
+  /// Throws Error naming the node whose operator, type or form no kernel serves.
+  Executable(const graph::Graph& graph, const CompileOptions& options);
+  ~Executable();
+  Executable(Executable&&) noexcept;
+
+  /// Where the graph's input or output `i` lies, in the order of Graph::inputs and outputs: write
+  /// inputs before run(), read outputs after it.
+  const TensorView& input(std::size_t i) const;
+  const TensorView& output(std::size_t i) const;
+  void run();
+
+  /// The arena (inputs, outputs, activations, scratch); weights are not in it.
+  std::int64_t arena_bytes() const;
+  /// Constants computed when compiling (prepacked or derived), beside the mapped ones.
+  std::int64_t derived_constant_bytes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Runs a graph whose inputs are all constants: the evaluator for constant folding. nullopt where
+/// some operator has no kernel.
+std::optional<std::vector<graph::Tensor>> evaluate_constants(const graph::Graph& graph);
+
+}  // namespace autopar::runtime

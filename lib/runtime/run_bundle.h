@@ -1,0 +1,45 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bundle/meta_info.h"
+#include "graph/tensor.h"
+#include "runtime/comm/communicator.h"
+
+namespace autopar::runtime {
+
+using NamedTensors = std::map<std::string, graph::Tensor>;
+
+struct RunOptions {
+  int threads = 0;  ///< a rank; 0 is the machine's cores over its ranks
+  int repeat = 1;   ///< counted runs
+  std::chrono::milliseconds timeout{30'000};
+};
+
+struct RunResult {
+  NamedTensors outputs;  ///< global tensors (rank 0 alone under MPI)
+  std::vector<double> run_seconds;  ///< the slowest rank's, by repetition
+  std::vector<bundle::CollectiveTotal> collectives;  ///< of one run, summed over ranks
+  std::vector<std::int64_t> arena_bytes;  ///< by rank
+  std::vector<std::int64_t> peak_bytes;  ///< by rank: weights and arena, measured
+};
+
+/// Throws Error for a missing, superfluous or misshapen input or one of another type.
+void check_inputs(const std::vector<bundle::PortInfo>& ports, const NamedTensors& inputs);
+
+/// Every rank in this process, a thread each.
+RunResult run_in_threads(const std::filesystem::path& bundle_dir, const NamedTensors& inputs,
+                         const RunOptions& options);
+/// This process's rank of the world; the world's size must be the bundle's.
+RunResult run_as_rank(const std::filesystem::path& bundle_dir, const NamedTensors& inputs,
+                      const RunOptions& options, Communicator& world, int local_ranks);
+/// A whole model, for `verify` and comparison.
+RunResult run_whole(const graph::Graph& graph, const NamedTensors& inputs,
+                    const RunOptions& options);
+
+}  // namespace autopar::runtime

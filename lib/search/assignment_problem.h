@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace autopar::search {
+
+/// Costs are integers so that equal optima compare equal; their unit is the caller's.
+using Cost = std::int64_t;
+/// Marks a strategy or a pair that must not be chosen.
+inline constexpr Cost impossible = 1'000'000'000'000'000'000;
+
+/// Choose a strategy for every node so that the sum of node and edge costs is least and at no time
+/// the usages of the nodes alive then exceed that time's limit. It is the problem of the ASPLOS /
+/// EuroSys 2025 contest on intra-operator parallelism, and Alpa's ILP with memory over time.
+struct AssignmentProblem {
+  struct Node {
+    std::vector<Cost> costs;            ///< by strategy, at least one
+    std::vector<std::int64_t> usages;   ///< by strategy, not negative
+    int first = 0;                      ///< the usage counts at times [first, end)
+    int end = 0;
+  };
+  struct Edge {
+    int a = 0;
+    int b = 0;
+    std::vector<Cost> costs;  ///< row-major: a's strategy times b's count, plus b's strategy
+  };
+  std::vector<Node> nodes;
+  std::vector<Edge> edges;
+  /// By time; times beyond its end, and negative entries, have no limit.
+  std::vector<std::int64_t> usage_limits;
+};
+
+/// `optimal` and `infeasible` are proven; `feasible` is the best found, `unknown` means that the
+/// time ran out before any choice within the limits was found.
+enum class Status { optimal, feasible, infeasible, unknown };
+
+struct Solution {
+  Status status = Status::unknown;
+  std::vector<int> choice;  ///< a strategy a node; empty unless optimal or feasible
+  Cost cost = impossible;
+  Cost lower_bound = 0;  ///< no choice costs less; equals `cost` where optimal
+  double seconds = 0;
+};
+
+struct SolveOptions {
+  double time_limit_seconds = 60;
+  bool log = false;
+};
+
+/// Throws InternalError where sizes or indices do not fit together.
+void check(const AssignmentProblem& problem);
+/// The choice's cost, `impossible` where it holds an impossible strategy or pair; sums saturate.
+Cost cost_of(const AssignmentProblem& problem, const std::vector<int>& choice);
+/// The usage at each time of the problem's horizon.
+std::vector<std::int64_t> usage_over_time(const AssignmentProblem& problem,
+                                          const std::vector<int>& choice);
+bool within_limits(const AssignmentProblem& problem, const std::vector<int>& choice);
+
+/// Tries every choice. For tests and tiny problems; throws InternalError above 10^8 choices.
+Solution solve_by_brute_force(const AssignmentProblem& problem);
+
+/// The whole problem as one integer linear program, handed to GLPK's branch and cut. The optimum is
+/// claimed only where GLPK proves it and the choice, priced anew, agrees.
+Solution solve_with_glpk(const AssignmentProblem& problem, const SolveOptions& options);
+
+/// A choice within the limits by greedy descent and local moves: no bound, no proof. The plan of
+/// last resort when the time runs out, and GLPK's first incumbent.
+std::optional<std::vector<int>> find_by_local_search(const AssignmentProblem& problem);
+
+/// The smallest limit, added to every limited time alike in proportion, is not asked here: this is
+/// the least possible largest usage at times [first, end), by GLPK; nullopt when time runs out.
+std::optional<std::int64_t> least_peak_usage(const AssignmentProblem& problem, int first, int end,
+                                             const SolveOptions& options);
+
+}  // namespace autopar::search

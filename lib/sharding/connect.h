@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "sharding/tensor_shard_spec.h"
+
+namespace autopar::sharding {
+
+enum class StepKind { slice, all_reduce, all_gather, reduce_scatter, all_to_all };
+std::string_view name_of(StepKind kind);  ///< "slice", "all-reduce", "all-gather", ...
+
+/// One slice or collective over the group of `mesh_axes`, which turns `before` into `after`.
+struct ReshardStep {
+  StepKind kind = StepKind::slice;
+  std::vector<int> mesh_axes;  ///< major first
+  int dim = -1;        ///< sliced, gathered, scattered or (all-to-all) concatenated dimension
+  int split_dim = -1;  ///< all-to-all: the dimension that is split
+  Reduce reduce = Reduce::sum;
+  TensorShardSpec before;
+  TensorShardSpec after;
+};
+
+/// The payload V of one rank in the cost formulas, in bytes: all-reduce its local tensor,
+/// all-gather the gathered tensor, reduce-scatter the tensor before it is scattered, all-to-all
+/// its local tensor before the exchange; 0 for a slice, which communicates nothing.
+std::int64_t payload_bytes(const ReshardStep& step, const Shape& shape, graph::DataType type,
+                           const DeviceMesh& mesh, int rank);
+
+/// Seconds of one step on a tensor of this global shape.
+using StepPrice =
+    std::function<double(const ReshardStep&, const Shape& shape, graph::DataType type)>;
+
+struct Connection {
+  std::vector<ReshardStep> steps;
+  double seconds = 0;
+};
+
+/// The cheapest chain of steps from `src` to `dst`, by Dijkstra's algorithm over the specs that
+/// single steps reach. `dst` is partial only where `src` is over the same axes (else InternalError).
+Connection connect(const TensorShardSpec& src, const TensorShardSpec& dst, const Shape& shape,
+                   graph::DataType type, const DeviceMesh& mesh, const StepPrice& price);
+
+}  // namespace autopar::sharding

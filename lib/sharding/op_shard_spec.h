@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sharding/sharding_rule.h"
+
+namespace autopar::sharding {
+
+/// What is done to an output whose local values are partial.
+enum class ReduceFunction { none, all_reduce, reduce_scatter };
+std::string_view name_of(ReduceFunction function);  ///< "none", "all-reduce", "reduce-scatter"
+ReduceFunction parse_reduce_function(std::string_view name);
+
+/// One choice for one operator: it reads its inputs in these specs, computes with the same operator
+/// on local shards, and leaves its outputs in these specs after the reduce functions.
+struct OpShardSpec {
+  std::vector<std::vector<int>> factor_axes;  ///< by factor of the rule: mesh axes, major first
+  std::vector<TensorShardSpec> inputs;
+  std::vector<TensorShardSpec> computed;  ///< outputs as the operator leaves them, maybe partial
+  std::vector<TensorShardSpec> outputs;   ///< outputs after `reductions`
+  std::vector<ReduceFunction> reductions;
+
+  friend bool operator==(const OpShardSpec&, const OpShardSpec&) = default;
+};
+
+/// "MatMul-like" text for messages: "RS0,S0R->RR all-reduce".
+std::string to_string(const OpShardSpec& spec);
+
+/// Every way to run the operator on the mesh: each axis splits one factor or none; where outputs
+/// are partial, all-reduce, or reduce-scatter onto each dimension that can take it. Deterministic
+/// order, replicated first. Splits that would break a rule (`whole`, `even`, `never_empty`, a
+/// dimension of several factors split other than evenly from its major one) are left out.
+std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, const DeviceMesh& mesh,
+                                                  std::span<const Shape> inputs,
+                                                  std::span<const Shape> outputs);
+
+/// Every spec without partial values that splits each dimension by some of the axes, replicated
+/// first: the ways in which an input or a weight may lie.
+std::vector<TensorShardSpec> enumerate_tensor_shard_specs(const Shape& shape,
+                                                          const DeviceMesh& mesh);
+
+/// This rank's share of each factor under the choice.
+std::vector<Range> factor_ranges(const ShardingRule& rule, const OpShardSpec& spec,
+                                 const DeviceMesh& mesh, int rank);
+
+}  // namespace autopar::sharding

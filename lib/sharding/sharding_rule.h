@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+#include "sharding/tensor_shard_spec.h"
+
+namespace autopar::sharding {
+
+/// A spatial factor's shares make shares of the output; a reduction's make partial outputs; a
+/// `whole` factor is never split.
+enum class FactorKind { spatial, sum, max, min, mean, whole };
+
+/// One loop of the operator, as an einsum letter is.
+struct Factor {
+  char letter = 0;
+  std::int64_t size = 1;
+  FactorKind kind = FactorKind::spatial;
+  /// Splits must give every device an equal share (a mean, or a dimension of several factors).
+  bool even = false;
+  /// Splits must give every device at least one element.
+  bool never_empty = false;
+};
+
+/// One rank's copy of a node while its shard is written, as a rule's `localize` sees it.
+struct LocalNode {
+  graph::Graph& shard;
+  /// The node with the shard's value ids for inputs and outputs; attributes still the global ones.
+  graph::Node node;
+  /// This rank's share of each factor, by factor index.
+  std::vector<Range> factor_ranges;
+  /// Shape of output `i` in the shard.
+  const Shape& output_shape(std::size_t i) const {
+    return shard.value(node.outputs[i]).shape;
+  }
+};
+
+/// What one operator instance allows. Split a factor over a mesh axis, split every tensor's
+/// dimension that holds it accordingly, and the same operator on the local shards computes the
+/// output's shards (or its partial values, for a reduction).
+struct ShardingRule {
+  std::vector<Factor> factors;
+  /// [tensor][dimension] -> factors that make up that dimension, major first; empty for a
+  /// dimension of size 1 or one that no factor names. Left-out optional tensors have no dimensions.
+  std::vector<std::vector<std::vector<int>>> inputs;
+  std::vector<std::vector<std::vector<int>>> outputs;
+  /// Changes no byte, only the shape: free at run time.
+  bool is_view = false;
+  /// Appends the operator on local shards to the shard, where that takes more than the node itself
+  /// (a constant shape input, an index offset, an attribute that counts heads).
+  std::function<void(LocalNode&)> localize;
+};
+
+/// Makes a rule from einsum-like text, one group a tensor: "mk,kn->mn", several outputs after
+/// further commas; a dimension of several factors in parentheses, "b(hd)->bhd"; `1` for a
+/// dimension that no factor names; nothing between commas for a tensor that is left out or a
+/// scalar. Letters that are in an input but no output must be given a reduction kind with
+/// `kinds`, e.g. {{'k', FactorKind::sum}}; letters default to spatial.
+struct FactorOptions {
+  char letter;
+  FactorKind kind = FactorKind::spatial;
+  bool never_empty = false;
+};
+/// Sizes come from the shapes; a size that only a product tells (of several factors in one
+/// dimension) is found from the tensors where the letter stands alone. A dimension of size 1 that
+/// is broadcast against a larger factor is recognised and holds no factor. Throws InternalError
+/// where text and shapes do not match.
+ShardingRule make_rule(std::string_view text, std::span<const Shape> inputs,
+                       std::span<const Shape> outputs, std::span<const FactorOptions> options = {});
+
+/// The rule of this operator instance, from the table in sharding/rules; nullopt where it has none.
+std::optional<ShardingRule> sharding_rule(const graph::Graph& graph, const graph::Node& node);
+
+/// The rule of an operator that cannot be split: every dimension whole.
+ShardingRule replicated_rule(const graph::Graph& graph, const graph::Node& node);
+
+/// Shapes of a node's inputs and outputs; no dimensions for those left out.
+std::vector<Shape> input_shapes(const graph::Graph& graph, const graph::Node& node);
+std::vector<Shape> output_shapes(const graph::Graph& graph, const graph::Node& node);
+
+}  // namespace autopar::sharding

@@ -1,0 +1,40 @@
+# How each dependency is found. All come from package registries: Debian's, and for ONNX's C++
+# library the Python one (see build_onnx.sh). Nothing is vendored.
+list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR})
+
+find_package(Protobuf REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(Catch2 REQUIRED)
+include(Catch)
+find_package(dnnl REQUIRED)
+find_package(MPI REQUIRED COMPONENTS CXX)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(Threads REQUIRED)
+
+# Debian ships these two without a CMake package.
+function(autopar_find_library target header library)
+  find_path(${library}_INCLUDE_DIR ${header} REQUIRED)
+  find_library(${library}_LIBRARY ${library} REQUIRED)
+  add_library(${target} UNKNOWN IMPORTED)
+  set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${${library}_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${${library}_INCLUDE_DIR})
+endfunction()
+autopar_find_library(GLPK::glpk glpk.h glpk)
+autopar_find_library(xxHash::xxhash xxhash.h xxhash)
+
+# ONNX is built once, outside the build tree, so that every later build reuses it.
+set(AUTOPAR_ONNX_VERSION 1.19.1)
+if(DEFINED ENV{XDG_CACHE_HOME})
+  set(AUTOPAR_CACHE_DIR $ENV{XDG_CACHE_HOME}/autopar CACHE PATH "Where built dependencies are kept")
+else()
+  set(AUTOPAR_CACHE_DIR $ENV{HOME}/.cache/autopar CACHE PATH "Where built dependencies are kept")
+endif()
+set(AUTOPAR_ONNX_DIR ${AUTOPAR_CACHE_DIR}/onnx-${AUTOPAR_ONNX_VERSION})
+if(NOT EXISTS ${AUTOPAR_ONNX_DIR}/lib/cmake/ONNX/ONNXConfig.cmake)
+  message(STATUS "Building ONNX ${AUTOPAR_ONNX_VERSION} into ${AUTOPAR_ONNX_DIR} (once, minutes)")
+  execute_process(COMMAND ${CMAKE_CURRENT_LIST_DIR}/build_onnx.sh ${AUTOPAR_ONNX_VERSION} ${AUTOPAR_ONNX_DIR}
+    COMMAND_ERROR_IS_FATAL ANY)
+endif()
+find_package(ONNX ${AUTOPAR_ONNX_VERSION} REQUIRED PATHS ${AUTOPAR_ONNX_DIR} NO_DEFAULT_PATH)
