@@ -26,7 +26,7 @@ struct ArenaPlan {
 ArenaPlan plan_arena(std::span<const BufferLifetime> buffers);
 
 /// A lifetime for each value of the graph, by ValueId, a step a node: inputs live from step 0,
-/// outputs to the last step; constants and unused values have 0 bytes.
+/// outputs to the last step; constants and values that no node makes or reads have 0 bytes.
 std::vector<BufferLifetime> value_lifetimes(const Graph& graph);
 
 }  // namespace autopar::graph

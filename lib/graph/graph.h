@@ -64,8 +64,8 @@ struct Graph {
   const Node& node(NodeId id) const { return nodes[static_cast<std::size_t>(id)]; }
   Node& node(NodeId id) { return nodes[static_cast<std::size_t>(id)]; }
   ValueId add_value(Value value);
-  /// A constant of the given name; the name is made unique by a suffix where it is taken.
-  ValueId add_constant(std::string name, Tensor tensor);
+  /// A constant of the wanted name; the name is made unique by a suffix where it is taken.
+  ValueId add_constant(std::string wanted, Tensor tensor);
   bool is_constant(ValueId id) const { return id != no_value && value(id).constant.has_value(); }
 };
 
@@ -76,12 +76,13 @@ std::string qualified_op_type(const Node& node);
 std::vector<NodeId> producers(const Graph& graph);
 /// The nodes that read each value, in order, a node once for each reading input.
 std::vector<std::vector<NodeId>> consumers(const Graph& graph);
-/// Bytes of all constants with floating-point or quantised data, tied ones once.
+/// Bytes of all constants with floating-point or quantised (8- and 4-bit) data, tied ones once.
 std::int64_t weight_bytes(const Graph& graph);
 
 /// Throws InternalError where the graph breaks what `Graph` promises.
 void check_invariants(const Graph& graph);
-/// Drops nodes and values that no output needs, and renumbers.
+/// Drops nodes and values that no output needs, and renumbers. Graph inputs stay, and so do nodes
+/// without outputs, which exist for their effect (Send).
 void remove_dead_nodes(Graph& graph);
 
 }  // namespace autopar::graph

@@ -1,14 +1,17 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/data_type.h"
+#include "graph/error.h"
 
 namespace autopar::graph {
 
@@ -54,10 +57,13 @@ class Tensor {
   bool has_data() const { return data_ != nullptr || elements() == 0; }
   bool is_contiguous() const;
   const std::byte* data() const { return data_; }
+  /// False for some views of mapped files: ONNX files do not align embedded weights. Such data is
+  /// read through bytes() or a contiguous_copy(), never through values().
+  bool is_aligned() const;
 
   /// The data of a contiguous tensor.
   std::span<const std::byte> bytes() const;
-  /// The elements of a contiguous tensor whose element type has T's size.
+  /// The elements of a contiguous, aligned tensor whose element type has T's size.
   template <typename T>
   std::span<const T> values() const;
   /// Writable bytes of a tensor made by zeros() or contiguous_copy().
@@ -88,5 +94,22 @@ class Tensor {
   std::shared_ptr<const void> owner_;
   bool writable_ = false;
 };
+
+template <typename T>
+Tensor Tensor::of(DataType type, Shape shape, std::span<const T> values) {
+  Tensor result = zeros(type, std::move(shape));
+  const auto source = std::as_bytes(values);
+  require(source.size() == result.mutable_bytes().size(), "values fill their tensor exactly");
+  std::copy(source.begin(), source.end(), result.mutable_bytes().begin());
+  return result;
+}
+
+template <typename T>
+std::span<const T> Tensor::values() const {
+  require(bits_of(type_) == static_cast<int>(8 * sizeof(T)), "values() names the element's size");
+  require(is_aligned(), "values() reads aligned data");
+  const std::span<const std::byte> raw = bytes();
+  return {reinterpret_cast<const T*>(raw.data()), raw.size() / sizeof(T)};
+}
 
 }  // namespace autopar::graph

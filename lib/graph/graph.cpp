@@ -1,0 +1,193 @@
+#include "graph/graph.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace autopar::graph {
+namespace {
+
+template <typename T>
+T attribute_or(const Node& node, const std::string& key, T otherwise, const char* expected) {
+  const auto found = node.attributes.find(key);
+  if (found == node.attributes.end()) return otherwise;
+  if (const T* value = std::get_if<T>(&found->second)) return *value;
+  fail("attribute '{}' of {} node '{}' must be {}", key, qualified_op_type(node), node.name,
+       expected);
+}
+
+/// Only what stands for a trained number counts as a weight: not indices, shapes and masks.
+bool holds_weights(DataType type) {
+  return is_floating_point(type) || type == DataType::int8 || type == DataType::uint8 ||
+         type == DataType::int4 || type == DataType::uint4;
+}
+
+/// Marks what the outputs, and nodes that exist for their effect (no outputs: Send), depend on.
+struct Liveness {
+  std::vector<bool> nodes;
+  std::vector<bool> values;
+};
+
+Liveness find_live(const Graph& graph) {
+  Liveness live{std::vector<bool>(graph.nodes.size()), std::vector<bool>(graph.values.size())};
+  const auto mark = [&live](ValueId id) {
+    if (id != no_value) live.values[static_cast<std::size_t>(id)] = true;
+  };
+  std::ranges::for_each(graph.inputs, mark);
+  std::ranges::for_each(graph.outputs, mark);
+  for (std::size_t n = graph.nodes.size(); n-- > 0;) {
+    const Node& node = graph.nodes[n];
+    const bool needed = node.outputs.empty() || std::ranges::any_of(node.outputs, [&](ValueId id) {
+                          return id != no_value && live.values[static_cast<std::size_t>(id)];
+                        });
+    if (!needed) continue;
+    live.nodes[n] = true;
+    std::ranges::for_each(node.inputs, mark);
+    std::ranges::for_each(node.outputs, mark);
+  }
+  return live;
+}
+
+void check_value(const Value& value) {
+  require(!value.name.empty(), "every value has a name");
+  require(value.type != DataType::undefined, "every value has a type");
+  require(std::ranges::all_of(value.shape, [](std::int64_t extent) { return extent >= 0; }),
+          "every value has a static shape");
+  if (!value.constant) return;
+  require(value.constant->type() == value.type, "a constant has its value's type");
+  require(value.constant->shape() == value.shape, "a constant has its value's shape");
+}
+
+}  // namespace
+
+std::int64_t Node::int_attribute(const std::string& key, std::int64_t otherwise) const {
+  return attribute_or(*this, key, otherwise, "an integer");
+}
+
+float Node::float_attribute(const std::string& key, float otherwise) const {
+  return attribute_or(*this, key, otherwise, "a float");
+}
+
+std::string Node::string_attribute(const std::string& key, const std::string& otherwise) const {
+  return attribute_or(*this, key, otherwise, "a string");
+}
+
+std::vector<std::int64_t> Node::ints_attribute(const std::string& key,
+                                               std::vector<std::int64_t> otherwise) const {
+  return attribute_or(*this, key, std::move(otherwise), "a list of integers");
+}
+
+ValueId Graph::add_value(Value value) {
+  values.push_back(std::move(value));
+  return static_cast<ValueId>(values.size() - 1);
+}
+
+ValueId Graph::add_constant(std::string wanted, Tensor tensor) {
+  const auto taken = [this](const std::string& candidate) {
+    return std::ranges::any_of(values, [&](const Value& v) { return v.name == candidate; });
+  };
+  std::string unique = wanted;
+  for (int suffix = 1; taken(unique); ++suffix) unique = fmt::format("{}_{}", wanted, suffix);
+  const DataType type = tensor.type();
+  Shape shape = tensor.shape();
+  return add_value({std::move(unique), type, std::move(shape), std::move(tensor)});
+}
+
+std::string qualified_op_type(const Node& node) {
+  return node.domain.empty() ? node.op_type : node.domain + "::" + node.op_type;
+}
+
+std::vector<NodeId> producers(const Graph& graph) {
+  std::vector<NodeId> result(graph.values.size(), no_node);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+    for (const ValueId output : graph.nodes[n].outputs)
+      if (output != no_value) result[static_cast<std::size_t>(output)] = static_cast<NodeId>(n);
+  return result;
+}
+
+std::vector<std::vector<NodeId>> consumers(const Graph& graph) {
+  std::vector<std::vector<NodeId>> result(graph.values.size());
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+    for (const ValueId input : graph.nodes[n].inputs)
+      if (input != no_value)
+        result[static_cast<std::size_t>(input)].push_back(static_cast<NodeId>(n));
+  return result;
+}
+
+std::int64_t weight_bytes(const Graph& graph) {
+  std::unordered_map<const std::byte*, std::vector<const Tensor*>> seen;
+  std::int64_t bytes = 0;
+  for (const Value& value : graph.values) {
+    if (!value.constant || !holds_weights(value.type)) continue;
+    auto& same_start = seen[value.constant->data()];
+    const bool tied = std::ranges::any_of(
+        same_start, [&](const Tensor* other) { return other->same_view(*value.constant); });
+    if (tied) continue;
+    same_start.push_back(&*value.constant);
+    bytes += value.constant->size_bytes();
+  }
+  return bytes;
+}
+
+void check_invariants(const Graph& graph) {
+  std::unordered_set<std::string> value_names;
+  std::unordered_set<std::string> node_names;
+  for (const Value& value : graph.values) {
+    check_value(value);
+    require(value_names.insert(value.name).second, "names of values are unique");
+  }
+  std::vector<bool> made(graph.values.size());
+  const auto in_range = [&](ValueId id) {
+    return id >= 0 && static_cast<std::size_t>(id) < graph.values.size();
+  };
+  for (std::size_t v = 0; v < graph.values.size(); ++v)
+    made[v] = graph.values[v].constant.has_value();
+  for (const ValueId input : graph.inputs) {
+    require(in_range(input), "an input is a value of the graph");
+    require(!made[static_cast<std::size_t>(input)], "an input is listed once and is no constant");
+    made[static_cast<std::size_t>(input)] = true;
+  }
+  for (const Node& node : graph.nodes) {
+    require(!node.name.empty() && node_names.insert(node.name).second,
+            "nodes have unique, non-empty names");
+    for (const ValueId input : node.inputs)
+      require(input == no_value || (in_range(input) && made[static_cast<std::size_t>(input)]),
+              "a node reads what stands before it");
+    for (const ValueId output : node.outputs) {
+      if (output == no_value) continue;
+      require(in_range(output) && !made[static_cast<std::size_t>(output)],
+              "a value is made by one node");
+      made[static_cast<std::size_t>(output)] = true;
+    }
+  }
+  for (const ValueId output : graph.outputs)
+    require(in_range(output) && made[static_cast<std::size_t>(output)], "an output is made");
+}
+
+void remove_dead_nodes(Graph& graph) {
+  const Liveness live = find_live(graph);
+  std::vector<ValueId> renumbered(graph.values.size(), no_value);
+  std::vector<Value> values;
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    if (!live.values[v]) continue;
+    renumbered[v] = static_cast<ValueId>(values.size());
+    values.push_back(std::move(graph.values[v]));
+  }
+  graph.values = std::move(values);
+  const auto renumber = [&renumbered](std::vector<ValueId>& ids) {
+    for (ValueId& id : ids)
+      if (id != no_value) id = renumbered[static_cast<std::size_t>(id)];
+  };
+  std::vector<Node> nodes;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!live.nodes[n]) continue;
+    renumber(graph.nodes[n].inputs);
+    renumber(graph.nodes[n].outputs);
+    nodes.push_back(std::move(graph.nodes[n]));
+  }
+  graph.nodes = std::move(nodes);
+  renumber(graph.inputs);
+  renumber(graph.outputs);
+}
+
+}  // namespace autopar::graph
