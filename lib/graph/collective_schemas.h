@@ -2,12 +2,21 @@
 
 namespace autopar::graph {
 
-/// Registers the operators of domain "autopar", version 1, with ONNX's schema registry, once:
-/// AllReduce(reduce), AllGather(dim), ReduceScatter(reduce, dim), AllToAll(split_dim, concat_dim),
-/// Broadcast(root), Send(peer), Recv(peer, shape, dtype). Each has `mesh_axes` (ints) and `ranks`
-/// (ints: its group, in order). AllGather, ReduceScatter and AllToAll also have `sizes` (ints),
-/// each group member's extent of the gathered dimension or of its share, since shares may be
-/// uneven; AllToAll has `split_sizes` and `concat_sizes` (by group member) instead.
+/// Registers the operators of domain "autopar", version 1, with ONNX's schema registry, once.
+/// Every one has `mesh_axes` (ints) and `ranks` (ints: the world ranks of its group, in order).
+///
+///   AllReduce      reduce ("sum", "max", "min" or "mean")
+///   AllGather      dim, sizes
+///   ReduceScatter  reduce, dim, sizes, rank
+///   AllToAll       split_dim, concat_dim, split_sizes, concat_sizes, rank
+///   Broadcast      root
+///   Send           peer            (no output)
+///   Recv           peer, shape, dtype (no input)
+///
+/// Shares may be uneven, so `sizes` (ints, one a group member) gives the extent of `dim` that each
+/// contributes or receives; `split_sizes` and `concat_sizes` do so for AllToAll's two dimensions.
+/// `rank` is this rank's index in the group (not its world rank): shape inference needs it to pick
+/// the extent that this rank receives.
 void register_collective_schemas();
 
 }  // namespace autopar::graph
