@@ -1,0 +1,14 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace autopar {
+
+/// Each subcommand adds itself and its options to the application; parsing runs it.
+void add_partition_command(CLI::App& app);
+void add_plan_command(CLI::App& app);
+void add_run_command(CLI::App& app);
+void add_verify_command(CLI::App& app);
+void add_inspect_command(CLI::App& app);
+
+}  // namespace autopar

@@ -1,0 +1,40 @@
+#include "input_options.h"
+
+#include "graph/error.h"
+#include "runtime/tensor_files.h"
+
+namespace autopar {
+
+void InputOptions::add_to(CLI::App& command) {
+  command.add_option("--input", files, "A model input, NAME=FILE.npy or NAME=FILE.pb; may be repeated")
+      ->take_all();
+  command.add_option("--random-inputs", random_seed,
+                     "Random values from this seed for inputs that no file gives");
+}
+
+runtime::NamedTensors InputOptions::load(const std::vector<bundle::PortInfo>& ports) const {
+  runtime::NamedTensors inputs;
+  for (const std::string& text : files) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      fail("--input {}: give NAME=FILE.npy or NAME=FILE.pb", text);
+    }
+    const std::string name = text.substr(0, equals);
+    if (!inputs.emplace(name, runtime::load_tensor_file(text.substr(equals + 1))).second) {
+      fail("--input gives '{}' twice; give it once", name);
+    }
+  }
+  if (random_seed) {
+    std::uint64_t seed = *random_seed;
+    for (const bundle::PortInfo& port : ports) {
+      ++seed;
+      if (!inputs.contains(port.name)) {
+        inputs.emplace(port.name, runtime::random_tensor(port.type, port.shape, seed));
+      }
+    }
+  }
+  runtime::check_inputs(ports, inputs);
+  return inputs;
+}
+
+}  // namespace autopar

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bundle/meta_info.h"
+#include "runtime/run_bundle.h"
+
+namespace autopar {
+
+/// Where a run's inputs come from.
+struct InputOptions {
+  std::vector<std::string> files;  ///< NAME=FILE.npy or NAME=FILE.pb
+  std::optional<std::uint64_t> random_seed;
+  void add_to(CLI::App& command);
+
+  /// A tensor for every model input: from its file, else random where a seed is given. Throws
+  /// Error where that leaves an input without a tensor, or a file does not fit its input.
+  runtime::NamedTensors load(const std::vector<bundle::PortInfo>& ports) const;
+};
+
+}  // namespace autopar

@@ -1,0 +1,30 @@
+#include "launch.h"
+
+#include "runtime/comm/mpi_communicator.h"
+
+namespace autopar {
+
+namespace {
+
+/// MPI's own start-up may wait for slow machines; a collective later may not.
+constexpr std::chrono::seconds start_timeout{30};
+
+}  // namespace
+
+Launch::Launch()
+    : world_(runtime::started_by_launcher() ? runtime::make_mpi_communicator(start_timeout)
+                                            : nullptr) {}
+
+Launch::~Launch() = default;
+
+bool Launch::is_first() const { return !world_ || world_->rank() == 0; }
+
+runtime::RunResult Launch::run(const std::filesystem::path& bundle_dir,
+                               const runtime::NamedTensors& inputs,
+                               const runtime::RunOptions& options) const {
+  if (!world_) return runtime::run_in_threads(bundle_dir, inputs, options);
+  return runtime::run_as_rank(bundle_dir, inputs, options, *world_,
+                              runtime::mpi_local_ranks(*world_));
+}
+
+}  // namespace autopar

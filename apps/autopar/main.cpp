@@ -1,0 +1,44 @@
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <new>
+
+#include "commands.h"
+#include "graph/error.h"
+
+namespace {
+
+constexpr int failed = 1;
+constexpr int wrong_usage = 2;
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  spdlog::set_default_logger(spdlog::stderr_color_mt("autopar"));
+  spdlog::set_pattern("%^%l%$: %v");
+
+  CLI::App app{"autopar: split an ONNX model over several devices and run it", "autopar"};
+  app.set_version_flag("--version", AUTOPAR_VERSION);
+  app.require_subcommand(1);
+  autopar::add_partition_command(app);
+  autopar::add_plan_command(app);
+  autopar::add_run_command(app);
+  autopar::add_verify_command(app);
+  autopar::add_inspect_command(app);
+
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::Success& help_or_version) {
+    return app.exit(help_or_version);
+  } catch (const CLI::ParseError& usage) {
+    app.exit(usage);
+    return wrong_usage;
+  } catch (const std::bad_alloc&) {
+    spdlog::error("out of memory");
+    return failed;
+  } catch (const std::exception& error) {
+    spdlog::error("{}", error.what());
+    return failed;
+  }
+}

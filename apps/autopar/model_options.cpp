@@ -1,0 +1,73 @@
+#include "model_options.h"
+
+#include "graph/error.h"
+#include "graph/onnx_import.h"
+#include "runtime/executable.h"
+#include "runtime/kernel.h"
+#include "sharding/hoist_splits.h"
+
+namespace autopar {
+
+void ModelOptions::add_to(CLI::App& command) {
+  command.add_option("model", model, "The ONNX file")->required();
+  command.add_option("--shape", shapes, "Shape of a model input, NAME=1x128; may be repeated")
+      ->take_all();
+}
+
+void PlanOptions::add_to(CLI::App& command) {
+  command.add_option("--ngpus", ngpus, "Devices to split the model over")->required();
+  command.add_option("--mesh", mesh, "The devices as a mesh, e.g. 2x4 (default: one axis)");
+  command.add_option("--device", device, "Device preset, or a device file")->capture_default_str();
+  command
+      .add_option("--memory", memory,
+                  "fair (1.25/N of the weights a rank), device, or a size such as 80GiB")
+      ->capture_default_str();
+  command.add_option("--search", search, "How the plan is searched for: ilp")->capture_default_str();
+  command.add_option("--strategy", strategy, "JSON file that pins operators' strategies");
+  command.add_option("--time-limit", time_limit_seconds, "Seconds for the search")
+      ->capture_default_str();
+}
+
+graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent) {
+  graph::ImportOptions import;
+  for (const std::string& text : options.shapes) {
+    auto [name, shape] = graph::parse_shape_binding(text);
+    if (!import.shapes.emplace(name, shape).second) {
+      fail("--shape binds input '{}' twice; give it once", name);
+    }
+  }
+  import.evaluate = runtime::evaluate_constants;
+  import.is_native = [](std::string_view domain, std::string_view op_type) {
+    return runtime::find_cpu_kernel(domain, op_type) != nullptr;
+  };
+  import.weights_may_be_absent = weights_may_be_absent;
+  graph::Graph graph = graph::load_onnx(options.model, import);
+  sharding::hoist_splits(graph);
+  return graph;
+}
+
+cost::CostModel make_cost_model(const PlanOptions& options) {
+  if (options.ngpus < 1) fail("--ngpus {}: give at least 1", options.ngpus);
+  const sharding::DeviceMesh mesh = options.mesh.empty()
+                                        ? sharding::DeviceMesh({options.ngpus})
+                                        : sharding::DeviceMesh::parse(options.mesh);
+  if (mesh.num_devices() != options.ngpus) {
+    fail("--mesh {} has {} devices but --ngpus is {}; make them equal", options.mesh,
+         mesh.num_devices(), options.ngpus);
+  }
+  return {cost::load_device_model(options.device), mesh};
+}
+
+search::SearchOptions make_search_options(const PlanOptions& options) {
+  if (options.search != "ilp") fail("--search {}: unknown search; use ilp", options.search);
+  if (!(options.time_limit_seconds >= 0)) {
+    fail("--time-limit {}: give seconds, 0 or more", options.time_limit_seconds);
+  }
+  search::SearchOptions search;
+  search.memory = search::MemoryPolicy::parse(options.memory);
+  if (!options.strategy.empty()) search.pins = search::load_pins(options.strategy);
+  search.time_limit_seconds = options.time_limit_seconds;
+  return search;
+}
+
+}  // namespace autopar

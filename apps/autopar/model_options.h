@@ -1,0 +1,39 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cost/cost_model.h"
+#include "graph/graph.h"
+#include "search/search_plan.h"
+
+namespace autopar {
+
+/// The model and how its symbolic dimensions are bound.
+struct ModelOptions {
+  std::filesystem::path model;
+  std::vector<std::string> shapes;
+  void add_to(CLI::App& command);
+};
+
+/// What `plan` and `partition` ask of the search.
+struct PlanOptions {
+  int ngpus = 0;
+  std::string mesh;
+  std::string device = "h200";
+  std::string memory = "fair";
+  std::string search = "ilp";
+  std::filesystem::path strategy;
+  double time_limit_seconds = 60;
+  void add_to(CLI::App& command);
+};
+
+/// Reads the model; constants are folded by the CPU's kernels.
+graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent);
+
+cost::CostModel make_cost_model(const PlanOptions& options);
+search::SearchOptions make_search_options(const PlanOptions& options);
+
+}  // namespace autopar

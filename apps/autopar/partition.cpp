@@ -1,0 +1,70 @@
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+
+#include "commands.h"
+#include "model_options.h"
+#include "partition/lowering.h"
+#include "partition/write_bundle.h"
+#include "progress.h"
+#include "summary.h"
+
+namespace autopar {
+
+namespace {
+
+struct PartitionCommand {
+  ModelOptions model;
+  PlanOptions plan;
+  std::filesystem::path out;
+  bool force = false;
+
+  void run() const {
+    const cost::CostModel cost = make_cost_model(plan);
+    const search::SearchOptions search_options = make_search_options(plan);
+    const partition::BundleOptions bundle_options{
+        .out = out, .model_name = model.model.filename().string(), .force = force};
+    partition::check_output_folder(bundle_options);
+
+    const graph::Graph graph = load(model);
+    const search::Plan plan_found = search_for_plan(graph, cost, search_options);
+    const bundle::MetaInfo written = write(graph, plan_found, cost, bundle_options);
+
+    fmt::print(stderr, "{}", plan_summary(plan_found, written.collectives));
+    fmt::print("{}\n", out.string());
+  }
+
+ private:
+  static graph::Graph load(const ModelOptions& options) {
+    const Progress progress("reading " + options.model.string());
+    return load_model(options, /*weights_may_be_absent=*/false);
+  }
+
+  static search::Plan search_for_plan(const graph::Graph& graph, const cost::CostModel& cost,
+                                      const search::SearchOptions& options) {
+    const Progress progress("searching for the best plan");
+    return search::search_plan(graph, cost, options);
+  }
+
+  static bundle::MetaInfo write(const graph::Graph& graph, const search::Plan& plan,
+                                const cost::CostModel& cost,
+                                const partition::BundleOptions& options) {
+    const Progress progress("writing " + options.out.string());
+    return partition::write_bundle(graph, plan, cost.step_price(), options);
+  }
+};
+
+}  // namespace
+
+void add_partition_command(CLI::App& app) {
+  auto command = std::make_shared<PartitionCommand>();
+  CLI::App* sub = app.add_subcommand("partition", "Split a model: one ONNX shard a rank");
+  command->model.add_to(*sub);
+  command->plan.add_to(*sub);
+  sub->add_option("--out", command->out, "The bundle to write, a new folder")->required();
+  sub->add_flag("--force", command->force, "Replace an existing bundle");
+  sub->callback([command] { command->run(); });
+}
+
+}  // namespace autopar

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace autopar {
+
+/// Tells a person at a terminal what is going on, once it has taken over a second: a line on
+/// standard error with the seconds so far, gone when the work is done. Silent anywhere else.
+class Progress {
+ public:
+  explicit Progress(std::string what);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+ private:
+  void show();
+
+  std::string what_;
+  std::mutex mutex_;
+  std::condition_variable finished_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+}  // namespace autopar

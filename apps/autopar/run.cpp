@@ -1,0 +1,110 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "graph/error.h"
+#include "input_options.h"
+#include "launch.h"
+#include "runtime/tensor_files.h"
+#include "summary.h"
+
+namespace autopar {
+
+namespace {
+
+double median(std::vector<double> seconds) {
+  std::ranges::sort(seconds);
+  const std::size_t middle = seconds.size() / 2;
+  return seconds.size() % 2 == 1 ? seconds[middle] : (seconds[middle - 1] + seconds[middle]) / 2;
+}
+
+struct RunCommand {
+  std::filesystem::path dir;
+  InputOptions inputs;
+  std::filesystem::path output_dir;
+  std::string device = "cpu";
+  std::optional<int> rank;
+  runtime::RunOptions options;
+  bool json = false;
+
+  void run() const {
+    check_options();
+    const bundle::MetaInfo info = bundle::load_meta_info(dir);
+    check_rank(info);
+    const Launch launch;
+    const runtime::RunResult result = launch.run(dir, inputs.load(info.inputs), options);
+    if (!launch.is_first()) return;
+    if (!output_dir.empty()) write_outputs(result);
+    report(info, result);
+  }
+
+ private:
+  void check_options() const {
+    if (device != "cpu") fail("--device {}: this build runs on the CPU only; use --device cpu", device);
+    if (options.repeat < 1) fail("--repeat {}: give at least 1", options.repeat);
+    if (options.threads < 0) fail("--threads {}: give at least 1, or 0 for a fair share", options.threads);
+  }
+
+  void check_rank(const bundle::MetaInfo& info) const {
+    if (!rank) return;
+    const int world = static_cast<int>(info.ranks.size());
+    if (*rank < 0 || *rank >= world) {
+      fail("--rank {}: {} has ranks 0 to {}", *rank, dir.string(), world - 1);
+    }
+    if (world > 1) {
+      fail("--rank {}: one rank cannot run alone; leave --rank out, or start {} ranks with mpirun",
+           *rank, world);
+    }
+  }
+
+  void write_outputs(const runtime::RunResult& result) const {
+    std::filesystem::create_directories(output_dir);
+    for (const auto& [name, tensor] : result.outputs) {
+      runtime::save_npy(output_dir / (runtime::safe_file_name(name) + ".npy"), tensor);
+    }
+  }
+
+  void report(const bundle::MetaInfo& info, const runtime::RunResult& result) const {
+    const double seconds = median(result.run_seconds);
+    if (json) {
+      fmt::print("{}\n", nlohmann::json{{"ranks", info.ranks.size()},
+                                        {"repeat", result.run_seconds.size()},
+                                        {"seconds", seconds},
+                                        {"collectives", bundle::to_json(result.collectives)},
+                                        {"arena_bytes", result.arena_bytes},
+                                        {"peak_bytes", result.peak_bytes}}
+                             .dump(2));
+      return;
+    }
+    fmt::print(stderr, "{} rank(s), {} a run, arena {} on the fullest rank\n", info.ranks.size(),
+               in_seconds(seconds), in_bytes(std::ranges::max(result.arena_bytes)));
+    fmt::print(stderr, "communication of a run, over all ranks:\n{}",
+               collectives_table(result.collectives));
+    for (const bundle::PortInfo& output : info.outputs) {
+      fmt::print("{} {} {}\n", output.name, name_of(output.type), to_string(output.shape));
+    }
+  }
+};
+
+}  // namespace
+
+void add_run_command(CLI::App& app) {
+  auto command = std::make_shared<RunCommand>();
+  CLI::App* sub = app.add_subcommand(
+      "run", "Run a bundle: every rank in this process, or one rank under mpirun");
+  sub->add_option("--dir", command->dir, "The bundle")->required();
+  sub->add_option("--rank", command->rank, "Run this rank alone");
+  sub->add_option("--device", command->device, "What runs it: cpu")->capture_default_str();
+  command->inputs.add_to(*sub);
+  sub->add_option("--output-dir", command->output_dir, "Folder for the outputs, NAME.npy each");
+  sub->add_option("--repeat", command->options.repeat, "Timed runs")->capture_default_str();
+  sub->add_option("--threads", command->options.threads,
+                  "Threads a rank (default: cores over local ranks)");
+  sub->add_flag("--json", command->json, "Print the measurements as JSON");
+  sub->callback([command] { command->run(); });
+}
+
+}  // namespace autopar

@@ -1,0 +1,95 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "graph/error.h"
+#include "input_options.h"
+#include "launch.h"
+#include "model_options.h"
+#include "runtime/tensor_files.h"
+
+namespace autopar {
+
+namespace {
+
+struct VerifyCommand {
+  ModelOptions model;
+  std::filesystem::path dir;
+  InputOptions inputs;
+  double tolerance = 1e-4;
+  runtime::RunOptions options;
+  bool json = false;
+
+  void run() const {
+    const bundle::MetaInfo info = bundle::load_meta_info(dir);
+    InputOptions some_inputs = inputs;
+    if (!some_inputs.random_seed) some_inputs.random_seed = 0;
+    const runtime::NamedTensors tensors = some_inputs.load(info.inputs);
+
+    const Launch launch;
+    const runtime::RunResult sharded = launch.run(dir, tensors, options);
+    if (!launch.is_first()) return;
+    const runtime::RunResult whole = runtime::run_whole(load_whole_model(info), tensors, options);
+    report(info, whole.outputs, sharded.outputs);
+  }
+
+ private:
+  /// With the input shapes that the bundle was made for.
+  graph::Graph load_whole_model(const bundle::MetaInfo& info) const {
+    ModelOptions with_shapes = model;
+    for (const bundle::PortInfo& input : info.inputs) {
+      if (!input.shape.empty()) {
+        with_shapes.shapes.push_back(input.name + "=" + to_string(input.shape));
+      }
+    }
+    return load_model(with_shapes, /*weights_may_be_absent=*/false);
+  }
+
+  void report(const bundle::MetaInfo& info, const runtime::NamedTensors& whole,
+              const runtime::NamedTensors& sharded) const {
+    nlohmann::json errors = nlohmann::json::object();
+    std::string worst_output;
+    double worst = 0;
+    for (const bundle::PortInfo& output : info.outputs) {
+      const auto reference = whole.find(output.name);
+      if (reference == whole.end()) {
+        fail("{} has no output '{}', which {} has; verify a bundle with the model it was made from",
+             model.model.string(), output.name, dir.string());
+      }
+      const double error =
+          runtime::largest_relative_error(reference->second, sharded.at(output.name));
+      errors[output.name] = error;
+      if (!json) fmt::print("{}: largest relative error {:.3g}\n", output.name, error);
+      if (error >= worst) {
+        worst = error;
+        worst_output = output.name;
+      }
+    }
+    if (json) fmt::print("{}\n", nlohmann::json{{"largest_relative_error", errors}}.dump(2));
+    if (worst > tolerance) {
+      fail("output '{}' of {} differs from the whole model by {:.3g} (allowed: {:.3g})",
+           worst_output, dir.string(), worst, tolerance);
+    }
+  }
+};
+
+}  // namespace
+
+void add_verify_command(CLI::App& app) {
+  auto command = std::make_shared<VerifyCommand>();
+  CLI::App* sub = app.add_subcommand(
+      "verify", "Run the whole model and its bundle on the same inputs and compare");
+  sub->add_option("model", command->model.model, "The ONNX file")->required();
+  sub->add_option("dir", command->dir, "The bundle")->required();
+  command->inputs.add_to(*sub);
+  sub->add_option("--tolerance", command->tolerance, "Largest relative error allowed")
+      ->capture_default_str();
+  sub->add_option("--threads", command->options.threads,
+                  "Threads a rank (default: cores over local ranks)");
+  sub->add_flag("--json", command->json, "Print the errors as JSON");
+  sub->callback([command] { command->run(); });
+}
+
+}  // namespace autopar

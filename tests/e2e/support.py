@@ -1,0 +1,107 @@
+"""What the end-to-end tests share: starting autopar, sample models, and comparing tensors.
+
+Nothing here uses autopar's own code: outputs are compared with ONNX Runtime's by NumPy.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+AUTOPAR = os.environ["AUTOPAR"]
+SOURCE = Path(os.environ["AUTOPAR_SOURCE"])
+MODELS = SOURCE / "models" / "tiny"
+TOLERANCE = 1e-4
+
+
+def run(*arguments, expect=0):
+    """Runs a command, checks its exit code, and returns the finished process."""
+    command = [str(argument) for argument in arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode != expect:
+        raise AssertionError(
+            f"{' '.join(command)}\nexit {done.returncode}, expected {expect}\n"
+            f"{done.stdout}{done.stderr}"
+        )
+    return done
+
+
+def autopar(*arguments, expect=0):
+    return run(AUTOPAR, *arguments, expect=expect)
+
+
+def mpirun(ranks, *arguments, expect=0):
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    return run("mpirun", *root, "--oversubscribe", "-np", ranks, AUTOPAR, *arguments, expect=expect)
+
+
+def relative_error(expected, actual):
+    """The largest difference over the largest expected magnitude."""
+    if expected.shape != actual.shape:
+        raise AssertionError(f"shape {actual.shape}, expected {expected.shape}")
+    scale = np.max(np.abs(expected.astype(np.float64)), initial=1e-30)
+    return float(np.max(np.abs(expected.astype(np.float64) - actual), initial=0) / scale)
+
+
+class Model:
+    """A sample model with ONNX Runtime's input and output."""
+
+    def __init__(self, name):
+        self.folder = MODELS / name
+        self.file = self.folder / "model.onnx"
+        data = self.folder / "test_data_set_0"
+        self.inputs = self._tensors(data, "input")
+        self.outputs = self._tensors(data, "output")
+        self.input_files = {
+            tensor: path for path, (tensor, _) in self._read(data, "input").items()
+        }
+
+    @staticmethod
+    def _read(data, kind):
+        tensors = {}
+        for path in sorted(data.glob(f"{kind}_*.pb")):
+            proto = onnx.TensorProto.FromString(path.read_bytes())
+            tensors[path] = (proto.name, numpy_helper.to_array(proto))
+        return tensors
+
+    def _tensors(self, data, kind):
+        return dict(self._read(data, kind).values())
+
+    def shape_options(self):
+        options = []
+        for name, tensor in self.inputs.items():
+            options += ["--shape", f"{name}={'x'.join(map(str, tensor.shape))}"]
+        return options
+
+    def input_options(self):
+        options = []
+        for name, path in self.input_files.items():
+            options += ["--input", f"{name}={path}"]
+        return options
+
+    def partition(self, out, ngpus, *more):
+        autopar("partition", self.file, *self.shape_options(), "--ngpus", ngpus, "--out", out, *more)
+        return json.loads((out / "meta-info.json").read_text())
+
+    def error_of(self, output_dir):
+        """The largest relative error of NAME.npy files against ONNX Runtime."""
+        worst = 0.0
+        for name, expected in self.outputs.items():
+            safe = "".join(c if c.isalnum() or c in ".-_" else "_" for c in name)
+            worst = max(worst, relative_error(expected, np.load(output_dir / f"{safe}.npy")))
+        return worst
+
+
+class TemporaryFolderTest(unittest.TestCase):
+    """A test with a folder of its own, `self.tmp`."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.tmp = Path(folder.name)

@@ -1,0 +1,110 @@
+"""A bundle is what its documents say: schema, digests, shards, and the commands that read it."""
+
+import json
+
+import jsonschema
+import onnx
+
+from support import SOURCE, Model, TemporaryFolderTest, autopar
+
+
+class BundleTest(TemporaryFolderTest):
+    def setUp(self):
+        super().setUp()
+        self.model = Model("llama-dynamo")
+        self.bundle = self.tmp / "bundle"
+        self.meta = self.model.partition(self.bundle, 4)
+
+    def test_meta_info_follows_its_schema(self):
+        schema = json.loads((SOURCE / "lib/bundle/meta-info.schema.json").read_text())
+        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema.validate(self.meta, schema)
+        for field in self.meta:
+            broken = {key: value for key, value in self.meta.items() if key != field}
+            with self.assertRaises(jsonschema.ValidationError, msg=field):
+                jsonschema.validate(broken, schema)
+
+    def test_has_the_documented_files_and_nothing_else(self):
+        names = {path.name for path in self.bundle.iterdir()}
+        expected = {"meta-info.json", "plan.json"}
+        for rank in range(4):
+            expected |= {f"rank{rank}.onnx", f"rank{rank}.data"}
+        self.assertEqual(names, expected)
+
+    def test_shards_are_onnx_with_external_data(self):
+        for rank in range(4):
+            shard = onnx.load(self.bundle / f"rank{rank}.onnx")
+            domains = {opset.domain for opset in shard.opset_import}
+            self.assertIn("autopar", domains)
+            large = [t for t in shard.graph.initializer if len(t.raw_data) >= 1024]
+            self.assertTrue(large)
+            standard = [node for node in shard.graph.node if node.domain == ""]
+            for node in standard:
+                onnx.checker.check_node(node, self.context(shard))
+
+    @staticmethod
+    def context(model):
+        context = onnx.checker.C.CheckerContext()
+        context.ir_version = model.ir_version
+        context.opset_imports = {o.domain: o.version for o in model.opset_import}
+        return context
+
+    def test_plan_json_pins_the_same_plan(self):
+        again = self.tmp / "again"
+        meta = self.model.partition(again, 4, "--strategy", self.bundle / "plan.json")
+        self.assertEqual(meta["plan"]["collectives"], self.meta["plan"]["collectives"])
+        plans = [json.loads((dir / "plan.json").read_text()) for dir in (self.bundle, again)]
+        self.assertEqual(plans[0]["operators"], plans[1]["operators"])
+
+    def test_same_command_same_bundle(self):
+        again = self.tmp / "again"
+        meta = self.model.partition(again, 4)
+        self.assertEqual(meta["ranks"], self.meta["ranks"])
+
+    def test_weights_are_split_fairly(self):
+        one = self.tmp / "one"
+        whole = self.model.partition(one, 1)["ranks"][0]["weight_bytes"]
+        for rank in self.meta["ranks"]:
+            self.assertLess(rank["weight_bytes"], whole / 2)
+
+    def test_inspect_tells_bundle_and_model(self):
+        bundle = json.loads(autopar("inspect", self.bundle, "--json").stdout)
+        self.assertEqual(bundle, self.meta)
+        text = autopar("inspect", self.bundle).stdout
+        for rank in range(4):
+            self.assertIn(f"rank {rank}", text)
+        model = json.loads(autopar("inspect", self.model.file, "--json").stdout)
+        self.assertEqual([port["name"] for port in model["inputs"]], list(self.model.inputs))
+        self.assertIn("MatMul", model["operators"])
+
+    def test_plan_needs_no_weights(self):
+        alone = self.tmp / "alone"
+        alone.mkdir()
+        onnx.save(
+            onnx.load(self.model.file), alone / "model.onnx", save_as_external_data=True,
+            location="weights.data", size_threshold=1024,
+        )
+        (alone / "weights.data").unlink()
+        done = autopar(
+            "plan", alone / "model.onnx", *self.model.shape_options(), "--ngpus", 4, "--json"
+        )
+        plan = json.loads(done.stdout)
+        cost = json.loads((self.bundle / "plan.json").read_text())["summary"]["cost_seconds"]
+        self.assertAlmostEqual(plan["summary"]["cost_seconds"], cost, delta=cost * 1e-9)
+
+    def test_verify_refuses_another_model(self):
+        autopar("verify", self.model.file, self.bundle)
+        other = onnx.load(self.model.file)
+        weight = max(other.graph.initializer, key=lambda t: len(t.raw_data))
+        weight.raw_data = weight.raw_data[4:] + weight.raw_data[:4]
+        onnx.save(other, self.tmp / "other.onnx")
+        done = autopar("verify", self.tmp / "other.onnx", self.bundle, expect=1)
+        self.assertIn("differs from the whole model", done.stderr)
+
+    def test_exit_codes(self):
+        autopar("--help")
+        autopar("partition", "--help")
+        autopar(expect=2)
+        autopar("partition", expect=2)
+        autopar("frobnicate", expect=2)
+        autopar("run", "--dir", self.bundle, "--no-such-option", expect=2)
