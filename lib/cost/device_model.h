@@ -18,7 +18,7 @@ struct Link {
 /// What the cost model knows of one device and its links.
 struct DeviceModel {
   std::string name;
-  std::string source;  ///< where the numbers come from
+  std::string source;                                  ///< where the numbers come from
   std::map<graph::DataType, double> flops_per_second;  ///< matrix arithmetic by element type
   double memory_bytes_per_second = 0;
   double launch_seconds = 0;
@@ -31,8 +31,8 @@ struct DeviceModel {
   double flops(graph::DataType type) const;
 };
 
-/// A preset by name ("h200", "h100", "a100", "v100", "l4", "cpu") or a JSON file of the same fields. Throws
-/// Error that lists the presets or names the missing or malformed field.
+/// A preset by name ("h200", "h100", "a100", "v100", "l4", "cpu") or a JSON file of the same
+/// fields. Throws Error that lists the presets or names the missing or malformed field.
 DeviceModel load_device_model(const std::string& name_or_file);
 std::vector<std::string> device_preset_names();
 

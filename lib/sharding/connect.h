@@ -38,7 +38,8 @@ struct Connection {
 };
 
 /// The cheapest chain of steps from `src` to `dst`, by Dijkstra's algorithm over the specs that
-/// single steps reach. `dst` is partial only where `src` is over the same axes (else InternalError).
+/// single steps reach. `dst` is partial only where `src` is over the same axes (else
+/// InternalError).
 Connection connect(const TensorShardSpec& src, const TensorShardSpec& dst, const Shape& shape,
                    graph::DataType type, const DeviceMesh& mesh, const StepPrice& price);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,7 +11,10 @@ namespace autopar::sharding {
 /// The devices as an n-dimensional array, row-major by rank. Axes are numbered from 0, major first.
 class DeviceMesh {
  public:
-  /// Throws Error for no axis or a size below 1.
+  static constexpr std::size_t max_axes = 10;  ///< a spec's text has one digit an axis
+  static constexpr int max_devices = 1 << 20;
+
+  /// Throws Error for no axis, a size below 1 or a mesh beyond these limits.
   explicit DeviceMesh(std::vector<int> axis_sizes);
   /// "4", "2x4"; throws Error for anything else.
   static DeviceMesh parse(std::string_view text);

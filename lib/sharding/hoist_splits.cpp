@@ -102,8 +102,8 @@ class Hoister {
   /// Appends the chain once for each output of the Split.
   void repeat(const std::vector<Node>& nodes, const Chain& chain, const Node& split) {
     const auto& last_rule = chain.back().rule;
-    const std::size_t dim = static_cast<std::size_t>(
-        dimension_of(last_rule.outputs[0], chain.back().factor).value());
+    const std::size_t dim =
+        static_cast<std::size_t>(dimension_of(last_rule.outputs[0], chain.back().factor).value());
     std::int64_t begin = 0;
     for (const ValueId output : split.outputs) {
       const std::int64_t extent = graph_.value(output).shape[dim];
@@ -153,8 +153,8 @@ class Hoister {
     std::vector<Range> ranges;
     for (const std::int64_t extent : value.shape) ranges.push_back({0, extent});
     ranges[static_cast<std::size_t>(dim)] = piece;
-    const ValueId made = graph_.add_constant(value.name + "/" + suffix,
-                                             value.constant->slice(ranges));
+    const ValueId made =
+        graph_.add_constant(value.name + "/" + suffix, value.constant->slice(ranges));
     piece_of[whole] = made;
     return made;
   }

@@ -36,9 +36,7 @@ struct LocalNode {
   /// This rank's share of each factor, by factor index.
   std::vector<Range> factor_ranges;
   /// Shape of output `i` in the shard.
-  const Shape& output_shape(std::size_t i) const {
-    return shard.value(node.outputs[i]).shape;
-  }
+  const Shape& output_shape(std::size_t i) const { return shard.value(node.outputs[i]).shape; }
 };
 
 /// What one operator instance allows. Split a factor over a mesh axis, split every tensor's
@@ -52,6 +50,8 @@ struct ShardingRule {
   std::vector<std::vector<std::vector<int>>> outputs;
   /// Changes no byte, only the shape: free at run time.
   bool is_view = false;
+  /// An input that is looked up: no more of it is read than the outputs hold. -1 for none.
+  int lookup_input = -1;
   /// Appends the operator on local shards to the shard, where that takes more than the node itself
   /// (a constant shape input, an index offset, an attribute that counts heads).
   std::function<void(LocalNode&)> localize;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <compare>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +46,9 @@ std::string to_string(const TensorShardSpec& spec);
 /// Share `index` of `parts` of a dimension: ceil(size/parts) each, the last shares smaller or
 /// empty. The one place that says how things are split.
 Range shard_range(std::int64_t size, int parts, int index);
+/// The share of the device at `coordinates` where several axes split `whole`, one after the other.
+Range shard_range(Range whole, std::span<const int> axes, const DeviceMesh& mesh,
+                  std::span<const int> coordinates);
 
 /// What of a global tensor lies on `rank`, a range a dimension. A dimension that several axes
 /// split is split by the first, then each share by the next.

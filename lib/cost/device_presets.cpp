@@ -1,0 +1,96 @@
+#include "cost/device_presets.h"
+
+namespace autopar::cost {
+namespace {
+
+using graph::DataType;
+
+// No data sheet tells these; they are the usual order of magnitude of a kernel launch, of an NCCL
+// step over NVLink, and of one over PCIe through the host.
+constexpr double gpu_launch = 4e-6;
+constexpr double nvlink_latency = 3e-6;
+constexpr double pcie_latency = 1e-5;
+
+constexpr double tera = 1e12;
+constexpr double giga = 1e9;
+
+std::vector<DeviceModel> make_presets() {
+  const std::map<DataType, double> hopper{
+      {DataType::float64, 67 * tera},        {DataType::float32, 67 * tera},
+      {DataType::float16, 989.5 * tera},     {DataType::bfloat16, 989.5 * tera},
+      {DataType::float8e4m3fn, 1979 * tera}, {DataType::float8e5m2, 1979 * tera},
+      {DataType::int8, 1979 * tera},         {DataType::uint8, 1979 * tera},
+  };
+  return {
+      {.name = "h200",
+       .source = "NVIDIA H200 Tensor Core GPU data sheet, SXM: half of the rates with sparsity, "
+                 "141 GB, 4.8 TB/s, NVLink 900 GB/s both ways; latencies estimated",
+       .flops_per_second = hopper,
+       .memory_bytes_per_second = 4800 * giga,
+       .launch_seconds = gpu_launch,
+       .memory_bytes = 141'000'000'000,
+       .links = {{nvlink_latency, 450 * giga}}},
+      {.name = "h100",
+       .source = "NVIDIA H100 Tensor Core GPU data sheet, SXM: half of the rates with sparsity, "
+                 "80 GB, 3.35 TB/s, NVLink 900 GB/s both ways; latencies estimated",
+       .flops_per_second = hopper,
+       .memory_bytes_per_second = 3350 * giga,
+       .launch_seconds = gpu_launch,
+       .memory_bytes = 80'000'000'000,
+       .links = {{nvlink_latency, 450 * giga}}},
+      {.name = "a100",
+       .source = "NVIDIA A100 Tensor Core GPU data sheet, 80GB SXM: dense rates, 80 GB, "
+                 "2,039 GB/s, NVLink 600 GB/s both ways; latencies estimated",
+       .flops_per_second = {{DataType::float64, 19.5 * tera},
+                            {DataType::float32, 19.5 * tera},
+                            {DataType::float16, 312 * tera},
+                            {DataType::bfloat16, 312 * tera},
+                            {DataType::int8, 624 * tera},
+                            {DataType::uint8, 624 * tera}},
+       .memory_bytes_per_second = 2039 * giga,
+       .launch_seconds = gpu_launch,
+       .memory_bytes = 80'000'000'000,
+       .links = {{nvlink_latency, 300 * giga}}},
+      {.name = "v100",
+       .source = "NVIDIA V100 Tensor Core GPU data sheet, 32GB SXM2: 900 GB/s, NVLink 300 GB/s "
+                 "both ways; no bfloat16 unit, so float32's rate; latencies estimated",
+       .flops_per_second = {{DataType::float64, 7.8 * tera},
+                            {DataType::float32, 15.7 * tera},
+                            {DataType::float16, 125 * tera}},
+       .memory_bytes_per_second = 900 * giga,
+       .launch_seconds = gpu_launch,
+       .memory_bytes = 32'000'000'000,
+       .links = {{nvlink_latency, 150 * giga}}},
+      {.name = "l4",
+       .source = "NVIDIA L4 Tensor Core GPU data sheet: half of the rates with sparsity, 24 GB, "
+                 "300 GB/s, PCIe Gen4 x16 64 GB/s both ways; latencies estimated",
+       .flops_per_second = {{DataType::float32, 30.3 * tera},
+                            {DataType::float16, 121 * tera},
+                            {DataType::bfloat16, 121 * tera},
+                            {DataType::float8e4m3fn, 242.5 * tera},
+                            {DataType::float8e5m2, 242.5 * tera},
+                            {DataType::int8, 242.5 * tera},
+                            {DataType::uint8, 242.5 * tera}},
+       .memory_bytes_per_second = 300 * giga,
+       .launch_seconds = gpu_launch,
+       .memory_bytes = 24'000'000'000,
+       .links = {{pcie_latency, 32 * giga}}},
+      {.name = "cpu",
+       .source = "round numbers for a rank of a few cores on a shared-memory server, no data "
+                 "sheet; for a particular machine write a device file",
+       .flops_per_second = {{DataType::float32, 0.1 * tera}, {DataType::float64, 0.05 * tera}},
+       .memory_bytes_per_second = 10 * giga,
+       .launch_seconds = 2e-6,
+       .memory_bytes = 16'000'000'000,
+       .links = {{1e-5, 4 * giga}}},
+  };
+}
+
+}  // namespace
+
+std::span<const DeviceModel> device_presets() {
+  static const std::vector<DeviceModel> presets = make_presets();
+  return presets;
+}
+
+}  // namespace autopar::cost

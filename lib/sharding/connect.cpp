@@ -1,0 +1,197 @@
+// Dijkstra's algorithm over specs. A step removes part of what separates source from destination or
+// moves it elsewhere; every step keeps a spec that local_ranges understands: axes leave a dimension
+// from its minor end and enter it there.
+
+#include "sharding/connect.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+namespace autopar::sharding {
+namespace {
+
+bool uses(const TensorShardSpec& spec, int axis) {
+  const auto has = [axis](const std::vector<int>& axes) {
+    return std::ranges::find(axes, axis) != axes.end();
+  };
+  return has(spec.partial) || std::ranges::any_of(spec.dims, has);
+}
+
+/// Every non-empty subset of the axes, in their order.
+std::vector<std::vector<int>> subsets(const std::vector<int>& axes) {
+  std::vector<std::vector<int>> result;
+  for (unsigned mask = 1; mask < 1U << axes.size(); ++mask) {
+    std::vector<int>& subset = result.emplace_back();
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      if ((mask >> i & 1U) != 0) subset.push_back(axes[i]);
+    }
+  }
+  return result;
+}
+
+/// The steps that lead away from one spec of a tensor.
+class StepFinder {
+ public:
+  StepFinder(const TensorShardSpec& spec, const Shape& shape, const DeviceMesh& mesh)
+      : spec_(spec), shape_(shape), mesh_(mesh) {}
+
+  std::vector<ReshardStep> find() {
+    for (const std::vector<int>& axes : subsets(spec_.partial)) add_reductions(axes);
+    for (std::size_t d = 0; d < spec_.dims.size(); ++d) {
+      add_gathers(d);
+      add_exchanges(d);
+      add_slices(d);
+    }
+    return std::move(steps_);
+  }
+
+ private:
+  /// A step that is the same as `spec_` so far; the caller edits its `after`.
+  ReshardStep& add(StepKind kind, std::vector<int> axes, int dim, int split_dim = -1) {
+    return steps_.emplace_back(ReshardStep{.kind = kind,
+                                           .mesh_axes = std::move(axes),
+                                           .dim = dim,
+                                           .split_dim = split_dim,
+                                           .reduce = spec_.reduce,
+                                           .before = spec_,
+                                           .after = spec_});
+  }
+
+  void add_reductions(const std::vector<int>& axes) {
+    const auto reduced = [&](ReshardStep& step) -> ReshardStep& {
+      std::erase_if(step.after.partial,
+                    [&](int axis) { return std::ranges::find(axes, axis) != axes.end(); });
+      if (!step.after.is_partial()) step.after.reduce = Reduce::sum;
+      return step;
+    };
+    reduced(add(StepKind::all_reduce, axes, -1));
+    for (std::size_t d = 0; d < spec_.dims.size(); ++d) {
+      if (shape_[d] < 2) continue;
+      ReshardStep& step = reduced(add(StepKind::reduce_scatter, axes, static_cast<int>(d)));
+      step.after.dims[d].insert(step.after.dims[d].end(), axes.begin(), axes.end());
+    }
+  }
+
+  void add_gathers(std::size_t d) {
+    const std::vector<int>& axes = spec_.dims[d];
+    for (std::size_t kept = 0; kept < axes.size(); ++kept) {
+      const auto first = axes.begin() + static_cast<std::ptrdiff_t>(kept);
+      add(StepKind::all_gather, {first, axes.end()}, static_cast<int>(d))
+          .after.dims[d]
+          .resize(kept);
+    }
+  }
+
+  void add_exchanges(std::size_t d) {
+    if (spec_.dims[d].empty()) return;
+    const int axis = spec_.dims[d].back();
+    for (std::size_t to = 0; to < spec_.dims.size(); ++to) {
+      if (to == d || shape_[to] < 2) continue;
+      ReshardStep& step =
+          add(StepKind::all_to_all, {axis}, static_cast<int>(d), static_cast<int>(to));
+      step.after.dims[d].pop_back();
+      step.after.dims[to].push_back(axis);
+    }
+  }
+
+  void add_slices(std::size_t d) {
+    if (shape_[d] < 2) return;
+    for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
+      if (uses(spec_, axis)) continue;
+      add(StepKind::slice, {axis}, static_cast<int>(d)).after.dims[d].push_back(axis);
+    }
+  }
+
+  const TensorShardSpec& spec_;
+  const Shape& shape_;
+  const DeviceMesh& mesh_;
+  std::vector<ReshardStep> steps_;
+};
+
+/// How a spec was reached. Equal seconds are told apart by the number of steps, then by the order
+/// in which steps are found, so that the answer is the same on every machine.
+struct Reached {
+  double seconds = 0;
+  int num_steps = 0;
+  std::optional<ReshardStep> last;
+
+  bool better_than(const Reached& other) const {
+    return std::tie(seconds, num_steps) < std::tie(other.seconds, other.num_steps);
+  }
+};
+using ReachedSpecs = std::map<TensorShardSpec, Reached>;
+
+Connection trace(const ReachedSpecs& reached, const TensorShardSpec& dst) {
+  Connection connection;
+  connection.seconds = reached.at(dst).seconds;
+  const Reached* at = &reached.at(dst);
+  while (at->last) {
+    connection.steps.push_back(*at->last);
+    at = &reached.at(at->last->before);
+  }
+  std::ranges::reverse(connection.steps);
+  return connection;
+}
+
+}  // namespace
+
+std::string_view name_of(StepKind kind) {
+  switch (kind) {
+    case StepKind::slice:
+      return "slice";
+    case StepKind::all_reduce:
+      return "all-reduce";
+    case StepKind::all_gather:
+      return "all-gather";
+    case StepKind::reduce_scatter:
+      return "reduce-scatter";
+    case StepKind::all_to_all:
+      return "all-to-all";
+  }
+  throw InternalError("internal error: unknown kind of step");
+}
+
+std::int64_t payload_bytes(const ReshardStep& step, const Shape& shape, graph::DataType type,
+                           const DeviceMesh& mesh, int rank) {
+  if (step.kind == StepKind::slice) return 0;
+  const TensorShardSpec& whole = step.kind == StepKind::all_gather ? step.after : step.before;
+  return graph::bytes_of(type, graph::num_elements(local_shape(whole, shape, mesh, rank)));
+}
+
+Connection connect(const TensorShardSpec& src, const TensorShardSpec& dst, const Shape& shape,
+                   graph::DataType type, const DeviceMesh& mesh, const StepPrice& price) {
+  require(src.dims.size() == shape.size() && dst.dims.size() == shape.size(),
+          "specs have one entry a dimension");
+  require(std::ranges::includes(src.partial, dst.partial) &&
+              (!dst.is_partial() || src.reduce == dst.reduce),
+          "a connection's end is partial only where its start is");
+
+  ReachedSpecs reached{{src, {}}};
+  using Entry = std::tuple<double, int, TensorShardSpec>;
+  std::set<Entry> open{{0.0, 0, src}};
+  while (!open.empty()) {
+    const auto [seconds, num_steps, spec] = *open.begin();
+    open.erase(open.begin());
+    if (spec == dst) return trace(reached, dst);
+    for (ReshardStep& step : StepFinder(spec, shape, mesh).find()) {
+      Reached next{seconds + price(step, shape, type), num_steps + 1, {}};
+      require(next.seconds >= seconds, "a step has no negative price");
+      const auto known = reached.find(step.after);
+      if (known != reached.end()) {
+        if (!next.better_than(known->second)) continue;
+        open.erase({known->second.seconds, known->second.num_steps, step.after});
+      }
+      open.insert({next.seconds, next.num_steps, step.after});
+      TensorShardSpec after = step.after;
+      next.last = std::move(step);
+      reached.insert_or_assign(std::move(after), std::move(next));
+    }
+  }
+  throw InternalError("internal error: no chain of steps from " + to_string(src) + " to " +
+                      to_string(dst));
+}
+
+}  // namespace autopar::sharding

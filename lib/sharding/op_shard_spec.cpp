@@ -1,0 +1,315 @@
+#include "sharding/op_shard_spec.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+namespace autopar::sharding {
+namespace {
+
+constexpr std::array<std::pair<ReduceFunction, std::string_view>, 3> function_names{{
+    {ReduceFunction::none, "none"},
+    {ReduceFunction::all_reduce, "all-reduce"},
+    {ReduceFunction::reduce_scatter, "reduce-scatter"},
+}};
+
+using FactorAxes = std::vector<std::vector<int>>;
+
+std::optional<Reduce> reduce_of(FactorKind kind) {
+  switch (kind) {
+    case FactorKind::sum:
+      return Reduce::sum;
+    case FactorKind::max:
+      return Reduce::max;
+    case FactorKind::min:
+      return Reduce::min;
+    case FactorKind::mean:
+      return Reduce::mean;
+    case FactorKind::spatial:
+    case FactorKind::whole:
+      break;
+  }
+  return std::nullopt;
+}
+
+std::vector<Range> ranges_of_factors(const ShardingRule& rule, const FactorAxes& factor_axes,
+                                     const DeviceMesh& mesh, int rank) {
+  const std::vector<int> coordinates = mesh.coordinates(rank);
+  std::vector<Range> ranges;
+  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
+    ranges.push_back(shard_range({0, rule.factors[f].size}, factor_axes[f], mesh, coordinates));
+  }
+  return ranges;
+}
+
+/// The elements of a dimension that a share of each of its factors picks out, nullopt where they
+/// are no single range.
+std::optional<Range> range_in_dimension(const std::vector<int>& factors, const ShardingRule& rule,
+                                        const std::vector<Range>& ranges) {
+  Range flat{0, 1};
+  for (const int f : factors) {
+    const Range share = ranges[static_cast<std::size_t>(f)];
+    const std::int64_t size = rule.factors[static_cast<std::size_t>(f)].size;
+    if (share.size() == 0) return Range{};
+    if (flat.size() > 1 && share.size() != size) return std::nullopt;
+    flat = {flat.begin * size + share.begin, (flat.end - 1) * size + share.end};
+  }
+  return flat;
+}
+
+/// Makes the specs of one choice of factor axes, or finds that the rule forbids it.
+class ChoiceMaker {
+ public:
+  ChoiceMaker(const ShardingRule& rule, const DeviceMesh& mesh) : rule_(rule), mesh_(mesh) {}
+
+  /// The choice before its reductions: `outputs` equal `computed` and nothing is reduced.
+  std::optional<OpShardSpec> make(const FactorAxes& factor_axes) const {
+    if (!factors_allow(factor_axes)) return std::nullopt;
+    OpShardSpec choice;
+    choice.factor_axes = factor_axes;
+    for (const auto& tensor : rule_.inputs) {
+      const auto spec = spec_of(tensor, factor_axes);
+      if (!spec) return std::nullopt;
+      choice.inputs.push_back(*spec);
+    }
+    for (const auto& tensor : rule_.outputs) {
+      auto spec = spec_of(tensor, factor_axes);
+      if (!spec || !add_partial(tensor, factor_axes, *spec)) return std::nullopt;
+      choice.computed.push_back(*spec);
+    }
+    choice.outputs = choice.computed;
+    choice.reductions.assign(choice.outputs.size(), ReduceFunction::none);
+    return choice;
+  }
+
+ private:
+  bool factors_allow(const FactorAxes& factor_axes) const {
+    for (int rank = 0; rank < mesh_.num_devices(); ++rank) {
+      const auto ranges = ranges_of_factors(rule_, factor_axes, mesh_, rank);
+      for (std::size_t f = 0; f < ranges.size(); ++f) {
+        const Factor& factor = rule_.factors[f];
+        const std::int64_t parts = mesh_.group_size(factor_axes[f]);
+        if (factor.never_empty && ranges[f].size() == 0 && factor.size > 0) return false;
+        if (factor.even && ranges[f].size() * parts != factor.size) return false;
+      }
+    }
+    return true;
+  }
+
+  /// Nullopt where an axis would stand twice, or where the shares of a dimension's factors are not
+  /// the shares that the spec gives the dimension.
+  std::optional<TensorShardSpec> spec_of(const std::vector<std::vector<int>>& tensor,
+                                         const FactorAxes& factor_axes) const {
+    TensorShardSpec spec;
+    std::vector<int> used;
+    for (const std::vector<int>& factors : tensor) {
+      std::vector<int>& axes = spec.dims.emplace_back();
+      for (const int f : factors) {
+        const std::vector<int>& more = factor_axes[static_cast<std::size_t>(f)];
+        axes.insert(axes.end(), more.begin(), more.end());
+      }
+      used.insert(used.end(), axes.begin(), axes.end());
+      if (factors.size() > 1 && !axes.empty() && !agree(factors, axes, factor_axes)) {
+        return std::nullopt;
+      }
+    }
+    std::ranges::sort(used);
+    if (std::ranges::adjacent_find(used) != used.end()) return std::nullopt;
+    return spec;
+  }
+
+  bool agree(const std::vector<int>& factors, const std::vector<int>& axes,
+             const FactorAxes& factor_axes) const {
+    std::int64_t size = 1;
+    for (const int f : factors) size *= rule_.factors[static_cast<std::size_t>(f)].size;
+    for (int rank = 0; rank < mesh_.num_devices(); ++rank) {
+      const auto ranges = ranges_of_factors(rule_, factor_axes, mesh_, rank);
+      const auto by_factors = range_in_dimension(factors, rule_, ranges);
+      const Range by_spec = shard_range({0, size}, axes, mesh_, mesh_.coordinates(rank));
+      if (!by_factors) return false;
+      if (*by_factors != by_spec && by_factors->size() + by_spec.size() > 0) return false;
+    }
+    return true;
+  }
+
+  /// Reduction factors that are split and that the output lacks leave it partial. False where two
+  /// kinds of reduction would meet.
+  bool add_partial(const std::vector<std::vector<int>>& tensor, const FactorAxes& factor_axes,
+                   TensorShardSpec& spec) const {
+    for (std::size_t f = 0; f < factor_axes.size(); ++f) {
+      const auto reduce = reduce_of(rule_.factors[f].kind);
+      if (!reduce || factor_axes[f].empty() || holds(tensor, static_cast<int>(f))) continue;
+      if (spec.is_partial() && spec.reduce != *reduce) return false;
+      spec.reduce = *reduce;
+      spec.partial.insert(spec.partial.end(), factor_axes[f].begin(), factor_axes[f].end());
+    }
+    std::ranges::sort(spec.partial);
+    return true;
+  }
+
+  static bool holds(const std::vector<std::vector<int>>& tensor, int factor) {
+    return std::ranges::any_of(tensor, [factor](const std::vector<int>& factors) {
+      return std::ranges::find(factors, factor) != factors.end();
+    });
+  }
+
+  const ShardingRule& rule_;
+  const DeviceMesh& mesh_;
+};
+
+struct Reduction {
+  ReduceFunction function;
+  TensorShardSpec after;
+};
+
+/// The ways to finish an output: as it is, or all-reduced, or scattered onto one dimension.
+std::vector<Reduction> reductions_of(const TensorShardSpec& computed, const Shape& shape) {
+  if (!computed.is_partial()) return {{ReduceFunction::none, computed}};
+  TensorShardSpec reduced = computed;
+  reduced.partial.clear();
+  reduced.reduce = Reduce::sum;
+  std::vector<Reduction> result{{ReduceFunction::all_reduce, reduced}};
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] < 2) continue;
+    Reduction scatter{ReduceFunction::reduce_scatter, reduced};
+    auto& axes = scatter.after.dims[d];
+    axes.insert(axes.end(), computed.partial.begin(), computed.partial.end());
+    result.push_back(std::move(scatter));
+  }
+  return result;
+}
+
+/// Appends the choice with every combination of its outputs' reductions.
+void append_reductions(OpShardSpec choice, std::span<const Shape> outputs, std::size_t output,
+                       std::vector<OpShardSpec>& choices) {
+  if (output == outputs.size()) {
+    choices.push_back(std::move(choice));
+    return;
+  }
+  for (Reduction& reduction : reductions_of(choice.computed[output], outputs[output])) {
+    choice.reductions[output] = reduction.function;
+    choice.outputs[output] = std::move(reduction.after);
+    append_reductions(choice, outputs, output + 1, choices);
+  }
+}
+
+/// Calls `visit` with each way to give every mesh axis one of `targets` targets or none (-1), all
+/// none first, the last axis changing fastest. An axis of size 1 splits nothing and gets none.
+template <typename Visit>
+void for_each_assignment(const DeviceMesh& mesh, int targets, Visit visit) {
+  std::vector<int> target(static_cast<std::size_t>(mesh.num_axes()), -1);
+  while (true) {
+    visit(target);
+    int axis = mesh.num_axes() - 1;
+    for (; axis >= 0; --axis) {
+      int& digit = target[static_cast<std::size_t>(axis)];
+      if (mesh.axis_size(axis) > 1 && digit + 1 < targets) {
+        ++digit;
+        break;
+      }
+      digit = -1;
+    }
+    if (axis < 0) return;
+  }
+}
+
+std::vector<int> splittable_factors(const ShardingRule& rule) {
+  std::vector<int> result;
+  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
+    if (rule.factors[f].kind != FactorKind::whole && rule.factors[f].size > 1) {
+      result.push_back(static_cast<int>(f));
+    }
+  }
+  return result;
+}
+
+/// Appends every order of the axes within each dimension from `dim` on.
+void append_orders(TensorShardSpec spec, std::size_t dim, std::vector<TensorShardSpec>& specs) {
+  if (dim == spec.dims.size()) {
+    specs.push_back(std::move(spec));
+    return;
+  }
+  do {
+    append_orders(spec, dim + 1, specs);
+  } while (std::ranges::next_permutation(spec.dims[dim]).found);
+}
+
+}  // namespace
+
+std::string_view name_of(ReduceFunction function) {
+  for (const auto& [value, name] : function_names) {
+    if (value == function) return name;
+  }
+  throw InternalError("internal error: unknown reduce function");
+}
+
+ReduceFunction parse_reduce_function(std::string_view name) {
+  for (const auto& [value, known] : function_names) {
+    if (known == name) return value;
+  }
+  fail("unknown reduction '{}'; use none, all-reduce or reduce-scatter", name);
+}
+
+std::string to_string(const OpShardSpec& spec) {
+  const auto joined = [](const std::vector<TensorShardSpec>& specs) {
+    std::vector<std::string> texts;
+    for (const TensorShardSpec& one : specs) texts.push_back(to_string(one));
+    return fmt::format("{}", fmt::join(texts, ","));
+  };
+  std::string text = joined(spec.inputs) + "->" + joined(spec.outputs);
+  for (const ReduceFunction function : spec.reductions) {
+    if (function != ReduceFunction::none) text += fmt::format(" {}", name_of(function));
+  }
+  return text;
+}
+
+std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, const DeviceMesh& mesh,
+                                                  std::span<const Shape> inputs,
+                                                  std::span<const Shape> outputs) {
+  require(rule.inputs.size() == inputs.size() && rule.outputs.size() == outputs.size(),
+          "a rule names every tensor of its operator");
+  const std::vector<int> factors = splittable_factors(rule);
+  const ChoiceMaker maker(rule, mesh);
+  std::vector<OpShardSpec> choices;
+  for_each_assignment(mesh, static_cast<int>(factors.size()), [&](const std::vector<int>& target) {
+    FactorAxes factor_axes(rule.factors.size());
+    for (std::size_t axis = 0; axis < target.size(); ++axis) {
+      if (target[axis] < 0) continue;
+      const int factor = factors[static_cast<std::size_t>(target[axis])];
+      factor_axes[static_cast<std::size_t>(factor)].push_back(static_cast<int>(axis));
+    }
+    if (auto choice = maker.make(factor_axes)) {
+      append_reductions(std::move(*choice), outputs, 0, choices);
+    }
+  });
+  return choices;
+}
+
+std::vector<TensorShardSpec> enumerate_tensor_shard_specs(const Shape& shape,
+                                                          const DeviceMesh& mesh) {
+  std::vector<std::size_t> dims;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] > 1) dims.push_back(d);
+  }
+  std::vector<TensorShardSpec> specs;
+  for_each_assignment(mesh, static_cast<int>(dims.size()), [&](const std::vector<int>& target) {
+    TensorShardSpec spec = TensorShardSpec::replicated(shape.size());
+    for (std::size_t axis = 0; axis < target.size(); ++axis) {
+      if (target[axis] < 0) continue;
+      spec.dims[dims[static_cast<std::size_t>(target[axis])]].push_back(static_cast<int>(axis));
+    }
+    append_orders(std::move(spec), 0, specs);
+  });
+  return specs;
+}
+
+std::vector<Range> factor_ranges(const ShardingRule& rule, const OpShardSpec& spec,
+                                 const DeviceMesh& mesh, int rank) {
+  require(spec.factor_axes.size() == rule.factors.size(), "a choice has axes for every factor");
+  return ranges_of_factors(rule, spec.factor_axes, mesh, rank);
+}
+
+}  // namespace autopar::sharding
