@@ -1,18 +1,19 @@
 #include "graph/onnx_overview.h"
 
-#include <onnx/onnx_pb.h>
-
+#include "graph/collective_schemas.h"
+#include "graph/graph.h"
 #include "graph/input_shapes.h"
 #include "graph/model_file.h"
 
 namespace autopar::graph {
-
 namespace {
 
 ModelOverview::Port port_of(const onnx::ValueInfoProto& info) {
-  const auto& tensor = info.type().tensor_type();
-  ModelOverview::Port port{info.name(), data_type_from_proto(tensor.elem_type(), info.name()), {}};
-  for (const auto& dim : tensor.shape().dim()) {
+  ModelOverview::Port port{info.name(), DataType::undefined, {}};
+  if (!info.type().has_tensor_type()) return port;
+  const auto& type = info.type().tensor_type();
+  port.type = static_cast<DataType>(type.elem_type());
+  for (const auto& dim : type.shape().dim()) {
     if (dim.has_dim_value()) {
       port.dims.push_back(std::to_string(dim.dim_value()));
     } else {
@@ -24,28 +25,29 @@ ModelOverview::Port port_of(const onnx::ValueInfoProto& info) {
 
 }  // namespace
 
-ModelOverview onnx_overview(const std::filesystem::path& path) {
-  const ModelFile file(path, /*weights_may_be_absent=*/true);
-  const onnx::ModelProto& model = file.model();
-
+ModelOverview onnx_overview(const std::filesystem::path& file) {
+  register_collective_schemas();
+  ModelFile model_file(file, /*weights_may_be_absent=*/true);
+  const onnx::ModelProto& model = model_file.model();
   ModelOverview overview;
   overview.producer = model.producer_name();
-  if (!model.producer_version().empty()) overview.producer += " " + model.producer_version();
   overview.ir_version = model.ir_version();
-  overview.opsets = file.opsets();
+  overview.opsets = model_file.opsets();
   for (const auto* input : free_inputs(model.graph())) overview.inputs.push_back(port_of(*input));
   for (const auto& output : model.graph().output()) overview.outputs.push_back(port_of(output));
   for (const auto& node : model.graph().node()) {
-    const std::string domain = canonical_domain(node.domain());
-    ++overview.operators[domain.empty() ? node.op_type() : domain + "::" + node.op_type()];
+    Node named;
+    named.op_type = node.op_type();
+    named.domain = canonical_domain(node.domain());
+    ++overview.operators[qualified_op_type(named)];
   }
-  for (const auto& weight : model.graph().initializer()) {
-    std::int64_t elements = 1;
-    for (const std::int64_t extent : weight.dims()) elements *= extent;
-    ++overview.weights;
-    overview.weight_bytes +=
-        bytes_of(data_type_from_proto(weight.data_type(), weight.name()), elements);
+  Graph weights;
+  for (const auto& initializer : model.graph().initializer()) {
+    const Tensor tensor = model_file.tensor(initializer);
+    weights.add_value({initializer.name(), tensor.type(), tensor.shape(), tensor});
   }
+  overview.weights = static_cast<std::int64_t>(weights.values.size());
+  overview.weight_bytes = weight_bytes(weights);
   return overview;
 }
 

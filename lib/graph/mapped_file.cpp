@@ -1,0 +1,42 @@
+#include "graph/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "graph/error.h"
+
+namespace autopar::graph {
+
+std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
+  const auto refuse = [&path] { fail("cannot read {}: {}", path.string(), std::strerror(errno)); };
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) refuse();
+  struct stat status {};
+  void* data = nullptr;
+  int error = 0;
+  if (::fstat(descriptor, &status) != 0) {
+    error = errno;
+  } else if (!S_ISREG(status.st_mode)) {
+    error = S_ISDIR(status.st_mode) ? EISDIR : EINVAL;
+  } else if (status.st_size > 0) {  // an empty file has nothing to map
+    data = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_SHARED,
+                  descriptor, 0);
+    if (data == MAP_FAILED) error = errno;
+  }
+  ::close(descriptor);
+  errno = error;
+  if (error != 0) refuse();
+  return std::shared_ptr<const MappedFile>(new MappedFile(
+      {static_cast<const std::byte*>(data), static_cast<std::size_t>(status.st_size)}));
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+}  // namespace autopar::graph

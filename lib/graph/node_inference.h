@@ -1,0 +1,45 @@
+#pragma once
+
+#include <onnx/defs/schema.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace autopar::graph {
+
+/// A node with what is known of its inputs: null for an input that is left out.
+struct NodeInContext {
+  onnx::NodeProto node;
+  std::vector<const Value*> inputs;
+  const onnx::OpSchema* schema = nullptr;
+  std::map<std::string, std::int64_t> opsets;
+};
+
+struct InferredOutput {
+  DataType type = DataType::undefined;
+  /// Absent where it depends on data.
+  std::optional<Shape> shape;
+};
+
+/// The operator's own definition at these versions. Throws Error, naming the node, where ONNX has
+/// none or the node does not follow it. `where` is the model's file.
+const onnx::OpSchema& schema_of(const onnx::NodeProto& node,
+                                const std::map<std::string, std::int64_t>& opsets,
+                                std::string_view where);
+
+/// Types and shapes of a node's outputs by ONNX's own inference, which sees constant inputs. Throws
+/// Error for types and shapes that the operator does not allow.
+std::vector<InferredOutput> infer_outputs(const NodeInContext& context, std::string_view where);
+
+/// The values of a node's first output by ONNX's data propagation, where they are all known: shape
+/// arithmetic on constant int64 scalars and vectors.
+std::optional<Tensor> propagate_data(const NodeInContext& context, const InferredOutput& output);
+
+/// The types of the inputs as ONNX's function builders want them.
+std::vector<onnx::TypeProto> input_types(const NodeInContext& context);
+
+}  // namespace autopar::graph

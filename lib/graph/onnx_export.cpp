@@ -1,0 +1,243 @@
+#include "graph/onnx_export.h"
+
+#include <onnx/onnx_pb.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <variant>
+
+#include "graph/digesting_file.h"
+#include "graph/tensor_proto.h"
+
+namespace autopar::graph {
+namespace {
+
+constexpr std::int64_t smallest_external_bytes = 1024;
+constexpr std::uint64_t page_bytes = 4096;
+
+using WriteRun = std::function<void(std::span<const std::byte>)>;
+
+/// The format that first allows the opset (onnx/docs/Versioning.md), so that older readers do.
+std::int64_t ir_version_for(std::int64_t opset) {
+  if (opset <= 18) return 8;
+  if (opset <= 20) return 9;
+  if (opset <= 22) return 10;
+  return opset == 23 ? 11 : 12;
+}
+
+void set_attribute(onnx::AttributeProto& proto, std::int64_t value) {
+  proto.set_type(onnx::AttributeProto::INT);
+  proto.set_i(value);
+}
+void set_attribute(onnx::AttributeProto& proto, float value) {
+  proto.set_type(onnx::AttributeProto::FLOAT);
+  proto.set_f(value);
+}
+void set_attribute(onnx::AttributeProto& proto, const std::string& value) {
+  proto.set_type(onnx::AttributeProto::STRING);
+  proto.set_s(value);
+}
+void set_attribute(onnx::AttributeProto& proto, const std::vector<std::int64_t>& values) {
+  proto.set_type(onnx::AttributeProto::INTS);
+  proto.mutable_ints()->Add(values.begin(), values.end());
+}
+void set_attribute(onnx::AttributeProto& proto, const std::vector<float>& values) {
+  proto.set_type(onnx::AttributeProto::FLOATS);
+  proto.mutable_floats()->Add(values.begin(), values.end());
+}
+void set_attribute(onnx::AttributeProto& proto, const std::vector<std::string>& values) {
+  proto.set_type(onnx::AttributeProto::STRINGS);
+  for (const std::string& value : values) proto.add_strings(value);
+}
+void set_attribute(onnx::AttributeProto& proto, const Tensor& value) {
+  proto.set_type(onnx::AttributeProto::TENSOR);
+  *proto.mutable_t() = tensor_to_proto("", value);
+}
+
+/// Calls `write` with the bytes of the pieces put together, row by row of the dimensions before
+/// the joined one.
+void for_each_run(const Concatenation& concatenation, const WriteRun& write) {
+  const auto dim = static_cast<std::size_t>(concatenation.dim);
+  const Shape& any = concatenation.pieces.front().shape();
+  const Shape rows(any.begin(), any.begin() + concatenation.dim);
+  for (std::int64_t row = 0; row < num_elements(rows); ++row) {
+    std::vector<Range> ranges(any.size());
+    std::int64_t rest = row;
+    for (std::size_t d = dim; d-- > 0; rest /= rows[d])
+      ranges[d] = {rest % rows[d], rest % rows[d] + 1};
+    for (const Tensor& piece : concatenation.pieces) {
+      for (std::size_t d = dim; d < ranges.size(); ++d) ranges[d] = {0, piece.shape()[d]};
+      piece.slice(ranges).for_each_run(write);
+    }
+  }
+}
+
+void check_concatenation(const Value& value, const Concatenation& concatenation) {
+  require(!concatenation.pieces.empty(), "a concatenation has pieces");
+  const auto dim = static_cast<std::size_t>(concatenation.dim);
+  require(dim < value.shape.size(), "a concatenation joins a dimension of its value");
+  Shape joined = value.shape;
+  joined[dim] = 0;
+  for (const Tensor& piece : concatenation.pieces) {
+    require(piece.type() == value.type && piece.has_data(), "pieces have their value's type");
+    Shape expected = value.shape;
+    require(piece.shape().size() == expected.size(), "pieces have their value's rank");
+    expected[dim] = piece.shape()[dim];
+    require(piece.shape() == expected, "pieces agree in all other dimensions");
+    joined[dim] += piece.shape()[dim];
+  }
+  require(joined == value.shape, "the pieces fill their value");
+}
+
+class Writer {
+ public:
+  Writer(const Graph& graph, const std::filesystem::path& data_file,
+         const Concatenations& concatenations)
+      : graph_(graph), data_file_(data_file), concatenations_(concatenations) {}
+
+  WrittenModel write(const std::filesystem::path& model_file) {
+    write_header();
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      const auto id = static_cast<ValueId>(v);
+      if (graph_.is_constant(id) || concatenations_.contains(id)) write_constant(id);
+    }
+    for (const Node& node : graph_.nodes) write_node(node);
+    write_value_types();
+    WrittenModel written;
+    if (data_) written.data = data_->close();
+    const std::string serialized = model_.SerializeAsString();
+    if (serialized.empty())
+      fail("cannot write {}: the graph without its weights is larger than protobuf's 2 GiB",
+           model_file.string());
+    DigestingFile file(model_file);
+    file.write(std::as_bytes(std::span(serialized)));
+    written.model = file.close();
+    return written;
+  }
+
+ private:
+  void write_header() {
+    model_.set_producer_name("autopar");
+    model_.mutable_graph()->set_name(graph_.name.empty() ? "graph" : graph_.name);
+    std::int64_t opset = 0;
+    for (const auto& [domain, version] : graph_.opsets) {
+      auto& import = *model_.add_opset_import();
+      import.set_domain(domain);
+      import.set_version(version);
+      if (domain.empty()) opset = version;
+    }
+    model_.set_ir_version(ir_version_for(opset));
+  }
+
+  void write_constant(ValueId id) {
+    const Value& value = graph_.value(id);
+    const auto joined = concatenations_.find(id);
+    const bool is_joined = joined != concatenations_.end();
+    if (is_joined) check_concatenation(value, joined->second);
+    if (!is_joined && !value.constant->has_data())
+      fail("the data of weight '{}' is absent, so it cannot be written", value.name);
+    const auto visit = [&](const WriteRun& run) {
+      is_joined ? for_each_run(joined->second, run) : value.constant->for_each_run(run);
+    };
+
+    auto& proto = *model_.mutable_graph()->add_initializer();
+    proto.set_name(value.name);
+    proto.set_data_type(static_cast<int>(value.type));
+    proto.mutable_dims()->Add(value.shape.begin(), value.shape.end());
+    const std::int64_t bytes = bytes_of(value.type, num_elements(value.shape));
+    if (bytes < smallest_external_bytes) {
+      std::string& raw = *proto.mutable_raw_data();
+      visit([&raw](std::span<const std::byte> run) {
+        raw.append(reinterpret_cast<const char*>(run.data()), run.size());
+      });
+      return;
+    }
+    set_external(proto, is_joined ? append(visit) : append_once(*value.constant, visit), bytes);
+  }
+
+  /// Writes a constant's bytes, unless one with the same view was written; returns the offset.
+  std::uint64_t append_once(const Tensor& tensor,
+                            const std::function<void(const WriteRun&)>& visit) {
+    auto& same_start = written_[tensor.data()];
+    for (const auto& [other, offset] : same_start)
+      if (other->same_view(tensor)) return offset;
+    const std::uint64_t offset = append(visit);
+    same_start.emplace_back(&tensor, offset);
+    return offset;
+  }
+
+  std::uint64_t append(const std::function<void(const WriteRun&)>& visit) {
+    if (!data_) data_.emplace(data_file_);
+    data_->pad_to(page_bytes);
+    const std::uint64_t offset = data_->position();
+    visit([this](std::span<const std::byte> run) { data_->write(run); });
+    return offset;
+  }
+
+  void set_external(onnx::TensorProto& proto, std::uint64_t offset, std::int64_t bytes) {
+    proto.set_data_location(onnx::TensorProto::EXTERNAL);
+    const auto add = [&proto](const char* key, std::string value) {
+      auto& entry = *proto.add_external_data();
+      entry.set_key(key);
+      entry.set_value(std::move(value));
+    };
+    add("location", data_file_.filename().string());
+    add("offset", std::to_string(offset));
+    add("length", std::to_string(bytes));
+  }
+
+  void write_node(const Node& node) {
+    auto& proto = *model_.mutable_graph()->add_node();
+    proto.set_name(node.name);
+    proto.set_op_type(node.op_type);
+    proto.set_domain(node.domain);
+    const auto name_of_value = [this](ValueId id) {
+      return id == no_value ? std::string() : graph_.value(id).name;
+    };
+    for (const ValueId input : node.inputs) proto.add_input(name_of_value(input));
+    for (const ValueId output : node.outputs) proto.add_output(name_of_value(output));
+    for (const auto& [name, value] : node.attributes) {
+      auto& attribute = *proto.add_attribute();
+      attribute.set_name(name);
+      std::visit([&attribute](const auto& held) { set_attribute(attribute, held); }, value);
+    }
+  }
+
+  void write_value_types() {
+    auto& proto = *model_.mutable_graph();
+    for (const ValueId input : graph_.inputs) write_type(*proto.add_input(), input);
+    for (const ValueId output : graph_.outputs) write_type(*proto.add_output(), output);
+    for (const Node& node : graph_.nodes)
+      for (const ValueId output : node.outputs)
+        if (output != no_value && std::ranges::find(graph_.outputs, output) == graph_.outputs.end())
+          write_type(*proto.add_value_info(), output);
+  }
+
+  void write_type(onnx::ValueInfoProto& proto, ValueId id) {
+    const Value& value = graph_.value(id);
+    proto.set_name(value.name);
+    auto& type = *proto.mutable_type()->mutable_tensor_type();
+    type.set_elem_type(static_cast<int>(value.type));
+    auto& shape = *type.mutable_shape();
+    for (const std::int64_t extent : value.shape) shape.add_dim()->set_dim_value(extent);
+  }
+
+  const Graph& graph_;
+  std::filesystem::path data_file_;
+  const Concatenations& concatenations_;
+  onnx::ModelProto model_;
+  std::optional<DigestingFile> data_;
+  /// Offsets of what was written, by where its bytes start in memory.
+  std::unordered_map<const std::byte*, std::vector<std::pair<const Tensor*, std::uint64_t>>>
+      written_;
+};
+
+}  // namespace
+
+WrittenModel save_onnx(const Graph& graph, const std::filesystem::path& model_file,
+                       const std::filesystem::path& data_file,
+                       const Concatenations& concatenations) {
+  return Writer(graph, data_file, concatenations).write(model_file);
+}
+
+}  // namespace autopar::graph

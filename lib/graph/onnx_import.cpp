@@ -1,0 +1,359 @@
+#include "graph/onnx_import.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "graph/collective_schemas.h"
+#include "graph/constant_folding.h"
+#include "graph/function_body.h"
+#include "graph/graph_builder.h"
+#include "graph/input_shapes.h"
+#include "graph/model_file.h"
+#include "graph/node_conversion.h"
+#include "graph/opset_upgrade.h"
+#include "graph/topological_order.h"
+
+namespace autopar::graph {
+namespace {
+
+using NodeList = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
+
+constexpr int deepest_calls = 64;
+
+/// Walks a model's nodes in order, as an interpreter would, and builds the graph as it goes. For
+/// each node: upgrade its form, inline it where it is a function, infer its outputs, and either
+/// fold it into constants or add it. Functions and branches are walked in scopes of their own.
+class Importer {
+ public:
+  Importer(const std::filesystem::path& path, const ImportOptions& options)
+      : file_(path, options.weights_may_be_absent), options_(options), where_(path.string()) {}
+
+  Graph run() {
+    const onnx::GraphProto& proto = file_.model().graph();
+    const auto order = topological_order(proto, where_);
+    target_opsets_ = file_.opsets();
+    target_opsets_[""] = target_opset(file_.model());
+    collect_model_facts(proto);
+
+    Scope scope;
+    scope.opsets = file_.opsets();
+    scope.opsets.try_emplace("", target_opsets_[""]);
+    add_inputs(proto, scope);
+    add_initializers(proto, scope);
+    for (const auto* node : order) import_node(*node, scope);
+
+    std::vector<std::pair<std::string, ValueId>> outputs;
+    for (const auto& output : proto.output())
+      outputs.emplace_back(output.name(), scope.find(output.name()).value());
+    Graph graph = builder_.finish(outputs);
+    graph.name = proto.name();
+    graph.opsets = used_opsets(graph);
+    remove_dead_nodes(graph);
+    check_invariants(graph);
+    return graph;
+  }
+
+ private:
+  /// Names that belong to the model's values, names that are read, and functions.
+  void collect_model_facts(const onnx::GraphProto& proto) {
+    for (const auto& input : proto.input()) builder_.reserve(input.name());
+    for (const auto& initializer : proto.initializer()) builder_.reserve(initializer.name());
+    const auto collect = [this](const NodeList& nodes) {
+      for (const auto& node : nodes)
+        for (const std::string_view name : names_read(node)) names_read_.emplace(name);
+    };
+    collect(proto.node());
+    for (const auto& node : proto.node())
+      for (const auto& output : node.output()) builder_.reserve(output);
+    for (const auto& output : proto.output()) names_read_.insert(output.name());
+    for (const auto& function : file_.model().functions()) {
+      collect(function.node());
+      names_read_.insert(function.output().begin(), function.output().end());
+      functions_[function_key(function.domain(), function.name(), function.overload())] = &function;
+    }
+  }
+
+  static std::string function_key(const std::string& domain, const std::string& name,
+                                  const std::string& overload) {
+    return canonical_domain(domain) + "::" + name + "::" + overload;
+  }
+
+  void add_inputs(const onnx::GraphProto& proto, Scope& scope) {
+    const auto shapes = bind_input_shapes(proto, options_.shapes, where_);
+    for (const auto* input : free_inputs(proto)) {
+      const DataType type =
+          data_type_from_proto(input->type().tensor_type().elem_type(), input->name());
+      if (type == DataType::string)
+        fail("{}: input '{}' holds strings, which are not supported", where_, input->name());
+      bind(scope, input->name(),
+           builder_.add_input({input->name(), true}, type, shapes.at(input->name())));
+    }
+  }
+
+  void add_initializers(const onnx::GraphProto& proto, Scope& scope) {
+    if (proto.sparse_initializer_size() > 0)
+      fail("{}: initializer '{}' is sparse, which is not supported: export dense weights", where_,
+           proto.sparse_initializer(0).values().name());
+    for (const auto& initializer : proto.initializer())
+      bind(scope, initializer.name(),
+           builder_.add_constant(scope.name_outside(initializer.name()), file_.tensor(initializer),
+                                 true));
+  }
+
+  void bind(Scope& scope, const std::string& name, ValueId id) {
+    if (!scope.values.emplace(name, id).second)
+      fail("{}: the value '{}' is made more than once", where_, scope.name_outside(name).text);
+  }
+
+  // --- nodes
+
+  void import_node(const onnx::NodeProto& node, Scope& scope) {
+    const auto function =
+        functions_.find(function_key(node.domain(), node.op_type(), node.overload()));
+    if (function != functions_.end()) return call(node, local_body(node, *function->second), scope);
+    if (!canonical_domain(node.domain()).empty()) return import_upgraded(node, scope);
+    const auto opset = scope.opsets.find("");
+    if (opset == scope.opsets.end())
+      fail("{}: {} uses ONNX's own domain, whose opset the model does not import", where_,
+           describe(node));
+    const UpgradeServices services{
+        [&](const std::string& input) -> const Value& {
+          return builder_.value(lookup(input, node, scope));
+        },
+        [&](const std::string& wanted, Tensor tensor) {
+          std::string local = fmt::format("\x01{}_{}", wanted, helper_constants_++);
+          bind(scope, local,
+               builder_.add_constant({scope.prefix + wanted, false}, std::move(tensor), false));
+          return local;
+        }};
+    for (const auto& upgraded : upgrade_node(node, opset->second, target_opsets_[""], services))
+      import_upgraded(upgraded, scope);
+  }
+
+  FunctionBody local_body(const onnx::NodeProto& node, const onnx::FunctionProto& function) {
+    FunctionBody body = local_function_body(node, function);
+    body.opsets.try_emplace("", target_opsets_[""]);
+    return body;
+  }
+
+  /// A node in the form of the target opset.
+  void import_upgraded(const onnx::NodeProto& node, Scope& scope) {
+    NodeInContext context{node, {}, nullptr, target_opsets_};
+    *context.node.mutable_domain() = canonical_domain(node.domain());
+    if (context.node.domain() == collective_domain)
+      context.opsets.try_emplace(collective_domain, 1);
+    context.schema = &schema_of(context.node, context.opsets, where_);
+    std::vector<ValueId> inputs;
+    for (std::string& name : *context.node.mutable_input()) {
+      inputs.push_back(name.empty() ? no_value : lookup(name, node, scope));
+      if (inputs.back() == no_value) name.clear();
+    }
+    if (dissolve(node, inputs, scope)) return;
+    refuse_nested_graphs(node);
+    for (const ValueId id : inputs)
+      context.inputs.push_back(id == no_value ? nullptr : &builder_.value(id));
+    if (is_inlined(context))
+      if (auto body = schema_function_body(context)) return call(node, std::move(*body), scope);
+
+    const auto outputs = infer_outputs(context, where_);
+    Node converted = convert_node(context.node, file_);
+    converted.name = scope.prefix + node.name();
+    std::vector<bool> is_weight;
+    for (const ValueId id : inputs) is_weight.push_back(builder_.is_weight_matrix(id));
+    if (auto folded = fold(context, converted, outputs, is_weight, options_.evaluate))
+      return bind_constants(node, std::move(*folded), scope);
+    converted.inputs = std::move(inputs);
+    emit(node, std::move(converted), outputs, scope);
+  }
+
+  /// no_value for a function's input that the caller left out.
+  ValueId lookup(const std::string& name, const onnx::NodeProto& reader, const Scope& scope) const {
+    const auto id = scope.find(name);
+    if (!id)
+      fail("{}: {} reads '{}', which no input, initializer or node makes", where_, describe(reader),
+           name);
+    return *id;
+  }
+
+  bool is_inlined(const NodeInContext& context) const {
+    return options_.is_native && context.node.domain() != collective_domain &&
+           !options_.is_native(context.node.domain(), context.node.op_type());
+  }
+
+  void bind_constants(const onnx::NodeProto& node, std::vector<Tensor> tensors, Scope& scope,
+                      bool from_file = false) {
+    std::size_t next = 0;
+    for (const auto& output : node.output())
+      if (!output.empty())
+        bind(scope, output,
+             builder_.add_constant(scope.name_outside(output), std::move(tensors[next++]),
+                                   from_file));
+  }
+
+  void emit(const onnx::NodeProto& node, Node converted, const std::vector<InferredOutput>& outputs,
+            Scope& scope) {
+    while (!converted.inputs.empty() && converted.inputs.back() == no_value)
+      converted.inputs.pop_back();
+    for (int o = 0; o < node.output_size(); ++o) {
+      const std::string& name = node.output(o);
+      const InferredOutput& output = outputs[static_cast<std::size_t>(o)];
+      if (name.empty()) {
+        converted.outputs.push_back(no_value);
+        continue;
+      }
+      if (output.type == DataType::undefined || !output.shape)
+        fail(
+            "{}: {}: the {} of its output '{}' is not known before the run, but autopar needs "
+            "static shapes",
+            where_, describe(node), output.type == DataType::undefined ? "type" : "shape", name);
+      const ValueId id = builder_.add_value(scope.name_outside(name), output.type, *output.shape);
+      converted.outputs.push_back(id);
+      bind(scope, name, id);
+    }
+    builder_.add_node(std::move(converted));
+  }
+
+  // --- nodes that are not there after import
+
+  /// Binds the outputs of a node that computes nothing, if it is one.
+  bool dissolve(const onnx::NodeProto& node, const std::vector<ValueId>& inputs, Scope& scope) {
+    using Dissolve =
+        bool (Importer::*)(const onnx::NodeProto&, const std::vector<ValueId>&, Scope&);
+    static const std::map<std::string_view, Dissolve> table = {
+        {"Constant", &Importer::take_constant},
+        {"Identity", &Importer::pass_through},
+        {"Dropout", &Importer::pass_dropout},
+        {"If", &Importer::take_branch},
+    };
+    if (!canonical_domain(node.domain()).empty()) return false;
+    const auto found = table.find(node.op_type());
+    return found != table.end() && (this->*found->second)(node, inputs, scope);
+  }
+
+  bool take_constant(const onnx::NodeProto& node, const std::vector<ValueId>&, Scope& scope) {
+    bind_constants(node, {constant_of(node, file_)}, scope, true);
+    return true;
+  }
+
+  bool pass_through(const onnx::NodeProto& node, const std::vector<ValueId>& inputs, Scope& scope) {
+    bind(scope, node.output(0), inputs[0]);
+    return true;
+  }
+
+  /// In inference the input passes. A mask that somebody reads, or training, keeps the node.
+  bool pass_dropout(const onnx::NodeProto& node, const std::vector<ValueId>& inputs, Scope& scope) {
+    const bool mask_is_read = node.output_size() > 1 && names_read_.contains(node.output(1));
+    const bool may_train =
+        inputs.size() > 2 && inputs[2] != no_value &&
+        (!builder_.is_constant(inputs[2]) || constant_ints(inputs[2]).at(0) != 0);
+    if (mask_is_read || may_train) return false;
+    return pass_through(node, inputs, scope);
+  }
+
+  bool take_branch(const onnx::NodeProto& node, const std::vector<ValueId>& inputs, Scope& scope) {
+    if (!builder_.is_constant(inputs[0]))
+      fail(
+          "{}: {} has a condition that is not known before the run: control flow is not supported; "
+          "export the model without it",
+          where_, describe(node));
+    const char* taken = constant_ints(inputs[0]).at(0) != 0 ? "then_branch" : "else_branch";
+    const auto branch = std::ranges::find(node.attribute(), taken, &onnx::AttributeProto::name);
+    require(branch != node.attribute().end(), "ONNX's schema requires both branches");
+    const onnx::GraphProto& body = branch->g();
+    if (body.output_size() != node.output_size())
+      fail("{}: {} has {} outputs, its {} {}", where_, describe(node), node.output_size(), taken,
+           body.output_size());
+    Scope inner;
+    inner.parent = &scope;
+    inner.opsets = scope.opsets;
+    import_body(
+        body.node(), node, scope, inner, [&] { add_initializers(body, inner); },
+        [&](int o) { return body.output(o).name(); });
+    return true;
+  }
+
+  std::vector<std::int64_t> constant_ints(ValueId id) const {
+    const Value& value = builder_.value(id);
+    if (!value.constant->has_data() || value.constant->elements() == 0)
+      fail("{}: the data of '{}' is absent, but the graph's structure depends on it", where_,
+           value.name);
+    return value.constant->to_int64s();
+  }
+
+  void refuse_nested_graphs(const onnx::NodeProto& node) const {
+    for (const auto& attribute : node.attribute())
+      if (attribute.has_g() || attribute.graphs_size() > 0)
+        fail(
+            "{}: {} runs a nested graph: control flow is not supported; export the model without "
+            "it",
+            where_, describe(node));
+  }
+
+  // --- functions
+
+  void call(const onnx::NodeProto& node, FunctionBody body, Scope& scope) {
+    const onnx::FunctionProto& function = body.function;
+    if (node.input_size() > function.input_size() || node.output_size() > function.output_size())
+      fail("{}: {} gives its function more inputs or outputs than it has", where_, describe(node));
+    Scope inner;
+    inner.opsets = std::move(body.opsets);
+    import_body(
+        function.node(), node, scope, inner,
+        [&] {
+          for (int i = 0; i < function.input_size(); ++i) {
+            const bool given = i < node.input_size() && !node.input(i).empty();
+            bind(inner, function.input(i), given ? lookup(node.input(i), node, scope) : no_value);
+          }
+        },
+        [&](int o) { return function.output(o); });
+  }
+
+  /// Walks the nodes of a function or branch in `inner` and binds the caller's outputs to what the
+  /// body's outputs (by index) are.
+  template <typename Prepare, typename OutputName>
+  void import_body(const NodeList& nodes, const onnx::NodeProto& caller, Scope& scope, Scope& inner,
+                   const Prepare& prepare, const OutputName& output_name) {
+    if (++depth_ > deepest_calls)
+      fail("{}: {} calls functions more than {} deep: does one call itself?", where_,
+           describe(caller), deepest_calls);
+    const std::string name = caller.name().empty() ? caller.op_type() : caller.name();
+    inner.prefix = fmt::format("{}{}/", scope.prefix, name);
+    for (int o = 0; o < caller.output_size(); ++o)
+      if (!caller.output(o).empty())
+        inner.outer_names[output_name(o)] = scope.name_outside(caller.output(o));
+    prepare();
+    for (const auto& node : nodes) import_node(node, inner);
+    for (int o = 0; o < caller.output_size(); ++o)
+      if (!caller.output(o).empty())
+        bind(scope, caller.output(o), lookup(output_name(o), caller, inner));
+    --depth_;
+  }
+
+  std::map<std::string, std::int64_t> used_opsets(const Graph& graph) const {
+    std::map<std::string, std::int64_t> used{{"", target_opsets_.at("")}};
+    for (const Node& node : graph.nodes) {
+      const auto found = target_opsets_.find(node.domain);
+      used[node.domain] = found == target_opsets_.end() ? 1 : found->second;
+    }
+    return used;
+  }
+
+  ModelFile file_;
+  const ImportOptions& options_;
+  std::string where_;
+  GraphBuilder builder_;
+  std::map<std::string, std::int64_t> target_opsets_;
+  std::unordered_map<std::string, const onnx::FunctionProto*> functions_;
+  std::unordered_set<std::string> names_read_;
+  int helper_constants_ = 0;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+Graph load_onnx(const std::filesystem::path& file, const ImportOptions& options) {
+  register_collective_schemas();
+  return Importer(file, options).run();
+}
+
+}  // namespace autopar::graph
