@@ -77,15 +77,30 @@ InferredOutput output_of(const onnx::TypeProto& type, const onnx::NodeProto& nod
   return output;
 }
 
-void run_inference(const onnx::OpSchema& schema, onnx::InferenceContext& context,
-                   std::int64_t opset) {
+/// The body by which ONNX defines the operator, where it has one.
+std::optional<onnx::FunctionProto> body_of(const NodeInContext& context, int opset) {
+  if (const auto* body = context.schema->GetFunction(opset)) return *body;
+  onnx::FunctionProto body;
+  const onnx::FunctionBodyBuildContextImpl build(context.node, input_types(context));
+  if (!context.schema->HasContextDependentFunction() ||
+      !context.schema->BuildContextDependentFunction(build, body, opset))
+    return std::nullopt;
+  return body;
+}
+
+/// By the operator's own function for it, else by walking the body that defines it.
+void run_inference(const NodeInContext& context, onnx::InferenceContext& inference) {
+  const onnx::OpSchema& schema = *context.schema;
   if (schema.has_type_and_shape_inference_function()) {
-    schema.GetTypeAndShapeInferenceFunction()(context);
-  } else if (const auto* body = schema.GetFunction(static_cast<int>(opset))) {
-    onnx::shape_inference::InferShapeForFunctionNode(*body, onnx::OpSchemaRegistry::Instance(),
-                                                     context);
+    schema.GetTypeAndShapeInferenceFunction()(inference);
+  } else if (const auto body =
+                 body_of(context, static_cast<int>(context.opsets.at(schema.domain())))) {
+    onnx::shape_inference::DataValueMap known_values;
+    onnx::shape_inference::InferShapeForFunctionNode(
+        *body, onnx::OpSchemaRegistry::Instance(), inference,
+        onnx::ShapeInferenceOptions(true, 1, /*data_prop_val=*/true), {}, nullptr, &known_values);
   }
-  schema.CheckInputOutputType(context);
+  schema.CheckInputOutputType(inference);
 }
 
 }  // namespace
@@ -118,11 +133,10 @@ std::vector<InferredOutput> infer_outputs(const NodeInContext& context, std::str
   InputMessages messages(context);
   const std::unordered_map<std::string, const onnx::SparseTensorProto*> no_sparse_data;
   const onnx::ShapeInferenceOptions options(true, 1, false);
-  const auto opset = context.opsets.find(context.schema->domain());
   try {
     onnx::shape_inference::InferenceContextImpl inference(
         messages.node, messages.type_pointers, messages.data_pointers, no_sparse_data, options);
-    run_inference(*context.schema, inference, opset == context.opsets.end() ? 1 : opset->second);
+    run_inference(context, inference);
     std::vector<InferredOutput> outputs;
     for (const auto& type : inference.allOutputTypes_)
       outputs.push_back(output_of(type, context.node, where));

@@ -202,15 +202,28 @@ class Importer {
         continue;
       }
       if (output.type == DataType::undefined || !output.shape)
-        fail(
-            "{}: {}: the {} of its output '{}' is not known before the run, but autopar needs "
-            "static shapes",
-            where_, describe(node), output.type == DataType::undefined ? "type" : "shape", name);
+        fail_without_shape(node, name, converted.inputs);
       const ValueId id = builder_.add_value(scope.name_outside(name), output.type, *output.shape);
       converted.outputs.push_back(id);
       bind(scope, name, id);
     }
     builder_.add_node(std::move(converted));
+  }
+
+  [[noreturn]] void fail_without_shape(const onnx::NodeProto& node, const std::string& output,
+                                       const std::vector<ValueId>& inputs) const {
+    std::string suspects;
+    for (const ValueId id : inputs) {
+      if (id == no_value || builder_.is_constant(id)) continue;
+      const DataType type = builder_.value(id).type;
+      if (type == DataType::int64 || type == DataType::int32)
+        suspects += (suspects.empty() ? "" : "', '") + builder_.value(id).name;
+    }
+    fail(
+        "{}: {}: the shape of its output '{}' is not known before the run, but autopar needs "
+        "static shapes{}",
+        where_, describe(node), output,
+        suspects.empty() ? "" : fmt::format("; it depends on the values of '{}'", suspects));
   }
 
   // --- nodes that are not there after import

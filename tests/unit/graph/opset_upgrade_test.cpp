@@ -1,0 +1,109 @@
+#include "graph/opset_upgrade.h"
+
+#include "unit/graph/models.h"
+
+using namespace autopar::graph;
+
+namespace {
+
+/// The nodes that a graph of an old opset is imported as.
+Lines upgraded(int opset, const std::string& graph) {
+  return text_of(import(parse_graph(opset, graph)));
+}
+
+}  // namespace
+
+TEST_CASE("attributes that became inputs are upgraded") {
+  struct Case {
+    int opset;
+    std::string before;
+    std::string after;
+  };
+  const std::string x = "(float[2, 1, 6] x) => (float[A, B, C] y) ";
+  const std::vector<Case> cases = {
+      {7, "{ y = Squeeze<axes = [1]>(x) }", "y = Squeeze(x, [1])"},
+      {7, "{ y = Squeeze(x) }", "y = Squeeze(x)"},
+      {11, "{ y = Unsqueeze<axes = [0, 2]>(x) }", "y = Unsqueeze(x, [0,2])"},
+      {7, "{ y = ReduceSum<axes = [0], keepdims = 0>(x) }", "y = ReduceSum<keepdims=0>(x, [0])"},
+      {17, "{ y = ReduceMean<axes = [-1]>(x) }", "y = ReduceMean(x, [-1])"},
+      {13, "{ y = ReduceMax(x) }", "y = ReduceMax(x)"},
+      {9, "{ y = Slice<starts = [1], ends = [4], axes = [2]>(x) }", "y = Slice(x, [1], [4], [2])"},
+      {7, "{ y = Slice<starts = [0], ends = [1]>(x) }", "y = Slice(x, [0], [1])"},
+      {7, "{ y = Clip<min = -1.0, max = 6.0>(x) }", "y = Clip(x, -1, 6)"},
+      {7, "{ y = Clip<max = 6.0>(x) }", "y = Clip(x, -, 6)"},
+      {7, "{ y = Pad<pads = [0, 0, 1, 0, 0, 1], value = 0.5>(x) }",
+       "y = Pad(x, [0,0,1,0,0,1], 0.5)"},
+      {7, "{ y = Pad<mode = \"edge\", pads = [0, 0, 1, 0, 0, 1]>(x) }",
+       "y = Pad<mode=edge>(x, [0,0,1,0,0,1])"},
+      {12, "{ y = Softmax<axis = -1>(x) }", "y = Softmax<axis=2>(x)"},
+      {13, "{ y = Softmax<axis = -1>(x) }", "y = Softmax<axis=-1>(x)"},
+      {8, "{ y = Upsample<mode = \"nearest\", scales = [1.0, 1.0, 2.0]>(x) }",
+       "y = Resize<coordinate_transformation_mode=asymmetric, mode=nearest, "
+       "nearest_mode=floor>(x, -, [1,1,2])"},
+      {9, "<float[3] s = {1, 1, 2}> { y = Upsample<mode = \"linear\">(x, s) }",
+       "y = Resize<coordinate_transformation_mode=asymmetric, mode=linear, "
+       "nearest_mode=floor>(x, -, [1,1,2])"},
+      {10, "<float[3] s = {1, 1, 2}> { y = Resize<mode = \"nearest\">(x, s) }",
+       "y = Resize<coordinate_transformation_mode=asymmetric, mode=nearest, "
+       "nearest_mode=floor>(x, -, [1,1,2])"},
+      {11, "<int64[2,1,6] i = {0,0,0,0,0,0,0,0,0,0,0,0}> { y = GatherElements<axis=0>(x, i) }",
+       "y = GatherElements<axis=0>(x, [0,0,0,0,0,0,0,0,0,0,0,0])"},
+  };
+  for (const Case& c : cases) {
+    INFO("opset " << c.opset << ": " << c.before);
+    CHECK(upgraded(c.opset, x + c.before) == Lines{c.after});
+  }
+}
+
+TEST_CASE("Split says its sizes, or into how many") {
+  const std::string ports = "(float[2, 6] x) => (float[2, A] a, float[2, B] b) ";
+  CHECK(upgraded(7, ports + "{ a, b = Split<axis = 1, split = [2, 4]>(x) }") ==
+        Lines{"a, b = Split<axis=1>(x, [2,4])"});
+  CHECK(upgraded(11, ports + "{ a, b = Split<axis = 1>(x) }") ==
+        Lines{"a, b = Split<axis=1, num_outputs=2>(x)"});
+  CHECK(upgraded(13, ports + "<int64[2] s = {1, 5}> { a, b = Split<axis = 1>(x, s) }") ==
+        Lines{"a, b = Split<axis=1>(x, [1,5])"});
+}
+
+TEST_CASE("an old Softmax over several dimensions becomes one over a flat matrix") {
+  CHECK(upgraded(11, "(float[2, 3, 4] x) => (float[2, 3, 4] y) { y = Softmax(x) }") ==
+        Lines{"y/flat = Flatten<axis=1>(x)", "y/result = Softmax<axis=1>(y/flat)",
+              "y = Reshape(y/result, [2,3,4])"});
+  CHECK(upgraded(11, "(float[2, 3, 1] x) => (float[2, 3, 1] y) { y = LogSoftmax(x) }") ==
+        Lines{"y = LogSoftmax<axis=1>(x)"});
+}
+
+TEST_CASE("TopK and Scatter take their later forms") {
+  CHECK(
+      upgraded(7, "(float[2, 6] x) => (float[2, 3] v, int64[2, 3] i) { v, i = TopK<k = 3>(x) }") ==
+      Lines{"v, i = TopK(x, [3])"});
+  CHECK(upgraded(9, R"((float[4] x, int64[2] i, float[2] u) => (float[4] y) {
+    y = Scatter<axis = 0>(x, i, u) })") == Lines{"y = ScatterElements<axis=0>(x, i, u)"});
+}
+
+TEST_CASE("BatchNormalization loses the attribute and outputs of training") {
+  CHECK(upgraded(7, R"((float[1, 2, 3] x, float[2] s, float[2] b, float[2] m, float[2] v)
+    => (float[1, 2, 3] y) {
+      y, mean, var, saved_mean, saved_var = BatchNormalization<spatial = 1>(x, s, b, m, v) })") ==
+        Lines{"y = BatchNormalization(x, s, b, m, v)"});
+}
+
+TEST_CASE("a bound of a type other than float32 is cast") {
+  CHECK(upgraded(7, "(float16[2] x) => (float16[2] y) { y = Clip<min = 0.5>(x) }") ==
+        Lines{"y/min_cast = Cast<to=10>(0.5)", "y = Clip(x, y/min_cast)"});
+}
+
+TEST_CASE("group normalisation by groups raises the opset to the form by channels") {
+  const Graph graph = import(parse_graph(18, R"(
+    (float[1, 4, 3] x) => (float[1, 4, 3] y) <float[2] s = {1, 2}, float[2] b = {3, 4}> {
+      y = GroupNormalization<num_groups = 2>(x, s, b)
+    })"));
+  CHECK(graph.opsets.at("") == 21);
+  CHECK(graph.nodes.back().op_type == "GroupNormalization");
+  CHECK(graph.value(graph.nodes.back().inputs[1]).shape == Shape{4});
+}
+
+TEST_CASE("the target opset is the model's, but at least 18") {
+  CHECK(target_opset(parse_graph(7, "(float[2] x) => (float[2] y) { y = Relu(x) }")) == 18);
+  CHECK(target_opset(parse_graph(21, "(float[2] x) => (float[2] y) { y = Relu(x) }")) == 21);
+}
