@@ -25,6 +25,9 @@ class RuleMaker {
   }
 
   ShardingRule make(std::span<const FactorOptions> options) {
+    for (const FactorOptions& option : options) {
+      if (option.size != unknown) factor_of(option.letter).size = option.size;
+    }
     find_sizes_of_single_letters();
     while (find_size_in_a_product()) {
     }
@@ -90,6 +93,12 @@ class RuleMaker {
   Factor* find(char letter) {
     const auto found = std::ranges::find(rule_.factors, letter, &Factor::letter);
     return found == rule_.factors.end() ? nullptr : &*found;
+  }
+
+  Factor& factor_of(char letter) {
+    Factor* factor = find(letter);
+    check(factor != nullptr, "has the letters of its options");
+    return *factor;
   }
 
   /// Calls `visit(group, extent)` for each dimension of each tensor.
@@ -165,11 +174,10 @@ class RuleMaker {
   }
 
   void apply(const FactorOptions& option) {
-    Factor* factor = find(option.letter);
-    check(factor != nullptr, "has the letters of its options");
-    factor->kind = option.kind;
-    factor->even = option.kind == FactorKind::mean;
-    factor->never_empty = option.never_empty;
+    Factor& factor = factor_of(option.letter);
+    factor.kind = option.kind;
+    factor.even = option.kind == FactorKind::mean;
+    factor.never_empty = option.never_empty;
   }
 
   void check_kinds() {

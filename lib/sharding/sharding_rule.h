@@ -57,22 +57,30 @@ struct ShardingRule {
   std::function<void(LocalNode&)> localize;
 };
 
-/// Makes a rule from einsum-like text, one group a tensor: "mk,kn->mn", several outputs after
-/// further commas; a dimension of several factors in parentheses, "b(hd)->bhd"; `1` for a
-/// dimension that no factor names; nothing between commas for a tensor that is left out or a
-/// scalar. Letters that are in an input but no output must be given a reduction kind with
-/// `kinds`, e.g. {{'k', FactorKind::sum}}; letters default to spatial.
+/// What a rule's text leaves open of a factor.
 struct FactorOptions {
   char letter;
   FactorKind kind = FactorKind::spatial;
   bool never_empty = false;
+  std::int64_t size = -1;  ///< where no shape tells it: a number of heads or groups
 };
+
+/// Makes a rule from einsum-like text, one group a tensor: "mk,kn->mn", several outputs after
+/// further commas; a dimension of several factors in parentheses, "b(hd)->bhd"; `1` for a
+/// dimension that no factor names; nothing between commas for a tensor that is left out or a
+/// scalar. Letters that are in an input but no output must be given a reduction kind with
+/// `options`, e.g. {{'k', FactorKind::sum}}; letters default to spatial. A mean is always `even`.
 /// Sizes come from the shapes; a size that only a product tells (of several factors in one
 /// dimension) is found from the tensors where the letter stands alone. A dimension of size 1 that
 /// is broadcast against a larger factor is recognised and holds no factor. Throws InternalError
 /// where text and shapes do not match.
 ShardingRule make_rule(std::string_view text, std::span<const Shape> inputs,
                        std::span<const Shape> outputs, std::span<const FactorOptions> options = {});
+
+/// The rule of a change of shape that moves no element, from `input` to `output`: factors are the
+/// common divisors of both shapes, major first, as far as they have some. Has one input and one
+/// output.
+ShardingRule make_reshape_rule(const Shape& input, const Shape& output);
 
 /// The rule of this operator instance, from the table in sharding/rules; nullopt where it has none.
 std::optional<ShardingRule> sharding_rule(const graph::Graph& graph, const graph::Node& node);

@@ -29,4 +29,47 @@ ShardingRule gemm(const graph::Graph& graph, const graph::Node& node) {
   return rule;
 }
 
+namespace {
+
+/// Letters that stand once, in alphabetical order: what an equation without "->" means.
+std::string implied_result(std::string_view terms) {
+  std::string result;
+  for (const char letter : terms) {
+    if (letter != ',' && std::ranges::count(terms, letter) == 1) result += letter;
+  }
+  std::ranges::sort(result);
+  return result;
+}
+
+bool repeats_a_letter(std::string term) {
+  std::ranges::sort(term);
+  return std::ranges::adjacent_find(term) != term.end();
+}
+
+}  // namespace
+
+/// The equation is the rule, but for ellipses and diagonals, which are left whole.
+ShardingRule einsum(const graph::Graph& graph, const graph::Node& node) {
+  std::string equation = node.string_attribute("equation", "");
+  std::erase(equation, ' ');
+  if (equation.find("->") == std::string::npos) equation += "->" + implied_result(equation);
+  std::vector<FactorOptions> summed;
+  const std::size_t arrow = equation.find("->");
+  std::string term;
+  for (std::size_t i = 0; i < arrow; ++i) {
+    const char letter = equation[i];
+    if (letter == ',') {
+      term.clear();
+      continue;
+    }
+    term += letter;
+    if (letter == '.' || repeats_a_letter(term)) return replicated_rule(graph, node);
+    const bool known = std::ranges::find(summed, letter, &FactorOptions::letter) != summed.end();
+    if (!known && equation.find(letter, arrow) == std::string::npos) {
+      summed.push_back({letter, FactorKind::sum});
+    }
+  }
+  return node_rule(graph, node, equation, summed);
+}
+
 }  // namespace autopar::sharding::rules

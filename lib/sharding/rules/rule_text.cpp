@@ -96,6 +96,13 @@ void add_bias_once(ShardingRule& rule, std::size_t factor, std::size_t bias) {
   };
 }
 
+void localize_count(ShardingRule& rule, char letter, const std::string& attribute) {
+  rule.localize = [factor = factor_index(rule, letter), attribute](LocalNode& local) {
+    local.node.attributes[attribute] = local.factor_ranges[factor].size();
+    local.shard.nodes.push_back(local.node);
+  };
+}
+
 void append_with_ints(LocalNode& local, std::size_t input, std::string_view name,
                       const std::vector<std::int64_t>& ints) {
   local.node.inputs.at(input) = local.shard.add_constant(

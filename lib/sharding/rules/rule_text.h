@@ -48,6 +48,9 @@ std::size_t factor_index(const ShardingRule& rule, char letter);
 /// at 0 keeps it.
 void add_bias_once(ShardingRule& rule, std::size_t factor, std::size_t bias);
 
+/// Localizes an operator with an attribute that counts the elements of a factor.
+void localize_count(ShardingRule& rule, char letter, const std::string& attribute);
+
 /// Appends the node to the shard with a tensor of these integers as input `input`: for operators
 /// whose local shape or the like is an input.
 void append_with_ints(LocalNode& local, std::size_t input, std::string_view name,

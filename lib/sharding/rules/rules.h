@@ -2,17 +2,71 @@
 
 #include "sharding/sharding_rule.h"
 
-/// The rule functions that rules/table.cpp names, grouped by the file that has them. A dimension
-/// that a rule calls whole has no factor, so it is never split.
+/// The rule functions that rules/table.cpp names, grouped by the file that has them. What a rule
+/// calls whole is never split.
 namespace autopar::sharding::rules {
 
 // elementwise.cpp
 ShardingRule elementwise(const graph::Graph& graph, const graph::Node& node);
 ShardingRule identity(const graph::Graph& graph, const graph::Node& node);
 ShardingRule cast_like(const graph::Graph& graph, const graph::Node& node);
+ShardingRule quantize(const graph::Graph& graph, const graph::Node& node);
 
 // matmul.cpp
 ShardingRule matmul(const graph::Graph& graph, const graph::Node& node);
 ShardingRule gemm(const graph::Graph& graph, const graph::Node& node);
+ShardingRule einsum(const graph::Graph& graph, const graph::Node& node);
+
+// along_axis.cpp
+ShardingRule along_last_axis(const graph::Graph& graph, const graph::Node& node);
+ShardingRule arg_reduction(const graph::Graph& graph, const graph::Node& node);
+ShardingRule cum_sum(const graph::Graph& graph, const graph::Node& node);
+ShardingRule trilu(const graph::Graph& graph, const graph::Node& node);
+ShardingRule one_hot(const graph::Graph& graph, const graph::Node& node);
+
+// normalization.cpp
+ShardingRule layer_normalization(const graph::Graph& graph, const graph::Node& node);
+ShardingRule batch_normalization(const graph::Graph& graph, const graph::Node& node);
+ShardingRule instance_normalization(const graph::Graph& graph, const graph::Node& node);
+ShardingRule group_normalization(const graph::Graph& graph, const graph::Node& node);
+
+// reduction.cpp
+ShardingRule reduce_sum(const graph::Graph& graph, const graph::Node& node);
+ShardingRule reduce_mean(const graph::Graph& graph, const graph::Node& node);
+ShardingRule reduce_max(const graph::Graph& graph, const graph::Node& node);
+ShardingRule reduce_min(const graph::Graph& graph, const graph::Node& node);
+ShardingRule reduce_whole(const graph::Graph& graph, const graph::Node& node);
+
+// reshape.cpp
+ShardingRule reshape(const graph::Graph& graph, const graph::Node& node);
+ShardingRule squeeze(const graph::Graph& graph, const graph::Node& node);
+ShardingRule change_of_rank(const graph::Graph& graph, const graph::Node& node);
+
+// data_movement.cpp
+ShardingRule transpose(const graph::Graph& graph, const graph::Node& node);
+ShardingRule expand(const graph::Graph& graph, const graph::Node& node);
+ShardingRule slice(const graph::Graph& graph, const graph::Node& node);
+ShardingRule split(const graph::Graph& graph, const graph::Node& node);
+ShardingRule concat(const graph::Graph& graph, const graph::Node& node);
+ShardingRule pad(const graph::Graph& graph, const graph::Node& node);
+ShardingRule tile(const graph::Graph& graph, const graph::Node& node);
+
+// indexing.cpp
+ShardingRule gather(const graph::Graph& graph, const graph::Node& node);
+ShardingRule gather_elements(const graph::Graph& graph, const graph::Node& node);
+ShardingRule gather_nd(const graph::Graph& graph, const graph::Node& node);
+ShardingRule scatter_elements(const graph::Graph& graph, const graph::Node& node);
+ShardingRule scatter_nd(const graph::Graph& graph, const graph::Node& node);
+
+// convolution.cpp
+ShardingRule convolution(const graph::Graph& graph, const graph::Node& node);
+ShardingRule transposed_convolution(const graph::Graph& graph, const graph::Node& node);
+ShardingRule pool(const graph::Graph& graph, const graph::Node& node);
+ShardingRule resize(const graph::Graph& graph, const graph::Node& node);
+ShardingRule batch_only(const graph::Graph& graph, const graph::Node& node);
+
+// attention.cpp
+ShardingRule attention(const graph::Graph& graph, const graph::Node& node);
+ShardingRule rotary_embedding(const graph::Graph& graph, const graph::Node& node);
 
 }  // namespace autopar::sharding::rules

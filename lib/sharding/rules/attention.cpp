@@ -1,0 +1,78 @@
+// Attention as one operator (opset 23). Heads split: `g` heads of keys and values, each serving
+// `r` heads of queries.
+
+#include "sharding/rules/rule_text.h"
+#include "sharding/rules/rules.h"
+
+namespace autopar::sharding::rules {
+namespace {
+
+/// The mask is broadcast against batch, heads, queries, keys; only its last dimension may also be
+/// shorter than the keys.
+std::string mask_text(const Shape& mask, const std::string& query) {
+  const std::vector<std::string> groups{"b", "(gr)", query, "1"};
+  std::string text;
+  for (std::size_t d = 0; d < mask.size(); ++d) {
+    text += mask[d] == 1 ? "1" : groups[d + groups.size() - mask.size()];
+  }
+  return text;
+}
+
+}  // namespace
+
+ShardingRule attention(const graph::Graph& graph, const graph::Node& node) {
+  const std::vector<Shape> shapes = input_shapes(graph, node);
+  const bool packed = shapes[0].size() == 3;  // heads within the last dimension
+  const std::int64_t heads = packed ? node.int_attribute("kv_num_heads", 1) : shapes[1][1];
+  const std::int64_t query_heads = packed ? node.int_attribute("q_num_heads", 1) : shapes[0][1];
+  require(heads > 0 && query_heads % heads == 0, "query heads are a multiple of the others");
+  // A causal mask counts positions from the first query.
+  const std::string s = node.int_attribute("is_causal", 0) != 0 ? "1" : "s";
+  const std::string cache = "bg11";
+  std::vector<std::string> inputs{packed ? "b" + s + "(gre)" : "b(gr)" + s + "1",
+                                  packed ? "b1(ge)" : cache, packed ? "b1(gv)" : cache};
+  inputs.push_back(has_input(node, 3) ? mask_text(shapes[3], s) : "");
+  for (std::size_t i = 4; i < 6; ++i) inputs.push_back(has_input(node, i) ? cache : "");
+  inputs.push_back(has_input(node, 6) ? "b" : "");
+  std::vector<std::string> outputs{packed ? "b" + s + "(grv)" : "b(gr)" + s + "1"};
+  for (std::size_t i = 1; i < 3; ++i) outputs.push_back(has_output(node, i) ? cache : "");
+  outputs.push_back(has_output(node, 3) ? "b(gr)" + s + "1" : "");
+
+  std::vector<FactorOptions> options{
+      {.letter = 'g', .never_empty = true, .size = heads},
+      {.letter = 'r', .kind = FactorKind::whole, .size = query_heads / heads}};
+  if (packed) {
+    options.push_back({'e', FactorKind::whole});
+    options.push_back({'v', FactorKind::whole});
+  }
+  ShardingRule rule = node_rule(graph, node, inputs, outputs, options);
+  if (packed) {
+    rule.localize = [group = factor_index(rule, 'g'), r = query_heads / heads](LocalNode& local) {
+      const std::int64_t local_heads = local.factor_ranges[group].size();
+      local.node.attributes["kv_num_heads"] = local_heads;
+      local.node.attributes["q_num_heads"] = local_heads * r;
+      local.shard.nodes.push_back(local.node);
+    };
+  }
+  return rule;
+}
+
+/// Angles come by batch and position, or are looked up in tables, which are whole.
+ShardingRule rotary_embedding(const graph::Graph& graph, const graph::Node& node) {
+  const std::vector<Shape> shapes = input_shapes(graph, node);
+  const bool packed = shapes[0].size() == 3;
+  const std::string text = packed ? "bs(hd)" : "bhs1";
+  const std::string angles = has_input(node, 3) ? "11" : "bs1";
+  std::vector<FactorOptions> options;
+  if (packed) {
+    options.push_back(
+        {.letter = 'h', .never_empty = true, .size = node.int_attribute("num_heads", 1)});
+    options.push_back({'d', FactorKind::whole});
+  }
+  ShardingRule rule = node_rule(graph, node, {text, angles, angles, has_input(node, 3) ? "bs" : ""},
+                                {text}, options);
+  if (packed) localize_count(rule, 'h', "num_heads");
+  return rule;
+}
+
+}  // namespace autopar::sharding::rules

@@ -1,0 +1,190 @@
+// Lookups and updates by index.
+
+#include <fmt/format.h>
+
+#include "sharding/rules/rule_text.h"
+#include "sharding/rules/rules.h"
+
+namespace autopar::sharding::rules {
+namespace {
+
+using graph::DataType;
+using graph::Tensor;
+using graph::ValueId;
+
+/// Lookup in a share of a table's rows [begin, end): rows that lie elsewhere come out as zeros, so
+/// that the sum over all shares is the whole lookup. Written in plain ONNX:
+///
+///     shifted = Mod(indices, rows) - begin        a negative index counts from the table's end
+///     valid   = 0 <= shifted < end - begin
+///     result  = Where(valid, Gather(table, Where(valid, shifted, 0)), 0)
+class MaskedLookup {
+ public:
+  MaskedLookup(LocalNode& local, std::size_t axis)
+      : local_(local),
+        axis_(axis),
+        index_type_(local.shard.value(local.node.inputs[1]).type),
+        index_shape_(local.shard.value(local.node.inputs[1]).shape) {}
+
+  void append(Range share, std::int64_t rows) {
+    const ValueId from_start = index_node("Mod", {local_.node.inputs[1], index(rows)});
+    const ValueId shifted = index_node("Sub", {from_start, index(share.begin)});
+    const ValueId not_before = bool_node("GreaterOrEqual", {shifted, index(0)});
+    const ValueId not_after = bool_node("Less", {shifted, index(share.size())});
+    const ValueId valid = bool_node("And", {not_before, not_after});
+    const ValueId safe = index_node("Where", {valid, shifted, index(0)});
+
+    const graph::Value result = local_.shard.value(local_.node.outputs[0]);
+    graph::Node gather = local_.node;
+    gather.inputs[1] = safe;
+    gather.outputs[0] =
+        add(gather.op_type, gather.inputs, result.type, result.shape, local_.node.attributes);
+    const ValueId zero = constant("zero", Tensor::zeros(result.type, {}));
+    graph::Node select = local_.node;
+    select.op_type = "Where";
+    select.inputs = {aligned_with_result(valid), gather.outputs[0], zero};
+    select.attributes.clear();
+    local_.shard.nodes.push_back(std::move(select));
+  }
+
+ private:
+  std::string name(std::string_view what) const {
+    return fmt::format("{}/lookup/{}", local_.node.name, what);
+  }
+
+  ValueId constant(std::string_view what, Tensor tensor) {
+    return local_.shard.add_constant(name(what), std::move(tensor));
+  }
+
+  ValueId index(std::int64_t value) {
+    if (index_type_ == DataType::int64) {
+      return constant("index", Tensor::of_int64({}, std::vector{value}));
+    }
+    const auto narrow = static_cast<std::int32_t>(value);
+    return constant("index", Tensor::of<std::int32_t>(DataType::int32, {}, std::span(&narrow, 1)));
+  }
+
+  ValueId index_node(const char* op_type, std::vector<ValueId> inputs) {
+    return add(op_type, std::move(inputs), index_type_, index_shape_, {});
+  }
+
+  ValueId bool_node(const char* op_type, std::vector<ValueId> inputs) {
+    return add(op_type, std::move(inputs), DataType::boolean, index_shape_, {});
+  }
+
+  /// The mask with a dimension of 1 for each of the table's that follow the rows.
+  ValueId aligned_with_result(ValueId valid) {
+    const std::size_t table_rank = local_.shard.value(local_.node.inputs[0]).shape.size();
+    Shape shape = index_shape_;
+    shape.resize(shape.size() + table_rank - axis_ - 1, 1);
+    if (shape == index_shape_) return valid;
+    const ValueId as_ints =
+        constant("shape", Tensor::of_int64({static_cast<std::int64_t>(shape.size())}, shape));
+    return add("Reshape", {valid, as_ints}, DataType::boolean, shape,
+               {{"allowzero", std::int64_t{1}}});
+  }
+
+  ValueId add(const std::string& op_type, std::vector<ValueId> inputs, DataType type, Shape shape,
+              std::map<std::string, graph::Attribute> attributes) {
+    const std::string unique = name(fmt::format("{}{}", op_type, counter_++));
+    const ValueId output = local_.shard.add_value({unique, type, std::move(shape), std::nullopt});
+    local_.shard.nodes.push_back(
+        {unique, op_type, "", std::move(inputs), {output}, std::move(attributes)});
+    return output;
+  }
+
+  LocalNode& local_;
+  std::size_t axis_;
+  DataType index_type_;
+  Shape index_shape_;
+  int counter_ = 0;
+};
+
+}  // namespace
+
+ShardingRule gather(const graph::Graph& graph, const graph::Node& node) {
+  const std::vector<Shape> shapes = input_shapes(graph, node);
+  const std::size_t axis = axis_attribute(node, shapes[0].size(), 0);
+  const std::string all = letters(shapes[0].size() + shapes[1].size());
+  const std::string table = all.substr(0, shapes[0].size());
+  const std::string indices = all.substr(shapes[0].size());
+  std::string result = table;
+  result.replace(axis, 1, indices);
+  const DataType type = graph.value(node.inputs[0]).type;
+  const bool adds_up = type != DataType::boolean && type != DataType::string;
+  ShardingRule rule = node_rule(graph, node, {table, indices}, {result},
+                                {{.letter = table[axis],
+                                  .kind = adds_up ? FactorKind::sum : FactorKind::whole,
+                                  .never_empty = true}});
+  rule.lookup_input = 0;
+  rule.localize = [axis, rows = shapes[0][axis],
+                   factor = factor_index(rule, table[axis])](LocalNode& local) {
+    const Range share = local.factor_ranges[factor];
+    if (share.size() == rows) {
+      local.shard.nodes.push_back(local.node);
+    } else {
+      MaskedLookup(local, axis).append(share, rows);
+    }
+  };
+  return rule;
+}
+
+/// Indices may leave out the end of a dimension of the data, which is then whole.
+ShardingRule gather_elements(const graph::Graph& graph, const graph::Node& node) {
+  const std::vector<Shape> shapes = input_shapes(graph, node);
+  const std::size_t axis = axis_attribute(node, shapes[0].size(), 0);
+  const std::string indices = letters(shapes[1].size());
+  std::string data = indices;
+  std::string looked_up = indices;
+  for (std::size_t d = 0; d < data.size(); ++d) {
+    if (d == axis) {
+      data[d] = '1';
+    } else if (shapes[0][d] != shapes[1][d]) {
+      data[d] = looked_up[d] = '1';
+    }
+  }
+  ShardingRule rule = node_rule(graph, node, {data, looked_up}, {looked_up});
+  rule.lookup_input = 0;
+  return rule;
+}
+
+/// data: batch, indexed, rest; indices: batch, places, 1; output: batch, places, rest.
+ShardingRule gather_nd(const graph::Graph& graph, const graph::Node& node) {
+  const std::vector<Shape> shapes = input_shapes(graph, node);
+  const auto num_batch = static_cast<std::size_t>(node.int_attribute("batch_dims", 0));
+  const auto num_indexed = static_cast<std::size_t>(shapes[1].back());
+  const std::size_t num_rest = shapes[0].size() - num_batch - num_indexed;
+  const std::size_t num_places = shapes[1].size() - 1 - num_batch;
+  const std::string all = letters(num_batch + num_places + num_rest);
+  const std::string batch = all.substr(0, num_batch);
+  const std::string places = all.substr(num_batch, num_places);
+  const std::string rest = all.substr(num_batch + num_places);
+  ShardingRule rule =
+      node_rule(graph, node, {batch + std::string(num_indexed, '1') + rest, batch + places + "1"},
+                {batch + places + rest});
+  rule.lookup_input = 0;
+  return rule;
+}
+
+/// Data and updates split together where both have the whole dimension.
+ShardingRule scatter_elements(const graph::Graph& graph, const graph::Node& node) {
+  const std::vector<Shape> shapes = input_shapes(graph, node);
+  const std::size_t axis = axis_attribute(node, shapes[0].size(), 0);
+  std::string text = with_whole(letters(shapes[0].size()), axis);
+  for (std::size_t d = 0; d < text.size(); ++d) {
+    if (shapes[0][d] != shapes[1][d]) text[d] = '1';
+  }
+  return node_rule(graph, node, {text, text, text}, {text});
+}
+
+/// data: indexed, rest; indices: places, 1; updates: places, rest. Only the rest splits.
+ShardingRule scatter_nd(const graph::Graph& graph, const graph::Node& node) {
+  const std::vector<Shape> shapes = input_shapes(graph, node);
+  const auto num_indexed = static_cast<std::size_t>(shapes[1].back());
+  const std::string rest = letters(shapes[0].size() - num_indexed);
+  const std::string data = std::string(num_indexed, '1') + rest;
+  const std::string updates = std::string(shapes[1].size() - 1, '1') + rest;
+  return node_rule(graph, node, {data, whole(shapes[1]), updates}, {data});
+}
+
+}  // namespace autopar::sharding::rules

@@ -1,0 +1,90 @@
+// Reductions over dimensions that a constant input names.
+
+#include "sharding/rules/rule_text.h"
+#include "sharding/rules/rules.h"
+
+namespace autopar::sharding::rules {
+namespace {
+
+/// The dimensions that are reduced, nullopt where only a run would tell.
+std::optional<std::vector<bool>> reduced_dimensions(const graph::Graph& graph,
+                                                    const graph::Node& node, std::size_t rank) {
+  std::vector<std::int64_t> axes;
+  if (has_input(node, 1)) {
+    const auto constant = constant_ints(graph, node, 1);
+    if (!constant) return std::nullopt;
+    axes = *constant;
+  }
+  if (axes.empty()) {
+    return std::vector<bool>(rank, node.int_attribute("noop_with_empty_axes", 0) == 0);
+  }
+  std::vector<bool> reduced(rank, false);
+  for (const std::int64_t axis : axes) reduced[dimension(axis, rank)] = true;
+  return reduced;
+}
+
+/// Reduced dimensions become factors with these options, or are whole where there are none.
+ShardingRule reduction(const graph::Graph& graph, const graph::Node& node,
+                       std::optional<FactorOptions> options) {
+  const Shape shape = input_shapes(graph, node)[0];
+  const auto reduced = reduced_dimensions(graph, node, shape.size());
+  if (!reduced) return replicated_rule(graph, node);
+  std::string text = letters(shape.size());
+  std::string result;
+  std::vector<FactorOptions> all_options;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (!(*reduced)[d]) {
+      result += text[d];
+      continue;
+    }
+    if (node.int_attribute("keepdims", 1) != 0) result += '1';
+    if (options) {
+      options->letter = text[d];
+      all_options.push_back(*options);
+    } else {
+      text[d] = '1';
+    }
+  }
+  return node_rule(graph, node, {text}, {result}, all_options);
+}
+
+graph::DataType type_of(const graph::Graph& graph, const graph::Node& node) {
+  return graph.value(node.inputs[0]).type;
+}
+
+/// A floating-point extremum over nothing is an infinity; an integer one is undefined. Booleans
+/// have no collective.
+ShardingRule extremum(const graph::Graph& graph, const graph::Node& node, FactorKind kind) {
+  const graph::DataType type = type_of(graph, node);
+  if (type == graph::DataType::boolean) return reduction(graph, node, std::nullopt);
+  return reduction(
+      graph, node,
+      FactorOptions{.letter = 0, .kind = kind, .never_empty = !graph::is_floating_point(type)});
+}
+
+}  // namespace
+
+/// Sums, also of what is first squared or made absolute.
+ShardingRule reduce_sum(const graph::Graph& graph, const graph::Node& node) {
+  return reduction(graph, node, FactorOptions{.letter = 0, .kind = FactorKind::sum});
+}
+
+/// Equal shares make the mean of means the mean; integers would be rounded twice.
+ShardingRule reduce_mean(const graph::Graph& graph, const graph::Node& node) {
+  if (!graph::is_floating_point(type_of(graph, node))) return reduce_whole(graph, node);
+  return reduction(graph, node, FactorOptions{.letter = 0, .kind = FactorKind::mean});
+}
+
+ShardingRule reduce_max(const graph::Graph& graph, const graph::Node& node) {
+  return extremum(graph, node, FactorKind::max);
+}
+
+ShardingRule reduce_min(const graph::Graph& graph, const graph::Node& node) {
+  return extremum(graph, node, FactorKind::min);
+}
+
+ShardingRule reduce_whole(const graph::Graph& graph, const graph::Node& node) {
+  return reduction(graph, node, std::nullopt);
+}
+
+}  // namespace autopar::sharding::rules
