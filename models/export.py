@@ -5,8 +5,8 @@
     export.py --full NAME --out DIR  one in full size: gpt2, bert-base, llama-1.1b, vit-base, mlp-8gb
 
 Each model is a folder in the form of ONNX's own tests: model.onnx and test_data_set_0 with an input
-and ONNX Runtime's output. Weights are drawn so wide that attention attends, and no bias is zero,
-so that a wrong split shows in the output.
+and ONNX Runtime's output, which is checked against PyTorch. Weights of the tiny ones are drawn so
+wide that attention attends, and no bias is zero, so that a wrong split shows in the output.
 """
 
 import argparse
@@ -22,19 +22,20 @@ from onnx import TensorProto, helper, numpy_helper
 
 HERE = Path(__file__).resolve().parent
 EXPORTERS = ("torchscript", "dynamo")
-OPSET = {"torchscript": 17, "dynamo": 20}
+OPSET = 20  # the default of both
+TOLERANCE = 1e-5  # of ONNX Runtime against PyTorch, relative to the largest value
 
 
 class Wrapper(torch.nn.Module):
     """One output tensor, inputs by position: what both exporters take."""
 
-    def __init__(self, model, inputs, output, **fixed):
+    def __init__(self, model, inputs, output):
         super().__init__()
-        self.model, self.inputs, self.output, self.fixed = model, inputs, output, fixed
+        self.model, self.inputs, self.output = model, inputs, output
 
     def forward(self, *tensors):
-        result = self.model(**dict(zip(self.inputs, tensors)), **self.fixed)
-        return getattr(result, self.output)
+        result = self.model(**dict(zip(self.inputs, tensors)))
+        return result if isinstance(result, torch.Tensor) else getattr(result, self.output)
 
 
 class MLP(torch.nn.Sequential):
@@ -46,14 +47,17 @@ class MLP(torch.nn.Sequential):
             torch.nn.Linear(hidden, hidden), torch.nn.ReLU(),
             torch.nn.Linear(hidden, width),
         )
+        self.width = width
 
-    def forward(self, *tensors):
-        return super().forward(*tensors)
+    def forward(self, x):
+        return super().forward(x)
 
 
 TOKENS = {0: "batch", 1: "sequence"}
-IMAGES = {0: "batch"}
+ROWS = {0: "batch"}
 COMMON = {"attn_implementation": "eager"}
+
+# A builder answers with the model, its inputs, its output and which dimensions are symbolic.
 
 
 def gpt2(**sizes):
@@ -75,7 +79,11 @@ def llama(**sizes):
 
 def vit(**sizes):
     config = transformers.ViTConfig(num_labels=10, **COMMON, **sizes)
-    return transformers.ViTForImageClassification(config), ["pixel_values"], "logits", IMAGES
+    return transformers.ViTForImageClassification(config), ["pixel_values"], "logits", ROWS
+
+
+def mlp(**sizes):
+    return MLP(**sizes), ["x"], "y", ROWS
 
 
 # Sizes that split unevenly on purpose: a vocabulary of 509, four heads (not over three ranks).
@@ -91,6 +99,7 @@ TINY = {
     "vit": (vit, dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
                       intermediate_size=144, image_size=32, patch_size=8,
                       initializer_range=0.2)),
+    "mlp": (mlp, dict(width=48, hidden=130)),
 }
 FULL = {
     "gpt2": (gpt2, {}),
@@ -101,19 +110,20 @@ FULL = {
 }
 
 
-def example(name, model, sequence):
+def example(name, model, batch, sequence):
     """An input of the given name as the exporters and ONNX Runtime take it."""
     generator = torch.Generator().manual_seed(7)
-    config = model.config
+    if name == "x":
+        return torch.randn(batch, model.width, generator=generator)
     if name == "pixel_values":
-        size = config.image_size
-        return torch.randn(1, 3, size, size, generator=generator)
+        size = model.config.image_size
+        return torch.randn(batch, 3, size, size, generator=generator)
     if name == "input_ids":
-        return torch.randint(0, config.vocab_size, (1, sequence), generator=generator)
-    if name == "attention_mask":
-        return torch.ones(1, sequence, dtype=torch.int64)
+        return torch.randint(0, model.config.vocab_size, (batch, sequence), generator=generator)
+    if name == "attention_mask":  # the end is padding, so that a mask that is lost shows
+        return (torch.arange(sequence) < sequence - sequence // 5).long().repeat(batch, 1)
     if name == "token_type_ids":
-        return (torch.arange(sequence) >= sequence // 2).long().unsqueeze(0)
+        return (torch.arange(sequence) >= sequence // 2).long().repeat(batch, 1)
     raise KeyError(name)
 
 
@@ -127,8 +137,8 @@ def randomise_vectors(model):
 
 
 def export(model, inputs, names, output, dynamic, exporter, file, embed):
-    """Runs one of PyTorch's two exporters."""
-    common = dict(input_names=names, output_names=[output], opset_version=OPSET[exporter])
+    """Runs one of PyTorch's two exporters. TorchScript's itself embeds weights up to 2 GB."""
+    common = dict(input_names=names, output_names=[output], opset_version=OPSET)
     if exporter == "torchscript":
         axes = {name: dynamic for name in names} | {output: dynamic}
         torch.onnx.export(model, inputs, file, dynamo=False, dynamic_axes=axes, **common)
@@ -136,44 +146,64 @@ def export(model, inputs, names, output, dynamic, exporter, file, embed):
         shapes = (tuple(dict(dynamic) for _ in names),)
         torch.onnx.export(model, inputs, file, dynamo=True, dynamic_shapes=shapes,
                           external_data=not embed, verbose=False, **common)
+        drop_stack_traces(file)
 
 
-def save_test_data(folder, inputs):
-    """Writes the inputs and what ONNX Runtime makes of them."""
+def drop_stack_traces(file):
+    """They name the files of the machine that exported: the same model gets the same bytes anywhere."""
+    model = onnx.load(file, load_external_data=False)
+    for node in model.graph.node:
+        kept = [p for p in node.metadata_props if p.key != "pkg.torch.onnx.stack_trace"]
+        del node.metadata_props[:]
+        node.metadata_props.extend(kept)
+    file.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def run_checked(session, model, names, inputs):
+    """ONNX Runtime's inputs and outputs by name. A trace can be wrong without a word: PyTorch must agree."""
+    feeds = {name: tensor.numpy() for name, tensor in zip(names, inputs)}
+    [result] = session.run(None, feeds)
+    expected = model(*inputs).numpy()
+    error = np.abs(result - expected).max() / np.abs(expected).max()
+    if not error < TOLERANCE:
+        raise SystemExit(f"ONNX Runtime is {error:.1e} from PyTorch at {inputs[0].shape}")
+    return feeds, {session.get_outputs()[0].name: result}
+
+
+def save_test_data(folder, feeds, results):
     data = folder / "test_data_set_0"
     data.mkdir()
-    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
-    outputs = session.run(None, inputs)
-    for kind, tensors in (
-        ("input", inputs.items()),
-        ("output", zip([value.name for value in session.get_outputs()], outputs)),
-    ):
-        for index, (name, array) in enumerate(tensors):
+    for kind, tensors in (("input", feeds), ("output", results)):
+        for index, (name, array) in enumerate(tensors.items()):
             proto = numpy_helper.from_array(array, name)
             (data / f"{kind}_{index}.pb").write_bytes(proto.SerializeToString(deterministic=True))
 
 
-def make(name, build, exporter, out, sequence, embed):
-    """One model through one exporter, into a new folder."""
+@torch.no_grad()
+def make(name, build, sizes, exporter, out, sequence, embed):
+    """One model through one exporter. The folder `out` appears, or is replaced, whole."""
     print(f"{name} through {exporter} into {out}", flush=True)
     torch.manual_seed(0)
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
-    if name == "mlp":
-        model, names, output, dynamic = MLP(48, 130), ["x"], "y", IMAGES
-        inputs = (torch.randn(5, 48, generator=torch.Generator().manual_seed(7)),)
-        wrapper = model.eval()
-    else:
-        model, names, output, dynamic = build[0](**build[1])
-        model.eval()
-        if exporter == "dynamo" and build[0] in (gpt2, llama):
-            names = ["input_ids"]  # then the exporter writes the whole causal mask as a tangle
-        inputs = tuple(example(input_name, model, sequence) for input_name in names)
-        wrapper = Wrapper(model, names, output).eval()
+    model, names, output, dynamic = build(**sizes)
+    if exporter == "dynamo" and build in (gpt2, llama):
+        names = ["input_ids"]  # then the exporter writes the whole causal mask as a tangle
     randomise_vectors(model)
-    with torch.no_grad():
-        export(wrapper, inputs, names, output, dynamic, exporter, out / "model.onnx", embed)
-    save_test_data(out, {n: tensor.numpy() for n, tensor in zip(names, inputs)})
+    wrapper = Wrapper(model, names, output).eval()
+
+    def inputs(batch, length):
+        return tuple(example(input_name, model, batch, length) for input_name in names)
+
+    new = out.with_name(f".{out.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    # Two rows: a trace of one row can hold for one row only, whatever its symbolic dimension says.
+    export(wrapper, inputs(2, sequence), names, output, dynamic, exporter, new / "model.onnx", embed)
+    session = onnxruntime.InferenceSession(new / "model.onnx", providers=["CPUExecutionProvider"])
+    run_checked(session, wrapper, names, inputs(3, sequence - 5))
+    rows = 5 if build is mlp else 1  # rows are all that an MLP has to split beside its weights
+    save_test_data(new, *run_checked(session, wrapper, names, inputs(rows, sequence)))
+    shutil.rmtree(out, ignore_errors=True)
+    new.rename(out)
 
 
 def make_large_mlp(out, layers=32, width=8192):
@@ -202,34 +232,33 @@ def make_large_mlp(out, layers=32, width=8192):
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     (out / "model.onnx").write_bytes(model.SerializeToString())
-    data = out / "test_data_set_0"
-    data.mkdir(exist_ok=True)
+    test_data = out / "test_data_set_0"
+    test_data.mkdir(exist_ok=True)
     x = numpy_helper.from_array(generator.standard_normal((4, width), dtype=np.float32), "h0")
-    (data / "input_0.pb").write_bytes(x.SerializeToString())
+    (test_data / "input_0.pb").write_bytes(x.SerializeToString())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--full", choices=[*FULL, "mlp-8gb"])
-    parser.add_argument("--out", type=Path, help="folder for the full-size models")
-    parser.add_argument("--exporter", choices=EXPORTERS, action="append")
-    parser.add_argument("--only", help="tiny models whose name starts so")
+    parser.add_argument("--out", type=Path, help="folder for the models (the tiny ones: models/tiny)")
+    parser.add_argument("--exporter", choices=EXPORTERS, action="append", help="by default both")
+    parser.add_argument("--only", default="", help="tiny models whose name starts so")
     options = parser.parse_args()
-    exporters = options.exporter or EXPORTERS
     if options.full and not options.out:
         parser.error("--full needs --out")
     if options.full == "mlp-8gb":
         make_large_mlp(options.out / options.full)
-    elif options.full:
-        for exporter in exporters:
-            make(options.full, FULL[options.full], exporter,
-                 options.out / f"{options.full}-{exporter}", sequence=128, embed=False)
+        return
+    if options.full:
+        chosen, sequence = {options.full: FULL[options.full]}, 128
     else:
-        for name, build in {**TINY, "mlp": None}.items():
-            for exporter in exporters:
-                if not options.only or name.startswith(options.only):
-                    make(name, build, exporter, HERE / "tiny" / f"{name}-{exporter}", sequence=16,
-                         embed=True)
+        chosen = {name: entry for name, entry in TINY.items() if name.startswith(options.only)}
+        sequence = 16
+    for name, (build, sizes) in chosen.items():
+        for exporter in options.exporter or EXPORTERS:
+            out = (options.out or HERE / "tiny") / f"{name}-{exporter}"
+            make(name, build, sizes, exporter, out, sequence, embed=not options.full)
 
 
 if __name__ == "__main__":
