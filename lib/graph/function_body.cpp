@@ -23,6 +23,12 @@ std::int64_t newest_body(const std::vector<int>& versions, std::int64_t opset) {
   return newest;
 }
 
+bool runs_nested_graph(const onnx::FunctionProto& function) {
+  return std::ranges::any_of(function.node(), [](const onnx::NodeProto& node) {
+    return std::ranges::any_of(node.attribute(), &onnx::AttributeProto::has_g);
+  });
+}
+
 }  // namespace
 
 std::optional<FunctionBody> schema_function_body(const NodeInContext& call) {
@@ -39,6 +45,7 @@ std::optional<FunctionBody> schema_function_body(const NodeInContext& call) {
         !schema.BuildContextDependentFunction(context, body.function, static_cast<int>(version)))
       return std::nullopt;
   }
+  if (runs_nested_graph(body.function)) return std::nullopt;
   if (body.function.output().empty()) schema.BuildFunction(body.function);
   onnx::NodeProto caller = call.node;
   for (const auto& [name, attribute] : schema.attributes())

@@ -13,7 +13,8 @@ struct FunctionBody {
   std::map<std::string, std::int64_t> opsets;
 };
 
-/// The body by which ONNX defines the operator; nullopt where it defines it by words.
+/// The body by which ONNX defines the operator; nullopt where it defines it by words, or by a loop
+/// (Range), which would be no gain.
 std::optional<FunctionBody> schema_function_body(const NodeInContext& call);
 
 /// The body of a function of the model.

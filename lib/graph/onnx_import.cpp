@@ -21,8 +21,9 @@ using NodeList = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
 constexpr int deepest_calls = 64;
 
 /// Walks a model's nodes in order, as an interpreter would, and builds the graph as it goes. For
-/// each node: upgrade its form, inline it where it is a function, infer its outputs, and either
-/// fold it into constants or add it. Functions and branches are walked in scopes of their own.
+/// each node: upgrade its form, infer its outputs, and fold it into constants, inline it where it
+/// is a function without a kernel, or add it. Functions and branches are walked in scopes of their
+/// own.
 class Importer {
  public:
   Importer(const std::filesystem::path& path, const ImportOptions& options)
@@ -152,9 +153,6 @@ class Importer {
     refuse_nested_graphs(node);
     for (const ValueId id : inputs)
       context.inputs.push_back(id == no_value ? nullptr : &builder_.value(id));
-    if (is_inlined(context))
-      if (auto body = schema_function_body(context)) return call(node, std::move(*body), scope);
-
     const auto outputs = infer_outputs(context, where_);
     Node converted = convert_node(context.node, file_);
     converted.name = scope.prefix + node.name();
@@ -162,6 +160,8 @@ class Importer {
     for (const ValueId id : inputs) is_weight.push_back(builder_.is_weight_matrix(id));
     if (auto folded = fold(context, converted, outputs, is_weight, options_.evaluate))
       return bind_constants(node, std::move(*folded), scope);
+    if (is_inlined(context))
+      if (auto body = schema_function_body(context)) return call(node, std::move(*body), scope);
     converted.inputs = std::move(inputs);
     emit(node, std::move(converted), outputs, scope);
   }

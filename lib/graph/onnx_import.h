@@ -25,16 +25,20 @@ using Evaluator = std::function<std::optional<std::vector<Tensor>>(const Graph& 
 
 struct ImportOptions {
   ShapeBindings shapes;
-  /// Nothing is folded where it is empty.
+  /// Where it is empty, only what ONNX's own data propagation covers is folded.
   Evaluator evaluate;
   /// Operators that stay as they are though ONNX defines them as functions; others are inlined.
+  /// Where it is empty, all stay. The collectives are native always.
   std::function<bool(std::string_view domain, std::string_view op_type)> is_native;
   /// `autopar plan` needs no weights: a missing external file is then no error.
   bool weights_may_be_absent = false;
 };
 
 /// Reads an ONNX file into a Graph. Weights, embedded or external, stay views of the mapped files
-/// and are never copied. Throws Error for anything wrong with the file.
+/// and are never copied; ONNX does not align embedded ones, so a large one may not be aligned
+/// (`Tensor::is_aligned`). Nodes whose inputs are all constant are folded unless the result is
+/// large or an input is a matrix of floating-point numbers from the file: such stay nodes, so that
+/// ties between weights survive. Throws Error for anything wrong with the file.
 Graph load_onnx(const std::filesystem::path& file, const ImportOptions& options);
 
 }  // namespace autopar::graph

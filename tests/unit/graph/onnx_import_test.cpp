@@ -278,6 +278,16 @@ TEST_CASE("operators without a kernel are inlined by ONNX's own definition") {
     CHECK((node.op_type != "Gelu" && node.op_type != "LayerNormalization"));
 }
 
+TEST_CASE("an operator that ONNX defines by a loop is not inlined") {
+  const Graph graph = import(parse_graph(18, R"(
+    (float[4] x) => (float[4] y) <float first = {0}, float limit = {4}, float step = {1}> {
+      r = Range(first, limit, step)
+      y = Add(x, r)
+    })"),
+                             with_native({"Add"}));
+  CHECK(text_of(graph) == Lines{"r = Range(0, 4, 1)", "y = Add(x, r)"});
+}
+
 TEST_CASE("symbolic dimensions are bound once for all inputs") {
   const onnx::ModelProto model = parse_graph(18, R"(
     (float[batch, 4] x, float[batch, 4] y) => (float[batch, 4] z) { z = Add(x, y) })");
