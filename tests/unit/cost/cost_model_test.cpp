@@ -1,0 +1,226 @@
+#include "cost/cost_model.h"
+
+#include <catch2/catch.hpp>
+
+#include "graph/error.h"
+#include "unit/sharding/node_sketch.h"
+
+using namespace autopar::sharding;
+using autopar::cost::CostModel;
+using autopar::cost::DeviceModel;
+using autopar::cost::reduction_step;
+using autopar::graph::DataType;
+using autopar::graph::Graph;
+
+namespace {
+
+/// Round numbers: 1000 operations, 100 bytes a second; 3 seconds to launch; axes with latencies of
+/// 1 and 2 seconds and 10 and 5 bytes a second.
+DeviceModel slow_device() {
+  DeviceModel device;
+  device.name = "slow";
+  device.flops_per_second = {{DataType::float32, 1000.0}, {DataType::float16, 4000.0}};
+  device.memory_bytes_per_second = 100;
+  device.launch_seconds = 3;
+  device.memory_bytes = 1000;
+  device.links = {{1, 10}, {2, 5}};
+  return device;
+}
+
+OpShardSpec choice_of(const Graph& graph, const DeviceMesh& mesh, const std::string& text) {
+  for (const OpShardSpec& choice : choices_of(graph, mesh)) {
+    if (to_string(choice) == text) return choice;
+  }
+  FAIL("no choice " << text);
+  return {};
+}
+
+double operator_seconds(const Graph& graph, const DeviceMesh& mesh, const std::string& text) {
+  return CostModel(slow_device(), mesh)
+      .operator_seconds(graph, graph.nodes[0], rule_of(graph), choice_of(graph, mesh, text));
+}
+
+ReshardStep step(StepKind kind, std::vector<int> axes, const char* before, const char* after) {
+  return {.kind = kind,
+          .mesh_axes = std::move(axes),
+          .before = TensorShardSpec::parse(before),
+          .after = TensorShardSpec::parse(after)};
+}
+
+Graph product(std::int64_t m, std::int64_t k, std::int64_t n, DataType type = DataType::float32) {
+  return sketch("MatMul", {of({m, k}, type), of({k, n}, type)}, {of({m, n}, type)});
+}
+
+}  // namespace
+
+TEST_CASE("a product takes its arithmetic where that is the longer") {
+  const DeviceMesh mesh({2});
+  // 2 * 10 * 20 * 30 operations at 1000 a second; (200 + 600 + 300) * 4 bytes at 100 a second.
+  CHECK(operator_seconds(product(10, 20, 30), mesh, "RR,RR->RR") == Approx(3 + 44.0));
+  CHECK(operator_seconds(product(100, 100, 100), mesh, "RR,RR->RR") == Approx(3 + 2000.0));
+  // Half of the sum: arithmetic halves. Half of an odd number of rows: the larger half.
+  CHECK(operator_seconds(product(100, 100, 100), mesh, "RS0,S0R->RR all-reduce") ==
+        Approx(3 + 1000.0));
+  CHECK(operator_seconds(product(101, 100, 100), mesh, "S0R,RR->S0R") == Approx(3 + 1020.0));
+}
+
+TEST_CASE("arithmetic has the rate of its type") {
+  const DeviceMesh mesh({2});
+  CHECK(operator_seconds(product(100, 100, 100, DataType::float16), mesh, "RR,RR->RR") ==
+        Approx(3 + std::max(2e6 / 4000, 6e4 / 100)));
+  CHECK(operator_seconds(product(100, 100, 100, DataType::bfloat16), mesh, "RR,RR->RR") ==
+        Approx(3 + 2e6 / 1000));
+}
+
+TEST_CASE("a convolution's arithmetic counts its outputs' places and its kernel's") {
+  const Graph conv = sketch("Conv", {of({1, 8, 34}), of({64, 8, 3})}, {of({1, 64, 32})});
+  // 2 * 8 * 64 * 32 * 3 operations; (272 + 1536 + 2048) * 4 bytes.
+  CHECK(operator_seconds(conv, DeviceMesh({2}), "RRR,RRR->RRR") ==
+        Approx(3 + std::max(98.304, 154.24)));
+  const Graph wide = sketch("Conv", {of({1, 64, 34}), of({64, 64, 3})}, {of({1, 64, 32})});
+  CHECK(operator_seconds(wide, DeviceMesh({2}), "RRR,RRR->RRR") == Approx(3 + 786.432));
+}
+
+TEST_CASE("all else is bound by memory: inputs and outputs, once each") {
+  const DeviceMesh mesh({2});
+  const Graph add = sketch("Add", {of({10, 5}), of({5})}, {of({10, 5})});
+  CHECK(operator_seconds(add, mesh, "RR,R->RR") == Approx(3 + (50 + 5 + 50) * 4 / 100.0));
+  CHECK(operator_seconds(add, mesh, "S0R,R->S0R") == Approx(3 + (25 + 5 + 25) * 4 / 100.0));
+  CHECK(operator_seconds(add, mesh, "RS0,S0->RS0") == Approx(3 + (30 + 3 + 30) * 4 / 100.0));
+}
+
+TEST_CASE("of a table no more is read than is found") {
+  const Graph gather = sketch("Gather", {of({1000, 5}), of({2}, DataType::int64)}, {of({2, 5})});
+  CHECK(operator_seconds(gather, DeviceMesh({2}), "RR,R->RR") ==
+        Approx(3 + (40 + 16 + 40) / 100.0));
+}
+
+TEST_CASE("a view costs nothing") {
+  const Graph reshape = sketch("Reshape", {of({4, 6}), ints({24})}, {of({24})});
+  CHECK(operator_seconds(reshape, DeviceMesh({2}), "RR,R->R") == 0);
+}
+
+TEST_CASE("collectives cost what their formulas say") {
+  const DeviceMesh mesh({4});
+  const CostModel cost(slow_device(), mesh);
+  const auto seconds = [&](StepKind kind, const char* before, const char* after) {
+    return cost.step_seconds(step(kind, {0}, before, after), {8, 10}, DataType::float32);
+  };
+  // 80 elements of 4 bytes; latency 1, 10 bytes a second, 4 devices.
+  CHECK(seconds(StepKind::all_reduce, "RR+P0", "RR") == Approx(2 * 3 * (1 + 320 / 40.0)));
+  CHECK(seconds(StepKind::all_gather, "S0R", "RR") == Approx(3 * (1 + 320 / 40.0)));
+  CHECK(seconds(StepKind::reduce_scatter, "RR+P0", "S0R") == Approx(3 * (1 + 320 / 40.0)));
+  // The local tensor before the exchange: a quarter.
+  CHECK(seconds(StepKind::all_to_all, "S0R", "RS0") == Approx(3 * (1 + 80 / 160.0)));
+  // A copy of the local quarter, read and written, and a launch.
+  CHECK(seconds(StepKind::slice, "RR", "S0R") == Approx(3 + 2 * 80 / 100.0));
+}
+
+TEST_CASE("the largest rank's share is priced") {
+  const CostModel cost(slow_device(), DeviceMesh({4}));
+  // 5 rows over 4 devices: the first has 2, so the exchange is of 20 elements.
+  CHECK(cost.step_seconds(step(StepKind::all_to_all, {0}, "S0R", "RS0"), {5, 10},
+                          DataType::float32) == Approx(3 * (1 + 80 / 160.0)));
+}
+
+TEST_CASE("each mesh axis has its link, several the slowest's numbers") {
+  const DeviceMesh mesh({2, 3});
+  const CostModel cost(slow_device(), mesh);
+  const auto gather = [&](std::vector<int> axes, const char* before, const char* after) {
+    return cost.step_seconds(step(StepKind::all_gather, std::move(axes), before, after), {60},
+                             DataType::float32);
+  };
+  CHECK(gather({0}, "S0", "R") == Approx(1 * (1 + 240 / 20.0)));
+  CHECK(gather({1}, "S1", "R") == Approx(2 * (2 + 240 / 15.0)));
+  CHECK(gather({0, 1}, "S01", "R") == Approx(5 * (2 + 240 / 30.0)));
+  CHECK(gather({1}, "S01", "S0") == Approx(2 * (2 + 120 / 15.0)));
+}
+
+TEST_CASE("a group of one device communicates nothing") {
+  const CostModel cost(slow_device(), DeviceMesh({1}));
+  CHECK(cost.step_seconds(step(StepKind::all_reduce, {0}, "R+P0", "R"), {8}, DataType::float32) ==
+        0);
+}
+
+TEST_CASE("a strategy's reduction is the step that it stands for") {
+  const DeviceMesh mesh({2, 2});
+  const Graph graph = product(8, 8, 8);
+  const auto reduction = [&](const char* text) {
+    return reduction_step(choice_of(graph, mesh, text), 0);
+  };
+  CHECK_FALSE(reduction("RR,RR->RR").has_value());
+  const auto reduce = reduction("S0S1,S1R->S0R all-reduce");
+  REQUIRE(reduce.has_value());
+  CHECK(reduce->kind == StepKind::all_reduce);
+  CHECK(reduce->mesh_axes == std::vector<int>{1});
+  CHECK(to_string(reduce->before) == "S0R+P1");
+  CHECK(to_string(reduce->after) == "S0R");
+  const auto scatter = reduction("S0S1,S1R->S0S1 reduce-scatter");
+  REQUIRE(scatter.has_value());
+  CHECK(scatter->kind == StepKind::reduce_scatter);
+  CHECK(scatter->dim == 1);
+  CHECK(to_string(scatter->after) == "S0S1");
+}
+
+TEST_CASE("reductions are priced as steps on their output") {
+  const DeviceMesh mesh({4});
+  const CostModel cost(slow_device(), mesh);
+  const Graph graph = product(8, 8, 10);
+  const auto seconds = [&](const char* text) {
+    return cost.reduction_seconds(graph, graph.nodes[0], choice_of(graph, mesh, text));
+  };
+  CHECK(seconds("RR,RR->RR") == 0);
+  CHECK(seconds("RS0,S0R->RR all-reduce") == Approx(2 * 3 * (1 + 320 / 40.0)));
+  CHECK(seconds("RS0,S0R->RS0 reduce-scatter") == Approx(3 * (1 + 320 / 40.0)));
+}
+
+TEST_CASE("splitting never makes an operator dearer, nor more data a step cheaper") {
+  const DeviceMesh mesh({2, 2});
+  const CostModel cost(slow_device(), mesh);
+  for (const Graph& graph :
+       {product(7, 9, 5), sketch("Softmax", {of({7, 9})}, {of({7, 9})}),
+        sketch("Gather", {of({50, 6}), of({9}, DataType::int64)}, {of({9, 6})})}) {
+    const auto rule = rule_of(graph);
+    const auto choices = choices_of(graph, mesh);
+    const double whole = cost.operator_seconds(graph, graph.nodes[0], rule, choices.front());
+    for (const OpShardSpec& choice : choices) {
+      CAPTURE(to_string(choice));
+      CHECK(cost.operator_seconds(graph, graph.nodes[0], rule, choice) <= whole);
+    }
+  }
+  double previous = 0;
+  for (std::int64_t size = 0; size < 50; ++size) {
+    const double seconds =
+        cost.step_seconds(step(StepKind::all_gather, {0}, "S0", "R"), {size}, DataType::float32);
+    CHECK(seconds > previous);
+    previous = seconds;
+  }
+}
+
+TEST_CASE("the step price outlives its cost model") {
+  StepPrice price;
+  {
+    const CostModel cost(slow_device(), DeviceMesh({4}));
+    price = cost.step_price();
+  }
+  CHECK(price(step(StepKind::all_gather, {0}, "S0R", "RR"), {8, 10}, DataType::float32) ==
+        Approx(3 * (1 + 320 / 40.0)));
+}
+
+TEST_CASE("connections under the formulas are the textbook's") {
+  const DeviceMesh mesh({4});
+  const CostModel cost(autopar::cost::load_device_model("h100"), mesh);
+  const auto kinds = [&](const char* src, const char* dst) {
+    std::string text;
+    for (const ReshardStep& one : connect(TensorShardSpec::parse(src), TensorShardSpec::parse(dst),
+                                          {1024, 1024}, DataType::float32, mesh, cost.step_price())
+                                      .steps) {
+      text += std::string(name_of(one.kind)) + ";";
+    }
+    return text;
+  };
+  CHECK(kinds("S0R", "RS0") == "all-to-all;");
+  CHECK(kinds("RR+P0", "RR") == "all-reduce;");
+  CHECK(kinds("RR+P0", "S0R") == "reduce-scatter;");
+  CHECK(kinds("RR", "S0R") == "slice;");
+}

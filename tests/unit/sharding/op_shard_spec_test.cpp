@@ -1,0 +1,265 @@
+#include "sharding/op_shard_spec.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <random>
+#include <set>
+
+#include "unit/sharding/simulated_devices.h"
+
+using namespace autopar::sharding;
+using simulated::Array;
+
+namespace {
+
+/// An operator that is its rule: every output element is the reduction, over the loops that the
+/// output lacks, of the product of its inputs' elements.
+struct Loops {
+  std::string text;
+  std::vector<Shape> inputs;
+  std::vector<Shape> outputs;
+  std::vector<FactorOptions> options;
+
+  ShardingRule rule() const { return make_rule(text, inputs, outputs, options); }
+};
+
+/// Where the loops at `at` stand in a tensor with these factors.
+Shape index_of(const std::vector<std::vector<int>>& tensor, const Shape& sizes, const Shape& at) {
+  Shape index;
+  for (const auto& factors : tensor) {
+    std::int64_t i = 0;
+    for (const int f : factors) {
+      i = i * sizes[static_cast<std::size_t>(f)] + at[static_cast<std::size_t>(f)];
+    }
+    index.push_back(i);
+  }
+  return index;
+}
+
+double identity_of(FactorKind kind) {
+  if (kind == FactorKind::max) return -1e300;
+  if (kind == FactorKind::min) return 1e300;
+  return 0;
+}
+
+/// Runs the loops with the given extent each; a mean divides by the extent.
+Array run_loops(const ShardingRule& rule, const Shape& sizes, const std::vector<Array>& inputs,
+                std::size_t output, const Shape& output_shape) {
+  FactorKind kind = FactorKind::sum;
+  std::int64_t count = 1;
+  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
+    if (rule.factors[f].kind == FactorKind::spatial || rule.factors[f].kind == FactorKind::whole) {
+      continue;
+    }
+    kind = rule.factors[f].kind;
+    if (kind == FactorKind::mean) count *= sizes[f];
+  }
+  Array result = simulated::filled(output_shape, [&] { return identity_of(kind); });
+  simulated::for_each_index(sizes, [&](const Shape& at) {
+    double product = 1;
+    for (std::size_t t = 0; t < inputs.size(); ++t) {
+      product *= simulated::at(inputs[t], index_of(rule.inputs[t], sizes, at));
+    }
+    double& value =
+        result.data.at(simulated::offset(output_shape, index_of(rule.outputs[output], sizes, at)));
+    if (kind == FactorKind::max) {
+      value = std::max(value, product);
+    } else if (kind == FactorKind::min) {
+      value = std::min(value, product);
+    } else {
+      value += product;
+    }
+  });
+  if (kind == FactorKind::mean) {
+    for (double& value : result.data) value /= static_cast<double>(count);
+  }
+  return result;
+}
+
+Shape sizes_of(const std::vector<Range>& ranges) {
+  Shape sizes;
+  for (const Range& range : ranges) sizes.push_back(range.size());
+  return sizes;
+}
+
+ReshardStep reduction_of(const OpShardSpec& choice, std::size_t output) {
+  ReshardStep step{.kind = StepKind::all_reduce,
+                   .mesh_axes = choice.computed[output].partial,
+                   .reduce = choice.computed[output].reduce,
+                   .before = choice.computed[output],
+                   .after = choice.outputs[output]};
+  if (choice.reductions[output] == ReduceFunction::reduce_scatter) {
+    step.kind = StepKind::reduce_scatter;
+    for (std::size_t d = 0; d < step.before.dims.size(); ++d) {
+      if (step.before.dims[d] != step.after.dims[d]) step.dim = static_cast<int>(d);
+    }
+  }
+  return step;
+}
+
+/// Splits the inputs as the choice says, runs every rank's loops, reduces, and compares with the
+/// shards of the whole run.
+void check_choice(const ShardingRule& rule, const Loops& loops, const std::vector<Array>& inputs,
+                  const OpShardSpec& choice, const DeviceMesh& mesh) {
+  Shape sizes;
+  for (const Factor& factor : rule.factors) sizes.push_back(factor.size);
+  for (std::size_t output = 0; output < loops.outputs.size(); ++output) {
+    const Array whole = run_loops(rule, sizes, inputs, output, loops.outputs[output]);
+    simulated::Devices devices;
+    for (int rank = 0; rank < mesh.num_devices(); ++rank) {
+      std::vector<Array> local;
+      for (std::size_t t = 0; t < inputs.size(); ++t) {
+        local.push_back(
+            simulated::cut(inputs[t], local_ranges(choice.inputs[t], loops.inputs[t], mesh, rank)));
+      }
+      devices.push_back(
+          run_loops(rule, sizes_of(factor_ranges(rule, choice, mesh, rank)), local, output,
+                    local_shape(choice.computed[output], loops.outputs[output], mesh, rank)));
+    }
+    REQUIRE(simulated::holds(devices, whole, choice.computed[output], mesh));
+    if (choice.reductions[output] != ReduceFunction::none) {
+      devices = simulated::after_step(reduction_of(choice, output), devices, mesh);
+    }
+    REQUIRE(simulated::holds(devices, whole, choice.outputs[output], mesh));
+  }
+}
+
+std::vector<std::string> choices(const Loops& loops, const DeviceMesh& mesh) {
+  std::vector<std::string> result;
+  for (const auto& choice :
+       enumerate_op_shard_specs(loops.rule(), mesh, loops.inputs, loops.outputs)) {
+    result.push_back(to_string(choice));
+  }
+  return result;
+}
+
+const Loops matmul{"mk,kn->mn", {{4, 6}, {6, 8}}, {{4, 8}}, {{'k', FactorKind::sum}}};
+
+}  // namespace
+
+TEST_CASE("a product on one mesh axis splits its rows, its columns or its sum") {
+  CHECK(choices(matmul, DeviceMesh({2})) ==
+        std::vector<std::string>{"RR,RR->RR", "S0R,RR->S0R", "RS0,S0R->RR all-reduce",
+                                 "RS0,S0R->S0R reduce-scatter", "RS0,S0R->RS0 reduce-scatter",
+                                 "RR,RS0->RS0"});
+}
+
+TEST_CASE("a mesh axis of one device splits nothing") {
+  CHECK(choices(matmul, DeviceMesh({1})) == std::vector<std::string>{"RR,RR->RR"});
+  CHECK(choices(matmul, DeviceMesh({1, 2})).size() == choices(matmul, DeviceMesh({2})).size());
+}
+
+TEST_CASE("two mesh axes split two factors or the same one") {
+  const auto found = choices(matmul, DeviceMesh({2, 2}));
+  const auto has = [&](const char* text) { return std::ranges::find(found, text) != found.end(); };
+  CHECK(has("S0S1,S1R->S0R all-reduce"));
+  CHECK(has("S0S1,S1R->S01R reduce-scatter"));
+  CHECK(has("S01R,RR->S01R"));
+  CHECK(has("RS01,S01R->RR all-reduce"));
+  CHECK(has("RS01,S01R->S01R reduce-scatter"));
+  CHECK_FALSE(has("S10R,RR->S10R"));
+  CHECK(std::set<std::string>(found.begin(), found.end()).size() == found.size());
+}
+
+TEST_CASE("whole, even and never empty factors are split only as they allow") {
+  const DeviceMesh mesh({4});
+  CHECK(choices({"ab->ab", {{8, 8}}, {{8, 8}}, {{'b', FactorKind::whole}}}, mesh) ==
+        std::vector<std::string>{"RR->RR", "S0R->S0R"});
+  CHECK(choices({"a->", {{6}}, {{}}, {{'a', FactorKind::mean}}}, mesh) ==
+        std::vector<std::string>{"R->."});
+  CHECK(choices({"a->", {{8}}, {{}}, {{'a', FactorKind::mean}}}, mesh) ==
+        std::vector<std::string>{"R->.", "S0->. all-reduce"});
+  // 5 over 4 is 2, 2, 1 and nothing.
+  const FactorOptions never_empty{.letter = 'a', .never_empty = true};
+  CHECK(choices({"a->a", {{5}}, {{5}}, {never_empty}}, mesh) == std::vector<std::string>{"R->R"});
+  CHECK(choices({"a->a", {{7}}, {{7}}, {never_empty}}, mesh) ==
+        std::vector<std::string>{"R->R", "S0->S0"});
+  CHECK(choices({"a->a", {{5}}, {{5}}, {}}, mesh) == std::vector<std::string>{"R->R", "S0->S0"});
+}
+
+TEST_CASE("a dimension of several factors is split evenly, from its major factor on") {
+  const auto reshape = [](std::int64_t h, std::int64_t d) {
+    return Loops{"(hd)->hd", {{h * d}}, {{h, d}}, {}};
+  };
+  CHECK(choices(reshape(12, 64), DeviceMesh({4})) == std::vector<std::string>{"R->RR", "S0->S0R"});
+  CHECK(choices(reshape(6, 64), DeviceMesh({4})) == std::vector<std::string>{"R->RR"});
+  CHECK(choices(reshape(12, 64), DeviceMesh({5})) == std::vector<std::string>{"R->RR"});
+  CHECK(choices(reshape(1, 64), DeviceMesh({4})) == std::vector<std::string>{"R->RR", "S0->RS0"});
+  // The minor factor only where the major one is fully split.
+  CHECK(choices(reshape(2, 6), DeviceMesh({2, 3})) ==
+        std::vector<std::string>{"R->RR", "S0->S0R", "S01->S0S1"});
+}
+
+TEST_CASE("two kinds of reduction are never left partial together") {
+  const Loops both{"ab->", {{4, 4}}, {{}}, {{'a', FactorKind::sum}, {'b', FactorKind::max}}};
+  for (const std::string& choice : choices(both, DeviceMesh({2, 2}))) {
+    CHECK(choice.find("S0S1") == std::string::npos);
+    CHECK(choice.find("S1S0") == std::string::npos);
+  }
+}
+
+TEST_CASE("a factor in two dimensions of a tensor is not split") {
+  CHECK(choices({"aa->a", {{4, 4}}, {{4}}, {}}, DeviceMesh({2})) ==
+        std::vector<std::string>{"RR->R"});
+}
+
+TEST_CASE("an output that has a reduced factor is not partial over it") {
+  CHECK(choices({"ab->ab,a", {{4, 4}}, {{4, 4}, {4}}, {{'b', FactorKind::sum}}}, DeviceMesh({2})) ==
+        std::vector<std::string>{"RR->RR,R", "S0R->S0R,S0", "RS0->RS0,R all-reduce",
+                                 "RS0->RS0,S0 reduce-scatter"});
+}
+
+TEST_CASE("a reduction is scattered onto no dimension of size 1") {
+  CHECK(choices({"ak,kb->ab", {{1, 4}, {4, 6}}, {{1, 6}}, {{'k', FactorKind::sum}}},
+                DeviceMesh({2})) == std::vector<std::string>{"RR,RR->RR", "RS0,S0R->RR all-reduce",
+                                                             "RS0,S0R->RS0 reduce-scatter",
+                                                             "RR,RS0->RS0"});
+}
+
+TEST_CASE("every choice computes the shards of the whole, uneven and empty shares included") {
+  std::size_t tried = 0;
+  std::mt19937 random(3);
+  const std::vector<Loops> operators{
+      matmul,
+      {"mk,kn->mn", {{5, 3}, {3, 7}}, {{5, 7}}, {{'k', FactorKind::sum}}},
+      {"bmk,kn->bmn", {{2, 3, 5}, {5, 4}}, {{2, 3, 4}}, {{'k', FactorKind::sum}}},
+      {"ab,b,1b->ab", {{5, 3}, {3}, {1, 3}}, {{5, 3}}, {}},
+      {"ab,ab->ab", {{5, 1}, {1, 3}}, {{5, 3}}, {}},
+      {"ab->a", {{5, 7}}, {{5}}, {{'b', FactorKind::max}}},
+      {"ab->a1", {{5, 7}}, {{5, 1}}, {{'b', FactorKind::min}}},
+      {"ab->", {{4, 6}}, {{}}, {{'a', FactorKind::sum}, {'b', FactorKind::sum}}},
+      {"ab->b", {{12, 5}}, {{5}}, {{'a', FactorKind::mean}}},
+      {"b(hd)->bhd", {{3, 24}}, {{3, 4, 6}}, {}},
+      {"b(hd)->bdh", {{3, 24}}, {{3, 6, 4}}, {}},
+      {"(ab)c->a(bc)", {{6, 4}}, {{2, 12}}, {}},
+      {"b(gr)k,bgk->b(gr)", {{2, 4, 3}, {2, 2, 3}}, {{2, 4}}, {{'k', FactorKind::sum}}},
+      {"ab->ba,a", {{3, 5}}, {{5, 3}, {3}}, {{'b', FactorKind::sum}}},
+      {"ij,k->k", {{3, 4}, {5}}, {{5}}, {{'i', FactorKind::sum}, {'j', FactorKind::sum}}}};
+  for (const DeviceMesh& mesh : {DeviceMesh({2}), DeviceMesh({3}), DeviceMesh({4}), DeviceMesh({7}),
+                                 DeviceMesh({2, 2}), DeviceMesh({2, 3}), DeviceMesh({3, 1, 2})}) {
+    for (const Loops& loops : operators) {
+      std::vector<Array> inputs;
+      for (const Shape& shape : loops.inputs) {
+        inputs.push_back(simulated::filled(
+            shape, [&] { return std::uniform_int_distribution<int>(-4, 4)(random) * 24.0; }));
+      }
+      const ShardingRule rule = loops.rule();
+      const auto all = enumerate_op_shard_specs(rule, mesh, loops.inputs, loops.outputs);
+      CHECK(std::ranges::all_of(all.front().inputs, &TensorShardSpec::is_replicated));
+      tried += all.size();
+      for (const OpShardSpec& choice : all) {
+        CAPTURE(loops.text, to_string(mesh), to_string(choice));
+        check_choice(rule, loops, inputs, choice, mesh);
+      }
+    }
+  }
+  CHECK(tried > 500);
+}
+
+TEST_CASE("reduce functions' names and values are inverse") {
+  for (const ReduceFunction function :
+       {ReduceFunction::none, ReduceFunction::all_reduce, ReduceFunction::reduce_scatter}) {
+    CHECK(parse_reduce_function(name_of(function)) == function);
+  }
+  CHECK_THROWS_AS(parse_reduce_function("gather"), autopar::Error);
+}
