@@ -31,12 +31,10 @@ ShardingRule attention(const graph::Graph& graph, const graph::Node& node) {
   const std::string cache = "bg11";
   std::vector<std::string> inputs{packed ? "b" + s + "(gre)" : "b(gr)" + s + "1",
                                   packed ? "b1(ge)" : cache, packed ? "b1(gv)" : cache};
-  inputs.push_back(has_input(node, 3) ? mask_text(shapes[3], s) : "");
-  for (std::size_t i = 4; i < 6; ++i) inputs.push_back(has_input(node, i) ? cache : "");
-  inputs.push_back(has_input(node, 6) ? "b" : "");
-  std::vector<std::string> outputs{packed ? "b" + s + "(grv)" : "b(gr)" + s + "1"};
-  for (std::size_t i = 1; i < 3; ++i) outputs.push_back(has_output(node, i) ? cache : "");
-  outputs.push_back(has_output(node, 3) ? "b(gr)" + s + "1" : "");
+  inputs.push_back(shapes.size() > 3 ? mask_text(shapes[3], s) : "");
+  inputs.insert(inputs.end(), {cache, cache, "b"});
+  std::vector<std::string> outputs{packed ? "b" + s + "(grv)" : "b(gr)" + s + "1", cache, cache,
+                                   "b(gr)" + s + "1"};
 
   std::vector<FactorOptions> options{
       {.letter = 'g', .never_empty = true, .size = heads},
@@ -69,8 +67,7 @@ ShardingRule rotary_embedding(const graph::Graph& graph, const graph::Node& node
         {.letter = 'h', .never_empty = true, .size = node.int_attribute("num_heads", 1)});
     options.push_back({'d', FactorKind::whole});
   }
-  ShardingRule rule = node_rule(graph, node, {text, angles, angles, has_input(node, 3) ? "bs" : ""},
-                                {text}, options);
+  ShardingRule rule = node_rule(graph, node, {text, angles, angles, "bs"}, {text}, options);
   if (packed) localize_count(rule, 'h', "num_heads");
   return rule;
 }

@@ -39,10 +39,8 @@ ShardingRule convolution(const graph::Graph& graph, const graph::Node& node) {
   const std::string places = loops.substr(space);
   std::vector<FactorOptions> options;
   make_whole(loops, options);
-  return grouped(
-      graph, node,
-      {"n(gc)" + std::string(space, '1'), "(gm)c" + kernel, has_input(node, 2) ? "(gm)" : ""},
-      "n(gm)" + places, options);
+  return grouped(graph, node, {"n(gc)" + std::string(space, '1'), "(gm)c" + kernel, "(gm)"},
+                 "n(gm)" + places, options);
 }
 
 ShardingRule transposed_convolution(const graph::Graph& graph, const graph::Node& node) {
@@ -52,8 +50,7 @@ ShardingRule transposed_convolution(const graph::Graph& graph, const graph::Node
   const std::string places = loops.substr(space);
   std::vector<FactorOptions> options;
   make_whole(loops, options);
-  return grouped(graph, node,
-                 {"n(gc)" + places, "(gc)m" + kernel, has_input(node, 2) ? "(gm)" : ""},
+  return grouped(graph, node, {"n(gc)" + places, "(gc)m" + kernel, "(gm)"},
                  "n(gm)" + std::string(space, '1'), options);
 }
 

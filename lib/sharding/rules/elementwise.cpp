@@ -41,8 +41,7 @@ ShardingRule quantize(const graph::Graph& graph, const graph::Node& node) {
   }
   std::string scale;
   if (scale_rank == 1) scale = text[axis_attribute(node, text.size(), 1)];
-  const std::string zero_point = has_input(node, 2) ? scale : "";
-  return node_rule(graph, node, {text, scale, zero_point}, {text});
+  return node_rule(graph, node, {text, scale, scale}, {text});
 }
 
 }  // namespace autopar::sharding::rules

@@ -7,11 +7,18 @@
 namespace autopar::sharding::rules {
 namespace {
 
-std::vector<std::string> completed(std::vector<std::string> texts,
-                                   const std::vector<Shape>& shapes) {
-  texts.resize(std::min(texts.size(), shapes.size()));
-  for (std::size_t i = texts.size(); i < shapes.size(); ++i) texts.push_back(whole(shapes[i]));
-  return texts;
+/// A text for every tensor: those left out have none, those not told of are whole.
+std::string completed(std::vector<std::string> texts, const std::vector<graph::ValueId>& values,
+                      const std::vector<Shape>& shapes) {
+  texts.resize(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == graph::no_value) {
+      texts[i].clear();
+    } else if (texts[i].empty()) {
+      texts[i] = whole(shapes[i]);
+    }
+  }
+  return fmt::format("{}", fmt::join(texts, ","));
 }
 
 }  // namespace
@@ -28,7 +35,7 @@ std::string letters(std::size_t count, std::string_view except) {
 }
 
 std::string aligned(std::string_view text, std::size_t rank) {
-  require(rank <= text.size(), "a broadcast tensor has no more dimensions than the result");
+  if (rank > text.size()) return std::string(rank - text.size(), '1') + std::string(text);
   return std::string(text.substr(text.size() - rank));
 }
 
@@ -38,10 +45,6 @@ std::string with_whole(std::string text, std::size_t dim) {
 }
 
 std::string whole(const Shape& shape) { return std::string(shape.size(), '1'); }
-
-std::string tensors(const std::vector<std::string>& texts) {
-  return fmt::format("{}", fmt::join(texts, ","));
-}
 
 std::size_t dimension(std::int64_t axis, std::size_t rank) {
   const auto dims = static_cast<std::int64_t>(rank);
@@ -78,8 +81,8 @@ ShardingRule node_rule(const graph::Graph& graph, const graph::Node& node,
                        std::vector<std::string> inputs, std::vector<std::string> outputs,
                        const std::vector<FactorOptions>& options) {
   return node_rule(graph, node,
-                   tensors(completed(std::move(inputs), input_shapes(graph, node))) + "->" +
-                       tensors(completed(std::move(outputs), output_shapes(graph, node))),
+                   completed(std::move(inputs), node.inputs, input_shapes(graph, node)) + "->" +
+                       completed(std::move(outputs), node.outputs, output_shapes(graph, node)),
                    options);
 }
 

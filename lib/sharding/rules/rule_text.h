@@ -12,15 +12,13 @@ namespace autopar::sharding::rules {
 
 /// `count` different letters in alphabetical order, none of `except`.
 std::string letters(std::size_t count, std::string_view except = "");
-/// The last `rank` letters: how a tensor of that rank is broadcast.
+/// The last `rank` letters, whole dimensions before them where there are too few: how a tensor of
+/// that rank is broadcast.
 std::string aligned(std::string_view text, std::size_t rank);
 /// `text` with dimension `dim` made whole.
 std::string with_whole(std::string text, std::size_t dim);
 /// A whole tensor's text.
 std::string whole(const Shape& shape);
-/// Texts with commas between.
-std::string tensors(const std::vector<std::string>& texts);
-
 /// `axis` of a tensor of that rank, counted from the front.
 std::size_t dimension(std::int64_t axis, std::size_t rank);
 /// The dimension that attribute `axis` names.
@@ -35,8 +33,7 @@ std::optional<std::vector<std::int64_t>> constant_ints(const graph::Graph& graph
 /// make_rule for this node's shapes.
 ShardingRule node_rule(const graph::Graph& graph, const graph::Node& node, std::string_view text,
                        const std::vector<FactorOptions>& options = {});
-/// The node's rule where the first tensors on either side have these texts and the
-/// others, shape-like or left out, are whole.
+/// The same, a text a tensor. Tensors without a text are whole; a left-out one's text is ignored.
 ShardingRule node_rule(const graph::Graph& graph, const graph::Node& node,
                        std::vector<std::string> inputs, std::vector<std::string> outputs,
                        const std::vector<FactorOptions>& options = {});
