@@ -12,7 +12,8 @@ using Dimension = onnx::TensorShapeProto::Dimension;
 /// What extent a symbol has, and the input that said so.
 using Symbols = std::map<std::string, std::pair<std::int64_t, std::string>>;
 
-bool is_fixed(const Dimension& dim) { return dim.has_dim_value() && dim.dim_value() > 0; }
+/// Some exporters write -1 for what they do not know; 0 is an empty dimension.
+bool is_fixed(const Dimension& dim) { return dim.has_dim_value() && dim.dim_value() >= 0; }
 
 std::string spell(const Dimension& dim) {
   if (is_fixed(dim)) return std::to_string(dim.dim_value());

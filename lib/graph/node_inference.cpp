@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "graph/function_body.h"
 #include "graph/model_file.h"
 #include "graph/tensor_proto.h"
 #include "graph/topological_order.h"
@@ -77,27 +78,15 @@ InferredOutput output_of(const onnx::TypeProto& type, const onnx::NodeProto& nod
   return output;
 }
 
-/// The body by which ONNX defines the operator, where it has one.
-std::optional<onnx::FunctionProto> body_of(const NodeInContext& context, int opset) {
-  if (const auto* body = context.schema->GetFunction(opset)) return *body;
-  onnx::FunctionProto body;
-  const onnx::FunctionBodyBuildContextImpl build(context.node, input_types(context));
-  if (!context.schema->HasContextDependentFunction() ||
-      !context.schema->BuildContextDependentFunction(build, body, opset))
-    return std::nullopt;
-  return body;
-}
-
 /// By the operator's own function for it, else by walking the body that defines it.
 void run_inference(const NodeInContext& context, onnx::InferenceContext& inference) {
   const onnx::OpSchema& schema = *context.schema;
   if (schema.has_type_and_shape_inference_function()) {
     schema.GetTypeAndShapeInferenceFunction()(inference);
-  } else if (const auto body =
-                 body_of(context, static_cast<int>(context.opsets.at(schema.domain())))) {
+  } else if (const auto body = schema_function_body(context)) {
     onnx::shape_inference::DataValueMap known_values;
     onnx::shape_inference::InferShapeForFunctionNode(
-        *body, onnx::OpSchemaRegistry::Instance(), inference,
+        body->function, onnx::OpSchemaRegistry::Instance(), inference,
         onnx::ShapeInferenceOptions(true, 1, /*data_prop_val=*/true), {}, nullptr, &known_values);
   }
   schema.CheckInputOutputType(inference);

@@ -288,6 +288,22 @@ TEST_CASE("an operator that ONNX defines by a loop is not inlined") {
   CHECK(text_of(graph) == Lines{"r = Range(0, 4, 1)", "y = Add(x, r)"});
 }
 
+TEST_CASE("an operator without inference of its own gets its shape from the body that defines it") {
+  const Graph graph = import(parse_graph(18, R"(
+    (float[1, 4, 3, 3] x) => (float[A, B, C, D] y) { y = MeanVarianceNormalization(x) })"));
+  CHECK(graph.nodes.size() == 1);
+  CHECK(graph.value(graph.outputs[0]).shape == Shape{1, 4, 3, 3});
+}
+
+TEST_CASE("a dimension of extent 0 is fixed, one of -1 is unknown") {
+  onnx::ModelProto model = parse_graph(18, "(float[0, 2] x) => (float[0, 2] y) { y = Relu(x) }");
+  const Graph empty = import(model);
+  CHECK(empty.value(empty.outputs[0]).shape == Shape{0, 2});
+  auto& shape = *model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type();
+  shape.mutable_shape()->mutable_dim(0)->set_dim_value(-1);
+  CHECK_THROWS_WITH(import(model), Catch::Contains("--shape x=1x2"));
+}
+
 TEST_CASE("symbolic dimensions are bound once for all inputs") {
   const onnx::ModelProto model = parse_graph(18, R"(
     (float[batch, 4] x, float[batch, 4] y) => (float[batch, 4] z) { z = Add(x, y) })");
