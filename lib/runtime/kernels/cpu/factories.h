@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/kernel.h"
+
+namespace autopar::runtime::cpu {
+
+/// What makes each kernel; kernels/cpu/table.cpp says which operator each serves. All throw Error
+/// naming node and operator where they do not serve a type or form.
+
+// Element-wise operators have a table of their own (elementwise_operators.h).
+std::unique_ptr<Kernel> make_elementwise(const KernelRequest& request);
+/// Their lines for the list of kernels.
+std::vector<KernelEntry> elementwise_kernels();
+
+// Data movement.
+std::unique_ptr<Kernel> make_copy(const KernelRequest& request);
+std::unique_ptr<Kernel> make_dropout(const KernelRequest& request);
+std::unique_ptr<Kernel> make_transpose(const KernelRequest& request);
+std::unique_ptr<Kernel> make_slice(const KernelRequest& request);
+std::unique_ptr<Kernel> make_split(const KernelRequest& request);
+std::unique_ptr<Kernel> make_concat(const KernelRequest& request);
+std::unique_ptr<Kernel> make_expand(const KernelRequest& request);
+std::unique_ptr<Kernel> make_tile(const KernelRequest& request);
+std::unique_ptr<Kernel> make_depth_to_space(const KernelRequest& request);
+std::unique_ptr<Kernel> make_space_to_depth(const KernelRequest& request);
+std::unique_ptr<Kernel> make_pad(const KernelRequest& request);
+std::unique_ptr<Kernel> make_trilu(const KernelRequest& request);
+std::unique_ptr<Kernel> make_gather(const KernelRequest& request);
+std::unique_ptr<Kernel> make_gather_elements(const KernelRequest& request);
+std::unique_ptr<Kernel> make_gather_nd(const KernelRequest& request);
+std::unique_ptr<Kernel> make_scatter_elements(const KernelRequest& request);
+std::unique_ptr<Kernel> make_scatter_nd(const KernelRequest& request);
+std::unique_ptr<Kernel> make_one_hot(const KernelRequest& request);
+
+// Generators: tensors made from shapes and a few numbers.
+std::unique_ptr<Kernel> make_constant(const KernelRequest& request);
+std::unique_ptr<Kernel> make_constant_of_shape(const KernelRequest& request);
+std::unique_ptr<Kernel> make_range(const KernelRequest& request);
+std::unique_ptr<Kernel> make_eye_like(const KernelRequest& request);
+std::unique_ptr<Kernel> make_shape(const KernelRequest& request);
+std::unique_ptr<Kernel> make_size(const KernelRequest& request);
+
+}  // namespace autopar::runtime::cpu
