@@ -45,19 +45,18 @@ std::vector<Range> ranges_of_factors(const ShardingRule& rule, const FactorAxes&
   return ranges;
 }
 
-/// The elements of a dimension that a share of each of its factors picks out, nullopt where they
-/// are no single range.
-std::optional<Range> range_in_dimension(const std::vector<int>& factors, const ShardingRule& rule,
-                                        const std::vector<Range>& ranges) {
-  Range flat{0, 1};
+/// From the first to the last element of a dimension that a share of each of its factors picks out.
+/// With gaps, where a minor factor is split and a major one is not, it is longer than a share.
+Range span_in_dimension(const std::vector<int>& factors, const ShardingRule& rule,
+                        const std::vector<Range>& ranges) {
+  Range span{0, 1};
   for (const int f : factors) {
     const Range share = ranges[static_cast<std::size_t>(f)];
     const std::int64_t size = rule.factors[static_cast<std::size_t>(f)].size;
-    if (share.size() == 0) return Range{};
-    if (flat.size() > 1 && share.size() != size) return std::nullopt;
-    flat = {flat.begin * size + share.begin, (flat.end - 1) * size + share.end};
+    if (share.size() == 0) return {};
+    span = {span.begin * size + share.begin, (span.end - 1) * size + share.end};
   }
-  return flat;
+  return span;
 }
 
 /// Makes the specs of one choice of factor axes, or finds that the rule forbids it.
@@ -127,10 +126,9 @@ class ChoiceMaker {
     for (const int f : factors) size *= rule_.factors[static_cast<std::size_t>(f)].size;
     for (int rank = 0; rank < mesh_.num_devices(); ++rank) {
       const auto ranges = ranges_of_factors(rule_, factor_axes, mesh_, rank);
-      const auto by_factors = range_in_dimension(factors, rule_, ranges);
+      const Range by_factors = span_in_dimension(factors, rule_, ranges);
       const Range by_spec = shard_range({0, size}, axes, mesh_, mesh_.coordinates(rank));
-      if (!by_factors) return false;
-      if (*by_factors != by_spec && by_factors->size() + by_spec.size() > 0) return false;
+      if (by_factors != by_spec && by_factors.size() + by_spec.size() > 0) return false;
     }
     return true;
   }

@@ -1,5 +1,7 @@
 #include "sharding/sharding_rule.h"
 
+#include <algorithm>
+
 #include "sharding/rules/table.h"
 
 namespace autopar::sharding {
@@ -19,11 +21,21 @@ std::vector<std::vector<std::vector<int>>> no_factors(const std::vector<Shape>& 
   return result;
 }
 
+/// Two 4-bit elements share a byte, and a share might begin within one.
+bool packs_elements(const graph::Graph& graph, const graph::Node& node) {
+  const auto is_packed = [&graph](graph::ValueId id) {
+    return id != graph::no_value && graph::bits_of(graph.value(id).type) == 4;
+  };
+  return std::ranges::any_of(node.inputs, is_packed) ||
+         std::ranges::any_of(node.outputs, is_packed);
+}
+
 }  // namespace
 
 std::optional<ShardingRule> sharding_rule(const graph::Graph& graph, const graph::Node& node) {
   const RuleFunction rule = find_rule(node.domain, node.op_type);
   if (rule == nullptr) return std::nullopt;
+  if (packs_elements(graph, node)) return replicated_rule(graph, node);
   return rule(graph, node);
 }
 

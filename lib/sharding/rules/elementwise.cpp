@@ -26,6 +26,13 @@ ShardingRule identity(const graph::Graph& graph, const graph::Node& node) {
   return rule;
 }
 
+/// In training every device would drop others.
+ShardingRule dropout(const graph::Graph& graph, const graph::Node& node) {
+  const bool may_train =
+      has_input(node, 2) && constant_ints(graph, node, 2) != std::vector<std::int64_t>{0};
+  return may_train ? replicated_rule(graph, node) : identity(graph, node);
+}
+
 ShardingRule cast_like(const graph::Graph& graph, const graph::Node& node) {
   const std::string text = letters(output_shapes(graph, node).front().size());
   return node_rule(graph, node, {text}, {text});

@@ -9,6 +9,7 @@ namespace autopar::sharding::rules {
 // elementwise.cpp
 ShardingRule elementwise(const graph::Graph& graph, const graph::Node& node);
 ShardingRule identity(const graph::Graph& graph, const graph::Node& node);
+ShardingRule dropout(const graph::Graph& graph, const graph::Node& node);
 ShardingRule cast_like(const graph::Graph& graph, const graph::Node& node);
 ShardingRule quantize(const graph::Graph& graph, const graph::Node& node);
 

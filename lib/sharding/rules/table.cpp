@@ -33,7 +33,7 @@ constexpr RuleEntry table[] = {
     {"", "Cosh", rules::elementwise},
     {"", "DequantizeLinear", rules::quantize},
     {"", "Div", rules::elementwise},
-    {"", "Dropout", rules::identity},
+    {"", "Dropout", rules::dropout},
     {"", "Elu", rules::elementwise},
     {"", "Equal", rules::elementwise},
     {"", "Erf", rules::elementwise},

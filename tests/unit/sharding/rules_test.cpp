@@ -134,6 +134,9 @@ TEST_CASE("element-wise operators split every dimension and broadcast") {
         Texts{"R,RR->R", "S0,RR->S0"});
   CHECK(texts_of(sketch("Dropout", {of({4}), of({})}, {of({4}), of({4})})) ==
         Texts{"R,.->R,R", "S0,.->S0,S0"});
+  CHECK(texts_of(sketch("Dropout", {of({4}), of({}), scalar(1)}, {of({4})})) == Texts{"R,.,.->R"});
+  CHECK(texts_of(sketch("Dropout", {of({4}), absent(), scalar(0)}, {of({4})})).size() == 2);
+  CHECK(texts_of(sketch("Cast", {of({4}, DataType::int4)}, {of({4})})) == Texts{"R->R"});
   CHECK(rule_of(sketch("Identity", {of({4})}, {of({4})})).is_view);
   CHECK_FALSE(rule_of(sketch("Dropout", {of({4})}, {of({4}), of({4})})).is_view);
   CHECK_FALSE(rule_of(sketch("Cast", {of({4})}, {of({4})})).is_view);
