@@ -1,7 +1,9 @@
 #include "sharding/hoist_splits.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -107,13 +109,14 @@ class Hoister {
     std::int64_t begin = 0;
     for (const ValueId output : split.outputs) {
       const std::int64_t extent = graph_.value(output).shape[dim];
+      const std::string suffix = graph_.value(output).name;  // a copy: values are added below
       const Range piece{begin, begin + extent};
       begin = piece.end;
       std::map<ValueId, ValueId> piece_of;  // a value of the chain -> its piece
       for (const Link& link : chain) {
         const bool last = &link == &chain.back();
-        append_piece(nodes[static_cast<std::size_t>(link.node)], link, piece,
-                     graph_.value(output).name, last ? output : graph::no_value, piece_of);
+        append_piece(nodes[static_cast<std::size_t>(link.node)], link, piece, suffix,
+                     last ? output : graph::no_value, piece_of);
       }
     }
   }
