@@ -16,6 +16,8 @@ namespace autopar::runtime {
 struct CompileOptions {
   int threads = 1;
   CollectiveContext* collectives = nullptr;
+  /// Whether the passes (runtime/passes) rewrite the graph first.
+  bool optimize = true;
 };
 
 /// A graph compiled once into a list of kernels with a static memory plan, then run any number of
@@ -28,14 +30,18 @@ class Executable {
   Executable(Executable&&) noexcept;
 
   /// Where the graph's input or output `i` lies, in the order of Graph::inputs and outputs: write
-  /// inputs before run(), read outputs after it.
+  /// all inputs before each run(), whose activations reuse their memory; read outputs after it. An
+  /// output that is a constant of the graph must not be written.
   const TensorView& input(std::size_t i) const;
   const TensorView& output(std::size_t i) const;
   void run();
 
   /// The arena (inputs, outputs, activations, scratch); weights are not in it.
   std::int64_t arena_bytes() const;
-  /// Constants computed when compiling (prepacked or derived), beside the mapped ones.
+  /// What of the arena is there for kernels' scratch memory alone: without it, the arena would be
+  /// smaller by so much.
+  std::int64_t scratch_bytes() const;
+  /// Constants computed when compiling (folded or realigned), beside the mapped ones.
   std::int64_t derived_constant_bytes() const;
 
  private:
@@ -44,7 +50,7 @@ class Executable {
 };
 
 /// Runs a graph whose inputs are all constants: the evaluator for constant folding. nullopt where
-/// some operator has no kernel.
+/// some operator has no kernel, or its kernel refuses.
 std::optional<std::vector<graph::Tensor>> evaluate_constants(const graph::Graph& graph);
 
 }  // namespace autopar::runtime

@@ -1,0 +1,158 @@
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "runtime/kernel.h"
+#include "runtime/kernels/elementwise_functions.h"
+#include "runtime/kernels/half.h"
+
+/// Loops over blocks of a few hundred elements that lie together: what every element-wise kernel
+/// is put together from. Each loop is compiled for several instruction sets and picked at run time.
+namespace autopar::runtime::cpu {
+
+using functions::Boolean;
+using functions::Parameters;
+
+enum class SimdLevel { baseline, avx2, avx512 };
+/// The best that this machine has.
+SimdLevel simd_level();
+
+struct BlockArguments {
+  std::array<const std::byte*, 3> inputs{};
+  std::byte* output = nullptr;  ///< overlaps no input
+  std::int64_t elements = 0;
+  Parameters parameters;
+};
+using BlockFunction = void (*)(const BlockArguments&);
+
+/// A block function and the type of its results; no function where it serves not the type asked.
+struct Block {
+  BlockFunction function = nullptr;
+  DataType result = DataType::undefined;
+};
+
+template <typename... Ts>
+struct Types {};
+using Floats = Types<float, double>;
+using SignedIntegers = Types<std::int8_t, std::int16_t, std::int32_t, std::int64_t>;
+using UnsignedIntegers = Types<std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t>;
+using Integers = Types<std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t,
+                       std::uint16_t, std::uint32_t, std::uint64_t>;
+using SignedNumbers =
+    Types<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t>;
+using Numbers = Types<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t,
+                      std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t>;
+using Booleans = Types<Boolean>;
+using NumbersAndBooleans =
+    Types<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t,
+          std::uint16_t, std::uint32_t, std::uint64_t, Boolean>;
+
+template <typename T>
+inline constexpr DataType data_type_of = DataType::undefined;
+template <>
+inline constexpr DataType data_type_of<float> = DataType::float32;
+template <>
+inline constexpr DataType data_type_of<double> = DataType::float64;
+template <>
+inline constexpr DataType data_type_of<std::int8_t> = DataType::int8;
+template <>
+inline constexpr DataType data_type_of<std::int16_t> = DataType::int16;
+template <>
+inline constexpr DataType data_type_of<std::int32_t> = DataType::int32;
+template <>
+inline constexpr DataType data_type_of<std::int64_t> = DataType::int64;
+template <>
+inline constexpr DataType data_type_of<std::uint8_t> = DataType::uint8;
+template <>
+inline constexpr DataType data_type_of<std::uint16_t> = DataType::uint16;
+template <>
+inline constexpr DataType data_type_of<std::uint32_t> = DataType::uint32;
+template <>
+inline constexpr DataType data_type_of<std::uint64_t> = DataType::uint64;
+template <>
+inline constexpr DataType data_type_of<Boolean> = DataType::boolean;
+template <>
+inline constexpr DataType data_type_of<Float16> = DataType::float16;
+template <>
+inline constexpr DataType data_type_of<BFloat16> = DataType::bfloat16;
+
+namespace detail {
+
+template <typename Op>
+AUTOPAR_ELEMENTWISE Op make_op(const Parameters& parameters) {
+  if constexpr (requires { Op{parameters}; }) return Op{parameters};
+  else return Op{};
+}
+
+template <typename Op, typename... In, std::size_t... I>
+[[gnu::always_inline]] inline void run_loop(const BlockArguments& arguments,
+                                            std::index_sequence<I...>) {
+  using Out = decltype(Op{}(In{}...));
+  const Op op = make_op<Op>(arguments.parameters);
+  Out* __restrict out = reinterpret_cast<Out*>(arguments.output);
+  const std::int64_t n = arguments.elements;
+  for (std::int64_t i = 0; i < n; ++i)
+    out[i] = op(reinterpret_cast<const In*>(arguments.inputs[I])[i]...);
+}
+
+template <typename Op, typename... In>
+void loop_baseline(const BlockArguments& arguments) {
+  run_loop<Op, In...>(arguments, std::index_sequence_for<In...>{});
+}
+#if defined(__x86_64__)
+template <typename Op, typename... In>
+[[gnu::target("avx2,fma,bmi,bmi2")]] void loop_avx2(const BlockArguments& arguments) {
+  run_loop<Op, In...>(arguments, std::index_sequence_for<In...>{});
+}
+template <typename Op, typename... In>
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,bmi,bmi2")]] void loop_avx512(
+    const BlockArguments& arguments) {
+  run_loop<Op, In...>(arguments, std::index_sequence_for<In...>{});
+}
+#endif
+
+}  // namespace detail
+
+/// The loop that calls `Op` on every element of operands of types `In`.
+template <typename Op, typename... In>
+BlockFunction block_function(SimdLevel level = simd_level()) {
+#if defined(__x86_64__)
+  if (level == SimdLevel::avx512) return detail::loop_avx512<Op, In...>;
+  if (level == SimdLevel::avx2) return detail::loop_avx2<Op, In...>;
+#endif
+  static_cast<void>(level);
+  return detail::loop_baseline<Op, In...>;
+}
+
+/// The block of `Op` whose operands all have type `T` (but the condition of Where).
+template <typename Op, typename T>
+Block block_of_type() {
+  if constexpr (std::invocable<Op, T>)
+    return {block_function<Op, T>(), data_type_of<decltype(Op{}(T{}))>};
+  else if constexpr (std::invocable<Op, T, T>)
+    return {block_function<Op, T, T>(), data_type_of<decltype(Op{}(T{}, T{}))>};
+  else
+    return {block_function<Op, Boolean, T, T>(), data_type_of<T>};
+}
+
+namespace detail {
+template <typename Op, typename... Ts>
+Block pick(DataType type, Types<Ts...>) {
+  Block found;
+  static_cast<void>(((type == data_type_of<Ts> ? (found = block_of_type<Op, Ts>(), true) : false) ||
+                     ...));
+  return found;
+}
+}  // namespace detail
+
+/// The block of `Op` for operands of `type`, one of the list `Ts`.
+template <typename Op, typename Ts>
+Block block(DataType type) {
+  return detail::pick<Op>(type, Ts{});
+}
+
+}  // namespace autopar::runtime::cpu

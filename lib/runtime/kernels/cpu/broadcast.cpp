@@ -1,0 +1,112 @@
+#include "runtime/kernels/cpu/broadcast.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace autopar::runtime::cpu {
+namespace {
+
+template <typename T>
+void fill_with(std::byte* out, const std::byte* element, std::int64_t n) {
+  T value;
+  std::memcpy(&value, element, sizeof(T));
+  std::fill_n(reinterpret_cast<T*>(out), n, value);
+}
+
+}  // namespace
+
+Shape row_major_strides(const Shape& shape) {
+  Shape strides(shape.size(), 1);
+  for (std::size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+  return strides;
+}
+
+std::vector<std::int64_t> broadcast_strides(const Shape& shape, const Shape& to) {
+  if (shape.size() > to.size()) return {};
+  const Shape own = row_major_strides(shape);
+  const std::size_t missing = to.size() - shape.size();
+  std::vector<std::int64_t> strides(to.size(), 0);
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) continue;
+    if (shape[d] != to[missing + d]) return {};
+    strides[missing + d] = own[d];
+  }
+  return strides;
+}
+
+void merge_dimensions(Shape& shape, std::vector<std::vector<std::int64_t>>& strides) {
+  const auto remove = [&](std::size_t d) {
+    shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(d));
+    for (auto& list : strides) list.erase(list.begin() + static_cast<std::ptrdiff_t>(d));
+  };
+  for (std::size_t d = shape.size(); d-- > 0;)
+    if (shape[d] == 1) remove(d);
+  for (std::size_t d = shape.size(); d-- > 1;) {
+    const bool together = std::ranges::all_of(
+        strides, [&](const auto& list) { return list[d - 1] == list[d] * shape[d]; });
+    if (!together) continue;
+    shape[d - 1] *= shape[d];
+    for (auto& list : strides) list[d - 1] = list[d];
+    remove(d);
+  }
+}
+
+BroadcastOperand::BroadcastOperand(Shape shape, std::vector<std::int64_t> strides,
+                                   int element_bytes)
+    : shape_(std::move(shape)), strides_(std::move(strides)), element_bytes_(element_bytes) {
+  uniform_ = std::ranges::all_of(strides_, [](std::int64_t stride) { return stride == 0; });
+  contiguous_ = strides_ == row_major_strides(shape_);
+}
+
+const std::byte* BroadcastOperand::read(const std::byte* data, std::int64_t begin, std::int64_t n,
+                                        std::byte* buffer) const {
+  if (uniform_) {
+    fill(buffer, data, n, element_bytes_);
+    return buffer;
+  }
+  if (contiguous_) return data + begin * element_bytes_;
+  const std::int64_t inner = shape_.back();
+  const std::int64_t inner_stride = strides_.back();
+  std::int64_t row = begin / inner;
+  std::int64_t column = begin % inner;
+  std::byte* out = buffer;
+  while (n > 0) {
+    std::int64_t offset = column * inner_stride;
+    std::int64_t rest = row;
+    for (std::size_t d = shape_.size() - 1; d-- > 0;) {
+      offset += rest % shape_[d] * strides_[d];
+      rest /= shape_[d];
+    }
+    const std::byte* source = data + offset * element_bytes_;
+    const std::int64_t run = std::min(n, inner - column);
+    if (inner_stride == 0) {
+      fill(out, source, run, element_bytes_);
+    } else {
+      if (run == n && out == buffer) return source;
+      std::memcpy(out, source, static_cast<std::size_t>(run * element_bytes_));
+    }
+    out += run * element_bytes_;
+    n -= run;
+    column = 0;
+    ++row;
+  }
+  return buffer;
+}
+
+void fill(std::byte* out, const std::byte* element, std::int64_t n, int element_bytes) {
+  switch (element_bytes) {
+    case 1:
+      return fill_with<std::uint8_t>(out, element, n);
+    case 2:
+      return fill_with<std::uint16_t>(out, element, n);
+    case 4:
+      return fill_with<std::uint32_t>(out, element, n);
+    case 8:
+      return fill_with<std::uint64_t>(out, element, n);
+    default:
+      for (std::int64_t i = 0; i < n; ++i)
+        std::memcpy(out + i * element_bytes, element, static_cast<std::size_t>(element_bytes));
+  }
+}
+
+}  // namespace autopar::runtime::cpu

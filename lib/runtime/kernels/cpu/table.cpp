@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <iterator>
+
+#include "runtime/kernels/cpu/factories.h"
+
+namespace autopar::runtime {
+namespace {
+
+using namespace cpu;
+
+/// One line an operator. Views (`true`) run nothing; their factory checks the node and makes a copy
+/// where the output must have bytes of its own.
+constexpr KernelEntry kernels[] = {
+    // Views
+    {"", "Reshape", make_copy, true},
+    {"", "Flatten", make_copy, true},
+    {"", "Squeeze", make_copy, true},
+    {"", "Unsqueeze", make_copy, true},
+    {"", "Identity", make_copy, true},
+    {"", "Dropout", make_dropout, true},
+    // Data movement
+    {"", "Transpose", make_transpose},
+    {"", "Slice", make_slice},
+    {"", "Split", make_split},
+    {"", "Concat", make_concat},
+    {"", "Expand", make_expand},
+    {"", "Tile", make_tile},
+    {"", "DepthToSpace", make_depth_to_space},
+    {"", "SpaceToDepth", make_space_to_depth},
+    {"", "Pad", make_pad},
+    {"", "Trilu", make_trilu},
+    {"", "Gather", make_gather},
+    {"", "GatherElements", make_gather_elements},
+    {"", "GatherND", make_gather_nd},
+    {"", "ScatterElements", make_scatter_elements},
+    {"", "ScatterND", make_scatter_nd},
+    {"", "OneHot", make_one_hot},
+    // Generators
+    {"", "Constant", make_constant},
+    {"", "ConstantOfShape", make_constant_of_shape},
+    {"", "Range", make_range},
+    {"", "EyeLike", make_eye_like},
+    {"", "Shape", make_shape},
+    {"", "Size", make_size},
+};
+
+}  // namespace
+
+std::span<const KernelEntry> cpu_kernels() {
+  static const std::vector<KernelEntry> all = [] {
+    std::vector<KernelEntry> entries = elementwise_kernels();
+    entries.insert(entries.end(), std::begin(kernels), std::end(kernels));
+    return entries;
+  }();
+  return all;
+}
+
+const KernelEntry* find_cpu_kernel(std::string_view domain, std::string_view op_type) {
+  const std::span<const KernelEntry> all = cpu_kernels();
+  const auto found = std::ranges::find_if(all, [&](const KernelEntry& entry) {
+    return entry.op_type == op_type && entry.domain == domain;
+  });
+  return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace autopar::runtime

@@ -1,0 +1,89 @@
+#include <algorithm>
+#include <utility>
+
+#include "runtime/executable.h"
+#include "runtime/passes/passes.h"
+
+namespace autopar::runtime::passes {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::Tensor;
+using graph::ValueId;
+
+/// Outputs up to this size are kept however small the inputs.
+constexpr std::int64_t always_worth_bytes = 1 << 20;
+
+std::int64_t bytes_of(const Graph& graph, const std::vector<ValueId>& ids) {
+  std::int64_t bytes = 0;
+  for (const ValueId id : ids)
+    if (id != graph::no_value)
+      bytes += graph::bytes_of(graph.value(id).type, graph::num_elements(graph.value(id).shape));
+  return bytes;
+}
+
+bool is_foldable(const Graph& graph, const Node& node) {
+  if (node.domain == graph::collective_domain) return false;
+  const bool all_constant = std::ranges::all_of(node.inputs, [&](ValueId id) {
+    return id == graph::no_value || (graph.is_constant(id) && graph.value(id).constant->has_data());
+  });
+  if (!all_constant || find_cpu_kernel(node.domain, node.op_type) == nullptr) return false;
+  const std::int64_t bytes = bytes_of(graph, node.outputs);
+  return bytes <= always_worth_bytes || bytes <= bytes_of(graph, node.inputs);
+}
+
+/// The node alone, with its constants as they are.
+Graph single_node_graph(const Graph& graph, const Node& node) {
+  Graph single;
+  single.opsets = graph.opsets;
+  Node copy = node;
+  for (ValueId& id : copy.inputs)
+    if (id != graph::no_value) id = single.add_value(graph.value(id));
+  for (ValueId& id : copy.outputs) {
+    if (id == graph::no_value) continue;
+    id = single.add_value(graph.value(id));
+    single.outputs.push_back(id);
+  }
+  single.nodes.push_back(std::move(copy));
+  return single;
+}
+
+bool is_view_of_constant(const Graph& graph, const Node& node) {
+  return find_cpu_kernel(node.domain, node.op_type)->is_view && node.outputs.size() == 1 &&
+         graph.value(node.inputs[0]).constant->is_contiguous();
+}
+
+/// Returns the bytes of memory that the node's outputs take; nullopt where they stay unknown.
+std::optional<std::int64_t> fold(Graph& graph, const Node& node) {
+  if (is_view_of_constant(graph, node)) {
+    graph::Value& output = graph.value(node.outputs[0]);
+    output.constant = graph.value(node.inputs[0]).constant->reshaped(output.shape);
+    return 0;
+  }
+  auto results = evaluate_constants(single_node_graph(graph, node));
+  if (!results) return std::nullopt;
+  std::size_t next = 0;
+  for (const ValueId id : node.outputs)
+    if (id != graph::no_value) graph.value(id).constant = std::move((*results)[next++]);
+  return bytes_of(graph, node.outputs);
+}
+
+}  // namespace
+
+std::int64_t fold_constants(Graph& graph) {
+  std::int64_t total = 0;
+  std::vector<Node> kept;
+  for (Node& node : graph.nodes) {
+    std::optional<std::int64_t> bytes;
+    if (is_foldable(graph, node)) bytes = fold(graph, node);
+    if (bytes)
+      total += *bytes;
+    else
+      kept.push_back(std::move(node));
+  }
+  graph.nodes = std::move(kept);
+  return total;
+}
+
+}  // namespace autopar::runtime::passes

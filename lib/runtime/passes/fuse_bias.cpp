@@ -1,0 +1,80 @@
+#include <algorithm>
+
+#include "runtime/kernel.h"
+#include "runtime/passes/passes.h"
+
+namespace autopar::runtime::passes {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::NodeId;
+using graph::ValueId;
+
+bool is_product_without_bias(const Graph& graph, const Node& node) {
+  const bool is_matmul = node.domain.empty() && node.op_type == "MatMul";
+  const bool is_fused = node.domain == internal_domain && node.op_type == "FusedMatMul";
+  if (!(is_matmul || is_fused) || node.inputs.size() != 2) return false;
+  return graph.value(node.inputs[0]).shape.size() >= 2 &&
+         graph.value(node.inputs[1]).shape.size() >= 2;
+}
+
+/// A constant with one element a column of a product of this shape.
+bool is_bias(const Graph& graph, ValueId id, const graph::Shape& product) {
+  if (!graph.is_constant(id)) return false;
+  const graph::Shape& shape = graph.value(id).shape;
+  return !shape.empty() && shape.back() == product.back() &&
+         graph::num_elements(shape) == product.back() && shape.size() <= product.size();
+}
+
+class BiasFusion {
+ public:
+  explicit BiasFusion(Graph& graph)
+      : graph_(graph), producers_(producers(graph)), consumers_(consumers(graph)) {}
+
+  void run() {
+    for (Node& node : graph_.nodes)
+      if (node.domain.empty() && node.op_type == "Add" && !fuse(node, 0, 1)) fuse(node, 1, 0);
+  }
+
+ private:
+  /// The Add becomes the product with bias; the old product is dead.
+  bool fuse(Node& add, std::size_t product_input, std::size_t bias_input) {
+    const ValueId product = add.inputs[product_input];
+    const NodeId producer = producers_[static_cast<std::size_t>(product)];
+    if (producer == graph::no_node) return false;
+    const Node& matmul = graph_.node(producer);
+    const bool is_only_reader =
+        consumers_[static_cast<std::size_t>(product)].size() == 1 &&
+        std::ranges::find(graph_.outputs, product) == graph_.outputs.end();
+    if (!is_only_reader || !is_product_without_bias(graph_, matmul)) return false;
+    const ValueId bias = add.inputs[bias_input];
+    if (!is_bias(graph_, bias, graph_.value(product).shape)) return false;
+    add.domain = internal_domain;
+    add.op_type = "FusedMatMul";
+    add.attributes = matmul.attributes;
+    add.inputs = {matmul.inputs[0], matmul.inputs[1], as_vector(bias)};
+    return true;
+  }
+
+  ValueId as_vector(ValueId bias) {
+    const graph::Tensor& tensor = *graph_.value(bias).constant;
+    if (tensor.shape().size() == 1) return bias;
+    const graph::Tensor vector =
+        (tensor.is_contiguous() ? tensor : tensor.contiguous_copy()).reshaped({tensor.elements()});
+    return graph_.add_constant(graph_.value(bias).name, vector);
+  }
+
+  Graph& graph_;
+  std::vector<NodeId> producers_;
+  std::vector<std::vector<NodeId>> consumers_;
+};
+
+}  // namespace
+
+void fuse_biases(Graph& graph) {
+  if (find_cpu_kernel(internal_domain, "FusedMatMul") == nullptr) return;
+  BiasFusion(graph).run();
+}
+
+}  // namespace autopar::runtime::passes

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+#include "graph/graph.h"
+
+/// Rewrites of a graph before it is compiled. Each keeps what the graph computes and leaves dead
+/// nodes to graph::remove_dead_nodes.
+namespace autopar::runtime::passes {
+
+/// The domain of operators that only the compiler makes:
+///
+///   FusedMatMul(A, B, bias?)  transA, transB (ints): the last two dimensions of A or B swapped
+///                             before the product; bias has one element a column
+///   ElementwiseChain(...)     see fuse_elementwise_chains
+inline constexpr const char* internal_domain = "autopar.internal";
+
+/// MatMul of a Transpose becomes a FusedMatMul with transA or transB. A Transpose of the last two
+/// dimensions vanishes. One of more dimensions that brings the innermost to the second last place
+/// becomes one that leaves it innermost, which copies whole rows, if nothing else reads it.
+void fuse_transposes(graph::Graph& graph);
+
+/// Add of a constant with one element a column, right after a MatMul that nothing else reads,
+/// becomes the FusedMatMul's bias.
+void fuse_biases(graph::Graph& graph);
+
+/// Runs nodes whose inputs are all constants, unless their outputs are large though the inputs are
+/// small. Returns the bytes of memory that the new constants take.
+std::int64_t fold_constants(graph::Graph& graph);
+
+/// All of them, in the order that lets each do the most. Returns fold_constants' bytes.
+std::int64_t optimize(graph::Graph& graph);
+
+}  // namespace autopar::runtime::passes
