@@ -6,7 +6,8 @@
 namespace autopar {
 
 void InputOptions::add_to(CLI::App& command) {
-  command.add_option("--input", files, "A model input, NAME=FILE.npy or NAME=FILE.pb; may be repeated")
+  command
+      .add_option("--input", files, "A model input, NAME=FILE.npy or NAME=FILE.pb; may be repeated")
       ->take_all();
   command.add_option("--random-inputs", random_seed,
                      "Random values from this seed for inputs that no file gives");

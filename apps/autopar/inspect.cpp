@@ -55,12 +55,15 @@ void print_bundle(const bundle::MetaInfo& info, bool json) {
   }
   std::vector<int> sizes;
   for (const bundle::MeshAxis& axis : info.mesh) sizes.push_back(axis.size);
-  fmt::print("{} on a mesh of {}, planned for {}\n", info.model, fmt::join(sizes, "x"), info.device);
+  fmt::print("{} on a mesh of {}, planned for {}\n", info.model, fmt::join(sizes, "x"),
+             info.device);
   for (const bundle::PortInfo& port : info.inputs) {
-    fmt::print("input {} {} {} {}\n", port.name, name_of(port.type), to_string(port.shape), port.spec);
+    fmt::print("input {} {} {} {}\n", port.name, name_of(port.type), to_string(port.shape),
+               port.spec);
   }
   for (const bundle::PortInfo& port : info.outputs) {
-    fmt::print("output {} {} {} {}\n", port.name, name_of(port.type), to_string(port.shape), port.spec);
+    fmt::print("output {} {} {} {}\n", port.name, name_of(port.type), to_string(port.shape),
+               port.spec);
   }
   for (const bundle::RankInfo& rank : info.ranks) {
     fmt::print("rank {} at ({}): {} of weights, {} at the peak\n", rank.rank,

@@ -22,7 +22,8 @@ void PlanOptions::add_to(CLI::App& command) {
       .add_option("--memory", memory,
                   "fair (1.25/N of the weights a rank), device, or a size such as 80GiB")
       ->capture_default_str();
-  command.add_option("--search", search, "How the plan is searched for: ilp")->capture_default_str();
+  command.add_option("--search", search, "How the plan is searched for: ilp")
+      ->capture_default_str();
   command.add_option("--strategy", strategy, "JSON file that pins operators' strategies");
   command.add_option("--time-limit", time_limit_seconds, "Seconds for the search")
       ->capture_default_str();
@@ -39,12 +40,12 @@ graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent)
   import.evaluate = runtime::evaluate_constants;
   import.is_native = [](std::string_view domain, std::string_view op_type) {
     return runtime::find_cpu_kernel(domain, op_type) != nullptr;
-  };
-  import.weights_may_be_absent = weights_may_be_absent;
-  graph::Graph graph = graph::load_onnx(options.model, import);
-  sharding::hoist_splits(graph);
-  return graph;
-}
+};
+import.weights_may_be_absent = weights_may_be_absent;
+graph::Graph graph = graph::load_onnx(options.model, import);
+sharding::hoist_splits(graph);
+return graph;
+}  // namespace autopar
 
 cost::CostModel make_cost_model(const PlanOptions& options) {
   if (options.ngpus < 1) fail("--ngpus {}: give at least 1", options.ngpus);

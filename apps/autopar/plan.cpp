@@ -30,8 +30,7 @@ struct PlanCommand {
       return;
     }
     const partition::Program program = partition::lower(graph, found, cost.step_price());
-    fmt::print("{}",
-               plan_summary(found, partition::collective_totals(graph, found.mesh, program)));
+    fmt::print("{}", plan_summary(found, partition::collective_totals(graph, found.mesh, program)));
   }
 };
 

@@ -43,9 +43,11 @@ struct RunCommand {
 
  private:
   void check_options() const {
-    if (device != "cpu") fail("--device {}: this build runs on the CPU only; use --device cpu", device);
+    if (device != "cpu")
+      fail("--device {}: this build runs on the CPU only; use --device cpu", device);
     if (options.repeat < 1) fail("--repeat {}: give at least 1", options.repeat);
-    if (options.threads < 0) fail("--threads {}: give at least 1, or 0 for a fair share", options.threads);
+    if (options.threads < 0)
+      fail("--threads {}: give at least 1, or 0 for a fair share", options.threads);
   }
 
   void check_rank(const bundle::MetaInfo& info) const {

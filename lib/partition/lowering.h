@@ -9,7 +9,8 @@
 
 namespace autopar::partition {
 
-/// One value in one spec. Version 0 of a value is how its producer leaves it or how it is stored.
+/// One value in one spec: as its producer leaves it or as it is stored (its base version), as some
+/// operator reads it, or on the way between the two.
 struct Version {
   graph::ValueId value = graph::no_value;
   sharding::TensorShardSpec spec;
@@ -34,7 +35,9 @@ struct Program {
   std::vector<VersionId> outputs;  ///< by model output, never partial
 };
 
-Program lower(const graph::Graph& graph, const search::Plan& plan);
+/// `price` must be the one that the plan was searched with, so that the same chains are chosen.
+Program lower(const graph::Graph& graph, const search::Plan& plan,
+              const sharding::StepPrice& price);
 
 /// What a run of the program communicates, over all ranks.
 std::vector<bundle::CollectiveTotal> collective_totals(const graph::Graph& graph,

@@ -1,14 +1,13 @@
 #pragma once
 
 #include "graph/graph.h"
-#include "graph/onnx_export.h"
 #include "partition/lowering.h"
 
 namespace autopar::partition {
 
 /// One rank's graph: local shapes, weights as slices (views) of the model's, collectives as nodes
 /// of the domain "autopar". Model inputs and outputs keep their names.
-graph::Graph rank_graph(const graph::Graph& graph, const search::Plan& plan,
-                        const Program& program, int rank);
+graph::Graph rank_graph(const graph::Graph& graph, const search::Plan& plan, const Program& program,
+                        int rank);
 
 }  // namespace autopar::partition

@@ -1,0 +1,50 @@
+#include <set>
+#include <system_error>
+
+#include "bundle/meta_info.h"
+#include "graph/error.h"
+#include "graph/file_digest.h"
+
+namespace autopar::bundle {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_file(const FileInfo& info, const fs::path& file) {
+  std::error_code error;
+  const auto bytes = fs::file_size(file, error);
+  if (error) fail("{} is missing from the bundle; partition the model again", file.string());
+  if (bytes != info.bytes) {
+    fail("{} has {} bytes but was written with {}; partition the model again", file.string(), bytes,
+         info.bytes);
+  }
+  if (graph::xxh3_of_file(file) != info.xxh3) {
+    fail("{} was changed after it was written; partition the model again", file.string());
+  }
+}
+
+bool looks_like_shard(const fs::path& file) {
+  return file.filename().string().starts_with("rank") &&
+         (file.extension() == ".onnx" || file.extension() == ".data");
+}
+
+}  // namespace
+
+void check_files(const MetaInfo& info, const fs::path& bundle_dir, int rank) {
+  std::set<std::string> known;
+  for (const RankInfo& of_rank : info.ranks) {
+    for (const FileInfo& file : of_rank.files) {
+      known.insert(file.name);
+      if (rank < 0 || rank == of_rank.rank) check_file(file, bundle_dir / file.name);
+    }
+  }
+  for (const auto& entry : fs::directory_iterator(bundle_dir)) {
+    if (looks_like_shard(entry.path()) && !known.contains(entry.path().filename().string())) {
+      fail("{} is no file of this bundle; remove it or partition the model again",
+           entry.path().string());
+    }
+  }
+}
+
+}  // namespace autopar::bundle
