@@ -36,39 +36,51 @@ using Wrapping = std::conditional_t<sizeof(T) <= 4, std::uint32_t, std::uint64_t
 struct Add {
   template <typename T>
   AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
-    if constexpr (std::integral<T>) return static_cast<T>(Wrapping<T>(x) + Wrapping<T>(y));
-    else return x + y;
+    if constexpr (std::integral<T>)
+      return static_cast<T>(Wrapping<T>(x) + Wrapping<T>(y));
+    else
+      return x + y;
   }
 };
 struct Sub {
   template <typename T>
   AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
-    if constexpr (std::integral<T>) return static_cast<T>(Wrapping<T>(x) - Wrapping<T>(y));
-    else return x - y;
+    if constexpr (std::integral<T>)
+      return static_cast<T>(Wrapping<T>(x) - Wrapping<T>(y));
+    else
+      return x - y;
   }
 };
 struct Mul {
   template <typename T>
   AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
-    if constexpr (std::integral<T>) return static_cast<T>(Wrapping<T>(x) * Wrapping<T>(y));
-    else return x * y;
+    if constexpr (std::integral<T>)
+      return static_cast<T>(Wrapping<T>(x) * Wrapping<T>(y));
+    else
+      return x * y;
   }
 };
 struct Neg {
   template <typename T>
   AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    if constexpr (std::integral<T>) return static_cast<T>(Wrapping<T>(0) - Wrapping<T>(x));
-    else return -x;
+    if constexpr (std::integral<T>)
+      return static_cast<T>(Wrapping<T>(0) - Wrapping<T>(x));
+    else
+      return -x;
   }
 };
 /// Integers truncate; x / 0 is 0.
 struct Div {
   template <typename T>
   AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
-    if constexpr (std::floating_point<T>) return x / y;
-    else if (y == T(0)) return T(0);
-    else if (std::is_signed_v<T> && y == static_cast<T>(-1)) return Neg{}(x);  // the least overflows
-    else return static_cast<T>(x / y);
+    if constexpr (std::floating_point<T>)
+      return x / y;
+    else if (y == T(0))
+      return T(0);
+    else if (std::is_signed_v<T> && y == static_cast<T>(-1))
+      return Neg{}(x);  // the least overflows
+    else
+      return static_cast<T>(x / y);
   }
 };
 /// The remainder with the divisor's sign (Mod with fmod = 0).
@@ -90,9 +102,12 @@ struct FloorMod {
 struct TruncatedMod {
   template <typename T>
   AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
-    if constexpr (std::floating_point<T>) return std::fmod(x, y);
-    else if (y == T(0) || (std::is_signed_v<T> && y == static_cast<T>(-1))) return T(0);
-    else return static_cast<T>(x % y);
+    if constexpr (std::floating_point<T>)
+      return std::fmod(x, y);
+    else if (y == T(0) || (std::is_signed_v<T> && y == static_cast<T>(-1)))
+      return T(0);
+    else
+      return static_cast<T>(x % y);
   }
 };
 /// Integers by squaring; a negative power of an integer is truncated: 0 but for bases 1 and -1.
@@ -105,8 +120,8 @@ struct Pow {
       if (y < T(0) && x != T(1) && x != static_cast<T>(-1)) return T(0);
       T power = T(1);
       T square = x;
-      std::uint64_t rest = y < T(0) ? static_cast<std::uint64_t>(Neg{}(y)) & 1
-                                    : static_cast<std::uint64_t>(y);
+      std::uint64_t rest =
+          y < T(0) ? static_cast<std::uint64_t>(Neg{}(y)) & 1 : static_cast<std::uint64_t>(y);
       for (; rest != 0; rest >>= 1) {
         if (rest & 1) power = Mul{}(power, square);
         square = Mul{}(square, square);
@@ -131,8 +146,10 @@ struct Max {
 struct Abs {
   template <typename T>
   AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    if constexpr (std::floating_point<T>) return std::fabs(x);
-    else return x < T(0) ? Neg{}(x) : x;
+    if constexpr (std::floating_point<T>)
+      return std::fabs(x);
+    else
+      return x < T(0) ? Neg{}(x) : x;
   }
 };
 struct Sign {
@@ -161,187 +178,124 @@ struct Scale {
 
 struct Sqrt {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::sqrt(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return std::sqrt(x);
+  }
 };
 struct Reciprocal {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return T(1) / x; }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return T(1) / x;
+  }
 };
 struct Exp {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return math::exp(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return math::exp(x);
+  }
 };
 struct Erf {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return math::erf(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return math::erf(x);
+  }
 };
 struct Tanh {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return math::tanh(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return math::tanh(x);
+  }
 };
 struct Log {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::log(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return std::log(x);
+  }
 };
 struct Floor {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::floor(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return std::floor(x);
+  }
 };
 struct Ceil {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::ceil(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return std::ceil(x);
+  }
 };
 /// Half to even.
 struct Round {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::rint(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return std::rint(x);
+  }
 };
 struct Sin {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::sin(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return std::sin(x);
+  }
 };
 struct Cos {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::cos(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return std::cos(x);
+  }
 };
 struct Tan {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::tan(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return std::tan(x);
+  }
 };
 struct Asin {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::asin(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return std::asin(x);
+  }
 };
 struct Acos {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::acos(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return std::acos(x);
+  }
 };
 struct Atan {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::atan(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return std::atan(x);
+  }
 };
 struct Sinh {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::sinh(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return std::sinh(x);
+  }
 };
 struct Cosh {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::cosh(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return std::cosh(x);
+  }
 };
 struct Asinh {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::asinh(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return std::asinh(x);
+  }
 };
 struct Acosh {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::acosh(x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return std::acosh(x);
+  }
 };
 struct Atanh {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return std::atanh(x); }
-};
-
-// Activations; NaN stays NaN.
-
-struct Relu {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return x < T(0) ? T(0) : x; }
-};
-struct LeakyRelu {
-  Parameters p;
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return x < T(0) ? static_cast<T>(p.a) * x : x; }
-};
-struct PRelu {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x, T slope) const { return x < T(0) ? Mul{}(slope, x) : x; }
-};
-struct ThresholdedRelu {
-  Parameters p;
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return x <= static_cast<T>(p.a) ? T(0) : x; }
-};
-/// b is lambd, a the bias.
-struct Shrink {
-  Parameters p;
-  template <typename T>
   AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    const T bias = static_cast<T>(p.a);
-    const T lambd = static_cast<T>(p.b);
-    return x < -lambd ? x + bias : (x > lambd ? x - bias : (x != x ? x : T(0)));
+    return std::atanh(x);
   }
-};
-struct Elu {
-  Parameters p;
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return x < T(0) ? static_cast<T>(p.a) * (math::exp(x) - T(1)) : x;
-  }
-};
-struct Celu {
-  Parameters p;
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    const T alpha = static_cast<T>(p.a);
-    return x < T(0) ? alpha * (math::exp(x / alpha) - T(1)) : x;
-  }
-};
-/// a is alpha, b gamma.
-struct Selu {
-  Parameters p;
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return static_cast<T>(p.b) * (x <= T(0) ? static_cast<T>(p.a) * (math::exp(x) - T(1)) : x);
-  }
-};
-struct Gelu {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return T(0.5) * x * (T(1) + math::erf(x * T(0.70710678118654752440)));
-  }
-};
-struct GeluTanh {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    const T inner = T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
-    return T(0.5) * x * (T(1) + math::tanh(inner));
-  }
-};
-struct Sigmoid {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return math::sigmoid(x); }
-};
-/// x sigmoid(alpha x); a is alpha.
-struct Swish {
-  Parameters p;
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return x * math::sigmoid(static_cast<T>(p.a) * x); }
-};
-/// a is alpha, b beta.
-struct HardSigmoid {
-  Parameters p;
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return Max{}(T(0), Min{}(T(1), static_cast<T>(p.a) * x + static_cast<T>(p.b)));
-  }
-};
-struct HardSwish {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return x * Max{}(T(0), Min{}(T(1), x / T(6) + T(0.5)));
-  }
-};
-struct Softplus {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return math::softplus(x); }
-};
-struct Softsign {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return x / (T(1) + std::fabs(x)); }
-};
-struct Mish {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return x * math::tanh(math::softplus(x)); }
 };
 
 // Comparisons and logic; comparisons with NaN are false.
@@ -349,25 +303,35 @@ struct Mish {
 struct Equal {
   template <typename T>
   AUTOPAR_ELEMENTWISE Boolean operator()(T x, T y) const {
-    if constexpr (std::same_as<T, Boolean>) return bool(x) == bool(y);
-    else return x == y;
+    if constexpr (std::same_as<T, Boolean>)
+      return bool(x) == bool(y);
+    else
+      return x == y;
   }
 };
 struct Less {
   template <typename T>
-  AUTOPAR_ELEMENTWISE Boolean operator()(T x, T y) const { return x < y; }
+  AUTOPAR_ELEMENTWISE Boolean operator()(T x, T y) const {
+    return x < y;
+  }
 };
 struct LessOrEqual {
   template <typename T>
-  AUTOPAR_ELEMENTWISE Boolean operator()(T x, T y) const { return x <= y; }
+  AUTOPAR_ELEMENTWISE Boolean operator()(T x, T y) const {
+    return x <= y;
+  }
 };
 struct Greater {
   template <typename T>
-  AUTOPAR_ELEMENTWISE Boolean operator()(T x, T y) const { return x > y; }
+  AUTOPAR_ELEMENTWISE Boolean operator()(T x, T y) const {
+    return x > y;
+  }
 };
 struct GreaterOrEqual {
   template <typename T>
-  AUTOPAR_ELEMENTWISE Boolean operator()(T x, T y) const { return x >= y; }
+  AUTOPAR_ELEMENTWISE Boolean operator()(T x, T y) const {
+    return x >= y;
+  }
 };
 struct And {
   AUTOPAR_ELEMENTWISE Boolean operator()(Boolean x, Boolean y) const { return bool(x) & bool(y); }
@@ -383,7 +347,9 @@ struct Not {
 };
 struct IsNaN {
   template <typename T>
-  AUTOPAR_ELEMENTWISE Boolean operator()(T x) const { return x != x; }
+  AUTOPAR_ELEMENTWISE Boolean operator()(T x) const {
+    return x != x;
+  }
 };
 /// a is detect_negative, b detect_positive.
 struct IsInf {
@@ -396,26 +362,36 @@ struct IsInf {
 };
 struct Where {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(Boolean condition, T x, T y) const { return condition ? x : y; }
+  AUTOPAR_ELEMENTWISE T operator()(Boolean condition, T x, T y) const {
+    return condition ? x : y;
+  }
 };
 
 // Bits
 
 struct BitwiseAnd {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x, T y) const { return static_cast<T>(x & y); }
+  AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
+    return static_cast<T>(x & y);
+  }
 };
 struct BitwiseOr {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x, T y) const { return static_cast<T>(x | y); }
+  AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
+    return static_cast<T>(x | y);
+  }
 };
 struct BitwiseXor {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x, T y) const { return static_cast<T>(x ^ y); }
+  AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
+    return static_cast<T>(x ^ y);
+  }
 };
 struct BitwiseNot {
   template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const { return static_cast<T>(~x); }
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return static_cast<T>(~x);
+  }
 };
 /// Shifts by the type's width or more give 0.
 struct ShiftLeft {
@@ -440,8 +416,10 @@ struct Convert {
   template <typename From>
   AUTOPAR_ELEMENTWISE To operator()(From x) const {
     if constexpr (std::same_as<To, Boolean>) {
-      if constexpr (std::same_as<From, Boolean>) return bool(x);
-      else return x != From(0);
+      if constexpr (std::same_as<From, Boolean>)
+        return bool(x);
+      else
+        return x != From(0);
     } else if constexpr (std::same_as<From, Boolean>) {
       return static_cast<To>(bool(x) ? 1 : 0);
     } else if constexpr (std::floating_point<From> && std::integral<To>) {

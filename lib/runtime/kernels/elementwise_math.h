@@ -52,7 +52,7 @@ AUTOPAR_ELEMENTWISE float tanh(float x) {
   const float near = x + x * z * p;
   const float magnitude = std::fabs(x);
   const float far = 1.0F - 2.0F / (math::exp(2.0F * magnitude) + 1.0F);
-  return magnitude < 0.65F ? near : std::copysign(far, x);
+  return std::copysign(magnitude < 0.65F ? near : far, x);
 }
 AUTOPAR_ELEMENTWISE double tanh(double x) { return std::tanh(x); }
 

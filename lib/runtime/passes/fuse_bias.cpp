@@ -44,9 +44,8 @@ class BiasFusion {
     const NodeId producer = producers_[static_cast<std::size_t>(product)];
     if (producer == graph::no_node) return false;
     const Node& matmul = graph_.node(producer);
-    const bool is_only_reader =
-        consumers_[static_cast<std::size_t>(product)].size() == 1 &&
-        std::ranges::find(graph_.outputs, product) == graph_.outputs.end();
+    const bool is_only_reader = consumers_[static_cast<std::size_t>(product)].size() == 1 &&
+                                std::ranges::find(graph_.outputs, product) == graph_.outputs.end();
     if (!is_only_reader || !is_product_without_bias(graph_, matmul)) return false;
     const ValueId bias = add.inputs[bias_input];
     if (!is_bias(graph_, bias, graph_.value(product).shape)) return false;

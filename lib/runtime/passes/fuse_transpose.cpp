@@ -60,9 +60,8 @@ class TransposeFusion {
     const auto permutation = without_swap(graph_, transpose);
     if (!permutation) return false;
     const bool is_identity = std::ranges::is_sorted(*permutation);
-    const bool is_only_reader =
-        consumers_[static_cast<std::size_t>(operand)].size() == 1 &&
-        std::ranges::find(graph_.outputs, operand) == graph_.outputs.end();
+    const bool is_only_reader = consumers_[static_cast<std::size_t>(operand)].size() == 1 &&
+                                std::ranges::find(graph_.outputs, operand) == graph_.outputs.end();
     if (!is_only_reader && !(is_identity && graph_.is_constant(transpose.inputs[0]))) return false;
     if (is_identity) {
       operand = transpose.inputs[0];

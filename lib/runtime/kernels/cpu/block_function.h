@@ -42,8 +42,7 @@ using SignedIntegers = Types<std::int8_t, std::int16_t, std::int32_t, std::int64
 using UnsignedIntegers = Types<std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t>;
 using Integers = Types<std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t,
                        std::uint16_t, std::uint32_t, std::uint64_t>;
-using SignedNumbers =
-    Types<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t>;
+using SignedNumbers = Types<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t>;
 using Numbers = Types<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t,
                       std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t>;
 using Booleans = Types<Boolean>;
@@ -84,8 +83,10 @@ namespace detail {
 
 template <typename Op>
 AUTOPAR_ELEMENTWISE Op make_op(const Parameters& parameters) {
-  if constexpr (requires { Op{parameters}; }) return Op{parameters};
-  else return Op{};
+  if constexpr (requires { Op{parameters}; })
+    return Op{parameters};
+  else
+    return Op{};
 }
 
 template <typename Op, typename... In, std::size_t... I>
@@ -143,8 +144,8 @@ namespace detail {
 template <typename Op, typename... Ts>
 Block pick(DataType type, Types<Ts...>) {
   Block found;
-  static_cast<void>(((type == data_type_of<Ts> ? (found = block_of_type<Op, Ts>(), true) : false) ||
-                     ...));
+  static_cast<void>(
+      ((type == data_type_of<Ts> ? (found = block_of_type<Op, Ts>(), true) : false) || ...));
   return found;
 }
 }  // namespace detail

@@ -1,3 +1,4 @@
+#include "runtime/kernels/activation_functions.h"
 #include "runtime/kernels/cpu/elementwise_operators.h"
 
 namespace autopar::runtime::cpu {

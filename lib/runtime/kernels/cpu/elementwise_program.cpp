@@ -76,7 +76,11 @@ bool ElementwiseProgram::can_read(const TensorView& view) const {
 
 int ElementwiseProgram::add_input(int input, const TensorView& view) {
   const int slot = add_slot(compute_type(view.type));
-  inputs_.push_back({input, slot, view.type, broadcast_strides(view.shape, shape_), {},
+  inputs_.push_back({input,
+                     slot,
+                     view.type,
+                     broadcast_strides(view.shape, shape_),
+                     {},
                      half_functions(view.type).widen});
   return slot;
 }

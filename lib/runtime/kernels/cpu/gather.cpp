@@ -37,8 +37,8 @@ class GatherKernel final : public Kernel {
     const std::int64_t rows = outer_ * count;
     const auto bytes = static_cast<std::size_t>(row_bytes_);
     if (rows * row_bytes_ == 0) return;
-#pragma omp parallel for num_threads(threads_) schedule(static) \
-    if (threads_ > 1 && rows * row_bytes_ >= parallel_bytes)
+#pragma omp parallel for num_threads(threads_) \
+    schedule(static) if (threads_ > 1 && rows * row_bytes_ >= parallel_bytes)
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t index = integer_at(indices, row % count);
       const std::int64_t source = row / count * extent_ + (index < 0 ? index + extent_ : index);

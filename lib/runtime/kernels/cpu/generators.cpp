@@ -150,8 +150,7 @@ using ReadIndex = std::int64_t (*)(const std::byte*, std::int64_t);
 template <typename... Ts>
 ReadIndex read_index_of(DataType type, Types<Ts...>) {
   ReadIndex found = nullptr;
-  static_cast<void>(
-      ((type == data_type_of<Ts> ? (found = read_index<Ts>, true) : false) || ...));
+  static_cast<void>(((type == data_type_of<Ts> ? (found = read_index<Ts>, true) : false) || ...));
   return found;
 }
 
@@ -219,11 +218,10 @@ std::unique_ptr<Kernel> make_constant(const KernelRequest& request) {
 std::unique_ptr<Kernel> make_constant_of_shape(const KernelRequest& request) {
   const int bytes = element_bytes_of(request, request.outputs.at(0));
   const auto found = request.node.attributes.find("value");
-  const auto* value = found == request.node.attributes.end()
-                          ? nullptr
-                          : std::get_if<graph::Tensor>(&found->second);
-  graph::Tensor element = value != nullptr ? value->contiguous_copy()
-                                           : graph::Tensor::zeros(DataType::float32, {1});
+  const auto* value =
+      found == request.node.attributes.end() ? nullptr : std::get_if<graph::Tensor>(&found->second);
+  graph::Tensor element =
+      value != nullptr ? value->contiguous_copy() : graph::Tensor::zeros(DataType::float32, {1});
   if (element.size_bytes() != bytes)
     fail("node '{}': the value of ConstantOfShape must be one element of its output's type",
          request.node.name);
@@ -265,9 +263,9 @@ std::unique_ptr<Kernel> make_shape(const KernelRequest& request) {
   };
   const std::int64_t start = clamped(request.node.int_attribute("start", 0));
   const std::int64_t end = std::max(start, clamped(request.node.int_attribute("end", rank)));
-  return make_fixed_integers(request, std::span(shape).subspan(
-                                          static_cast<std::size_t>(start),
-                                          static_cast<std::size_t>(end - start)));
+  return make_fixed_integers(request,
+                             std::span(shape).subspan(static_cast<std::size_t>(start),
+                                                      static_cast<std::size_t>(end - start)));
 }
 
 std::unique_ptr<Kernel> make_size(const KernelRequest& request) {

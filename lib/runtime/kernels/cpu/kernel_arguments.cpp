@@ -19,8 +19,7 @@ std::size_t checked_axis(const KernelRequest& request, std::int64_t axis, std::s
 }
 
 std::vector<std::int64_t> constant_integers(const KernelRequest& request, std::size_t input,
-                                            const char* name,
-                                            std::vector<std::int64_t> otherwise) {
+                                            const char* name, std::vector<std::int64_t> otherwise) {
   if (input >= request.inputs.size() || !request.inputs[input].present()) return otherwise;
   const TensorView& view = request.inputs[input];
   if (view.elements() == 0) return {};

@@ -71,8 +71,8 @@ void StridedCopy::run_typed(const T* in, T* out, int threads) const {
   const std::int64_t chunks = (matrix_.rows + chunk_rows - 1) / chunk_rows;
   const std::int64_t elements = matrices * matrix_.rows * matrix_.columns;
   if (elements == 0) return;
-#pragma omp parallel for num_threads(threads) schedule(static) \
-    if (threads > 1 && elements >= parallel_elements)
+#pragma omp parallel for num_threads(threads) \
+    schedule(static) if (threads > 1 && elements >= parallel_elements)
   for (std::int64_t item = 0; item < matrices * chunks; ++item) {
     const std::int64_t first_row = item % chunks * chunk_rows;
     std::int64_t in_offset = first_row * matrix_.in_row;

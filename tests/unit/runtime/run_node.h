@@ -1,0 +1,186 @@
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/executable.h"
+#include "runtime/kernels/half.h"
+
+/// One operator, run as a graph of one node.
+namespace autopar::runtime::testing {
+
+using graph::Attribute;
+using graph::Tensor;
+
+struct NodeRun {
+  std::string op_type;
+  std::map<std::string, Attribute> attributes;
+  /// nullopt is a left-out optional input.
+  std::vector<std::optional<Tensor>> inputs;
+  std::vector<std::pair<DataType, Shape>> outputs;
+  /// Inputs that are constants of the graph, by index; the others are graph inputs.
+  std::vector<std::size_t> constants = {};
+  int threads = 1;
+  std::string domain = {};
+};
+
+inline graph::Graph make_graph(const NodeRun& run) {
+  graph::Graph graph;
+  graph.opsets = {{"", 20}};
+  graph::Node node{"the_node", run.op_type, run.domain, {}, {}, run.attributes};
+  for (std::size_t i = 0; i < run.inputs.size(); ++i) {
+    if (!run.inputs[i]) {
+      node.inputs.push_back(graph::no_value);
+      continue;
+    }
+    const Tensor& tensor = *run.inputs[i];
+    const bool is_constant =
+        std::find(run.constants.begin(), run.constants.end(), i) != run.constants.end();
+    graph::Value value{"in" + std::to_string(i), tensor.type(), tensor.shape(), std::nullopt};
+    if (is_constant) value.constant = tensor;
+    node.inputs.push_back(graph.add_value(std::move(value)));
+    if (!is_constant) graph.inputs.push_back(node.inputs.back());
+  }
+  for (std::size_t i = 0; i < run.outputs.size(); ++i) {
+    node.outputs.push_back(graph.add_value(
+        {"out" + std::to_string(i), run.outputs[i].first, run.outputs[i].second, std::nullopt}));
+    graph.outputs.push_back(node.outputs.back());
+  }
+  graph.nodes.push_back(std::move(node));
+  return graph;
+}
+
+inline void write(const TensorView& view, const Tensor& tensor) {
+  const auto bytes = tensor.bytes();
+  if (!bytes.empty()) std::memcpy(view.data, bytes.data(), bytes.size());
+}
+
+inline Tensor read(const TensorView& view) {
+  Tensor tensor = Tensor::zeros(view.type, view.shape);
+  if (view.size_bytes() > 0)
+    std::memcpy(tensor.mutable_bytes().data(), view.data,
+                static_cast<std::size_t>(view.size_bytes()));
+  return tensor;
+}
+
+/// Writes the inputs, runs and reads the outputs.
+inline std::vector<Tensor> run(Executable& executable, const graph::Graph& graph,
+                               const std::vector<Tensor>& inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) write(executable.input(i), inputs[i]);
+  executable.run();
+  std::vector<Tensor> outputs;
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i)
+    outputs.push_back(read(executable.output(i)));
+  return outputs;
+}
+
+inline std::vector<Tensor> run_node(const NodeRun& node_run) {
+  const graph::Graph graph = make_graph(node_run);
+  Executable executable(graph, {.threads = node_run.threads});
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < node_run.inputs.size(); ++i) {
+    const bool is_constant = std::find(node_run.constants.begin(), node_run.constants.end(), i) !=
+                             node_run.constants.end();
+    if (node_run.inputs[i] && !is_constant) inputs.push_back(*node_run.inputs[i]);
+  }
+  return run(executable, graph, inputs);
+}
+
+/// The elements of any tensor of numbers or bools.
+inline std::vector<double> doubles(const Tensor& tensor) {
+  std::vector<double> result;
+  switch (tensor.type()) {
+    case DataType::float32:
+      for (const float x : tensor.values<float>()) result.push_back(x);
+      return result;
+    case DataType::float64:
+      for (const double x : tensor.values<double>()) result.push_back(x);
+      return result;
+    case DataType::float16:
+      for (const Float16 x : tensor.values<Float16>()) result.push_back(to_float(x));
+      return result;
+    case DataType::bfloat16:
+      for (const BFloat16 x : tensor.values<BFloat16>()) result.push_back(to_float(x));
+      return result;
+    default:
+      for (const std::int64_t x : tensor.to_int64s()) result.push_back(static_cast<double>(x));
+      return result;
+  }
+}
+
+template <typename T>
+Tensor converted(DataType type, const Shape& shape, const std::vector<double>& values) {
+  std::vector<T> elements;
+  for (const double value : values) {
+    if constexpr (std::is_same_v<T, Float16>)
+      elements.push_back(to_float16(static_cast<float>(value)));
+    else if constexpr (std::is_same_v<T, BFloat16>)
+      elements.push_back(to_bfloat16(static_cast<float>(value)));
+    else
+      elements.push_back(static_cast<T>(value));
+  }
+  return Tensor::of<T>(type, shape, elements);
+}
+
+/// A tensor of any type from numbers that it can hold.
+inline Tensor tensor_of(DataType type, const Shape& shape, const std::vector<double>& values) {
+  switch (type) {
+    case DataType::float32:
+      return converted<float>(type, shape, values);
+    case DataType::float64:
+      return converted<double>(type, shape, values);
+    case DataType::float16:
+      return converted<Float16>(type, shape, values);
+    case DataType::bfloat16:
+      return converted<BFloat16>(type, shape, values);
+    case DataType::int8:
+      return converted<std::int8_t>(type, shape, values);
+    case DataType::int16:
+      return converted<std::int16_t>(type, shape, values);
+    case DataType::int32:
+      return converted<std::int32_t>(type, shape, values);
+    case DataType::int64:
+      return converted<std::int64_t>(type, shape, values);
+    case DataType::uint16:
+      return converted<std::uint16_t>(type, shape, values);
+    case DataType::uint32:
+      return converted<std::uint32_t>(type, shape, values);
+    case DataType::uint64:
+      return converted<std::uint64_t>(type, shape, values);
+    default:
+      return converted<std::uint8_t>(type, shape, values);
+  }
+}
+
+/// Random numbers in [low, high], whole ones for integer types, 0 and 1 for bool.
+inline Tensor random_in(DataType type, const Shape& shape, std::mt19937& random, double low,
+                        double high) {
+  std::vector<double> values(static_cast<std::size_t>(graph::num_elements(shape)));
+  for (double& value : values) {
+    value = std::uniform_real_distribution<>(low, high)(random);
+    if (!graph::is_floating_point(type)) value = std::floor(value);
+    if (type == DataType::boolean) value = static_cast<double>(random() % 2);
+  }
+  return tensor_of(type, shape, values);
+}
+
+inline const std::vector<DataType> float_types = {DataType::float32, DataType::float64,
+                                                  DataType::float16, DataType::bfloat16};
+inline const std::vector<DataType> integer_types = {
+    DataType::int8,  DataType::int16,  DataType::int32,  DataType::int64,
+    DataType::uint8, DataType::uint16, DataType::uint32, DataType::uint64};
+
+/// Relative rounding error of a type, with room for float arithmetic in between.
+inline double tolerance_of(DataType type) {
+  if (type == DataType::float64) return 1e-12;
+  if (type == DataType::float32) return 2e-6;
+  return type == DataType::float16 ? 1.5e-3 : 1e-2;
+}
+
+}  // namespace autopar::runtime::testing
