@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "runtime/kernel.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime::passes {
@@ -71,9 +70,6 @@ class BiasFusion {
 
 }  // namespace
 
-void fuse_biases(Graph& graph) {
-  if (find_cpu_kernel(internal_domain, "FusedMatMul") == nullptr) return;
-  BiasFusion(graph).run();
-}
+void fuse_biases(Graph& graph) { BiasFusion(graph).run(); }
 
 }  // namespace autopar::runtime::passes

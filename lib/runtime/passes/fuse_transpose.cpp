@@ -2,7 +2,6 @@
 #include <numeric>
 #include <optional>
 
-#include "runtime/kernel.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime::passes {
@@ -80,9 +79,6 @@ class TransposeFusion {
 
 }  // namespace
 
-void fuse_transposes(Graph& graph) {
-  if (find_cpu_kernel(internal_domain, "FusedMatMul") == nullptr) return;
-  TransposeFusion(graph).run();
-}
+void fuse_transposes(Graph& graph) { TransposeFusion(graph).run(); }
 
 }  // namespace autopar::runtime::passes

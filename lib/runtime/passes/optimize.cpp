@@ -1,13 +1,15 @@
+#include "runtime/kernel.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime::passes {
 
 std::int64_t optimize(graph::Graph& graph) {
-  fuse_transposes(graph);  // before folding, which would copy a transposed weight
+  const bool can_fuse = find_cpu_kernel(internal_domain, "FusedMatMul") != nullptr;
+  if (can_fuse) fuse_transposes(graph);  // before folding, which would copy a transposed weight
   graph::remove_dead_nodes(graph);
   const std::int64_t bytes = fold_constants(graph);
   graph::remove_dead_nodes(graph);
-  fuse_biases(graph);
+  if (can_fuse) fuse_biases(graph);
   graph::remove_dead_nodes(graph);
   return bytes;
 }

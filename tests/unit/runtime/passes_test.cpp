@@ -1,0 +1,166 @@
+#include <catch2/catch.hpp>
+
+#include "run_node.h"
+#include "runtime/passes/passes.h"
+
+namespace autopar::runtime {
+namespace {
+
+using namespace testing;
+using graph::Graph;
+using graph::ValueId;
+
+struct Builder {
+  Graph graph;
+
+  ValueId value(const std::string& name, const Shape& shape) {
+    return graph.add_value({name, DataType::float32, shape, std::nullopt});
+  }
+  ValueId input(const std::string& name, const Shape& shape) {
+    graph.inputs.push_back(value(name, shape));
+    return graph.inputs.back();
+  }
+  ValueId constant(const std::string& name, const Shape& shape) {
+    return graph.add_constant(name, Tensor::zeros(DataType::float32, shape));
+  }
+  ValueId node(const std::string& op_type, const std::vector<ValueId>& inputs, const Shape& shape,
+               std::map<std::string, Attribute> attributes = {}) {
+    const std::string name = op_type + std::to_string(graph.nodes.size());
+    const ValueId output = value(name + "_out", shape);
+    graph.nodes.push_back({name, op_type, "", inputs, {output}, std::move(attributes)});
+    return output;
+  }
+  ValueId transpose(ValueId x, const std::vector<std::int64_t>& perm) {
+    Shape shape;
+    for (const std::int64_t d : perm)
+      shape.push_back(graph.value(x).shape[static_cast<std::size_t>(d)]);
+    return node("Transpose", {x}, shape, {{"perm", perm}});
+  }
+};
+
+/// "Transpose FusedMatMul(transB)", the nodes after dead ones are gone.
+std::string operators(Graph& graph) {
+  remove_dead_nodes(graph);
+  check_invariants(graph);
+  std::string text;
+  for (const graph::Node& node : graph.nodes) {
+    text += text.empty() ? "" : " ";
+    text += node.op_type;
+    for (const char* flag : {"transA", "transB"})
+      if (node.int_attribute(flag, 0) != 0) text += std::string("(") + flag + ")";
+    if (node.op_type == "FusedMatMul" && node.inputs.size() == 3) text += "(bias)";
+  }
+  return text;
+}
+
+TEST_CASE("A transposed weight is read as it lies") {
+  Builder b;
+  const ValueId x = b.input("x", {2, 3, 4});
+  const ValueId w = b.transpose(b.constant("w", {5, 4}), {1, 0});
+  b.graph.outputs = {b.node("MatMul", {x, w}, {2, 3, 5}), b.node("MatMul", {x, w}, {2, 3, 5})};
+  passes::fuse_transposes(b.graph);
+  CHECK(operators(b.graph) == "FusedMatMul(transB) FusedMatMul(transB)");
+}
+
+TEST_CASE("A key's transpose in attention keeps its rows and leaves the swap to the product") {
+  Builder b;
+  const ValueId q = b.input("q", {1, 2, 8, 4});
+  const ValueId k = b.transpose(b.input("k", {1, 8, 2, 4}), {0, 2, 3, 1});
+  b.graph.outputs = {b.node("MatMul", {q, k}, {1, 2, 8, 8})};
+  passes::fuse_transposes(b.graph);
+  CHECK(operators(b.graph) == "Transpose FusedMatMul(transB)");
+  CHECK(b.graph.nodes[0].ints_attribute("perm", {}) == std::vector<std::int64_t>{0, 2, 1, 3});
+  CHECK(b.graph.value(b.graph.nodes[0].outputs[0]).shape == Shape{1, 2, 8, 4});
+}
+
+TEST_CASE("A transpose of both operands fuses into both") {
+  Builder b;
+  const ValueId x = b.transpose(b.input("x", {4, 3}), {1, 0});
+  const ValueId y = b.transpose(b.input("y", {5, 4}), {1, 0});
+  b.graph.outputs = {b.node("MatMul", {x, y}, {3, 5})};
+  passes::fuse_transposes(b.graph);
+  CHECK(operators(b.graph) == "FusedMatMul(transA)(transB)");
+}
+
+TEST_CASE("A transpose that others read, that leaves the graph, or that moves rows, stays") {
+  Builder others;
+  const ValueId x = others.input("x", {3, 4});
+  const ValueId t = others.transpose(others.input("w", {5, 4}), {1, 0});
+  others.graph.outputs = {others.node("MatMul", {x, t}, {3, 5}), others.node("Neg", {t}, {4, 5})};
+  passes::fuse_transposes(others.graph);
+  CHECK(operators(others.graph) == "Transpose MatMul Neg");
+
+  Builder leaves;
+  const ValueId out = leaves.transpose(leaves.input("w", {5, 4}), {1, 0});
+  leaves.graph.outputs = {leaves.node("MatMul", {leaves.input("x", {3, 4}), out}, {3, 5}), out};
+  passes::fuse_transposes(leaves.graph);
+  CHECK(operators(leaves.graph) == "Transpose MatMul");
+
+  Builder rows;
+  const ValueId v = rows.transpose(rows.input("v", {1, 8, 2, 4}), {0, 2, 1, 3});
+  rows.graph.outputs = {rows.node("MatMul", {rows.input("p", {1, 2, 8, 8}), v}, {1, 2, 8, 4})};
+  passes::fuse_transposes(rows.graph);
+  CHECK(operators(rows.graph) == "Transpose MatMul");
+}
+
+TEST_CASE("A bias goes into the product, whichever side of the Add it stands on") {
+  for (const bool bias_first : {false, true}) {
+    Builder b;
+    const ValueId product =
+        b.node("MatMul", {b.input("x", {2, 3, 4}), b.constant("w", {4, 5})}, {2, 3, 5});
+    const ValueId bias = b.constant("bias", bias_first ? Shape{1, 5} : Shape{5});
+    b.graph.outputs = {b.node(
+        "Add", bias_first ? std::vector{bias, product} : std::vector{product, bias}, {2, 3, 5})};
+    passes::fuse_biases(b.graph);
+    CHECK(operators(b.graph) == "FusedMatMul(bias)");
+    CHECK(b.graph.value(b.graph.nodes[0].inputs[2]).shape == Shape{5});
+  }
+}
+
+TEST_CASE("What is no bias stays an Add") {
+  const auto after = [](const Shape& addend, bool is_constant, bool product_leaves) {
+    Builder b;
+    const ValueId product =
+        b.node("MatMul", {b.input("x", {5, 4}), b.constant("w", {4, 5})}, {5, 5});
+    const ValueId y = is_constant ? b.constant("y", addend) : b.input("y", addend);
+    b.graph.outputs = {b.node("Add", {product, y}, {5, 5})};
+    if (product_leaves) b.graph.outputs.push_back(product);
+    passes::fuse_biases(b.graph);
+    return operators(b.graph);
+  };
+  CHECK(after({5}, true, false) == "FusedMatMul(bias)");
+  CHECK(after({5, 1}, true, false) == "MatMul Add");
+  CHECK(after({5, 5}, true, false) == "MatMul Add");
+  CHECK(after({1}, true, false) == "MatMul Add");
+  CHECK(after({5}, false, false) == "MatMul Add");
+  CHECK(after({5}, true, true) == "MatMul Add");
+}
+
+TEST_CASE("Constants fold through chains, but not into something much larger") {
+  Builder b;
+  const ValueId x = b.input("x", {3});
+  const ValueId c = b.node("Neg", {b.node("Exp", {b.constant("c", {3})}, {3})}, {3});
+  const ValueId small = b.node("Mul", {x, c}, {3});
+  const ValueId big = b.node(
+      "Expand",
+      {b.constant("one", {1}),
+       b.graph.add_constant("to", Tensor::of_int64({1}, std::array<std::int64_t, 1>{1 << 20}))},
+      {1 << 20});
+  b.graph.outputs = {small, b.node("Neg", {big}, {1 << 20})};
+  CHECK(passes::fold_constants(b.graph) == 24);
+  CHECK(operators(b.graph) == "Mul Expand Neg");
+  CHECK(doubles(*b.graph.value(b.graph.nodes[0].inputs[1]).constant) ==
+        std::vector<double>{-1, -1, -1});
+}
+
+TEST_CASE("A view of a weight folds without a copy") {
+  Builder b;
+  const ValueId w = b.constant("w", {2, 3});
+  const ValueId flat = b.node("Reshape", {w}, {6});
+  b.graph.outputs = {b.node("Add", {b.input("x", {6}), flat}, {6})};
+  CHECK(passes::fold_constants(b.graph) == 0);
+  CHECK(b.graph.value(flat).constant->data() == b.graph.value(w).constant->data());
+}
+
+}  // namespace
+}  // namespace autopar::runtime
