@@ -38,3 +38,5 @@ if(NOT EXISTS ${AUTOPAR_ONNX_DIR}/lib/cmake/ONNX/ONNXConfig.cmake)
     COMMAND_ERROR_IS_FATAL ANY)
 endif()
 find_package(ONNX ${AUTOPAR_ONNX_VERSION} REQUIRED PATHS ${AUTOPAR_ONNX_DIR} NO_DEFAULT_PATH)
+# Its CMake package leaves the headers' folder out.
+target_include_directories(ONNX::onnx SYSTEM INTERFACE ${AUTOPAR_ONNX_DIR}/include)

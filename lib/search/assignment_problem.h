@@ -9,6 +9,8 @@ namespace autopar::search {
 
 /// Costs are integers so that equal optima compare equal; their unit is the caller's.
 using Cost = std::int64_t;
+/// A sum of many costs.
+__extension__ typedef __int128 WideCost;
 /// Marks a strategy or a pair that must not be chosen.
 inline constexpr Cost impossible = 1'000'000'000'000'000'000;
 
@@ -17,9 +19,9 @@ inline constexpr Cost impossible = 1'000'000'000'000'000'000;
 /// EuroSys 2025 contest on intra-operator parallelism, and Alpa's ILP with memory over time.
 struct AssignmentProblem {
   struct Node {
-    std::vector<Cost> costs;            ///< by strategy, at least one
-    std::vector<std::int64_t> usages;   ///< by strategy, not negative
-    int first = 0;                      ///< the usage counts at times [first, end)
+    std::vector<Cost> costs;           ///< by strategy, at least one
+    std::vector<std::int64_t> usages;  ///< by strategy, not negative
+    int first = 0;                     ///< the usage counts at times [first, end)
     int end = 0;
   };
   struct Edge {
@@ -70,8 +72,8 @@ Solution solve_with_glpk(const AssignmentProblem& problem, const SolveOptions& o
 /// last resort when the time runs out, and GLPK's first incumbent.
 std::optional<std::vector<int>> find_by_local_search(const AssignmentProblem& problem);
 
-/// The smallest limit, added to every limited time alike in proportion, is not asked here: this is
-/// the least possible largest usage at times [first, end), by GLPK; nullopt when time runs out.
+/// The least possible largest usage at times [first, end), by GLPK. Limits at these times are left
+/// aside, others hold. nullopt where time runs out or no choice is possible.
 std::optional<std::int64_t> least_peak_usage(const AssignmentProblem& problem, int first, int end,
                                              const SolveOptions& options);
 

@@ -16,8 +16,8 @@ struct PlanSummary {
   std::string search = "ilp";
   double search_seconds = 0;  ///< all of the search, the solver included
   double solver_seconds = 0;
-  double cost_seconds = 0;        ///< a run of the plan
-  double lower_bound_seconds = 0; ///< no plan of the strategy space costs less
+  double cost_seconds = 0;         ///< a run of the plan
+  double lower_bound_seconds = 0;  ///< no plan of the strategy space costs less
   bool proven_optimal = false;
   double communication_seconds = 0;  ///< the part of cost_seconds in collectives and slices
   std::int64_t weight_bytes = 0;     ///< on the fullest rank
@@ -29,7 +29,7 @@ struct PlanSummary {
 /// A strategy for every operator, and where inputs and weights lie.
 struct Plan {
   sharding::DeviceMesh mesh{{1}};
-  std::vector<sharding::OpShardSpec> operators;              ///< by NodeId
+  std::vector<sharding::OpShardSpec> operators;                ///< by NodeId
   std::map<graph::ValueId, sharding::TensorShardSpec> stored;  ///< model inputs and constants
   std::string device;
   PlanSummary summary;
@@ -53,8 +53,8 @@ struct Pin {
 /// "reductions": [...]}]}. Throws Error naming file and entry.
 std::vector<Pin> load_pins(const std::filesystem::path& file);
 
-/// plan.json's text: mesh, device and summary for a person, and under "operators" an entry for every
-/// operator and every stored tensor in the form that load_pins reads.
+/// plan.json's text: mesh, device and summary for a person, and under "operators" an entry for
+/// every operator and every stored tensor in the form that load_pins reads.
 std::string plan_json(const graph::Graph& graph, const Plan& plan);
 
 }  // namespace autopar::search

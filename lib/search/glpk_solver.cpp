@@ -1,0 +1,143 @@
+// Solves assignment problems by GLPK: reduce, find a first choice by local search, hand the integer
+// program (integer_program.h) over, and believe the answer only where its price agrees.
+
+#include <algorithm>
+#include <cmath>
+
+#include "search/assignment_problem.h"
+#include "search/integer_program.h"
+#include "search/reduced_problem.h"
+#include "search/stopwatch.h"
+
+namespace autopar::search {
+
+namespace {
+
+/// GLPK's tolerances, relative to the objective.
+constexpr double rounding = 1e-7;
+
+Cost saturated(WideCost cost) {
+  return static_cast<Cost>(std::clamp<WideCost>(cost, -impossible, impossible));
+}
+
+/// A bound in doubles as an integer that rounding cannot have lifted above the truth.
+WideCost safe_ceiling(double bound) {
+  return static_cast<WideCost>(std::ceil(bound - rounding * (1 + std::abs(bound))));
+}
+
+/// True where some set's least usage exceeds its limit.
+bool beyond_reach(const ReducedProblem& problem, const std::vector<LimitedSet>& limits) {
+  return std::ranges::any_of(limits, [&](const LimitedSet& set) {
+    WideCost least = 0;
+    for (const int i : set.nodes) {
+      least += std::ranges::min(problem.nodes[static_cast<std::size_t>(i)].usages);
+    }
+    return least > set.limit;
+  });
+}
+
+/// Keeps the cheapest choice within the limits.
+class Best {
+ public:
+  Best(const AssignmentProblem& problem, Solution& solution)
+      : problem_(problem), solution_(solution) {}
+  void offer(const std::vector<int>& choice) {
+    const Cost cost = cost_of(problem_, choice);
+    if (cost >= solution_.cost || !within_limits(problem_, choice)) return;
+    solution_.choice = choice;
+    solution_.cost = cost;
+    solution_.status = Status::feasible;
+  }
+
+ private:
+  const AssignmentProblem& problem_;
+  Solution& solution_;
+};
+
+void solve(const AssignmentProblem& problem, const SolveOptions& options,
+           const Stopwatch& stopwatch, Solution& solution) {
+  solution.status = Status::infeasible;
+  solution.lower_bound = impossible;
+  const std::optional<ReducedProblem> reduced = reduce(problem);
+  if (!reduced) return;
+  const std::vector<LimitedSet> limits = limited_sets(*reduced, problem.usage_limits);
+  if (beyond_reach(*reduced, limits)) return;
+
+  solution.status = Status::unknown;
+  solution.lower_bound = saturated(reduced->constant);
+  Best best(problem, solution);
+  if (const auto choice = find_by_local_search(problem)) best.offer(*choice);
+  if (solution.cost == solution.lower_bound) {
+    solution.status = Status::optimal;
+    return;
+  }
+
+  const auto incumbent = solution.choice.empty() ? std::nullopt : reduced->reduced(solution.choice);
+  IntegerProgram program(*reduced, limits, {}, IntegerProgram::Goal::cost);
+  const IntegerProgram::Result result =
+      program.solve(incumbent, options.time_limit_seconds - stopwatch.seconds(), options.log);
+  if (result.outcome == IntegerProgram::Outcome::infeasible) {
+    if (!solution.choice.empty()) return;  // the choice at hand proves GLPK wrong
+    solution.status = Status::infeasible;
+    solution.lower_bound = impossible;
+    return;
+  }
+  bool agrees = false;
+  if (result.choice) {
+    const std::vector<int> choice = reduced->original(*result.choice);
+    best.offer(choice);
+    const double price = static_cast<double>(cost_of(problem, choice) - reduced->constant);
+    agrees = within_limits(problem, choice) &&
+             std::abs(price - result.objective) <= 0.5 + rounding * std::abs(price);
+  }
+  if (result.outcome == IntegerProgram::Outcome::optimal && agrees) {
+    solution.status = Status::optimal;
+    solution.lower_bound = solution.cost;
+    return;
+  }
+  const Cost bound = saturated(reduced->constant + safe_ceiling(result.bound));
+  solution.lower_bound = std::clamp(bound, solution.lower_bound, solution.cost);
+}
+
+}  // namespace
+
+Solution solve_with_glpk(const AssignmentProblem& problem, const SolveOptions& options) {
+  check(problem);
+  const Stopwatch stopwatch;
+  Solution solution;
+  solve(problem, options, stopwatch, solution);
+  solution.seconds = stopwatch.seconds();
+  return solution;
+}
+
+std::optional<std::int64_t> least_peak_usage(const AssignmentProblem& problem, int first, int end,
+                                             const SolveOptions& options) {
+  check(problem);
+  const Stopwatch stopwatch;
+  const std::optional<ReducedProblem> reduced = reduce(problem);
+  if (!reduced) return std::nullopt;
+  const std::size_t times = std::max(problem.usage_limits.size(), static_cast<std::size_t>(end));
+  std::vector<std::int64_t> elsewhere = problem.usage_limits;
+  std::vector<std::int64_t> asked(times, -1);
+  elsewhere.resize(times, -1);
+  std::fill(elsewhere.begin() + first, elsewhere.begin() + end, -1);
+  std::fill(asked.begin() + first, asked.begin() + end, 0);
+
+  const std::vector<LimitedSet> limits = limited_sets(*reduced, elsewhere);
+  const std::vector<LimitedSet> peaks = limited_sets(*reduced, asked);
+  if (beyond_reach(*reduced, limits)) return std::nullopt;
+  IntegerProgram program(*reduced, limits, peaks, IntegerProgram::Goal::peak);
+  const IntegerProgram::Result result =
+      program.solve(std::nullopt, options.time_limit_seconds - stopwatch.seconds(), options.log);
+  if (result.outcome != IntegerProgram::Outcome::optimal) return std::nullopt;
+  const std::vector<std::int64_t> usage =
+      usage_over_time(problem, reduced->original(*result.choice));
+  std::int64_t peak = 0;
+  for (std::size_t t = static_cast<std::size_t>(first);
+       t < std::min(usage.size(), static_cast<std::size_t>(end)); ++t) {
+    peak = std::max(peak, usage[t]);
+  }
+  return peak;
+}
+
+}  // namespace autopar::search
