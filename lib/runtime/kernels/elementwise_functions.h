@@ -209,7 +209,7 @@ struct Tanh {
 struct Log {
   template <typename T>
   AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::log(x);
+    return math::log(x);
   }
 };
 struct Floor {

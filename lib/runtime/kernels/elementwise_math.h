@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 /// A function that every device's compiler inlines into its loops.
 #if defined(__CUDACC__)
@@ -82,6 +83,40 @@ AUTOPAR_ELEMENTWISE float erf(float x) {
 }
 AUTOPAR_ELEMENTWISE double erf(double x) { return std::erf(x); }
 
+/// log(x) = k ln 2 + log(m) with m in [sqrt(1/2), sqrt(2)), a polynomial in f = m - 1.
+AUTOPAR_ELEMENTWISE float log(float x) {
+  const bool is_subnormal = x < 0x1p-126F;
+  const float normal = is_subnormal ? x * 0x1p23F : x;
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(normal);
+  const std::int32_t exponent = static_cast<std::int32_t>(bits - 0x3F3504F3U) >> 23;
+  const float f = std::bit_cast<float>(bits - (static_cast<std::uint32_t>(exponent) << 23)) - 1.0F;
+  const float k = static_cast<float>(is_subnormal ? exponent - 23 : exponent);
+  float p = 0x1.1457a2p-4F;
+  p = p * f - 0x1.de3c12p-4F;
+  p = p * f + 0x1.e6f06ap-4F;
+  p = p * f - 0x1.fc2208p-4F;
+  p = p * f + 0x1.233768p-3F;
+  p = p * f - 0x1.555c4ep-3F;
+  p = p * f + 0x1.99a4b6p-3F;
+  p = p * f - 0x1.000006p-2F;
+  p = p * f + 0x1.555548p-2F;
+  const float tail = f * f * (f * p - 0.5F) + k * 0x1.7f7d1cp-20F;
+  const float finite = k * 0x1.62e4p-1F + (f + tail);
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const float positive = x < infinity ? finite : x;  // infinity and NaN
+  const float other = x == 0.0F ? -infinity : std::numeric_limits<float>::quiet_NaN();
+  return x <= 0.0F ? other : positive;
+}
+AUTOPAR_ELEMENTWISE double log(double x) { return std::log(x); }
+
+/// log(1 + x) for x in [0, 1]: the rounding of 1 + x is made good by the factor.
+template <typename T>
+AUTOPAR_ELEMENTWISE T log1p(T x) {
+  const T sum = T(1) + x;
+  const T rounded = sum - T(1);
+  return rounded == T(0) ? x : math::log(sum) * (x / rounded);
+}
+
 template <typename T>
 AUTOPAR_ELEMENTWISE T sigmoid(T x) {
   return T(1) / (T(1) + math::exp(-x));
@@ -91,7 +126,7 @@ AUTOPAR_ELEMENTWISE T sigmoid(T x) {
 template <typename T>
 AUTOPAR_ELEMENTWISE T softplus(T x) {
   const T positive = x > T(0) ? x : T(0);
-  return x != x ? x : positive + std::log1p(math::exp(-std::fabs(x)));
+  return x != x ? x : positive + math::log1p(math::exp(-std::fabs(x)));
 }
 
 }  // namespace autopar::runtime::math

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "runtime/kernels/cpu/elementwise_operators.h"
 
 namespace autopar::runtime::cpu {
@@ -24,14 +22,17 @@ struct Cube {
 /// Models raise to the second and third power, for which pow is fifty times too slow.
 template <typename T>
 void pow_block(const BlockArguments& arguments) {
-  const std::span exponents(reinterpret_cast<const T*>(arguments.inputs[1]),
-                            static_cast<std::size_t>(arguments.elements));
-  const bool is_uniform = std::ranges::all_of(exponents, [&](T y) { return y == exponents[0]; });
+  const T* exponents = reinterpret_cast<const T*>(arguments.inputs[1]);
+  const T first = exponents[0];
+  std::uint32_t others = 0;
+  for (std::int64_t i = 0; i < arguments.elements; ++i)  // no early exit: this vectorises
+    others += exponents[i] != first ? 1 : 0;
+  const bool is_uniform = others == 0;
   static const BlockFunction square = block_function<Square, T>();
   static const BlockFunction cube = block_function<Cube, T>();
   static const BlockFunction power = block_function<Pow, T, T>();
-  if (is_uniform && exponents[0] == T(2)) return square(arguments);
-  if (is_uniform && exponents[0] == T(3)) return cube(arguments);
+  if (is_uniform && first == T(2)) return square(arguments);
+  if (is_uniform && first == T(3)) return cube(arguments);
   power(arguments);
 }
 

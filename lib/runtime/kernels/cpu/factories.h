@@ -43,4 +43,11 @@ std::unique_ptr<Kernel> make_eye_like(const KernelRequest& request);
 std::unique_ptr<Kernel> make_shape(const KernelRequest& request);
 std::unique_ptr<Kernel> make_size(const KernelRequest& request);
 
+// Collectives.
+std::unique_ptr<Kernel> make_all_reduce(const KernelRequest& request);
+std::unique_ptr<Kernel> make_all_gather(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_scatter(const KernelRequest& request);
+std::unique_ptr<Kernel> make_all_to_all(const KernelRequest& request);
+std::unique_ptr<Kernel> make_broadcast(const KernelRequest& request);
+
 }  // namespace autopar::runtime::cpu

@@ -42,6 +42,12 @@ constexpr KernelEntry kernels[] = {
     {"", "EyeLike", make_eye_like},
     {"", "Shape", make_shape},
     {"", "Size", make_size},
+    // Collectives
+    {graph::collective_domain, "AllReduce", make_all_reduce},
+    {graph::collective_domain, "AllGather", make_all_gather},
+    {graph::collective_domain, "ReduceScatter", make_reduce_scatter},
+    {graph::collective_domain, "AllToAll", make_all_to_all},
+    {graph::collective_domain, "Broadcast", make_broadcast},
 };
 
 }  // namespace
