@@ -11,6 +11,8 @@ std::int64_t optimize(graph::Graph& graph) {
   graph::remove_dead_nodes(graph);
   if (can_fuse) fuse_biases(graph);
   graph::remove_dead_nodes(graph);
+  fuse_elementwise_chains(graph);
+  graph::remove_dead_nodes(graph);
   return bytes;
 }
 

@@ -12,7 +12,7 @@ namespace autopar::runtime::passes {
 ///
 ///   FusedMatMul(A, B, bias?)  transA, transB (ints): the last two dimensions of A or B swapped
 ///                             before the product; bias has one element a column
-///   ElementwiseChain(...)     see fuse_elementwise_chains
+///   ElementwiseChain(...)     several element-wise operators (kernels/elementwise_chain.h)
 inline constexpr const char* internal_domain = "autopar.internal";
 
 /// MatMul of a Transpose becomes a FusedMatMul with transA or transB. A Transpose of the last two
@@ -27,6 +27,11 @@ void fuse_biases(graph::Graph& graph);
 /// Runs nodes whose inputs are all constants, unless their outputs are large though the inputs are
 /// small. Returns the bytes of memory that the new constants take.
 std::int64_t fold_constants(graph::Graph& graph);
+
+/// Element-wise nodes that follow one another on tensors of one shape, and whose results between
+/// nothing else reads, become one ElementwiseChain at the last one's place. It computes them tile
+/// by tile, so that what lies between never leaves the cache.
+void fuse_elementwise_chains(graph::Graph& graph);
 
 /// All of them, in the order that lets each do the most. Returns fold_constants' bytes.
 std::int64_t optimize(graph::Graph& graph);

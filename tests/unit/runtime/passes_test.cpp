@@ -162,5 +162,117 @@ TEST_CASE("A view of a weight folds without a copy") {
   CHECK(b.graph.value(flat).constant->data() == b.graph.value(w).constant->data());
 }
 
+// Chains
+
+/// tanh-GELU as GPT-2 spells it.
+ValueId spelled_gelu(Builder& b, ValueId x, const Shape& shape) {
+  const auto scalar = [&](const std::string& name, double value) {
+    return b.graph.add_constant(name, tensor_of(b.graph.value(x).type, {}, {value}));
+  };
+  const ValueId half = b.node("Mul", {x, scalar("half", 0.5)}, shape);
+  const ValueId cube = b.node("Pow", {x, scalar("three", 3)}, shape);
+  const ValueId scaled = b.node("Mul", {cube, scalar("c", 0.044715)}, shape);
+  const ValueId sum = b.node("Add", {x, scaled}, shape);
+  const ValueId inner = b.node("Mul", {sum, scalar("root", 0.7978845608)}, shape);
+  const ValueId bent = b.node("Tanh", {inner}, shape);
+  const ValueId shifted = b.node("Add", {bent, scalar("one", 1)}, shape);
+  return b.node("Mul", {half, shifted}, shape);
+}
+
+Tensor run_with(const Graph& graph, const std::vector<Tensor>& inputs, bool optimize) {
+  Executable executable(graph, {.threads = 2, .collectives = nullptr, .optimize = optimize});
+  return run(executable, graph, inputs)[0];
+}
+
+TEST_CASE("GELU in eight nodes becomes one chain with the same bits, for every float type") {
+  std::mt19937 random(1);
+  for (const DataType type : float_types) {
+    Builder b;
+    const Shape shape{37, 1001};
+    const ValueId x = b.input("x", shape);
+    b.graph.value(x).type = type;
+    b.graph.outputs = {spelled_gelu(b, x, shape)};
+    for (graph::Value& value : b.graph.values) value.type = type;
+    const Tensor input = random_in(type, shape, random, -4, 4);
+    const auto apart = doubles(run_with(b.graph, {input}, false));
+    CHECK(doubles(run_with(b.graph, {input}, true)) == apart);
+    passes::fuse_elementwise_chains(b.graph);
+    CHECK(operators(b.graph) == "ElementwiseChain");
+    CHECK(doubles(run_with(b.graph, {input}, false)) == apart);
+  }
+}
+
+TEST_CASE("A chain stops at a result that others read, that leaves, or that has another shape") {
+  Builder b;
+  const ValueId x = b.input("x", {4, 1});
+  const ValueId y = b.input("y", {4, 5});
+  const ValueId small = b.node("Exp", {x}, {4, 1});
+  const ValueId wide = b.node("Mul", {y, small}, {4, 5});
+  const ValueId read_twice = b.node("Tanh", {wide}, {4, 5});
+  const ValueId leaves = b.node("Neg", {read_twice}, {4, 5});
+  const ValueId turned = b.node("Transpose", {read_twice}, {5, 4});
+  const ValueId last = b.node("Abs", {b.node("Relu", {leaves}, {4, 5})}, {4, 5});
+  b.graph.outputs = {leaves, turned, last};
+  passes::fuse_elementwise_chains(b.graph);
+  // Exp | Mul Tanh | Neg | Transpose | Relu Abs
+  CHECK(operators(b.graph) == "Exp ElementwiseChain Neg Transpose ElementwiseChain");
+}
+
+TEST_CASE("A value that is read several times inside one chain is in it") {
+  Builder b;
+  const ValueId x = b.input("x", {8});
+  const ValueId s = b.node("Sigmoid", {x}, {8});
+  const ValueId square = b.node("Mul", {s, s}, {8});
+  const ValueId cube = b.node("Mul", {square, s}, {8});
+  b.graph.outputs = {b.node("Add", {cube, x}, {8})};
+  std::mt19937 random(2);
+  const Tensor input = random_in(DataType::float32, {8}, random, -1, 1);
+  const auto apart = doubles(run_with(b.graph, {input}, false));
+  passes::fuse_elementwise_chains(b.graph);
+  CHECK(operators(b.graph) == "ElementwiseChain");
+  CHECK(b.graph.nodes[0].inputs == std::vector<ValueId>{x});
+  CHECK(doubles(run_with(b.graph, {input}, false)) == apart);
+}
+
+TEST_CASE("Attributes, left-out operands, casts and comparisons go along in a chain") {
+  Builder b;
+  const ValueId x = b.input("x", {3, 4});
+  const ValueId low = b.constant("low", {});
+  const ValueId leaky = b.node("LeakyRelu", {x}, {3, 4}, {{"alpha", 0.5F}});
+  const ValueId top = b.node("Clip", {leaky, graph::no_value, low}, {3, 4});
+  const ValueId positive = b.node("Greater", {x, low}, {3, 4});
+  b.graph.value(positive).type = DataType::boolean;
+  const ValueId rounded = b.node("Cast", {x}, {3, 4}, {{"to", std::int64_t{10}}});
+  b.graph.value(rounded).type = DataType::float16;
+  const ValueId back = b.node("Cast", {rounded}, {3, 4}, {{"to", std::int64_t{1}}});
+  b.graph.outputs = {b.node("Where", {positive, back, top}, {3, 4})};
+  std::mt19937 random(3);
+  const Tensor input = random_in(DataType::float32, {3, 4}, random, -2, 2);
+  const auto apart = doubles(run_with(b.graph, {input}, false));
+  passes::fuse_elementwise_chains(b.graph);
+  CHECK(operators(b.graph) == "ElementwiseChain");
+  CHECK(doubles(run_with(b.graph, {input}, false)) == apart);
+  for (std::size_t i = 0; i < 12; ++i) {
+    const double value = doubles(input)[i];
+    CHECK(apart[i] == (value > 0 ? to_float(to_float16(static_cast<float>(value))) : value / 2));
+  }
+}
+
+TEST_CASE("A long run of nodes becomes several chains") {
+  Builder b;
+  const ValueId x = b.input("x", {5, 700});
+  ValueId y = x;
+  for (int i = 0; i < 60; ++i)
+    y = b.node(i % 2 ? "Tanh" : "Add", i % 2 ? std::vector{y} : std::vector{y, x}, {5, 700});
+  b.graph.outputs = {y};
+  std::mt19937 random(4);
+  const Tensor input = random_in(DataType::float32, {5, 700}, random, -1, 1);
+  const auto apart = doubles(run_with(b.graph, {input}, false));
+  passes::fuse_elementwise_chains(b.graph);
+  remove_dead_nodes(b.graph);
+  CHECK(b.graph.nodes.size() == 3);
+  CHECK(doubles(run_with(b.graph, {input}, false)) == apart);
+}
+
 }  // namespace
 }  // namespace autopar::runtime

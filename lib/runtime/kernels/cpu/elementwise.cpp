@@ -3,6 +3,7 @@
 
 #include "runtime/kernels/cpu/elementwise_operators.h"
 #include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/elementwise_chain.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -39,6 +40,27 @@ double value_of(const ParameterSource& source, const graph::Node& node) {
 
 Parameters parameters_of(const ElementwiseUse& use) {
   return {value_of(use.op.parameters[0], use.node), value_of(use.op.parameters[1], use.node)};
+}
+
+int add_input(ElementwiseProgram& program, const graph::Node& node,
+              std::span<const TensorView> inputs, std::size_t i) {
+  if (!program.can_read(inputs[i]))
+    fail("node '{}': input {} of {} has shape {}, which does not broadcast to {}", node.name, i,
+         qualified_op_type(node), graph::to_string(inputs[i].shape),
+         graph::to_string(program.shape()));
+  return program.add_input(static_cast<int>(i), inputs[i]);
+}
+
+/// The node and the inputs that it reads.
+int append_whole_node(ElementwiseProgram& program, const graph::Node& node,
+                      std::span<const TensorView> inputs, DataType result) {
+  const ElementwiseOperator* op = find_elementwise_operator(node);
+  const bool reads_all = op == nullptr || op->operands == ElementwiseOperator::variadic;
+  if (!reads_all) inputs = inputs.first(std::min(inputs.size(), std::size_t(op->operands)));
+  std::vector<int> operands;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    operands.push_back(inputs[i].present() ? add_input(program, node, inputs, i) : -1);
+  return append_node(program, node, std::move(operands), result);
 }
 
 class ElementwiseKernel final : public Kernel {
@@ -97,20 +119,53 @@ int append_node(ElementwiseProgram& program, const graph::Node& node, std::vecto
 }
 
 std::unique_ptr<Kernel> make_elementwise(const KernelRequest& request) {
-  const graph::Node& node = request.node;
   ElementwiseProgram program(request.outputs.at(0).shape);
-  std::vector<int> operands;
-  for (std::size_t i = 0; i < request.inputs.size(); ++i) {
-    const TensorView& view = request.inputs[i];
-    if (view.present() && !program.can_read(view))
-      fail("node '{}': input {} of {} has shape {}, which does not broadcast to {}", node.name, i,
-           qualified_op_type(node), graph::to_string(view.shape),
-           graph::to_string(request.outputs[0].shape));
-    operands.push_back(view.present() ? program.add_input(static_cast<int>(i), view) : -1);
-  }
   const DataType result = request.outputs[0].type;
-  program.set_output(append_node(program, node, std::move(operands), result), result);
+  const int slot = append_whole_node(program, request.node, request.inputs, result);
+  program.set_output(slot, result);
   return std::make_unique<ElementwiseKernel>(std::move(program), request.threads);
+}
+
+std::unique_ptr<Kernel> make_elementwise_chain(const KernelRequest& request) {
+  using Kind = ChainLink::Operand::Kind;
+  ElementwiseProgram program(request.outputs.at(0).shape);
+  std::vector<int> inputs;
+  for (std::size_t i = 0; i < request.inputs.size(); ++i)
+    inputs.push_back(add_input(program, request.node, request.inputs, i));
+  std::vector<int> results;
+  DataType type = DataType::undefined;
+  for (const ChainLink& link : decode_chain(request.node)) {
+    // What leaves a link has its type's precision, as if it had been stored.
+    if (!results.empty()) results.back() = program.round_to(type, results.back());
+    const graph::Node node{request.node.name, link.op_type, "", {}, {}, link.attributes};
+    std::vector<int> operands;
+    for (const auto& operand : link.operands)
+      operands.push_back(operand.kind == Kind::none    ? -1
+                         : operand.kind == Kind::input ? inputs.at(operand.index)
+                                                       : results.at(operand.index));
+    results.push_back(append_node(program, node, std::move(operands), link.result));
+    type = link.result;
+  }
+  program.set_output(results.back(), type);
+  return std::make_unique<ElementwiseKernel>(std::move(program), request.threads);
+}
+
+std::optional<int> elementwise_slots(const graph::Node& node, std::span<const TensorView> inputs,
+                                     const TensorView& output) {
+  const ElementwiseOperator* op = find_elementwise_operator(node);
+  if (op == nullptr) return std::nullopt;
+  const bool reads_all = op->operands == ElementwiseOperator::variadic ||
+                         inputs.size() <= static_cast<std::size_t>(op->operands);
+  if (!reads_all) return std::nullopt;
+  try {
+    ElementwiseProgram program(output.shape);
+    const int slot = append_whole_node(program, node, inputs, output.type);
+    program.round_to(output.type, slot);
+    const auto present = std::ranges::count_if(inputs, &TensorView::present);
+    return program.slots() - static_cast<int>(present);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 std::vector<KernelEntry> elementwise_kernels() {

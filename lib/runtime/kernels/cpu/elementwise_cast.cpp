@@ -25,7 +25,7 @@ int compose_cast(ElementwiseProgram& program, const ElementwiseUse& use) {
 /// CastLike's second operand gives its type alone, which the output has as well.
 constexpr ElementwiseOperator lines[] = {
     {"Cast", 1, nullptr, compose_cast},
-    {"CastLike", 2, nullptr, compose_cast},
+    {"CastLike", 1, nullptr, compose_cast},
 };
 
 }  // namespace

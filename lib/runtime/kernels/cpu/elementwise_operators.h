@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -36,7 +37,7 @@ struct ElementwiseOperator {
   static constexpr int variadic = -1;
 
   std::string_view name;
-  int operands = 1;  ///< at most
+  int operands = 1;  ///< as many as are read
   Block (*block)(DataType) = nullptr;
   /// The slot with the node's results; one instruction of `block` in most cases. Throws Error.
   int (*compose)(ElementwiseProgram&, const ElementwiseUse&) = nullptr;
@@ -50,6 +51,11 @@ const ElementwiseOperator* find_elementwise_operator(const graph::Node& node);
 /// follows, and returns the slot. Throws Error naming the node for a type it does not serve.
 int append_node(ElementwiseProgram& program, const graph::Node& node, std::vector<int> operands,
                 DataType result);
+
+/// Slots that the node's instructions take beside its operands', as one link of a chain; nullopt
+/// where it cannot be one.
+std::optional<int> elementwise_slots(const graph::Node& node, std::span<const TensorView> inputs,
+                                     const TensorView& output);
 
 std::span<const ElementwiseOperator> arithmetic_operators();
 std::span<const ElementwiseOperator> mathematical_operators();

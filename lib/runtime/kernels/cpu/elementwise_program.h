@@ -21,7 +21,7 @@ DataType compute_type(DataType type);
 /// several, whose results between stay in the cache.
 class ElementwiseProgram {
  public:
-  static constexpr int max_slots = 16;
+  static constexpr int max_slots = 24;
 
   explicit ElementwiseProgram(Shape output_shape) : shape_(std::move(output_shape)) {}
 
@@ -35,6 +35,7 @@ class ElementwiseProgram {
   void set_output(int slot, DataType type);
 
   DataType type_of(int slot) const { return types_[static_cast<std::size_t>(slot)]; }
+  const Shape& shape() const { return shape_; }
   int slots() const { return static_cast<int>(types_.size()); }
 
   void run(const KernelIo& io, int threads) const;

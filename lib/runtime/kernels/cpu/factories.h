@@ -12,6 +12,7 @@ namespace autopar::runtime::cpu {
 
 // Element-wise operators have a table of their own (elementwise_operators.h).
 std::unique_ptr<Kernel> make_elementwise(const KernelRequest& request);
+std::unique_ptr<Kernel> make_elementwise_chain(const KernelRequest& request);
 /// Their lines for the list of kernels.
 std::vector<KernelEntry> elementwise_kernels();
 

@@ -35,6 +35,8 @@ constexpr KernelEntry kernels[] = {
     {"", "ScatterElements", make_scatter_elements},
     {"", "ScatterND", make_scatter_nd},
     {"", "OneHot", make_one_hot},
+    // Made by the compiler (passes/passes.h)
+    {"autopar.internal", "ElementwiseChain", make_elementwise_chain},
     // Generators
     {"", "Constant", make_constant},
     {"", "ConstantOfShape", make_constant_of_shape},
