@@ -58,11 +58,11 @@ void print_bundle(const bundle::MetaInfo& info, bool json) {
   fmt::print("{} on a mesh of {}, planned for {}\n", info.model, fmt::join(sizes, "x"),
              info.device);
   for (const bundle::PortInfo& port : info.inputs) {
-    fmt::print("input {} {} {} {}\n", port.name, name_of(port.type), to_string(port.shape),
+    fmt::print("input {} {} {} {}\n", port.name, name_of(port.type), graph::to_string(port.shape),
                port.spec);
   }
   for (const bundle::PortInfo& port : info.outputs) {
-    fmt::print("output {} {} {} {}\n", port.name, name_of(port.type), to_string(port.shape),
+    fmt::print("output {} {} {} {}\n", port.name, name_of(port.type), graph::to_string(port.shape),
                port.spec);
   }
   for (const bundle::RankInfo& rank : info.ranks) {

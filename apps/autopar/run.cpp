@@ -86,7 +86,7 @@ struct RunCommand {
     fmt::print(stderr, "communication of a run, over all ranks:\n{}",
                collectives_table(result.collectives));
     for (const bundle::PortInfo& output : info.outputs) {
-      fmt::print("{} {} {}\n", output.name, name_of(output.type), to_string(output.shape));
+      fmt::print("{} {} {}\n", output.name, name_of(output.type), graph::to_string(output.shape));
     }
   }
 };

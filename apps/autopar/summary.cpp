@@ -22,7 +22,7 @@ std::string in_bytes(std::int64_t bytes) {
     amount /= 1024;
     ++unit;
   }
-  return fmt::format(unit == 0 ? "{:.0f} {}" : "{:.1f} {}", amount, units[unit]);
+  return fmt::format("{:.{}f} {}", amount, unit == 0 ? 0 : 1, units[unit]);
 }
 
 std::string collectives_table(const std::vector<bundle::CollectiveTotal>& collectives) {

@@ -41,7 +41,7 @@ struct VerifyCommand {
     ModelOptions with_shapes = model;
     for (const bundle::PortInfo& input : info.inputs) {
       if (!input.shape.empty()) {
-        with_shapes.shapes.push_back(input.name + "=" + to_string(input.shape));
+        with_shapes.shapes.push_back(input.name + "=" + graph::to_string(input.shape));
       }
     }
     return load_model(with_shapes, /*weights_may_be_absent=*/false);

@@ -22,7 +22,8 @@ bool holds_weights(DataType type) {
          type == DataType::int4 || type == DataType::uint4;
 }
 
-/// Marks what the outputs, and nodes that exist for their effect (no outputs: Send), depend on.
+/// Marks what the outputs, and nodes that exist for their effect, depend on. A collective is one of
+/// these: its other ranks wait for this one, which may need the result less than they do.
 struct Liveness {
   std::vector<bool> nodes;
   std::vector<bool> values;
@@ -37,9 +38,11 @@ Liveness find_live(const Graph& graph) {
   std::ranges::for_each(graph.outputs, mark);
   for (std::size_t n = graph.nodes.size(); n-- > 0;) {
     const Node& node = graph.nodes[n];
-    const bool needed = node.outputs.empty() || std::ranges::any_of(node.outputs, [&](ValueId id) {
-                          return id != no_value && live.values[static_cast<std::size_t>(id)];
-                        });
+    const auto is_live = [&](ValueId id) {
+      return id != no_value && live.values[static_cast<std::size_t>(id)];
+    };
+    const bool needed = node.outputs.empty() || node.domain == collective_domain ||
+                        std::ranges::any_of(node.outputs, is_live);
     if (!needed) continue;
     live.nodes[n] = true;
     std::ranges::for_each(node.inputs, mark);

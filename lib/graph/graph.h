@@ -81,8 +81,8 @@ std::int64_t weight_bytes(const Graph& graph);
 
 /// Throws InternalError where the graph breaks what `Graph` promises.
 void check_invariants(const Graph& graph);
-/// Drops nodes and values that no output needs, and renumbers. Graph inputs stay, and so do nodes
-/// without outputs, which exist for their effect (Send).
+/// Drops nodes and values that no output needs, and renumbers. Graph inputs stay, and so do
+/// collectives, which other ranks wait for, and nodes without outputs.
 void remove_dead_nodes(Graph& graph);
 
 }  // namespace autopar::graph

@@ -1,5 +1,7 @@
 #include "partition/lowering.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -13,13 +15,27 @@ namespace {
 using graph::Graph;
 using graph::Node;
 using graph::ValueId;
+using sharding::OpShardSpec;
 using sharding::ReshardStep;
 using sharding::TensorShardSpec;
+
+constexpr std::int64_t largest_shape_bytes = 1024;
+
+/// A shape, axes, pads or the like, as far as the tensor itself tells.
+bool is_shape_like(const graph::Value& value) {
+  const bool is_integer =
+      value.type == graph::DataType::int64 || value.type == graph::DataType::int32;
+  return value.constant && is_integer && value.shape.size() <= 1 &&
+         value.constant->size_bytes() <= largest_shape_bytes;
+}
 
 class Lowering {
  public:
   Lowering(const Graph& graph, const search::Plan& plan, const sharding::StepPrice& price)
-      : graph_(graph), plan_(plan), price_(price) {}
+      : graph_(graph), plan_(plan), price_(price) {
+    require(plan.operators.size() == graph.nodes.size(), "a plan has a strategy for every node");
+    find_base_specs();
+  }
 
   Program run() && {
     for (const ValueId input : graph_.inputs) program_.inputs.push_back(base_version(input));
@@ -27,18 +43,54 @@ class Lowering {
       append_operator(static_cast<graph::NodeId>(id));
     }
     for (const ValueId output : graph_.outputs) {
-      const VersionId version = base_version(output);
-      require(!program_.versions[static_cast<std::size_t>(version)].spec.is_partial(),
-              "a model output is not partial");
-      program_.outputs.push_back(version);
+      require(!base_specs_.at(output).is_partial(), "a model output is not partial");
+      program_.outputs.push_back(base_version(output));
     }
     return std::move(program_);
   }
 
  private:
+  void find_base_specs() {
+    for (const auto& [value, spec] : plan_.stored) {
+      const graph::Value& tensor = graph_.value(value);
+      base_specs_[value] = is_shape_like(tensor)
+                               ? TensorShardSpec::replicated(tensor.shape.size())
+                               : without_idle_axes(spec);
+    }
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const auto& outputs = graph_.nodes[id].outputs;
+      for (std::size_t i = 0; i < outputs.size(); ++i) {
+        if (outputs[i] == graph::no_value) continue;
+        base_specs_[outputs[i]] = without_idle_axes(plan_.operators[id].outputs[i]);
+      }
+    }
+  }
+
+  /// A mesh axis of size 1 splits nothing, and a collective over it would move nothing.
+  TensorShardSpec without_idle_axes(TensorShardSpec spec) const {
+    const auto is_idle = [this](int axis) { return plan_.mesh.axis_size(axis) == 1; };
+    for (std::vector<int>& axes : spec.dims) std::erase_if(axes, is_idle);
+    std::erase_if(spec.partial, is_idle);
+    if (!spec.is_partial()) spec.reduce = sharding::Reduce::sum;
+    return spec;
+  }
+
+  OpShardSpec without_idle_axes(OpShardSpec strategy) const {
+    for (auto* specs : {&strategy.inputs, &strategy.computed, &strategy.outputs}) {
+      for (TensorShardSpec& spec : *specs) spec = without_idle_axes(std::move(spec));
+    }
+    for (std::size_t i = 0; i < strategy.computed.size(); ++i) {
+      if (!strategy.computed[i].is_partial()) {
+        strategy.reductions[i] = sharding::ReduceFunction::none;
+      }
+    }
+    return strategy;
+  }
+
+  /// The operator behind the versions that it reads, and its reductions behind it.
   void append_operator(graph::NodeId id) {
     const Node& node = graph_.node(id);
-    const sharding::OpShardSpec& strategy = plan_.operators[static_cast<std::size_t>(id)];
+    const OpShardSpec strategy = without_idle_axes(plan_.operators[static_cast<std::size_t>(id)]);
     Instruction instruction{.node = id, .step = {}, .inputs = {}, .outputs = {}};
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const bool left_out = node.inputs[i] == graph::no_value;
@@ -50,50 +102,39 @@ class Lowering {
         instruction.outputs.push_back(-1);
         continue;
       }
-      const auto step = cost::reduction_step(strategy, i);
-      const VersionId final = base_version(node.outputs[i]);
-      if (!step) {
-        instruction.outputs.push_back(final);
-        continue;
+      VersionId computed = base_version(node.outputs[i]);
+      if (const auto step = cost::reduction_step(strategy, i)) {
+        const VersionId reduced = computed;
+        computed = add_version({node.outputs[i], strategy.computed[i]});
+        reductions.push_back({graph::no_node, *step, {computed}, {reduced}});
       }
-      const VersionId partial = add_version({node.outputs[i], strategy.computed[i]});
-      instruction.outputs.push_back(partial);
-      reductions.push_back({graph::no_node, *step, {partial}, {final}});
+      instruction.outputs.push_back(computed);
     }
     program_.instructions.push_back(std::move(instruction));
-    for (Instruction& reduction : reductions) program_.instructions.push_back(std::move(reduction));
+    std::ranges::move(reductions, std::back_inserter(program_.instructions));
   }
 
-  /// The value as its producer leaves it, or as it is stored.
   VersionId base_version(ValueId value) {
-    return find_or_add({value, plan_.spec_of(graph_, value)}).first;
+    const TensorShardSpec& spec = base_specs_.at(value);
+    const auto [entry, is_new] = known_.try_emplace({value, spec}, 0);
+    if (is_new) entry->second = add_version({value, spec, /*is_base=*/true});
+    return entry->second;
   }
 
-  /// The value in a spec; the chain of steps from the base version is appended on first use, so
-  /// that each version is paid for as the search priced it.
+  /// The value in a spec, made from its base version on first use.
   VersionId version_of(ValueId value, const TensorShardSpec& spec) {
-    const VersionId base = base_version(value);
-    const auto [version, is_new] = find_or_add({value, spec});
-    if (!is_new) return version;
+    VersionId version = base_version(value);
+    const auto [entry, is_new] = known_.try_emplace({value, spec}, 0);
+    if (!is_new) return entry->second;
     const graph::Value& tensor = graph_.value(value);
-    const auto& base_spec = program_.versions[static_cast<std::size_t>(base)].spec;
-    const sharding::Connection connection =
-        sharding::connect(base_spec, spec, tensor.shape, tensor.type, plan_.mesh, price_);
-    VersionId from = base;
-    for (std::size_t i = 0; i < connection.steps.size(); ++i) {
-      const ReshardStep& step = connection.steps[i];
-      const bool last = i + 1 == connection.steps.size();
-      const VersionId to = last ? version : add_version({value, step.after});
-      program_.instructions.push_back({graph::no_node, step, {from}, {to}});
-      from = to;
+    const sharding::Connection connection = sharding::connect(
+        base_specs_.at(value), spec, tensor.shape, tensor.type, plan_.mesh, price_);
+    for (const ReshardStep& step : connection.steps) {
+      const VersionId next = add_version({value, step.after});
+      program_.instructions.push_back({graph::no_node, step, {version}, {next}});
+      version = next;
     }
-    return version;
-  }
-
-  std::pair<VersionId, bool> find_or_add(const Version& version) {
-    const auto [entry, is_new] = known_.try_emplace({version.value, version.spec}, 0);
-    if (is_new) entry->second = add_version(version);
-    return {entry->second, is_new};
+    return entry->second = version;
   }
 
   VersionId add_version(Version version) {
@@ -104,7 +145,9 @@ class Lowering {
   const Graph& graph_;
   const search::Plan& plan_;
   const sharding::StepPrice& price_;
+  std::map<ValueId, TensorShardSpec> base_specs_;
   Program program_;
+  /// Versions that operators read or leave; those on the way between two are nobody else's.
   std::map<std::pair<ValueId, TensorShardSpec>, VersionId> known_;
 };
 
@@ -119,15 +162,14 @@ std::vector<bundle::CollectiveTotal> collective_totals(const Graph& graph,
                                                        const Program& program) {
   std::vector<bundle::CollectiveTotal> totals;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.node != graph::no_node || instruction.step.kind == sharding::StepKind::slice) {
-      continue;
-    }
+    if (!instruction.is_collective()) continue;
+    const sharding::ReshardStep& step = instruction.step;
     const Version& version = program.versions[static_cast<std::size_t>(instruction.inputs[0])];
     const graph::Value& value = graph.value(version.value);
     for (int rank = 0; rank < mesh.num_devices(); ++rank) {
-      bundle::add_collective(
-          totals, {std::string(name_of(instruction.step.kind)), instruction.step.mesh_axes, 1,
-                   sharding::payload_bytes(instruction.step, value.shape, value.type, mesh, rank)});
+      bundle::add_collective(totals,
+                             {std::string(name_of(step.kind)), step.mesh_axes, 1,
+                              payload_bytes(step, value.shape, value.type, mesh, rank)});
     }
   }
   return totals;

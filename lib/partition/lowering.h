@@ -9,11 +9,12 @@
 
 namespace autopar::partition {
 
-/// One value in one spec: as its producer leaves it or as it is stored (its base version), as some
-/// operator reads it, or on the way between the two.
+/// One value in one spec: as its producer leaves it or as it is stored (its *base* version), as
+/// some operator reads it, or on the way between the two. No spec has an axis of size 1.
 struct Version {
   graph::ValueId value = graph::no_value;
   sharding::TensorShardSpec spec;
+  bool is_base = false;
 };
 using VersionId = int;
 
@@ -23,11 +24,16 @@ struct Instruction {
   graph::NodeId node = graph::no_node;  ///< the operator, or no_node for a reshard step
   sharding::ReshardStep step;           ///< where node is no_node
   std::vector<VersionId> inputs;        ///< -1 for one left out
-  std::vector<VersionId> outputs;
+  std::vector<VersionId> outputs;       ///< -1 for one left out
+
+  bool is_collective() const {
+    return node == graph::no_node && step.kind != sharding::StepKind::slice;
+  }
 };
 
-/// The plan spelled out, still for all ranks at once. Each version of a tensor is made once,
-/// however many operators read it.
+/// The plan spelled out, still for all ranks at once, so that all have the same collectives in the
+/// same order. Each version of a tensor that operators read is made once, where the first of them
+/// reads it, by a chain of steps from the base version: what the search priced.
 struct Program {
   std::vector<Version> versions;
   std::vector<Instruction> instructions;
@@ -36,6 +42,8 @@ struct Program {
 };
 
 /// `price` must be the one that the plan was searched with, so that the same chains are chosen.
+/// Small integer vectors (shapes, axes, pads) are whole on every rank whatever the plan stores,
+/// since operators need them when they are compiled.
 Program lower(const graph::Graph& graph, const search::Plan& plan,
               const sharding::StepPrice& price);
 

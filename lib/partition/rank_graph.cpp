@@ -1,8 +1,7 @@
 #include "partition/rank_graph.h"
 
-#include <algorithm>
-#include <map>
-#include <set>
+#include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "graph/error.h"
@@ -27,62 +26,47 @@ class RankGraph {
     shard_.name = graph.name;
     shard_.opsets = graph.opsets;
     shard_.opsets[graph::collective_domain] = 1;
+    for (const graph::Value& value : graph.values) taken_names_.insert(value.name);
+    for (const Node& node : graph.nodes) taken_names_.insert(node.name);
   }
 
   Graph build() && {
-    add_values();
+    for (const Version& version : program_.versions) add_value(version);
     for (const Instruction& instruction : program_.instructions) {
-      if (instruction.node == graph::no_node) {
-        append_step(instruction);
-      } else {
+      if (instruction.node != graph::no_node) {
         append_operator(instruction);
+      } else if (instruction.is_collective()) {
+        append_collective(instruction);
+      } else {
+        append_slice(instruction);
       }
     }
     for (const VersionId input : program_.inputs) shard_.inputs.push_back(value_of(input));
     for (const VersionId output : program_.outputs) shard_.outputs.push_back(value_of(output));
-    // No collective is ever dead: the program has only steps that some operator reads.
+    // What `localize` replaced. A collective stays even where this rank does without its result.
     graph::remove_dead_nodes(shard_);
     return std::move(shard_);
   }
 
  private:
-  /// One value a version. The first version of a tensor, its base, keeps the tensor's name.
-  void add_values() {
-    std::set<ValueId> named;
-    for (const Version& version : program_.versions) {
-      const graph::Value& whole = graph_.value(version.value);
-      const std::vector<Range> ranges =
-          sharding::local_ranges(version.spec, whole.shape, plan_.mesh, rank_);
-      const bool is_base = version.spec == plan_.spec_of(graph_, version.value) &&
-                           named.insert(version.value).second;
-      graph::Value value{.name = is_base ? whole.name : whole.name + "@" + to_string(version.spec),
-                         .type = whole.type,
-                         .shape = {},
-                         .constant = std::nullopt};
-      for (const Range& range : ranges) value.shape.push_back(range.size());
-      if (is_base && whole.constant) value.constant = whole.constant->slice(ranges);
-      if (!is_base) value.name = unique(value.name);
-      values_.push_back(shard_.add_value(std::move(value)));
+  void add_value(const Version& version) {
+    const graph::Value& whole = graph_.value(version.value);
+    const std::vector<Range> ranges = ranges_of(version, rank_);
+    graph::Value value{.name = whole.name, .type = whole.type, .shape = {}, .constant = {}};
+    for (const Range& range : ranges) value.shape.push_back(range.size());
+    if (!version.is_base) {
+      value.name = unique(whole.name + "@" + to_string(version.spec));
+    } else if (whole.constant) {
+      value.constant = whole.constant->slice(ranges);
     }
-  }
-
-  ValueId value_of(VersionId version) const {
-    return version < 0 ? graph::no_value : values_[static_cast<std::size_t>(version)];
-  }
-
-  const Shape& local_shape(VersionId version) const {
-    return shard_.value(value_of(version)).shape;
+    values_.push_back(shard_.add_value(std::move(value)));
   }
 
   void append_operator(const Instruction& instruction) {
     const Node& whole = graph_.node(instruction.node);
     sharding::LocalNode local{shard_, whole, {}};
-    for (std::size_t i = 0; i < whole.inputs.size(); ++i) {
-      local.node.inputs[i] = value_of(instruction.inputs[i]);
-    }
-    for (std::size_t i = 0; i < whole.outputs.size(); ++i) {
-      local.node.outputs[i] = value_of(instruction.outputs[i]);
-    }
+    local.node.inputs = values_of(instruction.inputs);
+    local.node.outputs = values_of(instruction.outputs);
     const auto rule = sharding::sharding_rule(graph_, whole);
     if (!rule || !rule->localize) {
       shard_.nodes.push_back(std::move(local.node));
@@ -93,86 +77,100 @@ class RankGraph {
     rule->localize(local);
   }
 
-  void append_step(const Instruction& instruction) {
+  void append_slice(const Instruction& instruction) {
+    const ReshardStep& step = instruction.step;
+    const auto dim = static_cast<std::size_t>(step.dim);
+    const Range before = ranges_of(version(instruction.inputs[0]), rank_)[dim];
+    const Range after = ranges_of(version(instruction.outputs[0]), rank_)[dim];
+    Node node = step_node(instruction, "");
+    node.op_type = "Slice";
+    const auto add_input = [&](const char* what, std::int64_t number) {
+      node.inputs.push_back(shard_.add_constant(node.name + "/" + what,
+                                                graph::Tensor::of_int64({1}, {{number}})));
+    };
+    add_input("starts", after.begin - before.begin);
+    add_input("ends", after.end - before.begin);
+    add_input("axes", step.dim);
+    shard_.nodes.push_back(std::move(node));
+  }
+
+  /// Attributes as graph/collective_schemas.h lists them.
+  void append_collective(const Instruction& instruction) {
+    const ReshardStep& step = instruction.step;
     const VersionId from = instruction.inputs[0];
     const VersionId to = instruction.outputs[0];
-    if (instruction.step.kind == StepKind::slice) {
-      append_slice(instruction.step, from, to);
-      return;
-    }
-    Node node;
-    node.name = shard_.value(value_of(to)).name + "/" + std::string(name_of(instruction.step.kind));
-    node.domain = graph::collective_domain;
-    node.inputs = {value_of(from)};
-    node.outputs = {value_of(to)};
-    describe_collective(node, instruction.step, from, to);
-    shard_.nodes.push_back(std::move(node));
-  }
-
-  void append_slice(const ReshardStep& step, VersionId from, VersionId to) {
-    const Shape& whole = graph_.value(program_.versions[static_cast<std::size_t>(to)].value).shape;
-    const auto dim = static_cast<std::size_t>(step.dim);
-    const Range before = sharding::local_ranges(step.before, whole, plan_.mesh, rank_)[dim];
-    const Range after = sharding::local_ranges(step.after, whole, plan_.mesh, rank_)[dim];
-    const std::string name = shard_.value(value_of(to)).name + "/slice";
-    const auto constant = [&](const char* what, std::int64_t number) {
-      return shard_.add_constant(name + "/" + what, graph::Tensor::of_int64({1}, {{number}}));
-    };
-    // A share that is empty because the dimension ends before it begins at the end.
-    const std::int64_t begin = std::min(after.begin, before.end) - before.begin;
-    Node node;
-    node.name = name;
-    node.op_type = "Slice";
-    node.inputs = {value_of(from), constant("starts", begin),
-                   constant("ends", begin + after.size()), constant("axes", step.dim)};
-    node.outputs = {value_of(to)};
-    shard_.nodes.push_back(std::move(node));
-  }
-
-  void describe_collective(Node& node, const ReshardStep& step, VersionId from, VersionId to) {
-    const std::vector<int> group = plan_.mesh.group(rank_, step.mesh_axes);
-    node.attributes["mesh_axes"] = widened(step.mesh_axes);
-    node.attributes["ranks"] = widened(group);
+    Node node = step_node(instruction, graph::collective_domain);
+    auto& attributes = node.attributes;
     const std::int64_t index = plan_.mesh.index_in_group(rank_, step.mesh_axes);
+    attributes["mesh_axes"] = widened(step.mesh_axes);
+    attributes["ranks"] = widened(plan_.mesh.group(rank_, step.mesh_axes));
     switch (step.kind) {
       case StepKind::all_reduce:
         node.op_type = "AllReduce";
-        node.attributes["reduce"] = std::string(name_of(step.reduce));
+        attributes["reduce"] = std::string(name_of(step.reduce));
         break;
       case StepKind::all_gather:
         node.op_type = "AllGather";
-        node.attributes["dim"] = std::int64_t{step.dim};
-        node.attributes["sizes"] = extents(group, from, step.dim);
+        attributes["dim"] = std::int64_t{step.dim};
+        attributes["sizes"] = extents(step, from, step.dim);
         break;
       case StepKind::reduce_scatter:
         node.op_type = "ReduceScatter";
-        node.attributes["reduce"] = std::string(name_of(step.reduce));
-        node.attributes["dim"] = std::int64_t{step.dim};
-        node.attributes["sizes"] = extents(group, to, step.dim);
-        node.attributes["rank"] = index;
+        attributes["reduce"] = std::string(name_of(step.reduce));
+        attributes["dim"] = std::int64_t{step.dim};
+        attributes["sizes"] = extents(step, to, step.dim);
+        attributes["rank"] = index;
         break;
       case StepKind::all_to_all:
         node.op_type = "AllToAll";
-        node.attributes["split_dim"] = std::int64_t{step.split_dim};
-        node.attributes["concat_dim"] = std::int64_t{step.dim};
-        node.attributes["split_sizes"] = extents(group, to, step.split_dim);
-        node.attributes["concat_sizes"] = extents(group, from, step.dim);
-        node.attributes["rank"] = index;
+        attributes["split_dim"] = std::int64_t{step.split_dim};
+        attributes["concat_dim"] = std::int64_t{step.dim};
+        attributes["split_sizes"] = extents(step, to, step.split_dim);
+        attributes["concat_sizes"] = extents(step, from, step.dim);
+        attributes["rank"] = index;
         break;
       case StepKind::slice:
-        throw InternalError("a slice is no collective");
+        throw InternalError("internal error: a slice is no collective");
     }
+    shard_.nodes.push_back(std::move(node));
   }
 
-  /// The extent of a dimension of a version on each rank of a group.
-  std::vector<std::int64_t> extents(const std::vector<int>& group, VersionId id, int dim) const {
-    const Version& version = program_.versions[static_cast<std::size_t>(id)];
-    const Shape& whole = graph_.value(version.value).shape;
+  /// Named after what it makes: "y/all-reduce".
+  Node step_node(const Instruction& instruction, const char* domain) {
+    const ValueId made = value_of(instruction.outputs[0]);
+    Node node;
+    node.name = unique(shard_.value(made).name + "/" + std::string(name_of(instruction.step.kind)));
+    node.domain = domain;
+    node.inputs = {value_of(instruction.inputs[0])};
+    node.outputs = {made};
+    return node;
+  }
+
+  /// The extent that each rank of the step's group has of a dimension of a version.
+  std::vector<std::int64_t> extents(const ReshardStep& step, VersionId id, int dim) const {
     std::vector<std::int64_t> result;
-    for (const int member : group) {
-      const Shape local = sharding::local_shape(version.spec, whole, plan_.mesh, member);
-      result.push_back(local[static_cast<std::size_t>(dim)]);
+    for (const int member : plan_.mesh.group(rank_, step.mesh_axes)) {
+      result.push_back(ranges_of(version(id), member)[static_cast<std::size_t>(dim)].size());
     }
+    return result;
+  }
+
+  const Version& version(VersionId id) const {
+    return program_.versions[static_cast<std::size_t>(id)];
+  }
+
+  std::vector<Range> ranges_of(const Version& version, int rank) const {
+    return sharding::local_ranges(version.spec, graph_.value(version.value).shape, plan_.mesh,
+                                  rank);
+  }
+
+  ValueId value_of(VersionId id) const {
+    return id < 0 ? graph::no_value : values_[static_cast<std::size_t>(id)];
+  }
+
+  std::vector<ValueId> values_of(const std::vector<VersionId>& ids) const {
+    std::vector<ValueId> result;
+    for (const VersionId id : ids) result.push_back(value_of(id));
     return result;
   }
 
@@ -180,10 +178,12 @@ class RankGraph {
     return {numbers.begin(), numbers.end()};
   }
 
-  /// Two chains may pass through the same spec of one tensor.
-  std::string unique(const std::string& name) {
-    const int copies = names_[name]++;
-    return copies == 0 ? name : name + "#" + std::to_string(copies);
+  std::string unique(const std::string& wanted) {
+    std::string name = wanted;
+    for (int copy = 1; !taken_names_.insert(name).second; ++copy) {
+      name = wanted + "#" + std::to_string(copy);
+    }
+    return name;
   }
 
   const Graph& graph_;
@@ -192,7 +192,7 @@ class RankGraph {
   int rank_;
   Graph shard_;
   std::vector<ValueId> values_;  ///< by VersionId
-  std::map<std::string, int> names_;
+  std::unordered_set<std::string> taken_names_;
 };
 
 }  // namespace

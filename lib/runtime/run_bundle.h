@@ -22,11 +22,11 @@ struct RunOptions {
 };
 
 struct RunResult {
-  NamedTensors outputs;  ///< global tensors (rank 0 alone under MPI)
-  std::vector<double> run_seconds;  ///< the slowest rank's, by repetition
+  NamedTensors outputs;                              ///< global tensors (rank 0 alone under MPI)
+  std::vector<double> run_seconds;                   ///< the slowest rank's, by repetition
   std::vector<bundle::CollectiveTotal> collectives;  ///< of one run, summed over ranks
-  std::vector<std::int64_t> arena_bytes;  ///< by rank
-  std::vector<std::int64_t> peak_bytes;  ///< by rank: weights and arena, measured
+  std::vector<std::int64_t> arena_bytes;             ///< by rank
+  std::vector<std::int64_t> peak_bytes;              ///< by rank: weights and arena, measured
 };
 
 /// Throws Error for a missing, superfluous or misshapen input or one of another type.

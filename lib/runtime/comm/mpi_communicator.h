@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <memory>
-#include <optional>
 
 #include "runtime/comm/communicator.h"
 
@@ -12,8 +11,9 @@ namespace autopar::runtime {
 /// environment tells, without initialising MPI.
 bool started_by_launcher();
 
-/// Initialises MPI (finalised when the last communicator goes) and gives the world. MPI's errors
-/// become Error.
+/// Initialises MPI and gives the world. MPI is finalised when the world goes, unless an exception
+/// unwinds it: a process that ends without finalising makes the launcher end the others, where a
+/// finalisation would wait for them. MPI's errors become Error.
 std::unique_ptr<Communicator> make_mpi_communicator(std::chrono::milliseconds timeout);
 
 /// Ranks of this process's machine, to share its cores; 1 without MPI.

@@ -82,14 +82,12 @@ struct Blocks {
   }
 
   void pack(const std::byte* tensor, std::byte* blocks) const {
-    copy(tensor, blocks, [](std::byte* row, std::byte* block, std::size_t n) {
-      std::memcpy(block, row, n);
-    });
+    copy(tensor, blocks,
+         [](std::byte* row, std::byte* block, std::size_t n) { std::memcpy(block, row, n); });
   }
   void unpack(const std::byte* blocks, std::byte* tensor) const {
-    copy(tensor, blocks, [](std::byte* row, const std::byte* block, std::size_t n) {
-      std::memcpy(row, block, n);
-    });
+    copy(tensor, blocks,
+         [](std::byte* row, const std::byte* block, std::size_t n) { std::memcpy(row, block, n); });
   }
 
  private:

@@ -44,6 +44,25 @@ std::unique_ptr<Kernel> make_eye_like(const KernelRequest& request);
 std::unique_ptr<Kernel> make_shape(const KernelRequest& request);
 std::unique_ptr<Kernel> make_size(const KernelRequest& request);
 
+// Products, normalisations, reductions.
+std::unique_ptr<Kernel> make_matmul(const KernelRequest& request);
+std::unique_ptr<Kernel> make_fused_matmul(const KernelRequest& request);
+std::unique_ptr<Kernel> make_gemm(const KernelRequest& request);
+std::unique_ptr<Kernel> make_softmax(const KernelRequest& request);
+std::unique_ptr<Kernel> make_log_softmax(const KernelRequest& request);
+std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request);
+std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_sum(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_mean(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_prod(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_max(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_min(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_sum_square(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_l1(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_l2(const KernelRequest& request);
+std::unique_ptr<Kernel> make_cumsum(const KernelRequest& request);
+std::unique_ptr<Kernel> make_conv(const KernelRequest& request);
+
 // Collectives.
 std::unique_ptr<Kernel> make_all_reduce(const KernelRequest& request);
 std::unique_ptr<Kernel> make_all_gather(const KernelRequest& request);

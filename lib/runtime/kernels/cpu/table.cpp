@@ -2,6 +2,7 @@
 #include <iterator>
 
 #include "runtime/kernels/cpu/factories.h"
+#include "runtime/passes/passes.h"
 
 namespace autopar::runtime {
 namespace {
@@ -44,6 +45,24 @@ constexpr KernelEntry kernels[] = {
     {"", "EyeLike", make_eye_like},
     {"", "Shape", make_shape},
     {"", "Size", make_size},
+    // Products, normalisations, reductions
+    {passes::internal_domain, "FusedMatMul", make_fused_matmul},
+    {"", "MatMul", make_matmul},
+    {"", "Gemm", make_gemm},
+    {"", "Conv", make_conv},
+    {"", "Softmax", make_softmax},
+    {"", "LogSoftmax", make_log_softmax},
+    {"", "LayerNormalization", make_layer_normalization},
+    {"", "RMSNormalization", make_rms_normalization},
+    {"", "ReduceSum", make_reduce_sum},
+    {"", "ReduceMean", make_reduce_mean},
+    {"", "ReduceProd", make_reduce_prod},
+    {"", "ReduceMax", make_reduce_max},
+    {"", "ReduceMin", make_reduce_min},
+    {"", "ReduceSumSquare", make_reduce_sum_square},
+    {"", "ReduceL1", make_reduce_l1},
+    {"", "ReduceL2", make_reduce_l2},
+    {"", "CumSum", make_cumsum},
     // Collectives
     {graph::collective_domain, "AllReduce", make_all_reduce},
     {graph::collective_domain, "AllGather", make_all_gather},

@@ -1,0 +1,225 @@
+#include "runtime/comm/mpi_communicator.h"
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "graph/error.h"
+#include "runtime/comm/reduce.h"
+
+namespace autopar::runtime {
+
+namespace {
+
+void check(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  fail("MPI: {} failed: {}", what, std::string_view(text, static_cast<std::size_t>(length)));
+}
+
+int as_int(std::int64_t count, const char* what) {
+  if (count > std::numeric_limits<int>::max()) {
+    fail("MPI: {} of {} bytes at once is too much for MPI 3", what, count);
+  }
+  return static_cast<int>(count);
+}
+
+/// Blocks of bytes one after another, as MPI's v-collectives take them.
+struct BlockLayout {
+  std::vector<int> counts;
+  std::vector<int> offsets;
+
+  BlockLayout(std::span<const std::int64_t> block_bytes, const char* what) {
+    std::int64_t offset = 0;
+    for (const std::int64_t bytes : block_bytes) {
+      counts.push_back(as_int(bytes, what));
+      offsets.push_back(as_int(offset, what));
+      offset += bytes;
+    }
+    as_int(offset, what);
+  }
+};
+
+/// Reductions are done here and not by MPI, in rank order: MPI has no half types, and its order,
+/// and with it the result's last bits, may differ between ranks.
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(MPI_Comm comm, std::chrono::milliseconds timeout, bool is_world)
+      : comm_(comm), timeout_(timeout), is_world_(is_world) {
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &size_);
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  }
+
+  ~MpiCommunicator() override {
+    if (std::uncaught_exceptions() > 0) return;
+    if (is_world_) {
+      MPI_Finalize();
+    } else {
+      MPI_Comm_free(&comm_);
+    }
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override {
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Group members = MPI_GROUP_NULL;
+    check(MPI_Comm_group(comm_, &all), "the group");
+    check(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &members),
+          "the subgroup");
+    MPI_Comm made = MPI_COMM_NULL;
+    check(MPI_Comm_create_group(comm_, members, /*tag=*/ranks.front(), &made), "the subgroup");
+    MPI_Group_free(&members);
+    MPI_Group_free(&all);
+    return std::make_unique<MpiCommunicator>(made, timeout_, /*is_world=*/false);
+  }
+
+  /// Reduce-scatter by all-to-all, then all-gather: each rank reduces its share, so that every rank
+  /// ends with the same bits.
+  void all_reduce(std::byte* data, std::int64_t elements, graph::DataType type,
+                  ReduceOp op) override {
+    if (size_ == 1) return;
+    const std::int64_t share = (elements + size_ - 1) / size_;
+    std::vector<std::int64_t> blocks;
+    std::vector<std::int64_t> block_bytes;
+    for (int r = 0; r < size_; ++r) {
+      blocks.push_back(std::min(elements, share * (r + 1)) - std::min(elements, share * r));
+      block_bytes.push_back(graph::bytes_of(type, blocks.back()));
+    }
+    mine_.resize(static_cast<std::size_t>(block_bytes[static_cast<std::size_t>(rank_)]));
+    exchange_and_reduce(data, mine_.data(), blocks, type, op, "all-reduce");
+    gather(mine_.data(), data, block_bytes, "all-reduce");
+  }
+
+  void all_gather(const std::byte* in, std::byte* out,
+                  std::span<const std::int64_t> block_bytes) override {
+    gather(in, out, block_bytes, "all-gather");
+  }
+
+  void reduce_scatter(const std::byte* in, std::byte* out,
+                      std::span<const std::int64_t> block_elements, graph::DataType type,
+                      ReduceOp op) override {
+    exchange_and_reduce(in, out, block_elements, type, op, "reduce-scatter");
+  }
+
+  void all_to_all(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
+                  std::span<const std::int64_t> receive_bytes) override {
+    exchange(in, send_bytes, out, receive_bytes, "all-to-all");
+  }
+
+  void broadcast(std::byte* data, std::int64_t bytes, int root) override {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibcast(data, as_int(bytes, "broadcast"), MPI_BYTE, root, comm_, &request),
+          "broadcast");
+    wait(request, "broadcast");
+  }
+
+  void barrier() override {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibarrier(comm_, &request), "barrier");
+    wait(request, "barrier");
+  }
+
+  /// The process is about to end without finalising; the launcher then ends the others.
+  void abort() noexcept override {}
+
+ private:
+  void gather(const std::byte* in, std::byte* out, std::span<const std::int64_t> block_bytes,
+              const char* what) {
+    const BlockLayout layout(block_bytes, what);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallgatherv(in, layout.counts[static_cast<std::size_t>(rank_)], MPI_BYTE, out,
+                          layout.counts.data(), layout.offsets.data(), MPI_BYTE, comm_, &request),
+          what);
+    wait(request, what);
+  }
+
+  void exchange(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
+                std::span<const std::int64_t> receive_bytes, const char* what) {
+    const BlockLayout send(send_bytes, what);
+    const BlockLayout receive(receive_bytes, what);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ialltoallv(in, send.counts.data(), send.offsets.data(), MPI_BYTE, out,
+                         receive.counts.data(), receive.offsets.data(), MPI_BYTE, comm_, &request),
+          what);
+    wait(request, what);
+  }
+
+  void exchange_and_reduce(const std::byte* in, std::byte* out,
+                           std::span<const std::int64_t> block_elements, graph::DataType type,
+                           ReduceOp op, const char* what) {
+    std::vector<std::int64_t> send_bytes;
+    for (const std::int64_t elements : block_elements) {
+      send_bytes.push_back(graph::bytes_of(type, elements));
+    }
+    const std::int64_t own = send_bytes[static_cast<std::size_t>(rank_)];
+    const std::vector<std::int64_t> receive_bytes(static_cast<std::size_t>(size_), own);
+    received_.resize(static_cast<std::size_t>(own * size_));
+    exchange(in, send_bytes, received_.data(), receive_bytes, what);
+    std::vector<const std::byte*> sources;
+    for (int r = 0; r < size_; ++r) sources.push_back(received_.data() + own * r);
+    reduce_elements(sources, block_elements[static_cast<std::size_t>(rank_)], type, op, out);
+  }
+
+  /// Polls, since MPI's own waits have no deadline; yields, since ranks may share a core.
+  void wait(MPI_Request& request, const char* what) const {
+    const auto deadline = std::chrono::steady_clock::now() + timeout_;
+    int done = 0;
+    for (std::int64_t polls = 0;; ++polls) {
+      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
+      if (done != 0) return;
+      if (polls > 100) std::this_thread::yield();
+      if (polls % 64 == 0 && std::chrono::steady_clock::now() > deadline) {
+        fail("rank {}: {} waited {} ms for the other ranks; some did not come", rank_, what,
+             timeout_.count());
+      }
+    }
+  }
+
+  MPI_Comm comm_;
+  std::chrono::milliseconds timeout_;
+  bool is_world_;
+  int rank_ = 0;
+  int size_ = 1;
+  std::vector<std::byte> mine_;
+  std::vector<std::byte> received_;
+};
+
+bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
+
+}  // namespace
+
+bool started_by_launcher() {
+  return is_set("OMPI_COMM_WORLD_SIZE") || is_set("PMI_SIZE") || is_set("PMIX_RANK") ||
+         (is_set("SLURM_STEP_ID") && is_set("SLURM_PROCID"));
+}
+
+std::unique_ptr<Communicator> make_mpi_communicator(std::chrono::milliseconds timeout) {
+  int provided = 0;
+  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "the start");
+  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, timeout, /*is_world=*/true);
+}
+
+int mpi_local_ranks(Communicator& world) {
+  MPI_Comm local = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world.rank(), MPI_INFO_NULL,
+                            &local),
+        "counting local ranks");
+  int size = 1;
+  MPI_Comm_size(local, &size);
+  MPI_Comm_free(&local);
+  return size;
+}
+
+}  // namespace autopar::runtime

@@ -1,0 +1,232 @@
+#include "runtime/comm/thread_communicator.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "graph/error.h"
+#include "runtime/comm/reduce.h"
+
+namespace autopar::runtime {
+
+namespace {
+
+/// What the members of one group share. A collective is: publish a pointer, meet, read the others'
+/// memory, meet again so that nobody leaves while it is read.
+struct SharedGroup {
+  SharedGroup(std::vector<int> world_ranks, std::chrono::milliseconds wait)
+      : ranks(std::move(world_ranks)), timeout(wait), published(ranks.size()) {}
+
+  std::vector<int> ranks;  ///< world ranks, for messages
+  std::chrono::milliseconds timeout;
+  std::vector<const std::byte*> published;
+
+  std::mutex mutex;
+  std::condition_variable met;
+  std::size_t arrived = 0;
+  std::vector<bool> is_here;
+  std::uint64_t meeting = 0;
+  bool aborted = false;
+  /// Subgroups by their ranks within this group.
+  std::map<std::vector<int>, std::shared_ptr<SharedGroup>> subgroups;
+
+  void abort() {
+    const std::lock_guard lock(mutex);
+    aborted = true;
+    met.notify_all();
+    for (auto& [members, group] : subgroups) group->abort();
+  }
+
+  void meet(int rank, const char* collective) {
+    std::unique_lock lock(mutex);
+    if (aborted) fail_aborted(collective);
+    is_here.resize(ranks.size());
+    is_here[static_cast<std::size_t>(rank)] = true;
+    const std::uint64_t mine = meeting;
+    if (++arrived == ranks.size()) {
+      arrived = 0;
+      is_here.assign(ranks.size(), false);
+      ++meeting;
+      met.notify_all();
+      return;
+    }
+    const bool in_time = met.wait_for(lock, timeout, [&] { return meeting != mine || aborted; });
+    if (meeting != mine) return;
+    if (!in_time) {
+      std::vector<int> missing;
+      for (std::size_t i = 0; i < ranks.size(); ++i) {
+        if (!is_here[i]) missing.push_back(ranks[i]);
+      }
+      aborted = true;
+      met.notify_all();
+      fail("rank {}: {} waited {} ms for rank(s) {}; they did not come",
+           ranks[static_cast<std::size_t>(rank)], collective, timeout.count(),
+           fmt::join(missing, ", "));
+    }
+    fail_aborted(collective);
+  }
+
+  [[noreturn]] static void fail_aborted(const char* collective) {
+    fail("{} was given up: another rank failed", collective);
+  }
+};
+
+class ThreadCommunicator final : public Communicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<SharedGroup> group, int rank)
+      : group_(std::move(group)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(group_->ranks.size()); }
+
+  std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override {
+    const std::vector<int> members(ranks.begin(), ranks.end());
+    const auto me = std::ranges::find(members, rank_);
+    require(me != members.end(), "a rank makes only subgroups that it is in");
+    const std::lock_guard lock(group_->mutex);
+    std::shared_ptr<SharedGroup>& shared = group_->subgroups[members];
+    if (!shared) {
+      std::vector<int> world_ranks;
+      for (const int member : members) {
+        world_ranks.push_back(group_->ranks[static_cast<std::size_t>(member)]);
+      }
+      shared = std::make_shared<SharedGroup>(std::move(world_ranks), group_->timeout);
+      shared->aborted = group_->aborted;
+    }
+    return std::make_unique<ThreadCommunicator>(shared, static_cast<int>(me - members.begin()));
+  }
+
+  /// Each rank reduces its share of the elements, in rank order, so that every rank ends with the
+  /// same bits; then all copy the others' shares.
+  void all_reduce(std::byte* data, std::int64_t elements, graph::DataType type,
+                  ReduceOp op) override {
+    const std::int64_t size_of = graph::bytes_of(type, 1);
+    const std::int64_t share = (elements + size() - 1) / size();
+    const auto begin_of = [&](int rank) { return std::min(elements, share * rank); };
+    const std::int64_t begin = begin_of(rank_);
+    const std::int64_t count = begin_of(rank_ + 1) - begin;
+
+    publish(data, "all-reduce");
+    buffer_.resize(std::max(buffer_.size(), static_cast<std::size_t>(share * size_of)));
+    reduce_published(begin * size_of, count, type, op, buffer_.data());
+    group_->meet(rank_, "all-reduce");
+    if (count > 0) std::memcpy(data + begin * size_of, buffer_.data(), bytes(count * size_of));
+    group_->meet(rank_, "all-reduce");
+    for (int peer = 0; peer < size(); ++peer) {
+      const std::int64_t from = begin_of(peer) * size_of;
+      const std::int64_t length = begin_of(peer + 1) * size_of - from;
+      if (peer != rank_ && length > 0) {
+        std::memcpy(data + from, published(peer) + from, bytes(length));
+      }
+    }
+    group_->meet(rank_, "all-reduce");
+  }
+
+  void all_gather(const std::byte* in, std::byte* out,
+                  std::span<const std::int64_t> block_bytes) override {
+    publish(in, "all-gather");
+    for (int peer = 0; peer < size(); ++peer) {
+      const std::int64_t length = block_bytes[static_cast<std::size_t>(peer)];
+      if (length > 0) std::memcpy(out, published(peer), bytes(length));
+      out += length;
+    }
+    group_->meet(rank_, "all-gather");
+  }
+
+  void reduce_scatter(const std::byte* in, std::byte* out,
+                      std::span<const std::int64_t> block_elements, graph::DataType type,
+                      ReduceOp op) override {
+    publish(in, "reduce-scatter");
+    std::int64_t begin = 0;
+    for (int peer = 0; peer < rank_; ++peer)
+      begin += block_elements[static_cast<std::size_t>(peer)];
+    reduce_published(graph::bytes_of(type, begin), block_elements[static_cast<std::size_t>(rank_)],
+                     type, op, out);
+    group_->meet(rank_, "reduce-scatter");
+  }
+
+  void all_to_all(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
+                  std::span<const std::int64_t> receive_bytes) override {
+    // A rank's blocks for us begin behind its blocks for lower ranks; it tells us where.
+    send_offsets_.assign(send_bytes.size() + 1, 0);
+    for (std::size_t i = 0; i < send_bytes.size(); ++i) {
+      send_offsets_[i + 1] = send_offsets_[i] + send_bytes[i];
+    }
+    publish(reinterpret_cast<const std::byte*>(send_offsets_.data()), "all-to-all");
+    peer_offsets_.resize(static_cast<std::size_t>(size()));
+    for (int peer = 0; peer < size(); ++peer) {
+      peer_offsets_[static_cast<std::size_t>(peer)] =
+          reinterpret_cast<const std::int64_t*>(published(peer))[rank_];
+    }
+    group_->meet(rank_, "all-to-all");
+    publish(in, "all-to-all");
+    for (int peer = 0; peer < size(); ++peer) {
+      const auto p = static_cast<std::size_t>(peer);
+      if (receive_bytes[p] > 0) {
+        std::memcpy(out, published(peer) + peer_offsets_[p], bytes(receive_bytes[p]));
+      }
+      out += receive_bytes[p];
+    }
+    group_->meet(rank_, "all-to-all");
+  }
+
+  void broadcast(std::byte* data, std::int64_t length, int root) override {
+    publish(data, "broadcast");
+    if (rank_ != root && length > 0) std::memcpy(data, published(root), bytes(length));
+    group_->meet(rank_, "broadcast");
+  }
+
+  void barrier() override { group_->meet(rank_, "barrier"); }
+
+  void abort() noexcept override { group_->abort(); }
+
+ private:
+  static std::size_t bytes(std::int64_t count) { return static_cast<std::size_t>(count); }
+
+  void publish(const std::byte* data, const char* collective) {
+    group_->published[static_cast<std::size_t>(rank_)] = data;
+    group_->meet(rank_, collective);
+  }
+
+  const std::byte* published(int rank) const {
+    return group_->published[static_cast<std::size_t>(rank)];
+  }
+
+  void reduce_published(std::int64_t offset, std::int64_t elements, graph::DataType type,
+                        ReduceOp op, std::byte* out) {
+    sources_.clear();
+    for (int peer = 0; peer < size(); ++peer) sources_.push_back(published(peer) + offset);
+    reduce_elements(sources_, elements, type, op, out);
+  }
+
+  std::shared_ptr<SharedGroup> group_;
+  int rank_;
+  std::vector<std::byte> buffer_;
+  std::vector<const std::byte*> sources_;
+  std::vector<std::int64_t> send_offsets_;
+  std::vector<std::int64_t> peer_offsets_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> make_thread_communicators(
+    int size, std::chrono::milliseconds timeout) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size; ++rank) ranks.push_back(rank);
+  const auto group = std::make_shared<SharedGroup>(ranks, timeout);
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  for (const int rank : ranks) {
+    communicators.push_back(std::make_unique<ThreadCommunicator>(group, rank));
+  }
+  return communicators;
+}
+
+}  // namespace autopar::runtime

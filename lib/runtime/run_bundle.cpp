@@ -1,0 +1,320 @@
+#include "runtime/run_bundle.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "graph/error.h"
+#include "graph/onnx_import.h"
+#include "runtime/comm/thread_communicator.h"
+#include "runtime/executable.h"
+
+namespace autopar::runtime {
+
+namespace {
+
+using graph::Graph;
+using graph::Range;
+using graph::Tensor;
+using Clock = std::chrono::steady_clock;
+
+int threads_of(const RunOptions& options, int local_ranks) {
+  if (options.threads > 0) return options.threads;
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return std::max(1, cores / local_ranks);
+}
+
+std::int64_t constant_bytes(const Graph& graph) {
+  std::int64_t bytes = 0;
+  for (const graph::Value& value : graph.values) {
+    if (value.constant) bytes += value.constant->size_bytes();
+  }
+  return bytes;
+}
+
+/// Writes a contiguous part of a tensor to its place.
+void place(const Tensor& part, const std::vector<Range>& ranges, Tensor& whole) {
+  if (part.elements() == 0) return;
+  const std::int64_t element = graph::bytes_of(part.type(), 1);
+  const std::byte* from = part.data();
+  std::byte* to = whole.mutable_bytes().data();
+  // Odometer over all dimensions but the last, whose elements follow one another.
+  const std::size_t rank = ranges.size();
+  const std::int64_t row = (rank == 0 ? 1 : ranges.back().size()) * element;
+  std::vector<std::int64_t> index;
+  for (std::size_t d = 0; d + 1 < rank; ++d) index.push_back(ranges[d].begin);
+  while (true) {
+    std::int64_t offset = 0;
+    for (std::size_t d = 0; d < rank; ++d) {
+      offset = offset * whole.shape()[d] + (d + 1 < rank ? index[d] : ranges[d].begin);
+    }
+    std::memcpy(to + offset * element, from, static_cast<std::size_t>(row));
+    from += row;
+    std::size_t d = index.size();
+    while (d > 0 && ++index[d - 1] == ranges[d - 1].end) {
+      index[d - 1] = ranges[d - 1].begin;
+      --d;
+    }
+    if (d == 0) return;
+  }
+}
+
+/// One rank of a bundle, or a whole model: compiled, fed and timed.
+class RankRun {
+ public:
+  RankRun(const Graph& graph, int threads, Communicator& world)
+      : collectives_(world),
+        world_(world),
+        executable_(graph, {.threads = threads, .collectives = &collectives_}),
+        weight_bytes_(constant_bytes(graph)) {
+    for (const auto id : graph.inputs) input_names_.push_back(graph.value(id).name);
+  }
+
+  /// `parts`: this rank's parts of the inputs, by name. Seconds of each counted run.
+  std::vector<double> run(const NamedTensors& parts, int repeat) {
+    if (repeat > 1) run_once(parts);
+    std::vector<double> seconds;
+    for (int i = 0; i < repeat; ++i) {
+      collectives_.reset_totals();
+      seconds.push_back(run_once(parts));
+    }
+    return seconds;
+  }
+
+  Tensor output(std::size_t i) const {
+    const TensorView& view = executable_.output(i);
+    return Tensor(view.type, view.shape, view.data, nullptr).contiguous_copy();
+  }
+
+  const std::vector<bundle::CollectiveTotal>& collectives() const { return collectives_.totals(); }
+  std::int64_t arena_bytes() const { return executable_.arena_bytes(); }
+  std::int64_t peak_bytes() const {
+    return weight_bytes_ + executable_.arena_bytes() - executable_.scratch_bytes();
+  }
+
+ private:
+  /// The ranks start together, so the time is the slowest one's plus what they wait for each other.
+  double run_once(const NamedTensors& parts) {
+    for (std::size_t i = 0; i < input_names_.size(); ++i) {
+      const TensorView& view = executable_.input(i);
+      const Tensor& part = parts.at(input_names_[i]);
+      if (view.size_bytes() > 0) {
+        std::memcpy(view.data, part.data(), static_cast<std::size_t>(view.size_bytes()));
+      }
+    }
+    world_.barrier();
+    const auto start = Clock::now();
+    executable_.run();
+    world_.barrier();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  CollectiveContext collectives_;
+  Communicator& world_;
+  Executable executable_;
+  std::int64_t weight_bytes_;
+  std::vector<std::string> input_names_;
+};
+
+NamedTensors parts_of(const bundle::MetaInfo& info, const NamedTensors& inputs, int rank) {
+  NamedTensors parts;
+  for (const bundle::PortInfo& port : info.inputs) {
+    const auto& ranges = port.ranges[static_cast<std::size_t>(rank)];
+    parts.emplace(port.name, inputs.at(port.name).slice(ranges).contiguous_copy());
+  }
+  return parts;
+}
+
+Graph load_shard(const bundle::MetaInfo& info, const std::filesystem::path& dir, int rank) {
+  bundle::check_files(info, dir, rank);
+  const bundle::RankInfo& of_rank = info.ranks[static_cast<std::size_t>(rank)];
+  return graph::load_onnx(dir / of_rank.files.front().name, {});
+}
+
+/// The first error that is a cause: those of ranks that were told to give up come after it.
+class FirstError {
+ public:
+  void store(std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::move(error);
+  }
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+/// Every rank's block of bytes, known lengths or not.
+std::vector<std::vector<std::byte>> gather_bytes(std::span<const std::byte> mine,
+                                                 Communicator& world) {
+  const auto ranks = static_cast<std::size_t>(world.size());
+  const auto length = static_cast<std::int64_t>(mine.size());
+  std::vector<std::int64_t> lengths(ranks);
+  const std::vector<std::int64_t> length_bytes(ranks, sizeof length);
+  world.all_gather(reinterpret_cast<const std::byte*>(&length),
+                   reinterpret_cast<std::byte*>(lengths.data()), length_bytes);
+  std::int64_t total = 0;
+  for (const std::int64_t each : lengths) total += each;
+  std::vector<std::byte> all(static_cast<std::size_t>(total));
+  world.all_gather(mine.data(), all.data(), lengths);
+  std::vector<std::vector<std::byte>> blocks;
+  auto begin = all.begin();
+  for (const std::int64_t each : lengths) {
+    blocks.emplace_back(begin, begin + each);
+    begin += each;
+  }
+  return blocks;
+}
+
+template <typename T>
+std::vector<T> gather_values(const T& mine, Communicator& world) {
+  std::vector<T> all;
+  for (const auto& block : gather_bytes(std::as_bytes(std::span(&mine, 1)), world)) {
+    std::memcpy(&all.emplace_back(), block.data(), sizeof(T));
+  }
+  return all;
+}
+
+std::vector<bundle::CollectiveTotal> gather_totals(const std::vector<bundle::CollectiveTotal>& mine,
+                                                   Communicator& world) {
+  const std::string text = bundle::to_json(mine).dump();
+  std::vector<bundle::CollectiveTotal> totals;
+  for (const auto& block : gather_bytes(std::as_bytes(std::span(text)), world)) {
+    const auto* begin = reinterpret_cast<const char*>(block.data());
+    for (const auto& total : nlohmann::json::parse(begin, begin + block.size())) {
+      bundle::add_collective(totals,
+                             {total["kind"], total["mesh_axes"], total["count"], total["bytes"]});
+    }
+  }
+  return totals;
+}
+
+}  // namespace
+
+void check_inputs(const std::vector<bundle::PortInfo>& ports, const NamedTensors& inputs) {
+  std::string known;
+  for (const bundle::PortInfo& port : ports) known += (known.empty() ? "" : ", ") + port.name;
+  for (const auto& [name, tensor] : inputs) {
+    if (std::ranges::find(ports, name, &bundle::PortInfo::name) == ports.end()) {
+      fail("--input {}: the model has no such input; it has {}", name, known);
+    }
+  }
+  for (const bundle::PortInfo& port : ports) {
+    const auto found = inputs.find(port.name);
+    if (found == inputs.end()) {
+      fail("no tensor for input '{}': give --input {}=FILE.npy, or --random-inputs SEED", port.name,
+           port.name);
+    }
+    const Tensor& tensor = found->second;
+    if (tensor.type() != port.type || tensor.shape() != port.shape) {
+      fail("input '{}' is {} of {}, but the bundle was made for {} of {}", port.name,
+           graph::to_string(tensor.shape()), name_of(tensor.type()), graph::to_string(port.shape),
+           name_of(port.type));
+    }
+  }
+}
+
+RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& inputs,
+                         const RunOptions& options) {
+  const bundle::MetaInfo info = bundle::load_meta_info(dir);
+  check_inputs(info.inputs, inputs);
+  const auto ranks = info.ranks.size();
+  const int threads = threads_of(options, static_cast<int>(ranks));
+  auto worlds = make_thread_communicators(static_cast<int>(ranks), options.timeout);
+
+  RunResult result;
+  result.arena_bytes.resize(ranks);
+  result.peak_bytes.resize(ranks);
+  for (const bundle::PortInfo& port : info.outputs) {
+    result.outputs.emplace(port.name, Tensor::zeros(port.type, port.shape));
+  }
+  FirstError error;
+  std::mutex assembling;
+  const auto run_rank = [&](std::size_t r) {
+    try {
+      const int rank = static_cast<int>(r);
+      RankRun run(load_shard(info, dir, rank), threads, *worlds[r]);
+      worlds[r]->barrier();
+      const auto seconds = run.run(parts_of(info, inputs, rank), options.repeat);
+      const std::lock_guard lock(assembling);
+      result.arena_bytes[r] = run.arena_bytes();
+      result.peak_bytes[r] = run.peak_bytes();
+      result.run_seconds.resize(seconds.size(), 0);
+      for (std::size_t i = 0; i < seconds.size(); ++i) {
+        result.run_seconds[i] = std::max(result.run_seconds[i], seconds[i]);
+      }
+      for (const auto& total : run.collectives()) {
+        bundle::add_collective(result.collectives, total);
+      }
+      for (std::size_t i = 0; i < info.outputs.size(); ++i) {
+        place(run.output(i), info.outputs[i].ranges[r], result.outputs.at(info.outputs[i].name));
+      }
+    } catch (...) {
+      error.store(std::current_exception());
+      worlds[r]->abort();
+    }
+  };
+  {
+    std::vector<std::jthread> started;
+    for (std::size_t r = 0; r < ranks; ++r) started.emplace_back(run_rank, r);
+  }
+  error.rethrow();
+  return result;
+}
+
+RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inputs,
+                      const RunOptions& options, Communicator& world, int local_ranks) {
+  const bundle::MetaInfo info = bundle::load_meta_info(dir);
+  if (static_cast<std::size_t>(world.size()) != info.ranks.size()) {
+    fail("{} has {} ranks, but {} processes were started; start {}", dir.string(),
+         info.ranks.size(), world.size(), info.ranks.size());
+  }
+  check_inputs(info.inputs, inputs);
+  const int rank = world.rank();
+  RankRun run(load_shard(info, dir, rank), threads_of(options, local_ranks), world);
+  world.barrier();
+
+  RunResult result;
+  const std::vector<double> seconds = run.run(parts_of(info, inputs, rank), options.repeat);
+  for (const double each : seconds) {
+    result.run_seconds.push_back(std::ranges::max(gather_values(each, world)));
+  }
+  result.arena_bytes = gather_values(run.arena_bytes(), world);
+  result.peak_bytes = gather_values(run.peak_bytes(), world);
+  result.collectives = gather_totals(run.collectives(), world);
+  for (std::size_t i = 0; i < info.outputs.size(); ++i) {
+    const bundle::PortInfo& port = info.outputs[i];
+    const auto blocks = gather_bytes(run.output(i).bytes(), world);
+    if (rank != 0) continue;
+    Tensor whole = Tensor::zeros(port.type, port.shape);
+    for (std::size_t r = 0; r < blocks.size(); ++r) {
+      graph::Shape shape;
+      for (const Range& range : port.ranges[r]) shape.push_back(range.size());
+      place(Tensor(port.type, shape, blocks[r].data(), nullptr), port.ranges[r], whole);
+    }
+    result.outputs.emplace(port.name, std::move(whole));
+  }
+  return result;
+}
+
+RunResult run_whole(const Graph& graph, const NamedTensors& inputs, const RunOptions& options) {
+  const auto world = make_thread_communicators(1, options.timeout);
+  RankRun run(graph, threads_of(options, 1), *world.front());
+  NamedTensors parts;
+  for (const auto& [name, tensor] : inputs) parts.emplace(name, tensor.contiguous_copy());
+  RunResult result;
+  result.run_seconds = run.run(parts, options.repeat);
+  result.arena_bytes = {run.arena_bytes()};
+  result.peak_bytes = {run.peak_bytes()};
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    result.outputs.emplace(graph.value(graph.outputs[i]).name, run.output(i));
+  }
+  return result;
+}
+
+}  // namespace autopar::runtime

@@ -1,0 +1,263 @@
+#include "runtime/tensor_files.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <random>
+#include <sstream>
+
+#include "graph/error.h"
+#include "graph/onnx_tensor_file.h"
+#include "runtime/kernels/half.h"
+
+namespace autopar::runtime {
+
+namespace {
+
+using graph::DataType;
+using graph::Shape;
+using graph::Tensor;
+
+constexpr std::string_view magic = "\x93NUMPY";
+
+const std::map<std::string, DataType>& numpy_types() {
+  static const std::map<std::string, DataType> types = {
+      {"<f4", DataType::float32}, {"<f8", DataType::float64}, {"<f2", DataType::float16},
+      {"<i8", DataType::int64},   {"<i4", DataType::int32},   {"<i2", DataType::int16},
+      {"|i1", DataType::int8},    {"<u8", DataType::uint64},  {"<u4", DataType::uint32},
+      {"<u2", DataType::uint16},  {"|u1", DataType::uint8},   {"|b1", DataType::boolean}};
+  return types;
+}
+
+/// The text after `'key':` in the header's dictionary.
+std::string header_field(const std::string& header, const std::string& key,
+                         const std::filesystem::path& file) {
+  const auto found = header.find("'" + key + "':");
+  if (found == std::string::npos) fail("{}: no '{}' in the .npy header", file.string(), key);
+  const auto begin = header.find_first_not_of(' ', found + key.size() + 3);
+  return begin == std::string::npos ? "" : header.substr(begin);
+}
+
+Shape parse_shape(const std::string& text, const std::filesystem::path& file) {
+  Shape shape;
+  const auto end = text.find(')');
+  if (text.empty() || text[0] != '(' || end == std::string::npos) {
+    fail("{}: malformed shape in the .npy header", file.string());
+  }
+  std::istringstream numbers(text.substr(1, end - 1));
+  for (std::string number; std::getline(numbers, number, ',');) {
+    number.erase(0, number.find_first_not_of(' '));
+    if (number.empty()) continue;
+    if (number.find_first_not_of("0123456789") != std::string::npos || number.size() > 15) {
+      fail("{}: malformed shape in the .npy header", file.string());
+    }
+    shape.push_back(std::stoll(number));
+  }
+  return shape;
+}
+
+/// The header's text; leaves the stream at the data.
+std::string read_header(std::istream& stream, const std::filesystem::path& file) {
+  char start[8] = {};
+  stream.read(start, sizeof start);
+  if (!stream || std::string_view(start, 6) != magic || start[6] < 1 || start[6] > 3) {
+    fail("{} is no .npy file", file.string());
+  }
+  unsigned char length[4] = {};
+  stream.read(reinterpret_cast<char*>(length), start[6] == 1 ? 2 : 4);
+  const std::uint32_t bytes =
+      length[0] | length[1] << 8U | length[2] << 16U | static_cast<std::uint32_t>(length[3]) << 24U;
+  if (!stream || bytes > (1U << 20U)) fail("{} is a damaged .npy file", file.string());
+  std::string header(bytes, '\0');
+  stream.read(header.data(), static_cast<std::streamsize>(bytes));
+  if (!stream) fail("{} is a truncated .npy file", file.string());
+  return header;
+}
+
+/// Any numeric element as a double.
+double number_at(const Tensor& tensor, std::int64_t i) {
+  const auto index = static_cast<std::size_t>(i);
+  switch (tensor.type()) {
+    case DataType::float32:
+      return tensor.values<float>()[index];
+    case DataType::float64:
+      return tensor.values<double>()[index];
+    case DataType::float16:
+      return to_float(tensor.values<Float16>()[index]);
+    case DataType::bfloat16:
+      return to_float(tensor.values<BFloat16>()[index]);
+    case DataType::uint64:
+      return static_cast<double>(tensor.values<std::uint64_t>()[index]);
+    case DataType::int64:
+      return static_cast<double>(tensor.values<std::int64_t>()[index]);
+    case DataType::int32:
+      return tensor.values<std::int32_t>()[index];
+    case DataType::uint32:
+      return tensor.values<std::uint32_t>()[index];
+    case DataType::int16:
+      return tensor.values<std::int16_t>()[index];
+    case DataType::uint16:
+      return tensor.values<std::uint16_t>()[index];
+    case DataType::int8:
+      return tensor.values<std::int8_t>()[index];
+    case DataType::uint8:
+    case DataType::boolean:
+      return tensor.values<std::uint8_t>()[index];
+    default:
+      fail("tensors of {} cannot be compared", name_of(tensor.type()));
+  }
+}
+
+template <typename T, typename Draw>
+void fill(Tensor& tensor, Draw draw) {
+  auto* values = reinterpret_cast<T*>(tensor.mutable_bytes().data());
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) values[i] = draw();
+}
+
+}  // namespace
+
+Tensor load_npy(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) fail("{} cannot be read", file.string());
+  const std::string header = read_header(stream, file);
+  const std::string descr = header_field(header, "descr", file);
+  const auto type = numpy_types().find(descr.size() < 5 ? "" : descr.substr(1, 3));
+  if (type == numpy_types().end()) {
+    fail("{}: element type {} is not read; use little-endian numbers or bool", file.string(),
+         descr.substr(0, 5));
+  }
+  const Shape shape = parse_shape(header_field(header, "shape", file), file);
+  if (header_field(header, "fortran_order", file).starts_with("True") && shape.size() > 1) {
+    fail("{} is in Fortran order; save numpy.ascontiguousarray of it", file.string());
+  }
+  Tensor tensor = Tensor::zeros(type->second, shape);
+  const auto bytes = tensor.mutable_bytes();
+  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  if (!stream || stream.peek() != std::char_traits<char>::eof()) {
+    fail("{}: the data is not {} of {}", file.string(), graph::to_string(shape),
+         name_of(type->second));
+  }
+  return tensor;
+}
+
+void save_npy(const std::filesystem::path& file, const Tensor& tensor) {
+  Tensor data = tensor.contiguous_copy();
+  if (data.type() == DataType::bfloat16) {
+    Tensor wide = Tensor::zeros(DataType::float32, data.shape());
+    std::int64_t i = 0;
+    fill<float>(wide, [&] { return static_cast<float>(number_at(data, i++)); });
+    data = wide;
+  }
+  const auto type = std::ranges::find_if(
+      numpy_types(), [&](const auto& entry) { return entry.second == data.type(); });
+  if (type == numpy_types().end()) fail("{}: no .npy of {}", file.string(), name_of(data.type()));
+
+  std::string shape;
+  for (const std::int64_t extent : data.shape()) shape += std::to_string(extent) + ",";
+  std::string header =
+      "{'descr': '" + type->first + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+  header.append(63 - (10 + header.size()) % 64, ' ');
+  header += '\n';
+
+  std::ofstream stream(file, std::ios::binary);
+  stream << magic << '\x01' << '\0' << static_cast<char>(header.size() & 0xFFU)
+         << static_cast<char>(header.size() >> 8U) << header;
+  const auto bytes = data.bytes();
+  stream.write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+  stream.close();
+  if (!stream) {
+    std::error_code ignored;
+    std::filesystem::remove(file, ignored);
+    fail("{} cannot be written; is the disk full?", file.string());
+  }
+}
+
+Tensor random_tensor(DataType type, const Shape& shape, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  Tensor tensor = Tensor::zeros(type, shape);
+  const auto bit = [&] { return random() & 1U; };
+  switch (graph::is_floating_point(type) ? DataType::float32 : type) {
+    case DataType::float32:
+      switch (type) {
+        case DataType::float64:
+          fill<double>(tensor, [&] { return normal(random); });
+          break;
+        case DataType::float16:
+          fill<Float16>(tensor, [&] { return to_float16(normal(random)); });
+          break;
+        case DataType::bfloat16:
+          fill<BFloat16>(tensor, [&] { return to_bfloat16(normal(random)); });
+          break;
+        case DataType::float32:
+          fill<float>(tensor, [&] { return normal(random); });
+          break;
+        default:
+          fail("no random values of {}; give the input as a file", name_of(type));
+      }
+      break;
+    case DataType::int64:
+    case DataType::uint64:
+      fill<std::uint64_t>(tensor, bit);
+      break;
+    case DataType::int32:
+    case DataType::uint32:
+      fill<std::uint32_t>(tensor, [&] { return static_cast<std::uint32_t>(bit()); });
+      break;
+    case DataType::int16:
+    case DataType::uint16:
+      fill<std::uint16_t>(tensor, [&] { return static_cast<std::uint16_t>(bit()); });
+      break;
+    case DataType::int8:
+    case DataType::uint8:
+    case DataType::boolean:
+      fill<std::uint8_t>(tensor, [&] { return static_cast<std::uint8_t>(bit()); });
+      break;
+    default:
+      fail("no random values of {}; give the input as a file", name_of(type));
+  }
+  return tensor;
+}
+
+std::string safe_file_name(const std::string& tensor_name) {
+  std::string name = tensor_name;
+  for (char& c : name) {
+    const bool safe = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-';
+    if (!safe) c = '_';
+  }
+  return name;
+}
+
+double largest_relative_error(const Tensor& reference, const Tensor& other) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (reference.type() != other.type() || reference.shape() != other.shape()) return infinity;
+  const Tensor a = reference.contiguous_copy();
+  const Tensor b = other.contiguous_copy();
+  double largest = 0;
+  double scale = 1e-30;
+  for (std::int64_t i = 0; i < a.elements(); ++i) {
+    const double x = number_at(a, i);
+    const double y = number_at(b, i);
+    if (x == y || (std::isnan(x) && std::isnan(y))) {
+      if (std::isfinite(x)) scale = std::max(scale, std::abs(x));
+      continue;
+    }
+    if (!std::isfinite(x) || !std::isfinite(y)) return infinity;
+    largest = std::max(largest, std::abs(x - y));
+    scale = std::max(scale, std::abs(x));
+  }
+  return largest / scale;
+}
+
+Tensor load_tensor_file(const std::filesystem::path& file) {
+  if (file.extension() == ".npy") return load_npy(file);
+  if (file.extension() == ".pb") return graph::load_tensor_proto(file).second;
+  fail("{}: give a .npy or .pb file", file.string());
+}
+
+}  // namespace autopar::runtime
