@@ -53,9 +53,8 @@ class Lowering {
   void find_base_specs() {
     for (const auto& [value, spec] : plan_.stored) {
       const graph::Value& tensor = graph_.value(value);
-      base_specs_[value] = is_shape_like(tensor)
-                               ? TensorShardSpec::replicated(tensor.shape.size())
-                               : without_idle_axes(spec);
+      base_specs_[value] = is_shape_like(tensor) ? TensorShardSpec::replicated(tensor.shape.size())
+                                                 : without_idle_axes(spec);
     }
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const auto& outputs = graph_.nodes[id].outputs;
@@ -167,9 +166,8 @@ std::vector<bundle::CollectiveTotal> collective_totals(const Graph& graph,
     const Version& version = program.versions[static_cast<std::size_t>(instruction.inputs[0])];
     const graph::Value& value = graph.value(version.value);
     for (int rank = 0; rank < mesh.num_devices(); ++rank) {
-      bundle::add_collective(totals,
-                             {std::string(name_of(step.kind)), step.mesh_axes, 1,
-                              payload_bytes(step, value.shape, value.type, mesh, rank)});
+      bundle::add_collective(totals, {std::string(name_of(step.kind)), step.mesh_axes, 1,
+                                      payload_bytes(step, value.shape, value.type, mesh, rank)});
     }
   }
   return totals;

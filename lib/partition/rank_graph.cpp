@@ -85,8 +85,8 @@ class RankGraph {
     Node node = step_node(instruction, "");
     node.op_type = "Slice";
     const auto add_input = [&](const char* what, std::int64_t number) {
-      node.inputs.push_back(shard_.add_constant(node.name + "/" + what,
-                                                graph::Tensor::of_int64({1}, {{number}})));
+      node.inputs.push_back(
+          shard_.add_constant(node.name + "/" + what, graph::Tensor::of_int64({1}, {{number}})));
     };
     add_input("starts", after.begin - before.begin);
     add_input("ends", after.end - before.begin);
