@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "graph/arena.h"
 #include "runtime/memory_plan.h"
 #include "runtime/passes/passes.h"
 
@@ -88,6 +89,7 @@ struct Executable::Impl {
 
   Impl(const Graph& original, const CompileOptions& options)
       : graph(original), threads(usable_threads(options.threads)) {
+    omp_set_num_threads(threads);  // oneDNN plans for as many when kernels are made
     if (options.optimize) derived_bytes += passes::optimize(graph);
     derived_bytes += realign_constants(graph);
     Storage storage(graph);
@@ -168,7 +170,14 @@ struct Executable::Impl {
 };
 
 Executable::Executable(const graph::Graph& graph, const CompileOptions& options)
-    : impl_(std::make_unique<Impl>(graph, options)) {}
+    : impl_(std::make_unique<Impl>(graph, options)) {
+  // Fusion may keep values longer. Where that breaks the promise of arena_bound, do without.
+  if (options.optimize && impl_->plan.bytes_without_scratch > graph::arena_bound(graph)) {
+    CompileOptions plain = options;
+    plain.optimize = false;
+    impl_ = std::make_unique<Impl>(graph, plain);
+  }
+}
 Executable::~Executable() = default;
 Executable::Executable(Executable&&) noexcept = default;
 
