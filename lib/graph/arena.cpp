@@ -63,4 +63,16 @@ std::vector<BufferLifetime> value_lifetimes(const Graph& graph) {
   return result;
 }
 
+std::int64_t arena_bound(const Graph& graph) {
+  std::vector<BufferLifetime> lifetimes = value_lifetimes(graph);
+  for (const ValueId input : graph.inputs) {
+    // The caller writes an input even where no node reads it.
+    const Value& value = graph.value(input);
+    lifetimes[static_cast<std::size_t>(input)].bytes =
+        bytes_of(value.type, num_elements(value.shape));
+  }
+  const std::int64_t packed = plan_arena(lifetimes).bytes;
+  return packed + packed / 4;
+}
+
 }  // namespace autopar::graph

@@ -11,9 +11,8 @@ struct MemoryPrediction {
   std::int64_t peak_bytes = 0;    ///< constants, and one arena for everything else
 };
 
-/// What a run of one rank's graph needs. The arena has every value of the graph, node by node; the
-/// runtime aliases and fuses some of them away and plans what is left in the same way, so that its
-/// constants and arena, kernels' scratch memory aside, are no larger.
+/// What a run of one rank's graph needs at most, kernels' scratch memory aside: its constants, and
+/// an arena within graph::arena_bound, which the runtime keeps to.
 MemoryPrediction predict_memory(const graph::Graph& rank_graph);
 
 }  // namespace autopar::partition

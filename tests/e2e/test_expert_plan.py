@@ -8,8 +8,8 @@ import onnx
 from support import MODELS, Model, TemporaryFolderTest, autopar
 
 # Megatron-LM splits the first projection of a block by columns and the second by rows, with one
-# all-reduce after it: two a layer. Which is which is told by the names in the model, of the node
-# (the TorchScript-based exporter keeps them) or of the weight (the torch.export-based one does).
+# all-reduce after it: two a layer. Which is which is told by names in the model: the node's
+# (from the TorchScript-based exporter), the weight's or the scope's (from the torch.export-based one).
 BY_COLUMNS = re.compile(
     r"c_attn|c_fc|query|key|value|[qkv]_proj|gate_proj|up_proj|intermediate", re.IGNORECASE
 )
@@ -23,7 +23,8 @@ def projections(model_file):
     for node in graph.node:
         if node.op_type not in ("MatMul", "Gemm"):
             continue
-        label = f"{node.name} {node.input[1]}"
+        scopes = " ".join(p.value for p in node.metadata_props if "scope" in p.key)
+        label = f"{node.name} {node.input[1]} {scopes}"
         if BY_ROWS.search(label):
             rows.append(node.name)
         elif BY_COLUMNS.search(label):
