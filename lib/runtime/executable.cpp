@@ -92,6 +92,7 @@ struct Executable::Impl {
     omp_set_num_threads(threads);  // oneDNN plans for as many when kernels are made
     if (options.optimize) derived_bytes += passes::optimize(graph);
     derived_bytes += realign_constants(graph);
+    omp_set_num_threads(threads);  // oneDNN asks when it makes a primitive, not only when it runs
     Storage storage(graph);
     std::vector<Step> all = make_steps(storage, options);
     lay_out(storage, all);
