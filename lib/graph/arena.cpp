@@ -72,7 +72,8 @@ std::int64_t arena_bound(const Graph& graph) {
         bytes_of(value.type, num_elements(value.shape));
   }
   const std::int64_t packed = plan_arena(lifetimes).bytes;
-  return packed + packed / 4;
+  constexpr std::int64_t page = 4096;
+  return packed + packed / 4 + page;
 }
 
 }  // namespace autopar::graph

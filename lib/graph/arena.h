@@ -30,7 +30,7 @@ ArenaPlan plan_arena(std::span<const BufferLifetime> buffers);
 std::vector<BufferLifetime> value_lifetimes(const Graph& graph);
 
 /// What an arena for the graph may take: every value in memory of its own, packed by plan_arena,
-/// and a quarter more, since a runtime that aliases and fuses keeps some values longer and packs
+/// a quarter more and a page, since a runtime that aliases and fuses keeps some values longer and packs
 /// others elsewhere. The partitioner predicts it and the runtime stays within it.
 std::int64_t arena_bound(const Graph& graph);
 

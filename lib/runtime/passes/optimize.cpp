@@ -1,18 +1,36 @@
+#include "graph/arena.h"
 #include "runtime/kernel.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime::passes {
+namespace {
 
-std::int64_t optimize(graph::Graph& graph) {
-  const bool can_fuse = find_cpu_kernel(internal_domain, "FusedMatMul") != nullptr;
-  if (can_fuse) fuse_transposes(graph);  // before folding, which would copy a transposed weight
-  graph::remove_dead_nodes(graph);
+using graph::Graph;
+
+std::int64_t arena_bytes(const Graph& graph) {
+  return graph::plan_arena(graph::value_lifetimes(graph)).bytes;
+}
+
+/// Fusing makes some values live longer. Memory is predicted for the graph as it was: a pass that
+/// would need more is left out.
+void apply_within(std::int64_t limit, Graph& graph, void (*pass)(Graph&)) {
+  Graph rewritten = graph;
+  pass(rewritten);
+  graph::remove_dead_nodes(rewritten);
+  if (arena_bytes(rewritten) <= limit) graph = std::move(rewritten);
+}
+
+}  // namespace
+
+std::int64_t optimize(Graph& graph) {
+  const std::int64_t limit = arena_bytes(graph);
+  const bool can_fuse_products = find_cpu_kernel(internal_domain, "FusedMatMul") != nullptr;
+  // Before folding, which would copy a transposed weight.
+  if (can_fuse_products) apply_within(limit, graph, fuse_transposes);
   const std::int64_t bytes = fold_constants(graph);
   graph::remove_dead_nodes(graph);
-  if (can_fuse) fuse_biases(graph);
-  graph::remove_dead_nodes(graph);
-  fuse_elementwise_chains(graph);
-  graph::remove_dead_nodes(graph);
+  if (can_fuse_products) apply_within(limit, graph, fuse_biases);
+  apply_within(limit, graph, fuse_elementwise_chains);
   return bytes;
 }
 

@@ -33,7 +33,8 @@ std::int64_t fold_constants(graph::Graph& graph);
 /// by tile, so that what lies between never leaves the cache.
 void fuse_elementwise_chains(graph::Graph& graph);
 
-/// All of them, in the order that lets each do the most. Returns fold_constants' bytes.
+/// All of them, in the order that lets each do the most, but for those that would make the arena
+/// larger than the graph needs as it is. Returns fold_constants' bytes.
 std::int64_t optimize(graph::Graph& graph);
 
 }  // namespace autopar::runtime::passes
