@@ -1,0 +1,76 @@
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "bundle/meta_info.h"
+#include "graph/graph.h"
+#include "runtime/comm/thread_communicator.h"
+#include "runtime/executable.h"
+
+namespace autopar {
+
+/// What a run of one graph gave: outputs (float32) in the graph's order, what it communicated, and
+/// its arena without kernels' scratch memory.
+struct RankResult {
+  std::vector<graph::Tensor> outputs;
+  std::vector<bundle::CollectiveTotal> counted;
+  std::int64_t arena_bytes = 0;
+};
+
+inline RankResult run_graph(const graph::Graph& graph, const std::vector<graph::Tensor>& inputs,
+                            runtime::CollectiveContext* collectives) {
+  runtime::Executable executable(graph, {.threads = 1, .collectives = collectives});
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const runtime::TensorView& view = executable.input(i);
+    const graph::Tensor input = inputs[i].contiguous_copy();
+    require(input.size_bytes() == view.size_bytes(), "an input fills its place");
+    if (!input.bytes().empty()) std::memcpy(view.data, input.data(), input.bytes().size());
+  }
+  executable.run();
+  RankResult result;
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    const runtime::TensorView& view = executable.output(i);
+    result.outputs.push_back(
+        graph::Tensor(view.type, view.shape, view.data, nullptr).contiguous_copy());
+  }
+  if (collectives != nullptr) result.counted = collectives->totals();
+  result.arena_bytes = executable.arena_bytes() - executable.scratch_bytes();
+  return result;
+}
+
+/// Runs every rank's graph in a thread of its own. Throws the first error of any.
+inline std::vector<RankResult> run_ranks(const std::vector<graph::Graph>& shards,
+                                         const std::vector<std::vector<graph::Tensor>>& inputs) {
+  auto worlds =
+      runtime::make_thread_communicators(static_cast<int>(shards.size()), std::chrono::seconds(30));
+  std::vector<RankResult> results(shards.size());
+  std::mutex mutex;
+  std::exception_ptr first_error;
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t rank = 0; rank < shards.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          runtime::CollectiveContext collectives(*worlds[rank]);
+          results[rank] = run_graph(shards[rank], inputs[rank], &collectives);
+        } catch (...) {
+          {
+            const std::lock_guard lock(mutex);
+            if (!first_error) first_error = std::current_exception();
+          }
+          worlds[rank]->abort();
+        }
+      });
+    }
+  }
+  if (first_error) std::rethrow_exception(first_error);
+  return results;
+}
+
+}  // namespace autopar
