@@ -274,5 +274,32 @@ TEST_CASE("A long run of nodes becomes several chains") {
   CHECK(doubles(run_with(b.graph, {input}, false)) == apart);
 }
 
+TEST_CASE("A chain that would need more memory than the graph as it is is left out") {
+  Builder b;
+  // Four large inputs are summed early to one that is read late: the chain would keep all four.
+  const Shape large{1000};
+  std::vector<ValueId> inputs;
+  for (const char* name : {"a", "b", "c", "d"}) inputs.push_back(b.input(name, large));
+  const ValueId sum = b.node("Sum", inputs, large);
+  const ValueId x = b.input("x", {10, 100});
+  ValueId y = b.node(
+      "Reshape",
+      {x, b.graph.add_constant("s", Tensor::of_int64({1}, std::array<std::int64_t, 1>{1000}))},
+      large);
+  for (int i = 0; i < 3; ++i)
+    y = b.node("Concat", {y, y}, {1000LL << (i + 1)}, {{"axis", std::int64_t{0}}});
+  const ValueId part = b.node(
+      "Slice",
+      {y, b.graph.add_constant("from", Tensor::of_int64({1}, std::array<std::int64_t, 1>{0})),
+       b.graph.add_constant("to", Tensor::of_int64({1}, std::array<std::int64_t, 1>{1000}))},
+      large);
+  b.graph.outputs = {b.node("Mul", {sum, part}, large)};
+  Graph fused = b.graph;
+  passes::fuse_elementwise_chains(fused);
+  CHECK(operators(fused).ends_with("ElementwiseChain"));
+  passes::optimize(b.graph);
+  CHECK(operators(b.graph).ends_with("Mul"));
+}
+
 }  // namespace
 }  // namespace autopar::runtime
