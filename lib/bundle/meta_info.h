@@ -22,7 +22,8 @@ struct CollectiveTotal {
   std::int64_t bytes = 0;
   friend bool operator==(const CollectiveTotal&, const CollectiveTotal&) = default;
 };
-/// Adds to the entry of the same kind and axes, or appends it; keeps entries sorted.
+/// Adds to the entry of the same kind and axes, or inserts it; keeps entries sorted by kind and
+/// axes.
 void add_collective(std::vector<CollectiveTotal>& totals, const CollectiveTotal& more);
 
 struct FileInfo {
@@ -86,7 +87,8 @@ struct MetaInfo {
 
 nlohmann::json to_json(const MetaInfo& info);
 nlohmann::json to_json(const std::vector<CollectiveTotal>& totals);
-/// Throws Error naming the file and the field that is missing or malformed.
+/// Throws Error naming the file and the field that is missing or malformed, or what does not fit
+/// together. Fields that it does not know are passed over.
 MetaInfo load_meta_info(const std::filesystem::path& bundle_dir);
 
 /// Throws Error naming the first file of the rank (all ranks for -1) that is missing, of another

@@ -91,7 +91,8 @@ class RankRun {
   const std::vector<bundle::CollectiveTotal>& collectives() const { return collectives_.totals(); }
   std::int64_t arena_bytes() const { return executable_.arena_bytes(); }
   std::int64_t peak_bytes() const {
-    return weight_bytes_ + executable_.arena_bytes() - executable_.scratch_bytes();
+    return weight_bytes_ + executable_.derived_constant_bytes() + executable_.arena_bytes() -
+           executable_.scratch_bytes();
   }
 
  private:

@@ -7,6 +7,7 @@
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/kernel_arguments.h"
+#include "runtime/kernels/cpu/simd_clones.h"
 
 namespace autopar::runtime::cpu {
 
@@ -61,10 +62,7 @@ template <typename T>
   return {mean, inverse};
 }
 
-[[gnu::target_clones("avx512f", "avx2", "default")]] Moments<float> normalize_row(
-    const Row<float>& row) {
-  return normalize(row);
-}
+AUTOPAR_SIMD_CLONES Moments<float> normalize_row(const Row<float>& row) { return normalize(row); }
 Moments<double> normalize_row(const Row<double>& row) { return normalize(row); }
 
 class Normalization final : public Kernel {

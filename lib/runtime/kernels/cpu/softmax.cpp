@@ -8,6 +8,7 @@
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/kernel_arguments.h"
+#include "runtime/kernels/cpu/simd_clones.h"
 #include "runtime/kernels/elementwise_math.h"
 
 namespace autopar::runtime::cpu {
@@ -36,9 +37,7 @@ template <typename T>
 }
 
 /// The common row: neighbouring floats, written so that each loop vectorises (sums in parts).
-[[gnu::target_clones("avx512f", "avx2", "default")]] void softmax_floats(const float* in,
-                                                                         float* out,
-                                                                         std::int64_t n) {
+AUTOPAR_SIMD_CLONES void softmax_floats(const float* in, float* out, std::int64_t n) {
   constexpr int lanes = 16;
   float largest_of[lanes];
   float sum_of[lanes] = {};

@@ -1,0 +1,223 @@
+#include <fstream>
+#include <limits>
+#include <utility>
+
+#include "bundle/meta_info.h"
+#include "graph/error.h"
+
+namespace autopar::bundle {
+
+namespace {
+
+using nlohmann::json;
+
+struct Malformed {};
+
+/// nlohmann's own conversions would round fractions and wrap negative numbers; no integer of
+/// meta-info is negative.
+template <typename T>
+struct Parse {
+  static T from(const json& value) {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      if (!value.is_number_integer()) throw Malformed{};
+      const bool is_negative = !value.is_number_unsigned() && value.get<std::int64_t>() < 0;
+      if (is_negative || value.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<T>::max()})
+        throw Malformed{};
+    }
+    return value.get<T>();
+  }
+};
+
+template <typename T>
+struct Parse<std::vector<T>> {
+  static std::vector<T> from(const json& value) {
+    if (!value.is_array()) throw Malformed{};
+    std::vector<T> items;
+    for (const json& item : value) items.push_back(Parse<T>::from(item));
+    return items;
+  }
+};
+
+template <>
+struct Parse<graph::Range> {
+  static graph::Range from(const json& value) {
+    const auto ends = Parse<std::vector<std::int64_t>>::from(value);
+    if (ends.size() != 2 || ends[0] > ends[1]) throw Malformed{};
+    return {ends[0], ends[1]};
+  }
+};
+
+template <>
+struct Parse<graph::DataType> {
+  static graph::DataType from(const json& value) {
+    try {
+      return graph::parse_data_type(value.get<std::string>());
+    } catch (const Error&) {
+      throw Malformed{};
+    }
+  }
+};
+
+/// Reads an object's fields by name; an absent or malformed one is an Error that names it.
+class Reader {
+ public:
+  Reader(const json& object, std::string where) : object_(object), where_(std::move(where)) {
+    check(object_.is_object(), "is no JSON object");
+  }
+
+  template <typename T>
+  T get(const char* field) const {
+    try {
+      return Parse<T>::from(at(field));
+    } catch (const Malformed&) {
+      malformed(field);
+    } catch (const json::exception&) {
+      malformed(field);
+    }
+  }
+
+  Reader object(const char* field) const { return {at(field), where_ + ": " + field}; }
+
+  template <typename Read>
+  auto list(const char* field, Read read) const {
+    const json& items = at(field);
+    if (!items.is_array()) malformed(field);
+    std::vector<decltype(read(std::declval<Reader>()))> result;
+    for (const json& item : items) {
+      result.push_back(read(Reader(item, fmt::format("{}: {}[{}]", where_, field, result.size()))));
+    }
+    return result;
+  }
+
+  void check(bool holds, const std::string& what) const {
+    if (!holds) fail("{} {}; partition the model again", where_, what);
+  }
+
+ private:
+  [[noreturn]] void malformed(const char* field) const {
+    fail("{}: field '{}' is malformed; partition the model again", where_, field);
+  }
+
+  const json& at(const char* field) const {
+    const auto found = object_.find(field);
+    if (found == object_.end()) {
+      fail("{}: field '{}' is missing; partition the model again", where_, field);
+    }
+    return *found;
+  }
+
+  const json& object_;
+  std::string where_;
+};
+
+PortInfo read_port(const Reader& reader) {
+  PortInfo port;
+  port.name = reader.get<std::string>("name");
+  port.type = reader.get<graph::DataType>("type");
+  port.shape = reader.get<graph::Shape>("shape");
+  port.spec = reader.get<std::string>("spec");
+  port.ranges = reader.get<std::vector<std::vector<graph::Range>>>("ranges");
+  for (const auto& of_rank : port.ranges) {
+    bool fits = of_rank.size() == port.shape.size();
+    for (std::size_t dim = 0; fits && dim < of_rank.size(); ++dim) {
+      fits = of_rank[dim].end <= port.shape[dim];
+    }
+    reader.check(fits, "has 'ranges' that do not fit its shape");
+  }
+  return port;
+}
+
+FileInfo read_file(const Reader& reader) {
+  FileInfo file{reader.get<std::string>("name"), reader.get<std::uint64_t>("bytes"),
+                reader.get<std::string>("xxh3")};
+  const std::filesystem::path name = file.name;
+  reader.check(!name.empty() && name.filename() == name && name != "." && name != "..",
+               fmt::format("names '{}', which is no file of the bundle", file.name));
+  return file;
+}
+
+RankInfo read_rank(const Reader& reader) {
+  RankInfo rank;
+  rank.rank = reader.get<int>("rank");
+  rank.stage = reader.get<int>("stage");
+  rank.coordinates = reader.get<std::vector<int>>("coordinates");
+  rank.files = reader.list("files", read_file);
+  reader.check(!rank.files.empty(), "has no files");
+  rank.weight_bytes = reader.get<std::int64_t>("weight_bytes");
+  rank.peak_bytes = reader.get<std::int64_t>("peak_bytes");
+  return rank;
+}
+
+void read_plan(const Reader& reader, MetaInfo& info) {
+  info.search = reader.get<std::string>("search");
+  info.search_seconds = reader.get<double>("seconds");
+  info.cost_seconds = reader.get<double>("cost_seconds");
+  info.lower_bound_seconds = reader.get<double>("lower_bound_seconds");
+  info.proven_optimal = reader.get<bool>("proven_optimal");
+  info.device = reader.get<std::string>("device");
+  info.collectives = reader.list("collectives", [](const Reader& total) {
+    return CollectiveTotal{total.get<std::string>("kind"), total.get<std::vector<int>>("mesh_axes"),
+                           total.get<std::int64_t>("count"), total.get<std::int64_t>("bytes")};
+  });
+}
+
+/// What one part says of another: the mesh of its ranks, and whatever is told by rank.
+void check_consistency(const Reader& reader, const MetaInfo& info) {
+  const std::size_t ranks = info.ranks.size();
+  std::size_t devices = 1;
+  for (const MeshAxis& axis : info.mesh) devices *= static_cast<std::size_t>(axis.size);
+  reader.check(devices == ranks && ranks > 0,
+               fmt::format("has {} ranks for a mesh of {}", ranks, devices));
+  for (std::size_t r = 0; r < ranks; ++r) {
+    reader.check(info.ranks[r].rank == static_cast<int>(r),
+                 fmt::format("has rank {} in place of rank {}", info.ranks[r].rank, r));
+  }
+  for (const auto* ports : {&info.inputs, &info.outputs}) {
+    for (const PortInfo& port : *ports) {
+      reader.check(port.ranges.size() == ranks, fmt::format("has '{}' for {} ranks of {}",
+                                                            port.name, port.ranges.size(), ranks));
+    }
+  }
+}
+
+MetaInfo read_meta_info(const Reader& reader) {
+  if (const int version = reader.get<int>("version"); version != meta_info_version) {
+    reader.check(
+        false, fmt::format("has version {}, but this build reads {}", version, meta_info_version));
+  }
+  MetaInfo info;
+  info.model = reader.get<std::string>("model");
+  info.mesh = reader.list("mesh", [](const Reader& axis) {
+    return MeshAxis{axis.get<std::string>("name"), axis.get<int>("size")};
+  });
+  info.stages = reader.list("stages", [](const Reader& stage) {
+    return StageInfo{stage.get<int>("stage"), stage.get<std::vector<int>>("ranks")};
+  });
+  info.ranks = reader.list("ranks", read_rank);
+  info.groups = reader.list("groups", [](const Reader& group) {
+    return GroupInfo{group.get<std::vector<int>>("mesh_axes"),
+                     group.get<std::vector<std::vector<int>>>("ranks")};
+  });
+  info.inputs = reader.list("inputs", read_port);
+  info.outputs = reader.list("outputs", read_port);
+  read_plan(reader.object("plan"), info);
+  check_consistency(reader, info);
+  return info;
+}
+
+}  // namespace
+
+MetaInfo load_meta_info(const std::filesystem::path& bundle_dir) {
+  const std::filesystem::path file = bundle_dir / "meta-info.json";
+  std::ifstream stream(file);
+  if (!stream) fail("{} cannot be read; give a folder that autopar partition wrote", file.string());
+  json parsed;
+  try {
+    parsed = json::parse(stream);
+  } catch (const json::exception&) {
+    fail("{} is no JSON; partition the model again", file.string());
+  }
+  return read_meta_info(Reader(parsed, file.string()));
+}
+
+}  // namespace autopar::bundle
