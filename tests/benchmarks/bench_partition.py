@@ -38,7 +38,7 @@ def bench(folder, ngpus, rounds, more):
             shutil.rmtree(copy)
             seconds, private = timed(
                 [AUTOPAR, "partition", folder / "model.onnx", *shapes_of(folder), *more,
-                 "--ngpus", ngpus, "--out", out]
+                 "--ngpus", ngpus, "--time-limit", 10, "--out", out]
             )
             plan = json.loads((out / "plan.json").read_text())
             shutil.rmtree(out)

@@ -61,7 +61,8 @@ def bench(folder, threads, rounds, repeat):
         bundles = {}
         for ranks in (1, 2):
             bundles[ranks] = Path(tmp) / f"{ranks}"
-            autopar("partition", model, *shapes, "--ngpus", ranks, "--out", bundles[ranks])
+            autopar("partition", model, *shapes, "--ngpus", ranks, "--time-limit", 10,
+                    "--out", bundles[ranks])
 
         def run(ranks, threads_a_rank):
             return run_json(

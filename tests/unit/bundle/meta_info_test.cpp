@@ -5,33 +5,40 @@
 
 #include "graph/error.h"
 #include "graph/file_digest.h"
+#include "unit/bundle/json_schema.h"
+#include "unit/graph/temporary_folder.h"
 
 using namespace autopar;
 using namespace autopar::bundle;
+using nlohmann::json;
 namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
 
 namespace {
 
-/// A bundle of one rank with two small files, in a folder of its own.
+/// A bundle of two ranks with two small files each, in a folder of its own.
 class SmallBundle {
  public:
-  SmallBundle() : dir(fs::temp_directory_path() / "autopar-meta-info-test") {
-    fs::remove_all(dir);
-    fs::create_directories(dir);
+  SmallBundle() {
     info.model = "model.onnx";
-    info.mesh = {{"axis0", 1}};
-    info.stages = {{0, {0}}};
-    RankInfo rank;
-    rank.coordinates = {0};
-    for (const char* name : {"rank0.onnx", "rank0.data"}) {
-      write(name, std::string("contents of ") + name);
-      rank.files.push_back({name, fs::file_size(dir / name), graph::xxh3_of_file(dir / name)});
+    info.mesh = {{"axis0", 2}};
+    info.stages = {{0, {0, 1}}};
+    for (int rank = 0; rank < 2; ++rank) {
+      RankInfo& of_rank = info.ranks.emplace_back();
+      of_rank.rank = rank;
+      of_rank.coordinates = {rank};
+      of_rank.weight_bytes = 100;
+      of_rank.peak_bytes = 300;
+      for (const char* ending : {".onnx", ".data"}) {
+        const std::string name = "rank" + std::to_string(rank) + ending;
+        write(name, "contents of " + name);
+        of_rank.files.push_back({name, fs::file_size(dir / name), graph::xxh3_of_file(dir / name)});
+      }
     }
-    info.ranks = {rank};
-    info.groups = {{{0}, {{0}}}};
-    info.inputs = {{"x", graph::DataType::float32, {2, 3}, "RR", {{{0, 2}, {0, 3}}}}};
-    info.outputs = {{"y", graph::DataType::float16, {}, ".", {{}}}};
+    info.groups = {{{0}, {{0, 1}}}};
+    info.inputs = {
+        {"x", graph::DataType::float32, {2, 3}, "RS0", {{{0, 2}, {0, 2}}, {{0, 2}, {2, 3}}}}};
+    info.outputs = {{"y", graph::DataType::float16, {}, ".", {{}, {}}}};
     info.collectives = {{"all-reduce", {0}, 4, 1024}};
     info.device = "cpu";
     info.search = "ilp";
@@ -39,71 +46,162 @@ class SmallBundle {
     info.lower_bound_seconds = 0.25;
     save(to_json(info));
   }
-  ~SmallBundle() { fs::remove_all(dir); }
 
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(dir / name) << text;
   }
-  void save(const nlohmann::json& json) const { write("meta-info.json", json.dump()); }
+  void save(const json& contents) const { write("meta-info.json", contents.dump()); }
 
-  fs::path dir;
+  TemporaryFolder dir;
   MetaInfo info;
 };
+
+/// Calls `visit` with a pointer to every value inside.
+template <typename Visit>
+void for_each_value(const json& value, const json::json_pointer& at, const Visit& visit) {
+  visit(at);
+  if (value.is_object()) {
+    for (const auto& [name, inner] : value.items()) for_each_value(inner, at / name, visit);
+  }
+  if (value.is_array()) {
+    for (std::size_t i = 0; i < value.size(); ++i) for_each_value(value[i], at / i, visit);
+  }
+}
 
 }  // namespace
 
 TEST_CASE("meta-info is read as it was written") {
   const SmallBundle bundle;
-  CHECK(to_json(load_meta_info(bundle.dir)) == to_json(bundle.info));
+  CHECK(to_json(load_meta_info(bundle.dir.path())) == to_json(bundle.info));
 }
 
-TEST_CASE("a missing or malformed field of meta-info is named") {
+TEST_CASE("every missing or malformed field of meta-info is named") {
   const SmallBundle bundle;
-  const nlohmann::json whole = to_json(bundle.info);
-  for (const auto& [field, value] : whole.items()) {
-    nlohmann::json without = whole;
-    without.erase(field);
+  const json whole = to_json(bundle.info);
+  for_each_value(whole, json::json_pointer(), [&](const json::json_pointer& at) {
+    if (at.empty() || !whole.at(at.parent_pointer()).is_object()) return;
+    INFO(at.to_string());
+    const std::string field = "'" + at.back() + "'";
+    json without = whole;
+    without.at(at.parent_pointer()).erase(at.back());
     bundle.save(without);
-    CHECK_THROWS_WITH(load_meta_info(bundle.dir), Contains("'" + field + "'"));
-    nlohmann::json malformed = whole;
-    malformed[field] = nullptr;
-    bundle.save(malformed);
-    CHECK_THROWS_AS(load_meta_info(bundle.dir), Error);
-  }
+    CHECK_THROWS_WITH(load_meta_info(bundle.dir.path()), Contains(field) && Contains("missing"));
+    for (const json& value : {json(nullptr), json(json::object({{"a", 1}})), json(-1), json(1.5)}) {
+      if (value.is_number() && whole.at(at).is_number_float()) continue;
+      json malformed = whole;
+      malformed.at(at) = value;
+      bundle.save(malformed);
+      CHECK_THROWS_WITH(load_meta_info(bundle.dir.path()),
+                        Contains(at.back()) && Contains("meta-info.json"));
+    }
+  });
+}
+
+TEST_CASE("what is not JSON, or not there, is refused") {
+  const SmallBundle bundle;
+  bundle.write("meta-info.json", "{\"version\": 1");
+  CHECK_THROWS_WITH(load_meta_info(bundle.dir.path()), Contains("is no JSON"));
+  bundle.save(json::array());
+  CHECK_THROWS_WITH(load_meta_info(bundle.dir.path()), Contains("is no JSON object"));
+  fs::remove(bundle.dir / "meta-info.json");
+  CHECK_THROWS_WITH(load_meta_info(bundle.dir.path()), Contains("cannot be read"));
+}
+
+TEST_CASE("parts of meta-info that do not fit together are refused") {
+  const SmallBundle bundle;
+  json other = to_json(bundle.info);
+  SECTION("a mesh of another size") { other["mesh"][0]["size"] = 3; }
+  SECTION("ranks out of order") { std::swap(other["ranks"][0], other["ranks"][1]); }
+  SECTION("an input of fewer ranks") { other["inputs"][0]["ranges"].erase(1); }
+  SECTION("a range beyond its shape") { other["inputs"][0]["ranges"][1][1] = {2, 4}; }
+  SECTION("a range too few") { other["inputs"][0]["ranges"][1].erase(1); }
+  SECTION("a rank without files") { other["ranks"][1]["files"] = json::array(); }
+  bundle.save(other);
+  CHECK_THROWS_AS(load_meta_info(bundle.dir.path()), Error);
+}
+
+TEST_CASE("the schema accepts meta-info as it is written and nothing less, more or else") {
+  const SmallBundle bundle;
+  const JsonSchema schema = meta_info_schema();
+  const json whole = to_json(bundle.info);
+  REQUIRE(schema.accepts(whole));
+  for_each_value(whole, json::json_pointer(), [&](const json::json_pointer& at) {
+    INFO(at.to_string());
+    json other = whole;
+    other.at(at) = nullptr;
+    CHECK_FALSE(schema.accepts(other));
+    if (whole.at(at).is_object()) {
+      json more = whole;
+      more.at(at)["surplus"] = 1;
+      CHECK_FALSE(schema.accepts(more));
+    }
+    if (!at.empty() && whole.at(at.parent_pointer()).is_object()) {
+      json less = whole;
+      less.at(at.parent_pointer()).erase(at.back());
+      CHECK_FALSE(schema.accepts(less));
+    }
+    if (whole.at(at).is_number()) {
+      json negative = whole;
+      negative.at(at) = -1;
+      CHECK_FALSE(schema.accepts(negative));
+    }
+  });
 }
 
 TEST_CASE("another version of meta-info is refused") {
   const SmallBundle bundle;
-  nlohmann::json other = to_json(bundle.info);
+  json other = to_json(bundle.info);
   other["version"] = 99;
   bundle.save(other);
-  CHECK_THROWS_WITH(load_meta_info(bundle.dir), Contains("99"));
+  CHECK_THROWS_WITH(load_meta_info(bundle.dir.path()), Contains("99"));
 }
 
 TEST_CASE("a file name that leaves the bundle is refused") {
   const SmallBundle bundle;
-  nlohmann::json other = to_json(bundle.info);
-  other["ranks"][0]["files"][0]["name"] = "../rank0.onnx";
-  bundle.save(other);
-  CHECK_THROWS_WITH(load_meta_info(bundle.dir), Contains("../rank0.onnx"));
+  for (const char* name : {"../rank0.onnx", "/etc/passwd", "inside/rank0.onnx", "..", ""}) {
+    json other = to_json(bundle.info);
+    other["ranks"][0]["files"][0]["name"] = name;
+    bundle.save(other);
+    CHECK_THROWS_WITH(load_meta_info(bundle.dir.path()),
+                      Contains("'" + std::string(name) + "'") && Contains("ranks[0]"));
+  }
 }
 
-TEST_CASE("a range beyond its shape is refused") {
+TEST_CASE("files as written pass; a missing, shortened, changed or foreign one is named") {
   const SmallBundle bundle;
-  nlohmann::json other = to_json(bundle.info);
-  other["inputs"][0]["ranges"][0][1] = {0, 4};
-  bundle.save(other);
-  CHECK_THROWS_WITH(load_meta_info(bundle.dir), Contains("ranges"));
+  REQUIRE_NOTHROW(check_files(bundle.info, bundle.dir.path()));
+  std::string named = "rank1.data";
+  std::string what;
+  SECTION("missing") {
+    fs::remove(bundle.dir / "rank1.data");
+    what = "missing";
+  }
+  SECTION("shortened") {
+    bundle.write("rank1.data", "contents");
+    what = "has 8 bytes but was written with 22";
+  }
+  SECTION("changed") {
+    bundle.write("rank1.data", "Contents of rank1.data");
+    what = "was changed";
+  }
+  SECTION("foreign") {
+    bundle.write("rank2.data", "");
+    named = "rank2.data";
+    what = "no file of this bundle";
+  }
+  CHECK_THROWS_WITH(check_files(bundle.info, bundle.dir.path()), Contains(named) && Contains(what));
+  CHECK_THROWS_WITH(check_files(bundle.info, bundle.dir.path(), 1),
+                    Contains(named) && Contains(what));
+  if (named == "rank1.data") {
+    CHECK_NOTHROW(check_files(bundle.info, bundle.dir.path(), 0));
+  }
 }
 
-TEST_CASE("files as written pass; a missing, shortened, changed or foreign one does not") {
+TEST_CASE("files beside a bundle's own that are no shards do no harm") {
   const SmallBundle bundle;
-  REQUIRE_NOTHROW(check_files(bundle.info, bundle.dir));
-  SECTION("missing") { fs::remove(bundle.dir / "rank0.data"); }
-  SECTION("shortened") { bundle.write("rank0.data", "contents"); }
-  SECTION("changed") { bundle.write("rank0.data", "Contents of rank0.data"); }
-  SECTION("foreign") { bundle.write("rank0.data2", ""), bundle.write("rank1.data", ""); }
-  CHECK_THROWS_WITH(check_files(bundle.info, bundle.dir), Contains(".data"));
+  bundle.write("plan.json", "{}");
+  bundle.write("ranking.txt", "");
+  CHECK_NOTHROW(check_files(bundle.info, bundle.dir.path()));
 }
 
 TEST_CASE("collectives of the same kind and axes are added up, others kept apart and sorted") {
