@@ -88,13 +88,16 @@ class Builder {
   // Pins
 
   static bool matches(const Pin& pin, const std::string& name) {
-    return pin.name == name || fnmatch(pin.name.c_str(), name.c_str(), 0) == 0;
+    if (pin.name == name) return true;
+    const bool is_glob = pin.name.find_first_of("*?[") != std::string::npos;
+    return is_glob && fnmatch(pin.name.c_str(), name.c_str(), 0) == 0;
   }
 
-  void check_pins() const {
+  void check_pins() {
     for (const Pin& pin : options_.pins) {
       const bool names_operator = std::ranges::any_of(
           graph_.nodes, [&](const graph::Node& node) { return matches(pin, node.name); });
+      names_operators_.push_back(names_operator);
       if (!names_operator && stored_pin_names(pin).empty()) {
         fail("--strategy pins '{}', but the model has no operator, input or weight of that name",
              pin.name);
@@ -123,13 +126,10 @@ class Builder {
 
   const Pin* pin_of_stored(const std::string& name) const {
     const Pin* found = nullptr;
-    for (const Pin& pin : options_.pins) {
-      if (pin.name != name) {
-        const bool is_for_operators = std::ranges::any_of(
-            graph_.nodes, [&](const graph::Node& node) { return matches(pin, node.name); });
-        if (is_for_operators || !matches(pin, name)) continue;
-      }
-      found = &pin;
+    for (std::size_t i = 0; i < options_.pins.size(); ++i) {
+      const Pin& pin = options_.pins[i];
+      const bool is_for_it = pin.name == name || (!names_operators_[i] && matches(pin, name));
+      if (is_for_it) found = &pin;
     }
     return found;
   }
@@ -398,6 +398,7 @@ class Builder {
   sharding::StepPrice price_;
   int horizon_;  ///< one past the last time
   std::vector<NodeId> producers_;
+  std::vector<bool> names_operators_;  ///< by pin
   std::vector<std::vector<Reader>> readers_;
   std::vector<int> last_use_;
   std::int64_t fair_limit_ = 0;
