@@ -23,8 +23,9 @@ using graph::ValueId;
 /// `out` without "..", symbolic links and a slash at its end.
 fs::path place_of(const fs::path& out) {
   std::error_code error;
-  const fs::path place = fs::weakly_canonical(fs::absolute(out), error);
-  if (out.empty() || error) fail("--out {} is no possible folder", out.string());
+  fs::path place = fs::absolute(out, error);
+  if (!error) place = fs::weakly_canonical(place, error);
+  if (error) fail("--out '{}' cannot be a folder: {}", out.string(), error.message());
   return place.has_filename() ? place : place.parent_path();
 }
 
