@@ -104,6 +104,7 @@ bundle::MetaInfo describe(const Graph& graph, const search::Plan& plan, const Pr
 }  // namespace
 
 void check_output_folder(const BundleOptions& options) {
+  if (options.out.empty()) fail("--out: give the bundle's folder");
   const fs::path out = place_of(options.out);
   std::error_code error;
   if (!fs::is_directory(out.parent_path(), error)) {

@@ -66,14 +66,15 @@ TEST_CASE("an operator that reads a tensor twice in different specs gets both") 
   CHECK(lowered(sketch) == Lines{"x@RS0 = slice x@RR", "y@RS0 = MatMul x@RR x@RS0"});
 }
 
-TEST_CASE("every version comes from the base, not from another on the way") {
+TEST_CASE("every version comes from the base, as it was priced, though another is on the way") {
   PlanSketch sketch("2x2");
   sketch.input("x", {8, 8}, "S01R");
   sketch.node("Relu", {"x"}, "a", {8, 8}, "S0R->S0R");
   sketch.node("Tanh", {"x"}, "b", {8, 8}, "RR->RR");
   for (const char* name : {"a", "b"}) sketch.output(name);
   CHECK(lowered(sketch) == Lines{"x@S0R = all-gather x@S01R", "a@S0R = Relu x@S0R",
-                                 "x@RR = all-gather x@S01R", "b@RR = Tanh x@RR"});
+                                 "x@S0R = all-gather x@S01R", "x@RR = all-gather x@S0R",
+                                 "b@RR = Tanh x@RR"});
 }
 
 TEST_CASE("partial values are reduced right behind their operator") {
