@@ -1,8 +1,12 @@
 #include "partition/write_bundle.h"
 
+#include <algorithm>
+#include <atomic>
+#include <exception>
 #include <fstream>
 #include <set>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "graph/error.h"
@@ -50,6 +54,36 @@ bundle::RankInfo write_rank(const Graph& shard, const sharding::DeviceMesh& mesh
                         .peak_bytes = memory.peak_bytes};
   if (written.data.bytes > 0) info.files.push_back({data, written.data.bytes, written.data.xxh3});
   return info;
+}
+
+/// A few ranks at a time: one thread that faults in, digests and writes keeps no disk busy. Throws
+/// the error of the first rank that has one.
+template <typename WriteRank>
+std::vector<bundle::RankInfo> write_ranks(int ranks, const WriteRank& write_one) {
+  std::vector<bundle::RankInfo> infos(static_cast<std::size_t>(ranks));
+  std::vector<std::exception_ptr> errors(infos.size());
+  std::atomic<int> next = 0;
+  const auto work = [&] {
+    for (int rank = next++; rank < ranks; rank = next++) {
+      const auto r = static_cast<std::size_t>(rank);
+      try {
+        infos[r] = write_one(rank);
+      } catch (...) {
+        errors[r] = std::current_exception();
+        next = ranks;
+      }
+    }
+  };
+  {
+    const int threads = std::min({ranks, 8, static_cast<int>(std::thread::hardware_concurrency())});
+    std::vector<std::jthread> others;
+    for (int i = 1; i < threads; ++i) others.emplace_back(work);
+    work();
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+  return infos;
 }
 
 bundle::PortInfo port_info(const Graph& graph, const search::Plan& plan, ValueId id) {
@@ -127,10 +161,9 @@ bundle::MetaInfo write_bundle(const Graph& graph, const search::Plan& plan,
   bundle::MetaInfo info = describe(graph, plan, program, options.model_name);
 
   StagedFolder folder(place_of(options.out));
-  for (int rank = 0; rank < plan.mesh.num_devices(); ++rank) {
-    const Graph shard = rank_graph(graph, plan, program, rank);
-    info.ranks.push_back(write_rank(shard, plan.mesh, rank, folder.path()));
-  }
+  info.ranks = write_ranks(plan.mesh.num_devices(), [&](int rank) {
+    return write_rank(rank_graph(graph, plan, program, rank), plan.mesh, rank, folder.path());
+  });
   write_text(folder.path() / "plan.json", search::plan_json(graph, plan));
   write_text(folder.path() / "meta-info.json", bundle::to_json(info).dump(2));
   folder.publish();
