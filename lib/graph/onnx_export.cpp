@@ -15,8 +15,6 @@ namespace {
 constexpr std::int64_t smallest_external_bytes = 1024;
 constexpr std::uint64_t page_bytes = 4096;
 
-using WriteRun = std::function<void(std::span<const std::byte>)>;
-
 /// The format that first allows the opset (onnx/docs/Versioning.md), so that older readers do.
 std::int64_t ir_version_for(std::int64_t opset) {
   if (opset <= 18) return 8;
@@ -54,52 +52,16 @@ void set_attribute(onnx::AttributeProto& proto, const Tensor& value) {
   *proto.mutable_t() = tensor_to_proto("", value);
 }
 
-/// Calls `write` with the bytes of the pieces put together, row by row of the dimensions before
-/// the joined one.
-void for_each_run(const Concatenation& concatenation, const WriteRun& write) {
-  const auto dim = static_cast<std::size_t>(concatenation.dim);
-  const Shape& any = concatenation.pieces.front().shape();
-  const Shape rows(any.begin(), any.begin() + concatenation.dim);
-  for (std::int64_t row = 0; row < num_elements(rows); ++row) {
-    std::vector<Range> ranges(any.size());
-    std::int64_t rest = row;
-    for (std::size_t d = dim; d-- > 0; rest /= rows[d])
-      ranges[d] = {rest % rows[d], rest % rows[d] + 1};
-    for (const Tensor& piece : concatenation.pieces) {
-      for (std::size_t d = dim; d < ranges.size(); ++d) ranges[d] = {0, piece.shape()[d]};
-      piece.slice(ranges).for_each_run(write);
-    }
-  }
-}
-
-void check_concatenation(const Value& value, const Concatenation& concatenation) {
-  require(!concatenation.pieces.empty(), "a concatenation has pieces");
-  const auto dim = static_cast<std::size_t>(concatenation.dim);
-  require(dim < value.shape.size(), "a concatenation joins a dimension of its value");
-  Shape joined = value.shape;
-  joined[dim] = 0;
-  for (const Tensor& piece : concatenation.pieces) {
-    require(piece.type() == value.type && piece.has_data(), "pieces have their value's type");
-    Shape expected = value.shape;
-    require(piece.shape().size() == expected.size(), "pieces have their value's rank");
-    expected[dim] = piece.shape()[dim];
-    require(piece.shape() == expected, "pieces agree in all other dimensions");
-    joined[dim] += piece.shape()[dim];
-  }
-  require(joined == value.shape, "the pieces fill their value");
-}
-
 class Writer {
  public:
-  Writer(const Graph& graph, const std::filesystem::path& data_file,
-         const Concatenations& concatenations)
-      : graph_(graph), data_file_(data_file), concatenations_(concatenations) {}
+  Writer(const Graph& graph, const std::filesystem::path& data_file)
+      : graph_(graph), data_file_(data_file) {}
 
   WrittenModel write(const std::filesystem::path& model_file) {
     write_header();
     for (std::size_t v = 0; v < graph_.values.size(); ++v) {
       const auto id = static_cast<ValueId>(v);
-      if (graph_.is_constant(id) || concatenations_.contains(id)) write_constant(id);
+      if (graph_.is_constant(id)) write_constant(id);
     }
     for (const Node& node : graph_.nodes) write_node(node);
     write_value_types();
@@ -131,15 +93,9 @@ class Writer {
 
   void write_constant(ValueId id) {
     const Value& value = graph_.value(id);
-    const auto joined = concatenations_.find(id);
-    const bool is_joined = joined != concatenations_.end();
-    if (is_joined) check_concatenation(value, joined->second);
-    if (!is_joined && !value.constant->has_data())
+    const Tensor& constant = *value.constant;
+    if (!constant.has_data())
       fail("the data of weight '{}' is absent, so it cannot be written", value.name);
-    const auto visit = [&](const WriteRun& run) {
-      is_joined ? for_each_run(joined->second, run) : value.constant->for_each_run(run);
-    };
-
     auto& proto = *model_.mutable_graph()->add_initializer();
     proto.set_name(value.name);
     proto.set_data_type(static_cast<int>(value.type));
@@ -147,30 +103,24 @@ class Writer {
     const std::int64_t bytes = bytes_of(value.type, num_elements(value.shape));
     if (bytes < smallest_external_bytes) {
       std::string& raw = *proto.mutable_raw_data();
-      visit([&raw](std::span<const std::byte> run) {
+      constant.for_each_run([&raw](std::span<const std::byte> run) {
         raw.append(reinterpret_cast<const char*>(run.data()), run.size());
       });
       return;
     }
-    set_external(proto, is_joined ? append(visit) : append_once(*value.constant, visit), bytes);
+    set_external(proto, append_once(constant), bytes);
   }
 
   /// Writes a constant's bytes, unless one with the same view was written; returns the offset.
-  std::uint64_t append_once(const Tensor& tensor,
-                            const std::function<void(const WriteRun&)>& visit) {
+  std::uint64_t append_once(const Tensor& tensor) {
     auto& same_start = written_[tensor.data()];
     for (const auto& [other, offset] : same_start)
       if (other->same_view(tensor)) return offset;
-    const std::uint64_t offset = append(visit);
-    same_start.emplace_back(&tensor, offset);
-    return offset;
-  }
-
-  std::uint64_t append(const std::function<void(const WriteRun&)>& visit) {
     if (!data_) data_.emplace(data_file_);
     data_->pad_to(page_bytes);
     const std::uint64_t offset = data_->position();
-    visit([this](std::span<const std::byte> run) { data_->write(run); });
+    tensor.for_each_run([this](std::span<const std::byte> run) { data_->write(run); });
+    same_start.emplace_back(&tensor, offset);
     return offset;
   }
 
@@ -224,7 +174,6 @@ class Writer {
 
   const Graph& graph_;
   std::filesystem::path data_file_;
-  const Concatenations& concatenations_;
   onnx::ModelProto model_;
   std::optional<DigestingFile> data_;
   /// Offsets of what was written, by where its bytes start in memory.
@@ -235,9 +184,8 @@ class Writer {
 }  // namespace
 
 WrittenModel save_onnx(const Graph& graph, const std::filesystem::path& model_file,
-                       const std::filesystem::path& data_file,
-                       const Concatenations& concatenations) {
-  return Writer(graph, data_file, concatenations).write(model_file);
+                       const std::filesystem::path& data_file) {
+  return Writer(graph, data_file).write(model_file);
 }
 
 }  // namespace autopar::graph

@@ -2,21 +2,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
-#include <vector>
 
 #include "graph/graph.h"
 
 namespace autopar::graph {
-
-/// Pieces of one constant along `dim`; written in place of the constant's own data, so that a
-/// weight put together from several slices of mapped files needs no memory.
-struct Concatenation {
-  int dim = 0;
-  std::vector<Tensor> pieces;
-};
-using Concatenations = std::map<ValueId, Concatenation>;
 
 struct WrittenFile {
   std::uint64_t bytes = 0;
@@ -31,7 +21,6 @@ struct WrittenModel {
 /// ONNX external data, 4 KiB aligned; smaller ones are embedded. Streams: memory does not grow
 /// with the weights. Throws Error (a full disk, say) and leaves removal of the files to the caller.
 WrittenModel save_onnx(const Graph& graph, const std::filesystem::path& model_file,
-                       const std::filesystem::path& data_file,
-                       const Concatenations& concatenations = {});
+                       const std::filesystem::path& data_file);
 
 }  // namespace autopar::graph
