@@ -2,6 +2,8 @@
 
 #include "graph/error.h"
 #include "graph/onnx_import.h"
+#include "partition/memory_prediction.h"
+#include "progress.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
 #include "sharding/hoist_splits.h"
@@ -30,22 +32,22 @@ void PlanOptions::add_to(CLI::App& command) {
 }
 
 graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent) {
-  graph::ImportOptions import;
+  graph::ImportOptions how;
   for (const std::string& text : options.shapes) {
     auto [name, shape] = graph::parse_shape_binding(text);
-    if (!import.shapes.emplace(name, shape).second) {
+    if (!how.shapes.emplace(name, shape).second) {
       fail("--shape binds input '{}' twice; give it once", name);
     }
   }
-  import.evaluate = runtime::evaluate_constants;
-  import.is_native = [](std::string_view domain, std::string_view op_type) {
+  how.evaluate = runtime::evaluate_constants;
+  how.is_native = [](std::string_view domain, std::string_view op_type) {
     return runtime::find_cpu_kernel(domain, op_type) != nullptr;
-};
-import.weights_may_be_absent = weights_may_be_absent;
-graph::Graph graph = graph::load_onnx(options.model, import);
-sharding::hoist_splits(graph);
-return graph;
-}  // namespace autopar
+  };
+  how.weights_may_be_absent = weights_may_be_absent;
+  graph::Graph graph = graph::load_onnx(options.model, how);
+  sharding::hoist_splits(graph);
+  return graph;
+}
 
 cost::CostModel make_cost_model(const PlanOptions& options) {
   if (options.ngpus < 1) fail("--ngpus {}: give at least 1", options.ngpus);
@@ -69,6 +71,16 @@ search::SearchOptions make_search_options(const PlanOptions& options) {
   if (!options.strategy.empty()) search.pins = search::load_pins(options.strategy);
   search.time_limit_seconds = options.time_limit_seconds;
   return search;
+}
+
+search::Plan find_plan(const graph::Graph& graph, const cost::CostModel& cost,
+                       search::SearchOptions options) {
+  const Progress progress("searching for the best plan");
+  const sharding::StepPrice price = cost.step_price();
+  options.peak_bytes = [&](const search::Plan& plan) {
+    return partition::predict_peak_bytes(graph, plan, price);
+  };
+  return search::search_plan(graph, cost, options);
 }
 
 }  // namespace autopar

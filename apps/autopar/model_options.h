@@ -35,5 +35,8 @@ graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent)
 
 cost::CostModel make_cost_model(const PlanOptions& options);
 search::SearchOptions make_search_options(const PlanOptions& options);
+/// Searches, with the memory limit held against what the shards will need.
+search::Plan find_plan(const graph::Graph& graph, const cost::CostModel& cost,
+                       search::SearchOptions options);
 
 }  // namespace autopar

@@ -28,7 +28,7 @@ struct PartitionCommand {
     partition::check_output_folder(bundle_options);
 
     const graph::Graph graph = load(model);
-    const search::Plan plan_found = search_for_plan(graph, cost, search_options);
+    const search::Plan plan_found = find_plan(graph, cost, search_options);
     const bundle::MetaInfo written = write(graph, plan_found, cost, bundle_options);
 
     fmt::print(stderr, "{}", plan_summary(plan_found, written.collectives));
@@ -39,12 +39,6 @@ struct PartitionCommand {
   static graph::Graph load(const ModelOptions& options) {
     const Progress progress("reading " + options.model.string());
     return load_model(options, /*weights_may_be_absent=*/false);
-  }
-
-  static search::Plan search_for_plan(const graph::Graph& graph, const cost::CostModel& cost,
-                                      const search::SearchOptions& options) {
-    const Progress progress("searching for the best plan");
-    return search::search_plan(graph, cost, options);
   }
 
   static bundle::MetaInfo write(const graph::Graph& graph, const search::Plan& plan,

@@ -5,7 +5,6 @@
 #include "commands.h"
 #include "model_options.h"
 #include "partition/lowering.h"
-#include "progress.h"
 #include "summary.h"
 
 namespace autopar {
@@ -21,10 +20,7 @@ struct PlanCommand {
     const cost::CostModel cost = make_cost_model(plan);
     const search::SearchOptions options = make_search_options(plan);
     const graph::Graph graph = load_model(model, /*weights_may_be_absent=*/true);
-    const search::Plan found = [&] {
-      const Progress progress("searching for the best plan");
-      return search::search_plan(graph, cost, options);
-    }();
+    const search::Plan found = find_plan(graph, cost, options);
     if (json) {
       fmt::print("{}\n", search::plan_json(graph, found));
       return;

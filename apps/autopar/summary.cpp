@@ -59,8 +59,8 @@ std::string plan_summary(const search::Plan& plan,
                       in_bytes(summary.weight_bytes), in_bytes(summary.peak_bytes));
   text += fmt::format("  one device alone would take {} and need {}\n",
                       in_seconds(summary.one_device_seconds), in_bytes(summary.one_device_bytes));
-  text += fmt::format("  searched in {} ({} in the solver)\n", in_seconds(summary.search_seconds),
-                      in_seconds(summary.solver_seconds));
+  text += fmt::format("  searched in {} ({} in GLPK)\n", in_seconds(summary.search_seconds),
+                      in_seconds(summary.glpk_seconds));
   return text + "communication of a run, over all ranks:\n" + collectives_table(collectives);
 }
 

@@ -71,9 +71,8 @@ std::int64_t arena_bound(const Graph& graph) {
     lifetimes[static_cast<std::size_t>(input)].bytes =
         bytes_of(value.type, num_elements(value.shape));
   }
-  const std::int64_t packed = plan_arena(lifetimes).bytes;
   constexpr std::int64_t page = 4096;
-  return packed + packed / 4 + page;
+  return with_arena_slack(plan_arena(lifetimes).bytes) + page;
 }
 
 }  // namespace autopar::graph

@@ -29,9 +29,12 @@ ArenaPlan plan_arena(std::span<const BufferLifetime> buffers);
 /// outputs to the last step; constants and values that no node makes or reads have 0 bytes.
 std::vector<BufferLifetime> value_lifetimes(const Graph& graph);
 
+/// A runtime that aliases and fuses keeps some values longer and packs others elsewhere, for which
+/// it may take a quarter more than the values themselves, and a page.
+constexpr std::int64_t with_arena_slack(std::int64_t bytes) { return bytes + bytes / 4; }
+
 /// What an arena for the graph may take: every value in memory of its own, packed by plan_arena,
-/// a quarter more and a page, since a runtime that aliases and fuses keeps some values longer and packs
-/// others elsewhere. The partitioner predicts it and the runtime stays within it.
+/// with slack and a page. The partitioner predicts it and the runtime stays within it.
 std::int64_t arena_bound(const Graph& graph);
 
 }  // namespace autopar::graph

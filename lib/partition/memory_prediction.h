@@ -3,6 +3,8 @@
 #include <cstdint>
 
 #include "graph/graph.h"
+#include "search/plan.h"
+#include "sharding/connect.h"
 
 namespace autopar::partition {
 
@@ -14,5 +16,9 @@ struct MemoryPrediction {
 /// What a run of one rank's graph needs at most, kernels' scratch memory aside: its constants, and
 /// an arena within graph::arena_bound, which the runtime keeps to.
 MemoryPrediction predict_memory(const graph::Graph& rank_graph);
+
+/// The largest peak_bytes of the plan's ranks. `price` as lower() wants it.
+std::int64_t predict_peak_bytes(const graph::Graph& graph, const search::Plan& plan,
+                                const sharding::StepPrice& price);
 
 }  // namespace autopar::partition

@@ -45,6 +45,7 @@ struct Solution {
   Cost cost = impossible;
   Cost lower_bound = 0;  ///< no choice costs less; equals `cost` where optimal
   double seconds = 0;
+  double glpk_seconds = 0;  ///< the part of `seconds` in GLPK
 };
 
 struct SolveOptions {
@@ -72,9 +73,9 @@ Solution solve_with_glpk(const AssignmentProblem& problem, const SolveOptions& o
 /// last resort when the time runs out, and GLPK's first incumbent.
 std::optional<std::vector<int>> find_by_local_search(const AssignmentProblem& problem);
 
-/// The least possible largest usage at times [first, end), by GLPK. Limits at these times are left
-/// aside, others hold. nullopt where time runs out or no choice is possible.
-std::optional<std::int64_t> least_peak_usage(const AssignmentProblem& problem, int first, int end,
-                                             const SolveOptions& options);
+/// The choice whose largest usage at times [first, end) is least, by GLPK. Limits at these times
+/// are left aside, others hold. nullopt where time runs out or no choice is possible.
+std::optional<std::vector<int>> choose_for_least_peak(const AssignmentProblem& problem, int first,
+                                                      int end, const SolveOptions& options);
 
 }  // namespace autopar::search

@@ -74,8 +74,10 @@ void solve(const AssignmentProblem& problem, const SolveOptions& options,
 
   const auto incumbent = solution.choice.empty() ? std::nullopt : reduced->reduced(solution.choice);
   IntegerProgram program(*reduced, limits, {}, IntegerProgram::Goal::cost);
+  const Stopwatch glpk;
   const IntegerProgram::Result result =
       program.solve(incumbent, options.time_limit_seconds - stopwatch.seconds(), options.log);
+  solution.glpk_seconds = glpk.seconds();
   if (result.outcome == IntegerProgram::Outcome::infeasible) {
     if (!solution.choice.empty()) return;  // the choice at hand proves GLPK wrong
     solution.status = Status::infeasible;
@@ -110,8 +112,8 @@ Solution solve_with_glpk(const AssignmentProblem& problem, const SolveOptions& o
   return solution;
 }
 
-std::optional<std::int64_t> least_peak_usage(const AssignmentProblem& problem, int first, int end,
-                                             const SolveOptions& options) {
+std::optional<std::vector<int>> choose_for_least_peak(const AssignmentProblem& problem, int first,
+                                                      int end, const SolveOptions& options) {
   check(problem);
   const Stopwatch stopwatch;
   const std::optional<ReducedProblem> reduced = reduce(problem);
@@ -130,14 +132,7 @@ std::optional<std::int64_t> least_peak_usage(const AssignmentProblem& problem, i
   const IntegerProgram::Result result =
       program.solve(std::nullopt, options.time_limit_seconds - stopwatch.seconds(), options.log);
   if (result.outcome != IntegerProgram::Outcome::optimal) return std::nullopt;
-  const std::vector<std::int64_t> usage =
-      usage_over_time(problem, reduced->original(*result.choice));
-  std::int64_t peak = 0;
-  for (std::size_t t = static_cast<std::size_t>(first);
-       t < std::min(usage.size(), static_cast<std::size_t>(end)); ++t) {
-    peak = std::max(peak, usage[t]);
-  }
-  return peak;
+  return reduced->original(*result.choice);
 }
 
 }  // namespace autopar::search

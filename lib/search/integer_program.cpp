@@ -248,6 +248,7 @@ IntegerProgram::Result IntegerProgram::solve(const std::optional<std::vector<int
   if (glp_get_num_cols(program) == 0)
     return {Outcome::optimal, decode([](int) { return 0.0; }), 0, 0};
 
+  glp_scale_prob(program, GLP_SF_AUTO);  // costs and bytes in one matrix
   glp_smcp simplex;
   glp_init_smcp(&simplex);
   simplex.msg_lev = GLP_MSG_ALL;

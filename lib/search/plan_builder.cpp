@@ -4,17 +4,20 @@
 //         a model input or constant, the ways in which it may lie, free     add_stored_tensors
 //         a version of a tensor that several operators read: left out, the
 //         tensor as it is, or made from it                                  add_versions
+//         the sums that an operator reduces, where large add_sums_before_reduction
 // Edges:  producer and only reader, priced by connect                       add_edge_to_only_reader
 //         producer and version: the price of making it                      add_versions
 //         version and reader: impossible where the reader needs it and
 //         it is left out                                                    add_versions
+//         operator and the sums that it reduces add_sums_before_reduction
 //
 // Time:   0 is at rest, where weights alone count; operator i runs at time i+1. Weights count
-//         always, inputs and outputs of operators from when they are made to their last reader.
+//         always, inputs and outputs of operators from when they are made to their last reader,
+//         versions between the operators that may read them. What lives within one step (a sum
+//         before its reduction, the only reader's version) counts where it is large. What packing
+//         wastes is left out: SearchOptions::peak_bytes knows.
 
 #include "search/plan_builder.h"
-
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <cmath>
@@ -22,6 +25,7 @@
 #include <tuple>
 #include <utility>
 
+#include "graph/arena.h"
 #include "graph/error.h"
 #include "sharding/connect.h"
 
@@ -40,14 +44,22 @@ using sharding::TensorShardSpec;
 /// Smaller constants (and inputs) are not worth a choice: every rank has them whole.
 constexpr std::int64_t smallest_split_bytes = 1024;
 
+/// What lives within a step is worth a node of the problem from this part of the limit on.
+constexpr std::int64_t smallest_counted_share = 64;
+
 Cost picoseconds(double seconds) { return std::llround(seconds / seconds_per_cost); }
+
+std::int64_t whole_bytes(const Value& value) {
+  return bytes_of(value.type, graph::num_elements(value.shape));
+}
 
 class Builder {
  public:
   Builder(const Graph& graph, const cost::CostModel& cost, const SearchOptions& options)
       : graph_(graph),
         cost_(cost),
-        options_(options),
+        memory_(options.memory),
+        pins_(options.pins, graph),
         price_(cost.step_price()),
         horizon_(static_cast<int>(graph.nodes.size()) + 1),
         producers_(graph::producers(graph)) {
@@ -55,8 +67,10 @@ class Builder {
   }
 
   PlanProblem build() && {
-    check_pins();
     add_operators();
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      add_sums_before_reduction(static_cast<NodeId>(id));
+    }
     add_stored_tensors();
     for (std::size_t id = 0; id < graph_.values.size(); ++id) add_edges(static_cast<ValueId>(id));
     set_limits();
@@ -67,6 +81,7 @@ class Builder {
   struct Reader {
     NodeId node;
     std::size_t input;
+    friend bool operator==(const Reader&, const Reader&) = default;
   };
 
   void find_readers() {
@@ -84,93 +99,6 @@ class Builder {
   }
 
   static std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
-
-  // Pins
-
-  static bool matches(const Pin& pin, const std::string& name) {
-    if (pin.name == name) return true;
-    const bool is_glob = pin.name.find_first_of("*?[") != std::string::npos;
-    return is_glob && fnmatch(pin.name.c_str(), name.c_str(), 0) == 0;
-  }
-
-  void check_pins() {
-    for (const Pin& pin : options_.pins) {
-      const bool names_operator = std::ranges::any_of(
-          graph_.nodes, [&](const graph::Node& node) { return matches(pin, node.name); });
-      names_operators_.push_back(names_operator);
-      if (!names_operator && stored_pin_names(pin).empty()) {
-        fail("--strategy pins '{}', but the model has no operator, input or weight of that name",
-             pin.name);
-      }
-    }
-  }
-
-  std::vector<std::string> stored_pin_names(const Pin& pin) const {
-    std::vector<std::string> names;
-    for (std::size_t id = 0; id < graph_.values.size(); ++id) {
-      if (producers_[id] == graph::no_node && matches(pin, graph_.values[id].name)) {
-        names.push_back(graph_.values[id].name);
-      }
-    }
-    return names;
-  }
-
-  /// The last pin that matches counts. A glob means operators where it matches any.
-  const Pin* pin_of_operator(const std::string& name) const {
-    const Pin* found = nullptr;
-    for (const Pin& pin : options_.pins) {
-      if (matches(pin, name)) found = &pin;
-    }
-    return found;
-  }
-
-  const Pin* pin_of_stored(const std::string& name) const {
-    const Pin* found = nullptr;
-    for (std::size_t i = 0; i < options_.pins.size(); ++i) {
-      const Pin& pin = options_.pins[i];
-      const bool is_for_it = pin.name == name || (!names_operators_[i] && matches(pin, name));
-      if (is_for_it) found = &pin;
-    }
-    return found;
-  }
-
-  void apply_pin(const Pin& pin, const std::string& name, std::vector<OpShardSpec>& choices) const {
-    std::vector<OpShardSpec> allowed;
-    for (const OpShardSpec& choice : choices) {
-      if ((!pin.inputs || *pin.inputs == choice.inputs) &&
-          (!pin.outputs || *pin.outputs == choice.outputs) &&
-          (!pin.reductions || *pin.reductions == choice.reductions)) {
-        allowed.push_back(choice);
-      }
-    }
-    if (allowed.empty()) {
-      std::string possible;
-      for (std::size_t i = 0; i < choices.size() && i < 8; ++i) {
-        possible += (i == 0 ? "" : "; ") + to_string(choices[i]);
-      }
-      fail("--strategy pins operator '{}' to {}, which it cannot take on mesh {}: possible are {}",
-           name, describe(pin), to_string(cost_.mesh()), possible);
-    }
-    choices = std::move(allowed);
-  }
-
-  static std::string describe(const Pin& pin) {
-    const auto join = [](const auto& list, auto text) {
-      std::string result;
-      for (const auto& item : list) result += (result.empty() ? "" : ",") + std::string(text(item));
-      return result;
-    };
-    const auto spec_text = [](const TensorShardSpec& spec) { return to_string(spec); };
-    std::string text;
-    if (pin.inputs) text += "inputs " + join(*pin.inputs, spec_text) + " ";
-    if (pin.outputs) text += "outputs " + join(*pin.outputs, spec_text) + " ";
-    if (pin.reductions) {
-      text += "reductions " +
-              join(*pin.reductions, [](sharding::ReduceFunction f) { return name_of(f); }) + " ";
-    }
-    if (!text.empty()) text.pop_back();
-    return text;
-  }
 
   // Nodes
 
@@ -193,6 +121,10 @@ class Builder {
                                                                                   cost_.mesh())));
   }
 
+  std::int64_t arena_bytes(const Value& value, const TensorShardSpec& spec) const {
+    return graph::with_arena_slack(local_bytes(value, spec));
+  }
+
   void add_operators() {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const graph::Node& node = graph_.nodes[id];
@@ -201,10 +133,10 @@ class Builder {
         built_.operators_without_rule.push_back(qualified_op_type(node));
         rule = sharding::replicated_rule(graph_, node);
       }
-      auto choices = sharding::enumerate_op_shard_specs(*rule, cost_.mesh(),
-                                                        sharding::input_shapes(graph_, node),
-                                                        sharding::output_shapes(graph_, node));
-      if (const Pin* pin = pin_of_operator(node.name)) apply_pin(*pin, node.name, choices);
+      auto choices =
+          pins_.allowed(node.name, sharding::enumerate_op_shard_specs(
+                                       *rule, cost_.mesh(), sharding::input_shapes(graph_, node),
+                                       sharding::output_shapes(graph_, node)));
 
       int last = static_cast<int>(id) + 1;
       for (const ValueId output : node.outputs) {
@@ -220,16 +152,41 @@ class Builder {
     }
   }
 
-  /// What a strategy leaves in memory, the partial values that it reduces included.
+  /// Partial values that are reduced at once live for the operator's own step.
+  void add_sums_before_reduction(NodeId op) {
+    const graph::Node& node = graph_.node(op);
+    const std::vector<OpShardSpec>& choices = built_.operators[index(op)];
+    std::vector<std::int64_t> bytes(choices.size(), 0);
+    for (std::size_t s = 0; s < choices.size(); ++s) {
+      for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+        if (choices[s].reductions[i] == sharding::ReduceFunction::none) continue;
+        bytes[s] += arena_bytes(graph_.value(node.outputs[i]), choices[s].computed[i]);
+      }
+    }
+    const std::set<std::int64_t> amounts(bytes.begin(), bytes.end());
+    if (!is_worth_counting(*amounts.rbegin())) return;
+    const int sums = add_node(op + 1, op + 2);
+    AssignmentProblem::Edge edge{op, sums, {}};
+    for (const std::int64_t amount : amounts) add_strategy(sums, 0, amount);
+    for (const std::int64_t needed : bytes) {
+      for (const std::int64_t amount : amounts) {
+        edge.costs.push_back(needed == amount ? 0 : impossible);
+      }
+    }
+    add_edge(std::move(edge));
+  }
+
+  /// Most of what lives within a step alone is not.
+  bool is_worth_counting(std::int64_t bytes) const {
+    return bytes > limit() / smallest_counted_share;
+  }
+
+  /// What a strategy leaves in memory.
   std::int64_t output_bytes(const graph::Node& node, const OpShardSpec& choice) const {
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] == graph::no_value) continue;
-      const Value& value = graph_.value(node.outputs[i]);
-      bytes += local_bytes(value, choice.outputs[i]);
-      if (choice.reductions[i] != sharding::ReduceFunction::none) {
-        bytes += local_bytes(value, choice.computed[i]);
-      }
+      bytes += arena_bytes(graph_.value(node.outputs[i]), choice.outputs[i]);
     }
     return bytes;
   }
@@ -244,11 +201,12 @@ class Builder {
       stored.specs = stored_specs(value);
       stored.node = is_weight ? add_node(0, horizon_) : add_node(1, last_use_[id] + 1);
       for (const TensorShardSpec& spec : stored.specs) {
-        add_strategy(stored.node, 0, local_bytes(value, spec));
+        add_strategy(stored.node, 0,
+                     is_weight ? local_bytes(value, spec) : arena_bytes(value, spec));
       }
       if (is_weight) {
         const auto least = std::ranges::min(built_.problem.nodes.back().usages);
-        const std::int64_t bytes = bytes_of(value.type, graph::num_elements(value.shape));
+        const std::int64_t bytes = whole_bytes(value);
         fair_limit_ += std::max<std::int64_t>(bytes * 5 / 4 / cost_.mesh().num_devices(), least);
       }
       built_.stored.emplace(value_id, std::move(stored));
@@ -256,25 +214,14 @@ class Builder {
   }
 
   std::vector<TensorShardSpec> stored_specs(const Value& value) const {
-    const TensorShardSpec whole = TensorShardSpec::replicated(value.shape.size());
-    const std::int64_t bytes = bytes_of(value.type, graph::num_elements(value.shape));
-    const bool packed = bits_of(value.type) % 8 != 0;
-    const Pin* pin = pin_of_stored(value.name);
-    if (!pin || !pin->outputs) {
-      if (packed || (value.constant && bytes < smallest_split_bytes)) return {whole};
-      return sharding::enumerate_tensor_shard_specs(value.shape, cost_.mesh());
-    }
-    const auto possible = packed
-                              ? std::vector<TensorShardSpec>{whole}
-                              : sharding::enumerate_tensor_shard_specs(value.shape, cost_.mesh());
-    if (pin->outputs->size() != 1 ||
-        std::ranges::find(possible, pin->outputs->front()) == possible.end()) {
-      std::string texts;
-      for (const TensorShardSpec& spec : possible) texts += " " + to_string(spec);
-      fail("--strategy pins tensor '{}' to {}, but on mesh {} it can only be{}", value.name,
-           describe(*pin), to_string(cost_.mesh()), texts);
-    }
-    return {pin->outputs->front()};
+    const std::int64_t bytes = whole_bytes(value);
+    const bool is_packed = bits_of(value.type) % 8 != 0;
+    const bool is_small = value.constant && bytes < smallest_split_bytes;
+    std::vector<TensorShardSpec> whole{TensorShardSpec::replicated(value.shape.size())};
+    if (is_packed) return pins_.allowed(value.name, std::move(whole));
+    auto all = sharding::enumerate_tensor_shard_specs(value.shape, cost_.mesh());
+    auto allowed = pins_.allowed(value.name, all);
+    return is_small && allowed == all ? whole : allowed;
   }
 
   // Edges
@@ -297,7 +244,8 @@ class Builder {
       producer = stored.node;
       made = stored.specs;
     }
-    if (readers.size() == 1) {
+    // A weight that is stored in pieces and gathered for its only reader may be worth counting.
+    if (readers.size() == 1 && !is_worth_counting(whole_bytes(graph_.value(value)))) {
       add_edge_to_only_reader(value, producer, made, readers.front());
     } else {
       add_versions(value, producer, made, readers);
@@ -325,16 +273,18 @@ class Builder {
   /// A version is left out (strategy 0), the tensor as it is (1), or made from it (2).
   void add_versions(ValueId value, int producer, const std::vector<TensorShardSpec>& made,
                     const std::vector<Reader>& readers) {
-    std::set<TensorShardSpec> versions;
+    std::map<TensorShardSpec, std::vector<Reader>> versions;  // and who may read them
     for (const Reader& reader : readers) {
-      for (const TensorShardSpec& spec : specs_read(reader)) versions.insert(spec);
+      for (const TensorShardSpec& spec : specs_read(reader)) {
+        auto& of_version = versions[spec];
+        if (of_version.empty() || of_version.back() != reader) of_version.push_back(reader);
+      }
     }
-    for (const TensorShardSpec& version : versions) {
-      const int node = add_node(std::max(1, built_.problem.nodes[index(producer)].first),
-                                last_use_[index(value)] + 1);
+    for (const auto& [version, its_readers] : versions) {
+      const int node = add_node(its_readers.front().node + 1, its_readers.back().node + 2);
       add_strategy(node, 0, 0);
       add_strategy(node, 0, 0);
-      add_strategy(node, 0, local_bytes(graph_.value(value), version));
+      add_strategy(node, 0, arena_bytes(graph_.value(value), version));
 
       AssignmentProblem::Edge making{producer, node, {}};
       for (const TensorShardSpec& from : made) {
@@ -345,9 +295,8 @@ class Builder {
       }
       add_edge(std::move(making));
 
-      for (const Reader& reader : readers) {
+      for (const Reader& reader : its_readers) {
         const std::vector<TensorShardSpec> read = specs_read(reader);
-        if (std::ranges::find(read, version) == read.end()) continue;
         AssignmentProblem::Edge reading{node, reader.node, {}};
         for (const TensorShardSpec& spec : read) {
           reading.costs.push_back(spec == version ? impossible : 0);
@@ -375,30 +324,24 @@ class Builder {
     return entry->second;
   }
 
+  /// Of weights and activations together.
+  std::int64_t limit() const {
+    return memory_.kind == MemoryPolicy::Kind::bytes ? memory_.bytes : cost_.device().memory_bytes;
+  }
+
   void set_limits() {
-    const std::int64_t capacity = cost_.device().memory_bytes;
     std::vector<std::int64_t>& limits = built_.problem.usage_limits;
-    switch (options_.memory.kind) {
-      case MemoryPolicy::Kind::fair:
-        limits.assign(index(horizon_), capacity);
-        limits[0] = std::min(fair_limit_, capacity);
-        break;
-      case MemoryPolicy::Kind::device:
-        limits.assign(index(horizon_), capacity);
-        break;
-      case MemoryPolicy::Kind::bytes:
-        limits.assign(index(horizon_), options_.memory.bytes);
-        break;
-    }
+    limits.assign(index(horizon_), limit());
+    if (memory_.kind == MemoryPolicy::Kind::fair) limits[0] = std::min(fair_limit_, limit());
   }
 
   const Graph& graph_;
   const cost::CostModel& cost_;
-  const SearchOptions& options_;
+  const MemoryPolicy memory_;
+  const Pins pins_;
   sharding::StepPrice price_;
   int horizon_;  ///< one past the last time
   std::vector<NodeId> producers_;
-  std::vector<bool> names_operators_;  ///< by pin
   std::vector<std::vector<Reader>> readers_;
   std::vector<int> last_use_;
   std::int64_t fair_limit_ = 0;

@@ -15,7 +15,8 @@ namespace autopar::search {
 /// picoseconds.
 struct PlanProblem {
   AssignmentProblem problem;
-  std::vector<std::vector<sharding::OpShardSpec>> operators;  ///< strategies by NodeId = node index
+  /// Strategies by NodeId, which is the index of the operator's node in the problem too.
+  std::vector<std::vector<sharding::OpShardSpec>> operators;
   /// Model inputs and constants: the problem's node and its strategies.
   struct Stored {
     int node = 0;

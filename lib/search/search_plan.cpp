@@ -3,27 +3,20 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <charconv>
-#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
 
 #include "graph/arena.h"
 #include "graph/error.h"
 #include "search/plan_builder.h"
+#include "search/stopwatch.h"
 
 namespace autopar::search {
 
 namespace {
 
 using graph::Graph;
-
-struct Unit {
-  std::string_view suffix;
-  double bytes;
-};
-constexpr Unit units[] = {
-    {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
-    {"KB", 1e3},     {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12},
-    {"B", 1.0},      {"", 1.0}};
 
 void warn_of_missing_rules(const std::vector<std::string>& op_types) {
   if (op_types.empty()) return;
@@ -34,26 +27,6 @@ void warn_of_missing_rules(const std::vector<std::string>& op_types) {
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", op_type, count);
   }
   spdlog::warn("no sharding rule for {}: every rank runs these whole", text);
-}
-
-[[noreturn]] void fail_for_memory(const PlanProblem& built, const SearchOptions& options,
-                                  const SolveOptions& solve_options) {
-  const int horizon = static_cast<int>(built.problem.usage_limits.size());
-  const std::int64_t limit = options.memory.kind == MemoryPolicy::Kind::bytes
-                                 ? options.memory.bytes
-                                 : built.problem.usage_limits.back();
-  AssignmentProblem unlimited = built.problem;
-  const auto least = least_peak_usage(unlimited, 0, horizon, solve_options);
-  if (!least) {
-    fail(
-        "nothing fits a memory limit of {} bytes a device, as far as the time limit let see: "
-        "raise --memory or --time-limit",
-        limit);
-  }
-  fail(
-      "nothing fits a memory limit of {} bytes a device: the smallest that does is {:.1f} MiB "
-      "({} bytes): raise --memory or add devices",
-      limit, static_cast<double>(*least) / 1048576.0, *least);
 }
 
 /// The choice of the solver in the words of a plan.
@@ -106,51 +79,114 @@ double communication_seconds(const Graph& graph, const cost::CostModel& cost, co
   return std::max(0.0, total - computation);
 }
 
-}  // namespace
-
-MemoryPolicy MemoryPolicy::parse(const std::string& text) {
-  if (text == "fair") return {Kind::fair, 0};
-  if (text == "device") return {Kind::device, 0};
-  double amount = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), amount);
-  const std::string_view suffix(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  for (const Unit& unit : units) {
-    if (error == std::errc() && suffix == unit.suffix && amount > 0 && amount * unit.bytes < 9e18) {
-      return {Kind::bytes, static_cast<std::int64_t>(amount * unit.bytes)};
-    }
-  }
-  fail("--memory {}: give fair, device, or a size such as 80GiB, 500MB or 1048576", text);
+std::string in_mebibytes(std::int64_t bytes) {
+  return fmt::format("{:.1f} MiB ({} bytes)", static_cast<double>(bytes) / 1048576.0, bytes);
 }
 
-Plan search_plan(const Graph& graph, const cost::CostModel& cost, const SearchOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
-  const PlanProblem built = build_plan_problem(graph, cost, options);
-  warn_of_missing_rules(built.operators_without_rule);
-
-  const SolveOptions solve_options{.time_limit_seconds = options.time_limit_seconds};
-  const Solution solution = solve_with_glpk(built.problem, solve_options);
-  if (solution.status == Status::infeasible) fail_for_memory(built, options, solve_options);
-  if (solution.status == Status::unknown) {
-    fail("no plan found within {} s: raise --time-limit or --memory", options.time_limit_seconds);
+class PlanSearch {
+ public:
+  PlanSearch(const Graph& graph, const cost::CostModel& cost, const SearchOptions& options)
+      : graph_(graph),
+        cost_(cost),
+        options_(options),
+        built_(build_plan_problem(graph, cost, options)),
+        limit_(built_.problem.usage_limits.back()) {
+    warn_of_missing_rules(built_.operators_without_rule);
   }
 
-  Plan plan = decode(built, solution.choice, cost);
-  PlanSummary& summary = plan.summary;
-  summary.solver_seconds = solution.seconds;
-  summary.cost_seconds = static_cast<double>(solution.cost) * seconds_per_cost;
-  summary.lower_bound_seconds =
-      std::max(0.0, static_cast<double>(solution.lower_bound) * seconds_per_cost);
-  summary.proven_optimal = solution.status == Status::optimal;
-  summary.communication_seconds = communication_seconds(graph, cost, plan, summary.cost_seconds);
-  const std::vector<std::int64_t> usage = usage_over_time(built.problem, solution.choice);
-  summary.weight_bytes = usage.empty() ? 0 : usage.front();
-  summary.peak_bytes = usage.empty() ? 0 : std::ranges::max(usage);
-  summary.one_device_seconds = one_device_seconds(graph, cost);
-  summary.one_device_bytes =
-      constant_bytes(graph) + graph::plan_arena(graph::value_lifetimes(graph)).bytes;
-  summary.search_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return plan;
+  Plan run() {
+    AssignmentProblem problem = built_.problem;
+    Solution solution = solve(problem);
+    // What holds with a lower limit need not hold with the one that was asked for.
+    const Cost lower_bound = solution.status == Status::infeasible ? 0 : solution.lower_bound;
+    for (int attempt = 0; attempt < most_attempts && !solution.choice.empty(); ++attempt) {
+      Plan plan = plan_of(solution.choice);
+      const std::int64_t excess = plan.summary.peak_bytes - limit_;
+      if (excess <= 0) return described(std::move(plan), solution, lower_bound);
+      const std::int64_t lower = std::max<std::int64_t>(0, peak_of(solution.choice) - excess);
+      for (std::size_t t = 1; t < problem.usage_limits.size(); ++t) problem.usage_limits[t] = lower;
+      solution = solve(problem);
+    }
+    solution = least_peak();
+    Plan plan = plan_of(solution.choice);
+    if (plan.summary.peak_bytes > limit_) {
+      fail(
+          "nothing fits a memory limit of {} a device: the smallest that does is {}: raise "
+          "--memory or add devices",
+          in_mebibytes(limit_), in_mebibytes(plan.summary.peak_bytes));
+    }
+    return described(std::move(plan), solution, lower_bound);
+  }
+
+ private:
+  static constexpr int most_attempts = 8;
+
+  Solution solve(const AssignmentProblem& problem) {
+    const double left = options_.time_limit_seconds - stopwatch_.seconds();
+    Solution solution = solve_with_glpk(problem, {.time_limit_seconds = std::max(0.0, left)});
+    glpk_seconds_ += solution.glpk_seconds;
+    return solution;
+  }
+
+  /// The choice that needs least memory, whatever it costs; weights stay within a fair share.
+  Solution least_peak() const {
+    const bool is_fair = options_.memory.kind == MemoryPolicy::Kind::fair;
+    const int horizon = static_cast<int>(built_.problem.usage_limits.size());
+    const auto choice = choose_for_least_peak(built_.problem, is_fair ? 1 : 0, horizon,
+                                              {.time_limit_seconds = options_.time_limit_seconds});
+    if (!choice) {
+      fail(
+          "nothing fits a memory limit of {} a device, as far as the time limit let see: raise "
+          "--memory or --time-limit",
+          in_mebibytes(limit_));
+    }
+    Solution solution{.status = Status::feasible, .choice = *choice};
+    solution.cost = cost_of(built_.problem, *choice);
+    return solution;
+  }
+
+  /// As the search sums it.
+  std::int64_t peak_of(const std::vector<int>& choice) const {
+    return std::ranges::max(usage_over_time(built_.problem, choice));
+  }
+
+  /// With its memory, the one thing that the loop asks for.
+  Plan plan_of(const std::vector<int>& choice) const {
+    Plan plan = decode(built_, choice, cost_);
+    plan.summary.peak_bytes = options_.peak_bytes ? options_.peak_bytes(plan) : peak_of(choice);
+    return plan;
+  }
+
+  Plan described(Plan plan, const Solution& solution, Cost lower_bound) const {
+    PlanSummary& summary = plan.summary;
+    summary.cost_seconds = static_cast<double>(solution.cost) * seconds_per_cost;
+    summary.lower_bound_seconds =
+        std::max(0.0, static_cast<double>(lower_bound) * seconds_per_cost);
+    summary.proven_optimal = solution.cost == lower_bound;
+    summary.communication_seconds =
+        communication_seconds(graph_, cost_, plan, summary.cost_seconds);
+    summary.weight_bytes = usage_over_time(built_.problem, solution.choice).front();
+    summary.one_device_seconds = one_device_seconds(graph_, cost_);
+    summary.one_device_bytes =
+        constant_bytes(graph_) + graph::plan_arena(graph::value_lifetimes(graph_)).bytes;
+    summary.glpk_seconds = glpk_seconds_;
+    summary.search_seconds = stopwatch_.seconds();
+    return plan;
+  }
+
+  const Stopwatch stopwatch_;
+  const Graph& graph_;
+  const cost::CostModel& cost_;
+  const SearchOptions& options_;
+  const PlanProblem built_;
+  const std::int64_t limit_;  ///< of weights and activations together
+  double glpk_seconds_ = 0;
+};
+
+}  // namespace
+
+Plan search_plan(const Graph& graph, const cost::CostModel& cost, const SearchOptions& options) {
+  return PlanSearch(graph, cost, options).run();
 }
 
 }  // namespace autopar::search

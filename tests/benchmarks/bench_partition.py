@@ -47,7 +47,7 @@ def bench(folder, ngpus, rounds, time_limit, more):
             plan = json.loads((out / "plan.json").read_text())
             shutil.rmtree(out)
             partitions.append(seconds)
-            solvers.append(plan["summary"]["solver_seconds"])
+            solvers.append(plan["summary"]["glpk_seconds"])
             memory.append(private)
     rest = [p - s for p, s in zip(partitions, solvers)]
     ratio = median(r / c for r, c in zip(rest, copies))

@@ -1,0 +1,161 @@
+#include "search/pins.h"
+
+#include <fmt/ranges.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "graph/error.h"
+
+namespace autopar::search {
+
+namespace {
+
+using nlohmann::json;
+using sharding::OpShardSpec;
+using sharding::TensorShardSpec;
+
+/// The strings of a field, parsed; nullopt where the entry does not have it.
+template <typename T>
+std::optional<std::vector<T>> parsed(const json& entry, const char* field, const std::string& where,
+                                     T (*parse)(std::string_view)) {
+  if (!entry.contains(field)) return std::nullopt;
+  const json& list = entry.at(field);
+  if (!list.is_array()) fail("{}: '{}' is no list", where, field);
+  std::vector<T> result;
+  for (const json& text : list) {
+    if (!text.is_string()) fail("{}: '{}' holds something else than texts", where, field);
+    try {
+      result.push_back(parse(text.get<std::string>()));
+    } catch (const Error& error) {
+      fail("{}: {}", where, error.what());
+    }
+  }
+  return result;
+}
+
+Pin read_pin(const json& entry, const std::string& where) {
+  if (!entry.is_object() || !entry.contains("name") || !entry.at("name").is_string()) {
+    fail("{} has no 'name'; give an operator's name or a glob", where);
+  }
+  Pin pin;
+  pin.name = entry.at("name").get<std::string>();
+  for (const auto& [field, value] : entry.items()) {
+    if (field != "name" && field != "inputs" && field != "outputs" && field != "reductions") {
+      fail("{} ('{}'): unknown field '{}'; it has name, inputs, outputs, reductions", where,
+           pin.name, field);
+    }
+  }
+  const std::string named = fmt::format("{} ('{}')", where, pin.name);
+  pin.inputs = parsed(entry, "inputs", named, TensorShardSpec::parse);
+  pin.outputs = parsed(entry, "outputs", named, TensorShardSpec::parse);
+  pin.reductions = parsed(entry, "reductions", named, sharding::parse_reduce_function);
+  return pin;
+}
+
+bool matches(const Pin& pin, const std::string& name) {
+  if (pin.name == name) return true;
+  const bool is_glob = pin.name.find_first_of("*?[") != std::string::npos;
+  return is_glob && fnmatch(pin.name.c_str(), name.c_str(), 0) == 0;
+}
+
+std::vector<std::string> texts(const std::vector<TensorShardSpec>& specs) {
+  std::vector<std::string> result;
+  for (const TensorShardSpec& spec : specs) result.push_back(to_string(spec));
+  return result;
+}
+
+std::string describe(const Pin& pin) {
+  std::vector<std::string> fields;
+  if (pin.inputs) fields.push_back(fmt::format("inputs {}", fmt::join(texts(*pin.inputs), ",")));
+  if (pin.outputs) fields.push_back(fmt::format("outputs {}", fmt::join(texts(*pin.outputs), ",")));
+  if (pin.reductions) {
+    std::vector<std::string_view> names;
+    for (const auto function : *pin.reductions) names.push_back(name_of(function));
+    fields.push_back(fmt::format("reductions {}", fmt::join(names, ",")));
+  }
+  return fmt::format("{}", fmt::join(fields, " "));
+}
+
+}  // namespace
+
+std::vector<Pin> load_pins(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  if (!stream) fail("--strategy {} cannot be read", file.string());
+  json parsed;
+  try {
+    parsed = json::parse(stream);
+  } catch (const json::exception&) {
+    fail("--strategy {} is no JSON", file.string());
+  }
+  if (!parsed.is_object() || !parsed.contains("operators") || !parsed["operators"].is_array()) {
+    fail("--strategy {} has no list 'operators'; plan.json of a bundle shows the form",
+         file.string());
+  }
+  std::vector<Pin> pins;
+  for (const json& entry : parsed["operators"]) {
+    pins.push_back(
+        read_pin(entry, fmt::format("--strategy {}: operators[{}]", file.string(), pins.size())));
+  }
+  return pins;
+}
+
+Pins::Pins(const std::vector<Pin>& pins, const graph::Graph& graph) : pins_(pins) {
+  const std::vector<graph::NodeId> producers = graph::producers(graph);
+  for (const Pin& pin : pins) {
+    is_for_operators_.push_back(std::ranges::any_of(
+        graph.nodes, [&](const graph::Node& node) { return matches(pin, node.name); }));
+    if (is_for_operators_.back()) continue;
+    bool names_stored = false;
+    for (std::size_t id = 0; id < graph.values.size() && !names_stored; ++id) {
+      names_stored = producers[id] == graph::no_node && matches(pin, graph.values[id].name);
+    }
+    if (!names_stored) {
+      fail("--strategy pins '{}', but the model has no operator, input or weight of that name",
+           pin.name);
+    }
+  }
+}
+
+std::vector<OpShardSpec> Pins::allowed(const std::string& op_name,
+                                       std::vector<OpShardSpec> choices) const {
+  const auto pin = std::find_if(pins_.rbegin(), pins_.rend(),
+                                [&](const Pin& each) { return matches(each, op_name); });
+  if (pin == pins_.rend()) return choices;
+  std::vector<OpShardSpec> left;
+  for (const OpShardSpec& choice : choices) {
+    if ((!pin->inputs || *pin->inputs == choice.inputs) &&
+        (!pin->outputs || *pin->outputs == choice.outputs) &&
+        (!pin->reductions || *pin->reductions == choice.reductions)) {
+      left.push_back(choice);
+    }
+  }
+  if (!left.empty()) return left;
+  std::string possible;
+  for (std::size_t i = 0; i < choices.size() && i < 8; ++i) {
+    possible += (i == 0 ? "" : "; ") + to_string(choices[i]);
+  }
+  fail("--strategy pins operator '{}' to {}, which it cannot take on this mesh: possible are {}",
+       op_name, describe(*pin), possible);
+}
+
+std::vector<TensorShardSpec> Pins::allowed(const std::string& tensor_name,
+                                           std::vector<TensorShardSpec> choices) const {
+  const Pin* pin = nullptr;
+  for (std::size_t i = 0; i < pins_.size(); ++i) {
+    const bool is_for_it =
+        pins_[i].name == tensor_name || (!is_for_operators_[i] && matches(pins_[i], tensor_name));
+    if (is_for_it) pin = &pins_[i];
+  }
+  if (!pin || !pin->outputs) return choices;
+  if (pin->outputs->size() != 1 ||
+      std::ranges::find(choices, pin->outputs->front()) == choices.end()) {
+    fail("--strategy pins tensor '{}' to {}, but on this mesh it can only be {}", tensor_name,
+         describe(*pin), fmt::join(texts(choices), " "));
+  }
+  return *pin->outputs;
+}
+
+}  // namespace autopar::search

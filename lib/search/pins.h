@@ -1,0 +1,50 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+#include "sharding/op_shard_spec.h"
+
+namespace autopar::search {
+
+/// One entry of a strategy file: which operators, and what must hold of their strategy. `name` is
+/// an operator's name or a glob over names (`*`, `?`); it may also name a model input or weight,
+/// whose `outputs` then has the one spec in which it lies. Fields left out allow anything. Where
+/// several entries match an operator, the last one that does counts.
+struct Pin {
+  std::string name;
+  std::optional<std::vector<sharding::TensorShardSpec>> inputs;
+  std::optional<std::vector<sharding::TensorShardSpec>> outputs;
+  std::optional<std::vector<sharding::ReduceFunction>> reductions;
+};
+
+/// Reads {"operators": [{"name": "...", "inputs": ["RS0", ...], "outputs": [...],
+/// "reductions": [...]}]}. Throws Error naming file and entry.
+std::vector<Pin> load_pins(const std::filesystem::path& file);
+
+/// The pins of one graph. An entry whose name matches an operator is for operators alone, except
+/// for the tensor of exactly that name.
+class Pins {
+ public:
+  /// Throws Error for an entry that matches no operator, model input or constant. Keeps a reference
+  /// to `pins`.
+  Pins(const std::vector<Pin>& pins, const graph::Graph& graph);
+
+  /// The strategies among `choices` that the operator's pin allows; all where it has none. Throws
+  /// Error, which shows `choices`, where none is left.
+  std::vector<sharding::OpShardSpec> allowed(const std::string& op_name,
+                                             std::vector<sharding::OpShardSpec> choices) const;
+  /// The same for the specs in which a model input or constant may lie.
+  std::vector<sharding::TensorShardSpec> allowed(
+      const std::string& tensor_name, std::vector<sharding::TensorShardSpec> choices) const;
+
+ private:
+  const std::vector<Pin>& pins_;
+  std::vector<bool> is_for_operators_;  ///< by pin
+};
+
+}  // namespace autopar::search

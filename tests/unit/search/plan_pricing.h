@@ -1,0 +1,91 @@
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "cost/cost_model.h"
+#include "graph/graph.h"
+#include "search/plan.h"
+
+namespace autopar {
+
+/// A plan's seconds as the design defines them, without the assignment problem: operators, their
+/// reductions, and each version of a tensor that operators read made once from the base version.
+inline double price_of(const graph::Graph& graph, const cost::CostModel& cost,
+                       const search::Plan& plan) {
+  double seconds = 0;
+  std::set<std::pair<graph::ValueId, sharding::TensorShardSpec>> made;
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    const graph::Node& node = graph.nodes[id];
+    const sharding::OpShardSpec& strategy = plan.operators[id];
+    seconds += cost.operator_seconds(graph, node, *sharding::sharding_rule(graph, node), strategy) +
+               cost.reduction_seconds(graph, node, strategy);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const graph::ValueId input = node.inputs[i];
+      if (input == graph::no_value || !made.emplace(input, strategy.inputs[i]).second) continue;
+      const graph::Value& value = graph.value(input);
+      seconds += connect(plan.spec_of(graph, input), strategy.inputs[i], value.shape, value.type,
+                         plan.mesh, cost.step_price())
+                     .seconds;
+    }
+  }
+  return seconds;
+}
+
+/// Bytes of the constants on the first rank, whose shares are the largest.
+inline std::int64_t weight_bytes_of(const graph::Graph& graph, const search::Plan& plan) {
+  std::int64_t bytes = 0;
+  for (const auto& [id, spec] : plan.stored) {
+    const graph::Value& value = graph.value(id);
+    if (!value.constant) continue;
+    bytes +=
+        bytes_of(value.type,
+                 graph::num_elements(sharding::largest_local_shape(spec, value.shape, plan.mesh)));
+  }
+  return bytes;
+}
+
+/// Visits every plan of the strategy space: each strategy of each operator, each place of each
+/// stored tensor. `places` gives a stored tensor's.
+inline void for_each_plan(
+    const graph::Graph& graph, const sharding::DeviceMesh& mesh,
+    const std::function<std::vector<sharding::TensorShardSpec>(const graph::Value&)>& places,
+    const std::function<void(const search::Plan&)>& visit) {
+  std::vector<std::vector<sharding::OpShardSpec>> strategies;
+  for (const graph::Node& node : graph.nodes) {
+    strategies.push_back(sharding::enumerate_op_shard_specs(
+        *sharding::sharding_rule(graph, node), mesh, sharding::input_shapes(graph, node),
+        sharding::output_shapes(graph, node)));
+  }
+  std::vector<graph::ValueId> stored;
+  for (std::size_t id = 0; id < graph.values.size(); ++id) {
+    const auto value = static_cast<graph::ValueId>(id);
+    const bool is_input = std::ranges::find(graph.inputs, value) != graph.inputs.end();
+    if (is_input || graph.is_constant(value)) stored.push_back(value);
+  }
+  search::Plan plan;
+  plan.mesh = mesh;
+  plan.operators.resize(graph.nodes.size());
+  const std::function<void(std::size_t)> choose = [&](std::size_t i) {
+    if (i < stored.size()) {
+      for (const auto& spec : places(graph.value(stored[i]))) {
+        plan.stored[stored[i]] = spec;
+        choose(i + 1);
+      }
+    } else if (i < stored.size() + strategies.size()) {
+      for (const auto& strategy : strategies[i - stored.size()]) {
+        plan.operators[i - stored.size()] = strategy;
+        choose(i + 1);
+      }
+    } else {
+      visit(plan);
+    }
+  };
+  choose(0);
+}
+
+}  // namespace autopar

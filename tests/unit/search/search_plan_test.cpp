@@ -1,0 +1,204 @@
+#include "search/search_plan.h"
+
+#include <catch2/catch.hpp>
+#include <limits>
+#include <random>
+
+#include "graph/error.h"
+#include "plan_pricing.h"
+#include "unit/partition/random_graph.h"
+
+using namespace autopar;
+using Catch::Matchers::Contains;
+
+namespace {
+
+constexpr double rounding = 1e-10;  // costs are whole picoseconds in the search
+
+/// y = x + W2 gelu(W1 x), weights large enough to be split.
+graph::Graph block(std::int64_t rows, std::int64_t width, std::int64_t hidden) {
+  graph::Graph graph;
+  graph.opsets[""] = 20;
+  const auto value = [&](const std::string& name, const graph::Shape& shape) {
+    return graph.add_value({name, graph::DataType::float32, shape, std::nullopt});
+  };
+  const auto weight = [&](const std::string& name, const graph::Shape& shape) {
+    return graph.add_constant(name, graph::Tensor::zeros(graph::DataType::float32, shape));
+  };
+  const auto x = value("x", {rows, width});
+  const auto w1 = weight("w1", {width, hidden});
+  const auto w2 = weight("w2", {hidden, width});
+  const auto a = value("a", {rows, hidden});
+  const auto b = value("b", {rows, hidden});
+  const auto c = value("c", {rows, width});
+  const auto y = value("y", {rows, width});
+  graph.nodes = {{"up", "MatMul", "", {x, w1}, {a}, {}},
+                 {"gelu", "Gelu", "", {a}, {b}, {}},
+                 {"down", "MatMul", "", {b, w2}, {c}, {}},
+                 {"add", "Add", "", {c, x}, {y}, {}}};
+  graph.inputs = {x};
+  graph.outputs = {y};
+  return graph;
+}
+
+cost::CostModel model_of(const std::string& mesh) {
+  return {cost::load_device_model("h200"), sharding::DeviceMesh::parse(mesh)};
+}
+
+search::SearchOptions within(const std::string& memory) {
+  search::SearchOptions options;
+  options.memory = search::MemoryPolicy::parse(memory);
+  return options;
+}
+
+/// The places that the search considers: constants under 1 KiB are whole everywhere.
+std::vector<sharding::TensorShardSpec> places_of(const graph::Value& value,
+                                                 const sharding::DeviceMesh& mesh) {
+  if (value.constant && value.constant->size_bytes() < 1024) {
+    return {sharding::TensorShardSpec::replicated(value.shape.size())};
+  }
+  return sharding::enumerate_tensor_shard_specs(value.shape, mesh);
+}
+
+double least_price(const graph::Graph& graph, const cost::CostModel& cost,
+                   std::int64_t weight_limit) {
+  double least = std::numeric_limits<double>::infinity();
+  for_each_plan(
+      graph, cost.mesh(), [&](const graph::Value& v) { return places_of(v, cost.mesh()); },
+      [&](const search::Plan& plan) {
+        if (weight_bytes_of(graph, plan) > weight_limit) return;
+        least = std::min(least, price_of(graph, cost, plan));
+      });
+  return least;
+}
+
+constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
+
+}  // namespace
+
+TEST_CASE("the plan of a random graph costs what it says, and no plan costs less") {
+  Random random(3);
+  int compared = 0;
+  for (int round = 0; round < 120; ++round) {
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 1, 2));
+    const cost::CostModel cost = model_of(pick(random, 0, 1) ? "2" : "3");
+    CAPTURE(round);
+    const search::Plan plan = search_plan(graph, cost, within("device"));
+    REQUIRE(plan.summary.proven_optimal);
+    REQUIRE(price_of(graph, cost, plan) == Approx(plan.summary.cost_seconds).margin(rounding));
+    double plans = 1;
+    for (const graph::Node& node : graph.nodes) plans *= node.inputs.size() > 1 ? 8 : 5;
+    if (plans > 400) continue;
+    REQUIRE(plan.summary.cost_seconds ==
+            Approx(least_price(graph, cost, no_limit)).margin(rounding));
+    ++compared;
+  }
+  CHECK(compared > 60);
+}
+
+TEST_CASE("a block's plan equals brute force, with and without a fair share of the weights") {
+  for (const auto& [rows, width, hidden] : std::vector<std::array<std::int64_t, 3>>{
+           {1, 32, 64}, {7, 48, 96}, {512, 32, 33}, {4096, 64, 128}}) {
+    const graph::Graph graph = block(rows, width, hidden);
+    for (const char* mesh : {"2", "3"}) {
+      const cost::CostModel cost = model_of(mesh);
+      CAPTURE(rows, width, hidden, mesh);
+      const search::Plan free = search_plan(graph, cost, within("device"));
+      CHECK(free.summary.cost_seconds ==
+            Approx(least_price(graph, cost, no_limit)).margin(rounding));
+      const search::Plan fair = search_plan(graph, cost, within("fair"));
+      const std::int64_t share = 2 * width * hidden * 4 * 5 / 4 / cost.mesh().num_devices();
+      CHECK(weight_bytes_of(graph, fair) <= share);
+      CHECK(weight_bytes_of(graph, fair) == fair.summary.weight_bytes);
+      CHECK(fair.summary.cost_seconds == Approx(least_price(graph, cost, share)).margin(rounding));
+      CHECK(fair.summary.proven_optimal);
+    }
+  }
+}
+
+TEST_CASE("a limit in bytes holds for what the shards need, and the smallest one named is enough") {
+  const graph::Graph graph = block(256, 64, 128);
+  const cost::CostModel cost = model_of("4");
+  search::SearchOptions options = within("device");
+  // Shards that need more than the search knows of, and most where the input is whole.
+  options.peak_bytes = [&](const search::Plan& plan) {
+    const bool whole = to_string(plan.stored.at(graph.inputs[0])) == "RR";
+    return weight_bytes_of(graph, plan) * 3 / 2 + (whole ? 300'000 : 180'000);
+  };
+  const search::Plan free = search_plan(graph, cost, options);
+  CHECK(free.summary.peak_bytes == options.peak_bytes(free));
+  double last_cost = free.summary.cost_seconds;
+  int feasible = 0;
+  std::string refusal;
+  for (std::int64_t limit = 500'000; limit > 100'000; limit -= 10'000) {
+    options.memory = {search::MemoryPolicy::Kind::bytes, limit};
+    CAPTURE(limit);
+    try {
+      const search::Plan plan = search_plan(graph, cost, options);
+      CHECK(plan.summary.peak_bytes <= limit);
+      CHECK(plan.summary.peak_bytes == options.peak_bytes(plan));
+      CHECK(plan.summary.cost_seconds >= last_cost - rounding);
+      CHECK(plan.summary.lower_bound_seconds <= plan.summary.cost_seconds + rounding);
+      CHECK(refusal.empty());  // once a limit is too small, smaller ones are
+      last_cost = plan.summary.cost_seconds;
+      ++feasible;
+    } catch (const Error& error) {
+      refusal = error.what();
+    }
+  }
+  CHECK(feasible > 5);
+  const std::size_t least = refusal.find("smallest that does is");
+  REQUIRE(least != std::string::npos);
+  options.memory = {search::MemoryPolicy::Kind::bytes,
+                    std::stoll(refusal.substr(refusal.find('(', least) + 1))};
+  CHECK(search_plan(graph, cost, options).summary.peak_bytes <= options.memory.bytes);
+}
+
+TEST_CASE("pins hold, the last that matches counts, and globs mean operators first") {
+  const graph::Graph graph = block(256, 64, 128);
+  const cost::CostModel cost = model_of("4");
+  const auto specs = [](const std::vector<std::string>& texts) {
+    std::vector<sharding::TensorShardSpec> result;
+    for (const std::string& text : texts) {
+      result.push_back(sharding::TensorShardSpec::parse(text));
+    }
+    return result;
+  };
+  search::SearchOptions options = within("device");
+  options.pins = {{"*", {}, specs({"S0R"}), {}},
+                  {"up", specs({"RR", "RS0"}), {}, {}},
+                  {"gelu", {}, specs({"RS0"}), {}},
+                  {"w2", {}, specs({"RS0"}), {}}};
+  const search::Plan plan = search_plan(graph, cost, options);
+  CHECK(plan.operators[0].inputs == specs({"RR", "RS0"}));
+  CHECK(plan.operators[1].outputs == specs({"RS0"}));
+  CHECK(plan.operators[2].outputs == specs({"S0R"}));
+  CHECK(plan.operators[3].outputs == specs({"S0R"}));
+  CHECK(to_string(plan.stored.at(graph.nodes[2].inputs[1])) == "RS0");
+  CHECK(price_of(graph, cost, plan) == Approx(plan.summary.cost_seconds).margin(rounding));
+
+  options.pins = {{"w*", {}, specs({"RR"}), {}}};  // matches no operator, so weights
+  CHECK(search_plan(graph, cost, options).summary.weight_bytes == 2 * 64 * 128 * 4);
+  options.memory = search::MemoryPolicy::parse("fair");  // allows for what is pinned whole
+  CHECK(search_plan(graph, cost, options).summary.weight_bytes == 2 * 64 * 128 * 4);
+
+  options.pins = {{"nobody", {}, specs({"RR"}), {}}};
+  CHECK_THROWS_WITH(search_plan(graph, cost, options), Contains("'nobody'"));
+  options.pins = {{"gelu", {}, specs({"RRR"}), {}}};
+  CHECK_THROWS_WITH(search_plan(graph, cost, options),
+                    Contains("'gelu'") && Contains("outputs RRR") && Contains("RS0->RS0"));
+  options.pins = {{"w1", {}, specs({"S1R"}), {}}};
+  CHECK_THROWS_WITH(search_plan(graph, cost, options), Contains("'w1'") && Contains("S0R"));
+}
+
+TEST_CASE("memory policies") {
+  using search::MemoryPolicy;
+  CHECK(MemoryPolicy::parse("fair").kind == MemoryPolicy::Kind::fair);
+  CHECK(MemoryPolicy::parse("device").kind == MemoryPolicy::Kind::device);
+  CHECK(MemoryPolicy::parse("1.5KiB").bytes == 1536);
+  CHECK(MemoryPolicy::parse("80GB").bytes == 80'000'000'000);
+  CHECK(MemoryPolicy::parse("77").bytes == 77);
+  for (const char* bad : {"", "GiB", "-1GiB", "0", "1 GiB", "nan", "inf", "1e30", "fairly"}) {
+    CHECK_THROWS_AS(MemoryPolicy::parse(bad), Error);
+  }
+}
