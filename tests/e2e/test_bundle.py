@@ -67,6 +67,17 @@ class BundleTest(TemporaryFolderTest):
         for rank in self.meta["ranks"]:
             self.assertLess(rank["weight_bytes"], whole / 2)
 
+    def test_memory_limit_holds_for_shards_and_run(self):
+        summary = json.loads((self.bundle / "plan.json").read_text())["summary"]
+        for share in (0.9, 0.6, 0.45):
+            limit = int(summary["one_device_bytes"] * share)
+            out = self.tmp / f"limited{share}"
+            meta = self.model.partition(out, 4, "--memory", limit)
+            for rank in meta["ranks"]:
+                self.assertLessEqual(rank["peak_bytes"], limit)
+            run = autopar("run", "--dir", out, *self.model.input_options(), "--json").stdout
+            self.assertLessEqual(max(json.loads(run)["peak_bytes"]), limit)
+
     def test_inspect_tells_bundle_and_model(self):
         bundle = json.loads(autopar("inspect", self.bundle, "--json").stdout)
         self.assertEqual(bundle, self.meta)
