@@ -8,7 +8,7 @@ namespace autopar {
 void InputOptions::add_to(CLI::App& command) {
   command
       .add_option("--input", files, "A model input, NAME=FILE.npy or NAME=FILE.pb; may be repeated")
-      ->take_all();
+      ->allow_extra_args(false);  // one each, or it would swallow a positional
   command.add_option("--random-inputs", random_seed,
                      "Random values from this seed for inputs that no file gives");
 }

@@ -13,7 +13,7 @@ namespace autopar {
 void ModelOptions::add_to(CLI::App& command) {
   command.add_option("model", model, "The ONNX file")->required();
   command.add_option("--shape", shapes, "Shape of a model input, NAME=1x128; may be repeated")
-      ->take_all();
+      ->allow_extra_args(false);  // one each, or it would swallow the model
 }
 
 void PlanOptions::add_to(CLI::App& command) {

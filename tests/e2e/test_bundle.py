@@ -103,6 +103,11 @@ class BundleTest(TemporaryFolderTest):
         cost = json.loads((self.bundle / "plan.json").read_text())["summary"]["cost_seconds"]
         self.assertAlmostEqual(plan["summary"]["cost_seconds"], cost, delta=cost * 1e-9)
 
+    def test_options_may_stand_before_the_model(self):
+        options = self.model.shape_options()
+        autopar("plan", *options, self.model.file, "--ngpus", 4)
+        autopar("verify", *self.model.input_options(), self.model.file, self.bundle)
+
     def test_verify_refuses_another_model(self):
         autopar("verify", self.model.file, self.bundle)
         other = onnx.load(self.model.file)
