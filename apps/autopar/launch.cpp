@@ -4,16 +4,10 @@
 
 namespace autopar {
 
-namespace {
-
-/// MPI's own start-up may wait for slow machines; a collective later may not.
-constexpr std::chrono::seconds start_timeout{30};
-
-}  // namespace
-
 Launch::Launch()
-    : world_(runtime::started_by_launcher() ? runtime::make_mpi_communicator(start_timeout)
-                                            : nullptr) {}
+    : world_(runtime::started_by_launcher()
+                 ? runtime::make_mpi_communicator(runtime::RunOptions{}.timeout)
+                 : nullptr) {}
 
 Launch::~Launch() = default;
 

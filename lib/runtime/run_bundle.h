@@ -18,7 +18,8 @@ using NamedTensors = std::map<std::string, graph::Tensor>;
 struct RunOptions {
   int threads = 0;  ///< a rank; 0 is the machine's cores over its ranks
   int repeat = 1;   ///< counted runs
-  std::chrono::milliseconds timeout{30'000};
+  /// For a rank that does not come to a collective; others may take minutes to read their weights.
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 
 struct RunResult {

@@ -1,0 +1,311 @@
+// Each rank knows what every other rank holds, so that it computes what it must receive by a plain
+// loop and compares. Values are small whole numbers: exact in every type, whatever the order.
+
+#include "conformance/communicator_conformance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+namespace autopar {
+
+namespace {
+
+using graph::DataType;
+using runtime::Communicator;
+using runtime::ReduceOp;
+
+using Bytes = std::vector<std::byte>;
+using Counts = std::vector<std::int64_t>;
+
+template <typename... Args>
+void expect(bool holds, fmt::format_string<Args...> format, Args&&... args) {
+  if (!holds) throw std::runtime_error(fmt::format(format, std::forward<Args>(args)...));
+}
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+/// How a small whole number lies in memory, by type. Half types: the table is IEEE 754's.
+Bytes encode(DataType type, std::int64_t number) {
+  const auto as = [](auto value) {
+    Bytes bytes(sizeof value);
+    std::memcpy(bytes.data(), &value, sizeof value);
+    return bytes;
+  };
+  switch (type) {
+    case DataType::float32:
+      return as(static_cast<float>(number));
+    case DataType::float64:
+      return as(static_cast<double>(number));
+    case DataType::bfloat16: {
+      const auto wide = static_cast<float>(number);
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, &wide, sizeof bits);
+      return as(static_cast<std::uint16_t>(bits >> 16));
+    }
+    case DataType::float16: {
+      if (number == 0) return as(std::uint16_t{0});
+      int exponent = 0;
+      while ((number >> (exponent + 1)) != 0) ++exponent;
+      const std::int64_t fraction = (number - (std::int64_t{1} << exponent)) << (10 - exponent);
+      return as(static_cast<std::uint16_t>(((exponent + 15) << 10) + fraction));
+    }
+    case DataType::int8:
+    case DataType::uint8:
+      return as(static_cast<std::uint8_t>(number));
+    case DataType::int16:
+    case DataType::uint16:
+      return as(static_cast<std::uint16_t>(number));
+    case DataType::int32:
+    case DataType::uint32:
+      return as(static_cast<std::uint32_t>(number));
+    default:
+      return as(number);
+  }
+}
+
+/// Element i of rank r's tensor: up to 12, different on every rank for most i.
+std::int64_t element(int rank, std::int64_t i) { return (rank * 5 + i * 3 + i / 7) % 13; }
+
+Bytes tensor_of(int rank, DataType type, std::int64_t begin, std::int64_t end) {
+  Bytes bytes;
+  for (std::int64_t i = begin; i < end; ++i) {
+    const Bytes one = encode(type, element(rank, i));
+    bytes.insert(bytes.end(), one.begin(), one.end());
+  }
+  return bytes;
+}
+
+/// `ranks` tells whose tensors are reduced. Means are asked of multiples alone.
+std::int64_t reduced(const std::vector<int>& ranks, std::int64_t i, ReduceOp op) {
+  std::int64_t sum = 0;
+  std::int64_t most = 0;
+  std::int64_t least = 1000;
+  for (const int rank : ranks) {
+    sum += element(rank, i);
+    most = std::max(most, element(rank, i));
+    least = std::min(least, element(rank, i));
+  }
+  if (op == ReduceOp::max) return most;
+  return op == ReduceOp::min ? least : sum;
+}
+
+constexpr std::array reducible = {DataType::float32,  DataType::float64, DataType::float16,
+                                  DataType::bfloat16, DataType::int8,    DataType::uint8,
+                                  DataType::int16,    DataType::uint16,  DataType::int32,
+                                  DataType::uint32,   DataType::int64,   DataType::uint64};
+constexpr std::array exact_ops = {ReduceOp::sum, ReduceOp::max, ReduceOp::min};
+
+/// One group at work: the communicator, and the world ranks of its members in order.
+class Group {
+ public:
+  Group(Communicator& communicator, std::vector<int> members)
+      : communicator_(communicator), members_(std::move(members)) {
+    expect(communicator_.size() == static_cast<int>(members_.size()), "a group of {} has size {}",
+           members_.size(), communicator_.size());
+    const int rank = communicator_.rank();
+    expect(rank >= 0 && rank < communicator_.size(), "rank {} of {}", rank, communicator_.size());
+    me_ = members_[at(rank)];
+  }
+
+  void check_all() const {
+    for (const std::int64_t elements : {0, 1, 5, 1000}) {
+      for (const DataType type : reducible) {
+        for (const ReduceOp op : exact_ops) {
+          all_reduce(type, elements, op);
+          reduce_scatter(type, elements, op);
+        }
+      }
+      all_gather(elements);
+      broadcast(elements);
+    }
+    mean();
+    all_to_all();
+    communicator_.barrier();
+  }
+
+  void all_reduce(DataType type, std::int64_t elements, ReduceOp op) const {
+    Bytes data = tensor_of(me_, type, 0, elements);
+    communicator_.all_reduce(data.data(), elements, type, op);
+    expect(data == reduced_tensor(type, 0, elements, op), "all-reduce of {} {}", elements,
+           name_of(type));
+  }
+
+  /// Uneven blocks, every third one empty.
+  void reduce_scatter(DataType type, std::int64_t elements, ReduceOp op) const {
+    const Counts blocks = uneven(elements);
+    const auto [begin, end] = range_of(blocks, communicator_.rank());
+    const std::int64_t total = std::accumulate(blocks.begin(), blocks.end(), std::int64_t{0});
+    const Bytes data = tensor_of(me_, type, 0, total);
+    Bytes mine(at(graph::bytes_of(type, end - begin)));
+    communicator_.reduce_scatter(data.data(), mine.data(), blocks, type, op);
+    expect(mine == reduced_tensor(type, begin, end, op), "reduce-scatter of {} {}", total,
+           name_of(type));
+  }
+
+  void all_gather(std::int64_t elements) const {
+    const Counts blocks = uneven(elements);
+    const auto [begin, end] = range_of(blocks, communicator_.rank());
+    Bytes expected;
+    for (std::size_t r = 0; r < members_.size(); ++r) {
+      const auto [from, to] = range_of(blocks, static_cast<int>(r));
+      const Bytes block = tensor_of(members_[r], DataType::uint8, from, to);
+      expected.insert(expected.end(), block.begin(), block.end());
+    }
+    const Bytes mine = tensor_of(me_, DataType::uint8, begin, end);
+    Bytes all(expected.size());
+    communicator_.all_gather(mine.data(), all.data(), blocks);
+    expect(all == expected, "all-gather of {} bytes", all.size());
+  }
+
+  /// Rank s sends s + 2r elements to rank r, nothing to itself where s is 0.
+  void all_to_all() const {
+    Counts send;
+    Counts receive;
+    Bytes out;
+    Bytes expected;
+    const int rank = communicator_.rank();
+    for (int peer = 0; peer < communicator_.size(); ++peer) {
+      send.push_back(rank + 2 * peer);
+      receive.push_back(peer + 2 * rank);
+      const Bytes there = tensor_of(me_, DataType::uint8, peer, peer + send.back());
+      const Bytes here =
+          tensor_of(members_[at(peer)], DataType::uint8, rank, rank + receive.back());
+      out.insert(out.end(), there.begin(), there.end());
+      expected.insert(expected.end(), here.begin(), here.end());
+    }
+    Bytes in(expected.size());
+    communicator_.all_to_all(out.data(), send, in.data(), receive);
+    expect(in == expected, "all-to-all of {} bytes", in.size());
+  }
+
+  void broadcast(std::int64_t bytes) const {
+    for (int root = 0; root < communicator_.size(); ++root) {
+      Bytes data = tensor_of(me_, DataType::uint8, 0, bytes);
+      communicator_.broadcast(data.data(), bytes, root);
+      expect(data == tensor_of(members_[at(root)], DataType::uint8, 0, bytes),
+             "broadcast of {} bytes from rank {}", bytes, root);
+    }
+  }
+
+  /// Of numbers whose sum is a multiple of the group's size.
+  void mean() const {
+    const int size = communicator_.size();
+    const int rank = communicator_.rank();
+    for (const DataType type : {DataType::float32, DataType::float64, DataType::float16,
+                                DataType::bfloat16, DataType::int32}) {
+      Bytes data = encode(type, rank == 0 ? 3 * size : 0);
+      communicator_.all_reduce(data.data(), 1, type, ReduceOp::mean);
+      expect(data == encode(type, 3), "mean of {}", name_of(type));
+    }
+  }
+
+ private:
+  Counts uneven(std::int64_t elements) const {
+    Counts blocks;
+    for (std::size_t r = 0; r < members_.size(); ++r) {
+      blocks.push_back(r % 3 == 1 ? 0 : elements + static_cast<std::int64_t>(r));
+    }
+    return blocks;
+  }
+
+  static std::pair<std::int64_t, std::int64_t> range_of(const Counts& blocks, int rank) {
+    const std::int64_t begin =
+        std::accumulate(blocks.begin(), blocks.begin() + rank, std::int64_t{0});
+    return {begin, begin + blocks[at(rank)]};
+  }
+
+  Bytes reduced_tensor(DataType type, std::int64_t begin, std::int64_t end, ReduceOp op) const {
+    Bytes bytes;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Bytes one = encode(type, reduced(members_, i, op));
+      bytes.insert(bytes.end(), one.begin(), one.end());
+    }
+    return bytes;
+  }
+
+  Communicator& communicator_;
+  std::vector<int> members_;
+  int me_ = 0;
+};
+
+/// The members of this rank's group where the world is a mesh of `rows` rows: those in its row, or
+/// in its column.
+std::vector<int> mesh_group(int world, int rows, int rank, bool along_row) {
+  const int columns = world / rows;
+  std::vector<int> members;
+  for (int other = 0; other < world; ++other) {
+    const bool same =
+        along_row ? other / columns == rank / columns : other % columns == rank % columns;
+    if (same) members.push_back(other);
+  }
+  return members;
+}
+
+/// Groups along both axes of every mesh, all of them at work at the same time, and none in step
+/// with the others.
+void check_mesh_groups(Communicator& world) {
+  for (int rows = 1; rows <= world.size(); ++rows) {
+    if (world.size() % rows != 0) continue;
+    const auto row_members = mesh_group(world.size(), rows, world.rank(), true);
+    const auto column_members = mesh_group(world.size(), rows, world.rank(), false);
+    const auto row = world.subgroup(row_members);
+    const auto column = world.subgroup(column_members);
+    const Group in_row(*row, row_members);
+    const Group in_column(*column, column_members);
+    for (int turn = 0; turn < 2; ++turn) {
+      in_row.check_all();
+      in_column.check_all();
+    }
+  }
+}
+
+/// A group may order its ranks as it likes: blocks come in the group's order.
+void check_order_of_members(Communicator& world) {
+  std::vector<int> members(at(world.size()));
+  std::iota(members.rbegin(), members.rend(), 0);
+  const auto reversed = world.subgroup(members);
+  Group(*reversed, members).check_all();
+}
+
+/// Longer than what an implementation may hold in one buffer or send at once.
+void check_long_messages(Communicator& world) {
+  std::vector<int> all(at(world.size()));
+  std::iota(all.begin(), all.end(), 0);
+  const Group group(world, all);
+  constexpr std::int64_t elements = 300'007;
+  group.all_reduce(DataType::float32, elements, ReduceOp::sum);
+  group.reduce_scatter(DataType::float64, elements, ReduceOp::max);
+  group.all_gather(elements);
+  group.broadcast(elements);
+}
+
+/// Half types add in float32: the sum does not overflow on the way, and all ranks have its bits.
+void check_half_precision(Communicator& world) {
+  const auto largest = std::uint16_t{0x7BFF};
+  std::uint16_t value = world.rank() == 1 ? largest | 0x8000U : world.rank() < 3 ? largest : 0U;
+  world.all_reduce(reinterpret_cast<std::byte*>(&value), 1, DataType::float16, ReduceOp::sum);
+  const bool cancels = world.size() >= 3;
+  if (cancels || world.size() == 1) expect(value == largest, "sum of halves is {:#x}", value);
+}
+
+}  // namespace
+
+void check_conformance(Communicator& world) {
+  std::vector<int> all(at(world.size()));
+  std::iota(all.begin(), all.end(), 0);
+  Group(world, all).check_all();
+  check_mesh_groups(world);
+  check_order_of_members(world);
+  check_long_messages(world);
+  check_half_precision(world);
+}
+
+}  // namespace autopar

@@ -1,0 +1,41 @@
+// One rank of an MPI world under mpirun: the conformance suite, or with an argument, a failure that
+// must end all ranks: "fail" throws on the last rank, "die" kills it, "leave" lets it never come.
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <string_view>
+#include <thread>
+
+#include "conformance/communicator_conformance.h"
+#include "graph/error.h"
+#include "runtime/comm/mpi_communicator.h"
+
+namespace {
+
+using namespace autopar;
+
+void fail_in_the_middle(runtime::Communicator& world, std::string_view how) {
+  const auto group = world.subgroup(std::vector<int>{world.rank()});
+  for (int turn = 0;; ++turn) {
+    world.barrier();
+    if (turn < 10 || world.rank() + 1 < world.size()) continue;
+    if (how == "fail") throw Error("the last rank failed");
+    if (how == "die") std::raise(SIGKILL);
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const auto timeout = std::chrono::seconds(argc > 1 ? 2 : 60);
+    const auto world = runtime::make_mpi_communicator(timeout);
+    if (argc > 1) fail_in_the_middle(*world, argv[1]);
+    check_conformance(*world);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 1;
+  }
+}
