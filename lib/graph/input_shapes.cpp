@@ -137,8 +137,11 @@ std::map<std::string, Shape> bind_input_shapes(const onnx::GraphProto& graph,
   std::map<std::string, Shape> shapes;
   for (const auto* input : inputs) {
     const auto binding = bindings.find(input->name());
-    shapes[input->name()] =
-        binding != bindings.end() ? binding->second : resolve(*input, symbols, where);
+    Shape& shape = shapes[input->name()];
+    shape = binding != bindings.end() ? binding->second : resolve(*input, symbols, where);
+    if (!is_possible(shape))
+      fail("{}: input '{}' has the impossible shape {}: give a smaller one with --shape", where,
+           input->name(), to_string(shape));
   }
   return shapes;
 }

@@ -13,24 +13,24 @@
 namespace autopar::graph {
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const auto refuse = [&path] { fail("cannot read {}: {}", path.string(), std::strerror(errno)); };
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) refuse();
+  const auto refuse = [&path](const char* why) { fail("cannot read {}: {}", path.string(), why); };
+  // Without O_NONBLOCK a pipe would be waited for.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) refuse(std::strerror(errno));
   struct stat status {};
   void* data = nullptr;
-  int error = 0;
+  const char* error = nullptr;
   if (::fstat(descriptor, &status) != 0) {
-    error = errno;
+    error = std::strerror(errno);
   } else if (!S_ISREG(status.st_mode)) {
-    error = S_ISDIR(status.st_mode) ? EISDIR : EINVAL;
+    error = S_ISDIR(status.st_mode) ? std::strerror(EISDIR) : "not a regular file";
   } else if (status.st_size > 0) {  // an empty file has nothing to map
     data = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_SHARED,
                   descriptor, 0);
-    if (data == MAP_FAILED) error = errno;
+    if (data == MAP_FAILED) error = std::strerror(errno);
   }
   ::close(descriptor);
-  errno = error;
-  if (error != 0) refuse();
+  if (error != nullptr) refuse(error);
   return std::shared_ptr<const MappedFile>(new MappedFile(
       {static_cast<const std::byte*>(data), static_cast<std::size_t>(status.st_size)}));
 }

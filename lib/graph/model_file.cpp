@@ -67,10 +67,14 @@ void ModelFile::check_versions() {
 }
 
 Tensor ModelFile::tensor(const onnx::TensorProto& proto) {
-  return tensor_from_proto(proto, [this](std::string_view name, const ExternalData& external,
-                                         DataType type, Shape shape) {
-    return external_tensor(name, external, type, std::move(shape));
-  });
+  try {
+    return tensor_from_proto(proto, [this](std::string_view name, const ExternalData& external,
+                                           DataType type, Shape shape) {
+      return external_tensor(name, external, type, std::move(shape));
+    });
+  } catch (const Error& error) {
+    fail("{}: {}", path_.string(), error.what());
+  }
 }
 
 Tensor ModelFile::external_tensor(std::string_view name, const ExternalData& external,
@@ -80,15 +84,14 @@ Tensor ModelFile::external_tensor(std::string_view name, const ExternalData& ext
   if (!file) return Tensor::absent(type, std::move(shape));
   const std::int64_t needed = bytes_of(type, num_elements(shape));
   if (external.length >= 0 && external.length != needed)
-    fail("{}: tensor '{}' has {} bytes of data where its shape {} needs {}: the file is damaged",
-         path_.string(), name, external.length, to_string(shape), needed);
+    fail("tensor '{}' has {} bytes of data where its shape {} needs {}: the file is damaged", name,
+         external.length, to_string(shape), needed);
   const auto available = static_cast<std::int64_t>(file->bytes().size());
   if (external.offset > available || needed > available - external.offset)
     fail(
-        "{}: the external data file '{}' is too short: it has {} bytes, tensor '{}' needs bytes "
-        "{} to {}; is its copy complete?",
-        path_.string(), external.location, available, name, external.offset,
-        external.offset + needed);
+        "the external data file '{}' is too short: it has {} bytes, tensor '{}' needs {} from byte "
+        "{}; is its copy complete?",
+        external.location, available, name, needed, external.offset);
   Tensor view(type, std::move(shape), file->bytes().data() + external.offset, file);
   return view.is_aligned() || needed > largest_aligning_copy ? view : view.contiguous_copy();
 }
@@ -98,19 +101,19 @@ std::shared_ptr<const MappedFile> ModelFile::open_external(std::string_view name
   if (const auto found = external_files_.find(location); found != external_files_.end())
     return found->second;
   const fs::path folder = fs::canonical(fs::absolute(path_).parent_path());
-  const fs::path relative(location);
+  const fs::path relative(location.c_str());  // a name ends at a zero byte for the system, too
   const fs::path resolved = fs::weakly_canonical(folder / relative);
   if (relative.is_absolute() || !is_inside(resolved, folder))
     fail(
-        "{}: tensor '{}' has its data in '{}', outside the model's folder, where autopar does not "
+        "tensor '{}' has its data in '{}', outside the model's folder, where autopar does not "
         "read: put the file beside the model",
-        path_.string(), name, location);
+        name, relative.string());
   auto& file = external_files_[location];
   if (fs::exists(resolved)) {
     file = MappedFile::open(resolved);
   } else if (!weights_may_be_absent_) {
-    fail("{}: the external data file '{}' of tensor '{}' is missing: put it beside the model",
-         path_.string(), location, name);
+    fail("the external data file '{}' of tensor '{}' is missing: put it beside the model", location,
+         name);
   }
   return file;
 }

@@ -57,25 +57,83 @@ std::string one_line(std::string text) {
   return text;
 }
 
-InferredOutput output_of(const onnx::TypeProto& type, const onnx::NodeProto& node,
-                         std::string_view where) {
+InferredOutput output_of(const onnx::TypeProto& type) {
   if (type.value_case() == onnx::TypeProto::VALUE_NOT_SET) return {};
   if (!type.has_tensor_type())
-    fail("{}: {} makes a sequence, a map, an optional or a sparse tensor, which are not supported",
-         where, describe(node));
+    fail("it makes a sequence, a map, an optional or a sparse tensor, which are not supported");
   InferredOutput output;
   const auto& tensor = type.tensor_type();
   output.type = static_cast<DataType>(tensor.elem_type());
-  if (output.type == DataType::string)
-    fail("{}: {} makes strings, which are not supported", where, describe(node));
+  if (output.type == DataType::string) fail("it makes strings, which are not supported");
   if (!tensor.has_shape()) return output;
   Shape shape;
   for (const auto& dim : tensor.shape().dim()) {
     if (!dim.has_dim_value()) return output;
     shape.push_back(dim.dim_value());
   }
+  if (!is_possible(shape)) fail("its output would have the impossible shape {}", to_string(shape));
   output.shape = std::move(shape);
   return output;
+}
+
+/// Inference would divide by a stride of 0.
+void check_window(const onnx::NodeProto& node) {
+  if (!node.domain().empty()) return;
+  for (const auto& attribute : node.attribute()) {
+    const std::string& name = attribute.name();
+    const bool is_window = name == "strides" || name == "dilations" || name == "kernel_shape";
+    const auto is_positive = [](std::int64_t extent) { return extent > 0; };
+    if ((is_window && !std::ranges::all_of(attribute.ints(), is_positive)) ||
+        (name == "group" && attribute.i() <= 0))
+      fail("its attribute '{}' is not positive", name);
+  }
+}
+
+void check_channels(const onnx::NodeProto& node, const Shape& data, const Shape& weight) {
+  if (data.size() < 3 || weight.size() != data.size())
+    fail("data {} and weights {} do not fit", to_string(data), to_string(weight));
+  const auto group = std::ranges::find(node.attribute(), "group", &onnx::AttributeProto::name);
+  const std::int64_t groups = group == node.attribute().end() ? 1 : group->i();
+  const std::int64_t channels = node.op_type() == "ConvTranspose" ? weight[0] : weight[1] * groups;
+  if (data[1] != channels || weight[0] % groups != 0)
+    fail("data {} and weights {} in {} group(s) do not fit", to_string(data), to_string(weight),
+         groups);
+}
+
+/// Each letter of the equation has one extent, or 1.
+void check_einsum(const NodeInContext& context) {
+  std::string equation =
+      std::ranges::find(context.node.attribute(), "equation", &onnx::AttributeProto::name)->s();
+  std::erase(equation, ' ');
+  if (equation.find('.') != std::string::npos) return;
+  std::map<char, std::int64_t> extents;
+  std::size_t at = 0;
+  for (const Value* operand : context.inputs) {
+    for (const std::int64_t extent : operand->shape) {
+      std::int64_t& known = extents.try_emplace(equation.at(at), extent).first->second;
+      if (known != extent && known != 1 && extent != 1)
+        fail("'{}' of '{}' is both {} and {}", equation[at], equation, known, extent);
+      known = std::max(known, extent);
+      ++at;
+    }
+    ++at;  // the comma
+  }
+}
+
+void check_reshape(const Shape& from, const std::optional<Shape>& to) {
+  if (to && num_elements(from) != num_elements(*to))
+    fail("data {} cannot be reshaped to {}", to_string(from), to_string(*to));
+}
+
+/// Of what ONNX's inference lets through, what fits no sharding rule and no kernel.
+void check_operands(const NodeInContext& context, const std::vector<InferredOutput>& outputs) {
+  const bool all_known = std::ranges::find(context.inputs, nullptr) == context.inputs.end();
+  if (!context.node.domain().empty() || !all_known) return;
+  const std::string& op = context.node.op_type();
+  if (op == "Conv" || op == "ConvTranspose")
+    check_channels(context.node, context.inputs[0]->shape, context.inputs[1]->shape);
+  if (op == "Einsum") check_einsum(context);
+  if (op == "Reshape") check_reshape(context.inputs[0]->shape, outputs[0].shape);
 }
 
 /// By the operator's own function for it, else by walking the body that defines it.
@@ -123,15 +181,16 @@ std::vector<InferredOutput> infer_outputs(const NodeInContext& context, std::str
   const std::unordered_map<std::string, const onnx::SparseTensorProto*> no_sparse_data;
   const onnx::ShapeInferenceOptions options(true, 1, false);
   try {
+    check_window(context.node);
     onnx::shape_inference::InferenceContextImpl inference(
         messages.node, messages.type_pointers, messages.data_pointers, no_sparse_data, options);
     run_inference(context, inference);
     std::vector<InferredOutput> outputs;
-    for (const auto& type : inference.allOutputTypes_)
-      outputs.push_back(output_of(type, context.node, where));
+    for (const auto& type : inference.allOutputTypes_) outputs.push_back(output_of(type));
+    check_operands(context, outputs);
     return outputs;
-  } catch (const Error&) {
-    throw;
+  } catch (const Error& error) {
+    fail("{}: {}: {}", where, describe(context.node), error.what());
   } catch (const std::exception& error) {
     fail("{}: {} has inputs that do not fit together: {}", where, describe(context.node),
          one_line(error.what()));

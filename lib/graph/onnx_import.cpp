@@ -31,6 +31,10 @@ class Importer {
 
   Graph run() {
     const onnx::GraphProto& proto = file_.model().graph();
+    if (proto.output_size() == 0) fail("{}: the graph has no outputs", where_);
+    if (proto.sparse_initializer_size() > 0)
+      fail("{}: initializer '{}' is sparse, which is not supported: export dense weights", where_,
+           proto.sparse_initializer(0).values().name());
     const auto order = topological_order(proto, where_);
     target_opsets_ = file_.opsets();
     target_opsets_[""] = target_opset(file_.model());
@@ -92,9 +96,6 @@ class Importer {
   }
 
   void add_initializers(const onnx::GraphProto& proto, Scope& scope) {
-    if (proto.sparse_initializer_size() > 0)
-      fail("{}: initializer '{}' is sparse, which is not supported: export dense weights", where_,
-           proto.sparse_initializer(0).values().name());
     for (const auto& initializer : proto.initializer())
       bind(scope, initializer.name(),
            builder_.add_constant(scope.name_outside(initializer.name()), file_.tensor(initializer),

@@ -14,9 +14,13 @@ std::pair<std::string, Tensor> load_tensor_proto(const std::filesystem::path& fi
     fail("{} is no ONNX tensor (.pb), or it is truncated", file.string());
   const auto refuse_external = [&](std::string_view, const ExternalData&, DataType,
                                    Shape) -> Tensor {
-    fail("{} keeps its data in another file, which a tensor file may not", file.string());
+    fail("it keeps its data in another file, which a tensor file may not");
   };
-  return {proto.name(), tensor_from_proto(proto, refuse_external)};
+  try {
+    return {proto.name(), tensor_from_proto(proto, refuse_external)};
+  } catch (const Error& error) {
+    fail("{}: {}", file.string(), error.what());
+  }
 }
 
 }  // namespace autopar::graph

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <cstring>
+#include <limits>
 #include <new>
 
 namespace autopar::graph {
@@ -55,6 +56,16 @@ std::int64_t num_elements(const Shape& shape) {
   std::int64_t result = 1;
   for (const std::int64_t extent : shape) result *= extent;
   return result;
+}
+
+bool is_possible(const Shape& shape) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() / 128;
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0 || (extent > 0 && elements > most / extent)) return false;
+    elements *= extent;
+  }
+  return true;
 }
 
 std::string to_string(const Shape& shape) {

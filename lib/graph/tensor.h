@@ -18,6 +18,8 @@ namespace autopar::graph {
 using Shape = std::vector<std::int64_t>;
 
 std::int64_t num_elements(const Shape& shape);
+/// No extent is negative, and the size in bytes fits 64 bits whatever the type.
+bool is_possible(const Shape& shape);
 /// "1x128x768"; "scalar" for no dimensions.
 std::string to_string(const Shape& shape);
 

@@ -2,23 +2,27 @@
 
 #include <charconv>
 #include <cstring>
-#include <limits>
 
 namespace autopar::graph {
 namespace {
+
+/// Checked before memory is asked for: a damaged shape may want any amount.
+void check_size(std::size_t bytes, DataType type, const Shape& shape, std::string_view name) {
+  const auto needed = static_cast<std::size_t>(bytes_of(type, num_elements(shape)));
+  if (bytes != needed)
+    fail("tensor '{}' has {} bytes of data where its shape {} needs {}: the file is damaged", name,
+         bytes, to_string(shape), needed);
+}
 
 /// Copies a repeated field whose elements are wider than, or as wide as, the tensor's: ONNX stores
 /// all types of up to 32 bits in int32_data, one element each (4-bit types: a pair each).
 template <typename Field>
 Tensor tensor_of_field(const Field& field, DataType type, Shape shape, std::string_view name) {
-  Tensor result = Tensor::zeros(type, std::move(shape));
-  const auto out = result.mutable_bytes();
   const std::size_t width =
       std::min(sizeof(field.Get(0)), static_cast<std::size_t>(std::max(bits_of(type) / 8, 1)));
-  if (out.size() != width * static_cast<std::size_t>(field.size()))
-    fail("tensor '{}' has {} bytes of data where its shape {} needs {}: the file is damaged", name,
-         width * static_cast<std::size_t>(field.size()), to_string(result.shape()), out.size());
-  std::byte* position = out.data();
+  check_size(width * static_cast<std::size_t>(field.size()), type, shape, name);
+  Tensor result = Tensor::zeros(type, std::move(shape));
+  std::byte* position = result.mutable_bytes().data();
   for (const auto& element : field) {
     std::memcpy(position, &element, width);  // little-endian: the low bytes come first
     position += width;
@@ -27,12 +31,9 @@ Tensor tensor_of_field(const Field& field, DataType type, Shape shape, std::stri
 }
 
 Tensor tensor_of_raw(const std::string& raw, DataType type, Shape shape, std::string_view name) {
+  check_size(raw.size(), type, shape, name);
   Tensor result = Tensor::zeros(type, std::move(shape));
-  const auto out = result.mutable_bytes();
-  if (out.size() != raw.size())
-    fail("tensor '{}' has {} bytes of data where its shape {} needs {}: the file is damaged", name,
-         raw.size(), to_string(result.shape()), out.size());
-  if (!raw.empty()) std::memcpy(out.data(), raw.data(), raw.size());
+  if (!raw.empty()) std::memcpy(result.mutable_bytes().data(), raw.data(), raw.size());
   return result;
 }
 
@@ -58,16 +59,10 @@ ExternalData external_data_of(const onnx::TensorProto& proto) {
   return external;
 }
 
-/// Refuses dims whose product, in bytes, leaves 64 bits.
 Shape shape_of(const onnx::TensorProto& proto) {
   Shape shape(proto.dims().begin(), proto.dims().end());
-  std::int64_t elements = 1;
-  for (const std::int64_t extent : shape) {
-    if (extent < 0 ||
-        (extent > 0 && elements > std::numeric_limits<std::int64_t>::max() / 128 / extent))
-      fail("tensor '{}' has the impossible shape {}", proto.name(), to_string(shape));
-    elements *= extent;
-  }
+  if (!is_possible(shape))
+    fail("tensor '{}' has the impossible shape {}", proto.name(), to_string(shape));
   return shape;
 }
 

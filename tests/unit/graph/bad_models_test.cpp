@@ -1,4 +1,6 @@
+#include <fmt/format.h>
 #include <onnx/defs/schema.h>
+#include <sys/stat.h>
 
 #include <functional>
 
@@ -67,6 +69,12 @@ TEST_CASE("a file that is absent, a folder or not ONNX is an error that names it
   }
 }
 
+TEST_CASE("a pipe is refused, not waited for") {
+  const TemporaryFolder folder;
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  CHECK_THAT(error_of(folder / "pipe"), Contains("pipe: not a regular file"));
+}
+
 TEST_CASE("a truncated file is an error wherever it ends") {
   onnx::ModelProto model = parse_graph(18, "(float[512] x) => (float[512] y) { y = Add(x, w) }");
   auto& w = *model.mutable_graph()->add_initializer();
@@ -125,6 +133,9 @@ TEST_CASE("external data must be there, long enough and inside the model's folde
     CHECK_THAT(error_of(folder / "inner/model.onnx"),
                Contains("'" + outside + "'") && Contains("outside the model's folder"));
   }
+  std::ofstream(folder / "secret") << std::string(4000, 'x');
+  write_model(with_external(std::string("../secret\0/../x", 15)), folder / "inner/model.onnx");
+  CHECK_THAT(error_of(folder / "inner/model.onnx"), Contains("outside the model's folder"));
   onnx::ModelProto no_number = with_external("short.bin");
   no_number.mutable_graph()->mutable_initializer(0)->mutable_external_data(1)->set_value("-1");
   CHECK_THAT(error_of(no_number), Contains("offset '-1'"));
@@ -157,6 +168,9 @@ TEST_CASE("a value that nothing makes is an error that names it and its reader")
              Contains("node 'n' (Add) reads 'ghost', which no input, initializer or node makes"));
   CHECK_THAT(error_of(parse_graph(18, "(float[2] x) => (float[2] z) { y = Relu(x) }")),
              Contains("nothing makes the graph's output 'z'"));
+  onnx::ModelProto no_outputs = relu();
+  no_outputs.mutable_graph()->clear_output();
+  CHECK_THAT(error_of(no_outputs), Contains("has no outputs"));
 }
 
 TEST_CASE("a value made twice is an error that names it") {
@@ -230,7 +244,7 @@ TEST_CASE("what autopar does not support is an error that names it") {
     [n] s = SequenceConstruct(x)
     zero = Constant<value_int = 0>()
     y = SequenceAt(s, zero) })")),
-             Contains("node 'n' (SequenceConstruct) makes a sequence"));
+             Contains("node 'n' (SequenceConstruct): it makes a sequence"));
   CHECK_THAT(error_of(parse_graph(18, "(seq(float[2]) s) => (float[2] y) { y = Relu(s) }")),
              Contains("input 's' is no tensor"));
   CHECK_THAT(error_of(parse_graph(18, "(string[2] s) => (string[2] y) { y = Identity(s) }")),
@@ -256,6 +270,58 @@ TEST_CASE("inputs that do not fit their operator are an error that names the nod
              Contains("node 'n' (Relu) is not what its operator allows"));
   CHECK_THAT(error_of(parse_graph(18, "(float[2] x) => (float[2] y) { [n] y = Add(x) }")),
              Contains("node 'n' (Add) is not what its operator allows"));
+}
+
+TEST_CASE("operands that ONNX's own inference lets through are an error that names the node") {
+  const auto refused = [](const std::string& text, const std::string& why) {
+    CAPTURE(text);
+    CHECK_THAT(error_of(parse_graph(18, text)), Contains("node 'n'") && Contains(why));
+  };
+  refused(R"((float[4, 8] x) => (float[A, B] y) {
+    to = Constant<value_ints = [5, 7]>() [n] y = Reshape(x, to) })",
+          "4x8 cannot be reshaped to 5x7");
+  for (const char* attribute : {"strides = [0, 1]", "dilations = [1, -1]", "group = 0"}) {
+    refused(fmt::format(R"((float[1, 3, 8, 8] x, float[3, 3, 3, 3] w) => (float[A, B, C, D] y) {{
+      [n] y = Conv<{}>(x, w) }})",
+                        attribute),
+            "is not positive");
+  }
+  for (const char* form : {"(x, w)", "<group = 3>(x, w)"}) {
+    refused(fmt::format(R"((float[1, 3, 8, 8] x, float[4, 2, 3, 3] w) => (float[A, B, C, D] y) {{
+      [n] y = Conv {} }})",
+                        form),
+            "1x3x8x8 and weights 4x2x3x3");
+  }
+  refused(R"((float[1, 3, 8, 8] x, float[4, 2, 3, 3] w) => (float[A, B, C, D] y) {
+    [n] y = ConvTranspose(x, w) })",
+          "1x3x8x8 and weights 4x2x3x3");
+  refused(R"((float[4, 8] x) => (float[A, B] y) { [n] y = Einsum<equation = "ij, jk">(x, x) })",
+          "'j' of 'ij,jk' is both 8 and 4");
+}
+
+TEST_CASE("a tensor that no machine can hold, or of a negative extent, is an error") {
+  const auto refused = [](const std::string& text) {
+    CAPTURE(text);
+    CHECK_THAT(error_of(parse_graph(18, text)), Contains("impossible shape"));
+  };
+  refused("(float[4294967296, 4294967296] x) => (float[A, B] y) { y = Relu(x) }");
+  refused(
+      "(float[4294967296, 1] x, float[1, 4294967296] z) => (float[A, B] y) { y = MatMul(x, z) }");
+  refused(R"((float[4, 8] x) => (float[A, B, C] y) {
+    to = Constant<value_ints = [4611686018427387904, 4, 8]>() y = Expand(x, to) })");
+  refused(R"((int64[1] x) => (int64[A] y) {
+    a = Constant<value_int = 0>() b = Constant<value_int = 4611686018427387904>()
+    c = Constant<value_int = 1>() r = Range(a, b, c) y = Add(r, x) })");
+  refused(R"((float[4, 8] x) => (float[A, B] y) {
+    p = Constant<value_ints = [-9, 0, 0, 0]>() y = Pad(x, p) })");
+  refused(R"((float[4, 8] x) => (float[A, B] y) {
+    n = Constant<value_ints = [-1, 2]>() y = Tile(x, n) })");
+  refused(R"((float[1, 3, 2, 2] x, float[4, 3, 5, 5] w) => (float[A, B, C, D] y) {
+    y = Conv(x, w) })");
+  const onnx::ModelProto symbolic =
+      parse_graph(18, "(float[batch, 8] x) => (float[batch, 8] y) { y = Relu(x) }");
+  CHECK_THAT(error_of_shape(symbolic, {{"x", {std::int64_t{1} << 62, 8}}}),
+             Contains("input 'x'") && Contains("impossible shape") && Contains("--shape"));
 }
 
 TEST_CASE("a shape that depends on data is an error that names node and value") {
