@@ -122,7 +122,7 @@ void fill(Tensor& tensor, Draw draw) {
 
 Tensor load_npy(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) fail("{} cannot be read", file.string());
+  if (!stream) fail("cannot read {}: no such file, or no permission", file.string());
   const std::string header = read_header(stream, file);
   const std::string descr = header_field(header, "descr", file);
   const auto type = numpy_types().find(descr.size() < 5 ? "" : descr.substr(1, 3));
@@ -134,13 +134,18 @@ Tensor load_npy(const std::filesystem::path& file) {
   if (header_field(header, "fortran_order", file).starts_with("True") && shape.size() > 1) {
     fail("{} is in Fortran order; save numpy.ascontiguousarray of it", file.string());
   }
-  Tensor tensor = Tensor::zeros(type->second, shape);
-  const auto bytes = tensor.mutable_bytes();
-  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  if (!stream || stream.peek() != std::char_traits<char>::eof()) {
+  // Before memory is asked for: a damaged shape may want any amount.
+  const auto bytes_left =
+      std::filesystem::file_size(file) - static_cast<std::uintmax_t>(stream.tellg());
+  if (!graph::is_possible(shape) || static_cast<std::uintmax_t>(graph::bytes_of(
+                                        type->second, graph::num_elements(shape))) != bytes_left) {
     fail("{}: the data is not {} of {}", file.string(), graph::to_string(shape),
          name_of(type->second));
   }
+  Tensor tensor = Tensor::zeros(type->second, shape);
+  const auto bytes = tensor.mutable_bytes();
+  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  if (!stream) fail("cannot read {} to its end", file.string());
   return tensor;
 }
 

@@ -54,6 +54,15 @@ TEST_CASE("what is no .npy file, or a damaged one, is refused by name") {
     save_npy(file.path, random_tensor(DataType::float32, {100}, 1));
     std::ofstream(file.path, std::ios::app) << "more";
   }
+  SECTION("of a shape that no memory holds") {
+    for (const char* shape : {"(99999999, 99999), }", "(999999999999999, 999999999999999), }"}) {
+      const std::string header =
+          std::string("{'descr': '<f4', 'fortran_order': False, 'shape': ") + shape + '\n';
+      std::ofstream(file.path) << "\x93NUMPY\x01" << '\0' << static_cast<char>(header.size())
+                               << '\0' << header;
+      CHECK_THROWS_WITH(load_npy(file.path), Contains("autopar-tensor-test.npy"));
+    }
+  }
   CHECK_THROWS_WITH(load_npy(file.path), Contains("autopar-tensor-test.npy"));
 }
 
