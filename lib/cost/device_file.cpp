@@ -19,7 +19,10 @@ class FieldReader {
  public:
   FieldReader(const json& object, std::string file, std::string path)
       : object_(object), file_(std::move(file)), path_(std::move(path)) {
-    if (!object_.is_object()) malformed("", "be an object");
+    if (object_.is_object()) return;
+    if (path_.empty()) fail("device file '{}' must hold an object", file_);
+    path_.pop_back();
+    malformed("", "be an object");
   }
 
   void allow_only(std::initializer_list<std::string_view> fields) const {

@@ -116,6 +116,9 @@ Pins::Pins(const std::vector<Pin>& pins, const graph::Graph& graph) : pins_(pins
       fail("--strategy pins '{}', but the model has no operator, input or weight of that name",
            pin.name);
     }
+    if (pin.inputs || pin.reductions) {
+      fail("--strategy pins '{}', an input or weight, which has 'outputs' alone", pin.name);
+    }
   }
 }
 

@@ -47,7 +47,18 @@ constexpr std::int64_t smallest_split_bytes = 1024;
 /// What lives within a step is worth a node of the problem from this part of the limit on.
 constexpr std::int64_t smallest_counted_share = 64;
 
-Cost picoseconds(double seconds) { return std::llround(seconds / seconds_per_cost); }
+/// Sums of costs stay inside 64 bits.
+constexpr double most_seconds = 1e4;
+
+Cost picoseconds(double seconds, std::string_view of) {
+  if (!(seconds <= most_seconds)) {
+    fail(
+        "{} is predicted to take {:.3g} s: the rates of the device, or the shapes, are not "
+        "plausible",
+        of, seconds);
+  }
+  return std::llround(seconds / seconds_per_cost);
+}
 
 std::int64_t whole_bytes(const Value& value) {
   return bytes_of(value.type, graph::num_elements(value.shape));
@@ -146,7 +157,7 @@ class Builder {
       for (const OpShardSpec& choice : choices) {
         const double seconds = cost_.operator_seconds(graph_, node, *rule, choice) +
                                cost_.reduction_seconds(graph_, node, choice);
-        add_strategy(added, picoseconds(seconds), output_bytes(node, choice));
+        add_strategy(added, picoseconds(seconds, node.name), output_bytes(node, choice));
       }
       built_.operators.push_back(std::move(choices));
     }
@@ -319,7 +330,8 @@ class Builder {
         connect_costs_.try_emplace({from, to, value.shape, value.type}, Cost{0});
     if (is_new) {
       entry->second = picoseconds(
-          sharding::connect(from, to, value.shape, value.type, cost_.mesh(), price_).seconds);
+          sharding::connect(from, to, value.shape, value.type, cost_.mesh(), price_).seconds,
+          value.name);
     }
     return entry->second;
   }
