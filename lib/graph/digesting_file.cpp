@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "graph/interruption.h"
+
 namespace autopar::graph {
 namespace {
 
@@ -50,6 +52,7 @@ void DigestingFile::flush() {
 }
 
 void DigestingFile::write_through(std::span<const std::byte> bytes) {
+  check_interruption();
   digest_.add(bytes);
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());

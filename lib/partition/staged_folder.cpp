@@ -38,6 +38,7 @@ StagedFolder::~StagedFolder() {
 }
 
 void StagedFolder::publish() {
+  graph::check_interruption();
   const fs::path replaced = path_.string() + ".old";
   std::error_code error;
   fs::rename(place_, replaced, error);

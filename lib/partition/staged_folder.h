@@ -2,10 +2,12 @@
 
 #include <filesystem>
 
+#include "graph/interruption.h"
+
 namespace autopar::partition {
 
 /// A folder that is filled beside its place ("out.partial-...") and moved there when it is whole.
-/// Whatever is not moved is removed.
+/// Whatever is not moved is removed, after an interruption, too.
 class StagedFolder {
  public:
   /// Throws Error where no folder can be made there.
@@ -21,6 +23,7 @@ class StagedFolder {
   void publish();
 
  private:
+  graph::InterruptionGuard guard_;  // from before the folder is made until it is removed
   std::filesystem::path place_;
   std::filesystem::path path_;
 };

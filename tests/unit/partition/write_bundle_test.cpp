@@ -9,7 +9,9 @@
 
 #include "cost/cost_model.h"
 #include "graph/error.h"
+#include "graph/interruption.h"
 #include "graph/onnx_import.h"
+#include "partition/staged_folder.h"
 #include "runtime/run_bundle.h"
 #include "runtime/tensor_files.h"
 #include "unit/bundle/json_schema.h"
@@ -195,6 +197,25 @@ TEST_CASE("a full disk leaves nothing behind, and an old bundle as it was") {
   CHECK(names_in(folder.path()) == Names{"old"});
   CHECK(text_in(folder / "old" / "rank0.data") == before);
   CHECK_NOTHROW(bundle::check_files(bundle::load_meta_info(folder / "old"), folder / "old"));
+}
+
+TEST_CASE("an interruption leaves nothing behind") {
+  const TemporaryFolder folder;
+  struct sigaction before {};
+  sigaction(SIGTERM, nullptr, &before);
+  {
+    StagedFolder staged(folder / "out");
+    std::ofstream(staged.path() / "half") << "half a shard";
+    CHECK_NOTHROW(graph::check_interruption());
+    std::raise(SIGTERM);
+    CHECK_THROWS_WITH(graph::check_interruption(), Contains("interrupted"));
+    CHECK_THROWS_WITH(staged.publish(), Contains("interrupted"));
+  }
+  CHECK(names_in(folder.path()) == Names{});
+  struct sigaction after {};
+  sigaction(SIGTERM, nullptr, &after);
+  CHECK(after.sa_handler == before.sa_handler);
+  CHECK_NOTHROW(SmallModel().write(folder / "out"));
 }
 
 TEST_CASE("a weight without data cannot be written, and nothing is left behind") {
