@@ -17,7 +17,7 @@ runtime::NamedTensors InputOptions::load(const std::vector<bundle::PortInfo>& po
   runtime::NamedTensors inputs;
   for (const std::string& text : files) {
     const auto equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
       fail("--input {}: give NAME=FILE.npy or NAME=FILE.pb", text);
     }
     const std::string name = text.substr(0, equals);
@@ -36,6 +36,10 @@ runtime::NamedTensors InputOptions::load(const std::vector<bundle::PortInfo>& po
   }
   runtime::check_inputs(ports, inputs);
   return inputs;
+}
+
+void check_threads(int threads) {
+  if (threads < 0) fail("--threads {}: give at least 1, or 0 for a fair share", threads);
 }
 
 }  // namespace autopar

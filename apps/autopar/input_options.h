@@ -22,4 +22,7 @@ struct InputOptions {
   runtime::NamedTensors load(const std::vector<bundle::PortInfo>& ports) const;
 };
 
+/// Throws Error for a count below 0; 0 is a fair share.
+void check_threads(int threads);
+
 }  // namespace autopar

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "commands.h"
 #include "graph/error.h"
@@ -37,7 +38,7 @@ struct RunCommand {
     const Launch launch;
     const runtime::RunResult result = launch.run(dir, inputs.load(info.inputs), options);
     if (!launch.is_first()) return;
-    if (!output_dir.empty()) write_outputs(result);
+    if (!output_dir.empty()) write_outputs(info, result);
     report(info, result);
   }
 
@@ -46,8 +47,9 @@ struct RunCommand {
     if (device != "cpu")
       fail("--device {}: this build runs on the CPU only; use --device cpu", device);
     if (options.repeat < 1) fail("--repeat {}: give at least 1", options.repeat);
-    if (options.threads < 0)
-      fail("--threads {}: give at least 1, or 0 for a fair share", options.threads);
+    check_threads(options.threads);
+    if (std::filesystem::exists(output_dir) && !std::filesystem::is_directory(output_dir))
+      fail("--output-dir {} is no folder; choose another place", output_dir.string());
   }
 
   void check_rank(const bundle::MetaInfo& info) const {
@@ -62,10 +64,17 @@ struct RunCommand {
     }
   }
 
-  void write_outputs(const runtime::RunResult& result) const {
-    std::filesystem::create_directories(output_dir);
-    for (const auto& [name, tensor] : result.outputs) {
-      runtime::save_npy(output_dir / (runtime::safe_file_name(name) + ".npy"), tensor);
+  /// Two names that are the same once they are safe get a number.
+  void write_outputs(const bundle::MetaInfo& info, const runtime::RunResult& result) const {
+    std::error_code error;
+    std::filesystem::create_directories(output_dir, error);
+    if (error) fail("--output-dir {} cannot be made: {}", output_dir.string(), error.message());
+    std::set<std::string> taken;
+    for (const bundle::PortInfo& output : info.outputs) {
+      const std::string safe = runtime::safe_file_name(output.name);
+      std::string name = safe;
+      for (int i = 1; !taken.insert(name).second; ++i) name = fmt::format("{}_{}", safe, i);
+      runtime::save_npy(output_dir / (name + ".npy"), result.outputs.at(output.name));
     }
   }
 

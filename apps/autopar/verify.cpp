@@ -23,6 +23,8 @@ struct VerifyCommand {
   bool json = false;
 
   void run() const {
+    check_threads(options.threads);
+    if (!(tolerance >= 0)) fail("--tolerance {}: give 0 or more", tolerance);
     const bundle::MetaInfo info = bundle::load_meta_info(dir);
     InputOptions some_inputs = inputs;
     if (!some_inputs.random_seed) some_inputs.random_seed = 0;
@@ -36,11 +38,11 @@ struct VerifyCommand {
   }
 
  private:
-  /// With the input shapes that the bundle was made for.
+  /// With the input shapes that the bundle was made for. An extent of 0 is the model's own.
   graph::Graph load_whole_model(const bundle::MetaInfo& info) const {
     ModelOptions with_shapes = model;
     for (const bundle::PortInfo& input : info.inputs) {
-      if (!input.shape.empty()) {
+      if (!input.shape.empty() && graph::num_elements(input.shape) > 0) {
         with_shapes.shapes.push_back(input.name + "=" + graph::to_string(input.shape));
       }
     }

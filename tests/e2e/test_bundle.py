@@ -3,7 +3,9 @@
 import json
 
 import jsonschema
+import numpy as np
 import onnx
+from onnx import helper
 
 from support import SOURCE, Model, TemporaryFolderTest, autopar
 
@@ -107,6 +109,38 @@ class BundleTest(TemporaryFolderTest):
         options = self.model.shape_options()
         autopar("plan", *options, self.model.file, "--ngpus", 4)
         autopar("verify", *self.model.input_options(), self.model.file, self.bundle)
+
+    def test_outputs_whose_safe_names_are_the_same_get_files_of_their_own(self):
+        value = lambda name: helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4])
+        graph = helper.make_graph(
+            [helper.make_node("Relu", ["x"], ["a/b"]), helper.make_node("Neg", ["x"], ["a_b"])],
+            "g", [value("x")], [value("a/b"), value("a_b")],
+        )
+        onnx.save(
+            helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)]),
+            self.tmp / "two.onnx",
+        )
+        autopar("partition", self.tmp / "two.onnx", "--ngpus", 2, "--out", self.tmp / "two")
+        x = np.array([-1, 2, -3, 4], np.float32)
+        np.save(self.tmp / "x.npy", x)
+        autopar(
+            "run", "--dir", self.tmp / "two", "--input", f"x={self.tmp}/x.npy", "--output-dir",
+            self.tmp / "y",
+        )
+        np.testing.assert_array_equal(np.load(self.tmp / "y" / "a_b.npy"), np.maximum(x, 0))
+        np.testing.assert_array_equal(np.load(self.tmp / "y" / "a_b_1.npy"), -x)
+
+    def test_a_dimension_of_zero(self):
+        value = lambda name: helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [0, 8])
+        graph = helper.make_graph(
+            [helper.make_node("Relu", ["x"], ["y"])], "g", [value("x")], [value("y")]
+        )
+        onnx.save(
+            helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)]),
+            self.tmp / "none.onnx",
+        )
+        autopar("partition", self.tmp / "none.onnx", "--ngpus", 2, "--out", self.tmp / "none")
+        autopar("verify", self.tmp / "none.onnx", self.tmp / "none")
 
     def test_verify_refuses_another_model(self):
         autopar("verify", self.model.file, self.bundle)
