@@ -1,7 +1,10 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <cctype>
 #include <new>
+#include <string>
 
 #include "commands.h"
 #include "graph/error.h"
@@ -10,6 +13,13 @@ namespace {
 
 constexpr int failed = 1;
 constexpr int wrong_usage = 2;
+
+/// Names out of a file may hold line breaks or a terminal's control sequences.
+std::string one_line(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
+  return text;
+}
 
 }  // namespace
 
@@ -38,7 +48,7 @@ int main(int argc, char** argv) {
     spdlog::error("out of memory");
     return failed;
   } catch (const std::exception& error) {
-    spdlog::error("{}", error.what());
+    spdlog::error("{}", one_line(error.what()));
     return failed;
   }
 }

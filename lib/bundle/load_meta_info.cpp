@@ -214,7 +214,7 @@ MetaInfo load_meta_info(const std::filesystem::path& bundle_dir) {
   json parsed;
   try {
     parsed = json::parse(stream);
-  } catch (const json::exception&) {
+  } catch (const std::exception&) {  // no JSON, or a folder
     fail("{} is no JSON; partition the model again", file.string());
   }
   return read_meta_info(Reader(parsed, file.string()));

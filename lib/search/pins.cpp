@@ -87,7 +87,7 @@ std::vector<Pin> load_pins(const std::filesystem::path& file) {
   json parsed;
   try {
     parsed = json::parse(stream);
-  } catch (const json::exception&) {
+  } catch (const std::exception&) {  // no JSON, or a folder
     fail("--strategy {} is no JSON", file.string());
   }
   if (!parsed.is_object() || !parsed.contains("operators") || !parsed["operators"].is_array()) {
