@@ -3,7 +3,10 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
+import time
+import unittest
 
 import numpy as np
 import onnx
@@ -62,6 +65,44 @@ class BadModelTest(BadInputTest):
 
     def test_empty_file(self):
         self.refuse_model(b"", "model.onnx")
+
+    def test_folder(self):
+        (self.tmp / "model.onnx").mkdir()
+        self.refuse_model(None, "model.onnx", "directory")
+
+    def test_pipe(self):
+        os.mkfifo(self.tmp / "model.onnx")
+        self.refuse_model(None, "model.onnx", "not a regular file")
+
+    @unittest.skipIf(os.geteuid() == 0, "root reads everything")
+    def test_unreadable(self):
+        onnx.save(small_model(), self.tmp / "model.onnx")
+        (self.tmp / "model.onnx").chmod(0)
+        self.refuse_model(None, "model.onnx", "Permission denied")
+
+    def test_name_that_would_break_the_line(self):
+        nodes = [helper.make_node("Frobnicate", ["x"], ["y"], "odd\nerror: \x1b[31mnode")]
+        self.refuse_model(
+            model_of(nodes, [floats("x", 4)], [floats("y", 4)]), "odd error:  [31mnode"
+        )
+
+    def test_no_outputs(self):
+        self.refuse_model(
+            model_of([helper.make_node("Relu", ["x"], ["y"])], [floats("x", 4)], []), "no outputs"
+        )
+
+    def test_operands_that_do_not_fit(self):
+        def model(shape, weight_shape, **attributes):
+            return model_of(
+                [helper.make_node("Conv", ["x", "w"], ["y"], "conv", **attributes)],
+                [floats("x", *shape)],
+                [floats("y", None, None, None, None)],
+                [numpy_helper.from_array(np.ones(weight_shape, np.float32), "w")],
+            )
+
+        self.refuse_model(model((1, 3, 8, 8), (4, 2, 3, 3)), "conv", "1x3x8x8", "4x2x3x3")
+        self.refuse_model(model((1, 3, 2, 2), (4, 3, 5, 5)), "conv", "impossible shape")
+        self.refuse_model(model((1, 3, 8, 8), (4, 3, 3, 3), strides=[0, 0]), "conv", "strides")
 
     def test_truncated(self):
         self.refuse_model(small_model((8, 512)).SerializeToString()[:-2000], "model.onnx")
@@ -129,6 +170,29 @@ class BadModelTest(BadInputTest):
         self.assert_refused(done, "rank0")
         self.assertEqual([path.name for path in self.tmp.iterdir()], ["model.onnx"])
 
+    def interrupt(self, number):
+        """Signals a partition that has begun to write; false where it was done before."""
+        command = [AUTOPAR, "partition", self.tmp / "model.onnx", "--ngpus", "2"]
+        with subprocess.Popen(
+            [*command, "--out", self.tmp / "out"], stderr=subprocess.PIPE, text=True
+        ) as process:
+            while process.poll() is None and not list(self.tmp.glob("out.partial-*")):
+                time.sleep(0.001)
+            process.send_signal(number)
+            error = process.communicate()[1]
+        if process.returncode == 0:
+            shutil.rmtree(self.tmp / "out")
+            return False
+        self.assertEqual(process.returncode, 1, error)
+        self.assertIn("interrupted", error)
+        self.assertEqual([path.name for path in self.tmp.iterdir()], ["model.onnx"])
+        return True
+
+    def test_interrupted(self):
+        onnx.save(small_model((8, 1 << 22)), self.tmp / "model.onnx")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.assertTrue(any(self.interrupt(number) for attempt in range(10)))
+
 
 class BadOptionTest(BadInputTest):
     def symbolic(self):
@@ -144,7 +208,7 @@ class BadOptionTest(BadInputTest):
         self.refuse_model(self.symbolic(), "batch", "x", "--shape")
 
     def test_symbolic_dimension_bound_to_nonsense(self):
-        for shape in ("x=ax8", "x=0x8", "x=-1x8", "x=4x9", "x=4", "nothing=4x8", "x", "x="):
+        for shape in (f"x={1 << 62}x8", "x=ax8", "x=0x8", "x=-1x8", "x=4x9", "x=4", "nothing=4x8", "x", "x="):
             with self.subTest(shape):
                 self.refuse_model(
                     self.symbolic(), "--shape", options=("--ngpus", 2, "--shape", shape)
@@ -152,9 +216,10 @@ class BadOptionTest(BadInputTest):
 
     def test_no_gpus(self):
         self.refuse_model(small_model(), "--ngpus 0", options=("--ngpus", 0))
+        self.refuse_model(small_model(), "--ngpus -1", options=("--ngpus", -1))
 
     def test_mesh_of_another_product(self):
-        for mesh in ("2x3", "4x", "0x4", "axb"):
+        for mesh in ("2x3", "4x", "0x4", "axb", "-2x-2", "4294967296x4294967300"):
             with self.subTest(mesh):
                 self.refuse_model(
                     small_model(), "mesh", mesh, options=("--ngpus", 4, "--mesh", mesh)
@@ -167,7 +232,7 @@ class BadOptionTest(BadInputTest):
             "partition", file, "--ngpus", 2, "--memory", "100B", "--out", self.tmp / "out", expect=1
         )
         self.assert_refused(done, "100")
-        smallest = int(done.stderr.split("smallest")[1].split("(")[1].split()[0])
+        smallest = int(done.stderr.split("smallest that does is")[1].split()[0])
         autopar(
             "partition", file, "--ngpus", 2, "--memory", f"{smallest}B", "--out", self.tmp / "out"
         )
@@ -177,10 +242,53 @@ class BadOptionTest(BadInputTest):
         )
 
     def test_memory_that_is_no_size(self):
-        self.refuse_model(small_model(), "--memory", options=("--ngpus", 2, "--memory", "lots"))
+        for memory in ("lots", "0", "-1GiB", "nan", "80 GiB", ""):
+            with self.subTest(memory):
+                self.refuse_model(
+                    small_model(), "--memory", options=("--ngpus", 2, "--memory", memory)
+                )
+
+    def test_time_limit_that_is_none(self):
+        for seconds in ("nan", "-1"):
+            self.refuse_model(
+                small_model(), "--time-limit", options=("--ngpus", 2, f"--time-limit={seconds}")
+            )
+
+    def test_shape_given_twice(self):
+        options = ("--ngpus", 2, "--shape", "x=4x8", "--shape", "x=4x8")
+        self.refuse_model(self.symbolic(), "--shape", "'x' twice", options=options)
+
+    def test_option_given_twice_or_no_number(self):
+        onnx.save(small_model(), self.tmp / "model.onnx")
+        for options in (("--ngpus", 2, "--ngpus", 4), ("--ngpus", "two"), ("--ngpus", 2.5), ()):
+            autopar(
+                "partition", self.tmp / "model.onnx", *options, "--out", self.tmp / "out", expect=2
+            )
+        self.assertFalse((self.tmp / "out").exists())
 
     def test_unknown_device(self):
         self.refuse_model(small_model(), "abacus", "h200", options=("--ngpus", 2, "--device", "abacus"))
+
+    def test_device_file(self):
+        """Of wrong types, and of numbers that make no sense; unit tests have every field."""
+        link = {"latency_seconds": 1e-6, "bytes_per_second": 1e10}
+        device = {
+            "name": "box", "source": "a test", "flops_per_second": {"float32": 1e12},
+            "memory_bytes_per_second": 1e11, "launch_seconds": 0, "memory_bytes": 8e9,
+            "links": [link],
+        }
+        file = self.tmp / "device.json"
+        for field, value, *parts in (
+            ("links", {}, "links"),
+            ("links", [{**link, "latency_seconds": "1us"}], "links[0].latency_seconds"),
+            ("flops_per_second", 1e12, "flops_per_second"),
+            ("memory_bytes", None, "memory_bytes"),
+            ("flops_per_second", {"float32": 1e-300}, "product", "rates"),
+            ("launch_seconds", 1e300, "product", "rates"),
+        ):
+            with self.subTest(field=field, value=value):
+                file.write_text(json.dumps({**device, field: value}))
+                self.refuse_model(small_model(), *parts, options=("--ngpus", 2, "--device", file))
 
     def strategy(self, text):
         file = self.tmp / "strategy.json"
@@ -190,6 +298,23 @@ class BadOptionTest(BadInputTest):
     def test_strategy_that_names_no_node(self):
         options = self.strategy('{"operators": [{"name": "nobody", "outputs": ["RR"]}]}')
         self.refuse_model(small_model(), "nobody", options=options)
+
+    def test_strategy_of_wrong_types(self):
+        for text in (
+            "", "[]", '{"operators": {}}', '{"operators": [1]}', '{"operators": [{"name": 1}]}',
+            '{"operators": [{"name": "product", "outputs": "RR"}]}',
+            '{"operators": [{"name": "product", "outputs": [1]}]}',
+            '{"operators": [{"name": "product", "output": ["RR"]}]}',
+        ):
+            with self.subTest(text):
+                self.refuse_model(small_model(), "strategy.json", options=self.strategy(text))
+        self.refuse_model(
+            small_model(), str(self.tmp), options=("--ngpus", 2, "--strategy", self.tmp)
+        )
+
+    def test_strategy_for_the_inputs_of_a_weight(self):
+        options = self.strategy('{"operators": [{"name": "w", "inputs": ["S0R"]}]}')
+        self.refuse_model(small_model(), "'w'", "outputs", options=options)
 
     def test_strategy_with_an_impossible_spec(self):
         for spec in ("RRR", "S0S0", "S7R", "XR"):
@@ -213,6 +338,23 @@ class BadOptionTest(BadInputTest):
         self.assertEqual((out / "meta-info.json").stat().st_mtime_ns, stamp)
         autopar("partition", file, "--ngpus", 4, "--out", out, "--force")
         self.assertEqual(len(json.loads((out / "meta-info.json").read_text())["ranks"]), 4)
+
+    def test_out_that_cannot_be_made(self):
+        file = self.tmp / "model.onnx"
+        onnx.save(small_model(), file)
+        for out in ("", self.tmp / "nowhere" / "out", file / "out", "/proc/out"):
+            with self.subTest(out):
+                done = autopar("partition", file, "--ngpus", 2, "--out", out, expect=1)
+                self.assert_refused(done, str(out) or "--out")
+
+    @unittest.skipIf(os.geteuid() == 0, "root writes everywhere")
+    def test_out_in_a_folder_that_may_not_be_written(self):
+        file = self.tmp / "model.onnx"
+        onnx.save(small_model(), file)
+        parent = self.tmp / "parent"
+        parent.mkdir(mode=0o500)
+        done = autopar("partition", file, "--ngpus", 2, "--out", parent / "out", expect=1)
+        self.assert_refused(done, str(parent), "Permission denied")
 
     def test_folder_that_is_no_bundle_is_never_replaced(self):
         file = self.tmp / "model.onnx"
@@ -255,10 +397,28 @@ class BadBundleTest(BadInputTest):
         self.refuse_run("rank2.onnx")
 
     def test_missing_or_broken_meta_info(self):
-        (self.bundle / "meta-info.json").write_text("{}")
-        self.refuse_run("meta-info.json")
+        for text in ("", "{}", "[]", '{"version": 99}'):
+            (self.bundle / "meta-info.json").write_text(text)
+            self.refuse_run("meta-info.json")
         (self.bundle / "meta-info.json").unlink()
         self.refuse_run("meta-info.json")
+        (self.bundle / "meta-info.json").mkdir()
+        self.refuse_run("meta-info.json")
+
+    def test_counts_that_are_none(self):
+        for option in ("--repeat=0", "--repeat=-1", "--threads=-1", "--rank=-1"):
+            with self.subTest(option):
+                self.refuse_run(option.split("=")[0], options=[option, "--random-inputs", 1])
+        done = autopar("verify", self.model.file, self.bundle, "--threads=-1", expect=1)
+        self.assert_refused(done, "--threads")
+        done = autopar("verify", self.model.file, self.bundle, "--tolerance=nan", expect=1)
+        self.assert_refused(done, "--tolerance")
+
+    def test_output_dir_that_is_a_file(self):
+        (self.tmp / "file").write_text("mine")
+        options = [*self.model.input_options(), "--output-dir"]
+        self.refuse_run("--output-dir", "file", options=[*options, self.tmp / "file"])
+        self.refuse_run("--output-dir", options=[*options, self.tmp / "file" / "below"])
 
     def test_rank_beyond_the_world(self):
         self.refuse_run("--rank 2", options=["--rank", 2, *self.model.input_options()])
@@ -285,7 +445,36 @@ class BadBundleTest(BadInputTest):
 
     def test_input_file_that_is_no_tensor(self):
         (self.tmp / "x.npy").write_bytes(b"hello")
-        self.refuse_run("x.npy", options=["--input", f"input_ids={self.tmp}/x.npy"])
+        (self.tmp / "x.pb").write_bytes(b"hello")
+        for name in ("x.npy", "x.pb", "none.npy", "none.pb", "x.txt"):
+            with self.subTest(name):
+                self.refuse_run(name, options=["--input", f"input_ids={self.tmp}/{name}"])
+
+    def test_npy_of_other_layouts(self):
+        values = self.model.inputs["input_ids"]
+        for array, part in (
+            (np.asfortranarray(np.tile(values, (2, 1))), "Fortran"),
+            (values.astype(">i8"), ">i8"),
+            (values.astype(object), "|O"),
+            (values.astype(np.complex64), "<c8"),
+        ):
+            with self.subTest(part):
+                np.save(self.tmp / "x.npy", array)
+                self.refuse_run("x.npy", part, options=["--input", f"input_ids={self.tmp}/x.npy"])
+
+    def test_pb_of_too_little_data(self):
+        proto = numpy_helper.from_array(self.model.inputs["input_ids"], "input_ids")
+        proto.raw_data = proto.raw_data[:-8]
+        (self.tmp / "x.pb").write_bytes(proto.SerializeToString())
+        self.refuse_run("x.pb", "bytes", options=["--input", f"input_ids={self.tmp}/x.pb"])
+
+    def test_input_option_of_another_form(self):
+        file = next(iter(self.model.input_files.values()))
+        for text in ("input_ids", f"={file}", "input_ids="):
+            with self.subTest(text):
+                self.refuse_run("--input", "NAME=FILE", options=["--input", text])
+        options = ["--input", f"input_ids={file}", "--input", f"input_ids={file}"]
+        self.refuse_run("--input", "'input_ids' twice", options=options)
 
 
 class NanIsDataTest(TemporaryFolderTest):
