@@ -33,7 +33,7 @@ else()
 endif()
 set(AUTOPAR_ONNX_DIR ${AUTOPAR_CACHE_DIR}/onnx-${AUTOPAR_ONNX_VERSION})
 if(NOT EXISTS ${AUTOPAR_ONNX_DIR}/lib/cmake/ONNX/ONNXConfig.cmake)
-  message(STATUS "Building ONNX ${AUTOPAR_ONNX_VERSION} into ${AUTOPAR_ONNX_DIR} (once, minutes)")
+  message(NOTICE "Building ONNX ${AUTOPAR_ONNX_VERSION} into ${AUTOPAR_ONNX_DIR} (once, minutes)")
   execute_process(COMMAND ${CMAKE_CURRENT_LIST_DIR}/build_onnx.sh ${AUTOPAR_ONNX_VERSION} ${AUTOPAR_ONNX_DIR}
     COMMAND_ERROR_IS_FATAL ANY)
 endif()
