@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <new>
 #include <string>
 
@@ -38,6 +39,9 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      autopar::fail("cannot write the results to standard output; is the disk full?");
+    }
     return 0;
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);

@@ -170,6 +170,16 @@ class BadModelTest(BadInputTest):
         self.assert_refused(done, "rank0")
         self.assertEqual([path.name for path in self.tmp.iterdir()], ["model.onnx"])
 
+    def test_results_that_cannot_be_written(self):
+        onnx.save(small_model(), self.tmp / "model.onnx")
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [AUTOPAR, "plan", self.tmp / "model.onnx", "--ngpus", "2", "--json"],
+                stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            )
+        self.assertEqual(done.returncode, 1)
+        self.assert_refused(done, "standard output")
+
     def interrupt(self, number):
         """Signals a partition that has begun to write; false where it was done before."""
         command = [AUTOPAR, "partition", self.tmp / "model.onnx", "--ngpus", "2"]
