@@ -1,5 +1,7 @@
 #include "model_options.h"
 
+#include <fmt/ranges.h>
+
 #include "graph/error.h"
 #include "graph/onnx_import.h"
 #include "partition/memory_prediction.h"
@@ -19,7 +21,11 @@ void ModelOptions::add_to(CLI::App& command) {
 void PlanOptions::add_to(CLI::App& command) {
   command.add_option("--ngpus", ngpus, "Devices to split the model over")->required();
   command.add_option("--mesh", mesh, "The devices as a mesh, e.g. 2x4 (default: one axis)");
-  command.add_option("--device", device, "Device preset, or a device file")->capture_default_str();
+  command
+      .add_option(
+          "--device", device,
+          fmt::format("A device file, or one of {}", fmt::join(cost::device_preset_names(), ", ")))
+      ->capture_default_str();
   command
       .add_option("--memory", memory,
                   "fair (1.25/N of the weights a rank), device, or a size such as 80GiB")

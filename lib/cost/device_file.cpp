@@ -1,5 +1,7 @@
 #include "cost/device_file.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -28,8 +30,8 @@ class FieldReader {
   void allow_only(std::initializer_list<std::string_view> fields) const {
     for (const auto& [key, value] : object_.items()) {
       if (std::ranges::find(fields, key) == fields.end()) {
-        fail("device file '{}': unknown field '{}'; the fields are those of device_file.h", file_,
-             path_ + key);
+        fail("device file '{}': unknown field '{}'; it may be {}", file_, path_ + key,
+             fmt::join(fields, ", "));
       }
     }
   }

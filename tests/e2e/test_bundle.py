@@ -1,6 +1,7 @@
 """A bundle is what its documents say: schema, digests, shards, and the commands that read it."""
 
 import json
+import re
 
 import jsonschema
 import numpy as np
@@ -141,6 +142,13 @@ class BundleTest(TemporaryFolderTest):
         )
         autopar("partition", self.tmp / "none.onnx", "--ngpus", 2, "--out", self.tmp / "none")
         autopar("verify", self.tmp / "none.onnx", self.tmp / "none")
+
+    def test_device_file_of_the_readme(self):
+        example = re.search(r'`(\{"name": "box".*?\})`', (SOURCE / "README.md").read_text())
+        (self.tmp / "device.json").write_text(example[1])
+        options = (*self.model.shape_options(), "--ngpus", 4, "--device", self.tmp / "device.json")
+        plan = json.loads(autopar("plan", self.model.file, *options, "--json").stdout)
+        self.assertEqual(plan["device"], "box")
 
     def test_verify_refuses_another_model(self):
         autopar("verify", self.model.file, self.bundle)
