@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdio>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "commands.h"
@@ -50,6 +51,9 @@ int main(int argc, char** argv) {
     return wrong_usage;
   } catch (const std::bad_alloc&) {
     spdlog::error("out of memory");
+    return failed;
+  } catch (const nlohmann::json::type_error&) {  // of what is written; what is read is checked
+    spdlog::error("a name in the model, or its file's, is not UTF-8, as JSON needs it; rename it");
     return failed;
   } catch (const std::exception& error) {
     spdlog::error("{}", one_line(error.what()));

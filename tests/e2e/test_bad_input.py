@@ -86,6 +86,12 @@ class BadModelTest(BadInputTest):
             model_of(nodes, [floats("x", 4)], [floats("y", 4)]), "odd error:  [31mnode"
         )
 
+    def test_name_that_is_not_utf_8(self):
+        model = model_of(
+            [helper.make_node("Relu", ["x"], ["yyyy"])], [floats("x", 4)], [floats("yyyy", 4)]
+        )
+        self.refuse_model(model.SerializeToString().replace(b"yyyy", b"\xff\xfe\xfdy"), "UTF-8")
+
     def test_no_outputs(self):
         self.refuse_model(
             model_of([helper.make_node("Relu", ["x"], ["y"])], [floats("x", 4)], []), "no outputs"
