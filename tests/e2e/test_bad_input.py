@@ -248,7 +248,7 @@ class BadOptionTest(BadInputTest):
             "partition", file, "--ngpus", 2, "--memory", "100B", "--out", self.tmp / "out", expect=1
         )
         self.assert_refused(done, "100")
-        smallest = int(done.stderr.split("smallest that does is")[1].split()[0])
+        smallest = int(done.stderr.split("smallest")[1].split("(")[1].split()[0])
         autopar(
             "partition", file, "--ngpus", 2, "--memory", f"{smallest}B", "--out", self.tmp / "out"
         )
