@@ -86,9 +86,9 @@ class JsonSchema {
   Json root_;
 };
 
-/// The schema in lib/bundle, found from this file's place in the sources.
+/// The schema in lib/bundle. Not by way of __FILE__, which ccache may make relative.
 inline JsonSchema meta_info_schema() {
-  const auto sources = std::filesystem::path(__FILE__).parent_path() / "../../..";
+  const std::filesystem::path sources = AUTOPAR_SOURCE_DIR;
   return JsonSchema(sources / "lib/bundle/meta-info.schema.json");
 }
 
