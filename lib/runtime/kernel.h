@@ -40,7 +40,8 @@ struct KernelIo {
   std::byte* scratch = nullptr;  ///< scratch_bytes() bytes, 64-byte aligned
 };
 
-/// An operator instance ready to run any number of times on fixed shapes without allocating.
+/// An operator instance ready to run any number of times on fixed shapes without allocating (oneDNN
+/// allocates a list of a call's arguments).
 class Kernel {
  public:
   virtual ~Kernel() = default;

@@ -12,16 +12,23 @@
 namespace {
 std::atomic<bool> counting_allocations{false};
 std::atomic<int> allocations{0};
+std::atomic<std::size_t> largest_allocation{0};
+
+void count_allocation(std::size_t bytes) {
+  if (!counting_allocations) return;
+  ++allocations;
+  largest_allocation = std::max(largest_allocation.load(), bytes);
+}
 }  // namespace
 
 // Counts what run() allocates, on every thread.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
-  if (counting_allocations) ++allocations;
+  count_allocation(bytes);
   if (void* memory = std::malloc(std::max<std::size_t>(bytes, 1))) return memory;
   throw std::bad_alloc();
 }
 [[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  if (counting_allocations) ++allocations;
+  count_allocation(bytes);
   return std::malloc(std::max<std::size_t>(bytes, 1));
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
@@ -296,6 +303,15 @@ TEST_CASE("Random graphs agree with running node by node, and need no more memor
   }
 }
 
+void count_second_run(Executable& executable) {
+  executable.run();
+  allocations = 0;
+  largest_allocation = 0;
+  counting_allocations = true;
+  executable.run();
+  counting_allocations = false;
+}
+
 TEST_CASE("The second run allocates nothing") {
   for (const int threads : {1, 2}) {
     Builder b;
@@ -308,12 +324,25 @@ TEST_CASE("The second run allocates nothing") {
     const ValueId joined = b.node("Concat", {rows, rows}, {6, 64}, {{"axis", std::int64_t{0}}});
     b.graph.outputs = {b.node("Tanh", {flat}, {65536}), joined};
     Executable executable = b.compile(threads);
-    executable.run();
-    allocations = 0;
-    counting_allocations = true;
-    executable.run();
-    counting_allocations = false;
+    count_second_run(executable);
     CHECK(allocations == 0);
+  }
+}
+
+TEST_CASE("What oneDNN computes allocates no more than a call's arguments") {
+  Builder b;
+  const ValueId x = b.input("x", {2, 16, 256});
+  const ValueId rows = b.node("Softmax", {x}, {2, 16, 256});
+  const ValueId columns = b.node("LogSoftmax", {x}, {2, 16, 256}, {{"axis", std::int64_t{1}}});
+  const ValueId normal =
+      b.node("LayerNormalization", {rows, b.input("scale", {256})}, {2, 16, 256});
+  const ValueId product = b.node("MatMul", {normal, b.input("w", {256, 256})}, {2, 16, 256});
+  const ValueId conv = b.node("Conv", {columns, b.input("k", {16, 16, 3})}, {2, 16, 254});
+  b.graph.outputs = {product, conv};
+  for (const int threads : {1, 2}) {
+    Executable executable = b.compile(threads);
+    count_second_run(executable);
+    CHECK(largest_allocation < 4096);
   }
 }
 

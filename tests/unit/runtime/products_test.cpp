@@ -1,8 +1,8 @@
-// Products, normalisations and reductions against loops in double.
+// Products, convolutions and reductions against loops in double.
 
 #include <catch2/catch.hpp>
 
-#include "unit/runtime/run_node.h"
+#include "unit/runtime/loops.h"
 
 using namespace autopar;
 using namespace autopar::runtime;
@@ -11,48 +11,6 @@ using graph::Range;
 using Random = std::mt19937;
 
 namespace {
-
-Tensor random_floats(Random& random, const Shape& shape) {
-  std::vector<float> values(static_cast<std::size_t>(graph::num_elements(shape)));
-  std::normal_distribution<float> normal;
-  for (float& value : values) value = normal(random);
-  return Tensor::of_float(shape, values);
-}
-
-std::vector<float> run_floats(const NodeRun& node) {
-  const Tensor out = run_node(node).front();
-  return {out.values<float>().begin(), out.values<float>().end()};
-}
-
-void check_close(const std::vector<float>& actual, const std::vector<double>& expected) {
-  REQUIRE(actual.size() == expected.size());
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    REQUIRE(actual[i] == Approx(expected[i]).epsilon(1e-4).margin(1e-4));
-  }
-}
-
-/// The element of a tensor at an index of the result, right-aligned, extents of 1 broadcast.
-double at(const Tensor& tensor, const Shape& index) {
-  std::int64_t offset = 0;
-  const std::size_t skip = index.size() - tensor.shape().size();
-  for (std::size_t d = 0; d < tensor.shape().size(); ++d) {
-    offset = offset * tensor.shape()[d] + (tensor.shape()[d] == 1 ? 0 : index[d + skip]);
-  }
-  return tensor.values<float>()[static_cast<std::size_t>(offset)];
-}
-
-template <typename Visit>
-void for_each_index(const Shape& shape, Visit visit) {
-  for (std::int64_t i = 0; i < graph::num_elements(shape); ++i) {
-    Shape index(shape.size());
-    std::int64_t rest = i;
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      index[d] = rest % shape[d];
-      rest /= shape[d];
-    }
-    visit(index);
-  }
-}
 
 /// A at rows and columns of the last two dimensions, with batches before them.
 std::vector<double> matmul(const Tensor& a, const Tensor& b, const Shape& out, std::int64_t depth,
@@ -160,71 +118,6 @@ TEST_CASE("integer MatMul is exact") {
   const Tensor out = run(executable, graph, {*node.inputs[0], *node.inputs[1]}).front();
   CHECK(out.to_int64s() == std::vector<std::int64_t>{7 - 18 + 33, 8 - 20 + 36,
                                                      (7LL << 40) + 45 + 66, (8LL << 40) + 50 + 72});
-}
-
-TEST_CASE("Softmax and LogSoftmax along every axis equal a loop") {
-  Random random(4);
-  for (const Shape& shape : {Shape{2, 3, 37}, Shape{5}, Shape{1, 16}, Shape{3, 0, 2}}) {
-    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-      const Tensor x = random_floats(random, shape);
-      for (const bool logarithm : {false, true}) {
-        std::vector<double> expected;
-        for_each_index(shape, [&](const Shape& index) {
-          double sum = 0;
-          for (std::int64_t i = 0; i < shape[axis]; ++i) {
-            Shape other = index;
-            other[axis] = i;
-            sum += std::exp(at(x, other));
-          }
-          const double value = std::exp(at(x, index)) / sum;
-          expected.push_back(logarithm ? std::log(value) : value);
-        });
-        check_close(run_floats({logarithm ? "LogSoftmax" : "Softmax",
-                                {{"axis", static_cast<std::int64_t>(axis)}},
-                                {x},
-                                {{DataType::float32, shape}}}),
-                    expected);
-      }
-    }
-  }
-}
-
-TEST_CASE("a masked Softmax gives nothing to what is masked, and NaN stays NaN") {
-  const float infinity = std::numeric_limits<float>::infinity();
-  std::vector<float> x(20, 0.0F);
-  for (std::size_t i = 10; i < 20; ++i) x[i] = -infinity;
-  const auto y =
-      run_floats({"Softmax", {}, {Tensor::of_float({20}, x)}, {{DataType::float32, {20}}}});
-  for (std::size_t i = 0; i < 20; ++i) CHECK(y[i] == Approx(i < 10 ? 0.1 : 0.0));
-  x[3] = std::numeric_limits<float>::quiet_NaN();
-  const auto z =
-      run_floats({"Softmax", {}, {Tensor::of_float({20}, x)}, {{DataType::float32, {20}}}});
-  for (const float each : z) CHECK(std::isnan(each));
-}
-
-TEST_CASE("LayerNormalization equals a loop, with and without a bias") {
-  Random random(5);
-  for (const std::int64_t n : {1, 7, 16, 50}) {
-    const Tensor x = random_floats(random, {3, n});
-    const Tensor scale = random_floats(random, {n});
-    const Tensor bias = random_floats(random, {n});
-    for (const bool has_bias : {false, true}) {
-      std::vector<double> expected;
-      for_each_index({3, n}, [&](const Shape& index) {
-        double mean = 0;
-        double variance = 0;
-        for (std::int64_t i = 0; i < n; ++i) mean += at(x, {index[0], i}) / static_cast<double>(n);
-        for (std::int64_t i = 0; i < n; ++i) {
-          variance += std::pow(at(x, {index[0], i}) - mean, 2) / static_cast<double>(n);
-        }
-        expected.push_back((at(x, index) - mean) / std::sqrt(variance + 1e-5) * at(scale, index) +
-                           (has_bias ? at(bias, index) : 0));
-      });
-      NodeRun node{"LayerNormalization", {}, {x, scale}, {{DataType::float32, {3, n}}}};
-      if (has_bias) node.inputs.push_back(bias);
-      check_close(run_floats(node), expected);
-    }
-  }
 }
 
 TEST_CASE("reductions over every set of dimensions equal a loop") {

@@ -92,26 +92,26 @@ inline std::vector<Tensor> run_node(const NodeRun& node_run) {
   return run(executable, graph, inputs);
 }
 
-/// The elements of any tensor of numbers or bools.
-inline std::vector<double> doubles(const Tensor& tensor) {
-  std::vector<double> result;
+/// An element of any tensor of numbers or bools.
+inline double number_at(const Tensor& tensor, std::size_t i) {
   switch (tensor.type()) {
     case DataType::float32:
-      for (const float x : tensor.values<float>()) result.push_back(x);
-      return result;
+      return tensor.values<float>()[i];
     case DataType::float64:
-      for (const double x : tensor.values<double>()) result.push_back(x);
-      return result;
+      return tensor.values<double>()[i];
     case DataType::float16:
-      for (const Float16 x : tensor.values<Float16>()) result.push_back(to_float(x));
-      return result;
+      return to_float(tensor.values<Float16>()[i]);
     case DataType::bfloat16:
-      for (const BFloat16 x : tensor.values<BFloat16>()) result.push_back(to_float(x));
-      return result;
+      return to_float(tensor.values<BFloat16>()[i]);
     default:
-      for (const std::int64_t x : tensor.to_int64s()) result.push_back(static_cast<double>(x));
-      return result;
+      return static_cast<double>(tensor.to_int64s()[i]);
   }
+}
+
+inline std::vector<double> doubles(const Tensor& tensor) {
+  std::vector<double> result(static_cast<std::size_t>(tensor.elements()));
+  for (std::size_t i = 0; i < result.size(); ++i) result[i] = number_at(tensor, i);
+  return result;
 }
 
 template <typename T>

@@ -1,28 +1,16 @@
 // Conv by oneDNN: one to three spatial dimensions, groups, dilations, uneven padding.
 
-#include <oneapi/dnnl/dnnl.hpp>
+#include <algorithm>
 
 #include "graph/error.h"
-#include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/cpu/onednn.h"
 
 namespace autopar::runtime::cpu {
 
 namespace {
 
 using dnnl::memory;
-
-memory::dims row_major(const memory::dims& dims) {
-  memory::dims strides(dims.size(), 1);
-  for (std::size_t i = dims.size(); i-- > 1;) {
-    strides[i - 1] = strides[i] * std::max<std::int64_t>(dims[i], 1);
-  }
-  return strides;
-}
-
-memory::desc plain(const memory::dims& dims) {
-  return {dims, memory::data_type::f32, row_major(dims)};
-}
 
 /// Windows of a convolution along each spatial dimension.
 struct Windows {
@@ -60,61 +48,49 @@ Windows windows_of(const KernelRequest& request) {
   return windows;
 }
 
+dnnl::convolution_forward::primitive_desc describe(const KernelRequest& request, bool has_bias) {
+  const std::int64_t groups = request.node.int_attribute("group", 1);
+  Shape weights = request.inputs[1].shape;
+  if (groups > 1) {
+    weights.front() /= groups;
+    weights.insert(weights.begin(), groups);
+  }
+  Windows windows = windows_of(request);
+  for (std::int64_t& dilation : windows.dilations) --dilation;  // oneDNN counts the gaps
+  const dnnl::convolution_forward::desc description(
+      dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+      float_layout(request.inputs[0].shape), float_layout(weights),
+      has_bias ? float_layout(request.inputs[2].shape) : memory::desc(),
+      float_layout(request.outputs[0].shape), windows.strides, windows.dilations,
+      windows.begin_pads, windows.end_pads);
+  return {description, user_scratchpad(), onednn_engine()};
+}
+
 class Conv final : public Kernel {
  public:
   explicit Conv(const KernelRequest& request)
-      : engine_(dnnl::engine::kind::cpu, 0),
-        stream_(engine_),
-        has_bias_(request.inputs.size() > 2 && request.inputs[2].present()),
-        is_empty_(request.outputs[0].elements() == 0) {
+      : has_bias_(request.inputs.size() > 2 && request.inputs[2].present()),
+        is_empty_(request.outputs[0].elements() == 0),
+        sums_nothing_(request.inputs[0].elements() == 0 || request.inputs[1].elements() == 0) {
     if (request.inputs[0].type != DataType::float32) {
       fail("node {}: Conv of {} is not served", request.node.name, name_of(request.inputs[0].type));
     }
-    sums_nothing_ = request.inputs[0].elements() == 0 || request.inputs[1].elements() == 0;
     if (is_empty_ || sums_nothing_) return;
-    const std::int64_t groups = request.node.int_attribute("group", 1);
-    memory::dims weights = request.inputs[1].shape;
-    if (groups > 1) {
-      weights.front() /= groups;
-      weights.insert(weights.begin(), groups);
-    }
-    Windows windows = windows_of(request);
-    for (std::int64_t& dilation : windows.dilations) --dilation;  // oneDNN counts the gaps
-
-    const memory::desc src = plain(request.inputs[0].shape);
-    const memory::desc dst = plain(request.outputs[0].shape);
-    const memory::desc kernel = plain(weights);
-    const memory::desc bias = has_bias_ ? plain(request.inputs[2].shape) : memory::desc();
-    dnnl::primitive_attr attributes;
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const dnnl::convolution_forward::desc description(
-        dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, src, kernel, bias,
-        dst, windows.strides, windows.dilations, windows.begin_pads, windows.end_pads);
-    const dnnl::convolution_forward::primitive_desc primitive(description, attributes, engine_);
-    conv_ = dnnl::convolution_forward(primitive);
-    const auto unbound = [this](const memory::desc& layout) {
-      return memory(layout, engine_, nullptr);
-    };
-    arguments_ = {{DNNL_ARG_SRC, unbound(src)},
-                  {DNNL_ARG_WEIGHTS, unbound(kernel)},
-                  {DNNL_ARG_DST, unbound(dst)},
-                  {DNNL_ARG_SCRATCHPAD, unbound(primitive.scratchpad_desc())}};
-    if (has_bias_) arguments_.emplace(DNNL_ARG_BIAS, unbound(bias));
-    scratch_bytes_ = static_cast<std::int64_t>(primitive.scratchpad_desc().get_size());
+    std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+    if (has_bias_) arguments.push_back(DNNL_ARG_BIAS);
+    conv_ = OnednnPrimitive(describe(request, has_bias_), arguments);
   }
 
-  std::int64_t scratch_bytes() const override { return scratch_bytes_; }
+  std::int64_t scratch_bytes() const override { return conv_.scratch_bytes(); }
 
   void run(const KernelIo& io) override {
     if (is_empty_) return;
     if (sums_nothing_) return fill_with_bias(io);
-    arguments_.at(DNNL_ARG_SRC).set_data_handle(io.inputs[0].data);
-    arguments_.at(DNNL_ARG_WEIGHTS).set_data_handle(io.inputs[1].data);
-    arguments_.at(DNNL_ARG_DST).set_data_handle(io.outputs[0].data);
-    arguments_.at(DNNL_ARG_SCRATCHPAD).set_data_handle(io.scratch);
-    if (has_bias_) arguments_.at(DNNL_ARG_BIAS).set_data_handle(io.inputs[2].data);
-    conv_.execute(stream_, arguments_);
-    stream_.wait();
+    conv_.bind(DNNL_ARG_SRC, io.inputs[0].as<float>());
+    conv_.bind(DNNL_ARG_WEIGHTS, io.inputs[1].as<float>());
+    if (has_bias_) conv_.bind(DNNL_ARG_BIAS, io.inputs[2].as<float>());
+    conv_.bind(DNNL_ARG_DST, io.outputs[0].as<float>());
+    conv_.run(io.scratch);
   }
 
  private:
@@ -128,14 +104,10 @@ class Conv final : public Kernel {
     }
   }
 
-  dnnl::engine engine_;
-  dnnl::stream stream_;
-  dnnl::convolution_forward conv_;
-  std::unordered_map<int, memory> arguments_;
-  std::int64_t scratch_bytes_ = 0;
+  OnednnPrimitive conv_;
   bool has_bias_;
   bool is_empty_;
-  bool sums_nothing_ = false;
+  bool sums_nothing_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "runtime/kernel.h"
 #include "runtime/kernels/half.h"
@@ -12,35 +13,54 @@ inline bool is_half(DataType type) {
   return type == DataType::float16 || type == DataType::bfloat16;
 }
 
-/// The tensor's elements as floats, in `memory` unless it holds floats already.
-inline const float* as_floats(const TensorView& view, float* memory) {
-  if (!is_half(view.type)) return view.as<const float>();
-  const std::int64_t n = view.elements();
-  if (view.type == DataType::float16) {
-    for (std::int64_t i = 0; i < n; ++i) memory[i] = to_float(view.as<const Float16>()[i]);
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) memory[i] = to_float(view.as<const BFloat16>()[i]);
-  }
-  return memory;
-}
-
-/// Where floats are computed to before store_floats: the tensor itself, or `memory`.
-inline float* float_target(const TensorView& view, float* memory) {
-  return is_half(view.type) ? memory : view.as<float>();
-}
-
-inline void store_floats(const TensorView& view, const float* memory) {
-  const std::int64_t n = view.elements();
-  if (view.type == DataType::float16) {
-    for (std::int64_t i = 0; i < n; ++i) view.as<Float16>()[i] = to_float16(memory[i]);
-  } else if (view.type == DataType::bfloat16) {
-    for (std::int64_t i = 0; i < n; ++i) view.as<BFloat16>()[i] = to_bfloat16(memory[i]);
-  }
-}
-
-/// Scratch bytes that the conversion of a tensor takes, a multiple of 64.
+/// Scratch bytes that a tensor's copy in floats takes, a multiple of 64.
 inline std::int64_t float_bytes(const TensorView& view) {
   return is_half(view.type) ? (view.elements() * 4 + 63) / 64 * 64 : 0;
 }
+
+/// The same for all tensors of a node.
+inline std::int64_t float_bytes(const KernelRequest& request) {
+  std::int64_t bytes = 0;
+  for (const TensorView& view : request.inputs) bytes += float_bytes(view);
+  for (const TensorView& view : request.outputs) bytes += float_bytes(view);
+  return bytes;
+}
+
+/// The tensors of one run as floats: float32 where it lies, half types in `memory`, which has
+/// float_bytes() bytes.
+class FloatCopies {
+ public:
+  explicit FloatCopies(std::byte* memory) : memory_(memory) {}
+
+  const float* load(const TensorView& view) {
+    float* copy = target(view);
+    const std::int64_t n = view.elements();
+    if (view.type == DataType::float16) {
+      for (std::int64_t i = 0; i < n; ++i) copy[i] = to_float(view.as<const Float16>()[i]);
+    } else if (view.type == DataType::bfloat16) {
+      for (std::int64_t i = 0; i < n; ++i) copy[i] = to_float(view.as<const BFloat16>()[i]);
+    }
+    return copy;
+  }
+
+  /// Where an output is computed to, before store().
+  float* target(const TensorView& view) {
+    auto* copy = is_half(view.type) ? reinterpret_cast<float*>(memory_) : view.as<float>();
+    memory_ += float_bytes(view);
+    return copy;
+  }
+
+  static void store(const float* copy, const TensorView& view) {
+    const std::int64_t n = view.elements();
+    if (view.type == DataType::float16) {
+      for (std::int64_t i = 0; i < n; ++i) view.as<Float16>()[i] = to_float16(copy[i]);
+    } else if (view.type == DataType::bfloat16) {
+      for (std::int64_t i = 0; i < n; ++i) view.as<BFloat16>()[i] = to_bfloat16(copy[i]);
+    }
+  }
+
+ private:
+  std::byte* memory_;
+};
 
 }  // namespace autopar::runtime::cpu

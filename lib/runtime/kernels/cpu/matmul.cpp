@@ -2,11 +2,12 @@
 // (computed in float32), by plain loops for the others.
 
 #include <algorithm>
-#include <oneapi/dnnl/dnnl.hpp>
 
 #include "graph/error.h"
+#include "runtime/kernels/cpu/broadcast.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/cpu/onednn.h"
 
 namespace autopar::runtime::cpu {
 
@@ -28,18 +29,10 @@ struct Product {
   std::int64_t bias_elements = 0;  ///< 0 or n
 };
 
-memory::dims row_major(const memory::dims& dims) {
-  memory::dims strides(dims.size(), 1);
-  for (std::size_t i = dims.size(); i-- > 1;) {
-    strides[i - 1] = strides[i] * std::max<std::int64_t>(dims[i], 1);
-  }
-  return strides;
-}
-
 /// A tensor with at least `rank` dimensions; the last two swapped where it is to be transposed.
 Operand operand(Shape shape, std::size_t rank, bool transposed) {
   shape.insert(shape.begin(), rank - shape.size(), 1);
-  Operand result{shape, row_major(shape)};
+  Operand result{shape, row_major_strides(shape)};
   if (transposed) {
     std::swap(result.dims[rank - 2], result.dims[rank - 1]);
     std::swap(result.strides[rank - 2], result.strides[rank - 1]);
@@ -54,13 +47,13 @@ void merge_rows(Product& product) {
   for (std::size_t i = 0; i + 2 < rank; ++i) {
     if (product.b.dims[i] != 1) return;
   }
-  if (product.a.strides != row_major(product.a.dims)) return;
+  if (product.a.strides != row_major_strides(product.a.dims)) return;
   for (Operand* each : {&product.a, &product.out}) {
     const std::int64_t columns = each->dims[rank - 1];
     std::int64_t rows = 1;
     for (std::size_t i = 0; i + 1 < rank; ++i) rows *= each->dims[i];
     each->dims = {rows, columns};
-    each->strides = row_major(each->dims);
+    each->strides = row_major_strides(each->dims);
   }
   product.b.dims.erase(product.b.dims.begin(), product.b.dims.end() - 2);
   product.b.strides.erase(product.b.strides.begin(), product.b.strides.end() - 2);
@@ -85,116 +78,60 @@ Product matmul_product(const KernelRequest& request, bool transpose_a, bool tran
   return product;
 }
 
-const dnnl::engine& cpu_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
+dnnl::matmul::primitive_desc describe(const Product& product) {
+  const auto layout = [](const Operand& operand) {
+    return memory::desc(operand.dims, memory::data_type::f32, operand.strides);
+  };
+  const memory::desc a = layout(product.a);
+  const memory::desc b = layout(product.b);
+  const memory::desc out = layout(product.out);
+  if (product.bias_elements == 0)
+    return {dnnl::matmul::desc(a, b, out), user_scratchpad(), onednn_engine()};
+  Shape bias(product.out.dims.size(), 1);
+  bias.back() = product.bias_elements;
+  return {dnnl::matmul::desc(a, b, float_layout(bias), out), user_scratchpad(), onednn_engine()};
 }
-
-/// The product in float32.
-class FloatProduct {
- public:
-  explicit FloatProduct(const Product& product) : stream_(cpu_engine()) {
-    const auto desc = [](const Operand& operand) {
-      return memory::desc(operand.dims, memory::data_type::f32, operand.strides);
-    };
-    is_empty_ = std::ranges::count(product.out.dims, 0) > 0;
-    sums_nothing_ = product.a.dims.back() == 0;
-    bias_elements_ = product.bias_elements;
-    for (const std::int64_t extent : product.out.dims) out_elements_ *= extent;
-    if (is_empty_ || sums_nothing_) return;
-
-    dnnl::primitive_attr attributes;
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    memory::desc bias;
-    if (product.bias_elements > 0) {
-      memory::dims dims(product.out.dims.size(), 1);
-      dims.back() = product.bias_elements;
-      bias = memory::desc(dims, memory::data_type::f32, row_major(dims));
-    }
-    const auto describe =
-        product.bias_elements > 0
-            ? dnnl::matmul::desc(desc(product.a), desc(product.b), bias, desc(product.out))
-            : dnnl::matmul::desc(desc(product.a), desc(product.b), desc(product.out));
-    const dnnl::matmul::primitive_desc primitive(describe, attributes, cpu_engine());
-    matmul_ = dnnl::matmul(primitive);
-    scratch_bytes_ = static_cast<std::int64_t>(primitive.scratchpad_desc().get_size());
-    const auto unbound = [](const memory::desc& layout) {
-      return memory(layout, cpu_engine(), nullptr);
-    };
-    arguments_ = {{DNNL_ARG_SRC, unbound(desc(product.a))},
-                  {DNNL_ARG_WEIGHTS, unbound(desc(product.b))},
-                  {DNNL_ARG_DST, unbound(desc(product.out))},
-                  {DNNL_ARG_SCRATCHPAD, unbound(primitive.scratchpad_desc())}};
-    if (product.bias_elements > 0) arguments_.emplace(DNNL_ARG_BIAS, unbound(bias));
-  }
-
-  std::int64_t scratch_bytes() const { return (scratch_bytes_ + 63) / 64 * 64; }
-
-  void run(const float* a, const float* b, const float* bias, float* out, std::byte* scratch) {
-    if (is_empty_) return;
-    if (sums_nothing_) return fill_with_bias(bias, out);
-    bind(DNNL_ARG_SRC, const_cast<float*>(a));
-    bind(DNNL_ARG_WEIGHTS, const_cast<float*>(b));
-    bind(DNNL_ARG_DST, out);
-    bind(DNNL_ARG_SCRATCHPAD, scratch);
-    if (bias_elements_ > 0) bind(DNNL_ARG_BIAS, const_cast<float*>(bias));
-    matmul_.execute(stream_, arguments_);
-    stream_.wait();
-  }
-
- private:
-  void bind(int argument, void* data) { arguments_.at(argument).set_data_handle(data); }
-
-  void fill_with_bias(const float* bias, float* out) const {
-    for (std::int64_t i = 0; i < out_elements_; ++i) {
-      out[i] = bias_elements_ > 0 ? bias[i % bias_elements_] : 0.0F;
-    }
-  }
-
-  dnnl::stream stream_;
-  dnnl::matmul matmul_;
-  std::unordered_map<int, memory> arguments_;
-  std::int64_t scratch_bytes_ = 0;
-  std::int64_t bias_elements_ = 0;
-  std::int64_t out_elements_ = 1;
-  bool is_empty_ = false;
-  bool sums_nothing_ = false;
-};
 
 /// float32, float16, bfloat16.
 class FloatMatMul final : public Kernel {
  public:
   FloatMatMul(const KernelRequest& request, const Product& product)
-      : product_(product),
-        float_bytes_{float_bytes(request.inputs[0]), float_bytes(request.inputs[1]),
-                     product.bias_elements > 0 ? float_bytes(request.inputs[2]) : 0,
-                     float_bytes(request.outputs[0])},
-        has_bias_(product.bias_elements > 0) {}
-
-  std::int64_t scratch_bytes() const override {
-    return product_.scratch_bytes() + float_bytes_[0] + float_bytes_[1] + float_bytes_[2] +
-           float_bytes_[3];
+      : has_bias_(product.bias_elements > 0),
+        is_empty_(request.outputs[0].elements() == 0),
+        sums_nothing_(product.a.dims.back() == 0),
+        float_bytes_(float_bytes(request)) {
+    if (is_empty_ || sums_nothing_) return;
+    std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+    if (has_bias_) arguments.push_back(DNNL_ARG_BIAS);
+    product_ = OnednnPrimitive(describe(product), arguments);
   }
 
+  std::int64_t scratch_bytes() const override { return product_.scratch_bytes() + float_bytes_; }
+
   void run(const KernelIo& io) override {
-    std::byte* scratch = io.scratch + product_.scratch_bytes();
-    const auto take = [&](std::int64_t bytes) {
-      auto* taken = reinterpret_cast<float*>(scratch);
-      scratch += bytes;
-      return taken;
-    };
-    const float* a = as_floats(io.inputs[0], take(float_bytes_[0]));
-    const float* b = as_floats(io.inputs[1], take(float_bytes_[1]));
-    const float* bias = has_bias_ ? as_floats(io.inputs[2], take(float_bytes_[2])) : nullptr;
-    float* out = float_target(io.outputs[0], take(float_bytes_[3]));
-    product_.run(a, b, bias, out, io.scratch);
-    store_floats(io.outputs[0], out);
+    if (is_empty_) return;
+    FloatCopies copies(io.scratch + product_.scratch_bytes());
+    const float* bias = has_bias_ ? copies.load(io.inputs[2]) : nullptr;
+    float* out = copies.target(io.outputs[0]);
+    if (sums_nothing_) {
+      for (std::int64_t i = 0; i < io.outputs[0].elements(); ++i)
+        out[i] = has_bias_ ? bias[i % io.inputs[2].elements()] : 0.0F;
+    } else {
+      product_.bind(DNNL_ARG_SRC, copies.load(io.inputs[0]));
+      product_.bind(DNNL_ARG_WEIGHTS, copies.load(io.inputs[1]));
+      if (has_bias_) product_.bind(DNNL_ARG_BIAS, bias);
+      product_.bind(DNNL_ARG_DST, out);
+      product_.run(io.scratch);
+    }
+    FloatCopies::store(out, io.outputs[0]);
   }
 
  private:
-  FloatProduct product_;
-  std::int64_t float_bytes_[4];
+  OnednnPrimitive product_;
   bool has_bias_;
+  bool is_empty_;
+  bool sums_nothing_;
+  std::int64_t float_bytes_;
 };
 
 /// float64 and integers.

@@ -1,5 +1,5 @@
-// LayerNormalization and RMSNormalization: rows over the trailing dimensions, in float32 (float64
-// in its own type).
+// LayerNormalization by oneDNN, in float32. What oneDNN has not (RMSNormalization, float64) is
+// computed by loops.
 
 #include <cmath>
 
@@ -7,6 +7,7 @@
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/kernel_arguments.h"
+#include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/cpu/simd_clones.h"
 
 namespace autopar::runtime::cpu {
@@ -65,114 +66,175 @@ template <typename T>
 AUTOPAR_SIMD_CLONES Moments<float> normalize_row(const Row<float>& row) { return normalize(row); }
 Moments<double> normalize_row(const Row<double>& row) { return normalize(row); }
 
-class Normalization final : public Kernel {
- public:
-  Normalization(const KernelRequest& request, bool centred)
-      : centred_(centred),
-        threads_(request.threads),
-        epsilon_(request.node.float_attribute("epsilon", 1e-5F)) {
-    const Shape& shape = request.inputs[0].shape;
-    const std::size_t axis =
-        checked_axis(request, request.node.int_attribute("axis", -1), shape.size());
-    for (std::size_t i = 0; i < axis; ++i) rows_ *= shape[i];
-    for (std::size_t i = axis; i < shape.size(); ++i) extent_ *= shape[i];
-    for (std::size_t i = 1; i < request.inputs.size(); ++i) {
-      if (request.inputs[i].present() && request.inputs[i].elements() != extent_) {
-        fail("node {}: {} wants a scale and bias of the normalised shape", request.node.name,
-             request.node.op_type);
-      }
-    }
-    for (const TensorView& view : request.inputs) {
-      float_bytes_.push_back(view.present() ? float_bytes(view) : 0);
-    }
-    float_bytes_.push_back(float_bytes(request.outputs[0]));
-  }
+/// The input as rows over its trailing dimensions.
+struct Rows {
+  std::int64_t count = 1;
+  std::int64_t extent = 1;
+};
 
-  std::int64_t scratch_bytes() const override {
-    std::int64_t bytes = 0;
-    for (const std::int64_t each : float_bytes_) bytes += each;
-    return bytes;
+Rows rows_of(const KernelRequest& request) {
+  const Shape& shape = request.inputs[0].shape;
+  const std::size_t axis =
+      checked_axis(request, request.node.int_attribute("axis", -1), shape.size());
+  Rows rows;
+  for (std::size_t i = 0; i < axis; ++i) rows.count *= shape[i];
+  for (std::size_t i = axis; i < shape.size(); ++i) rows.extent *= shape[i];
+  for (std::size_t i = 1; i < request.inputs.size(); ++i) {
+    if (request.inputs[i].present() && request.inputs[i].elements() != rows.extent)
+      fail("node {}: {} wants a scale and bias of the normalised shape", request.node.name,
+           request.node.op_type);
   }
+  return rows;
+}
 
-  void run(const KernelIo& io) override {
-    const TensorView& out = io.outputs[0];
-    if (out.type == DataType::float64) {
-      const double* bias = has_bias(io) ? io.inputs[2].as<const double>() : nullptr;
-      return run_rows(io, io.inputs[0].as<const double>(), io.inputs[1].as<const double>(), bias,
-                      out.as<double>());
-    }
-    std::byte* scratch = io.scratch;
-    std::size_t taken = 0;
-    const auto take = [&] {
-      auto* memory = reinterpret_cast<float*>(scratch);
-      scratch += float_bytes_[taken++];
-      return memory;
-    };
-    const float* in = as_floats(io.inputs[0], take());
-    const float* scale = as_floats(io.inputs[1], take());
-    const float* bias = nullptr;
-    if (io.inputs.size() > 2) {
-      float* memory = take();
-      if (has_bias(io)) bias = as_floats(io.inputs[2], memory);
-    }
-    float* target = float_target(out, take());
-    run_rows(io, in, scale, bias, target);
-    store_floats(out, target);
-  }
+float epsilon_of(const KernelRequest& request) {
+  return request.node.float_attribute("epsilon", 1e-5F);
+}
 
- private:
-  static bool has_bias(const KernelIo& io) {
-    return io.inputs.size() > 2 && io.inputs[2].present();
-  }
+bool has_bias(std::span<const TensorView> inputs) {
+  return inputs.size() > 2 && inputs[2].present();
+}
 
-  template <typename T>
-  void run_rows(const KernelIo& io, const T* in, const T* scale, const T* bias, T* out) const {
-    const bool is_large = rows_ * extent_ > 16384;
-#pragma omp parallel for num_threads(threads_) if (is_large)
-    for (std::int64_t r = 0; r < rows_; ++r) {
-      const std::int64_t begin = r * extent_;
-      const Moments<T> moments = normalize_row(Row<T>{in + begin, scale, bias, out + begin, extent_,
-                                                      static_cast<T>(epsilon_), centred_});
-      store(io, 1, r, moments.mean);
-      store(io, 2, r, moments.inverse_deviation);
-    }
-  }
-
-  /// The optional outputs Mean and InvStdDev, which are float32 unless the input is float64.
-  template <typename T>
-  static void store(const KernelIo& io, std::size_t output, std::int64_t row, T value) {
+/// Into the optional outputs Mean and InvStdDev, whose type is their own.
+void store_moments(const KernelIo& io, std::int64_t row, Moments<double> moments) {
+  const auto store = [&](std::size_t output, double value) {
     if (io.outputs.size() <= output || !io.outputs[output].present()) return;
     const TensorView& view = io.outputs[output];
     if (view.type == DataType::float64) {
-      view.as<double>()[row] = static_cast<double>(value);
+      view.as<double>()[row] = value;
     } else {
       view.as<float>()[row] = static_cast<float>(value);
     }
+  };
+  store(1, moments.mean);
+  store(2, moments.inverse_deviation);
+}
+
+/// LayerNormalization of float32, float16, bfloat16.
+class LayerNormalization final : public Kernel {
+ public:
+  explicit LayerNormalization(const KernelRequest& request)
+      : rows_(rows_of(request)),
+        epsilon_(epsilon_of(request)),
+        has_bias_(has_bias(request.inputs)),
+        has_moments_(has_output(request, 1) || has_output(request, 2)),
+        float_bytes_(float_bytes(request)) {
+    using dnnl::normalization_flags;
+    const dnnl::layer_normalization_forward::desc description(
+        has_moments_ ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference,
+        float_layout({rows_.count, rows_.extent}), float_layout({rows_.count}), epsilon_,
+        has_bias_ ? normalization_flags::use_scale | normalization_flags::use_shift
+                  : normalization_flags::use_scale);
+    const dnnl::layer_normalization_forward::primitive_desc primitive(
+        description, user_scratchpad(), onednn_engine());
+    std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_SCALE, DNNL_ARG_DST};
+    if (has_bias_) arguments.push_back(DNNL_ARG_SHIFT);
+    if (has_moments_) arguments.insert(arguments.end(), {DNNL_ARG_MEAN, DNNL_ARG_VARIANCE});
+    normalization_ = OnednnPrimitive(primitive, arguments);
   }
 
-  bool centred_;
-  int threads_;
+  std::int64_t scratch_bytes() const override {
+    const std::int64_t moments = has_moments_ ? 2 * rows_.count : 0;
+    return normalization_.scratch_bytes() + float_bytes_ +
+           moments * static_cast<std::int64_t>(sizeof(float));
+  }
+
+  void run(const KernelIo& io) override {
+    std::byte* copied = io.scratch + normalization_.scratch_bytes();
+    FloatCopies copies(copied);
+    float* out = copies.target(io.outputs[0]);
+    normalization_.bind(DNNL_ARG_SRC, copies.load(io.inputs[0]));
+    normalization_.bind(DNNL_ARG_SCALE, copies.load(io.inputs[1]));
+    if (has_bias_) normalization_.bind(DNNL_ARG_SHIFT, copies.load(io.inputs[2]));
+    normalization_.bind(DNNL_ARG_DST, out);
+    const float* mean = reinterpret_cast<float*>(copied + float_bytes_);
+    const float* variance = mean + rows_.count;
+    if (has_moments_) {
+      normalization_.bind(DNNL_ARG_MEAN, mean);
+      normalization_.bind(DNNL_ARG_VARIANCE, variance);
+    }
+    normalization_.run(io.scratch);
+    FloatCopies::store(out, io.outputs[0]);
+    if (!has_moments_) return;
+    for (std::int64_t row = 0; row < rows_.count; ++row)
+      store_moments(io, row, {mean[row], 1 / std::sqrt(variance[row] + epsilon_)});
+  }
+
+ private:
+  OnednnPrimitive normalization_;
+  Rows rows_;
   float epsilon_;
-  std::int64_t rows_ = 1;
-  std::int64_t extent_ = 1;
-  std::vector<std::int64_t> float_bytes_;
+  bool has_bias_;
+  bool has_moments_;
+  std::int64_t float_bytes_;
 };
 
-std::unique_ptr<Kernel> make(const KernelRequest& request, bool centred) {
-  const DataType type = request.inputs[0].type;
-  if (type != DataType::float32 && type != DataType::float64 && !is_half(type)) {
-    fail("node {}: {} of {} is not served", request.node.name, request.node.op_type, name_of(type));
+/// RMSNormalization, and LayerNormalization of what oneDNN does not take: float64, empty tensors.
+class PlainNormalization final : public Kernel {
+ public:
+  PlainNormalization(const KernelRequest& request, bool centred)
+      : rows_(rows_of(request)),
+        epsilon_(epsilon_of(request)),
+        centred_(centred),
+        threads_(request.threads),
+        float_bytes_(float_bytes(request)) {}
+
+  std::int64_t scratch_bytes() const override { return float_bytes_; }
+
+  void run(const KernelIo& io) override {
+    const TensorView& out = io.outputs[0];
+    const bool biased = has_bias(io.inputs);
+    if (out.type == DataType::float64)
+      return run_rows(io, io.inputs[0].as<const double>(), io.inputs[1].as<const double>(),
+                      biased ? io.inputs[2].as<const double>() : nullptr, out.as<double>());
+    FloatCopies copies(io.scratch);
+    const float* in = copies.load(io.inputs[0]);
+    const float* scale = copies.load(io.inputs[1]);
+    const float* bias = biased ? copies.load(io.inputs[2]) : nullptr;
+    float* target = copies.target(out);
+    run_rows(io, in, scale, bias, target);
+    FloatCopies::store(target, out);
   }
-  return std::make_unique<Normalization>(request, centred);
+
+ private:
+  template <typename T>
+  void run_rows(const KernelIo& io, const T* in, const T* scale, const T* bias, T* out) const {
+    const bool is_large = rows_.count * rows_.extent > 16384;
+#pragma omp parallel for num_threads(threads_) if (is_large)
+    for (std::int64_t row = 0; row < rows_.count; ++row) {
+      const std::int64_t begin = row * rows_.extent;
+      const Moments<T> moments = normalize_row(Row<T>{
+          in + begin, scale, bias, out + begin, rows_.extent, static_cast<T>(epsilon_), centred_});
+      store_moments(io, row, {moments.mean, moments.inverse_deviation});
+    }
+  }
+
+  Rows rows_;
+  float epsilon_;
+  bool centred_;
+  int threads_;
+  std::int64_t float_bytes_;
+};
+
+void check_type(const KernelRequest& request) {
+  const DataType type = request.inputs[0].type;
+  if (type != DataType::float32 && type != DataType::float64 && !is_half(type))
+    fail("node {}: {} of {} is not served", request.node.name, request.node.op_type, name_of(type));
 }
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request) {
-  return make(request, true);
+  check_type(request);
+  const TensorView& in = request.inputs[0];
+  if (in.type == DataType::float64 || in.elements() == 0)
+    return std::make_unique<PlainNormalization>(request, true);
+  return std::make_unique<LayerNormalization>(request);
 }
+
 std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request) {
-  return make(request, false);
+  check_type(request);
+  return std::make_unique<PlainNormalization>(request, false);
 }
 
 }  // namespace autopar::runtime::cpu

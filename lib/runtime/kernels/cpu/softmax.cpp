@@ -1,4 +1,5 @@
-// Softmax and LogSoftmax along one axis, in float32 (float64 in its own type).
+// Softmax and LogSoftmax along one axis, by oneDNN in float32; float64, which oneDNN has not, by
+// a loop.
 
 #include <algorithm>
 #include <cmath>
@@ -8,122 +9,120 @@
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/kernel_arguments.h"
-#include "runtime/kernels/cpu/simd_clones.h"
-#include "runtime/kernels/elementwise_math.h"
+#include "runtime/kernels/cpu/onednn.h"
 
 namespace autopar::runtime::cpu {
 
 namespace {
 
-/// One row; elements `stride` apart. The maximum is taken off first, so that exp cannot overflow.
-template <typename T>
-[[gnu::always_inline]] inline void softmax_row(const T* in, T* out, std::int64_t n,
-                                               std::int64_t stride, bool logarithm) {
-  T largest = -std::numeric_limits<T>::infinity();
-  for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, in[i * stride]);
-  T sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T e = math::exp(in[i * stride] - largest);
-    if (!logarithm) out[i * stride] = e;
-    sum += e;
-  }
-  if (logarithm) {
-    const T shift = largest + std::log(sum);
-    for (std::int64_t i = 0; i < n; ++i) out[i * stride] = in[i * stride] - shift;
-  } else {
-    const T factor = 1 / sum;
-    for (std::int64_t i = 0; i < n; ++i) out[i * stride] *= factor;
-  }
+/// The tensor around the axis, row-major.
+struct Rows {
+  std::int64_t outer = 1;
+  std::int64_t extent = 1;
+  std::int64_t inner = 1;
+};
+
+Rows rows_of(const KernelRequest& request) {
+  const Shape& shape = request.inputs[0].shape;
+  const std::size_t axis =
+      checked_axis(request, request.node.int_attribute("axis", -1), shape.size());
+  Rows rows;
+  for (std::size_t i = 0; i < axis; ++i) rows.outer *= shape[i];
+  rows.extent = shape[axis];
+  for (std::size_t i = axis + 1; i < shape.size(); ++i) rows.inner *= shape[i];
+  return rows;
 }
 
-/// The common row: neighbouring floats, written so that each loop vectorises (sums in parts).
-AUTOPAR_SIMD_CLONES void softmax_floats(const float* in, float* out, std::int64_t n) {
-  constexpr int lanes = 16;
-  float largest_of[lanes];
-  float sum_of[lanes] = {};
-  std::fill(largest_of, largest_of + lanes, -std::numeric_limits<float>::infinity());
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    for (int lane = 0; lane < lanes; ++lane) {
-      const float x = in[i + lane];
-      largest_of[lane] = x > largest_of[lane] ? x : largest_of[lane];
-    }
-  }
-  float largest = *std::max_element(largest_of, largest_of + lanes);
-  for (; i < n; ++i) largest = std::max(largest, in[i]);
-  for (i = 0; i + lanes <= n; i += lanes) {
-    for (int lane = 0; lane < lanes; ++lane) {
-      const float e = math::exp(in[i + lane] - largest);
-      out[i + lane] = e;
-      sum_of[lane] += e;
-    }
-  }
+/// oneDNN leaves NaN in its place and makes zeros of its neighbours, which would hide it from
+/// whoever reads one of those.
+void spread_nan(float* row, std::int64_t n) {
   float sum = 0;
-  for (const float part : sum_of) sum += part;
-  for (; i < n; ++i) sum += out[i] = math::exp(in[i] - largest);
-  const float factor = 1.0F / sum;
-  for (i = 0; i < n; ++i) out[i] *= factor;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < n; ++i) sum += row[i];
+  if (std::isnan(sum)) std::fill_n(row, n, sum);
 }
 
+/// float32, float16, bfloat16.
 class Softmax final : public Kernel {
  public:
   Softmax(const KernelRequest& request, bool logarithm)
-      : logarithm_(logarithm),
+      : rows_(rows_of(request)),
         threads_(request.threads),
-        float_bytes_{float_bytes(request.inputs[0]), float_bytes(request.outputs[0])} {
-    const Shape& shape = request.inputs[0].shape;
-    const std::size_t axis =
-        checked_axis(request, request.node.int_attribute("axis", -1), shape.size());
-    for (std::size_t i = 0; i < axis; ++i) outer_ *= shape[i];
-    extent_ = shape[axis];
-    for (std::size_t i = axis + 1; i < shape.size(); ++i) inner_ *= shape[i];
+        is_empty_(request.outputs[0].elements() == 0),
+        float_bytes_(float_bytes(request)) {
+    if (is_empty_) return;
+    const auto layout = rows_.inner == 1 ? float_layout({rows_.outer, rows_.extent})
+                                         : float_layout({rows_.outer, rows_.extent, rows_.inner});
+    const dnnl::softmax_v2_forward::desc description(
+        dnnl::prop_kind::forward_inference,
+        logarithm ? dnnl::algorithm::softmax_log : dnnl::algorithm::softmax_accurate, layout,
+        layout, 1);
+    softmax_ = OnednnPrimitive(
+        dnnl::softmax_v2_forward::primitive_desc(description, user_scratchpad(), onednn_engine()),
+        {DNNL_ARG_SRC, DNNL_ARG_DST});
   }
 
-  std::int64_t scratch_bytes() const override { return float_bytes_[0] + float_bytes_[1]; }
+  std::int64_t scratch_bytes() const override { return softmax_.scratch_bytes() + float_bytes_; }
 
   void run(const KernelIo& io) override {
-    if (extent_ == 0) return;
-    if (io.inputs[0].type == DataType::float64) {
-      return run_rows(io.inputs[0].as<const double>(), io.outputs[0].as<double>());
+    if (is_empty_) return;
+    FloatCopies copies(io.scratch + softmax_.scratch_bytes());
+    float* out = copies.target(io.outputs[0]);
+    softmax_.bind(DNNL_ARG_SRC, copies.load(io.inputs[0]));
+    softmax_.bind(DNNL_ARG_DST, out);
+    softmax_.run(io.scratch);
+    if (rows_.inner == 1) {
+#pragma omp parallel for num_threads(threads_) if (rows_.outer * rows_.extent > 16384)
+      for (std::int64_t row = 0; row < rows_.outer; ++row)
+        spread_nan(out + row * rows_.extent, rows_.extent);
     }
-    const float* in = as_floats(io.inputs[0], reinterpret_cast<float*>(io.scratch));
-    float* out =
-        float_target(io.outputs[0], reinterpret_cast<float*>(io.scratch + float_bytes_[0]));
-    run_rows(in, out);
-    store_floats(io.outputs[0], out);
+    FloatCopies::store(out, io.outputs[0]);
   }
 
  private:
-  template <typename T>
-  void run_rows(const T* in, T* out) const {
-    const std::int64_t rows = outer_ * inner_;
-    const bool is_large = rows * extent_ > 16384;
-#pragma omp parallel for num_threads(threads_) if (is_large)
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t begin = row / inner_ * extent_ * inner_ + row % inner_;
-      if constexpr (std::is_same_v<T, float>) {
-        if (inner_ == 1 && !logarithm_) {
-          softmax_floats(in + begin, out + begin, extent_);
-          continue;
-        }
-      }
-      softmax_row(in + begin, out + begin, extent_, inner_, logarithm_);
+  OnednnPrimitive softmax_;
+  Rows rows_;
+  int threads_;
+  bool is_empty_;
+  std::int64_t float_bytes_;
+};
+
+class DoubleSoftmax final : public Kernel {
+ public:
+  DoubleSoftmax(const KernelRequest& request, bool logarithm)
+      : rows_(rows_of(request)), logarithm_(logarithm) {}
+
+  void run(const KernelIo& io) override {
+    for (std::int64_t row = 0; row < rows_.outer * rows_.inner; ++row) {
+      const std::int64_t begin = row / rows_.inner * rows_.extent * rows_.inner + row % rows_.inner;
+      run_row(io.inputs[0].as<const double>() + begin, io.outputs[0].as<double>() + begin);
     }
   }
 
+ private:
+  /// The maximum is taken off first, so that exp cannot overflow.
+  void run_row(const double* in, double* out) const {
+    double largest = -std::numeric_limits<double>::infinity();
+    for (std::int64_t i = 0; i < rows_.extent; ++i)
+      largest = std::max(largest, in[i * rows_.inner]);
+    double sum = 0;
+    for (std::int64_t i = 0; i < rows_.extent; ++i) sum += std::exp(in[i * rows_.inner] - largest);
+    const double shift = largest + std::log(sum);
+    for (std::int64_t i = 0; i < rows_.extent; ++i) {
+      const double x = in[i * rows_.inner];
+      out[i * rows_.inner] = logarithm_ ? x - shift : std::exp(x - largest) / sum;
+    }
+  }
+
+  Rows rows_;
   bool logarithm_;
-  int threads_;
-  std::int64_t float_bytes_[2];
-  std::int64_t outer_ = 1;
-  std::int64_t extent_ = 1;
-  std::int64_t inner_ = 1;
 };
 
 std::unique_ptr<Kernel> make(const KernelRequest& request, bool logarithm) {
   const DataType type = request.inputs[0].type;
-  if (type != DataType::float32 && type != DataType::float64 && !is_half(type)) {
+  if (type == DataType::float64) return std::make_unique<DoubleSoftmax>(request, logarithm);
+  if (type != DataType::float32 && !is_half(type))
     fail("node {}: {} of {} is not served", request.node.name, request.node.op_type, name_of(type));
-  }
   return std::make_unique<Softmax>(request, logarithm);
 }
 

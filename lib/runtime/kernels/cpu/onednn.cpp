@@ -1,0 +1,45 @@
+#include "runtime/kernels/cpu/onednn.h"
+
+#include "runtime/kernels/cpu/broadcast.h"
+
+namespace autopar::runtime::cpu {
+
+const dnnl::engine& onednn_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+dnnl::memory::desc float_layout(const Shape& shape) {
+  return {shape, dnnl::memory::data_type::f32, row_major_strides(shape)};
+}
+
+dnnl::primitive_attr user_scratchpad() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+OnednnPrimitive::OnednnPrimitive(const dnnl::primitive_desc& description,
+                                 const std::vector<int>& arguments)
+    : primitive_(description), stream_(onednn_engine()) {
+  const auto add = [&](int argument, const dnnl::memory::desc& layout) {
+    arguments_.emplace(argument, dnnl::memory(layout, onednn_engine(), nullptr));
+  };
+  for (const int argument : arguments)
+    add(argument, description.query_md(dnnl::query::exec_arg_md, argument));
+  const dnnl::memory::desc scratchpad = description.scratchpad_desc();
+  add(DNNL_ARG_SCRATCHPAD, scratchpad);
+  scratch_bytes_ = (static_cast<std::int64_t>(scratchpad.get_size()) + 63) / 64 * 64;
+}
+
+void OnednnPrimitive::bind(int argument, const float* data) {
+  arguments_.at(argument).set_data_handle(const_cast<float*>(data));
+}
+
+void OnednnPrimitive::run(std::byte* scratch) {
+  arguments_.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratch);
+  primitive_.execute(stream_, arguments_);
+  stream_.wait();
+}
+
+}  // namespace autopar::runtime::cpu

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/kernel.h"
+
+/// What kernels that oneDNN computes have in common.
+namespace autopar::runtime::cpu {
+
+const dnnl::engine& onednn_engine();
+
+/// A contiguous tensor of float32.
+dnnl::memory::desc float_layout(const Shape& shape);
+
+/// Scratchpads are the kernel's scratch memory.
+dnnl::primitive_attr user_scratchpad();
+
+/// A primitive on one thread's stream. Bind all of its arguments, then run it.
+class OnednnPrimitive {
+ public:
+  /// An empty one, which must not run.
+  OnednnPrimitive() = default;
+  /// `arguments` (DNNL_ARG_...) are all but the scratchpad.
+  OnednnPrimitive(const dnnl::primitive_desc& description, const std::vector<int>& arguments);
+
+  /// A multiple of 64.
+  std::int64_t scratch_bytes() const { return scratch_bytes_; }
+  /// oneDNN takes what it only reads as mutable, too.
+  void bind(int argument, const float* data);
+  void run(std::byte* scratch);
+
+ private:
+  dnnl::primitive primitive_;
+  dnnl::stream stream_;
+  std::unordered_map<int, dnnl::memory> arguments_;
+  std::int64_t scratch_bytes_ = 0;
+};
+
+}  // namespace autopar::runtime::cpu
