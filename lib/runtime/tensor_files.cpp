@@ -12,7 +12,7 @@
 
 #include "graph/error.h"
 #include "graph/onnx_tensor_file.h"
-#include "runtime/kernels/half.h"
+#include "runtime/kernels/element_types.h"
 
 namespace autopar::runtime {
 
@@ -80,36 +80,13 @@ std::string read_header(std::istream& stream, const std::filesystem::path& file)
 
 /// Any numeric element as a double.
 double number_at(const Tensor& tensor, std::int64_t i) {
-  const auto index = static_cast<std::size_t>(i);
-  switch (tensor.type()) {
-    case DataType::float32:
-      return tensor.values<float>()[index];
-    case DataType::float64:
-      return tensor.values<double>()[index];
-    case DataType::float16:
-      return to_float(tensor.values<Float16>()[index]);
-    case DataType::bfloat16:
-      return to_float(tensor.values<BFloat16>()[index]);
-    case DataType::uint64:
-      return static_cast<double>(tensor.values<std::uint64_t>()[index]);
-    case DataType::int64:
-      return static_cast<double>(tensor.values<std::int64_t>()[index]);
-    case DataType::int32:
-      return tensor.values<std::int32_t>()[index];
-    case DataType::uint32:
-      return tensor.values<std::uint32_t>()[index];
-    case DataType::int16:
-      return tensor.values<std::int16_t>()[index];
-    case DataType::uint16:
-      return tensor.values<std::uint16_t>()[index];
-    case DataType::int8:
-      return tensor.values<std::int8_t>()[index];
-    case DataType::uint8:
-    case DataType::boolean:
-      return tensor.values<std::uint8_t>()[index];
-    default:
-      fail("tensors of {} cannot be compared", name_of(tensor.type()));
-  }
+  double number = 0;
+  const auto read = [&]<typename T>(T) {
+    number = static_cast<double>(widened(tensor.values<T>()[static_cast<std::size_t>(i)]));
+  };
+  if (!visit_type(stored_type(tensor.type()), Joined<Numbers, Halves>{}, read))
+    fail("tensors of {} cannot be compared", name_of(tensor.type()));
+  return number;
 }
 
 template <typename T, typename Draw>
@@ -186,46 +163,13 @@ Tensor random_tensor(DataType type, const Shape& shape, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
   Tensor tensor = Tensor::zeros(type, shape);
-  const auto bit = [&] { return random() & 1U; };
-  switch (graph::is_floating_point(type) ? DataType::float32 : type) {
-    case DataType::float32:
-      switch (type) {
-        case DataType::float64:
-          fill<double>(tensor, [&] { return normal(random); });
-          break;
-        case DataType::float16:
-          fill<Float16>(tensor, [&] { return to_float16(normal(random)); });
-          break;
-        case DataType::bfloat16:
-          fill<BFloat16>(tensor, [&] { return to_bfloat16(normal(random)); });
-          break;
-        case DataType::float32:
-          fill<float>(tensor, [&] { return normal(random); });
-          break;
-        default:
-          fail("no random values of {}; give the input as a file", name_of(type));
-      }
-      break;
-    case DataType::int64:
-    case DataType::uint64:
-      fill<std::uint64_t>(tensor, bit);
-      break;
-    case DataType::int32:
-    case DataType::uint32:
-      fill<std::uint32_t>(tensor, [&] { return static_cast<std::uint32_t>(bit()); });
-      break;
-    case DataType::int16:
-    case DataType::uint16:
-      fill<std::uint16_t>(tensor, [&] { return static_cast<std::uint16_t>(bit()); });
-      break;
-    case DataType::int8:
-    case DataType::uint8:
-    case DataType::boolean:
-      fill<std::uint8_t>(tensor, [&] { return static_cast<std::uint8_t>(bit()); });
-      break;
-    default:
-      fail("no random values of {}; give the input as a file", name_of(type));
-  }
+  const auto draw = [&] {
+    return graph::is_floating_point(type) ? normal(random) : static_cast<float>(random() & 1U);
+  };
+  const bool is_number =
+      visit_type(stored_type(type), Joined<Numbers, Halves>{},
+                 [&]<typename T>(T) { fill<T>(tensor, [&] { return narrowed<T>(draw()); }); });
+  if (!is_number) fail("no random values of {}; give the input as a file", name_of(type));
   return tensor;
 }
 

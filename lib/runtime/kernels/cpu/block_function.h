@@ -7,8 +7,13 @@
 #include <utility>
 
 #include "runtime/kernel.h"
+#include "runtime/kernels/element_types.h"
 #include "runtime/kernels/elementwise_functions.h"
-#include "runtime/kernels/half.h"
+
+namespace autopar::runtime {
+template <>
+inline constexpr DataType data_type_of<functions::Boolean> = DataType::boolean;
+}  // namespace autopar::runtime
 
 /// Loops over blocks of a few hundred elements that lie together: what every element-wise kernel
 /// is put together from. Each loop is compiled for several instruction sets and picked at run time.
@@ -35,49 +40,8 @@ struct Block {
   DataType result = DataType::undefined;
 };
 
-template <typename... Ts>
-struct Types {};
-using Floats = Types<float, double>;
-using SignedIntegers = Types<std::int8_t, std::int16_t, std::int32_t, std::int64_t>;
-using UnsignedIntegers = Types<std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t>;
-using Integers = Types<std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t,
-                       std::uint16_t, std::uint32_t, std::uint64_t>;
-using SignedNumbers = Types<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t>;
-using Numbers = Types<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t,
-                      std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t>;
 using Booleans = Types<Boolean>;
-using NumbersAndBooleans =
-    Types<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t,
-          std::uint16_t, std::uint32_t, std::uint64_t, Boolean>;
-
-template <typename T>
-inline constexpr DataType data_type_of = DataType::undefined;
-template <>
-inline constexpr DataType data_type_of<float> = DataType::float32;
-template <>
-inline constexpr DataType data_type_of<double> = DataType::float64;
-template <>
-inline constexpr DataType data_type_of<std::int8_t> = DataType::int8;
-template <>
-inline constexpr DataType data_type_of<std::int16_t> = DataType::int16;
-template <>
-inline constexpr DataType data_type_of<std::int32_t> = DataType::int32;
-template <>
-inline constexpr DataType data_type_of<std::int64_t> = DataType::int64;
-template <>
-inline constexpr DataType data_type_of<std::uint8_t> = DataType::uint8;
-template <>
-inline constexpr DataType data_type_of<std::uint16_t> = DataType::uint16;
-template <>
-inline constexpr DataType data_type_of<std::uint32_t> = DataType::uint32;
-template <>
-inline constexpr DataType data_type_of<std::uint64_t> = DataType::uint64;
-template <>
-inline constexpr DataType data_type_of<Boolean> = DataType::boolean;
-template <>
-inline constexpr DataType data_type_of<Float16> = DataType::float16;
-template <>
-inline constexpr DataType data_type_of<BFloat16> = DataType::bfloat16;
+using NumbersAndBooleans = Joined<Numbers, Booleans>;
 
 namespace detail {
 
@@ -140,20 +104,12 @@ Block block_of_type() {
     return {block_function<Op, Boolean, T, T>(), data_type_of<T>};
 }
 
-namespace detail {
-template <typename Op, typename... Ts>
-Block pick(DataType type, Types<Ts...>) {
-  Block found;
-  static_cast<void>(
-      ((type == data_type_of<Ts> ? (found = block_of_type<Op, Ts>(), true) : false) || ...));
-  return found;
-}
-}  // namespace detail
-
 /// The block of `Op` for operands of `type`, one of the list `Ts`.
 template <typename Op, typename Ts>
 Block block(DataType type) {
-  return detail::pick<Op>(type, Ts{});
+  Block found;
+  visit_type(type, Ts{}, [&]<typename T>(T) { found = block_of_type<Op, T>(); });
+  return found;
 }
 
 }  // namespace autopar::runtime::cpu

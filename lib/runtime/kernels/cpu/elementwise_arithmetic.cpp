@@ -36,14 +36,11 @@ void pow_block(const BlockArguments& arguments) {
   power(arguments);
 }
 
-template <typename... Ts>
-Block pick_pow(DataType type, Types<Ts...>) {
+Block pow_of(DataType type) {
   Block found;
-  static_cast<void>(
-      ((type == data_type_of<Ts> ? (found = {pow_block<Ts>, type}, true) : false) || ...));
+  visit_type(type, Numbers{}, [&]<typename T>(T) { found = {pow_block<T>, type}; });
   return found;
 }
-Block pow_of(DataType type) { return pick_pow(type, Numbers{}); }
 
 /// The result has the base's type; an integer to a float's power is computed in double.
 int compose_pow(ElementwiseProgram& program, const ElementwiseUse& use) {

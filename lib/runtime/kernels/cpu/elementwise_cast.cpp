@@ -5,16 +5,13 @@ namespace {
 
 using functions::Convert;
 
-template <typename To>
-Block convert_to(DataType from) {
-  Block found = block<Convert<To>, NumbersAndBooleans>(from);
-  return found;
-}
+using Conversion = Block (*)(DataType from);
 
-template <typename... Ts>
-auto pick_conversion(DataType to, Types<Ts...>) {
-  Block (*found)(DataType) = nullptr;
-  static_cast<void>(((to == data_type_of<Ts> ? (found = convert_to<Ts>, true) : false) || ...));
+/// Null where nothing is converted to `to`.
+Conversion conversion_to(DataType to) {
+  Conversion found = nullptr;
+  visit_type(to, NumbersAndBooleans{},
+             [&]<typename To>(To) { found = block<Convert<To>, NumbersAndBooleans>; });
   return found;
 }
 
@@ -32,7 +29,7 @@ constexpr ElementwiseOperator lines[] = {
 
 int append_cast(ElementwiseProgram& program, const ElementwiseUse& use, int slot, DataType to) {
   if (program.type_of(slot) == to) return slot;
-  Block (*conversion)(DataType) = pick_conversion(to, NumbersAndBooleans{});
+  const Conversion conversion = conversion_to(to);
   if (conversion == nullptr)
     fail("node '{}': {} to {} has no CPU kernel", use.node.name, qualified_op_type(use.node),
          name_of(to));

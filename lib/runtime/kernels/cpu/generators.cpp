@@ -2,10 +2,11 @@
 #include <cstring>
 #include <numeric>
 
-#include "runtime/kernels/cpu/block_function.h"
 #include "runtime/kernels/cpu/broadcast.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/kernel_arguments.h"
+#include "runtime/kernels/element_types.h"
+#include "runtime/kernels/elementwise_functions.h"
 
 /// Tensors made from shapes and a few numbers.
 namespace autopar::runtime::cpu {
@@ -51,35 +52,13 @@ class RangeKernel final : public Kernel {
   }
 };
 
-template <typename... Ts>
-std::unique_ptr<Kernel> range_of(DataType type, Types<Ts...>) {
-  std::unique_ptr<Kernel> kernel;
-  static_cast<void>(
-      ((type == data_type_of<Ts> ? (kernel = std::make_unique<RangeKernel<Ts>>(), true) : false) ||
-       ...));
-  return kernel;
-}
-
 /// The element 1 of a type, as it lies in memory.
 std::array<std::byte, 8> one_of(DataType type) {
   std::array<std::byte, 8> bytes{};
-  const auto put = [&](auto one) { std::memcpy(bytes.data(), &one, sizeof(one)); };
-  switch (type) {
-    case DataType::float32:
-      put(1.0F);
-      break;
-    case DataType::float64:
-      put(1.0);
-      break;
-    case DataType::float16:
-      put(to_float16(1.0F));
-      break;
-    case DataType::bfloat16:
-      put(to_bfloat16(1.0F));
-      break;
-    default:
-      bytes[0] = std::byte{1};  // integers and bool, little endian
-  }
+  visit_type(stored_type(type), Joined<Numbers, Halves>{}, [&]<typename T>(T) {
+    const T one = narrowed<T>(1.0F);
+    std::memcpy(bytes.data(), &one, sizeof(one));
+  });
   return bytes;
 }
 
@@ -147,10 +126,9 @@ std::int64_t read_index(const std::byte* data, std::int64_t i) {
 }
 using ReadIndex = std::int64_t (*)(const std::byte*, std::int64_t);
 
-template <typename... Ts>
-ReadIndex read_index_of(DataType type, Types<Ts...>) {
+ReadIndex read_index_of(DataType type) {
   ReadIndex found = nullptr;
-  static_cast<void>(((type == data_type_of<Ts> ? (found = read_index<Ts>, true) : false) || ...));
+  visit_type(type, Numbers{}, [&]<typename T>(T) { found = read_index<T>; });
   return found;
 }
 
@@ -159,7 +137,7 @@ class OneHotKernel final : public Kernel {
  public:
   explicit OneHotKernel(const KernelRequest& request)
       : bytes_(element_bytes_of(request, request.outputs.at(0))),
-        read_(read_index_of(request.inputs.at(0).type, Numbers{})) {
+        read_(read_index_of(request.inputs.at(0).type)) {
     const Shape& shape = request.outputs[0].shape;
     if (read_ == nullptr)
       fail("node '{}': OneHot of {} indices has no CPU kernel", request.node.name,
@@ -229,8 +207,9 @@ std::unique_ptr<Kernel> make_constant_of_shape(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> make_range(const KernelRequest& request) {
-  auto kernel = range_of(request.outputs.at(0).type, SignedNumbers{});
-  if (kernel == nullptr)
+  std::unique_ptr<Kernel> kernel;
+  if (!visit_type(request.outputs.at(0).type, SignedNumbers{},
+                  [&]<typename T>(T) { kernel = std::make_unique<RangeKernel<T>>(); }))
     fail("node '{}': Range of {} has no CPU kernel", request.node.name,
          name_of(request.outputs[0].type));
   return kernel;

@@ -5,62 +5,33 @@
 #include <limits>
 
 #include "graph/error.h"
-#include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/kernel_arguments.h"
+#include "runtime/kernels/element_types.h"
 
 namespace autopar::runtime::cpu {
 
 namespace {
 
+/// What elements are added up in.
 template <typename T>
 auto load(T value) {
-  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
-    return static_cast<double>(to_float(value));
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return static_cast<double>(value);
-  } else {
-    return static_cast<std::int64_t>(value);
-  }
+  using Value = decltype(widened(value));
+  using Wide = std::conditional_t<std::is_floating_point_v<Value>, double, std::int64_t>;
+  return static_cast<Wide>(widened(value));
 }
 
-template <typename T, typename Wide>
-T store(Wide value) {
-  if constexpr (std::is_same_v<T, Float16>) {
-    return to_float16(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return to_bfloat16(static_cast<float>(value));
-  } else {
-    return static_cast<T>(value);
-  }
-}
+using Reducible =
+    Joined<Floats, Halves, SignedIntegers, Types<std::uint8_t, std::uint16_t, std::uint32_t>>;
 
-template <typename Visitor>
-void visit_type(const KernelRequest& request, DataType type, Visitor visitor) {
-  switch (type) {
-    case DataType::float32:
-      return visitor(float{});
-    case DataType::float64:
-      return visitor(double{});
-    case DataType::float16:
-      return visitor(Float16{});
-    case DataType::bfloat16:
-      return visitor(BFloat16{});
-    case DataType::int32:
-      return visitor(std::int32_t{});
-    case DataType::int64:
-      return visitor(std::int64_t{});
-    case DataType::int8:
-      return visitor(std::int8_t{});
-    case DataType::uint8:
-    case DataType::boolean:
-      return visitor(std::uint8_t{});
-    case DataType::uint32:
-      return visitor(std::uint32_t{});
-    default:
-      fail("node {}: {} of {} is not served", request.node.name, request.node.op_type,
-           name_of(type));
-  }
+/// The kernel made by `make(T{})` for the input's type.
+template <typename Make>
+std::unique_ptr<Kernel> kernel_for_type(const KernelRequest& request, Make make) {
+  std::unique_ptr<Kernel> kernel;
+  const DataType type = request.inputs[0].type;
+  if (!visit_type(stored_type(type), Reducible{}, [&](auto element) { kernel = make(element); }))
+    fail("node {}: {} of {} is not served", request.node.name, request.node.op_type, name_of(type));
+  return kernel;
 }
 
 /// One reduction: what it starts from, how it takes an element in, and what it makes of the end.
@@ -212,17 +183,15 @@ class Reduce final : public ReduceBase {
           result = Operation::take(result, Wide{load(from[offset])});
         }
       }
-      out[row] = store<T>(Operation::finish(result, n));
+      out[row] = narrowed<T>(Operation::finish(result, n));
     }
   }
 };
 
 template <typename Operation>
 std::unique_ptr<Kernel> make(const KernelRequest& request) {
-  std::unique_ptr<Kernel> kernel;
-  visit_type(request, request.inputs[0].type,
-             [&]<typename T>(T) { kernel = std::make_unique<Reduce<T, Operation>>(request); });
-  return kernel;
+  return kernel_for_type(
+      request, [&]<typename T>(T) { return std::make_unique<Reduce<T, Operation>>(request); });
 }
 
 template <typename T>
@@ -249,7 +218,7 @@ class CumSum final : public Kernel {
       for (std::int64_t step = 0; step < extent_; ++step) {
         const std::int64_t at = begin + (reverse_ ? extent_ - 1 - step : step) * inner_;
         const auto x = load(in[at]);
-        out[at] = store<T>(exclusive_ ? sum : sum + x);
+        out[at] = narrowed<T>(exclusive_ ? sum : sum + x);
         sum += x;
       }
     }
@@ -281,10 +250,8 @@ std::unique_ptr<Kernel> make_reduce_l1(const KernelRequest& request) { return ma
 std::unique_ptr<Kernel> make_reduce_l2(const KernelRequest& request) { return make<L2>(request); }
 
 std::unique_ptr<Kernel> make_cumsum(const KernelRequest& request) {
-  std::unique_ptr<Kernel> kernel;
-  visit_type(request, request.inputs[0].type,
-             [&]<typename T>(T) { kernel = std::make_unique<CumSum<T>>(request); });
-  return kernel;
+  return kernel_for_type(request,
+                         [&]<typename T>(T) { return std::make_unique<CumSum<T>>(request); });
 }
 
 }  // namespace autopar::runtime::cpu

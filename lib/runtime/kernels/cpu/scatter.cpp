@@ -1,10 +1,11 @@
 #include <cstring>
 #include <string>
 
-#include "runtime/kernels/cpu/block_function.h"
 #include "runtime/kernels/cpu/broadcast.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/kernel_arguments.h"
+#include "runtime/kernels/element_types.h"
+#include "runtime/kernels/elementwise_functions.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -21,14 +22,7 @@ template <typename Op, typename T>
 void combine(std::byte* elements, const std::byte* updates, std::int64_t n) {
   T* to = reinterpret_cast<T*>(elements);
   const T* from = reinterpret_cast<const T*>(updates);
-  for (std::int64_t i = 0; i < n; ++i) {
-    if constexpr (std::same_as<T, Float16>)
-      to[i] = to_float16(Op{}(to_float(to[i]), to_float(from[i])));
-    else if constexpr (std::same_as<T, BFloat16>)
-      to[i] = to_bfloat16(Op{}(to_float(to[i]), to_float(from[i])));
-    else
-      to[i] = Op{}(to[i], from[i]);
-  }
+  for (std::int64_t i = 0; i < n; ++i) to[i] = narrowed<T>(Op{}(widened(to[i]), widened(from[i])));
 }
 
 template <typename T>
@@ -38,14 +32,6 @@ Combine combine_by_name(const std::string& reduction) {
   if (reduction == "max") return combine<functions::Max, T>;
   if (reduction == "min") return combine<functions::Min, T>;
   return nullptr;
-}
-
-template <typename... Ts>
-Combine combine_for(DataType type, const std::string& reduction, Types<Ts...>) {
-  Combine found = nullptr;
-  static_cast<void>(
-      ((type == data_type_of<Ts> ? (found = combine_by_name<Ts>(reduction), true) : false) || ...));
-  return found;
 }
 
 Combine replace_for(int element_bytes) {
@@ -58,8 +44,9 @@ Combine combine_of(const KernelRequest& request) {
   const DataType type = request.inputs.at(0).type;
   const std::string reduction = request.node.string_attribute("reduction", "none");
   if (reduction == "none") return replace_for(element_bytes_of(request, request.inputs[0]));
-  Combine found = combine_for(type, reduction, Numbers{});
-  if (found == nullptr) found = combine_for(type, reduction, Types<Float16, BFloat16>{});
+  Combine found = nullptr;
+  visit_type(type, Joined<Numbers, Halves>{},
+             [&]<typename T>(T) { found = combine_by_name<T>(reduction); });
   if (found == nullptr)
     fail("node '{}': {} with reduction '{}' on {} has no CPU kernel", request.node.name,
          qualified_op_type(request.node), reduction, name_of(type));
