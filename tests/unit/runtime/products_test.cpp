@@ -33,6 +33,12 @@ std::vector<double> matmul(const Tensor& a, const Tensor& b, const Shape& out, s
   return result;
 }
 
+std::vector<DataType> product_types() {
+  std::vector<DataType> types = float_types;
+  types.insert(types.end(), {DataType::int32, DataType::int64, DataType::uint32, DataType::uint64});
+  return types;
+}
+
 }  // namespace
 
 TEST_CASE("MatMul equals a loop for all batches, sizes of zero included") {
@@ -78,46 +84,83 @@ TEST_CASE("MatMul of vectors drops their dimension") {
               matmul(vector.reshaped({1, 5}), vector.reshaped({5, 1}), {1, 1}, 5, false, false));
 }
 
-TEST_CASE("Gemm transposes, scales and adds C as it broadcasts") {
+TEST_CASE("MatMul of every type that ONNX allows equals a loop, integers exactly") {
+  Random random(8);
+  for (const DataType type : product_types()) {
+    for (const Shape& batch : {Shape{}, Shape{2}, Shape{2, 3}}) {
+      Shape a_shape = batch;
+      a_shape.insert(a_shape.end(), {4, 5});
+      Shape out = batch;
+      out.insert(out.end(), {4, 6});
+      const Tensor a = random_in(type, a_shape, random, 0, 9);
+      const Tensor b = random_in(type, {5, 6}, random, 0, 9);
+      check_close(run_node({"MatMul", {}, {a, b}, {{type, out}}}).front(),
+                  matmul(a, b, out, 5, false, false), 5 * 81);
+    }
+  }
+}
+
+TEST_CASE("Gemm of every type transposes, scales and adds C as it broadcasts") {
   Random random(3);
-  for (const bool transpose_a : {false, true}) {
-    for (const bool transpose_b : {false, true}) {
-      for (const Shape& c_shape : {Shape{6}, Shape{4, 6}, Shape{4, 1}, Shape{1}, Shape{}}) {
-        for (const float alpha : {1.0F, 0.5F}) {
-          const Tensor a = random_floats(random, transpose_a ? Shape{5, 4} : Shape{4, 5});
-          const Tensor b = random_floats(random, transpose_b ? Shape{6, 5} : Shape{5, 6});
-          const Tensor c = random_floats(random, c_shape);
-          auto expected = matmul(a, b, {4, 6}, 5, transpose_a, transpose_b);
-          std::size_t i = 0;
-          for_each_index({4, 6}, [&](const Shape& index) {
-            expected[i] = alpha * expected[i] + at(c, index);
-            ++i;
-          });
-          check_close(run_floats({"Gemm",
-                                  {{"transA", std::int64_t{transpose_a}},
-                                   {"transB", std::int64_t{transpose_b}},
-                                   {"alpha", alpha}},
-                                  {a, b, c},
-                                  {{DataType::float32, {4, 6}}}}),
-                      expected);
+  const std::vector<std::optional<Shape>> c_shapes = {
+      std::nullopt, Shape{6}, Shape{4, 6}, Shape{4, 1}, Shape{1, 6}, Shape{1}, Shape{}};
+  for (const DataType type : product_types()) {
+    for (const bool transpose_a : {false, true}) {
+      for (const bool transpose_b : {false, true}) {
+        for (const std::optional<Shape>& c_shape : c_shapes) {
+          for (const auto& [alpha, beta] :
+               {std::pair{1.0F, 1.0F}, std::pair{2.0F, 1.0F}, std::pair{1.0F, 0.5F},
+                std::pair{0.5F, 2.0F}, std::pair{1.0F, 0.0F}}) {
+            for (const std::int64_t depth : {5, 0}) {
+              const Tensor a =
+                  random_in(type, transpose_a ? Shape{depth, 4} : Shape{4, depth}, random, 0, 9);
+              const Tensor b =
+                  random_in(type, transpose_b ? Shape{6, depth} : Shape{depth, 6}, random, 0, 9);
+              NodeRun node{"Gemm",
+                           {{"transA", std::int64_t{transpose_a}},
+                            {"transB", std::int64_t{transpose_b}},
+                            {"alpha", alpha},
+                            {"beta", beta}},
+                           {a, b},
+                           {{type, {4, 6}}}};
+              auto expected = matmul(a, b, {4, 6}, depth, transpose_a, transpose_b);
+              for (double& each : expected) each *= alpha;
+              if (c_shape) {
+                const Tensor c = random_in(type, *c_shape, random, 0, 9);
+                node.inputs.emplace_back(c);
+                for_each_index({4, 6}, [&, i = std::size_t{0}](const Shape& index) mutable {
+                  expected[i++] += beta * at(c, index);
+                });
+              }
+              if (!graph::is_floating_point(type))
+                for (double& each : expected) each = std::trunc(each);
+              check_close(run_node(node).front(), expected, 2 * 5 * 81);
+            }
+          }
         }
       }
     }
   }
 }
 
-TEST_CASE("integer MatMul is exact") {
-  const std::vector<std::int64_t> a = {1, -2, 3, 1LL << 40, 5, 6};
-  const std::vector<std::int64_t> b = {7, 8, 9, 10, 11, 12};
-  const NodeRun node{"MatMul",
-                     {},
-                     {Tensor::of_int64({2, 3}, a), Tensor::of_int64({3, 2}, b)},
-                     {{DataType::int64, {2, 2}}}};
-  const graph::Graph graph = make_graph(node);
-  Executable executable(graph, {});
-  const Tensor out = run(executable, graph, {*node.inputs[0], *node.inputs[1]}).front();
-  CHECK(out.to_int64s() == std::vector<std::int64_t>{7 - 18 + 33, 8 - 20 + 36,
-                                                     (7LL << 40) + 45 + 66, (8LL << 40) + 50 + 72});
+TEST_CASE("Gemm of half types scales before it rounds") {
+  const Tensor a = tensor_of(DataType::float16, {1, 1}, {60000});
+  const Tensor b = tensor_of(DataType::float16, {1, 1}, {4});
+  const Tensor out =
+      run_node({"Gemm", {{"alpha", 0.125F}}, {a, b}, {{DataType::float16, {1, 1}}}}).front();
+  CHECK(number_at(out, 0) == 30000);
+}
+
+TEST_CASE("integer MatMul is exact beyond what a double holds, and wraps around") {
+  const auto product = [](DataType type, const Tensor& a, const Tensor& b) {
+    return run_node({"MatMul", {}, {a, b}, {{type, {1, 1}}}}).front().to_int64s();
+  };
+  const Tensor large = Tensor::of_int64({1, 2}, std::vector<std::int64_t>{1LL << 60, 1});
+  const Tensor small = Tensor::of_int64({2, 1}, std::vector<std::int64_t>{3, 1});
+  CHECK(product(DataType::int64, large, small) == std::vector<std::int64_t>{(3LL << 60) + 1});
+  const Tensor most = tensor_of(DataType::int32, {1, 1}, {2147483647});
+  const Tensor two = tensor_of(DataType::int32, {1, 1}, {2});
+  CHECK(product(DataType::int32, most, two) == std::vector<std::int64_t>{-2});
 }
 
 TEST_CASE("reductions over every set of dimensions equal a loop") {
@@ -155,34 +198,77 @@ TEST_CASE("reductions over every set of dimensions equal a loop") {
   }
 }
 
-TEST_CASE("Conv with groups, strides, dilations and padding equals a loop") {
+TEST_CASE("Conv of every type with groups, strides, dilations and padding equals a loop") {
   Random random(7);
-  for (const std::int64_t groups : {1, 2}) {
-    const Tensor x = random_floats(random, {2, 4, 9, 8});
-    const Tensor w = random_floats(random, {6, 4 / groups, 3, 2});
-    const Tensor bias = random_floats(random, {6});
-    const Shape out{2, 6, 4, 9};  // (9+1+2-5)/2+1, (8+1+1-2)/1+1
-    std::vector<double> expected;
-    for_each_index(out, [&](const Shape& o) {
-      double sum = at(bias, {o[1]});
-      const std::int64_t group = o[1] / (6 / groups);
-      for_each_index({4 / groups, 3, 2}, [&](const Shape& k) {
-        const std::int64_t row = o[2] * 2 - 1 + k[1] * 2;
-        const std::int64_t column = o[3] - 1 + k[2];
-        if (row < 0 || row >= 9 || column < 0 || column >= 8) return;
-        sum += at(x, {o[0], group * (4 / groups) + k[0], row, column}) *
-               at(w, {o[1], k[0], k[1], k[2]});
-      });
-      expected.push_back(sum);
-    });
-    check_close(run_floats({"Conv",
-                            {{"group", groups},
-                             {"strides", std::vector<std::int64_t>{2, 1}},
-                             {"dilations", std::vector<std::int64_t>{2, 1}},
-                             {"pads", std::vector<std::int64_t>{1, 1, 2, 1}}},
-                            {x, w, bias},
-                            {{DataType::float32, out}},
-                            {1, 2}}),
-                expected);
+  for (const DataType type : float_types) {
+    for (const std::int64_t groups : {1, 2}) {
+      for (const bool has_bias : {false, true}) {
+        const Tensor x = random_floats(random, {2, 4, 9, 8}, type);
+        const Tensor w = random_floats(random, {6, 4 / groups, 3, 2}, type);
+        const Tensor bias = random_floats(random, {6}, type);
+        const Shape out{2, 6, 4, 9};  // (9+1+2-5)/2+1, (8+1+1-2)/1+1
+        std::vector<double> expected;
+        for_each_index(out, [&](const Shape& o) {
+          double sum = has_bias ? at(bias, {o[1]}) : 0;
+          const std::int64_t group = o[1] / (6 / groups);
+          for_each_index({4 / groups, 3, 2}, [&](const Shape& k) {
+            const std::int64_t row = o[2] * 2 - 1 + k[1] * 2;
+            const std::int64_t column = o[3] - 1 + k[2];
+            if (row < 0 || row >= 9 || column < 0 || column >= 8) return;
+            sum += at(x, {o[0], group * (4 / groups) + k[0], row, column}) *
+                   at(w, {o[1], k[0], k[1], k[2]});
+          });
+          expected.push_back(sum);
+        });
+        NodeRun node{"Conv",
+                     {{"group", groups},
+                      {"strides", std::vector<std::int64_t>{2, 1}},
+                      {"dilations", std::vector<std::int64_t>{2, 1}},
+                      {"pads", std::vector<std::int64_t>{1, 1, 2, 1}}},
+                     {x, w},
+                     {{type, out}},
+                     {1}};
+        if (has_bias) node.inputs.emplace_back(bias);
+        check_close(run_node(node).front(), expected, 24);
+      }
+    }
+  }
+}
+
+TEST_CASE("Conv along one and three dimensions, padded to the same size, equals a loop") {
+  for (const DataType type : float_types) {
+    const Tensor line = tensor_of(type, {1, 1, 4}, {1, 2, 3, 4});
+    const Tensor pair = tensor_of(type, {1, 1, 2}, {1, 10});
+    const NodeRun upper{
+        "Conv", {{"auto_pad", std::string("SAME_UPPER")}}, {line, pair}, {{type, {1, 1, 4}}}};
+    CHECK(doubles(run_node(upper).front()) == std::vector<double>{21, 32, 43, 4});
+    const Tensor cube = tensor_of(type, {1, 1, 2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+    const NodeRun whole{"Conv", {}, {cube, cube}, {{type, {1, 1, 1, 1, 1}}}};
+    CHECK(doubles(run_node(whole).front()) == std::vector<double>{204});
+  }
+}
+
+TEST_CASE("Conv without input channels is its bias, and without images nothing") {
+  for (const DataType type : float_types) {
+    const Tensor bias = tensor_of(type, {2}, {3, 4});
+    const NodeRun no_channels{
+        "Conv",
+        {},
+        {Tensor::zeros(type, {1, 0, 3}), Tensor::zeros(type, {2, 0, 2}), bias},
+        {{type, {1, 2, 2}}}};
+    CHECK(doubles(run_node(no_channels).front()) == std::vector<double>{3, 3, 4, 4});
+    const NodeRun no_images{"Conv",
+                            {},
+                            {Tensor::zeros(type, {0, 1, 3}), Tensor::zeros(type, {2, 1, 2}), bias},
+                            {{type, {0, 2, 2}}}};
+    CHECK(run_node(no_images).front().elements() == 0);
+  }
+}
+
+TEST_CASE("A product of a type that ONNX does not allow is an error that names the node") {
+  const Tensor a = Tensor::zeros(DataType::int8, {1, 1, 1});
+  for (const char* op_type : {"MatMul", "Conv"}) {
+    CHECK_THROWS_WITH(run_node({op_type, {}, {a, a}, {{DataType::int8, {1, 1, 1}}}}),
+                      Catch::Contains("the_node") && Catch::Contains("int8"));
   }
 }
