@@ -493,6 +493,26 @@ class BadBundleTest(BadInputTest):
         self.refuse_run("--input", "'input_ids' twice", options=options)
 
 
+class BadIndexTest(BadInputTest):
+    def test_index_outside_a_table_whose_rows_are_split(self):
+        table = numpy_helper.from_array(np.zeros((8, 4), np.float32), "table")
+        ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [3])
+        lookup = helper.make_node("Gather", ["table", "ids"], ["y"], "lookup")
+        onnx.save(model_of([lookup], [ids], [floats("y", 3, 4)], [table]), self.tmp / "model.onnx")
+        pins = {"operators": [{"name": "lookup", "inputs": ["S0R", "R"]}]}
+        (self.tmp / "pins.json").write_text(json.dumps(pins))
+        autopar(
+            "partition", self.tmp / "model.onnx", "--ngpus", 2,
+            "--strategy", self.tmp / "pins.json", "--out", self.tmp / "bundle",
+        )
+        for index in (8, -9):
+            np.save(self.tmp / "ids.npy", np.array([1, index, 2]))
+            done = autopar(
+                "run", "--dir", self.tmp / "bundle", "--input", f"ids={self.tmp}/ids.npy", expect=1
+            )
+            self.assert_refused(done, "lookup", f"index {index} is out of range")
+
+
 class NanIsDataTest(TemporaryFolderTest):
     def test_nan_passes(self):
         onnx.save(small_model(), self.tmp / "model.onnx")

@@ -17,7 +17,11 @@ using graph::ValueId;
 ///
 ///     shifted = Mod(indices, rows) - begin        a negative index counts from the table's end
 ///     valid   = 0 <= shifted < end - begin
-///     result  = Where(valid, Gather(table, Where(valid, shifted, 0)), 0)
+///     exists  = -rows <= indices < rows
+///     row     = Where(exists, Where(valid, shifted, 0), indices)
+///     result  = Where(valid, Gather(table, row), 0)
+///
+/// An index that is out of the whole table's range is out of the share's, so that Gather fails.
 class MaskedLookup {
  public:
   MaskedLookup(LocalNode& local, std::size_t axis)
@@ -27,16 +31,17 @@ class MaskedLookup {
         index_shape_(local.shard.value(local.node.inputs[1]).shape) {}
 
   void append(Range share, std::int64_t rows) {
-    const ValueId from_start = index_node("Mod", {local_.node.inputs[1], index(rows)});
+    const ValueId indices = local_.node.inputs[1];
+    const ValueId from_start = index_node("Mod", {indices, index(rows)});
     const ValueId shifted = index_node("Sub", {from_start, index(share.begin)});
-    const ValueId not_before = bool_node("GreaterOrEqual", {shifted, index(0)});
-    const ValueId not_after = bool_node("Less", {shifted, index(share.size())});
-    const ValueId valid = bool_node("And", {not_before, not_after});
+    const ValueId valid = is_within(shifted, 0, share.size());
+    const ValueId exists = is_within(indices, -rows, rows);
     const ValueId safe = index_node("Where", {valid, shifted, index(0)});
+    const ValueId row = index_node("Where", {exists, safe, indices});
 
     const graph::Value result = local_.shard.value(local_.node.outputs[0]);
     graph::Node gather = local_.node;
-    gather.inputs[1] = safe;
+    gather.inputs[1] = row;
     gather.outputs[0] =
         add(gather.op_type, gather.inputs, result.type, result.shape, local_.node.attributes);
     const ValueId zero = constant("zero", Tensor::zeros(result.type, {}));
@@ -66,6 +71,12 @@ class MaskedLookup {
 
   ValueId index_node(const char* op_type, std::vector<ValueId> inputs) {
     return add(op_type, std::move(inputs), index_type_, index_shape_, {});
+  }
+
+  ValueId is_within(ValueId value, std::int64_t begin, std::int64_t end) {
+    const ValueId not_before = bool_node("GreaterOrEqual", {value, index(begin)});
+    const ValueId not_after = bool_node("Less", {value, index(end)});
+    return bool_node("And", {not_before, not_after});
   }
 
   ValueId bool_node(const char* op_type, std::vector<ValueId> inputs) {

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <random>
+#include <stdexcept>
 
 #include "unit/sharding/node_sketch.h"
 #include "unit/sharding/simulated_devices.h"
@@ -45,7 +46,7 @@ Array gathered(const Array& table, const Array& indices, std::size_t axis, const
     Shape from(index.begin(), begin);
     auto row = static_cast<std::int64_t>(simulated::at(indices, place));
     if (row < 0) row += table.shape[axis];
-    REQUIRE((row >= 0 && row < table.shape[axis]));
+    if (row < 0 || row >= table.shape[axis]) throw std::out_of_range("row");
     from.push_back(row);
     from.insert(from.end(), begin + static_cast<std::ptrdiff_t>(places), index.end());
     result.data.push_back(simulated::at(table, from));
@@ -119,14 +120,39 @@ Graph graph_of(const Lookup& lookup) {
                 {{"axis", lookup.axis}});
 }
 
+/// What one rank computes; runs the lookup as its rule writes it for that rank.
+Array run_rank(const Graph& graph, const ShardingRule& rule, const OpShardSpec& choice,
+               const DeviceMesh& mesh, int rank, const Array& table, const Array& indices) {
+  const Node& node = graph.nodes[0];
+  Graph shard = graph;
+  shard.nodes.clear();
+  const auto ranges = [&](std::size_t i) {
+    return local_ranges(choice.inputs[i], graph.value(node.inputs[i]).shape, mesh, rank);
+  };
+  const Array local_table = simulated::cut(table, ranges(0));
+  const Array local_indices = simulated::cut(indices, ranges(1));
+  const Shape& out = graph.value(node.outputs[0]).shape;
+  shard.value(node.inputs[0]).shape = local_table.shape;
+  shard.value(node.inputs[1]).shape = local_indices.shape;
+  shard.value(node.outputs[0]).shape = local_shape(choice.computed[0], out, mesh, rank);
+  LocalNode local{shard, node, factor_ranges(rule, choice, mesh, rank)};
+  rule.localize(local);
+  autopar::graph::check_invariants(shard);
+  return run(shard, local_table, local_indices);
+}
+
+const Lookup lookups[] = {{{7, 3}, {4}, 0, DataType::int64},
+                          {{7}, {}, 0, DataType::int32},
+                          {{2, 9, 3}, {2, 5}, 1, DataType::int64},
+                          {{3, 8}, {5}, 1, DataType::int32}};
+const DeviceMesh meshes[] = {DeviceMesh({2}), DeviceMesh({3}), DeviceMesh({2, 2}), DeviceMesh({4})};
+
 }  // namespace
 
 TEST_CASE("every split of a lookup finds the whole lookup's rows, negative indices included") {
   std::mt19937 random(5);
-  std::size_t splits = 0;
-  for (const Lookup& lookup :
-       {Lookup{{7, 3}, {4}, 0, DataType::int64}, Lookup{{7}, {}, 0, DataType::int32},
-        Lookup{{2, 9, 3}, {2, 5}, 1, DataType::int64}, Lookup{{3, 8}, {5}, 1, DataType::int32}}) {
+  std::size_t row_splits = 0;
+  for (const Lookup& lookup : lookups) {
     const Graph graph = graph_of(lookup);
     const Node& node = graph.nodes[0];
     const auto rows = lookup.table[static_cast<std::size_t>(lookup.axis)];
@@ -140,31 +166,40 @@ TEST_CASE("every split of a lookup finds the whole lookup's rows, negative indic
     const Array whole = gathered(table, indices, static_cast<std::size_t>(lookup.axis), out);
     const ShardingRule rule = rule_of(graph);
     CHECK(rule.lookup_input == 0);
-    for (const DeviceMesh& mesh :
-         {DeviceMesh({2}), DeviceMesh({3}), DeviceMesh({2, 2}), DeviceMesh({4})}) {
+    for (const DeviceMesh& mesh : meshes) {
       for (const OpShardSpec& choice : choices_of(graph, mesh)) {
         CAPTURE(to_string(choice), to_string(mesh), autopar::graph::to_string(lookup.table));
+        if (choice.computed[0].is_partial()) ++row_splits;
         simulated::Devices devices;
-        for (int rank = 0; rank < mesh.num_devices(); ++rank) {
-          Graph shard = graph;
-          shard.nodes.clear();
-          const auto ranges = [&](std::size_t i) {
-            return local_ranges(choice.inputs[i], graph.value(node.inputs[i]).shape, mesh, rank);
-          };
-          const Array local_table = simulated::cut(table, ranges(0));
-          const Array local_indices = simulated::cut(indices, ranges(1));
-          shard.value(node.inputs[0]).shape = local_table.shape;
-          shard.value(node.inputs[1]).shape = local_indices.shape;
-          shard.value(node.outputs[0]).shape = local_shape(choice.computed[0], out, mesh, rank);
-          LocalNode local{shard, node, factor_ranges(rule, choice, mesh, rank)};
-          rule.localize(local);
-          autopar::graph::check_invariants(shard);
-          if (shard.nodes.size() > 1) ++splits;
-          devices.push_back(run(shard, local_table, local_indices));
-        }
+        for (int rank = 0; rank < mesh.num_devices(); ++rank)
+          devices.push_back(run_rank(graph, rule, choice, mesh, rank, table, indices));
         REQUIRE(simulated::holds(devices, whole, choice.computed[0], mesh));
       }
     }
   }
-  CHECK(splits > 50);
+  CHECK(row_splits > 20);
+}
+
+TEST_CASE("an index out of the whole table's range fails on every rank that looks it up") {
+  for (const Lookup& lookup : lookups) {
+    const Graph graph = graph_of(lookup);
+    const ShardingRule rule = rule_of(graph);
+    const auto rows = static_cast<double>(lookup.table[static_cast<std::size_t>(lookup.axis)]);
+    const Array table = simulated::filled(lookup.table, [] { return 1; });
+    for (const double outside : {rows, rows + 1, 2 * rows, -rows - 1, -2 * rows}) {
+      const Array indices = simulated::filled(lookup.indices, [&] { return outside; });
+      for (const DeviceMesh& mesh : meshes) {
+        for (const OpShardSpec& choice : choices_of(graph, mesh)) {
+          for (int rank = 0; rank < mesh.num_devices(); ++rank) {
+            const Shape& out = graph.value(graph.outputs[0]).shape;
+            const Shape local = local_shape(choice.computed[0], out, mesh, rank);
+            if (autopar::graph::num_elements(local) == 0) continue;
+            CAPTURE(to_string(choice), to_string(mesh), outside, rank);
+            REQUIRE_THROWS_AS(run_rank(graph, rule, choice, mesh, rank, table, indices),
+                              std::out_of_range);
+          }
+        }
+      }
+    }
+  }
 }
