@@ -6,15 +6,16 @@
 namespace autopar::graph {
 namespace {
 
-constexpr std::int64_t alignment = 64;
-
-std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
-
 bool live_together(const BufferLifetime& a, const BufferLifetime& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
 }  // namespace
+
+std::int64_t aligned(std::int64_t bytes) {
+  constexpr std::int64_t alignment = 64;
+  return (bytes + alignment - 1) / alignment * alignment;
+}
 
 ArenaPlan plan_arena(std::span<const BufferLifetime> buffers) {
   std::vector<std::size_t> by_size(buffers.size());

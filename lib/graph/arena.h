@@ -15,6 +15,9 @@ struct BufferLifetime {
   int last = 0;
 };
 
+/// What a buffer takes of an arena: a multiple of 64 bytes.
+std::int64_t aligned(std::int64_t bytes);
+
 struct ArenaPlan {
   std::vector<std::int64_t> offsets;  ///< by buffer, 64-byte aligned
   std::int64_t bytes = 0;             ///< the arena's size

@@ -117,6 +117,13 @@ std::vector<std::vector<NodeId>> consumers(const Graph& graph) {
   return result;
 }
 
+std::int64_t constant_bytes(const Graph& graph) {
+  std::int64_t bytes = 0;
+  for (const Value& value : graph.values)
+    if (value.constant) bytes += value.constant->size_bytes();
+  return bytes;
+}
+
 std::int64_t weight_bytes(const Graph& graph) {
   std::unordered_map<const std::byte*, std::vector<const Tensor*>> seen;
   std::int64_t bytes = 0;

@@ -76,6 +76,8 @@ std::string qualified_op_type(const Node& node);
 std::vector<NodeId> producers(const Graph& graph);
 /// The nodes that read each value, in order, a node once for each reading input.
 std::vector<std::vector<NodeId>> consumers(const Graph& graph);
+/// Bytes of all constants.
+std::int64_t constant_bytes(const Graph& graph);
 /// Bytes of all constants with floating-point or quantised (8- and 4-bit) data, tied ones once.
 std::int64_t weight_bytes(const Graph& graph);
 

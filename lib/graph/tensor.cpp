@@ -11,12 +11,6 @@ namespace {
 
 constexpr std::align_val_t alignment{64};
 
-Shape row_major_strides(const Shape& shape) {
-  Shape strides(shape.size(), 1);
-  for (std::size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
-  return strides;
-}
-
 /// The innermost dimensions that lie together in memory: how many, and their elements.
 struct ContiguousSuffix {
   std::size_t first_dim = 0;
@@ -51,6 +45,12 @@ std::vector<std::int64_t> widened_nibbles(const Tensor& tensor, bool is_signed) 
 }
 
 }  // namespace
+
+Shape row_major_strides(const Shape& shape) {
+  Shape strides(shape.size(), 1);
+  for (std::size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+  return strides;
+}
 
 std::int64_t num_elements(const Shape& shape) {
   std::int64_t result = 1;

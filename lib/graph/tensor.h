@@ -20,6 +20,8 @@ using Shape = std::vector<std::int64_t>;
 std::int64_t num_elements(const Shape& shape);
 /// No extent is negative, and the size in bytes fits 64 bits whatever the type.
 bool is_possible(const Shape& shape);
+/// Strides, in elements, of a contiguous tensor.
+Shape row_major_strides(const Shape& shape);
 /// "1x128x768"; "scalar" for no dimensions.
 std::string to_string(const Shape& shape);
 

@@ -89,7 +89,6 @@ struct Executable::Impl {
 
   Impl(const Graph& original, const CompileOptions& options)
       : graph(original), threads(usable_threads(options.threads)) {
-    omp_set_num_threads(threads);  // oneDNN plans for as many when kernels are made
     if (options.optimize) derived_bytes += passes::optimize(graph);
     derived_bytes += realign_constants(graph);
     omp_set_num_threads(threads);  // oneDNN asks when it makes a primitive, not only when it runs
@@ -137,6 +136,7 @@ struct Executable::Impl {
     const graph::Value& value = graph.value(id);
     TensorView view{value.type, value.shape, nullptr};
     const auto& constant = graph.value(storage.root(id)).constant;
+    // Views are of inputs and outputs alike; no kernel writes to an input.
     if (constant) view.data = const_cast<std::byte*>(constant->data());
     return view;
   }

@@ -13,6 +13,7 @@
 namespace autopar::runtime {
 
 using graph::DataType;
+using graph::row_major_strides;
 using graph::Shape;
 
 class CollectiveContext;

@@ -26,14 +26,6 @@ int threads_of(const RunOptions& options, int local_ranks) {
   return std::max(1, cores / local_ranks);
 }
 
-std::int64_t constant_bytes(const Graph& graph) {
-  std::int64_t bytes = 0;
-  for (const graph::Value& value : graph.values) {
-    if (value.constant) bytes += value.constant->size_bytes();
-  }
-  return bytes;
-}
-
 /// Writes a contiguous part of a tensor to its place.
 void place(const Tensor& part, const std::vector<Range>& ranges, Tensor& whole) {
   if (part.elements() == 0) return;
@@ -68,7 +60,7 @@ class RankRun {
       : collectives_(world),
         world_(world),
         executable_(graph, {.threads = threads, .collectives = &collectives_}),
-        weight_bytes_(constant_bytes(graph)) {
+        weight_bytes_(graph::constant_bytes(graph)) {
     for (const auto id : graph.inputs) input_names_.push_back(graph.value(id).name);
   }
 

@@ -58,14 +58,6 @@ double one_device_seconds(const Graph& graph, const cost::CostModel& cost) {
   return seconds;
 }
 
-std::int64_t constant_bytes(const Graph& graph) {
-  std::int64_t bytes = 0;
-  for (const graph::Value& value : graph.values) {
-    if (value.constant) bytes += value.constant->size_bytes();
-  }
-  return bytes;
-}
-
 /// Seconds that are not operators': what the choice costs beyond them.
 double communication_seconds(const Graph& graph, const cost::CostModel& cost, const Plan& plan,
                              double total) {
@@ -168,7 +160,7 @@ class PlanSearch {
     summary.weight_bytes = usage_over_time(built_.problem, solution.choice).front();
     summary.one_device_seconds = one_device_seconds(graph_, cost_);
     summary.one_device_bytes =
-        constant_bytes(graph_) + graph::plan_arena(graph::value_lifetimes(graph_)).bytes;
+        graph::constant_bytes(graph_) + graph::plan_arena(graph::value_lifetimes(graph_)).bytes;
     summary.glpk_seconds = glpk_seconds_;
     summary.search_seconds = stopwatch_.seconds();
     return plan;

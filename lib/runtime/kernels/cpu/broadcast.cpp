@@ -15,12 +15,6 @@ void fill_with(std::byte* out, const std::byte* element, std::int64_t n) {
 
 }  // namespace
 
-Shape row_major_strides(const Shape& shape) {
-  Shape strides(shape.size(), 1);
-  for (std::size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
-  return strides;
-}
-
 std::vector<std::int64_t> broadcast_strides(const Shape& shape, const Shape& to) {
   if (shape.size() > to.size()) return {};
   const Shape own = row_major_strides(shape);

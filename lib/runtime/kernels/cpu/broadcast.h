@@ -9,9 +9,6 @@
 
 namespace autopar::runtime::cpu {
 
-/// Strides, in elements, of a contiguous tensor.
-Shape row_major_strides(const Shape& shape);
-
 /// The strides with which a contiguous tensor of `shape` is read along `to`, to which it is
 /// broadcast: 0 along dimensions that repeat it. Empty where it cannot be broadcast so.
 std::vector<std::int64_t> broadcast_strides(const Shape& shape, const Shape& to);

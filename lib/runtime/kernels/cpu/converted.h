@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "graph/arena.h"
 #include "runtime/kernel.h"
 #include "runtime/kernels/half.h"
 
@@ -15,7 +16,7 @@ inline bool is_half(DataType type) {
 
 /// Scratch bytes that a tensor's copy in floats takes, a multiple of 64.
 inline std::int64_t float_bytes(const TensorView& view) {
-  return is_half(view.type) ? (view.elements() * 4 + 63) / 64 * 64 : 0;
+  return is_half(view.type) ? graph::aligned(view.elements() * 4) : 0;
 }
 
 /// The same for all tensors of a node.

@@ -1,6 +1,6 @@
 #include "runtime/kernels/cpu/onednn.h"
 
-#include "runtime/kernels/cpu/broadcast.h"
+#include "graph/arena.h"
 
 namespace autopar::runtime::cpu {
 
@@ -29,7 +29,7 @@ OnednnPrimitive::OnednnPrimitive(const dnnl::primitive_desc& description,
     add(argument, description.query_md(dnnl::query::exec_arg_md, argument));
   const dnnl::memory::desc scratchpad = description.scratchpad_desc();
   add(DNNL_ARG_SCRATCHPAD, scratchpad);
-  scratch_bytes_ = (static_cast<std::int64_t>(scratchpad.get_size()) + 63) / 64 * 64;
+  scratch_bytes_ = graph::aligned(static_cast<std::int64_t>(scratchpad.get_size()));
 }
 
 void OnednnPrimitive::bind(int argument, const float* data) {
