@@ -1,6 +1,5 @@
-#include <algorithm>
-
 #include "runtime/passes/passes.h"
+#include "runtime/passes/value_uses.h"
 
 namespace autopar::runtime::passes {
 namespace {
@@ -28,8 +27,7 @@ bool is_bias(const Graph& graph, ValueId id, const graph::Shape& product) {
 
 class BiasFusion {
  public:
-  explicit BiasFusion(Graph& graph)
-      : graph_(graph), producers_(producers(graph)), consumers_(consumers(graph)) {}
+  explicit BiasFusion(Graph& graph) : graph_(graph), uses_(graph) {}
 
   void run() {
     for (Node& node : graph_.nodes)
@@ -40,12 +38,10 @@ class BiasFusion {
   /// The Add becomes the product with bias; the old product is dead.
   bool fuse(Node& add, std::size_t product_input, std::size_t bias_input) {
     const ValueId product = add.inputs[product_input];
-    const NodeId producer = producers_[static_cast<std::size_t>(product)];
+    const NodeId producer = uses_.producer(product);
     if (producer == graph::no_node) return false;
     const Node& matmul = graph_.node(producer);
-    const bool is_only_reader = consumers_[static_cast<std::size_t>(product)].size() == 1 &&
-                                std::ranges::find(graph_.outputs, product) == graph_.outputs.end();
-    if (!is_only_reader || !is_product_without_bias(graph_, matmul)) return false;
+    if (!uses_.is_read_once(product) || !is_product_without_bias(graph_, matmul)) return false;
     const ValueId bias = add.inputs[bias_input];
     if (!is_bias(graph_, bias, graph_.value(product).shape)) return false;
     add.domain = internal_domain;
@@ -64,8 +60,7 @@ class BiasFusion {
   }
 
   Graph& graph_;
-  std::vector<NodeId> producers_;
-  std::vector<std::vector<NodeId>> consumers_;
+  ValueUses uses_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "runtime/kernels/cpu/elementwise_operators.h"
 #include "runtime/kernels/elementwise_chain.h"
 #include "runtime/passes/passes.h"
+#include "runtime/passes/value_uses.h"
 
 namespace autopar::runtime::passes {
 namespace {
@@ -19,8 +20,7 @@ using graph::ValueId;
 /// where the whole group can be computed.
 class ChainFusion {
  public:
-  explicit ChainFusion(Graph& graph)
-      : graph_(graph), producers_(producers(graph)), consumers_(consumers(graph)) {
+  explicit ChainFusion(Graph& graph) : graph_(graph), uses_(graph) {
     for (const Node& node : graph.nodes) slots_.push_back(slots_of(node));
   }
 
@@ -64,14 +64,14 @@ class ChainFusion {
 
   std::optional<NodeId> absorbable(ValueId value, NodeId root, std::set<NodeId>& group) const {
     if (value == graph::no_value) return std::nullopt;
-    const NodeId producer = producers_[static_cast<std::size_t>(value)];
+    const NodeId producer = uses_.producer(value);
     if (producer == graph::no_node || group.contains(producer)) return std::nullopt;
-    const auto& readers = consumers_[static_cast<std::size_t>(value)];
     const bool stays_inside =
         slots_[static_cast<std::size_t>(producer)] &&
         graph_.value(value).shape == graph_.value(graph_.node(root).outputs[0]).shape &&
-        std::ranges::find(graph_.outputs, value) == graph_.outputs.end() &&
-        std::ranges::all_of(readers, [&](NodeId reader) { return group.contains(reader); });
+        !uses_.leaves(value) && std::ranges::all_of(uses_.readers(value), [&](NodeId reader) {
+          return group.contains(reader);
+        });
     if (!stays_inside) return std::nullopt;
     group.insert(producer);
     const bool fits = slots_of(group) <= cpu::ElementwiseProgram::max_slots;
@@ -91,7 +91,7 @@ class ChainFusion {
     for (const NodeId member : group)
       for (const ValueId input : graph_.node(member).inputs) {
         if (input == graph::no_value) continue;
-        const NodeId producer = producers_[static_cast<std::size_t>(input)];
+        const NodeId producer = uses_.producer(input);
         const bool is_inside = producer != graph::no_node && group.contains(producer);
         if (!is_inside && std::ranges::find(inputs, input) == inputs.end()) inputs.push_back(input);
       }
@@ -122,7 +122,7 @@ class ChainFusion {
                              const std::vector<NodeId>& members) const {
     using Kind = ChainLink::Operand::Kind;
     if (id == graph::no_value) return {};
-    const auto member = std::ranges::find(members, producers_[static_cast<std::size_t>(id)]);
+    const auto member = std::ranges::find(members, uses_.producer(id));
     if (member != members.end())
       return {Kind::link, static_cast<std::size_t>(member - members.begin())};
     const auto input = std::ranges::find(chain.inputs, id);
@@ -130,8 +130,7 @@ class ChainFusion {
   }
 
   Graph& graph_;
-  std::vector<NodeId> producers_;
-  std::vector<std::vector<NodeId>> consumers_;
+  ValueUses uses_;
   std::vector<std::optional<int>> slots_;  ///< by node; none where it is not element-wise
   std::vector<std::pair<NodeId, Node>> chains_;
 };

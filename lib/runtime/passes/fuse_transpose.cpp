@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "runtime/passes/passes.h"
+#include "runtime/passes/value_uses.h"
 
 namespace autopar::runtime::passes {
 namespace {
@@ -28,8 +29,7 @@ std::optional<Permutation> without_swap(const Graph& graph, const Node& transpos
 
 class TransposeFusion {
  public:
-  explicit TransposeFusion(Graph& graph)
-      : graph_(graph), producers_(producers(graph)), consumers_(consumers(graph)) {}
+  explicit TransposeFusion(Graph& graph) : graph_(graph), uses_(graph) {}
 
   void run() {
     for (Node& node : graph_.nodes)
@@ -52,16 +52,15 @@ class TransposeFusion {
 
   /// Replaces the operand by one with its last two dimensions swapped, where that is cheaper.
   bool take_transpose(ValueId& operand) {
-    const NodeId producer = producers_[static_cast<std::size_t>(operand)];
+    const NodeId producer = uses_.producer(operand);
     if (producer == graph::no_node) return false;
     Node& transpose = graph_.node(producer);
     if (!transpose.domain.empty() || transpose.op_type != "Transpose") return false;
     const auto permutation = without_swap(graph_, transpose);
     if (!permutation) return false;
     const bool is_identity = std::ranges::is_sorted(*permutation);
-    const bool is_only_reader = consumers_[static_cast<std::size_t>(operand)].size() == 1 &&
-                                std::ranges::find(graph_.outputs, operand) == graph_.outputs.end();
-    if (!is_only_reader && !(is_identity && graph_.is_constant(transpose.inputs[0]))) return false;
+    const bool reads_constant = is_identity && graph_.is_constant(transpose.inputs[0]);
+    if (!uses_.is_read_once(operand) && !reads_constant) return false;
     if (is_identity) {
       operand = transpose.inputs[0];
       return true;
@@ -73,8 +72,7 @@ class TransposeFusion {
   }
 
   Graph& graph_;
-  std::vector<NodeId> producers_;
-  std::vector<std::vector<NodeId>> consumers_;
+  ValueUses uses_;
 };
 
 }  // namespace

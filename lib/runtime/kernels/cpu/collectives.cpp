@@ -2,8 +2,10 @@
 // where the dimension in question is not the outermost, blocks are packed before or unpacked after.
 
 #include <cstring>
+#include <numeric>
 #include <utility>
 
+#include "graph/arena.h"
 #include "graph/error.h"
 #include "runtime/collectives.h"
 #include "runtime/kernels/cpu/factories.h"
@@ -20,7 +22,7 @@ class Collective : public Kernel {
   Collective(const KernelRequest& request, const char* kind, std::int64_t payload_bytes)
       : context_(request.collectives), call_{kind, {}, 1, payload_bytes} {
     if (context_ == nullptr) {
-      fail("node {}: {} needs other ranks; run the bundle, not the shard", request.node.name,
+      fail("node '{}': {} needs other ranks; run the bundle, not the shard", request.node.name,
            request.node.op_type);
     }
     for (const auto axis : request.node.ints_attribute("mesh_axes", {})) {
@@ -49,7 +51,7 @@ ReduceOp reduce_op(const graph::Node& node) {
                                                           {"min", ReduceOp::min},
                                                           {"mean", ReduceOp::mean}};
   const auto found = by_name.find(node.string_attribute("reduce", "sum"));
-  if (found == by_name.end()) fail("node {}: attribute 'reduce' is unknown", node.name);
+  if (found == by_name.end()) fail("node '{}': attribute 'reduce' is unknown", node.name);
   return found->second;
 }
 
@@ -82,28 +84,31 @@ struct Blocks {
   }
 
   void pack(const std::byte* tensor, std::byte* blocks) const {
-    copy(tensor, blocks,
-         [](std::byte* row, std::byte* block, std::size_t n) { std::memcpy(block, row, n); });
+    for_each_run([&](std::int64_t in_tensor, std::int64_t in_blocks, std::size_t bytes) {
+      std::memcpy(blocks + in_blocks, tensor + in_tensor, bytes);
+    });
   }
   void unpack(const std::byte* blocks, std::byte* tensor) const {
-    copy(tensor, blocks,
-         [](std::byte* row, const std::byte* block, std::size_t n) { std::memcpy(row, block, n); });
+    for_each_run([&](std::int64_t in_tensor, std::int64_t in_blocks, std::size_t bytes) {
+      std::memcpy(tensor + in_tensor, blocks + in_blocks, bytes);
+    });
   }
 
  private:
-  template <typename Tensor, typename Block, typename Copy>
-  void copy(Tensor* tensor, Block* blocks, Copy copy_row) const {
-    std::int64_t row_bytes = 0;
-    for (const std::int64_t size : sizes) row_bytes += size * inner_bytes;
+  /// Calls `copy` with the offsets in tensor and blocks, and the length, of what lies together in
+  /// both.
+  template <typename Copy>
+  void for_each_run(Copy copy) const {
+    const std::int64_t row_bytes = std::reduce(sizes.begin(), sizes.end()) * inner_bytes;
     std::int64_t begin = 0;
+    std::int64_t in_blocks = 0;
     for (const std::int64_t size : sizes) {
-      const std::int64_t length = size * inner_bytes;
-      for (std::int64_t row = 0; row < outer && length > 0; ++row) {
-        copy_row(const_cast<std::byte*>(tensor) + row * row_bytes + begin,
-                 const_cast<std::byte*>(blocks), static_cast<std::size_t>(length));
-        blocks += length;
+      const std::int64_t bytes = size * inner_bytes;
+      for (std::int64_t row = 0; row < outer && bytes > 0; ++row) {
+        copy(row * row_bytes + begin, in_blocks, static_cast<std::size_t>(bytes));
+        in_blocks += bytes;
       }
-      begin += length;
+      begin += bytes;
     }
   }
 };
@@ -191,7 +196,7 @@ class AllToAll final : public Collective {
                   request.node.ints_attribute("concat_sizes", {})),
         send_bytes_(sent_.block_bytes()),
         receive_bytes_(received_.block_bytes()),
-        packed_bytes_(sent_.contiguous() ? 0 : (request.inputs[0].size_bytes() + 63) / 64 * 64),
+        packed_bytes_(sent_.contiguous() ? 0 : graph::aligned(request.inputs[0].size_bytes())),
         scratch_bytes_(packed_bytes_ +
                        (received_.contiguous() ? 0 : request.outputs[0].size_bytes())) {}
 

@@ -5,6 +5,7 @@
 #include "graph/error.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/cpu/kernel_arguments.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/element_types.h"
 
@@ -175,7 +176,7 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
     else
       kernel = std::make_unique<Conv>(request);
   });
-  if (!is_served) fail("node {}: Conv of {} is not served", request.node.name, name_of(type));
+  if (!is_served) fail_type(request, type);
   return kernel;
 }
 

@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "runtime/kernels/cpu/broadcast.h"
+#include "runtime/kernels/cpu/element_indices.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/kernel_arguments.h"
 
@@ -59,34 +60,18 @@ class GatherKernel final : public Kernel {
 class GatherElementsKernel final : public Kernel {
  public:
   explicit GatherElementsKernel(const KernelRequest& request)
-      : node_(request.node.name), bytes_(element_bytes_of(request, request.inputs.at(0))) {
-    const Shape& data = request.inputs[0].shape;
-    axis_ = checked_axis(request, request.node.int_attribute("axis", 0), data.size());
-    require_indices(request, 1);
-    extent_ = data[axis_];
-    strides_ = row_major_strides(data);
-    shape_ = request.inputs[1].shape;
-  }
+      : indices_(request), bytes_(element_bytes_of(request, request.inputs[0])) {}
 
   void run(const KernelIo& io) override {
     const std::int64_t count = io.inputs[1].elements();
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::int64_t offset =
-          checked_index(integer_at(io.inputs[1], i), extent_, node_) * strides_[axis_];
-      std::int64_t rest = i;
-      for (std::size_t d = shape_.size(); d-- > 0; rest /= shape_[d])
-        if (d != axis_) offset += rest % shape_[d] * strides_[d];
-      fill(io.outputs[0].data + i * bytes_, io.inputs[0].data + offset * bytes_, 1, bytes_);
-    }
+    for (std::int64_t i = 0; i < count; ++i)
+      fill(io.outputs[0].data + i * bytes_,
+           io.inputs[0].data + indices_.offset(io.inputs[1], i) * bytes_, 1, bytes_);
   }
 
  private:
-  std::string node_;
+  ElementIndices indices_;
   int bytes_;
-  std::size_t axis_ = 0;
-  std::int64_t extent_ = 0;
-  Shape strides_;
-  Shape shape_;
 };
 
 /// The last dimension of the indices names a slice of the data (of one batch of it).

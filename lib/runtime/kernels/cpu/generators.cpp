@@ -210,8 +210,7 @@ std::unique_ptr<Kernel> make_range(const KernelRequest& request) {
   std::unique_ptr<Kernel> kernel;
   if (!visit_type(request.outputs.at(0).type, SignedNumbers{},
                   [&]<typename T>(T) { kernel = std::make_unique<RangeKernel<T>>(); }))
-    fail("node '{}': Range of {} has no CPU kernel", request.node.name,
-         name_of(request.outputs[0].type));
+    fail_type(request, request.outputs[0].type);
   return kernel;
 }
 

@@ -2,11 +2,22 @@
 
 namespace autopar::runtime::cpu {
 
+void fail_type(const KernelRequest& request, DataType type) {
+  fail("node '{}': {} of {} has no CPU kernel", request.node.name, qualified_op_type(request.node),
+       name_of(type));
+}
+
+AxisExtents extents_around(const Shape& shape, std::size_t axis) {
+  AxisExtents extents;
+  for (std::size_t d = 0; d < axis; ++d) extents.outer *= shape[d];
+  extents.extent = shape[axis];
+  for (std::size_t d = axis + 1; d < shape.size(); ++d) extents.inner *= shape[d];
+  return extents;
+}
+
 int element_bytes_of(const KernelRequest& request, const TensorView& view) {
   const int bits = graph::bits_of(view.type);
-  if (bits < 8)
-    fail("node '{}': {} of {} has no CPU kernel", request.node.name,
-         qualified_op_type(request.node), name_of(view.type));
+  if (bits < 8) fail_type(request, view.type);
   return bits / 8;
 }
 

@@ -9,6 +9,22 @@
 /// What factories ask of the node they serve. All throw Error naming node and operator.
 namespace autopar::runtime::cpu {
 
+[[noreturn]] void fail_type(const KernelRequest& request, DataType type);
+
+/// The dimensions before an axis and after it, each as one.
+struct AxisExtents {
+  std::int64_t outer = 1;
+  std::int64_t extent = 1;
+  std::int64_t inner = 1;
+
+  std::int64_t rows() const { return outer * inner; }
+  /// Of a row's first element; the others follow `inner` apart.
+  std::int64_t row_offset(std::int64_t row) const {
+    return row / inner * extent * inner + row % inner;
+  }
+};
+AxisExtents extents_around(const Shape& shape, std::size_t axis);
+
 /// Bytes of one element; Error for 4-bit types and strings, which no kernel here moves.
 int element_bytes_of(const KernelRequest& request, const TensorView& view);
 

@@ -8,6 +8,7 @@
 #include "runtime/kernels/cpu/broadcast.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/cpu/kernel_arguments.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/element_types.h"
 #include "runtime/kernels/elementwise_functions.h"
@@ -230,7 +231,7 @@ std::unique_ptr<Kernel> make_product(const KernelRequest& request, const Product
   std::unique_ptr<Kernel> kernel;
   if (!visit_type(type, PlainTypes{},
                   [&]<typename T>(T) { kernel = std::make_unique<PlainMatMul<T>>(product); }))
-    fail("node {}: {} of {} is not served", request.node.name, request.node.op_type, name_of(type));
+    fail_type(request, type);
   return kernel;
 }
 
@@ -263,7 +264,7 @@ std::unique_ptr<Kernel> make_gemm(const KernelRequest& request) {
     product.beta = beta;
     const auto strides = broadcast_strides(request.inputs[2].shape, request.outputs[0].shape);
     if (strides.size() != 2)
-      fail("node {}: C of Gemm does not broadcast to the product", request.node.name);
+      fail("node '{}': C of Gemm does not broadcast to the product", request.node.name);
     product.c = Addend{strides[0], strides[1]};
   }
   return make_product(request, product);

@@ -81,7 +81,7 @@ Rows rows_of(const KernelRequest& request) {
   for (std::size_t i = axis; i < shape.size(); ++i) rows.extent *= shape[i];
   for (std::size_t i = 1; i < request.inputs.size(); ++i) {
     if (request.inputs[i].present() && request.inputs[i].elements() != rows.extent)
-      fail("node {}: {} wants a scale and bias of the normalised shape", request.node.name,
+      fail("node '{}': {} wants a scale and bias of the normalised shape", request.node.name,
            request.node.op_type);
   }
   return rows;
@@ -219,7 +219,7 @@ class PlainNormalization final : public Kernel {
 void check_type(const KernelRequest& request) {
   const DataType type = request.inputs[0].type;
   if (type != DataType::float32 && type != DataType::float64 && !is_half(type))
-    fail("node {}: {} of {} is not served", request.node.name, request.node.op_type, name_of(type));
+    fail_type(request, type);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ std::unique_ptr<Kernel> kernel_for_type(const KernelRequest& request, Make make)
   std::unique_ptr<Kernel> kernel;
   const DataType type = request.inputs[0].type;
   if (!visit_type(stored_type(type), Reducible{}, [&](auto element) { kernel = make(element); }))
-    fail("node {}: {} of {} is not served", request.node.name, request.node.op_type, name_of(type));
+    fail_type(request, type);
   return kernel;
 }
 
@@ -202,21 +202,18 @@ class CumSum final : public Kernel {
         reverse_(request.node.int_attribute("reverse", 0) != 0) {
     const Shape& shape = request.inputs[0].shape;
     const auto axes = constant_integers(request, 1, "axis");
-    if (axes.size() != 1) fail("node {}: CumSum has one axis", request.node.name);
-    const std::size_t axis = checked_axis(request, axes.front(), shape.size());
-    for (std::size_t i = 0; i < axis; ++i) outer_ *= shape[i];
-    extent_ = shape[axis];
-    for (std::size_t i = axis + 1; i < shape.size(); ++i) inner_ *= shape[i];
+    if (axes.size() != 1) fail("node '{}': CumSum has one axis", request.node.name);
+    rows_ = extents_around(shape, checked_axis(request, axes.front(), shape.size()));
   }
 
   void run(const KernelIo& io) override {
     const T* in = io.inputs[0].as<const T>();
     T* out = io.outputs[0].as<T>();
-    for (std::int64_t row = 0; row < outer_ * inner_; ++row) {
-      const std::int64_t begin = row / inner_ * extent_ * inner_ + row % inner_;
+    for (std::int64_t row = 0; row < rows_.rows(); ++row) {
+      const std::int64_t begin = rows_.row_offset(row);
       auto sum = load(T{});
-      for (std::int64_t step = 0; step < extent_; ++step) {
-        const std::int64_t at = begin + (reverse_ ? extent_ - 1 - step : step) * inner_;
+      for (std::int64_t step = 0; step < rows_.extent; ++step) {
+        const std::int64_t at = begin + (reverse_ ? rows_.extent - 1 - step : step) * rows_.inner;
         const auto x = load(in[at]);
         out[at] = narrowed<T>(exclusive_ ? sum : sum + x);
         sum += x;
@@ -227,9 +224,7 @@ class CumSum final : public Kernel {
  private:
   bool exclusive_;
   bool reverse_;
-  std::int64_t outer_ = 1;
-  std::int64_t extent_ = 1;
-  std::int64_t inner_ = 1;
+  AxisExtents rows_;
 };
 
 }  // namespace

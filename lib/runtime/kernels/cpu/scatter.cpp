@@ -1,7 +1,7 @@
 #include <cstring>
 #include <string>
 
-#include "runtime/kernels/cpu/broadcast.h"
+#include "runtime/kernels/cpu/element_indices.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/kernel_arguments.h"
 #include "runtime/kernels/element_types.h"
@@ -62,38 +62,22 @@ void copy_data(const KernelIo& io) {
 class ScatterElementsKernel final : public Kernel {
  public:
   explicit ScatterElementsKernel(const KernelRequest& request)
-      : node_(request.node.name),
-        bytes_(element_bytes_of(request, request.inputs.at(0))),
-        combine_(combine_of(request)) {
-    const Shape& data = request.inputs[0].shape;
-    axis_ = checked_axis(request, request.node.int_attribute("axis", 0), data.size());
-    require_indices(request, 1);
-    extent_ = data[axis_];
-    strides_ = row_major_strides(data);
-    shape_ = request.inputs[1].shape;
-  }
+      : indices_(request),
+        bytes_(element_bytes_of(request, request.inputs[0])),
+        combine_(combine_of(request)) {}
 
   void run(const KernelIo& io) override {
     copy_data(io);
     const std::int64_t count = io.inputs[1].elements();
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::int64_t offset =
-          checked_index(integer_at(io.inputs[1], i), extent_, node_) * strides_[axis_];
-      std::int64_t rest = i;
-      for (std::size_t d = shape_.size(); d-- > 0; rest /= shape_[d])
-        if (d != axis_) offset += rest % shape_[d] * strides_[d];
-      combine_(io.outputs[0].data + offset * bytes_, io.inputs[2].data + i * bytes_, 1);
-    }
+    for (std::int64_t i = 0; i < count; ++i)
+      combine_(io.outputs[0].data + indices_.offset(io.inputs[1], i) * bytes_,
+               io.inputs[2].data + i * bytes_, 1);
   }
 
  private:
-  std::string node_;
+  ElementIndices indices_;
   int bytes_;
   Combine combine_;
-  std::size_t axis_ = 0;
-  std::int64_t extent_ = 0;
-  Shape strides_;
-  Shape shape_;
 };
 
 /// The last dimension of the indices names the slice that an update goes to.

@@ -15,22 +15,10 @@ namespace autopar::runtime::cpu {
 
 namespace {
 
-/// The tensor around the axis, row-major.
-struct Rows {
-  std::int64_t outer = 1;
-  std::int64_t extent = 1;
-  std::int64_t inner = 1;
-};
-
-Rows rows_of(const KernelRequest& request) {
+AxisExtents rows_of(const KernelRequest& request) {
   const Shape& shape = request.inputs[0].shape;
-  const std::size_t axis =
-      checked_axis(request, request.node.int_attribute("axis", -1), shape.size());
-  Rows rows;
-  for (std::size_t i = 0; i < axis; ++i) rows.outer *= shape[i];
-  rows.extent = shape[axis];
-  for (std::size_t i = axis + 1; i < shape.size(); ++i) rows.inner *= shape[i];
-  return rows;
+  return extents_around(
+      shape, checked_axis(request, request.node.int_attribute("axis", -1), shape.size()));
 }
 
 /// oneDNN leaves NaN in its place and makes zeros of its neighbours, which would hide it from
@@ -81,7 +69,7 @@ class Softmax final : public Kernel {
 
  private:
   OnednnPrimitive softmax_;
-  Rows rows_;
+  AxisExtents rows_;
   int threads_;
   bool is_empty_;
   std::int64_t float_bytes_;
@@ -93,8 +81,8 @@ class DoubleSoftmax final : public Kernel {
       : rows_(rows_of(request)), logarithm_(logarithm) {}
 
   void run(const KernelIo& io) override {
-    for (std::int64_t row = 0; row < rows_.outer * rows_.inner; ++row) {
-      const std::int64_t begin = row / rows_.inner * rows_.extent * rows_.inner + row % rows_.inner;
+    for (std::int64_t row = 0; row < rows_.rows(); ++row) {
+      const std::int64_t begin = rows_.row_offset(row);
       run_row(io.inputs[0].as<const double>() + begin, io.outputs[0].as<double>() + begin);
     }
   }
@@ -114,15 +102,14 @@ class DoubleSoftmax final : public Kernel {
     }
   }
 
-  Rows rows_;
+  AxisExtents rows_;
   bool logarithm_;
 };
 
 std::unique_ptr<Kernel> make(const KernelRequest& request, bool logarithm) {
   const DataType type = request.inputs[0].type;
   if (type == DataType::float64) return std::make_unique<DoubleSoftmax>(request, logarithm);
-  if (type != DataType::float32 && !is_half(type))
-    fail("node {}: {} of {} is not served", request.node.name, request.node.op_type, name_of(type));
+  if (type != DataType::float32 && !is_half(type)) fail_type(request, type);
   return std::make_unique<Softmax>(request, logarithm);
 }
 
