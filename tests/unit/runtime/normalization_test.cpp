@@ -154,7 +154,7 @@ TEST_CASE("LayerNormalization of every type equals a loop, with and without bias
                      {{type, shape}}};
         if (has_bias) node.inputs.emplace_back(bias);
         check_close(run_node(node).front(), expected.out, 4);
-        node.outputs = {{type, shape}, {DataType::float32, rows}, {DataType::float32, rows}};
+        node.outputs = {{type, shape}, {DataType::float32, rows}, {DataType::bfloat16, rows}};
         for (const int threads : {1, 2}) {
           node.threads = threads;
           const auto outputs = run_node(node);

@@ -9,6 +9,7 @@
 #include "runtime/kernels/cpu/kernel_arguments.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/cpu/simd_clones.h"
+#include "runtime/kernels/element_types.h"
 
 namespace autopar::runtime::cpu {
 
@@ -100,11 +101,8 @@ void store_moments(const KernelIo& io, std::int64_t row, Moments<double> moments
   const auto store = [&](std::size_t output, double value) {
     if (io.outputs.size() <= output || !io.outputs[output].present()) return;
     const TensorView& view = io.outputs[output];
-    if (view.type == DataType::float64) {
-      view.as<double>()[row] = value;
-    } else {
-      view.as<float>()[row] = static_cast<float>(value);
-    }
+    visit_type(view.type, Joined<Floats, Halves>{},
+               [&]<typename T>(T) { view.as<T>()[row] = narrowed<T>(value); });
   };
   store(1, moments.mean);
   store(2, moments.inverse_deviation);
