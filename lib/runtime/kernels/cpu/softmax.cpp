@@ -60,7 +60,9 @@ class Softmax final : public Kernel {
     softmax_.bind(DNNL_ARG_DST, out);
     softmax_.run(io.scratch);
     if (rows_.inner == 1) {
-#pragma omp parallel for num_threads(threads_) if (rows_.outer * rows_.extent > 16384)
+      // Below this, waiting for threads once more costs what they save.
+      const bool is_large = rows_.outer * rows_.extent >= 1 << 20;
+#pragma omp parallel for num_threads(threads_) if (is_large)
       for (std::int64_t row = 0; row < rows_.outer; ++row)
         spread_nan(out + row * rows_.extent, rows_.extent);
     }
