@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "graph/error.h"
 #include "search/stopwatch.h"
@@ -23,6 +24,7 @@ constexpr double integrality_tolerance = 1e-6;
 class GlpkSession {
  public:
   explicit GlpkSession(bool log) {
+    static thread_local const Environment environment;
     glp_term_out(GLP_ON);
     glp_term_hook(log ? print : swallow, nullptr);
     // GLPK aborts the process otherwise.
@@ -42,6 +44,11 @@ class GlpkSession {
     return 1;
   }
   static int swallow(void*, const char*) { return 1; }
+
+  /// GLPK makes one a thread on first use and never frees it.
+  struct Environment {
+    ~Environment() { glp_free_env(); }
+  };
 };
 
 int in_milliseconds(double seconds) {
@@ -75,8 +82,11 @@ struct IntegerProgram::Rows {
 void IntegerProgram::Deleter::operator()(glp_prob* program) const { glp_delete_prob(program); }
 
 IntegerProgram::IntegerProgram(const ReducedProblem& problem, const std::vector<LimitedSet>& limits,
-                               const std::vector<LimitedSet>& peak_sets, Goal goal)
-    : problem_(problem), peak_sets_(peak_sets), goal_(goal), program_(glp_create_prob()) {
+                               std::vector<LimitedSet> peak_sets, Goal goal)
+    : problem_(problem),
+      peak_sets_(std::move(peak_sets)),
+      goal_(goal),
+      program_(glp_create_prob()) {
   const GlpkSession session(false);
   if (goal == Goal::cost) {
     double largest = 1;
@@ -97,7 +107,7 @@ IntegerProgram::IntegerProgram(const ReducedProblem& problem, const std::vector<
     for (const auto& node : problem.nodes) largest += *std::ranges::max_element(node.usages);
     scale_ = std::exp2(std::ceil(std::max(0.0, std::log2(static_cast<double>(largest)) - 12)));
     peak_column_ = add_column(1);
-    for (const LimitedSet& set : peak_sets) add_usage_rows(rows, set, true);
+    for (const LimitedSet& set : peak_sets_) add_usage_rows(rows, set, true);
   }
   rows.load();
 }

@@ -30,7 +30,7 @@ class IntegerProgram {
  public:
   enum class Goal { cost, peak };
   IntegerProgram(const ReducedProblem& problem, const std::vector<LimitedSet>& limits,
-                 const std::vector<LimitedSet>& peak_sets, Goal goal);
+                 std::vector<LimitedSet> peak_sets, Goal goal);
 
   enum class Outcome { optimal, infeasible, stopped };
   struct Result {
@@ -65,7 +65,7 @@ class IntegerProgram {
   double in_unit(double objective) const { return objective * scale_; }
 
   const ReducedProblem& problem_;
-  const std::vector<LimitedSet>& peak_sets_;
+  std::vector<LimitedSet> peak_sets_;
   Goal goal_;
   std::unique_ptr<glp_prob, Deleter> program_;
   std::vector<int> first_column_;               ///< by node; 0 for none
