@@ -176,7 +176,10 @@ TEST_CASE("Broadcasting agrees with index arithmetic on random shapes") {
   for (int round = 0; round < 400; ++round) {
     Shape to(random() % 6);
     for (auto& extent : to) extent = random() % 12 == 0 ? 0 : 1 + random() % 7;
-    if (!to.empty() && round % 4 == 0) to.back() = 1 + random() % 3000;
+    if (!to.empty() && round % 4 == 0) {  // few long rows
+      to.resize(std::min<std::size_t>(to.size(), 2));
+      to.back() = 1 + random() % 3000;
+    }
     const DataType type = round % 2 == 0 ? DataType::float32 : DataType::float16;
     const Shape x_shape = random_operand_shape(to, random);
     const Shape y_shape = random_operand_shape(to, random);
@@ -209,11 +212,13 @@ TEST_CASE("Threads share large tensors without changing a bit") {
     const auto one = doubles(run_node(node)[0]);
     node.threads = 3;
     CHECK(doubles(run_node(node)[0]) == one);
-    for (std::int64_t i = 0; i < 40 * 7 * 500; i += 97)
-      CHECK(one[static_cast<std::size_t>(i)] ==
-            static_cast<double>(
-                static_cast<float>(doubles(x)[static_cast<std::size_t>(i)] *
-                                   doubles(y)[operand_index(i, {40, 7, 500}, y_shape)])));
+    const auto xs = doubles(x);
+    const auto ys = doubles(y);
+    for (std::int64_t i = 0; i < 40 * 7 * 500; i += 97) {
+      const auto at = static_cast<std::size_t>(i);
+      const double product = xs[at] * ys[operand_index(i, {40, 7, 500}, y_shape)];
+      CHECK(one[at] == static_cast<double>(static_cast<float>(product)));
+    }
   }
 }
 
