@@ -1,13 +1,17 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <memory>
+#include <set>
+#include <string>
 
 #include "commands.h"
 #include "model_options.h"
 #include "partition/lowering.h"
 #include "partition/write_bundle.h"
 #include "progress.h"
+#include "runtime/kernel.h"
 #include "summary.h"
 
 namespace autopar {
@@ -38,7 +42,22 @@ struct PartitionCommand {
  private:
   static graph::Graph load(const ModelOptions& options) {
     const Progress progress("reading " + options.model.string());
-    return load_model(options, /*weights_may_be_absent=*/false);
+    graph::Graph graph = load_model(options, /*weights_may_be_absent=*/false);
+    warn_of_missing_kernels(graph);
+    return graph;
+  }
+
+  /// The shards are good for other runtimes all the same.
+  static void warn_of_missing_kernels(const graph::Graph& graph) {
+    std::set<std::string> op_types;
+    for (const graph::Node& node : graph.nodes) {
+      if (!runtime::find_cpu_kernel(node.domain, node.op_type)) {
+        op_types.insert(qualified_op_type(node));
+      }
+    }
+    if (op_types.empty()) return;
+    spdlog::warn("autopar run has no CPU kernel for {}: it will refuse these shards",
+                 fmt::join(op_types, ", "));
   }
 
   static bundle::MetaInfo write(const graph::Graph& graph, const search::Plan& plan,

@@ -106,6 +106,19 @@ class BundleTest(TemporaryFolderTest):
         cost = json.loads((self.bundle / "plan.json").read_text())["summary"]["cost_seconds"]
         self.assertAlmostEqual(plan["summary"]["cost_seconds"], cost, delta=cost * 1e-9)
 
+    def test_operator_without_a_kernel_is_told_when_it_is_partitioned(self):
+        shapes = [("x", [1, 3, 8, 8]), ("y", [1, 3, 7, 7])]
+        x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s) for n, s in shapes)
+        pool = onnx.helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])
+        graph = onnx.helper.make_graph([pool], "g", [x], [y])
+        opset = onnx.helper.make_opsetid("", 18)
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=9),
+                  self.tmp / "pool.onnx")
+        done = autopar("partition", self.tmp / "pool.onnx", "--ngpus", 1, "--out", self.tmp / "pool")
+        self.assertRegex(done.stderr, "warning: .*no CPU kernel for MaxPool")
+        refused = autopar("run", "--dir", self.tmp / "pool", "--random-inputs", 1, expect=1)
+        self.assertIn("MaxPool", refused.stderr)
+
     def test_options_may_stand_before_the_model(self):
         options = self.model.shape_options()
         autopar("plan", *options, self.model.file, "--ngpus", 4)
