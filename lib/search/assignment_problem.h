@@ -50,6 +50,7 @@ struct Solution {
 
 struct SolveOptions {
   double time_limit_seconds = 60;
+  bool presolve = true;  ///< false: GLPK is handed the whole problem
   bool log = false;
 };
 
@@ -61,6 +62,9 @@ Cost cost_of(const AssignmentProblem& problem, const std::vector<int>& choice);
 std::vector<std::int64_t> usage_over_time(const AssignmentProblem& problem,
                                           const std::vector<int>& choice);
 bool within_limits(const AssignmentProblem& problem, const std::vector<int>& choice);
+
+/// The cheapest choice within the limits, proven, or the best found in time with a bound.
+Solution solve(const AssignmentProblem& problem, const SolveOptions& options);
 
 /// Tries every choice. For tests and tiny problems; throws InternalError above 10^8 choices.
 Solution solve_by_brute_force(const AssignmentProblem& problem);

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "search/assignment_problem.h"
+
+namespace autopar::search {
+
+/// A problem made smaller without losing its optimum, and the way back. Gone are strategies that
+/// are impossible or dominated, nodes with one strategy, and nodes of degree 0, 1 and 2 whose usage
+/// matters to no limit; parallel edges are one, edges that say nothing are dropped, and usage is
+/// compressed (usage_rows.h). Every cost of the core is at least 0.
+struct Presolved {
+  AssignmentProblem core;
+  WideCost constant = 0;  ///< what the cost of a choice for the core lacks
+
+  /// The choice for the whole problem that a choice for the core stands for, within the limits
+  /// where that one is.
+  std::vector<int> original(const std::vector<int>& choice) const;
+  /// The inverse, as far as it goes: nullopt where the choice holds a strategy that is gone.
+  std::optional<std::vector<int>> reduced(const std::vector<int>& choice) const;
+
+  /// A node that is gone: its strategy by its neighbours' strategies, all in the whole problem's
+  /// numbers.
+  struct Elimination {
+    int node = 0;
+    std::vector<int> neighbours;  ///< none, one or two
+    std::vector<int> answers;     ///< row-major
+  };
+  std::vector<Elimination> eliminations;     ///< in the order in which they were made
+  std::vector<int> nodes;                    ///< by the core's node, the whole problem's
+  std::vector<std::vector<int>> strategies;  ///< by the core's node and strategy, the same
+  std::vector<int> strategy_counts;          ///< by the whole problem's node
+};
+
+/// nullopt where no choice is possible, or none is within the limits.
+std::optional<Presolved> presolve(const AssignmentProblem& problem);
+
+}  // namespace autopar::search
