@@ -12,6 +12,7 @@ find_package(dnnl REQUIRED)
 find_package(MPI REQUIRED COMPONENTS CXX)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
+find_package(ZLIB REQUIRED)
 
 # Debian ships these two without a CMake package.
 function(autopar_find_library target header library)

@@ -1,0 +1,75 @@
+"""assignment_benchmark: the contest's format in, one line of JSON and a solution out."""
+
+import gzip
+import json
+from pathlib import Path
+
+from support import AUTOPAR, TemporaryFolderTest, run
+
+BENCHMARK = Path(AUTOPAR).parent / "assignment_benchmark"
+IMPOSSIBLE = 10**18
+PROBLEM = {
+    "nodes": {
+        "intervals": [[0, 2], [1, 3], [5, 4]],
+        "costs": [[1, 2], [10, 20], [7, IMPOSSIBLE]],
+        "usages": [[5, 3], [4, 1], [9, 0]],
+    },
+    "edges": {"nodes": [[1, 0], [0, 2]], "costs": [[100, 300, 200, IMPOSSIBLE], [0, 0, 0, 0]]},
+    "usage_limit": 8,
+}
+
+
+class AssignmentBenchmarkTest(TemporaryFolderTest):
+    def write(self, text, name="instance.json"):
+        path = self.tmp / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    def test_solves_plain_and_gzipped_files(self):
+        text = json.dumps({"problem": {"name": "a \"b\"", **PROBLEM}, "more": [1.5, None, {}]})
+        for path in (self.write(text), self.write(gzip.compress(text.encode()), "i.json.gz")):
+            solution = self.tmp / "solution.json"
+            done = run(BENCHMARK, path, "--time-limit", 10, "--solution", solution)
+            result = json.loads(done.stdout)
+            self.assertEqual(len(done.stdout.splitlines()), 1)
+            self.assertEqual(json.loads(solution.read_text()), [0, 1, 0])
+            self.assertEqual(result["cost"], 1 + 20 + 7 + 200)
+            self.assertEqual(result["lower_bound"], result["cost"])
+            self.assertTrue(result["proven_optimal"])
+            self.assertEqual(result["peak_usage"], 6)
+            self.assertLess(result["seconds"], 5)
+
+    def test_an_infeasible_instance_is_named(self):
+        path = self.write(json.dumps({"problem": {**PROBLEM, "usage_limit": 3}}))
+        done = run(BENCHMARK, path, expect=1)
+        self.assertIsNone(json.loads(done.stdout)["cost"])
+        self.assertIn("no choice", done.stderr)
+
+    def test_bad_files_are_refused_in_one_line(self):
+        def broken(**change):
+            return json.dumps({"problem": {**PROBLEM, **change}})
+
+        nodes, edges = PROBLEM["nodes"], PROBLEM["edges"]
+        cases = {
+            "": "expected",
+            "[1]": "expected",
+            "{}": "problem is missing",
+            broken()[:-30]: "expected",
+            broken() + "x": "follows",
+            broken(nodes={**nodes, "costs": [[1, 2], [1, 2]]}): "differ in length",
+            broken(nodes={**nodes, "costs": [[1, 2], [1, 2.5], [1, 2]]}): "no integer",
+            broken(nodes={**nodes, "costs": [[1, 2], [1, 10**19], [1, 2]]}): "64 bits",
+            broken(nodes={**nodes, "usages": [[1, 2], [1, -1], [1, 2]]}): "node 1",
+            broken(edges={**edges, "nodes": [[1, 0], [0, 3]]}): "edge 1",
+            broken(edges={**edges, "costs": [[1, 2, 3], [0, 0, 0, 0]]}): "edge 0",
+        }
+        for text, part in cases.items():
+            done = run(BENCHMARK, self.write(text), expect=1)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertIn(part, done.stderr)
+            self.assertEqual(done.stdout, "")
+        missing = run(BENCHMARK, self.tmp / "missing.json", expect=1)
+        self.assertIn("missing.json", missing.stderr)
+        whole = gzip.compress(broken().encode())
+        cut = run(BENCHMARK, self.write(whole[:-20], "cut.json.gz"), expect=1)
+        self.assertIn("cut.json.gz", cut.stderr)
