@@ -122,11 +122,16 @@ Pins::Pins(const std::vector<Pin>& pins, const graph::Graph& graph) : pins_(pins
   }
 }
 
-std::vector<OpShardSpec> Pins::allowed(const std::string& op_name,
-                                       std::vector<OpShardSpec> choices) const {
+const Pin* Pins::pin_of(const std::string& op_name) const {
   const auto pin = std::find_if(pins_.rbegin(), pins_.rend(),
                                 [&](const Pin& each) { return matches(each, op_name); });
-  if (pin == pins_.rend()) return choices;
+  return pin == pins_.rend() ? nullptr : &*pin;
+}
+
+std::vector<OpShardSpec> Pins::allowed(const std::string& op_name,
+                                       std::vector<OpShardSpec> choices) const {
+  const Pin* pin = pin_of(op_name);
+  if (!pin) return choices;
   std::vector<OpShardSpec> left;
   for (const OpShardSpec& choice : choices) {
     if ((!pin->inputs || *pin->inputs == choice.inputs) &&

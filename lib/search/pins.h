@@ -34,6 +34,7 @@ class Pins {
   /// to `pins`.
   Pins(const std::vector<Pin>& pins, const graph::Graph& graph);
 
+  bool is_pinned(const std::string& op_name) const { return pin_of(op_name) != nullptr; }
   /// The strategies among `choices` that the operator's pin allows; all where it has none. Throws
   /// Error, which shows `choices`, where none is left.
   std::vector<sharding::OpShardSpec> allowed(const std::string& op_name,
@@ -43,6 +44,8 @@ class Pins {
       const std::string& tensor_name, std::vector<sharding::TensorShardSpec> choices) const;
 
  private:
+  const Pin* pin_of(const std::string& op_name) const;  ///< null where it has none
+
   const std::vector<Pin>& pins_;
   std::vector<bool> is_for_operators_;  ///< by pin
 };

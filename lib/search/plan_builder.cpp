@@ -2,31 +2,34 @@
 //
 // Nodes:  an operator, its strategies priced with their reductions          add_operators
 //         a model input or constant, the ways in which it may lie, free     add_stored_tensors
-//         a version of a tensor that several operators read: left out, the
-//         tensor as it is, or made from it                                  add_versions
-//         the sums that an operator reduces, where large add_sums_before_reduction
+//         the specs in which a tensor with several readers lies, a set      add_versions
+//         the memory of one such version: it is the tensor as it was made,
+//         or left out, or a copy                                            add_copies
+//         the sums that an operator reduces, where large                    add_sums
 // Edges:  producer and only reader, priced by connect                       add_edge_to_only_reader
-//         producer and version: the price of making it                      add_versions
-//         version and reader: impossible where the reader needs it and
-//         it is left out                                                    add_versions
-//         operator and the sums that it reduces add_sums_before_reduction
+//         producer and set: the price of making what the set has more       add_versions
+//         set and reader: impossible where the set lacks what is read       add_versions
+//         copies and producer, and set; sums and operator                   add_copies, add_sums
 //
 // Time:   0 is at rest, where weights alone count; operator i runs at time i+1. Weights count
 //         always, inputs and outputs of operators from when they are made to their last reader,
-//         versions between the operators that may read them. What lives within one step (a sum
-//         before its reduction, the only reader's version) counts where it is large. What packing
+//         copies between the operators that may read them. What lives within one step (a sum
+//         before its reduction, the only reader's copy) counts where it is large. What packing
 //         wastes is left out: SearchOptions::peak_bytes knows.
+//
+// Operators and tensors that are alike share strategies and tables of costs: a model of many layers
+// is priced once a layer.
 
 #include "search/plan_builder.h"
 
 #include <algorithm>
-#include <cmath>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
 
-#include "graph/arena.h"
 #include "graph/error.h"
+#include "search/tensor_versions.h"
 #include "sharding/connect.h"
 
 namespace autopar::search {
@@ -47,22 +50,14 @@ constexpr std::int64_t smallest_split_bytes = 1024;
 /// What lives within a step is worth a node of the problem from this part of the limit on.
 constexpr std::int64_t smallest_counted_share = 64;
 
-/// Sums of costs stay inside 64 bits.
-constexpr double most_seconds = 1e4;
-
-Cost picoseconds(double seconds, std::string_view of) {
-  if (!(seconds <= most_seconds)) {
-    fail(
-        "{} is predicted to take {:.3g} s: the rates of the device, or the shapes, are not "
-        "plausible",
-        of, seconds);
-  }
-  return std::llround(seconds / seconds_per_cost);
-}
+/// A search may be repeated with a lower limit, of at least this part of the one it was asked for.
+constexpr std::int64_t lowest_limit_share = 2;
 
 std::int64_t whole_bytes(const Value& value) {
   return bytes_of(value.type, graph::num_elements(value.shape));
 }
+
+std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 class Builder {
  public:
@@ -71,6 +66,7 @@ class Builder {
         cost_(cost),
         memory_(options.memory),
         pins_(options.pins, graph),
+        strategies_(graph, cost, pins_),
         price_(cost.step_price()),
         horizon_(static_cast<int>(graph.nodes.size()) + 1),
         producers_(graph::producers(graph)) {
@@ -79,12 +75,11 @@ class Builder {
 
   PlanProblem build() && {
     add_operators();
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      add_sums_before_reduction(static_cast<NodeId>(id));
-    }
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) add_sums(static_cast<NodeId>(id));
     add_stored_tensors();
     for (std::size_t id = 0; id < graph_.values.size(); ++id) add_edges(static_cast<ValueId>(id));
     set_limits();
+    add_copies_that_may_matter();
     return std::move(built_);
   }
 
@@ -92,7 +87,17 @@ class Builder {
   struct Reader {
     NodeId node;
     std::size_t input;
-    friend bool operator==(const Reader&, const Reader&) = default;
+  };
+  /// Tables are shared by tensors of one kind.
+  using Kind = std::pair<Shape, graph::DataType>;
+  using Table = std::vector<Cost>;
+  /// A tensor with several readers.
+  struct Versions {
+    ValueId value;
+    int producer;          ///< the problem's node
+    const SpecList* made;  ///< by the producer's strategy
+    int hub;               ///< the node of the sets; -1 where there are too many
+    const TensorVersions* versions;
   };
 
   void find_readers() {
@@ -108,8 +113,6 @@ class Builder {
     }
     for (const ValueId output : graph_.outputs) last_use_[index(output)] = horizon_ - 1;
   }
-
-  static std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
 
   // Nodes
 
@@ -127,53 +130,26 @@ class Builder {
     entry.usages.push_back(usage);
   }
 
-  std::int64_t local_bytes(const Value& value, const TensorShardSpec& spec) const {
-    return bytes_of(value.type, graph::num_elements(sharding::largest_local_shape(spec, value.shape,
-                                                                                  cost_.mesh())));
-  }
-
-  std::int64_t arena_bytes(const Value& value, const TensorShardSpec& spec) const {
-    return graph::with_arena_slack(local_bytes(value, spec));
-  }
-
   void add_operators() {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const graph::Node& node = graph_.nodes[id];
-      auto rule = sharding::sharding_rule(graph_, node);
-      if (!rule) {
+      const auto& strategies = built_.operators.emplace_back(strategies_.of(node));
+      if (!strategies->has_rule) {
         built_.operators_without_rule.push_back(qualified_op_type(node));
-        rule = sharding::replicated_rule(graph_, node);
       }
-      auto choices =
-          pins_.allowed(node.name, sharding::enumerate_op_shard_specs(
-                                       *rule, cost_.mesh(), sharding::input_shapes(graph_, node),
-                                       sharding::output_shapes(graph_, node)));
-
       int last = static_cast<int>(id) + 1;
       for (const ValueId output : node.outputs) {
         if (output != graph::no_value) last = std::max(last, last_use_[index(output)]);
       }
-      const int added = add_node(static_cast<int>(id) + 1, last + 1);
-      for (const OpShardSpec& choice : choices) {
-        const double seconds = cost_.operator_seconds(graph_, node, *rule, choice) +
-                               cost_.reduction_seconds(graph_, node, choice);
-        add_strategy(added, picoseconds(seconds, node.name), output_bytes(node, choice));
-      }
-      built_.operators.push_back(std::move(choices));
+      auto& added = built_.problem.nodes[index(add_node(static_cast<int>(id) + 1, last + 1))];
+      added.costs = strategies->costs;
+      added.usages = strategies->output_bytes;
     }
   }
 
   /// Partial values that are reduced at once live for the operator's own step.
-  void add_sums_before_reduction(NodeId op) {
-    const graph::Node& node = graph_.node(op);
-    const std::vector<OpShardSpec>& choices = built_.operators[index(op)];
-    std::vector<std::int64_t> bytes(choices.size(), 0);
-    for (std::size_t s = 0; s < choices.size(); ++s) {
-      for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-        if (choices[s].reductions[i] == sharding::ReduceFunction::none) continue;
-        bytes[s] += arena_bytes(graph_.value(node.outputs[i]), choices[s].computed[i]);
-      }
-    }
+  void add_sums(NodeId op) {
+    const std::vector<std::int64_t>& bytes = built_.operators[index(op)]->sum_bytes;
     const std::set<std::int64_t> amounts(bytes.begin(), bytes.end());
     if (!is_worth_counting(*amounts.rbegin())) return;
     const int sums = add_node(op + 1, op + 2);
@@ -192,16 +168,6 @@ class Builder {
     return bytes > limit() / smallest_counted_share;
   }
 
-  /// What a strategy leaves in memory.
-  std::int64_t output_bytes(const graph::Node& node, const OpShardSpec& choice) const {
-    std::int64_t bytes = 0;
-    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-      if (node.outputs[i] == graph::no_value) continue;
-      bytes += arena_bytes(graph_.value(node.outputs[i]), choice.outputs[i]);
-    }
-    return bytes;
-  }
-
   void add_stored_tensors() {
     for (std::size_t id = 0; id < graph_.values.size(); ++id) {
       const auto value_id = static_cast<ValueId>(id);
@@ -213,7 +179,9 @@ class Builder {
       stored.node = is_weight ? add_node(0, horizon_) : add_node(1, last_use_[id] + 1);
       for (const TensorShardSpec& spec : stored.specs) {
         add_strategy(stored.node, 0,
-                     is_weight ? local_bytes(value, spec) : arena_bytes(value, spec));
+                     is_weight ? bytes_of(value.type, graph::num_elements(largest_local_shape(
+                                                          spec, value.shape, cost_.mesh())))
+                               : arena_bytes(value, spec, cost_.mesh()));
       }
       if (is_weight) {
         const auto least = std::ranges::min(built_.problem.nodes.back().usages);
@@ -224,11 +192,11 @@ class Builder {
     }
   }
 
-  std::vector<TensorShardSpec> stored_specs(const Value& value) const {
+  SpecList stored_specs(const Value& value) const {
     const std::int64_t bytes = whole_bytes(value);
     const bool is_packed = bits_of(value.type) % 8 != 0;
     const bool is_small = value.constant && bytes < smallest_split_bytes;
-    std::vector<TensorShardSpec> whole{TensorShardSpec::replicated(value.shape.size())};
+    SpecList whole{TensorShardSpec::replicated(value.shape.size())};
     if (is_packed) return pins_.allowed(value.name, std::move(whole));
     auto all = sharding::enumerate_tensor_shard_specs(value.shape, cost_.mesh());
     auto allowed = pins_.allowed(value.name, all);
@@ -237,84 +205,129 @@ class Builder {
 
   // Edges
 
-  void add_edges(ValueId value) {
-    const std::vector<Reader>& readers = readers_[index(value)];
+  void add_edges(ValueId id) {
+    const std::vector<Reader>& readers = readers_[index(id)];
     if (readers.empty()) return;
-    std::vector<TensorShardSpec> made;  // by strategy of the producer
-    int producer = 0;
-    if (const NodeId node = producers_[index(value)]; node != graph::no_node) {
-      producer = node;
-      const auto& outputs = graph_.node(node).outputs;
-      const auto output =
-          static_cast<std::size_t>(std::ranges::find(outputs, value) - outputs.begin());
-      for (const OpShardSpec& choice : built_.operators[index(node)]) {
-        made.push_back(choice.outputs[output]);
-      }
+    const Value& value = graph_.value(id);
+    int producer = producers_[index(id)];
+    const SpecList* made = nullptr;
+    if (producer != graph::no_node) {
+      const auto& outputs = graph_.node(producer).outputs;
+      made = specs_made(producer,
+                        static_cast<std::size_t>(std::ranges::find(outputs, id) - outputs.begin()));
     } else {
-      const PlanProblem::Stored& stored = built_.stored.at(value);
+      const PlanProblem::Stored& stored = built_.stored.at(id);
       producer = stored.node;
-      made = stored.specs;
+      made = shared(stored.specs);
     }
     // A weight that is stored in pieces and gathered for its only reader may be worth counting.
-    if (readers.size() == 1 && !is_worth_counting(whole_bytes(graph_.value(value)))) {
-      add_edge_to_only_reader(value, producer, made, readers.front());
+    if (readers.size() == 1 && !is_worth_counting(whole_bytes(value))) {
+      add_edge({producer, readers.front().node,
+                connecting_table(value, made, specs_read(readers.front()))});
     } else {
-      add_versions(value, producer, made, readers);
+      add_versions(id, producer, made);
     }
   }
 
-  std::vector<TensorShardSpec> specs_read(const Reader& reader) const {
-    std::vector<TensorShardSpec> specs;
-    for (const OpShardSpec& choice : built_.operators[index(reader.node)]) {
-      specs.push_back(choice.inputs[reader.input]);
-    }
-    return specs;
-  }
-
-  void add_edge_to_only_reader(ValueId value, int producer,
-                               const std::vector<TensorShardSpec>& made, const Reader& reader) {
-    AssignmentProblem::Edge edge{producer, reader.node, {}};
-    const std::vector<TensorShardSpec> read = specs_read(reader);
-    for (const TensorShardSpec& from : made) {
-      for (const TensorShardSpec& to : read) edge.costs.push_back(connect_cost(value, from, to));
-    }
-    add_edge(std::move(edge));
-  }
-
-  /// A version is left out (strategy 0), the tensor as it is (1), or made from it (2).
-  void add_versions(ValueId value, int producer, const std::vector<TensorShardSpec>& made,
-                    const std::vector<Reader>& readers) {
-    std::map<TensorShardSpec, std::vector<Reader>> versions;  // and who may read them
-    for (const Reader& reader : readers) {
-      for (const TensorShardSpec& spec : specs_read(reader)) {
-        auto& of_version = versions[spec];
-        if (of_version.empty() || of_version.back() != reader) of_version.push_back(reader);
+  void add_versions(ValueId id, int producer, const SpecList* made) {
+    const Value& value = graph_.value(id);
+    const std::vector<Reader>& readers = readers_[index(id)];
+    std::vector<const SpecList*> read;
+    for (const Reader& reader : readers) read.push_back(specs_read(reader));
+    const auto [entry, is_new] = versions_.try_emplace(read);
+    const TensorVersions& versions = entry->second;
+    if (is_new) entry->second = tensor_versions(read);
+    Versions tensor{id, producer, made, -1, &versions};
+    if (!versions.sets.empty()) {
+      tensor.hub = add_node(0, 0);
+      for (std::size_t set = 0; set < versions.sets.size(); ++set) add_strategy(tensor.hub, 0, 0);
+      add_edge({producer, tensor.hub, making_table(value, made, versions)});
+      for (std::size_t k = 0; k < readers.size(); ++k) {
+        add_edge({tensor.hub, readers[k].node, reading_table(versions, read[k])});
       }
     }
-    for (const auto& [version, its_readers] : versions) {
-      const int node = add_node(its_readers.front().node + 1, its_readers.back().node + 2);
-      add_strategy(node, 0, 0);
-      add_strategy(node, 0, 0);
-      add_strategy(node, 0, arena_bytes(graph_.value(value), version));
+    tensors_.push_back(tensor);
+  }
 
-      AssignmentProblem::Edge making{producer, node, {}};
-      for (const TensorShardSpec& from : made) {
-        const bool same = from == version;
+  /// The memory of each version of the tensor. Where there are too many sets of versions, each
+  /// version's price is here too.
+  void add_copies(const Versions& tensor) {
+    const Value& value = graph_.value(tensor.value);
+    const SpecList& specs = tensor.versions->specs;
+    for (std::size_t v = 0; v < specs.size(); ++v) {
+      const auto [first, end] = interval_of(tensor, v);
+      const int copy = add_node(first, end);
+      add_strategy(copy, 0, 0);  // the tensor as it was made
+      add_strategy(copy, 0, 0);  // left out
+      add_strategy(copy, 0, arena_bytes(value, specs[v], cost_.mesh()));
+      AssignmentProblem::Edge making{tensor.producer, copy, {}};
+      for (const TensorShardSpec& from : *tensor.made) {
+        making.costs.push_back(from == specs[v] ? 0 : impossible);
         making.costs.push_back(0);
-        making.costs.push_back(same ? 0 : impossible);
-        making.costs.push_back(same ? impossible : connect_cost(value, from, version));
+        making.costs.push_back(tensor.hub < 0 ? connect_cost(value, from, specs[v]) : 0);
       }
       add_edge(std::move(making));
-
-      for (const Reader& reader : its_readers) {
-        const std::vector<TensorShardSpec> read = specs_read(reader);
-        AssignmentProblem::Edge reading{node, reader.node, {}};
-        for (const TensorShardSpec& spec : read) {
-          reading.costs.push_back(spec == version ? impossible : 0);
+      if (tensor.hub >= 0) {
+        AssignmentProblem::Edge having{tensor.hub, copy, {}};
+        for (std::size_t set = 0; set < tensor.versions->sets.size(); ++set) {
+          const bool has = tensor.versions->is_in(v, set);
+          having.costs.insert(having.costs.end(), {0, has ? impossible : 0, 0});
         }
-        reading.costs.resize(3 * read.size(), 0);
+        add_edge(std::move(having));
+        continue;
+      }
+      for (const Reader& reader : readers_[index(tensor.value)]) {
+        AssignmentProblem::Edge reading{reader.node, copy, {}};
+        for (const TensorShardSpec& spec : *specs_read(reader)) {
+          reading.costs.insert(reading.costs.end(), {0, spec == specs[v] ? impossible : 0, 0});
+        }
         add_edge(std::move(reading));
       }
+    }
+  }
+
+  /// From the first operator that may read the version to behind the last one.
+  std::pair<int, int> interval_of(const Versions& tensor, std::size_t version) {
+    const TensorShardSpec& spec = tensor.versions->specs[version];
+    int first = horizon_;
+    int end = 0;
+    for (const Reader& reader : readers_[index(tensor.value)]) {
+      const SpecList& read = *specs_read(reader);
+      if (std::ranges::find(read, spec) == read.end()) continue;
+      first = std::min(first, reader.node + 1);
+      end = std::max(end, reader.node + 2);
+    }
+    return {first, end};
+  }
+
+  /// Copies decide nothing where even the most that may be alive stays within the limits.
+  void add_copies_that_may_matter() {
+    std::vector<WideCost> most(index(horizon_) + 1, 0);  // changes from time to time
+    const auto add = [&](int first, int end, std::int64_t bytes) {
+      most[index(first)] += bytes;
+      most[index(end)] -= bytes;
+    };
+    for (const auto& node : built_.problem.nodes) {
+      add(node.first, node.end, std::ranges::max(node.usages));
+    }
+    for (const Versions& tensor : tensors_) {
+      for (std::size_t v = 0; v < tensor.versions->specs.size(); ++v) {
+        const auto [first, end] = interval_of(tensor, v);
+        add(first, end,
+            arena_bytes(graph_.value(tensor.value), tensor.versions->specs[v], cost_.mesh()));
+      }
+    }
+    std::inclusive_scan(most.begin(), most.end(), most.begin());
+    std::vector<int> full_before(index(horizon_) + 1, 0);
+    for (std::size_t t = 0; t < index(horizon_); ++t) {
+      const bool is_full = most[t] > built_.problem.usage_limits[t] / lowest_limit_share;
+      full_before[t + 1] = full_before[t] + (is_full ? 1 : 0);
+    }
+    for (const Versions& tensor : tensors_) {
+      const std::vector<Reader>& readers = readers_[index(tensor.value)];
+      const bool may_matter = full_before[index(readers.front().node) + 1] <
+                              full_before[index(readers.back().node) + 2];
+      if (tensor.hub < 0 || may_matter) add_copies(tensor);
     }
   }
 
@@ -323,11 +336,70 @@ class Builder {
     if (matters) built_.problem.edges.push_back(std::move(edge));
   }
 
-  Cost connect_cost(ValueId id, const TensorShardSpec& from, const TensorShardSpec& to) {
+  // Tables, each made once
+
+  const SpecList* shared(SpecList specs) { return &*spec_lists_.insert(std::move(specs)).first; }
+
+  template <typename SpecOf>
+  const SpecList* shared(NodeId node, std::size_t tensor, bool is_input, SpecOf spec_of) {
+    const OperatorStrategies* strategies = built_.operators[index(node)].get();
+    const SpecList*& list = lists_[{strategies, tensor, is_input}];
+    if (list) return list;
+    SpecList specs;
+    for (const OpShardSpec& choice : strategies->choices) specs.push_back(spec_of(choice));
+    return list = shared(std::move(specs));
+  }
+  const SpecList* specs_read(const Reader& reader) {
+    return shared(reader.node, reader.input, true,
+                  [&](const OpShardSpec& choice) { return choice.inputs[reader.input]; });
+  }
+  const SpecList* specs_made(NodeId node, std::size_t output) {
+    return shared(node, output, false,
+                  [&](const OpShardSpec& choice) { return choice.outputs[output]; });
+  }
+
+  const Table& connecting_table(const Value& value, const SpecList* made, const SpecList* read) {
+    Table& table = connecting_[{made, read, {value.shape, value.type}}];
+    if (!table.empty()) return table;
+    for (const TensorShardSpec& from : *made) {
+      for (const TensorShardSpec& to : *read) table.push_back(connect_cost(value, from, to));
+    }
+    return table;
+  }
+
+  const Table& making_table(const Value& value, const SpecList* made,
+                            const TensorVersions& versions) {
+    Table& table = making_[{made, &versions, {value.shape, value.type}}];
+    if (!table.empty()) return table;
+    for (const TensorShardSpec& from : *made) {
+      std::vector<Cost> each;
+      for (const TensorShardSpec& to : versions.specs) {
+        each.push_back(connect_cost(value, from, to));
+      }
+      for (std::size_t set = 0; set < versions.sets.size(); ++set) {
+        Cost sum = 0;
+        for (std::size_t v = 0; v < each.size(); ++v) sum += versions.is_in(v, set) ? each[v] : 0;
+        table.push_back(sum);
+      }
+    }
+    return table;
+  }
+
+  const Table& reading_table(const TensorVersions& versions, const SpecList* read) {
+    Table& table = reading_[{&versions, read}];
+    if (!table.empty()) return table;
+    for (std::size_t set = 0; set < versions.sets.size(); ++set) {
+      for (const TensorShardSpec& spec : *read) {
+        table.push_back(versions.is_in(versions.index_of(spec), set) ? 0 : impossible);
+      }
+    }
+    return table;
+  }
+
+  Cost connect_cost(const Value& value, const TensorShardSpec& from, const TensorShardSpec& to) {
     if (from == to) return 0;
-    const Value& value = graph_.value(id);
     const auto [entry, is_new] =
-        connect_costs_.try_emplace({from, to, value.shape, value.type}, Cost{0});
+        connect_costs_.try_emplace({from, to, {value.shape, value.type}}, Cost{0});
     if (is_new) {
       entry->second = picoseconds(
           sharding::connect(from, to, value.shape, value.type, cost_.mesh(), price_).seconds,
@@ -351,6 +423,7 @@ class Builder {
   const cost::CostModel& cost_;
   const MemoryPolicy memory_;
   const Pins pins_;
+  StrategyTable strategies_;
   sharding::StepPrice price_;
   int horizon_;  ///< one past the last time
   std::vector<NodeId> producers_;
@@ -358,8 +431,15 @@ class Builder {
   std::vector<int> last_use_;
   std::int64_t fair_limit_ = 0;
   PlanProblem built_;
-  std::map<std::tuple<TensorShardSpec, TensorShardSpec, Shape, graph::DataType>, Cost>
-      connect_costs_;
+  std::vector<Versions> tensors_;
+
+  std::set<SpecList> spec_lists_;
+  std::map<std::tuple<const OperatorStrategies*, std::size_t, bool>, const SpecList*> lists_;
+  std::map<std::vector<const SpecList*>, TensorVersions> versions_;
+  std::map<std::tuple<TensorShardSpec, TensorShardSpec, Kind>, Cost> connect_costs_;
+  std::map<std::tuple<const SpecList*, const SpecList*, Kind>, Table> connecting_;
+  std::map<std::tuple<const SpecList*, const TensorVersions*, Kind>, Table> making_;
+  std::map<std::pair<const TensorVersions*, const SpecList*>, Table> reading_;
 };
 
 }  // namespace

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "cost/cost_model.h"
 #include "graph/graph.h"
 #include "search/assignment_problem.h"
+#include "search/operator_strategies.h"
 #include "search/plan.h"
 #include "search/search_plan.h"
 
@@ -15,8 +18,8 @@ namespace autopar::search {
 /// picoseconds.
 struct PlanProblem {
   AssignmentProblem problem;
-  /// Strategies by NodeId, which is the index of the operator's node in the problem too.
-  std::vector<std::vector<sharding::OpShardSpec>> operators;
+  /// By NodeId, which is the index of the operator's node in the problem too.
+  std::vector<std::shared_ptr<const OperatorStrategies>> operators;
   /// Model inputs and constants: the problem's node and its strategies.
   struct Stored {
     int node = 0;
@@ -24,12 +27,14 @@ struct PlanProblem {
   };
   std::map<graph::ValueId, Stored> stored;
   std::vector<std::string> operators_without_rule;  ///< qualified types, one entry an operator
+
+  const std::vector<sharding::OpShardSpec>& choices(graph::NodeId id) const {
+    return operators[static_cast<std::size_t>(id)]->choices;
+  }
 };
 
 /// Throws Error for a pin that names nothing or that no strategy satisfies.
 PlanProblem build_plan_problem(const graph::Graph& graph, const cost::CostModel& cost,
                                const SearchOptions& options);
-
-inline constexpr double seconds_per_cost = 1e-12;
 
 }  // namespace autopar::search

@@ -36,7 +36,7 @@ Plan decode(const PlanProblem& built, const std::vector<int>& choice, const cost
   plan.device = cost.device().name;
   const auto chosen = [&](std::size_t node) { return static_cast<std::size_t>(choice[node]); };
   for (std::size_t id = 0; id < built.operators.size(); ++id) {
-    plan.operators.push_back(built.operators[id][chosen(id)]);
+    plan.operators.push_back(built.operators[id]->choices[chosen(id)]);
   }
   for (const auto& [value, stored] : built.stored) {
     plan.stored.emplace(value, stored.specs[chosen(static_cast<std::size_t>(stored.node))]);
@@ -115,7 +115,7 @@ class PlanSearch {
 
   Solution solve(const AssignmentProblem& problem) {
     const double left = options_.time_limit_seconds - stopwatch_.seconds();
-    Solution solution = solve_with_glpk(problem, {.time_limit_seconds = std::max(0.0, left)});
+    Solution solution = search::solve(problem, {.time_limit_seconds = std::max(0.0, left)});
     glpk_seconds_ += solution.glpk_seconds;
     return solution;
   }

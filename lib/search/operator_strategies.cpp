@@ -1,0 +1,108 @@
+#include "search/operator_strategies.h"
+
+#include <cmath>
+#include <optional>
+
+#include "graph/arena.h"
+#include "graph/error.h"
+
+namespace autopar::search {
+
+namespace {
+
+using sharding::ShardingRule;
+
+/// Sums of costs stay inside 64 bits.
+constexpr double most_seconds = 1e4;
+
+void append(std::string& key, std::int64_t number) {
+  key.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+
+void append(std::string& key, const std::vector<std::vector<std::vector<int>>>& tensors) {
+  for (const auto& tensor : tensors) {
+    for (const auto& dimension : tensor) {
+      for (const int factor : dimension) append(key, factor);
+      append(key, -1);
+    }
+    append(key, -2);
+  }
+}
+
+/// All that strategies and their prices depend on, as bytes.
+std::string key_of(const graph::Graph& graph, const graph::Node& node, const ShardingRule& rule) {
+  std::string key;
+  for (const sharding::Factor& factor : rule.factors) {
+    append(key, factor.size);
+    append(key, static_cast<int>(factor.kind) * 4 + factor.even * 2 + factor.never_empty);
+  }
+  append(key, rule.inputs);
+  append(key, rule.outputs);
+  append(key, rule.is_view);
+  append(key, rule.lookup_input);
+  for (const auto* values : {&node.inputs, &node.outputs}) {
+    for (const graph::ValueId id : *values) {
+      if (id != graph::no_value) {
+        append(key, static_cast<int>(graph.value(id).type));
+        for (const std::int64_t extent : graph.value(id).shape) append(key, extent);
+      }
+      append(key, -1);
+    }
+    append(key, -2);
+  }
+  return key;
+}
+
+}  // namespace
+
+Cost picoseconds(double seconds, std::string_view of) {
+  if (!(seconds <= most_seconds)) {
+    fail(
+        "{} is predicted to take {:.3g} s: the rates of the device, or the shapes, are not "
+        "plausible",
+        of, seconds);
+  }
+  return std::llround(seconds / seconds_per_cost);
+}
+
+std::int64_t arena_bytes(const graph::Value& value, const sharding::TensorShardSpec& spec,
+                         const sharding::DeviceMesh& mesh) {
+  return graph::with_arena_slack(bytes_of(
+      value.type, graph::num_elements(sharding::largest_local_shape(spec, value.shape, mesh))));
+}
+
+std::shared_ptr<const OperatorStrategies> StrategyTable::of(const graph::Node& node) {
+  std::optional<ShardingRule> rule = sharding::sharding_rule(graph_, node);
+  const bool has_rule = rule.has_value();
+  if (!rule) rule = sharding::replicated_rule(graph_, node);
+  std::string key = key_of(graph_, node, *rule);
+  append(key, has_rule);
+  if (pins_.is_pinned(node.name)) key += node.name;
+  auto& made = made_[key];
+  if (made) return made;
+
+  OperatorStrategies strategies;
+  strategies.has_rule = has_rule;
+  strategies.choices = pins_.allowed(
+      node.name,
+      sharding::enumerate_op_shard_specs(*rule, cost_.mesh(), sharding::input_shapes(graph_, node),
+                                         sharding::output_shapes(graph_, node)));
+  for (const sharding::OpShardSpec& choice : strategies.choices) {
+    strategies.costs.push_back(picoseconds(cost_.operator_seconds(graph_, node, *rule, choice) +
+                                               cost_.reduction_seconds(graph_, node, choice),
+                                           node.name));
+    std::int64_t& outputs = strategies.output_bytes.emplace_back(0);
+    std::int64_t& sums = strategies.sum_bytes.emplace_back(0);
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] == graph::no_value) continue;
+      const graph::Value& value = graph_.value(node.outputs[i]);
+      outputs += arena_bytes(value, choice.outputs[i], cost_.mesh());
+      if (choice.reductions[i] == sharding::ReduceFunction::none) continue;
+      sums += arena_bytes(value, choice.computed[i], cost_.mesh());
+    }
+  }
+  made = std::make_shared<const OperatorStrategies>(std::move(strategies));
+  return made;
+}
+
+}  // namespace autopar::search

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cost/cost_model.h"
+#include "graph/graph.h"
+#include "search/assignment_problem.h"
+#include "search/pins.h"
+
+namespace autopar::search {
+
+/// The strategies of an operator, and what each costs. Operators that are alike share one.
+struct OperatorStrategies {
+  std::vector<sharding::OpShardSpec> choices;
+  std::vector<Cost> costs;                 ///< picoseconds, with the reductions
+  std::vector<std::int64_t> output_bytes;  ///< of the arena, after the reductions
+  std::vector<std::int64_t> sum_bytes;     ///< of the arena, for partial values that are reduced
+  bool has_rule = true;                    ///< false: only replicated, for want of a rule
+};
+
+/// Makes them, once for all operators with the same rule, shapes, types and pin.
+class StrategyTable {
+ public:
+  StrategyTable(const graph::Graph& graph, const cost::CostModel& cost, const Pins& pins)
+      : graph_(graph), cost_(cost), pins_(pins) {}
+  /// Throws Error where the operator's pin leaves none, or a price is implausible.
+  std::shared_ptr<const OperatorStrategies> of(const graph::Node& node);
+
+ private:
+  const graph::Graph& graph_;
+  const cost::CostModel& cost_;
+  const Pins& pins_;
+  std::map<std::string, std::shared_ptr<const OperatorStrategies>> made_;
+};
+
+inline constexpr double seconds_per_cost = 1e-12;
+/// Throws Error, naming what is priced, where the price is out of all proportion.
+Cost picoseconds(double seconds, std::string_view of);
+
+/// What rank 0, which holds most, needs for the value in the arena.
+std::int64_t arena_bytes(const graph::Value& value, const sharding::TensorShardSpec& spec,
+                         const sharding::DeviceMesh& mesh);
+
+}  // namespace autopar::search

@@ -1,0 +1,59 @@
+#include "search/tensor_versions.h"
+
+#include <algorithm>
+#include <set>
+
+namespace autopar::search {
+
+namespace {
+
+constexpr std::size_t most_sets = 1024;
+
+/// Sets of 1 to `most` of `specs` specs; none where they are more than most_sets.
+std::vector<std::uint32_t> sets_of(std::size_t specs, std::size_t most) {
+  std::size_t count = 0;
+  std::size_t of_size = 1;  // specs choose size
+  for (std::size_t size = 1; size <= std::min(specs, most); ++size) {
+    of_size = of_size * (specs - size + 1) / size;
+    count += of_size;
+    if (count > most_sets) return {};
+  }
+  std::vector<std::uint32_t> sets;
+  // By size, each set from a smaller one and a later spec.
+  for (std::size_t s = 0; s < specs; ++s) sets.push_back(1U << s);
+  for (std::size_t k = 0; sets.size() < count; ++k) {
+    const auto smaller = sets[k];
+    for (std::size_t s = 0; s < specs; ++s) {
+      if ((smaller >> s) == 0) sets.push_back(smaller | 1U << s);
+    }
+  }
+  return sets;
+}
+
+}  // namespace
+
+std::size_t TensorVersions::index_of(const sharding::TensorShardSpec& spec) const {
+  return static_cast<std::size_t>(std::ranges::lower_bound(specs, spec) - specs.begin());
+}
+
+TensorVersions tensor_versions(std::span<const SpecList* const> readers) {
+  TensorVersions versions;
+  const std::set<const SpecList*> distinct(readers.begin(), readers.end());
+  for (const SpecList* read : distinct) {
+    versions.specs.insert(versions.specs.end(), read->begin(), read->end());
+  }
+  std::ranges::sort(versions.specs);
+  const auto repeated = std::ranges::unique(versions.specs);
+  versions.specs.erase(repeated.begin(), repeated.end());
+
+  versions.sets = sets_of(versions.specs.size(), readers.size());
+  for (const SpecList* read : distinct) {
+    std::uint32_t serving = 0;
+    if (versions.sets.empty()) break;
+    for (const auto& spec : *read) serving |= 1U << versions.index_of(spec);
+    std::erase_if(versions.sets, [&](std::uint32_t set) { return (set & serving) == 0; });
+  }
+  return versions;
+}
+
+}  // namespace autopar::search
