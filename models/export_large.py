@@ -24,7 +24,6 @@ from repeat_layers import assert_same_graph, repeat_layers
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
 
-
 BASE, CHECKED = 4, 8  # layers that the exporter makes for --layers
 LARGEST_EMBEDDED_BYTES = 1024  # small constants stay in the file: shapes, rotary frequencies
 SIZES = {

@@ -91,12 +91,12 @@ def renamed(messages, names, layers):
 
 
 def repeat_layers(base, period, layers):
-    """`base`, whose layers have `period` nodes each, with so many layers more. None has data inside twice."""
+    """`base`, whose layers have `period` nodes each, with so many layers more."""
     repeater = Repeater(base.graph, period)
     result = copy.deepcopy(base)
     graph = result.graph
-    del graph.node[repeater.begin :]
-    for layer in range(layers + 1):
+    del graph.node[repeater.end :]
+    for layer in range(1, layers + 1):
         graph.node.extend(repeater.node_copy(node, layer) for node in repeater.template)
     graph.node.extend(repeater.tail_node(node, layers) for node in base.graph.node[repeater.end :])
     values = {name for node in repeater.template for name in node.output}
