@@ -22,8 +22,7 @@ graph::Graph hourglass() {
   const auto a = value("a", {16, 8});
   const auto b = value("b", {16, 64});
   const auto y = value("y", {16});
-  const auto w =
-      graph.add_constant("w", graph::Tensor::zeros(graph::DataType::float32, {8, 64}));
+  const auto w = graph.add_constant("w", graph::Tensor::zeros(graph::DataType::float32, {8, 64}));
   graph.nodes = {{"first", "Relu", "", {x}, {a}, {}},
                  {"widen", "MatMul", "", {a, w}, {b}, {}},
                  {"last", "ReduceSum", "", {b}, {y}, {}}};
