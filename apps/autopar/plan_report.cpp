@@ -77,13 +77,13 @@ std::string operators_text(const Graph& graph, const search::Plan& plan,
                            const std::vector<OperatorGroup>& groups) {
   std::string text =
       "operators, those of repeated layers once (a>b: comes as a, is read as b):\n"
-      "  count  operator      output            time each  strategy, name\n";
+      "  count  operator           output            time each  strategy, name\n";
   for (const OperatorGroup& group : groups) {
     if (!group.is_major) continue;
     const graph::NodeId first = group.members.front();
     const graph::Node& node = graph.node(first);
     text += fmt::format(
-        "  {:>4}x  {:<12}  {:<16} {:>10}  {:<{}}  {}\n", group.members.size(),
+        "  {:>4}x  {:<18} {:<16} {:>10}  {:<{}}  {}\n", group.members.size(),
         qualified_op_type(node), output_shape(graph, node), in_seconds(group.seconds),
         strategy_text(plan.operators[static_cast<std::size_t>(first)], group.inputs_as),
         widest_strategy,

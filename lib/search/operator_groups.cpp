@@ -20,7 +20,7 @@ using graph::ValueId;
 using sharding::OpShardSpec;
 using sharding::TensorShardSpec;
 
-constexpr double major_share_of_run = 0.05;
+constexpr double major_share_of_run = 0.1;
 constexpr std::int64_t smallest_matrix_bytes = 1024;
 
 /// Of the digits that begin at `i`; `i` itself where none do.
@@ -183,8 +183,10 @@ class Grouping {
   bool is_matrix(ValueId id) const {
     if (!graph_.is_constant(id)) return false;
     const graph::Value& value = graph_.value(id);
-    const auto extended = std::ranges::count_if(value.shape, [](auto n) { return n > 1; });
-    return extended >= 2 && value.constant->size_bytes() >= smallest_matrix_bytes;
+    // Masks and tables of positions have dimensions of 1, to be broadcast.
+    const bool is_full = std::ranges::all_of(value.shape, [](auto n) { return n > 1; });
+    return is_full && value.shape.size() >= 2 &&
+           value.constant->size_bytes() >= smallest_matrix_bytes;
   }
 
   const Graph& graph_;
