@@ -97,6 +97,10 @@ std::string explanation_text(const graph::Graph& graph, const search::Explanatio
       "{} {}: {} candidates, and how much a run of the best plan with each takes more than {}\n",
       qualified_op_type(node), node.name, explanation.candidates.size(),
       in_seconds(explanation.plan_seconds));
+  if (!explanation.plan_is_optimal) {
+    text += fmt::format("the plan is not proven optimal, its bound is {}\n",
+                        in_seconds(explanation.plan_lower_bound_seconds));
+  }
   for (const Candidate& candidate : explanation.candidates) {
     text += candidate_text(candidate, explanation.plan_seconds);
   }

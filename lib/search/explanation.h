@@ -44,6 +44,8 @@ struct Explanation {
   };
   graph::NodeId node = graph::no_node;
   double plan_seconds = 0;
+  double plan_lower_bound_seconds = 0;
+  bool plan_is_optimal = false;  ///< proven
   /// The chosen one first, then by worse_by_seconds, those without a plan last.
   std::vector<Candidate> candidates;
 };

@@ -141,6 +141,9 @@ TEST_CASE("candidates of a block's product equal brute force within a fair share
       CHECK(candidate.proof != Proof::none_fits);
       CHECK(candidate.worse_by_at_least_seconds <= truth + rounding);
       if (candidate.proof != Proof::unknown) CHECK(candidate.worse_by_seconds >= truth - rounding);
+      if (candidate.proof == Proof::exact) {
+        CHECK(candidate.worse_by_seconds == Approx(truth).margin(rounding));
+      }
     }
   }
 }
