@@ -57,24 +57,39 @@ struct PlanCommand {
   }
 };
 
-/// Two plan files need neither a model nor options of a search. Returns the options that are
-/// required where no plans are compared.
-std::vector<CLI::Option*> add_compare_option(CLI::App& sub, PlanCommand& command) {
-  const std::vector<CLI::Option*> others = sub.get_options();
-  CLI::Option* compare =
-      sub.add_option("--compare", command.compare,
-                     "Tell two plans apart: two plan.json files, or bundles' folders")
-          ->expected(2);
-  std::vector<CLI::Option*> required;
-  for (CLI::Option* other : others) {
-    if (other == sub.get_help_ptr()) continue;
-    compare->excludes(other);
-    if (!other->get_required()) continue;
-    other->required(false);
-    required.push_back(other);
+/// Two plan files need neither a model nor options of a search; without them some are required.
+class CompareOption {
+ public:
+  CompareOption(CLI::App& sub, PlanCommand& command)
+      : option_(sub.add_option("--compare", command.compare,
+                               "Tell two plans apart: two plan.json files, or bundles' folders; "
+                               "without a model and --ngpus, which are else required")
+                    ->expected(2)) {
+    for (CLI::Option* other : sub.get_options()) {
+      if (other == option_ || other == sub.get_help_ptr()) continue;
+      others_.push_back(other);
+      if (other->get_required()) required_.push_back(other);
+      other->required(false);
+    }
   }
-  return required;
-}
+
+  void check() const {
+    const bool compares = option_->count() > 0;
+    for (const CLI::Option* other : others_) {
+      const bool is_given = other->count() > 0;
+      if (compares && is_given) throw CLI::ExcludesError("--compare", other->get_name());
+    }
+    for (const CLI::Option* required : required_) {
+      const bool is_given = required->count() > 0;
+      if (!compares && !is_given) throw CLI::RequiredError(required->get_name());
+    }
+  }
+
+ private:
+  CLI::Option* option_;
+  std::vector<const CLI::Option*> others_;    ///< that were there before it
+  std::vector<const CLI::Option*> required_;  ///< without it
+};
 
 }  // namespace
 
@@ -85,13 +100,10 @@ void add_plan_command(CLI::App& app) {
   command->plan.add_to(*sub);
   sub->add_option("--explain", command->explain,
                   "Tell of an operator's candidates: a name, or a glob whose first match counts");
-  const std::vector<CLI::Option*> required = add_compare_option(*sub, *command);
+  const CompareOption compare(*sub, *command);
   sub->add_flag("--json", command->json, "Print JSON, a plan as plan.json has it");
-  sub->callback([command, required] {
-    for (const CLI::Option* option : required) {
-      const bool is_missing = command->compare.empty() && option->count() == 0;
-      if (is_missing) throw CLI::RequiredError(option->get_name());
-    }
+  sub->callback([command, compare] {
+    compare.check();
     command->run();
   });
 }
