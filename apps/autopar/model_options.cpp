@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "graph/error.h"
 #include "graph/onnx_import.h"
 #include "partition/memory_prediction.h"
@@ -81,12 +83,17 @@ search::SearchOptions make_search_options(const PlanOptions& options) {
 
 search::Plan find_plan(const graph::Graph& graph, const cost::CostModel& cost,
                        search::SearchOptions options) {
+  return find_solved_plan(graph, cost, std::move(options)).plan;
+}
+
+search::SolvedPlan find_solved_plan(const graph::Graph& graph, const cost::CostModel& cost,
+                                    search::SearchOptions options) {
   const Progress progress("searching for the best plan");
   const sharding::StepPrice price = cost.step_price();
   options.peak_bytes = [&](const search::Plan& plan) {
     return partition::predict_peak_bytes(graph, plan, price);
   };
-  return search::search_plan(graph, cost, options);
+  return search::search_solved_plan(graph, cost, options);
 }
 
 }  // namespace autopar

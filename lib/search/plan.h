@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,16 @@ struct PlanSummary {
   std::int64_t one_device_bytes = 0;
 };
 
+/// All steps of one kind over one set of mesh axes, in a run of a plan.
+struct CollectiveUse {
+  std::string kind;  ///< "all-reduce", ...; "slice" too, which takes time but sends nothing
+  std::vector<int> mesh_axes;
+  std::int64_t times = 0;
+  std::int64_t bytes = 0;  ///< payload, over all ranks
+  double seconds = 0;
+  friend bool operator==(const CollectiveUse&, const CollectiveUse&) = default;
+};
+
 /// A strategy for every operator, and where inputs and weights lie.
 struct Plan {
   sharding::DeviceMesh mesh{{1}};
@@ -36,8 +48,10 @@ struct Plan {
   const sharding::TensorShardSpec& spec_of(const graph::Graph& graph, graph::ValueId value) const;
 };
 
-/// plan.json's text: mesh, device and summary for a person, and under "operators" an entry for
-/// every operator and every stored tensor in the form that load_pins (pins.h) reads.
-std::string plan_json(const graph::Graph& graph, const Plan& plan);
+/// plan.json's text: mesh, device, summary and communication for a person and for compare_plans
+/// (plan_comparison.h), and under "operators" an entry for every operator and every stored tensor
+/// in the form that load_pins (pins.h) reads.
+std::string plan_json(const graph::Graph& graph, const Plan& plan,
+                      std::span<const CollectiveUse> collectives);
 
 }  // namespace autopar::search

@@ -10,6 +10,7 @@
 #include "graph/arena.h"
 #include "graph/error.h"
 #include "search/plan_builder.h"
+#include "search/solved_plan.h"
 #include "search/stopwatch.h"
 
 namespace autopar::search {
@@ -27,21 +28,6 @@ void warn_of_missing_rules(const std::vector<std::string>& op_types) {
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", op_type, count);
   }
   spdlog::warn("no sharding rule for {}: every rank runs these whole", text);
-}
-
-/// The choice of the solver in the words of a plan.
-Plan decode(const PlanProblem& built, const std::vector<int>& choice, const cost::CostModel& cost) {
-  Plan plan;
-  plan.mesh = cost.mesh();
-  plan.device = cost.device().name;
-  const auto chosen = [&](std::size_t node) { return static_cast<std::size_t>(choice[node]); };
-  for (std::size_t id = 0; id < built.operators.size(); ++id) {
-    plan.operators.push_back(built.operators[id]->choices[chosen(id)]);
-  }
-  for (const auto& [value, stored] : built.stored) {
-    plan.stored.emplace(value, stored.specs[chosen(static_cast<std::size_t>(stored.node))]);
-  }
-  return plan;
 }
 
 double one_device_seconds(const Graph& graph, const cost::CostModel& cost) {
@@ -82,13 +68,19 @@ class PlanSearch {
         cost_(cost),
         options_(options),
         built_(build_plan_problem(graph, cost, options)),
+        problem_(built_.problem),
         limit_(built_.problem.usage_limits.back()) {
     warn_of_missing_rules(built_.operators_without_rule);
   }
 
+  SolvedPlan run_to_solved_plan() && {
+    Plan plan = run();
+    built_.problem = std::move(problem_);
+    return {std::move(plan), std::move(built_), std::move(choice_)};
+  }
+
   Plan run() {
-    AssignmentProblem problem = built_.problem;
-    Solution solution = solve(problem);
+    Solution solution = solve(problem_);
     // What holds with a lower limit need not hold with the one that was asked for.
     const Cost lower_bound = solution.status == Status::infeasible ? 0 : solution.lower_bound;
     for (int attempt = 0; attempt < most_attempts && !solution.choice.empty(); ++attempt) {
@@ -96,10 +88,13 @@ class PlanSearch {
       const std::int64_t excess = plan.summary.peak_bytes - limit_;
       if (excess <= 0) return described(std::move(plan), solution, lower_bound);
       const std::int64_t lower = std::max<std::int64_t>(0, peak_of(solution.choice) - excess);
-      for (std::size_t t = 1; t < problem.usage_limits.size(); ++t) problem.usage_limits[t] = lower;
-      solution = solve(problem);
+      for (std::size_t t = 1; t < problem_.usage_limits.size(); ++t) {
+        problem_.usage_limits[t] = lower;
+      }
+      solution = solve(problem_);
     }
     solution = least_peak();
+    problem_.usage_limits = built_.problem.usage_limits;
     Plan plan = plan_of(solution.choice);
     if (plan.summary.peak_bytes > limit_) {
       fail(
@@ -149,7 +144,8 @@ class PlanSearch {
     return plan;
   }
 
-  Plan described(Plan plan, const Solution& solution, Cost lower_bound) const {
+  Plan described(Plan plan, const Solution& solution, Cost lower_bound) {
+    choice_ = solution.choice;
     PlanSummary& summary = plan.summary;
     summary.cost_seconds = static_cast<double>(solution.cost) * seconds_per_cost;
     summary.lower_bound_seconds =
@@ -170,12 +166,33 @@ class PlanSearch {
   const Graph& graph_;
   const cost::CostModel& cost_;
   const SearchOptions& options_;
-  const PlanProblem built_;
-  const std::int64_t limit_;  ///< of weights and activations together
+  PlanProblem built_;
+  AssignmentProblem problem_;  ///< with the limits of the last attempt
+  std::vector<int> choice_;    ///< the plan's
+  const std::int64_t limit_;   ///< of weights and activations together
   double glpk_seconds_ = 0;
 };
 
 }  // namespace
+
+Plan decode(const PlanProblem& built, const std::vector<int>& choice, const cost::CostModel& cost) {
+  Plan plan;
+  plan.mesh = cost.mesh();
+  plan.device = cost.device().name;
+  const auto chosen = [&](std::size_t node) { return static_cast<std::size_t>(choice[node]); };
+  for (std::size_t id = 0; id < built.operators.size(); ++id) {
+    plan.operators.push_back(built.operators[id]->choices[chosen(id)]);
+  }
+  for (const auto& [value, stored] : built.stored) {
+    plan.stored.emplace(value, stored.specs[chosen(static_cast<std::size_t>(stored.node))]);
+  }
+  return plan;
+}
+
+SolvedPlan search_solved_plan(const Graph& graph, const cost::CostModel& cost,
+                              const SearchOptions& options) {
+  return PlanSearch(graph, cost, options).run_to_solved_plan();
+}
 
 Plan search_plan(const Graph& graph, const cost::CostModel& cost, const SearchOptions& options) {
   return PlanSearch(graph, cost, options).run();
