@@ -26,6 +26,7 @@ constexpr std::size_t most_cells_of_a_table = 20'000;
 constexpr double worthwhile_rest = 0.8;
 /// Of the gap, the first goal between bound and cost.
 constexpr double least_optimism = 0.9;
+constexpr double share_of_first_run = 0.4;
 /// Branching is for problems whose relaxation takes at most this part of the time it gets.
 constexpr double share_to_relax = 0.02;
 
@@ -173,7 +174,7 @@ class Solver {
     const Stopwatch stopwatch;
     Portfolio portfolio(task.problem, task.cutoff, task.prices, task.start, threads_,
                         options_.seed);
-    portfolio.run(task.deadline, task.patience);
+    portfolio.run(task.deadline.within(share_of_first_run * task.deadline.left()), task.patience);
     double optimism = least_optimism;
     for (double slice = stopwatch.seconds(); !is_finished(task, portfolio); slice *= 2) {
       const Task rest = without_hopeless(task, portfolio, portfolio.goal());
