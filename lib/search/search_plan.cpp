@@ -6,10 +6,13 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "graph/arena.h"
 #include "graph/error.h"
 #include "search/plan_builder.h"
+#include "search/propagation.h"
+#include "search/recursive.h"
 #include "search/stopwatch.h"
 
 namespace autopar::search {
@@ -89,8 +92,7 @@ class PlanSearch {
   Plan run() {
     AssignmentProblem problem = built_.problem;
     Solution solution = solve(problem);
-    // What holds with a lower limit need not hold with the one that was asked for.
-    const Cost lower_bound = solution.status == Status::infeasible ? 0 : solution.lower_bound;
+    const Cost lower_bound = is_exact() ? bound_of(solution) : bound_of_quick_method();
     for (int attempt = 0; attempt < most_attempts && !solution.choice.empty(); ++attempt) {
       Plan plan = plan_of(solution.choice);
       const std::int64_t excess = plan.summary.peak_bytes - limit_;
@@ -114,10 +116,51 @@ class PlanSearch {
   static constexpr int most_attempts = 8;
 
   Solution solve(const AssignmentProblem& problem) {
+    return is_exact() ? solve_exactly(problem) : solve_quickly(problem);
+  }
+
+  bool is_exact() const { return options_.method == SearchMethod::ilp; }
+
+  Solution solve_exactly(const AssignmentProblem& problem) {
     const double left = options_.time_limit_seconds - stopwatch_.seconds();
-    Solution solution = search::solve(problem, {.time_limit_seconds = std::max(0.0, left)});
+    Solution solution = search::solve(
+        problem, {.time_limit_seconds = std::max(0.0, left), .presolve = options_.presolve});
     glpk_seconds_ += solution.glpk_seconds;
     return solution;
+  }
+
+  Solution solve_quickly(const AssignmentProblem& problem) const {
+    auto choice = options_.method == SearchMethod::propagation
+                      ? choose_by_propagation(built_, problem, cost_.mesh(), seeds())
+                      : choose_recursively(built_, problem, cost_.mesh());
+    if (!choice) return {};
+    const Cost cost = cost_of(problem, *choice);
+    return {.status = Status::feasible, .choice = std::move(*choice), .cost = cost};
+  }
+
+  /// The operators that the user has pinned, or the heaviest one.
+  std::vector<graph::NodeId> seeds() const {
+    const Pins pins(options_.pins, graph_);
+    std::vector<graph::NodeId> pinned;
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      if (pins.is_pinned(graph_.nodes[id].name)) pinned.push_back(static_cast<graph::NodeId>(id));
+    }
+    if (!pinned.empty() || graph_.nodes.empty()) return pinned;
+    const graph::NodeId heaviest = heaviest_first(built_).front();
+    spdlog::info("--strategy pins no operator: propagating from the heaviest, '{}'",
+                 graph_.node(heaviest).name);
+    return {heaviest};
+  }
+
+  Cost bound_of_quick_method() {
+    Cost least = 0;
+    for (const auto& operators : built_.operators) least += std::ranges::min(operators->costs);
+    return options_.bound ? std::max(least, bound_of(solve_exactly(built_.problem))) : least;
+  }
+
+  /// What holds with a lower limit need not hold with the one that was asked for.
+  static Cost bound_of(const Solution& solution) {
+    return solution.status == Status::infeasible ? 0 : solution.lower_bound;
   }
 
   /// The choice that needs least memory, whatever it costs; weights stay within a fair share.
@@ -151,6 +194,8 @@ class PlanSearch {
 
   Plan described(Plan plan, const Solution& solution, Cost lower_bound) const {
     PlanSummary& summary = plan.summary;
+    summary.search = name_of(options_.method);
+    summary.bound_is_searched = is_exact() || options_.bound;
     summary.cost_seconds = static_cast<double>(solution.cost) * seconds_per_cost;
     summary.lower_bound_seconds =
         std::max(0.0, static_cast<double>(lower_bound) * seconds_per_cost);
@@ -176,6 +221,18 @@ class PlanSearch {
 };
 
 }  // namespace
+
+std::string_view name_of(SearchMethod method) {
+  switch (method) {
+    case SearchMethod::ilp:
+      return "ilp";
+    case SearchMethod::propagation:
+      return "propagation";
+    case SearchMethod::recursive:
+      return "recursive";
+  }
+  throw InternalError("internal error: a search method has a name");
+}
 
 Plan search_plan(const Graph& graph, const cost::CostModel& cost, const SearchOptions& options) {
   return PlanSearch(graph, cost, options).run();
