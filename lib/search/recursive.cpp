@@ -104,9 +104,11 @@ std::optional<std::vector<int>> choose_recursively(const PlanProblem& built,
   }
   AssignmentProblem& fair = cut;
   for (std::size_t i = 0; i < num_operators; ++i) fair.nodes[i].costs = limited.nodes[i].costs;
-  auto settled = settle(limited, fair, choice, static_cast<int>(num_operators));
-  if (!settled) return std::nullopt;
-  return descend(limited, std::move(*settled), rounds_of_improvement);
+  const int fixed = static_cast<int>(num_operators);
+  std::optional<std::vector<int>> improved = complete(fair, choice, fixed);
+  if (improved) improved = descend(fair, std::move(*improved), rounds_of_improvement);
+  auto settled = settle(limited, fair, improved ? *improved : choice, fixed);
+  return settled ? settled : improved;
 }
 
 }  // namespace autopar::search
