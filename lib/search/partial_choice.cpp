@@ -100,7 +100,7 @@ std::vector<WideCost> PartialChoice::estimate(int node) const {
 std::vector<int> PartialChoice::take_open_neighbours(int node) {
   std::vector<int> found;
   const auto take = [&](int other) {
-    if (is_operator(other) && !is_decided(other)) found.push_back(other);
+    if (other != node && is_operator(other) && !is_decided(other)) found.push_back(other);
   };
   for (const Link& link : links_[at(node)]) {
     take(link.other);

@@ -18,7 +18,7 @@ std::optional<std::vector<int>> choose_by_propagation(const PlanProblem& built,
                                                       const sharding::DeviceMesh& mesh,
                                                       const std::vector<graph::NodeId>& seeds);
 
-/// Operators by their cost on one device (or, where that is pinned away, their largest), heaviest
+/// Operators by the cost of their first strategy, which is replicated unless pinned; heaviest
 /// first.
 std::vector<graph::NodeId> heaviest_first(const PlanProblem& built);
 

@@ -53,8 +53,7 @@ std::vector<int> choose_for_cut(const PlanProblem& built, const AssignmentProble
   };
   const std::vector<graph::NodeId> order = heaviest_first(built);
   const auto weight = [&](graph::NodeId op) {
-    return static_cast<WideCost>(
-        std::ranges::max(built.operators[static_cast<std::size_t>(op)]->costs));
+    return WideCost{built.operators[static_cast<std::size_t>(op)]->costs.front()};
   };
   WideCost total = 0;
   for (const graph::NodeId op : order) total += weight(op);
@@ -108,7 +107,8 @@ std::optional<std::vector<int>> choose_recursively(const PlanProblem& built,
   std::optional<std::vector<int>> improved = complete(fair, choice, fixed);
   if (improved) improved = descend(fair, std::move(*improved), rounds_of_improvement);
   auto settled = settle(limited, fair, improved ? *improved : choice, fixed);
-  return settled ? settled : improved;
+  if (!settled) return improved;
+  return descend(limited, std::move(*settled), rounds_of_improvement);
 }
 
 }  // namespace autopar::search

@@ -85,7 +85,8 @@ class PlanSearch {
         cost_(cost),
         options_(options),
         built_(build_plan_problem(graph, cost, options)),
-        limit_(built_.problem.usage_limits.back()) {
+        limit_(built_.problem.usage_limits.back()),
+        seeds_(seeds()) {
     warn_of_missing_rules(built_.operators_without_rule);
   }
 
@@ -131,7 +132,7 @@ class PlanSearch {
 
   Solution solve_quickly(const AssignmentProblem& problem) const {
     auto choice = options_.method == SearchMethod::propagation
-                      ? choose_by_propagation(built_, problem, cost_.mesh(), seeds())
+                      ? choose_by_propagation(built_, problem, cost_.mesh(), seeds_)
                       : choose_recursively(built_, problem, cost_.mesh());
     if (!choice) return {};
     const Cost cost = cost_of(problem, *choice);
@@ -140,6 +141,7 @@ class PlanSearch {
 
   /// The operators that the user has pinned, or the heaviest one.
   std::vector<graph::NodeId> seeds() const {
+    if (options_.method != SearchMethod::propagation) return {};
     const Pins pins(options_.pins, graph_);
     std::vector<graph::NodeId> pinned;
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
@@ -216,7 +218,8 @@ class PlanSearch {
   const cost::CostModel& cost_;
   const SearchOptions& options_;
   const PlanProblem built_;
-  const std::int64_t limit_;  ///< of weights and activations together
+  const std::int64_t limit_;                ///< of weights and activations together
+  const std::vector<graph::NodeId> seeds_;  ///< of propagation
   double glpk_seconds_ = 0;
 };
 
