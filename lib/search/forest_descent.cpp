@@ -1,4 +1,4 @@
-// Descent by forests. A sweep takes a set of nodes without a cycle among them and chooses all of
+// Descent by forests. A sweep draws a set of nodes without a cycle among them and chooses all of
 // their strategies at once, exactly, while the others stay (Hamze and de Freitas 2004 sample so);
 // on graphs that are nearly trees most nodes move together. Nodes that stayed in one sweep are the
 // first to be taken in the next. Usage is priced: a unit at a time whose limit is exceeded costs
@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <random>
 
 #include "search/elimination.h"
 #include "search/saturating.h"
@@ -132,6 +133,7 @@ class Descent {
   std::vector<char> draw_forest() {
     std::vector<int> order(problem_.nodes.size());
     std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random_);
     std::stable_partition(order.begin(), order.end(), [&](int i) { return has_stayed_[at(i)]; });
     std::vector<char> is_open(order.size(), 0);
     tree_.resize(order.size());
@@ -181,6 +183,7 @@ class Descent {
   Cost best_cost_ = impossible;
   std::vector<char> has_stayed_;
   std::vector<int> tree_;
+  std::mt19937 random_;         // of a fixed seed
   std::vector<double> prices_;  // by time, cost a unit of usage
   bool is_priced_ = false;
 };

@@ -62,7 +62,7 @@ std::vector<graph::NodeId> heaviest_first(const PlanProblem& built) {
   std::vector<graph::NodeId> order(built.operators.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, std::ranges::greater(), [&](graph::NodeId op) {
-    return built.operators[static_cast<std::size_t>(op)]->costs.front();
+    return std::ranges::max(built.operators[static_cast<std::size_t>(op)]->costs);
   });
   return order;
 }

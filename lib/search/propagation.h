@@ -18,8 +18,7 @@ std::optional<std::vector<int>> choose_by_propagation(const PlanProblem& built,
                                                       const sharding::DeviceMesh& mesh,
                                                       const std::vector<graph::NodeId>& seeds);
 
-/// Operators by the cost of their first strategy, which is replicated unless pinned; heaviest
-/// first.
+/// Operators by what their dearest strategy costs, with its communication; heaviest first.
 std::vector<graph::NodeId> heaviest_first(const PlanProblem& built);
 
 }  // namespace autopar::search

@@ -53,7 +53,7 @@ std::vector<int> choose_for_cut(const PlanProblem& built, const AssignmentProble
   };
   const std::vector<graph::NodeId> order = heaviest_first(built);
   const auto weight = [&](graph::NodeId op) {
-    return WideCost{built.operators[static_cast<std::size_t>(op)]->costs.front()};
+    return WideCost{std::ranges::max(built.operators[static_cast<std::size_t>(op)]->costs)};
   };
   WideCost total = 0;
   for (const graph::NodeId op : order) total += weight(op);
