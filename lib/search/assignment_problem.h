@@ -41,7 +41,7 @@ enum class Status { optimal, feasible, infeasible, unknown };
 
 struct Solution {
   Status status = Status::unknown;
-  std::vector<int> choice;  ///< a strategy a node; empty unless optimal or feasible
+  std::vector<int> choice = {};  ///< a strategy a node; empty unless optimal or feasible
   Cost cost = impossible;
   Cost lower_bound = 0;  ///< no choice costs less; equals `cost` where optimal
   double seconds = 0;

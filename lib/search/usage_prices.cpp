@@ -1,0 +1,42 @@
+#include "search/usage_prices.h"
+
+#include <cmath>
+
+namespace autopar::search {
+
+namespace {
+
+constexpr int fraction_bits = 24;
+
+}  // namespace
+
+UsagePrices::UsagePrices(const AssignmentProblem& problem, double scale)
+    : problem_(problem),
+      scale_(scale),
+      prices_(problem.usage_limits.size(), 0.0),
+      price_until_(problem.usage_limits.size() + 1, 0) {}
+
+void UsagePrices::set(const std::vector<double>& prices) {
+  prices_ = prices;
+  for (std::size_t t = 0; t < prices.size(); ++t) {
+    const double price = std::ldexp(prices[t] * scale_, fraction_bits);
+    price_until_[t + 1] = price_until_[t] + static_cast<WideCost>(std::round(price));
+  }
+}
+
+double UsagePrices::of(std::size_t i, std::size_t s) const {
+  const auto& node = problem_.nodes[i];
+  const WideCost price = price_until_[static_cast<std::size_t>(node.end)] -
+                         price_until_[static_cast<std::size_t>(node.first)];
+  return static_cast<double>((price * node.usages[s]) >> fraction_bits);
+}
+
+double UsagePrices::limits_cost() const {
+  WideCost sum = 0;
+  for (std::size_t t = 0; t < prices_.size(); ++t) {
+    sum += (price_until_[t + 1] - price_until_[t]) * problem_.usage_limits[t];
+  }
+  return static_cast<double>((sum >> fraction_bits) + 1);
+}
+
+}  // namespace autopar::search
