@@ -117,7 +117,19 @@ class PlanSearch {
   static constexpr int most_attempts = 8;
 
   Solution solve(const AssignmentProblem& problem) {
-    return is_exact() ? solve_exactly(problem) : solve_quickly(problem);
+    if (!is_exact()) return solve_quickly(problem, options_.method);
+    Solution solution = solve_exactly(problem);
+    if (solution.status == Status::optimal || solution.status == Status::infeasible) {
+      return solution;
+    }
+    // Where time ran out, a quick plan may be better.
+    if (Solution quick = solve_quickly(problem, SearchMethod::recursive);
+        quick.cost < solution.cost) {
+      solution.status = quick.status;
+      solution.choice = std::move(quick.choice);
+      solution.cost = quick.cost;
+    }
+    return solution;
   }
 
   bool is_exact() const { return options_.method == SearchMethod::ilp; }
@@ -130,8 +142,8 @@ class PlanSearch {
     return solution;
   }
 
-  Solution solve_quickly(const AssignmentProblem& problem) const {
-    auto choice = options_.method == SearchMethod::propagation
+  Solution solve_quickly(const AssignmentProblem& problem, SearchMethod method) const {
+    auto choice = method == SearchMethod::propagation
                       ? choose_by_propagation(built_, problem, cost_.mesh(), seeds_)
                       : choose_recursively(built_, problem, cost_.mesh());
     if (!choice) return {};
