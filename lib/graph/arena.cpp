@@ -1,14 +1,54 @@
 #include "graph/arena.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 namespace autopar::graph {
 namespace {
 
-bool live_together(const BufferLifetime& a, const BufferLifetime& b) {
-  return a.first <= b.last && b.first <= a.last;
-}
+/// Buffers by when they live. Those that live with a buffer either live at its first step, and a
+/// segment tree over steps finds them, or begin after it and until its last.
+class LifetimeIndex {
+ public:
+  explicit LifetimeIndex(std::span<const BufferLifetime> buffers) : buffers_(buffers) {
+    int steps = 1;
+    for (const BufferLifetime& buffer : buffers) steps = std::max(steps, buffer.last + 1);
+    beginning_.resize(static_cast<std::size_t>(steps));
+    leaves_ = std::bit_ceil(beginning_.size());
+    spanning_.resize(2 * leaves_);
+  }
+
+  void add(std::size_t buffer) {
+    const auto [bytes, first, last] = buffers_[buffer];
+    beginning_[static_cast<std::size_t>(first)].push_back(buffer);
+    std::size_t left = leaves_ + static_cast<std::size_t>(first);
+    std::size_t right = leaves_ + static_cast<std::size_t>(last) + 1;
+    for (; left < right; left /= 2, right /= 2) {
+      if (left % 2 == 1) spanning_[left++].push_back(buffer);
+      if (right % 2 == 1) spanning_[--right].push_back(buffer);
+    }
+  }
+
+  /// The buffers that were added and live when this one does, in no order.
+  std::vector<std::size_t> living_with(std::size_t buffer) const {
+    std::vector<std::size_t> result;
+    const auto take = [&](const std::vector<std::size_t>& found) {
+      result.insert(result.end(), found.begin(), found.end());
+    };
+    const auto first = static_cast<std::size_t>(buffers_[buffer].first);
+    const auto last = static_cast<std::size_t>(buffers_[buffer].last);
+    for (std::size_t node = leaves_ + first; node > 0; node /= 2) take(spanning_[node]);
+    for (std::size_t step = first + 1; step <= last; ++step) take(beginning_[step]);
+    return result;
+  }
+
+ private:
+  std::span<const BufferLifetime> buffers_;
+  std::vector<std::vector<std::size_t>> beginning_;  // by first step
+  std::size_t leaves_ = 0;
+  std::vector<std::vector<std::size_t>> spanning_;  // by the tree's node: live in all its steps
+};
 
 }  // namespace
 
@@ -24,21 +64,20 @@ ArenaPlan plan_arena(std::span<const BufferLifetime> buffers) {
                            [&](std::size_t i) { return buffers[i].bytes; });
 
   ArenaPlan plan{std::vector<std::int64_t>(buffers.size(), 0), 0};
-  std::vector<std::size_t> placed;  // by offset
+  LifetimeIndex placed(buffers);
   for (const std::size_t i : by_size) {
     const std::int64_t bytes = aligned(buffers[i].bytes);
     if (bytes == 0) break;  // the rest is empty as well
     std::int64_t offset = 0;
-    for (const std::size_t other : placed) {
-      if (!live_together(buffers[i], buffers[other])) continue;
+    std::vector<std::size_t> others = placed.living_with(i);
+    std::ranges::sort(others, {}, [&](std::size_t other) { return plan.offsets[other]; });
+    for (const std::size_t other : others) {
       if (plan.offsets[other] >= offset + bytes) break;
       offset = std::max(offset, plan.offsets[other] + aligned(buffers[other].bytes));
     }
     plan.offsets[i] = offset;
     plan.bytes = std::max(plan.bytes, offset + bytes);
-    const auto position = std::ranges::upper_bound(
-        placed, offset, {}, [&](std::size_t other) { return plan.offsets[other]; });
-    placed.insert(position, i);
+    placed.add(i);
   }
   return plan;
 }

@@ -85,12 +85,15 @@ ValueId Graph::add_value(Value value) {
   return static_cast<ValueId>(values.size() - 1);
 }
 
+bool Graph::has_value_named(const std::string& wanted) {
+  for (; named_ < values.size(); ++named_) names_.insert(values[named_].name);
+  return names_.contains(wanted);
+}
+
 ValueId Graph::add_constant(std::string wanted, Tensor tensor) {
-  const auto taken = [this](const std::string& candidate) {
-    return std::ranges::any_of(values, [&](const Value& v) { return v.name == candidate; });
-  };
   std::string unique = wanted;
-  for (int suffix = 1; taken(unique); ++suffix) unique = fmt::format("{}_{}", wanted, suffix);
+  for (int suffix = 1; has_value_named(unique); ++suffix)
+    unique = fmt::format("{}_{}", wanted, suffix);
   const DataType type = tensor.type();
   Shape shape = tensor.shape();
   return add_value({std::move(unique), type, std::move(shape), std::move(tensor)});
@@ -184,6 +187,8 @@ void remove_dead_nodes(Graph& graph) {
     values.push_back(std::move(graph.values[v]));
   }
   graph.values = std::move(values);
+  graph.names_.clear();
+  graph.named_ = 0;
   const auto renumber = [&renumbered](std::vector<ValueId>& ids) {
     for (ValueId& id : ids)
       if (id != no_value) id = renumbered[static_cast<std::size_t>(id)];

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -64,9 +65,17 @@ struct Graph {
   const Node& node(NodeId id) const { return nodes[static_cast<std::size_t>(id)]; }
   Node& node(NodeId id) { return nodes[static_cast<std::size_t>(id)]; }
   ValueId add_value(Value value);
-  /// A constant of the wanted name; the name is made unique by a suffix where it is taken.
+  /// A constant of the wanted name; the name is made unique by a suffix where it is taken. Values
+  /// keep their names from the first such call on.
   ValueId add_constant(std::string wanted, Tensor tensor);
   bool is_constant(ValueId id) const { return id != no_value && value(id).constant.has_value(); }
+
+ private:
+  bool has_value_named(const std::string& wanted);
+  friend void remove_dead_nodes(Graph& graph);
+
+  std::unordered_set<std::string> names_;  // of the first `named_` values
+  std::size_t named_ = 0;
 };
 
 /// "MatMul", or "com.microsoft::FastGelu" outside the default domain.

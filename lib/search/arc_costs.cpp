@@ -10,7 +10,7 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-constexpr double most = 1125899906842624.0;  // 2^50
+constexpr double most_exact = 1125899906842624.0;  // 2^50
 
 }  // namespace
 
@@ -19,10 +19,11 @@ double ArcCosts::scale_for(WideCost typical) {
   return std::exp2(std::clamp(46 - bits, 0.0, 30.0));
 }
 
-ArcCosts::ArcCosts(const AssignmentProblem& problem, double scale) : scale_(scale) {
+ArcCosts::ArcCosts(const AssignmentProblem& problem, double scale, std::optional<double> most)
+    : scale_(scale) {
   const auto scaled = [&](Cost cost) {
-    if (cost >= impossible) return std::numeric_limits<double>::infinity();
-    return std::min(static_cast<double>(cost) * scale, most);
+    if (cost >= impossible) return most.value_or(std::numeric_limits<double>::infinity());
+    return std::min(static_cast<double>(cost) * scale, most.value_or(most_exact));
   };
   first_strategy_.push_back(0);
   std::vector<std::vector<std::pair<int, std::size_t>>> edges_of(problem.nodes.size());

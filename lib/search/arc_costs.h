@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,8 +16,9 @@ class ArcCosts {
  public:
   /// A scale at which sums of the size of `typical` stay well below 2^53, a power of two.
   static double scale_for(WideCost typical);
-  /// Costs above 2^50 / scale are lowered to that, impossible ones are infinite.
-  ArcCosts(const AssignmentProblem& problem, double scale);
+  /// Costs above 2^50 / scale are lowered to that, impossible ones are infinite. Or else all above
+  /// `most` and the impossible ones count as that.
+  ArcCosts(const AssignmentProblem& problem, double scale, std::optional<double> most = {});
 
   struct Arc {
     int node = 0;   ///< whose arc it is
@@ -37,6 +39,8 @@ class ArcCosts {
   }
   const Arc& arc(std::size_t k) const { return arcs_[k]; }
   std::size_t first_arc(std::size_t i) const { return first_arc_[i]; }
+  /// Costs of pairs, each edge's once.
+  std::size_t cells() const { return costs_.size() / 2; }
   std::size_t message_entries() const { return message_entries_; }
   /// The costs beside the other end's strategy t, by the arc's node's strategy.
   const double* row(const Arc& arc, std::size_t t) const {

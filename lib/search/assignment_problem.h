@@ -50,7 +50,14 @@ struct Solution {
 
 struct SolveOptions {
   double time_limit_seconds = 60;
+  /// After so many seconds a gap of this part of the cost is small enough to stop.
+  double patience_seconds = 1e18;
+  double small_gap = 0.001;
   bool presolve = true;  ///< false: GLPK is handed the whole problem
+  unsigned seed = 1;     ///< the same seed gives the same answer where time does not end the search
+  int threads = 0;       ///< 0: as many as the machine has
+  /// What is left of a problem is GLPK's where it has at most so many strategies.
+  int most_strategies_for_glpk = 300;
   bool log = false;
 };
 

@@ -2,13 +2,15 @@
 // SRMP (Kolmogorov 2015): costs move between edges and nodes, which changes no choice's cost. An
 // edge's message is what has moved from it into its node. A sweep visits the nodes in order; a
 // node pulls all that the edges behind it can give, and pushes equal shares of what it has into
-// those before it. The sum of the nodes' least costs bounds every choice and never falls. It
-// reaches about what the linear relaxation over the local polytope would, in linear time a sweep.
+// those before it. Trees that hang on the rest only give, as if eliminated. The sum of the nodes'
+// least costs bounds every choice and never falls. It reaches about what the linear relaxation over
+// the local polytope would, in linear time a sweep.
 
 #include "search/message_passing.h"
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace autopar::search {
@@ -23,10 +25,50 @@ constexpr double largest_exact = 4503599627370496.0;  // 2^52
 // lowered to that, so that numbers stay small.
 constexpr double hopeless = 1125899906842624.0;  // 2^50
 
+/// Trees hang on the core where every later node has one arc to an earlier one.
+std::size_t nodes_before_trees(const ArcCosts& costs) {
+  std::size_t core = costs.nodes();
+  while (core > 0) {
+    const auto arcs = costs.arcs(core - 1);
+    if (arcs.size() > 1 && at(arcs[1].other) < core - 1) break;
+    --core;
+  }
+  return core;
+}
+
 }  // namespace
+
+std::vector<int> sweep_order(const AssignmentProblem& problem) {
+  std::vector<std::vector<int>> neighbours(problem.nodes.size());
+  for (const auto& edge : problem.edges) {
+    neighbours[at(edge.a)].push_back(edge.b);
+    neighbours[at(edge.b)].push_back(edge.a);
+  }
+  std::vector<std::size_t> degrees;
+  std::vector<int> leaves;
+  for (std::size_t i = 0; i < neighbours.size(); ++i) {
+    degrees.push_back(neighbours[i].size());
+    if (degrees[i] <= 1) leaves.push_back(static_cast<int>(i));
+  }
+  std::vector<char> is_peeled(neighbours.size(), 0);
+  for (std::size_t k = 0; k < leaves.size(); ++k) {
+    is_peeled[at(leaves[k])] = 1;
+    for (const int other : neighbours[at(leaves[k])]) {
+      if (!is_peeled[at(other)] && --degrees[at(other)] == 1) leaves.push_back(other);
+    }
+  }
+  std::vector<int> order;
+  for (std::size_t i = 0; i < neighbours.size(); ++i) {
+    if (!is_peeled[i]) order.push_back(static_cast<int>(i));
+  }
+  std::ranges::stable_sort(order, std::greater{}, [&](int i) { return neighbours[at(i)].size(); });
+  order.insert(order.end(), leaves.rbegin(), leaves.rend());
+  return order;
+}
 
 MessagePassing::MessagePassing(const ArcCosts& costs)
     : costs_(costs),
+      core_(nodes_before_trees(costs)),
       messages_(costs.message_entries(), 0.0),
       choice_(costs.nodes(), 0) {
   for (std::size_t i = 0; i < costs.nodes(); ++i) {
@@ -34,7 +76,6 @@ MessagePassing::MessagePassing(const ArcCosts& costs)
       beliefs_.push_back(costs.node_cost(i, s));
     }
   }
-  excess_.assign(beliefs_.size(), 0.0);
 }
 
 void MessagePassing::set_prices(const UsagePrices& prices) {
@@ -71,26 +112,24 @@ void MessagePassing::pull(const ArcCosts::Arc& arc) {
 
 void MessagePassing::visit(std::size_t i, bool forward) {
   const auto arcs = costs_.arcs(i);
-  const auto middle = std::ranges::partition_point(
-      arcs, [&](const ArcCosts::Arc& arc) { return at(arc.other) < i; });
-  const std::span before(arcs.begin(), middle);
-  const std::span after(middle, arcs.end());
-  const auto& behind = forward ? before : after;
-  const auto& ahead = forward ? after : before;
-  for (const ArcCosts::Arc& arc : behind) pull(arc);
+  const auto first_from = [&](std::size_t other) {
+    return std::ranges::partition_point(
+        arcs, [&](const ArcCosts::Arc& arc) { return at(arc.other) < other; });
+  };
+  const std::span before(arcs.begin(), first_from(i));
+  const std::span after(before.end(), arcs.end());
+  const std::span core(after.begin(), std::max(after.begin(), first_from(core_)));
+  for (const ArcCosts::Arc& arc : forward ? before : after) pull(arc);
+  const auto& ahead = forward ? core : before;
 
   const std::size_t count = costs_.strategies(i);
   double* belief = &beliefs_[costs_.first_strategy(i)];
   if (forward) choose(i);
   const double least = *std::min_element(belief, belief + count);
-  double* excess = &excess_[costs_.first_strategy(i)];
-  for (std::size_t s = 0; s < count; ++s) {
-    excess[s] = belief[s] - least;
-    largest_ = std::max(largest_, std::abs(belief[s]));
-  }
+  for (std::size_t s = 0; s < count; ++s) largest_ = std::max(largest_, std::abs(belief[s]));
   if (!ahead.empty()) {
     // What is pushed is over the least, so that the bound is what stays in the nodes.
-    const double shares = static_cast<double>(std::max(behind.size(), ahead.size()));
+    const double shares = static_cast<double>(std::max(before.size(), core.size()));
     for (std::size_t s = 0; s < count; ++s) {
       const double share = std::floor((belief[s] - least) / shares);
       for (const ArcCosts::Arc& arc : ahead) messages_[arc.message + s] -= share;
@@ -118,9 +157,40 @@ void MessagePassing::sweep() {
   largest_ = 0;
   bound_ = 0;
   for (std::size_t i = 0; i < costs_.nodes(); ++i) visit(i, true);
-  bound_before_ = bound_;
   bound_ = 0;
   for (std::size_t i = costs_.nodes(); i-- > 0;) visit(i, false);
+}
+
+std::vector<double> MessagePassing::bounds_with() const {
+  // What stays in nodes and edges is not negative, and the least of each node is the bound. A
+  // choice with a strategy pays what is over that in its node, and in its edges and neighbours.
+  std::vector<double> least(costs_.nodes());
+  double bound = 0;
+  for (std::size_t i = 0; i < costs_.nodes(); ++i) {
+    const double* belief = &beliefs_[costs_.first_strategy(i)];
+    least[i] = *std::min_element(belief, belief + costs_.strategies(i));
+    bound += least[i];
+  }
+  std::vector<double> bounds;
+  for (std::size_t i = 0; i < costs_.nodes(); ++i) {
+    for (std::size_t s = 0; s < costs_.strategies(i); ++s) {
+      double with = bound + beliefs_[costs_.first_strategy(i) + s] - least[i];
+      for (const ArcCosts::Arc& arc : costs_.arcs(i)) {
+        if (messages_[arc.message + s] == infinite) continue;
+        const ArcCosts::Arc& reverse = costs_.arc(arc.reverse);
+        const double* belief = &beliefs_[costs_.first_strategy(at(arc.other))];
+        const double* message = &messages_[reverse.message];
+        const double* row = costs_.row(reverse, s);
+        double more = infinite;
+        for (std::size_t t = 0; t < costs_.strategies(at(arc.other)); ++t) {
+          more = std::min(more, row[t] - message[t] + belief[t]);
+        }
+        with += more - messages_[arc.message + s] - least[at(arc.other)];
+      }
+      bounds.push_back(with);
+    }
+  }
+  return bounds;
 }
 
 std::optional<double> MessagePassing::bound() const {

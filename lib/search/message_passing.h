@@ -8,8 +8,13 @@
 
 namespace autopar::search {
 
+/// Nodes of many edges first, for those decide most; those of trees that hang on the rest come
+/// last, parents first.
+std::vector<int> sweep_order(const AssignmentProblem& problem);
+
 /// A lower bound on the cost of a problem's choices under prices instead of limits, raised sweep by
-/// sweep, with a choice at each. The bound is exact in whole numbers: rounding only lowers it.
+/// sweep, with a choice at each. The bound is exact in whole numbers: rounding only lowers it. It
+/// rises soonest where the nodes are in `sweep_order`.
 class MessagePassing {
  public:
   explicit MessagePassing(const ArcCosts& costs);
@@ -23,11 +28,9 @@ class MessagePassing {
   std::optional<double> bound() const;
   /// The choice of the last sweep: node by node, the best beside those chosen before.
   const std::vector<int>& choice() const { return choice_; }
-  /// How much dearer the strategy of that place among all nodes' strategies is than its node's best,
-  /// as far as the last sweep saw.
-  double excess(std::size_t strategy) const { return excess_[strategy]; }
-  /// A bound on the choices that hold that strategy.
-  double bound_with(std::size_t strategy) const { return bound_before_ + excess_[strategy]; }
+  /// By strategy of all nodes, a bound on the choices that hold it. Where nodes and edges have
+  /// given all to their neighbours, it is the best of those that tells.
+  std::vector<double> bounds_with() const;
 
  private:
   void pull(const ArcCosts::Arc& arc);
@@ -35,14 +38,13 @@ class MessagePassing {
   void choose(std::size_t i);
 
   const ArcCosts& costs_;
+  const std::size_t core_;        ///< nodes from here on form trees, parents first
   std::vector<double> beliefs_;   ///< by strategy of all nodes: its cost, price and messages
   std::vector<double> messages_;  ///< by arc and its node's strategy
   std::vector<int> choice_;
-  std::vector<double> excess_;
   std::vector<double> scratch_;
   double bound_ = 0;
-  double bound_before_ = 0;  ///< the last sweep's way back, whose `excess_` counts from there
-  double largest_ = 0;       ///< number met
+  double largest_ = 0;  ///< number met
 };
 
 }  // namespace autopar::search

@@ -33,6 +33,8 @@ class Presolver {
       std::iota(strategies_[i].begin(), strategies_[i].end(), 0);
       result_.strategy_counts.push_back(static_cast<int>(nodes_[i].costs.size()));
     }
+    result_.times.resize(limits_.size());
+    std::iota(result_.times.begin(), result_.times.end(), 0);
     edges_.reserve(problem.edges.size());
     for (const auto& edge : problem.edges) add_edge(edge);
     for (std::size_t k = 0; k < edges_.size(); ++k) normalise(k);
@@ -85,7 +87,7 @@ class Presolver {
   bool compress() {
     // Nodes that are gone have left their usage behind.
     AssignmentProblem view{std::move(nodes_), {}, std::move(limits_)};
-    const bool is_feasible = compress_usage(view);
+    const bool is_feasible = compress_usage(view, &result_.times);
     nodes_ = std::move(view.nodes);
     limits_ = std::move(view.usage_limits);
     return is_feasible;

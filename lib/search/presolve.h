@@ -32,6 +32,7 @@ struct Presolved {
   std::vector<int> nodes;                    ///< by the core's node, the whole problem's
   std::vector<std::vector<int>> strategies;  ///< by the core's node and strategy, the same
   std::vector<int> strategy_counts;          ///< by the whole problem's node
+  std::vector<int> times;                    ///< by the core's time, the whole problem's
 };
 
 /// nullopt where no choice is possible, or none is within the limits.

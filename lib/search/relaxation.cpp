@@ -1,26 +1,27 @@
 // The Lagrangian relaxation puts a price on usage instead of limiting it. For any prices, what the
-// cheapest choice costs and pays, less what the limits are worth, bounds the limited problem; the
-// prices are moved along the choice's usage over the limits, damped as in the volume algorithm
-// (Barahona and Anbil 2000). Message passing bounds the priced problem, and is not begun anew where
-// prices change.
+// cheapest choice costs and pays, less what the limits are worth, bounds the limited problem. The
+// prices follow the volume algorithm (Barahona and Anbil 2000): steps from the best prices so far
+// along the usage over the limits, averaged over the choices met. Message passing bounds the priced
+// problem; its messages stay good where prices change.
 
 #include "search/relaxation.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "search/arc_costs.h"
-#include "search/message_passing.h"
-#include "search/usage_prices.h"
-
 namespace autopar::search {
 
 namespace {
 
-/// A bound that gained less than this part of its gap in so many sweeps has stopped.
-constexpr double least_gain = 0.02;
-constexpr int sweeps_a_check = 10;
-constexpr int most_sweeps = 2000;
+/// A bound that gained less than this part of its gap between two checks is stuck.
+constexpr double least_gain = 0.005;
+constexpr int steps_a_check = 60;
+constexpr int first_sweeps = 10;
+constexpr int sweeps_a_step = 2;
+constexpr double weight_of_newest = 0.1;
+constexpr int most_nulls = 20;
+/// An optimum is taken to be at most so much over the bound.
+constexpr double largest_gap = 0.05;
 
 /// About what an optimum may cost.
 WideCost typical_cost(const AssignmentProblem& problem) {
@@ -33,81 +34,117 @@ WideCost typical_cost(const AssignmentProblem& problem) {
   return sum;
 }
 
-class Relaxation {
- public:
-  Relaxation(const AssignmentProblem& problem, const RelaxOptions& options)
-      : problem_(problem),
-        options_(options),
-        costs_(problem, ArcCosts::scale_for(typical_cost(problem))),
-        prices_(problem, costs_.scale()),
-        messages_(costs_) {
-    if (!options.incumbent.empty()) offer(options.incumbent);
-    messages_.set_prices(prices_);
-  }
-
-  Relaxed run() {
-    double last = -1e300;
-    for (int sweep = 1; sweep <= most_sweeps && !options_.deadline.is_over(); ++sweep) {
-      messages_.sweep();
-      offer(messages_.choice());
-      note_bound();
-      if (result_.bound >= goal()) break;
-      if (sweep % sweeps_a_check != 0) continue;
-      if (bound_ - last < least_gain * (static_cast<double>(goal()) - bound_)) break;
-      last = bound_;
-    }
-    note_bounds_with();
-    return std::move(result_);
-  }
-
- private:
-  /// What the bound has to reach.
-  Cost goal() const { return std::min(result_.cost, options_.cutoff); }
-
-  void offer(const std::vector<int>& choice) {
-    const Cost cost = cost_of(problem_, choice);
-    if (cost >= result_.cost || !within_limits(problem_, choice)) return;
-    result_.choice = choice;
-    result_.cost = cost;
-  }
-
-  /// Costs are whole numbers, so a bound may be rounded up to one.
-  Cost whole(double bound) const {
-    return static_cast<Cost>(
-        std::clamp(std::ceil((bound - prices_.limits_cost()) / costs_.scale()), 0.0, 1e18));
-  }
-
-  void note_bound() {
-    const std::optional<double> bound = messages_.bound();
-    if (!bound) return;
-    bound_ = *bound / costs_.scale();
-    result_.bound = std::max(result_.bound, whole(*bound));
-  }
-
-  void note_bounds_with() {
-    for (std::size_t i = 0; i < problem_.nodes.size(); ++i) {
-      auto& bounds = result_.bounds_with.emplace_back();
-      for (std::size_t s = 0; s < costs_.strategies(i); ++s) {
-        bounds.push_back(messages_.bound()
-                             ? whole(messages_.bound_with(costs_.first_strategy(i) + s))
-                             : 0);
-      }
-    }
-  }
-
-  const AssignmentProblem& problem_;
-  const RelaxOptions& options_;
-  const ArcCosts costs_;
-  UsagePrices prices_;
-  MessagePassing messages_;
-  double bound_ = 0;
-  Relaxed result_;
-};
-
 }  // namespace
 
-Relaxed relax(const AssignmentProblem& problem, const RelaxOptions& options) {
-  return Relaxation(problem, options).run();
+Relaxation::Relaxation(const AssignmentProblem& problem, std::vector<double> prices)
+    : problem_(problem),
+      costs_(problem, ArcCosts::scale_for(typical_cost(problem))),
+      prices_(problem, costs_.scale()),
+      messages_(costs_),
+      center_(std::move(prices)) {
+  center_.resize(problem.usage_limits.size(), 0.0);
+  excess_.resize(center_.size(), 0.0);
+  set_prices(center_);
+}
+
+void Relaxation::advance(double work, Cost goal, const Deadline& deadline) {
+  const double work_of_step = 4.0 * sweeps_a_step * static_cast<double>(costs_.cells());
+  for (; work > 0 && !is_stuck_ && !deadline.is_over(); work -= work_of_step) {
+    step(std::min(goal, cost_));
+    if (bound_ >= std::min(goal, cost_)) break;
+  }
+}
+
+void Relaxation::step(Cost goal) {
+  for (int k = 0; k < (steps_ == 0 ? first_sweeps : sweeps_a_step); ++k) messages_.sweep();
+  note_choice();
+  note_bound();
+  if (++steps_ % steps_a_check == 0) {
+    is_stuck_ = best_bound_ - bound_at_check_ < least_gain * gap_to(goal);
+    bound_at_check_ = best_bound_;
+  }
+  if (!center_.empty()) {
+    move_prices(goal);
+  } else {
+    best_bound_ = present_bound_;
+  }
+}
+
+/// How far the bound may have to rise: the goal may be far from an optimum.
+double Relaxation::gap_to(Cost goal) const {
+  return std::min(static_cast<double>(goal) - best_bound_, largest_gap * std::abs(best_bound_));
+}
+
+void Relaxation::set_prices(const std::vector<double>& prices) {
+  prices_.set(prices);
+  messages_.set_prices(prices_);
+}
+
+void Relaxation::note_choice() {
+  const Cost cost = cost_of(problem_, messages_.choice());
+  if (cost >= cost_ || !within_limits(problem_, messages_.choice())) return;
+  choice_ = messages_.choice();
+  cost_ = cost;
+}
+
+/// Costs are whole numbers, so a bound may be rounded up to one.
+Cost Relaxation::whole(double bound) const {
+  return static_cast<Cost>(
+      std::clamp(std::ceil((bound - prices_.limits_cost()) / costs_.scale()), 0.0, 1e18));
+}
+
+void Relaxation::note_bound() {
+  const std::optional<double> bound = messages_.bound();
+  if (!bound) return;
+  present_bound_ = (*bound - prices_.limits_cost()) / costs_.scale();
+  bound_ = std::max(bound_, whole(*bound));
+}
+
+void Relaxation::move_prices(Cost goal) {
+  const std::vector<std::int64_t> usage = usage_over_time(problem_, messages_.choice());
+  double along = 0;
+  for (std::size_t t = 0; t < center_.size(); ++t) {
+    const double excess = static_cast<double>(usage[t] - problem_.usage_limits[t]);
+    along += excess * excess_[t];
+    excess_[t] += (steps_ == 1 ? 1.0 : weight_of_newest) * (excess - excess_[t]);
+  }
+  if (present_bound_ > best_bound_) {
+    best_bound_ = present_bound_;
+    center_ = prices_.prices();
+    if (along > 0) factor_ = std::min(2.0, factor_ * 1.1);
+    nulls_ = 0;
+  } else if (++nulls_ >= most_nulls) {
+    factor_ *= 0.66;
+    nulls_ = 0;
+  }
+  double length = 0;
+  for (std::size_t t = 0; t < center_.size(); ++t) {
+    if (center_[t] > 0 || excess_[t] > 0) length += excess_[t] * excess_[t];
+  }
+  if (length <= 0) return;
+  const double step = factor_ * std::max(1.0, gap_to(goal)) / length;
+  std::vector<double> prices(center_.size());
+  for (std::size_t t = 0; t < prices.size(); ++t) {
+    prices[t] = std::max(0.0, center_[t] + step * excess_[t]);
+  }
+  set_prices(prices);
+}
+
+std::vector<std::vector<Cost>> Relaxation::bounds_with() {
+  if (!center_.empty()) {
+    set_prices(center_);
+    for (int k = 0; k < first_sweeps; ++k) messages_.sweep();
+    note_choice();
+    note_bound();
+  }
+  const std::vector<double> bounds = messages_.bounds_with();
+  std::vector<std::vector<Cost>> result(problem_.nodes.size());
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    for (std::size_t s = 0; s < costs_.strategies(i); ++s) {
+      result[i].push_back(messages_.bound() ? whole(bounds[costs_.first_strategy(i) + s]) : 0);
+    }
+  }
+  return result;
 }
 
 }  // namespace autopar::search

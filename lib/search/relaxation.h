@@ -2,32 +2,65 @@
 
 #include <vector>
 
+#include "search/arc_costs.h"
 #include "search/assignment_problem.h"
+#include "search/message_passing.h"
 #include "search/stopwatch.h"
+#include "search/usage_prices.h"
 
 namespace autopar::search {
 
-/// What is known of a problem from its Lagrangian relaxation (usage_prices.h), bounded by message
-/// passing (message_passing.h).
-struct Relaxed {
-  Cost bound = 0;           ///< no choice within the limits costs less
-  std::vector<int> choice;  ///< the cheapest found within the limits; empty where none was
-  Cost cost = impossible;   ///< of `choice`
+/// The Lagrangian relaxation of a problem's limits (usage_prices.h), bounded by message passing
+/// (message_passing.h): a lower bound that rises step by step, and choices on the way. Usage must
+/// be compressed (usage_rows.h), costs at least 0, and the problem must outlive it.
+class Relaxation {
+ public:
+  /// `prices` is where they start, by time; empty for 0.
+  Relaxation(const AssignmentProblem& problem, std::vector<double> prices);
+
+  /// Goes on until that many costs are looked at, the bound reaches the goal, the bound hardly
+  /// rises any more, or the deadline comes.
+  void advance(double work, Cost goal, const Deadline& deadline);
+  bool is_stuck() const { return is_stuck_; }
+
+  /// No choice within the limits costs less.
+  Cost bound() const { return bound_; }
+  /// The cheapest choice within the limits that was met; empty where none was.
+  const std::vector<int>& choice() const { return choice_; }
+  Cost cost() const { return cost_; }
+  /// What is cheap at the present prices, within the limits or not.
+  const std::vector<int>& priced_choice() const { return messages_.choice(); }
+  /// Those of the best bound.
+  const std::vector<double>& prices() const { return center_; }
   /// By node and strategy: no choice within the limits that has it costs less.
-  std::vector<std::vector<Cost>> bounds_with;
-  std::vector<double> prices;  ///< by time, of a unit of usage
-};
+  std::vector<std::vector<Cost>> bounds_with();
 
-struct RelaxOptions {
-  Cost cutoff = impossible;  ///< nothing is asked of choices that cost as much
-  Deadline deadline = {};
-  std::vector<int> incumbent = {};  ///< a choice within the limits, or empty
-  std::vector<double> prices = {};  ///< where they start; empty for 0
-  unsigned seed = 1;
-};
+ private:
+  void set_prices(const std::vector<double>& prices);
+  void step(Cost goal);
+  void move_prices(Cost goal);
+  double gap_to(Cost goal) const;
+  void note_choice();
+  void note_bound();
+  Cost whole(double bound) const;
 
-/// Raises the bound until it meets the cheapest choice found, or the cutoff, or hardly moves any
-/// more, or the deadline comes. Usage must be compressed (usage_rows.h), costs at least 0.
-Relaxed relax(const AssignmentProblem& problem, const RelaxOptions& options);
+  const AssignmentProblem& problem_;
+  const ArcCosts costs_;
+  UsagePrices prices_;
+  MessagePassing messages_;
+  Cost bound_ = 0;
+  std::vector<int> choice_;
+  Cost cost_ = impossible;
+
+  std::vector<double> center_;     ///< the prices of the best bound
+  std::vector<double> excess_;     ///< by time, usage over the limit, averaged over the steps
+  double present_bound_ = -1e300;  ///< at the present prices
+  double best_bound_ = -1e300;
+  double factor_ = 0.5;  ///< of the step that would lead to the goal if the bound were linear
+  int nulls_ = 0;        ///< steps without gain
+  int steps_ = 0;
+  double bound_at_check_ = -1e300;
+  bool is_stuck_ = false;
+};
 
 }  // namespace autopar::search

@@ -2,14 +2,18 @@
 // small, else by branch and bound over the relaxation. What the bound rules out is taken away, and
 // the problem that is left is presolved anew, so that every level works on a smaller one.
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <optional>
+#include <thread>
 
 #include "search/assignment_problem.h"
 #include "search/components.h"
 #include "search/elimination.h"
+#include "search/message_passing.h"
+#include "search/portfolio.h"
 #include "search/presolve.h"
-#include "search/relaxation.h"
 #include "search/stopwatch.h"
 #include "search/usage_rows.h"
 
@@ -64,26 +68,55 @@ AssignmentProblem without(AssignmentProblem problem, int node,
   return problem;
 }
 
+/// A problem, what is asked of its choices, and what is known from a larger one that holds it.
+struct Task {
+  AssignmentProblem problem;
+  Cost cutoff = impossible;    ///< choices that cost as much are of no interest
+  std::vector<double> prices;  ///< by time, of a unit of usage, to begin with
+  std::vector<int> start;      ///< a choice within the limits, or empty
+  Deadline deadline;
+  bool is_root = true;  ///< no branch has been taken
+};
+
 class Solver {
  public:
-  Solver(const SolveOptions& options, const Deadline& deadline)
-      : options_(options), deadline_(deadline) {}
+  explicit Solver(const SolveOptions& options)
+      : options_(options),
+        threads_(options.threads > 0
+                     ? options.threads
+                     : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
 
   /// The cheapest choice below the cutoff. Where none is below it, the lower bound is at least the
   /// cutoff, whatever the status says.
-  Solution solve(const AssignmentProblem& problem, Cost cutoff) {
-    const std::optional<Presolved> presolved = presolve(problem);
+  Solution solve(const Task& task) {
+    const std::optional<Presolved> presolved = presolve(task.problem);
     if (!presolved) return infeasible();
     const AssignmentProblem& core = presolved->core;
-    const auto parts = components(core);
+    std::vector<int> ranks(core.nodes.size());
+    const std::vector<int> order = sweep_order(core);
+    for (std::size_t k = 0; k < order.size(); ++k) ranks[at(order[k])] = static_cast<int>(k);
+    const auto start = task.start.empty() ? std::nullopt : presolved->reduced(task.start);
     std::vector<int> choice(core.nodes.size(), 0);
     bool is_known = true;
     WideCost bound = presolved->constant;
-    for (const std::vector<int>& nodes : parts) {
-      AssignmentProblem part = subproblem(core, nodes);
-      if (!compress_usage(part)) return infeasible();
-      // What the other parts cost at least is not this one's to spend.
-      const Solution solution = solve_part(part, saturated(cutoff - bound));
+    for (std::vector<int>& nodes : components(core)) {
+      std::ranges::sort(nodes, {}, [&](int i) { return ranks[at(i)]; });
+      Task part{.problem = subproblem(core, nodes),
+                // What the other parts cost at least is not this one's to spend.
+                .cutoff = saturated(task.cutoff - bound),
+                .prices = {},
+                .start = {},
+                .deadline = task.deadline,
+                .is_root = task.is_root};
+      std::vector<int> times = presolved->times;
+      if (!compress_usage(part.problem, &times)) return infeasible();
+      for (const int t : times) {
+        part.prices.push_back(task.prices.empty() ? 0 : task.prices[at(t)]);
+      }
+      for (const int i : nodes) {
+        if (start) part.start.push_back((*start)[at(i)]);
+      }
+      const Solution solution = solve_part(part);
       if (solution.status == Status::infeasible) return infeasible();
       bound += solution.lower_bound;
       is_known = is_known && !solution.choice.empty();
@@ -94,50 +127,107 @@ class Solver {
     Solution result{.lower_bound = saturated(bound)};
     if (!is_known) return result;
     choice = presolved->original(choice);
-    const Cost cost = cost_of(problem, choice);
-    if (cost >= impossible || !within_limits(problem, choice)) return result;
+    const Cost cost = cost_of(task.problem, choice);
+    if (cost >= impossible || !within_limits(task.problem, choice)) return result;
     return found(std::move(choice), cost, result.lower_bound);
   }
 
   double glpk_seconds() const { return glpk_seconds_; }
 
  private:
-  Solution solve_part(const AssignmentProblem& problem, Cost cutoff) {
-    if (problem.usage_limits.empty()) {
-      if (const auto choice = choose_by_elimination(problem, most_cells_of_a_table)) {
-        const Cost cost = cost_of(problem, *choice);
+  Solution solve_part(const Task& task) {
+    if (task.problem.usage_limits.empty()) {
+      if (const auto choice = choose_by_elimination(task.problem, most_cells_of_a_table)) {
+        const Cost cost = cost_of(task.problem, *choice);
         return found(*choice, cost, cost);
       }
-      return branch(problem, cutoff);
+    } else if (strategies_of(task.problem) <= options_.most_strategies_for_glpk) {
+      return solve_by_glpk(task);
     }
+    return task.is_root ? search(task) : branch(task);
+  }
+
+  Solution solve_by_glpk(const Task& task) {
     SolveOptions left = options_;
-    left.time_limit_seconds = std::max(0.0, deadline_.left());
-    Solution solution = solve_with_glpk(problem, left);
+    left.time_limit_seconds = std::max(0.0, task.deadline.left());
+    Solution solution = solve_with_glpk(task.problem, left);
     glpk_seconds_ += solution.glpk_seconds;
     return solution;
   }
 
-  Solution branch(const AssignmentProblem& problem, Cost cutoff) {
-    const Relaxed relaxed = relax(problem, {.cutoff = cutoff, .deadline = deadline_});
-    Solution best = found(relaxed.choice, relaxed.cost, relaxed.bound);
-    if (relaxed.choice.empty()) best.status = Status::unknown;
-    const Cost goal = std::min(best.cost, cutoff);
-    if (relaxed.bound >= goal || deadline_.is_over()) return best;
+  /// Searches and relaxes with all threads, then solves what the bound leaves.
+  Solution search(const Task& task) {
+    Portfolio portfolio(task.problem, task.cutoff, task.prices, task.start, threads_,
+                        options_.seed);
+    portfolio.run(task.deadline);
+    if (portfolio.is_done() || task.deadline.is_over()) return solution_of(portfolio);
+    const Task rest = without_hopeless(task, portfolio);
+    if (options_.log) log(task, rest, portfolio);
+    const bool is_smaller =
+        strategies_of(rest.problem) <= worthwhile_rest * strategies_of(task.problem);
+    if (is_smaller) return better(solution_of(portfolio), solve(rest), portfolio.goal());
+    return better(solution_of(portfolio), branch(rest), portfolio.goal());
+  }
 
-    const AssignmentProblem smaller = without_hopeless(problem, relaxed, goal);
-    if (strategies_of(smaller) <= worthwhile_rest * strategies_of(problem)) {
-      return better(best, solve(smaller, goal), goal);
+  static Solution solution_of(const Portfolio& portfolio) {
+    if (portfolio.choice().empty()) return {.lower_bound = portfolio.bound()};
+    return found(portfolio.choice(), portfolio.cost(), portfolio.bound());
+  }
+
+  /// The task without the strategies whose bounds are not below the goal, to be solved below it.
+  static Task without_hopeless(const Task& task, Portfolio& portfolio) {
+    Task rest = task;
+    rest.cutoff = portfolio.goal();
+    rest.prices = portfolio.relaxation().prices();
+    rest.start = portfolio.choice();
+    remove_hopeless(rest.problem, portfolio.relaxation().bounds_with(), rest.cutoff);
+    return rest;
+  }
+
+  static void remove_hopeless(AssignmentProblem& problem,
+                              const std::vector<std::vector<Cost>>& bounds_with, Cost goal) {
+    for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
+      auto& costs = problem.nodes[i].costs;
+      for (std::size_t s = 0; s < costs.size(); ++s) {
+        if (bounds_with[i][s] >= goal) costs[s] = impossible;
+      }
     }
-    // One strategy of the node that decides most, or any other of its strategies.
-    const int node = node_that_decides_most(smaller, relaxed, goal);
-    const auto& bounds = relaxed.bounds_with[at(node)];
+  }
+
+  /// One strategy of the node that decides most, or any other of its strategies.
+  Solution branch(const Task& task) {
+    Relaxation relaxation(task.problem, task.prices);
+    relaxation.advance(1e18, task.cutoff, task.deadline);
+    ++branches_;
+    Solution best{.lower_bound = relaxation.bound()};
+    if (!relaxation.choice().empty()) {
+      best = found(relaxation.choice(), relaxation.cost(), relaxation.bound());
+    }
+    const Cost goal = std::min(best.cost, task.cutoff);
+    if (relaxation.bound() >= goal || task.deadline.is_over()) return best;
+
+    const auto bounds_with = relaxation.bounds_with();
+    Task rest = task;
+    rest.cutoff = goal;
+    rest.prices = relaxation.prices();
+    rest.start.clear();
+    rest.is_root = false;
+    remove_hopeless(rest.problem, bounds_with, goal);
+    if (strategies_of(rest.problem) <= worthwhile_rest * strategies_of(task.problem)) {
+      return better(best, solve(rest), goal);
+    }
+    const int node = node_that_decides_most(rest.problem, bounds_with, relaxation.bound(), goal);
+    const auto& bounds = bounds_with[at(node)];
     const auto likely = std::ranges::min_element(bounds) - bounds.begin();
     std::vector<char> is_removed(bounds.size(), 1);
     is_removed[static_cast<std::size_t>(likely)] = 0;
-    Solution with = solve(without(smaller, node, is_removed), goal);
+    Task one = rest;
+    one.problem = without(std::move(one.problem), node, is_removed);
+    Solution with = solve(one);
     for (char& removed : is_removed) removed = !removed;
-    const Cost next_goal = std::min(goal, with.cost);
-    Solution others = solve(without(smaller, node, is_removed), next_goal);
+    rest.problem = without(std::move(rest.problem), node, is_removed);
+    rest.cutoff = std::min(goal, with.cost);
+    Solution others = solve(rest);
     const Cost bound = std::min(with.lower_bound, others.lower_bound);
     if (others.cost < with.cost) with = std::move(others);
     with.lower_bound = bound;
@@ -153,17 +243,6 @@ class Solver {
     return found(std::move(known.choice), known.cost, bound);
   }
 
-  static AssignmentProblem without_hopeless(AssignmentProblem problem, const Relaxed& relaxed,
-                                            Cost goal) {
-    for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
-      auto& costs = problem.nodes[i].costs;
-      for (std::size_t s = 0; s < costs.size(); ++s) {
-        if (relaxed.bounds_with[i][s] >= goal) costs[s] = impossible;
-      }
-    }
-    return problem;
-  }
-
   static double strategies_of(const AssignmentProblem& problem) {
     double count = 0;
     for (const auto& node : problem.nodes) {
@@ -174,7 +253,8 @@ class Solver {
   }
 
   /// The undecided node with the most edges: a tensor that every layer reads, where there is one.
-  static int node_that_decides_most(const AssignmentProblem& problem, const Relaxed& relaxed,
+  static int node_that_decides_most(const AssignmentProblem& problem,
+                                    const std::vector<std::vector<Cost>>& bounds_with, Cost bound,
                                     Cost goal) {
     std::vector<int> degrees(problem.nodes.size(), 0);
     for (const auto& edge : problem.edges) {
@@ -184,12 +264,11 @@ class Solver {
     int decisive = 0;
     std::pair<bool, int> most{false, -1};
     for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
-      const auto& bounds = relaxed.bounds_with[i];
+      const auto& bounds = bounds_with[i];
       const auto possible = std::ranges::count_if(bounds, [&](Cost b) { return b < goal; });
       if (possible < 2) continue;
-      const Cost slack = (goal - relaxed.bound) / 64;
-      const auto likely =
-          std::ranges::count_if(bounds, [&](Cost b) { return b <= relaxed.bound + slack; });
+      const Cost slack = (goal - bound) / 64;
+      const auto likely = std::ranges::count_if(bounds, [&](Cost b) { return b <= bound + slack; });
       const std::pair key{likely > 1, degrees[i]};
       if (key <= most) continue;
       most = key;
@@ -198,9 +277,16 @@ class Solver {
     return decisive;
   }
 
+  void log(const Task& task, const Task& rest, const Portfolio& portfolio) const {
+    spdlog::info("{} nodes: bound {}, cost {}, {} of {} strategies left, {:.1f} s left",
+                 task.problem.nodes.size(), portfolio.bound(), portfolio.cost(),
+                 strategies_of(rest.problem), strategies_of(task.problem), task.deadline.left());
+  }
+
   const SolveOptions& options_;
-  const Deadline& deadline_;
+  const int threads_;
   double glpk_seconds_ = 0;
+  int branches_ = 0;
 };
 
 }  // namespace
@@ -208,10 +294,13 @@ class Solver {
 Solution solve(const AssignmentProblem& problem, const SolveOptions& options) {
   check(problem);
   const Stopwatch stopwatch;
-  const Deadline deadline(options.time_limit_seconds);
   if (!options.presolve || !has_moderate_costs(problem)) return solve_with_glpk(problem, options);
-  Solver solver(options, deadline);
-  Solution solution = solver.solve(problem, impossible);
+  Solver solver(options);
+  Solution solution = solver.solve({.problem = problem,
+                                    .prices = {},
+                                    .start = {},
+                                    .deadline = Deadline(options.time_limit_seconds)});
+  if (solution.choice.empty() && solution.lower_bound >= impossible) solution = infeasible();
   solution.seconds = stopwatch.seconds();
   solution.glpk_seconds = solver.glpk_seconds();
   return solution;

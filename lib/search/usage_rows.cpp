@@ -35,14 +35,16 @@ void drop_constant_usage(AssignmentProblem& problem, std::vector<WideCost>& limi
 }
 
 /// Renumbers the times that are kept from 0; nodes alive at none of them end up at [0, 0).
-void keep_times(AssignmentProblem& problem, std::vector<WideCost>& limits,
+void keep_times(AssignmentProblem& problem, std::vector<WideCost>& limits, std::vector<int>& names,
                 const std::vector<char>& is_kept) {
   std::vector<int> kept_before(is_kept.size() + 1, 0);
   for (std::size_t t = 0; t < is_kept.size(); ++t) {
     kept_before[t + 1] = kept_before[t] + (is_kept[t] ? 1 : 0);
     limits[at(kept_before[t])] = limits[t];
+    names[at(kept_before[t])] = names[t];
   }
   limits.resize(at(kept_before.back()));
+  names.resize(limits.size());
   problem.usage_limits.resize(limits.size());
   for (auto& node : problem.nodes) {
     node.first = kept_before[at(node.first)];
@@ -76,8 +78,10 @@ std::vector<char> covered_times(const AssignmentProblem& problem,
 
 }  // namespace
 
-bool compress_usage(AssignmentProblem& problem) {
+bool compress_usage(AssignmentProblem& problem, std::vector<int>* names) {
   std::vector<WideCost> limits(problem.usage_limits.begin(), problem.usage_limits.end());
+  std::vector<int> unnamed(names ? 0 : limits.size());
+  if (!names) names = &unnamed;
   const int times = static_cast<int>(limits.size());
   for (auto& node : problem.nodes) {
     node.first = std::min(node.first, times);
@@ -85,7 +89,7 @@ bool compress_usage(AssignmentProblem& problem) {
   }
   std::vector<char> has_limit(limits.size());
   for (std::size_t t = 0; t < limits.size(); ++t) has_limit[t] = limits[t] >= 0;
-  keep_times(problem, limits, has_limit);
+  keep_times(problem, limits, *names, has_limit);
   drop_constant_usage(problem, limits);
   if (std::ranges::any_of(limits, [](WideCost limit) { return limit < 0; })) return false;
 
@@ -93,10 +97,10 @@ bool compress_usage(AssignmentProblem& problem) {
       problem, [](const auto& node) -> WideCost { return std::ranges::max(node.usages); });
   std::vector<char> can_be_exceeded(limits.size());
   for (std::size_t t = 0; t < limits.size(); ++t) can_be_exceeded[t] = most[t] > limits[t];
-  keep_times(problem, limits, can_be_exceeded);
+  keep_times(problem, limits, *names, can_be_exceeded);
   for (std::size_t before = limits.size() + 1; limits.size() < before;) {
     before = limits.size();
-    keep_times(problem, limits, covered_times(problem, limits));
+    keep_times(problem, limits, *names, covered_times(problem, limits));
   }
   problem.usage_limits.clear();
   for (const WideCost limit : limits) {

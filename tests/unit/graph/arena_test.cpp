@@ -1,6 +1,8 @@
 #include "graph/arena.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <functional>
 #include <random>
 
 using namespace autopar::graph;
@@ -33,6 +35,29 @@ void check_no_overlap(std::span<const BufferLifetime> buffers, const ArenaPlan& 
   }
 }
 
+/// Greedy by size, first gap that fits, every buffer held against every other.
+std::int64_t greedy_bytes(std::span<const BufferLifetime> buffers) {
+  std::vector<BufferLifetime> order(buffers.begin(), buffers.end());
+  std::ranges::stable_sort(order, std::greater<>{}, &BufferLifetime::bytes);
+  std::vector<std::int64_t> offsets;
+  std::int64_t result = 0;
+  for (const BufferLifetime& buffer : order) {
+    const auto fits = [&](std::int64_t offset) {
+      for (std::size_t j = 0; j < offsets.size(); ++j)
+        if (buffer.first <= order[j].last && order[j].first <= buffer.last &&
+            offset < offsets[j] + aligned(order[j].bytes) &&
+            offsets[j] < offset + aligned(buffer.bytes))
+          return false;
+      return true;
+    };
+    std::int64_t offset = 0;
+    while (!fits(offset)) offset += 64;
+    offsets.push_back(offset);
+    result = std::max(result, offset + aligned(buffer.bytes));
+  }
+  return result;
+}
+
 }  // namespace
 
 TEST_CASE("buffers that live together never overlap, and the arena is near the lower bound") {
@@ -47,6 +72,7 @@ TEST_CASE("buffers that live together never overlap, and the arena is near the l
     }
     const ArenaPlan plan = plan_arena(buffers);
     check_no_overlap(buffers, plan);
+    REQUIRE(plan.bytes == greedy_bytes(buffers));
     const std::int64_t bound = lower_bound_bytes(buffers);
     REQUIRE(plan.bytes >= bound);
     if (bound > 0)

@@ -40,6 +40,18 @@ TEST_CASE("a constant whose name is taken gets a suffix") {
   CHECK_FALSE(graph.is_constant(no_value));
 }
 
+TEST_CASE("after dead values are dropped, their names are free and later ones are taken") {
+  Graph graph = chain();
+  graph.add_constant("w", Tensor::of_float({}, std::vector{1.0F}));
+  remove_dead_nodes(graph);
+  graph.add_value({"late", DataType::float32, {2}, {}});
+  const auto added = [&](const char* wanted) {
+    return graph.value(graph.add_constant(wanted, Tensor::of_float({}, std::vector{1.0F}))).name;
+  };
+  CHECK(added("late") == "late_1");
+  CHECK(added("w") == "w");
+}
+
 TEST_CASE("producers and consumers are each other's inverse") {
   const Graph graph = chain();
   CHECK(producers(graph) == std::vector<NodeId>{no_node, 0, 1});

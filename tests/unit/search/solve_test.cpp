@@ -30,6 +30,16 @@ TEST_CASE("solve equals brute force on random small problems") {
   }
 }
 
+TEST_CASE("branch and bound without GLPK equals brute force") {
+  std::mt19937 random(20250302);
+  for (int round = 0; round < 1500; ++round) {
+    const AssignmentProblem problem = random_problem(random);
+    CAPTURE(round);
+    require_equal(problem, solve(problem, {.most_strategies_for_glpk = 0}),
+                  solve_by_brute_force(problem));
+  }
+}
+
 TEST_CASE("solve agrees with GLPK on the whole, and is the same each time") {
   std::mt19937 random(61);
   for (int round = 0; round < 150; ++round) {

@@ -1,0 +1,101 @@
+#include "search/portfolio.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace autopar::search {
+
+namespace {
+
+constexpr double steps_a_round = 20;
+/// Rounds without a better choice after which the searches are stuck.
+constexpr int most_idle_rounds = 6;
+/// Every so many rounds all searches go on from the best choice.
+constexpr int rounds_apart = 4;
+/// Times the bound, or twice the goal, costs are as bad as impossible.
+constexpr double hopeless_over_bound = 64;
+
+}  // namespace
+
+Portfolio::Portfolio(const AssignmentProblem& problem, Cost goal, std::vector<double> prices,
+                     std::vector<int> start, int threads, unsigned seed)
+    : problem_(problem),
+      goal_(goal),
+      threads_(threads),
+      seed_(seed),
+      relaxation_(problem, std::move(prices)) {
+  double cells = 1000;
+  for (const auto& node : problem.nodes) cells += static_cast<double>(node.costs.size());
+  for (const auto& edge : problem.edges) cells += static_cast<double>(edge.costs.size());
+  work_ = steps_a_round * 8 * cells;
+  if (!start.empty()) offer(start);
+}
+
+void Portfolio::offer(const std::vector<int>& choice) {
+  const Cost cost = cost_of(problem_, choice);
+  if (cost >= cost_ || !within_limits(problem_, choice)) return;
+  choice_ = choice;
+  cost_ = cost;
+}
+
+void Portfolio::run(const Deadline& deadline) {
+  for (int idle = 0; !deadline.is_over() && !is_done();) {
+    const Cost before = cost_;
+    run_round(deadline);
+    exchange();
+    idle = cost_ < before ? 0 : idle + 1;
+    if (relaxation_.is_stuck() && idle >= most_idle_rounds) break;
+  }
+}
+
+void Portfolio::run_round(const Deadline& deadline) {
+  const bool is_relaxing = !relaxation_.is_stuck();
+  const std::size_t busy = std::min<std::size_t>(
+      searches_.size(), static_cast<std::size_t>(std::max(1, threads_ - (is_relaxing ? 1 : 0))));
+  const auto relax = [&] {
+    if (is_relaxing) relaxation_.advance(work_, goal(), deadline);
+  };
+  if (threads_ == 1) {
+    relax();
+    for (std::size_t k = 0; k < busy; ++k) searches_[k]->advance(work_, deadline);
+  } else {
+    std::vector<std::jthread> threads;
+    for (std::size_t k = 0; k < busy; ++k) {
+      threads.emplace_back([&, k] { searches_[k]->advance(work_, deadline); });
+    }
+    relax();
+  }
+}
+
+void Portfolio::exchange() {
+  ++rounds_;
+  if (!relaxation_.choice().empty()) offer(relaxation_.choice());
+  if (searches_.empty()) return start_searches();
+  for (const auto& search : searches_) {
+    if (!search->best().empty()) offer(search->best());
+  }
+  for (std::size_t k = 0; k < searches_.size(); ++k) {
+    searches_[k]->set_prices(relaxation_.prices());
+    const bool is_apart = rounds_ % rounds_apart != 0 && k > 0;
+    if (!choice_.empty()) {
+      const bool is_behind = searches_[k]->best() != choice_;
+      if (is_behind && !is_apart) searches_[k]->restart(choice_);
+    } else if (rounds_ % rounds_apart == 0 && k % 2 == 0) {
+      searches_[k]->restart(relaxation_.priced_choice());
+    }
+  }
+}
+
+void Portfolio::start_searches() {
+  const double most = goal() < impossible
+                          ? 2.0 * static_cast<double>(goal()) + 1
+                          : hopeless_over_bound * (static_cast<double>(bound()) + 1);
+  for (int k = 0; k < threads_; ++k) {
+    searches_.push_back(std::make_unique<NeighbourhoodSearch>(
+        problem_, choice_.empty() ? relaxation_.priced_choice() : choice_, most,
+        seed_ + static_cast<unsigned>(k)));
+    searches_.back()->set_prices(relaxation_.prices());
+  }
+}
+
+}  // namespace autopar::search

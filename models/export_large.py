@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Makes large models' graphs without their weights: what `autopar plan` needs, in a few megabytes.
+
+    export_large.py --out DIR NAME...                  llama3-8b, llama3-70b, gpt3-175b, mixtral-8x7b
+    export_large.py --out DIR NAME --layers 8 16 ...   the same with other numbers of layers
+
+Each is DIR/NAME/model.onnx, or DIR/NAME-LAYERS/model.onnx, from PyTorch's torch.export-based exporter
+as it comes, bfloat16, batch and sequence symbolic (`--shape input_ids=1x2048`). Weights refer to a data
+file that does not exist.
+
+`--layers` repeats a layer of the exporter's graph of 4 layers, since exporting 1,024 takes hours, and
+first checks that 8 layers come out as the exporter makes them.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import onnx_ir
+import torch
+import transformers
+from export import COMMON, OPSET, TOKENS, Wrapper, drop_stack_traces
+from repeat_layers import assert_same_graph, repeat_layers
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+
+
+BASE, CHECKED = 4, 8  # layers that the exporter makes for --layers
+LARGEST_EMBEDDED_BYTES = 1024  # small constants stay in the file: shapes, rotary frequencies
+SIZES = {
+    "llama3-8b": (transformers.LlamaConfig, dict(
+        hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,
+        intermediate_size=14336, vocab_size=128256, max_position_embeddings=8192)),
+    "llama3-70b": (transformers.LlamaConfig, dict(
+        hidden_size=8192, num_hidden_layers=80, num_attention_heads=64, num_key_value_heads=8,
+        intermediate_size=28672, vocab_size=128256, max_position_embeddings=8192)),
+    "gpt3-175b": (transformers.GPT2Config, dict(
+        n_embd=12288, n_layer=96, n_head=96, vocab_size=50257, n_positions=2048)),
+    "mixtral-8x7b": (transformers.MixtralConfig, dict(
+        hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,
+        intermediate_size=14336, vocab_size=32000, max_position_embeddings=32768,
+        num_local_experts=8, num_experts_per_tok=2)),
+}
+
+
+def dense_experts(self, tokens, chosen, scores):
+    """Every expert computes every token, and the router's scores, 0 where not chosen, weigh the sum.
+
+    Transformers' own forms do not serve: its loop visits the experts that were chosen, which no static
+    graph can; "batched_mm" gathers two experts' weights for each token, 962 GB at 2,048 tokens; and
+    "grouped_mm" has no ONNX operator.
+    """
+    routing = torch.nn.functional.one_hot(chosen, self.num_experts).to(scores.dtype)
+    routing = (routing * scores.unsqueeze(-1)).sum(dim=1).to(tokens.dtype)  # [tokens, experts]
+    gate, up = (tokens @ self.gate_up_proj.transpose(1, 2)).chunk(2, dim=-1)  # [experts, tokens, hidden]
+    result = (self.act_fn(gate) * up) @ self.down_proj.transpose(1, 2)
+    return (result * routing.t().unsqueeze(-1)).sum(dim=0)
+
+
+ALL_EXPERTS_FUNCTIONS.register("dense", dense_experts)
+
+
+def hollow_model(name, layers):
+    """The model with every parameter a view of one element: shapes and types, but no memory."""
+    kind, sizes = SIZES[name]
+    config = kind(use_cache=False, **COMMON, **sizes)
+    if layers:
+        config.num_hidden_layers = layers
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(config)
+    model.config._experts_implementation = "dense"
+    tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    for module in model.modules():
+        for key, parameter in module.named_parameters(recurse=False):
+            element = torch.zeros(1, dtype=torch.bfloat16)
+            hollow = torch.nn.Parameter(element.expand(parameter.shape), requires_grad=False)
+            setattr(module, key, hollow)
+        if any(buffer.is_meta for buffer in module.buffers(recurse=False)):
+            module.__init__(config)  # rotary frequencies: computed, not learned
+    if tied:
+        model.get_output_embeddings().weight = model.get_input_embeddings().weight
+    return model
+
+
+def move_weights_out(program):
+    """Large initializers become references into a file that is not written."""
+    offset = 0
+    for value in program.model.graph.initializers.values():
+        tensor = value.const_value
+        if tensor.nbytes < LARGEST_EMBEDDED_BYTES:
+            continue
+        value.const_value = onnx_ir.ExternalTensor(
+            "model.onnx.data", offset, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=value.name)
+        offset += tensor.nbytes
+
+
+@torch.no_grad()
+def export(name, layers=None):
+    """The exporter's own graph."""
+    start = time.perf_counter()
+    model = Wrapper(hollow_model(name, layers), ["input_ids"], "logits").eval()
+    # Two rows: a trace of one row can hold for one row only, whatever its symbolic dimension says.
+    program = torch.onnx.export(
+        model, (torch.zeros(2, 16, dtype=torch.int64),), dynamo=True, dynamic_shapes=((TOKENS,),),
+        opset_version=OPSET["dynamo"], input_names=["input_ids"], output_names=["logits"],
+        verbose=False)
+    move_weights_out(program)
+    proto = program.model_proto
+    print(f"{name}, {layers or 'all'} layers: {len(proto.graph.node)} nodes, exported in "
+          f"{time.perf_counter() - start:.0f} s", flush=True)
+    return proto
+
+
+def write(proto, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "model.onnx"
+    file.write_bytes(proto.SerializeToString())
+    drop_stack_traces(file)
+    print(f"{file}: {file.stat().st_size / 1e6:.1f} MB", flush=True)
+
+
+def write_series(name, counts, out):
+    """The same model with several numbers of layers."""
+    base, checked = export(name, BASE), export(name, CHECKED)
+    period, rest = divmod(len(checked.graph.node) - len(base.graph.node), CHECKED - BASE)
+    if rest:
+        raise SystemExit(f"{name}: its layers differ in their numbers of nodes")
+    assert_same_graph(repeat_layers(base, period, CHECKED - BASE), checked)
+    for layers in counts:
+        write(repeat_layers(base, period, layers - BASE), out / f"{name}-{layers}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("names", nargs="+", choices=SIZES, metavar="NAME")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--layers", type=int, nargs="+")
+    options = parser.parse_args()
+    for name in options.names:
+        if options.layers:
+            write_series(name, options.layers, options.out)
+        else:
+            write(export(name), options.out / name)
+
+
+if __name__ == "__main__":
+    main()
