@@ -25,6 +25,8 @@ struct PlanOptions {
   std::string device = "h200";
   std::string memory = "fair";
   std::string search = "ilp";
+  bool bound = false;
+  bool no_presolve = false;
   std::filesystem::path strategy;
   double time_limit_seconds = 60;
   void add_to(CLI::App& command);

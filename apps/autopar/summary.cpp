@@ -42,8 +42,12 @@ std::string certificate(const search::PlanSummary& summary) {
   if (summary.proven_optimal) return "proven optimal, gap 0 %";
   if (summary.lower_bound_seconds <= 0) return "best found, no bound";
   const double gap = summary.cost_seconds / summary.lower_bound_seconds - 1;
-  return fmt::format("best found, no plan is below {}, gap {:.1f} %",
-                     in_seconds(summary.lower_bound_seconds), gap * 100);
+  return fmt::format("best found, no plan is below {}{}, gap {:.1f} %",
+                     in_seconds(summary.lower_bound_seconds),
+                     summary.bound_is_searched
+                         ? ""
+                         : " (the sum of the operators' least costs; --bound finds a better one)",
+                     gap * 100);
 }
 
 }  // namespace

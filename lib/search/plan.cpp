@@ -24,6 +24,7 @@ json summary_json(const PlanSummary& summary) {
           {"glpk_seconds", summary.glpk_seconds},
           {"cost_seconds", summary.cost_seconds},
           {"lower_bound_seconds", summary.lower_bound_seconds},
+          {"lower_bound_from", summary.bound_is_searched ? "search" : "least operator costs"},
           {"proven_optimal", summary.proven_optimal},
           {"communication_seconds", summary.communication_seconds},
           {"weight_bytes", summary.weight_bytes},

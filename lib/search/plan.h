@@ -19,6 +19,7 @@ struct PlanSummary {
   double cost_seconds = 0;         ///< a run of the plan
   double lower_bound_seconds = 0;  ///< no plan of the strategy space costs less
   bool proven_optimal = false;
+  bool bound_is_searched = true;  ///< false: the sum of the operators' least costs, which is free
   double communication_seconds = 0;  ///< the part of cost_seconds in collectives and slices
   std::int64_t weight_bytes = 0;     ///< on the fullest rank
   std::int64_t peak_bytes = 0;       ///< weights and activations on the fullest rank
