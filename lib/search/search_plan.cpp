@@ -85,7 +85,7 @@ class PlanSearch {
   }
 
   Plan run() {
-    Solution solution = solve(problem_);
+    Solution solution = solve();
     const Cost lower_bound = is_exact() ? bound_of(solution) : bound_of_quick_method();
     for (int attempt = 0; attempt < most_attempts && !solution.choice.empty(); ++attempt) {
       Plan plan = plan_of(solution.choice);
@@ -97,23 +97,56 @@ class PlanSearch {
       }
       solution = solve(problem_);
     }
-    const LeastPeak least = least_peak();
-    solution = {.status = Status::feasible,
-                .choice = least.choice,
-                .cost = cost_of(built_.problem, least.choice)};
+    if (!least_) least_ = least_peak();
     problem_.usage_limits = built_.problem.usage_limits;
-    Plan plan = plan_of(solution.choice);
+    return described(least_plan(), solution_of(built_, *least_), lower_bound);
+  }
+
+ private:
+  static constexpr int most_attempts = 8;
+  /// Then a plan is good enough that is proven to a thousandth.
+  static constexpr double patience_seconds = 3;
+  /// Of the time left, for the least peak.
+  static constexpr double share_of_least_peak = 0.3;
+
+  /// Without limits first: where the cheapest plan of all fits, it is soon found. Where it does
+  /// not, whether any does is asked before more time is spent.
+  Solution solve() {
+    if (!is_exact() || !options_.presolve) return solve(problem_);
+    AssignmentProblem unlimited = problem_;
+    unlimited.usage_limits.clear();
+    Solution cheapest = solve_exactly(unlimited);
+    if (cheapest.choice.empty() || within_limits(problem_, cheapest.choice)) return cheapest;
+    least_ = least_peak();
+    if (!within_limits(problem_, least_->choice)) {
+      least_plan();
+    } else {
+      start_ = least_->choice;
+    }
+    Solution solution = solve(problem_);
+    if (solution.status != Status::infeasible) {
+      solution.lower_bound = std::max(solution.lower_bound, cheapest.lower_bound);
+    }
+    return solution;
+  }
+
+  static Solution solution_of(const PlanProblem& built, const LeastPeak& least) {
+    return {.status = Status::feasible,
+            .choice = least.choice,
+            .cost = cost_of(built.problem, least.choice)};
+  }
+
+  /// Throws where even that does not fit.
+  Plan least_plan() const {
+    Plan plan = plan_of(least_->choice);
     if (plan.summary.peak_bytes > limit_) {
       fail(
           "nothing fits a memory limit of {} a device: the smallest that does is {}: raise "
           "--memory or add devices",
           in_mebibytes(limit_), in_mebibytes(plan.summary.peak_bytes));
     }
-    return described(std::move(plan), solution, lower_bound);
+    return plan;
   }
-
- private:
-  static constexpr int most_attempts = 8;
 
   Solution solve(const AssignmentProblem& problem) {
     if (!is_exact()) return solve_quickly(problem, options_.method);
@@ -133,10 +166,13 @@ class PlanSearch {
 
   bool is_exact() const { return options_.method == SearchMethod::ilp; }
 
+  double seconds_left() const { return options_.time_limit_seconds - stopwatch_.seconds(); }
+
   Solution solve_exactly(const AssignmentProblem& problem) {
-    const double left = options_.time_limit_seconds - stopwatch_.seconds();
-    Solution solution = search::solve(
-        problem, {.time_limit_seconds = std::max(0.0, left), .presolve = options_.presolve});
+    Solution solution = search::solve(problem, {.time_limit_seconds = std::max(0.0, seconds_left()),
+                                                .patience_seconds = patience_seconds,
+                                                .presolve = options_.presolve,
+                                                .start = start_});
     glpk_seconds_ += solution.glpk_seconds;
     return solution;
   }
@@ -180,8 +216,9 @@ class PlanSearch {
   LeastPeak least_peak() const {
     const bool is_fair = options_.memory.kind == MemoryPolicy::Kind::fair;
     const int horizon = static_cast<int>(built_.problem.usage_limits.size());
-    const auto least = find_least_peak(built_.problem, is_fair ? 1 : 0, horizon,
-                                       {.time_limit_seconds = options_.time_limit_seconds});
+    const auto least = find_least_peak(
+        built_.problem, is_fair ? 1 : 0, horizon,
+        {.time_limit_seconds = std::max(1.0, share_of_least_peak * seconds_left())});
     if (!least) {
       fail(
           "nothing fits a memory limit of {} a device, as far as the time limit let see: raise "
@@ -230,6 +267,8 @@ class PlanSearch {
   PlanProblem built_;
   AssignmentProblem problem_;               ///< with the limits of the last attempt
   std::vector<int> choice_;                 ///< the plan's
+  std::vector<int> start_;                  ///< within the limits, or empty
+  std::optional<LeastPeak> least_;          ///< once it was looked for
   const std::int64_t limit_;                ///< of weights and activations together
   const std::vector<graph::NodeId> seeds_;  ///< of propagation
   double glpk_seconds_ = 0;
