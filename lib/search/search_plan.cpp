@@ -106,8 +106,9 @@ class PlanSearch {
   static constexpr int most_attempts = 8;
   /// Then a plan is good enough that is proven to a thousandth.
   static constexpr double patience_seconds = 3;
-  /// Of the time left, for the least peak.
-  static constexpr double share_of_least_peak = 0.3;
+  /// Of the time left, for a search that may find nothing, and then for the least peak.
+  static constexpr double share_of_first_search = 0.6;
+  static constexpr double share_of_least_peak = 0.7;
 
   /// Without limits first: where the cheapest plan of all fits, it is soon found. Where it does
   /// not, whether any does is asked before more time is spent.
@@ -117,13 +118,14 @@ class PlanSearch {
     unlimited.usage_limits.clear();
     Solution cheapest = solve_exactly(unlimited);
     if (cheapest.choice.empty() || within_limits(problem_, cheapest.choice)) return cheapest;
-    least_ = least_peak();
-    if (!within_limits(problem_, least_->choice)) {
+    Solution solution = solve(problem_, share_of_first_search);
+    if (solution.choice.empty()) {
+      least_ = least_peak();
       least_plan();
-    } else {
+      if (!within_limits(problem_, least_->choice)) return solution;
       start_ = least_->choice;
+      solution = solve(problem_);
     }
-    Solution solution = solve(problem_);
     if (solution.status != Status::infeasible) {
       solution.lower_bound = std::max(solution.lower_bound, cheapest.lower_bound);
     }
@@ -148,9 +150,9 @@ class PlanSearch {
     return plan;
   }
 
-  Solution solve(const AssignmentProblem& problem) {
+  Solution solve(const AssignmentProblem& problem, double share_of_time = 1) {
     if (!is_exact()) return solve_quickly(problem, options_.method);
-    Solution solution = solve_exactly(problem);
+    Solution solution = solve_exactly(problem, share_of_time);
     if (solution.status == Status::optimal || solution.status == Status::infeasible) {
       return solution;
     }
@@ -168,11 +170,12 @@ class PlanSearch {
 
   double seconds_left() const { return options_.time_limit_seconds - stopwatch_.seconds(); }
 
-  Solution solve_exactly(const AssignmentProblem& problem) {
-    Solution solution = search::solve(problem, {.time_limit_seconds = std::max(0.0, seconds_left()),
-                                                .patience_seconds = patience_seconds,
-                                                .presolve = options_.presolve,
-                                                .start = start_});
+  Solution solve_exactly(const AssignmentProblem& problem, double share_of_time = 1) {
+    Solution solution =
+        search::solve(problem, {.time_limit_seconds = std::max(0.0, share_of_time * seconds_left()),
+                                .patience_seconds = patience_seconds,
+                                .presolve = options_.presolve,
+                                .start = start_});
     glpk_seconds_ += solution.glpk_seconds;
     return solution;
   }
