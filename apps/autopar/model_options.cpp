@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "graph/error.h"
 #include "graph/onnx_import.h"
 #include "partition/memory_prediction.h"
@@ -30,8 +32,12 @@ void PlanOptions::add_to(CLI::App& command) {
       .add_option("--memory", memory,
                   "fair (1.25/N of the weights a rank), device, or a size such as 80GiB")
       ->capture_default_str();
-  command.add_option("--search", search, "How the plan is searched for: ilp")
+  command.add_option("--search", search, "How the plan is searched for: ilp is exact")
+      ->check(CLI::IsMember({"ilp", "propagation", "recursive"}))
       ->capture_default_str();
+  command.add_flag("--bound", bound,
+                   "Have the exact search prove a bound for another search's plan");
+  command.add_flag("--no-presolve", no_presolve, "Hand GLPK the whole ILP (with --search ilp)");
   command.add_option("--strategy", strategy, "JSON file that pins operators' strategies");
   command.add_option("--time-limit", time_limit_seconds, "Seconds for the search")
       ->capture_default_str();
@@ -67,12 +73,29 @@ cost::CostModel make_cost_model(const PlanOptions& options) {
   return {cost::load_device_model(options.device), mesh};
 }
 
+namespace {
+
+search::SearchMethod method_of(const std::string& name) {
+  using search::SearchMethod;
+  for (const auto method : {SearchMethod::propagation, SearchMethod::recursive}) {
+    if (name == name_of(method)) return method;
+  }
+  return SearchMethod::ilp;  // the option's check lets no other name through
+}
+
+}  // namespace
+
 search::SearchOptions make_search_options(const PlanOptions& options) {
-  if (options.search != "ilp") fail("--search {}: unknown search; use ilp", options.search);
+  search::SearchOptions search;
+  search.method = method_of(options.search);
+  if (options.no_presolve && search.method != search::SearchMethod::ilp) {
+    throw CLI::ValidationError("--no-presolve", "is for --search ilp alone; leave it out");
+  }
   if (!(options.time_limit_seconds >= 0)) {
     fail("--time-limit {}: give seconds, 0 or more", options.time_limit_seconds);
   }
-  search::SearchOptions search;
+  search.presolve = !options.no_presolve;
+  search.bound = options.bound;
   search.memory = search::MemoryPolicy::parse(options.memory);
   if (!options.strategy.empty()) search.pins = search::load_pins(options.strategy);
   search.time_limit_seconds = options.time_limit_seconds;
@@ -81,12 +104,17 @@ search::SearchOptions make_search_options(const PlanOptions& options) {
 
 search::Plan find_plan(const graph::Graph& graph, const cost::CostModel& cost,
                        search::SearchOptions options) {
+  return find_solved_plan(graph, cost, std::move(options)).plan;
+}
+
+search::SolvedPlan find_solved_plan(const graph::Graph& graph, const cost::CostModel& cost,
+                                    search::SearchOptions options) {
   const Progress progress("searching for the best plan");
   const sharding::StepPrice price = cost.step_price();
   options.peak_bytes = [&](const search::Plan& plan) {
     return partition::predict_peak_bytes(graph, plan, price);
   };
-  return search::search_plan(graph, cost, options);
+  return search::search_solved_plan(graph, cost, options);
 }
 
 }  // namespace autopar

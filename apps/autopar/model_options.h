@@ -7,7 +7,7 @@
 
 #include "cost/cost_model.h"
 #include "graph/graph.h"
-#include "search/search_plan.h"
+#include "search/solved_plan.h"
 
 namespace autopar {
 
@@ -25,6 +25,8 @@ struct PlanOptions {
   std::string device = "h200";
   std::string memory = "fair";
   std::string search = "ilp";
+  bool bound = false;
+  bool no_presolve = false;
   std::filesystem::path strategy;
   double time_limit_seconds = 60;
   void add_to(CLI::App& command);
@@ -38,5 +40,8 @@ search::SearchOptions make_search_options(const PlanOptions& options);
 /// Searches, with the memory limit held against what the shards will need.
 search::Plan find_plan(const graph::Graph& graph, const cost::CostModel& cost,
                        search::SearchOptions options);
+/// The same, and the problem that the plan solves.
+search::SolvedPlan find_solved_plan(const graph::Graph& graph, const cost::CostModel& cost,
+                                    search::SearchOptions options);
 
 }  // namespace autopar

@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "commands.h"
+#include "explanation_text.h"
 #include "model_options.h"
-#include "partition/lowering.h"
-#include "summary.h"
+#include "plan_report.h"
+#include "progress.h"
 
 namespace autopar {
 
@@ -15,19 +18,77 @@ struct PlanCommand {
   ModelOptions model;
   PlanOptions plan;
   bool json = false;
+  std::string explain;                           ///< an operator's name or a glob; empty for none
+  std::vector<std::filesystem::path> compare{};  ///< two, or none
 
   void run() const {
+    if (!compare.empty()) return print_comparison();
     const cost::CostModel cost = make_cost_model(plan);
     const search::SearchOptions options = make_search_options(plan);
     const graph::Graph graph = load_model(model, /*weights_may_be_absent=*/true);
+    if (!explain.empty()) return print_explanation(graph, cost, options);
     const search::Plan found = find_plan(graph, cost, options);
+    const PlanReport report = make_plan_report(graph, cost, found);
     if (json) {
-      fmt::print("{}\n", search::plan_json(graph, found));
-      return;
+      fmt::print("{}\n", search::plan_json(graph, found, report.collectives));
+    } else {
+      fmt::print("{}", report_text(graph, found, report));
     }
-    const partition::Program program = partition::lower(graph, found, cost.step_price());
-    fmt::print("{}", plan_summary(found, partition::collective_totals(graph, found.mesh, program)));
   }
+
+ private:
+  void print_explanation(const graph::Graph& graph, const cost::CostModel& cost,
+                         const search::SearchOptions& options) const {
+    const graph::NodeId node = search::find_operator(graph, explain);  // before a long search
+    const search::SolvedPlan solved = find_solved_plan(graph, cost, options);
+    const Progress progress("trying the candidates of " + graph.node(node).name);
+    const search::Explanation explanation =
+        search::explain_operator(graph, cost, solved, node, options.time_limit_seconds);
+    fmt::print("{}", json ? search::explanation_json(graph, explanation) + "\n"
+                          : explanation_text(graph, explanation));
+  }
+
+  void print_comparison() const {
+    const search::PlanFile a = search::load_plan_file(compare[0]);
+    const search::PlanFile b = search::load_plan_file(compare[1]);
+    const search::PlanComparison comparison = search::compare_plans(a, b);
+    fmt::print("{}", json ? search::comparison_json(a, b, comparison) + "\n"
+                          : comparison_text(a, b, comparison));
+  }
+};
+
+/// Two plan files need neither a model nor options of a search; without them some are required.
+class CompareOption {
+ public:
+  CompareOption(CLI::App& sub, PlanCommand& command)
+      : option_(sub.add_option("--compare", command.compare,
+                               "Tell two plans apart: two plan.json files, or bundles' folders; "
+                               "without a model and --ngpus, which are else required")
+                    ->expected(2)) {
+    for (CLI::Option* other : sub.get_options()) {
+      if (other == option_ || other == sub.get_help_ptr()) continue;
+      others_.push_back(other);
+      if (other->get_required()) required_.push_back(other);
+      other->required(false);
+    }
+  }
+
+  void check() const {
+    const bool compares = option_->count() > 0;
+    for (const CLI::Option* other : others_) {
+      const bool is_given = other->count() > 0;
+      if (compares && is_given) throw CLI::ExcludesError("--compare", other->get_name());
+    }
+    for (const CLI::Option* required : required_) {
+      const bool is_given = required->count() > 0;
+      if (!compares && !is_given) throw CLI::RequiredError(required->get_name());
+    }
+  }
+
+ private:
+  CLI::Option* option_;
+  std::vector<const CLI::Option*> others_;    ///< that were there before it
+  std::vector<const CLI::Option*> required_;  ///< without it
 };
 
 }  // namespace
@@ -37,8 +98,14 @@ void add_plan_command(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("plan", "Search for a plan without writing shards");
   command->model.add_to(*sub);
   command->plan.add_to(*sub);
-  sub->add_flag("--json", command->json, "Print the plan as plan.json has it");
-  sub->callback([command] { command->run(); });
+  sub->add_option("--explain", command->explain,
+                  "Tell of an operator's candidates: a name, or a glob whose first match counts");
+  const CompareOption compare(*sub, *command);
+  sub->add_flag("--json", command->json, "Print JSON, a plan as plan.json has it");
+  sub->callback([command, compare] {
+    compare.check();
+    command->run();
+  });
 }
 
 }  // namespace autopar

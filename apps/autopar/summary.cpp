@@ -39,17 +39,20 @@ std::string collectives_table(const std::vector<bundle::CollectiveTotal>& collec
 namespace {
 
 std::string certificate(const search::PlanSummary& summary) {
-  if (summary.proven_optimal) return "proven optimal";
+  if (summary.proven_optimal) return "proven optimal, gap 0 %";
   if (summary.lower_bound_seconds <= 0) return "best found, no bound";
   const double gap = summary.cost_seconds / summary.lower_bound_seconds - 1;
-  return fmt::format("best found, no plan is below {}, gap {:.1f} %",
-                     in_seconds(summary.lower_bound_seconds), gap * 100);
+  return fmt::format("best found, no plan is below {}{}, gap {:.1f} %",
+                     in_seconds(summary.lower_bound_seconds),
+                     summary.bound_is_searched
+                         ? ""
+                         : " (the sum of the operators' least costs; --bound finds a better one)",
+                     gap * 100);
 }
 
 }  // namespace
 
-std::string plan_summary(const search::Plan& plan,
-                         const std::vector<bundle::CollectiveTotal>& collectives) {
+std::string plan_headline(const search::Plan& plan) {
   const search::PlanSummary& summary = plan.summary;
   std::string text = fmt::format("mesh {}, device {}\n", to_string(plan.mesh), plan.device);
   text += fmt::format("  a run:   {} predicted ({} of it communication), {}\n",
@@ -61,7 +64,13 @@ std::string plan_summary(const search::Plan& plan,
                       in_seconds(summary.one_device_seconds), in_bytes(summary.one_device_bytes));
   text += fmt::format("  searched in {} ({} in GLPK)\n", in_seconds(summary.search_seconds),
                       in_seconds(summary.glpk_seconds));
-  return text + "communication of a run, over all ranks:\n" + collectives_table(collectives);
+  return text;
+}
+
+std::string plan_summary(const search::Plan& plan,
+                         const std::vector<bundle::CollectiveTotal>& collectives) {
+  return plan_headline(plan) + "communication of a run, over all ranks:\n" +
+         collectives_table(collectives);
 }
 
 }  // namespace autopar

@@ -14,7 +14,9 @@ std::string in_seconds(double seconds);
 /// "1.5 GiB".
 std::string in_bytes(std::int64_t bytes);
 
-/// A plan for a person: mesh, memory, cost and bound, collectives, and one device for comparison.
+/// Mesh, memory, cost and bound of a plan, and one device for comparison.
+std::string plan_headline(const search::Plan& plan);
+/// The headline and the collectives.
 std::string plan_summary(const search::Plan& plan,
                          const std::vector<bundle::CollectiveTotal>& collectives);
 /// A line for each kind of collective.

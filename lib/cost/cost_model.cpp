@@ -21,7 +21,8 @@ bool holds(const std::vector<std::vector<int>>& tensor, int factor) {
   });
 }
 
-/// A sum of products: two inputs share a factor that no output has. Lookups and the like are not.
+}  // namespace
+
 bool is_contraction(const ShardingRule& rule) {
   for (std::size_t f = 0; f < rule.factors.size(); ++f) {
     const FactorKind kind = rule.factors[f].kind;
@@ -36,8 +37,6 @@ bool is_contraction(const ShardingRule& rule) {
   }
   return false;
 }
-
-}  // namespace
 
 CostModel::CostModel(DeviceModel device, sharding::DeviceMesh mesh)
     : device_(std::move(device)), mesh_(std::move(mesh)) {}

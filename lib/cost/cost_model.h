@@ -8,6 +8,9 @@
 
 namespace autopar::cost {
 
+/// A sum of products: two inputs share a factor that no output has. Lookups and the like are not.
+bool is_contraction(const sharding::ShardingRule& rule);
+
 /// Predicts seconds on one mesh of equal devices. The formulas are in ARCHITECTURE.md; each cost
 /// is computed here and nowhere else.
 class CostModel {

@@ -173,4 +173,30 @@ std::vector<bundle::CollectiveTotal> collective_totals(const Graph& graph,
   return totals;
 }
 
+std::vector<search::CollectiveUse> collective_uses(const Graph& graph,
+                                                   const sharding::DeviceMesh& mesh,
+                                                   const Program& program,
+                                                   const sharding::StepPrice& price) {
+  std::map<std::pair<std::string_view, std::vector<int>>, search::CollectiveUse> uses;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.node != graph::no_node) continue;
+    const ReshardStep& step = instruction.step;
+    const Version& version = program.versions[static_cast<std::size_t>(instruction.inputs[0])];
+    const graph::Value& value = graph.value(version.value);
+    search::CollectiveUse& use = uses[{name_of(step.kind), step.mesh_axes}];
+    ++use.times;
+    use.seconds += price(step, value.shape, value.type);
+    for (int rank = 0; rank < mesh.num_devices(); ++rank) {
+      use.bytes += payload_bytes(step, value.shape, value.type, mesh, rank);
+    }
+  }
+  std::vector<search::CollectiveUse> result;
+  for (auto& [key, use] : uses) {
+    use.kind = key.first;
+    use.mesh_axes = key.second;
+    result.push_back(std::move(use));
+  }
+  return result;
+}
+
 }  // namespace autopar::partition

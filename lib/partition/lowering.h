@@ -52,4 +52,11 @@ std::vector<bundle::CollectiveTotal> collective_totals(const graph::Graph& graph
                                                        const sharding::DeviceMesh& mesh,
                                                        const Program& program);
 
+/// The same for a person: with slices, and with the seconds that `price` predicts. By kind and
+/// axes.
+std::vector<search::CollectiveUse> collective_uses(const graph::Graph& graph,
+                                                   const sharding::DeviceMesh& mesh,
+                                                   const Program& program,
+                                                   const sharding::StepPrice& price);
+
 }  // namespace autopar::partition

@@ -164,7 +164,8 @@ bundle::MetaInfo write_bundle(const Graph& graph, const search::Plan& plan,
   info.ranks = write_ranks(plan.mesh.num_devices(), [&](int rank) {
     return write_rank(rank_graph(graph, plan, program, rank), plan.mesh, rank, folder.path());
   });
-  write_text(folder.path() / "plan.json", search::plan_json(graph, plan));
+  write_text(folder.path() / "plan.json",
+             search::plan_json(graph, plan, collective_uses(graph, plan.mesh, program, price)));
   write_text(folder.path() / "meta-info.json", bundle::to_json(info).dump(2));
   folder.publish();
   return info;

@@ -20,8 +20,10 @@ constexpr int most_trees = 4;
 constexpr int most_proposals = 6;
 /// Prices are drawn from 0 to somewhat more than they are: less of a limit is used, then more.
 constexpr double most_weight_of_prices = 1.2;
-constexpr int rounds_between_looks = 64;
+constexpr double work_between_looks = 1e6;
 constexpr double work_of_round = 1000;  // beside the costs that it looks at
+/// An arc looked at costs about as much as so many costs that lie in a row.
+constexpr double work_of_arc = 8;
 
 }  // namespace
 
@@ -63,10 +65,12 @@ void NeighbourhoodSearch::restart(const std::vector<int>& choice) {
 
 void NeighbourhoodSearch::advance(double work, const Deadline& deadline) {
   if (movable_.empty()) return;
+  double next_look = work_;
   for (const double end = work_ + work; work_ < end;) {
-    if (rounds_ % rounds_between_looks == 0) {
+    if (work_ >= next_look) {
       if (deadline.is_over()) break;
       note_conflicts();
+      next_look = work_ + work_between_looks;
     }
     ++rounds_;
     work_ += work_of_round;
@@ -174,7 +178,7 @@ void NeighbourhoodSearch::set_free(int i, int parent, const ArcCosts::Arc* arc) 
   place_[at(i)] = place;
   places_.push_back({i, parent, arc, values_.size()});
   values_.resize(values_.size() + costs_.strategies(at(i)));
-  work_ += static_cast<double>(costs_.arcs(at(i)).size());
+  work_ += work_of_arc * static_cast<double>(costs_.arcs(at(i)).size());
   for (const ArcCosts::Arc& next : costs_.arcs(at(i))) {
     const int other = next.other;
     if (place_[at(other)] >= 0 || problem_.nodes[at(other)].costs.size() == 1) continue;
@@ -214,7 +218,8 @@ void NeighbourhoodSearch::sum_fixed_costs() {
       const double* row = costs_.row(arc, at(choice_[at(arc.other)]));
       for (std::size_t s = 0; s < count; ++s) fixed[s] += row[s];
     }
-    work_ += static_cast<double>(count * costs_.arcs(i).size());
+    work_ +=
+        (work_of_arc + static_cast<double>(count)) * static_cast<double>(costs_.arcs(i).size());
   }
 }
 
@@ -246,7 +251,7 @@ void NeighbourhoodSearch::propose(double weight_of_prices, const std::vector<Bum
       for (std::size_t s = 0; s < count; ++s) least = std::min(least, value[s] + row[s]);
       into[t] += least;
     }
-    work_ += static_cast<double>(count * parents);
+    work_ += work_of_arc + static_cast<double>(count * parents);
   }
   for (std::size_t k = 0; k < places_.size(); ++k) {
     const Place& place = places_[k];

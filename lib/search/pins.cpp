@@ -43,6 +43,7 @@ Pin read_pin(const json& entry, const std::string& where) {
   Pin pin;
   pin.name = entry.at("name").get<std::string>();
   for (const auto& [field, value] : entry.items()) {
+    if (field == "op_type") continue;  // plan.json tells it; the name is what counts
     if (field != "name" && field != "inputs" && field != "outputs" && field != "reductions") {
       fail("{} ('{}'): unknown field '{}'; it has name, inputs, outputs, reductions", where,
            pin.name, field);

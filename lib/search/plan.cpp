@@ -24,12 +24,25 @@ json summary_json(const PlanSummary& summary) {
           {"glpk_seconds", summary.glpk_seconds},
           {"cost_seconds", summary.cost_seconds},
           {"lower_bound_seconds", summary.lower_bound_seconds},
+          {"lower_bound_from", summary.bound_is_searched ? "search" : "least operator costs"},
           {"proven_optimal", summary.proven_optimal},
           {"communication_seconds", summary.communication_seconds},
           {"weight_bytes", summary.weight_bytes},
           {"peak_bytes", summary.peak_bytes},
           {"one_device_seconds", summary.one_device_seconds},
           {"one_device_bytes", summary.one_device_bytes}};
+}
+
+json collectives_json(std::span<const CollectiveUse> collectives) {
+  json list = json::array();
+  for (const CollectiveUse& use : collectives) {
+    list.push_back({{"kind", use.kind},
+                    {"mesh_axes", use.mesh_axes},
+                    {"times", use.times},
+                    {"bytes", use.bytes},
+                    {"seconds", use.seconds}});
+  }
+  return list;
 }
 
 }  // namespace
@@ -46,7 +59,8 @@ const TensorShardSpec& Plan::spec_of(const graph::Graph& graph, graph::ValueId v
   throw InternalError("internal error: a value is stored or has a producer");
 }
 
-std::string plan_json(const graph::Graph& graph, const Plan& plan) {
+std::string plan_json(const graph::Graph& graph, const Plan& plan,
+                      std::span<const CollectiveUse> collectives) {
   json operators = json::array();
   for (const auto& [value, spec] : plan.stored) {
     operators.push_back({{"name", graph.value(value).name}, {"outputs", specs_json({spec})}});
@@ -58,6 +72,7 @@ std::string plan_json(const graph::Graph& graph, const Plan& plan) {
       reductions.push_back(name_of(function));
     }
     operators.push_back({{"name", graph.nodes[id].name},
+                         {"op_type", qualified_op_type(graph.nodes[id])},
                          {"inputs", specs_json(strategy.inputs)},
                          {"outputs", specs_json(strategy.outputs)},
                          {"reductions", reductions}});
@@ -66,6 +81,7 @@ std::string plan_json(const graph::Graph& graph, const Plan& plan) {
               {"mesh", plan.mesh.axis_sizes()},
               {"device", plan.device},
               {"summary", summary_json(plan.summary)},
+              {"collectives", collectives_json(collectives)},
               {"operators", operators}}
       .dump(2);
 }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,11 +19,22 @@ struct PlanSummary {
   double cost_seconds = 0;         ///< a run of the plan
   double lower_bound_seconds = 0;  ///< no plan of the strategy space costs less
   bool proven_optimal = false;
+  bool bound_is_searched = true;  ///< false: the sum of the operators' least costs, which is free
   double communication_seconds = 0;  ///< the part of cost_seconds in collectives and slices
   std::int64_t weight_bytes = 0;     ///< on the fullest rank
   std::int64_t peak_bytes = 0;       ///< weights and activations on the fullest rank
   double one_device_seconds = 0;     ///< the whole model on one device, by the same model
   std::int64_t one_device_bytes = 0;
+};
+
+/// All steps of one kind over one set of mesh axes, in a run of a plan.
+struct CollectiveUse {
+  std::string kind;  ///< "all-reduce", ...; "slice" too, which takes time but sends nothing
+  std::vector<int> mesh_axes;
+  std::int64_t times = 0;
+  std::int64_t bytes = 0;  ///< payload, over all ranks
+  double seconds = 0;
+  friend bool operator==(const CollectiveUse&, const CollectiveUse&) = default;
 };
 
 /// A strategy for every operator, and where inputs and weights lie.
@@ -36,8 +49,10 @@ struct Plan {
   const sharding::TensorShardSpec& spec_of(const graph::Graph& graph, graph::ValueId value) const;
 };
 
-/// plan.json's text: mesh, device and summary for a person, and under "operators" an entry for
-/// every operator and every stored tensor in the form that load_pins (pins.h) reads.
-std::string plan_json(const graph::Graph& graph, const Plan& plan);
+/// plan.json's text: mesh, device, summary and communication for a person and for compare_plans
+/// (plan_comparison.h), and under "operators" an entry for every operator and every stored tensor
+/// in the form that load_pins (pins.h) reads.
+std::string plan_json(const graph::Graph& graph, const Plan& plan,
+                      std::span<const CollectiveUse> collectives);
 
 }  // namespace autopar::search

@@ -8,6 +8,8 @@ namespace autopar::search {
 namespace {
 
 constexpr double steps_a_round = 20;
+constexpr double steps_to_relax = 300;
+constexpr double costs_a_second = 1e9;
 /// Rounds without a better choice after which the searches are stuck.
 constexpr int most_idle_rounds = 6;
 /// Every so many rounds all searches go on from the best choice.
@@ -38,8 +40,24 @@ void Portfolio::offer(const std::vector<int>& choice) {
   cost_ = cost;
 }
 
-void Portfolio::run(const Deadline& deadline) {
-  for (int idle = 0; !deadline.is_over() && !is_done();) {
+bool Portfolio::is_done(const Patience& patience) const {
+  if (bound() >= goal()) return true;
+  if (choice_.empty() || !patience.end.is_over()) return false;
+  const double whole = static_cast<double>(bound()) + patience.cost_elsewhere;
+  return static_cast<double>(goal() - bound()) <= patience.small_gap * whole;
+}
+
+double Portfolio::seconds_to_relax() const {
+  return steps_to_relax / steps_a_round * work_ / costs_a_second;
+}
+
+void Portfolio::shake() {
+  relaxation_.shake();
+  if (searches_.size() > 1) searches_.back()->restart(relaxation_.priced_choice());
+}
+
+void Portfolio::run(const Deadline& deadline, const Patience& patience) {
+  for (int idle = 0; !deadline.is_over() && !is_done(patience);) {
     const Cost before = cost_;
     run_round(deadline);
     exchange();

@@ -10,6 +10,13 @@
 
 namespace autopar::search {
 
+/// When a gap is small enough to stop.
+struct Patience {
+  Deadline end = {};          ///< then
+  double small_gap = 0;       ///< of the cost
+  double cost_elsewhere = 0;  ///< what the problem's cost lacks
+};
+
 /// A relaxation and neighbourhood searches side by side, a thread each, that tell each other what
 /// they find at the end of every round. Rounds are measured in work, not in time, so that the same
 /// seed gives the same answer.
@@ -19,12 +26,18 @@ class Portfolio {
   Portfolio(const AssignmentProblem& problem, Cost goal, std::vector<double> prices,
             std::vector<int> start, int threads, unsigned seed);
 
-  /// Goes on until the bound meets the cheapest choice or the goal, nothing has got better for some
-  /// rounds, or the deadline comes.
-  void run(const Deadline& deadline);
+  /// Goes on until it is done, nothing has got better for some rounds, or the deadline comes.
+  void run(const Deadline& deadline, const Patience& patience);
+  /// Lets what is stuck try something else.
+  void shake();
 
-  bool is_done() const { return bound() >= goal(); }
-  Cost bound() const { return relaxation_.bound(); }
+  /// The bound meets the cheapest choice or the goal, or the gap is small enough.
+  bool is_done(const Patience& patience) const;
+  Cost bound() const { return std::max(raised_bound_, relaxation_.bound()); }
+  /// Takes over what is known otherwise.
+  void raise_bound(Cost bound) { raised_bound_ = std::max(raised_bound_, bound); }
+  /// About the time that a relaxation takes until it is stuck.
+  double seconds_to_relax() const;
   /// What a better choice has to stay below.
   Cost goal() const { return std::min(goal_, cost_); }
   /// The cheapest within the limits; empty where none was found.
@@ -47,6 +60,7 @@ class Portfolio {
   std::vector<std::unique_ptr<NeighbourhoodSearch>> searches_;
   std::vector<int> choice_;
   Cost cost_ = impossible;
+  Cost raised_bound_ = 0;
   double work_ = 0;  ///< of a round and thread
   int rounds_ = 0;
 };

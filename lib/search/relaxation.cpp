@@ -19,6 +19,7 @@ constexpr int steps_a_check = 60;
 constexpr int first_sweeps = 10;
 constexpr int sweeps_a_step = 2;
 constexpr double weight_of_newest = 0.1;
+constexpr double first_factor = 0.5;
 constexpr int most_nulls = 20;
 /// An optimum is taken to be at most so much over the bound.
 constexpr double largest_gap = 0.05;
@@ -53,6 +54,12 @@ void Relaxation::advance(double work, Cost goal, const Deadline& deadline) {
     step(std::min(goal, cost_));
     if (bound_ >= std::min(goal, cost_)) break;
   }
+}
+
+void Relaxation::shake() {
+  is_stuck_ = false;
+  factor_ = first_factor;
+  bound_at_check_ = -1e300;
 }
 
 void Relaxation::step(Cost goal) {

@@ -22,6 +22,8 @@ class Relaxation {
   /// rises any more, or the deadline comes.
   void advance(double work, Cost goal, const Deadline& deadline);
   bool is_stuck() const { return is_stuck_; }
+  /// Takes long steps again, for the sake of other choices.
+  void shake();
 
   /// No choice within the limits costs less.
   Cost bound() const { return bound_; }

@@ -6,10 +6,14 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "graph/arena.h"
 #include "graph/error.h"
 #include "search/plan_builder.h"
+#include "search/propagation.h"
+#include "search/recursive.h"
+#include "search/solved_plan.h"
 #include "search/stopwatch.h"
 
 namespace autopar::search {
@@ -27,21 +31,6 @@ void warn_of_missing_rules(const std::vector<std::string>& op_types) {
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", op_type, count);
   }
   spdlog::warn("no sharding rule for {}: every rank runs these whole", text);
-}
-
-/// The choice of the solver in the words of a plan.
-Plan decode(const PlanProblem& built, const std::vector<int>& choice, const cost::CostModel& cost) {
-  Plan plan;
-  plan.mesh = cost.mesh();
-  plan.device = cost.device().name;
-  const auto chosen = [&](std::size_t node) { return static_cast<std::size_t>(choice[node]); };
-  for (std::size_t id = 0; id < built.operators.size(); ++id) {
-    plan.operators.push_back(built.operators[id]->choices[chosen(id)]);
-  }
-  for (const auto& [value, stored] : built.stored) {
-    plan.stored.emplace(value, stored.specs[chosen(static_cast<std::size_t>(stored.node))]);
-  }
-  return plan;
 }
 
 double one_device_seconds(const Graph& graph, const cost::CostModel& cost) {
@@ -82,24 +71,33 @@ class PlanSearch {
         cost_(cost),
         options_(options),
         built_(build_plan_problem(graph, cost, options)),
-        limit_(built_.problem.usage_limits.back()) {
+        problem_(built_.problem),
+        limit_(built_.problem.usage_limits.back()),
+        seeds_(seeds()) {
     warn_of_missing_rules(built_.operators_without_rule);
   }
 
+  SolvedPlan run_to_solved_plan() && {
+    Plan plan = run();
+    built_.problem = std::move(problem_);
+    return {std::move(plan), std::move(built_), std::move(choice_)};
+  }
+
   Plan run() {
-    AssignmentProblem problem = built_.problem;
-    Solution solution = solve(problem);
-    // What holds with a lower limit need not hold with the one that was asked for.
-    const Cost lower_bound = solution.status == Status::infeasible ? 0 : solution.lower_bound;
+    Solution solution = solve(problem_);
+    const Cost lower_bound = is_exact() ? bound_of(solution) : bound_of_quick_method();
     for (int attempt = 0; attempt < most_attempts && !solution.choice.empty(); ++attempt) {
       Plan plan = plan_of(solution.choice);
       const std::int64_t excess = plan.summary.peak_bytes - limit_;
       if (excess <= 0) return described(std::move(plan), solution, lower_bound);
       const std::int64_t lower = std::max<std::int64_t>(0, peak_of(solution.choice) - excess);
-      for (std::size_t t = 1; t < problem.usage_limits.size(); ++t) problem.usage_limits[t] = lower;
-      solution = solve(problem);
+      for (std::size_t t = 1; t < problem_.usage_limits.size(); ++t) {
+        problem_.usage_limits[t] = lower;
+      }
+      solution = solve(problem_);
     }
     solution = least_peak();
+    problem_.usage_limits = built_.problem.usage_limits;
     Plan plan = plan_of(solution.choice);
     if (plan.summary.peak_bytes > limit_) {
       fail(
@@ -114,10 +112,64 @@ class PlanSearch {
   static constexpr int most_attempts = 8;
 
   Solution solve(const AssignmentProblem& problem) {
+    if (!is_exact()) return solve_quickly(problem, options_.method);
+    Solution solution = solve_exactly(problem);
+    if (solution.status == Status::optimal || solution.status == Status::infeasible) {
+      return solution;
+    }
+    // Where time ran out, a quick plan may be better.
+    if (Solution quick = solve_quickly(problem, SearchMethod::recursive);
+        quick.cost < solution.cost) {
+      solution.status = quick.status;
+      solution.choice = std::move(quick.choice);
+      solution.cost = quick.cost;
+    }
+    return solution;
+  }
+
+  bool is_exact() const { return options_.method == SearchMethod::ilp; }
+
+  Solution solve_exactly(const AssignmentProblem& problem) {
     const double left = options_.time_limit_seconds - stopwatch_.seconds();
-    Solution solution = search::solve(problem, {.time_limit_seconds = std::max(0.0, left)});
+    Solution solution = search::solve(
+        problem, {.time_limit_seconds = std::max(0.0, left), .presolve = options_.presolve});
     glpk_seconds_ += solution.glpk_seconds;
     return solution;
+  }
+
+  Solution solve_quickly(const AssignmentProblem& problem, SearchMethod method) const {
+    auto choice = method == SearchMethod::propagation
+                      ? choose_by_propagation(built_, problem, cost_.mesh(), seeds_)
+                      : choose_recursively(built_, problem, cost_.mesh());
+    if (!choice) return {};
+    const Cost cost = cost_of(problem, *choice);
+    return {.status = Status::feasible, .choice = std::move(*choice), .cost = cost};
+  }
+
+  /// The operators that the user has pinned, or the heaviest one.
+  std::vector<graph::NodeId> seeds() const {
+    if (options_.method != SearchMethod::propagation) return {};
+    const Pins pins(options_.pins, graph_);
+    std::vector<graph::NodeId> pinned;
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      if (pins.is_pinned(graph_.nodes[id].name)) pinned.push_back(static_cast<graph::NodeId>(id));
+    }
+    if (!pinned.empty() || graph_.nodes.empty()) return pinned;
+    const graph::NodeId heaviest = heaviest_first(built_).front();
+    spdlog::info("--strategy pins no operator: propagating from the heaviest, '{}'",
+                 graph_.node(heaviest).name);
+    return {heaviest};
+  }
+
+  Cost bound_of_quick_method() {
+    Cost least = 0;
+    for (const auto& operators : built_.operators) least += std::ranges::min(operators->costs);
+    return options_.bound ? std::max(least, bound_of(solve_exactly(built_.problem))) : least;
+  }
+
+  /// What holds with a lower limit need not hold with the one that was asked for.
+  static Cost bound_of(const Solution& solution) {
+    return solution.status == Status::infeasible ? 0 : solution.lower_bound;
   }
 
   /// The choice that needs least memory, whatever it costs; weights stay within a fair share.
@@ -149,8 +201,11 @@ class PlanSearch {
     return plan;
   }
 
-  Plan described(Plan plan, const Solution& solution, Cost lower_bound) const {
+  Plan described(Plan plan, const Solution& solution, Cost lower_bound) {
+    choice_ = solution.choice;
     PlanSummary& summary = plan.summary;
+    summary.search = name_of(options_.method);
+    summary.bound_is_searched = is_exact() || options_.bound;
     summary.cost_seconds = static_cast<double>(solution.cost) * seconds_per_cost;
     summary.lower_bound_seconds =
         std::max(0.0, static_cast<double>(lower_bound) * seconds_per_cost);
@@ -170,12 +225,46 @@ class PlanSearch {
   const Graph& graph_;
   const cost::CostModel& cost_;
   const SearchOptions& options_;
-  const PlanProblem built_;
-  const std::int64_t limit_;  ///< of weights and activations together
+  PlanProblem built_;
+  AssignmentProblem problem_;               ///< with the limits of the last attempt
+  std::vector<int> choice_;                 ///< the plan's
+  const std::int64_t limit_;                ///< of weights and activations together
+  const std::vector<graph::NodeId> seeds_;  ///< of propagation
   double glpk_seconds_ = 0;
 };
 
 }  // namespace
+
+Plan decode(const PlanProblem& built, const std::vector<int>& choice, const cost::CostModel& cost) {
+  Plan plan;
+  plan.mesh = cost.mesh();
+  plan.device = cost.device().name;
+  const auto chosen = [&](std::size_t node) { return static_cast<std::size_t>(choice[node]); };
+  for (std::size_t id = 0; id < built.operators.size(); ++id) {
+    plan.operators.push_back(built.operators[id]->choices[chosen(id)]);
+  }
+  for (const auto& [value, stored] : built.stored) {
+    plan.stored.emplace(value, stored.specs[chosen(static_cast<std::size_t>(stored.node))]);
+  }
+  return plan;
+}
+
+SolvedPlan search_solved_plan(const Graph& graph, const cost::CostModel& cost,
+                              const SearchOptions& options) {
+  return PlanSearch(graph, cost, options).run_to_solved_plan();
+}
+
+std::string_view name_of(SearchMethod method) {
+  switch (method) {
+    case SearchMethod::ilp:
+      return "ilp";
+    case SearchMethod::propagation:
+      return "propagation";
+    case SearchMethod::recursive:
+      return "recursive";
+  }
+  throw InternalError("internal error: a search method has a name");
+}
 
 Plan search_plan(const Graph& graph, const cost::CostModel& cost, const SearchOptions& options) {
   return PlanSearch(graph, cost, options).run();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "cost/cost_model.h"
@@ -12,7 +13,16 @@
 
 namespace autopar::search {
 
+/// `ilp` is exact; the others are quick and promise nothing (propagation.h, recursive.h).
+enum class SearchMethod { ilp, propagation, recursive };
+std::string_view name_of(SearchMethod method);  ///< "ilp", "propagation", "recursive"
+
 struct SearchOptions {
+  SearchMethod method = SearchMethod::ilp;
+  bool presolve = true;  ///< false: GLPK is handed the whole ILP
+  /// Searches exactly too, within the time limit, for the lower bound of a method without one. It
+  /// has the sum of the operators' least costs otherwise.
+  bool bound = false;
   MemoryPolicy memory;
   std::vector<Pin> pins;
   double time_limit_seconds = 60;
@@ -21,10 +31,10 @@ struct SearchOptions {
   std::function<std::int64_t(const Plan&)> peak_bytes;
 };
 
-/// The best plan of the strategy space under the cost model. Throws Error where a pin names no
-/// operator or leaves one without a strategy, and where nothing fits the memory limit (with the
-/// smallest that is known to be enough). Operators without a rule are run replicated and named in
-/// one warning.
+/// The best plan of the strategy space under the cost model, or what a quicker method takes for
+/// one. Throws Error where a pin names no operator or leaves one without a strategy, and where
+/// nothing fits the memory limit (with the smallest that is known to be enough). Operators without
+/// a rule are run replicated and named in one warning.
 Plan search_plan(const graph::Graph& graph, const cost::CostModel& cost,
                  const SearchOptions& options);
 

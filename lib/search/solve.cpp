@@ -24,6 +24,11 @@ namespace {
 constexpr std::size_t most_cells_of_a_table = 20'000;
 /// Worth beginning anew where it leaves no more than this part of the strategies.
 constexpr double worthwhile_rest = 0.8;
+/// Of the gap, the first goal between bound and cost.
+constexpr double least_optimism = 0.9;
+constexpr double share_of_first_run = 0.4;
+/// Branching is for problems whose relaxation takes at most this part of the time it gets.
+constexpr double share_to_relax = 0.02;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -75,6 +80,7 @@ struct Task {
   std::vector<double> prices;  ///< by time, of a unit of usage, to begin with
   std::vector<int> start;      ///< a choice within the limits, or empty
   Deadline deadline;
+  Patience patience;
   bool is_root = true;  ///< no branch has been taken
 };
 
@@ -99,6 +105,7 @@ class Solver {
     std::vector<int> choice(core.nodes.size(), 0);
     bool is_known = true;
     WideCost bound = presolved->constant;
+    double strategies_left = strategies_of(core);
     for (std::vector<int>& nodes : components(core)) {
       std::ranges::sort(nodes, {}, [&](int i) { return ranks[at(i)]; });
       Task part{.problem = subproblem(core, nodes),
@@ -106,8 +113,14 @@ class Solver {
                 .cutoff = saturated(task.cutoff - bound),
                 .prices = {},
                 .start = {},
-                .deadline = task.deadline,
+                .deadline = {},
+                .patience = task.patience,
                 .is_root = task.is_root};
+      // Each part gets its share of the time that is left.
+      const double strategies = strategies_of(part.problem);
+      part.deadline = task.deadline.within(task.deadline.left() * strategies / strategies_left);
+      strategies_left -= strategies;
+      part.patience.cost_elsewhere += static_cast<double>(saturated(bound));
       std::vector<int> times = presolved->times;
       if (!compress_usage(part.problem, &times)) return infeasible();
       for (const int t : times) {
@@ -155,18 +168,64 @@ class Solver {
     return solution;
   }
 
-  /// Searches and relaxes with all threads, then solves what the bound leaves.
+  /// Searches and relaxes with all threads, then solves what the bound leaves, in slices of time
+  /// that grow.
   Solution search(const Task& task) {
+    const Stopwatch stopwatch;
     Portfolio portfolio(task.problem, task.cutoff, task.prices, task.start, threads_,
                         options_.seed);
-    portfolio.run(task.deadline);
-    if (portfolio.is_done() || task.deadline.is_over()) return solution_of(portfolio);
-    const Task rest = without_hopeless(task, portfolio);
-    if (options_.log) log(task, rest, portfolio);
-    const bool is_smaller =
-        strategies_of(rest.problem) <= worthwhile_rest * strategies_of(task.problem);
-    if (is_smaller) return better(solution_of(portfolio), solve(rest), portfolio.goal());
-    return better(solution_of(portfolio), branch(rest), portfolio.goal());
+    portfolio.run(task.deadline.within(share_of_first_run * task.deadline.left()), task.patience);
+    double optimism = least_optimism;
+    for (double slice = stopwatch.seconds(); !is_finished(task, portfolio); slice *= 2) {
+      const Task rest = without_hopeless(task, portfolio, portfolio.goal());
+      if (options_.log) log(task, rest, portfolio);
+      if (is_much_smaller(rest, task)) {
+        return better(solution_of(portfolio), solve(rest), portfolio.goal());
+      }
+      if (portfolio.seconds_to_relax() < share_to_relax * slice) {
+        Task branched = rest;
+        branched.deadline = task.deadline.within(slice);
+        take_over(branch(branched), portfolio.goal(), portfolio);
+      } else {
+        try_lower_goal(task, optimism, slice, portfolio);
+      }
+      if (is_finished(task, portfolio)) break;
+      portfolio.shake();
+      portfolio.run(task.deadline.within(slice), task.patience);
+    }
+    return solution_of(portfolio);
+  }
+
+  static bool is_finished(const Task& task, const Portfolio& portfolio) {
+    return portfolio.is_done(task.patience) || task.deadline.is_over();
+  }
+
+  static bool is_much_smaller(const Task& rest, const Task& task) {
+    return strategies_of(rest.problem) <= worthwhile_rest * strategies_of(task.problem);
+  }
+
+  /// A goal between the bound and the cost leaves fewer strategies: a choice below it is found
+  /// among them sooner, or none is and the goal bounds all choices.
+  void try_lower_goal(const Task& task, double& optimism, double slice, Portfolio& portfolio) {
+    const double gap = static_cast<double>(portfolio.goal() - portfolio.bound());
+    for (; optimism > 1.0 / 32; optimism *= 0.6) {
+      const Cost goal = portfolio.goal() - static_cast<Cost>(optimism * gap);
+      Task lower = without_hopeless(task, portfolio, goal);
+      if (!is_much_smaller(lower, task)) break;
+      if (options_.log) log(task, lower, portfolio);
+      lower.deadline = task.deadline.within(slice);
+      const Solution solution = solve(lower);
+      take_over(solution, goal, portfolio);
+      if (solution.cost < goal) return;
+      if (is_finished(task, portfolio)) return;
+    }
+    optimism = 0.6;
+  }
+
+  /// What was learnt below a goal.
+  static void take_over(const Solution& solution, Cost goal, Portfolio& portfolio) {
+    if (!solution.choice.empty()) portfolio.offer(solution.choice);
+    portfolio.raise_bound(std::min(solution.lower_bound, goal));
   }
 
   static Solution solution_of(const Portfolio& portfolio) {
@@ -175,9 +234,9 @@ class Solver {
   }
 
   /// The task without the strategies whose bounds are not below the goal, to be solved below it.
-  static Task without_hopeless(const Task& task, Portfolio& portfolio) {
+  static Task without_hopeless(const Task& task, Portfolio& portfolio, Cost goal) {
     Task rest = task;
-    rest.cutoff = portfolio.goal();
+    rest.cutoff = goal;
     rest.prices = portfolio.relaxation().prices();
     rest.start = portfolio.choice();
     remove_hopeless(rest.problem, portfolio.relaxation().bounds_with(), rest.cutoff);
@@ -296,10 +355,12 @@ Solution solve(const AssignmentProblem& problem, const SolveOptions& options) {
   const Stopwatch stopwatch;
   if (!options.presolve || !has_moderate_costs(problem)) return solve_with_glpk(problem, options);
   Solver solver(options);
-  Solution solution = solver.solve({.problem = problem,
-                                    .prices = {},
-                                    .start = {},
-                                    .deadline = Deadline(options.time_limit_seconds)});
+  Solution solution =
+      solver.solve({.problem = problem,
+                    .prices = {},
+                    .start = {},
+                    .deadline = Deadline(options.time_limit_seconds),
+                    .patience = {Deadline(options.patience_seconds), options.small_gap, 0}});
   if (solution.choice.empty() && solution.lower_bound >= impossible) solution = infeasible();
   solution.seconds = stopwatch.seconds();
   solution.glpk_seconds = solver.glpk_seconds();

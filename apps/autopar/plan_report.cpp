@@ -1,0 +1,139 @@
+#include "plan_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "partition/lowering.h"
+#include "partition/rank_graph.h"
+#include "summary.h"
+
+namespace autopar {
+
+namespace {
+
+using graph::Graph;
+using search::OperatorGroup;
+
+constexpr std::size_t most_buffers = 4;
+constexpr std::size_t most_cheap_types = 8;
+constexpr std::size_t widest_strategy = 40;
+
+std::string memory_text(const search::PlanSummary& summary, const partition::MemoryPeak& peak) {
+  std::string text = fmt::format(
+      "memory of the fullest rank, {}:\n"
+      "  {} of weights, {} of values alive at the peak, {} kept for packing them\n",
+      in_bytes(summary.peak_bytes), in_bytes(peak.weight_bytes), in_bytes(peak.activation_bytes),
+      in_bytes(peak.reserve_bytes));
+  if (peak.node.empty()) return text;
+  text += fmt::format("  the peak is where {} {} runs; the largest values then:\n", peak.op_type,
+                      peak.node);
+  for (const auto& buffer : peak.largest) {
+    text += fmt::format("  {:>12}  {} {}\n", in_bytes(buffer.bytes), fmt::join(buffer.shape, "x"),
+                        buffer.name);
+  }
+  return text;
+}
+
+std::string output_shape(const Graph& graph, const graph::Node& node) {
+  for (const graph::ValueId output : node.outputs) {
+    if (output != graph::no_value)
+      return fmt::format("{}", fmt::join(graph.value(output).shape, "x"));
+  }
+  return "";
+}
+
+double seconds_of(const OperatorGroup& group) {
+  return group.seconds * static_cast<double>(group.members.size());
+}
+
+/// Operators that are no rows of the table, by type, most frequent first.
+std::string cheap_text(const Graph& graph, const std::vector<OperatorGroup>& groups) {
+  std::map<std::string, std::size_t> counts;
+  double seconds = 0;
+  std::size_t all = 0;
+  for (const OperatorGroup& group : groups) {
+    if (group.is_major) continue;
+    counts[qualified_op_type(graph.node(group.members.front()))] += group.members.size();
+    all += group.members.size();
+    seconds += seconds_of(group);
+  }
+  if (all == 0) return "";
+  std::vector<std::pair<std::string, std::size_t>> sorted(counts.begin(), counts.end());
+  std::ranges::stable_sort(sorted, std::ranges::greater{},
+                           [](const auto& entry) { return entry.second; });
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < std::min(sorted.size(), most_cheap_types); ++i) {
+    names.push_back(fmt::format("{} {}", sorted[i].second, sorted[i].first));
+  }
+  return fmt::format("  and {} cheap ones, together {}: {}{}\n", all, in_seconds(seconds),
+                     fmt::join(names, ", "), sorted.size() > most_cheap_types ? ", ..." : "");
+}
+
+std::string operators_text(const Graph& graph, const search::Plan& plan,
+                           const std::vector<OperatorGroup>& groups) {
+  std::string text =
+      "operators, those of repeated layers once (a>b: comes as a, is read as b):\n"
+      "  count  operator           output            time each  strategy, name\n";
+  for (const OperatorGroup& group : groups) {
+    if (!group.is_major) continue;
+    const graph::NodeId first = group.members.front();
+    const graph::Node& node = graph.node(first);
+    text += fmt::format(
+        "  {:>4}x  {:<18} {:<16} {:>10}  {:<{}}  {}\n", group.members.size(),
+        qualified_op_type(node), output_shape(graph, node), in_seconds(group.seconds),
+        strategy_text(plan.operators[static_cast<std::size_t>(first)], group.inputs_as),
+        widest_strategy,
+        group.weight.empty() ? group.name : fmt::format("{} ({})", group.name, group.weight));
+  }
+  return text + cheap_text(graph, groups);
+}
+
+}  // namespace
+
+PlanReport make_plan_report(const Graph& graph, const cost::CostModel& cost,
+                            const search::Plan& plan) {
+  const sharding::StepPrice price = cost.step_price();
+  const partition::Program program = partition::lower(graph, plan, price);
+  PlanReport report;
+  report.collectives = partition::collective_uses(graph, plan.mesh, program, price);
+  report.peak =
+      partition::find_memory_peak(partition::rank_graph(graph, plan, program, 0), most_buffers);
+  report.groups = search::group_operators(graph, cost, plan);
+  return report;
+}
+
+std::string report_text(const Graph& graph, const search::Plan& plan, const PlanReport& report) {
+  return plan_headline(plan) + memory_text(plan.summary, report.peak) +
+         "communication of a run, over all ranks:\n" + collectives_table(report.collectives) +
+         operators_text(graph, plan, report.groups);
+}
+
+std::string collectives_table(std::span<const search::CollectiveUse> uses) {
+  if (uses.empty()) return "  no communication\n";
+  std::string text;
+  for (const search::CollectiveUse& use : uses) {
+    text += fmt::format("  {:<15} over mesh axis {:<5} {:>6} times, {:>12}, {:>10}\n", use.kind,
+                        fmt::format("{}", fmt::join(use.mesh_axes, ",")), use.times,
+                        in_bytes(use.bytes), in_seconds(use.seconds));
+  }
+  return text;
+}
+
+std::string strategy_text(const sharding::OpShardSpec& strategy,
+                          std::span<const sharding::TensorShardSpec> inputs_as) {
+  std::string text;
+  for (std::size_t i = 0; i < strategy.inputs.size(); ++i) {
+    if (i > 0) text += ',';
+    const auto& read = strategy.inputs[i];
+    if (inputs_as[i] != read && !read.dims.empty()) text += to_string(inputs_as[i]) + '>';
+    text += to_string(read);
+  }
+  const std::string whole = to_string(strategy);
+  return text + whole.substr(whole.find("->"));
+}
+
+}  // namespace autopar

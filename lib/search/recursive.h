@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "search/plan_builder.h"
+
+namespace autopar::search {
+
+/// The double recursion of MindSpore (D-Rec: Wang et al., "Efficient and Systematic Partitioning of
+/// Large and Deep Neural Networks for Parallelization", Euro-Par 2021): the devices are cut again
+/// and again, by one mesh axis after the other (a strategy has a whole axis on one factor, so that
+/// halvings within an axis could not differ). For each cut the heaviest operators choose first what
+/// it splits, by computation and by the communication that it causes, and the rest follows from
+/// them. A fixed number of linear sweeps then improves what was chosen. Linear in operators, but
+/// for sorting them. `limited` is the built problem, maybe with other limits. nullopt where no
+/// repair brings the result within them.
+std::optional<std::vector<int>> choose_recursively(const PlanProblem& built,
+                                                   const AssignmentProblem& limited,
+                                                   const sharding::DeviceMesh& mesh);
+
+}  // namespace autopar::search

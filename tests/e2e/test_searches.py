@@ -1,0 +1,114 @@
+"""The quick searches: valid plans of the same space, as good as promised, that run and verify."""
+
+import json
+
+from support import MODELS, TOLERANCE, Model, TemporaryFolderTest, autopar
+
+MESHES = {"4": 4, "2x2": 4}
+QUICK = ("propagation", "recursive")
+
+
+class SearchesTest(TemporaryFolderTest):
+    def plan(self, model, mesh, search, *more):
+        done = autopar(
+            "plan", model.file, *model.shape_options(), "--ngpus", MESHES[mesh], "--mesh", mesh,
+            "--search", search, "--json", *more,
+        )
+        return json.loads(done.stdout)
+
+    def test_plans_of_the_zoo_keep_the_fair_share_and_are_near_the_optimum(self):
+        proven = 0
+        for name in sorted(path.name for path in MODELS.iterdir()):
+            model = Model(name)
+            for mesh in MESHES:
+                best = self.plan(model, mesh, "ilp", "--time-limit", 10)["summary"]
+                proven += best["proven_optimal"]
+                self.assertEqual(best["lower_bound_from"], "search")
+                for search in QUICK:
+                    with self.subTest(model=name, mesh=mesh, search=search):
+                        found = self.plan(model, mesh, search)["summary"]
+                        cost = found["cost_seconds"]
+                        self.assertEqual(found["search"], search)
+                        self.assertEqual(found["lower_bound_from"], "least operator costs")
+                        self.assertGreaterEqual(cost, best["lower_bound_seconds"] * (1 - 1e-9))
+                        self.assertLessEqual(found["lower_bound_seconds"], cost)
+                        if search == "recursive":
+                            self.assertLessEqual(cost, 1.2 * best["cost_seconds"])
+        self.assertGreaterEqual(proven, 16, "the comparison is with optima, nearly everywhere")
+
+    def test_the_exact_search_out_of_time_is_no_worse_than_recursion(self):
+        model = Model("llama-dynamo")
+        stopped = self.plan(model, "2x2", "ilp", "--time-limit", 0)["summary"]
+        recursive = self.plan(model, "2x2", "recursive")["summary"]
+        self.assertLessEqual(stopped["cost_seconds"], recursive["cost_seconds"])
+
+    def test_bound_is_the_exact_searchs(self):
+        model = Model("bert-dynamo")
+        best = self.plan(model, "4", "ilp")["summary"]
+        self.assertTrue(best["proven_optimal"])
+        for search in QUICK:
+            found = self.plan(model, "4", search, "--bound")["summary"]
+            self.assertEqual(found["lower_bound_from"], "search")
+            self.assertEqual(found["lower_bound_seconds"], best["cost_seconds"])
+            self.assertEqual(
+                found["proven_optimal"], found["cost_seconds"] == found["lower_bound_seconds"]
+            )
+
+    def test_bundles_run_and_verify(self):
+        for name, search, mesh in (
+            ("gpt2-dynamo", "recursive", "2x2"),
+            ("llama-torchscript", "recursive", "4"),
+            ("bert-torchscript", "propagation", "2x2"),
+            ("vit-dynamo", "propagation", "4"),
+        ):
+            with self.subTest(model=name, search=search, mesh=mesh):
+                model = Model(name)
+                bundle = self.tmp / name
+                meta = model.partition(bundle, MESHES[mesh], "--mesh", mesh, "--search", search)
+                self.assertEqual(meta["plan"]["search"], search)
+                autopar("verify", model.file, bundle)
+                out = self.tmp / f"{name}-out"
+                done = autopar(
+                    "run", "--dir", bundle, *model.input_options(), "--output-dir", out, "--json"
+                )
+                self.assertLessEqual(model.error_of(out), TOLERANCE)
+                measured = json.loads(done.stdout)
+                self.assertEqual(measured["collectives"], meta["plan"]["collectives"])
+
+    def test_propagation_keeps_pins(self):
+        model = Model("mlp-dynamo")
+        best = self.plan(model, "4", "ilp")
+        pin = next(entry for entry in best["operators"] if len(entry.get("inputs", [])) >= 2)
+        strategy = self.tmp / "pins.json"
+        strategy.write_text(json.dumps({"operators": [pin]}))
+        plan = self.plan(model, "4", "propagation", "--strategy", strategy)
+        self.assertIn(pin, plan["operators"])
+
+    def test_glpk_alone_agrees(self):
+        for name in ("mlp-dynamo", "gpt2-dynamo"):
+            model = Model(name)
+            presolved = self.plan(model, "4", "ilp")["summary"]
+            whole = self.plan(model, "4", "ilp", "--no-presolve")["summary"]
+            self.assertTrue(presolved["proven_optimal"] and whole["proven_optimal"])
+            self.assertEqual(presolved["cost_seconds"], whole["cost_seconds"])
+
+    def test_wrong_usage(self):
+        model = Model("mlp-dynamo")
+        for options, part in (
+            (("--search", "greedy"), "--search"),
+            (("--search", "recursive", "--no-presolve"), "--no-presolve"),
+        ):
+            done = autopar(
+                "plan", model.file, *model.shape_options(), "--ngpus", 4, *options, expect=2
+            )
+            self.assertIn(part, done.stderr)
+            self.assertEqual(done.stdout, "")
+
+    def test_an_impossible_limit_is_refused_as_by_the_ilp(self):
+        model = Model("mlp-dynamo")
+        for search in ("ilp", *QUICK):
+            done = autopar(
+                "plan", model.file, *model.shape_options(), "--ngpus", 4, "--memory", "2KiB",
+                "--search", search, expect=1,
+            )
+            self.assertIn("the smallest that does is", done.stderr, search)

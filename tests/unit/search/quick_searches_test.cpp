@@ -1,0 +1,165 @@
+// Propagation and recursion give plans of the same space at the same prices as the exact search.
+
+#include <catch2/catch.hpp>
+
+#include "graph/error.h"
+#include "plan_pricing.h"
+#include "search/propagation.h"
+#include "search/recursive.h"
+#include "search/search_plan.h"
+#include "search/stopwatch.h"
+#include "unit/partition/random_graph.h"
+
+using namespace autopar;
+using Catch::Matchers::Contains;
+using search::MemoryPolicy;
+using search::SearchMethod;
+
+namespace {
+
+constexpr double rounding = 1e-10;  // costs are whole picoseconds in the search
+
+cost::CostModel model_of(const std::string& mesh) {
+  return {cost::load_device_model("h200"), sharding::DeviceMesh::parse(mesh)};
+}
+
+search::SearchOptions options_of(SearchMethod method, const std::string& memory) {
+  search::SearchOptions options;
+  options.method = method;
+  options.memory = MemoryPolicy::parse(memory);
+  return options;
+}
+
+/// x -> x + down gelu up x, `layers` times.
+graph::Graph stack(int layers, std::int64_t rows, std::int64_t width, std::int64_t hidden) {
+  graph::Graph graph;
+  graph.opsets[""] = 20;
+  const auto value = [&](const std::string& name, const graph::Shape& shape) {
+    return graph.add_value({name, graph::DataType::float32, shape, std::nullopt});
+  };
+  auto x = value("x", {rows, width});
+  graph.inputs = {x};
+  for (int i = 0; i < layers; ++i) {
+    const std::string at = std::to_string(i);
+    const auto w1 = graph.add_constant(
+        "w1." + at, graph::Tensor::zeros(graph::DataType::float32, {width, hidden}));
+    const auto w2 = graph.add_constant(
+        "w2." + at, graph::Tensor::zeros(graph::DataType::float32, {hidden, width}));
+    const auto a = value("a" + at, {rows, hidden});
+    const auto b = value("b" + at, {rows, hidden});
+    const auto c = value("c" + at, {rows, width});
+    const auto y = value("y" + at, {rows, width});
+    graph.nodes.push_back({"up" + at, "MatMul", "", {x, w1}, {a}, {}});
+    graph.nodes.push_back({"gelu" + at, "Gelu", "", {a}, {b}, {}});
+    graph.nodes.push_back({"down" + at, "MatMul", "", {b, w2}, {c}, {}});
+    graph.nodes.push_back({"add" + at, "Add", "", {c, x}, {y}, {}});
+    x = y;
+  }
+  graph.outputs = {x};
+  return graph;
+}
+
+std::vector<sharding::TensorShardSpec> specs(const std::vector<std::string>& texts) {
+  std::vector<sharding::TensorShardSpec> result;
+  for (const auto& text : texts) result.push_back(sharding::TensorShardSpec::parse(text));
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("quick searches' plans cost what they say, no less than the optimum, and keep limits") {
+  Random random(11);
+  int compared = 0;
+  int near = 0;  // plans of recursion within 1.2 times the optimum
+  for (int round = 0; round < 60; ++round) {
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 1, 6));
+    const std::string mesh = any_of<std::string>(random, {"2", "3", "4", "2x2"});
+    const cost::CostModel cost = model_of(mesh);
+    const std::string memory = any_of<std::string>(random, {"fair", "device"});
+    const search::Plan best = search_plan(graph, cost, options_of(SearchMethod::ilp, memory));
+    for (const SearchMethod method : {SearchMethod::propagation, SearchMethod::recursive}) {
+      CAPTURE(round, mesh, memory, name_of(method));
+      search::SearchOptions options = options_of(method, memory);
+      const search::Plan plan = search_plan(graph, cost, options);
+      CHECK(plan.summary.search == name_of(method));
+      CHECK(price_of(graph, cost, plan) == Approx(plan.summary.cost_seconds).margin(rounding));
+      CHECK(plan.summary.lower_bound_seconds <= plan.summary.cost_seconds + rounding);
+      CHECK_FALSE(plan.summary.bound_is_searched);
+      if (!best.summary.proven_optimal) continue;
+      CHECK(plan.summary.cost_seconds >= best.summary.cost_seconds - rounding);
+      CHECK(plan.summary.lower_bound_seconds <= best.summary.cost_seconds + rounding);
+      if (method == SearchMethod::recursive) {
+        near += plan.summary.cost_seconds <= 1.2 * best.summary.cost_seconds ? 1 : 0;
+      }
+      options.bound = true;
+      const search::PlanSummary bounded = search_plan(graph, cost, options).summary;
+      CHECK(bounded.bound_is_searched);
+      CHECK(bounded.lower_bound_seconds == Approx(best.summary.cost_seconds).margin(rounding));
+      CHECK(bounded.proven_optimal == (bounded.cost_seconds == bounded.lower_bound_seconds));
+      ++compared;
+    }
+  }
+  CHECK(compared > 100);
+  CHECK(near >= compared / 2 * 19 / 20);
+}
+
+TEST_CASE("propagation keeps pins and follows them without resharding") {
+  const graph::Graph graph = stack(3, 256, 64, 128);
+  const cost::CostModel cost = model_of("4");
+  for (const auto& [text, follower] :
+       std::vector<std::pair<std::string, std::string>>{{"RS0", "RS0"}, {"S0R", "S0R"}}) {
+    search::SearchOptions options = options_of(SearchMethod::propagation, "device");
+    options.pins = {{"up1", {}, specs({text}), {}}};
+    const search::Plan plan = search_plan(graph, cost, options);
+    CHECK(plan.operators[4].outputs == specs({text}));
+    CHECK(plan.operators[5].outputs == specs({follower}));
+    CHECK(plan.operators[6].inputs.front() == specs({follower}).front());
+  }
+}
+
+TEST_CASE("propagation starts from the heaviest operator where nothing is pinned") {
+  graph::Graph graph = stack(2, 256, 64, 128);
+  const cost::CostModel cost = model_of("4");
+  const auto built = build_plan_problem(graph, cost, options_of(SearchMethod::propagation, "fair"));
+  const graph::Node& heaviest = graph.node(search::heaviest_first(built).front());
+  CHECK(heaviest.op_type == "MatMul");
+  const search::Plan plan = search_plan(graph, cost, options_of(SearchMethod::propagation, "fair"));
+  CHECK(plan.summary.weight_bytes <= 2 * 2 * 64 * 128 * 4 * 5 / 4 / 4);
+}
+
+TEST_CASE("quick searches repair what exceeds a limit in bytes, or refuse as the ILP does") {
+  const graph::Graph graph = stack(2, 256, 64, 128);
+  const cost::CostModel cost = model_of("4");
+  for (const SearchMethod method : {SearchMethod::propagation, SearchMethod::recursive}) {
+    CAPTURE(name_of(method));
+    search::SearchOptions options = options_of(method, "device");
+    int feasible = 0;
+    std::string refusal;
+    for (std::int64_t limit = 600'000; limit > 60'000; limit -= 20'000) {
+      CAPTURE(limit);
+      options.memory = {MemoryPolicy::Kind::bytes, limit};
+      try {
+        const search::Plan plan = search_plan(graph, cost, options);
+        CHECK(plan.summary.peak_bytes <= limit);
+        ++feasible;
+        CHECK(refusal.empty());
+      } catch (const Error& error) {
+        refusal = error.what();
+      }
+    }
+    CHECK(feasible > 5);
+    CHECK_THAT(refusal, Contains("smallest that does is"));
+  }
+}
+
+TEST_CASE("GLPK without presolve agrees") {
+  const cost::CostModel cost = model_of("2x2");
+  const graph::Graph graph = stack(2, 128, 48, 96);
+  search::SearchOptions options = options_of(SearchMethod::ilp, "fair");
+  const search::PlanSummary with = search_plan(graph, cost, options).summary;
+  options.presolve = false;
+  const search::PlanSummary without = search_plan(graph, cost, options).summary;
+  REQUIRE(with.proven_optimal);
+  REQUIRE(without.proven_optimal);
+  CHECK(with.cost_seconds == without.cost_seconds);
+}
