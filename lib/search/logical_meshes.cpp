@@ -33,6 +33,7 @@ std::vector<Sizes> factorisations(int number) {
 }  // namespace
 
 std::vector<sharding::DeviceMesh> logical_meshes(int devices, int devices_per_node) {
+  sharding::DeviceMesh({devices});  // which throws where there are too many
   const bool has_nodes = devices_per_node > 0 && devices > devices_per_node;
   const int within = has_nodes ? devices_per_node : devices;
   if (devices % within != 0) {
