@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -67,8 +68,12 @@ std::string meshes_text(const search::PlanSummary& summary) {
     }
   }
   if (left_out.empty()) return text;
-  return text + fmt::format("  left out, for want of time or of anything to gain: {}\n",
-                            fmt::join(left_out, ", "));
+  constexpr std::size_t most_named = 8;
+  const std::size_t more = left_out.size() - std::min(left_out.size(), most_named);
+  left_out.resize(left_out.size() - more);
+  return text + fmt::format("  left out, for want of time or of anything to gain: {}{}\n",
+                            fmt::join(left_out, ", "),
+                            more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
 }  // namespace

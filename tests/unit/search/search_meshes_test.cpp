@@ -152,7 +152,12 @@ TEST_CASE("a pin that one mesh alone can satisfy decides for it") {
 }
 
 TEST_CASE("where devices stand in nodes, a mesh that keeps to them beats one axis over all") {
-  const graph::Graph graph = product(3);
+  graph::Graph graph = product(3);
+  const auto z = graph.add_value({"z", graph::DataType::float32, {3, 64}, std::nullopt});
+  const auto w2 =
+      graph.add_constant("w2", graph::Tensor::zeros(graph::DataType::float32, {128, 64}));
+  graph.nodes.push_back({"second", "MatMul", "", {graph.outputs[0], w2}, {z}, {}});
+  graph.outputs = {z};
   cost::DeviceModel device = cost::load_device_model("h200");
   device.gpus_per_node = 4;
   device.links = {{3e-6, 4.5e11}, {1e-3, 1e9}};
