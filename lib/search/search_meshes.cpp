@@ -18,7 +18,7 @@ namespace autopar::search {
 namespace {
 
 /// A mesh axis more multiplies an operator's strategies by about 5, and the tables of two operators
-/// by the square of it; searching them has been seen to take 40 times as long.
+/// by the square of it; searching them has been seen to take up to 40 times as long.
 constexpr double growth_an_axis = 40;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
