@@ -53,9 +53,10 @@ struct SolveOptions {
   /// After so many seconds a gap of this part of the cost is small enough to stop.
   double patience_seconds = 1e18;
   double small_gap = 0.001;
-  bool presolve = true;  ///< false: GLPK is handed the whole problem
-  unsigned seed = 1;     ///< the same seed gives the same answer where time does not end the search
-  int threads = 0;       ///< 0: as many as the machine has
+  bool presolve = true;         ///< false: GLPK is handed the whole problem
+  std::vector<int> start = {};  ///< a choice within the limits to improve on, where one is known
+  unsigned seed = 1;  ///< the same seed gives the same answer where time does not end the search
+  int threads = 0;    ///< 0: as many as the machine has
   /// What is left of a problem is GLPK's where it has at most so many strategies.
   int most_strategies_for_glpk = 300;
   bool log = false;
@@ -79,14 +80,5 @@ Solution solve_by_brute_force(const AssignmentProblem& problem);
 /// The whole problem as one integer linear program, handed to GLPK's branch and cut. The optimum is
 /// claimed only where GLPK proves it and the choice, priced anew, agrees.
 Solution solve_with_glpk(const AssignmentProblem& problem, const SolveOptions& options);
-
-/// A choice within the limits by greedy descent and local moves: no bound, no proof. The plan of
-/// last resort when the time runs out, and GLPK's first incumbent.
-std::optional<std::vector<int>> find_by_local_search(const AssignmentProblem& problem);
-
-/// The choice whose largest usage at times [first, end) is least, by GLPK. Limits at these times
-/// are left aside, others hold. nullopt where time runs out or no choice is possible.
-std::optional<std::vector<int>> choose_for_least_peak(const AssignmentProblem& problem, int first,
-                                                      int end, const SolveOptions& options);
 
 }  // namespace autopar::search

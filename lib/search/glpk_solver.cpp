@@ -1,5 +1,5 @@
-// Solves assignment problems by GLPK: reduce, find a first choice by local search, hand the integer
-// program (integer_program.h) over, and believe the answer only where its price agrees.
+// Solves assignment problems by GLPK: reduce, hand the integer program (integer_program.h) over,
+// and believe the answer only where its price agrees.
 
 #include <algorithm>
 #include <cmath>
@@ -66,14 +66,14 @@ void solve(const AssignmentProblem& problem, const SolveOptions& options,
   solution.status = Status::unknown;
   solution.lower_bound = saturated(reduced->constant);
   Best best(problem, solution);
-  if (const auto choice = find_by_local_search(problem)) best.offer(*choice);
+  if (!options.start.empty()) best.offer(options.start);
   if (solution.cost == solution.lower_bound) {
     solution.status = Status::optimal;
     return;
   }
 
   const auto incumbent = solution.choice.empty() ? std::nullopt : reduced->reduced(solution.choice);
-  IntegerProgram program(*reduced, limits, {}, IntegerProgram::Goal::cost);
+  IntegerProgram program(*reduced, limits);
   const Stopwatch glpk;
   const IntegerProgram::Result result =
       program.solve(incumbent, options.time_limit_seconds - stopwatch.seconds(), options.log);
@@ -110,29 +110,6 @@ Solution solve_with_glpk(const AssignmentProblem& problem, const SolveOptions& o
   solve(problem, options, stopwatch, solution);
   solution.seconds = stopwatch.seconds();
   return solution;
-}
-
-std::optional<std::vector<int>> choose_for_least_peak(const AssignmentProblem& problem, int first,
-                                                      int end, const SolveOptions& options) {
-  check(problem);
-  const Stopwatch stopwatch;
-  const std::optional<ReducedProblem> reduced = reduce(problem);
-  if (!reduced) return std::nullopt;
-  const std::size_t times = std::max(problem.usage_limits.size(), static_cast<std::size_t>(end));
-  std::vector<std::int64_t> elsewhere = problem.usage_limits;
-  std::vector<std::int64_t> asked(times, -1);
-  elsewhere.resize(times, -1);
-  std::fill(elsewhere.begin() + first, elsewhere.begin() + end, -1);
-  std::fill(asked.begin() + first, asked.begin() + end, 0);
-
-  const std::vector<LimitedSet> limits = limited_sets(*reduced, elsewhere);
-  const std::vector<LimitedSet> peaks = limited_sets(*reduced, asked);
-  if (beyond_reach(*reduced, limits)) return std::nullopt;
-  IntegerProgram program(*reduced, limits, peaks, IntegerProgram::Goal::peak);
-  const IntegerProgram::Result result =
-      program.solve(std::nullopt, options.time_limit_seconds - stopwatch.seconds(), options.log);
-  if (result.outcome != IntegerProgram::Outcome::optimal) return std::nullopt;
-  return reduced->original(*result.choice);
 }
 
 }  // namespace autopar::search

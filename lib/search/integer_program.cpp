@@ -81,34 +81,21 @@ struct IntegerProgram::Rows {
 
 void IntegerProgram::Deleter::operator()(glp_prob* program) const { glp_delete_prob(program); }
 
-IntegerProgram::IntegerProgram(const ReducedProblem& problem, const std::vector<LimitedSet>& limits,
-                               std::vector<LimitedSet> peak_sets, Goal goal)
-    : problem_(problem),
-      peak_sets_(std::move(peak_sets)),
-      goal_(goal),
-      program_(glp_create_prob()) {
+IntegerProgram::IntegerProgram(const ReducedProblem& problem, const std::vector<LimitedSet>& limits)
+    : problem_(problem), program_(glp_create_prob()) {
   const GlpkSession session(false);
-  if (goal == Goal::cost) {
-    double largest = 1;
-    const auto note = [&](auto cost) {
-      if (cost < impossible) largest = std::max(largest, static_cast<double>(cost));
-    };
-    for (const auto& node : problem.nodes) std::ranges::for_each(node.costs, note);
-    for (const auto& edge : problem.edges) std::ranges::for_each(edge.costs, note);
-    scale_ = std::exp2(std::ceil(std::max(0.0, std::log2(largest) - 12)));
-  }
+  double largest = 1;
+  const auto note = [&](auto cost) {
+    if (cost < impossible) largest = std::max(largest, static_cast<double>(cost));
+  };
+  for (const auto& node : problem.nodes) std::ranges::for_each(node.costs, note);
+  for (const auto& edge : problem.edges) std::ranges::for_each(edge.costs, note);
+  scale_ = std::exp2(std::ceil(std::max(0.0, std::log2(largest) - 12)));
   glp_set_obj_dir(program_.get(), GLP_MIN);
   Rows rows{program_.get()};
   add_choice_rows(rows);
   for (std::size_t k = 0; k < problem.edges.size(); ++k) add_edge_rows(rows, problem.edges[k], k);
-  for (const LimitedSet& set : limits) add_usage_rows(rows, set, false);
-  if (goal == Goal::peak) {
-    WideCost largest = 1;
-    for (const auto& node : problem.nodes) largest += *std::ranges::max_element(node.usages);
-    scale_ = std::exp2(std::ceil(std::max(0.0, std::log2(static_cast<double>(largest)) - 12)));
-    peak_column_ = add_column(1);
-    for (const LimitedSet& set : peak_sets_) add_usage_rows(rows, set, true);
-  }
+  for (const LimitedSet& set : limits) add_usage_rows(rows, set);
   rows.load();
 }
 
@@ -125,7 +112,7 @@ void IntegerProgram::add_choice_rows(Rows& rows) {
     if (node.strategies.size() == 1) continue;
     rows.add(GLP_FX, 1);
     for (const WideCost cost : node.costs) {
-      const int j = add_column(goal_ == Goal::cost ? static_cast<double>(cost) / scale_ : 0);
+      const int j = add_column(static_cast<double>(cost) / scale_);
       glp_set_col_kind(program_.get(), j, GLP_BV);
       if (first_column_.back() == 0) first_column_.back() = j;
       rows.put(j, 1);
@@ -137,15 +124,8 @@ void IntegerProgram::add_edge_rows(Rows& rows, const ReducedProblem::Edge& edge,
                                    std::size_t index) {
   edge_columns_.resize(std::max(edge_columns_.size(), index + 1));
   std::vector<int>& columns = edge_columns_[index];
-  // A peak program prices no pair: only impossible ones matter.
-  const bool is_priced = goal_ == Goal::cost;
-  if (!is_priced && std::ranges::none_of(edge.costs, [](Cost c) { return c >= impossible; })) {
-    columns.assign(edge.costs.size(), 0);
-    return;
-  }
   for (const Cost cost : edge.costs) {
-    columns.push_back(
-        cost >= impossible ? 0 : add_column(is_priced ? static_cast<double>(cost) / scale_ : 0));
+    columns.push_back(cost >= impossible ? 0 : add_column(static_cast<double>(cost) / scale_));
   }
   const auto add_row = [&](int node, const std::vector<int>& class_of, int wanted, int first,
                            int count, int stride) {
@@ -165,7 +145,7 @@ void IntegerProgram::add_edge_rows(Rows& rows, const ReducedProblem::Edge& edge,
   }
 }
 
-void IntegerProgram::add_usage_rows(Rows& rows, const LimitedSet& set, bool is_peak) {
+void IntegerProgram::add_usage_rows(Rows& rows, const LimitedSet& set) {
   std::int64_t always = 0;  // used whatever is chosen
   std::int64_t divisor = 0;
   for (const int i : set.nodes) {
@@ -174,22 +154,16 @@ void IntegerProgram::add_usage_rows(Rows& rows, const LimitedSet& set, bool is_p
     always += least;
     for (const std::int64_t usage : usages) divisor = std::gcd(divisor, usage - least);
   }
-  if (is_peak) {
-    rows.add(GLP_UP, static_cast<double>(-always) / scale_);
-    rows.put(peak_column_, -1);
-  } else {
-    const std::int64_t room = set.limit - always;
-    if (divisor == 0) return;  // every choice uses the same
-    rows.add(GLP_UP, std::floor(static_cast<double>(room) / static_cast<double>(divisor)));
-  }
+  if (divisor == 0) return;  // every choice uses the same
+  const std::int64_t room = set.limit - always;
+  rows.add(GLP_UP, std::floor(static_cast<double>(room) / static_cast<double>(divisor)));
   for (const int i : set.nodes) {
     const auto& usages = problem_.nodes[at(i)].usages;
     const std::int64_t least = *std::ranges::min_element(usages);
     for (std::size_t s = 0; s < usages.size(); ++s) {
       if (usages[s] == least) continue;
       const double more = static_cast<double>(usages[s] - least);
-      rows.put(first_column_[at(i)] + static_cast<int>(s),
-               is_peak ? more / scale_ : more / static_cast<double>(divisor));
+      rows.put(first_column_[at(i)] + static_cast<int>(s), more / static_cast<double>(divisor));
     }
   }
 }
@@ -230,14 +204,6 @@ std::vector<double> IntegerProgram::encode(const std::vector<int>& choice) const
     const int u = edge.class_of_a[at(choice[at(edge.a)])];
     const int v = edge.class_of_b[at(choice[at(edge.b)])];
     if (const int j = edge_columns_[k][at(u * edge.classes_of_b + v)]) values[at(j)] = 1;
-  }
-  for (const LimitedSet& set : peak_sets_) {
-    double usage = 0;
-    for (const int i : set.nodes) {
-      usage += static_cast<double>(problem_.nodes[at(i)].usages[at(choice[at(i)])]);
-    }
-    double& peak = values[at(peak_column_)];
-    peak = std::max(peak, usage / scale_);
   }
   return values;
 }

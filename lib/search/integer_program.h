@@ -10,27 +10,24 @@ struct glp_prob;
 
 namespace autopar::search {
 
-/// An AssignmentProblem as an integer linear program of GLPK's: minimise the sum of all costs, or,
-/// as a peak program, the largest usage of the sets. Costs are divided by `scale`, a power of two,
-/// so that GLPK sees moderate numbers. No set's least usage may exceed its limit.
+/// An AssignmentProblem as an integer linear program of GLPK's: minimise the sum of all costs. They
+/// are divided by `scale`, a power of two, so that GLPK sees moderate numbers. No set's least usage
+/// may exceed its limit.
 ///
 /// Variables
 ///   x[i][s]  binary: node i takes strategy s. A node with one strategy has none.
 ///   e[u][v]  at least 0, an edge and two classes a time: a's strategy is of class u and b's of v.
 ///            An impossible pair has none.
-///   z        the peak, in peak programs alone.
 /// Families of rows
 ///   1  sum_s x[i][s] = 1                          add_choice_rows
 ///   2  sum_v e[u][v] = sum of x[a][s], s of u     add_edge_rows, and the same for b's classes
 ///   3  sum of usages of a limited set <= limit    add_usage_rows, without what every choice uses,
-///      (or <= z) and divided by the common divisor
+///      and divided by the common divisor
 /// Family 2 is the local polytope (Wainwright and Jordan 2008, section 4.1): where the graph is a
 /// tree, and on most models' graphs, the linear relaxation without limits is integral.
 class IntegerProgram {
  public:
-  enum class Goal { cost, peak };
-  IntegerProgram(const ReducedProblem& problem, const std::vector<LimitedSet>& limits,
-                 std::vector<LimitedSet> peak_sets, Goal goal);
+  IntegerProgram(const ReducedProblem& problem, const std::vector<LimitedSet>& limits);
 
   enum class Outcome { optimal, infeasible, stopped };
   struct Result {
@@ -51,7 +48,7 @@ class IntegerProgram {
 
   void add_choice_rows(Rows& rows);
   void add_edge_rows(Rows& rows, const ReducedProblem::Edge& edge, std::size_t index);
-  void add_usage_rows(Rows& rows, const LimitedSet& set, bool is_peak);
+  void add_usage_rows(Rows& rows, const LimitedSet& set);
   int add_column(double cost);
   bool has_columns(std::size_t node) const { return first_column_[node] != 0; }
   /// A column's value in each solution is read by `value`.
@@ -65,12 +62,9 @@ class IntegerProgram {
   double in_unit(double objective) const { return objective * scale_; }
 
   const ReducedProblem& problem_;
-  std::vector<LimitedSet> peak_sets_;
-  Goal goal_;
   std::unique_ptr<glp_prob, Deleter> program_;
   std::vector<int> first_column_;               ///< by node; 0 for none
   std::vector<std::vector<int>> edge_columns_;  ///< by edge and class pair; 0 for none
-  int peak_column_ = 0;
   double scale_ = 1;
 };
 

@@ -110,9 +110,11 @@ void Relaxation::note_bound() {
 void Relaxation::move_prices(Cost goal) {
   const std::vector<std::int64_t> usage = usage_over_time(problem_, messages_.choice());
   double along = 0;
+  double newest = 0;  // its squared length
   for (std::size_t t = 0; t < center_.size(); ++t) {
     const double excess = static_cast<double>(usage[t] - problem_.usage_limits[t]);
     along += excess * excess_[t];
+    if (center_[t] > 0 || excess > 0) newest += excess * excess;
     excess_[t] += (steps_ == 1 ? 1.0 : weight_of_newest) * (excess - excess_[t]);
   }
   if (present_bound_ > best_bound_) {
@@ -129,7 +131,9 @@ void Relaxation::move_prices(Cost goal) {
     if (center_[t] > 0 || excess_[t] > 0) length += excess_[t] * excess_[t];
   }
   if (length <= 0) return;
-  const double step = factor_ * std::max(1.0, gap_to(goal)) / length;
+  // An average near 0 must not lead further than what was averaged.
+  const double longest = std::sqrt(length * std::max(length, newest));
+  const double step = factor_ * std::max(1.0, gap_to(goal)) / longest;
   std::vector<double> prices(center_.size());
   for (std::size_t t = 0; t < prices.size(); ++t) {
     prices[t] = std::max(0.0, center_[t] + step * excess_[t]);

@@ -11,6 +11,7 @@
 
 #include "graph/arena.h"
 #include "graph/error.h"
+#include "search/least_peak.h"
 #include "search/operator_bound.h"
 #include "search/plan_builder.h"
 #include "search/propagation.h"
@@ -85,7 +86,10 @@ class PlanSearch {
       }
       solution = solve(problem_);
     }
-    solution = least_peak();
+    const LeastPeak least = least_peak();
+    solution = {.status = Status::feasible,
+                .choice = least.choice,
+                .cost = cost_of(built_.problem, least.choice)};
     problem_.usage_limits = built_.problem.usage_limits;
     Plan plan = plan_of(solution.choice);
     if (plan.summary.peak_bytes > limit_) {
@@ -163,21 +167,19 @@ class PlanSearch {
   }
 
   /// The choice that needs least memory, whatever it costs; weights stay within a fair share.
-  Solution least_peak() const {
+  LeastPeak least_peak() const {
     const bool is_fair = options_.memory.kind == MemoryPolicy::Kind::fair;
     const int horizon = static_cast<int>(built_.problem.usage_limits.size());
-    const auto choice = choose_for_least_peak(built_.problem, is_fair ? 1 : 0, horizon,
-                                              {.time_limit_seconds = options_.time_limit_seconds});
-    if (!choice) {
+    const auto least = find_least_peak(built_.problem, is_fair ? 1 : 0, horizon,
+                                       {.time_limit_seconds = options_.time_limit_seconds});
+    if (!least) {
       throw NothingFits(
           fmt::format("nothing fits a memory limit of {} a device, as far as the time limit let "
                       "see: raise --memory or --time-limit",
                       in_mebibytes(limit_)),
           std::numeric_limits<std::int64_t>::max(), false);
     }
-    Solution solution{.status = Status::feasible, .choice = *choice};
-    solution.cost = cost_of(built_.problem, *choice);
-    return solution;
+    return *least;
   }
 
   /// As the search sums it.

@@ -11,6 +11,7 @@
 #include "search/assignment_problem.h"
 #include "search/components.h"
 #include "search/elimination.h"
+#include "search/limited_elimination.h"
 #include "search/message_passing.h"
 #include "search/portfolio.h"
 #include "search/presolve.h"
@@ -162,6 +163,7 @@ class Solver {
 
   Solution solve_by_glpk(const Task& task) {
     SolveOptions left = options_;
+    left.start = task.start;
     left.time_limit_seconds = std::max(0.0, task.deadline.left());
     Solution solution = solve_with_glpk(task.problem, left);
     glpk_seconds_ += solution.glpk_seconds;
@@ -182,6 +184,8 @@ class Solver {
       if (is_much_smaller(rest, task)) {
         return better(solution_of(portfolio), solve(rest), portfolio.goal());
       }
+      eliminate(rest, portfolio);
+      if (is_finished(task, portfolio)) break;
       if (portfolio.seconds_to_relax() < share_to_relax * slice) {
         Task branched = rest;
         branched.deadline = task.deadline.within(slice);
@@ -194,6 +198,23 @@ class Solver {
       portfolio.run(task.deadline.within(slice), task.patience);
     }
     return solution_of(portfolio);
+  }
+
+  /// Exactly, where that is few labels, else up to half the gap that is small enough.
+  void eliminate(const Task& task, Portfolio& portfolio) const {
+    const double whole = static_cast<double>(portfolio.bound()) + task.patience.cost_elsewhere;
+    const double nodes = static_cast<double>(task.problem.nodes.size());
+    const Cost tolerances[] = {0, static_cast<Cost>(0.5 * options_.small_gap * whole / nodes)};
+    for (const Cost tolerance : tolerances) {
+      const auto eliminated = eliminate_under_limits(task.problem, {.prices = task.prices,
+                                                                    .goal = portfolio.goal(),
+                                                                    .tolerance = tolerance,
+                                                                    .deadline = task.deadline});
+      if (!eliminated) continue;
+      if (!eliminated->choice.empty()) portfolio.offer(eliminated->choice);
+      portfolio.raise_bound(eliminated->bound);
+      if (is_finished(task, portfolio)) return;
+    }
   }
 
   static bool is_finished(const Task& task, const Portfolio& portfolio) {
@@ -337,9 +358,11 @@ class Solver {
   }
 
   void log(const Task& task, const Task& rest, const Portfolio& portfolio) const {
-    spdlog::info("{} nodes: bound {}, cost {}, {} of {} strategies left, {:.1f} s left",
-                 task.problem.nodes.size(), portfolio.bound(), portfolio.cost(),
-                 strategies_of(rest.problem), strategies_of(task.problem), task.deadline.left());
+    spdlog::info(
+        "{} nodes, {} edges, {} limits: bound {}, cost {}, {} of {} strategies left, {:.1f} s left",
+        task.problem.nodes.size(), task.problem.edges.size(), task.problem.usage_limits.size(),
+        portfolio.bound(), portfolio.cost(), strategies_of(rest.problem),
+        strategies_of(task.problem), task.deadline.left());
   }
 
   const SolveOptions& options_;

@@ -7,6 +7,7 @@
 
 #include "random_problem.h"
 #include "search/assignment_problem.h"
+#include "search/least_peak.h"
 #include "search/reduced_problem.h"
 
 using namespace autopar::search;
@@ -28,19 +29,6 @@ AssignmentProblem five_nodes() {
                    {.a = 2, .b = 4, .costs = {60, 20, 30}},
                    {.a = 3, .b = 4, .costs = {70, 60}}};
   return problem;
-}
-
-/// The least over all choices of the largest usage at times [first, end), limits elsewhere kept.
-std::optional<std::int64_t> least_peak_by_brute_force(const AssignmentProblem& problem, int first,
-                                                      int end) {
-  AssignmentProblem limited = problem;
-  limited.usage_limits.resize(std::max(limited.usage_limits.size(), static_cast<std::size_t>(end)),
-                              -1);
-  for (std::int64_t limit = 0; limit < 100; ++limit) {
-    std::fill(limited.usage_limits.begin() + first, limited.usage_limits.begin() + end, limit);
-    if (solve_by_brute_force(limited).status == Status::optimal) return limit;
-  }
-  return std::nullopt;
 }
 
 /// Binary decisions in a ring of odd cycles with costs that pull apart: the relaxation is
@@ -115,52 +103,6 @@ TEST_CASE("without time the status is honest and the bound holds") {
   }
 }
 
-TEST_CASE("local search keeps the limits and mostly finds the optimum of small problems") {
-  std::mt19937 random(5);
-  int feasible = 0;
-  int found_any = 0;
-  int found_best = 0;
-  for (int round = 0; round < 300; ++round) {
-    const AssignmentProblem problem = random_problem(random);
-    const Solution truth = solve_by_brute_force(problem);
-    const auto choice = find_by_local_search(problem);
-    feasible += truth.status == Status::optimal ? 1 : 0;
-    if (!choice) continue;
-    CAPTURE(round);
-    REQUIRE(within_limits(problem, *choice));
-    REQUIRE(cost_of(problem, *choice) >= truth.cost);
-    REQUIRE(cost_of(problem, *choice) < impossible);
-    ++found_any;
-    found_best += cost_of(problem, *choice) == truth.cost ? 1 : 0;
-  }
-  INFO("feasible " << feasible << ", found " << found_any << ", optimal " << found_best);
-  CHECK(found_any > 0.9 * feasible);
-  CHECK(found_best > 0.7 * feasible);
-}
-
-TEST_CASE("the least peak usage equals brute force") {
-  std::mt19937 random(17);
-  int asked = 0;
-  for (int round = 0; round < 150; ++round) {
-    AssignmentProblem problem = random_problem(random);
-    if (problem.nodes.size() > 5) continue;
-    const int first = draw(random, 0, 2);
-    const int end = first + draw(random, 1, 3);
-    CAPTURE(round, first, end);
-    const auto choice = choose_for_least_peak(problem, first, end, {});
-    const auto least = least_peak_by_brute_force(problem, first, end);
-    REQUIRE(choice.has_value() == least.has_value());
-    if (!choice) continue;
-    REQUIRE(cost_of(problem, *choice) < impossible);
-    std::vector<std::int64_t> usage = usage_over_time(problem, *choice);
-    usage.resize(static_cast<std::size_t>(end) + 8, 0);
-    REQUIRE(std::ranges::max(std::span(usage).subspan(
-                static_cast<std::size_t>(first), static_cast<std::size_t>(end - first))) == *least);
-    ++asked;
-  }
-  CHECK(asked > 50);
-}
-
 TEST_CASE("five nodes by hand: the optimum, and the dearer one that a limit leaves") {
   AssignmentProblem problem = five_nodes();
   const Solution free = solve_with_glpk(problem, {});
@@ -197,10 +139,13 @@ TEST_CASE("problems that need branching are solved and proven") {
   }
 }
 
-TEST_CASE("where the time runs out, a choice within the limits comes with a bound below it") {
+TEST_CASE("where the time runs out, the start or better comes with a bound below it") {
   const AssignmentProblem problem = frustrated(150, 700);
+  const auto start = find_least_peak(problem, 0, 1, {.time_limit_seconds = 1});
+  REQUIRE(start);
   for (const double seconds : {0.0, 0.1, 0.4}) {
-    const Solution found = solve_with_glpk(problem, {.time_limit_seconds = seconds});
+    const Solution found =
+        solve_with_glpk(problem, {.time_limit_seconds = seconds, .start = start->choice});
     CAPTURE(seconds);
     REQUIRE((found.status == Status::feasible || found.status == Status::optimal));
     CHECK(within_limits(problem, found.choice));
