@@ -84,12 +84,12 @@ std::int64_t arena_bytes(const graph::Value& value, const sharding::TensorShardS
 }
 
 StrategyTable::StrategyTable(const graph::Graph& graph, const cost::CostModel& cost,
-                             const Pins& pins)
+                             const Pins& pins, KeepPartial keep)
     : graph_(graph),
       cost_(cost),
       pins_(pins),
       rules_(rules_of(graph)),
-      partial_flow_(graph, rules_, pins) {}
+      partial_flow_(graph, rules_, pins.name_partial_values() ? KeepPartial::anywhere : keep) {}
 
 std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   const graph::Node& node = graph_.node(id);

@@ -26,7 +26,8 @@ struct OperatorStrategies {
 /// Makes them, once for all operators with the same rule, shapes, types, partial values and pin.
 class StrategyTable {
  public:
-  StrategyTable(const graph::Graph& graph, const cost::CostModel& cost, const Pins& pins);
+  StrategyTable(const graph::Graph& graph, const cost::CostModel& cost, const Pins& pins,
+                KeepPartial keep = KeepPartial::where_it_may_save);
   /// Throws Error where the operator's pin leaves none, or a price is implausible.
   std::shared_ptr<const OperatorStrategies> of(graph::NodeId id);
 

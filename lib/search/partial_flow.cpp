@@ -11,134 +11,143 @@ namespace {
 
 using graph::NodeId;
 using graph::ValueId;
-using sharding::FactorKind;
-using sharding::ShardingRule;
 
-/// A split of some factor leaves the output a pending sum.
-bool sums_into(const ShardingRule& rule, std::size_t output) {
-  const auto is_in_output = [&](int factor) {
-    return std::ranges::any_of(rule.outputs[output], [&](const std::vector<int>& factors) {
-      return std::ranges::find(factors, factor) != factors.end();
-    });
-  };
-  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
-    const sharding::Factor& factor = rule.factors[f];
-    if (factor.kind == FactorKind::sum && factor.size > 1 && !is_in_output(static_cast<int>(f))) {
-      return true;
-    }
-  }
-  return false;
+std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
+
+/// A split of some factor leaves outputs pending sums.
+bool sums(const sharding::ShardingRule& rule) {
+  return std::ranges::any_of(rule.factors, [](const sharding::Factor& factor) {
+    return factor.kind == sharding::FactorKind::sum && factor.size > 1;
+  });
 }
 
 }  // namespace
 
-PartialFlow::PartialFlow(const graph::Graph& graph, const NodeRules& rules, const Pins& pins)
+PartialFlow::PartialFlow(const graph::Graph& graph, const NodeRules& rules, KeepPartial keep)
     : graph_(graph),
       rules_(rules),
-      is_forced_(pins.name_partial_values()),
+      is_forced_(keep == KeepPartial::anywhere),
       readers_(graph::consumers(graph)),
-      kept_(graph.values.size(), false) {
-  for (const graph::Node& each : graph.nodes) {
-    for (const ValueId output : each.outputs) {
-      if (output != graph::no_value) {
-        kept_[static_cast<std::size_t>(output)] = is_floating_point(graph.value(output).type);
-      }
+      kept_(graph.values.size(), false),
+      origins_(graph.values.size(), graph::no_value) {
+  for (const auto& rule : rules) sums_.push_back(rule && sums(*rule));
+  if (keep == KeepPartial::never) return;
+  for (const graph::Node& node : graph.nodes) {
+    for (const ValueId value : node.outputs) {
+      if (value != graph::no_value)
+        kept_[index(value)] = is_floating_point(graph.value(value).type);
     }
   }
-  for (const ValueId output : graph.outputs) kept_[static_cast<std::size_t>(output)] = false;
+  for (const ValueId value : graph.outputs) kept_[index(value)] = false;
   settle();
 }
 
-/// To the largest set of values that allow each other. Both directions, since what may be kept
-/// depends on producers and on readers.
+/// To a set of values that allow each other, from all of them down. In both directions, since what
+/// may be kept depends on producers and on readers.
 void PartialFlow::settle() {
   const auto count = static_cast<NodeId>(graph_.nodes.size());
   bool changed = true;
   while (changed) {
     changed = false;
-    for (NodeId id = 0; id < count; ++id) changed |= drop_where_impossible(id);
-    for (NodeId id = count; id-- > 0;) changed |= drop_where_impossible(id);
+    for (NodeId id = 0; id < count; ++id) {
+      set_origins(id);
+      changed |= drop_outputs(id);
+    }
+    for (NodeId id = count; id-- > 0;) changed |= drop_outputs(id);
   }
 }
 
-bool PartialFlow::drop_where_impossible(NodeId id) {
+bool PartialFlow::drop_outputs(NodeId id) {
   bool changed = false;
-  const std::vector<ValueId>& outputs = node(id).outputs;
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (!is_kept(outputs[i]) || (can_be_read(outputs[i]) && can_make(id, i))) continue;
-    kept_[static_cast<std::size_t>(outputs[i])] = false;
+  for (const ValueId value : graph_.node(id).outputs) {
+    if (!is_kept(value) || (can_be_read(value) && can_be_made(id))) continue;
+    kept_[index(value)] = false;
     changed = true;
   }
   return changed;
 }
 
-bool PartialFlow::can_make(NodeId id, std::size_t output) const {
-  const auto& rule = rules_[static_cast<std::size_t>(id)];
-  if (!rule) return false;
-  return sums_into(*rule, output) ||
-         std::ranges::any_of(rule->linear, [&](const auto& group) { return may_take(id, group); });
+bool PartialFlow::can_be_made(NodeId id) const {
+  return sums_[index(id)] || std::ranges::any_of(groups_of(id), [&](const Group& group) {
+           return can_take(id, group);
+         });
 }
 
-bool PartialFlow::can_be_read(ValueId id) const {
-  const auto& readers = readers_[static_cast<std::size_t>(id)];
-  const auto reads = [&](NodeId reader) { return reads_partial(reader, id); };
+bool PartialFlow::can_be_read(ValueId value) const {
+  const std::vector<NodeId>& readers = readers_[index(value)];
+  const auto reads = [&](NodeId reader) { return reads_partial(reader, value); };
   if (is_forced_) return std::ranges::any_of(readers, reads);
   return !readers.empty() && std::ranges::all_of(readers, reads);
 }
 
+/// Wherever the operator reads the value.
 bool PartialFlow::reads_partial(NodeId id, ValueId value) const {
-  return std::ranges::any_of(groups_of(id), [&](const std::vector<int>& group) {
-    const auto is_value = [&](int i) {
-      return node(id).inputs[static_cast<std::size_t>(i)] == value;
-    };
-    return std::ranges::count_if(group, is_value) == std::ranges::count(node(id).inputs, value) &&
-           may_take(id, group) && (is_forced_ || wins_by(id, group) || keeps_all_outputs(id));
+  const std::vector<ValueId>& inputs = graph_.node(id).inputs;
+  return std::ranges::any_of(groups_of(id), [&](const Group& group) {
+    return std::ranges::count(values_of(id, group), value) == std::ranges::count(inputs, value) &&
+           can_take(id, group) && is_worth_taking(id, group);
   });
 }
 
-const std::vector<std::vector<int>>& PartialFlow::groups_of(NodeId id) const {
-  static const std::vector<std::vector<int>> none;
-  const auto& rule = rules_[static_cast<std::size_t>(id)];
-  return rule ? rule->linear : none;
+bool PartialFlow::can_take(NodeId id, const Group& group) const {
+  if (sums_[index(id)] && !is_forced_) return false;
+  return std::ranges::all_of(values_of(id, group), [&](ValueId value) { return is_kept(value); });
 }
 
-bool PartialFlow::may_take(NodeId id, const std::vector<int>& group) const {
-  return std::ranges::all_of(
-      group, [&](int i) { return is_kept(node(id).inputs[static_cast<std::size_t>(i)]); });
+bool PartialFlow::is_worth_taking(NodeId id, const Group& group) const {
+  return is_forced_ || joins(id, group) || keeps_all_outputs(id);
 }
 
 bool PartialFlow::keeps_all_outputs(NodeId id) const {
-  return std::ranges::all_of(node(id).outputs, [&](ValueId output) {
-    return output == graph::no_value || is_kept(output);
+  return std::ranges::all_of(graph_.node(id).outputs, [&](ValueId value) {
+    return value == graph::no_value || is_kept(value);
   });
 }
 
-/// Fewer tensors, or fewer bytes, are left to be reduced.
-bool PartialFlow::wins_by(NodeId id, const std::vector<int>& group) const {
-  const auto size_of = [&](ValueId made) {
-    if (made == graph::no_value) return std::int64_t{0};
-    const graph::Value& value = graph_.value(made);
-    return bytes_of(value.type, graph::num_elements(value.shape));
-  };
-  std::set<ValueId> taken;
-  for (const int i : group) taken.insert(node(id).inputs[static_cast<std::size_t>(i)]);
-  std::int64_t more = 0;
-  for (const ValueId value : taken) more += size_of(value);
-  for (const ValueId value : node(id).outputs) more -= size_of(value);
-  return taken.size() > node(id).outputs.size() || more > 0;
+bool PartialFlow::joins(NodeId id, const Group& group) const {
+  const std::vector<ValueId> values = values_of(id, group);
+  return std::ranges::any_of(values, [&](ValueId value) {
+    return origins_[index(value)] != origins_[index(values.front())];
+  });
+}
+
+void PartialFlow::set_origins(NodeId id) {
+  std::set<ValueId> origins;
+  for (const Group& group : groups_of(id)) {
+    if (!can_take(id, group)) continue;
+    for (const ValueId value : values_of(id, group)) origins.insert(origins_[index(value)]);
+  }
+  const bool is_carried = origins.size() == 1 && !sums_[index(id)];
+  for (const ValueId value : graph_.node(id).outputs) {
+    if (value != graph::no_value) origins_[index(value)] = is_carried ? *origins.begin() : value;
+  }
+}
+
+bool PartialFlow::is_kept(ValueId value) const {
+  return value != graph::no_value && kept_[index(value)];
+}
+
+std::vector<ValueId> PartialFlow::values_of(NodeId id, const Group& group) const {
+  std::vector<ValueId> values;
+  for (const int i : group) values.push_back(graph_.node(id).inputs[index(i)]);
+  return values;
+}
+
+const std::vector<PartialFlow::Group>& PartialFlow::groups_of(NodeId id) const {
+  static const std::vector<Group> none;
+  const auto& rule = rules_[index(id)];
+  return rule ? rule->linear : none;
 }
 
 sharding::PartialUse PartialFlow::use_of(NodeId id) const {
   sharding::PartialUse use;
   use.reduces_later = is_forced_;
-  for (const ValueId output : node(id).outputs) use.kept.push_back(is_kept(output));
-  const auto& groups = groups_of(id);
+  for (const ValueId value : graph_.node(id).outputs) use.kept.push_back(is_kept(value));
+  const std::vector<Group>& groups = groups_of(id);
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    if (!may_take(id, groups[g])) continue;
-    const bool wins = wins_by(id, groups[g]);
-    if (!is_forced_ && !wins && !keeps_all_outputs(id)) continue;
+    if (!can_take(id, groups[g]) || !is_worth_taking(id, groups[g])) continue;
     use.groups.push_back(g);
-    use.reduces_later |= wins;
+    use.reduces_later |= joins(id, groups[g]);
   }
   return use;
 }

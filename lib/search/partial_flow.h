@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "search/pins.h"
 #include "sharding/op_shard_spec.h"
 
 namespace autopar::search {
@@ -13,41 +12,56 @@ namespace autopar::search {
 /// By NodeId; nullopt for an operator without a rule.
 using NodeRules = std::vector<std::optional<sharding::ShardingRule>>;
 
+enum class KeepPartial {
+  never,
+  where_it_may_save,
+  anywhere,  ///< that it can be: for pins
+};
+
 /// Finds which values of a graph may be kept partial, so that strategies are enumerated for these
-/// alone. A value may where
-/// - its producer can leave it partial: it sums over a factor, or is linear in such values,
-/// - every operator that reads it can take it so (else it is reduced for that one in any case, and
-///   the others may as well read what is reduced),
-/// - some operator behind it makes one pending sum of two, or of a larger one: elsewhere reducing
-///   later costs what reducing at once does.
-/// Where a pin names partial values, one reader is enough and nothing need be won.
+/// alone. A value can be kept where its producer can leave it partial (it sums over a factor, or is
+/// linear in such values) and an operator that reads it is linear in it. That may save something
+/// where
+/// - every operator that reads it can take it so: else it is reduced for one of them in any case,
+///   and the others may as well read what is reduced,
+/// - some operator behind it makes one pending sum of two that have different origins: elsewhere
+///   reducing later costs what reducing at once does,
+/// - the operators up to there do not sum by themselves: those had better split their own sum, and
+///   with it their arithmetic.
 class PartialFlow {
  public:
-  PartialFlow(const graph::Graph& graph, const NodeRules& rules, const Pins& pins);
+  /// Keeps references to `graph` and `rules`.
+  PartialFlow(const graph::Graph& graph, const NodeRules& rules, KeepPartial keep);
 
   /// What the operator may take and leave.
   sharding::PartialUse use_of(graph::NodeId id) const;
 
  private:
-  const graph::Node& node(graph::NodeId id) const { return graph_.node(id); }
-  bool is_kept(graph::ValueId id) const {
-    return id != graph::no_value && kept_[static_cast<std::size_t>(id)];
-  }
-  const std::vector<std::vector<int>>& groups_of(graph::NodeId id) const;
-  bool may_take(graph::NodeId id, const std::vector<int>& group) const;
-  bool keeps_all_outputs(graph::NodeId id) const;
-  bool wins_by(graph::NodeId id, const std::vector<int>& group) const;
-  bool can_make(graph::NodeId id, std::size_t output) const;
-  bool can_be_read(graph::ValueId id) const;
-  bool reads_partial(graph::NodeId id, graph::ValueId value) const;
-  bool drop_where_impossible(graph::NodeId id);
+  using Group = std::vector<int>;
+
   void settle();
+  bool drop_outputs(graph::NodeId id);
+  bool can_be_made(graph::NodeId id) const;
+  bool can_be_read(graph::ValueId value) const;
+  bool reads_partial(graph::NodeId id, graph::ValueId value) const;
+  bool can_take(graph::NodeId id, const Group& group) const;
+  bool is_worth_taking(graph::NodeId id, const Group& group) const;
+  bool keeps_all_outputs(graph::NodeId id) const;
+  bool joins(graph::NodeId id, const Group& group) const;
+  void set_origins(graph::NodeId id);
+
+  bool is_kept(graph::ValueId value) const;
+  std::vector<graph::ValueId> values_of(graph::NodeId id, const Group& group) const;
+  const std::vector<Group>& groups_of(graph::NodeId id) const;
 
   const graph::Graph& graph_;
   const NodeRules& rules_;
   const bool is_forced_;
   std::vector<std::vector<graph::NodeId>> readers_;
+  std::vector<bool> sums_;  ///< by NodeId
   std::vector<bool> kept_;  ///< by ValueId
+  /// By ValueId: the value in which the pending sum began, by a sum or by a join of two.
+  std::vector<graph::ValueId> origins_;
 };
 
 }  // namespace autopar::search

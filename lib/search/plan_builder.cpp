@@ -67,7 +67,7 @@ class Builder {
         cost_(cost),
         memory_(options.memory),
         pins_(options.pins, graph),
-        strategies_(graph, cost, pins_),
+        strategies_(graph, cost, pins_, options.keep_partial),
         price_(cost.step_price()),
         horizon_(static_cast<int>(graph.nodes.size()) + 1),
         producers_(graph::producers(graph)) {

@@ -7,6 +7,7 @@
 #include "cost/cost_model.h"
 #include "graph/graph.h"
 #include "search/memory_policy.h"
+#include "search/partial_flow.h"
 #include "search/pins.h"
 #include "search/plan.h"
 
@@ -15,6 +16,7 @@ namespace autopar::search {
 struct SearchOptions {
   MemoryPolicy memory;
   std::vector<Pin> pins;
+  KeepPartial keep_partial = KeepPartial::where_it_may_save;  ///< anywhere if a pin asks for it
   double time_limit_seconds = 60;
   /// Bytes on the fullest rank, as the shards of a plan will need them. The search itself only sums
   /// what is alive; where this is given, it is this that the memory limit holds for.
