@@ -85,7 +85,7 @@ constexpr RuleEntry table[] = {
     {"", "Where", rules::elementwise, linear::in_branches},
     {"", "Xor", rules::elementwise},
     // Matrix products
-    {"", "Einsum", rules::einsum, linear::in_each},
+    {"", "Einsum", rules::einsum},
     {"", "Gemm", rules::gemm, linear::in_factors},
     {"", "MatMul", rules::matmul, linear::in_each},
     // Along one dimension
@@ -136,11 +136,11 @@ constexpr RuleEntry table[] = {
     {"", "ScatterElements", rules::scatter_elements},
     {"", "ScatterND", rules::scatter_nd},
     // Convolutions, pooling, resampling
-    {"", "AveragePool", rules::pool, linear::in_first},
+    {"", "AveragePool", rules::pool},
     {"", "Conv", rules::convolution, linear::in_factors},
-    {"", "ConvTranspose", rules::transposed_convolution, linear::in_factors},
+    {"", "ConvTranspose", rules::transposed_convolution},
     {"", "DepthToSpace", rules::batch_only, linear::in_first},
-    {"", "GlobalAveragePool", rules::pool, linear::in_first},
+    {"", "GlobalAveragePool", rules::pool},
     {"", "GlobalLpPool", rules::pool},
     {"", "GlobalMaxPool", rules::pool},
     {"", "LRN", rules::batch_only},
@@ -150,7 +150,7 @@ constexpr RuleEntry table[] = {
     {"", "SpaceToDepth", rules::batch_only, linear::in_first},
     // Attention
     {"", "Attention", rules::attention},
-    {"", "RotaryEmbedding", rules::rotary_embedding, linear::in_first},
+    {"", "RotaryEmbedding", rules::rotary_embedding},
     // Made from shapes: never split, and no reason to warn
     {"", "ConstantOfShape", replicated_rule},
     {"", "EyeLike", replicated_rule},
