@@ -14,11 +14,21 @@ using graph::ValueId;
 
 std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
 
-/// A split of some factor leaves outputs pending sums.
-bool sums(const sharding::ShardingRule& rule) {
-  return std::ranges::any_of(rule.factors, [](const sharding::Factor& factor) {
-    return factor.kind == sharding::FactorKind::sum && factor.size > 1;
+bool holds(const std::vector<std::vector<int>>& tensor, int factor) {
+  return std::ranges::any_of(tensor, [factor](const std::vector<int>& factors) {
+    return std::ranges::find(factors, factor) != factors.end();
   });
+}
+
+/// Some factor is in at least so many inputs, and a split of it leaves pending sums.
+bool sums(const sharding::ShardingRule& rule, std::ptrdiff_t least_inputs) {
+  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
+    const sharding::Factor& factor = rule.factors[f];
+    if (factor.kind != sharding::FactorKind::sum || factor.size <= 1) continue;
+    const auto has_factor = [f](const auto& tensor) { return holds(tensor, static_cast<int>(f)); };
+    if (std::ranges::count_if(rule.inputs, has_factor) >= least_inputs) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -30,7 +40,10 @@ PartialFlow::PartialFlow(const graph::Graph& graph, const NodeRules& rules, Keep
       readers_(graph::consumers(graph)),
       kept_(graph.values.size(), false),
       origins_(graph.values.size(), graph::no_value) {
-  for (const auto& rule : rules) sums_.push_back(rule && sums(*rule));
+  for (const auto& rule : rules) {
+    sums_.push_back(rule && sums(*rule, 1));
+    multiplies_.push_back(rule && sums(*rule, 2));
+  }
   if (keep == KeepPartial::never) return;
   for (const graph::Node& node : graph.nodes) {
     for (const ValueId value : node.outputs) {
@@ -90,7 +103,7 @@ bool PartialFlow::reads_partial(NodeId id, ValueId value) const {
 }
 
 bool PartialFlow::can_take(NodeId id, const Group& group) const {
-  if (sums_[index(id)] && !is_forced_) return false;
+  if (multiplies_[index(id)] && !is_forced_) return false;
   return std::ranges::all_of(values_of(id, group), [&](ValueId value) { return is_kept(value); });
 }
 
@@ -106,9 +119,9 @@ bool PartialFlow::keeps_all_outputs(NodeId id) const {
 
 bool PartialFlow::joins(NodeId id, const Group& group) const {
   const std::vector<ValueId> values = values_of(id, group);
-  return std::ranges::any_of(values, [&](ValueId value) {
-    return origins_[index(value)] != origins_[index(values.front())];
-  });
+  return sums_[index(id)] || std::ranges::any_of(values, [&](ValueId value) {
+           return origins_[index(value)] != origins_[index(values.front())];
+         });
 }
 
 void PartialFlow::set_origins(NodeId id) {

@@ -24,10 +24,10 @@ enum class KeepPartial {
 /// where
 /// - every operator that reads it can take it so: else it is reduced for one of them in any case,
 ///   and the others may as well read what is reduced,
-/// - some operator behind it makes one pending sum of two that have different origins: elsewhere
-///   reducing later costs what reducing at once does,
-/// - the operators up to there do not sum by themselves: those had better split their own sum, and
-///   with it their arithmetic.
+/// - some operator behind it makes one pending sum of several: of two with different origins, or of
+///   its own and those that it adds up. Elsewhere reducing later costs what reducing at once does,
+/// - the operators up to there multiply no matrices: those had better split their own sum, and with
+///   it their arithmetic.
 class PartialFlow {
  public:
   /// Keeps references to `graph` and `rules`.
@@ -58,8 +58,9 @@ class PartialFlow {
   const NodeRules& rules_;
   const bool is_forced_;
   std::vector<std::vector<graph::NodeId>> readers_;
-  std::vector<bool> sums_;  ///< by NodeId
-  std::vector<bool> kept_;  ///< by ValueId
+  std::vector<bool> sums_;        ///< by NodeId: leaves pending sums of its own
+  std::vector<bool> multiplies_;  ///< by NodeId: of products
+  std::vector<bool> kept_;        ///< by ValueId
   /// By ValueId: the value in which the pending sum began, by a sum or by a join of two.
   std::vector<graph::ValueId> origins_;
 };
