@@ -21,7 +21,8 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 class Presolver {
  public:
-  explicit Presolver(const AssignmentProblem& problem)
+  /// `times` are the names of the problem's.
+  Presolver(const AssignmentProblem& problem, std::vector<int> times)
       : nodes_(problem.nodes),
         limits_(problem.usage_limits),
         edges_of_(problem.nodes.size()),
@@ -33,8 +34,7 @@ class Presolver {
       std::iota(strategies_[i].begin(), strategies_[i].end(), 0);
       result_.strategy_counts.push_back(static_cast<int>(nodes_[i].costs.size()));
     }
-    result_.times.resize(limits_.size());
-    std::iota(result_.times.begin(), result_.times.end(), 0);
+    result_.times = std::move(times);
     edges_.reserve(problem.edges.size());
     for (const auto& edge : problem.edges) add_edge(edge);
     for (std::size_t k = 0; k < edges_.size(); ++k) normalise(k);
@@ -364,8 +364,10 @@ std::optional<std::vector<int>> Presolved::reduced(const std::vector<int>& choic
 
 std::optional<Presolved> presolve(const AssignmentProblem& problem) {
   AssignmentProblem compressed = problem;
-  if (!compress_usage(compressed)) return std::nullopt;
-  return Presolver(compressed).run();
+  std::vector<int> times(problem.usage_limits.size());
+  std::iota(times.begin(), times.end(), 0);
+  if (!compress_usage(compressed, &times)) return std::nullopt;
+  return Presolver(compressed, std::move(times)).run();
 }
 
 }  // namespace autopar::search
