@@ -106,6 +106,7 @@ class Solver {
     std::vector<int> choice(core.nodes.size(), 0);
     bool is_known = true;
     WideCost bound = presolved->constant;
+    WideCost gap = 0;
     double strategies_left = strategies_of(core);
     for (std::vector<int>& nodes : components(core)) {
       std::ranges::sort(nodes, {}, [&](int i) { return ranks[at(i)]; });
@@ -122,6 +123,7 @@ class Solver {
       part.deadline = task.deadline.within(task.deadline.left() * strategies / strategies_left);
       strategies_left -= strategies;
       part.patience.cost_elsewhere += static_cast<double>(saturated(bound));
+      part.patience.gap_elsewhere += static_cast<double>(gap);
       std::vector<int> times = presolved->times;
       if (!compress_usage(part.problem, &times)) return infeasible();
       for (const int t : times) {
@@ -134,6 +136,7 @@ class Solver {
       if (solution.status == Status::infeasible) return infeasible();
       bound += solution.lower_bound;
       is_known = is_known && !solution.choice.empty();
+      if (is_known) gap += solution.cost - solution.lower_bound;
       for (std::size_t k = 0; k < solution.choice.size(); ++k) {
         choice[at(nodes[k])] = solution.choice[k];
       }
