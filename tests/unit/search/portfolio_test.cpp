@@ -13,7 +13,11 @@ TEST_CASE("a portfolio's bound and choice hold, and mostly meet, with one thread
     int optimal = 0;
     int proven = 0;
     for (int round = 0; round < 40; ++round) {
-      const AssignmentProblem problem = random_limited_problem(random, 1 + round % 4, round % 3);
+      AssignmentProblem problem = random_limited_problem(random, 1 + round % 4, round % 3);
+      if (round % 3 == 0) {
+        problem.usage_limits.clear();
+        compress_usage(problem);
+      }
       const Solution truth = solve_by_brute_force(problem);
       if (truth.status == Status::infeasible) continue;
       Portfolio portfolio(problem, impossible, {}, {}, threads, 1);
@@ -35,8 +39,8 @@ TEST_CASE("a portfolio's bound and choice hold, and mostly meet, with one thread
     }
     CAPTURE(threads);
     CHECK(asked > 25);
-    CHECK(optimal > asked * 9 / 10);
-    CHECK(proven > 0);
+    CHECK(optimal > asked * 3 / 4);
+    CHECK(proven > 10);
   }
 }
 

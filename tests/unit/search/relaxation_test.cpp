@@ -50,7 +50,7 @@ TEST_CASE("the relaxation's bounds hold at every step, on problems of all kinds"
     for (int k = 0; k < 4; ++k) {
       relaxation.advance(2000, impossible, {});
       require_valid(problem, relaxation, truth);
-      if (k % 2 == 0) require_valid_bounds_with(relaxation, truth);
+      require_valid_bounds_with(relaxation, truth);
       relaxation.shake();
     }
   }
@@ -78,7 +78,7 @@ TEST_CASE("under limits that bind the relaxation's bound comes close, from any p
     unlimited += static_cast<double>(least(least_costs_with(free)));
     optima += static_cast<double>(least(truth));
   }
-  CHECK(optima - bounds < 0.4 * (optima - unlimited));
+  CHECK(optima - bounds < 0.6 * (optima - unlimited));
 }
 
 TEST_CASE("the relaxation ends where its bound reaches the goal") {
@@ -100,7 +100,7 @@ TEST_CASE("the relaxation ends where its bound reaches the goal") {
 TEST_CASE("prices by the times that presolve names keep the bound valid") {
   std::mt19937 random(94);
   int carried = 0;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 800; ++round) {
     const AssignmentProblem problem = random_problem(random);
     const auto truth = least_costs_with(problem);
     const auto presolved = presolve(problem);
