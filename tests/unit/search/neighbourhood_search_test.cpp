@@ -26,7 +26,8 @@ TEST_CASE("a neighbourhood search keeps what it starts from, or finds cheaper") 
     const std::vector<int> start = random_choice(random, problem);
     const Cost cost = within_limits(problem, start) ? cost_of(problem, start) : impossible;
     CAPTURE(round);
-    NeighbourhoodSearch search(problem, start, most, 1);
+    const ArcCosts costs(problem, 1, most);
+    NeighbourhoodSearch search(problem, costs, start, most, 1);
     if (cost < impossible) {
       ++feasible;
       REQUIRE(search.best() == start);
@@ -59,7 +60,8 @@ TEST_CASE("from over the limits a neighbourhood search finds its way, mostly to 
     if (truth.status == Status::infeasible || within_limits(problem, start)) continue;
     ++asked;
     CAPTURE(round);
-    NeighbourhoodSearch search(problem, start, most, 1);
+    const ArcCosts costs(problem, 1, most);
+    NeighbourhoodSearch search(problem, costs, start, most, 1);
     REQUIRE(search.best().empty());
     search.advance(work, {});
     if (search.best().empty()) continue;
@@ -77,7 +79,8 @@ TEST_CASE("a neighbourhood search goes on from another choice and forgets none t
   std::mt19937 random(103);
   for (int round = 0; round < 60; ++round) {
     const AssignmentProblem problem = random_limited_problem(random, 2, 1);
-    NeighbourhoodSearch search(problem, random_choice(random, problem), most, 1);
+    const ArcCosts costs(problem, 1, most);
+    NeighbourhoodSearch search(problem, costs, random_choice(random, problem), most, 1);
     Cost cost = impossible;
     CAPTURE(round);
     for (int k = 0; k < 4; ++k) {
@@ -97,8 +100,9 @@ TEST_CASE("the same seed gives the same search") {
   for (int round = 0; round < 40; ++round) {
     const AssignmentProblem problem = random_limited_problem(random, 3, 2);
     const std::vector<int> start = random_choice(random, problem);
+    const ArcCosts costs(problem, 1, most);
     const auto found = [&](unsigned seed) {
-      NeighbourhoodSearch search(problem, start, most, seed);
+      NeighbourhoodSearch search(problem, costs, start, most, seed);
       search.advance(4000, {});
       return search.best();
     };
@@ -113,7 +117,8 @@ TEST_CASE("a neighbourhood search that has no time does nothing") {
   std::mt19937 random(105);
   const AssignmentProblem problem = random_limited_problem(random, 2, 1);
   const std::vector<int> start = random_choice(random, problem);
-  NeighbourhoodSearch search(problem, start, most, 1);
+  const ArcCosts costs(problem, 1, most);
+  NeighbourhoodSearch search(problem, costs, start, most, 1);
   const std::vector<int> before = search.best();
   search.advance(1e12, Deadline(0));
   CHECK(search.best() == before);
