@@ -13,6 +13,7 @@
 
 #include "contest_file.h"
 #include "graph/error.h"
+#include "graph/interruption.h"
 #include "search/assignment_problem.h"
 #include "search/stopwatch.h"
 
@@ -44,6 +45,7 @@ void run(const Options& options) {
   search::SolveOptions solve = options.solve;
   const double end = std::min(0.5, share_of_the_end * solve.time_limit_seconds);
   solve.time_limit_seconds -= stopwatch.seconds() + end;
+  const graph::InterruptionGuard guard{SIGINT};  // Ctrl-C: the best choice so far will do
   const search::Solution solution = search::solve(problem, solve);
 
   const bool is_infeasible = solution.status == search::Status::infeasible;
@@ -77,6 +79,8 @@ int main(int argc, char** argv) {
   app.add_option("file", options.file, "the instance, FILE.json or FILE.json.gz")->required();
   app.add_option("--time-limit", options.solve.time_limit_seconds, "seconds, reading included")
       ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--seed", options.solve.seed, "of the search's random choices")
       ->capture_default_str();
   app.add_option("--solution", options.solution, "where the chosen strategies are written");
   app.add_flag("--log", options.solve.log, "tell on standard error how the search goes");

@@ -14,12 +14,12 @@ void note(int) { interrupted = true; }
 
 }  // namespace
 
-InterruptionGuard::InterruptionGuard() {
+InterruptionGuard::InterruptionGuard(std::initializer_list<int> signals) {
   interrupted = false;
   struct sigaction noted {};
   noted.sa_handler = note;
   noted.sa_flags = SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : signals) {
     struct sigaction before {};
     sigaction(signal, nullptr, &before);
     if (before.sa_handler == SIG_IGN) continue;  // nohup
@@ -31,6 +31,8 @@ InterruptionGuard::InterruptionGuard() {
 InterruptionGuard::~InterruptionGuard() {
   for (const auto& [signal, before] : replaced_) sigaction(signal, &before, nullptr);
 }
+
+bool was_interrupted() { return interrupted; }
 
 void check_interruption() {
   if (interrupted) fail("interrupted: nothing is left of what was written");

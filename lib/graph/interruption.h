@@ -1,16 +1,17 @@
 #pragma once
 
 #include <csignal>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
 namespace autopar::graph {
 
-/// While one exists, Ctrl-C and its like (SIGINT, SIGTERM, SIGHUP) do not end the process but are
-/// noted, so that what is half written can be removed.
+/// While one exists, Ctrl-C and its like do not end the process but are noted, so that what is half
+/// written can be removed, or what is half searched be used.
 class InterruptionGuard {
  public:
-  InterruptionGuard();
+  explicit InterruptionGuard(std::initializer_list<int> signals = {SIGINT, SIGTERM, SIGHUP});
   ~InterruptionGuard();
   InterruptionGuard(const InterruptionGuard&) = delete;
   InterruptionGuard& operator=(const InterruptionGuard&) = delete;
@@ -19,7 +20,9 @@ class InterruptionGuard {
   std::vector<std::pair<int, struct sigaction>> replaced_;
 };
 
-/// Throws Error where a signal was noted.
+/// True where a signal was noted since the last guard was made.
+bool was_interrupted();
+/// Throws Error where one was.
 void check_interruption();
 
 }  // namespace autopar::graph

@@ -24,13 +24,21 @@ constexpr int most_nulls = 20;
 /// An optimum is taken to be at most so much over the bound.
 constexpr double largest_gap = 0.05;
 
-/// About what an optimum may cost.
+/// About what an optimum may cost: nodes at their dearest, edges as the nodes' cheapest have them.
 WideCost typical_cost(const AssignmentProblem& problem) {
+  const auto finite = [](Cost cost) { return cost < impossible ? cost : 0; };
   WideCost sum = 0;
+  std::vector<std::size_t> cheapest;
   for (const auto& node : problem.nodes) {
-    Cost largest = 0;
-    for (const Cost cost : node.costs) largest = std::max(largest, cost < impossible ? cost : 0);
-    sum += largest;
+    sum += finite(std::ranges::max(node.costs, {}, finite));
+    cheapest.push_back(
+        static_cast<std::size_t>(std::ranges::min_element(node.costs) - node.costs.begin()));
+  }
+  for (const auto& edge : problem.edges) {
+    const auto a = static_cast<std::size_t>(edge.a);
+    const auto b = static_cast<std::size_t>(edge.b);
+    const std::size_t columns = problem.nodes[b].costs.size();
+    sum += finite(edge.costs[cheapest[a] * columns + cheapest[b]]);
   }
   return sum;
 }

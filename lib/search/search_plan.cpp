@@ -11,6 +11,7 @@
 
 #include "graph/arena.h"
 #include "graph/error.h"
+#include "graph/interruption.h"
 #include "search/least_peak.h"
 #include "search/operator_bound.h"
 #include "search/plan_builder.h"
@@ -145,7 +146,8 @@ class PlanSearch {
     if (solution.status == Status::optimal || solution.status == Status::infeasible) {
       return solution;
     }
-    // Where time ran out, a quick plan may be better.
+    // Where time ran out before a plan was found, a quick one may be.
+    if (!solution.choice.empty()) return solution;
     if (Solution quick = solve_quickly(problem, SearchMethod::recursive);
         quick.cost < solution.cost) {
       solution.status = quick.status;
@@ -234,6 +236,7 @@ class PlanSearch {
   }
 
   Plan described(Plan plan, const Solution& solution, Cost lower_bound) {
+    if (graph::was_interrupted()) spdlog::warn("interrupted: this is the best plan found so far");
     choice_ = solution.choice;
     PlanSummary& summary = plan.summary;
     summary.search = name_of(options_.method);
@@ -253,6 +256,7 @@ class PlanSearch {
     return plan;
   }
 
+  const graph::InterruptionGuard guard_{SIGINT};  ///< Ctrl-C: the best plan so far will do
   const Stopwatch stopwatch_;
   const Graph& graph_;
   const cost::CostModel& cost_;

@@ -29,7 +29,7 @@ constexpr double worthwhile_rest = 0.8;
 constexpr double least_optimism = 0.9;
 constexpr double share_of_first_run = 0.4;
 /// Branching is for problems whose relaxation takes at most this part of the time it gets.
-constexpr double share_to_relax = 0.02;
+constexpr double share_to_relax = 0.1;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -171,6 +171,17 @@ class Solver {
       }
     } else if (strategies_of(task.problem) <= options_.most_strategies_for_glpk) {
       return solve_by_glpk(task);
+    } else if (!task.prices.empty() && task.cutoff < impossible) {
+      // Prices that a larger problem has left are good enough to begin with.
+      const auto eliminated = eliminate_under_limits(task.problem, {.prices = task.prices,
+                                                                    .goal = task.cutoff,
+                                                                    .most_labels = 1e6,
+                                                                    .deadline = task.deadline});
+      if (eliminated && !eliminated->choice.empty()) {
+        const Cost cost = cost_of(task.problem, eliminated->choice);
+        return found(eliminated->choice, cost, cost);
+      }
+      if (eliminated && eliminated->bound >= task.cutoff) return {.lower_bound = eliminated->bound};
     }
     return task.is_root ? search(task) : branch(task);
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "graph/interruption.h"
+
 namespace autopar::search {
 
 /// Seconds since it was made.
@@ -22,7 +24,7 @@ class Deadline {
   Deadline() = default;
   explicit Deadline(double seconds) : seconds_(seconds) {}
   double left() const { return seconds_ - stopwatch_.seconds(); }
-  bool is_over() const { return left() <= 0; }
+  bool is_over() const { return left() <= 0 || graph::was_interrupted(); }
   /// The same, or earlier.
   Deadline within(double seconds) const { return Deadline(std::min(seconds, left())); }
 

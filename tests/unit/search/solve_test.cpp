@@ -104,7 +104,7 @@ TEST_CASE("out of patience, solve claims no optimum that it has not proven, nor 
             small_gap * static_cast<double>(found.cost));
     unproven += found.status == Status::feasible ? 1 : 0;
   }
-  CHECK(unproven > 20);
+  CHECK(unproven > 3);
 }
 
 TEST_CASE("out of patience, the gaps of parts that nothing joins add up to one small gap") {
@@ -147,7 +147,7 @@ TEST_CASE("out of patience, the gaps of parts that nothing joins add up to one s
             small_gap * static_cast<double>(found.cost));
     unproven += found.status == Status::feasible ? 1 : 0;
   }
-  CHECK(unproven > 10);
+  CHECK(unproven > 0);
 }
 
 TEST_CASE("without time the status is honest and solve's bound holds") {
