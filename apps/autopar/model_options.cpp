@@ -10,6 +10,7 @@
 #include "progress.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
+#include "search/logical_meshes.h"
 #include "sharding/hoist_splits.h"
 
 namespace autopar {
@@ -22,7 +23,8 @@ void ModelOptions::add_to(CLI::App& command) {
 
 void PlanOptions::add_to(CLI::App& command) {
   command.add_option("--ngpus", ngpus, "Devices to split the model over")->required();
-  command.add_option("--mesh", mesh, "The devices as a mesh, e.g. 2x4 (default: one axis)");
+  command.add_option("--mesh", mesh,
+                     "The devices as a mesh, e.g. 2x4, or auto: the best one (default: one axis)");
   command
       .add_option(
           "--device", device,
@@ -61,8 +63,16 @@ graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent)
   return graph;
 }
 
-cost::CostModel make_cost_model(const PlanOptions& options) {
+std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
   if (options.ngpus < 1) fail("--ngpus {}: give at least 1", options.ngpus);
+  const cost::DeviceModel device = cost::load_device_model(options.device);
+  std::vector<cost::CostModel> models;
+  if (options.mesh == "auto") {
+    for (const auto& mesh : search::logical_meshes(options.ngpus, device.gpus_per_node)) {
+      models.emplace_back(device, mesh);
+    }
+    return models;
+  }
   const sharding::DeviceMesh mesh = options.mesh.empty()
                                         ? sharding::DeviceMesh({options.ngpus})
                                         : sharding::DeviceMesh::parse(options.mesh);
@@ -70,7 +80,8 @@ cost::CostModel make_cost_model(const PlanOptions& options) {
     fail("--mesh {} has {} devices but --ngpus is {}; make them equal", options.mesh,
          mesh.num_devices(), options.ngpus);
   }
-  return {cost::load_device_model(options.device), mesh};
+  models.emplace_back(device, mesh);
+  return models;
 }
 
 namespace {
@@ -102,19 +113,20 @@ search::SearchOptions make_search_options(const PlanOptions& options) {
   return search;
 }
 
-search::Plan find_plan(const graph::Graph& graph, const cost::CostModel& cost,
+search::Plan find_plan(const graph::Graph& graph, std::span<const cost::CostModel> meshes,
                        search::SearchOptions options) {
-  return find_solved_plan(graph, cost, std::move(options)).plan;
+  return find_solved_plan(graph, meshes, std::move(options)).plan;
 }
 
-search::SolvedPlan find_solved_plan(const graph::Graph& graph, const cost::CostModel& cost,
+search::SolvedPlan find_solved_plan(const graph::Graph& graph,
+                                    std::span<const cost::CostModel> meshes,
                                     search::SearchOptions options) {
   const Progress progress("searching for the best plan");
-  const sharding::StepPrice price = cost.step_price();
   options.peak_bytes = [&](const search::Plan& plan) {
-    return partition::predict_peak_bytes(graph, plan, price);
+    const cost::CostModel cost(meshes.front().device(), plan.mesh);
+    return partition::predict_peak_bytes(graph, plan, cost.step_price());
   };
-  return search::search_solved_plan(graph, cost, options);
+  return search::search_meshes(graph, meshes, options);
 }
 
 }  // namespace autopar

@@ -2,12 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cost/cost_model.h"
 #include "graph/graph.h"
-#include "search/solved_plan.h"
+#include "search/search_meshes.h"
 
 namespace autopar {
 
@@ -35,13 +36,15 @@ struct PlanOptions {
 /// Reads the model; constants are folded by the CPU's kernels.
 graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent);
 
-cost::CostModel make_cost_model(const PlanOptions& options);
+/// For each mesh that is to be tried, the same device: one, or with `--mesh auto` all.
+std::vector<cost::CostModel> make_cost_models(const PlanOptions& options);
 search::SearchOptions make_search_options(const PlanOptions& options);
 /// Searches, with the memory limit held against what the shards will need.
-search::Plan find_plan(const graph::Graph& graph, const cost::CostModel& cost,
+search::Plan find_plan(const graph::Graph& graph, std::span<const cost::CostModel> meshes,
                        search::SearchOptions options);
 /// The same, and the problem that the plan solves.
-search::SolvedPlan find_solved_plan(const graph::Graph& graph, const cost::CostModel& cost,
+search::SolvedPlan find_solved_plan(const graph::Graph& graph,
+                                    std::span<const cost::CostModel> meshes,
                                     search::SearchOptions options);
 
 }  // namespace autopar

@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "commands.h"
 #include "model_options.h"
@@ -25,14 +26,15 @@ struct PartitionCommand {
   bool force = false;
 
   void run() const {
-    const cost::CostModel cost = make_cost_model(plan);
+    const std::vector<cost::CostModel> meshes = make_cost_models(plan);
     const search::SearchOptions search_options = make_search_options(plan);
     const partition::BundleOptions bundle_options{
         .out = out, .model_name = model.model.filename().string(), .force = force};
     partition::check_output_folder(bundle_options);
 
     const graph::Graph graph = load(model);
-    const search::Plan plan_found = find_plan(graph, cost, search_options);
+    const search::Plan plan_found = find_plan(graph, meshes, search_options);
+    const cost::CostModel cost(meshes.front().device(), plan_found.mesh);
     const bundle::MetaInfo written = write(graph, plan_found, cost, bundle_options);
 
     fmt::print(stderr, "{}", plan_summary(plan_found, written.collectives));

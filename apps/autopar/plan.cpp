@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,11 +24,12 @@ struct PlanCommand {
 
   void run() const {
     if (!compare.empty()) return print_comparison();
-    const cost::CostModel cost = make_cost_model(plan);
+    const std::vector<cost::CostModel> meshes = make_cost_models(plan);
     const search::SearchOptions options = make_search_options(plan);
     const graph::Graph graph = load_model(model, /*weights_may_be_absent=*/true);
-    if (!explain.empty()) return print_explanation(graph, cost, options);
-    const search::Plan found = find_plan(graph, cost, options);
+    if (!explain.empty()) return print_explanation(graph, meshes, options);
+    const search::Plan found = find_plan(graph, meshes, options);
+    const cost::CostModel cost(meshes.front().device(), found.mesh);
     const PlanReport report = make_plan_report(graph, cost, found);
     if (json) {
       fmt::print("{}\n", search::plan_json(graph, found, report.collectives));
@@ -37,10 +39,11 @@ struct PlanCommand {
   }
 
  private:
-  void print_explanation(const graph::Graph& graph, const cost::CostModel& cost,
+  void print_explanation(const graph::Graph& graph, std::span<const cost::CostModel> meshes,
                          const search::SearchOptions& options) const {
     const graph::NodeId node = search::find_operator(graph, explain);  // before a long search
-    const search::SolvedPlan solved = find_solved_plan(graph, cost, options);
+    const search::SolvedPlan solved = find_solved_plan(graph, meshes, options);
+    const cost::CostModel cost(meshes.front().device(), solved.plan.mesh);
     const Progress progress("trying the candidates of " + graph.node(node).name);
     const search::Explanation explanation =
         search::explain_operator(graph, cost, solved, node, options.time_limit_seconds);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -50,6 +51,31 @@ std::string certificate(const search::PlanSummary& summary) {
                      gap * 100);
 }
 
+/// Of the meshes that `--mesh auto` tried, a line each.
+std::string meshes_text(const search::PlanSummary& summary) {
+  if (summary.meshes.empty()) return "";
+  std::string text = "  meshes tried:\n";
+  std::vector<std::string> left_out;
+  for (const search::MeshTrial& trial : summary.meshes) {
+    const std::string mesh = to_string(trial.mesh);
+    if (trial.cost_seconds) {
+      text += fmt::format("    {:<11} {:>10}, no plan on it is below {}\n", mesh,
+                          in_seconds(*trial.cost_seconds), in_seconds(trial.lower_bound_seconds));
+    } else if (!trial.refusal.empty()) {
+      text += fmt::format("    {:<11} {}\n", mesh, trial.refusal);
+    } else {
+      left_out.push_back(mesh);
+    }
+  }
+  if (left_out.empty()) return text;
+  constexpr std::size_t most_named = 8;
+  const std::size_t more = left_out.size() - std::min(left_out.size(), most_named);
+  left_out.resize(left_out.size() - more);
+  return text + fmt::format("  left out, for want of time or of anything to gain: {}{}\n",
+                            fmt::join(left_out, ", "),
+                            more == 0 ? "" : fmt::format(" and {} more", more));
+}
+
 }  // namespace
 
 std::string plan_headline(const search::Plan& plan) {
@@ -64,6 +90,7 @@ std::string plan_headline(const search::Plan& plan) {
                       in_seconds(summary.one_device_seconds), in_bytes(summary.one_device_bytes));
   text += fmt::format("  searched in {} ({} in GLPK)\n", in_seconds(summary.search_seconds),
                       in_seconds(summary.glpk_seconds));
+  text += meshes_text(summary);
   return text;
 }
 

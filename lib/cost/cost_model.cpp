@@ -21,6 +21,20 @@ bool holds(const std::vector<std::vector<int>>& tensor, int factor) {
   });
 }
 
+/// Whether two ranks that differ along the axis alone may stand in different nodes.
+bool leaves_node(const sharding::DeviceMesh& mesh, int axis, int gpus_per_node) {
+  if (gpus_per_node == 0) return false;
+  int stride = 1;
+  for (int minor = axis + 1; minor < mesh.num_axes(); ++minor) stride *= mesh.axis_size(minor);
+  const int length = stride * mesh.axis_size(axis);
+  for (int first = 0; first < mesh.num_devices(); ++first) {
+    if (first % length >= stride) continue;
+    const int last = first + length - stride;
+    if (first / gpus_per_node != last / gpus_per_node) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool is_contraction(const ShardingRule& rule) {
@@ -39,7 +53,11 @@ bool is_contraction(const ShardingRule& rule) {
 }
 
 CostModel::CostModel(DeviceModel device, sharding::DeviceMesh mesh)
-    : device_(std::move(device)), mesh_(std::move(mesh)) {}
+    : device_(std::move(device)), mesh_(std::move(mesh)) {
+  for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
+    leaves_node_.push_back(leaves_node(mesh_, axis, device_.gpus_per_node));
+  }
+}
 
 double CostModel::arithmetic_seconds(graph::DataType type, const ShardingRule& rule,
                                      const OpShardSpec& spec) const {
@@ -114,10 +132,15 @@ double CostModel::slice_seconds(const ReshardStep& step, const Shape& shape,
   return device_.launch_seconds + 2 * static_cast<double>(bytes) / device_.memory_bytes_per_second;
 }
 
+const Link& CostModel::link_of(int axis) const {
+  if (device_.gpus_per_node == 0) return device_.link(axis);
+  return device_.link(leaves_node_[static_cast<std::size_t>(axis)] ? 1 : 0);
+}
+
 Link CostModel::slowest_link(const std::vector<int>& mesh_axes) const {
-  Link slowest = device_.link(mesh_axes.front());
+  Link slowest = link_of(mesh_axes.front());
   for (const int axis : mesh_axes) {
-    const Link& link = device_.link(axis);
+    const Link& link = link_of(axis);
     slowest.latency_seconds = std::max(slowest.latency_seconds, link.latency_seconds);
     slowest.bytes_per_second = std::min(slowest.bytes_per_second, link.bytes_per_second);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "cost/device_model.h"
 #include "sharding/connect.h"
@@ -45,11 +46,14 @@ class CostModel {
                         const sharding::OpShardSpec& spec) const;
   double slice_seconds(const sharding::ReshardStep& step, const sharding::Shape& shape,
                        graph::DataType type) const;
+  /// Of a mesh axis: where devices stand in nodes, that between nodes if the axis leaves one.
+  const Link& link_of(int axis) const;
   /// Of several axes' links the greatest latency and the least bandwidth.
   Link slowest_link(const std::vector<int>& mesh_axes) const;
 
   DeviceModel device_;
   sharding::DeviceMesh mesh_;
+  std::vector<bool> leaves_node_;  ///< by mesh axis
 };
 
 /// The reduction of output `i` as a step on that output, nullopt for none.

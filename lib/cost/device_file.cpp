@@ -111,6 +111,15 @@ std::vector<Link> read_links(const FieldReader& device, const std::string& file)
   return links;
 }
 
+int read_gpus_per_node(const FieldReader& device) {
+  const json& value = device.field("gpus_per_node");
+  constexpr int most = 1 << 20;
+  if (!value.is_number_integer() || value < 1 || value > most) {
+    device.malformed("gpus_per_node", "be a whole number of at least 1");
+  }
+  return value.get<int>();
+}
+
 }  // namespace
 
 DeviceModel load_device_file(const std::filesystem::path& path) {
@@ -118,7 +127,7 @@ DeviceModel load_device_file(const std::filesystem::path& path) {
   const json document = parse(path);
   const FieldReader fields(document, file, "");
   fields.allow_only({"name", "source", "flops_per_second", "memory_bytes_per_second",
-                     "launch_seconds", "memory_bytes", "links"});
+                     "launch_seconds", "memory_bytes", "links", "gpus_per_node"});
   DeviceModel device;
   device.name = fields.text("name");
   device.source = fields.text("source");
@@ -129,6 +138,10 @@ DeviceModel load_device_file(const std::filesystem::path& path) {
   if (memory < 1 || memory > 1e18) fields.malformed("memory_bytes", "lie between 1 and 1e18");
   device.memory_bytes = static_cast<std::int64_t>(memory);
   device.links = read_links(fields, file);
+  if (document.contains("gpus_per_node")) device.gpus_per_node = read_gpus_per_node(fields);
+  if (device.gpus_per_node > 0 && device.links.size() != 2) {
+    fields.malformed("links", "have two links, within a node and between nodes");
+  }
   return device;
 }
 

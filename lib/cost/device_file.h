@@ -20,7 +20,10 @@ namespace autopar::cost {
 ///     }
 ///
 /// `flops_per_second` has float32's rate at least; a type without a rate takes that. `links` has
-/// one entry a mesh axis, the last one serving all further axes. Rates are positive, times not
+/// one entry a mesh axis, the last one serving all further axes. With one field more,
+/// `"gpus_per_node": 8`, devices stand in nodes of so many consecutive ranks, and `links` has
+/// exactly two entries: within a node, and between nodes, which serves every axis that leaves a
+/// node. Rates are positive, times not
 /// negative. Throws Error that names the file and the field that is missing, unknown or malformed.
 DeviceModel load_device_file(const std::filesystem::path& file);
 

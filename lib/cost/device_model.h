@@ -23,9 +23,12 @@ struct DeviceModel {
   double memory_bytes_per_second = 0;
   double launch_seconds = 0;
   std::int64_t memory_bytes = 0;
-  /// By mesh axis, the last one serving all further axes. Never empty.
+  /// By mesh axis, the last one serving all further axes. Never empty. Where devices stand in
+  /// nodes: the link within a node, then the one between nodes.
   std::vector<Link> links;
+  int gpus_per_node = 0;  ///< consecutive ranks; 0: devices do not stand in nodes
 
+  /// Of an axis where devices do not stand in nodes.
   const Link& link(int axis) const;
   /// The type's rate; a type without one takes float32's.
   double flops(graph::DataType type) const;

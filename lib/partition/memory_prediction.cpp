@@ -1,12 +1,50 @@
 #include "partition/memory_prediction.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "graph/arena.h"
-#include "partition/lowering.h"
 #include "partition/rank_graph.h"
 
 namespace autopar::partition {
+
+namespace {
+
+using Kind = std::pair<sharding::TensorShardSpec, graph::Shape>;
+
+/// What of a rank its graph's memory follows from: the extent of each share, and whether the share
+/// begins at 0 (ShardingRule::localize may look at no more).
+std::vector<std::int64_t> likeness(const std::set<Kind>& kinds, const sharding::DeviceMesh& mesh,
+                                   int rank) {
+  std::vector<std::int64_t> likeness;
+  for (const auto& [spec, shape] : kinds) {
+    for (const graph::Range& range : sharding::local_ranges(spec, shape, mesh, rank)) {
+      likeness.push_back(range.size());
+      likeness.push_back(range.begin == 0 ? 1 : 0);
+    }
+  }
+  return likeness;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> alike_ranks(const graph::Graph& graph,
+                                          const sharding::DeviceMesh& mesh,
+                                          const Program& program) {
+  std::set<Kind> kinds;
+  for (const Version& version : program.versions) {
+    kinds.emplace(version.spec, graph.value(version.value).shape);
+  }
+  std::map<std::vector<std::int64_t>, std::vector<int>> classes;
+  for (int rank = 0; rank < mesh.num_devices(); ++rank) {
+    classes[likeness(kinds, mesh, rank)].push_back(rank);
+  }
+  std::vector<std::vector<int>> result;
+  for (auto& [likeness, ranks] : classes) result.push_back(std::move(ranks));
+  return result;
+}
 
 MemoryPrediction predict_memory(const graph::Graph& rank_graph) {
   MemoryPrediction prediction;
@@ -19,8 +57,9 @@ std::int64_t predict_peak_bytes(const graph::Graph& graph, const search::Plan& p
                                 const sharding::StepPrice& price) {
   const Program program = lower(graph, plan, price);
   std::int64_t peak = 0;
-  for (int rank = 0; rank < plan.mesh.num_devices(); ++rank) {
-    peak = std::max(peak, predict_memory(rank_graph(graph, plan, program, rank)).peak_bytes);
+  for (const std::vector<int>& ranks : alike_ranks(graph, plan.mesh, program)) {
+    const graph::Graph shard = rank_graph(graph, plan, program, ranks.front());
+    peak = std::max(peak, predict_memory(shard).peak_bytes);
   }
   return peak;
 }

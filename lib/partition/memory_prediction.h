@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "graph/graph.h"
+#include "partition/lowering.h"
 #include "search/plan.h"
 #include "sharding/connect.h"
 
@@ -16,6 +18,11 @@ struct MemoryPrediction {
 /// What a run of one rank's graph needs at most, kernels' scratch memory aside: its constants, and
 /// an arena within graph::arena_bound, which the runtime keeps to.
 MemoryPrediction predict_memory(const graph::Graph& rank_graph);
+
+/// The ranks by class: those of one need the same memory, since each of their shares has the same
+/// extents and begins at 0 or does not.
+std::vector<std::vector<int>> alike_ranks(const graph::Graph& graph,
+                                          const sharding::DeviceMesh& mesh, const Program& program);
 
 /// The largest peak_bytes of the plan's ranks. `price` as lower() wants it.
 std::int64_t predict_peak_bytes(const graph::Graph& graph, const search::Plan& plan,

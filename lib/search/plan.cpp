@@ -1,6 +1,7 @@
 #include "search/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "graph/error.h"
@@ -18,19 +19,38 @@ json specs_json(const std::vector<TensorShardSpec>& specs) {
   return list;
 }
 
+/// Where several were searched; a bound is null where the mesh has no plan.
+json meshes_json(const std::vector<MeshTrial>& trials) {
+  json list = json::array();
+  for (const MeshTrial& trial : trials) {
+    json entry{{"mesh", trial.mesh.axis_sizes()},
+               {"cost_seconds", nullptr},
+               {"lower_bound_seconds", nullptr}};
+    if (trial.cost_seconds) entry["cost_seconds"] = *trial.cost_seconds;
+    if (std::isfinite(trial.lower_bound_seconds)) {
+      entry["lower_bound_seconds"] = trial.lower_bound_seconds;
+    }
+    if (!trial.refusal.empty()) entry["refusal"] = trial.refusal;
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
 json summary_json(const PlanSummary& summary) {
-  return {{"search", summary.search},
-          {"search_seconds", summary.search_seconds},
-          {"glpk_seconds", summary.glpk_seconds},
-          {"cost_seconds", summary.cost_seconds},
-          {"lower_bound_seconds", summary.lower_bound_seconds},
-          {"lower_bound_from", summary.bound_is_searched ? "search" : "least operator costs"},
-          {"proven_optimal", summary.proven_optimal},
-          {"communication_seconds", summary.communication_seconds},
-          {"weight_bytes", summary.weight_bytes},
-          {"peak_bytes", summary.peak_bytes},
-          {"one_device_seconds", summary.one_device_seconds},
-          {"one_device_bytes", summary.one_device_bytes}};
+  json text = {{"search", summary.search},
+               {"search_seconds", summary.search_seconds},
+               {"glpk_seconds", summary.glpk_seconds},
+               {"cost_seconds", summary.cost_seconds},
+               {"lower_bound_seconds", summary.lower_bound_seconds},
+               {"lower_bound_from", summary.bound_is_searched ? "search" : "least operator costs"},
+               {"proven_optimal", summary.proven_optimal},
+               {"communication_seconds", summary.communication_seconds},
+               {"weight_bytes", summary.weight_bytes},
+               {"peak_bytes", summary.peak_bytes},
+               {"one_device_seconds", summary.one_device_seconds},
+               {"one_device_bytes", summary.one_device_bytes}};
+  if (!summary.meshes.empty()) text["meshes"] = meshes_json(summary.meshes);
+  return text;
 }
 
 json collectives_json(std::span<const CollectiveUse> collectives) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +11,14 @@
 #include "sharding/op_shard_spec.h"
 
 namespace autopar::search {
+
+/// What became of one of several meshes that were searched.
+struct MeshTrial {
+  sharding::DeviceMesh mesh;
+  std::optional<double> cost_seconds{};  ///< of its plan
+  double lower_bound_seconds = 0;        ///< infinite where it is proven to have no plan
+  std::string refusal{};  ///< why it has no plan; neither this nor a cost: there was no time
+};
 
 /// What the search says of its plan. Predictions are the cost model's.
 struct PlanSummary {
@@ -25,6 +34,7 @@ struct PlanSummary {
   std::int64_t peak_bytes = 0;       ///< weights and activations on the fullest rank
   double one_device_seconds = 0;     ///< the whole model on one device, by the same model
   std::int64_t one_device_bytes = 0;
+  std::vector<MeshTrial> meshes;  ///< empty where only one was asked for
 };
 
 /// All steps of one kind over one set of mesh axes, in a run of a plan.

@@ -398,14 +398,14 @@ class Builder {
 
   Cost connect_cost(const Value& value, const TensorShardSpec& from, const TensorShardSpec& to) {
     if (from == to) return 0;
-    const auto [entry, is_new] =
-        connect_costs_.try_emplace({from, to, {value.shape, value.type}}, Cost{0});
+    const auto [entry, is_new] = connection_seconds_.try_emplace({from, {value.shape, value.type}});
     if (is_new) {
-      entry->second = picoseconds(
-          sharding::connect(from, to, value.shape, value.type, cost_.mesh(), price_).seconds,
-          value.name);
+      entry->second =
+          sharding::connection_seconds(from, value.shape, value.type, cost_.mesh(), price_);
     }
-    return entry->second;
+    const auto found = entry->second.find(to);
+    require(found != entry->second.end(), "a chain of steps leads to every spec that is read");
+    return picoseconds(found->second, value.name);
   }
 
   /// Of weights and activations together.
@@ -436,7 +436,7 @@ class Builder {
   std::set<SpecList> spec_lists_;
   std::map<std::tuple<const OperatorStrategies*, std::size_t, bool>, const SpecList*> lists_;
   std::map<std::vector<const SpecList*>, TensorVersions> versions_;
-  std::map<std::tuple<TensorShardSpec, TensorShardSpec, Kind>, Cost> connect_costs_;
+  std::map<std::pair<TensorShardSpec, Kind>, std::map<TensorShardSpec, double>> connection_seconds_;
   std::map<std::tuple<const SpecList*, const SpecList*, Kind>, Table> connecting_;
   std::map<std::tuple<const SpecList*, const TensorVersions*, Kind>, Table> making_;
   std::map<std::pair<const TensorVersions*, const SpecList*>, Table> reading_;

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "graph/arena.h"
 #include "graph/error.h"
 #include "search/least_peak.h"
+#include "search/operator_bound.h"
 #include "search/plan_builder.h"
 #include "search/propagation.h"
 #include "search/recursive.h"
@@ -32,20 +34,6 @@ void warn_of_missing_rules(const std::vector<std::string>& op_types) {
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", op_type, count);
   }
   spdlog::warn("no sharding rule for {}: every rank runs these whole", text);
-}
-
-double one_device_seconds(const Graph& graph, const cost::CostModel& cost) {
-  const cost::CostModel alone(cost.device(), sharding::DeviceMesh({1}));
-  double seconds = 0;
-  for (const graph::Node& node : graph.nodes) {
-    const auto rule = sharding::replicated_rule(graph, node);
-    const auto known = sharding::sharding_rule(graph, node);
-    const auto choices = sharding::enumerate_op_shard_specs(known ? *known : rule, alone.mesh(),
-                                                            sharding::input_shapes(graph, node),
-                                                            sharding::output_shapes(graph, node));
-    seconds += alone.operator_seconds(graph, node, known ? *known : rule, choices.front());
-  }
-  return seconds;
 }
 
 /// Seconds that are not operators': what the choice costs beyond them.
@@ -75,7 +63,7 @@ class PlanSearch {
         problem_(built_.problem),
         limit_(built_.problem.usage_limits.back()),
         seeds_(seeds()) {
-    warn_of_missing_rules(built_.operators_without_rule);
+    if (options.warns) warn_of_missing_rules(built_.operators_without_rule);
   }
 
   SolvedPlan run_to_solved_plan() && {
@@ -87,6 +75,7 @@ class PlanSearch {
   Plan run() {
     Solution solution = solve();
     const Cost lower_bound = is_exact() ? bound_of(solution) : bound_of_quick_method();
+    const bool proven_infeasible = is_exact() && solution.status == Status::infeasible;
     for (int attempt = 0; attempt < most_attempts && !solution.choice.empty(); ++attempt) {
       Plan plan = plan_of(solution.choice);
       const std::int64_t excess = plan.summary.peak_bytes - limit_;
@@ -106,8 +95,9 @@ class PlanSearch {
   static constexpr int most_attempts = 8;
   /// Then a plan is good enough that is proven to a thousandth.
   static constexpr double patience_seconds = 3;
-  /// Of the time left, for the least peak.
-  static constexpr double share_of_least_peak = 0.3;
+  /// Of the time left, for a search that may find nothing, and then for the least peak.
+  static constexpr double share_of_first_search = 0.6;
+  static constexpr double share_of_least_peak = 0.7;
 
   /// Without limits first: where the cheapest plan of all fits, it is soon found. Where it does
   /// not, whether any does is asked before more time is spent.
@@ -117,13 +107,14 @@ class PlanSearch {
     unlimited.usage_limits.clear();
     Solution cheapest = solve_exactly(unlimited);
     if (cheapest.choice.empty() || within_limits(problem_, cheapest.choice)) return cheapest;
-    least_ = least_peak();
-    if (!within_limits(problem_, least_->choice)) {
+    Solution solution = solve(problem_, share_of_first_search);
+    if (solution.choice.empty()) {
+      least_ = least_peak();
       least_plan();
-    } else {
+      if (!within_limits(problem_, least_->choice)) return solution;
       start_ = least_->choice;
+      solution = solve(problem_);
     }
-    Solution solution = solve(problem_);
     if (solution.status != Status::infeasible) {
       solution.lower_bound = std::max(solution.lower_bound, cheapest.lower_bound);
     }
@@ -140,17 +131,18 @@ class PlanSearch {
   Plan least_plan() const {
     Plan plan = plan_of(least_->choice);
     if (plan.summary.peak_bytes > limit_) {
-      fail(
-          "nothing fits a memory limit of {} a device: the smallest that does is {}: raise "
-          "--memory or add devices",
-          in_mebibytes(limit_), in_mebibytes(plan.summary.peak_bytes));
+      throw NothingFits(
+          fmt::format("nothing fits a memory limit of {} a device: the smallest that does is {}: "
+                      "raise --memory or add devices",
+                      in_mebibytes(limit_), in_mebibytes(plan.summary.peak_bytes)),
+          plan.summary.peak_bytes, proven_infeasible);
     }
     return plan;
   }
 
-  Solution solve(const AssignmentProblem& problem) {
+  Solution solve(const AssignmentProblem& problem, double share_of_time = 1) {
     if (!is_exact()) return solve_quickly(problem, options_.method);
-    Solution solution = solve_exactly(problem);
+    Solution solution = solve_exactly(problem, share_of_time);
     if (solution.status == Status::optimal || solution.status == Status::infeasible) {
       return solution;
     }
@@ -168,11 +160,12 @@ class PlanSearch {
 
   double seconds_left() const { return options_.time_limit_seconds - stopwatch_.seconds(); }
 
-  Solution solve_exactly(const AssignmentProblem& problem) {
-    Solution solution = search::solve(problem, {.time_limit_seconds = std::max(0.0, seconds_left()),
-                                                .patience_seconds = patience_seconds,
-                                                .presolve = options_.presolve,
-                                                .start = start_});
+  Solution solve_exactly(const AssignmentProblem& problem, double share_of_time = 1) {
+    Solution solution =
+        search::solve(problem, {.time_limit_seconds = std::max(0.0, share_of_time * seconds_left()),
+                                .patience_seconds = patience_seconds,
+                                .presolve = options_.presolve,
+                                .start = start_});
     glpk_seconds_ += solution.glpk_seconds;
     return solution;
   }
@@ -220,10 +213,11 @@ class PlanSearch {
         built_.problem, is_fair ? 1 : 0, horizon,
         {.time_limit_seconds = std::max(1.0, share_of_least_peak * seconds_left())});
     if (!least) {
-      fail(
-          "nothing fits a memory limit of {} a device, as far as the time limit let see: raise "
-          "--memory or --time-limit",
-          in_mebibytes(limit_));
+      throw NothingFits(
+          fmt::format("nothing fits a memory limit of {} a device, as far as the time limit let "
+                      "see: raise --memory or --time-limit",
+                      in_mebibytes(limit_)),
+          std::numeric_limits<std::int64_t>::max(), false);
     }
     return *least;
   }
@@ -252,7 +246,7 @@ class PlanSearch {
     summary.communication_seconds =
         communication_seconds(graph_, cost_, plan, summary.cost_seconds);
     summary.weight_bytes = usage_over_time(built_.problem, solution.choice).front();
-    summary.one_device_seconds = one_device_seconds(graph_, cost_);
+    summary.one_device_seconds = least_seconds_on(1, graph_, cost_.device());
     summary.one_device_bytes =
         graph::constant_bytes(graph_) + graph::plan_arena(graph::value_lifetimes(graph_)).bytes;
     summary.glpk_seconds = glpk_seconds_;

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "cost/cost_model.h"
+#include "graph/error.h"
 #include "graph/graph.h"
 #include "search/memory_policy.h"
 #include "search/pins.h"
@@ -29,11 +31,20 @@ struct SearchOptions {
   /// Bytes on the fullest rank, as the shards of a plan will need them. The search itself only sums
   /// what is alive; where this is given, it is this that the memory limit holds for.
   std::function<std::int64_t(const Plan&)> peak_bytes;
+  bool warns = true;  ///< of operators without a rule
+};
+
+/// No plan fits the memory limit.
+struct NothingFits : Error {
+  NothingFits(const std::string& message, std::int64_t bytes, bool proven)
+      : Error(message), least_bytes(bytes), is_proven(proven) {}
+  std::int64_t least_bytes;  ///< the smallest limit that is known to be enough
+  bool is_proven;            ///< false: as far as the time limit let see
 };
 
 /// The best plan of the strategy space under the cost model, or what a quicker method takes for
-/// one. Throws Error where a pin names no operator or leaves one without a strategy, and where
-/// nothing fits the memory limit (with the smallest that is known to be enough). Operators without
+/// one. Throws Error where a pin names no operator or leaves one without a strategy, and
+/// NothingFits. Operators without
 /// a rule are run replicated and named in one warning.
 Plan search_plan(const graph::Graph& graph, const cost::CostModel& cost,
                  const SearchOptions& options);

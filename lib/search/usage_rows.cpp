@@ -76,6 +76,22 @@ std::vector<char> covered_times(const AssignmentProblem& problem,
   return is_kept;
 }
 
+/// A time is implied by the one with the least limit where all that is alive then and not at that
+/// one cannot make up the difference: weights that fit a device's fair share leave room enough.
+std::vector<char> times_not_implied(const AssignmentProblem& problem,
+                                    const std::vector<WideCost>& limits) {
+  const int tightest = static_cast<int>(std::ranges::min_element(limits) - limits.begin());
+  const auto most_beside = sum_over_time(problem, [&](const auto& node) -> WideCost {
+    return node.first <= tightest && tightest < node.end ? 0 : std::ranges::max(node.usages);
+  });
+  std::vector<char> is_kept(limits.size());
+  for (std::size_t t = 0; t < limits.size(); ++t) {
+    is_kept[t] =
+        static_cast<int>(t) == tightest || most_beside[t] > limits[t] - limits[at(tightest)];
+  }
+  return is_kept;
+}
+
 }  // namespace
 
 bool compress_usage(AssignmentProblem& problem, std::vector<int>* names) {
@@ -98,6 +114,7 @@ bool compress_usage(AssignmentProblem& problem, std::vector<int>* names) {
   std::vector<char> can_be_exceeded(limits.size());
   for (std::size_t t = 0; t < limits.size(); ++t) can_be_exceeded[t] = most[t] > limits[t];
   keep_times(problem, limits, *names, can_be_exceeded);
+  if (!limits.empty()) keep_times(problem, limits, *names, times_not_implied(problem, limits));
   for (std::size_t before = limits.size() + 1; limits.size() < before;) {
     before = limits.size();
     keep_times(problem, limits, *names, covered_times(problem, limits));

@@ -9,9 +9,9 @@ namespace autopar::search {
 /// Brings the limits over time into their shortest form, in place; which choices are within the
 /// limits stays as it is. What a node uses in any case is taken off the limits. Times that no
 /// choice can bring over their limit are dropped, and times whose nodes and limit another time
-/// covers; what is left is numbered from 0. A node without influence on any limit gets the interval
-/// [0, 0) and no usage. False where some limit is exceeded by every choice. `names` holds something
-/// for each time; those of the times that are left stay.
+/// covers or whose limit another one's implies; what is left is numbered from 0. A node without
+/// influence on any limit gets the interval [0, 0) and no usage. False where some limit is exceeded
+/// by every choice. `names` holds something for each time; those of the times that are left stay.
 bool compress_usage(AssignmentProblem& problem, std::vector<int>* names = nullptr);
 
 /// True where the node's choice can matter to a limit, in a problem with compressed usage.

@@ -124,6 +124,33 @@ struct Reached {
 };
 using ReachedSpecs = std::map<TensorShardSpec, Reached>;
 
+/// Dijkstra's algorithm from `src`, until `dst` is reached or, where it is null, all specs are.
+ReachedSpecs reach(const TensorShardSpec& src, const TensorShardSpec* dst, const Shape& shape,
+                   graph::DataType type, const DeviceMesh& mesh, const StepPrice& price) {
+  ReachedSpecs reached{{src, {}}};
+  using Entry = std::tuple<double, int, TensorShardSpec>;
+  std::set<Entry> open{{0.0, 0, src}};
+  while (!open.empty()) {
+    const auto [seconds, num_steps, spec] = *open.begin();
+    open.erase(open.begin());
+    if (dst && spec == *dst) break;
+    for (ReshardStep& step : StepFinder(spec, shape, mesh).find()) {
+      Reached next{seconds + price(step, shape, type), num_steps + 1, {}};
+      require(next.seconds >= seconds, "a step has no negative price");
+      const auto known = reached.find(step.after);
+      if (known != reached.end()) {
+        if (!next.better_than(known->second)) continue;
+        open.erase({known->second.seconds, known->second.num_steps, step.after});
+      }
+      open.insert({next.seconds, next.num_steps, step.after});
+      TensorShardSpec after = step.after;
+      next.last = std::move(step);
+      reached.insert_or_assign(std::move(after), std::move(next));
+    }
+  }
+  return reached;
+}
+
 Connection trace(const ReachedSpecs& reached, const TensorShardSpec& dst) {
   Connection connection;
   connection.seconds = reached.at(dst).seconds;
@@ -169,29 +196,21 @@ Connection connect(const TensorShardSpec& src, const TensorShardSpec& dst, const
               (!dst.is_partial() || src.reduce == dst.reduce),
           "a connection's end is partial only where its start is");
 
-  ReachedSpecs reached{{src, {}}};
-  using Entry = std::tuple<double, int, TensorShardSpec>;
-  std::set<Entry> open{{0.0, 0, src}};
-  while (!open.empty()) {
-    const auto [seconds, num_steps, spec] = *open.begin();
-    open.erase(open.begin());
-    if (spec == dst) return trace(reached, dst);
-    for (ReshardStep& step : StepFinder(spec, shape, mesh).find()) {
-      Reached next{seconds + price(step, shape, type), num_steps + 1, {}};
-      require(next.seconds >= seconds, "a step has no negative price");
-      const auto known = reached.find(step.after);
-      if (known != reached.end()) {
-        if (!next.better_than(known->second)) continue;
-        open.erase({known->second.seconds, known->second.num_steps, step.after});
-      }
-      open.insert({next.seconds, next.num_steps, step.after});
-      TensorShardSpec after = step.after;
-      next.last = std::move(step);
-      reached.insert_or_assign(std::move(after), std::move(next));
-    }
-  }
+  const ReachedSpecs reached = reach(src, &dst, shape, type, mesh, price);
+  if (reached.contains(dst)) return trace(reached, dst);
   throw InternalError("internal error: no chain of steps from " + to_string(src) + " to " +
                       to_string(dst));
+}
+
+std::map<TensorShardSpec, double> connection_seconds(const TensorShardSpec& src, const Shape& shape,
+                                                     graph::DataType type, const DeviceMesh& mesh,
+                                                     const StepPrice& price) {
+  require(src.dims.size() == shape.size(), "specs have one entry a dimension");
+  std::map<TensorShardSpec, double> seconds;
+  for (const auto& [spec, how] : reach(src, nullptr, shape, type, mesh, price)) {
+    seconds.emplace_hint(seconds.end(), spec, how.seconds);
+  }
+  return seconds;
 }
 
 }  // namespace autopar::sharding

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -42,5 +43,10 @@ struct Connection {
 /// InternalError).
 Connection connect(const TensorShardSpec& src, const TensorShardSpec& dst, const Shape& shape,
                    graph::DataType type, const DeviceMesh& mesh, const StepPrice& price);
+
+/// The seconds of `connect` from `src` to every spec that it can be turned into, found at once.
+std::map<TensorShardSpec, double> connection_seconds(const TensorShardSpec& src, const Shape& shape,
+                                                     graph::DataType type, const DeviceMesh& mesh,
+                                                     const StepPrice& price);
 
 }  // namespace autopar::sharding

@@ -53,7 +53,9 @@ struct ShardingRule {
   /// An input that is looked up: no more of it is read than the outputs hold. -1 for none.
   int lookup_input = -1;
   /// Appends the operator on local shards to the shard, where that takes more than the node itself
-  /// (a constant shape input, an index offset, an attribute that counts heads).
+  /// (a constant shape input, an index offset, an attribute that counts heads). The shapes of what
+  /// it appends follow from the extents of the node's local tensors and from which of their shares
+  /// begin at 0, so that ranks that are alike in these need the same memory.
   std::function<void(LocalNode&)> localize;
 };
 

@@ -241,6 +241,28 @@ class BadOptionTest(BadInputTest):
                     small_model(), "mesh", mesh, options=("--ngpus", 4, "--mesh", mesh)
                 )
 
+    def test_mesh_auto(self):
+        """Without --ngpus it is wrong usage; nodes have to be whole, and no more devices than can be."""
+        onnx.save(small_model(), self.tmp / "model.onnx")
+        for command, more in (("plan", ()), ("partition", ("--out", self.tmp / "out"))):
+            done = autopar(command, self.tmp / "model.onnx", "--mesh", "auto", *more, expect=2)
+            self.assertIn("--ngpus", done.stderr)
+        for ngpus in (0, -4, 1 << 21, (1 << 31) - 1):
+            with self.subTest(ngpus):
+                options = ("--ngpus", ngpus, "--mesh", "auto")
+                self.refuse_model(small_model(), str(ngpus), options=options)
+        file = self.tmp / "device.json"
+        link = {"latency_seconds": 1e-6, "bytes_per_second": 1e10}
+        file.write_text(json.dumps({
+            "name": "box", "source": "a test", "flops_per_second": {"float32": 1e12},
+            "memory_bytes_per_second": 1e11, "launch_seconds": 0, "memory_bytes": 8e9,
+            "links": [link, link], "gpus_per_node": 4,
+        }))
+        options = ("--ngpus", 6, "--mesh", "auto", "--device", file)
+        self.refuse_model(small_model(), "6 devices", "nodes of 4", options=options)
+        options = ("--ngpus", 4, "--mesh", "auto", "--memory", "1B")
+        self.refuse_model(small_model(), "the smallest that does is", options=options)
+
     def test_memory_limit_that_nothing_fits_tells_the_smallest_that_does(self):
         file = self.tmp / "model.onnx"
         onnx.save(small_model((8, 512)), file)

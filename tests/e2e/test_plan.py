@@ -41,6 +41,25 @@ class ReportTest(PlanTest):
         self.assertEqual(sum(int(count) for count, _, _ in rows) + cheap, operators)
         self.assertLess(len(rows), operators / 4)
 
+    def test_of_all_meshes_the_best_is_kept(self):
+        mlp = Model("mlp-dynamo")
+        best = json.loads(self.plan("--mesh", "auto", "--json", model=mlp).stdout)
+        told = {tuple(trial["mesh"]): trial["cost_seconds"] for trial in best["summary"]["meshes"]}
+        self.assertEqual(set(told), {(4,), (2, 2)})
+        for mesh, cost in told.items():
+            text = "x".join(map(str, mesh))
+            own = json.loads(self.plan("--mesh", text, "--json", model=mlp).stdout)
+            self.assertEqual(own["summary"]["cost_seconds"], cost)
+            self.assertNotIn("meshes", own["summary"])
+        self.assertEqual(best["summary"]["cost_seconds"], min(told.values()))
+        self.assertEqual(told[tuple(best["mesh"])], min(told.values()))
+        self.assertTrue(best["summary"]["proven_optimal"])
+        text = self.plan("--mesh", "auto", model=mlp).stdout
+        self.assertRegex(text, r"meshes tried:\n +4 .*\n +2x2 ")
+        meta = mlp.partition(self.tmp / "bundle", 4, "--mesh", "auto")
+        self.assertEqual([axis["size"] for axis in meta["mesh"]], best["mesh"])
+        autopar("verify", mlp.file, self.tmp / "bundle", *mlp.input_options())
+
     def test_memory_collectives_and_gap_are_told(self):
         text = self.plan().stdout
         self.assertRegex(text, r"^mesh 4, device h200")

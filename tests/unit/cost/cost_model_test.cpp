@@ -224,3 +224,29 @@ TEST_CASE("connections under the formulas are the textbook's") {
   CHECK(kinds("RR+P0", "S0R") == "reduce-scatter;");
   CHECK(kinds("RR", "S0R") == "slice;");
 }
+
+TEST_CASE("where devices stand in nodes, an axis that leaves a node takes the link between nodes") {
+  DeviceModel device = slow_device();
+  device.gpus_per_node = 4;
+  // Of 10 bytes a second within a node and 5 between nodes, latencies 1 and 2.
+  const double within = 1 + 320 / (2 * 10.0);
+  const double between = 2 + 320 / (2 * 5.0);
+  const auto gather_over = [&](const std::vector<int>& sizes, int axis) {
+    const CostModel cost(device, DeviceMesh(sizes));
+    const std::string split = "S" + std::to_string(axis) + "R";
+    return cost.step_seconds(step(StepKind::all_gather, {axis}, split.c_str(), "RR"), {8, 10},
+                             DataType::float32);
+  };
+  CHECK(gather_over({2}, 0) == Approx(within));
+  CHECK(gather_over({2, 2}, 0) == Approx(within));
+  CHECK(gather_over({2, 4}, 0) == Approx(between));
+  CHECK(gather_over({2, 2, 2}, 0) == Approx(between));
+  CHECK(gather_over({2, 2, 2}, 1) == Approx(within));
+  CHECK(gather_over({4, 2}, 1) == Approx(within));
+  CHECK(gather_over({3, 2}, 1) == Approx(within));
+  CHECK(gather_over({3, 2}, 0) > gather_over({4}, 0));  // ranks 0, 2 and 4
+  CHECK(gather_over({1, 2, 3}, 1) == Approx(between));  // ranks 2 and 5
+  const CostModel both(device, DeviceMesh({2, 4}));
+  CHECK(both.step_seconds(step(StepKind::all_gather, {0, 1}, "S01R", "RR"), {8, 10},
+                          DataType::float32) == Approx(7 * (2 + 320 / (8 * 5.0))));
+}

@@ -84,6 +84,15 @@ TEST_CASE("a device file has the fields of a preset") {
   CHECK(device.link(0).latency_seconds == 1e-6);
   CHECK(device.link(1).bytes_per_second == 1e9);
   CHECK(device.link(5).bytes_per_second == 1e9);  // the last serves all further axes
+  CHECK(device.gpus_per_node == 0);
+}
+
+TEST_CASE("a device file of two levels has nodes") {
+  const TemporaryFile file(
+      replaced("\"launch_seconds\"", "\"gpus_per_node\": 8, \"launch_seconds\""));
+  const DeviceModel device = load_device_model(file.path());
+  CHECK(device.gpus_per_node == 8);
+  CHECK(device.links.size() == 2);
 }
 
 TEST_CASE("a malformed device file is an error of one line that names file and field") {
@@ -118,4 +127,13 @@ TEST_CASE("a malformed device file is an error of one line that names file and f
           "links[0].bytes_per_second");
   refused(replaced("\"latency_seconds\": 2e-5, ", ""), "links[1].latency_seconds");
   refused(good.substr(0, good.find("\"links\"")) + "\"links\": []}", "links");
+  for (const char* number : {"0", "-8", "2.5", "\"8\"", "null", "4294967304"}) {
+    refused(replaced("\"launch_seconds\"",
+                     "\"gpus_per_node\": " + std::string(number) + ", \"launch_seconds\""),
+            "gpus_per_node");
+  }
+  refused(good.substr(0, good.find("\"links\"")) +
+              "\"gpus_per_node\": 8, \"links\": [{\"latency_seconds\": 1e-6, "
+              "\"bytes_per_second\": 1e10}]}",
+          "two links");
 }

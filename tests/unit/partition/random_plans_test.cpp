@@ -74,6 +74,12 @@ void check_random_plan(unsigned seed, const sharding::DeviceMesh& mesh) {
   const std::vector<RankResult> ranks = run_ranks(shards, local_inputs);
   const RankResult whole = run_graph(graph, inputs, nullptr);
 
+  std::int64_t peak = 0;
+  for (const Graph& shard : shards) {
+    peak = std::max(peak, partition::predict_memory(shard).peak_bytes);
+  }
+  CHECK(partition::predict_peak_bytes(graph, plan, cost.step_price()) == peak);
+
   std::vector<bundle::CollectiveTotal> counted;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     for (const auto& total : ranks[rank].counted) bundle::add_collective(counted, total);

@@ -242,6 +242,28 @@ TEST_CASE("no chain of steps is cheaper than the connection") {
   }
 }
 
+TEST_CASE("connections to all specs at once take what each takes alone") {
+  for (const DeviceMesh& mesh : {DeviceMesh({3}), DeviceMesh({2, 3}), DeviceMesh({2, 2, 2})}) {
+    const Shape shape = mesh.num_axes() == 3 ? Shape{8, 1} : Shape{6, 1, 5};
+    const auto specs = all_specs(shape, mesh);
+    for (const TensorShardSpec& src : specs) {
+      const auto seconds =
+          connection_seconds(src, shape, DataType::float32, mesh, plain_price(mesh));
+      std::size_t connectable = 0;
+      for (const TensorShardSpec& dst : specs) {
+        if (!is_connectable(src, dst)) continue;
+        CAPTURE(to_string(src), to_string(dst));
+        const auto found = seconds.find(dst);
+        REQUIRE(found != seconds.end());
+        CHECK(found->second ==
+              connect(src, dst, shape, DataType::float32, mesh, plain_price(mesh)).seconds);
+        ++connectable;
+      }
+      CHECK(connectable > 1);
+    }
+  }
+}
+
 TEST_CASE("a step's payload is what the rank's arrays hold, uneven shares included") {
   std::mt19937 random(11);
   for (const DeviceMesh& mesh : meshes) {
