@@ -47,19 +47,24 @@ std::vector<std::vector<int>> components(const AssignmentProblem& problem) {
   return result;
 }
 
-AssignmentProblem subproblem(const AssignmentProblem& problem, const std::vector<int>& nodes) {
-  AssignmentProblem part;
-  part.usage_limits = problem.usage_limits;
-  std::vector<int> index(problem.nodes.size(), -1);
-  for (const int i : nodes) {
-    index[at(i)] = static_cast<int>(part.nodes.size());
-    part.nodes.push_back(problem.nodes[at(i)]);
+std::vector<AssignmentProblem> subproblems(AssignmentProblem problem,
+                                           const std::vector<std::vector<int>>& parts) {
+  std::vector<AssignmentProblem> result(parts.size());
+  std::vector<std::size_t> part_of(problem.nodes.size());
+  std::vector<int> place(problem.nodes.size());
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    result[k].usage_limits = problem.usage_limits;
+    for (const int i : parts[k]) {
+      part_of[at(i)] = k;
+      place[at(i)] = static_cast<int>(result[k].nodes.size());
+      result[k].nodes.push_back(std::move(problem.nodes[at(i)]));
+    }
   }
-  for (const auto& edge : problem.edges) {
-    if (index[at(edge.a)] < 0 || index[at(edge.b)] < 0) continue;
-    part.edges.push_back({index[at(edge.a)], index[at(edge.b)], edge.costs});
+  for (auto& edge : problem.edges) {
+    result[part_of[at(edge.a)]].edges.push_back(
+        {place[at(edge.a)], place[at(edge.b)], std::move(edge.costs)});
   }
-  return part;
+  return result;
 }
 
 }  // namespace autopar::search

@@ -10,7 +10,9 @@ namespace autopar::search {
 /// must be compressed (usage_rows.h).
 std::vector<std::vector<int>> components(const AssignmentProblem& problem);
 
-/// The problem of some nodes (in ascending order) and the edges between them, with all limits.
-AssignmentProblem subproblem(const AssignmentProblem& problem, const std::vector<int>& nodes);
+/// The problem's parts, each of the nodes in a list in their order, and the edges between them,
+/// with all limits. No node may be in two lists, and no edge join two parts.
+std::vector<AssignmentProblem> subproblems(AssignmentProblem problem,
+                                           const std::vector<std::vector<int>>& parts);
 
 }  // namespace autopar::search

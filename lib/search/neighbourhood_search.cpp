@@ -27,11 +27,11 @@ constexpr double work_of_arc = 8;
 
 }  // namespace
 
-NeighbourhoodSearch::NeighbourhoodSearch(const AssignmentProblem& problem,
+NeighbourhoodSearch::NeighbourhoodSearch(const AssignmentProblem& problem, const ArcCosts& costs,
                                          const std::vector<int>& start, double most, unsigned seed)
     : problem_(problem),
       most_(most),
-      costs_(problem, 1, most),
+      costs_(costs),
       random_(seed),
       price_until_(problem.usage_limits.size() + 1, 0.0),
       usage_(problem.usage_limits),

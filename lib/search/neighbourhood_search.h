@@ -16,10 +16,11 @@ namespace autopar::search {
 /// compressed (usage_rows.h), and the problem must outlive it.
 class NeighbourhoodSearch {
  public:
-  /// `start` need not be possible or within the limits. Costs from `most` on, more than any choice
-  /// of interest, are as bad as impossible ones.
-  NeighbourhoodSearch(const AssignmentProblem& problem, const std::vector<int>& start, double most,
-                      unsigned seed);
+  /// `start` need not be possible or within the limits. `costs` are the problem's, unscaled, where
+  /// those from `most` on, more than any choice of interest, are as bad as impossible ones; they
+  /// must outlive it.
+  NeighbourhoodSearch(const AssignmentProblem& problem, const ArcCosts& costs,
+                      const std::vector<int>& start, double most, unsigned seed);
 
   /// By time, what a unit of usage is worth: about the relaxation's prices.
   void set_prices(const std::vector<double>& prices);
@@ -73,7 +74,7 @@ class NeighbourhoodSearch {
 
   const AssignmentProblem& problem_;
   const double most_;
-  const ArcCosts costs_;
+  const ArcCosts& costs_;
   std::mt19937_64 random_;
   std::vector<int> movable_;         ///< nodes with more than one strategy
   std::vector<double> price_until_;  ///< sums before each time

@@ -10,6 +10,7 @@ namespace {
 constexpr double steps_a_round = 20;
 constexpr double steps_to_relax = 300;
 constexpr double costs_a_second = 1e9;
+constexpr int rounds_before_searches = 2;
 /// Rounds without a better choice after which the searches are stuck.
 constexpr int most_idle_rounds = 6;
 /// Every so many rounds all searches go on from the best choice.
@@ -88,7 +89,11 @@ void Portfolio::run_round(const Deadline& deadline) {
 void Portfolio::exchange() {
   ++rounds_;
   if (!relaxation_.choice().empty()) offer(relaxation_.choice());
-  if (searches_.empty()) return start_searches();
+  if (searches_.empty()) {
+    // Where the relaxation alone closes the gap, searches are not worth their start.
+    if (rounds_ >= rounds_before_searches || relaxation_.is_stuck()) start_searches();
+    return;
+  }
   for (const auto& search : searches_) {
     if (!search->best().empty()) offer(search->best());
   }
@@ -108,9 +113,10 @@ void Portfolio::start_searches() {
   const double most = goal() < impossible
                           ? 2.0 * static_cast<double>(goal()) + 1
                           : hopeless_over_bound * (static_cast<double>(bound()) + 1);
+  costs_.emplace(problem_, 1, most);
   for (int k = 0; k < threads_; ++k) {
     searches_.push_back(std::make_unique<NeighbourhoodSearch>(
-        problem_, choice_.empty() ? relaxation_.priced_choice() : choice_, most,
+        problem_, *costs_, choice_.empty() ? relaxation_.priced_choice() : choice_, most,
         seed_ + static_cast<unsigned>(k)));
     searches_.back()->set_prices(relaxation_.prices());
   }

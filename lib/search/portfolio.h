@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "search/assignment_problem.h"
@@ -57,6 +58,7 @@ class Portfolio {
   const int threads_;
   const unsigned seed_;
   Relaxation relaxation_;
+  std::optional<ArcCosts> costs_;  ///< the searches'
   std::vector<std::unique_ptr<NeighbourhoodSearch>> searches_;
   std::vector<int> choice_;
   Cost cost_ = impossible;

@@ -21,22 +21,22 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 class Presolver {
  public:
-  explicit Presolver(const AssignmentProblem& problem)
-      : nodes_(problem.nodes),
-        limits_(problem.usage_limits),
-        edges_of_(problem.nodes.size()),
-        strategies_(problem.nodes.size()),
-        is_gone_(problem.nodes.size(), 0),
-        is_queued_(problem.nodes.size(), 0) {
+  /// `times` are the names of those whose limits are left.
+  Presolver(AssignmentProblem problem, std::vector<int> times)
+      : nodes_(std::move(problem.nodes)),
+        limits_(std::move(problem.usage_limits)),
+        edges_of_(nodes_.size()),
+        strategies_(nodes_.size()),
+        is_gone_(nodes_.size(), 0),
+        is_queued_(nodes_.size(), 0) {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       strategies_[i].resize(nodes_[i].costs.size());
       std::iota(strategies_[i].begin(), strategies_[i].end(), 0);
       result_.strategy_counts.push_back(static_cast<int>(nodes_[i].costs.size()));
     }
-    result_.times.resize(limits_.size());
-    std::iota(result_.times.begin(), result_.times.end(), 0);
+    result_.times = std::move(times);
     edges_.reserve(problem.edges.size());
-    for (const auto& edge : problem.edges) add_edge(edge);
+    for (auto& edge : problem.edges) add_edge(std::move(edge));
     for (std::size_t k = 0; k < edges_.size(); ++k) normalise(k);
     for (std::size_t i = 0; i < nodes_.size(); ++i) enqueue(static_cast<int>(i));
   }
@@ -103,7 +103,7 @@ class Presolver {
     return e.a == i ? e.costs[s * columns + t] : e.costs[t * columns + s];
   }
 
-  void add_edge(const Edge& edge) {
+  void add_edge(Edge edge) {
     const auto& smaller = edges_of_[at(edge.a)].size() < edges_of_[at(edge.b)].size()
                               ? edges_of_[at(edge.a)]
                               : edges_of_[at(edge.b)];
@@ -122,7 +122,7 @@ class Presolver {
     }
     edges_of_[at(edge.a)].push_back(edges_.size());
     edges_of_[at(edge.b)].push_back(edges_.size());
-    edges_.push_back(edge);
+    edges_.push_back(std::move(edge));
   }
 
   /// Moves the least cost of each row and column into the nodes; an edge that is then 0 goes.
@@ -238,8 +238,10 @@ class Presolver {
         }
       }
     } else if (edges.empty()) {
-      elimination.answers = {strategies_[at(i)][best(i, {})]};
-      result_.constant += std::ranges::min(nodes_[at(i)].costs);
+      const auto& costs = nodes_[at(i)].costs;
+      const auto least = std::ranges::min_element(costs);
+      elimination.answers = {strategies_[at(i)][static_cast<std::size_t>(least - costs.begin())]};
+      result_.constant += *least;
     } else if (edges.size() == 1) {
       eliminate_leaf(i, edges[0], elimination);
     } else {
@@ -253,32 +255,41 @@ class Presolver {
     result_.eliminations.push_back(std::move(elimination));
   }
 
-  struct Partner {
-    std::size_t edge;
-    std::size_t strategy;
-  };
-  Cost cost_beside(int i, std::size_t s, std::initializer_list<Partner> partners) const {
-    Cost sum = nodes_[at(i)].costs[s];
-    for (const auto& [edge, t] : partners) sum = plus(sum, pair_cost(edge, i, s, t));
-    return sum;
-  }
-  std::size_t best(int i, std::initializer_list<Partner> partners) const {
-    std::size_t result = 0;
-    for (std::size_t s = 1; s < nodes_[at(i)].costs.size(); ++s) {
-      if (cost_beside(i, s, partners) < cost_beside(i, result, partners)) result = s;
+  /// The edge's costs, rows by the other end's strategy, columns by node i's.
+  std::vector<Cost> costs_towards(std::size_t k, int i) const {
+    if (edges_[k].b == i) return edges_[k].costs;
+    const std::size_t count = nodes_[at(i)].costs.size();
+    const std::size_t others = edges_[k].costs.size() / count;
+    std::vector<Cost> turned(edges_[k].costs.size());
+    for (std::size_t s = 0; s < count; ++s) {
+      for (std::size_t t = 0; t < others; ++t) {
+        turned[t * count + s] = edges_[k].costs[s * others + t];
+      }
     }
-    return result;
+    return turned;
+  }
+
+  /// The least sum of two rows, `impossible` at most, and where it is. Costs are moderate, so that
+  /// sums of a few stay far from overflow.
+  static std::pair<Cost, std::size_t> least_sum(const std::vector<Cost>& a, const Cost* b) {
+    Cost least = impossible;
+    for (std::size_t s = 0; s < a.size(); ++s) least = std::min(least, a[s] + b[s]);
+    std::size_t best = 0;
+    while (best + 1 < a.size() && std::min(impossible, a[best] + b[best]) != least) ++best;
+    return {least, best};
   }
 
   void eliminate_leaf(int i, std::size_t k, Presolved::Elimination& elimination) {
     const int j = other_end(k, i);
     elimination.neighbours = {j};
     elimination.answers.assign(at(result_.strategy_counts[at(j)]), 0);
+    const std::vector<Cost> edge_costs = costs_towards(k, i);
+    const auto& own = nodes_[at(i)].costs;
     auto& costs = nodes_[at(j)].costs;
     for (std::size_t t = 0; t < costs.size(); ++t) {
-      const std::size_t s = best(i, {{k, t}});
+      const auto [least, s] = least_sum(own, &edge_costs[t * own.size()]);
       elimination.answers[at(strategies_[at(j)][t])] = strategies_[at(i)][s];
-      costs[t] = plus(costs[t], cost_beside(i, s, {{k, t}}));
+      costs[t] = plus(costs[t], least);
     }
   }
 
@@ -289,16 +300,25 @@ class Presolver {
     elimination.answers.assign(at(result_.strategy_counts[at(edge.a)]) * stride, 0);
     const auto& rows = strategies_[at(edge.a)];
     const auto& columns = strategies_[at(edge.b)];
+    const std::vector<Cost> row_costs = costs_towards(k, i);
+    const std::vector<Cost> column_costs = costs_towards(l, i);
+    std::vector<Cost> beside(nodes_[at(i)].costs.size());
+    edge.costs.reserve(rows.size() * columns.size());
     for (std::size_t t = 0; t < rows.size(); ++t) {
+      for (std::size_t s = 0; s < beside.size(); ++s) {
+        beside[s] = plus(nodes_[at(i)].costs[s], row_costs[t * beside.size() + s]);
+      }
       for (std::size_t u = 0; u < columns.size(); ++u) {
-        const std::size_t s = best(i, {{k, t}, {l, u}});
+        const auto [least, s] = least_sum(beside, &column_costs[u * beside.size()]);
         elimination.answers[at(rows[t]) * stride + at(columns[u])] = strategies_[at(i)][s];
-        edge.costs.push_back(cost_beside(i, s, {{k, t}, {l, u}}));
+        edge.costs.push_back(least);
       }
     }
-    add_edge(edge);
-    for (const std::size_t e : edges_of_[at(edge.a)]) {
-      if (other_end(e, edge.a) != edge.b) continue;
+    const int a = edge.a;
+    const int b = edge.b;
+    add_edge(std::move(edge));
+    for (const std::size_t e : edges_of_[at(a)]) {
+      if (other_end(e, a) != b) continue;
       normalise(e);
       break;
     }
@@ -362,10 +382,11 @@ std::optional<std::vector<int>> Presolved::reduced(const std::vector<int>& choic
   return result;
 }
 
-std::optional<Presolved> presolve(const AssignmentProblem& problem) {
-  AssignmentProblem compressed = problem;
-  if (!compress_usage(compressed)) return std::nullopt;
-  return Presolver(compressed).run();
+std::optional<Presolved> presolve(AssignmentProblem problem) {
+  std::vector<int> times(problem.usage_limits.size());
+  std::iota(times.begin(), times.end(), 0);
+  if (!compress_usage(problem, &times)) return std::nullopt;
+  return Presolver(std::move(problem), std::move(times)).run();
 }
 
 }  // namespace autopar::search

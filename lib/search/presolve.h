@@ -36,6 +36,6 @@ struct Presolved {
 };
 
 /// nullopt where no choice is possible, or none is within the limits.
-std::optional<Presolved> presolve(const AssignmentProblem& problem);
+std::optional<Presolved> presolve(AssignmentProblem problem);
 
 }  // namespace autopar::search

@@ -75,7 +75,6 @@ class PlanSearch {
   Plan run() {
     Solution solution = solve();
     const Cost lower_bound = is_exact() ? bound_of(solution) : bound_of_quick_method();
-    const bool proven_infeasible = is_exact() && solution.status == Status::infeasible;
     for (int attempt = 0; attempt < most_attempts && !solution.choice.empty(); ++attempt) {
       Plan plan = plan_of(solution.choice);
       const std::int64_t excess = plan.summary.peak_bytes - limit_;
@@ -99,13 +98,13 @@ class PlanSearch {
   static constexpr double share_of_first_search = 0.6;
   static constexpr double share_of_least_peak = 0.7;
 
-  /// Without limits first: where the cheapest plan of all fits, it is soon found. Where it does
-  /// not, whether any does is asked before more time is spent.
+  /// Without limits first: where the cheapest plan of all fits, it is soon found. Where no plan
+  /// that fits is found, the one that needs least memory shows whether there is any.
   Solution solve() {
     if (!is_exact() || !options_.presolve) return solve(problem_);
-    AssignmentProblem unlimited = problem_;
-    unlimited.usage_limits.clear();
-    Solution cheapest = solve_exactly(unlimited);
+    auto limits = std::exchange(problem_.usage_limits, {});
+    Solution cheapest = solve_exactly(problem_);
+    problem_.usage_limits = std::move(limits);
     if (cheapest.choice.empty() || within_limits(problem_, cheapest.choice)) return cheapest;
     Solution solution = solve(problem_, share_of_first_search);
     if (solution.choice.empty()) {
@@ -135,7 +134,7 @@ class PlanSearch {
           fmt::format("nothing fits a memory limit of {} a device: the smallest that does is {}: "
                       "raise --memory or add devices",
                       in_mebibytes(limit_), in_mebibytes(plan.summary.peak_bytes)),
-          plan.summary.peak_bytes, proven_infeasible);
+          plan.summary.peak_bytes, least_->lower_bound > limit_);
     }
     return plan;
   }

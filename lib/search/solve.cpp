@@ -85,6 +85,24 @@ struct Task {
   bool is_root = true;  ///< no branch has been taken
 };
 
+std::vector<std::vector<int>> components_in_sweep_order(const AssignmentProblem& problem) {
+  std::vector<int> ranks(problem.nodes.size());
+  const std::vector<int> order = sweep_order(problem);
+  for (std::size_t k = 0; k < order.size(); ++k) ranks[at(order[k])] = static_cast<int>(k);
+  auto parts = components(problem);
+  for (auto& nodes : parts) std::ranges::sort(nodes, {}, [&](int i) { return ranks[at(i)]; });
+  return parts;
+}
+
+double strategies_of(const AssignmentProblem& problem) {
+  double count = 0;
+  for (const auto& node : problem.nodes) {
+    count += static_cast<double>(
+        std::ranges::count_if(node.costs, [](Cost cost) { return cost < impossible; }));
+  }
+  return count;
+}
+
 class Solver {
  public:
   explicit Solver(const SolveOptions& options)
@@ -95,31 +113,29 @@ class Solver {
 
   /// The cheapest choice below the cutoff. Where none is below it, the lower bound is at least the
   /// cutoff, whatever the status says.
-  Solution solve(const Task& task) {
-    const std::optional<Presolved> presolved = presolve(task.problem);
+  Solution solve(Task task) {
+    std::optional<Presolved> presolved = presolve(std::move(task.problem));
     if (!presolved) return infeasible();
-    const AssignmentProblem& core = presolved->core;
-    std::vector<int> ranks(core.nodes.size());
-    const std::vector<int> order = sweep_order(core);
-    for (std::size_t k = 0; k < order.size(); ++k) ranks[at(order[k])] = static_cast<int>(k);
     const auto start = task.start.empty() ? std::nullopt : presolved->reduced(task.start);
-    std::vector<int> choice(core.nodes.size(), 0);
+    const auto parts = components_in_sweep_order(presolved->core);
+    std::vector<int> choice(presolved->core.nodes.size(), 0);
+    double strategies_left = strategies_of(presolved->core);
+    std::vector<AssignmentProblem> problems = subproblems(std::move(presolved->core), parts);
     bool is_known = true;
     WideCost bound = presolved->constant;
-    double strategies_left = strategies_of(core);
-    for (std::vector<int>& nodes : components(core)) {
-      std::ranges::sort(nodes, {}, [&](int i) { return ranks[at(i)]; });
-      Task part{.problem = subproblem(core, nodes),
-                // What the other parts cost at least is not this one's to spend.
-                .cutoff = saturated(task.cutoff - bound),
-                .prices = {},
-                .start = {},
-                .deadline = {},
-                .patience = task.patience,
-                .is_root = task.is_root};
-      // Each part gets its share of the time that is left.
-      const double strategies = strategies_of(part.problem);
-      part.deadline = task.deadline.within(task.deadline.left() * strategies / strategies_left);
+    WideCost cost = presolved->constant;
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      // What the other parts cost at least is not this one's to spend, and each gets its share of
+      // the time that is left.
+      const double strategies = strategies_of(problems[k]);
+      Task part{
+          .problem = std::move(problems[k]),
+          .cutoff = saturated(task.cutoff - bound),
+          .prices = {},
+          .start = {},
+          .deadline = task.deadline.within(task.deadline.left() * strategies / strategies_left),
+          .patience = task.patience,
+          .is_root = task.is_root};
       strategies_left -= strategies;
       part.patience.cost_elsewhere += static_cast<double>(saturated(bound));
       std::vector<int> times = presolved->times;
@@ -127,23 +143,20 @@ class Solver {
       for (const int t : times) {
         part.prices.push_back(task.prices.empty() ? 0 : task.prices[at(t)]);
       }
-      for (const int i : nodes) {
+      for (const int i : parts[k]) {
         if (start) part.start.push_back((*start)[at(i)]);
       }
       const Solution solution = solve_part(part);
       if (solution.status == Status::infeasible) return infeasible();
       bound += solution.lower_bound;
+      cost += solution.cost;
       is_known = is_known && !solution.choice.empty();
-      for (std::size_t k = 0; k < solution.choice.size(); ++k) {
-        choice[at(nodes[k])] = solution.choice[k];
+      for (std::size_t place = 0; place < solution.choice.size(); ++place) {
+        choice[at(parts[k][place])] = solution.choice[place];
       }
     }
-    Solution result{.lower_bound = saturated(bound)};
-    if (!is_known) return result;
-    choice = presolved->original(choice);
-    const Cost cost = cost_of(task.problem, choice);
-    if (cost >= impossible || !within_limits(task.problem, choice)) return result;
-    return found(std::move(choice), cost, result.lower_bound);
+    if (!is_known) return {.lower_bound = saturated(bound)};
+    return found(presolved->original(choice), saturated(cost), saturated(bound));
   }
 
   double glpk_seconds() const { return glpk_seconds_; }
@@ -179,15 +192,15 @@ class Solver {
     portfolio.run(task.deadline.within(share_of_first_run * task.deadline.left()), task.patience);
     double optimism = least_optimism;
     for (double slice = stopwatch.seconds(); !is_finished(task, portfolio); slice *= 2) {
-      const Task rest = without_hopeless(task, portfolio, portfolio.goal());
+      Task rest = without_hopeless(task, portfolio, portfolio.goal());
       if (options_.log) log(task, rest, portfolio);
       if (is_much_smaller(rest, task)) {
-        return better(solution_of(portfolio), solve(rest), portfolio.goal());
+        return better(solution_of(portfolio), solve(std::move(rest)), portfolio.goal());
       }
       eliminate(rest, portfolio);
       if (is_finished(task, portfolio)) break;
       if (portfolio.seconds_to_relax() < share_to_relax * slice) {
-        Task branched = rest;
+        Task branched = std::move(rest);
         branched.deadline = task.deadline.within(slice);
         take_over(branch(branched), portfolio.goal(), portfolio);
       } else {
@@ -235,7 +248,7 @@ class Solver {
       if (!is_much_smaller(lower, task)) break;
       if (options_.log) log(task, lower, portfolio);
       lower.deadline = task.deadline.within(slice);
-      const Solution solution = solve(lower);
+      const Solution solution = solve(std::move(lower));
       take_over(solution, goal, portfolio);
       if (solution.cost < goal) return;
       if (is_finished(task, portfolio)) return;
@@ -294,7 +307,7 @@ class Solver {
     rest.is_root = false;
     remove_hopeless(rest.problem, bounds_with, goal);
     if (strategies_of(rest.problem) <= worthwhile_rest * strategies_of(task.problem)) {
-      return better(best, solve(rest), goal);
+      return better(best, solve(std::move(rest)), goal);
     }
     const int node = node_that_decides_most(rest.problem, bounds_with, relaxation.bound(), goal);
     const auto& bounds = bounds_with[at(node)];
@@ -303,11 +316,11 @@ class Solver {
     is_removed[static_cast<std::size_t>(likely)] = 0;
     Task one = rest;
     one.problem = without(std::move(one.problem), node, is_removed);
-    Solution with = solve(one);
+    Solution with = solve(std::move(one));
     for (char& removed : is_removed) removed = !removed;
     rest.problem = without(std::move(rest.problem), node, is_removed);
     rest.cutoff = std::min(goal, with.cost);
-    Solution others = solve(rest);
+    Solution others = solve(std::move(rest));
     const Cost bound = std::min(with.lower_bound, others.lower_bound);
     if (others.cost < with.cost) with = std::move(others);
     with.lower_bound = bound;
@@ -321,15 +334,6 @@ class Solver {
     if (next.cost < known.cost) known = std::move(next);
     if (known.choice.empty()) return {.lower_bound = bound};
     return found(std::move(known.choice), known.cost, bound);
-  }
-
-  static double strategies_of(const AssignmentProblem& problem) {
-    double count = 0;
-    for (const auto& node : problem.nodes) {
-      count += static_cast<double>(
-          std::ranges::count_if(node.costs, [](Cost cost) { return cost < impossible; }));
-    }
-    return count;
   }
 
   /// The undecided node with the most edges: a tensor that every layer reads, where there is one.
