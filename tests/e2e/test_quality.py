@@ -1,0 +1,184 @@
+"""What the search promises of its plans, on every model of the zoo: no expert's is cheaper, GLPK
+alone finds none cheaper, recursion comes near, and a smaller budget never makes one cheaper.
+
+Time limits are caps. Where one ends the proof, the gap that the search states is allowed for, and
+no more; an expert's plan must cost no less even then.
+"""
+
+import json
+import re
+
+from experts import expert_pins
+from support import MODELS, Model, TemporaryFolderTest, autopar
+
+MESHES = ("4", "2x2")
+NAMES = sorted(path.name for path in MODELS.iterdir())
+LEAST = re.compile(r"the smallest that does is [^(]*\((\d+) bytes\)")
+# Faults of the search, to be mended: at the limit that the expert's plan needs it finds, within the
+# time limit, none as cheap.
+DEARER_THAN_AN_EXPERT = {
+    ("bert-torchscript", "2x2", "Megatron"),
+    ("gpt2-torchscript", "2x2", "data parallel"),
+    ("gpt2-torchscript", "2x2", "ZeRO"),
+    ("llama-dynamo", "2x2", "ZeRO"),
+    ("llama-dynamo", "2x2", "Megatron"),
+    ("llama-dynamo", "2x2", "Megatron and data parallel"),
+    ("llama-torchscript", "4", "data parallel"),
+    ("llama-torchscript", "4", "ZeRO"),
+    ("llama-torchscript", "2x2", "data parallel"),
+    ("llama-torchscript", "2x2", "ZeRO"),
+    ("llama-torchscript", "2x2", "Megatron"),
+    ("llama-torchscript", "2x2", "Megatron and data parallel"),
+}
+
+
+class QualityTest(TemporaryFolderTest):
+    def run_plan(self, model, mesh, memory, *more, batch=None, time_limit=5, expect=0):
+        shapes = []
+        for name, tensor in model.inputs.items():
+            sizes = (batch or tensor.shape[0], *tensor.shape[1:])
+            shapes += ["--shape", f"{name}={'x'.join(map(str, sizes))}"]
+        return autopar(
+            "plan", model.file, *shapes, "--ngpus", 4, "--mesh", mesh, "--memory", memory,
+            "--time-limit", time_limit, "--json", *more, expect=expect,
+        )
+
+    def plan(self, *arguments, **options):
+        return json.loads(self.run_plan(*arguments, **options).stdout)
+
+    def cost(self, *arguments, **options):
+        return self.plan(*arguments, **options)["summary"]["cost_seconds"]
+
+    def named_least(self, model, mesh, memory, **options):
+        refused = self.run_plan(model, mesh, memory, expect=1, **options)
+        return int(LEAST.search(refused.stderr).group(1))
+
+
+class ExpertsTest(QualityTest):
+    batch = 4
+
+    def check_structure(self, expert, free, fair):
+        """That the pins made the expert's plan of it."""
+        times = {use["kind"]: use["times"] for use in free["collectives"] if use["kind"] != "slice"}
+        if expert in ("replicated", "data parallel"):
+            self.assertEqual(times, {})
+        elif expert == "ZeRO":
+            fair_times = {use["kind"]: use["times"] for use in fair["collectives"]}
+            self.assertGreaterEqual(fair_times["all-gather"], 2)
+        else:
+            self.assertGreaterEqual(times["all-reduce"], 4, "two projections in two layers")
+
+    def check(self, model, mesh):
+        best = {}
+
+        def ours(memory):
+            if memory not in best:
+                best[memory] = self.cost(model, mesh, memory, batch=self.batch)
+            return best[memory]
+
+        any_plan = self.plan(
+            model, mesh, "device", "--search", "propagation", batch=self.batch
+        )
+        checked = 0
+        for expert, pins in expert_pins(model.file, any_plan).items():
+            strategy = self.tmp / f"{expert}.json"
+            strategy.write_text(json.dumps({"operators": pins}))
+            free, fair = (
+                self.plan(model, mesh, memory, "--strategy", strategy, batch=self.batch)
+                for memory in ("device", "fair")
+            )
+            with self.subTest(model=model.folder.name, mesh=mesh, expert=expert):
+                self.check_structure(expert, free, fair)
+                cost, peak = (free["summary"][key] for key in ("cost_seconds", "peak_bytes"))
+                self.assertLessEqual(ours("device"), cost)
+                # whole weights are no fair share
+                if expert not in ("replicated", "data parallel"):
+                    self.assertLessEqual(ours("fair"), fair["summary"]["cost_seconds"])
+                if (model.folder.name, mesh, expert) not in DEARER_THAN_AN_EXPERT:
+                    self.assertLessEqual(ours(peak), cost, f"within {peak} bytes")
+            checked += 1
+        self.assertGreaterEqual(checked, 3)
+
+    def test_no_expert_is_cheaper(self):
+        for name in NAMES:
+            for mesh in MESHES:
+                self.check(Model(name), mesh)
+
+
+class GlpkTest(QualityTest):
+    def test_glpk_alone_finds_nothing_cheaper(self):
+        proven = 0
+        for name in NAMES:
+            model = Model(name)
+            for mesh in MESHES:
+                with self.subTest(model=name, mesh=mesh):
+                    ours = self.plan(model, mesh, "fair", time_limit=10)["summary"]
+                    alone = self.plan(model, mesh, "fair", "--no-presolve")["summary"]
+                    self.assertLessEqual(ours["lower_bound_seconds"], alone["cost_seconds"])
+                    self.assertLessEqual(alone["lower_bound_seconds"], ours["cost_seconds"])
+                    self.assertLessEqual(ours["cost_seconds"], alone["cost_seconds"])
+                    if alone["proven_optimal"]:
+                        self.assertEqual(ours["cost_seconds"], alone["cost_seconds"])
+                    proven += alone["proven_optimal"]
+        self.assertGreaterEqual(proven, 8)
+
+
+class RecursionTest(QualityTest):
+    def test_recursion_is_within_a_fifth_of_the_optimum(self):
+        for name in NAMES:
+            model = Model(name)
+            for mesh in MESHES:
+                for memory in ("fair", "device"):
+                    with self.subTest(model=name, mesh=mesh, memory=memory):
+                        best = self.cost(model, mesh, memory)
+                        quick = self.cost(model, mesh, memory, "--search", "recursive")
+                        self.assertLessEqual(best, quick)
+                        self.assertLessEqual(quick, 1.2 * best)
+
+
+class BudgetTest(QualityTest):
+    rungs = 4
+
+    def ladder(self, model, mesh):
+        """Limits from the least that is enough to that of the cheapest plan, evenly in ratio."""
+        least = self.named_least(model, mesh, 1)
+        most = self.plan(model, mesh, "device")["summary"]["peak_bytes"]
+        steps = [index / (self.rungs - 1) for index in range(self.rungs)]
+        return [round(least * (most / least) ** step) for step in steps]
+
+    def test_a_smaller_budget_is_never_cheaper_and_is_kept(self):
+        for name in NAMES:
+            model = Model(name)
+            mesh = "4" if name.endswith("torchscript") else "2x2"
+            limits = self.ladder(model, mesh)
+            plans = [self.plan(model, mesh, limit, time_limit=2)["summary"] for limit in limits]
+            with self.subTest(model=name, mesh=mesh, limits=limits):
+                for plan, limit in zip(plans, limits):
+                    self.assertLessEqual(plan["peak_bytes"], limit)
+                for index, larger in enumerate(plans):
+                    for smaller in plans[:index]:
+                        self.assertGreaterEqual(
+                            smaller["cost_seconds"], larger["lower_bound_seconds"]
+                        )
+                        if larger["proven_optimal"]:
+                            self.assertGreaterEqual(smaller["cost_seconds"], larger["cost_seconds"])
+
+    def test_a_run_keeps_the_budget(self):
+        for name in ("mlp-dynamo", "gpt2-torchscript"):
+            model = Model(name)
+            for index, limit in enumerate(self.ladder(model, "4")[1:3]):
+                with self.subTest(model=name, limit=limit):
+                    bundle = self.tmp / f"{name}-{index}"
+                    model.partition(bundle, 4, "--memory", limit, "--time-limit", 2)
+                    done = autopar("run", "--dir", bundle, *model.input_options(), "--json")
+                    self.assertLessEqual(max(json.loads(done.stdout)["peak_bytes"]), limit)
+
+    def test_less_than_the_least_is_refused_with_the_least_named(self):
+        for name in ("mlp-dynamo", "mlp-torchscript"):
+            model = Model(name)
+            for mesh in MESHES:
+                with self.subTest(model=name, mesh=mesh):
+                    least = self.named_least(model, mesh, 1)
+                    self.assertEqual(self.named_least(model, mesh, least - 1), least)
+                    plan = self.plan(model, mesh, least)["summary"]
+                    self.assertEqual(plan["peak_bytes"], least)
