@@ -3,17 +3,11 @@
 What a pin leaves open, the search chooses: a plan so completed costs at most what the expert's does.
 """
 
-import re
-
 import onnx
 
-from megatron import projections
+from megatron import is_part_of, megatron_pins, rank_of
 
 WITH_WEIGHTS = ("MatMul", "Gemm", "Conv")
-
-
-def rank_of(spec):
-    return len(re.findall(r"[RS]\d*", spec))
 
 
 def whole(spec):
@@ -26,11 +20,6 @@ def batch_split(spec, axes):
 
 def is_operator(entry):
     return "inputs" in entry
-
-
-def is_part_of(name, nodes):
-    """A hoisted projection bears its node's name and, after a slash, its part's."""
-    return any(name == node or name.startswith(node + "/") for node in nodes)
 
 
 def nodes_with_weights(model_file):
@@ -85,27 +74,6 @@ def data_parallel_pins(model_file, plan, axes):
     return weights + batch_pins(model_file, plan, axes)
 
 
-def megatron_pins(model_file, plan, axes="0", batch_axes=""):
-    """The first projection of a block split by columns, the second by rows with an all-reduce; the
-    batch over further axes, if any."""
-    columns, rows = projections(model_file)
-    split = f"S{batch_axes}" if batch_axes else "R"
-    pins = []
-    for entry in plan["operators"]:
-        if not is_operator(entry):
-            continue
-        dims = rank_of(entry["outputs"][0])
-        if is_part_of(entry["name"], columns):
-            pins.append({"name": entry["name"], "outputs": [split + "R" * (dims - 2) + f"S{axes}"]})
-        elif is_part_of(entry["name"], rows):
-            pins.append({
-                "name": entry["name"],
-                "outputs": [split + "R" * (dims - 1)],
-                "reductions": ["all-reduce"],
-            })
-    return pins
-
-
 def expert_pins(model_file, plan):
     """By name, the pins of each expert plan on the mesh of `plan`, any plan of the model."""
     axes = "".join(str(axis) for axis in range(len(plan["mesh"])))
@@ -113,8 +81,8 @@ def expert_pins(model_file, plan):
         "replicated": replicated_pins(plan),
         "data parallel": data_parallel_pins(model_file, plan, axes),
         "ZeRO": batch_pins(model_file, plan, axes),
-        "Megatron": megatron_pins(model_file, plan, axes),
+        "Megatron": megatron_pins(model_file, plan, axes)[0],
     }
     if len(axes) == 2:
-        pins["Megatron and data parallel"] = megatron_pins(model_file, plan, "1", "0")
+        pins["Megatron and data parallel"] = megatron_pins(model_file, plan, "1", "0")[0]
     return {name: each for name, each in pins.items() if each}
