@@ -12,6 +12,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <span>
 
 namespace autopar::search {
 
@@ -24,6 +25,11 @@ constexpr double largest_exact = 4503599627370496.0;  // 2^52
 // A strategy that is dearer than the node's cheapest by so much is as good as gone: its cost may be
 // lowered to that, so that numbers stay small.
 constexpr double hopeless = 1125899906842624.0;  // 2^50
+
+void lower_hopeless(std::span<double> beliefs) {
+  const double least = std::min(*std::ranges::min_element(beliefs), hopeless);
+  for (double& belief : beliefs) belief = std::min(belief, least + hopeless);
+}
 
 /// Trees hang on the core where every later node has one arc to an earlier one.
 std::size_t nodes_before_trees(const ArcCosts& costs) {
@@ -75,6 +81,7 @@ MessagePassing::MessagePassing(const ArcCosts& costs)
     for (std::size_t s = 0; s < costs.strategies(i); ++s) {
       beliefs_.push_back(costs.node_cost(i, s));
     }
+    lower_hopeless(std::span(beliefs_).subspan(costs.first_strategy(i)));
   }
 }
 
@@ -85,13 +92,15 @@ void MessagePassing::set_prices(const UsagePrices& prices) {
       belief[s] = costs_.node_cost(i, s) + prices.of(i, s);
       for (const ArcCosts::Arc& arc : costs_.arcs(i)) belief[s] += messages_[arc.message + s];
     }
+    lower_hopeless({belief, costs_.strategies(i)});
   }
 }
 
 /// Moves all that the edge can give into the arc's node.
 void MessagePassing::pull(const ArcCosts::Arc& arc) {
   const std::size_t count = costs_.strategies(at(arc.node));
-  scratch_.assign(count, infinite);
+  // An edge without a possible pair can give more than that; numbers stay finite so.
+  scratch_.assign(count, hopeless);
   const double* others = &messages_[costs_.arc(arc.reverse).message];
   double* least = scratch_.data();
   for (std::size_t t = 0; t < costs_.strategies(at(arc.other)); ++t) {
@@ -101,13 +110,11 @@ void MessagePassing::pull(const ArcCosts::Arc& arc) {
   }
   double* message = &messages_[arc.message];
   double* belief = &beliefs_[costs_.first_strategy(at(arc.node))];
-  double least_belief = infinite;
   for (std::size_t s = 0; s < count; ++s) {
     belief[s] += least[s] - message[s];
     message[s] = least[s];
-    least_belief = std::min(least_belief, belief[s]);
   }
-  for (std::size_t s = 0; s < count; ++s) belief[s] = std::min(belief[s], least_belief + hopeless);
+  lower_hopeless({belief, count});
 }
 
 void MessagePassing::visit(std::size_t i, bool forward) {
@@ -176,7 +183,6 @@ std::vector<double> MessagePassing::bounds_with() const {
     for (std::size_t s = 0; s < costs_.strategies(i); ++s) {
       double with = bound + beliefs_[costs_.first_strategy(i) + s] - least[i];
       for (const ArcCosts::Arc& arc : costs_.arcs(i)) {
-        if (messages_[arc.message + s] == infinite) continue;
         const ArcCosts::Arc& reverse = costs_.arc(arc.reverse);
         const double* belief = &beliefs_[costs_.first_strategy(at(arc.other))];
         const double* message = &messages_[reverse.message];

@@ -29,7 +29,8 @@ class MessagePassing {
   /// The choice of the last sweep: node by node, the best beside those chosen before.
   const std::vector<int>& choice() const { return choice_; }
   /// By strategy of all nodes, a bound on the choices that hold it. Where nodes and edges have
-  /// given all to their neighbours, it is the best of those that tells.
+  /// given all to their neighbours, it is the best of those that tells. No two edges may join the
+  /// same nodes.
   std::vector<double> bounds_with() const;
 
  private:

@@ -99,12 +99,12 @@ void NeighbourhoodSearch::note_conflicts() {
   conflicts_.clear();
   if (cost_ < most_) return;
   cost_ = total_cost();
-  for (std::size_t i = 0; i < costs_.nodes(); ++i) {
-    double most = costs_.node_cost(i, at(choice_[i]));
-    for (const ArcCosts::Arc& arc : costs_.arcs(i)) {
-      most = std::max(most, costs_.row(arc, at(choice_[at(arc.other)]))[choice_[i]]);
+  for (const int i : movable_) {
+    double most = costs_.node_cost(at(i), at(choice_[at(i)]));
+    for (const ArcCosts::Arc& arc : costs_.arcs(at(i))) {
+      most = std::max(most, costs_.row(arc, at(choice_[at(arc.other)]))[choice_[at(i)]]);
     }
-    if (most >= most_) conflicts_.push_back(static_cast<int>(i));
+    if (most >= most_) conflicts_.push_back(i);
   }
 }
 

@@ -30,7 +30,8 @@ void append(std::string& key, const std::vector<std::vector<std::vector<int>>>& 
 }
 
 /// All that strategies and their prices depend on, as bytes.
-std::string key_of(const graph::Graph& graph, const graph::Node& node, const ShardingRule& rule) {
+std::string key_of(const graph::Graph& graph, const graph::Node& node, const ShardingRule& rule,
+                   const sharding::PartialUse& partial) {
   std::string key;
   for (const sharding::Factor& factor : rule.factors) {
     append(key, factor.size);
@@ -38,6 +39,9 @@ std::string key_of(const graph::Graph& graph, const graph::Node& node, const Sha
   }
   append(key, rule.inputs);
   append(key, rule.outputs);
+  for (const std::size_t group : partial.groups) append(key, {{rule.linear[group]}});
+  append(key, partial.reduces_later);
+  for (const bool kept : partial.kept) append(key, kept);
   append(key, rule.is_view);
   append(key, rule.lookup_input);
   for (const auto* values : {&node.inputs, &node.outputs}) {
@@ -51,6 +55,14 @@ std::string key_of(const graph::Graph& graph, const graph::Node& node, const Sha
     append(key, -2);
   }
   return key;
+}
+
+NodeRules rules_of(const graph::Graph& graph) {
+  NodeRules rules;
+  for (const graph::Node& node : graph.nodes) {
+    rules.push_back(sharding::sharding_rule(graph, node));
+  }
+  return rules;
 }
 
 }  // namespace
@@ -71,11 +83,21 @@ std::int64_t arena_bytes(const graph::Value& value, const sharding::TensorShardS
       value.type, graph::num_elements(sharding::largest_local_shape(spec, value.shape, mesh))));
 }
 
-std::shared_ptr<const OperatorStrategies> StrategyTable::of(const graph::Node& node) {
-  std::optional<ShardingRule> rule = sharding::sharding_rule(graph_, node);
+StrategyTable::StrategyTable(const graph::Graph& graph, const cost::CostModel& cost,
+                             const Pins& pins, KeepPartial keep)
+    : graph_(graph),
+      cost_(cost),
+      pins_(pins),
+      rules_(rules_of(graph)),
+      partial_flow_(graph, rules_, pins.name_partial_values() ? KeepPartial::anywhere : keep) {}
+
+std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
+  const graph::Node& node = graph_.node(id);
+  std::optional<ShardingRule> rule = rules_[static_cast<std::size_t>(id)];
   const bool has_rule = rule.has_value();
   if (!rule) rule = sharding::replicated_rule(graph_, node);
-  std::string key = key_of(graph_, node, *rule);
+  const sharding::PartialUse partial = partial_flow_.use_of(id);
+  std::string key = key_of(graph_, node, *rule, partial);
   append(key, has_rule);
   if (pins_.is_pinned(node.name)) key += node.name;
   auto& made = made_[key];
@@ -86,7 +108,7 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(const graph::Node& n
   strategies.choices = pins_.allowed(
       node.name,
       sharding::enumerate_op_shard_specs(*rule, cost_.mesh(), sharding::input_shapes(graph_, node),
-                                         sharding::output_shapes(graph_, node)));
+                                         sharding::output_shapes(graph_, node), partial));
   for (const sharding::OpShardSpec& choice : strategies.choices) {
     strategies.costs.push_back(picoseconds(cost_.operator_seconds(graph_, node, *rule, choice) +
                                                cost_.reduction_seconds(graph_, node, choice),

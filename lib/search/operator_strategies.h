@@ -9,6 +9,7 @@
 #include "cost/cost_model.h"
 #include "graph/graph.h"
 #include "search/assignment_problem.h"
+#include "search/partial_flow.h"
 #include "search/pins.h"
 
 namespace autopar::search {
@@ -22,18 +23,20 @@ struct OperatorStrategies {
   bool has_rule = true;                    ///< false: only replicated, for want of a rule
 };
 
-/// Makes them, once for all operators with the same rule, shapes, types and pin.
+/// Makes them, once for all operators with the same rule, shapes, types, partial values and pin.
 class StrategyTable {
  public:
-  StrategyTable(const graph::Graph& graph, const cost::CostModel& cost, const Pins& pins)
-      : graph_(graph), cost_(cost), pins_(pins) {}
+  StrategyTable(const graph::Graph& graph, const cost::CostModel& cost, const Pins& pins,
+                KeepPartial keep = KeepPartial::where_it_may_save);
   /// Throws Error where the operator's pin leaves none, or a price is implausible.
-  std::shared_ptr<const OperatorStrategies> of(const graph::Node& node);
+  std::shared_ptr<const OperatorStrategies> of(graph::NodeId id);
 
  private:
   const graph::Graph& graph_;
   const cost::CostModel& cost_;
   const Pins& pins_;
+  const NodeRules rules_;
+  const PartialFlow partial_flow_;
   std::map<std::string, std::shared_ptr<const OperatorStrategies>> made_;
 };
 

@@ -129,6 +129,14 @@ const Pin* Pins::pin_of(const std::string& op_name) const {
   return pin == pins_.rend() ? nullptr : &*pin;
 }
 
+bool Pins::name_partial_values() const {
+  const auto is_named = [](const std::optional<std::vector<TensorShardSpec>>& specs) {
+    return specs && std::ranges::any_of(*specs, &TensorShardSpec::is_partial);
+  };
+  return std::ranges::any_of(
+      pins_, [&](const Pin& pin) { return is_named(pin.inputs) || is_named(pin.outputs); });
+}
+
 std::vector<OpShardSpec> Pins::allowed(const std::string& op_name,
                                        std::vector<OpShardSpec> choices) const {
   const Pin* pin = pin_of(op_name);

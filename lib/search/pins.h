@@ -35,6 +35,8 @@ class Pins {
   Pins(const std::vector<Pin>& pins, const graph::Graph& graph);
 
   bool is_pinned(const std::string& op_name) const { return pin_of(op_name) != nullptr; }
+  /// Some entry asks for partial inputs or outputs.
+  bool name_partial_values() const;
   /// The strategies among `choices` that the operator's pin allows; all where it has none. Throws
   /// Error, which shows `choices`, where none is left.
   std::vector<sharding::OpShardSpec> allowed(const std::string& op_name,

@@ -29,6 +29,7 @@
 #include <utility>
 
 #include "graph/error.h"
+#include "search/saturating.h"
 #include "search/tensor_versions.h"
 #include "sharding/connect.h"
 
@@ -66,7 +67,7 @@ class Builder {
         cost_(cost),
         memory_(options.memory),
         pins_(options.pins, graph),
-        strategies_(graph, cost, pins_),
+        strategies_(graph, cost, pins_, options.keep_partial),
         price_(cost.step_price()),
         horizon_(static_cast<int>(graph.nodes.size()) + 1),
         producers_(graph::producers(graph)) {
@@ -133,7 +134,8 @@ class Builder {
   void add_operators() {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const graph::Node& node = graph_.nodes[id];
-      const auto& strategies = built_.operators.emplace_back(strategies_.of(node));
+      const auto& strategies =
+          built_.operators.emplace_back(strategies_.of(static_cast<NodeId>(id)));
       if (!strategies->has_rule) {
         built_.operators_without_rule.push_back(qualified_op_type(node));
       }
@@ -378,7 +380,9 @@ class Builder {
       }
       for (std::size_t set = 0; set < versions.sets.size(); ++set) {
         Cost sum = 0;
-        for (std::size_t v = 0; v < each.size(); ++v) sum += versions.is_in(v, set) ? each[v] : 0;
+        for (std::size_t v = 0; v < each.size(); ++v) {
+          if (versions.is_in(v, set)) sum = plus(sum, each[v]);
+        }
         table.push_back(sum);
       }
     }
@@ -398,6 +402,7 @@ class Builder {
 
   Cost connect_cost(const Value& value, const TensorShardSpec& from, const TensorShardSpec& to) {
     if (from == to) return 0;
+    if (!can_connect(from, to)) return impossible;
     const auto [entry, is_new] = connection_seconds_.try_emplace({from, {value.shape, value.type}});
     if (is_new) {
       entry->second =

@@ -45,7 +45,8 @@ bool Portfolio::is_done(const Patience& patience) const {
   if (bound() >= goal()) return true;
   if (choice_.empty() || !patience.end.is_over()) return false;
   const double whole = static_cast<double>(bound()) + patience.cost_elsewhere;
-  return static_cast<double>(goal() - bound()) <= patience.small_gap * whole;
+  const double gap = static_cast<double>(goal() - bound()) + patience.gap_elsewhere;
+  return gap <= patience.small_gap * whole;
 }
 
 double Portfolio::seconds_to_relax() const {

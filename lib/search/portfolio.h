@@ -16,6 +16,7 @@ struct Patience {
   Deadline end = {};          ///< then
   double small_gap = 0;       ///< of the cost
   double cost_elsewhere = 0;  ///< what the problem's cost lacks
+  double gap_elsewhere = 0;   ///< what is used up of the gap that is small enough
 };
 
 /// A relaxation and neighbourhood searches side by side, a thread each, that tell each other what

@@ -12,7 +12,8 @@ namespace autopar::search {
 
 /// The Lagrangian relaxation of a problem's limits (usage_prices.h), bounded by message passing
 /// (message_passing.h): a lower bound that rises step by step, and choices on the way. Usage must
-/// be compressed (usage_rows.h), costs at least 0, and the problem must outlive it.
+/// be compressed (usage_rows.h), costs at least 0, no two edges between the same nodes, and the
+/// problem must outlive it.
 class Relaxation {
  public:
   /// `prices` is where they start, by time; empty for 0.

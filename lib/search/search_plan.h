@@ -10,6 +10,7 @@
 #include "graph/error.h"
 #include "graph/graph.h"
 #include "search/memory_policy.h"
+#include "search/partial_flow.h"
 #include "search/pins.h"
 #include "search/plan.h"
 
@@ -27,6 +28,7 @@ struct SearchOptions {
   bool bound = false;
   MemoryPolicy memory;
   std::vector<Pin> pins;
+  KeepPartial keep_partial = KeepPartial::where_it_may_save;  ///< anywhere if a pin asks for it
   double time_limit_seconds = 60;
   /// Bytes on the fullest rank, as the shards of a plan will need them. The search itself only sums
   /// what is alive; where this is given, it is this that the memory limit holds for.

@@ -138,6 +138,7 @@ class Solver {
           .is_root = task.is_root};
       strategies_left -= strategies;
       part.patience.cost_elsewhere += static_cast<double>(saturated(bound));
+      if (is_known) part.patience.gap_elsewhere += static_cast<double>(cost - bound);
       std::vector<int> times = presolved->times;
       if (!compress_usage(part.problem, &times)) return infeasible();
       for (const int t : times) {

@@ -8,9 +8,11 @@ namespace autopar::search {
 namespace {
 
 constexpr std::size_t most_sets = 1024;
+constexpr std::size_t most_specs = 64;  // a bit each
 
 /// Sets of 1 to `most` of `specs` specs; none where they are more than most_sets.
-std::vector<std::uint32_t> sets_of(std::size_t specs, std::size_t most) {
+std::vector<std::uint64_t> sets_of(std::size_t specs, std::size_t most) {
+  if (specs > most_specs) return {};
   std::size_t count = 0;
   std::size_t of_size = 1;  // specs choose size
   for (std::size_t size = 1; size <= std::min(specs, most); ++size) {
@@ -18,13 +20,13 @@ std::vector<std::uint32_t> sets_of(std::size_t specs, std::size_t most) {
     count += of_size;
     if (count > most_sets) return {};
   }
-  std::vector<std::uint32_t> sets;
+  std::vector<std::uint64_t> sets;
   // By size, each set from a smaller one and a later spec.
-  for (std::size_t s = 0; s < specs; ++s) sets.push_back(1U << s);
+  for (std::size_t s = 0; s < specs; ++s) sets.push_back(std::uint64_t{1} << s);
   for (std::size_t k = 0; sets.size() < count; ++k) {
     const auto smaller = sets[k];
     for (std::size_t s = 0; s < specs; ++s) {
-      if ((smaller >> s) == 0) sets.push_back(smaller | 1U << s);
+      if ((smaller >> s) == 0) sets.push_back(smaller | std::uint64_t{1} << s);
     }
   }
   return sets;
@@ -48,10 +50,10 @@ TensorVersions tensor_versions(std::span<const SpecList* const> readers) {
 
   versions.sets = sets_of(versions.specs.size(), readers.size());
   for (const SpecList* read : distinct) {
-    std::uint32_t serving = 0;
+    std::uint64_t serving = 0;
     if (versions.sets.empty()) break;
-    for (const auto& spec : *read) serving |= 1U << versions.index_of(spec);
-    std::erase_if(versions.sets, [&](std::uint32_t set) { return (set & serving) == 0; });
+    for (const auto& spec : *read) serving |= std::uint64_t{1} << versions.index_of(spec);
+    std::erase_if(versions.sets, [&](std::uint64_t set) { return (set & serving) == 0; });
   }
   return versions;
 }

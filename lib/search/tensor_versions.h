@@ -16,7 +16,7 @@ using SpecList = std::vector<sharding::TensorShardSpec>;
 /// problem almost a tree: its relaxations are tight and its tables small.
 struct TensorVersions {
   SpecList specs;                   ///< ascending
-  std::vector<std::uint32_t> sets;  ///< a bit a spec; empty where there would be too many sets
+  std::vector<std::uint64_t> sets;  ///< a bit a spec; empty where there would be too many sets
 
   bool is_in(std::size_t spec, std::size_t set) const { return (sets[set] >> spec & 1U) != 0; }
   /// Of the spec among `specs`, which has it.

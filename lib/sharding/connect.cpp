@@ -188,13 +188,16 @@ std::int64_t payload_bytes(const ReshardStep& step, const Shape& shape, graph::D
   return graph::bytes_of(type, graph::num_elements(local_shape(whole, shape, mesh, rank)));
 }
 
+bool can_connect(const TensorShardSpec& src, const TensorShardSpec& dst) {
+  return std::ranges::includes(src.partial, dst.partial) &&
+         (!dst.is_partial() || src.reduce == dst.reduce);
+}
+
 Connection connect(const TensorShardSpec& src, const TensorShardSpec& dst, const Shape& shape,
                    graph::DataType type, const DeviceMesh& mesh, const StepPrice& price) {
   require(src.dims.size() == shape.size() && dst.dims.size() == shape.size(),
           "specs have one entry a dimension");
-  require(std::ranges::includes(src.partial, dst.partial) &&
-              (!dst.is_partial() || src.reduce == dst.reduce),
-          "a connection's end is partial only where its start is");
+  require(can_connect(src, dst), "a connection's end is partial only where its start is");
 
   const ReachedSpecs reached = reach(src, &dst, shape, type, mesh, price);
   if (reached.contains(dst)) return trace(reached, dst);

@@ -38,9 +38,12 @@ struct Connection {
   double seconds = 0;
 };
 
+/// Whether some chain of steps leads from `src` to `dst`: values can be reduced, but what is not
+/// partial over an axis does not become so, a replicated value least of all.
+bool can_connect(const TensorShardSpec& src, const TensorShardSpec& dst);
+
 /// The cheapest chain of steps from `src` to `dst`, by Dijkstra's algorithm over the specs that
-/// single steps reach. `dst` is partial only where `src` is over the same axes (else
-/// InternalError).
+/// single steps reach. InternalError where can_connect says no.
 Connection connect(const TensorShardSpec& src, const TensorShardSpec& dst, const Shape& shape,
                    graph::DataType type, const DeviceMesh& mesh, const StepPrice& price);
 

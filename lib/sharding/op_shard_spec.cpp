@@ -17,6 +17,8 @@ constexpr std::array<std::pair<ReduceFunction, std::string_view>, 3> function_na
 }};
 
 using FactorAxes = std::vector<std::vector<int>>;
+/// By linear group of the rule: the mesh axes over which its inputs are partial.
+using GroupAxes = std::vector<std::vector<int>>;
 
 std::optional<Reduce> reduce_of(FactorKind kind) {
   switch (kind) {
@@ -65,7 +67,8 @@ class ChoiceMaker {
   ChoiceMaker(const ShardingRule& rule, const DeviceMesh& mesh) : rule_(rule), mesh_(mesh) {}
 
   /// The choice before its reductions: `outputs` equal `computed` and nothing is reduced.
-  std::optional<OpShardSpec> make(const FactorAxes& factor_axes) const {
+  std::optional<OpShardSpec> make(const FactorAxes& factor_axes,
+                                  const GroupAxes& group_axes) const {
     if (!factors_allow(factor_axes)) return std::nullopt;
     OpShardSpec choice;
     choice.factor_axes = factor_axes;
@@ -74,9 +77,17 @@ class ChoiceMaker {
       if (!spec) return std::nullopt;
       choice.inputs.push_back(*spec);
     }
+    for (std::size_t g = 0; g < group_axes.size(); ++g) {
+      for (const int input : rule_.linear[g]) {
+        add_sums(group_axes[g], choice.inputs[static_cast<std::size_t>(input)]);
+      }
+    }
     for (const auto& tensor : rule_.outputs) {
       auto spec = spec_of(tensor, factor_axes);
       if (!spec || !add_partial(tensor, factor_axes, *spec)) return std::nullopt;
+      for (const std::vector<int>& axes : group_axes) {
+        if (!add_sums(axes, *spec)) return std::nullopt;
+      }
       choice.computed.push_back(*spec);
     }
     choice.outputs = choice.computed;
@@ -148,6 +159,16 @@ class ChoiceMaker {
     return true;
   }
 
+  /// False where the spec is partial by another reduction.
+  static bool add_sums(const std::vector<int>& axes, TensorShardSpec& spec) {
+    if (axes.empty()) return true;
+    if (spec.is_partial() && spec.reduce != Reduce::sum) return false;
+    spec.reduce = Reduce::sum;
+    spec.partial.insert(spec.partial.end(), axes.begin(), axes.end());
+    std::ranges::sort(spec.partial);
+    return true;
+  }
+
   static bool holds(const std::vector<std::vector<int>>& tensor, int factor) {
     return std::ranges::any_of(tensor, [factor](const std::vector<int>& factors) {
       return std::ranges::find(factors, factor) != factors.end();
@@ -163,34 +184,40 @@ struct Reduction {
   TensorShardSpec after;
 };
 
-/// The ways to finish an output: as it is, or all-reduced, or scattered onto one dimension.
-std::vector<Reduction> reductions_of(const TensorShardSpec& computed, const Shape& shape) {
+/// The ways to finish an output: all-reduced, or scattered onto one dimension, or as it is.
+std::vector<Reduction> reductions_of(const TensorShardSpec& computed, const Shape& shape,
+                                     bool reduces, bool keeps) {
   if (!computed.is_partial()) return {{ReduceFunction::none, computed}};
   TensorShardSpec reduced = computed;
   reduced.partial.clear();
   reduced.reduce = Reduce::sum;
-  std::vector<Reduction> result{{ReduceFunction::all_reduce, reduced}};
-  for (std::size_t d = 0; d < shape.size(); ++d) {
+  std::vector<Reduction> result;
+  if (reduces) result.push_back({ReduceFunction::all_reduce, reduced});
+  for (std::size_t d = 0; reduces && d < shape.size(); ++d) {
     if (shape[d] < 2) continue;
     Reduction scatter{ReduceFunction::reduce_scatter, reduced};
     auto& axes = scatter.after.dims[d];
     axes.insert(axes.end(), computed.partial.begin(), computed.partial.end());
     result.push_back(std::move(scatter));
   }
+  if (keeps) result.push_back({ReduceFunction::none, computed});
   return result;
 }
 
 /// Appends the choice with every combination of its outputs' reductions.
 void append_reductions(OpShardSpec choice, std::span<const Shape> outputs, std::size_t output,
-                       std::vector<OpShardSpec>& choices) {
+                       const PartialUse& partial, std::vector<OpShardSpec>& choices) {
   if (output == outputs.size()) {
     choices.push_back(std::move(choice));
     return;
   }
-  for (Reduction& reduction : reductions_of(choice.computed[output], outputs[output])) {
+  const bool reduces =
+      partial.reduces_later || std::ranges::none_of(choice.inputs, &TensorShardSpec::is_partial);
+  for (Reduction& reduction :
+       reductions_of(choice.computed[output], outputs[output], reduces, partial.may_keep(output))) {
     choice.reductions[output] = reduction.function;
     choice.outputs[output] = std::move(reduction.after);
-    append_reductions(choice, outputs, output + 1, choices);
+    append_reductions(choice, outputs, output + 1, partial, choices);
   }
 }
 
@@ -266,21 +293,26 @@ std::string to_string(const OpShardSpec& spec) {
 
 std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, const DeviceMesh& mesh,
                                                   std::span<const Shape> inputs,
-                                                  std::span<const Shape> outputs) {
+                                                  std::span<const Shape> outputs,
+                                                  const PartialUse& partial) {
   require(rule.inputs.size() == inputs.size() && rule.outputs.size() == outputs.size(),
           "a rule names every tensor of its operator");
   const std::vector<int> factors = splittable_factors(rule);
   const ChoiceMaker maker(rule, mesh);
   std::vector<OpShardSpec> choices;
-  for_each_assignment(mesh, static_cast<int>(factors.size()), [&](const std::vector<int>& target) {
+  const std::size_t targets = factors.size() + partial.groups.size();
+  for_each_assignment(mesh, static_cast<int>(targets), [&](const std::vector<int>& target) {
     FactorAxes factor_axes(rule.factors.size());
+    GroupAxes group_axes(rule.linear.size());
     for (std::size_t axis = 0; axis < target.size(); ++axis) {
       if (target[axis] < 0) continue;
-      const int factor = factors[static_cast<std::size_t>(target[axis])];
-      factor_axes[static_cast<std::size_t>(factor)].push_back(static_cast<int>(axis));
+      const auto chosen = static_cast<std::size_t>(target[axis]);
+      auto& axes = chosen < factors.size() ? factor_axes[static_cast<std::size_t>(factors[chosen])]
+                                           : group_axes.at(partial.groups[chosen - factors.size()]);
+      axes.push_back(static_cast<int>(axis));
     }
-    if (auto choice = maker.make(factor_axes)) {
-      append_reductions(std::move(*choice), outputs, 0, choices);
+    if (auto choice = maker.make(factor_axes, group_axes)) {
+      append_reductions(std::move(*choice), outputs, 0, partial, choices);
     }
   });
   return choices;

@@ -28,13 +28,24 @@ struct OpShardSpec {
 /// "MatMul-like" text for messages: "RS0,S0R->RR all-reduce".
 std::string to_string(const OpShardSpec& spec);
 
-/// Every way to run the operator on the mesh: each axis splits one factor or none; where outputs
-/// are partial, all-reduce, or reduce-scatter onto each dimension that can take it. Deterministic
-/// order, replicated first. Splits that would break a rule (`whole`, `even`, `never_empty`, a
-/// dimension of several factors split other than evenly from its major one) are left out.
+/// Which partial values an operator may take and leave; by default none.
+struct PartialUse {
+  std::vector<std::size_t> groups;  ///< of ShardingRule::linear: these may be partial
+  std::vector<bool> kept;           ///< by output: it may stay partial; outputs beyond may not
+  bool reduces_later = true;        ///< what partial inputs give may be reduced by the operator
+
+  bool may_keep(std::size_t output) const { return output < kept.size() && kept[output]; }
+};
+
+/// Every way to run the operator on the mesh: each axis splits one factor, or a group of inputs is
+/// partial over it, or neither; where outputs are partial, all-reduce, or reduce-scatter onto each
+/// dimension that can take it, or they are kept. Deterministic order, replicated first. Splits that
+/// would break a rule (`whole`, `even`, `never_empty`, a dimension of several factors split other
+/// than evenly from its major one) are left out.
 std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, const DeviceMesh& mesh,
                                                   std::span<const Shape> inputs,
-                                                  std::span<const Shape> outputs);
+                                                  std::span<const Shape> outputs,
+                                                  const PartialUse& partial = {});
 
 /// Every spec without partial values that splits each dimension by some of the axes, replicated
 /// first: the ways in which an input or a weight may lie.

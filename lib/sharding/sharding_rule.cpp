@@ -30,13 +30,40 @@ bool packs_elements(const graph::Graph& graph, const graph::Node& node) {
          std::ranges::any_of(node.outputs, is_packed);
 }
 
+/// Sums may be kept and rounded later in floating point alone, and never in a coarser type.
+bool keeps_sums(graph::DataType from, graph::DataType to) {
+  return graph::is_floating_point(from) && graph::is_floating_point(to) &&
+         (from == to || graph::bits_of(from) < graph::bits_of(to));
+}
+
+/// The entry's groups without inputs that are left out, and without groups whose types forbid it.
+std::vector<std::vector<int>> linear_groups(const RuleEntry& entry, const graph::Graph& graph,
+                                            const graph::Node& node) {
+  std::vector<std::vector<int>> groups;
+  if (entry.linear == nullptr) return groups;
+  const auto input = [&node](int i) { return node.inputs[static_cast<std::size_t>(i)]; };
+  for (std::vector<int> group : entry.linear(graph, node)) {
+    std::erase_if(group, [&](int i) { return input(i) == graph::no_value; });
+    const bool is_allowed = std::ranges::all_of(group, [&](int i) {
+      return std::ranges::all_of(node.outputs, [&](graph::ValueId output) {
+        return output == graph::no_value ||
+               keeps_sums(graph.value(input(i)).type, graph.value(output).type);
+      });
+    });
+    if (is_allowed && !group.empty()) groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
 }  // namespace
 
 std::optional<ShardingRule> sharding_rule(const graph::Graph& graph, const graph::Node& node) {
-  const RuleFunction rule = find_rule(node.domain, node.op_type);
-  if (rule == nullptr) return std::nullopt;
+  const RuleEntry* entry = find_rule(node.domain, node.op_type);
+  if (entry == nullptr) return std::nullopt;
   if (packs_elements(graph, node)) return replicated_rule(graph, node);
-  return rule(graph, node);
+  ShardingRule rule = entry->rule(graph, node);
+  rule.linear = linear_groups(*entry, graph, node);
+  return rule;
 }
 
 ShardingRule replicated_rule(const graph::Graph& graph, const graph::Node& node) {

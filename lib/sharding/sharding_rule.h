@@ -48,6 +48,10 @@ struct ShardingRule {
   /// dimension of size 1 or one that no factor names. Left-out optional tensors have no dimensions.
   std::vector<std::vector<std::vector<int>>> inputs;
   std::vector<std::vector<std::vector<int>>> outputs;
+  /// Groups of inputs in which the operator is jointly linear: where all of a group hold partial
+  /// sums over a mesh axis, and no other input uses that axis, the outputs are partial sums over
+  /// it.
+  std::vector<std::vector<int>> linear;
   /// Changes no byte, only the shape: free at run time.
   bool is_view = false;
   /// An input that is looked up: no more of it is read than the outputs hold. -1 for none.

@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "sharding/rules/linear.h"
 #include "sharding/rules/rules.h"
 
 namespace autopar::sharding {
@@ -13,7 +14,7 @@ constexpr RuleEntry table[] = {
     {"", "Abs", rules::elementwise},
     {"", "Acos", rules::elementwise},
     {"", "Acosh", rules::elementwise},
-    {"", "Add", rules::elementwise},
+    {"", "Add", rules::elementwise, linear::in_all},
     {"", "And", rules::elementwise},
     {"", "Asin", rules::elementwise},
     {"", "Asinh", rules::elementwise},
@@ -24,15 +25,15 @@ constexpr RuleEntry table[] = {
     {"", "BitwiseNot", rules::elementwise},
     {"", "BitwiseOr", rules::elementwise},
     {"", "BitwiseXor", rules::elementwise},
-    {"", "Cast", rules::elementwise},
-    {"", "CastLike", rules::cast_like},
+    {"", "Cast", rules::elementwise, linear::in_first},
+    {"", "CastLike", rules::cast_like, linear::in_first},
     {"", "Ceil", rules::elementwise},
     {"", "Celu", rules::elementwise},
     {"", "Clip", rules::elementwise},
     {"", "Cos", rules::elementwise},
     {"", "Cosh", rules::elementwise},
     {"", "DequantizeLinear", rules::quantize},
-    {"", "Div", rules::elementwise},
+    {"", "Div", rules::elementwise, linear::in_first},
     {"", "Dropout", rules::dropout},
     {"", "Elu", rules::elementwise},
     {"", "Equal", rules::elementwise},
@@ -44,7 +45,7 @@ constexpr RuleEntry table[] = {
     {"", "GreaterOrEqual", rules::elementwise},
     {"", "HardSigmoid", rules::elementwise},
     {"", "HardSwish", rules::elementwise},
-    {"", "Identity", rules::identity},
+    {"", "Identity", rules::identity, linear::in_first},
     {"", "IsInf", rules::elementwise},
     {"", "IsNaN", rules::elementwise},
     {"", "LeakyRelu", rules::elementwise},
@@ -52,12 +53,12 @@ constexpr RuleEntry table[] = {
     {"", "LessOrEqual", rules::elementwise},
     {"", "Log", rules::elementwise},
     {"", "Max", rules::elementwise},
-    {"", "Mean", rules::elementwise},
+    {"", "Mean", rules::elementwise, linear::in_all},
     {"", "Min", rules::elementwise},
     {"", "Mish", rules::elementwise},
     {"", "Mod", rules::elementwise},
-    {"", "Mul", rules::elementwise},
-    {"", "Neg", rules::elementwise},
+    {"", "Mul", rules::elementwise, linear::in_each},
+    {"", "Neg", rules::elementwise, linear::in_first},
     {"", "Not", rules::elementwise},
     {"", "Or", rules::elementwise},
     {"", "PRelu", rules::elementwise},
@@ -75,29 +76,29 @@ constexpr RuleEntry table[] = {
     {"", "Softplus", rules::elementwise},
     {"", "Softsign", rules::elementwise},
     {"", "Sqrt", rules::elementwise},
-    {"", "Sub", rules::elementwise},
-    {"", "Sum", rules::elementwise},
+    {"", "Sub", rules::elementwise, linear::in_all},
+    {"", "Sum", rules::elementwise, linear::in_all},
     {"", "Swish", rules::elementwise},
     {"", "Tan", rules::elementwise},
     {"", "Tanh", rules::elementwise},
     {"", "ThresholdedRelu", rules::elementwise},
-    {"", "Where", rules::elementwise},
+    {"", "Where", rules::elementwise, linear::in_branches},
     {"", "Xor", rules::elementwise},
     // Matrix products
     {"", "Einsum", rules::einsum},
-    {"", "Gemm", rules::gemm},
-    {"", "MatMul", rules::matmul},
+    {"", "Gemm", rules::gemm, linear::in_factors},
+    {"", "MatMul", rules::matmul, linear::in_each},
     // Along one dimension
     {"", "ArgMax", rules::arg_reduction},
     {"", "ArgMin", rules::arg_reduction},
-    {"", "CumSum", rules::cum_sum},
+    {"", "CumSum", rules::cum_sum, linear::in_first},
     {"", "Hardmax", rules::along_last_axis},
     {"", "LogSoftmax", rules::along_last_axis},
     {"", "LpNormalization", rules::along_last_axis},
     {"", "OneHot", rules::one_hot},
     {"", "Softmax", rules::along_last_axis},
     {"", "TopK", rules::along_last_axis},
-    {"", "Trilu", rules::trilu},
+    {"", "Trilu", rules::trilu, linear::in_first},
     // Normalisations
     {"", "BatchNormalization", rules::batch_normalization},
     {"", "GroupNormalization", rules::group_normalization},
@@ -110,35 +111,35 @@ constexpr RuleEntry table[] = {
     {"", "ReduceLogSum", rules::reduce_whole},
     {"", "ReduceLogSumExp", rules::reduce_whole},
     {"", "ReduceMax", rules::reduce_max},
-    {"", "ReduceMean", rules::reduce_mean},
+    {"", "ReduceMean", rules::reduce_mean, linear::in_first},
     {"", "ReduceMin", rules::reduce_min},
     {"", "ReduceProd", rules::reduce_whole},
-    {"", "ReduceSum", rules::reduce_sum},
+    {"", "ReduceSum", rules::reduce_sum, linear::in_first},
     {"", "ReduceSumSquare", rules::reduce_sum},
     // Changes of shape
-    {"", "Flatten", rules::change_of_rank},
-    {"", "Reshape", rules::reshape},
-    {"", "Squeeze", rules::squeeze},
-    {"", "Unsqueeze", rules::change_of_rank},
+    {"", "Flatten", rules::change_of_rank, linear::in_first},
+    {"", "Reshape", rules::reshape, linear::in_first},
+    {"", "Squeeze", rules::squeeze, linear::in_first},
+    {"", "Unsqueeze", rules::change_of_rank, linear::in_first},
     // Movements of data
-    {"", "Concat", rules::concat},
-    {"", "Expand", rules::expand},
-    {"", "Pad", rules::pad},
-    {"", "Slice", rules::slice},
-    {"", "Split", rules::split},
-    {"", "Tile", rules::tile},
-    {"", "Transpose", rules::transpose},
+    {"", "Concat", rules::concat, linear::in_all},
+    {"", "Expand", rules::expand, linear::in_first},
+    {"", "Pad", rules::pad, linear::in_padded},
+    {"", "Slice", rules::slice, linear::in_first},
+    {"", "Split", rules::split, linear::in_first},
+    {"", "Tile", rules::tile, linear::in_first},
+    {"", "Transpose", rules::transpose, linear::in_first},
     // Indexing
-    {"", "Gather", rules::gather},
-    {"", "GatherElements", rules::gather_elements},
-    {"", "GatherND", rules::gather_nd},
+    {"", "Gather", rules::gather, linear::in_first},
+    {"", "GatherElements", rules::gather_elements, linear::in_first},
+    {"", "GatherND", rules::gather_nd, linear::in_first},
     {"", "ScatterElements", rules::scatter_elements},
     {"", "ScatterND", rules::scatter_nd},
     // Convolutions, pooling, resampling
     {"", "AveragePool", rules::pool},
-    {"", "Conv", rules::convolution},
+    {"", "Conv", rules::convolution, linear::in_factors},
     {"", "ConvTranspose", rules::transposed_convolution},
-    {"", "DepthToSpace", rules::batch_only},
+    {"", "DepthToSpace", rules::batch_only, linear::in_first},
     {"", "GlobalAveragePool", rules::pool},
     {"", "GlobalLpPool", rules::pool},
     {"", "GlobalMaxPool", rules::pool},
@@ -146,7 +147,7 @@ constexpr RuleEntry table[] = {
     {"", "LpPool", rules::pool},
     {"", "MaxPool", rules::pool},
     {"", "Resize", rules::resize},
-    {"", "SpaceToDepth", rules::batch_only},
+    {"", "SpaceToDepth", rules::batch_only, linear::in_first},
     // Attention
     {"", "Attention", rules::attention},
     {"", "RotaryEmbedding", rules::rotary_embedding},
@@ -163,10 +164,10 @@ constexpr RuleEntry table[] = {
 
 std::span<const RuleEntry> rule_table() { return table; }
 
-RuleFunction find_rule(std::string_view domain, std::string_view op_type) {
+const RuleEntry* find_rule(std::string_view domain, std::string_view op_type) {
   static const auto by_name = [] {
-    std::map<std::pair<std::string_view, std::string_view>, RuleFunction> result;
-    for (const RuleEntry& entry : table) result[{entry.domain, entry.op_type}] = entry.rule;
+    std::map<std::pair<std::string_view, std::string_view>, const RuleEntry*> result;
+    for (const RuleEntry& entry : table) result[{entry.domain, entry.op_type}] = &entry;
     return result;
   }();
   const auto found = by_name.find({domain, op_type});

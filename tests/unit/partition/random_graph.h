@@ -12,6 +12,7 @@
 
 #include "graph/graph.h"
 #include "search/plan.h"
+#include "sharding/connect.h"
 #include "sharding/op_shard_spec.h"
 
 namespace autopar {
@@ -394,25 +395,59 @@ class RandomGraph {
   std::vector<ValueId> tensors_;
 };
 
+/// The strategies that the operator can have where its inputs lie as the plan says so far. What is
+/// partial may be kept unless it is an output of the model. In half of the cases only those that
+/// have most partial inputs and outputs, since blind choice seldom meets them.
+inline std::vector<sharding::OpShardSpec> possible_strategies(Random& random,
+                                                              const graph::Graph& graph,
+                                                              const graph::Node& node,
+                                                              const search::Plan& plan) {
+  const auto rule = sharding::sharding_rule(graph, node);
+  require(rule.has_value(), "every operator of a random graph has a rule");
+  sharding::PartialUse partial;
+  for (std::size_t group = 0; group < rule->linear.size(); ++group) partial.groups.push_back(group);
+  for (const graph::ValueId output : node.outputs) {
+    partial.kept.push_back(std::ranges::find(graph.outputs, output) == graph.outputs.end());
+  }
+  std::vector<sharding::OpShardSpec> possible;
+  std::vector<sharding::OpShardSpec> partial_most;
+  std::ptrdiff_t most = 0;
+  for (auto& choice :
+       sharding::enumerate_op_shard_specs(*rule, plan.mesh, sharding::input_shapes(graph, node),
+                                          sharding::output_shapes(graph, node), partial)) {
+    bool can_read = true;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!choice.inputs[i].is_partial()) continue;
+      can_read = can_read && !graph.is_constant(node.inputs[i]) &&
+                 can_connect(plan.spec_of(graph, node.inputs[i]), choice.inputs[i]);
+    }
+    if (!can_read) continue;
+    const auto count =
+        std::ranges::count_if(choice.inputs, &sharding::TensorShardSpec::is_partial) +
+        std::ranges::count_if(choice.outputs, &sharding::TensorShardSpec::is_partial);
+    if (count > most) partial_most.clear();
+    most = std::max(most, count);
+    if (count == most) partial_most.push_back(choice);
+    possible.push_back(std::move(choice));
+  }
+  return pick(random, 0, 1) == 0 ? partial_most : possible;
+}
+
 /// A valid strategy for every operator and a place for every stored tensor, chosen blindly.
 inline search::Plan random_plan(Random& random, const graph::Graph& graph,
                                 const sharding::DeviceMesh& mesh) {
   search::Plan plan;
   plan.mesh = mesh;
   plan.device = "cpu";
-  for (const graph::Node& node : graph.nodes) {
-    const auto rule = sharding::sharding_rule(graph, node);
-    require(rule.has_value(), "every operator of a random graph has a rule");
-    plan.operators.push_back(any_of(
-        random, sharding::enumerate_op_shard_specs(*rule, mesh, sharding::input_shapes(graph, node),
-                                                   sharding::output_shapes(graph, node))));
-  }
   for (std::size_t id = 0; id < graph.values.size(); ++id) {
     const auto value = static_cast<graph::ValueId>(id);
     const bool is_input = std::ranges::find(graph.inputs, value) != graph.inputs.end();
     if (!is_input && !graph.is_constant(value)) continue;
     const auto specs = sharding::enumerate_tensor_shard_specs(graph.value(value).shape, mesh);
     plan.stored.emplace(value, any_of(random, specs));
+  }
+  for (const graph::Node& node : graph.nodes) {
+    plan.operators.push_back(any_of(random, possible_strategies(random, graph, node, plan)));
   }
   return plan;
 }

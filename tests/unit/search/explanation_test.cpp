@@ -97,9 +97,10 @@ void check_against(const std::map<std::string, double>& least, const Explanation
     CHECK(candidate.worse_by_seconds >= -rounding);
     CHECK(candidate.worse_by_at_least_seconds == candidate.worse_by_seconds);
   }
-  CHECK(found.size() == least.size());
   for (const auto& [strategy, seconds] : least) {
     CAPTURE(strategy);
+    // Partial values are only kept where that may save something.
+    if (strategy.find("+P") != std::string::npos && !found.contains(strategy)) continue;
     CHECK(found.at(strategy) == Approx(seconds).margin(rounding));
   }
 }

@@ -49,17 +49,40 @@ inline std::int64_t weight_bytes_of(const graph::Graph& graph, const search::Pla
   return bytes;
 }
 
-/// Visits every plan of the strategy space: each strategy of each operator, each place of each
-/// stored tensor. `places` gives a stored tensor's.
+/// Whether every operator gets its inputs, and no model output is partial.
+inline bool can_run(const graph::Graph& graph, const search::Plan& plan) {
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    const auto& inputs = graph.nodes[id].inputs;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i] == graph::no_value) continue;
+      if (!can_connect(plan.spec_of(graph, inputs[i]), plan.operators[id].inputs[i])) return false;
+    }
+  }
+  return std::ranges::none_of(graph.outputs, [&](graph::ValueId output) {
+    return plan.spec_of(graph, output).is_partial();
+  });
+}
+
+/// All that a rule allows: what search::PartialFlow leaves out is here.
+inline sharding::PartialUse every_partial_value(const sharding::ShardingRule& rule) {
+  sharding::PartialUse partial;
+  for (std::size_t group = 0; group < rule.linear.size(); ++group) partial.groups.push_back(group);
+  partial.kept.assign(rule.outputs.size(), true);
+  return partial;
+}
+
+/// Visits every plan that can run: each strategy of each operator, partial inputs and outputs too,
+/// each place of each stored tensor. `places` gives a stored tensor's.
 inline void for_each_plan(
     const graph::Graph& graph, const sharding::DeviceMesh& mesh,
     const std::function<std::vector<sharding::TensorShardSpec>(const graph::Value&)>& places,
     const std::function<void(const search::Plan&)>& visit) {
   std::vector<std::vector<sharding::OpShardSpec>> strategies;
   for (const graph::Node& node : graph.nodes) {
+    const auto rule = sharding::sharding_rule(graph, node);
     strategies.push_back(sharding::enumerate_op_shard_specs(
-        *sharding::sharding_rule(graph, node), mesh, sharding::input_shapes(graph, node),
-        sharding::output_shapes(graph, node)));
+        *rule, mesh, sharding::input_shapes(graph, node), sharding::output_shapes(graph, node),
+        every_partial_value(*rule)));
   }
   std::vector<graph::ValueId> stored;
   for (std::size_t id = 0; id < graph.values.size(); ++id) {
@@ -81,7 +104,7 @@ inline void for_each_plan(
         plan.operators[i - stored.size()] = strategy;
         choose(i + 1);
       }
-    } else {
+    } else if (can_run(graph, plan)) {
       visit(plan);
     }
   };

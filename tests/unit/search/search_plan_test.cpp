@@ -1,11 +1,13 @@
 #include "search/search_plan.h"
 
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <limits>
 #include <random>
 
 #include "graph/error.h"
 #include "plan_pricing.h"
+#include "unit/graph/temporary_folder.h"
 #include "unit/partition/random_graph.h"
 
 using namespace autopar;
@@ -39,6 +41,42 @@ graph::Graph block(std::int64_t rows, std::int64_t width, std::int64_t hidden) {
   graph.inputs = {x};
   graph.outputs = {y};
   return graph;
+}
+
+/// y = softmax(a b + c d).
+graph::Graph two_products(std::int64_t rows, std::int64_t inner, std::int64_t columns) {
+  graph::Graph graph;
+  graph.opsets[""] = 20;
+  const auto value = [&](const std::string& name, const graph::Shape& shape) {
+    return graph.add_value({name, graph::DataType::float32, shape, std::nullopt});
+  };
+  const auto a = value("a", {rows, inner});
+  const auto c = value("c", {rows, inner});
+  const auto b =
+      graph.add_constant("b", graph::Tensor::zeros(graph::DataType::float32, {inner, columns}));
+  const auto d =
+      graph.add_constant("d", graph::Tensor::zeros(graph::DataType::float32, {inner, columns}));
+  const auto left = value("left", {rows, columns});
+  const auto right = value("right", {rows, columns});
+  const auto sum = value("s", {rows, columns});
+  const auto y = value("y", {rows, columns});
+  graph.nodes = {{"ab", "MatMul", "", {a, b}, {left}, {}},
+                 {"cd", "MatMul", "", {c, d}, {right}, {}},
+                 {"sum", "Add", "", {left, right}, {sum}, {}},
+                 {"softmax", "Softmax", "", {sum}, {y}, {{"axis", std::int64_t{1}}}}};
+  graph.inputs = {a, c};
+  graph.outputs = {y};
+  return graph;
+}
+
+/// Weights b and d lie split along the sum.
+search::SearchOptions with_split_sums(const std::string& spec) {
+  search::SearchOptions options;
+  options.memory = search::MemoryPolicy::parse("device");
+  for (const char* weight : {"b", "d"}) {
+    options.pins.push_back({weight, {}, std::vector{sharding::TensorShardSpec::parse(spec)}, {}});
+  }
+  return options;
 }
 
 cost::CostModel model_of(const std::string& mesh) {
@@ -152,6 +190,62 @@ TEST_CASE("a limit in bytes holds for what the shards need, and the smallest one
   options.memory = {search::MemoryPolicy::Kind::bytes,
                     std::stoll(refusal.substr(refusal.find('(', least) + 1))};
   CHECK(search_plan(graph, cost, options).summary.peak_bytes <= options.memory.bytes);
+}
+
+TEST_CASE(
+    "two sums are added before they are reduced where that is cheaper, as brute force finds") {
+  const auto split = sharding::TensorShardSpec::parse("S0R");
+  for (const char* mesh : {"2", "3"}) {
+    CAPTURE(mesh);
+    const graph::Graph graph = two_products(48, 4096, 48);
+    const cost::CostModel cost = model_of(mesh);
+    search::SearchOptions options = with_split_sums("S0R");
+    const search::Plan plan = search_plan(graph, cost, options);
+    CHECK(to_string(plan.operators[0]) == "RS0,S0R->RR+P0");
+    CHECK(to_string(plan.operators[1]) == "RS0,S0R->RR+P0");
+    CHECK(to_string(plan.operators[2]) == "RR+P0,RR+P0->S0R reduce-scatter");
+    CHECK(plan.summary.proven_optimal);
+    CHECK(price_of(graph, cost, plan) == Approx(plan.summary.cost_seconds).margin(rounding));
+    double least = std::numeric_limits<double>::infinity();
+    for_each_plan(
+        graph, cost.mesh(),
+        [&](const graph::Value& value) {
+          return value.constant ? std::vector{split} : places_of(value, cost.mesh());
+        },
+        [&](const search::Plan& each) { least = std::min(least, price_of(graph, cost, each)); });
+    CHECK(plan.summary.cost_seconds == Approx(least).margin(rounding));
+    options.keep_partial = search::KeepPartial::never;
+    CHECK(search_plan(graph, cost, options).summary.cost_seconds >
+          plan.summary.cost_seconds + 1e-6);
+  }
+}
+
+TEST_CASE("a plan with partial values is pinned by its own JSON") {
+  const graph::Graph graph = two_products(48, 4096, 48);
+  const cost::CostModel cost = model_of("2x2");
+  search::SearchOptions options = with_split_sums("S01R");
+  const search::Plan plan = search_plan(graph, cost, options);
+  const std::string json = plan_json(graph, plan, {});
+  REQUIRE(json.find("+P") != std::string::npos);
+  const TemporaryFolder folder;
+  std::ofstream(folder / "plan.json") << json;
+  options.pins = search::load_pins(folder / "plan.json");
+  CHECK(search_plan(graph, cost, options).operators == plan.operators);
+}
+
+TEST_CASE("a pin has values kept where the search would see no use in it") {
+  const graph::Graph graph = block(256, 64, 128);
+  const auto spec = sharding::TensorShardSpec::parse("RR+P0");
+  search::SearchOptions options = within("device");
+  options.pins = {{"up", {}, std::vector{spec}, {}}};
+  // Gelu is not linear: nobody reads what is kept.
+  CHECK_THROWS_WITH(search_plan(graph, model_of("2"), options), Contains("'up'"));
+  graph::Graph linear = graph;
+  linear.nodes[1].op_type = "Neg";
+  const search::Plan plan = search_plan(linear, model_of("2"), options);
+  CHECK(plan.operators[0].outputs[0] == spec);
+  CHECK(price_of(linear, model_of("2"), plan) ==
+        Approx(plan.summary.cost_seconds).margin(rounding));
 }
 
 TEST_CASE("pins hold, the last that matches counts, and globs mean operators first") {

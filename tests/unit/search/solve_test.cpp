@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
-#include "random_problem.h"
 #include "search/assignment_problem.h"
+#include "small_problems.h"
 
 using namespace autopar::search;
 
@@ -61,12 +61,102 @@ TEST_CASE("solve agrees with GLPK on the whole, and is the same each time") {
   }
 }
 
+TEST_CASE("solve equals brute force for any number of threads and any seed") {
+  std::mt19937 random(68);
+  for (int round = 0; round < 24; ++round) {
+    const AssignmentProblem problem = random_limited_problem(random, 1 + round % 4, round % 5);
+    const Solution truth = solve_by_brute_force(problem);
+    for (const int threads : {1, 2, 5}) {
+      for (const unsigned seed : {0U, 1U, 99U}) {
+        CAPTURE(round, threads, seed);
+        const SolveOptions options{.seed = seed, .threads = threads, .most_strategies_for_glpk = 0};
+        const Solution found = solve(problem, options);
+        require_equal(problem, found, truth);
+        REQUIRE(solve(problem, options).choice == found.choice);
+      }
+    }
+  }
+}
+
+TEST_CASE("out of patience, solve claims no optimum that it has not proven, nor a larger gap") {
+  std::mt19937 random(69);
+  int unproven = 0;
+  for (int round = 0; round < 300; ++round) {
+    const AssignmentProblem problem =
+        round % 2 == 0 ? random_problem(random)
+                       : random_limited_problem(random, 1 + round % 4, round % 5);
+    const Solution truth = solve_by_brute_force(problem);
+    const double small_gap = round % 3 == 0 ? 0.02 : 0.3;
+    const Solution found = solve(problem, {.patience_seconds = 0,
+                                           .small_gap = small_gap,
+                                           .threads = 1,
+                                           .most_strategies_for_glpk = 0});
+    CAPTURE(round, small_gap);
+    if (truth.status == Status::infeasible) {
+      REQUIRE(found.status == Status::infeasible);
+      continue;
+    }
+    REQUIRE(found.lower_bound <= truth.cost);
+    REQUIRE(within_limits(problem, found.choice));
+    REQUIRE(cost_of(problem, found.choice) == found.cost);
+    REQUIRE((found.status == Status::optimal) == (found.lower_bound == found.cost));
+    REQUIRE(static_cast<double>(found.cost - found.lower_bound) <=
+            small_gap * static_cast<double>(found.cost));
+    unproven += found.status == Status::feasible ? 1 : 0;
+  }
+  CHECK(unproven > 20);
+}
+
+TEST_CASE("out of patience, the gaps of parts that nothing joins add up to one small gap") {
+  std::mt19937 random(70);
+  int unproven = 0;
+  for (int round = 0; round < 100; ++round) {
+    AssignmentProblem problem;
+    Cost optimum = 0;
+    bool is_feasible = true;
+    for (int part = 0; part < 4; ++part) {
+      AssignmentProblem next = random_limited_problem(random, 2, 2);
+      const Solution truth = solve_by_brute_force(next);
+      is_feasible = is_feasible && truth.status == Status::optimal;
+      optimum += truth.cost;
+      const int nodes = static_cast<int>(problem.nodes.size());
+      const int times = static_cast<int>(problem.usage_limits.size());
+      for (auto& node : next.nodes) {
+        if (is_limited(node)) {
+          node.first += times;
+          node.end += times;
+        }
+        problem.nodes.push_back(std::move(node));
+      }
+      for (auto& edge : next.edges) {
+        problem.edges.push_back({edge.a + nodes, edge.b + nodes, std::move(edge.costs)});
+      }
+      for (const std::int64_t limit : next.usage_limits) problem.usage_limits.push_back(limit);
+    }
+    if (!is_feasible) continue;
+    const double small_gap = 0.1;
+    const Solution found = solve(problem, {.patience_seconds = 0,
+                                           .small_gap = small_gap,
+                                           .threads = 1,
+                                           .most_strategies_for_glpk = 0});
+    CAPTURE(round);
+    REQUIRE(found.lower_bound <= optimum);
+    REQUIRE(cost_of(problem, found.choice) == found.cost);
+    REQUIRE(found.cost >= optimum);
+    REQUIRE(static_cast<double>(found.cost - found.lower_bound) <=
+            small_gap * static_cast<double>(found.cost));
+    unproven += found.status == Status::feasible ? 1 : 0;
+  }
+  CHECK(unproven > 10);
+}
+
 TEST_CASE("without time the status is honest and solve's bound holds") {
   std::mt19937 random(67);
   for (int round = 0; round < 300; ++round) {
     const AssignmentProblem problem = random_problem(random);
     const Solution truth = solve_by_brute_force(problem);
-    const Solution found = solve(problem, {.time_limit_seconds = 0});
+    const Solution found = solve(
+        problem, {.time_limit_seconds = 0, .most_strategies_for_glpk = round % 2 == 0 ? 300 : 0});
     CAPTURE(round);
     REQUIRE(found.lower_bound <= truth.cost);
     REQUIRE((found.status == Status::optimal) ==

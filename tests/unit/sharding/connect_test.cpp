@@ -292,3 +292,17 @@ TEST_CASE("a step's payload is what the rank's arrays hold, uneven shares includ
     }
   }
 }
+
+TEST_CASE("nothing becomes partial, a replicated value least of all") {
+  const auto can = [](const char* src, const char* dst) {
+    return can_connect(TensorShardSpec::parse(src), TensorShardSpec::parse(dst));
+  };
+  CHECK(can("RR+P0", "RR"));
+  CHECK(can("RR+P01", "S0R+P1"));
+  CHECK(can("RS1+P0", "S1R+P0"));
+  CHECK_FALSE(can("RR", "RR+P0"));
+  CHECK_FALSE(can("S0R", "RR+P0"));
+  CHECK_FALSE(can("RR+P1", "RR+P01"));
+  CHECK_FALSE(can("RR+P0", "RR+P1"));
+  CHECK_FALSE(can("RR+P0max", "RR+P0"));
+}

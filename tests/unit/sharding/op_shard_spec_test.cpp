@@ -20,8 +20,27 @@ struct Loops {
   std::vector<Shape> outputs;
   std::vector<FactorOptions> options;
 
-  ShardingRule rule() const { return make_rule(text, inputs, outputs, options); }
+  /// A product is linear in each input, unless the extremum of some loop is taken.
+  ShardingRule rule() const {
+    ShardingRule made = make_rule(text, inputs, outputs, options);
+    const bool has_extremum = std::ranges::any_of(options, [](const FactorOptions& option) {
+      return option.kind == FactorKind::max || option.kind == FactorKind::min;
+    });
+    for (int t = 0; !has_extremum && t < static_cast<int>(inputs.size()); ++t) {
+      made.linear.push_back({t});
+    }
+    return made;
+  }
 };
+
+/// The choices with every partial value that the rule has.
+std::vector<OpShardSpec> all_choices(const ShardingRule& rule, const Loops& loops,
+                                     const DeviceMesh& mesh) {
+  PartialUse partial;
+  for (std::size_t group = 0; group < rule.linear.size(); ++group) partial.groups.push_back(group);
+  partial.kept.assign(loops.outputs.size(), true);
+  return enumerate_op_shard_specs(rule, mesh, loops.inputs, loops.outputs, partial);
+}
 
 /// Where the loops at `at` stand in a tensor with these factors.
 Shape index_of(const std::vector<std::vector<int>>& tensor, const Shape& sizes, const Shape& at) {
@@ -99,8 +118,15 @@ ReshardStep reduction_of(const OpShardSpec& choice, std::size_t output) {
 
 /// Splits the inputs as the choice says, runs every rank's loops, reduces, and compares with the
 /// shards of the whole run.
-void check_choice(const ShardingRule& rule, const Loops& loops, const std::vector<Array>& inputs,
-                  const OpShardSpec& choice, const DeviceMesh& mesh) {
+bool computes_the_whole(const ShardingRule& rule, const Loops& loops, const OpShardSpec& choice,
+                        const DeviceMesh& mesh, std::mt19937& random) {
+  std::vector<Array> inputs;
+  std::vector<simulated::Devices> locals;
+  for (std::size_t t = 0; t < loops.inputs.size(); ++t) {
+    auto [whole, local] = simulated::distribute(loops.inputs[t], choice.inputs[t], mesh, random);
+    inputs.push_back(std::move(whole));
+    locals.push_back(std::move(local));
+  }
   Shape sizes;
   for (const Factor& factor : rule.factors) sizes.push_back(factor.size);
   for (std::size_t output = 0; output < loops.outputs.size(); ++output) {
@@ -108,20 +134,20 @@ void check_choice(const ShardingRule& rule, const Loops& loops, const std::vecto
     simulated::Devices devices;
     for (int rank = 0; rank < mesh.num_devices(); ++rank) {
       std::vector<Array> local;
-      for (std::size_t t = 0; t < inputs.size(); ++t) {
-        local.push_back(
-            simulated::cut(inputs[t], local_ranges(choice.inputs[t], loops.inputs[t], mesh, rank)));
+      for (const simulated::Devices& input : locals) {
+        local.push_back(input[static_cast<std::size_t>(rank)]);
       }
       devices.push_back(
           run_loops(rule, sizes_of(factor_ranges(rule, choice, mesh, rank)), local, output,
                     local_shape(choice.computed[output], loops.outputs[output], mesh, rank)));
     }
-    REQUIRE(simulated::holds(devices, whole, choice.computed[output], mesh));
+    if (!simulated::holds(devices, whole, choice.computed[output], mesh)) return false;
     if (choice.reductions[output] != ReduceFunction::none) {
       devices = simulated::after_step(reduction_of(choice, output), devices, mesh);
     }
-    REQUIRE(simulated::holds(devices, whole, choice.outputs[output], mesh));
+    if (!simulated::holds(devices, whole, choice.outputs[output], mesh)) return false;
   }
+  return true;
 }
 
 std::vector<std::string> choices(const Loops& loops, const DeviceMesh& mesh) {
@@ -238,22 +264,60 @@ TEST_CASE("every choice computes the shards of the whole, uneven and empty share
   for (const DeviceMesh& mesh : {DeviceMesh({2}), DeviceMesh({3}), DeviceMesh({4}), DeviceMesh({7}),
                                  DeviceMesh({2, 2}), DeviceMesh({2, 3}), DeviceMesh({3, 1, 2})}) {
     for (const Loops& loops : operators) {
-      std::vector<Array> inputs;
-      for (const Shape& shape : loops.inputs) {
-        inputs.push_back(simulated::filled(
-            shape, [&] { return std::uniform_int_distribution<int>(-4, 4)(random) * 24.0; }));
-      }
       const ShardingRule rule = loops.rule();
-      const auto all = enumerate_op_shard_specs(rule, mesh, loops.inputs, loops.outputs);
+      const auto all = all_choices(rule, loops, mesh);
       CHECK(std::ranges::all_of(all.front().inputs, &TensorShardSpec::is_replicated));
       tried += all.size();
       for (const OpShardSpec& choice : all) {
         CAPTURE(loops.text, to_string(mesh), to_string(choice));
-        check_choice(rule, loops, inputs, choice, mesh);
+        REQUIRE(computes_the_whole(rule, loops, choice, mesh, random));
       }
     }
   }
-  CHECK(tried > 500);
+  CHECK(tried > 2500);
+}
+
+TEST_CASE("a product that is said to be linear in both factors together is found out") {
+  std::mt19937 random(3);
+  const DeviceMesh mesh({2});
+  ShardingRule rule = matmul.rule();
+  rule.linear = {{0, 1}};
+  int wrong = 0;
+  for (const OpShardSpec& choice : all_choices(rule, matmul, mesh)) {
+    const bool is_wrong = !computes_the_whole(rule, matmul, choice, mesh, random);
+    CHECK(is_wrong == choice.inputs[0].is_partial());
+    wrong += is_wrong;
+  }
+  CHECK(wrong == 4);  // all-reduced, scattered onto rows or columns, kept
+}
+
+TEST_CASE("partial inputs and outputs are enumerated only as they are asked for") {
+  const ShardingRule rule = matmul.rule();
+  const DeviceMesh mesh({2});
+  const auto found = [&](const PartialUse& partial) {
+    std::vector<std::string> result;
+    for (const OpShardSpec& choice :
+         enumerate_op_shard_specs(rule, mesh, matmul.inputs, matmul.outputs, partial)) {
+      if (to_string(choice).find("+P") != std::string::npos) result.push_back(to_string(choice));
+    }
+    return result;
+  };
+  using Texts = std::vector<std::string>;
+  CHECK(found({}).empty());
+  CHECK(found({.groups = {}, .kept = {true}}) == Texts{"RS0,S0R->RR+P0"});
+  CHECK(found({.groups = {1}, .kept = {}}) == Texts{"RR,RR+P0->RR all-reduce",
+                                                    "RR,RR+P0->S0R reduce-scatter",
+                                                    "RR,RR+P0->RS0 reduce-scatter"});
+  CHECK(found({.groups = {0}, .kept = {true}, .reduces_later = false}) ==
+        Texts{"RS0,S0R->RR+P0", "RR+P0,RR->RR+P0"});
+  CHECK(found({.groups = {0}, .kept = {false}, .reduces_later = false}).empty());
+}
+
+TEST_CASE("sums are not kept beside another reduction") {
+  const Loops mean{"ab->b", {{4, 4}}, {{4}}, {{'a', FactorKind::mean}}};
+  for (const OpShardSpec& choice : all_choices(mean.rule(), mean, DeviceMesh({2, 2}))) {
+    CHECK_FALSE((choice.inputs[0].is_partial() && !choice.inputs[0].dims[0].empty()));
+  }
 }
 
 TEST_CASE("reduce functions' names and values are inverse") {

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <vector>
+
+#include "graph/graph.h"
+
+/// In which groups of inputs an operator is jointly linear (ShardingRule::linear): the last column
+/// of rules/table.cpp. What types allow, and inputs that are left out, are sharding_rule's.
+namespace autopar::sharding::linear {
+
+using Groups = std::vector<std::vector<int>>;
+
+/// Copies, scales or adds up elements of the first input, whatever the others are.
+Groups in_first(const graph::Graph& graph, const graph::Node& node);
+/// A product.
+Groups in_each(const graph::Graph& graph, const graph::Node& node);
+/// A sum, or inputs side by side.
+Groups in_all(const graph::Graph& graph, const graph::Node& node);
+/// Where.
+Groups in_branches(const graph::Graph& graph, const graph::Node& node);
+/// A product of the first two inputs to which the third is added.
+Groups in_factors(const graph::Graph& graph, const graph::Node& node);
+/// Pad: what is added is nothing.
+Groups in_padded(const graph::Graph& graph, const graph::Node& node);
+
+}  // namespace autopar::sharding::linear
