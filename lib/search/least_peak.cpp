@@ -1,13 +1,19 @@
 // The least peak is the value of a game between the choice and the times: weights on times that sum
 // to 1 bound it by the least weighted usage, which is an assignment problem without these limits.
-// Fictitious play (Brown 1951) brings the two together; what is left is bisected.
+// Fictitious play (Brown 1951) brings the two together; what is left is bisected, by neighbourhood
+// search and, where the problem is small, exactly. Work, not time, ends each step, so that the same
+// question has the same answer.
 
 #include "search/least_peak.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
+#include "search/arc_costs.h"
+#include "search/neighbourhood_search.h"
 #include "search/stopwatch.h"
+#include "search/usage_rows.h"
 
 namespace autopar::search {
 
@@ -16,9 +22,11 @@ namespace {
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 constexpr int most_rounds = 12;
-/// A peak known up to this part is known well enough for fictitious play, then for bisection.
-constexpr double small_gap_of_play = 0.01;
-constexpr double small_gap = 1e-4;
+/// A peak known up to this part is known well enough.
+constexpr double small_gap = 1e-3;
+constexpr double work_of_descent = 1e8;
+/// Small enough to be bisected exactly.
+constexpr std::size_t most_strategies_to_prove = 300;
 /// Weights are whole numbers, so that bounds are exact.
 constexpr std::int64_t whole_weight = 1 << 10;
 
@@ -43,34 +51,53 @@ class PeakSearch {
 
   std::optional<LeastPeak> run() {
     play();
-    if (!best_.choice.empty()) bisect();
+    if (!best_.choice.empty()) descend();
+    if (!best_.choice.empty() && strategies() <= most_strategies_to_prove) prove();
     if (best_.choice.empty()) return std::nullopt;
     return best_;
   }
 
  private:
-  bool is_close(double gap) const {
+  bool is_close() const {
     return static_cast<double>(best_.peak - best_.lower_bound) <=
-           gap * static_cast<double>(best_.peak);
+           small_gap * static_cast<double>(best_.peak);
+  }
+
+  std::size_t strategies() const {
+    std::size_t count = 0;
+    for (const auto& node : problem_.nodes) count += node.costs.size();
+    return count;
   }
 
   void play() {
-    int time = first_ < end_ ? first_ : -1;
-    std::vector<std::int64_t> counts(at(end_), 0);
-    for (int round = 1; round <= most_rounds && time >= 0 && !deadline_.is_over(); ++round) {
-      ++counts[at(time)];
-      for (std::size_t t = 0; t < counts.size(); ++t) {
-        weights_[t] = counts[t] * whole_weight / round;
-      }
+    if (first_ >= end_) return offer(least_weighted_usage().choice);
+    std::vector<std::int64_t> sums(at(end_), 0);
+    sums[at(first_)] = whole_weight;
+    for (int round = 1; round <= most_rounds && !deadline_.is_over(); ++round) {
+      for (std::size_t t = 0; t < sums.size(); ++t) weights_[t] = sums[t] / round;
       const std::int64_t whole = std::accumulate(weights_.begin(), weights_.end(), std::int64_t{0});
       const Solution solution = least_weighted_usage();
       if (solution.choice.empty()) return;
       offer(solution.choice);
       best_.lower_bound = std::max(best_.lower_bound, (solution.lower_bound + whole - 1) / whole);
-      if (is_close(small_gap_of_play)) return;
-      time = time_of_peak(usage_over_time(problem_, solution.choice));
+      if (is_close()) return;
+      add_weights(usage_over_time(problem_, solution.choice), sums);
     }
-    if (time < 0) offer(least_weighted_usage().choice);
+  }
+
+  /// On the times that are nearer to the peak than to the bound.
+  void add_weights(const std::vector<std::int64_t>& usage, std::vector<std::int64_t>& sums) const {
+    const std::int64_t peak = usage[at(time_of_peak(usage))];
+    const std::int64_t base = best_.lower_bound + (peak - best_.lower_bound) / 2;
+    double whole = 0;
+    for (int t = first_; t < end_; ++t) {
+      whole += static_cast<double>(std::max<std::int64_t>(0, usage[at(t)] - base));
+    }
+    if (whole <= 0) return;
+    for (int t = first_; t < end_; ++t) {
+      const double over = static_cast<double>(std::max<std::int64_t>(0, usage[at(t)] - base));
+      sums[at(t)] += static_cast<std::int64_t>(std::round(over / whole * whole_weight));
+    }
   }
 
   Solution least_weighted_usage() const {
@@ -87,13 +114,32 @@ class PeakSearch {
     return solve_in_time(weighted);
   }
 
-  /// Looks for peaks between the bound and the best, with the limits proper.
-  void bisect() {
-    AssignmentProblem limited = problem_;
-    while (!is_close(small_gap) && best_.lower_bound < best_.peak && !deadline_.is_over()) {
+  /// Where the search finds nothing within a limit, it looks above it.
+  void descend() {
+    std::int64_t low = best_.lower_bound;
+    while (static_cast<double>(best_.peak - low) > small_gap * static_cast<double>(best_.peak) &&
+           low < best_.peak && !deadline_.is_over()) {
+      const std::int64_t limit = low + (best_.peak - low) / 2;
+      AssignmentProblem limited = with_limit(limit);
+      if (!compress_usage(limited)) {
+        best_.lower_bound = low = limit + 1;
+        continue;
+      }
+      const ArcCosts costs(limited, 1, 1.0);  // what is impossible costs 1, all else nothing
+      NeighbourhoodSearch search(limited, costs, best_.choice, 1.0, options_.seed);
+      search.advance(work_of_descent, deadline_);
+      if (search.best().empty()) {
+        low = limit + 1;
+      } else {
+        offer(search.best());
+      }
+    }
+  }
+
+  void prove() {
+    while (best_.lower_bound < best_.peak && !deadline_.is_over()) {
       const std::int64_t limit = best_.lower_bound + (best_.peak - best_.lower_bound) / 2;
-      std::fill(limited.usage_limits.begin() + first_, limited.usage_limits.begin() + end_, limit);
-      const Solution solution = solve_in_time(limited);
+      const Solution solution = solve_in_time(with_limit(limit));
       if (solution.status == Status::infeasible) {
         best_.lower_bound = limit + 1;
       } else if (solution.choice.empty()) {
@@ -102,6 +148,12 @@ class PeakSearch {
         offer(solution.choice);
       }
     }
+  }
+
+  AssignmentProblem with_limit(std::int64_t limit) const {
+    AssignmentProblem limited = problem_;
+    std::fill(limited.usage_limits.begin() + first_, limited.usage_limits.begin() + end_, limit);
+    return limited;
   }
 
   Solution solve_in_time(const AssignmentProblem& problem) const {

@@ -58,13 +58,13 @@ void Portfolio::shake() {
   if (searches_.size() > 1) searches_.back()->restart(relaxation_.priced_choice());
 }
 
-void Portfolio::run(const Deadline& deadline, const Patience& patience) {
+void Portfolio::run(const Deadline& deadline, const Patience& patience, bool until_stuck) {
   for (int idle = 0; !deadline.is_over() && !is_done(patience);) {
     const Cost before = cost_;
     run_round(deadline);
     exchange();
     idle = cost_ < before ? 0 : idle + 1;
-    if (relaxation_.is_stuck() && idle >= most_idle_rounds) break;
+    if (until_stuck && relaxation_.is_stuck() && idle >= most_idle_rounds) break;
   }
 }
 

@@ -28,8 +28,9 @@ class Portfolio {
   Portfolio(const AssignmentProblem& problem, Cost goal, std::vector<double> prices,
             std::vector<int> start, int threads, unsigned seed);
 
-  /// Goes on until it is done, nothing has got better for some rounds, or the deadline comes.
-  void run(const Deadline& deadline, const Patience& patience);
+  /// Goes on until it is done or the deadline comes, or nothing has got better for some rounds
+  /// where that is asked.
+  void run(const Deadline& deadline, const Patience& patience, bool until_stuck);
   /// Lets what is stuck try something else.
   void shake();
 

@@ -16,6 +16,8 @@ namespace {
 /// A bound that gained less than this part of its gap between two checks is stuck.
 constexpr double least_gain = 0.005;
 constexpr int steps_a_check = 60;
+constexpr int bold_steps = 240;
+constexpr std::size_t many_limits = 1000;
 constexpr int first_sweeps = 10;
 constexpr int sweeps_a_step = 2;
 constexpr double weight_of_newest = 0.1;
@@ -75,7 +77,8 @@ void Relaxation::step(Cost goal) {
   note_choice();
   note_bound();
   if (++steps_ % steps_a_check == 0) {
-    is_stuck_ = best_bound_ - bound_at_check_ < least_gain * gap_to(goal);
+    is_stuck_ = (steps_ > bold_steps || center_.size() < many_limits) &&
+                best_bound_ - bound_at_check_ < least_gain * gap_to(goal);
     bound_at_check_ = best_bound_;
   }
   if (!center_.empty()) {
@@ -139,8 +142,11 @@ void Relaxation::move_prices(Cost goal) {
     if (center_[t] > 0 || excess_[t] > 0) length += excess_[t] * excess_[t];
   }
   if (length <= 0) return;
-  // An average near 0 must not lead further than what was averaged.
-  const double longest = std::sqrt(length * std::max(length, newest));
+  // An average near 0 leads far: to no better bound, but, among many limits, to many kinds of
+  // choices.
+  const bool is_bold = steps_ < bold_steps && center_.size() >= many_limits;
+  if (steps_ == bold_steps && center_.size() >= many_limits) factor_ = first_factor;
+  const double longest = is_bold ? length : std::sqrt(length * std::max(length, newest));
   const double step = factor_ * std::max(1.0, gap_to(goal)) / longest;
   std::vector<double> prices(center_.size());
   for (std::size_t t = 0; t < prices.size(); ++t) {

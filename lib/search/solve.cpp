@@ -25,11 +25,14 @@ namespace {
 constexpr std::size_t most_cells_of_a_table = 20'000;
 /// Worth beginning anew where it leaves no more than this part of the strategies.
 constexpr double worthwhile_rest = 0.8;
-/// Of the gap, the first goal between bound and cost.
-constexpr double least_optimism = 0.9;
+/// Goals between cost and bound, in steps of the gap, that leave so few of the strategies.
+constexpr double step_of_optimism = 0.15;
+constexpr double few_strategies = 0.3;
 constexpr double share_of_first_run = 0.4;
 /// Branching is for problems whose relaxation takes at most this part of the time it gets.
 constexpr double share_to_relax = 0.1;
+/// Of the time that a relaxation takes.
+constexpr double share_to_look_around = 0.2;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -175,6 +178,7 @@ class Solver {
       // Prices that a larger problem has left are good enough to begin with.
       const auto eliminated = eliminate_under_limits(task.problem, {.prices = task.prices,
                                                                     .goal = task.cutoff,
+                                                                    .most_cells = 1e6,
                                                                     .most_labels = 1e6,
                                                                     .deadline = task.deadline});
       if (eliminated && !eliminated->choice.empty()) {
@@ -201,26 +205,33 @@ class Solver {
     const Stopwatch stopwatch;
     Portfolio portfolio(task.problem, task.cutoff, task.prices, task.start, threads_,
                         options_.seed);
-    portfolio.run(task.deadline.within(share_of_first_run * task.deadline.left()), task.patience);
-    double optimism = least_optimism;
-    for (double slice = stopwatch.seconds(); !is_finished(task, portfolio); slice *= 2) {
-      Task rest = without_hopeless(task, portfolio, portfolio.goal());
+    portfolio.run(task.deadline.within(share_of_first_run * task.deadline.left()), task.patience,
+                  true);
+    double slice = stopwatch.seconds();
+    for (double optimism = 0; !is_finished(task, portfolio); slice *= 2) {
+      // What else there is to do takes some sweeps and copies.
+      if (task.deadline.left() < share_to_look_around * portfolio.seconds_to_relax()) {
+        portfolio.run(task.deadline, task.patience, false);
+        break;
+      }
+      const auto bounds_with = portfolio.relaxation().bounds_with();
+      Task rest = without_hopeless(task, portfolio, bounds_with, portfolio.goal());
       if (options_.log) log(task, rest, portfolio);
-      if (is_much_smaller(rest, task)) {
+      if (strategies_of(rest.problem) <= worthwhile_rest * strategies_of(task.problem)) {
         return better(solution_of(portfolio), solve(std::move(rest)), portfolio.goal());
       }
       eliminate(rest, portfolio);
       if (is_finished(task, portfolio)) break;
+      bool is_exact = true;
       if (portfolio.seconds_to_relax() < share_to_relax * slice) {
-        Task branched = std::move(rest);
-        branched.deadline = task.deadline.within(slice);
-        take_over(branch(branched), portfolio.goal(), portfolio);
+        rest.deadline = task.deadline.within(slice);
+        take_over(branch(rest), portfolio.goal(), portfolio);
       } else {
-        try_lower_goal(task, optimism, slice, portfolio);
+        is_exact = try_lower_goal(task, bounds_with, optimism, slice, portfolio);
       }
       if (is_finished(task, portfolio)) break;
       portfolio.shake();
-      portfolio.run(task.deadline.within(slice), task.patience);
+      portfolio.run(task.deadline.within(slice), task.patience, is_exact);
     }
     return solution_of(portfolio);
   }
@@ -246,26 +257,27 @@ class Solver {
     return portfolio.is_done(task.patience) || task.deadline.is_over();
   }
 
-  static bool is_much_smaller(const Task& rest, const Task& task) {
-    return strategies_of(rest.problem) <= worthwhile_rest * strategies_of(task.problem);
-  }
-
   /// A goal between the bound and the cost leaves fewer strategies: a choice below it is found
-  /// among them sooner, or none is and the goal bounds all choices.
-  void try_lower_goal(const Task& task, double& optimism, double slice, Portfolio& portfolio) {
+  /// among them sooner, or none is and the goal bounds all choices. False where no goal leaves few.
+  bool try_lower_goal(const Task& task, const std::vector<std::vector<Cost>>& bounds_with,
+                      double& optimism, double slice, Portfolio& portfolio) {
     const double gap = static_cast<double>(portfolio.goal() - portfolio.bound());
-    for (; optimism > 1.0 / 32; optimism *= 0.6) {
+    for (optimism += step_of_optimism; optimism < 1; optimism += step_of_optimism) {
       const Cost goal = portfolio.goal() - static_cast<Cost>(optimism * gap);
-      Task lower = without_hopeless(task, portfolio, goal);
-      if (!is_much_smaller(lower, task)) break;
+      double left = 0;
+      for (const auto& bounds : bounds_with) {
+        left +=
+            static_cast<double>(std::ranges::count_if(bounds, [&](Cost b) { return b < goal; }));
+      }
+      if (left > few_strategies * strategies_of(task.problem)) continue;
+      Task lower = without_hopeless(task, portfolio, bounds_with, goal);
       if (options_.log) log(task, lower, portfolio);
       lower.deadline = task.deadline.within(slice);
-      const Solution solution = solve(std::move(lower));
-      take_over(solution, goal, portfolio);
-      if (solution.cost < goal) return;
-      if (is_finished(task, portfolio)) return;
+      take_over(solve(std::move(lower)), goal, portfolio);
+      return true;
     }
-    optimism = 0.6;
+    optimism = 0;
+    return false;
   }
 
   /// What was learnt below a goal.
@@ -280,12 +292,13 @@ class Solver {
   }
 
   /// The task without the strategies whose bounds are not below the goal, to be solved below it.
-  static Task without_hopeless(const Task& task, Portfolio& portfolio, Cost goal) {
+  static Task without_hopeless(const Task& task, Portfolio& portfolio,
+                               const std::vector<std::vector<Cost>>& bounds_with, Cost goal) {
     Task rest = task;
     rest.cutoff = goal;
     rest.prices = portfolio.relaxation().prices();
     rest.start = portfolio.choice();
-    remove_hopeless(rest.problem, portfolio.relaxation().bounds_with(), rest.cutoff);
+    remove_hopeless(rest.problem, bounds_with, goal);
     return rest;
   }
 

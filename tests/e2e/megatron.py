@@ -8,9 +8,9 @@ import onnx
 # all-reduce after it: two a layer. Which is which is told by names in the model: the node's
 # (from the TorchScript-based exporter), the weight's or the scope's (from the torch.export-based one).
 BY_COLUMNS = re.compile(
-    r"c_attn|c_fc|query|key|value|[qkv]_proj|gate_proj|up_proj|intermediate", re.IGNORECASE
+    r"c_attn|c_fc|fc1|query|key|value|[qkv]_proj|gate_proj|up_proj|intermediate", re.IGNORECASE
 )
-BY_ROWS = re.compile(r"c_proj|o_proj|down_proj|output[./]dense", re.IGNORECASE)
+BY_ROWS = re.compile(r"c_proj|fc2|o_proj|down_proj|output[./]dense", re.IGNORECASE)
 
 
 def projections(model_file):
@@ -29,16 +29,26 @@ def projections(model_file):
     return columns, rows
 
 
-def megatron_pins(model_file, plan):
+def rank_of(spec):
+    return len(re.findall(r"[RS]\d*", spec))
+
+
+def is_part_of(name, nodes):
+    """A hoisted projection bears its node's name and, after a slash, its part's."""
+    return any(name == node or name.startswith(node + "/") for node in nodes)
+
+
+def megatron_pins(model_file, plan, axes="0", batch_axes=""):
+    """The pins, and the number of row-parallel projections. The batch may be split over further
+    axes."""
     columns, rows = projections(model_file)
+    batch = f"S{batch_axes}" if batch_axes else "R"
     operators = []
     for entry in plan["operators"]:
-        # a hoisted projection bears its name and, after a slash, its part's
-        name = entry["name"]
-        whole = {name, name.rsplit("/", 1)[0]}
-        dims = len(re.findall(r"[RS]\d*", entry["outputs"][0]))
-        if whole & set(columns):
-            operators.append({"name": name, "outputs": ["R" * (dims - 1) + "S0"]})
-        elif whole & set(rows):
-            operators.append({"name": name, "outputs": ["R" * dims], "reductions": ["all-reduce"]})
+        name, dims = entry["name"], rank_of(entry["outputs"][0])
+        if is_part_of(name, columns):
+            operators.append({"name": name, "outputs": [batch + "R" * (dims - 2) + f"S{axes}"]})
+        elif is_part_of(name, rows):
+            spec = batch + "R" * (dims - 1)
+            operators.append({"name": name, "outputs": [spec], "reductions": ["all-reduce"]})
     return operators, len(rows)

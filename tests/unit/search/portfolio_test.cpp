@@ -23,7 +23,7 @@ TEST_CASE("a portfolio's bound and choice hold, and mostly meet, with one thread
       Portfolio portfolio(problem, impossible, {}, {}, threads, 1);
       CAPTURE(round, threads);
       for (int k = 0; k < 2; ++k) {
-        portfolio.run({}, {});
+        portfolio.run({}, {}, true);
         REQUIRE(portfolio.bound() <= truth.cost);
         REQUIRE(portfolio.goal() == portfolio.cost());
         if (!portfolio.choice().empty()) {
@@ -52,8 +52,8 @@ TEST_CASE("the same seed and threads give a portfolio the same answer") {
     for (const int threads : {1, 2, 4}) {
       Portfolio one(problem, impossible, {}, {}, threads, 7);
       Portfolio other(problem, impossible, {}, {}, threads, 7);
-      one.run({}, {});
-      other.run({}, {});
+      one.run({}, {}, true);
+      other.run({}, {}, true);
       REQUIRE(one.choice() == other.choice());
       REQUIRE(one.bound() == other.bound());
       REQUIRE(one.relaxation().prices() == other.relaxation().prices());
