@@ -33,6 +33,7 @@ class Presolver {
       strategies_[i].resize(nodes_[i].costs.size());
       std::iota(strategies_[i].begin(), strategies_[i].end(), 0);
       result_.strategy_counts.push_back(static_cast<int>(nodes_[i].costs.size()));
+      result_.replacements.emplace_back(nodes_[i].costs.size(), -1);
     }
     result_.times = std::move(times);
     edges_.reserve(problem.edges.size());
@@ -167,11 +168,16 @@ class Presolver {
       for (std::size_t s = 0; s < is_useless.size(); ++s) {
         for (std::size_t t = 0; t < is_useless.size() && !is_useless[s]; ++t) {
           is_useless[s] = t != s && !is_useless[t] && dominates(i, t, s);
+          if (is_useless[s]) replaced_by(i, s) = strategies_[at(i)][t];
         }
       }
     }
     if (std::ranges::none_of(is_useless, [](char useless) { return useless != 0; })) return;
     remove(i, is_useless);
+  }
+
+  int& replaced_by(int i, std::size_t s) {
+    return result_.replacements[at(i)][at(strategies_[at(i)][s])];
   }
 
   bool dominates(int i, std::size_t better, std::size_t worse) const {
@@ -375,7 +381,10 @@ std::vector<int> Presolved::original(const std::vector<int>& choice) const {
 std::optional<std::vector<int>> Presolved::reduced(const std::vector<int>& choice) const {
   std::vector<int> result;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const auto found = std::ranges::find(strategies[i], choice[at(nodes[i])]);
+    const auto& replaced_by = replacements[at(nodes[i])];
+    int strategy = choice[at(nodes[i])];
+    while (replaced_by[at(strategy)] >= 0) strategy = replaced_by[at(strategy)];
+    const auto found = std::ranges::find(strategies[i], strategy);
     if (found == strategies[i].end()) return std::nullopt;
     result.push_back(static_cast<int>(found - strategies[i].begin()));
   }

@@ -18,7 +18,8 @@ struct Presolved {
   /// The choice for the whole problem that a choice for the core stands for, within the limits
   /// where that one is.
   std::vector<int> original(const std::vector<int>& choice) const;
-  /// The inverse, as far as it goes: nullopt where the choice holds a strategy that is gone.
+  /// The inverse, where strategies that are gone give way to what dominates them: no dearer, and
+  /// within the limits where the choice is. nullopt where one is impossible.
   std::optional<std::vector<int>> reduced(const std::vector<int>& choice) const;
 
   /// A node that is gone: its strategy by its neighbours' strategies, all in the whole problem's
@@ -32,7 +33,9 @@ struct Presolved {
   std::vector<int> nodes;                    ///< by the core's node, the whole problem's
   std::vector<std::vector<int>> strategies;  ///< by the core's node and strategy, the same
   std::vector<int> strategy_counts;          ///< by the whole problem's node
-  std::vector<int> times;                    ///< by the core's time, the whole problem's
+  /// By the whole problem's node and strategy, the one that dominates it; -1 where none does.
+  std::vector<std::vector<int>> replacements;
+  std::vector<int> times;  ///< by the core's time, the whole problem's
 };
 
 /// nullopt where no choice is possible, or none is within the limits.

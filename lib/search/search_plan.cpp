@@ -107,7 +107,8 @@ class PlanSearch {
     Solution cheapest = solve_exactly(problem_);
     problem_.usage_limits = std::move(limits);
     if (cheapest.choice.empty() || within_limits(problem_, cheapest.choice)) return cheapest;
-    Solution solution = solve(problem_, share_of_first_search);
+    start_ = solve_quickly(problem_, SearchMethod::recursive).choice;
+    Solution solution = solve_exactly(problem_, share_of_first_search);
     if (solution.choice.empty()) {
       least_ = least_peak();
       least_plan();
@@ -140,21 +141,8 @@ class PlanSearch {
     return plan;
   }
 
-  Solution solve(const AssignmentProblem& problem, double share_of_time = 1) {
-    if (!is_exact()) return solve_quickly(problem, options_.method);
-    Solution solution = solve_exactly(problem, share_of_time);
-    if (solution.status == Status::optimal || solution.status == Status::infeasible) {
-      return solution;
-    }
-    // Where time ran out before a plan was found, a quick one may be.
-    if (!solution.choice.empty()) return solution;
-    if (Solution quick = solve_quickly(problem, SearchMethod::recursive);
-        quick.cost < solution.cost) {
-      solution.status = quick.status;
-      solution.choice = std::move(quick.choice);
-      solution.cost = quick.cost;
-    }
-    return solution;
+  Solution solve(const AssignmentProblem& problem) {
+    return is_exact() ? solve_exactly(problem) : solve_quickly(problem, options_.method);
   }
 
   bool is_exact() const { return options_.method == SearchMethod::ilp; }

@@ -414,6 +414,11 @@ Solution solve(const AssignmentProblem& problem, const SolveOptions& options) {
                     .deadline = Deadline(options.time_limit_seconds),
                     .patience = {Deadline(options.patience_seconds), options.small_gap, 0}});
   if (solution.choice.empty() && solution.lower_bound >= impossible) solution = infeasible();
+  if (!options.start.empty() && within_limits(problem, options.start)) {
+    // The reductions may have taken away what the start holds.
+    const Cost cost = cost_of(problem, options.start);
+    if (cost < solution.cost) solution = found(options.start, cost, solution.lower_bound);
+  }
   solution.seconds = stopwatch.seconds();
   solution.glpk_seconds = solver.glpk_seconds();
   return solution;
