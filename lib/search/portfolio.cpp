@@ -12,9 +12,11 @@ constexpr double steps_to_relax = 300;
 constexpr double costs_a_second = 1e9;
 constexpr int rounds_before_searches = 2;
 /// Rounds without a better choice after which the searches are stuck.
-constexpr int most_idle_rounds = 6;
-/// Every so many rounds all searches go on from the best choice.
-constexpr int rounds_apart = 4;
+constexpr int most_idle_rounds = 10;
+/// After so many rounds without a better choice, one search begins anew from what is cheap at the
+/// present prices, for so many rounds.
+constexpr int rounds_together = 4;
+constexpr int rounds_apart = 6;
 /// Times the bound, or twice the goal, costs are as bad as impossible.
 constexpr double hopeless_over_bound = 64;
 
@@ -53,10 +55,7 @@ double Portfolio::seconds_to_relax() const {
   return steps_to_relax / steps_a_round * work_ / costs_a_second;
 }
 
-void Portfolio::shake() {
-  relaxation_.shake();
-  if (searches_.size() > 1) searches_.back()->restart(relaxation_.priced_choice());
-}
+void Portfolio::shake() { relaxation_.shake(); }
 
 void Portfolio::run(const Deadline& deadline, const Patience& patience, bool until_stuck) {
   for (int idle = 0; !deadline.is_over() && !is_done(patience);) {
@@ -95,17 +94,21 @@ void Portfolio::exchange() {
     if (rounds_ >= rounds_before_searches || relaxation_.is_stuck()) start_searches();
     return;
   }
+  const Cost before = cost_;
   for (const auto& search : searches_) {
     if (!search->best().empty()) offer(search->best());
   }
+  idle_rounds_ = cost_ < before ? 0 : idle_rounds_ + 1;
+  if (idle_rounds_ % rounds_together == rounds_together - 1) apart_until_ = rounds_ + rounds_apart;
   for (std::size_t k = 0; k < searches_.size(); ++k) {
     searches_[k]->set_prices(relaxation_.prices());
-    const bool is_apart = rounds_ % rounds_apart != 0 && k > 0;
-    if (!choice_.empty()) {
-      const bool is_behind = searches_[k]->best() != choice_;
-      if (is_behind && !is_apart) searches_[k]->restart(choice_);
-    } else if (rounds_ % rounds_apart == 0 && k % 2 == 0) {
+    // The first goes its own way for a while where nothing gets better.
+    const bool is_apart = k == 0 && rounds_ < apart_until_;
+    const bool starts_apart = k == 0 && rounds_ + rounds_apart == apart_until_;
+    if (choice_.empty() ? rounds_ % rounds_apart == 0 && k % 2 == 0 : starts_apart) {
       searches_[k]->restart(relaxation_.priced_choice());
+    } else if (!choice_.empty() && !is_apart && searches_[k]->best() != choice_) {
+      searches_[k]->restart(choice_);
     }
   }
 }

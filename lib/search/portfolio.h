@@ -67,6 +67,8 @@ class Portfolio {
   Cost raised_bound_ = 0;
   double work_ = 0;  ///< of a round and thread
   int rounds_ = 0;
+  int idle_rounds_ = 0;  ///< since a better choice was found
+  int apart_until_ = 0;  ///< the round in which the first search joins the others again
 };
 
 }  // namespace autopar::search

@@ -108,7 +108,7 @@ class PlanSearch {
     problem_.usage_limits = std::move(limits);
     if (cheapest.choice.empty() || within_limits(problem_, cheapest.choice)) return cheapest;
     start_ = solve_quickly(problem_, SearchMethod::recursive).choice;
-    Solution solution = solve_exactly(problem_, share_of_first_search);
+    Solution solution = solve_exactly(problem_, start_.empty() ? share_of_first_search : 1);
     if (solution.choice.empty()) {
       least_ = least_peak();
       least_plan();
