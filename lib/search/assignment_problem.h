@@ -54,7 +54,7 @@ struct SolveOptions {
   double patience_seconds = 1e18;
   double small_gap = 0.001;
   bool presolve = true;         ///< false: GLPK is handed the whole problem
-  std::vector<int> start = {};  ///< a choice within the limits to improve on, where one is known
+  std::vector<int> start = {};  ///< a choice to begin with, where one is known
   unsigned seed = 1;  ///< the same seed gives the same answer where time does not end the search
   int threads = 0;    ///< 0: as many as the machine has
   /// What is left of a problem is GLPK's where it has at most so many strategies.

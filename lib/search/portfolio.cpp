@@ -23,17 +23,18 @@ constexpr double hopeless_over_bound = 64;
 }  // namespace
 
 Portfolio::Portfolio(const AssignmentProblem& problem, Cost goal, std::vector<double> prices,
-                     std::vector<int> start, int threads, unsigned seed)
+                     std::vector<int> start, double cost_elsewhere, int threads, unsigned seed)
     : problem_(problem),
       goal_(goal),
       threads_(threads),
       seed_(seed),
-      relaxation_(problem, std::move(prices)) {
+      start_(std::move(start)),
+      relaxation_(problem, std::move(prices), cost_elsewhere) {
   double cells = 1000;
   for (const auto& node : problem.nodes) cells += static_cast<double>(node.costs.size());
   for (const auto& edge : problem.edges) cells += static_cast<double>(edge.costs.size());
   work_ = steps_a_round * 8 * cells;
-  if (!start.empty()) offer(start);
+  if (!start_.empty()) offer(start_);
 }
 
 void Portfolio::offer(const std::vector<int>& choice) {
@@ -118,10 +119,12 @@ void Portfolio::start_searches() {
                           ? 2.0 * static_cast<double>(goal()) + 1
                           : hopeless_over_bound * (static_cast<double>(bound()) + 1);
   costs_.emplace(problem_, 1, most);
+  const std::vector<int>& start = !choice_.empty()  ? choice_
+                                  : !start_.empty() ? start_
+                                                    : relaxation_.priced_choice();
   for (int k = 0; k < threads_; ++k) {
-    searches_.push_back(std::make_unique<NeighbourhoodSearch>(
-        problem_, *costs_, choice_.empty() ? relaxation_.priced_choice() : choice_, most,
-        seed_ + static_cast<unsigned>(k)));
+    searches_.push_back(std::make_unique<NeighbourhoodSearch>(problem_, *costs_, start, most,
+                                                              seed_ + static_cast<unsigned>(k)));
     searches_.back()->set_prices(relaxation_.prices());
   }
 }

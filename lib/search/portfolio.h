@@ -24,9 +24,9 @@ struct Patience {
 /// seed gives the same answer.
 class Portfolio {
  public:
-  /// `goal` is a cost that choices have to stay below. `start` may be empty.
+  /// `goal` is a cost that choices have to stay below. `start` may be over the limits, or empty.
   Portfolio(const AssignmentProblem& problem, Cost goal, std::vector<double> prices,
-            std::vector<int> start, int threads, unsigned seed);
+            std::vector<int> start, double cost_elsewhere, int threads, unsigned seed);
 
   /// Goes on until it is done or the deadline comes, or nothing has got better for some rounds
   /// where that is asked.
@@ -59,6 +59,7 @@ class Portfolio {
   const Cost goal_;
   const int threads_;
   const unsigned seed_;
+  const std::vector<int> start_;
   Relaxation relaxation_;
   std::optional<ArcCosts> costs_;  ///< the searches'
   std::vector<std::unique_ptr<NeighbourhoodSearch>> searches_;

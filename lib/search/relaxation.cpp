@@ -23,7 +23,7 @@ constexpr int sweeps_a_step = 2;
 constexpr double weight_of_newest = 0.1;
 constexpr double first_factor = 0.5;
 constexpr int most_nulls = 20;
-/// An optimum is taken to be at most so much over the bound.
+/// An optimum is taken to be at most so much over the bound, of the whole cost.
 constexpr double largest_gap = 0.05;
 
 /// About what an optimum may cost: nodes at their dearest, edges as the nodes' cheapest have them.
@@ -47,8 +47,10 @@ WideCost typical_cost(const AssignmentProblem& problem) {
 
 }  // namespace
 
-Relaxation::Relaxation(const AssignmentProblem& problem, std::vector<double> prices)
+Relaxation::Relaxation(const AssignmentProblem& problem, std::vector<double> prices,
+                       double cost_elsewhere)
     : problem_(problem),
+      cost_elsewhere_(cost_elsewhere),
       costs_(problem, ArcCosts::scale_for(typical_cost(problem))),
       prices_(problem, costs_.scale()),
       messages_(costs_),
@@ -90,7 +92,8 @@ void Relaxation::step(Cost goal) {
 
 /// How far the bound may have to rise: the goal may be far from an optimum.
 double Relaxation::gap_to(Cost goal) const {
-  return std::min(static_cast<double>(goal) - best_bound_, largest_gap * std::abs(best_bound_));
+  return std::min(static_cast<double>(goal) - best_bound_,
+                  largest_gap * (std::abs(best_bound_) + cost_elsewhere_));
 }
 
 void Relaxation::set_prices(const std::vector<double>& prices) {

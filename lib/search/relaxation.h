@@ -16,8 +16,9 @@ namespace autopar::search {
 /// problem must outlive it.
 class Relaxation {
  public:
-  /// `prices` is where they start, by time; empty for 0.
-  Relaxation(const AssignmentProblem& problem, std::vector<double> prices);
+  /// `prices` is where they start, by time; empty for 0. `cost_elsewhere` is what the problem's
+  /// cost lacks, where it is a part of a larger one.
+  Relaxation(const AssignmentProblem& problem, std::vector<double> prices, double cost_elsewhere);
 
   /// Goes on until that many costs are looked at, the bound reaches the goal, the bound hardly
   /// rises any more, or the deadline comes.
@@ -48,6 +49,7 @@ class Relaxation {
   Cost whole(double bound) const;
 
   const AssignmentProblem& problem_;
+  const double cost_elsewhere_;
   const ArcCosts costs_;
   UsagePrices prices_;
   MessagePassing messages_;

@@ -70,33 +70,37 @@ class PlanSearch {
   SolvedPlan run_to_solved_plan() && {
     Plan plan = run();
     built_.problem = std::move(problem_);
-    return {std::move(plan), std::move(built_), std::move(choice_)};
+    return {std::move(plan), std::move(built_), std::move(best_)};
   }
 
   Plan run() {
     Solution solution = solve();
     const Cost lower_bound = is_exact() ? bound_of(solution) : bound_of_quick_method();
     for (int attempt = 0; attempt < most_attempts && !solution.choice.empty(); ++attempt) {
-      Plan plan = plan_of(solution.choice);
-      const std::int64_t excess = plan.summary.peak_bytes - limit_;
-      if (excess <= 0) return described(std::move(plan), solution, lower_bound);
+      const std::int64_t excess = consider(solution.choice);
+      if (excess <= 0) break;
       const std::int64_t lower = std::max<std::int64_t>(0, peak_of(solution.choice) - excess);
       for (std::size_t t = 1; t < problem_.usage_limits.size(); ++t) {
         problem_.usage_limits[t] = lower;
       }
+      start_ = std::move(solution.choice);
       solution = solve(problem_);
     }
-    if (!least_) least_ = least_peak();
-    problem_.usage_limits = built_.problem.usage_limits;
-    return described(least_plan(), solution_of(built_, *least_), lower_bound);
+    if (best_.empty()) {
+      if (!least_) least_ = least_peak();
+      problem_.usage_limits = built_.problem.usage_limits;
+      require_least_to_fit();
+      consider(least_->choice);
+    }
+    return described(lower_bound);
   }
 
  private:
   static constexpr int most_attempts = 8;
   /// Then a plan is good enough that is proven to a thousandth.
   static constexpr double patience_seconds = 3;
-  /// Of the time left, for a search that may find nothing, and then for the least peak.
-  static constexpr double share_of_first_search = 0.6;
+  /// Of the time left, for a search that may have to be repeated, and for the least peak.
+  static constexpr double share_of_search = 0.7;
   static constexpr double share_of_least_peak = 0.7;
 
   /// Without limits first: where the cheapest plan of all fits, it is soon found. Where no plan
@@ -108,10 +112,11 @@ class PlanSearch {
     problem_.usage_limits = std::move(limits);
     if (cheapest.choice.empty() || within_limits(problem_, cheapest.choice)) return cheapest;
     start_ = solve_quickly(problem_, SearchMethod::recursive).choice;
-    Solution solution = solve_exactly(problem_, start_.empty() ? share_of_first_search : 1);
-    if (solution.choice.empty()) {
+    if (!start_.empty()) consider(start_);
+    Solution solution = solve_exactly(problem_);
+    if (solution.choice.empty() && best_.empty()) {
       least_ = least_peak();
-      least_plan();
+      require_least_to_fit();
       if (!within_limits(problem_, least_->choice)) return solution;
       start_ = least_->choice;
       solution = solve(problem_);
@@ -122,15 +127,22 @@ class PlanSearch {
     return solution;
   }
 
-  static Solution solution_of(const PlanProblem& built, const LeastPeak& least) {
-    return {.status = Status::feasible,
-            .choice = least.choice,
-            .cost = cost_of(built.problem, least.choice)};
+  /// Keeps it if it is the cheapest whose shards fit. Returns how far its peak is over the limit.
+  std::int64_t consider(const std::vector<int>& choice) {
+    Plan plan = plan_of(choice);
+    const std::int64_t excess = plan.summary.peak_bytes - limit_;
+    const Cost cost = cost_of(built_.problem, choice);
+    if (excess <= 0 && cost < best_cost_) {
+      best_ = choice;
+      best_cost_ = cost;
+      plan_ = std::move(plan);
+    }
+    return excess;
   }
 
   /// Throws where even that does not fit.
-  Plan least_plan() const {
-    Plan plan = plan_of(least_->choice);
+  void require_least_to_fit() const {
+    const Plan plan = plan_of(least_->choice);
     if (plan.summary.peak_bytes > limit_) {
       throw NothingFits(
           fmt::format("nothing fits a memory limit of {} a device: the smallest that does is {}: "
@@ -138,7 +150,6 @@ class PlanSearch {
                       in_mebibytes(limit_), in_mebibytes(plan.summary.peak_bytes)),
           plan.summary.peak_bytes, least_->lower_bound > limit_);
     }
-    return plan;
   }
 
   Solution solve(const AssignmentProblem& problem) {
@@ -149,9 +160,11 @@ class PlanSearch {
 
   double seconds_left() const { return options_.time_limit_seconds - stopwatch_.seconds(); }
 
-  Solution solve_exactly(const AssignmentProblem& problem, double share_of_time = 1) {
+  /// Where limits bind, some time is left for what may have to follow.
+  Solution solve_exactly(const AssignmentProblem& problem) {
+    const double share = problem.usage_limits.empty() ? 1 : share_of_search;
     Solution solution =
-        search::solve(problem, {.time_limit_seconds = std::max(0.0, share_of_time * seconds_left()),
+        search::solve(problem, {.time_limit_seconds = std::max(0.0, share * seconds_left()),
                                 .patience_seconds = patience_seconds,
                                 .presolve = options_.presolve,
                                 .start = start_});
@@ -223,25 +236,24 @@ class PlanSearch {
     return plan;
   }
 
-  Plan described(Plan plan, const Solution& solution, Cost lower_bound) {
+  Plan described(Cost lower_bound) {
     if (graph::was_interrupted()) spdlog::warn("interrupted: this is the best plan found so far");
-    choice_ = solution.choice;
-    PlanSummary& summary = plan.summary;
+    PlanSummary& summary = plan_.summary;
     summary.search = name_of(options_.method);
     summary.bound_is_searched = is_exact() || options_.bound;
-    summary.cost_seconds = static_cast<double>(solution.cost) * seconds_per_cost;
+    summary.cost_seconds = static_cast<double>(best_cost_) * seconds_per_cost;
     summary.lower_bound_seconds =
         std::max(0.0, static_cast<double>(lower_bound) * seconds_per_cost);
-    summary.proven_optimal = solution.cost == lower_bound;
+    summary.proven_optimal = best_cost_ == lower_bound;
     summary.communication_seconds =
-        communication_seconds(graph_, cost_, plan, summary.cost_seconds);
-    summary.weight_bytes = usage_over_time(built_.problem, solution.choice).front();
+        communication_seconds(graph_, cost_, plan_, summary.cost_seconds);
+    summary.weight_bytes = usage_over_time(built_.problem, best_).front();
     summary.one_device_seconds = least_seconds_on(1, graph_, cost_.device());
     summary.one_device_bytes =
         graph::constant_bytes(graph_) + graph::plan_arena(graph::value_lifetimes(graph_)).bytes;
     summary.glpk_seconds = glpk_seconds_;
     summary.search_seconds = stopwatch_.seconds();
-    return plan;
+    return std::move(plan_);
   }
 
   const graph::InterruptionGuard guard_{SIGINT};  ///< Ctrl-C: the best plan so far will do
@@ -250,9 +262,11 @@ class PlanSearch {
   const cost::CostModel& cost_;
   const SearchOptions& options_;
   PlanProblem built_;
-  AssignmentProblem problem_;               ///< with the limits of the last attempt
-  std::vector<int> choice_;                 ///< the plan's
-  std::vector<int> start_;                  ///< within the limits, or empty
+  AssignmentProblem problem_;  ///< with the limits of the last attempt
+  std::vector<int> best_;      ///< the cheapest choice whose shards fit
+  Cost best_cost_ = impossible;
+  Plan plan_;                               ///< the best choice's
+  std::vector<int> start_;                  ///< what the next search begins with, or empty
   std::optional<LeastPeak> least_;          ///< once it was looked for
   const std::int64_t limit_;                ///< of weights and activations together
   const std::vector<graph::NodeId> seeds_;  ///< of propagation

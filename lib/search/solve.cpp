@@ -82,7 +82,7 @@ struct Task {
   AssignmentProblem problem;
   Cost cutoff = impossible;    ///< choices that cost as much are of no interest
   std::vector<double> prices;  ///< by time, of a unit of usage, to begin with
-  std::vector<int> start;      ///< a choice within the limits, or empty
+  std::vector<int> start;      ///< a choice to begin with, or empty
   Deadline deadline;
   Patience patience;
   bool is_root = true;  ///< no branch has been taken
@@ -203,8 +203,8 @@ class Solver {
   /// that grow.
   Solution search(const Task& task) {
     const Stopwatch stopwatch;
-    Portfolio portfolio(task.problem, task.cutoff, task.prices, task.start, threads_,
-                        options_.seed);
+    Portfolio portfolio(task.problem, task.cutoff, task.prices, task.start,
+                        task.patience.cost_elsewhere, threads_, options_.seed);
     portfolio.run(task.deadline.within(share_of_first_run * task.deadline.left()), task.patience,
                   true);
     double slice = stopwatch.seconds();
@@ -314,7 +314,7 @@ class Solver {
 
   /// One strategy of the node that decides most, or any other of its strategies.
   Solution branch(const Task& task) {
-    Relaxation relaxation(task.problem, task.prices);
+    Relaxation relaxation(task.problem, task.prices, task.patience.cost_elsewhere);
     relaxation.advance(1e18, task.cutoff, task.deadline);
     ++branches_;
     Solution best{.lower_bound = relaxation.bound()};

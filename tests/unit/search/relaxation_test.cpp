@@ -45,7 +45,7 @@ TEST_CASE("the relaxation's bounds hold at every step, on problems of all kinds"
   for (int round = 0; round < 400; ++round) {
     const AssignmentProblem problem = random_compressed_problem(random);
     const auto truth = least_costs_with(problem);
-    Relaxation relaxation(problem, {});
+    Relaxation relaxation(problem, {}, 0);
     CAPTURE(round);
     for (int k = 0; k < 4; ++k) {
       relaxation.advance(2000, impossible, {});
@@ -67,7 +67,7 @@ TEST_CASE("under limits that bind the relaxation's bound comes close, from any p
     if (least(truth) >= impossible) continue;
     auto prices = random_prices(random, problem.usage_limits.size());
     if (round % 2 == 0) prices.clear();
-    Relaxation relaxation(problem, prices);
+    Relaxation relaxation(problem, prices, 0);
     CAPTURE(round);
     relaxation.advance(1e7, impossible, {});
     require_valid(problem, relaxation, truth);
@@ -88,7 +88,7 @@ TEST_CASE("the relaxation ends where its bound reaches the goal") {
     const AssignmentProblem problem = random_limited_problem(random, 2, 1);
     const auto truth = least_costs_with(problem);
     if (least(truth) >= impossible) continue;
-    Relaxation relaxation(problem, {});
+    Relaxation relaxation(problem, {}, 0);
     relaxation.advance(1e7, least(truth) / 2, {});
     CAPTURE(round);
     REQUIRE(relaxation.bound() <= least(truth));
@@ -110,7 +110,7 @@ TEST_CASE("prices by the times that presolve names keep the bound valid") {
     for (const int t : presolved->times) prices.push_back(drawn.at(static_cast<std::size_t>(t)));
     CAPTURE(round);
     REQUIRE(prices.size() == presolved->core.usage_limits.size());
-    Relaxation relaxation(presolved->core, prices);
+    Relaxation relaxation(presolved->core, prices, 0);
     REQUIRE(relaxation.prices() == prices);
     relaxation.advance(2000, impossible, {});
     REQUIRE(relaxation.bound() + presolved->constant <= least(truth));
