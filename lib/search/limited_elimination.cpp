@@ -72,6 +72,7 @@ class Labels {
   /// All sums of two that stay within the limits and below the goal, where `rest` is what the rest
   /// pays at least; both lists and the result have the least priced first.
   std::vector<Label> merge(const std::vector<Label>& a, const std::vector<Label>& b, double rest) {
+    if (options_.deadline.is_over()) throw GaveUp();
     candidates_.clear();
     candidate_usages_.clear();
     for (const Label x : a) {
@@ -174,6 +175,7 @@ class Labels {
     // The last one kept has the least first usage so far where there is one limit.
     std::vector<Candidate> kept;
     for (const Candidate& candidate : candidates_) {
+      if (kept.size() % 1024 == 1023 && options_.deadline.is_over()) throw GaveUp();
       const bool is_dominated = rows_ <= 1 ? !kept.empty() && dominates(kept.back(), candidate)
                                            : std::ranges::any_of(kept, [&](const Candidate& other) {
                                                return dominates(other, candidate);
@@ -291,6 +293,7 @@ class Elimination {
       const auto [cells, i] = queue.top();
       queue.pop();
       if (is_gone[at(i)]) continue;
+      if (options_.deadline.is_over()) throw GaveUp();
       if (const double now = cells_of(i); now > cells) {
         queue.emplace(now, i);
         continue;

@@ -110,7 +110,9 @@ class PlanSearch {
     auto limits = std::exchange(problem_.usage_limits, {});
     Solution cheapest = solve_exactly(problem_);
     problem_.usage_limits = std::move(limits);
+    // Without limits what costs nothing may use more than it has to: the shards themselves tell.
     if (cheapest.choice.empty() || within_limits(problem_, cheapest.choice)) return cheapest;
+    if (consider(cheapest.choice) <= 0 && !best_.empty()) return cheapest;
     start_ = solve_quickly(problem_, SearchMethod::recursive).choice;
     if (!start_.empty()) consider(start_);
     Solution solution = solve_exactly(problem_);
@@ -132,7 +134,10 @@ class PlanSearch {
     Plan plan = plan_of(choice);
     const std::int64_t excess = plan.summary.peak_bytes - limit_;
     const Cost cost = cost_of(built_.problem, choice);
-    if (excess <= 0 && cost < best_cost_) {
+    const std::int64_t fair_share = built_.problem.usage_limits.front();
+    const bool is_fair =
+        fair_share < 0 || usage_over_time(built_.problem, choice).front() <= fair_share;
+    if (excess <= 0 && is_fair && cost < best_cost_) {
       best_ = choice;
       best_cost_ = cost;
       plan_ = std::move(plan);
@@ -145,7 +150,7 @@ class PlanSearch {
     const Plan plan = plan_of(least_->choice);
     if (plan.summary.peak_bytes > limit_) {
       throw NothingFits(
-          fmt::format("nothing fits a memory limit of {} a device: the smallest that does is {}: "
+          fmt::format("nothing fits a memory limit of {} a device: the smallest known to do is {}: "
                       "raise --memory or add devices",
                       in_mebibytes(limit_), in_mebibytes(plan.summary.peak_bytes)),
           plan.summary.peak_bytes, least_->lower_bound > limit_);

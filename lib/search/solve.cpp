@@ -28,6 +28,7 @@ constexpr double worthwhile_rest = 0.8;
 /// Goals between cost and bound, in steps of the gap, that leave so few of the strategies.
 constexpr double step_of_optimism = 0.15;
 constexpr double few_strategies = 0.3;
+constexpr std::size_t most_nodes_to_eliminate = 10'000;
 constexpr double share_of_first_run = 0.4;
 /// Branching is for problems whose relaxation takes at most this part of the time it gets.
 constexpr double share_to_relax = 0.1;
@@ -220,7 +221,7 @@ class Solver {
       if (strategies_of(rest.problem) <= worthwhile_rest * strategies_of(task.problem)) {
         return better(solution_of(portfolio), solve(std::move(rest)), portfolio.goal());
       }
-      eliminate(rest, portfolio);
+      if (rest.problem.nodes.size() <= most_nodes_to_eliminate) eliminate(rest, portfolio);
       if (is_finished(task, portfolio)) break;
       bool is_exact = true;
       if (portfolio.seconds_to_relax() < share_to_relax * slice) {

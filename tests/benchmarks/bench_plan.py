@@ -48,7 +48,7 @@ def least_feasible_bytes(folder, mesh, options):
     try:
         plan(folder, mesh, "1B", options)
     except NoPlan as refusal:
-        named = re.search(r"the smallest that does is .*?\((\d+) bytes\)", str(refusal))
+        named = re.search(r"the smallest known to do is .*?\((\d+) bytes\)", str(refusal))
         if named:
             return int(named.group(1))
         raise NoPlan(f"no least feasible limit: {refusal}") from None

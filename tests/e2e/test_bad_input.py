@@ -261,7 +261,7 @@ class BadOptionTest(BadInputTest):
         options = ("--ngpus", 6, "--mesh", "auto", "--device", file)
         self.refuse_model(small_model(), "6 devices", "nodes of 4", options=options)
         options = ("--ngpus", 4, "--mesh", "auto", "--memory", "1B")
-        self.refuse_model(small_model(), "the smallest that does is", options=options)
+        self.refuse_model(small_model(), "the smallest known to do is", options=options)
 
     def test_memory_limit_that_nothing_fits_tells_the_smallest_that_does(self):
         file = self.tmp / "model.onnx"

@@ -111,4 +111,4 @@ class SearchesTest(TemporaryFolderTest):
                 "plan", model.file, *model.shape_options(), "--ngpus", 4, "--memory", "2KiB",
                 "--search", search, expect=1,
             )
-            self.assertIn("the smallest that does is", done.stderr, search)
+            self.assertIn("the smallest known to do is", done.stderr, search)

@@ -185,7 +185,7 @@ TEST_CASE("a limit in bytes holds for what the shards need, and the smallest one
     }
   }
   CHECK(feasible > 5);
-  const std::size_t least = refusal.find("smallest that does is");
+  const std::size_t least = refusal.find("smallest known to do is");
   REQUIRE(least != std::string::npos);
   options.memory = {search::MemoryPolicy::Kind::bytes,
                     std::stoll(refusal.substr(refusal.find('(', least) + 1))};
