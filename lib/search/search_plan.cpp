@@ -111,8 +111,9 @@ class PlanSearch {
     Solution cheapest = solve_exactly(problem_);
     problem_.usage_limits = std::move(limits);
     // Without limits what costs nothing may use more than it has to: the shards themselves tell.
-    if (cheapest.choice.empty() || within_limits(problem_, cheapest.choice)) return cheapest;
-    if (consider(cheapest.choice) <= 0 && !best_.empty()) return cheapest;
+    if (cheapest.status == Status::infeasible) return cheapest;
+    if (!cheapest.choice.empty()) consider(cheapest.choice);
+    if (!best_.empty() && (cheapest.status == Status::optimal || seconds_left() > 0)) return cheapest;
     start_ = solve_quickly(problem_, SearchMethod::recursive).choice;
     if (!start_.empty()) consider(start_);
     Solution solution = solve_exactly(problem_);
