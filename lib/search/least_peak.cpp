@@ -24,7 +24,7 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 constexpr int most_rounds = 12;
 /// A peak known up to this part is known well enough.
 constexpr double small_gap = 1e-3;
-constexpr double work_of_descent = 1e8;
+constexpr double work_of_descent = 3e7;
 /// Small enough to be bisected exactly.
 constexpr std::size_t most_strategies_to_prove = 300;
 /// Weights are whole numbers, so that bounds are exact.
