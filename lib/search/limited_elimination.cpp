@@ -15,6 +15,7 @@
 #include <set>
 #include <span>
 
+#include "search/labels.h"
 #include "search/saturating.h"
 #include "search/usage_rows.h"
 
@@ -30,185 +31,6 @@ constexpr double rounding = 1e-11;
 
 constexpr std::size_t most_limits_at_first = 2;
 constexpr std::size_t most_limits = 5;
-
-struct GaveUp {};
-
-class Labels {
- public:
-  Labels(const AssignmentProblem& problem, const LimitedEliminationOptions& options)
-      : problem_(problem),
-        options_(options),
-        limits_(problem.usage_limits),
-        rows_(limits_.size()) {}
-
-  using Label = int;
-
-  Label add_strategy(int node, int strategy) {
-    const auto& n = problem_.nodes[at(node)];
-    const auto s = at(strategy);
-    reserve_one();
-    keys_.push_back(n.costs[s]);
-    for (std::size_t t = 0; t < rows_; ++t) {
-      const bool is_alive = n.first <= static_cast<int>(t) && static_cast<int>(t) < n.end;
-      usages_.push_back(is_alive ? n.usages[s] : 0);
-    }
-    priced_.push_back(static_cast<double>(n.costs[s]) +
-                      price_of(usages_.data() + usages_.size() - rows_));
-    parents_.emplace_back(-1 - node, strategy);
-    return static_cast<Label>(keys_.size()) - 1;
-  }
-
-  /// The label with more cost, of the same choice.
-  Label add_cost(Label label, Cost cost) {
-    if (cost == 0) return label;
-    reserve_one();
-    keys_.push_back(keys_[at(label)] + cost);
-    priced_.push_back(priced_[at(label)] + static_cast<double>(cost));
-    for (std::size_t t = 0; t < rows_; ++t) usages_.push_back(usages_[at(label) * rows_ + t]);
-    parents_.emplace_back(label, -1);
-    return static_cast<Label>(keys_.size()) - 1;
-  }
-
-  /// All sums of two that stay within the limits and below the goal, where `rest` is what the rest
-  /// pays at least; both lists and the result have the least priced first.
-  std::vector<Label> merge(const std::vector<Label>& a, const std::vector<Label>& b, double rest) {
-    if (options_.deadline.is_over()) throw GaveUp();
-    candidates_.clear();
-    candidate_usages_.clear();
-    for (const Label x : a) {
-      if (b.empty() || !is_promising(priced_[at(x)] + priced_[at(b.front())] + rest)) break;
-      for (const Label y : b) {
-        const double priced = priced_[at(x)] + priced_[at(y)];
-        if (!is_promising(priced + rest)) break;
-        const std::size_t usage = candidate_usages_.size();
-        bool is_within = true;
-        for (std::size_t t = 0; t < rows_; ++t) {
-          const std::int64_t sum = usages_[at(x) * rows_ + t] + usages_[at(y) * rows_ + t];
-          is_within = is_within && sum <= limits_[t];
-          candidate_usages_.push_back(sum);
-        }
-        if (!is_within) {
-          candidate_usages_.resize(usage);
-          continue;
-        }
-        candidates_.push_back({rounded(keys_[at(x)] + keys_[at(y)]), usage, {x, y}});
-      }
-      if (static_cast<double>(candidates_.size()) > options_.most_labels) throw GaveUp();
-    }
-    return keep_undominated();
-  }
-
-  std::vector<Label> join(const std::vector<Label>& a) {
-    candidates_.clear();
-    candidate_usages_.clear();
-    for (const Label x : a) {
-      candidates_.push_back({keys_[at(x)], candidate_usages_.size(), {x, -1}});
-      for (std::size_t t = 0; t < rows_; ++t)
-        candidate_usages_.push_back(usages_[at(x) * rows_ + t]);
-    }
-    return keep_undominated();
-  }
-
-  bool is_promising(double priced) const {
-    return priced - rounding * std::abs(priced) <= priced_goal_;
-  }
-  void set_goal(double priced_goal) { priced_goal_ = priced_goal; }
-  double priced(Label label) const { return priced_[at(label)]; }
-  Cost key(Label label) const { return keys_[at(label)]; }
-
-  double price_of(const std::int64_t* usage) const {
-    double sum = 0;
-    for (std::size_t t = 0; t < rows_; ++t) {
-      sum += options_.prices[t] * static_cast<double>(usage[t]);
-    }
-    return sum;
-  }
-
-  void trace(Label label, std::vector<int>& choice) const {
-    std::vector<Label> open{label};
-    while (!open.empty()) {
-      const auto [a, b] = parents_[at(open.back())];
-      open.pop_back();
-      if (a < 0) {
-        choice[at(-1 - a)] = b;
-        continue;
-      }
-      open.push_back(a);
-      if (b >= 0) open.push_back(b);
-    }
-  }
-
- private:
-  struct Candidate {
-    Cost key;
-    std::size_t usage;
-    std::pair<Label, Label> parents;
-  };
-
-  Cost rounded(Cost cost) const {
-    return options_.tolerance > 1 ? cost / options_.tolerance * options_.tolerance : cost;
-  }
-
-  void reserve_one() {
-    if (static_cast<double>(keys_.size()) >= options_.most_labels) throw GaveUp();
-  }
-
-  bool dominates(const Candidate& a, const Candidate& b) const {
-    if (a.key > b.key) return false;
-    for (std::size_t t = 0; t < rows_; ++t) {
-      if (candidate_usages_[a.usage + t] > candidate_usages_[b.usage + t]) return false;
-    }
-    return true;
-  }
-
-  std::vector<Label> keep_undominated() {
-    std::ranges::sort(candidates_, [&](const Candidate& a, const Candidate& b) {
-      const auto usage = [&](const Candidate& c) {
-        return std::span(candidate_usages_).subspan(c.usage, rows_);
-      };
-      if (a.key != b.key) return a.key < b.key;
-      if (!std::ranges::equal(usage(a), usage(b))) {
-        return std::ranges::lexicographical_compare(usage(a), usage(b));
-      }
-      return a.parents < b.parents;
-    });
-    // The last one kept has the least first usage so far where there is one limit.
-    std::vector<Candidate> kept;
-    for (const Candidate& candidate : candidates_) {
-      if (kept.size() % 1024 == 1023 && options_.deadline.is_over()) throw GaveUp();
-      const bool is_dominated = rows_ <= 1 ? !kept.empty() && dominates(kept.back(), candidate)
-                                           : std::ranges::any_of(kept, [&](const Candidate& other) {
-                                               return dominates(other, candidate);
-                                             });
-      if (!is_dominated) kept.push_back(candidate);
-    }
-    std::vector<Label> labels;
-    for (const Candidate& candidate : kept) {
-      reserve_one();
-      labels.push_back(static_cast<Label>(keys_.size()));
-      keys_.push_back(candidate.key);
-      const std::int64_t* usage = candidate_usages_.data() + candidate.usage;
-      priced_.push_back(static_cast<double>(candidate.key) + price_of(usage));
-      usages_.insert(usages_.end(), usage, usage + rows_);
-      parents_.push_back(candidate.parents);
-    }
-    std::ranges::stable_sort(labels, {}, [&](Label label) { return priced_[at(label)]; });
-    return labels;
-  }
-
-  const AssignmentProblem& problem_;
-  const LimitedEliminationOptions& options_;
-  const std::vector<std::int64_t>& limits_;
-  const std::size_t rows_;
-  double priced_goal_ = infinite;
-  std::vector<Cost> keys_;            ///< costs, rounded down
-  std::vector<double> priced_;        ///< with the usage's price
-  std::vector<std::int64_t> usages_;  ///< by label and time
-  /// What was merged; or a node's strategy, the node n as -1 - n.
-  std::vector<std::pair<Label, int>> parents_;
-  std::vector<Candidate> candidates_;
-  std::vector<std::int64_t> candidate_usages_;
-};
 
 class Elimination {
  public:
@@ -226,14 +48,14 @@ class Elimination {
     result.bound = std::min(result.bound, options_.goal);
     if (result.bound >= options_.goal) return result;
     labels_.set_goal(static_cast<double>(options_.goal - 1) + limits_price());
-    const std::vector<Labels::Label> finals = run_labels();
+    const std::vector<Label> finals = run_labels();
     result.bound = options_.goal;
     if (finals.empty()) return result;
-    const auto best = *std::ranges::min_element(
-        finals, {}, [&](Labels::Label label) { return labels_.key(label); });
+    const auto best =
+        *std::ranges::min_element(finals, {}, [&](Label label) { return labels_.cost(label); });
     std::vector<int> choice(problem_.nodes.size(), 0);
     labels_.trace(best, choice);
-    result.bound = std::min(options_.goal, labels_.key(best));
+    result.bound = std::min(options_.goal, labels_.cost(best));
     if (cost_of(problem_, choice) < options_.goal) result.choice = std::move(choice);
     return result;
   }
@@ -242,13 +64,13 @@ class Elimination {
   /// A node that goes, and the tables that go with it.
   struct Bucket {
     int node = 0;
-    std::vector<int> nodes;             ///< its neighbours then, and the node last
-    std::vector<std::size_t> edges;     ///< of the problem
-    std::vector<std::size_t> children;  ///< buckets whose tables go in here
-    std::vector<double> joint;          ///< what its cells pay at least, of what is behind
-    std::vector<double> message;        ///< the least of it by the neighbours' strategies
-    std::vector<double> completion;     ///< by the same, what the rest pays at least
-    std::vector<std::vector<Labels::Label>> lists;  ///< by the same
+    std::vector<int> nodes;                 ///< its neighbours then, and the node last
+    std::vector<std::size_t> edges;         ///< of the problem
+    std::vector<std::size_t> children;      ///< buckets whose tables go in here
+    std::vector<double> joint;              ///< what its cells pay at least, of what is behind
+    std::vector<double> message;            ///< the least of it by the neighbours' strategies
+    std::vector<double> completion;         ///< by the same, what the rest pays at least
+    std::vector<std::vector<Label>> lists;  ///< by the same
   };
 
   std::size_t strategies(int i) const { return problem_.nodes[at(i)].costs.size(); }
@@ -442,13 +264,13 @@ class Elimination {
                   });
   }
 
-  std::vector<Labels::Label> run_labels() {
+  std::vector<Label> run_labels() {
     for (Bucket& bucket : buckets_) {
       if (options_.deadline.is_over()) throw GaveUp();
       make_lists(bucket);
       for (const std::size_t child : bucket.children) buckets_[child].lists.clear();
     }
-    std::vector<Labels::Label> result;
+    std::vector<Label> result;
     double rest = total_;
     for (std::size_t k = 0; k < roots_.size(); ++k) {
       rest -= buckets_[roots_[k]].message.front();
@@ -460,7 +282,7 @@ class Elimination {
 
   void make_lists(Bucket& bucket) {
     const std::size_t own = strategies(bucket.node);
-    std::vector<Labels::Label> own_labels(own, -1);
+    std::vector<Label> own_labels(own, -1);
     bucket.lists.resize(bucket.message.size());
     for_each_cell(bucket.nodes, tables_of(bucket),
                   [&](std::size_t cell, const auto& indices, const auto& digits) {
@@ -475,7 +297,7 @@ class Elimination {
                     for (const std::size_t k : bucket.edges) {
                       cost = plus(cost, problem_.edges[k].costs[indices[table++]]);
                     }
-                    std::vector<Labels::Label> list{labels_.add_cost(own_labels[s], cost)};
+                    std::vector<Label> list{labels_.add_cost(own_labels[s], cost)};
                     double rest = bucket.joint[cell] + completion - labels_.priced(list.front());
                     for (const std::size_t child : bucket.children) {
                       const std::size_t index = indices[table++];
@@ -487,7 +309,7 @@ class Elimination {
                   });
     if (own == 1) return;
     for (auto& list : bucket.lists) {
-      if (list.size() > 1) list = labels_.join(list);
+      if (list.size() > 1) list = labels_.undominated(list);
     }
   }
 

@@ -16,8 +16,9 @@ namespace {
 /// A bound that gained less than this part of its gap between two checks is stuck.
 constexpr double least_gain = 0.005;
 constexpr int steps_a_check = 60;
-constexpr int bold_steps = 240;
+/// Among many limits, so many steps look for choices before all others look for the bound.
 constexpr std::size_t many_limits = 1000;
+constexpr int bold_steps = 240;
 constexpr int first_sweeps = 10;
 constexpr int sweeps_a_step = 2;
 constexpr double weight_of_newest = 0.1;
@@ -145,8 +146,7 @@ void Relaxation::move_prices(Cost goal) {
     if (center_[t] > 0 || excess_[t] > 0) length += excess_[t] * excess_[t];
   }
   if (length <= 0) return;
-  // An average near 0 leads far: to no better bound, but, among many limits, to many kinds of
-  // choices.
+  // An average near 0 leads far: to no better bound, but to many kinds of choices.
   const bool is_bold = steps_ < bold_steps && center_.size() >= many_limits;
   if (steps_ == bold_steps && center_.size() >= many_limits) factor_ = first_factor;
   const double longest = is_bold ? length : std::sqrt(length * std::max(length, newest));

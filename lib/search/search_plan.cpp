@@ -69,7 +69,8 @@ class PlanSearch {
 
   SolvedPlan run_to_solved_plan() && {
     Plan plan = run();
-    built_.problem = std::move(problem_);
+    // The best may be from an attempt before the last.
+    if (within_limits(problem_, best_)) built_.problem = std::move(problem_);
     return {std::move(plan), std::move(built_), std::move(best_)};
   }
 
@@ -113,7 +114,8 @@ class PlanSearch {
     // Without limits what costs nothing may use more than it has to: the shards themselves tell.
     if (cheapest.status == Status::infeasible) return cheapest;
     if (!cheapest.choice.empty()) consider(cheapest.choice);
-    if (!best_.empty() && (cheapest.status == Status::optimal || seconds_left() > 0)) return cheapest;
+    if (!best_.empty() && (cheapest.status == Status::optimal || seconds_left() > 0))
+      return cheapest;
     start_ = solve_quickly(problem_, SearchMethod::recursive).choice;
     if (!start_.empty()) consider(start_);
     Solution solution = solve_exactly(problem_);

@@ -317,7 +317,6 @@ class Solver {
   Solution branch(const Task& task) {
     Relaxation relaxation(task.problem, task.prices, task.patience.cost_elsewhere);
     relaxation.advance(1e18, task.cutoff, task.deadline);
-    ++branches_;
     Solution best{.lower_bound = relaxation.bound()};
     if (!relaxation.choice().empty()) {
       best = found(relaxation.choice(), relaxation.cost(), relaxation.bound());
@@ -398,7 +397,6 @@ class Solver {
   const SolveOptions& options_;
   const int threads_;
   double glpk_seconds_ = 0;
-  int branches_ = 0;
 };
 
 }  // namespace

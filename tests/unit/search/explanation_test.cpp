@@ -48,24 +48,6 @@ graph::Graph blocks(int copies, std::int64_t rows, std::int64_t width, std::int6
   return graph;
 }
 
-cost::CostModel model_of(const std::string& mesh) {
-  return {cost::load_device_model("h200"), sharding::DeviceMesh::parse(mesh)};
-}
-
-search::SearchOptions within(const std::string& memory) {
-  search::SearchOptions options;
-  options.memory = search::MemoryPolicy::parse(memory);
-  return options;
-}
-
-std::vector<sharding::TensorShardSpec> places_of(const graph::Value& value,
-                                                 const sharding::DeviceMesh& mesh) {
-  if (value.constant && value.constant->size_bytes() < 1024) {
-    return {sharding::TensorShardSpec::replicated(value.shape.size())};
-  }
-  return sharding::enumerate_tensor_shard_specs(value.shape, mesh);
-}
-
 /// The least price of a plan with each strategy of the operator, by the strategy's text.
 std::map<std::string, double> least_prices(const graph::Graph& graph, const cost::CostModel& cost,
                                            graph::NodeId node, std::int64_t weight_limit) {
@@ -96,6 +78,10 @@ void check_against(const std::map<std::string, double>& least, const Explanation
     entry->second = std::min(entry->second, with_it);
     CHECK(candidate.worse_by_seconds >= -rounding);
     CHECK(candidate.worse_by_at_least_seconds == candidate.worse_by_seconds);
+  }
+  for (const auto& [strategy, seconds] : found) {
+    CAPTURE(strategy);
+    CHECK(least.contains(strategy));
   }
   for (const auto& [strategy, seconds] : least) {
     CAPTURE(strategy);

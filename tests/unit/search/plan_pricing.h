@@ -10,8 +10,28 @@
 #include "cost/cost_model.h"
 #include "graph/graph.h"
 #include "search/plan.h"
+#include "search/search_plan.h"
 
 namespace autopar {
+
+inline cost::CostModel model_of(const std::string& mesh) {
+  return {cost::load_device_model("h200"), sharding::DeviceMesh::parse(mesh)};
+}
+
+inline search::SearchOptions within(const std::string& memory) {
+  search::SearchOptions options;
+  options.memory = search::MemoryPolicy::parse(memory);
+  return options;
+}
+
+/// The places that the search considers: constants under 1 KiB are whole everywhere.
+inline std::vector<sharding::TensorShardSpec> places_of(const graph::Value& value,
+                                                        const sharding::DeviceMesh& mesh) {
+  if (value.constant && value.constant->size_bytes() < 1024) {
+    return {sharding::TensorShardSpec::replicated(value.shape.size())};
+  }
+  return sharding::enumerate_tensor_shard_specs(value.shape, mesh);
+}
 
 /// A plan's seconds as the design defines them, without the assignment problem: operators, their
 /// reductions, and each version of a tensor that operators read made once from the base version.

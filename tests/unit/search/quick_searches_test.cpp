@@ -19,10 +19,6 @@ namespace {
 
 constexpr double rounding = 1e-10;  // costs are whole picoseconds in the search
 
-cost::CostModel model_of(const std::string& mesh) {
-  return {cost::load_device_model("h200"), sharding::DeviceMesh::parse(mesh)};
-}
-
 search::SearchOptions options_of(SearchMethod method, const std::string& memory) {
   search::SearchOptions options;
   options.method = method;

@@ -79,25 +79,6 @@ search::SearchOptions with_split_sums(const std::string& spec) {
   return options;
 }
 
-cost::CostModel model_of(const std::string& mesh) {
-  return {cost::load_device_model("h200"), sharding::DeviceMesh::parse(mesh)};
-}
-
-search::SearchOptions within(const std::string& memory) {
-  search::SearchOptions options;
-  options.memory = search::MemoryPolicy::parse(memory);
-  return options;
-}
-
-/// The places that the search considers: constants under 1 KiB are whole everywhere.
-std::vector<sharding::TensorShardSpec> places_of(const graph::Value& value,
-                                                 const sharding::DeviceMesh& mesh) {
-  if (value.constant && value.constant->size_bytes() < 1024) {
-    return {sharding::TensorShardSpec::replicated(value.shape.size())};
-  }
-  return sharding::enumerate_tensor_shard_specs(value.shape, mesh);
-}
-
 double least_price(const graph::Graph& graph, const cost::CostModel& cost,
                    std::int64_t weight_limit) {
   double least = std::numeric_limits<double>::infinity();
