@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -8,10 +7,10 @@
 
 namespace autopar::search {
 
-/// The cheapest choice, limits left aside. nullopt where some table would have more than
-/// `most_cells` cells, or where no choice is possible. Sums of all costs must stay below
-/// `impossible`.
+/// The cheapest choice, limits left aside, by bucket elimination (bucket_tree.h). nullopt where
+/// some table would have more than `most_cells` cells, or where no choice is possible. Sums of all
+/// costs must stay below `impossible`.
 std::optional<std::vector<int>> choose_by_elimination(const AssignmentProblem& problem,
-                                                      std::size_t most_cells);
+                                                      double most_cells);
 
 }  // namespace autopar::search
