@@ -53,8 +53,9 @@ struct SolveOptions {
   /// After so many seconds a gap of this part of the cost is small enough to stop.
   double patience_seconds = 1e18;
   double small_gap = 0.001;
-  bool presolve = true;         ///< false: GLPK is handed the whole problem
-  std::vector<int> start = {};  ///< a choice to begin with, where one is known
+  bool presolve = true;  ///< false: GLPK is handed the whole problem
+  /// Choices to begin with, within the limits or not, where any are known.
+  std::vector<std::vector<int>> starts = {};
   unsigned seed = 1;  ///< the same seed gives the same answer where time does not end the search
   int threads = 0;    ///< 0: as many as the machine has
   /// What is left of a problem is GLPK's where it has at most so many strategies.

@@ -66,7 +66,7 @@ void solve(const AssignmentProblem& problem, const SolveOptions& options,
   solution.status = Status::unknown;
   solution.lower_bound = saturated(reduced->constant);
   Best best(problem, solution);
-  if (!options.start.empty()) best.offer(options.start);
+  for (const auto& start : options.starts) best.offer(start);
   if (solution.cost == solution.lower_bound) {
     solution.status = Status::optimal;
     return;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
+#include <numeric>
+#include <queue>
+#include <tuple>
 
 namespace autopar::search {
 
@@ -12,140 +14,126 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Sums in doubles may be off by this part.
 constexpr double rounding = 1e-11;
-/// Labels kept between two looks at the clock.
-constexpr std::size_t kept_between_looks = 1024;
+/// Comparisons between two looks at the clock.
+constexpr double between_looks = 1e5;
 
 }  // namespace
 
-Labels::Labels(const AssignmentProblem& problem, const LimitedEliminationOptions& options)
-    : problem_(problem), options_(options), rows_(problem.usage_limits.size()) {}
-
-bool Labels::is_promising(double priced) const {
+bool LabelMaker::is_promising(double priced) const {
   return priced - rounding * std::abs(priced) <= priced_goal_;
 }
 
-Label Labels::add(Cost cost, const std::int64_t* usage, std::pair<Label, int> parents) {
-  if (static_cast<double>(costs_.size()) >= options_.most_labels) throw GaveUp();
-  double priced = static_cast<double>(cost);
-  for (std::size_t t = 0; t < rows_; ++t) {
-    priced += options_.prices[t] * static_cast<double>(usage[t]);
-    usages_.push_back(usage[t]);
-  }
-  costs_.push_back(cost);
-  priced_.push_back(priced);
-  parents_.push_back(parents);
-  return static_cast<Label>(costs_.size()) - 1;
-}
-
-Label Labels::add_strategy(int node, int strategy) {
-  const auto& n = problem_.nodes[at(node)];
-  std::vector<std::int64_t> usage(rows_, 0);
-  std::fill(usage.begin() + n.first, usage.begin() + n.end, n.usages[at(strategy)]);
-  return add(n.costs[at(strategy)], usage.data(), {-1 - node, strategy});
-}
-
-Label Labels::add_cost(Label label, Cost cost) {
-  if (cost == 0) return label;
-  const auto first = usages_.begin() + static_cast<std::ptrdiff_t>(at(label) * rows_);
-  const std::vector<std::int64_t> usage(first, first + static_cast<std::ptrdiff_t>(rows_));
-  return add(costs_[at(label)] + cost, usage.data(), {label, -1});
-}
-
-std::vector<Label> Labels::merge(const std::vector<Label>& a, const std::vector<Label>& b,
-                                 double rest) {
+void LabelMaker::note_comparisons(std::size_t count) {
+  comparisons_ += static_cast<double>(count);
+  if (comparisons_ > options_.most_comparisons) throw GaveUp();
+  if (comparisons_ - comparisons_at_look_ < between_looks) return;
+  comparisons_at_look_ = comparisons_;
   if (options_.deadline.is_over()) throw GaveUp();
-  candidates_.clear();
-  candidate_usages_.clear();
-  for (const Label x : a) {
-    if (b.empty() || !is_promising(priced(x) + priced(b.front()) + rest)) break;
-    for (const Label y : b) {
-      if (!is_promising(priced(x) + priced(y) + rest)) break;
-      const std::size_t usage = candidate_usages_.size();
-      bool is_within = true;
-      for (std::size_t t = 0; t < rows_; ++t) {
-        const std::int64_t sum = usages_[at(x) * rows_ + t] + usages_[at(y) * rows_ + t];
-        is_within = is_within && sum <= problem_.usage_limits[t];
-        candidate_usages_.push_back(sum);
-      }
-      if (!is_within) {
-        candidate_usages_.resize(usage);
-        continue;
-      }
-      candidates_.push_back({rounded(cost(x) + cost(y)), usage, {x, y}});
-    }
-    if (static_cast<double>(candidates_.size()) > options_.most_labels) throw GaveUp();
-  }
-  return keep_undominated();
 }
 
-std::vector<Label> Labels::undominated(const std::vector<Label>& labels) {
-  candidates_.clear();
-  candidate_usages_.clear();
-  for (const Label x : labels) {
-    candidates_.push_back({cost(x), candidate_usages_.size(), {x, -1}});
-    for (std::size_t t = 0; t < rows_; ++t) {
-      candidate_usages_.push_back(usages_[at(x) * rows_ + t]);
-    }
-  }
-  return keep_undominated();
+int LabelMaker::trace_of(int a, int b) {
+  traces_.emplace_back(a, b);
+  return static_cast<int>(traces_.size()) - 1;
 }
 
-void Labels::trace(Label label, std::vector<int>& choice) const {
-  std::vector<Label> open{label};
+bool LabelMaker::is_dominated(const Labels& labels, std::size_t slots, Cost cost,
+                              const std::int64_t* usage) const {
+  for (std::size_t k = 0; k < labels.size(); ++k) {
+    if (labels.costs[k] > cost) continue;
+    const std::int64_t* other = labels.usages.data() + k * slots;
+    std::size_t slot = 0;
+    while (slot < slots && other[slot] <= usage[slot]) ++slot;
+    if (slot == slots) return true;
+  }
+  return false;
+}
+
+Labels LabelMaker::merge(const Labels& sums, const Labels& child,
+                         const std::vector<int>& child_slots, const UsageSlots& slots,
+                         double rest) {
+  Labels result;
+  if (sums.size() == 0 || child.size() == 0) return result;
+  const std::size_t count = child_slots.size();
+  const std::size_t stride = child.usages.size() / child.size();
+  using Entry = std::tuple<double, std::size_t, std::size_t>;  // priced, and which labels
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+  for (std::size_t x = 0; x < sums.size(); ++x) {
+    queue.emplace(sums.priced[x] + child.priced.front(), x, 0);
+  }
+  std::vector<std::int64_t> usage(count);
+  while (!queue.empty()) {
+    note_comparisons(1 + result.size());
+    const auto [priced, x, y] = queue.top();
+    if (!is_promising(priced + rest)) break;
+    if (result.size() >= options_.width) {
+      least_dropped_ = std::min(least_dropped_, priced + rest);
+      break;
+    }
+    queue.pop();
+    if (y + 1 < child.size()) queue.emplace(sums.priced[x] + child.priced[y + 1], x, y + 1);
+    bool is_within = true;
+    for (std::size_t k = 0; k < count && is_within; ++k) {
+      usage[k] = sums.usages[x * count + k];
+      if (child_slots[k] >= 0) usage[k] += child.usages[y * stride + at(child_slots[k])];
+      is_within = usage[k] <= slots.limits[k];
+    }
+    if (!is_within) continue;
+    const Cost cost = sums.costs[x] + child.costs[y];
+    if (is_dominated(result, count, cost, usage.data())) continue;
+    result.priced.push_back(priced);
+    result.costs.push_back(cost);
+    result.usages.insert(result.usages.end(), usage.begin(), usage.end());
+    result.traces.push_back(trace_of(sums.traces[x], child.traces[y]));
+  }
+  return result;
+}
+
+Labels LabelMaker::unite(const std::vector<Labels>& lists, const UsageSlots& slots, double rest) {
+  std::vector<std::pair<std::size_t, std::size_t>> order;
+  for (std::size_t list = 0; list < lists.size(); ++list) {
+    for (std::size_t k = 0; k < lists[list].size(); ++k) order.emplace_back(list, k);
+  }
+  const auto priced = [&](const auto& entry) { return lists[entry.first].priced[entry.second]; };
+  std::ranges::stable_sort(order, {}, priced);
+  Labels result;
+  const std::size_t count = slots.limits.size();
+  std::vector<std::int64_t> usage(slots.slots.size());
+  for (const auto& entry : order) {
+    note_comparisons(1 + result.size());
+    const Labels& list = lists[entry.first];
+    const std::int64_t* sums = list.usages.data() + entry.second * count;
+    for (std::size_t slot = 0; slot < usage.size(); ++slot) {
+      usage[slot] = std::numeric_limits<std::int64_t>::min();
+      for (const auto& [sum, more] : slots.slots[slot]) {
+        usage[slot] = std::max(usage[slot], sums[at(sum)] + more);
+      }
+    }
+    const Cost cost = list.costs[entry.second];
+    if (is_dominated(result, usage.size(), cost, usage.data())) continue;
+    if (result.size() >= options_.width) {
+      least_dropped_ = std::min(least_dropped_, priced(entry) + rest);
+      break;
+    }
+    result.priced.push_back(priced(entry));
+    result.costs.push_back(cost);
+    result.usages.insert(result.usages.end(), usage.begin(), usage.end());
+    result.traces.push_back(list.traces[entry.second]);
+  }
+  return result;
+}
+
+void LabelMaker::follow(int trace, std::vector<int>& choice) const {
+  std::vector<int> open{trace};
   while (!open.empty()) {
-    const auto [a, b] = parents_[at(open.back())];
+    const auto [a, b] = traces_[at(open.back())];
     open.pop_back();
     if (a < 0) {
       choice[at(-1 - a)] = b;
       continue;
     }
     open.push_back(a);
-    if (b >= 0) open.push_back(b);
+    open.push_back(b);
   }
-}
-
-Cost Labels::rounded(Cost cost) const {
-  return options_.tolerance > 1 ? cost / options_.tolerance * options_.tolerance : cost;
-}
-
-bool Labels::dominates(const Candidate& a, const Candidate& b) const {
-  if (a.cost > b.cost) return false;
-  for (std::size_t t = 0; t < rows_; ++t) {
-    if (candidate_usages_[a.usage + t] > candidate_usages_[b.usage + t]) return false;
-  }
-  return true;
-}
-
-std::vector<Label> Labels::keep_undominated() {
-  std::ranges::sort(candidates_, [&](const Candidate& a, const Candidate& b) {
-    const auto usage = [&](const Candidate& c) {
-      return std::span(candidate_usages_).subspan(c.usage, rows_);
-    };
-    if (a.cost != b.cost) return a.cost < b.cost;
-    if (!std::ranges::equal(usage(a), usage(b))) {
-      return std::ranges::lexicographical_compare(usage(a), usage(b));
-    }
-    return a.parents < b.parents;
-  });
-  std::vector<Candidate> kept;
-  for (const Candidate& candidate : candidates_) {
-    if (kept.size() % kept_between_looks == kept_between_looks - 1 && options_.deadline.is_over()) {
-      throw GaveUp();
-    }
-    // Under one limit the last one kept has the least usage so far.
-    const auto others =
-        std::span(kept).last(rows_ <= 1 ? std::min<std::size_t>(1, kept.size()) : kept.size());
-    if (std::ranges::none_of(others, [&](const auto& o) { return dominates(o, candidate); })) {
-      kept.push_back(candidate);
-    }
-  }
-  std::vector<Label> labels;
-  for (const Candidate& candidate : kept) {
-    const std::int64_t* usage = candidate_usages_.data() + candidate.usage;
-    labels.push_back(add(candidate.cost, usage, candidate.parents));
-  }
-  std::ranges::stable_sort(labels, {}, [&](Label label) { return priced(label); });
-  return labels;
 }
 
 }  // namespace autopar::search

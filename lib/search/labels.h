@@ -6,65 +6,61 @@
 #include <vector>
 
 #include "search/limited_elimination.h"
+#include "search/usage_slots.h"
 
 namespace autopar::search {
 
-/// Thrown where labels or tables grow beyond measure, or time runs out.
+/// Thrown where labels grow beyond measure, or time runs out.
 struct GaveUp {};
 
-/// A label's number among all.
-using Label = int;
+/// Choices of the nodes behind a bucket: what each costs and uses, the least priced first.
+struct Labels {
+  std::vector<double> priced;  ///< cost and the price of usage
+  std::vector<Cost> costs;
+  std::vector<std::int64_t> usages;  ///< by label and slot, or sum (usage_slots.h)
+  std::vector<int> traces;           ///< how they came about
+  std::size_t size() const { return priced.size(); }
+};
 
-/// Labels stand for choices of some nodes: what they cost and use, and how they came about.
-/// `problem` and `options` must outlive them. All that makes labels throws GaveUp where they become
-/// too many.
-class Labels {
+/// Makes lists of labels, none of which another dominates, and remembers how they came about.
+/// All that makes labels throws GaveUp where they become too many. `options` must outlive it.
+class LabelMaker {
  public:
-  Labels(const AssignmentProblem& problem, const LimitedEliminationOptions& options);
+  /// What costs and pays more than `priced_goal` with all that it lacks is of no interest.
+  LabelMaker(const LabelOptions& options, double priced_goal)
+      : options_(options), priced_goal_(priced_goal) {}
 
-  /// What costs and pays more with all that it lacks is of no interest.
-  void set_goal(double priced_goal) { priced_goal_ = priced_goal; }
   bool is_promising(double priced) const;
+  /// Throws GaveUp where these are too many, or the deadline has come.
+  void note_comparisons(std::size_t count);
 
-  Label add_strategy(int node, int strategy);
-  /// The label with more cost, of the same choice.
-  Label add_cost(Label label, Cost cost);
-  /// All sums of two that stay within the limits and below the goal, where `rest` is what the rest
-  /// pays at least; both lists and the result have the least priced first.
-  std::vector<Label> merge(const std::vector<Label>& a, const std::vector<Label>& b, double rest);
-  /// Those that no other dominates, the least priced first.
-  std::vector<Label> undominated(const std::vector<Label>& labels);
+  /// The trace of a node's strategy.
+  int trace_of_strategy(int node, int strategy) { return trace_of(-1 - node, strategy); }
+  /// Sums with the labels of a child that keep the limits and may lead below the goal, where `rest`
+  /// is what the rest pays at least; no more than the width.
+  Labels merge(const Labels& sums, const Labels& child, const std::vector<int>& child_slots,
+               const UsageSlots& slots, double rest);
+  /// All of the lists together, by slot.
+  Labels unite(const std::vector<Labels>& lists, const UsageSlots& slots, double rest);
 
-  /// Cost and the price of usage.
-  double priced(Label label) const { return priced_[static_cast<std::size_t>(label)]; }
-  /// The cost, rounded down to the tolerance at each merge.
-  Cost cost(Label label) const { return costs_[static_cast<std::size_t>(label)]; }
-  /// Writes the strategies that the label stands for.
-  void trace(Label label, std::vector<int>& choice) const;
+  /// The strategies that the trace stands for.
+  void follow(int trace, std::vector<int>& choice) const;
+  double comparisons() const { return comparisons_; }
+  /// What the labels that were dropped for the width's sake pay at least, with the rest.
+  double least_dropped() const { return least_dropped_; }
 
  private:
-  struct Candidate {
-    Cost cost;
-    std::size_t usage;  ///< where it starts in candidate_usages_
-    std::pair<Label, Label> parents;
-  };
+  bool is_dominated(const Labels& labels, std::size_t slots, Cost cost,
+                    const std::int64_t* usage) const;
+  int trace_of(int a, int b);
 
-  Label add(Cost cost, const std::int64_t* usage, std::pair<Label, int> parents);
-  Cost rounded(Cost cost) const;
-  bool dominates(const Candidate& a, const Candidate& b) const;
-  std::vector<Label> keep_undominated();
-
-  const AssignmentProblem& problem_;
-  const LimitedEliminationOptions& options_;
-  const std::size_t rows_;  ///< limits
-  double priced_goal_ = std::numeric_limits<double>::infinity();
-  std::vector<Cost> costs_;
-  std::vector<double> priced_;
-  std::vector<std::int64_t> usages_;  ///< by label and limit
-  /// What was merged, -1 where it is one label; or a node's strategy, the node n as -1 - n.
-  std::vector<std::pair<Label, int>> parents_;
-  std::vector<Candidate> candidates_;  ///< of the list that is being made
-  std::vector<std::int64_t> candidate_usages_;
+  const LabelOptions& options_;
+  const double priced_goal_;
+  double least_dropped_ = std::numeric_limits<double>::infinity();
+  /// Two traces, or a node's strategy, the node n as -1 - n.
+  std::vector<std::pair<int, int>> traces_;
+  double comparisons_ = 0;
+  double comparisons_at_look_ = 0;
 };
 
 }  // namespace autopar::search

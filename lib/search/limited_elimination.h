@@ -4,34 +4,63 @@
 #include <vector>
 
 #include "search/assignment_problem.h"
+#include "search/bucket_tree.h"
 #include "search/stopwatch.h"
+#include "search/usage_slots.h"
 
 namespace autopar::search {
 
-struct LimitedEliminationOptions {
-  /// By time, what a unit of usage is worth; the better, the fewer labels.
-  std::vector<double> prices;
-  Cost goal = impossible;  ///< choices that cost as much are of no interest
-  /// Labels whose costs differ by less may be taken for one another: the answer is then that much
-  /// off for each node.
-  Cost tolerance = 0;
-  double most_cells = 2e7;   ///< of all tables together
-  double most_labels = 8e6;  ///< of all tables together
+/// How far an elimination goes.
+struct LabelOptions {
+  Cost goal = impossible;             ///< choices that cost as much are of no interest
+  std::size_t width = 1'000'000'000;  ///< the most labels in a table's cell
+  double most_comparisons = 1e18;     ///< of labels, which is about the work
   Deadline deadline = {};
 };
 
-struct LimitedElimination {
-  Cost bound = 0;           ///< no choice within the limits costs less, up to the goal
-  std::vector<int> choice;  ///< cheaper than the goal and within the limits, or empty
-};
+/// Solves problems under limits whose graphs are nearly trees, as bucket elimination does, with
+/// pairs of cost and usage in the tables that may lead below a goal: all of them, or the cheapest
+/// at some prices where they are more than the width.
+class LimitedElimination {
+ public:
+  struct Answer {
+    Cost bound = 0;  ///< no choice within the limits costs less, up to the goal
+    /// Cheaper than the goal and within the limits.
+    std::optional<std::vector<int>> choice = std::nullopt;
+    bool is_exact = false;   ///< the choice is the cheapest, or none is cheaper than the goal
+    double comparisons = 0;  ///< made
+  };
 
-/// Solves problems under few limits whose graphs are nearly trees, as bucket elimination does, with
-/// all pairs of cost and usage in the tables that may lead below the goal. The limits that matter
-/// most are tried first, others where the answer exceeds them. The answer is exact, but for the
-/// tolerance, where there is a choice or the bound is the goal; tables and labels may have become
-/// too many otherwise. nullopt where nothing was learnt. Costs must be at least 0, usage compressed
-/// (usage_rows.h).
-std::optional<LimitedElimination> eliminate_under_limits(const AssignmentProblem& problem,
-                                                         const LimitedEliminationOptions& options);
+  /// nullopt where all tables together would have more cells, or the deadline came. Prices are by
+  /// time, what a unit of usage is worth; the better, the fewer labels. Costs must be at least 0,
+  /// usage compressed (usage_rows.h); the problem must outlive it.
+  static std::optional<LimitedElimination> make(const AssignmentProblem& problem,
+                                                std::vector<double> prices, double most_cells,
+                                                const Deadline& deadline);
+  Answer run(const LabelOptions& options) const;
+
+ private:
+  /// By the strategies of a bucket's separator.
+  struct Table {
+    std::vector<double> joint;       ///< by the bucket's cells, what is behind pays at least
+    std::vector<double> message;     ///< the least of it
+    std::vector<double> completion;  ///< what the rest pays at least
+  };
+  class Run;
+
+  LimitedElimination(const AssignmentProblem& problem, std::vector<double> prices, BucketTree tree);
+  double price_of_usage(int i, std::size_t s) const;
+  double limits_price() const;
+  Cost bound_of(double priced) const;
+  bool bound_priced(const Deadline& deadline);
+  void complete_children(std::size_t k);
+
+  const AssignmentProblem* problem_;
+  std::vector<double> prices_;
+  BucketTree tree_;
+  std::vector<UsageSlots> slots_;  ///< by bucket
+  std::vector<Table> tables_;      ///< by bucket
+  double total_ = 0;               ///< the least that a choice costs and pays
+};
 
 }  // namespace autopar::search

@@ -29,6 +29,8 @@ class NeighbourhoodSearch {
   /// Goes on until that many costs are looked at or the deadline comes.
   void advance(double work, const Deadline& deadline);
 
+  /// The present choice.
+  const std::vector<int>& choice() const { return choice_; }
   /// The cheapest choice within the limits that was met; empty where none was.
   const std::vector<int>& best() const { return best_; }
 

@@ -17,24 +17,31 @@ constexpr int most_idle_rounds = 10;
 /// present prices, for so many rounds.
 constexpr int rounds_together = 4;
 constexpr int rounds_apart = 6;
+/// Rounds between recombinations.
+constexpr int longest_pause = 16;
 /// Times the bound, or twice the goal, costs are as bad as impossible.
 constexpr double hopeless_over_bound = 64;
 
 }  // namespace
 
 Portfolio::Portfolio(const AssignmentProblem& problem, Cost goal, std::vector<double> prices,
-                     std::vector<int> start, double cost_elsewhere, int threads, unsigned seed)
+                     std::vector<std::vector<int>> starts, double cost_elsewhere, int threads,
+                     unsigned seed)
     : problem_(problem),
       goal_(goal),
       threads_(threads),
       seed_(seed),
-      start_(std::move(start)),
-      relaxation_(problem, std::move(prices), cost_elsewhere) {
+      starts_(std::move(starts)),
+      relaxation_(problem, std::move(prices), cost_elsewhere),
+      recombination_(problem) {
   double cells = 1000;
   for (const auto& node : problem.nodes) cells += static_cast<double>(node.costs.size());
   for (const auto& edge : problem.edges) cells += static_cast<double>(edge.costs.size());
   work_ = steps_a_round * 8 * cells;
-  if (!start_.empty()) offer(start_);
+  for (const auto& start : starts_) {
+    offer(start);
+    recombination_.keep(start);
+  }
 }
 
 void Portfolio::offer(const std::vector<int>& choice) {
@@ -62,6 +69,7 @@ void Portfolio::run(const Deadline& deadline, const Patience& patience, bool unt
   for (int idle = 0; !deadline.is_over() && !is_done(patience);) {
     const Cost before = cost_;
     run_round(deadline);
+    recombine(deadline);
     exchange();
     idle = cost_ < before ? 0 : idle + 1;
     if (until_stuck && relaxation_.is_stuck() && idle >= most_idle_rounds) break;
@@ -85,6 +93,17 @@ void Portfolio::run_round(const Deadline& deadline) {
     }
     relax();
   }
+}
+
+void Portfolio::recombine(const Deadline& deadline) {
+  for (const auto& choice : relaxation_.priced_choices()) recombination_.add(choice);
+  for (const auto& search : searches_) recombination_.add(search->choice());
+  if (--rounds_to_recombination_ > 0) return;
+  const auto choice = recombination_.run(choice_, goal(), relaxation_.prices(), deadline);
+  if (!choice.empty()) offer(choice);
+  // Seldom where it seldom helps.
+  pause_ = choice.empty() ? std::min(2 * pause_, longest_pause) : 1;
+  rounds_to_recombination_ = pause_;
 }
 
 void Portfolio::exchange() {
@@ -119,9 +138,9 @@ void Portfolio::start_searches() {
                           ? 2.0 * static_cast<double>(goal()) + 1
                           : hopeless_over_bound * (static_cast<double>(bound()) + 1);
   costs_.emplace(problem_, 1, most);
-  const std::vector<int>& start = !choice_.empty()  ? choice_
-                                  : !start_.empty() ? start_
-                                                    : relaxation_.priced_choice();
+  const std::vector<int>& start = !choice_.empty()   ? choice_
+                                  : !starts_.empty() ? starts_.front()
+                                                     : relaxation_.priced_choice();
   for (int k = 0; k < threads_; ++k) {
     searches_.push_back(std::make_unique<NeighbourhoodSearch>(problem_, *costs_, start, most,
                                                               seed_ + static_cast<unsigned>(k)));

@@ -6,6 +6,7 @@
 
 #include "search/assignment_problem.h"
 #include "search/neighbourhood_search.h"
+#include "search/recombination.h"
 #include "search/relaxation.h"
 #include "search/stopwatch.h"
 
@@ -24,9 +25,10 @@ struct Patience {
 /// seed gives the same answer.
 class Portfolio {
  public:
-  /// `goal` is a cost that choices have to stay below. `start` may be over the limits, or empty.
+  /// `goal` is a cost that choices have to stay below. `starts` may be over the limits.
   Portfolio(const AssignmentProblem& problem, Cost goal, std::vector<double> prices,
-            std::vector<int> start, double cost_elsewhere, int threads, unsigned seed);
+            std::vector<std::vector<int>> starts, double cost_elsewhere, int threads,
+            unsigned seed);
 
   /// Goes on until it is done or the deadline comes, or nothing has got better for some rounds
   /// where that is asked.
@@ -53,14 +55,16 @@ class Portfolio {
  private:
   void run_round(const Deadline& deadline);
   void exchange();
+  void recombine(const Deadline& deadline);
   void start_searches();
 
   const AssignmentProblem& problem_;
   const Cost goal_;
   const int threads_;
   const unsigned seed_;
-  const std::vector<int> start_;
+  const std::vector<std::vector<int>> starts_;
   Relaxation relaxation_;
+  Recombination recombination_;
   std::optional<ArcCosts> costs_;  ///< the searches'
   std::vector<std::unique_ptr<NeighbourhoodSearch>> searches_;
   std::vector<int> choice_;
@@ -68,6 +72,8 @@ class Portfolio {
   Cost raised_bound_ = 0;
   double work_ = 0;  ///< of a round and thread
   int rounds_ = 0;
+  int pause_ = 1;  ///< rounds from one recombination to the next
+  int rounds_to_recombination_ = 1;
   int idle_rounds_ = 0;  ///< since a better choice was found
   int apart_until_ = 0;  ///< the round in which the first search joins the others again
 };

@@ -21,8 +21,7 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 class Presolver {
  public:
-  /// `times` are the names of those whose limits are left.
-  Presolver(AssignmentProblem problem, std::vector<int> times)
+  Presolver(AssignmentProblem problem, std::vector<double> prices)
       : nodes_(std::move(problem.nodes)),
         limits_(std::move(problem.usage_limits)),
         edges_of_(nodes_.size()),
@@ -35,7 +34,7 @@ class Presolver {
       result_.strategy_counts.push_back(static_cast<int>(nodes_[i].costs.size()));
       result_.replacements.emplace_back(nodes_[i].costs.size(), -1);
     }
-    result_.times = std::move(times);
+    result_.prices = std::move(prices);
     edges_.reserve(problem.edges.size());
     for (auto& edge : problem.edges) add_edge(std::move(edge));
     for (std::size_t k = 0; k < edges_.size(); ++k) normalise(k);
@@ -88,7 +87,7 @@ class Presolver {
   bool compress() {
     // Nodes that are gone have left their usage behind.
     AssignmentProblem view{std::move(nodes_), {}, std::move(limits_)};
-    const bool is_feasible = compress_usage(view, &result_.times);
+    const bool is_feasible = compress_usage(view, &result_.prices);
     nodes_ = std::move(view.nodes);
     limits_ = std::move(view.usage_limits);
     return is_feasible;
@@ -391,11 +390,9 @@ std::optional<std::vector<int>> Presolved::reduced(const std::vector<int>& choic
   return result;
 }
 
-std::optional<Presolved> presolve(AssignmentProblem problem) {
-  std::vector<int> times(problem.usage_limits.size());
-  std::iota(times.begin(), times.end(), 0);
-  if (!compress_usage(problem, &times)) return std::nullopt;
-  return Presolver(std::move(problem), std::move(times)).run();
+std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double> prices) {
+  if (!compress_usage(problem, &prices)) return std::nullopt;
+  return Presolver(std::move(problem), std::move(prices)).run();
 }
 
 }  // namespace autopar::search

@@ -35,10 +35,11 @@ struct Presolved {
   std::vector<int> strategy_counts;          ///< by the whole problem's node
   /// By the whole problem's node and strategy, the one that dominates it; -1 where none does.
   std::vector<std::vector<int>> replacements;
-  std::vector<int> times;  ///< by the core's time, the whole problem's
+  std::vector<double> prices;  ///< by the core's time (usage_rows.h)
 };
 
-/// nullopt where no choice is possible, or none is within the limits.
-std::optional<Presolved> presolve(AssignmentProblem problem);
+/// `prices` are by time, of a unit of usage, or none. nullopt where no choice is possible, or none
+/// is within the limits.
+std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double> prices = {});
 
 }  // namespace autopar::search

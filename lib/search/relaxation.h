@@ -34,6 +34,8 @@ class Relaxation {
   Cost cost() const { return cost_; }
   /// What is cheap at the present prices, within the limits or not.
   const std::vector<int>& priced_choice() const { return messages_.choice(); }
+  /// The different ones of the last advance.
+  const std::vector<std::vector<int>>& priced_choices() const { return priced_choices_; }
   /// Those of the best bound.
   const std::vector<double>& prices() const { return center_; }
   /// By node and strategy: no choice within the limits that has it costs less.
@@ -56,6 +58,7 @@ class Relaxation {
   Cost bound_ = 0;
   std::vector<int> choice_;
   Cost cost_ = impossible;
+  std::vector<std::vector<int>> priced_choices_;
 
   std::vector<double> center_;     ///< the prices of the best bound
   std::vector<double> excess_;     ///< by time, usage over the limit, averaged over the steps

@@ -84,7 +84,7 @@ class PlanSearch {
       for (std::size_t t = 1; t < problem_.usage_limits.size(); ++t) {
         problem_.usage_limits[t] = lower;
       }
-      start_ = std::move(solution.choice);
+      starts_.push_back(std::move(solution.choice));
       solution = solve(problem_);
     }
     if (best_.empty()) {
@@ -113,17 +113,22 @@ class PlanSearch {
     problem_.usage_limits = std::move(limits);
     // Without limits what costs nothing may use more than it has to: the shards themselves tell.
     if (cheapest.status == Status::infeasible) return cheapest;
-    if (!cheapest.choice.empty()) consider(cheapest.choice);
+    if (!cheapest.choice.empty()) {
+      consider(cheapest.choice);
+      starts_.push_back(cheapest.choice);
+    }
     if (!best_.empty() && (cheapest.status == Status::optimal || seconds_left() > 0))
       return cheapest;
-    start_ = solve_quickly(problem_, SearchMethod::recursive).choice;
-    if (!start_.empty()) consider(start_);
+    if (auto quick = solve_quickly(problem_, SearchMethod::recursive).choice; !quick.empty()) {
+      consider(quick);
+      starts_.push_back(std::move(quick));
+    }
     Solution solution = solve_exactly(problem_);
     if (solution.choice.empty() && best_.empty()) {
       least_ = least_peak();
       require_least_to_fit();
       if (!within_limits(problem_, least_->choice)) return solution;
-      start_ = least_->choice;
+      starts_ = {least_->choice};
       solution = solve(problem_);
     }
     if (solution.status != Status::infeasible) {
@@ -175,7 +180,7 @@ class PlanSearch {
         search::solve(problem, {.time_limit_seconds = std::max(0.0, share * seconds_left()),
                                 .patience_seconds = patience_seconds,
                                 .presolve = options_.presolve,
-                                .start = start_});
+                                .starts = starts_});
     glpk_seconds_ += solution.glpk_seconds;
     return solution;
   }
@@ -274,7 +279,7 @@ class PlanSearch {
   std::vector<int> best_;      ///< the cheapest choice whose shards fit
   Cost best_cost_ = impossible;
   Plan plan_;                               ///< the best choice's
-  std::vector<int> start_;                  ///< what the next search begins with, or empty
+  std::vector<std::vector<int>> starts_;    ///< what the next search begins with
   std::optional<LeastPeak> least_;          ///< once it was looked for
   const std::int64_t limit_;                ///< of weights and activations together
   const std::vector<graph::NodeId> seeds_;  ///< of propagation

@@ -11,7 +11,7 @@
 #include "search/assignment_problem.h"
 #include "search/components.h"
 #include "search/elimination.h"
-#include "search/limited_elimination.h"
+#include "search/label_search.h"
 #include "search/message_passing.h"
 #include "search/portfolio.h"
 #include "search/presolve.h"
@@ -22,13 +22,18 @@ namespace autopar::search {
 
 namespace {
 
-constexpr std::size_t most_cells_of_a_table = 20'000;
+constexpr double most_cells_of_a_table = 20'000;
 /// Worth beginning anew where it leaves no more than this part of the strategies.
 constexpr double worthwhile_rest = 0.8;
 /// Goals between cost and bound, in steps of the gap, that leave so few of the strategies.
 constexpr double step_of_optimism = 0.15;
 constexpr double few_strategies = 0.3;
 constexpr std::size_t most_nodes_to_eliminate = 10'000;
+constexpr double least_effort = 0.1;
+constexpr double most_cells = 2e7;
+constexpr double most_comparisons = 1e9;
+constexpr double step_of_goals = 0.6;
+constexpr double least_part_of_gap = 0.01;
 constexpr double share_of_first_run = 0.4;
 /// Branching is for problems whose relaxation takes at most this part of the time it gets.
 constexpr double share_to_relax = 0.1;
@@ -81,9 +86,9 @@ AssignmentProblem without(AssignmentProblem problem, int node,
 /// A problem, what is asked of its choices, and what is known from a larger one that holds it.
 struct Task {
   AssignmentProblem problem;
-  Cost cutoff = impossible;    ///< choices that cost as much are of no interest
-  std::vector<double> prices;  ///< by time, of a unit of usage, to begin with
-  std::vector<int> start;      ///< a choice to begin with, or empty
+  Cost cutoff = impossible;              ///< choices that cost as much are of no interest
+  std::vector<double> prices;            ///< by time, of a unit of usage, to begin with
+  std::vector<std::vector<int>> starts;  ///< choices to begin with
   Deadline deadline;
   Patience patience;
   bool is_root = true;  ///< no branch has been taken
@@ -118,9 +123,12 @@ class Solver {
   /// The cheapest choice below the cutoff. Where none is below it, the lower bound is at least the
   /// cutoff, whatever the status says.
   Solution solve(Task task) {
-    std::optional<Presolved> presolved = presolve(std::move(task.problem));
+    std::optional<Presolved> presolved = presolve(std::move(task.problem), std::move(task.prices));
     if (!presolved) return infeasible();
-    const auto start = task.start.empty() ? std::nullopt : presolved->reduced(task.start);
+    std::vector<std::vector<int>> starts;
+    for (const auto& start : task.starts) {
+      if (auto reduced = presolved->reduced(start)) starts.push_back(std::move(*reduced));
+    }
     const auto parts = components_in_sweep_order(presolved->core);
     std::vector<int> choice(presolved->core.nodes.size(), 0);
     double strategies_left = strategies_of(presolved->core);
@@ -136,20 +144,18 @@ class Solver {
           .problem = std::move(problems[k]),
           .cutoff = saturated(task.cutoff - bound),
           .prices = {},
-          .start = {},
+          .starts = {},
           .deadline = task.deadline.within(task.deadline.left() * strategies / strategies_left),
           .patience = task.patience,
           .is_root = task.is_root};
       strategies_left -= strategies;
       part.patience.cost_elsewhere += static_cast<double>(saturated(bound));
       if (is_known) part.patience.gap_elsewhere += static_cast<double>(cost - bound);
-      std::vector<int> times = presolved->times;
-      if (!compress_usage(part.problem, &times)) return infeasible();
-      for (const int t : times) {
-        part.prices.push_back(task.prices.empty() ? 0 : task.prices[at(t)]);
-      }
-      for (const int i : parts[k]) {
-        if (start) part.start.push_back((*start)[at(i)]);
+      part.prices = presolved->prices;
+      if (!compress_usage(part.problem, &part.prices)) return infeasible();
+      for (const auto& start : starts) {
+        std::vector<int>& part_of_start = part.starts.emplace_back();
+        for (const int i : parts[k]) part_of_start.push_back(start[at(i)]);
       }
       const Solution solution = solve_part(part);
       if (solution.status == Status::infeasible) return infeasible();
@@ -175,25 +181,22 @@ class Solver {
       }
     } else if (strategies_of(task.problem) <= options_.most_strategies_for_glpk) {
       return solve_by_glpk(task);
-    } else if (!task.prices.empty() && task.cutoff < impossible) {
-      // Prices that a larger problem has left are good enough to begin with.
-      const auto eliminated = eliminate_under_limits(task.problem, {.prices = task.prices,
-                                                                    .goal = task.cutoff,
-                                                                    .most_cells = 1e6,
-                                                                    .most_labels = 1e6,
-                                                                    .deadline = task.deadline});
-      if (eliminated && !eliminated->choice.empty()) {
-        const Cost cost = cost_of(task.problem, eliminated->choice);
-        return found(eliminated->choice, cost, cost);
+    } else if (task.problem.nodes.size() <= most_nodes_to_eliminate) {
+      // Where tables are small this is all that has to be done.
+      const auto found_by_labels = search_labels(task.problem, task.prices,
+                                                 {.goal = task.cutoff, .deadline = task.deadline});
+      if (found_by_labels && found_by_labels->is_exact) {
+        if (!found_by_labels->choice) return {.lower_bound = task.cutoff};
+        const Cost cost = cost_of(task.problem, *found_by_labels->choice);
+        return found(*found_by_labels->choice, cost, cost);
       }
-      if (eliminated && eliminated->bound >= task.cutoff) return {.lower_bound = eliminated->bound};
     }
     return task.is_root ? search(task) : branch(task);
   }
 
   Solution solve_by_glpk(const Task& task) {
     SolveOptions left = options_;
-    left.start = task.start;
+    left.starts = task.starts;
     left.time_limit_seconds = std::max(0.0, task.deadline.left());
     Solution solution = solve_with_glpk(task.problem, left);
     glpk_seconds_ += solution.glpk_seconds;
@@ -204,11 +207,12 @@ class Solver {
   /// that grow.
   Solution search(const Task& task) {
     const Stopwatch stopwatch;
-    Portfolio portfolio(task.problem, task.cutoff, task.prices, task.start,
+    Portfolio portfolio(task.problem, task.cutoff, task.prices, task.starts,
                         task.patience.cost_elsewhere, threads_, options_.seed);
     portfolio.run(task.deadline.within(share_of_first_run * task.deadline.left()), task.patience,
                   true);
     double slice = stopwatch.seconds();
+    double effort = std::max(least_effort, portfolio.seconds_to_relax());
     for (double optimism = 0; !is_finished(task, portfolio); slice *= 2) {
       // What else there is to do takes some sweeps and copies.
       if (task.deadline.left() < share_to_look_around * portfolio.seconds_to_relax()) {
@@ -221,7 +225,10 @@ class Solver {
       if (strategies_of(rest.problem) <= worthwhile_rest * strategies_of(task.problem)) {
         return better(solution_of(portfolio), solve(std::move(rest)), portfolio.goal());
       }
-      if (rest.problem.nodes.size() <= most_nodes_to_eliminate) eliminate(rest, portfolio);
+      if (rest.problem.nodes.size() <= most_nodes_to_eliminate) {
+        search_below_goals(task, bounds_with, effort, portfolio);
+        effort *= 4;
+      }
       if (is_finished(task, portfolio)) break;
       bool is_exact = true;
       if (portfolio.seconds_to_relax() < share_to_relax * slice) {
@@ -237,20 +244,33 @@ class Solver {
     return solution_of(portfolio);
   }
 
-  /// Exactly, where that is few labels, else up to half the gap that is small enough.
-  void eliminate(const Task& task, Portfolio& portfolio) const {
-    const double whole = static_cast<double>(portfolio.bound()) + task.patience.cost_elsewhere;
-    const double nodes = static_cast<double>(task.problem.nodes.size());
-    const Cost tolerances[] = {0, static_cast<Cost>(0.5 * options_.small_gap * whole / nodes)};
-    for (const Cost tolerance : tolerances) {
-      const auto eliminated = eliminate_under_limits(task.problem, {.prices = task.prices,
-                                                                    .goal = portfolio.goal(),
-                                                                    .tolerance = tolerance,
-                                                                    .deadline = task.deadline});
-      if (!eliminated) continue;
-      if (!eliminated->choice.empty()) portfolio.offer(eliminated->choice);
-      portfolio.raise_bound(eliminated->bound);
-      if (is_finished(task, portfolio)) return;
+  /// Searches what is below the goal, or so far below it that tables are small.
+  void search_below_goals(const Task& task, const std::vector<std::vector<Cost>>& bounds_with,
+                          double effort, Portfolio& portfolio) const {
+    const Cost bound = portfolio.relaxation().bound();
+    for (double part = 1; part > least_part_of_gap && !is_finished(task, portfolio);) {
+      const double gap = static_cast<double>(portfolio.goal() - bound);
+      const Cost goal = bound + static_cast<Cost>(part * gap);
+      Task lower = without_hopeless(task, portfolio, bounds_with, goal);
+      const auto found = search_labels(std::move(lower.problem), std::move(lower.prices),
+                                       {.goal = portfolio.goal(),
+                                        .most_cells = effort * most_cells,
+                                        .most_comparisons = effort * most_comparisons,
+                                        .deadline = task.deadline});
+      if (!found) {
+        part *= step_of_goals;
+        continue;
+      }
+      portfolio.raise_bound(std::min(goal, found->bound));
+      if (options_.log) {
+        spdlog::info("labels below {}: {}, bound {}{}", goal,
+                     found->choice ? "a choice" : "nothing", found->bound,
+                     found->is_exact ? ", exact" : "");
+      }
+      if (!found->choice) return;
+      // A better choice leaves less below it.
+      portfolio.offer(*found->choice);
+      part = 1;
     }
   }
 
@@ -298,7 +318,8 @@ class Solver {
     Task rest = task;
     rest.cutoff = goal;
     rest.prices = portfolio.relaxation().prices();
-    rest.start = portfolio.choice();
+    rest.starts.clear();
+    if (!portfolio.choice().empty()) rest.starts = {portfolio.choice()};
     remove_hopeless(rest.problem, bounds_with, goal);
     return rest;
   }
@@ -328,7 +349,7 @@ class Solver {
     Task rest = task;
     rest.cutoff = goal;
     rest.prices = relaxation.prices();
-    rest.start.clear();
+    rest.starts.clear();
     rest.is_root = false;
     remove_hopeless(rest.problem, bounds_with, goal);
     if (strategies_of(rest.problem) <= worthwhile_rest * strategies_of(task.problem)) {
@@ -409,14 +430,15 @@ Solution solve(const AssignmentProblem& problem, const SolveOptions& options) {
   Solution solution =
       solver.solve({.problem = problem,
                     .prices = {},
-                    .start = {},
+                    .starts = options.starts,
                     .deadline = Deadline(options.time_limit_seconds),
                     .patience = {Deadline(options.patience_seconds), options.small_gap, 0}});
   if (solution.choice.empty() && solution.lower_bound >= impossible) solution = infeasible();
-  if (!options.start.empty() && within_limits(problem, options.start)) {
+  for (const auto& start : options.starts) {
     // The reductions may have taken away what the start holds.
-    const Cost cost = cost_of(problem, options.start);
-    if (cost < solution.cost) solution = found(options.start, cost, solution.lower_bound);
+    const Cost cost = cost_of(problem, start);
+    if (cost >= solution.cost || !within_limits(problem, start)) continue;
+    solution = found(start, cost, solution.lower_bound);
   }
   solution.seconds = stopwatch.seconds();
   solution.glpk_seconds = solver.glpk_seconds();

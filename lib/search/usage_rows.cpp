@@ -34,17 +34,23 @@ void drop_constant_usage(AssignmentProblem& problem, std::vector<WideCost>& limi
   }
 }
 
-/// Renumbers the times that are kept from 0; nodes alive at none of them end up at [0, 0).
-void keep_times(AssignmentProblem& problem, std::vector<WideCost>& limits, std::vector<int>& names,
-                const std::vector<char>& is_kept) {
-  std::vector<int> kept_before(is_kept.size() + 1, 0);
-  for (std::size_t t = 0; t < is_kept.size(); ++t) {
-    kept_before[t + 1] = kept_before[t] + (is_kept[t] ? 1 : 0);
+/// Renumbers the times that are left, which are their own heirs, from 0, and hands down the prices
+/// of others to theirs, -1 for none; nodes alive at no time that is left end up at [0, 0).
+void keep_heirs(AssignmentProblem& problem, std::vector<WideCost>& limits,
+                std::vector<double>& prices, const std::vector<int>& heirs) {
+  std::vector<int> kept_before(heirs.size() + 1, 0);
+  for (std::size_t t = 0; t < heirs.size(); ++t) {
+    const bool is_kept = heirs[t] == static_cast<int>(t);
+    kept_before[t + 1] = kept_before[t] + (is_kept ? 1 : 0);
+    if (!is_kept && heirs[t] >= 0) prices[at(heirs[t])] += prices[t];
+  }
+  for (std::size_t t = 0; t < heirs.size(); ++t) {
+    if (heirs[t] != static_cast<int>(t)) continue;
     limits[at(kept_before[t])] = limits[t];
-    names[at(kept_before[t])] = names[t];
+    prices[at(kept_before[t])] = prices[t];
   }
   limits.resize(at(kept_before.back()));
-  names.resize(limits.size());
+  prices.resize(limits.size());
   problem.usage_limits.resize(limits.size());
   for (auto& node : problem.nodes) {
     node.first = kept_before[at(node.first)];
@@ -56,8 +62,8 @@ void keep_times(AssignmentProblem& problem, std::vector<WideCost>& limits, std::
 }
 
 /// A time is covered by a neighbour that has all its nodes and no higher limit.
-std::vector<char> covered_times(const AssignmentProblem& problem,
-                                const std::vector<WideCost>& limits) {
+std::vector<int> heirs_of_covered(const AssignmentProblem& problem,
+                                  const std::vector<WideCost>& limits) {
   std::vector<int> starting(limits.size() + 1, 0);
   std::vector<int> ending(limits.size() + 1, 0);
   for (const auto& node : problem.nodes) {
@@ -65,59 +71,64 @@ std::vector<char> covered_times(const AssignmentProblem& problem,
     ++starting[at(node.first)];
     ++ending[at(node.end)];
   }
-  std::vector<char> is_kept(limits.size(), 1);
+  std::vector<int> heirs(limits.size());
+  std::iota(heirs.begin(), heirs.end(), 0);
   for (std::size_t t = 0; t + 1 < limits.size(); ++t) {
+    const bool is_kept = heirs[t] == static_cast<int>(t);
     if (ending[t + 1] == 0 && limits[t + 1] <= limits[t]) {
-      is_kept[t] = 0;
-    } else if (is_kept[t] && starting[t + 1] == 0 && limits[t] <= limits[t + 1]) {
-      is_kept[t + 1] = 0;
+      if (is_kept) heirs[t] = static_cast<int>(t) + 1;
+    } else if (is_kept && starting[t + 1] == 0 && limits[t] <= limits[t + 1]) {
+      heirs[t + 1] = static_cast<int>(t);
     }
   }
-  return is_kept;
+  for (std::size_t t = limits.size(); t-- > 0;) heirs[t] = heirs[at(heirs[t])];
+  return heirs;
 }
 
 /// A time is implied by the one with the least limit where all that is alive then and not at that
 /// one cannot make up the difference: weights that fit a device's fair share leave room enough.
-std::vector<char> times_not_implied(const AssignmentProblem& problem,
-                                    const std::vector<WideCost>& limits) {
+std::vector<int> heirs_of_implied(const AssignmentProblem& problem,
+                                  const std::vector<WideCost>& limits) {
   const int tightest = static_cast<int>(std::ranges::min_element(limits) - limits.begin());
   const auto most_beside = sum_over_time(problem, [&](const auto& node) -> WideCost {
     return node.first <= tightest && tightest < node.end ? 0 : std::ranges::max(node.usages);
   });
-  std::vector<char> is_kept(limits.size());
+  std::vector<int> heirs(limits.size());
   for (std::size_t t = 0; t < limits.size(); ++t) {
-    is_kept[t] =
-        static_cast<int>(t) == tightest || most_beside[t] > limits[t] - limits[at(tightest)];
+    const bool is_implied = most_beside[t] <= limits[t] - limits[at(tightest)];
+    heirs[t] = is_implied ? tightest : static_cast<int>(t);
   }
-  return is_kept;
+  return heirs;
 }
 
 }  // namespace
 
-bool compress_usage(AssignmentProblem& problem, std::vector<int>* names) {
+bool compress_usage(AssignmentProblem& problem, std::vector<double>* prices) {
   std::vector<WideCost> limits(problem.usage_limits.begin(), problem.usage_limits.end());
-  std::vector<int> unnamed(names ? 0 : limits.size());
-  if (!names) names = &unnamed;
+  std::vector<double> no_prices;
+  if (!prices) prices = &no_prices;
+  prices->resize(limits.size(), 0);
   const int times = static_cast<int>(limits.size());
   for (auto& node : problem.nodes) {
     node.first = std::min(node.first, times);
     node.end = std::min(node.end, times);
   }
-  std::vector<char> has_limit(limits.size());
-  for (std::size_t t = 0; t < limits.size(); ++t) has_limit[t] = limits[t] >= 0;
-  keep_times(problem, limits, *names, has_limit);
+  const auto keep = [&](const auto& is_kept) {
+    std::vector<int> heirs(limits.size());
+    for (std::size_t t = 0; t < heirs.size(); ++t) heirs[t] = is_kept(t) ? static_cast<int>(t) : -1;
+    keep_heirs(problem, limits, *prices, heirs);
+  };
+  keep([&](std::size_t t) { return limits[t] >= 0; });
   drop_constant_usage(problem, limits);
   if (std::ranges::any_of(limits, [](WideCost limit) { return limit < 0; })) return false;
 
   const auto most = sum_over_time(
       problem, [](const auto& node) -> WideCost { return std::ranges::max(node.usages); });
-  std::vector<char> can_be_exceeded(limits.size());
-  for (std::size_t t = 0; t < limits.size(); ++t) can_be_exceeded[t] = most[t] > limits[t];
-  keep_times(problem, limits, *names, can_be_exceeded);
-  if (!limits.empty()) keep_times(problem, limits, *names, times_not_implied(problem, limits));
+  keep([&](std::size_t t) { return most[t] > limits[t]; });
+  if (!limits.empty()) keep_heirs(problem, limits, *prices, heirs_of_implied(problem, limits));
   for (std::size_t before = limits.size() + 1; limits.size() < before;) {
     before = limits.size();
-    keep_times(problem, limits, *names, covered_times(problem, limits));
+    keep_heirs(problem, limits, *prices, heirs_of_covered(problem, limits));
   }
   problem.usage_limits.clear();
   for (const WideCost limit : limits) {

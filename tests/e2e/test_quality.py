@@ -92,7 +92,6 @@ class ExpertsTest(QualityTest):
         slack = 1 if ours["proven_optimal"] else 1.001
         self.assertLessEqual(ours["cost_seconds"], expert["cost_seconds"] * slack)
 
-    @unittest.expectedFailure  # a fault of the search: where a size binds, starts may be too dear
     def test_no_expert_is_cheaper_within_the_memory_that_it_needs(self):
         for name in NAMES:
             model, mesh = Model(name), mesh_for_limits(name)
@@ -101,7 +100,7 @@ class ExpertsTest(QualityTest):
                 plan = self.plan(model, mesh, "device", "--strategy", pins, batch=self.batch)
                 cost, peak = (plan["summary"][key] for key in ("cost_seconds", "peak_bytes"))
                 if peak not in best:
-                    best[peak] = self.cost(model, mesh, peak, batch=self.batch, time_limit=3)
+                    best[peak] = self.cost(model, mesh, peak, batch=self.batch, time_limit=10)
                 with self.subTest(model=name, mesh=mesh, expert=expert, limit=peak):
                     self.assertLessEqual(best[peak], cost)
 

@@ -145,7 +145,7 @@ TEST_CASE("where the time runs out, the start or better comes with a bound below
   REQUIRE(start);
   for (const double seconds : {0.0, 0.1, 0.4}) {
     const Solution found =
-        solve_with_glpk(problem, {.time_limit_seconds = seconds, .start = start->choice});
+        solve_with_glpk(problem, {.time_limit_seconds = seconds, .starts = {start->choice}});
     CAPTURE(seconds);
     REQUIRE((found.status == Status::feasible || found.status == Status::optimal));
     CHECK(within_limits(problem, found.choice));

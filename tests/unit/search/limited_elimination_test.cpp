@@ -8,6 +8,14 @@ using namespace autopar::search;
 
 namespace {
 
+std::optional<LimitedElimination::Answer> eliminate(const AssignmentProblem& problem,
+                                                    const std::vector<double>& prices,
+                                                    const LabelOptions& options = {}) {
+  const auto tables = LimitedElimination::make(problem, prices, 1e7, {});
+  if (!tables) return std::nullopt;
+  return tables->run(options);
+}
+
 /// Rough prices: elimination is exact whatever they are.
 std::vector<double> some_prices(std::mt19937& random, const AssignmentProblem& problem) {
   auto prices = random_prices(random, problem.usage_limits.size());
@@ -24,15 +32,15 @@ TEST_CASE("elimination under 1 to 5 limits equals brute force") {
     const int limits = 1 + round % 5;
     const AssignmentProblem problem = random_limited_problem(random, limits, round % 4);
     const Solution truth = solve_by_brute_force(problem);
-    const auto found = eliminate_under_limits(problem, {.prices = some_prices(random, problem)});
+    const auto found = eliminate(problem, some_prices(random, problem));
     CAPTURE(round, limits);
     REQUIRE(found);
     REQUIRE(found->bound == truth.cost);
-    REQUIRE(found->choice.empty() == (truth.status == Status::infeasible));
-    if (found->choice.empty()) continue;
+    REQUIRE(!found->choice == (truth.status == Status::infeasible));
+    if (!found->choice) continue;
     ++feasible;
-    REQUIRE(cost_of(problem, found->choice) == truth.cost);
-    REQUIRE(within_limits(problem, found->choice));
+    REQUIRE(cost_of(problem, *found->choice) == truth.cost);
+    REQUIRE(within_limits(problem, *found->choice));
   }
   CHECK(feasible > 150);
 }
@@ -44,16 +52,16 @@ TEST_CASE("elimination says nothing wrong of random problems with impossible par
   for (int round = 0; round < 400; ++round) {
     const AssignmentProblem problem = random_compressed_problem(random);
     const Solution truth = solve_by_brute_force(problem);
-    const auto found = eliminate_under_limits(problem, {.prices = some_prices(random, problem)});
+    const auto found = eliminate(problem, some_prices(random, problem));
     CAPTURE(round);
     ++limited;
     if (!found) continue;
     REQUIRE(found->bound <= truth.cost);
     exact += found->bound == truth.cost ? 1 : 0;
-    if (found->choice.empty()) continue;
+    if (!found->choice) continue;
     REQUIRE(found->bound == truth.cost);
-    REQUIRE(cost_of(problem, found->choice) == truth.cost);
-    REQUIRE(within_limits(problem, found->choice));
+    REQUIRE(cost_of(problem, *found->choice) == truth.cost);
+    REQUIRE(within_limits(problem, *found->choice));
   }
   CHECK(exact > limited * 9 / 10);
 }
@@ -68,55 +76,31 @@ TEST_CASE("a goal above the optimum changes nothing, one below it is the bound")
     const auto prices = some_prices(random, problem);
     CAPTURE(round);
     for (const Cost above : {1, 17}) {
-      const auto found =
-          eliminate_under_limits(problem, {.prices = prices, .goal = truth.cost + above});
+      const auto found = eliminate(problem, prices, {.goal = truth.cost + above});
       REQUIRE(found);
       REQUIRE(found->bound == truth.cost);
-      REQUIRE(cost_of(problem, found->choice) == truth.cost);
-      REQUIRE(within_limits(problem, found->choice));
+      REQUIRE(cost_of(problem, *found->choice) == truth.cost);
+      REQUIRE(within_limits(problem, *found->choice));
     }
     for (const Cost below : {Cost{0}, Cost{1}, truth.cost / 3}) {
-      const auto found =
-          eliminate_under_limits(problem, {.prices = prices, .goal = truth.cost - below});
+      const auto found = eliminate(problem, prices, {.goal = truth.cost - below});
       REQUIRE(found);
       REQUIRE(found->bound == truth.cost - below);
-      REQUIRE(found->choice.empty());
+      REQUIRE_FALSE(found->choice);
     }
     ++compared;
   }
   CHECK(compared > 80);
 }
 
-TEST_CASE("with a tolerance the answer is that much off for each node at most") {
-  std::mt19937 random(114);
-  int off = 0;
-  for (int round = 0; round < 200; ++round) {
-    const AssignmentProblem problem =
-        random_limited_problem(random, 1 + round % 4, round % 3, 1000);
-    const Solution truth = solve_by_brute_force(problem);
-    if (truth.status == Status::infeasible) continue;
-    const Cost tolerance = draw(random, 2, 60);
-    const Cost most_off = tolerance * static_cast<Cost>(problem.nodes.size());
-    const auto found = eliminate_under_limits(
-        problem, {.prices = some_prices(random, problem), .tolerance = tolerance});
-    CAPTURE(round, tolerance);
-    REQUIRE(found);
-    REQUIRE(found->bound <= truth.cost);
-    REQUIRE(found->bound >= truth.cost - most_off);
-    off += found->bound < truth.cost ? 1 : 0;
-    REQUIRE_FALSE(found->choice.empty());
-    REQUIRE(within_limits(problem, found->choice));
-    REQUIRE(cost_of(problem, found->choice) <= found->bound + most_off);
-  }
-  CHECK(off > 20);
-}
-
 TEST_CASE("elimination gives up where tables, labels or time are too many or short") {
   std::mt19937 random(115);
   const AssignmentProblem problem = random_limited_problem(random, 3, 2);
   const std::vector<double> prices(problem.usage_limits.size(), 0.0);
-  REQUIRE(eliminate_under_limits(problem, {.prices = prices}));
-  CHECK_FALSE(eliminate_under_limits(problem, {.prices = prices, .most_cells = 5}));
-  CHECK_FALSE(eliminate_under_limits(problem, {.prices = prices, .most_labels = 5}));
-  CHECK_FALSE(eliminate_under_limits(problem, {.prices = prices, .deadline = Deadline(0)}));
+  CHECK_FALSE(LimitedElimination::make(problem, prices, 5, {}));
+  CHECK_FALSE(LimitedElimination::make(problem, prices, 1e6, Deadline(0)));
+  const auto tables = LimitedElimination::make(problem, prices, 1e6, {});
+  REQUIRE(tables);
+  CHECK(tables->run({}).is_exact);
+  CHECK_FALSE(tables->run({.most_comparisons = 5}).is_exact);
 }

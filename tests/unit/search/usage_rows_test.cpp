@@ -2,74 +2,68 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <numeric>
 
-#include "random_problem.h"
 #include "search/presolve.h"
+#include "small_problems.h"
 
 using namespace autopar::search;
 
 namespace {
 
-std::vector<int> numbers(std::size_t count) {
-  std::vector<int> result(count);
-  std::iota(result.begin(), result.end(), 0);
-  return result;
-}
-
-bool is_alive(const AssignmentProblem::Node& node, int time) {
-  return node.first <= time && time < node.end;
+/// What the choice pays for usage over the limits, less for what it is below them.
+double paid(const AssignmentProblem& problem, const std::vector<double>& prices,
+            const std::vector<int>& choice) {
+  const auto usage = usage_over_time(problem, choice);
+  double sum = 0;
+  for (std::size_t t = 0; t < problem.usage_limits.size(); ++t) {
+    if (problem.usage_limits[t] < 0) continue;
+    sum += prices[t] * static_cast<double>(usage[t] - problem.usage_limits[t]);
+  }
+  return sum;
 }
 
 }  // namespace
 
-TEST_CASE("the names of times stay with their limits and with the nodes alive then") {
+TEST_CASE("prices pass to the times that are left, so that no choice pays less") {
   std::mt19937 random(131);
-  int dropped = 0;
+  int same = 0;
+  int more = 0;
   for (int round = 0; round < 500; ++round) {
     const AssignmentProblem problem = random_problem(random);
     AssignmentProblem compressed = problem;
-    std::vector<int> names = numbers(problem.usage_limits.size());
-    if (!compress_usage(compressed, &names)) continue;
+    const auto prices = random_prices(random, problem.usage_limits.size());
+    auto passed = prices;
+    if (!compress_usage(compressed, &passed)) continue;
     CAPTURE(round);
-    REQUIRE(names.size() == compressed.usage_limits.size());
-    dropped += names.size() < problem.usage_limits.size() && !names.empty() ? 1 : 0;
-    for (std::size_t k = 0; k < names.size(); ++k) {
-      const int time = names[k];
-      std::int64_t limit = problem.usage_limits.at(static_cast<std::size_t>(time));
-      for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
-        const auto& node = problem.nodes[i];
-        const auto [least, most] = std::ranges::minmax(node.usages);
-        if (is_alive(node, time)) limit -= least;
-        REQUIRE(is_alive(compressed.nodes[i], static_cast<int>(k)) ==
-                (is_alive(node, time) && least < most));
-      }
-      REQUIRE(compressed.usage_limits[k] == limit);
+    REQUIRE(passed.size() == compressed.usage_limits.size());
+    for (int sample = 0; sample < 20; ++sample) {
+      const auto choice = random_choice(random, problem);
+      const double before = paid(problem, prices, choice);
+      const double after = paid(compressed, passed, choice);
+      REQUIRE(after >= before);
+      (after > before ? more : same) += 1;
     }
   }
-  CHECK(dropped > 50);
+  CHECK(same > 1000);
+  CHECK(more > 1000);
 }
 
-TEST_CASE("the times of a presolved core are the whole problem's") {
+TEST_CASE("prices pass to a presolved core, so that no choice pays less") {
   std::mt19937 random(132);
   int compared = 0;
   for (int round = 0; round < 800; ++round) {
     const AssignmentProblem problem = random_problem(random);
-    const auto presolved = presolve(problem);
+    const auto prices = random_prices(random, problem.usage_limits.size());
+    const auto presolved = presolve(problem, prices);
     if (!presolved) continue;
     CAPTURE(round);
-    REQUIRE(presolved->times.size() == presolved->core.usage_limits.size());
-    for (std::size_t k = 0; k < presolved->times.size(); ++k) {
-      const int time = presolved->times[k];
-      REQUIRE(presolved->core.usage_limits[k] <=
-              problem.usage_limits.at(static_cast<std::size_t>(time)));
-      for (std::size_t i = 0; i < presolved->nodes.size(); ++i) {
-        const auto& node = problem.nodes[static_cast<std::size_t>(presolved->nodes[i])];
-        if (!is_alive(presolved->core.nodes[i], static_cast<int>(k))) continue;
-        ++compared;
-        REQUIRE(is_alive(node, time));
-      }
+    REQUIRE(presolved->prices.size() == presolved->core.usage_limits.size());
+    for (int sample = 0; sample < 10; ++sample) {
+      const auto choice = random_choice(random, presolved->core);
+      const double after = paid(presolved->core, presolved->prices, choice);
+      REQUIRE(after >= paid(problem, prices, presolved->original(choice)));
+      compared += presolved->prices.empty() ? 0 : 1;
     }
   }
-  CHECK(compared > 100);
+  CHECK(compared > 500);
 }
