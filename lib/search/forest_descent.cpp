@@ -197,6 +197,7 @@ class Descent {
 
   void update_prices() {
     const std::vector<std::int64_t> usage = usage_over_time(problem_, choice_);
+    const double cost = static_cast<double>(cost_of(problem_, choice_));
     for (std::size_t t = 0; t < prices_.size() && t < usage.size(); ++t) {
       const std::int64_t limit = problem_.usage_limits[t];
       if (limit < 0) continue;
@@ -205,8 +206,7 @@ class Descent {
         continue;
       }
       is_priced_ = true;
-      const double unit = static_cast<double>(cost_of(problem_, choice_)) /
-                          (1000.0 * static_cast<double>(std::max<std::int64_t>(limit, 1)));
+      const double unit = cost / (1000.0 * static_cast<double>(std::max<std::int64_t>(limit, 1)));
       prices_[t] = std::max(prices_[t] * 1.5, unit);
     }
   }

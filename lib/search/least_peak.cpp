@@ -1,8 +1,8 @@
 // The least peak is the value of a game between the choice and the times: weights on times that sum
 // to 1 bound it by the least weighted usage, which is an assignment problem without these limits.
-// Fictitious play (Brown 1951) brings the two together; what is left is bisected, by neighbourhood
-// search and, where the problem is small, exactly. Work, not time, ends each step, so that the same
-// question has the same answer.
+// Fictitious play (Brown 1951) brings the two together; what is left is bisected, exactly where
+// tables are small (label_search.h), else by neighbourhood search. Work, not time, ends each step,
+// so that the same question has the same answer.
 
 #include "search/least_peak.h"
 
@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "search/arc_costs.h"
+#include "search/label_search.h"
 #include "search/neighbourhood_search.h"
 #include "search/stopwatch.h"
 #include "search/usage_rows.h"
@@ -25,8 +26,8 @@ constexpr int most_rounds = 12;
 /// A peak known up to this part is known well enough.
 constexpr double small_gap = 1e-3;
 constexpr double work_of_descent = 3e7;
-/// Small enough to be bisected exactly.
-constexpr std::size_t most_strategies_to_prove = 300;
+constexpr double most_cells = 1e7;
+constexpr double most_comparisons = 1e8;
 /// Weights are whole numbers, so that bounds are exact.
 constexpr std::int64_t whole_weight = 1 << 10;
 
@@ -51,8 +52,7 @@ class PeakSearch {
 
   std::optional<LeastPeak> run() {
     play();
-    if (!best_.choice.empty()) descend();
-    if (!best_.choice.empty() && strategies() <= most_strategies_to_prove) prove();
+    if (!best_.choice.empty() && !bisect()) descend();
     if (best_.choice.empty()) return std::nullopt;
     return best_;
   }
@@ -61,12 +61,6 @@ class PeakSearch {
   bool is_close() const {
     return static_cast<double>(best_.peak - best_.lower_bound) <=
            small_gap * static_cast<double>(best_.peak);
-  }
-
-  std::size_t strategies() const {
-    std::size_t count = 0;
-    for (const auto& node : problem_.nodes) count += node.costs.size();
-    return count;
   }
 
   void play() {
@@ -79,7 +73,9 @@ class PeakSearch {
       const Solution solution = least_weighted_usage();
       if (solution.choice.empty()) return;
       offer(solution.choice);
-      best_.lower_bound = std::max(best_.lower_bound, (solution.lower_bound + whole - 1) / whole);
+      const std::int64_t bound = (solution.lower_bound + whole - 1) / whole;
+      if (bound > best_.lower_bound || best_weights_.empty()) best_weights_ = weights_;
+      best_.lower_bound = std::max(best_.lower_bound, bound);
       if (is_close()) return;
       add_weights(usage_over_time(problem_, solution.choice), sums);
     }
@@ -114,6 +110,26 @@ class PeakSearch {
     return solve_in_time(weighted);
   }
 
+  /// False where tables or lists of labels are too large to tell.
+  bool bisect() {
+    const std::vector<double> prices(best_weights_.begin(), best_weights_.end());
+    while (best_.lower_bound < best_.peak) {
+      const std::int64_t limit = best_.lower_bound + (best_.peak - best_.lower_bound) / 2;
+      const auto found = search_labels(with_limit(limit), prices,
+                                       {.goal = 1,
+                                        .most_cells = most_cells,
+                                        .most_comparisons = most_comparisons,
+                                        .deadline = deadline_});
+      if (!found || (!found->is_exact && !found->choice)) return false;
+      if (found->choice) {
+        offer(*found->choice);
+      } else {
+        best_.lower_bound = limit + 1;
+      }
+    }
+    return true;
+  }
+
   /// Where the search finds nothing within a limit, it looks above it.
   void descend() {
     std::int64_t low = best_.lower_bound;
@@ -132,20 +148,6 @@ class PeakSearch {
         low = limit + 1;
       } else {
         offer(search.best());
-      }
-    }
-  }
-
-  void prove() {
-    while (best_.lower_bound < best_.peak && !deadline_.is_over()) {
-      const std::int64_t limit = best_.lower_bound + (best_.peak - best_.lower_bound) / 2;
-      const Solution solution = solve_in_time(with_limit(limit));
-      if (solution.status == Status::infeasible) {
-        best_.lower_bound = limit + 1;
-      } else if (solution.choice.empty()) {
-        return;
-      } else {
-        offer(solution.choice);
       }
     }
   }
@@ -181,7 +183,8 @@ class PeakSearch {
   const int end_;
   const SolveOptions& options_;
   const Deadline deadline_;
-  std::vector<std::int64_t> weights_;  ///< by time
+  std::vector<std::int64_t> weights_;       ///< by time
+  std::vector<std::int64_t> best_weights_;  ///< those of the best bound
   LeastPeak best_;
 };
 

@@ -12,6 +12,7 @@
 #include "graph/arena.h"
 #include "graph/error.h"
 #include "graph/interruption.h"
+#include "search/forest_descent.h"
 #include "search/least_peak.h"
 #include "search/operator_bound.h"
 #include "search/plan_builder.h"
@@ -50,8 +51,30 @@ double communication_seconds(const Graph& graph, const cost::CostModel& cost, co
   return std::max(0.0, total - computation);
 }
 
+std::int64_t bytes_on_one_device(const Graph& graph) {
+  return graph::constant_bytes(graph) + graph::plan_arena(graph::value_lifetimes(graph)).bytes;
+}
+
 std::string in_mebibytes(std::int64_t bytes) {
   return fmt::format("{:.1f} MiB ({} bytes)", static_cast<double>(bytes) / 1048576.0, bytes);
+}
+
+/// The cheapest choice that stands for the same plan in a problem that counts memory otherwise;
+/// empty where there is none.
+std::vector<int> moved(const PlanProblem& from, const std::vector<int>& choice,
+                       const PlanProblem& to) {
+  AssignmentProblem problem = to.problem;
+  for (const auto& [value, stored] : to.stored) {
+    auto& costs = problem.nodes[static_cast<std::size_t>(stored.node)].costs;
+    const int place = choice[static_cast<std::size_t>(from.stored.at(value).node)];
+    for (std::size_t s = 0; s < costs.size(); ++s) {
+      if (static_cast<int>(s) != place) costs[s] = impossible;
+    }
+  }
+  std::vector<int> operators(problem.nodes.size(), 0);
+  std::copy_n(choice.begin(), to.operators.size(), operators.begin());
+  return complete(problem, operators, static_cast<int>(to.operators.size()))
+      .value_or(std::vector<int>{});
 }
 
 class PlanSearch {
@@ -220,14 +243,21 @@ class PlanSearch {
     return solution.status == Status::infeasible ? 0 : solution.lower_bound;
   }
 
-  /// The choice that needs least memory, whatever it costs; weights stay within a fair share.
+  /// The choice that needs least memory, whatever it costs; weights stay within a fair share. What
+  /// is worth counting is decided as for one and the same limit, whatever was asked for: so what is
+  /// named as the least is found again where it is asked for.
   LeastPeak least_peak() const {
     const bool is_fair = options_.memory.kind == MemoryPolicy::Kind::fair;
-    const int horizon = static_cast<int>(built_.problem.usage_limits.size());
-    const auto least = find_least_peak(
-        built_.problem, is_fair ? 1 : 0, horizon,
+    SearchOptions options = options_;
+    if (options.memory.kind == MemoryPolicy::Kind::bytes) {
+      options.memory.bytes = bytes_on_one_device(graph_) / cost_.mesh().num_devices();
+    }
+    const PlanProblem built = build_plan_problem(graph_, cost_, options);
+    auto least = find_least_peak(
+        built.problem, is_fair ? 1 : 0, static_cast<int>(built.problem.usage_limits.size()),
         {.time_limit_seconds = std::max(1.0, share_of_least_peak * seconds_left())});
-    if (!least) {
+    if (least) least->choice = moved(built, least->choice, built_);
+    if (!least || least->choice.empty()) {
       throw NothingFits(
           fmt::format("nothing fits a memory limit of {} a device, as far as the time limit let "
                       "see: raise --memory or --time-limit",
@@ -262,8 +292,7 @@ class PlanSearch {
         communication_seconds(graph_, cost_, plan_, summary.cost_seconds);
     summary.weight_bytes = usage_over_time(built_.problem, best_).front();
     summary.one_device_seconds = least_seconds_on(1, graph_, cost_.device());
-    summary.one_device_bytes =
-        graph::constant_bytes(graph_) + graph::plan_arena(graph::value_lifetimes(graph_)).bytes;
+    summary.one_device_bytes = bytes_on_one_device(graph_);
     summary.glpk_seconds = glpk_seconds_;
     summary.search_seconds = stopwatch_.seconds();
     return std::move(plan_);
