@@ -65,15 +65,18 @@ double Portfolio::seconds_to_relax() const {
 
 void Portfolio::shake() { relaxation_.shake(); }
 
-void Portfolio::run(const Deadline& deadline, const Patience& patience, bool until_stuck) {
-  for (int idle = 0; !deadline.is_over() && !is_done(patience);) {
+bool Portfolio::run(const Deadline& deadline, const Patience& patience, bool until_stuck,
+                    int rounds) {
+  for (; !deadline.is_over() && !is_done(patience); --rounds) {
+    if (rounds == 0) return false;
     const Cost before = cost_;
     run_round(deadline);
     recombine(deadline);
     exchange();
-    idle = cost_ < before ? 0 : idle + 1;
-    if (until_stuck && relaxation_.is_stuck() && idle >= most_idle_rounds) break;
+    rounds_of_same_cost_ = cost_ < before ? 0 : rounds_of_same_cost_ + 1;
+    if (until_stuck && relaxation_.is_stuck() && rounds_of_same_cost_ >= most_idle_rounds) break;
   }
+  return true;
 }
 
 void Portfolio::run_round(const Deadline& deadline) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -31,8 +32,9 @@ class Portfolio {
             unsigned seed);
 
   /// Goes on until it is done or the deadline comes, or nothing has got better for some rounds
-  /// where that is asked.
-  void run(const Deadline& deadline, const Patience& patience, bool until_stuck);
+  /// where that is asked. False where the rounds were over before.
+  bool run(const Deadline& deadline, const Patience& patience, bool until_stuck,
+           int rounds = std::numeric_limits<int>::max());
   /// Lets what is stuck try something else.
   void shake();
 
@@ -75,6 +77,7 @@ class Portfolio {
   int pause_ = 1;  ///< rounds from one recombination to the next
   int rounds_to_recombination_ = 1;
   int idle_rounds_ = 0;  ///< since a better choice was found
+  int rounds_of_same_cost_ = 0;
   int apart_until_ = 0;  ///< the round in which the first search joins the others again
 };
 

@@ -29,11 +29,13 @@ constexpr double worthwhile_rest = 0.8;
 constexpr double step_of_optimism = 0.15;
 constexpr double few_strategies = 0.3;
 constexpr std::size_t most_nodes_to_eliminate = 10'000;
-constexpr double least_effort = 0.1;
-constexpr double most_cells = 2e7;
-constexpr double most_comparisons = 1e9;
+constexpr double cells_a_second = 2e7;
+constexpr double comparisons_a_second = 1e9;
+/// Goals below which labels are searched, as parts of the gap.
 constexpr double step_of_goals = 0.6;
 constexpr double least_part_of_gap = 0.01;
+/// Of the first run, before a look at what the bound rules out; then twice as many.
+constexpr int first_rounds = 2;
 constexpr double share_of_first_run = 0.4;
 /// Branching is for problems whose relaxation takes at most this part of the time it gets.
 constexpr double share_to_relax = 0.1;
@@ -209,10 +211,18 @@ class Solver {
     const Stopwatch stopwatch;
     Portfolio portfolio(task.problem, task.cutoff, task.prices, task.starts,
                         task.patience.cost_elsewhere, threads_, options_.seed);
-    portfolio.run(task.deadline.within(share_of_first_run * task.deadline.left()), task.patience,
-                  true);
+    const Deadline first = task.deadline.within(share_of_first_run * task.deadline.left());
+    for (int rounds = first_rounds; !portfolio.run(first, task.patience, true, rounds);) {
+      // A gap need not be closed to rule most strategies out.
+      const auto bounds_with = portfolio.relaxation().bounds_with();
+      Task rest = without_hopeless(task, portfolio, bounds_with, portfolio.goal());
+      if (strategies_of(rest.problem) <= few_strategies * strategies_of(task.problem)) {
+        return better(solution_of(portfolio), solve(std::move(rest)), portfolio.goal());
+      }
+      rounds *= 2;
+    }
     double slice = stopwatch.seconds();
-    double effort = std::max(least_effort, portfolio.seconds_to_relax());
+    double seconds_of_labels = std::max(0.1, portfolio.seconds_to_relax());
     for (double optimism = 0; !is_finished(task, portfolio); slice *= 2) {
       // What else there is to do takes some sweeps and copies.
       if (task.deadline.left() < share_to_look_around * portfolio.seconds_to_relax()) {
@@ -226,8 +236,8 @@ class Solver {
         return better(solution_of(portfolio), solve(std::move(rest)), portfolio.goal());
       }
       if (rest.problem.nodes.size() <= most_nodes_to_eliminate) {
-        search_below_goals(task, bounds_with, effort, portfolio);
-        effort *= 4;
+        search_below_goals(task, bounds_with, seconds_of_labels, portfolio);
+        seconds_of_labels *= 2;
       }
       if (is_finished(task, portfolio)) break;
       bool is_exact = true;
@@ -244,18 +254,21 @@ class Solver {
     return solution_of(portfolio);
   }
 
-  /// Searches what is below the goal, or so far below it that tables are small.
+  /// Searches what is below the goal, or so far below it that tables are small, for about so many
+  /// seconds; they are counted as work.
   void search_below_goals(const Task& task, const std::vector<std::vector<Cost>>& bounds_with,
-                          double effort, Portfolio& portfolio) const {
+                          double seconds, Portfolio& portfolio) const {
+    const double longest = std::clamp(portfolio.seconds_to_relax(), 0.6, 2.0);
     const Cost bound = portfolio.relaxation().bound();
     for (double part = 1; part > least_part_of_gap && !is_finished(task, portfolio);) {
       const double gap = static_cast<double>(portfolio.goal() - bound);
       const Cost goal = bound + static_cast<Cost>(part * gap);
+      if (goal <= portfolio.bound()) return;
       Task lower = without_hopeless(task, portfolio, bounds_with, goal);
       const auto found = search_labels(std::move(lower.problem), std::move(lower.prices),
                                        {.goal = portfolio.goal(),
-                                        .most_cells = effort * most_cells,
-                                        .most_comparisons = effort * most_comparisons,
+                                        .most_cells = std::min(seconds, longest) * cells_a_second,
+                                        .most_comparisons = seconds * comparisons_a_second,
                                         .deadline = task.deadline});
       if (!found) {
         part *= step_of_goals;
