@@ -1,6 +1,6 @@
 // Every time is a set of terms: nodes, or slots of buckets in their stead. Sets are told apart by
 // the sums of random numbers, one a term (Zobrist 1970), so that what is not behind a bucket is a
-// difference; two of 128 bits are equal by chance never.
+// difference. Two of 128 bits are never equal by chance.
 
 #include "search/usage_slots.h"
 

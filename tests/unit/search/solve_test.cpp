@@ -193,6 +193,34 @@ TEST_CASE("without time the status is honest and solve's bound holds") {
   }
 }
 
+TEST_CASE("starts need not be within the limits; the answer costs no more than one that is") {
+  std::mt19937 random(72);
+  int within = 0;
+  int over = 0;
+  for (int round = 0; round < 200; ++round) {
+    const AssignmentProblem problem = random_limited_problem(random, 1 + round % 4, round % 4);
+    const Solution truth = solve_by_brute_force(problem);
+    SolveOptions options{.time_limit_seconds = round % 2 == 0 ? 0.0 : 60.0,
+                         .most_strategies_for_glpk = 0};
+    Cost cheapest = impossible;
+    for (int k = 0; k < 3; ++k) {
+      options.starts.push_back(random_choice(random, problem));
+      const bool is_within = within_limits(problem, options.starts.back());
+      if (is_within) cheapest = std::min(cheapest, cost_of(problem, options.starts.back()));
+      (is_within ? within : over) += 1;
+    }
+    const Solution found = solve(problem, options);
+    CAPTURE(round);
+    REQUIRE(found.cost <= cheapest);
+    REQUIRE(found.cost >= truth.cost);
+    REQUIRE(found.lower_bound <= truth.cost);
+    if (round % 2 == 1) REQUIRE(found.cost == truth.cost);
+    if (!found.choice.empty()) REQUIRE(within_limits(problem, found.choice));
+  }
+  CHECK(within > 50);
+  CHECK(over > 50);
+}
+
 TEST_CASE("costs beyond what doubles hold are summed exactly") {
   AssignmentProblem problem;
   for (int i = 0; i < 3; ++i) {
