@@ -63,7 +63,10 @@ double Portfolio::seconds_to_relax() const {
   return steps_to_relax / steps_a_round * work_ / costs_a_second;
 }
 
-void Portfolio::shake() { relaxation_.shake(); }
+void Portfolio::shake() {
+  relaxation_.shake();
+  idle_rounds_ = 0;
+}
 
 bool Portfolio::run(const Deadline& deadline, const Patience& patience, bool until_stuck,
                     int rounds) {
@@ -71,10 +74,11 @@ bool Portfolio::run(const Deadline& deadline, const Patience& patience, bool unt
     if (rounds == 0) return false;
     const Cost before = cost_;
     run_round(deadline);
+    take_what_was_found();
     recombine(deadline);
-    exchange();
-    rounds_of_same_cost_ = cost_ < before ? 0 : rounds_of_same_cost_ + 1;
-    if (until_stuck && relaxation_.is_stuck() && rounds_of_same_cost_ >= most_idle_rounds) break;
+    idle_rounds_ = cost_ < before ? 0 : idle_rounds_ + 1;
+    guide_searches();
+    if (until_stuck && relaxation_.is_stuck() && idle_rounds_ >= most_idle_rounds) break;
   }
   return true;
 }
@@ -109,19 +113,20 @@ void Portfolio::recombine(const Deadline& deadline) {
   rounds_to_recombination_ = pause_;
 }
 
-void Portfolio::exchange() {
+void Portfolio::take_what_was_found() {
   ++rounds_;
   if (!relaxation_.choice().empty()) offer(relaxation_.choice());
+  for (const auto& search : searches_) {
+    if (!search->best().empty()) offer(search->best());
+  }
+}
+
+void Portfolio::guide_searches() {
   if (searches_.empty()) {
     // Where the relaxation alone closes the gap, searches are not worth their start.
     if (rounds_ >= rounds_before_searches || relaxation_.is_stuck()) start_searches();
     return;
   }
-  const Cost before = cost_;
-  for (const auto& search : searches_) {
-    if (!search->best().empty()) offer(search->best());
-  }
-  idle_rounds_ = cost_ < before ? 0 : idle_rounds_ + 1;
   if (idle_rounds_ % rounds_together == rounds_together - 1) apart_until_ = rounds_ + rounds_apart;
   for (std::size_t k = 0; k < searches_.size(); ++k) {
     searches_[k]->set_prices(relaxation_.prices());

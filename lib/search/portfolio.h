@@ -56,7 +56,8 @@ class Portfolio {
 
  private:
   void run_round(const Deadline& deadline);
-  void exchange();
+  void take_what_was_found();
+  void guide_searches();
   void recombine(const Deadline& deadline);
   void start_searches();
 
@@ -77,7 +78,6 @@ class Portfolio {
   int pause_ = 1;  ///< rounds from one recombination to the next
   int rounds_to_recombination_ = 1;
   int idle_rounds_ = 0;  ///< since a better choice was found
-  int rounds_of_same_cost_ = 0;
   int apart_until_ = 0;  ///< the round in which the first search joins the others again
 };
 
