@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "graph/error.h"
+#include "graph/interruption.h"
 #include "search/operator_bound.h"
 #include "search/stopwatch.h"
 
@@ -51,6 +52,7 @@ class MeshesSearch {
 
   bool may_be_worth_it(std::size_t i) const {
     if (i == 0) return true;
+    if (graph::was_interrupted()) return false;
     if (best_ && best_->plan.summary.cost_seconds <= least_) return false;
     return expected_seconds(meshes_[i].mesh().num_axes()) < seconds_left();
   }
@@ -117,6 +119,7 @@ class MeshesSearch {
     summary.meshes = std::move(trials_);
   }
 
+  const graph::InterruptionGuard guard_{SIGINT};  ///< Ctrl-C: the best mesh so far will do
   const Stopwatch stopwatch_;
   const graph::Graph& graph_;
   const std::span<const cost::CostModel> meshes_;

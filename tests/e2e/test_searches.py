@@ -1,8 +1,11 @@
 """The quick searches: valid plans of the same space, as good as promised, that run and verify."""
 
 import json
+import signal
+import subprocess
+import time
 
-from support import MODELS, TOLERANCE, Model, TemporaryFolderTest, autopar
+from support import AUTOPAR, MODELS, TOLERANCE, Model, TemporaryFolderTest, autopar
 
 MESHES = {"4": 4, "2x2": 4}
 QUICK = ("propagation", "recursive")
@@ -112,3 +115,31 @@ class SearchesTest(TemporaryFolderTest):
                 "--search", search, expect=1,
             )
             self.assertIn("the smallest known to do is", done.stderr, search)
+
+    def interrupted(self, mesh, delay):
+        """A long search's plan after Ctrl-C; None where the signal came before the search."""
+        model = Model("llama-torchscript")
+        command = [
+            AUTOPAR, "plan", model.file, "--shape", "input_ids=4x16", "--ngpus", 4, "--mesh", mesh,
+            "--memory", 684124, "--time-limit", 3600, "--json",
+        ]
+        with subprocess.Popen(
+            list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            time.sleep(delay)
+            process.send_signal(signal.SIGINT)
+            output, error = process.communicate()
+        if process.returncode == -signal.SIGINT:
+            return None
+        self.assertEqual(process.returncode, 0, error)
+        self.assertIn("interrupted", error)
+        return json.loads(output)["summary"]
+
+    def test_ctrl_c_ends_a_search_with_the_best_plan_so_far(self):
+        for mesh in ("2x2", "auto"):
+            with self.subTest(mesh=mesh):
+                attempts = (self.interrupted(mesh, delay) for delay in (2, 8, 32, 128))
+                plan = next(plan for plan in attempts if plan)
+                self.assertFalse(plan["proven_optimal"])
+                self.assertLess(plan["lower_bound_seconds"], plan["cost_seconds"])
+                self.assertLessEqual(plan["peak_bytes"], 684124)
