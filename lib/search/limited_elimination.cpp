@@ -89,8 +89,9 @@ bool LimitedElimination::bound_priced(const Deadline& deadline) {
       for (const std::size_t edge : bucket.edges) {
         sum += as_double(problem_->edges[edge].costs[places[place++]]);
       }
-      for (const std::size_t child : bucket.children)
+      for (const std::size_t child : bucket.children) {
         sum += tables_[child].message[places[place++]];
+      }
       table.joint.push_back(sum);
     });
     const auto own = static_cast<std::ptrdiff_t>(costs.size());

@@ -1,7 +1,7 @@
 // Presolve, take components apart, and solve each: by elimination where tables stay small, with
-// labels where limits are, else by branch and bound over the relaxation. What the bound rules out is
-// taken away, and the problem that is left is presolved anew, so that every level works on a smaller
-// one.
+// labels where limits are, else by branch and bound over the relaxation. What the bound rules out
+// is taken away, and the problem that is left is presolved anew, so that every level works on a
+// smaller one.
 
 #include <spdlog/spdlog.h>
 
