@@ -73,9 +73,11 @@ bool Portfolio::run(const Deadline& deadline, const Patience& patience, bool unt
   for (; !deadline.is_over() && !is_done(patience); --rounds) {
     if (rounds == 0) return false;
     const Cost before = cost_;
+    const Stopwatch stopwatch;
     run_round(deadline);
     take_what_was_found();
     recombine(deadline);
+    seconds_of_round_ = stopwatch.seconds();
     idle_rounds_ = cost_ < before ? 0 : idle_rounds_ + 1;
     guide_searches();
     if (until_stuck && relaxation_.is_stuck() && idle_rounds_ >= most_idle_rounds) break;

@@ -43,7 +43,9 @@ class Portfolio {
   Cost bound() const { return std::max(raised_bound_, relaxation_.bound()); }
   /// Takes over what is known otherwise.
   void raise_bound(Cost bound) { raised_bound_ = std::max(raised_bound_, bound); }
-  /// About the time that a relaxation takes until it is stuck.
+  /// That the last round took.
+  double seconds_of_round() const { return seconds_of_round_; }
+  /// About the time that a relaxation takes until it is stuck, counted as work.
   double seconds_to_relax() const;
   /// What a better choice has to stay below.
   Cost goal() const { return std::min(goal_, cost_); }
@@ -74,6 +76,7 @@ class Portfolio {
   Cost cost_ = impossible;
   Cost raised_bound_ = 0;
   double work_ = 0;  ///< of a round and thread
+  double seconds_of_round_ = 0;
   int rounds_ = 0;
   int pause_ = 1;  ///< rounds from one recombination to the next
   int rounds_to_recombination_ = 1;

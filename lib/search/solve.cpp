@@ -40,8 +40,7 @@ constexpr int first_rounds = 2;
 constexpr double share_of_first_run = 0.4;
 /// Branching is for problems whose relaxation takes at most this part of the time it gets.
 constexpr double share_to_relax = 0.1;
-/// Of the time that a relaxation takes.
-constexpr double share_to_look_around = 0.2;
+constexpr double rounds_to_look_around = 3;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -225,8 +224,7 @@ class Solver {
     double slice = stopwatch.seconds();
     double seconds_of_labels = std::max(0.1, portfolio.seconds_to_relax());
     for (double optimism = 0; !is_finished(task, portfolio); slice *= 2) {
-      // What else there is to do takes some sweeps and copies.
-      if (task.deadline.left() < share_to_look_around * portfolio.seconds_to_relax()) {
+      if (is_near_end(task, portfolio)) {
         portfolio.run(task.deadline, task.patience, false);
         break;
       }
@@ -241,6 +239,7 @@ class Solver {
         seconds_of_labels *= 2;
       }
       if (is_finished(task, portfolio)) break;
+      if (is_near_end(task, portfolio)) continue;
       bool is_exact = true;
       if (portfolio.seconds_to_relax() < share_to_relax * slice) {
         rest.deadline = task.deadline.within(slice);
@@ -262,6 +261,7 @@ class Solver {
     const double longest = std::clamp(portfolio.seconds_to_relax(), 0.6, 2.0);
     const Cost bound = portfolio.relaxation().bound();
     for (double part = 1; part > least_part_of_gap && !is_finished(task, portfolio);) {
+      if (is_near_end(task, portfolio)) return;
       const double gap = static_cast<double>(portfolio.goal() - bound);
       const Cost goal = bound + static_cast<Cost>(part * gap);
       if (goal <= portfolio.bound()) return;
@@ -286,6 +286,11 @@ class Solver {
       portfolio.offer(*found->choice);
       part = 1;
     }
+  }
+
+  /// Then there is no time for what takes many sweeps and copies between two looks at the clock.
+  static bool is_near_end(const Task& task, const Portfolio& portfolio) {
+    return task.deadline.left() < rounds_to_look_around * portfolio.seconds_of_round();
   }
 
   static bool is_finished(const Task& task, const Portfolio& portfolio) {
