@@ -2,8 +2,8 @@
 
 Usage: bench_partition.py MODEL_DIR... [--ngpus 4] [--rounds 5] [--time-limit 10] [--shape NAME=1x128]...
 Copy and partition take turns on the same disk; private memory is RssAnon, watched from outside, so
-mapped files do not count. GLPK's own seconds are the plan's and are shown apart. The copy waits
-as long as GLPK took before it starts: a virtual machine gives pages that were free for a few
+mapped files do not count. The search's own seconds are shown apart. The copy waits
+as long as the search took before it starts: a virtual machine gives pages that were free for a few
 seconds back to its host, and who writes next pays for their return; both sides shall.
 """
 
@@ -32,12 +32,12 @@ def shapes_of(folder):
 def bench(folder, ngpus, rounds, time_limit, more):
     files = [path for path in folder.iterdir() if path.is_file() and path.name.startswith("model")]
     size = sum(path.stat().st_size for path in files)
-    copies, partitions, solvers, memory = [], [], [], []
+    copies, partitions, searches, memory = [], [], [], []
     with tempfile.TemporaryDirectory(dir=folder) as tmp:
         for _ in range(rounds):
             copy, out = Path(tmp) / "copy", Path(tmp) / "out"
             copy.mkdir()
-            time.sleep(solvers[-1] if solvers else time_limit)
+            time.sleep(searches[-1] if searches else time_limit)
             copies.append(timed(["cp", *files, copy])[0])
             shutil.rmtree(copy)
             seconds, private = timed(
@@ -47,13 +47,13 @@ def bench(folder, ngpus, rounds, time_limit, more):
             plan = json.loads((out / "plan.json").read_text())
             shutil.rmtree(out)
             partitions.append(seconds)
-            solvers.append(plan["summary"]["glpk_seconds"])
+            searches.append(plan["summary"]["search_seconds"])
             memory.append(private)
-    rest = [p - s for p, s in zip(partitions, solvers)]
+    rest = [p - s for p, s in zip(partitions, searches)]
     ratio = median(r / c for r, c in zip(rest, copies))
     print(
         f"| {folder.name} | {size / 1e6:.0f} | {median(copies):.2f} | {median(partitions):.2f} "
-        f"| {median(solvers):.2f} | {ratio:.2f} | {max(memory) / 1e6:.0f} |"
+        f"| {median(searches):.2f} | {ratio:.2f} | {max(memory) / 1e6:.0f} |"
     )
 
 
@@ -67,7 +67,7 @@ def main():
     options = parser.parse_args()
     more = [word for shape in options.shape for word in ("--shape", shape)]
     print(f"{machine()}; --ngpus {options.ngpus} --time-limit {options.time_limit}\n")
-    print("| model | MB | copy, s | partition, s | of it GLPK, s | (partition - GLPK) / copy "
+    print("| model | MB | copy, s | partition, s | of it search, s | (partition - search) / copy "
           "| private memory, MB |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for folder in options.models:
