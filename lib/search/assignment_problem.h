@@ -56,8 +56,9 @@ struct SolveOptions {
   bool presolve = true;  ///< false: GLPK is handed the whole problem
   /// Choices to begin with, within the limits or not, where any are known.
   std::vector<std::vector<int>> starts = {};
-  unsigned seed = 1;  ///< the same seed gives the same answer where time does not end the search
-  int threads = 0;    ///< 0: as many as the machine has
+  /// The same seed gives the same answer where work, not time, paces the search (ARCHITECTURE.md).
+  unsigned seed = 1;
+  int threads = 0;  ///< 0: as many as the machine has
   /// What is left of a problem is GLPK's where it has at most so many strategies.
   int most_strategies_for_glpk = 300;
   bool log = false;

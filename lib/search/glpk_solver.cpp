@@ -7,6 +7,7 @@
 #include "search/assignment_problem.h"
 #include "search/integer_program.h"
 #include "search/reduced_problem.h"
+#include "search/saturating.h"
 #include "search/stopwatch.h"
 
 namespace autopar::search {
@@ -15,10 +16,6 @@ namespace {
 
 /// GLPK's tolerances, relative to the objective.
 constexpr double rounding = 1e-7;
-
-Cost saturated(WideCost cost) {
-  return static_cast<Cost>(std::clamp<WideCost>(cost, -impossible, impossible));
-}
 
 /// A bound in doubles as an integer that rounding cannot have lifted above the truth.
 WideCost safe_ceiling(double bound) {

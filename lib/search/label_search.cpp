@@ -4,6 +4,7 @@
 
 #include "search/limited_elimination.h"
 #include "search/presolve.h"
+#include "search/saturating.h"
 
 namespace autopar::search {
 
@@ -11,10 +12,6 @@ namespace {
 
 constexpr std::size_t first_width = 16;
 constexpr std::size_t growth_of_width = 16;
-
-Cost saturated(WideCost cost) {
-  return static_cast<Cost>(std::clamp<WideCost>(cost, -impossible, impossible));
-}
 
 }  // namespace
 

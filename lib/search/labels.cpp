@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <functional>
+#include <limits>
 #include <queue>
 #include <tuple>
 
@@ -16,6 +17,18 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 constexpr double rounding = 1e-11;
 /// Comparisons between two looks at the clock.
 constexpr double between_looks = 1e5;
+
+/// By a label that costs and uses no more; `usage` and the labels' have so many slots.
+bool is_dominated(const Labels& labels, std::size_t slots, Cost cost, const std::int64_t* usage) {
+  for (std::size_t k = 0; k < labels.size(); ++k) {
+    if (labels.costs[k] > cost) continue;
+    const std::int64_t* other = labels.usages.data() + k * slots;
+    std::size_t slot = 0;
+    while (slot < slots && other[slot] <= usage[slot]) ++slot;
+    if (slot == slots) return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -34,18 +47,6 @@ void LabelMaker::note_comparisons(std::size_t count) {
 int LabelMaker::trace_of(int a, int b) {
   traces_.emplace_back(a, b);
   return static_cast<int>(traces_.size()) - 1;
-}
-
-bool LabelMaker::is_dominated(const Labels& labels, std::size_t slots, Cost cost,
-                              const std::int64_t* usage) const {
-  for (std::size_t k = 0; k < labels.size(); ++k) {
-    if (labels.costs[k] > cost) continue;
-    const std::int64_t* other = labels.usages.data() + k * slots;
-    std::size_t slot = 0;
-    while (slot < slots && other[slot] <= usage[slot]) ++slot;
-    if (slot == slots) return true;
-  }
-  return false;
 }
 
 Labels LabelMaker::merge(const Labels& sums, const Labels& child,

@@ -10,7 +10,7 @@
 
 namespace autopar::search {
 
-/// Thrown where labels grow beyond measure, or time runs out.
+/// Thrown where labels take too many comparisons, or time runs out.
 struct GaveUp {};
 
 /// Choices of the nodes behind a bucket: what each costs and uses, the least priced first.
@@ -22,8 +22,8 @@ struct Labels {
   std::size_t size() const { return priced.size(); }
 };
 
-/// Makes lists of labels, none of which another dominates, and remembers how they came about.
-/// All that makes labels throws GaveUp where they become too many. `options` must outlive it.
+/// Makes lists of labels, none of which another dominates, and remembers how they came about. All
+/// that makes lists may throw GaveUp. `options` must outlive it.
 class LabelMaker {
  public:
   /// What costs and pays more than `priced_goal` with all that it lacks is of no interest.
@@ -50,8 +50,6 @@ class LabelMaker {
   double least_dropped() const { return least_dropped_; }
 
  private:
-  bool is_dominated(const Labels& labels, std::size_t slots, Cost cost,
-                    const std::int64_t* usage) const;
   int trace_of(int a, int b);
 
   const LabelOptions& options_;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "search/assignment_problem.h"
 
 namespace autopar::search {
@@ -8,6 +10,11 @@ namespace autopar::search {
 inline Cost plus(Cost a, Cost b) {
   if (a >= impossible || b >= impossible) return impossible;
   return a + b < impossible ? a + b : impossible;
+}
+
+/// A sum of many, between `-impossible` and `impossible`.
+inline Cost saturated(WideCost cost) {
+  return static_cast<Cost>(std::clamp<WideCost>(cost, -impossible, impossible));
 }
 
 }  // namespace autopar::search

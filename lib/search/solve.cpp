@@ -16,6 +16,7 @@
 #include "search/message_passing.h"
 #include "search/portfolio.h"
 #include "search/presolve.h"
+#include "search/saturating.h"
 #include "search/stopwatch.h"
 #include "search/usage_rows.h"
 
@@ -29,9 +30,14 @@ constexpr double worthwhile_rest = 0.8;
 /// Goals between cost and bound, in steps of the gap, that leave so few of the strategies.
 constexpr double step_of_optimism = 0.15;
 constexpr double few_strategies = 0.3;
+/// Labels are searched where there are no more nodes, at first for so many seconds, counted as
+/// work; their tables, which take memory, are as large as these seconds allow.
 constexpr std::size_t most_nodes_to_eliminate = 10'000;
 constexpr double cells_a_second = 2e7;
 constexpr double comparisons_a_second = 1e9;
+constexpr double least_seconds_of_labels = 0.1;
+constexpr double least_seconds_of_tables = 0.6;
+constexpr double most_seconds_of_tables = 2;
 /// Goals below which labels are searched, as parts of the gap.
 constexpr double step_of_goals = 0.6;
 constexpr double least_part_of_gap = 0.01;
@@ -40,6 +46,7 @@ constexpr int first_rounds = 2;
 constexpr double share_of_first_run = 0.4;
 /// Branching is for problems whose relaxation takes at most this part of the time it gets.
 constexpr double share_to_relax = 0.1;
+/// What else there is to do, beside rounds, takes no longer.
 constexpr double rounds_to_look_around = 3;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
@@ -58,10 +65,6 @@ bool has_moderate_costs(const AssignmentProblem& problem) {
   for (const auto& node : problem.nodes) add_largest(node.costs);
   for (const auto& edge : problem.edges) add_largest(edge.costs);
   return sum < impossible / 4;
-}
-
-Cost saturated(WideCost cost) {
-  return static_cast<Cost>(std::clamp<WideCost>(cost, -impossible, impossible));
 }
 
 Solution infeasible() {
@@ -222,7 +225,7 @@ class Solver {
       rounds *= 2;
     }
     double slice = stopwatch.seconds();
-    double seconds_of_labels = std::max(0.1, portfolio.seconds_to_relax());
+    double seconds_of_labels = std::max(least_seconds_of_labels, portfolio.seconds_to_relax());
     for (double optimism = 0; !is_finished(task, portfolio); slice *= 2) {
       if (is_near_end(task, portfolio)) {
         portfolio.run(task.deadline, task.patience, false);
@@ -258,7 +261,8 @@ class Solver {
   /// seconds; they are counted as work.
   void search_below_goals(const Task& task, const std::vector<std::vector<Cost>>& bounds_with,
                           double seconds, Portfolio& portfolio) const {
-    const double longest = std::clamp(portfolio.seconds_to_relax(), 0.6, 2.0);
+    const double longest =
+        std::clamp(portfolio.seconds_to_relax(), least_seconds_of_tables, most_seconds_of_tables);
     const Cost bound = portfolio.relaxation().bound();
     for (double part = 1; part > least_part_of_gap && !is_finished(task, portfolio);) {
       if (is_near_end(task, portfolio)) return;

@@ -29,10 +29,9 @@ TEST_CASE("a search of labels equals brute force, whatever the prices") {
   CHECK(feasible > 200);
 }
 
-TEST_CASE("short of comparisons, a search of labels tells a bound and perhaps a choice") {
+TEST_CASE("short of comparisons, a search of labels tells no more than is true") {
   std::mt19937 random(182);
   int inexact = 0;
-  int choices = 0;
   for (int round = 0; round < 300; ++round) {
     const AssignmentProblem problem = random_limited_problem(random, 1 + round % 6, round % 5);
     const Solution truth = solve_by_brute_force(problem);
@@ -46,10 +45,8 @@ TEST_CASE("short of comparisons, a search of labels tells a bound and perhaps a 
     if (!found->choice) continue;
     REQUIRE(within_limits(problem, *found->choice));
     REQUIRE(cost_of(problem, *found->choice) >= truth.cost);
-    choices += found->is_exact ? 0 : 1;
   }
   CHECK(inexact > 30);
-  CAPTURE(inexact, choices);
 }
 
 TEST_CASE("a search of labels finds nothing that costs its goal, and says so") {

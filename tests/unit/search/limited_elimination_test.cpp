@@ -93,6 +93,39 @@ TEST_CASE("a goal above the optimum changes nothing, one below it is the bound")
   CHECK(compared > 80);
 }
 
+TEST_CASE("in narrow lists, what was dropped bounds what may be cheaper") {
+  std::mt19937 random(116);
+  int cut = 0;
+  int above_the_optimum = 0;
+  int useful = 0;
+  for (int round = 0; round < 400; ++round) {
+    const AssignmentProblem problem = random_limited_problem(random, 1 + round % 5, round % 4);
+    const Solution truth = solve_by_brute_force(problem);
+    const auto prices = some_prices(random, problem);
+    const auto without_labels = eliminate(problem, prices, {.most_comparisons = 0});
+    const auto found =
+        eliminate(problem, prices, {.width = 1 + static_cast<std::size_t>(round % 3)});
+    CAPTURE(round);
+    REQUIRE(found);
+    REQUIRE(found->bound <= truth.cost);
+    REQUIRE(found->bound >= without_labels->bound);
+    if (found->choice) {
+      REQUIRE(within_limits(problem, *found->choice));
+      REQUIRE(cost_of(problem, *found->choice) >= truth.cost);
+    }
+    if (found->is_exact) {
+      REQUIRE(found->bound == truth.cost);
+      continue;
+    }
+    ++cut;
+    useful += found->bound > without_labels->bound ? 1 : 0;
+    above_the_optimum += !found->choice || cost_of(problem, *found->choice) > truth.cost ? 1 : 0;
+  }
+  CHECK(cut > 50);
+  CHECK(useful > 20);
+  CHECK(above_the_optimum > 20);
+}
+
 TEST_CASE("elimination gives up where tables, labels or time are too many or short") {
   std::mt19937 random(115);
   const AssignmentProblem problem = random_limited_problem(random, 3, 2);
