@@ -5,14 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace autopar::search {
+#include "search/cost_table.h"
 
-/// Costs are integers so that equal optima compare equal; their unit is the caller's.
-using Cost = std::int64_t;
-/// A sum of many costs.
-__extension__ typedef __int128 WideCost;
-/// Marks a strategy or a pair that must not be chosen.
-inline constexpr Cost impossible = 1'000'000'000'000'000'000;
+namespace autopar::search {
 
 /// Choose a strategy for every node so that the sum of node and edge costs is least and at no time
 /// the usages of the nodes alive then exceed that time's limit. It is the problem of the ASPLOS /
@@ -27,7 +22,7 @@ struct AssignmentProblem {
   struct Edge {
     int a = 0;
     int b = 0;
-    std::vector<Cost> costs;  ///< row-major: a's strategy times b's count, plus b's strategy
+    CostTable costs;  ///< row-major: a's strategy times b's count, plus b's strategy
   };
   std::vector<Node> nodes;
   std::vector<Edge> edges;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "search/arc_costs.h"
@@ -45,8 +46,14 @@ class PeakSearch {
     for (auto& node : problem_.nodes) {
       for (Cost& cost : node.costs) cost = cost >= impossible ? impossible : 0;
     }
+    std::map<const void*, CostTable> tables;
     for (auto& edge : problem_.edges) {
-      for (Cost& cost : edge.costs) cost = cost >= impossible ? impossible : 0;
+      CostTable& table = tables[edge.costs.identity()];
+      if (table.empty()) {
+        table = edge.costs;
+        for (Cost& cost : table.edit()) cost = cost >= impossible ? impossible : 0;
+      }
+      edge.costs = table;
     }
   }
 

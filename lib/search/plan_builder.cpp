@@ -91,7 +91,6 @@ class Builder {
   };
   /// Tables are shared by tensors of one kind.
   using Kind = std::pair<Shape, graph::DataType>;
-  using Table = std::vector<Cost>;
   /// A tensor with several readers.
   struct Versions {
     ValueId value;
@@ -155,14 +154,14 @@ class Builder {
     const std::set<std::int64_t> amounts(bytes.begin(), bytes.end());
     if (!is_worth_counting(*amounts.rbegin())) return;
     const int sums = add_node(op + 1, op + 2);
-    AssignmentProblem::Edge edge{op, sums, {}};
+    std::vector<Cost> costs;
     for (const std::int64_t amount : amounts) add_strategy(sums, 0, amount);
     for (const std::int64_t needed : bytes) {
       for (const std::int64_t amount : amounts) {
-        edge.costs.push_back(needed == amount ? 0 : impossible);
+        costs.push_back(needed == amount ? 0 : impossible);
       }
     }
-    add_edge(std::move(edge));
+    add_edge(op, sums, std::move(costs));
   }
 
   /// Most of what lives within a step alone is not.
@@ -224,8 +223,8 @@ class Builder {
     }
     // A weight that is stored in pieces and gathered for its only reader may be worth counting.
     if (readers.size() == 1 && !is_worth_counting(whole_bytes(value))) {
-      add_edge({producer, readers.front().node,
-                connecting_table(value, made, specs_read(readers.front()))});
+      add_edge(producer, readers.front().node,
+               connecting_table(value, made, specs_read(readers.front())));
     } else {
       add_versions(id, producer, made);
     }
@@ -243,9 +242,9 @@ class Builder {
     if (!versions.sets.empty()) {
       tensor.hub = add_node(0, 0);
       for (std::size_t set = 0; set < versions.sets.size(); ++set) add_strategy(tensor.hub, 0, 0);
-      add_edge({producer, tensor.hub, making_table(value, made, versions)});
+      add_edge(producer, tensor.hub, making_table(value, made, versions));
       for (std::size_t k = 0; k < readers.size(); ++k) {
-        add_edge({tensor.hub, readers[k].node, reading_table(versions, read[k])});
+        add_edge(tensor.hub, readers[k].node, reading_table(versions, read[k]));
       }
     }
     tensors_.push_back(tensor);
@@ -262,28 +261,28 @@ class Builder {
       add_strategy(copy, 0, 0);  // the tensor as it was made
       add_strategy(copy, 0, 0);  // left out
       add_strategy(copy, 0, arena_bytes(value, specs[v], cost_.mesh()));
-      AssignmentProblem::Edge making{tensor.producer, copy, {}};
+      std::vector<Cost> making;
       for (const TensorShardSpec& from : *tensor.made) {
-        making.costs.push_back(from == specs[v] ? 0 : impossible);
-        making.costs.push_back(0);
-        making.costs.push_back(tensor.hub < 0 ? connect_cost(value, from, specs[v]) : 0);
+        making.push_back(from == specs[v] ? 0 : impossible);
+        making.push_back(0);
+        making.push_back(tensor.hub < 0 ? connect_cost(value, from, specs[v]) : 0);
       }
-      add_edge(std::move(making));
+      add_edge(tensor.producer, copy, std::move(making));
       if (tensor.hub >= 0) {
-        AssignmentProblem::Edge having{tensor.hub, copy, {}};
+        std::vector<Cost> having;
         for (std::size_t set = 0; set < tensor.versions->sets.size(); ++set) {
           const bool has = tensor.versions->is_in(v, set);
-          having.costs.insert(having.costs.end(), {0, has ? impossible : 0, 0});
+          having.insert(having.end(), {0, has ? impossible : 0, 0});
         }
-        add_edge(std::move(having));
+        add_edge(tensor.hub, copy, std::move(having));
         continue;
       }
       for (const Reader& reader : readers_[index(tensor.value)]) {
-        AssignmentProblem::Edge reading{reader.node, copy, {}};
+        std::vector<Cost> reading;
         for (const TensorShardSpec& spec : *specs_read(reader)) {
-          reading.costs.insert(reading.costs.end(), {0, spec == specs[v] ? impossible : 0, 0});
+          reading.insert(reading.end(), {0, spec == specs[v] ? impossible : 0, 0});
         }
-        add_edge(std::move(reading));
+        add_edge(reader.node, copy, std::move(reading));
       }
     }
   }
@@ -333,9 +332,9 @@ class Builder {
     }
   }
 
-  void add_edge(AssignmentProblem::Edge edge) {
-    const bool matters = std::ranges::any_of(edge.costs, [](Cost cost) { return cost != 0; });
-    if (matters) built_.problem.edges.push_back(std::move(edge));
+  void add_edge(int a, int b, CostTable costs) {
+    const bool matters = std::ranges::any_of(costs, [](Cost cost) { return cost != 0; });
+    if (matters) built_.problem.edges.push_back({a, b, std::move(costs)});
   }
 
   // Tables, each made once
@@ -360,19 +359,20 @@ class Builder {
                   [&](const OpShardSpec& choice) { return choice.outputs[output]; });
   }
 
-  const Table& connecting_table(const Value& value, const SpecList* made, const SpecList* read) {
-    Table& table = connecting_[{made, read, {value.shape, value.type}}];
+  CostTable connecting_table(const Value& value, const SpecList* made, const SpecList* read) {
+    CostTable& table = connecting_[{made, read, {value.shape, value.type}}];
     if (!table.empty()) return table;
+    std::vector<Cost> costs;
     for (const TensorShardSpec& from : *made) {
-      for (const TensorShardSpec& to : *read) table.push_back(connect_cost(value, from, to));
+      for (const TensorShardSpec& to : *read) costs.push_back(connect_cost(value, from, to));
     }
-    return table;
+    return table = std::move(costs);
   }
 
-  const Table& making_table(const Value& value, const SpecList* made,
-                            const TensorVersions& versions) {
-    Table& table = making_[{made, &versions, {value.shape, value.type}}];
+  CostTable making_table(const Value& value, const SpecList* made, const TensorVersions& versions) {
+    CostTable& table = making_[{made, &versions, {value.shape, value.type}}];
     if (!table.empty()) return table;
+    std::vector<Cost> costs;
     for (const TensorShardSpec& from : *made) {
       std::vector<Cost> each;
       for (const TensorShardSpec& to : versions.specs) {
@@ -383,21 +383,22 @@ class Builder {
         for (std::size_t v = 0; v < each.size(); ++v) {
           if (versions.is_in(v, set)) sum = plus(sum, each[v]);
         }
-        table.push_back(sum);
+        costs.push_back(sum);
       }
     }
-    return table;
+    return table = std::move(costs);
   }
 
-  const Table& reading_table(const TensorVersions& versions, const SpecList* read) {
-    Table& table = reading_[{&versions, read}];
+  CostTable reading_table(const TensorVersions& versions, const SpecList* read) {
+    CostTable& table = reading_[{&versions, read}];
     if (!table.empty()) return table;
+    std::vector<Cost> costs;
     for (std::size_t set = 0; set < versions.sets.size(); ++set) {
       for (const TensorShardSpec& spec : *read) {
-        table.push_back(versions.is_in(versions.index_of(spec), set) ? 0 : impossible);
+        costs.push_back(versions.is_in(versions.index_of(spec), set) ? 0 : impossible);
       }
     }
-    return table;
+    return table = std::move(costs);
   }
 
   Cost connect_cost(const Value& value, const TensorShardSpec& from, const TensorShardSpec& to) {
@@ -442,9 +443,9 @@ class Builder {
   std::map<std::tuple<const OperatorStrategies*, std::size_t, bool>, const SpecList*> lists_;
   std::map<std::vector<const SpecList*>, TensorVersions> versions_;
   std::map<std::pair<TensorShardSpec, Kind>, std::map<TensorShardSpec, double>> connection_seconds_;
-  std::map<std::tuple<const SpecList*, const SpecList*, Kind>, Table> connecting_;
-  std::map<std::tuple<const SpecList*, const TensorVersions*, Kind>, Table> making_;
-  std::map<std::pair<const TensorVersions*, const SpecList*>, Table> reading_;
+  std::map<std::tuple<const SpecList*, const SpecList*, Kind>, CostTable> connecting_;
+  std::map<std::tuple<const SpecList*, const TensorVersions*, Kind>, CostTable> making_;
+  std::map<std::pair<const TensorVersions*, const SpecList*>, CostTable> reading_;
 };
 
 }  // namespace

@@ -2,14 +2,17 @@
 // boolean quadratic problems (Scholz and Eckstein 2002, reductions R0, RI and RII). Strategies go
 // by Goldstein's criterion (1994, dead-end elimination in protein design): s is dominated by t
 // where changing s to t never costs more, whatever the neighbours choose; t may not use more
-// either.
+// either. Each step is done once for all parts of the problem that are alike (reductions.h).
 
 #include "search/presolve.h"
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <numeric>
+#include <span>
 
+#include "search/reductions.h"
 #include "search/saturating.h"
 #include "search/usage_rows.h"
 
@@ -29,14 +32,17 @@ class Presolver {
         is_gone_(nodes_.size(), 0),
         is_queued_(nodes_.size(), 0) {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      strategies_[i].resize(nodes_[i].costs.size());
-      std::iota(strategies_[i].begin(), strategies_[i].end(), 0);
-      result_.strategy_counts.push_back(static_cast<int>(nodes_[i].costs.size()));
+      std::vector<int> all(nodes_[i].costs.size());
+      std::iota(all.begin(), all.end(), 0);
+      strategies_[i] = std::make_shared<const std::vector<int>>(std::move(all));
       result_.replacements.emplace_back(nodes_[i].costs.size(), -1);
     }
     result_.prices = std::move(prices);
     edges_.reserve(problem.edges.size());
-    for (auto& edge : problem.edges) add_edge(std::move(edge));
+    for (auto& edge : problem.edges) {
+      edge.costs = reductions_.unique(edge.costs);
+      add_edge(std::move(edge));
+    }
     for (std::size_t k = 0; k < edges_.size(); ++k) normalise(k);
     for (std::size_t i = 0; i < nodes_.size(); ++i) enqueue(static_cast<int>(i));
   }
@@ -59,8 +65,6 @@ class Presolver {
 
  private:
   using Edge = AssignmentProblem::Edge;
-  /// Comparing all strategies of one node costs at most so many steps; beyond, none is compared.
-  static constexpr double most_comparisons = 2e7;
 
   void enqueue(int i) {
     if (is_queued_[at(i)]) return;
@@ -96,12 +100,14 @@ class Presolver {
   int other_end(std::size_t edge, int i) const {
     return edges_[edge].a == i ? edges_[edge].b : edges_[edge].a;
   }
-  /// The edge's cost where node i takes s and the other end t.
-  Cost pair_cost(std::size_t edge, int i, std::size_t s, std::size_t t) const {
-    const Edge& e = edges_[edge];
-    const std::size_t columns = nodes_[at(e.b)].costs.size();
-    return e.a == i ? e.costs[s * columns + t] : e.costs[t * columns + s];
+  HalfEdge half_edge(const Edge& edge, int i) const {
+    const bool is_row = edge.a == i;
+    return {.table = edge.costs,
+            .own = nodes_[at(i)].costs.size(),
+            .others = nodes_[at(is_row ? edge.b : edge.a)].costs.size(),
+            .is_row = is_row};
   }
+  HalfEdge half_edge(std::size_t k, int i) const { return half_edge(edges_[k], i); }
 
   void add_edge(Edge edge) {
     const auto& smaller = edges_of_[at(edge.a)].size() < edges_of_[at(edge.b)].size()
@@ -110,14 +116,7 @@ class Presolver {
     for (const std::size_t k : smaller) {
       Edge& known = edges_[k];
       if (std::minmax(known.a, known.b) != std::minmax(edge.a, edge.b)) continue;
-      const std::size_t columns = nodes_[at(edge.b)].costs.size();
-      for (std::size_t s = 0; s < nodes_[at(edge.a)].costs.size(); ++s) {
-        for (std::size_t t = 0; t < columns; ++t) {
-          Cost& cost = known.costs[known.a == edge.a ? s * columns + t
-                                                     : t * nodes_[at(edge.a)].costs.size() + s];
-          cost = plus(cost, edge.costs[s * columns + t]);
-        }
-      }
+      known.costs = reductions_.sum(half_edge(known, edge.a), half_edge(edge, edge.a));
       return;
     }
     edges_of_[at(edge.a)].push_back(edges_.size());
@@ -125,29 +124,19 @@ class Presolver {
     edges_.push_back(std::move(edge));
   }
 
+  void add_costs(int i, std::span<const Cost> costs) {
+    auto& own = nodes_[at(i)].costs;
+    for (std::size_t s = 0; s < own.size(); ++s) own[s] = plus(own[s], costs[s]);
+  }
+
   /// Moves the least cost of each row and column into the nodes; an edge that is then 0 goes.
   void normalise(std::size_t k) {
     Edge& edge = edges_[k];
-    const std::size_t rows = nodes_[at(edge.a)].costs.size();
-    const std::size_t columns = nodes_[at(edge.b)].costs.size();
-    const auto move_minima = [&](std::vector<Cost>& costs, std::size_t others, std::size_t step,
-                                 std::size_t other_step) {
-      for (std::size_t s = 0; s < costs.size(); ++s) {
-        Cost least = impossible;
-        for (std::size_t t = 0; t < others; ++t) {
-          least = std::min(least, edge.costs[s * step + t * other_step]);
-        }
-        costs[s] = plus(costs[s], least);
-        if (least >= impossible || least == 0) continue;
-        for (std::size_t t = 0; t < others; ++t) {
-          Cost& cost = edge.costs[s * step + t * other_step];
-          if (cost < impossible) cost -= least;
-        }
-      }
-    };
-    move_minima(nodes_[at(edge.a)].costs, columns, columns, 1);
-    move_minima(nodes_[at(edge.b)].costs, rows, 1, columns);
-    if (std::ranges::all_of(edge.costs, [](Cost cost) { return cost == 0; })) detach(k);
+    const auto normalised = reductions_.normalise(edge.costs, nodes_[at(edge.b)].costs.size());
+    add_costs(edge.a, normalised->row_minima);
+    add_costs(edge.b, normalised->column_minima);
+    edge.costs = normalised->rest;
+    if (normalised->is_nothing) detach(k);
   }
 
   void detach(std::size_t k) {
@@ -157,59 +146,36 @@ class Presolver {
   }
 
   void remove_useless_strategies(int i) {
-    auto& node = nodes_[at(i)];
-    std::vector<char> is_useless(node.costs.size());
-    for (std::size_t s = 0; s < is_useless.size(); ++s) is_useless[s] = node.costs[s] >= impossible;
-    double work = static_cast<double>(node.costs.size());
-    for (const std::size_t k : edges_of_[at(i)])
-      work += static_cast<double>(edges_[k].costs.size());
-    if (work * static_cast<double>(node.costs.size()) <= most_comparisons) {
-      for (std::size_t s = 0; s < is_useless.size(); ++s) {
-        for (std::size_t t = 0; t < is_useless.size() && !is_useless[s]; ++t) {
-          is_useless[s] = t != s && !is_useless[t] && dominates(i, t, s);
-          if (is_useless[s]) replaced_by(i, s) = strategies_[at(i)][t];
-        }
-      }
-    }
-    if (std::ranges::none_of(is_useless, [](char useless) { return useless != 0; })) return;
-    remove(i, is_useless);
-  }
-
-  int& replaced_by(int i, std::size_t s) {
-    return result_.replacements[at(i)][at(strategies_[at(i)][s])];
-  }
-
-  bool dominates(int i, std::size_t better, std::size_t worse) const {
     const auto& node = nodes_[at(i)];
-    if (is_limited(node) && node.usages[better] > node.usages[worse]) return false;
-    Cost saved = node.costs[worse] - node.costs[better];  // at least, by taking the better one
+    std::vector<HalfEdge> edges;
+    std::vector<std::vector<char>> is_possible;
     for (const std::size_t k : edges_of_[at(i)]) {
-      const auto& others = nodes_[at(other_end(k, i))].costs;
-      Cost least = impossible;
-      for (std::size_t t = 0; t < others.size(); ++t) {
-        const Cost cost = pair_cost(k, i, worse, t);
-        if (cost >= impossible || others[t] >= impossible) continue;
-        const Cost instead = pair_cost(k, i, better, t);
-        if (instead >= impossible) return false;
-        least = std::min(least, cost - instead);
+      edges.push_back(half_edge(k, i));
+      auto& possible = is_possible.emplace_back();
+      for (const Cost cost : nodes_[at(other_end(k, i))].costs) {
+        possible.push_back(cost < impossible ? 1 : 0);
       }
-      if (least >= impossible) return true;  // the worse one has no partner
-      saved += least;
     }
-    return saved >= 0;
+    const auto dominators = reductions_.dominators(
+        node.costs, is_limited(node) ? node.usages : std::vector<std::int64_t>{}, edges,
+        is_possible);
+    std::vector<char> is_useless(node.costs.size(), 0);
+    for (std::size_t s = 0; s < is_useless.size(); ++s) {
+      const int better = (*dominators)[s];
+      if (better == static_cast<int>(s)) continue;
+      is_useless[s] = 1;
+      if (better >= 0) {
+        const auto& names = *strategies_[at(i)];
+        result_.replacements[at(i)][at(names[s])] = names[at(better)];
+      }
+    }
+    if (std::ranges::find(is_useless, 1) != is_useless.end()) remove(i, is_useless);
   }
 
   void remove(int i, const std::vector<char>& is_removed) {
     auto& node = nodes_[at(i)];
     for (const std::size_t k : edges_of_[at(i)]) {
-      Edge& edge = edges_[k];
-      const std::size_t columns = nodes_[at(edge.b)].costs.size();
-      std::size_t kept = 0;
-      for (std::size_t c = 0; c < edge.costs.size(); ++c) {
-        if (!is_removed[edge.a == i ? c / columns : c % columns])
-          edge.costs[kept++] = edge.costs[c];
-      }
-      edge.costs.resize(kept);
+      edges_[k].costs = reductions_.remove(half_edge(k, i), is_removed);
       enqueue(other_end(k, i));
     }
     const auto filter = [&](auto& values) {
@@ -221,7 +187,9 @@ class Presolver {
     };
     filter(node.costs);
     filter(node.usages);
-    filter(strategies_[at(i)]);
+    std::vector<int> strategies = *strategies_[at(i)];
+    filter(strategies);
+    strategies_[at(i)] = std::make_shared<const std::vector<int>>(std::move(strategies));
     if (node.costs.empty()) return;
     const std::vector<std::size_t> touched = edges_of_[at(i)];
     for (const std::size_t k : touched) normalise(k);
@@ -232,99 +200,44 @@ class Presolver {
   /// at most, or it has one strategy.
   void eliminate(int i) {
     const std::vector<std::size_t> edges = edges_of_[at(i)];
-    Presolved::Elimination elimination{i, {}, {}};
-    if (nodes_[at(i)].costs.size() == 1) {
-      elimination.answers = {strategies_[at(i)].front()};
-      result_.constant += nodes_[at(i)].costs.front();
-      for (const std::size_t k : edges) {
-        auto& costs = nodes_[at(other_end(k, i))].costs;
-        for (std::size_t t = 0; t < costs.size(); ++t) {
-          costs[t] = plus(costs[t], pair_cost(k, i, 0, t));
-        }
-      }
+    const auto& costs = nodes_[at(i)].costs;
+    Presolved::Elimination elimination{i, strategies_[at(i)], {}, {}, nullptr};
+    std::shared_ptr<const Reductions::Eliminated> answer;
+    if (costs.size() == 1) {
+      result_.constant += costs.front();
+      for (const std::size_t k : edges) add_costs(other_end(k, i), edges_[k].costs);
     } else if (edges.empty()) {
-      const auto& costs = nodes_[at(i)].costs;
       const auto least = std::ranges::min_element(costs);
-      elimination.answers = {strategies_[at(i)][static_cast<std::size_t>(least - costs.begin())]};
+      elimination.strategies = std::make_shared<const std::vector<int>>(
+          1, (*strategies_[at(i)])[static_cast<std::size_t>(least - costs.begin())]);
       result_.constant += *least;
-    } else if (edges.size() == 1) {
-      eliminate_leaf(i, edges[0], elimination);
     } else {
-      eliminate_link(i, edges[0], edges[1], elimination);
+      for (const std::size_t k : edges) {
+        elimination.neighbours.push_back(other_end(k, i));
+        elimination.neighbour_strategies.push_back(strategies_[at(other_end(k, i))]);
+      }
+      answer = edges.size() == 1
+                   ? reductions_.eliminate(costs, half_edge(edges[0], i))
+                   : reductions_.eliminate(costs, half_edge(edges[0], i), half_edge(edges[1], i));
+      elimination.answers = {answer, &answer->answers};
     }
     for (const std::size_t k : edges) {
       enqueue(other_end(k, i));
       detach(k);
     }
+    if (edges.size() == 1 && answer) add_costs(other_end(edges[0], i), answer->costs);
+    if (edges.size() == 2 && answer) {
+      link(other_end(edges[0], i), other_end(edges[1], i), answer->costs);
+    }
     is_gone_[at(i)] = 1;
     result_.eliminations.push_back(std::move(elimination));
   }
 
-  /// The edge's costs, rows by the other end's strategy, columns by node i's.
-  std::vector<Cost> costs_towards(std::size_t k, int i) const {
-    if (edges_[k].b == i) return edges_[k].costs;
-    const std::size_t count = nodes_[at(i)].costs.size();
-    const std::size_t others = edges_[k].costs.size() / count;
-    std::vector<Cost> turned(edges_[k].costs.size());
-    for (std::size_t s = 0; s < count; ++s) {
-      for (std::size_t t = 0; t < others; ++t) {
-        turned[t * count + s] = edges_[k].costs[s * others + t];
-      }
-    }
-    return turned;
-  }
-
-  /// The least sum of two rows, `impossible` at most, and where it is. Costs are moderate, so that
-  /// sums of a few stay far from overflow.
-  static std::pair<Cost, std::size_t> least_sum(const std::vector<Cost>& a, const Cost* b) {
-    Cost least = impossible;
-    for (std::size_t s = 0; s < a.size(); ++s) least = std::min(least, a[s] + b[s]);
-    std::size_t best = 0;
-    while (best + 1 < a.size() && std::min(impossible, a[best] + b[best]) != least) ++best;
-    return {least, best};
-  }
-
-  void eliminate_leaf(int i, std::size_t k, Presolved::Elimination& elimination) {
-    const int j = other_end(k, i);
-    elimination.neighbours = {j};
-    elimination.answers.assign(at(result_.strategy_counts[at(j)]), 0);
-    const std::vector<Cost> edge_costs = costs_towards(k, i);
-    const auto& own = nodes_[at(i)].costs;
-    auto& costs = nodes_[at(j)].costs;
-    for (std::size_t t = 0; t < costs.size(); ++t) {
-      const auto [least, s] = least_sum(own, &edge_costs[t * own.size()]);
-      elimination.answers[at(strategies_[at(j)][t])] = strategies_[at(i)][s];
-      costs[t] = plus(costs[t], least);
-    }
-  }
-
-  void eliminate_link(int i, std::size_t k, std::size_t l, Presolved::Elimination& elimination) {
-    Edge edge{other_end(k, i), other_end(l, i), {}};
-    elimination.neighbours = {edge.a, edge.b};
-    const std::size_t stride = at(result_.strategy_counts[at(edge.b)]);
-    elimination.answers.assign(at(result_.strategy_counts[at(edge.a)]) * stride, 0);
-    const auto& rows = strategies_[at(edge.a)];
-    const auto& columns = strategies_[at(edge.b)];
-    const std::vector<Cost> row_costs = costs_towards(k, i);
-    const std::vector<Cost> column_costs = costs_towards(l, i);
-    std::vector<Cost> beside(nodes_[at(i)].costs.size());
-    edge.costs.reserve(rows.size() * columns.size());
-    for (std::size_t t = 0; t < rows.size(); ++t) {
-      for (std::size_t s = 0; s < beside.size(); ++s) {
-        beside[s] = plus(nodes_[at(i)].costs[s], row_costs[t * beside.size() + s]);
-      }
-      for (std::size_t u = 0; u < columns.size(); ++u) {
-        const auto [least, s] = least_sum(beside, &column_costs[u * beside.size()]);
-        elimination.answers[at(rows[t]) * stride + at(columns[u])] = strategies_[at(i)][s];
-        edge.costs.push_back(least);
-      }
-    }
-    const int a = edge.a;
-    const int b = edge.b;
-    add_edge(std::move(edge));
-    for (const std::size_t e : edges_of_[at(a)]) {
-      if (other_end(e, a) != b) continue;
-      normalise(e);
+  void link(int a, int b, const CostTable& costs) {
+    add_edge({a, b, costs});
+    for (const std::size_t k : edges_of_[at(a)]) {
+      if (other_end(k, a) != b) continue;
+      normalise(k);
       break;
     }
   }
@@ -338,7 +251,7 @@ class Presolver {
       for (Cost& cost : nodes_[i].costs) cost -= cost < impossible ? least : 0;
       result_.constant += least;
       result_.nodes.push_back(static_cast<int>(i));
-      result_.strategies.push_back(std::move(strategies_[i]));
+      result_.strategies.push_back(*strategies_[i]);
       result_.core.nodes.push_back(std::move(nodes_[i]));
     }
     for (Edge& edge : edges_) {
@@ -353,26 +266,29 @@ class Presolver {
   std::vector<std::int64_t> limits_;
   std::vector<Edge> edges_;  // one that is gone has no costs
   std::vector<std::vector<std::size_t>> edges_of_;
-  std::vector<std::vector<int>> strategies_;
+  std::vector<Presolved::Strategies> strategies_;  // those left
   std::vector<char> is_gone_;
   std::vector<char> is_queued_;
   std::deque<int> queue_;
+  Reductions reductions_;
   Presolved result_;
 };
 
 }  // namespace
 
 std::vector<int> Presolved::original(const std::vector<int>& choice) const {
-  std::vector<int> result(strategy_counts.size(), 0);
+  std::vector<int> result(replacements.size(), 0);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     result[at(nodes[i])] = strategies[i][at(choice[i])];
   }
   for (auto e = eliminations.rbegin(); e != eliminations.rend(); ++e) {
     std::size_t index = 0;
-    for (const int j : e->neighbours) {
-      index = index * at(strategy_counts[at(j)]) + at(result[at(j)]);
+    for (std::size_t k = 0; k < e->neighbours.size(); ++k) {
+      const auto& left = *e->neighbour_strategies[k];
+      const auto place = std::ranges::lower_bound(left, result[at(e->neighbours[k])]);
+      index = index * left.size() + static_cast<std::size_t>(place - left.begin());
     }
-    result[at(e->node)] = e->answers[index];
+    result[at(e->node)] = (*e->strategies)[e->answers ? at((*e->answers)[index]) : 0];
   }
   return result;
 }

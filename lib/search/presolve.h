@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -22,17 +23,20 @@ struct Presolved {
   /// within the limits where the choice is. nullopt where one is impossible.
   std::optional<std::vector<int>> reduced(const std::vector<int>& choice) const;
 
-  /// A node that is gone: its strategy by its neighbours' strategies, all in the whole problem's
-  /// numbers.
+  /// What was left of a node's strategies, in the whole problem's numbers, in ascending order.
+  using Strategies = std::shared_ptr<const std::vector<int>>;
+  /// A node that is gone, and its answer to its neighbours' strategies.
   struct Elimination {
     int node = 0;
+    Strategies strategies;
     std::vector<int> neighbours;  ///< none, one or two
-    std::vector<int> answers;     ///< row-major
+    std::vector<Strategies> neighbour_strategies;
+    /// Places in the node's strategies, row-major by places in the neighbours'; the first without.
+    std::shared_ptr<const std::vector<int>> answers;
   };
   std::vector<Elimination> eliminations;     ///< in the order in which they were made
   std::vector<int> nodes;                    ///< by the core's node, the whole problem's
   std::vector<std::vector<int>> strategies;  ///< by the core's node and strategy, the same
-  std::vector<int> strategy_counts;          ///< by the whole problem's node
   /// By the whole problem's node and strategy, the one that dominates it; -1 where none does.
   std::vector<std::vector<int>> replacements;
   std::vector<double> prices;  ///< by the core's time (usage_rows.h)

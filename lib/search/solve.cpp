@@ -54,7 +54,7 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 /// True where no sum of possible costs comes near `impossible`, as the reductions need it.
 bool has_moderate_costs(const AssignmentProblem& problem) {
   WideCost sum = 0;
-  const auto add_largest = [&](const std::vector<Cost>& costs) {
+  const auto add_largest = [&](const auto& costs) {
     Cost largest = 0;
     for (const Cost cost : costs) {
       if (cost < impossible)

@@ -74,7 +74,8 @@ TEST_CASE("a malformed problem is refused") {
   CHECK_THROWS_AS(check(broken([](auto& p) { p.nodes[0].end = -1; })), InternalError);
   CHECK_THROWS_AS(check(broken([](auto& p) { p.edges[0].b = 2; })), InternalError);
   CHECK_THROWS_AS(check(broken([](auto& p) { p.edges[0].b = 0; })), InternalError);
-  CHECK_THROWS_AS(check(broken([](auto& p) { p.edges[0].costs.pop_back(); })), InternalError);
+  CHECK_THROWS_AS(check(broken([](auto& p) { p.edges[0].costs.edit().pop_back(); })),
+                  InternalError);
   CHECK_THROWS_AS(cost_of(good, {0}), InternalError);
   CHECK_THROWS_AS(cost_of(good, {0, 2}), InternalError);
 }

@@ -123,7 +123,7 @@ TEST_CASE("costs of 10^11 with differences of 1 are told apart") {
     for (Cost& cost : node.costs) cost = cost * 1'000'000'000 + cost % 7;
   }
   for (auto& edge : problem.edges) {
-    for (Cost& cost : edge.costs) cost = cost * 1'000'000'000 + cost % 11;
+    for (Cost& cost : edge.costs.edit()) cost = cost * 1'000'000'000 + cost % 11;
   }
   CHECK(solve_with_glpk(problem, {}).cost == solve_by_brute_force(problem).cost);
 }

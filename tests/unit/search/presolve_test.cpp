@@ -93,7 +93,7 @@ TEST_CASE("a tree without limits is presolved to nothing") {
     for (int s = 0; s < 3; ++s) problem.nodes.back().costs.push_back(draw(random, 0, 50));
     if (i == 0) continue;
     problem.edges.push_back({.a = draw(random, 0, i - 1), .b = i, .costs = {}});
-    for (int k = 0; k < 9; ++k) problem.edges.back().costs.push_back(draw(random, 0, 50));
+    for (int k = 0; k < 9; ++k) problem.edges.back().costs.edit().push_back(draw(random, 0, 50));
   }
   const auto presolved = presolve(problem);
   REQUIRE(presolved);

@@ -39,7 +39,7 @@ inline AssignmentProblem random_problem(std::mt19937& random) {
     edge.b = b;
     const std::size_t pairs = problem.nodes[static_cast<std::size_t>(a)].costs.size() *
                               problem.nodes[static_cast<std::size_t>(b)].costs.size();
-    for (std::size_t k = 0; k < pairs; ++k) edge.costs.push_back(cost());
+    for (std::size_t k = 0; k < pairs; ++k) edge.costs.edit().push_back(cost());
   };
   for (int i = 1; i < nodes; ++i) {
     const int parent = draw(random, 0, i - 1);

@@ -55,7 +55,8 @@ inline AssignmentProblem random_limited_problem(std::mt19937& random, int limits
       const auto pairs = problem.nodes[static_cast<std::size_t>(a)].costs.size() *
                          problem.nodes[static_cast<std::size_t>(b)].costs.size();
       for (std::size_t k = 0; k < pairs; ++k) {
-        edge.costs.push_back(draw(random, 0, 14) == 0 ? impossible : draw(random, 0, largest_cost));
+        edge.costs.edit().push_back(draw(random, 0, 14) == 0 ? impossible
+                                                             : draw(random, 0, largest_cost));
       }
     };
     for (int i = 1; i < nodes; ++i) add_edge(i, draw(random, 0, i - 1));
@@ -123,7 +124,7 @@ inline AssignmentProblem priced(AssignmentProblem problem, const std::vector<dou
     }
   }
   for (auto& edge : problem.edges) {
-    for (Cost& cost : edge.costs) {
+    for (Cost& cost : edge.costs.edit()) {
       if (cost < impossible) cost *= scale;
     }
   }

@@ -93,7 +93,7 @@ AssignmentProblem random_dense_problem(std::mt19937& random) {
       auto& edge = problem.edges.emplace_back();
       edge.a = j;
       edge.b = i;
-      for (int k = 0; k < 9; ++k) edge.costs.push_back(draw(random, 0, 40));
+      for (int k = 0; k < 9; ++k) edge.costs.edit().push_back(draw(random, 0, 40));
     }
   }
   return problem;

@@ -57,7 +57,7 @@ AssignmentProblem problem_over_time(std::mt19937& random) {
       auto& edge = problem.edges.emplace_back();
       edge.a = draw(random, std::max(0, i - 2), i - 1);
       edge.b = i;
-      edge.costs.assign(4, 0);
+      edge.costs.edit().assign(4, 0);
     }
   }
   const bool is_same = draw(random, 0, 1) == 0;
