@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <tuple>
 
 namespace autopar::search {
 
@@ -32,11 +34,14 @@ ArcCosts::ArcCosts(const AssignmentProblem& problem, double scale, std::optional
     first_strategy_.push_back(node_costs_.size());
   }
   for (std::size_t k = 0; k < problem.edges.size(); ++k) {
+    cells_ += problem.edges[k].costs.size();
     edges_of[at(problem.edges[k].a)].emplace_back(problem.edges[k].b, k);
     edges_of[at(problem.edges[k].b)].emplace_back(problem.edges[k].a, k);
   }
   constexpr std::size_t none = static_cast<std::size_t>(-1);
   std::vector<std::size_t> first_end(problem.edges.size(), none);
+  // Tables that edges share are here once for each direction.
+  std::map<std::tuple<const void*, std::size_t, bool>, std::size_t> matrices;
   for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
     first_arc_.push_back(arcs_.size());
     std::ranges::sort(edges_of[i]);
@@ -44,13 +49,17 @@ ArcCosts::ArcCosts(const AssignmentProblem& problem, double scale, std::optional
       const auto& edge = problem.edges[k];
       const std::size_t rows = strategies(at(edge.a));
       const std::size_t columns = strategies(at(edge.b));
-      Arc arc{static_cast<int>(i), other, first_end[k], costs_.size(), message_entries_};
       const bool is_a = at(edge.a) == i;
-      for (std::size_t t = 0; t < strategies(at(other)); ++t) {
-        for (std::size_t s = 0; s < strategies(i); ++s) {
-          costs_.push_back(scaled(edge.costs[is_a ? s * columns + t : t * columns + s]));
+      const auto [matrix, is_new] =
+          matrices.try_emplace({edge.costs.identity(), columns, is_a}, costs_.size());
+      if (is_new) {
+        for (std::size_t t = 0; t < strategies(at(other)); ++t) {
+          for (std::size_t s = 0; s < strategies(i); ++s) {
+            costs_.push_back(scaled(edge.costs[is_a ? s * columns + t : t * columns + s]));
+          }
         }
       }
+      const Arc arc{static_cast<int>(i), other, first_end[k], matrix->second, message_entries_};
       message_entries_ += is_a ? rows : columns;
       if (first_end[k] != none) arcs_[first_end[k]].reverse = arcs_.size();
       first_end[k] = arcs_.size();
