@@ -40,6 +40,8 @@ class BucketTree {
   std::size_t strategies(int node) const;
   /// Of the table that the bucket leaves.
   std::size_t cells(const Bucket& bucket) const;
+  /// By the bucket's nodes, how far a step goes in the tables of its edges and then its children's.
+  std::vector<std::vector<std::size_t>> strides(const Bucket& bucket) const;
 
   /// Calls visit(cell, places, digits) for each cell over the bucket's nodes, row-major: where it
   /// lies in the tables of the bucket's edges and then its children's, and the nodes' strategies.
@@ -48,8 +50,6 @@ class BucketTree {
 
  private:
   explicit BucketTree(const AssignmentProblem& problem) : problem_(&problem) {}
-  /// By the bucket's nodes, how far a step goes in each of its tables.
-  std::vector<std::vector<std::size_t>> strides(const Bucket& bucket) const;
 
   const AssignmentProblem* problem_;
   std::vector<Bucket> buckets_;

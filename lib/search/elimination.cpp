@@ -1,6 +1,10 @@
 #include "search/elimination.h"
 
+#include <memory>
+#include <utility>
+
 #include "search/bucket_tree.h"
+#include "search/memo.h"
 #include "search/saturating.h"
 
 namespace autopar::search {
@@ -11,15 +15,15 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// By the strategies of a bucket's separator.
 struct Table {
-  std::vector<Cost> costs;   ///< the least of what is behind the bucket
+  CostTable costs;           ///< the least of what is behind the bucket
   std::vector<int> answers;  ///< the strategy of its node that leads to it
 };
+using Tables = std::vector<std::shared_ptr<const Table>>;
 
 Table table_of(const AssignmentProblem& problem, const BucketTree& tree, const Bucket& bucket,
-               const std::vector<Table>& tables) {
-  Table table;
-  table.costs.resize(tree.cells(bucket), impossible);
-  table.answers.resize(table.costs.size(), 0);
+               const Tables& tables) {
+  std::vector<Cost> costs(tree.cells(bucket), impossible);
+  std::vector<int> answers(costs.size(), 0);
   const auto& node = problem.nodes[at(bucket.node)];
   const std::size_t own = node.costs.size();
   tree.for_each_cell(bucket, [&](std::size_t cell, const auto& places, const auto& digits) {
@@ -29,13 +33,25 @@ Table table_of(const AssignmentProblem& problem, const BucketTree& tree, const B
       sum = plus(sum, problem.edges[edge].costs[places[place++]]);
     }
     for (const std::size_t child : bucket.children) {
-      sum = plus(sum, tables[child].costs[places[place++]]);
+      sum = plus(sum, tables[child]->costs[places[place++]]);
     }
-    if (sum >= table.costs[cell / own]) return;
-    table.costs[cell / own] = sum;
-    table.answers[cell / own] = static_cast<int>(digits.back());
+    if (sum >= costs[cell / own]) return;
+    costs[cell / own] = sum;
+    answers[cell / own] = static_cast<int>(digits.back());
   });
-  return table;
+  return {std::move(costs), std::move(answers)};
+}
+
+/// All that the bucket's table depends on.
+MemoKey key_of(const AssignmentProblem& problem, const BucketTree& tree, const Bucket& bucket,
+               const Tables& tables) {
+  MemoKey key;
+  key.add(problem.nodes[at(bucket.node)].costs);
+  for (const int i : bucket.separator()) key.add(tree.strategies(i));
+  for (const auto& steps : tree.strides(bucket)) key.add(steps);
+  for (const std::size_t edge : bucket.edges) key.add(problem.edges[edge].costs);
+  for (const std::size_t child : bucket.children) key.add(tables[child]->costs);
+  return key;
 }
 
 }  // namespace
@@ -44,18 +60,20 @@ std::optional<std::vector<int>> choose_by_elimination(const AssignmentProblem& p
                                                       double most_cells) {
   const auto tree = BucketTree::make(problem, {.most_cells_of_a_table = most_cells});
   if (!tree) return std::nullopt;
-  std::vector<Table> tables;
+  // Isomorphic parts have the same tables.
+  Memo<Table> memo;
+  Tables tables;
   for (const Bucket& bucket : tree->buckets()) {
-    tables.push_back(table_of(problem, *tree, bucket, tables));
-    for (const std::size_t child : bucket.children) tables[child].costs = {};
+    tables.push_back(memo.get(key_of(problem, *tree, bucket, tables),
+                              [&] { return table_of(problem, *tree, bucket, tables); }));
   }
-  if (!tables.empty() && tables.back().costs.front() >= impossible) return std::nullopt;
+  if (!tables.empty() && tables.back()->costs[0] >= impossible) return std::nullopt;
   std::vector<int> choice(problem.nodes.size(), 0);
   for (std::size_t k = tables.size(); k-- > 0;) {
     const Bucket& bucket = tree->buckets()[k];
     std::size_t index = 0;
     for (const int j : bucket.separator()) index = index * tree->strategies(j) + at(choice[at(j)]);
-    choice[at(bucket.node)] = tables[k].answers[index];
+    choice[at(bucket.node)] = tables[k]->answers[index];
   }
   return choice;
 }
