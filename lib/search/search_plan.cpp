@@ -133,6 +133,7 @@ class PlanSearch {
     if (!is_exact() || !options_.presolve) return solve(problem_);
     auto limits = std::exchange(problem_.usage_limits, {});
     Solution cheapest = solve_exactly(problem_);
+    bound_without_limits_ = bound_of(cheapest);
     problem_.usage_limits = std::move(limits);
     // Without limits what costs nothing may use more than it has to: the shards themselves tell.
     if (cheapest.status == Status::infeasible) return cheapest;
@@ -280,6 +281,9 @@ class PlanSearch {
   }
 
   Plan described(Cost lower_bound) {
+    // Shards may need less than the search sums; its bound is not for a plan that is over the sums.
+    if (best_cost_ < lower_bound) lower_bound = 0;
+    lower_bound = std::max(lower_bound, bound_without_limits_);
     if (graph::was_interrupted()) spdlog::warn("interrupted: this is the best plan found so far");
     PlanSummary& summary = plan_.summary;
     summary.search = name_of(options_.method);
@@ -307,6 +311,7 @@ class PlanSearch {
   AssignmentProblem problem_;  ///< with the limits of the last attempt
   std::vector<int> best_;      ///< the cheapest choice whose shards fit
   Cost best_cost_ = impossible;
+  Cost bound_without_limits_ = 0;
   Plan plan_;                               ///< the best choice's
   std::vector<std::vector<int>> starts_;    ///< what the next search begins with
   std::optional<LeastPeak> least_;          ///< once it was looked for

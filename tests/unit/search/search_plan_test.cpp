@@ -4,6 +4,7 @@
 #include <fstream>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "graph/error.h"
 #include "plan_pricing.h"
@@ -171,6 +172,28 @@ TEST_CASE("a limit in bytes holds for what the shards need, and the smallest one
   options.memory = {search::MemoryPolicy::Kind::bytes,
                     std::stoll(refusal.substr(refusal.find('(', least) + 1))};
   CHECK(search_plan(graph, cost, options).summary.peak_bytes <= options.memory.bytes);
+}
+
+TEST_CASE("the bound holds where shards need less than the search sums") {
+  const graph::Graph graph = block(256, 64, 128);
+  const cost::CostModel cost = model_of("4");
+  search::SearchOptions options = within("device");
+  const search::Plan free = search_plan(graph, cost, options);
+  int over = 0;
+  for (std::int64_t limit = 200'000; limit > 20'000; limit -= 10'000) {
+    options.memory = {search::MemoryPolicy::Kind::bytes, limit};
+    // All that the search tries fits, but for the first, the cheapest of all.
+    bool is_first = true;
+    options.peak_bytes = [&](const search::Plan&) {
+      return std::exchange(is_first, false) ? limit + 1 : 0;
+    };
+    const search::Plan plan = search_plan(graph, cost, options);
+    CAPTURE(limit, plan.summary.cost_seconds, plan.summary.lower_bound_seconds);
+    CHECK(plan.summary.lower_bound_seconds <= plan.summary.cost_seconds);
+    CHECK(plan.summary.lower_bound_seconds >= free.summary.cost_seconds);
+    over += plan.summary.lower_bound_seconds < plan.summary.cost_seconds ? 1 : 0;
+  }
+  CHECK(over > 5);
 }
 
 TEST_CASE(
