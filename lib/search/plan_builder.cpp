@@ -2,14 +2,16 @@
 //
 // Nodes:  an operator, its strategies priced with their reductions          add_operators
 //         a model input or constant, the ways in which it may lie, free     add_stored_tensors
-//         the specs in which a tensor with several readers lies, a set      add_versions
-//         the memory of one such version: it is the tensor as it was made,
-//         or left out, or a copy                                            add_copies
-//         the sums that an operator reduces, where large                    add_sums
-// Edges:  producer and only reader, priced by connect                       add_edge_to_only_reader
-//         producer and set: the price of making what the set has more       add_versions
-//         set and reader: impossible where the set lacks what is read       add_versions
-//         copies and producer, and set; sums and operator                   add_copies, add_sums
+//         the specs in which a tensor with several readers lies, a set, and
+//         where memory matters which of them is as the tensor was made      add_sets
+//         what such a set takes beside the tensor as it was made, or the
+//         sums that an operator reduces, where large                        add_usage
+//         each version by itself where there are too many sets: it is the
+//         tensor as it was made, or left out, or a copy                     add_each_version
+// Edges:  producer and only reader, priced by connect                       add_edges
+//         producer and set: the price of making what the set has more       add_sets
+//         set and reader: impossible where the set lacks what is read       add_sets
+//         what a node takes, and the node                                   add_usage
 //
 // Time:   0 is at rest, where weights alone count; operator i runs at time i+1. Weights count
 //         always, inputs and outputs of operators from when they are made to their last reader,
@@ -80,7 +82,7 @@ class Builder {
     add_stored_tensors();
     for (std::size_t id = 0; id < graph_.values.size(); ++id) add_edges(static_cast<ValueId>(id));
     set_limits();
-    add_copies_that_may_matter();
+    add_versions();
     return std::move(built_);
   }
 
@@ -91,13 +93,21 @@ class Builder {
   };
   /// Tables are shared by tensors of one kind.
   using Kind = std::pair<Shape, graph::DataType>;
-  /// A tensor with several readers.
+  /// What a version takes that is not as the tensor was made: bytes at times [first, end).
+  struct Copy {
+    int first;
+    int end;
+    std::int64_t bytes;
+    auto operator<=>(const Copy&) const = default;
+  };
+  /// A tensor that is had in several versions.
   struct Versions {
     ValueId value;
-    int producer;          ///< the problem's node
-    const SpecList* made;  ///< by the producer's strategy
-    int hub;               ///< the node of the sets; -1 where there are too many
-    const TensorVersions* versions;
+    int producer;                       ///< the problem's node
+    const SpecList* made;               ///< by the producer's strategy
+    std::vector<const SpecList*> read;  ///< by reader and its strategy
+    SpecList specs;
+    std::vector<Copy> copies;  ///< by spec
   };
 
   void find_readers() {
@@ -151,17 +161,21 @@ class Builder {
   /// Partial values that are reduced at once live for the operator's own step.
   void add_sums(NodeId op) {
     const std::vector<std::int64_t>& bytes = built_.operators[index(op)]->sum_bytes;
+    if (is_worth_counting(std::ranges::max(bytes))) add_usage(op, op + 1, op + 2, bytes);
+  }
+
+  /// What a node takes by its strategy at times [first, end), beside its own usage.
+  void add_usage(int node, int first, int end, const std::vector<std::int64_t>& bytes) {
     const std::set<std::int64_t> amounts(bytes.begin(), bytes.end());
-    if (!is_worth_counting(*amounts.rbegin())) return;
-    const int sums = add_node(op + 1, op + 2);
+    const int usage = add_node(first, end);
     std::vector<Cost> costs;
-    for (const std::int64_t amount : amounts) add_strategy(sums, 0, amount);
+    for (const std::int64_t amount : amounts) add_strategy(usage, 0, amount);
     for (const std::int64_t needed : bytes) {
       for (const std::int64_t amount : amounts) {
         costs.push_back(needed == amount ? 0 : impossible);
       }
     }
-    add_edge(op, sums, std::move(costs));
+    add_edge(node, usage, std::move(costs));
   }
 
   /// Most of what lives within a step alone is not.
@@ -225,84 +239,118 @@ class Builder {
     if (readers.size() == 1 && !is_worth_counting(whole_bytes(value))) {
       add_edge(producer, readers.front().node,
                connecting_table(value, made, specs_read(readers.front())));
-    } else {
-      add_versions(id, producer, made);
+      return;
     }
-  }
-
-  void add_versions(ValueId id, int producer, const SpecList* made) {
-    const Value& value = graph_.value(id);
-    const std::vector<Reader>& readers = readers_[index(id)];
-    std::vector<const SpecList*> read;
-    for (const Reader& reader : readers) read.push_back(specs_read(reader));
-    const auto [entry, is_new] = versions_.try_emplace(read);
-    const TensorVersions& versions = entry->second;
-    if (is_new) entry->second = tensor_versions(read);
-    Versions tensor{id, producer, made, -1, &versions};
-    if (!versions.sets.empty()) {
-      tensor.hub = add_node(0, 0);
-      for (std::size_t set = 0; set < versions.sets.size(); ++set) add_strategy(tensor.hub, 0, 0);
-      add_edge(producer, tensor.hub, making_table(value, made, versions));
-      for (std::size_t k = 0; k < readers.size(); ++k) {
-        add_edge(tensor.hub, readers[k].node, reading_table(versions, read[k]));
-      }
-    }
-    tensors_.push_back(tensor);
-  }
-
-  /// The memory of each version of the tensor. Where there are too many sets of versions, each
-  /// version's price is here too.
-  void add_copies(const Versions& tensor) {
-    const Value& value = graph_.value(tensor.value);
-    const SpecList& specs = tensor.versions->specs;
-    for (std::size_t v = 0; v < specs.size(); ++v) {
-      const auto [first, end] = interval_of(tensor, v);
-      const int copy = add_node(first, end);
-      add_strategy(copy, 0, 0);  // the tensor as it was made
-      add_strategy(copy, 0, 0);  // left out
-      add_strategy(copy, 0, arena_bytes(value, specs[v], cost_.mesh()));
-      std::vector<Cost> making;
-      for (const TensorShardSpec& from : *tensor.made) {
-        making.push_back(from == specs[v] ? 0 : impossible);
-        making.push_back(0);
-        making.push_back(tensor.hub < 0 ? connect_cost(value, from, specs[v]) : 0);
-      }
-      add_edge(tensor.producer, copy, std::move(making));
-      if (tensor.hub >= 0) {
-        std::vector<Cost> having;
-        for (std::size_t set = 0; set < tensor.versions->sets.size(); ++set) {
-          const bool has = tensor.versions->is_in(v, set);
-          having.insert(having.end(), {0, has ? impossible : 0, 0});
-        }
-        add_edge(tensor.hub, copy, std::move(having));
-        continue;
-      }
-      for (const Reader& reader : readers_[index(tensor.value)]) {
-        std::vector<Cost> reading;
-        for (const TensorShardSpec& spec : *specs_read(reader)) {
-          reading.insert(reading.end(), {0, spec == specs[v] ? impossible : 0, 0});
-        }
-        add_edge(reader.node, copy, std::move(reading));
-      }
-    }
-  }
-
-  /// From the first operator that may read the version to behind the last one.
-  std::pair<int, int> interval_of(const Versions& tensor, std::size_t version) {
-    const TensorShardSpec& spec = tensor.versions->specs[version];
-    int first = horizon_;
-    int end = 0;
-    for (const Reader& reader : readers_[index(tensor.value)]) {
-      const SpecList& read = *specs_read(reader);
-      if (std::ranges::find(read, spec) == read.end()) continue;
-      first = std::min(first, reader.node + 1);
-      end = std::max(end, reader.node + 2);
-    }
-    return {first, end};
+    Versions tensor{id, producer, made, {}, {}, {}};
+    for (const Reader& reader : readers) tensor.read.push_back(specs_read(reader));
+    tensor.specs = search::specs_read(tensor.read);
+    for (const TensorShardSpec& spec : tensor.specs) tensor.copies.push_back(copy_of(tensor, spec));
+    tensors_.push_back(std::move(tensor));
   }
 
   /// Copies decide nothing where even the most that may be alive stays within the limits.
-  void add_copies_that_may_matter() {
+  void add_versions() {
+    const std::vector<int> full_before = full_times_before();
+    for (const Versions& tensor : tensors_) {
+      const std::vector<Reader>& readers = readers_[index(tensor.value)];
+      const bool may_matter = full_before[index(readers.front().node) + 1] <
+                              full_before[index(readers.back().node) + 2];
+      const std::vector<int> kinds = may_matter ? kinds_of(tensor.copies) : std::vector<int>{};
+      const auto [entry, is_new] = versions_.try_emplace({tensor.read, kinds});
+      const TensorVersions& versions = entry->second;
+      if (is_new) entry->second = tensor_versions(tensor.read, kinds);
+      if (versions.sets.empty()) {
+        add_each_version(tensor);
+      } else {
+        add_sets(tensor, versions);
+      }
+    }
+  }
+
+  /// The same for tensors whose copies differ in the same way.
+  static std::vector<int> kinds_of(const std::vector<Copy>& copies) {
+    const std::set<Copy> distinct(copies.begin(), copies.end());
+    std::vector<int> kinds;
+    for (const Copy& copy : copies) {
+      kinds.push_back(static_cast<int>(std::distance(distinct.begin(), distinct.find(copy))));
+    }
+    return kinds;
+  }
+
+  void add_sets(const Versions& tensor, const TensorVersions& versions) {
+    const int hub = add_node(0, 0);
+    for (std::size_t set = 0; set < versions.sets.size(); ++set) add_strategy(hub, 0, 0);
+    add_edge(tensor.producer, hub, making_table(graph_.value(tensor.value), tensor.made, versions));
+    for (std::size_t k = 0; k < tensor.read.size(); ++k) {
+      const Reader& reader = readers_[index(tensor.value)][k];
+      add_edge(hub, reader.node, reading_table(versions, tensor.read[k]));
+    }
+    if (versions.kinds.empty()) return;
+    std::map<std::pair<int, int>, std::vector<std::int64_t>> usages;  // by times and set
+    for (std::size_t v = 0; v < tensor.copies.size(); ++v) {
+      const Copy& copy = tensor.copies[v];
+      auto& bytes = usages[{copy.first, copy.end}];
+      bytes.resize(versions.sets.size(), 0);
+      for (std::size_t set = 0; set < bytes.size(); ++set) {
+        if (versions.is_in(v, set)) bytes[set] += copy.bytes;
+      }
+    }
+    const std::set<Copy> kinds(tensor.copies.begin(), tensor.copies.end());
+    for (std::size_t set = 0; set < versions.sets.size(); ++set) {
+      if (versions.sets[set].made == TensorVersions::no_kind) continue;
+      const Copy& made = *std::next(kinds.begin(), versions.sets[set].made);
+      usages.at({made.first, made.end})[set] -= made.bytes;
+    }
+    if (usages.size() == 1) {
+      const auto& [times, bytes] = *usages.begin();
+      auto& node = built_.problem.nodes[index(hub)];
+      std::tie(node.first, node.end) = times;
+      node.usages = bytes;
+      return;
+    }
+    for (const auto& [times, bytes] : usages) add_usage(hub, times.first, times.second, bytes);
+  }
+
+  /// Where there are too many sets: a node for each version, with its price.
+  void add_each_version(const Versions& tensor) {
+    const Value& value = graph_.value(tensor.value);
+    for (std::size_t v = 0; v < tensor.specs.size(); ++v) {
+      const int copy = add_node(tensor.copies[v].first, tensor.copies[v].end);
+      add_strategy(copy, 0, 0);  // the tensor as it was made
+      add_strategy(copy, 0, 0);  // left out
+      add_strategy(copy, 0, tensor.copies[v].bytes);
+      std::vector<Cost> making;
+      for (const TensorShardSpec& from : *tensor.made) {
+        making.push_back(from == tensor.specs[v] ? 0 : impossible);
+        making.push_back(0);
+        making.push_back(connect_cost(value, from, tensor.specs[v]));
+      }
+      add_edge(tensor.producer, copy, std::move(making));
+      for (std::size_t k = 0; k < tensor.read.size(); ++k) {
+        std::vector<Cost> reading;
+        for (const TensorShardSpec& spec : *tensor.read[k]) {
+          reading.insert(reading.end(), {0, spec == tensor.specs[v] ? impossible : 0, 0});
+        }
+        add_edge(readers_[index(tensor.value)][k].node, copy, std::move(reading));
+      }
+    }
+  }
+
+  /// Alive from the first operator that may read the version to behind the last one.
+  Copy copy_of(const Versions& tensor, const TensorShardSpec& spec) const {
+    Copy copy{horizon_, 0, arena_bytes(graph_.value(tensor.value), spec, cost_.mesh())};
+    for (std::size_t k = 0; k < tensor.read.size(); ++k) {
+      const SpecList& read = *tensor.read[k];
+      if (std::ranges::find(read, spec) == read.end()) continue;
+      const Reader& reader = readers_[index(tensor.value)][k];
+      copy.first = std::min(copy.first, reader.node + 1);
+      copy.end = std::max(copy.end, reader.node + 2);
+    }
+    return copy;
+  }
+
+  /// By time, how many before it may be over their limit.
+  std::vector<int> full_times_before() const {
     std::vector<WideCost> most(index(horizon_) + 1, 0);  // changes from time to time
     const auto add = [&](int first, int end, std::int64_t bytes) {
       most[index(first)] += bytes;
@@ -312,11 +360,7 @@ class Builder {
       add(node.first, node.end, std::ranges::max(node.usages));
     }
     for (const Versions& tensor : tensors_) {
-      for (std::size_t v = 0; v < tensor.versions->specs.size(); ++v) {
-        const auto [first, end] = interval_of(tensor, v);
-        add(first, end,
-            arena_bytes(graph_.value(tensor.value), tensor.versions->specs[v], cost_.mesh()));
-      }
+      for (const Copy& copy : tensor.copies) add(copy.first, copy.end, copy.bytes);
     }
     std::inclusive_scan(most.begin(), most.end(), most.begin());
     std::vector<int> full_before(index(horizon_) + 1, 0);
@@ -324,12 +368,7 @@ class Builder {
       const bool is_full = most[t] > built_.problem.usage_limits[t] / lowest_limit_share;
       full_before[t + 1] = full_before[t] + (is_full ? 1 : 0);
     }
-    for (const Versions& tensor : tensors_) {
-      const std::vector<Reader>& readers = readers_[index(tensor.value)];
-      const bool may_matter = full_before[index(readers.front().node) + 1] <
-                              full_before[index(readers.back().node) + 2];
-      if (tensor.hub < 0 || may_matter) add_copies(tensor);
-    }
+    return full_before;
   }
 
   void add_edge(int a, int b, CostTable costs) {
@@ -379,7 +418,7 @@ class Builder {
         each.push_back(connect_cost(value, from, to));
       }
       for (std::size_t set = 0; set < versions.sets.size(); ++set) {
-        Cost sum = 0;
+        Cost sum = versions.can_make(from, set) ? 0 : impossible;
         for (std::size_t v = 0; v < each.size(); ++v) {
           if (versions.is_in(v, set)) sum = plus(sum, each[v]);
         }
@@ -441,7 +480,7 @@ class Builder {
 
   std::set<SpecList> spec_lists_;
   std::map<std::tuple<const OperatorStrategies*, std::size_t, bool>, const SpecList*> lists_;
-  std::map<std::vector<const SpecList*>, TensorVersions> versions_;
+  std::map<std::pair<std::vector<const SpecList*>, std::vector<int>>, TensorVersions> versions_;
   std::map<std::pair<TensorShardSpec, Kind>, std::map<TensorShardSpec, double>> connection_seconds_;
   std::map<std::tuple<const SpecList*, const SpecList*, Kind>, CostTable> connecting_;
   std::map<std::tuple<const SpecList*, const TensorVersions*, Kind>, CostTable> making_;

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace autopar::search {
 
 namespace {
 
 constexpr std::size_t most_sets = 1024;
+constexpr std::size_t most_sets_with_kinds = 4096;
 constexpr std::size_t most_specs = 64;  // a bit each
 
 /// Sets of 1 to `most` of `specs` specs; none where they are more than most_sets.
@@ -38,23 +40,41 @@ std::size_t TensorVersions::index_of(const sharding::TensorShardSpec& spec) cons
   return static_cast<std::size_t>(std::ranges::lower_bound(specs, spec) - specs.begin());
 }
 
-TensorVersions tensor_versions(std::span<const SpecList* const> readers) {
-  TensorVersions versions;
-  const std::set<const SpecList*> distinct(readers.begin(), readers.end());
-  for (const SpecList* read : distinct) {
-    versions.specs.insert(versions.specs.end(), read->begin(), read->end());
-  }
-  std::ranges::sort(versions.specs);
-  const auto repeated = std::ranges::unique(versions.specs);
-  versions.specs.erase(repeated.begin(), repeated.end());
+bool TensorVersions::can_make(const sharding::TensorShardSpec& from, std::size_t set) const {
+  if (kinds.empty()) return true;
+  const std::size_t made = index_of(from);
+  const bool is_there = made < specs.size() && specs[made] == from && is_in(made, set);
+  return sets[set].made == (is_there ? kinds[made] : no_kind);
+}
 
-  versions.sets = sets_of(versions.specs.size(), readers.size());
-  for (const SpecList* read : distinct) {
+SpecList specs_read(std::span<const SpecList* const> readers) {
+  SpecList specs;
+  const std::set<const SpecList*> distinct(readers.begin(), readers.end());
+  for (const SpecList* read : distinct) specs.insert(specs.end(), read->begin(), read->end());
+  std::ranges::sort(specs);
+  const auto repeated = std::ranges::unique(specs);
+  specs.erase(repeated.begin(), repeated.end());
+  return specs;
+}
+
+TensorVersions tensor_versions(std::span<const SpecList* const> readers, std::vector<int> kinds) {
+  TensorVersions versions{.specs = specs_read(readers), .kinds = std::move(kinds), .sets = {}};
+  auto sets = sets_of(versions.specs.size(), readers.size());
+  for (const SpecList* read : std::set<const SpecList*>(readers.begin(), readers.end())) {
+    if (sets.empty()) break;
     std::uint64_t serving = 0;
-    if (versions.sets.empty()) break;
     for (const auto& spec : *read) serving |= std::uint64_t{1} << versions.index_of(spec);
-    std::erase_if(versions.sets, [&](std::uint64_t set) { return (set & serving) == 0; });
+    std::erase_if(sets, [&](std::uint64_t set) { return (set & serving) == 0; });
   }
+  for (const std::uint64_t specs : sets) {
+    versions.sets.push_back({specs, TensorVersions::no_kind});
+    std::set<int> kinds_in_set;
+    for (std::size_t v = 0; v < versions.kinds.size(); ++v) {
+      if (specs >> v & 1U) kinds_in_set.insert(versions.kinds[v]);
+    }
+    for (const int kind : kinds_in_set) versions.sets.push_back({specs, kind});
+  }
+  if (versions.sets.size() > most_sets_with_kinds) versions.sets.clear();
   return versions;
 }
 

@@ -15,15 +15,30 @@ using SpecList = std::vector<sharding::TensorShardSpec>;
 /// One choice among sets, where a choice for each version by itself says the same, leaves the
 /// problem almost a tree: its relaxations are tight and its tables small.
 struct TensorVersions {
-  SpecList specs;                   ///< ascending
-  std::vector<std::uint64_t> sets;  ///< a bit a spec; empty where there would be too many sets
+  /// Some specs, and of which kind the one is that the tensor was made in, which needs no copy.
+  struct Set {
+    std::uint64_t specs = 0;  ///< a bit each
+    int made = no_kind;       ///< where none of them is, or kinds do not matter
+  };
+  static constexpr int no_kind = -1;
 
-  bool is_in(std::size_t spec, std::size_t set) const { return (sets[set] >> spec & 1U) != 0; }
+  SpecList specs;          ///< ascending
+  std::vector<int> kinds;  ///< by spec: those whose copies take the same; empty: of no matter
+  std::vector<Set> sets;   ///< empty where there would be too many
+
+  bool is_in(std::size_t spec, std::size_t set) const {
+    return (sets[set].specs >> spec & 1U) != 0;
+  }
+  /// True where the tensor, when it was made in such a spec, may be had in the set's.
+  bool can_make(const sharding::TensorShardSpec& from, std::size_t set) const;
   /// Of the spec among `specs`, which has it.
   std::size_t index_of(const sharding::TensorShardSpec& spec) const;
 };
 
-/// `readers`: for each reader the specs of its strategies, equal ones as often as they come.
-TensorVersions tensor_versions(std::span<const SpecList* const> readers);
+/// All that some reader may read, ascending. `readers`: for each the specs of its strategies, equal
+/// ones as often as they come.
+SpecList specs_read(std::span<const SpecList* const> readers);
+/// `kinds`: by spec of specs_read, of copies; none where memory is of no matter.
+TensorVersions tensor_versions(std::span<const SpecList* const> readers, std::vector<int> kinds);
 
 }  // namespace autopar::search
