@@ -34,7 +34,6 @@ ArcCosts::ArcCosts(const AssignmentProblem& problem, double scale, std::optional
     first_strategy_.push_back(node_costs_.size());
   }
   for (std::size_t k = 0; k < problem.edges.size(); ++k) {
-    cells_ += problem.edges[k].costs.size();
     edges_of[at(problem.edges[k].a)].emplace_back(problem.edges[k].b, k);
     edges_of[at(problem.edges[k].b)].emplace_back(problem.edges[k].a, k);
   }

@@ -38,9 +38,8 @@ class ArcCosts {
     return std::span(arcs_).subspan(first_arc_[i], first_arc_[i + 1] - first_arc_[i]);
   }
   const Arc& arc(std::size_t k) const { return arcs_[k]; }
+  std::size_t arcs_of_all_nodes() const { return arcs_.size(); }
   std::size_t first_arc(std::size_t i) const { return first_arc_[i]; }
-  /// Costs of pairs, each edge's once.
-  std::size_t cells() const { return cells_; }
   std::size_t message_entries() const { return message_entries_; }
   /// The costs beside the other end's strategy t, by the arc's node's strategy.
   const double* row(const Arc& arc, std::size_t t) const {
@@ -58,7 +57,6 @@ class ArcCosts {
   std::vector<std::size_t> first_arc_;  ///< by node, and the end
   std::vector<Arc> arcs_;
   std::vector<double> costs_;  ///< matrices that arcs share
-  std::size_t cells_ = 0;
   std::size_t message_entries_ = 0;
 };
 

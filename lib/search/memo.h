@@ -11,14 +11,17 @@
 
 namespace autopar::search {
 
-/// Of 64 bits, by order and contents.
+/// A hash that one more number has gone into.
+inline std::size_t combined(std::size_t hash, std::uint64_t number) {
+  const std::uint64_t mixed = (hash ^ number) * 0xff51afd7ed558ccd;
+  return static_cast<std::size_t>(mixed ^ (mixed >> 32));
+}
+
+/// By order and contents.
 inline std::size_t hash_of(const auto& numbers) {
-  std::uint64_t hash = 0x9e3779b97f4a7c15;
-  for (const auto number : numbers) {
-    hash = (hash ^ static_cast<std::uint64_t>(number)) * 0xff51afd7ed558ccd;
-    hash ^= hash >> 32;
-  }
-  return static_cast<std::size_t>(hash);
+  std::size_t hash = 0x9e3779b97f4a7c15;
+  for (const auto number : numbers) hash = combined(hash, static_cast<std::uint64_t>(number));
+  return hash;
 }
 
 /// Tables by their contents: of equal ones one is kept for all.

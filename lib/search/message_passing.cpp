@@ -74,6 +74,7 @@ std::vector<int> sweep_order(const AssignmentProblem& problem) {
 
 MessagePassing::MessagePassing(const ArcCosts& costs)
     : costs_(costs),
+      classes_(costs),
       core_(nodes_before_trees(costs)),
       messages_(costs.message_entries(), 0.0),
       choice_(costs.nodes(), 0) {
@@ -96,25 +97,34 @@ void MessagePassing::set_prices(const UsagePrices& prices) {
   }
 }
 
-/// Moves all that the edge can give into the arc's node.
-void MessagePassing::pull(const ArcCosts::Arc& arc) {
-  const std::size_t count = costs_.strategies(at(arc.node));
+/// Moves all that the k-th arc's edge can give into its node.
+void MessagePassing::pull(std::size_t k) {
+  const ArcCosts::Arc& arc = costs_.arc(k);
+  const ArcClasses::Arc& classes = classes_.arc(k);
+  const double* moved = &messages_[costs_.arc(arc.reverse).message];
+  of_other_classes_.assign(classes.others->representatives.size(), -infinite);
+  for (std::size_t t = 0; t < classes.others->of.size(); ++t) {
+    double& most = of_other_classes_[at(classes.others->of[t])];
+    most = std::max(most, moved[t]);
+  }
+  const std::size_t count = classes.own->representatives.size();
   // An edge without a possible pair can give more than that; numbers stay finite so.
-  scratch_.assign(count, hopeless);
-  const double* others = &messages_[costs_.arc(arc.reverse).message];
-  double* least = scratch_.data();
-  for (std::size_t t = 0; t < costs_.strategies(at(arc.other)); ++t) {
-    const double* row = costs_.row(arc, t);
-    const double moved = others[t];
-    for (std::size_t s = 0; s < count; ++s) least[s] = std::min(least[s], row[s] - moved);
+  of_classes_.assign(count, hopeless);
+  double* least = of_classes_.data();
+  const double* row = classes.costs.data();
+  for (const double most : of_other_classes_) {
+    for (std::size_t c = 0; c < count; ++c) least[c] = std::min(least[c], row[c] - most);
+    row += count;
   }
   double* message = &messages_[arc.message];
   double* belief = &beliefs_[costs_.first_strategy(at(arc.node))];
-  for (std::size_t s = 0; s < count; ++s) {
-    belief[s] += least[s] - message[s];
-    message[s] = least[s];
+  const std::vector<int>& class_of = classes.own->of;
+  for (std::size_t s = 0; s < class_of.size(); ++s) {
+    const double given = least[at(class_of[s])];
+    belief[s] += given - message[s];
+    message[s] = given;
   }
-  lower_hopeless({belief, count});
+  lower_hopeless({belief, class_of.size()});
 }
 
 void MessagePassing::visit(std::size_t i, bool forward) {
@@ -126,7 +136,10 @@ void MessagePassing::visit(std::size_t i, bool forward) {
   const std::span before(arcs.begin(), first_from(i));
   const std::span after(before.end(), arcs.end());
   const std::span core(after.begin(), std::max(after.begin(), first_from(core_)));
-  for (const ArcCosts::Arc& arc : forward ? before : after) pull(arc);
+  const std::size_t first = costs_.first_arc(i);
+  const std::size_t last = first + arcs.size();
+  const std::size_t middle = first + before.size();
+  for (std::size_t k = forward ? first : middle; k < (forward ? middle : last); ++k) pull(k);
   const auto& ahead = forward ? core : before;
 
   const std::size_t count = costs_.strategies(i);
@@ -180,20 +193,30 @@ std::vector<double> MessagePassing::bounds_with() const {
   }
   std::vector<double> bounds;
   for (std::size_t i = 0; i < costs_.nodes(); ++i) {
+    const std::size_t first = bounds.size();
     for (std::size_t s = 0; s < costs_.strategies(i); ++s) {
-      double with = bound + beliefs_[costs_.first_strategy(i) + s] - least[i];
-      for (const ArcCosts::Arc& arc : costs_.arcs(i)) {
-        const ArcCosts::Arc& reverse = costs_.arc(arc.reverse);
-        const double* belief = &beliefs_[costs_.first_strategy(at(arc.other))];
-        const double* message = &messages_[reverse.message];
-        const double* row = costs_.row(reverse, s);
-        double more = infinite;
-        for (std::size_t t = 0; t < costs_.strategies(at(arc.other)); ++t) {
-          more = std::min(more, row[t] - message[t] + belief[t]);
-        }
-        with += more - messages_[arc.message + s] - least[at(arc.other)];
+      bounds.push_back(bound + beliefs_[costs_.first_strategy(i) + s] - least[i]);
+    }
+    for (std::size_t k = costs_.first_arc(i); k < costs_.first_arc(i) + costs_.arcs(i).size();
+         ++k) {
+      const ArcCosts::Arc& arc = costs_.arc(k);
+      const ArcClasses::Arc& classes = classes_.arc(k);
+      const double* belief = &beliefs_[costs_.first_strategy(at(arc.other))];
+      const double* message = &messages_[costs_.arc(arc.reverse).message];
+      std::vector<double> others(classes.others->representatives.size(), infinite);
+      for (std::size_t t = 0; t < classes.others->of.size(); ++t) {
+        double& other = others[at(classes.others->of[t])];
+        other = std::min(other, belief[t] - message[t]);
       }
-      bounds.push_back(with);
+      std::vector<double> more(classes.own->representatives.size(), infinite);
+      const double* row = classes.costs.data();
+      for (const double other : others) {
+        for (double& sum : more) sum = std::min(sum, *row++ + other);
+      }
+      for (std::size_t s = 0; s < classes.own->of.size(); ++s) {
+        bounds[first + s] +=
+            more[at(classes.own->of[s])] - messages_[arc.message + s] - least[at(arc.other)];
+      }
     }
   }
   return bounds;

@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "search/arc_classes.h"
 #include "search/arc_costs.h"
 #include "search/usage_prices.h"
 
@@ -23,6 +24,8 @@ class MessagePassing {
   void set_prices(const UsagePrices& prices);
   /// Forward over all nodes and back.
   void sweep();
+  /// The costs that a sweep looks at.
+  double work_of_sweep() const { return 4 * classes_.work(); }
   /// The bound in multiples of 1 / scale, of costs and prices; nullopt where numbers grew too large
   /// to be exact.
   std::optional<double> bound() const;
@@ -34,16 +37,19 @@ class MessagePassing {
   std::vector<double> bounds_with() const;
 
  private:
-  void pull(const ArcCosts::Arc& arc);
+  void pull(std::size_t k);
   void visit(std::size_t i, bool forward);
   void choose(std::size_t i);
 
   const ArcCosts& costs_;
+  const ArcClasses classes_;
   const std::size_t core_;        ///< nodes from here on form trees, parents first
   std::vector<double> beliefs_;   ///< by strategy of all nodes: its cost, price and messages
   std::vector<double> messages_;  ///< by arc and its node's strategy
   std::vector<int> choice_;
   std::vector<double> scratch_;
+  std::vector<double> of_classes_;
+  std::vector<double> of_other_classes_;
   double bound_ = 0;
   double largest_ = 0;  ///< number met
 };

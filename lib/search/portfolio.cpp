@@ -8,6 +8,7 @@ namespace autopar::search {
 namespace {
 
 constexpr double steps_a_round = 20;
+constexpr double least_work_of_step = 8000;
 constexpr double steps_to_relax = 300;
 constexpr double costs_a_second = 1e9;
 constexpr int rounds_before_searches = 2;
@@ -34,10 +35,7 @@ Portfolio::Portfolio(const AssignmentProblem& problem, Cost goal, std::vector<do
       starts_(std::move(starts)),
       relaxation_(problem, std::move(prices), cost_elsewhere),
       recombination_(problem) {
-  double cells = 1000;
-  for (const auto& node : problem.nodes) cells += static_cast<double>(node.costs.size());
-  for (const auto& edge : problem.edges) cells += static_cast<double>(edge.costs.size());
-  work_ = steps_a_round * 8 * cells;
+  work_ = steps_a_round * (least_work_of_step + relaxation_.work_of_step());
   for (const auto& start : starts_) {
     offer(start);
     recombination_.keep(start);

@@ -61,10 +61,11 @@ Relaxation::Relaxation(const AssignmentProblem& problem, std::vector<double> pri
   set_prices(center_);
 }
 
+double Relaxation::work_of_step() const { return sweeps_a_step * messages_.work_of_sweep(); }
+
 void Relaxation::advance(double work, Cost goal, const Deadline& deadline) {
-  const double work_of_step = 4.0 * sweeps_a_step * static_cast<double>(costs_.cells());
   priced_choices_.clear();
-  for (; work > 0 && !is_stuck_ && !deadline.is_over(); work -= work_of_step) {
+  for (; work > 0 && !is_stuck_ && !deadline.is_over(); work -= work_of_step()) {
     step(std::min(goal, cost_));
     if (priced_choices_.empty() || priced_choices_.back() != messages_.choice()) {
       priced_choices_.push_back(messages_.choice());

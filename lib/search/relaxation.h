@@ -23,6 +23,8 @@ class Relaxation {
   /// Goes on until that many costs are looked at, the bound reaches the goal, the bound hardly
   /// rises any more, or the deadline comes.
   void advance(double work, Cost goal, const Deadline& deadline);
+  /// The costs that a step looks at.
+  double work_of_step() const;
   bool is_stuck() const { return is_stuck_; }
   /// Takes long steps again, for the sake of other choices.
   void shake();

@@ -22,6 +22,11 @@ void UsagePrices::set(const std::vector<double>& prices) {
     const double price = std::ldexp(prices[t] * scale_, fraction_bits);
     price_until_[t + 1] = price_until_[t] + static_cast<WideCost>(std::round(price));
   }
+  WideCost sum = 0;
+  for (std::size_t t = 0; t < prices.size(); ++t) {
+    sum += (price_until_[t + 1] - price_until_[t]) * problem_.usage_limits[t];
+  }
+  limits_cost_ = static_cast<double>((sum >> fraction_bits) + 1);
 }
 
 double UsagePrices::of(std::size_t i, std::size_t s) const {
@@ -29,14 +34,6 @@ double UsagePrices::of(std::size_t i, std::size_t s) const {
   const WideCost price = price_until_[static_cast<std::size_t>(node.end)] -
                          price_until_[static_cast<std::size_t>(node.first)];
   return static_cast<double>((price * node.usages[s]) >> fraction_bits);
-}
-
-double UsagePrices::limits_cost() const {
-  WideCost sum = 0;
-  for (std::size_t t = 0; t < prices_.size(); ++t) {
-    sum += (price_until_[t + 1] - price_until_[t]) * problem_.usage_limits[t];
-  }
-  return static_cast<double>((sum >> fraction_bits) + 1);
 }
 
 }  // namespace autopar::search

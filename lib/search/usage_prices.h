@@ -20,13 +20,14 @@ class UsagePrices {
   /// What strategy s of node i pays, rounded down, in multiples of 1 / scale.
   double of(std::size_t i, std::size_t s) const;
   /// What choices within the limits pay at most, rounded up, in multiples of 1 / scale.
-  double limits_cost() const;
+  double limits_cost() const { return limits_cost_; }
 
  private:
   const AssignmentProblem& problem_;
   double scale_;
   std::vector<double> prices_;
   std::vector<WideCost> price_until_;  ///< sums before each time, in 2^-24 / scale
+  double limits_cost_ = 1;
 };
 
 }  // namespace autopar::search
