@@ -6,12 +6,14 @@
 //         where memory matters which of them is as the tensor was made      add_sets
 //         what such a set takes beside the tensor as it was made, or the
 //         sums that an operator reduces, where large                        add_usage
-//         each version by itself where there are too many sets: it is the
-//         tensor as it was made, or left out, or a copy                     add_each_version
+//         the memory of each version by itself where there are too many
+//         sets for that: it is the tensor as it was made, or left out, or a
+//         copy                                                              add_each_version
 // Edges:  producer and only reader, priced by connect                       add_edges
 //         producer and set: the price of making what the set has more       add_sets
 //         set and reader: impossible where the set lacks what is read       add_sets
 //         what a node takes, and the node                                   add_usage
+//         versions and producer, and set, or readers                        add_each_version
 //
 // Time:   0 is at rest, where weights alone count; operator i runs at time i+1. Weights count
 //         always, inputs and outputs of operators from when they are made to their last reader,
@@ -93,6 +95,7 @@ class Builder {
   };
   /// Tables are shared by tensors of one kind.
   using Kind = std::pair<Shape, graph::DataType>;
+  static constexpr int no_hub = -1;
   /// What a version takes that is not as the tensor was made: bytes at times [first, end).
   struct Copy {
     int first;
@@ -255,16 +258,22 @@ class Builder {
       const std::vector<Reader>& readers = readers_[index(tensor.value)];
       const bool may_matter = full_before[index(readers.front().node) + 1] <
                               full_before[index(readers.back().node) + 2];
-      const std::vector<int> kinds = may_matter ? kinds_of(tensor.copies) : std::vector<int>{};
-      const auto [entry, is_new] = versions_.try_emplace({tensor.read, kinds});
-      const TensorVersions& versions = entry->second;
-      if (is_new) entry->second = tensor_versions(tensor.read, kinds);
-      if (versions.sets.empty()) {
-        add_each_version(tensor);
-      } else {
-        add_sets(tensor, versions);
+      const TensorVersions& counted =
+          versions_of(tensor, may_matter ? kinds_of(tensor.copies) : std::vector<int>{});
+      if (!counted.sets.empty()) {
+        add_sets(tensor, counted);
+        continue;
       }
+      const TensorVersions& versions = versions_of(tensor, {});
+      const int hub = versions.sets.empty() ? no_hub : add_sets(tensor, versions);
+      if (hub == no_hub || may_matter) add_each_version(tensor, versions, hub);
     }
+  }
+
+  const TensorVersions& versions_of(const Versions& tensor, const std::vector<int>& kinds) {
+    const auto [entry, is_new] = versions_.try_emplace({tensor.read, kinds});
+    if (is_new) entry->second = tensor_versions(tensor.read, kinds);
+    return entry->second;
   }
 
   /// The same for tensors whose copies differ in the same way.
@@ -277,7 +286,8 @@ class Builder {
     return kinds;
   }
 
-  void add_sets(const Versions& tensor, const TensorVersions& versions) {
+  /// Returns the node that chooses among them.
+  int add_sets(const Versions& tensor, const TensorVersions& versions) {
     const int hub = add_node(0, 0);
     for (std::size_t set = 0; set < versions.sets.size(); ++set) add_strategy(hub, 0, 0);
     add_edge(tensor.producer, hub, making_table(graph_.value(tensor.value), tensor.made, versions));
@@ -285,7 +295,7 @@ class Builder {
       const Reader& reader = readers_[index(tensor.value)][k];
       add_edge(hub, reader.node, reading_table(versions, tensor.read[k]));
     }
-    if (versions.kinds.empty()) return;
+    if (versions.kinds.empty()) return hub;
     std::map<std::pair<int, int>, std::vector<std::int64_t>> usages;  // by times and set
     for (std::size_t v = 0; v < tensor.copies.size(); ++v) {
       const Copy& copy = tensor.copies[v];
@@ -306,13 +316,15 @@ class Builder {
       auto& node = built_.problem.nodes[index(hub)];
       std::tie(node.first, node.end) = times;
       node.usages = bytes;
-      return;
+      return hub;
     }
     for (const auto& [times, bytes] : usages) add_usage(hub, times.first, times.second, bytes);
+    return hub;
   }
 
-  /// Where there are too many sets: a node for each version, with its price.
-  void add_each_version(const Versions& tensor) {
+  /// Where there are too many sets a node for each version, with what it takes; with its price,
+  /// where there is no hub.
+  void add_each_version(const Versions& tensor, const TensorVersions& versions, int hub) {
     const Value& value = graph_.value(tensor.value);
     for (std::size_t v = 0; v < tensor.specs.size(); ++v) {
       const int copy = add_node(tensor.copies[v].first, tensor.copies[v].end);
@@ -323,9 +335,17 @@ class Builder {
       for (const TensorShardSpec& from : *tensor.made) {
         making.push_back(from == tensor.specs[v] ? 0 : impossible);
         making.push_back(0);
-        making.push_back(connect_cost(value, from, tensor.specs[v]));
+        making.push_back(hub == no_hub ? connect_cost(value, from, tensor.specs[v]) : 0);
       }
       add_edge(tensor.producer, copy, std::move(making));
+      if (hub != no_hub) {
+        std::vector<Cost> having;
+        for (std::size_t set = 0; set < versions.sets.size(); ++set) {
+          having.insert(having.end(), {0, versions.is_in(v, set) ? impossible : 0, 0});
+        }
+        add_edge(hub, copy, std::move(having));
+        continue;
+      }
       for (std::size_t k = 0; k < tensor.read.size(); ++k) {
         std::vector<Cost> reading;
         for (const TensorShardSpec& spec : *tensor.read[k]) {

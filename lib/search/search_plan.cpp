@@ -247,17 +247,17 @@ class PlanSearch {
   /// The choice that needs least memory, whatever it costs; weights stay within a fair share. What
   /// is worth counting is decided as for one and the same limit, whatever was asked for: so what is
   /// named as the least is found again where it is asked for.
-  LeastPeak least_peak() const {
+  LeastPeak least_peak() {
     const bool is_fair = options_.memory.kind == MemoryPolicy::Kind::fair;
     SearchOptions options = options_;
     if (options.memory.kind == MemoryPolicy::Kind::bytes) {
       options.memory.bytes = bytes_on_one_device(graph_) / cost_.mesh().num_devices();
     }
-    const PlanProblem built = build_plan_problem(graph_, cost_, options);
+    PlanProblem built = build_plan_problem(graph_, cost_, options);
     auto least = find_least_peak(
         built.problem, is_fair ? 1 : 0, static_cast<int>(built.problem.usage_limits.size()),
         {.time_limit_seconds = std::max(1.0, share_of_least_peak * seconds_left())});
-    if (least) least->choice = moved(built, least->choice, built_);
+    if (least) least->choice = least_to_pack(std::move(built), *least, is_fair ? 1 : 0);
     if (!least || least->choice.empty()) {
       throw NothingFits(
           fmt::format("nothing fits a memory limit of {} a device, as far as the time limit let "
@@ -266,6 +266,21 @@ class PlanSearch {
           std::numeric_limits<std::int64_t>::max(), false);
     }
     return *least;
+  }
+
+  /// Of the choices of the least peak the one that was found or the cheapest: where shards move
+  /// less they may need less, too.
+  std::vector<int> least_to_pack(PlanProblem built, const LeastPeak& least, int first) {
+    std::vector<int> found = moved(built, least.choice, built_);
+    std::fill(built.problem.usage_limits.begin() + first, built.problem.usage_limits.end(),
+              least.peak);
+    starts_ = {least.choice};
+    const Solution solution = solve_exactly(built.problem);
+    if (solution.choice.empty()) return found;
+    std::vector<int> cheapest = moved(built, solution.choice, built_);
+    if (cheapest.empty() || found.empty()) return cheapest.empty() ? found : cheapest;
+    const auto packed = [&](const auto& choice) { return plan_of(choice).summary.peak_bytes; };
+    return packed(found) < packed(cheapest) ? found : cheapest;
   }
 
   /// As the search sums it.

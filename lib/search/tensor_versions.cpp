@@ -9,7 +9,7 @@ namespace autopar::search {
 namespace {
 
 constexpr std::size_t most_sets = 1024;
-constexpr std::size_t most_sets_with_kinds = 4096;
+constexpr std::size_t most_sets_with_kinds = 512;
 constexpr std::size_t most_specs = 64;  // a bit each
 
 /// Sets of 1 to `most` of `specs` specs; none where they are more than most_sets.
@@ -74,7 +74,9 @@ TensorVersions tensor_versions(std::span<const SpecList* const> readers, std::ve
     }
     for (const int kind : kinds_in_set) versions.sets.push_back({specs, kind});
   }
-  if (versions.sets.size() > most_sets_with_kinds) versions.sets.clear();
+  if (versions.sets.size() > (versions.kinds.empty() ? most_sets : most_sets_with_kinds)) {
+    versions.sets.clear();
+  }
   return versions;
 }
 
