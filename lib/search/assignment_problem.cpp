@@ -26,6 +26,16 @@ void check_choice(const AssignmentProblem& problem, const std::vector<int>& choi
 
 }  // namespace
 
+double size_of(const AssignmentProblem& problem) {
+  const auto strategies = [&](int i) {
+    return static_cast<double>(problem.nodes[at(i)].costs.size());
+  };
+  double size = 0;
+  for (const auto& node : problem.nodes) size += static_cast<double>(node.costs.size());
+  for (const auto& edge : problem.edges) size += strategies(edge.a) * strategies(edge.b);
+  return size;
+}
+
 void check(const AssignmentProblem& problem) {
   for (const auto& node : problem.nodes) {
     require(!node.costs.empty(), "every node has a strategy");

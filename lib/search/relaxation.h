@@ -21,8 +21,8 @@ class Relaxation {
   Relaxation(const AssignmentProblem& problem, std::vector<double> prices, double cost_elsewhere);
 
   /// Goes on until that many costs are looked at, the bound reaches the goal, the bound hardly
-  /// rises any more, or the deadline comes.
-  void advance(double work, Cost goal, const Deadline& deadline);
+  /// rises any more, or the deadline comes. Returns how many costs it looked at.
+  double advance(double work, Cost goal, const Deadline& deadline);
   bool is_stuck() const { return is_stuck_; }
   /// Takes long steps again, for the sake of other choices.
   void shake();

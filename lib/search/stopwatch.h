@@ -34,12 +34,6 @@ class Deadline {
   }
   bool is_over() const { return left() <= 0 || work_left() <= 0 || graph::was_interrupted(); }
 
-  /// The same, or earlier.
-  Deadline within(double seconds) const {
-    Deadline result = *this;
-    result.seconds_ = std::min(seconds_, stopwatch_.seconds() + seconds);
-    return result;
-  }
   /// The same, or earlier: after so many of the clock's seconds.
   Deadline within_work(double seconds) const {
     Deadline result = *this;
