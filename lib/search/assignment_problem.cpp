@@ -1,6 +1,7 @@
 #include "search/assignment_problem.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "graph/error.h"
 
@@ -25,6 +26,16 @@ void check_choice(const AssignmentProblem& problem, const std::vector<int>& choi
 }
 
 }  // namespace
+
+double size_of(const AssignmentProblem& problem) {
+  double size = 0;
+  for (const auto& node : problem.nodes) size += static_cast<double>(node.costs.size());
+  std::unordered_set<const void*> tables;
+  for (const auto& edge : problem.edges) {
+    if (tables.insert(edge.costs.identity()).second) size += static_cast<double>(edge.costs.size());
+  }
+  return size;
+}
 
 void check(const AssignmentProblem& problem) {
   for (const auto& node : problem.nodes) {

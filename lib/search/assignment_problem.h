@@ -45,13 +45,14 @@ struct Solution {
 
 struct SolveOptions {
   double time_limit_seconds = 60;
-  /// After so many seconds a gap of this part of the cost is small enough to stop.
+  /// After so many seconds of work, as an ordinary core does it, a gap of this part of the cost is
+  /// small enough to stop.
   double patience_seconds = 1e18;
   double small_gap = 0.001;
   bool presolve = true;  ///< false: GLPK is handed the whole problem
   /// Choices to begin with, within the limits or not, where any are known.
   std::vector<std::vector<int>> starts = {};
-  /// The same seed gives the same answer where work, not time, paces the search (ARCHITECTURE.md).
+  /// With the same seed and number of threads the answer is the same, unless time ends the search.
   unsigned seed = 1;
   int threads = 0;  ///< 0: as many as the machine has
   /// What is left of a problem is GLPK's where it has at most so many strategies.
@@ -59,6 +60,8 @@ struct SolveOptions {
   bool log = false;
 };
 
+/// Costs of all nodes, and of edges' tables where they share them once.
+double size_of(const AssignmentProblem& problem);
 /// Throws InternalError where sizes or indices do not fit together.
 void check(const AssignmentProblem& problem);
 /// The choice's cost, `impossible` where it holds an impossible strategy or pair; sums saturate.

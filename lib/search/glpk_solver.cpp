@@ -1,14 +1,14 @@
 // Solves assignment problems by GLPK: reduce, hand the integer program (integer_program.h) over,
 // and believe the answer only where its price agrees.
 
+#include "search/glpk_solver.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "search/assignment_problem.h"
 #include "search/integer_program.h"
 #include "search/reduced_problem.h"
 #include "search/saturating.h"
-#include "search/stopwatch.h"
 
 namespace autopar::search {
 
@@ -51,8 +51,8 @@ class Best {
   Solution& solution_;
 };
 
-void solve(const AssignmentProblem& problem, const SolveOptions& options,
-           const Stopwatch& stopwatch, Solution& solution) {
+void solve(const AssignmentProblem& problem, const SolveOptions& options, const Deadline& deadline,
+           Solution& solution) {
   solution.status = Status::infeasible;
   solution.lower_bound = impossible;
   const std::optional<ReducedProblem> reduced = reduce(problem);
@@ -72,8 +72,7 @@ void solve(const AssignmentProblem& problem, const SolveOptions& options,
   const auto incumbent = solution.choice.empty() ? std::nullopt : reduced->reduced(solution.choice);
   IntegerProgram program(*reduced, limits);
   const Stopwatch glpk;
-  const IntegerProgram::Result result =
-      program.solve(incumbent, options.time_limit_seconds - stopwatch.seconds(), options.log);
+  const IntegerProgram::Result result = program.solve(incumbent, deadline, options.log);
   solution.glpk_seconds = glpk.seconds();
   if (result.outcome == IntegerProgram::Outcome::infeasible) {
     if (!solution.choice.empty()) return;  // the choice at hand proves GLPK wrong
@@ -101,10 +100,15 @@ void solve(const AssignmentProblem& problem, const SolveOptions& options,
 }  // namespace
 
 Solution solve_with_glpk(const AssignmentProblem& problem, const SolveOptions& options) {
+  return solve_with_glpk(problem, options, Deadline(options.time_limit_seconds));
+}
+
+Solution solve_with_glpk(const AssignmentProblem& problem, const SolveOptions& options,
+                         const Deadline& deadline) {
   check(problem);
   const Stopwatch stopwatch;
   Solution solution;
-  solve(problem, options, stopwatch, solution);
+  solve(problem, options, deadline, solution);
   solution.seconds = stopwatch.seconds();
   return solution;
 }

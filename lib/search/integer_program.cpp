@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "graph/error.h"
-#include "search/stopwatch.h"
 
 namespace autopar::search {
 
@@ -19,6 +18,9 @@ namespace {
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 constexpr double integrality_tolerance = 1e-6;
+/// A simplex iteration takes as long for each entry of the matrix as it takes to look at so many
+/// costs.
+constexpr double costs_of_entry = 40;
 
 /// GLPK's terminal output and error handling while it runs; both are a thread's own.
 class GlpkSession {
@@ -216,10 +218,24 @@ double IntegerProgram::objective_of(const std::vector<double>& values) const {
   return sum;
 }
 
+/// As an ordinary core takes them, about.
+double IntegerProgram::seconds_of_iteration() const {
+  return costs_of_entry * glp_get_num_nz(program_.get()) / costs_a_second;
+}
+
+int IntegerProgram::iterations_until(const Deadline& deadline) const {
+  return static_cast<int>(std::clamp(deadline.work_left() / seconds_of_iteration(), 0.0, 1e9));
+}
+
+/// Those since the last count.
+void IntegerProgram::count_iterations(const Deadline& deadline) {
+  deadline.count(glp_get_it_cnt(program_.get()) * seconds_of_iteration());
+  glp_set_it_cnt(program_.get(), 0);
+}
+
 IntegerProgram::Result IntegerProgram::solve(const std::optional<std::vector<int>>& incumbent,
-                                             double time_limit_seconds, bool log) {
+                                             const Deadline& deadline, bool log) {
   const GlpkSession session(log);
-  const Stopwatch stopwatch;
   glp_prob* program = program_.get();
   if (glp_get_num_cols(program) == 0)
     return {Outcome::optimal, decode([](int) { return 0.0; }), 0, 0};
@@ -230,8 +246,10 @@ IntegerProgram::Result IntegerProgram::solve(const std::optional<std::vector<int
   simplex.msg_lev = GLP_MSG_ALL;
   simplex.meth = GLP_DUALP;  // all costs are at least 0: the slack basis is dual feasible
   simplex.presolve = GLP_ON;
-  simplex.tm_lim = in_milliseconds(time_limit_seconds);
+  simplex.tm_lim = in_milliseconds(deadline.left());
+  simplex.it_lim = iterations_until(deadline);
   const int status = glp_simplex(program, &simplex);
+  count_iterations(deadline);
   if (status == GLP_ENOPFS) return {Outcome::infeasible, {}, 0, 0};
   if (status != 0) return {};
   if (glp_get_status(program) == GLP_NOFEAS) return {Outcome::infeasible, {}, 0, 0};
@@ -240,7 +258,7 @@ IntegerProgram::Result IntegerProgram::solve(const std::optional<std::vector<int
   const auto relaxed = [&](int j) { return glp_get_col_prim(program, j); };
   const double bound = in_unit(glp_get_obj_val(program));
   if (is_integral(relaxed)) return {Outcome::optimal, decode(relaxed), bound, bound};
-  Result result = branch_and_cut(incumbent, time_limit_seconds - stopwatch.seconds());
+  Result result = branch_and_cut(incumbent, deadline);
   result.bound = std::max(result.bound, bound);
   return result;
 }
@@ -250,6 +268,7 @@ namespace {
 /// What the branch and cut tells us and we tell it, by GLPK's callback.
 struct TreeWatch {
   std::vector<double> incumbent;  // by column; empty once it was handed over
+  int most_iterations = 0;        // of the simplex method
   double bound = 0;
 
   static void called(glp_tree* tree, void* info) {
@@ -261,15 +280,17 @@ struct TreeWatch {
       glp_ios_heur_sol(tree, watch.incumbent.data());
       watch.incumbent.clear();
     }
+    if (glp_get_it_cnt(glp_ios_get_prob(tree)) >= watch.most_iterations) glp_ios_terminate(tree);
   }
 };
 
 }  // namespace
 
 IntegerProgram::Result IntegerProgram::branch_and_cut(
-    const std::optional<std::vector<int>>& incumbent, double seconds) {
+    const std::optional<std::vector<int>>& incumbent, const Deadline& deadline) {
   glp_prob* program = program_.get();
   TreeWatch watch;
+  watch.most_iterations = iterations_until(deadline);
   if (incumbent) watch.incumbent = encode(*incumbent);
   glp_iocp options;
   glp_init_iocp(&options);
@@ -284,10 +305,11 @@ IntegerProgram::Result IntegerProgram::branch_and_cut(
   const double unit = 0.4 / scale_;
   const double most = incumbent ? objective_of(watch.incumbent) : 1e3 + glp_get_obj_val(program);
   options.tol_obj = std::clamp(unit / (1 + most), 1e-12, 1e-7);
-  options.tm_lim = in_milliseconds(seconds);
+  options.tm_lim = in_milliseconds(deadline.left());
   options.cb_func = TreeWatch::called;
   options.cb_info = &watch;
   const int status = glp_intopt(program, &options);
+  count_iterations(deadline);
 
   Result result;
   const int found = glp_mip_status(program);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "search/reduced_problem.h"
+#include "search/stopwatch.h"
 
 struct glp_prob;
 
@@ -37,7 +38,8 @@ class IntegerProgram {
     double bound = 0;                        ///< no choice has less, up to rounding
   };
   /// Linear relaxation first, branch and cut where it is not integral. Starts from the incumbent.
-  Result solve(const std::optional<std::vector<int>>& incumbent, double time_limit_seconds,
+  /// The work of the simplex method is counted on the deadline's clock.
+  Result solve(const std::optional<std::vector<int>>& incumbent, const Deadline& deadline,
                bool log);
 
  private:
@@ -58,7 +60,10 @@ class IntegerProgram {
   bool is_integral(const Value& value) const;
   std::vector<double> encode(const std::vector<int>& choice) const;
   double objective_of(const std::vector<double>& values) const;
-  Result branch_and_cut(const std::optional<std::vector<int>>& incumbent, double seconds);
+  Result branch_and_cut(const std::optional<std::vector<int>>& incumbent, const Deadline& deadline);
+  double seconds_of_iteration() const;
+  int iterations_until(const Deadline& deadline) const;
+  void count_iterations(const Deadline& deadline);
   double in_unit(double objective) const { return objective * scale_; }
 
   const ReducedProblem& problem_;

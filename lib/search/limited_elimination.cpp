@@ -34,6 +34,9 @@ std::optional<LimitedElimination> LimitedElimination::make(const AssignmentProbl
                                                            const Deadline& deadline) {
   auto tree = BucketTree::make(problem, {.most_cells = most_cells, .deadline = deadline});
   if (!tree) return std::nullopt;
+  // Slots tell times apart, bucket by bucket.
+  deadline.count(static_cast<double>(tree->buckets().size() * problem.usage_limits.size()) /
+                 cells_a_second);
   LimitedElimination result(problem, std::move(prices), std::move(*tree));
   if (!result.bound_priced(deadline)) return std::nullopt;
   return result;
@@ -78,11 +81,13 @@ bool LimitedElimination::bound_priced(const Deadline& deadline) {
     const Bucket& bucket = tree_.buckets()[k];
     Table& table = tables_[k];
     const auto& costs = problem_->nodes[at(bucket.node)].costs;
+    const std::size_t cells = tree_.cells(bucket) * costs.size();
+    deadline.count(static_cast<double>(cells) / cells_a_second);
     std::vector<double> own_costs;
     for (std::size_t s = 0; s < costs.size(); ++s) {
       own_costs.push_back(as_double(costs[s]) + price_of_usage(bucket.node, s));
     }
-    table.joint.reserve(tree_.cells(bucket) * costs.size());
+    table.joint.reserve(cells);
     tree_.for_each_cell(bucket, [&](std::size_t, const auto& places, const auto& digits) {
       double sum = own_costs[digits.back()];
       std::size_t place = 0;

@@ -10,7 +10,6 @@ namespace {
 constexpr double steps_a_round = 20;
 constexpr double least_work_of_step = 8000;
 constexpr double steps_to_relax = 300;
-constexpr double costs_a_second = 1e9;
 constexpr int rounds_before_searches = 2;
 /// Rounds without a better choice after which the searches are stuck.
 constexpr int most_idle_rounds = 10;
@@ -34,8 +33,8 @@ Portfolio::Portfolio(const AssignmentProblem& problem, Cost goal, std::vector<do
       seed_(seed),
       starts_(std::move(starts)),
       relaxation_(problem, std::move(prices), cost_elsewhere),
-      recombination_(problem) {
-  work_ = steps_a_round * (least_work_of_step + relaxation_.work_of_step());
+      recombination_(problem),
+      work_(steps_a_round * (least_work_of_step + relaxation_.work_of_step())) {
   for (const auto& start : starts_) {
     offer(start);
     recombination_.keep(start);
@@ -100,6 +99,9 @@ void Portfolio::run_round(const Deadline& deadline) {
     }
     relax();
   }
+  const std::size_t parts = busy + (is_relaxing ? 1 : 0);
+  const double parts_in_turn = threads_ == 1 ? static_cast<double>(parts) : 1;
+  deadline.count(parts_in_turn * work_ / costs_a_second);
 }
 
 void Portfolio::recombine(const Deadline& deadline) {

@@ -31,8 +31,8 @@ class Portfolio {
             std::vector<std::vector<int>> starts, double cost_elsewhere, int threads,
             unsigned seed);
 
-  /// Goes on until it is done or the deadline comes, or nothing has got better for some rounds
-  /// where that is asked. False where the rounds were over before.
+  /// Goes on until it is done or the deadline comes, on whose clock work is counted, or nothing has
+  /// got better for some rounds where that is asked. False where the rounds were over before.
   bool run(const Deadline& deadline, const Patience& patience, bool until_stuck,
            int rounds = std::numeric_limits<int>::max());
   /// Lets what is stuck try something else.
@@ -45,7 +45,7 @@ class Portfolio {
   void raise_bound(Cost bound) { raised_bound_ = std::max(raised_bound_, bound); }
   /// That the last round took.
   double seconds_of_round() const { return seconds_of_round_; }
-  /// About the time that a relaxation takes until it is stuck, counted as work.
+  /// About the work that a relaxation takes until it is stuck.
   double seconds_to_relax() const;
   /// What a better choice has to stay below.
   Cost goal() const { return std::min(goal_, cost_); }
@@ -75,7 +75,7 @@ class Portfolio {
   std::vector<int> choice_;
   Cost cost_ = impossible;
   Cost raised_bound_ = 0;
-  double work_ = 0;  ///< of a round and thread
+  const double work_;  ///< of a round and thread
   double seconds_of_round_ = 0;
   int rounds_ = 0;
   int pause_ = 1;  ///< rounds from one recombination to the next

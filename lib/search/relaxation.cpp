@@ -63,15 +63,18 @@ Relaxation::Relaxation(const AssignmentProblem& problem, std::vector<double> pri
 
 double Relaxation::work_of_step() const { return sweeps_a_step * messages_.work_of_sweep(); }
 
-void Relaxation::advance(double work, Cost goal, const Deadline& deadline) {
+double Relaxation::advance(double work, Cost goal, const Deadline& deadline) {
   priced_choices_.clear();
-  for (; work > 0 && !is_stuck_ && !deadline.is_over(); work -= work_of_step()) {
+  double done = 0;
+  while (done < work && !is_stuck_ && !deadline.is_over()) {
     step(std::min(goal, cost_));
+    done += work_of_step();
     if (priced_choices_.empty() || priced_choices_.back() != messages_.choice()) {
       priced_choices_.push_back(messages_.choice());
     }
     if (bound_ >= std::min(goal, cost_)) break;
   }
+  return done;
 }
 
 void Relaxation::shake() {

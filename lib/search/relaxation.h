@@ -21,8 +21,8 @@ class Relaxation {
   Relaxation(const AssignmentProblem& problem, std::vector<double> prices, double cost_elsewhere);
 
   /// Goes on until that many costs are looked at, the bound reaches the goal, the bound hardly
-  /// rises any more, or the deadline comes.
-  void advance(double work, Cost goal, const Deadline& deadline);
+  /// rises any more, or the deadline comes. Returns how many costs it looked at.
+  double advance(double work, Cost goal, const Deadline& deadline);
   /// The costs that a step looks at.
   double work_of_step() const;
   bool is_stuck() const { return is_stuck_; }

@@ -121,7 +121,7 @@ class PlanSearch {
 
  private:
   static constexpr int most_attempts = 8;
-  /// Then a plan is good enough that is proven to a thousandth.
+  /// Of work; then a plan is good enough that is proven to a thousandth.
   static constexpr double patience_seconds = 3;
   /// Of the time left, for a search that may have to be repeated, and for the least peak.
   static constexpr double share_of_search = 0.7;

@@ -12,6 +12,7 @@
 #include "search/assignment_problem.h"
 #include "search/components.h"
 #include "search/elimination.h"
+#include "search/glpk_solver.h"
 #include "search/label_search.h"
 #include "search/message_passing.h"
 #include "search/portfolio.h"
@@ -30,12 +31,11 @@ constexpr double worthwhile_rest = 0.8;
 /// Goals between cost and bound, in steps of the gap, that leave so few of the strategies.
 constexpr double step_of_optimism = 0.15;
 constexpr double few_strategies = 0.3;
-/// Labels are searched where there are no more nodes, at first for so many seconds, counted as
-/// work; their tables, which take memory, are as large as these seconds allow.
+/// Labels are searched where there are no more nodes, at first with tables that take so many
+/// seconds of work, or as many as memory allows, and comparisons that take so many times as long.
 constexpr std::size_t most_nodes_to_eliminate = 10'000;
-constexpr double cells_a_second = 2e7;
-constexpr double comparisons_a_second = 1e9;
 constexpr double least_seconds_of_labels = 0.1;
+constexpr double labels_over_tables = 8;
 constexpr double least_seconds_of_tables = 0.6;
 constexpr double most_seconds_of_tables = 2;
 /// Goals below which labels are searched, as parts of the gap.
@@ -44,7 +44,7 @@ constexpr double least_part_of_gap = 0.01;
 /// Of the first run, before a look at what the bound rules out; then twice as many.
 constexpr int first_rounds = 2;
 constexpr double share_of_first_run = 0.4;
-/// Branching is for problems whose relaxation takes at most this part of the time it gets.
+/// Branching is for problems whose relaxation takes at most this part of the work it gets.
 constexpr double share_to_relax = 0.1;
 /// What else there is to do, beside rounds, takes no longer.
 constexpr double rounds_to_look_around = 3;
@@ -119,8 +119,10 @@ double strategies_of(const AssignmentProblem& problem) {
 
 class Solver {
  public:
-  explicit Solver(const SolveOptions& options)
+  /// Work is counted on the clock.
+  Solver(const SolveOptions& options, const WorkClock& clock)
       : options_(options),
+        clock_(clock),
         threads_(options.threads > 0
                      ? options.threads
                      : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
@@ -128,6 +130,7 @@ class Solver {
   /// The cheapest choice below the cutoff. Where none is below it, the lower bound is at least the
   /// cutoff, whatever the status says.
   Solution solve(Task task) {
+    task.deadline.count(size_of(task.problem) / presolved_a_second);
     std::optional<Presolved> presolved = presolve(std::move(task.problem), std::move(task.prices));
     if (!presolved) return infeasible();
     std::vector<std::vector<int>> starts;
@@ -145,14 +148,13 @@ class Solver {
       // What the other parts cost at least is not this one's to spend, and each gets its share of
       // the time that is left.
       const double strategies = strategies_of(problems[k]);
-      Task part{
-          .problem = std::move(problems[k]),
-          .cutoff = saturated(task.cutoff - bound),
-          .prices = {},
-          .starts = {},
-          .deadline = task.deadline.within(task.deadline.left() * strategies / strategies_left),
-          .patience = task.patience,
-          .is_root = task.is_root};
+      Task part{.problem = std::move(problems[k]),
+                .cutoff = saturated(task.cutoff - bound),
+                .prices = {},
+                .starts = {},
+                .deadline = task.deadline.share(strategies / strategies_left),
+                .patience = task.patience,
+                .is_root = task.is_root};
       strategies_left -= strategies;
       part.patience.cost_elsewhere += static_cast<double>(saturated(bound));
       if (is_known) part.patience.gap_elsewhere += static_cast<double>(cost - bound);
@@ -200,21 +202,20 @@ class Solver {
   }
 
   Solution solve_by_glpk(const Task& task) {
-    SolveOptions left = options_;
-    left.starts = task.starts;
-    left.time_limit_seconds = std::max(0.0, task.deadline.left());
-    Solution solution = solve_with_glpk(task.problem, left);
+    SolveOptions options = options_;
+    options.starts = task.starts;
+    Solution solution = solve_with_glpk(task.problem, options, task.deadline);
     glpk_seconds_ += solution.glpk_seconds;
     return solution;
   }
 
-  /// Searches and relaxes with all threads, then solves what the bound leaves, in slices of time
+  /// Searches and relaxes with all threads, then solves what the bound leaves, in slices of work
   /// that grow.
   Solution search(const Task& task) {
-    const Stopwatch stopwatch;
+    const double begin = clock_.seconds();
     Portfolio portfolio(task.problem, task.cutoff, task.prices, task.starts,
                         task.patience.cost_elsewhere, threads_, options_.seed);
-    const Deadline first = task.deadline.within(share_of_first_run * task.deadline.left());
+    const Deadline first = task.deadline.share(share_of_first_run);
     for (int rounds = first_rounds; !portfolio.run(first, task.patience, true, rounds);) {
       // A gap need not be closed to rule most strategies out.
       const auto bounds_with = portfolio.relaxation().bounds_with();
@@ -224,7 +225,7 @@ class Solver {
       }
       rounds *= 2;
     }
-    double slice = stopwatch.seconds();
+    double slice = clock_.seconds() - begin;
     double seconds_of_labels = std::max(least_seconds_of_labels, portfolio.seconds_to_relax());
     for (double optimism = 0; !is_finished(task, portfolio); slice *= 2) {
       if (is_near_end(task, portfolio)) {
@@ -245,20 +246,20 @@ class Solver {
       if (is_near_end(task, portfolio)) continue;
       bool is_exact = true;
       if (portfolio.seconds_to_relax() < share_to_relax * slice) {
-        rest.deadline = task.deadline.within(slice);
+        rest.deadline = task.deadline.within_work(slice);
         take_over(branch(rest), portfolio.goal(), portfolio);
       } else {
         is_exact = try_lower_goal(task, bounds_with, optimism, slice, portfolio);
       }
       if (is_finished(task, portfolio)) break;
       portfolio.shake();
-      portfolio.run(task.deadline.within(slice), task.patience, is_exact);
+      portfolio.run(task.deadline.within_work(slice), task.patience, is_exact);
     }
     return solution_of(portfolio);
   }
 
-  /// Searches what is below the goal, or so far below it that tables are small, for about so many
-  /// seconds; they are counted as work.
+  /// Searches what is below the goal, or so far below it that tables are small. So many seconds of
+  /// work are for tables.
   void search_below_goals(const Task& task, const std::vector<std::vector<Cost>>& bounds_with,
                           double seconds, Portfolio& portfolio) const {
     const double longest =
@@ -270,11 +271,12 @@ class Solver {
       const Cost goal = bound + static_cast<Cost>(part * gap);
       if (goal <= portfolio.bound()) return;
       Task lower = without_hopeless(task, portfolio, bounds_with, goal);
-      const auto found = search_labels(std::move(lower.problem), std::move(lower.prices),
-                                       {.goal = portfolio.goal(),
-                                        .most_cells = std::min(seconds, longest) * cells_a_second,
-                                        .most_comparisons = seconds * comparisons_a_second,
-                                        .deadline = task.deadline});
+      const auto found =
+          search_labels(std::move(lower.problem), std::move(lower.prices),
+                        {.goal = portfolio.goal(),
+                         .most_cells = std::min(seconds, longest) * cells_a_second,
+                         .most_comparisons = labels_over_tables * seconds * comparisons_a_second,
+                         .deadline = task.deadline});
       if (!found) {
         part *= step_of_goals;
         continue;
@@ -316,7 +318,7 @@ class Solver {
       if (left > few_strategies * strategies_of(task.problem)) continue;
       Task lower = without_hopeless(task, portfolio, bounds_with, goal);
       if (options_.log) log(task, lower, portfolio);
-      lower.deadline = task.deadline.within(slice);
+      lower.deadline = task.deadline.within_work(slice);
       take_over(solve(std::move(lower)), goal, portfolio);
       return true;
     }
@@ -360,7 +362,8 @@ class Solver {
   /// One strategy of the node that decides most, or any other of its strategies.
   Solution branch(const Task& task) {
     Relaxation relaxation(task.problem, task.prices, task.patience.cost_elsewhere);
-    relaxation.advance(1e18, task.cutoff, task.deadline);
+    const double most = task.deadline.work_left() * costs_a_second;
+    task.deadline.count(relaxation.advance(most, task.cutoff, task.deadline) / costs_a_second);
     Solution best{.lower_bound = relaxation.bound()};
     if (!relaxation.choice().empty()) {
       best = found(relaxation.choice(), relaxation.cost(), relaxation.bound());
@@ -439,6 +442,7 @@ class Solver {
   }
 
   const SolveOptions& options_;
+  const WorkClock& clock_;
   const int threads_;
   double glpk_seconds_ = 0;
 };
@@ -449,13 +453,15 @@ Solution solve(const AssignmentProblem& problem, const SolveOptions& options) {
   check(problem);
   const Stopwatch stopwatch;
   if (!options.presolve || !has_moderate_costs(problem)) return solve_with_glpk(problem, options);
-  Solver solver(options);
-  Solution solution =
-      solver.solve({.problem = problem,
-                    .prices = {},
-                    .starts = options.starts,
-                    .deadline = Deadline(options.time_limit_seconds),
-                    .patience = {Deadline(options.patience_seconds), options.small_gap, 0}});
+  WorkClock clock;
+  const Deadline deadline(options.time_limit_seconds, clock);
+  const Deadline patience = Deadline(1e18, clock).within_work(options.patience_seconds);
+  Solver solver(options, clock);
+  Solution solution = solver.solve({.problem = problem,
+                                    .prices = {},
+                                    .starts = options.starts,
+                                    .deadline = deadline,
+                                    .patience = {patience, options.small_gap}});
   if (solution.choice.empty() && solution.lower_bound >= impossible) solution = infeasible();
   for (const auto& start : options.starts) {
     // The reductions may have taken away what the start holds.

@@ -1,4 +1,6 @@
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "search/assignment_problem.h"
 #include "small_problems.h"
@@ -78,22 +80,31 @@ TEST_CASE("solve equals brute force for any number of threads and any seed") {
   }
 }
 
+struct Dense {
+  int nodes = 13;
+  int strategies = 3;
+  int dearest_strategy = 100;
+  int dearest_pair = 40;
+};
+
 /// All nodes joined, so that tables are large and proofs take their time.
-AssignmentProblem random_dense_problem(std::mt19937& random) {
+AssignmentProblem random_dense_problem(std::mt19937& random, const Dense& size = {}) {
   AssignmentProblem problem;
-  problem.usage_limits = {100};
-  for (int i = 0; i < 13; ++i) {
+  problem.usage_limits = {50 * size.nodes * (size.strategies - 1) / 13};
+  for (int i = 0; i < size.nodes; ++i) {
     auto& node = problem.nodes.emplace_back();
-    for (int s = 0; s < 3; ++s) {
+    for (int s = 0; s < size.strategies; ++s) {
       node.usages.push_back(10 * s);
-      node.costs.push_back(draw(random, 0, 100) + 20 * (2 - s));
+      node.costs.push_back(draw(random, 0, size.dearest_strategy) + 20 * (size.strategies - 1 - s));
     }
     node.end = 1;
     for (int j = 0; j < i; ++j) {
       auto& edge = problem.edges.emplace_back();
       edge.a = j;
       edge.b = i;
-      for (int k = 0; k < 9; ++k) edge.costs.edit().push_back(draw(random, 0, 40));
+      for (int k = 0; k < size.strategies * size.strategies; ++k) {
+        edge.costs.edit().push_back(draw(random, 0, size.dearest_pair));
+      }
     }
   }
   return problem;
@@ -173,6 +184,53 @@ TEST_CASE("out of patience, the gaps of parts that nothing joins add up to one s
     unproven += found.status == Status::feasible ? 1 : 0;
   }
   CHECK(unproven > 0);
+}
+
+/// Keeps cores busy while it lives.
+class Load {
+ public:
+  explicit Load(int threads) {
+    for (int k = 0; k < threads; ++k) threads_.emplace_back([this] { burn(); });
+  }
+  ~Load() { is_over_ = true; }
+  Load(const Load&) = delete;
+  Load& operator=(const Load&) = delete;
+
+ private:
+  void burn() const {
+    while (!is_over_) {
+    }
+  }
+
+  std::atomic<bool> is_over_ = false;
+  std::vector<std::jthread> threads_;
+};
+
+TEST_CASE("a seed gives the same answer on a busy machine, where patience ends the search too") {
+  std::mt19937 random(73);
+  // Patience ends the first two between slices; the third also branches and asks GLPK, in slices.
+  const std::vector<Dense> sizes{
+      {.nodes = 18, .dearest_pair = 10},
+      {.nodes = 20},
+      {.nodes = 13, .strategies = 6, .dearest_strategy = 200, .dearest_pair = 20}};
+  int unproven = 0;
+  for (std::size_t round = 0; round < 6; ++round) {
+    const bool has_branches = round % 3 == 2;
+    const AssignmentProblem problem = random_dense_problem(random, sizes[round % 3]);
+    const SolveOptions options{.time_limit_seconds = 1e6,
+                               .patience_seconds = 0.05,
+                               .small_gap = has_branches ? 0.02 : 0.15,
+                               .threads = 1 + static_cast<int>(round % 2),
+                               .most_strategies_for_glpk = 45};
+    const Solution calm = solve(problem, options);
+    const Load load(2);
+    const Solution busy = solve(problem, options);
+    CAPTURE(round);
+    REQUIRE(busy.choice == calm.choice);
+    REQUIRE(busy.lower_bound == calm.lower_bound);
+    unproven += calm.status == Status::feasible ? 1 : 0;
+  }
+  CHECK(unproven > 3);
 }
 
 TEST_CASE("without time the status is honest and solve's bound holds") {
