@@ -4,8 +4,8 @@
 //         a model input or constant, the ways in which it may lie, free     add_stored_tensors
 //         the specs in which a tensor with several readers lies, a set, and
 //         where memory matters which of them is as the tensor was made      add_sets
-//         what such a set takes beside the tensor as it was made, or the
-//         sums that an operator reduces, where large                        add_usage
+//         what such a set takes at some times, or the sums that an operator
+//         reduces, where large                                              add_usage
 //         the memory of each version by itself where there are too many
 //         sets for that: it is the tensor as it was made, or left out, or a
 //         copy                                                              add_each_version
@@ -261,7 +261,8 @@ class Builder {
       const TensorVersions& counted =
           versions_of(tensor, may_matter ? kinds_of(tensor.copies) : std::vector<int>{});
       if (!counted.sets.empty()) {
-        add_sets(tensor, counted);
+        const int hub = add_sets(tensor, counted);
+        if (may_matter) add_copies(tensor, counted, hub);
         continue;
       }
       const TensorVersions& versions = versions_of(tensor, {});
@@ -295,7 +296,11 @@ class Builder {
       const Reader& reader = readers_[index(tensor.value)][k];
       add_edge(hub, reader.node, reading_table(versions, tensor.read[k]));
     }
-    if (versions.kinds.empty()) return hub;
+    return hub;
+  }
+
+  /// What a set's copies take, at times that several versions may share.
+  void add_copies(const Versions& tensor, const TensorVersions& versions, int hub) {
     std::map<std::pair<int, int>, std::vector<std::int64_t>> usages;  // by times and set
     for (std::size_t v = 0; v < tensor.copies.size(); ++v) {
       const Copy& copy = tensor.copies[v];
@@ -316,10 +321,9 @@ class Builder {
       auto& node = built_.problem.nodes[index(hub)];
       std::tie(node.first, node.end) = times;
       node.usages = bytes;
-      return hub;
+      return;
     }
     for (const auto& [times, bytes] : usages) add_usage(hub, times.first, times.second, bytes);
-    return hub;
   }
 
   /// Where there are too many sets a node for each version, with what it takes; with its price,

@@ -46,8 +46,8 @@ constexpr int first_rounds = 2;
 constexpr double share_of_first_run = 0.4;
 /// Branching is for problems whose relaxation takes at most this part of the work it gets.
 constexpr double share_to_relax = 0.1;
-/// What else there is to do, beside rounds, takes no longer.
-constexpr double rounds_to_look_around = 3;
+/// To look around takes at most so many times as long as a round or a presolve.
+constexpr double times_to_look_around = 3;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -131,7 +131,9 @@ class Solver {
   /// cutoff, whatever the status says.
   Solution solve(Task task) {
     task.deadline.count(size_of(task.problem) / presolved_a_second);
+    const Stopwatch stopwatch;
     std::optional<Presolved> presolved = presolve(std::move(task.problem), std::move(task.prices));
+    longest_presolve_ = std::max(longest_presolve_, stopwatch.seconds());
     if (!presolved) return infeasible();
     std::vector<std::vector<int>> starts;
     for (const auto& start : task.starts) {
@@ -295,8 +297,9 @@ class Solver {
   }
 
   /// Then there is no time for what takes many sweeps and copies between two looks at the clock.
-  static bool is_near_end(const Task& task, const Portfolio& portfolio) {
-    return task.deadline.left() < rounds_to_look_around * portfolio.seconds_of_round();
+  bool is_near_end(const Task& task, const Portfolio& portfolio) const {
+    const double longest = std::max(portfolio.seconds_of_round(), longest_presolve_);
+    return task.deadline.left() < times_to_look_around * longest;
   }
 
   static bool is_finished(const Task& task, const Portfolio& portfolio) {
@@ -444,6 +447,7 @@ class Solver {
   const SolveOptions& options_;
   const WorkClock& clock_;
   const int threads_;
+  double longest_presolve_ = 0;  ///< seconds
   double glpk_seconds_ = 0;
 };
 
