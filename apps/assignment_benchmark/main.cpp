@@ -43,7 +43,7 @@ void run(const Options& options) {
   constexpr double share_of_the_end = 0.01;
   const search::AssignmentProblem problem = read_contest_file(options.file);
   search::SolveOptions solve = options.solve;
-  const double end = std::min(0.5, share_of_the_end * solve.time_limit_seconds);
+  const double end = std::min(1.0, share_of_the_end * solve.time_limit_seconds);
   solve.time_limit_seconds -= stopwatch.seconds() + end;
   const graph::InterruptionGuard guard{SIGINT};  // Ctrl-C: the best choice so far will do
   const search::Solution solution = search::solve(problem, solve);
