@@ -23,9 +23,8 @@ struct LabelSearch {
 
 /// Presolves a problem and eliminates what is left (limited_elimination.h), in lists of labels that
 /// grow wider until nothing is dropped or the comparisons are used up; work is counted on the
-/// deadline's clock. `prices` are by time, of a
-/// unit of usage. nullopt where tables become too large or time runs out. Sums of all costs must
-/// stay below `impossible`.
+/// deadline's clock. `prices` are by time, of a unit of usage. nullopt where tables become too
+/// large or time runs out. Sums of all costs must stay below `impossible`.
 std::optional<LabelSearch> search_labels(AssignmentProblem problem, std::vector<double> prices,
                                          const LabelSearchOptions& options);
 
