@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "graph/error.h"
+#include "unit/graph/temporary_folder.h"
 
 using namespace autopar;
 using namespace autopar::runtime;
@@ -16,8 +17,8 @@ using graph::Tensor;
 namespace {
 
 struct TemporaryFile {
-  std::filesystem::path path = std::filesystem::temp_directory_path() / "autopar-tensor-test.npy";
-  ~TemporaryFile() { std::filesystem::remove(path); }
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder / "tensor.npy";
 };
 
 }  // namespace
@@ -60,10 +61,10 @@ TEST_CASE("what is no .npy file, or a damaged one, is refused by name") {
           std::string("{'descr': '<f4', 'fortran_order': False, 'shape': ") + shape + '\n';
       std::ofstream(file.path) << "\x93NUMPY\x01" << '\0' << static_cast<char>(header.size())
                                << '\0' << header;
-      CHECK_THROWS_WITH(load_npy(file.path), Contains("autopar-tensor-test.npy"));
+      CHECK_THROWS_WITH(load_npy(file.path), Contains(file.path.string()));
     }
   }
-  CHECK_THROWS_WITH(load_npy(file.path), Contains("autopar-tensor-test.npy"));
+  CHECK_THROWS_WITH(load_npy(file.path), Contains(file.path.string()));
 }
 
 TEST_CASE("the error is relative to the largest element, and NaN equals only NaN") {
