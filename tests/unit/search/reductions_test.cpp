@@ -1,9 +1,12 @@
 #include "search/reductions.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
 #include <set>
 
 #include "random_problem.h"
+#include "search/arc_costs.h"
 #include "search/elimination.h"
 #include "search/presolve.h"
 
@@ -41,6 +44,34 @@ AssignmentProblem repeated_layers(int layers, unsigned seed) {
     if (layer == 0) continue;
     for (int i = 0; i < nodes; ++i) {
       problem.edges.push_back({first - nodes + i, first + i, random_table(random, 6, 6)});
+    }
+  }
+  return problem;
+}
+
+/// Few tables for many edges, whichever way round, between nodes of two and of three strategies.
+AssignmentProblem with_few_tables(std::mt19937& random) {
+  std::map<std::size_t, std::vector<CostTable>> tables;  // by size
+  for (const int size : {4, 6, 9}) {
+    for (int k = 0; k < 2; ++k) {
+      tables[static_cast<std::size_t>(size)].push_back(random_table(random, 1, size));
+    }
+  }
+  AssignmentProblem problem;
+  const int others = draw(random, 0, 20);  // the more, the fewer edges beside a tree's
+  for (int i = 0; i < 7; ++i) {
+    auto& node = problem.nodes.emplace_back();
+    node.costs = draw(random, 0, 1) == 0 ? std::vector<Cost>{0, 3} : std::vector<Cost>{5, 0, 2};
+    node.usages.assign(node.costs.size(), 0);
+    const int parent = i == 0 ? 0 : draw(random, 0, i - 1);
+    for (int j = 0; j < i; ++j) {
+      if (j != parent && draw(random, 0, others) > 0) continue;
+      const int ends[] = {i, j};
+      const int first = draw(random, 0, 1);
+      const auto& known =
+          tables[node.costs.size() * problem.nodes[static_cast<std::size_t>(j)].costs.size()];
+      problem.edges.push_back(
+          {ends[first], ends[1 - first], known[static_cast<std::size_t>(draw(random, 0, 1))]});
     }
   }
   return problem;
@@ -123,6 +154,43 @@ TEST_CASE("what is left of repeated layers shares its tables, however many they 
     CHECK(different_tables(many->core) == different_tables(few->core));
   }
   CHECK(edges > 1000);
+}
+
+TEST_CASE("what the neighbours cannot choose does not count, and is part of the question") {
+  Reductions reductions;
+  const HalfEdge edge{reductions.unique(CostTable{9, 0, 0, 1}), 2, 2, true};
+  const std::vector<Cost> costs{0, 0};
+  CHECK(*reductions.dominators(costs, {}, {edge}, {{1, 1}}) == std::vector<int>{0, 1});
+  CHECK(*reductions.dominators(costs, {}, {edge}, {{0, 1}}) == std::vector<int>{0, 0});
+  CHECK(*reductions.dominators(costs, {}, {edge}, {{1, 0}}) == std::vector<int>{1, 1});
+  CHECK(*reductions.dominators(costs, {3, 2}, {edge}, {{0, 1}}) == std::vector<int>{0, 1});
+}
+
+TEST_CASE("edges that share a table may read it in different ways") {
+  std::mt19937 random(71);
+  for (int round = 0; round < 300; ++round) {
+    const AssignmentProblem problem = with_few_tables(random);
+    const Solution truth = solve_by_brute_force(problem);
+    const auto eliminated = choose_by_elimination(problem, 1e6);
+    CAPTURE(round);
+    REQUIRE(eliminated.has_value() == (truth.status == Status::optimal));
+    if (eliminated) REQUIRE(cost_of(problem, *eliminated) == truth.cost);
+    REQUIRE(solve(problem, {}).cost == truth.cost);
+    const ArcCosts costs(problem, 1, 1e6);  // what is impossible costs that
+    for (const auto& edge : problem.edges) {
+      for (const auto& arc : costs.arcs(static_cast<std::size_t>(edge.a))) {
+        if (arc.other != edge.b) continue;
+        const std::size_t rows = costs.strategies(static_cast<std::size_t>(edge.a));
+        const std::size_t columns = edge.costs.size() / rows;
+        for (std::size_t s = 0; s < rows; ++s) {
+          for (std::size_t t = 0; t < columns; ++t) {
+            const Cost cost = std::min<Cost>(edge.costs[s * columns + t], 1'000'000);
+            REQUIRE(costs.row(arc, t)[s] == static_cast<double>(cost));
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("repeated layers need not choose alike") {
