@@ -56,27 +56,14 @@ inline graph::Graph make_graph(const NodeRun& run) {
   return graph;
 }
 
-inline void write(const TensorView& view, const Tensor& tensor) {
-  const auto bytes = tensor.bytes();
-  if (!bytes.empty()) std::memcpy(view.data, bytes.data(), bytes.size());
-}
-
-inline Tensor read(const TensorView& view) {
-  Tensor tensor = Tensor::zeros(view.type, view.shape);
-  if (view.size_bytes() > 0)
-    std::memcpy(tensor.mutable_bytes().data(), view.data,
-                static_cast<std::size_t>(view.size_bytes()));
-  return tensor;
-}
-
 /// Writes the inputs, runs and reads the outputs.
 inline std::vector<Tensor> run(Executable& executable, const graph::Graph& graph,
                                const std::vector<Tensor>& inputs) {
-  for (std::size_t i = 0; i < inputs.size(); ++i) write(executable.input(i), inputs[i]);
+  for (std::size_t i = 0; i < inputs.size(); ++i) executable.write_input(i, inputs[i]);
   executable.run();
   std::vector<Tensor> outputs;
   for (std::size_t i = 0; i < graph.outputs.size(); ++i)
-    outputs.push_back(read(executable.output(i)));
+    outputs.push_back(executable.read_output(i));
   return outputs;
 }
 

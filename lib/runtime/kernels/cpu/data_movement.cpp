@@ -2,10 +2,11 @@
 #include <cstring>
 #include <numeric>
 
+#include "runtime/device.h"
 #include "runtime/kernels/cpu/broadcast.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/kernel_arguments.h"
 #include "runtime/kernels/cpu/strided_copy.h"
+#include "runtime/kernels/kernel_arguments.h"
 
 /// Operators that only move elements from place to place: each is a list of strided copies.
 namespace autopar::runtime::cpu {
@@ -34,7 +35,7 @@ class MoveKernel final : public Kernel {
 };
 
 std::unique_ptr<Kernel> make_moves(const KernelRequest& request, std::vector<Move> moves) {
-  return std::make_unique<MoveKernel>(std::move(moves), request.threads);
+  return std::make_unique<MoveKernel>(std::move(moves), request.device.threads());
 }
 
 /// Input 0 read with these strides, element by element of `shape`, into output 0.

@@ -63,11 +63,4 @@ std::unique_ptr<Kernel> make_reduce_l2(const KernelRequest& request);
 std::unique_ptr<Kernel> make_cumsum(const KernelRequest& request);
 std::unique_ptr<Kernel> make_conv(const KernelRequest& request);
 
-// Collectives.
-std::unique_ptr<Kernel> make_all_reduce(const KernelRequest& request);
-std::unique_ptr<Kernel> make_all_gather(const KernelRequest& request);
-std::unique_ptr<Kernel> make_reduce_scatter(const KernelRequest& request);
-std::unique_ptr<Kernel> make_all_to_all(const KernelRequest& request);
-std::unique_ptr<Kernel> make_broadcast(const KernelRequest& request);
-
 }  // namespace autopar::runtime::cpu

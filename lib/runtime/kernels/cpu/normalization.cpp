@@ -4,12 +4,13 @@
 #include <cmath>
 
 #include "graph/error.h"
+#include "runtime/device.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/kernel_arguments.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/cpu/simd_clones.h"
 #include "runtime/kernels/element_types.h"
+#include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime::cpu {
 
@@ -174,7 +175,7 @@ class PlainNormalization final : public Kernel {
       : rows_(rows_of(request)),
         epsilon_(epsilon_of(request)),
         centred_(centred),
-        threads_(request.threads),
+        threads_(request.device.threads()),
         float_bytes_(float_bytes(request)) {}
 
   std::int64_t scratch_bytes() const override { return float_bytes_; }

@@ -5,9 +5,10 @@
 #include <limits>
 
 #include "graph/error.h"
+#include "runtime/device.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/kernel_arguments.h"
 #include "runtime/kernels/element_types.h"
+#include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime::cpu {
 
@@ -113,7 +114,7 @@ struct L2 : SumSquare {
 /// The kept and the reduced dimensions, each as offsets into the input.
 class ReduceBase : public Kernel {
  public:
-  explicit ReduceBase(const KernelRequest& request) : threads_(request.threads) {
+  explicit ReduceBase(const KernelRequest& request) : threads_(request.device.threads()) {
     const Shape& shape = request.inputs[0].shape;
     std::vector<bool> reduced(shape.size(), false);
     std::vector<std::int64_t> axes;
