@@ -71,7 +71,10 @@ class Device {
                                                          std::vector<std::int64_t> in_strides,
                                                          std::vector<std::int64_t> out_strides,
                                                          int element_bytes) = 0;
-  virtual std::unique_ptr<Runner> make_runner(std::vector<Step> steps) = 0;
+  virtual void fill(std::byte* to, std::byte value, std::int64_t bytes, void* stream) = 0;
+  /// `collectives` is what the steps' collectives were made with; null where there are none.
+  virtual std::unique_ptr<Runner> make_runner(std::vector<Step> steps,
+                                              CollectiveContext* collectives) = 0;
 };
 
 }  // namespace autopar::runtime

@@ -77,7 +77,7 @@ struct Executable::Impl {
         collective_kernels.push_back(collective);
       steps.push_back(std::move(step));
     }
-    runner = device.make_runner(std::move(steps));
+    runner = device.make_runner(std::move(steps), collectives);
   }
 
   /// A step a node; views have no kernel.

@@ -85,7 +85,11 @@ std::unique_ptr<StridedCopy> CpuDevice::make_strided_copy(Shape shape,
                                           threads_);
 }
 
-std::unique_ptr<Runner> CpuDevice::make_runner(std::vector<Step> steps) {
+void CpuDevice::fill(std::byte* to, std::byte value, std::int64_t bytes, void*) {
+  std::fill_n(to, bytes, value);
+}
+
+std::unique_ptr<Runner> CpuDevice::make_runner(std::vector<Step> steps, CollectiveContext*) {
   return std::make_unique<CpuRunner>(std::move(steps), threads_);
 }
 

@@ -19,7 +19,9 @@ class CpuDevice final : public Device {
   std::unique_ptr<StridedCopy> make_strided_copy(Shape shape, std::vector<std::int64_t> in_strides,
                                                  std::vector<std::int64_t> out_strides,
                                                  int element_bytes) override;
-  std::unique_ptr<Runner> make_runner(std::vector<Step> steps) override;
+  void fill(std::byte* to, std::byte value, std::int64_t bytes, void* stream) override;
+  std::unique_ptr<Runner> make_runner(std::vector<Step> steps,
+                                      CollectiveContext* collectives) override;
 
  private:
   int threads_;

@@ -4,6 +4,7 @@
 #include "runtime/kernels/collectives.h"
 #include "runtime/kernels/cpu/elementwise_operators.h"
 #include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/data_movement.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime {
