@@ -117,8 +117,8 @@ void fail_launch(std::int64_t count, cudaError_t error = cudaErrorLaunchOutOfRes
 /// Allocations of device memory above `bytes` are refused with cudaErrorMemoryAllocation.
 void fail_allocations_above(std::size_t bytes);
 
-/// Every call for `device` returns `error` from now on, and its queued work is dropped when its turn
-/// comes: a lost device, or a kernel that failed.
+/// Every call for `device` returns `error` from now on, and its queued work is dropped when its
+/// turn comes: a lost device, or a kernel that failed.
 void lose_device(int device, cudaError_t error = cudaErrorLaunchFailure);
 
 /// What the last kernel that went wrong did, one line; empty if none did.
