@@ -18,6 +18,9 @@ namespace autopar::runtime::testing {
 using graph::Attribute;
 using graph::Tensor;
 
+/// What run_node runs on: null for the CPU. Each test program says its own.
+Device* device_under_test();
+
 struct NodeRun {
   std::string op_type;
   std::map<std::string, Attribute> attributes;
@@ -69,7 +72,7 @@ inline std::vector<Tensor> run(Executable& executable, const graph::Graph& graph
 
 inline std::vector<Tensor> run_node(const NodeRun& node_run) {
   const graph::Graph graph = make_graph(node_run);
-  Executable executable(graph, {.threads = node_run.threads});
+  Executable executable(graph, {.threads = node_run.threads, .device = device_under_test()});
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < node_run.inputs.size(); ++i) {
     const bool is_constant = std::find(node_run.constants.begin(), node_run.constants.end(), i) !=
