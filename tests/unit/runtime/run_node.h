@@ -99,6 +99,10 @@ inline double number_at(const Tensor& tensor, std::size_t i) {
 }
 
 inline std::vector<double> doubles(const Tensor& tensor) {
+  if (!graph::is_floating_point(tensor.type())) {
+    const auto integers = tensor.to_int64s();
+    return {integers.begin(), integers.end()};
+  }
   std::vector<double> result(static_cast<std::size_t>(tensor.elements()));
   for (std::size_t i = 0; i < result.size(); ++i) result[i] = number_at(tensor, i);
   return result;

@@ -3,7 +3,9 @@
 
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/kernels/collectives.h"
+#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/data_movement.h"
+#include "runtime/passes/passes.h"
 
 namespace autopar::runtime::cuda {
 namespace {
@@ -26,6 +28,21 @@ constexpr KernelEntry entries[] = {
     {"", "Tile", make_tile},
     {"", "DepthToSpace", make_depth_to_space},
     {"", "SpaceToDepth", make_space_to_depth},
+    // Normalisations, reductions
+    {"", "Softmax", make_softmax},
+    {"", "LogSoftmax", make_log_softmax},
+    {passes::internal_domain, "MaskedSoftmax", make_masked_softmax},
+    {"", "LayerNormalization", make_layer_normalization},
+    {"", "RMSNormalization", make_rms_normalization},
+    {passes::internal_domain, "RotaryEmbedding", make_rotary_embedding},
+    {"", "ReduceSum", make_reduce_sum},
+    {"", "ReduceMean", make_reduce_mean},
+    {"", "ReduceProd", make_reduce_prod},
+    {"", "ReduceMax", make_reduce_max},
+    {"", "ReduceMin", make_reduce_min},
+    {"", "ReduceSumSquare", make_reduce_sum_square},
+    {"", "ReduceL1", make_reduce_l1},
+    {"", "ReduceL2", make_reduce_l2},
     // Collectives
     {graph::collective_domain, "AllReduce", make_all_reduce},
     {graph::collective_domain, "AllGather", make_all_gather},
