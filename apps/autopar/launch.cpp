@@ -1,6 +1,7 @@
 #include "launch.h"
 
-#include "runtime/comm/mpi_communicator.h"
+#include "runtime/comm/local_ranks.h"
+#include "runtime/comm/mpi_launch.h"
 
 namespace autopar {
 
@@ -18,7 +19,7 @@ runtime::RunResult Launch::run(const std::filesystem::path& bundle_dir,
                                const runtime::RunOptions& options) const {
   if (!world_) return runtime::run_in_threads(bundle_dir, inputs, options);
   return runtime::run_as_rank(bundle_dir, inputs, options, *world_,
-                              runtime::mpi_local_ranks(*world_));
+                              runtime::local_ranks(*world_).count);
 }
 
 }  // namespace autopar
