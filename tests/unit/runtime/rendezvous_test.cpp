@@ -173,9 +173,11 @@ TEST_CASE("strangers who come to rank 0 are turned away, and told of when a rank
   });
   SECTION("the ranks meet all the same") {
     std::string error;
-    const std::jthread host([&] { error = error_of(ranks[0]); });
-    std::this_thread::sleep_for(200ms);
-    CHECK(error_of(ranks[1]).empty());
+    {
+      const std::jthread host([&] { error = error_of(ranks[0]); });
+      std::this_thread::sleep_for(200ms);
+      CHECK(error_of(ranks[1]).empty());
+    }
     CHECK(error.empty());
   }
   SECTION("a rank is missing") {
