@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -49,6 +51,16 @@ class RendezvousTest(TemporaryFolderTest):
         self.started.append(process)
         return process
 
+    def wait_until_well_into_runs(self, ranks):
+        """Each wait for another rank is a voluntary context switch; loading has few of them."""
+        for rank in ranks:
+            switches = 0
+            while switches < 1000:
+                time.sleep(0.05)
+                self.assertIsNone(rank.poll(), "a rank ended before it was disturbed")
+                status = Path(f"/proc/{rank.pid}/status").read_text()
+                switches = int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.M)[1])
+
     def finish(self, process, expect=0, timeout=60):
         """Its standard output, or its one line of error."""
         out, err = process.communicate(timeout=timeout)
@@ -88,18 +100,16 @@ class RendezvousTest(TemporaryFolderTest):
 
     def test_a_killed_rank_ends_the_others_which_name_it(self):
         ranks = [self.start(r, "--random-inputs", 1, "--repeat", 10**8) for r in range(3)]
-        time.sleep(1)  # well into the runs; earlier is as good a test
-        for rank in ranks:
-            self.assertIsNone(rank.poll(), "a rank ended before it was disturbed")
+        self.wait_until_well_into_runs(ranks)
         start = time.monotonic()
         ranks[1].send_signal(signal.SIGKILL)
         self.assert_all_fail([ranks[0], ranks[2]], "rank 1")
         self.assertLess(time.monotonic() - start, 10)
 
     def test_a_stopped_rank_is_named_at_the_timeout(self):
-        options = ("--random-inputs", 1, "--repeat", 10**8, "--timeout", 2)
+        options = ("--random-inputs", 1, "--repeat", 10**8, "--timeout", 5)
         ranks = [self.start(r, *options) for r in range(3)]
-        time.sleep(1)
+        self.wait_until_well_into_runs(ranks)
         ranks[2].send_signal(signal.SIGSTOP)
         self.assert_all_fail(ranks[:2], "2")
         ranks[2].send_signal(signal.SIGCONT)
