@@ -41,9 +41,11 @@ std::string place(const std::source_location& where) {
   return text.str();
 }
 
+bool same_text(const char* a, const char* b) { return a == b || std::strcmp(a, b) == 0; }
+
 bool same_place(const std::source_location& a, const std::source_location& b) {
   return a.line() == b.line() && a.column() == b.column() &&
-         std::strcmp(a.file_name(), b.file_name()) == 0;
+         same_text(a.file_name(), b.file_name());
 }
 
 enum class State { kReady, kAtBarrier, kInWarpOperation, kEnded };
@@ -235,7 +237,7 @@ class BlockRunner {
   /// Whether `lane`, null if there is none, is in the same operation as `thread`.
   static bool meets(const Thread& thread, const Thread* lane) {
     return lane != nullptr && lane->state == State::kInWarpOperation && lane->mask == thread.mask &&
-           lane->bytes == thread.bytes && std::strcmp(lane->operation, thread.operation) == 0;
+           lane->bytes == thread.bytes && same_text(lane->operation, thread.operation);
   }
 
   void finish_warp_operation_if_all_came() {
