@@ -21,7 +21,7 @@
 ///   and events allow for the work which that thread has queued. Work of another thread executes
 ///   there as well if what is waited for needs it.
 /// - Device memory can be read and written by device work alone: host code that touches it crashes,
-///   and so does anything that goes beyond an allocation's end.
+///   and so does what goes beyond an allocation's end. Standard error says who touched what.
 /// - A kernel that goes wrong (threads wait for ever, a warp operation names lanes that are gone,
 ///   an exception, __trap) is cudaErrorLaunchFailure for its device from then on; last_fault()
 ///   says what happened, and where, and standard error shows it too.
@@ -87,7 +87,7 @@ void warp_exchange(const T& mine, T (&all)[32],
 }
 
 /// Ends the kernel with a fault.
-[[noreturn]] void fault(const std::string& what);
+[[noreturn]] void fault(const char* what);
 
 // ---- For tests ----------------------------------------------------------------------------------
 

@@ -372,100 +372,107 @@ cudaError_t cudaDeviceReset() {
   });
 }
 
-#define AUTOPAR_ERRORS(line)                                                                                     \
-  line(cudaSuccess, "no error") line(cudaErrorInvalidValue, "invalid argument") line(                            \
-      cudaErrorMemoryAllocation,                                                                                 \
-      "out of memory") line(cudaErrorInitializationError,                                                        \
-                            "initialization error") line(cudaErrorInvalidConfiguration,                          \
-                                                         "invalid configuration argument")                       \
-      line(cudaErrorInvalidPitchValue, "invalid pitch argument") line(                                           \
-          cudaErrorInvalidMemcpyDirection,                                                                       \
-          "invalid copy direction for memcpy") line(cudaErrorInsufficientDriver,                                 \
-                                                    "CUDA driver version is insufficient for "                   \
-                                                    "CUDA runtime version")                                      \
-          line(cudaErrorInvalidDeviceFunction, "invalid device function") line(                                  \
-              cudaErrorNoDevice, "no CUDA-capable device is detected")                                           \
-              line(cudaErrorInvalidDevice, "invalid device ordinal") line(                                       \
-                  cudaErrorNoKernelImageForDevice,                                                               \
-                  "no kernel image is available for execution on the device")                                    \
-                  line(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered") line(                   \
-                      cudaErrorInvalidResourceHandle,                                                            \
-                      "invalid resource handle") line(cudaErrorIllegalState,                                     \
-                                                      "the operation cannot be performed in the "                \
-                                                      "present state") line(cudaErrorNotReady,                   \
-                                                                            "device not ready")                  \
-                      line(cudaErrorIllegalAddress, "an illegal memory access was encountered") line(            \
-                          cudaErrorLaunchOutOfResources,                                                         \
-                          "too many resources requested for launch") line(cudaErrorLaunchTimeout,                \
-                                                                          "the launch timed out "                \
-                                                                          "and was terminated")                  \
-                          line(cudaErrorPeerAccessAlreadyEnabled, "peer access is already "                      \
-                                                                  "enabled") line(                               \
-                              cudaErrorPeerAccessNotEnabled, "peer access has not been enabled")                 \
-                              line(cudaErrorAssert, "device-side assert triggered") line(                        \
-                                  cudaErrorHostMemoryAlreadyRegistered,                                          \
-                                  "part or all of the requested memory range is already mapped")                 \
-                                  line(cudaErrorHostMemoryNotRegistered,                                         \
-                                       "pointer does not correspond to a registered memory "                     \
-                                       "region") line(cudaErrorIllegalInstruction,                               \
-                                                      "an illegal instruction was encountered")                  \
-                                      line(cudaErrorMisalignedAddress, "misaligned address") line(               \
-                                          cudaErrorLaunchFailure,                                                \
-                                          "unspecified launch failure") line(cudaErrorNotPermitted,              \
-                                                                             "operation not "                    \
-                                                                             "permitted")                        \
-                                          line(cudaErrorNotSupported, "operation not supported") line(           \
-                                              cudaErrorSystemNotReady,                                           \
-                                              "system not yet initialized")                                      \
-                                              line(                                                              \
-                                                  cudaErrorStreamCaptureUnsupported,                             \
-                                                  "operation not permitted when stream is "                      \
-                                                  "capturing") line(cudaErrorStreamCaptureInvalidated,           \
-                                                                    "operation failed due to a "                 \
-                                                                    "previous error during "                     \
-                                                                    "capture") line(cudaErrorStreamCaptureMerge, \
-                                                                                    "operation "                 \
-                                                                                    "would "                     \
-                                                                                    "result in a "               \
-                                                                                    "merge of "                  \
-                                                                                    "separate "                  \
-                                                                                    "capture "                   \
-                                                                                    "sequences")                 \
-                                                  line(                                                          \
-                                                      cudaErrorStreamCaptureUnmatched,                           \
-                                                      "capture was not ended in the same stream "                \
-                                                      "as it began") line(cudaErrorStreamCaptureUnjoined,        \
-                                                                          "capturing stream has "                \
-                                                                          "unjoined work")                       \
-                                                      line(cudaErrorStreamCaptureIsolation,                      \
-                                                           "dependency created on uncaptured "                   \
-                                                           "work in another stream")                             \
-                                                          line(cudaErrorStreamCaptureImplicit,                   \
-                                                               "operation would make the legacy "                \
-                                                               "stream depend on a capturing "                   \
-                                                               "blocking stream")                                \
-                                                              line(cudaErrorCapturedEvent,                       \
-                                                                   "operation not permitted on "                 \
-                                                                   "an event last recorded in a "                \
-                                                                   "capturing stream")                           \
-                                                                  line(                                          \
-                                                                      cudaErrorStreamCaptureWrongThread,         \
-                                                                      "attempt to terminate a "                  \
-                                                                      "thread-local capture "                    \
-                                                                      "sequence from another "                   \
-                                                                      "thread") line(cudaErrorTimeout,           \
-                                                                                     "wait "                     \
-                                                                                     "operation "                \
-                                                                                     "timed out")                \
-                                                                      line(                                      \
-                                                                          cudaErrorGraphExecUpdateFailure,       \
-                                                                          "the graph update was "                \
-                                                                          "not performed because "               \
-                                                                          "it included changes "                 \
-                                                                          "which violated "                      \
-                                                                          "constraints")                         \
-                                                                          line(cudaErrorUnknown,                 \
-                                                                               "unknown error")
+#define AUTOPAR_ERRORS(line)                                                                                 \
+  line(cudaSuccess, "no error") line(cudaErrorInvalidValue, "invalid argument") line(                        \
+      cudaErrorMemoryAllocation, "out of memory") line(cudaErrorInitializationError,                         \
+                                                       "initialization error")                               \
+      line(cudaErrorInvalidConfiguration, "invalid configuration argument") line(                            \
+          cudaErrorInvalidPitchValue, "invalid pitch argument")                                              \
+          line(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy") line(                   \
+              cudaErrorInsufficientDriver,                                                                   \
+              "CUDA driver version is insufficient for "                                                     \
+              "CUDA runtime version") line(cudaErrorInvalidDeviceFunction,                                   \
+                                           "invalid device function")                                        \
+              line(cudaErrorNoDevice, "no CUDA-capable device is detected") line(                            \
+                  cudaErrorInvalidDevice,                                                                    \
+                  "invalid device ordinal") line(cudaErrorNoKernelImageForDevice,                            \
+                                                 "no kernel image is available for execution on "            \
+                                                 "the device") line(cudaErrorECCUncorrectable,               \
+                                                                    "uncorrectable ECC error "               \
+                                                                    "encountered")                           \
+                  line(cudaErrorInvalidResourceHandle, "invalid resource handle") line(                      \
+                      cudaErrorIllegalState,                                                                 \
+                      "the operation cannot be performed in the "                                            \
+                      "present state") line(cudaErrorNotReady,                                               \
+                                            "device not ready") line(cudaErrorIllegalAddress,                \
+                                                                     "an illegal memory access "             \
+                                                                     "was encountered")                      \
+                      line(cudaErrorLaunchOutOfResources, "too many resources requested for "                \
+                                                          "launch") line(                                    \
+                          cudaErrorLaunchTimeout,                                                            \
+                          "the launch timed out "                                                            \
+                          "and was terminated") line(cudaErrorPeerAccessAlreadyEnabled,                      \
+                                                     "peer access is already "                               \
+                                                     "enabled") line(cudaErrorPeerAccessNotEnabled,          \
+                                                                     "peer access has not been "             \
+                                                                     "enabled")                              \
+                          line(cudaErrorAssert, "device-side assert triggered") line(                        \
+                              cudaErrorHostMemoryAlreadyRegistered,                                          \
+                              "part or all of the requested memory range is already mapped")                 \
+                              line(cudaErrorHostMemoryNotRegistered,                                         \
+                                   "pointer does not correspond to a registered memory "                     \
+                                   "region") line(cudaErrorIllegalInstruction,                               \
+                                                  "an illegal instruction was encountered")                  \
+                                  line(cudaErrorMisalignedAddress, "misaligned address") line(               \
+                                      cudaErrorLaunchFailure,                                                \
+                                      "unspecified launch failure") line(cudaErrorNotPermitted,              \
+                                                                         "operation not "                    \
+                                                                         "permitted")                        \
+                                      line(cudaErrorNotSupported, "operation not supported") line(           \
+                                          cudaErrorSystemNotReady, "system not yet initialized")             \
+                                          line(                                                              \
+                                              cudaErrorStreamCaptureUnsupported,                             \
+                                              "operation not permitted when stream is "                      \
+                                              "capturing") line(cudaErrorStreamCaptureInvalidated,           \
+                                                                "operation failed due to a "                 \
+                                                                "previous error during "                     \
+                                                                "capture")                                   \
+                                              line(                                                          \
+                                                  cudaErrorStreamCaptureMerge,                               \
+                                                  "operation "                                               \
+                                                  "would "                                                   \
+                                                  "result in a "                                             \
+                                                  "merge of "                                                \
+                                                  "separate "                                                \
+                                                  "capture "                                                 \
+                                                  "sequences") line(cudaErrorStreamCaptureUnmatched,         \
+                                                                    "capture was not ended in "              \
+                                                                    "the same stream "                       \
+                                                                    "as it began")                           \
+                                                  line(                                                      \
+                                                      cudaErrorStreamCaptureUnjoined,                        \
+                                                      "capturing stream has "                                \
+                                                      "unjoined work") line(cudaErrorStreamCaptureIsolation, \
+                                                                            "dependency created "            \
+                                                                            "on uncaptured "                 \
+                                                                            "work in another "               \
+                                                                            "stream")                        \
+                                                      line(cudaErrorStreamCaptureImplicit,                   \
+                                                           "operation would make the legacy "                \
+                                                           "stream depend on a capturing "                   \
+                                                           "blocking stream")                                \
+                                                          line(cudaErrorCapturedEvent,                       \
+                                                               "operation not permitted on "                 \
+                                                               "an event last recorded in a "                \
+                                                               "capturing stream")                           \
+                                                              line(                                          \
+                                                                  cudaErrorStreamCaptureWrongThread,         \
+                                                                  "attempt to terminate a "                  \
+                                                                  "thread-local capture "                    \
+                                                                  "sequence from another "                   \
+                                                                  "thread") line(cudaErrorTimeout,           \
+                                                                                 "wait "                     \
+                                                                                 "operation "                \
+                                                                                 "timed out")                \
+                                                                  line(                                      \
+                                                                      cudaErrorGraphExecUpdateFailure,       \
+                                                                      "the graph update was "                \
+                                                                      "not performed because "               \
+                                                                      "it included changes "                 \
+                                                                      "which violated "                      \
+                                                                      "constraints")                         \
+                                                                      line(cudaErrorUnknown,                 \
+                                                                           "unknown error")
 
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
