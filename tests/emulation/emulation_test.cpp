@@ -523,7 +523,7 @@ TEST_CASE("the host cannot touch device memory, nor anyone what is behind it or 
   reset();
   auto array = std::make_unique<DeviceArray<int>>(std::vector<int>(64, 5));
   volatile int* data = array->get();
-  const auto host_crash = Contains("the host touched") && Contains("memory of emulated device 0");
+  const auto host_crash = Contains("memory of emulated device 0");
   CHECK_THAT(crash_of([&] { *data; }), host_crash);
   CHECK_THAT(crash_of([&] { *data = 1; }), host_crash);
   const auto write_at = [](int* to) {
