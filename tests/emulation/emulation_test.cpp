@@ -177,6 +177,26 @@ TEST_CASE("every thread of every block runs once, at its position") {
   }
 }
 
+__global__ void record_order(int* order) {
+  __shared__ int next;
+  if (threadIdx.x == 0) next = 0;
+  __syncthreads();
+  order[threadIdx.x] = next++;
+}
+
+TEST_CASE("threads run in an order that the seed decides") {
+  reset();
+  const auto order = [](std::uint64_t seed) {
+    set_seed(seed);
+    return results(64, record_order);
+  };
+  const auto first = order(1);
+  CHECK(!std::is_sorted(first.begin(), first.end()));
+  CHECK(!std::is_sorted(first.rbegin(), first.rend()));
+  CHECK(order(2) != first);
+  CHECK(order(1) == first);
+}
+
 __global__ void count_predicates(int* out) {
   const int i = static_cast<int>(threadIdx.x);
   const int odd = __syncthreads_count(i % 2);
@@ -538,6 +558,13 @@ TEST_CASE("the host cannot touch device memory, nor anyone what is behind it or 
     CHECK(data[63] == 5);
   }
   CHECK_THAT(crash_of([&] { *data; }), host_crash);
+  CHECK_THAT(crash_of([&] {
+               launch({}, set, array->get(), 1);
+               cudaLaunchHostFunc(
+                   nullptr, [](void* at) { *static_cast<int*>(at) = 1; }, array->get());
+               cudaDeviceSynchronize();
+             }),
+             host_crash);
   int* freed = array->get();
   array.reset();
   CHECK_THAT(crash_of([&] { write_at(freed); }), kernel_crash);
@@ -614,6 +641,31 @@ TEST_CASE("a copy reads pageable memory at once and pinned memory when its turn 
   REQUIRE(cudaStreamSynchronize(stream.handle) == cudaSuccess);
   CHECK(*back.data == 1);
   CHECK(device.values() == std::vector<int>{1, 2});
+}
+
+TEST_CASE("a copy to pageable memory is there when the call returns") {
+  reset();
+  DeviceArray<int> device(std::vector<int>{3});
+  int pageable = 0;
+  REQUIRE(cudaMemcpyAsync(&pageable, device.get(), 4, cudaMemcpyDeviceToHost) == cudaSuccess);
+  CHECK(pageable == 3);
+}
+
+TEST_CASE("memory is freed when what uses it is done") {
+  reset();
+  int* value = nullptr;
+  Stream stream;
+  REQUIRE(cudaMalloc(&value, 4) == cudaSuccess);
+  launch({1, 1, 0, stream.handle}, set, value, 1);
+  CHECK(counters().kernels == 0);
+  CHECK(cudaFree(value) == cudaSuccess);
+  CHECK(counters().kernels == 1);
+  REQUIRE(cudaMallocAsync(&value, 4, stream.handle) == cudaSuccess);
+  launch({1, 1, 0, stream.handle}, set, value, 1);
+  CHECK(cudaFreeAsync(value, stream.handle) == cudaSuccess);
+  CHECK(allocated_bytes(0) == 256);
+  CHECK(cudaStreamSynchronize(stream.handle) == cudaSuccess);
+  CHECK(allocated_bytes(0) == 0);
 }
 
 TEST_CASE("pointers tell what they are") {
@@ -884,6 +936,26 @@ TEST_CASE("a graph without a dependency shows it") {
     seen.insert(value.values()[0]);
   }
   CHECK(seen == std::set<int>{1, 2});
+}
+
+TEST_CASE("a graph that is launched in two streams runs once after the other") {
+  reset();
+  DeviceArray<int> values(std::vector<int>{0, 0});
+  int* at = values.get();
+  Stream a, b;
+  Graph made;
+  REQUIRE(cudaStreamBeginCapture(a.handle, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+  launch({1, 1, 0, a.handle}, copy, at + 1, at);
+  launch({1, 1, 0, a.handle}, add, at + 1, 1);
+  launch({1, 1, 0, a.handle}, copy, at, at + 1);
+  REQUIRE(cudaStreamEndCapture(a.handle, &made.graph) == cudaSuccess);
+  REQUIRE(cudaGraphInstantiate(&made.exec, made.graph, 0) == cudaSuccess);
+  for (int run = 1; run <= 10; ++run) {
+    cudaGraphLaunch(made.exec, a.handle);
+    cudaGraphLaunch(made.exec, b.handle);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    REQUIRE(values.values()[0] == 2 * run);
+  }
 }
 
 TEST_CASE("each replay starts with captured work as it was recorded") {
