@@ -1115,6 +1115,8 @@ TEST_CASE("the environment says how many devices there are and how old the drive
   CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 3) == cudaSuccess);
   CHECK(value == 132);
   CHECK(cudaGetErrorName(cudaErrorNoDevice) == std::string("cudaErrorNoDevice"));
+  CHECK(cudaGetErrorName(static_cast<cudaError_t>(12345)) ==
+        std::string("unrecognized error code"));
   CHECK(cudaGetErrorString(cudaErrorMemoryAllocation) == std::string("out of memory"));
 }
 
