@@ -1,0 +1,115 @@
+#include "fibre.h"
+
+#include <sys/mman.h>
+
+#include <boost/context/detail/fcontext.hpp>
+#include <new>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace autopar::emulation {
+
+namespace {
+
+namespace context = boost::context::detail;
+
+constexpr std::size_t kGuardBytes = 4096;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::size_t kStackBytes = 256 << 10;
+#else
+constexpr std::size_t kStackBytes = 128 << 10;
+#endif
+
+void start_switch([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* stack,
+                  [[maybe_unused]] std::size_t bytes, [[maybe_unused]] void* thread) {
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_start_switch_fiber(fake_stack, stack, bytes);
+#endif
+#ifdef __SANITIZE_THREAD__
+  __tsan_switch_to_fiber(thread, 0);
+#endif
+}
+
+void finish_switch([[maybe_unused]] void* fake_stack, [[maybe_unused]] const void** stack,
+                   [[maybe_unused]] std::size_t* bytes) {
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_finish_switch_fiber(fake_stack, stack, bytes);
+#endif
+}
+
+}  // namespace
+
+/// Where a fibre starts: one task after the other, so that the stack is set up once.
+struct Fibre::Entry {
+  static void run(context::transfer_t transfer) {
+    auto* fibre = static_cast<Fibre*>(transfer.data);
+    finish_switch(nullptr, &fibre->owner_stack_, &fibre->owner_stack_bytes_);
+    fibre->owner_context_ = transfer.fctx;
+    while (true) {
+      (*fibre->task_)();
+      fibre->suspend();
+    }
+  }
+};
+
+Fibre::Fibre(int number) : skipped_(static_cast<std::size_t>(number) % 32 * 128) {
+  void* mapping = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) throw std::bad_alloc();
+  mapping_ = static_cast<std::byte*>(mapping);
+  mprotect(mapping_, kGuardBytes, PROT_NONE);
+  make();
+}
+
+Fibre::~Fibre() {
+  unmake();
+  munmap(mapping_, kGuardBytes + kStackBytes);
+}
+
+void Fibre::make() {
+  const std::size_t bytes = kStackBytes - skipped_;
+  context_ = context::make_fcontext(mapping_ + kGuardBytes + bytes, bytes, &Entry::run);
+#ifdef __SANITIZE_THREAD__
+  thread_ = __tsan_create_fiber(0);
+#endif
+}
+
+void Fibre::unmake() {
+#ifdef __SANITIZE_ADDRESS__
+  ASAN_UNPOISON_MEMORY_REGION(mapping_ + kGuardBytes, kStackBytes);
+#endif
+#ifdef __SANITIZE_THREAD__
+  __tsan_destroy_fiber(thread_);
+#endif
+}
+
+void Fibre::abandon() {
+  unmake();
+  fake_stack_ = nullptr;
+  make();
+}
+
+void Fibre::resume(const std::function<void()>& task) {
+  task_ = &task;
+#ifdef __SANITIZE_THREAD__
+  owner_thread_ = __tsan_get_current_fiber();
+#endif
+  void* fake_stack = nullptr;
+  start_switch(&fake_stack, mapping_ + kGuardBytes, kStackBytes, thread_);
+  context_ = context::jump_fcontext(context_, this).fctx;
+  finish_switch(fake_stack, nullptr, nullptr);
+}
+
+void Fibre::suspend() {
+  start_switch(&fake_stack_, owner_stack_, owner_stack_bytes_, owner_thread_);
+  owner_context_ = context::jump_fcontext(owner_context_, nullptr).fctx;
+  finish_switch(fake_stack_, &owner_stack_, &owner_stack_bytes_);
+}
+
+}  // namespace autopar::emulation
