@@ -54,9 +54,14 @@ class Handles {
     const auto found = communicators_.find(handle);
     return found == communicators_.end() ? nullptr : found->second;
   }
+  /// Its work may live on.
   void remove(ncclComm_t handle) {
     const std::lock_guard lock(mutex_);
-    if (communicators_.erase(handle) > 0) delete handle;
+    const auto found = communicators_.find(handle);
+    if (found == communicators_.end()) return;
+    if (found->second->last_launch != nullptr) cudaEventDestroy(found->second->last_launch);
+    communicators_.erase(found);
+    delete handle;
   }
 
  private:
@@ -285,6 +290,15 @@ bool drain(Communicator& communicator) {
   return is_drained;
 }
 
+/// The real library would wait for the graph for ever.
+ncclResult_t refuse_if_captured(const Communicator& communicator) {
+  const bool is_captured = std::ranges::any_of(communicator.launched, [](const auto& launch) {
+    return launch.is_captured && !launch.work.expired();
+  });
+  if (!is_captured) return ncclSuccess;
+  return refuse(ncclInvalidUsage, "a graph that has the communicator's operations is still alive");
+}
+
 /// Waits for this rank's work, then for all members.
 Progress finalize(const std::shared_ptr<Communicator>& communicator) {
   auto meeting = std::make_shared<Meeting<int>>(*communicator, 0);
@@ -328,6 +342,13 @@ ncclResult_t launch(const std::shared_ptr<Communicator>& communicator, cudaStrea
   communicator->launched.push_back({work, stream, capture != 0});
   communicator->last_stream = stream;
   communicator->last_capture = capture;
+  if (communicator->last_launch == nullptr) {
+    int current = 0;
+    cudaGetDevice(&current);
+    cudaSetDevice(communicator->device);
+    cudaEventCreateWithFlags(&communicator->last_launch, cudaEventDisableTiming);
+    cudaSetDevice(current);
+  }
   cudaEventRecord(communicator->last_launch, stream);
   return ncclSuccess;
 }
@@ -429,10 +450,15 @@ ncclResult_t ensure_ready(const std::shared_ptr<Communicator>& communicator) {
     return refuse(ncclInvalidArgument,
                   "Attempt to use communicator before the previous operation returned ncclSuccess");
   }
-  if (state == ncclSuccess && communicator->is_finalized) {
+  return state;
+}
+
+ncclResult_t ensure_usable(const std::shared_ptr<Communicator>& communicator) {
+  const ncclResult_t ready = ensure_ready(communicator);
+  if (ready == ncclSuccess && communicator->is_finalized) {
     return refuse(ncclInvalidArgument, "the communicator is finalized");
   }
-  return state;
+  return ready;
 }
 
 bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
@@ -506,7 +532,7 @@ ncclResult_t check(const Communicator& communicator, const Operation& operation,
 ncclResult_t add(const Operation& operation, ncclComm_t comm, cudaStream_t stream) {
   return in_group([&] {
     const std::shared_ptr<Communicator> communicator = handles().find(comm);
-    ncclResult_t result = ensure_ready(communicator);
+    ncclResult_t result = ensure_usable(communicator);
     if (result == ncclSuccess) result = check(*communicator, operation, stream);
     const bool is_nothing = operation.is_collective() && operation.count == 0;
     if (result == ncclSuccess && !is_nothing) {
@@ -537,7 +563,9 @@ ncclResult_t init(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
   communicator->rank = communicator->world_rank = rank;
   communicator->ranks = ranks;
   communicator->is_blocking = config.blocking != 0;
-  if (!communicator->use_current_device()) return refuse(ncclUnhandledCudaError, "no device");
+  if (cudaGetDevice(&communicator->device) != cudaSuccess) {
+    return refuse(ncclUnhandledCudaError, "no device");
+  }
   auto port = std::make_shared<RootPort>();
   const char* address = std::getenv("NCCL_COMM_ID");
   if (address != nullptr && rank == 0 && !port->take(address)) {
@@ -547,11 +575,7 @@ ncclResult_t init(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
   auto progress = std::make_shared<Init>(*communicator);
   // Comes at once: the others wait for nobody's asking.
   progress->poll();
-  group.jobs.push_back({communicator, [port, progress, communicator]() mutable {
-                          const ncclResult_t result = progress->poll();
-                          if (result != ncclInProgress) port.reset();
-                          return result;
-                        }});
+  group.jobs.push_back({communicator, [port, progress, communicator] { return progress->poll(); }});
   return ncclSuccess;
 }
 
@@ -635,7 +659,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* spli
                            ncclConfig_t* config) {
   return in_group([&] {
     const std::shared_ptr<Communicator> parent = handles().find(comm);
-    const ncclResult_t ready = ensure_ready(parent);
+    const ncclResult_t ready = ensure_usable(parent);
     if (ready != ncclSuccess) return ready;
     if (split == nullptr || (config != nullptr && !is_valid(*config)) ||
         (color < 0 && color != NCCL_SPLIT_NOCOLOR)) {
@@ -644,11 +668,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* spli
     *split = nullptr;
     auto child = std::make_shared<Communicator>();
     child->world_rank = parent->world_rank;
-    int current = 0;
-    cudaGetDevice(&current);
-    cudaSetDevice(parent->device);
-    child->use_current_device();
-    cudaSetDevice(current);
+    child->device = parent->device;
     child->is_blocking = config == nullptr ? parent->is_blocking : config->blocking != 0;
     auto progress = std::make_shared<Split>(parent, color, key, child, split);
     group.jobs.push_back({parent, [progress] { return progress->poll(); }});
@@ -660,7 +680,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   if (comm == nullptr) return ncclSuccess;
   return in_group([&] {
     const std::shared_ptr<Communicator> communicator = handles().find(comm);
-    const ncclResult_t ready = ensure_ready(communicator);
+    ncclResult_t ready = ensure_usable(communicator);
+    if (ready == ncclSuccess) ready = refuse_if_captured(*communicator);
     if (ready != ncclSuccess) return ready;
     communicator->is_finalized = true;
     group.jobs.push_back({communicator, finalize(communicator)});
@@ -672,21 +693,16 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (comm == nullptr) return ncclSuccess;
   const std::shared_ptr<Communicator> communicator = handles().find(comm);
   if (!communicator) return ensure_ready(communicator);
-  const bool is_finalized = std::exchange(communicator->is_finalized, false);
-  const ncclResult_t ready = ensure_ready(communicator);
+  ncclResult_t ready = ensure_ready(communicator);
+  if (ready == ncclSuccess) ready = refuse_if_captured(*communicator);
   if (ready != ncclSuccess) return ready;
   while (!drain(*communicator)) rest();
-  // The real call would wait for the graph for ever.
-  if (std::ranges::any_of(communicator->launched, &Communicator::Launched::is_captured)) {
-    return refuse(ncclInvalidUsage,
-                  "a graph that has the communicator's operations is still alive");
-  }
   // Ranks of one process go one by one; processes wait for one another.
   bool is_shared = false;
   for (int i = 0; i < communicator->ranks; ++i) {
     is_shared |= communicator->segment.member(i).process != getpid();
   }
-  if (is_shared && !is_finalized) {
+  if (is_shared && !communicator->is_finalized) {
     std::vector<Job> jobs = {{communicator, finalize(communicator)}};
     wait_for(jobs);
   }

@@ -1,6 +1,10 @@
 // The stand-in for NCCL: ranks as threads and as processes, against loops; what it refuses; ranks
 // that never come.
 
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,6 +70,13 @@ ncclComm_t init(int ranks, const ncclUniqueId& id, int rank) {
   return comm;
 }
 
+/// Whether shared memory has the name of the id: while its communicator is made.
+bool has_segment(const ncclUniqueId& id) {
+  const int file = shm_open((std::string("/") + id.internal).c_str(), O_RDONLY, 0);
+  if (file >= 0) close(file);
+  return file >= 0;
+}
+
 ncclResult_t state_of(ncclComm_t comm) {
   ncclResult_t state = ncclSuccess;
   EXPECT(ncclCommGetAsyncError(comm, &state) == ncclSuccess);
@@ -118,12 +129,12 @@ class Stream {
   /// Whether all is done within `time`; never waits for others.
   bool is_done_within(std::chrono::milliseconds time) const {
     const auto end = Clock::now() + time;
-    while (Clock::now() < end) {
+    do {
       const cudaError_t status = cudaStreamQuery(stream_);
       if (status == cudaSuccess) return true;
       EXPECT(status == cudaErrorNotReady);
       std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
+    } while (Clock::now() < end);
     return false;
   }
 
@@ -194,12 +205,26 @@ void check_all_reduce(ncclDataType_t type) {
   });
 }
 
+/// A port of this machine that nobody listens to.
+std::string free_address() {
+  const int probe = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(bind(probe, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  close(probe);
+  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+}
+
 /// The processes of a test: each runs `body` as one rank; true if all came to a good end.
 bool run_processes(int ranks, const std::function<void(int rank)>& body) {
   std::vector<pid_t> children;
   for (int rank = 0; rank < ranks; ++rank) {
     const pid_t child = fork();
     if (child == 0) {
+      alarm(60);  // however a test fails, no process stays
       int status = 1;
       try {
         EXPECT(cudaSetDevice(rank) == cudaSuccess);
@@ -348,21 +373,24 @@ TEST_CASE("fake NCCL keeps the order of messages between two ranks, and defers n
   run_members(2, [](int rank, ncclComm_t comm) {
     const Stream stream;
     const int peer = 1 - rank;
-    const Buffer<int> send(std::vector<int>{rank * 10, rank * 10 + 1});
-    const Buffer<int> receive(2, -1);
+    constexpr std::size_t messages = 64;
+    constexpr std::size_t count = 20000;  // two chunks of shared memory each
+    const Buffer<int> send(elements<int>(rank, messages * count));
+    const Buffer<int> receive(messages * count, -1);
     ncclGroupStart();
     ncclGroupStart();
-    for (int i = 0; i < 2; ++i) {
-      EXPECT(ncclRecv(receive.data() + i, 1, ncclInt, peer, comm, stream) == ncclSuccess);
+    for (std::size_t i = 0; i < messages; ++i) {
+      EXPECT(ncclRecv(receive.data() + i * count, count, ncclInt, peer, comm, stream) ==
+             ncclSuccess);
     }
     EXPECT(ncclGroupEnd() == ncclSuccess);
     EXPECT(stream.is_done_within(std::chrono::milliseconds(1)));  // nothing is queued yet
-    for (int i = 0; i < 2; ++i) {
-      EXPECT(ncclSend(send.data() + i, 1, ncclInt, peer, comm, stream) == ncclSuccess);
+    for (std::size_t i = 0; i < messages; ++i) {
+      EXPECT(ncclSend(send.data() + i * count, count, ncclInt, peer, comm, stream) == ncclSuccess);
     }
     EXPECT(ncclGroupEnd() == ncclSuccess);
     stream.wait();
-    EXPECT(receive.values() == std::vector<int>{peer * 10, peer * 10 + 1});
+    EXPECT(receive.values() == elements<int>(peer, messages * count));
   });
 }
 
@@ -478,7 +506,9 @@ TEST_CASE("fake NCCL is captured, replayed, and destroyed after the graph alone"
            ncclSuccess);
     stream.wait();
     EXPECT(data.values() == std::vector<int>(3, 3 * 2 * 2));
+    EXPECT(cudaGetLastError() == cudaSuccess);
 
+    EXPECT(ncclCommFinalize(comm) == ncclInvalidUsage);
     EXPECT(ncclCommDestroy(comm) == ncclInvalidUsage);
     EXPECT(cudaGraphExecDestroy(exec) == cudaSuccess);
     cudaEventDestroy(fork);
@@ -541,9 +571,12 @@ TEST_CASE("fake NCCL's init waits for a rank that does not come until it is abor
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     ncclComm_t comm = nullptr;
-    REQUIRE(ncclCommInitRankConfig(&comm, 2, new_id(), rank, &config) == ncclInProgress);
+    const ncclUniqueId id = new_id();
+    REQUIRE(ncclCommInitRankConfig(&comm, 2, id, rank, &config) == ncclInProgress);
     for (int i = 0; i < 5; ++i) CHECK(state_of(comm) == ncclInProgress);
+    CHECK(has_segment(id) == (rank == 0));
     CHECK(ncclCommAbort(comm) == ncclSuccess);
+    CHECK_FALSE(has_segment(id));
   }
 }
 
@@ -667,6 +700,7 @@ TEST_CASE("fake NCCL tells asynchronously when a receive expects another size") 
 TEST_CASE("fake NCCL waits for a rank that does not come, and an abort of another thread ends it") {
   const ncclUniqueId id = new_id();
   emulation::hang_at(1, 2);
+  emulation::tell_peers_of_aborts(false);  // ranks end at different times
   std::atomic<int> aborted = 0;
   run_ranks(3, [&](int rank) {
     const ncclComm_t comm = init(3, id, rank);
@@ -723,6 +757,7 @@ TEST_CASE("fake NCCL tells the others of an abort, if it shall, and leaves them 
 TEST_CASE("fake NCCL's communicator fails asynchronously where a test wants it") {
   const ncclUniqueId id = new_id();
   emulation::fail_at(0, 1);
+  emulation::tell_peers_of_aborts(false);  // ranks end at different times
   run_ranks(2, [&](int rank) {
     const ncclComm_t comm = init(2, id, rank);
     const Stream stream;
@@ -750,6 +785,7 @@ TEST_CASE("fake NCCL makes the communicators of several devices in one thread's 
     REQUIRE(ncclCommInitRank(&comms[rank], 2, id, rank) == ncclSuccess);
   }
   REQUIRE(ncclGroupEnd() == ncclSuccess);
+  CHECK_FALSE(has_segment(id));
   for (const int rank : {0, 1}) CHECK(ncclCommDestroy(comms[rank]) == ncclSuccess);
   CHECK(ncclCommDestroy(comms[0]) == ncclInvalidArgument);
   CHECK(ncclCommDestroy(nullptr) == ncclSuccess);
@@ -785,7 +821,7 @@ TEST_CASE("fake NCCL joins processes") {
 }
 
 TEST_CASE("fake NCCL joins processes that know nothing but NCCL_COMM_ID, again and again") {
-  setenv("NCCL_COMM_ID", "127.0.0.1:28471", 1);
+  setenv("NCCL_COMM_ID", free_address().c_str(), 1);
   for (int round = 0; round < 2; ++round) {
     CHECK(run_processes(2, [&](int rank) {
       ncclUniqueId id;
@@ -822,7 +858,7 @@ TEST_CASE("fake NCCL joins processes that know nothing but NCCL_COMM_ID, again a
 }
 
 TEST_CASE("fake NCCL says so when the port of NCCL_COMM_ID is taken") {
-  setenv("NCCL_COMM_ID", "127.0.0.1:28472", 1);
+  setenv("NCCL_COMM_ID", free_address().c_str(), 1);
   const ncclUniqueId id = new_id();
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;

@@ -75,15 +75,6 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 }  // namespace
 
-Communicator::~Communicator() {
-  if (last_launch != nullptr) cudaEventDestroy(last_launch);
-}
-
-bool Communicator::use_current_device() {
-  return cudaGetDevice(&device) == cudaSuccess &&
-         cudaEventCreateWithFlags(&last_launch, cudaEventDisableTiming) == cudaSuccess;
-}
-
 std::atomic<bool>& peers_are_told() {
   static std::atomic<bool> told = true;
   return told;

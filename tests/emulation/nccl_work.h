@@ -38,7 +38,7 @@ struct Communicator {
   int splits = 0;
   cudaStream_t last_stream = nullptr;
   std::uint64_t last_capture = 0;
-  cudaEvent_t last_launch = nullptr;
+  cudaEvent_t last_launch = nullptr;  ///< made by the first; the handle's end destroys it
   /// Launches by what lives as long as their work; captured ones live as long as their graph.
   struct Launched {
     std::weak_ptr<void> work;
@@ -47,12 +47,6 @@ struct Communicator {
   };
   std::vector<Launched> launched;
 
-  Communicator() = default;
-  ~Communicator();
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
-
-  bool use_current_device();
   /// The first error stays.
   void fail(ncclResult_t result, const std::string& message);
 };
