@@ -55,7 +55,7 @@ graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent)
   }
   how.evaluate = runtime::evaluate_constants;
   how.is_native = [](std::string_view domain, std::string_view op_type) {
-    return runtime::find_cpu_kernel(domain, op_type) != nullptr;
+    return runtime::cpu_kernels().find(domain, op_type) != nullptr;
   };
   how.weights_may_be_absent = weights_may_be_absent;
   graph::Graph graph = graph::load_onnx(options.model, how);

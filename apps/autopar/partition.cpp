@@ -53,7 +53,7 @@ struct PartitionCommand {
   static void warn_of_missing_kernels(const graph::Graph& graph) {
     std::set<std::string> op_types;
     for (const graph::Node& node : graph.nodes) {
-      if (!runtime::find_cpu_kernel(node.domain, node.op_type)) {
+      if (!runtime::cpu_kernels().find(node.domain, node.op_type)) {
         op_types.insert(qualified_op_type(node));
       }
     }

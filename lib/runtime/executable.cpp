@@ -1,13 +1,10 @@
 #include "runtime/executable.h"
 
-#include <omp.h>
-
 #include <algorithm>
-#include <cstring>
-#include <new>
 #include <utility>
 
 #include "graph/arena.h"
+#include "runtime/devices/cpu_device.h"
 #include "runtime/memory_plan.h"
 #include "runtime/passes/passes.h"
 
@@ -19,59 +16,31 @@ using graph::Node;
 using graph::Tensor;
 using graph::ValueId;
 
-/// libgomp's barriers are unknown to ThreadSanitizer, which would report every parallel loop: there
-/// each rank has one thread, and what is checked is the ranks' communication.
-int usable_threads(int threads) {
-#if defined(__SANITIZE_THREAD__)
-  static_cast<void>(threads);
-  return 1;
-#else
-  return threads;
-#endif
-}
+/// Constants up to this size may be read when kernels are made; larger ones are data alone.
+constexpr std::int64_t read_when_made_bytes = 1 << 16;
 
-/// Uninitialised memory, aligned as the plan's offsets are.
-class Arena {
- public:
-  Arena() = default;
-  explicit Arena(std::int64_t bytes)
-      : memory_(static_cast<std::byte*>(::operator new(
-            static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)), alignment))) {}
-  std::byte* at(std::int64_t offset) const { return memory_.get() + offset; }
-
- private:
-  static constexpr std::align_val_t alignment{64};
-  struct Release {
-    void operator()(std::byte* memory) const { ::operator delete(memory, alignment); }
-  };
-  std::unique_ptr<std::byte, Release> memory_;
-};
-
-struct Step {
-  std::unique_ptr<Kernel> kernel;
-  std::vector<TensorView> inputs;
-  std::vector<TensorView> outputs;
-  std::byte* scratch = nullptr;
-};
-
-/// Kernels read contiguous, aligned constants. Returns the bytes of the copies that this takes.
-std::int64_t realign_constants(Graph& graph) {
+/// Kernels read contiguous, aligned constants; what is copied to a device is aligned there. Returns
+/// the bytes of the copies that this takes.
+std::int64_t realign_constants(Graph& graph, bool is_copied) {
   std::int64_t copied = 0;
   for (graph::Value& value : graph.values) {
     if (!value.constant) continue;
     if (!value.constant->has_data())
       fail("constant '{}' has no data: is the model's file of weights missing?", value.name);
-    if (value.constant->is_contiguous() && value.constant->is_aligned()) continue;
+    const bool may_be_unaligned = is_copied && value.constant->size_bytes() > read_when_made_bytes;
+    if (value.constant->is_contiguous() && (may_be_unaligned || value.constant->is_aligned()))
+      continue;
     value.constant = value.constant->contiguous_copy();
     copied += value.constant->size_bytes();
   }
   return copied;
 }
 
-const KernelEntry& entry_of(const Node& node) {
-  const KernelEntry* entry = find_cpu_kernel(node.domain, node.op_type);
+const KernelEntry& entry_of(const Node& node, const KernelTable& kernels) {
+  const KernelEntry* entry = kernels.find(node.domain, node.op_type);
   if (entry == nullptr)
-    fail("node '{}': operator {} has no CPU kernel", node.name, qualified_op_type(node));
+    fail("node '{}': operator {} has no {} kernel", node.name, qualified_op_type(node),
+         kernels.device);
   return *entry;
 }
 
@@ -79,34 +48,48 @@ const KernelEntry& entry_of(const Node& node) {
 
 struct Executable::Impl {
   Graph graph;  ///< keeps the constants alive
-  int threads = 1;
+  std::unique_ptr<Device> own_device;
+  Device& device;
+  CollectiveContext* collectives = nullptr;
   std::int64_t derived_bytes = 0;
   MemoryPlan plan;
-  Arena arena;
-  std::vector<Step> steps;
+  std::shared_ptr<std::byte> memory;      ///< the arena, then the constants that are copied
+  std::vector<std::byte*> constant_data;  ///< by ValueId: where kernels read it
+  std::vector<const CollectiveKernel*> collective_kernels;
+  std::unique_ptr<Runner> runner;
   std::vector<TensorView> inputs;
   std::vector<TensorView> outputs;
 
   Impl(const Graph& original, const CompileOptions& options)
-      : graph(original), threads(usable_threads(options.threads)) {
-    if (options.optimize) derived_bytes += passes::optimize(graph);
-    derived_bytes += realign_constants(graph);
-    omp_set_num_threads(threads);  // oneDNN asks when it makes a primitive, not only when it runs
+      : graph(original),
+        own_device(options.device ? nullptr : std::make_unique<CpuDevice>(options.threads)),
+        device(options.device ? *options.device : *own_device),
+        collectives(options.collectives) {
+    if (options.optimize) derived_bytes += passes::optimize(graph, device.kernels());
+    derived_bytes += realign_constants(graph, !device.shares_host_memory());
     Storage storage(graph);
     std::vector<Step> all = make_steps(storage, options);
     lay_out(storage, all);
-    for (Step& step : all)
-      if (step.kernel) steps.push_back(std::move(step));
+    std::vector<Step> steps;
+    for (Step& step : all) {
+      if (!step.kernel) continue;
+      if (const auto* collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get()))
+        collective_kernels.push_back(collective);
+      steps.push_back(std::move(step));
+    }
+    runner = device.make_runner(std::move(steps), collectives);
   }
 
   /// A step a node; views have no kernel.
   std::vector<Step> make_steps(Storage& storage, const CompileOptions& options) {
     std::vector<Step> all;
     for (const Node& node : graph.nodes) {
-      const KernelEntry& entry = entry_of(node);
+      const KernelEntry& entry = entry_of(node, device.kernels());
       Step& step = all.emplace_back();
       KernelRequest request{node, views_of(storage, node.inputs), views_of(storage, node.outputs),
-                            threads, options.collectives};
+                            device, options.collectives};
+      step.node = node.name;
+      step.op_type = node.op_type;
       step.kernel = entry.make(request);
       step.inputs = std::move(request.inputs);
       step.outputs = std::move(request.outputs);
@@ -130,7 +113,7 @@ struct Executable::Impl {
     return !(is_given && is_one_of(graph.outputs, node.outputs[0]));
   }
 
-  /// Views with data for constants alone.
+  /// Views with data, which the host can read, for constants alone.
   TensorView view_of(const Storage& storage, ValueId id) const {
     if (id == graph::no_value) return {};
     const graph::Value& value = graph.value(id);
@@ -146,27 +129,56 @@ struct Executable::Impl {
     return views;
   }
 
-  /// Plans and allocates the arena, and points every view into it.
+  /// Plans and allocates memory, copies constants where the device needs it, and points every view
+  /// to its place.
   void lay_out(const Storage& storage, std::vector<Step>& all) {
+    for (Step& step : all) step.scratch_bytes = step.kernel ? step.kernel->scratch_bytes() : 0;
     std::vector<std::int64_t> scratch;
-    for (const Step& step : all) scratch.push_back(step.kernel ? step.kernel->scratch_bytes() : 0);
+    for (const Step& step : all) scratch.push_back(step.scratch_bytes);
     plan = plan_memory(graph, storage, scratch);
-    arena = Arena(plan.arena_bytes);
+    place_constants();
     const auto point = [&](TensorView& view, ValueId id) {
-      if (id == graph::no_value || graph.is_constant(storage.root(id))) return;
-      view.data = arena.at(plan.value_offsets[static_cast<std::size_t>(id)]);
+      if (id == graph::no_value) return;
+      const ValueId root = storage.root(id);
+      view.data = graph.is_constant(root)
+                      ? constant_data[static_cast<std::size_t>(root)]
+                      : memory.get() + plan.value_offsets[static_cast<std::size_t>(id)];
     };
     for (std::size_t n = 0; n < all.size(); ++n) {
       const Node& node = graph.nodes[n];
       for (std::size_t i = 0; i < node.inputs.size(); ++i) point(all[n].inputs[i], node.inputs[i]);
       for (std::size_t i = 0; i < node.outputs.size(); ++i)
         point(all[n].outputs[i], node.outputs[i]);
-      all[n].scratch = arena.at(plan.scratch_offsets[n]);
+      all[n].scratch = memory.get() + plan.scratch_offsets[n];
     }
     inputs = views_of(storage, graph.inputs);
     outputs = views_of(storage, graph.outputs);
     for (std::size_t i = 0; i < inputs.size(); ++i) point(inputs[i], graph.inputs[i]);
     for (std::size_t i = 0; i < outputs.size(); ++i) point(outputs[i], graph.outputs[i]);
+  }
+
+  /// Where the device cannot read the host's memory, constants follow the arena.
+  void place_constants() {
+    std::int64_t bytes = graph::aligned(plan.arena_bytes);
+    std::vector<std::int64_t> offsets(graph.values.size(), 0);
+    constant_data.resize(graph.values.size());
+    for (std::size_t v = 0; v < graph.values.size(); ++v) {
+      const auto& constant = graph.values[v].constant;
+      if (!constant) continue;
+      // Views are of inputs and outputs alike; no kernel writes to an input.
+      constant_data[v] = const_cast<std::byte*>(constant->data());
+      offsets[v] = bytes;
+      if (!device.shares_host_memory()) bytes += graph::aligned(constant->size_bytes());
+    }
+    memory = device.allocate(bytes);
+    if (device.shares_host_memory()) return;
+    std::vector<Device::Upload> uploads;
+    for (std::size_t v = 0; v < graph.values.size(); ++v) {
+      if (!graph.values[v].constant) continue;
+      constant_data[v] = memory.get() + offsets[v];
+      uploads.push_back({&*graph.values[v].constant, constant_data[v]});
+    }
+    device.upload(uploads);
   }
 };
 
@@ -185,9 +197,24 @@ Executable::Executable(Executable&&) noexcept = default;
 const TensorView& Executable::input(std::size_t i) const { return impl_->inputs.at(i); }
 const TensorView& Executable::output(std::size_t i) const { return impl_->outputs.at(i); }
 
+void Executable::write_input(std::size_t i, const graph::Tensor& tensor) {
+  const TensorView& view = input(i);
+  require(tensor.size_bytes() == view.size_bytes(), "an input fills its place");
+  const Tensor contiguous = tensor.is_contiguous() ? tensor : tensor.contiguous_copy();
+  impl_->device.write(view.data, contiguous.bytes());
+}
+
+graph::Tensor Executable::read_output(std::size_t i) const {
+  const TensorView& view = output(i);
+  Tensor result = Tensor::zeros(view.type, view.shape);
+  impl_->device.read(result.mutable_bytes(), view.data);
+  return result;
+}
+
 void Executable::run() {
-  omp_set_num_threads(impl_->threads);
-  for (const Step& step : impl_->steps) step.kernel->run({step.inputs, step.outputs, step.scratch});
+  impl_->runner->run();
+  for (const CollectiveKernel* kernel : impl_->collective_kernels)
+    impl_->collectives->count(kernel->payload());
 }
 
 std::int64_t Executable::arena_bytes() const { return impl_->plan.arena_bytes; }
@@ -201,14 +228,8 @@ std::optional<std::vector<graph::Tensor>> evaluate_constants(const graph::Graph&
     Executable executable(graph, {.threads = 1, .collectives = nullptr, .optimize = false});
     executable.run();
     std::vector<Tensor> results;
-    for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
-      const TensorView& view = executable.output(i);
-      Tensor result = Tensor::zeros(view.type, view.shape);
-      if (view.size_bytes() > 0)
-        std::memcpy(result.mutable_bytes().data(), view.data,
-                    static_cast<std::size_t>(view.size_bytes()));
-      results.push_back(std::move(result));
-    }
+    for (std::size_t i = 0; i < graph.outputs.size(); ++i)
+      results.push_back(executable.read_output(i));
     return results;
   } catch (const Error&) {
     return std::nullopt;

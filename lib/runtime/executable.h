@@ -9,15 +9,17 @@
 
 #include "graph/graph.h"
 #include "runtime/collectives.h"
-#include "runtime/kernel.h"
+#include "runtime/device.h"
 
 namespace autopar::runtime {
 
 struct CompileOptions {
-  int threads = 1;
+  int threads = 1;  ///< of the CPU, where it is the device
   CollectiveContext* collectives = nullptr;
   /// Whether the passes (runtime/passes) rewrite the graph first.
   bool optimize = true;
+  /// Must outlive the Executable; the CPU where null.
+  Device* device = nullptr;
 };
 
 /// A graph compiled once into a list of kernels with a static memory plan, then run any number of
@@ -29,14 +31,17 @@ class Executable {
   ~Executable();
   Executable(Executable&&) noexcept;
 
-  /// Where the graph's input or output `i` lies, in the order of Graph::inputs and outputs: write
-  /// all inputs before each run(), whose activations reuse their memory; read outputs after it. An
-  /// output that is a constant of the graph must not be written.
+  /// Where the graph's input or output `i` lies in the device's memory, in the order of
+  /// Graph::inputs and outputs.
   const TensorView& input(std::size_t i) const;
   const TensorView& output(std::size_t i) const;
+  /// Write all inputs before each run(), whose activations reuse their memory; read outputs after
+  /// it.
+  void write_input(std::size_t i, const graph::Tensor& tensor);
+  graph::Tensor read_output(std::size_t i) const;
   void run();
 
-  /// The arena (inputs, outputs, activations, scratch); weights are not in it.
+  /// The arena (inputs, outputs, activations, scratch) without weights.
   std::int64_t arena_bytes() const;
   /// What of the arena is there for kernels' scratch memory alone: without it, the arena would be
   /// smaller by so much.

@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bundle/meta_info.h"
 #include "graph/graph.h"
 
 namespace autopar::runtime {
@@ -17,6 +19,7 @@ using graph::row_major_strides;
 using graph::Shape;
 
 class CollectiveContext;
+class Device;
 
 /// Where one input or output of a kernel lies: contiguous, row-major. `data` is null for an
 /// optional tensor that is left out (`type` undefined) and, while kernels are made, for anything
@@ -39,15 +42,34 @@ struct KernelIo {
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
   std::byte* scratch = nullptr;  ///< scratch_bytes() bytes, 64-byte aligned
+  /// The queue of the device that the kernel's work joins: a cudaStream_t; null on the CPU.
+  void* stream = nullptr;
 };
 
 /// An operator instance ready to run any number of times on fixed shapes without allocating (oneDNN
-/// allocates a list of a call's arguments).
+/// allocates a list of a call's arguments). On a GPU, to run is to join the stream.
 class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual void run(const KernelIo& io) = 0;
   virtual std::int64_t scratch_bytes() const { return 0; }
+};
+
+/// A kernel that sends and receives, in three parts, so that the middle parts of several can go out
+/// together.
+class CollectiveKernel : public Kernel {
+ public:
+  virtual void pack(const KernelIo&) {}
+  virtual void communicate(const KernelIo& io) = 0;
+  virtual void unpack(const KernelIo&) {}
+  /// What one run sends.
+  virtual const bundle::CollectiveTotal& payload() const = 0;
+
+  void run(const KernelIo& io) final {
+    pack(io);
+    communicate(io);
+    unpack(io);
+  }
 };
 
 /// What a kernel is made from. Constant inputs have their data already, so that shapes, axes and
@@ -56,7 +78,7 @@ struct KernelRequest {
   const graph::Node& node;
   std::vector<TensorView> inputs;
   std::vector<TensorView> outputs;
-  int threads = 1;
+  Device& device;
   /// Communication of this rank; null where the graph holds no collective.
   CollectiveContext* collectives = nullptr;
 
@@ -76,9 +98,21 @@ struct KernelEntry {
   bool is_view = false;
 };
 
-/// The CPU's kernels, one line an operator (kernels/cpu/table.cpp).
-std::span<const KernelEntry> cpu_kernels();
-/// Null where the CPU has no such kernel.
-const KernelEntry* find_cpu_kernel(std::string_view domain, std::string_view op_type);
+/// A device's kernels and what it can fuse.
+struct KernelTable {
+  std::string_view device;  ///< for messages
+  std::vector<KernelEntry> entries;
+  /// As one link of an ElementwiseChain (passes/passes.h), how many of max_chain_slots the node
+  /// takes beside its operands'; nullopt where it cannot be one.
+  std::optional<int> (*chain_slots)(const graph::Node& node, std::span<const TensorView> inputs,
+                                    const TensorView& output) = nullptr;
+  int max_chain_slots = 0;
+
+  /// Null where the device has no such kernel.
+  const KernelEntry* find(std::string_view domain, std::string_view op_type) const;
+};
+
+/// The CPU's, one line an operator (kernels/cpu/table.cpp).
+const KernelTable& cpu_kernels();
 
 }  // namespace autopar::runtime

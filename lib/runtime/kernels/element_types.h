@@ -72,7 +72,7 @@ bool visit_type(graph::DataType type, Types<Ts...>, Visitor visitor) {
 
 /// An element as arithmetic has it: half types as float.
 template <typename T>
-auto widened(T value) {
+AUTOPAR_ELEMENTWISE auto widened(T value) {
   if constexpr (std::same_as<T, Float16> || std::same_as<T, BFloat16>)
     return to_float(value);
   else
@@ -81,7 +81,7 @@ auto widened(T value) {
 
 /// The reverse, and from any wider number.
 template <typename T, typename Wide>
-T narrowed(Wide value) {
+AUTOPAR_ELEMENTWISE T narrowed(Wide value) {
   if constexpr (std::same_as<T, Float16>)
     return to_float16(static_cast<float>(value));
   else if constexpr (std::same_as<T, BFloat16>)

@@ -5,12 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-/// A function that every device's compiler inlines into its loops.
-#if defined(__CUDACC__)
-#define AUTOPAR_ELEMENTWISE __host__ __device__ __forceinline__
-#else
-#define AUTOPAR_ELEMENTWISE [[gnu::always_inline]] inline
-#endif
+#include "runtime/kernels/host_device.h"
 
 /// Transcendental functions without branches or calls, so that loops over them vectorise; libm's
 /// cost ten times as much. Polynomials are minimax fits; errors are below 3 units in the last place

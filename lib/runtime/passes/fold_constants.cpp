@@ -28,7 +28,7 @@ bool is_foldable(const Graph& graph, const Node& node) {
   const bool all_constant = std::ranges::all_of(node.inputs, [&](ValueId id) {
     return id == graph::no_value || (graph.is_constant(id) && graph.value(id).constant->has_data());
   });
-  if (!all_constant || find_cpu_kernel(node.domain, node.op_type) == nullptr) return false;
+  if (!all_constant || cpu_kernels().find(node.domain, node.op_type) == nullptr) return false;
   const std::int64_t bytes = bytes_of(graph, node.outputs);
   return bytes <= always_worth_bytes || bytes <= bytes_of(graph, node.inputs);
 }
@@ -50,7 +50,7 @@ Graph single_node_graph(const Graph& graph, const Node& node) {
 }
 
 bool is_view_of_constant(const Graph& graph, const Node& node) {
-  return find_cpu_kernel(node.domain, node.op_type)->is_view && node.outputs.size() == 1 &&
+  return cpu_kernels().find(node.domain, node.op_type)->is_view && node.outputs.size() == 1 &&
          graph.value(node.inputs[0]).constant->is_contiguous();
 }
 

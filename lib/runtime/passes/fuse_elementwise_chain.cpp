@@ -2,7 +2,6 @@
 #include <optional>
 #include <set>
 
-#include "runtime/kernels/cpu/elementwise_operators.h"
 #include "runtime/kernels/elementwise_chain.h"
 #include "runtime/passes/passes.h"
 #include "runtime/passes/value_uses.h"
@@ -20,7 +19,8 @@ using graph::ValueId;
 /// where the whole group can be computed.
 class ChainFusion {
  public:
-  explicit ChainFusion(Graph& graph) : graph_(graph), uses_(graph) {
+  ChainFusion(Graph& graph, const KernelTable& kernels)
+      : graph_(graph), kernels_(kernels), uses_(graph) {
     for (const Node& node : graph.nodes) slots_.push_back(slots_of(node));
   }
 
@@ -44,7 +44,7 @@ class ChainFusion {
                            : TensorView{graph_.value(id).type, graph_.value(id).shape, nullptr});
     if (node.outputs.size() != 1) return std::nullopt;
     const graph::Value& output = graph_.value(node.outputs[0]);
-    return cpu::elementwise_slots(node, inputs, {output.type, output.shape, nullptr});
+    return kernels_.chain_slots(node, inputs, {output.type, output.shape, nullptr});
   }
 
   /// Grows from the root to producers that nothing outside reads, nearest first, while the slots
@@ -74,7 +74,7 @@ class ChainFusion {
         });
     if (!stays_inside) return std::nullopt;
     group.insert(producer);
-    const bool fits = slots_of(group) <= cpu::ElementwiseProgram::max_slots;
+    const bool fits = slots_of(group) <= kernels_.max_chain_slots;
     group.erase(producer);
     return fits ? std::optional(producer) : std::nullopt;
   }
@@ -130,6 +130,7 @@ class ChainFusion {
   }
 
   Graph& graph_;
+  const KernelTable& kernels_;
   ValueUses uses_;
   std::vector<std::optional<int>> slots_;  ///< by node; none where it is not element-wise
   std::vector<std::pair<NodeId, Node>> chains_;
@@ -137,6 +138,8 @@ class ChainFusion {
 
 }  // namespace
 
-void fuse_elementwise_chains(Graph& graph) { ChainFusion(graph).run(); }
+void fuse_elementwise_chains(Graph& graph, const KernelTable& kernels) {
+  ChainFusion(graph, kernels).run();
+}
 
 }  // namespace autopar::runtime::passes

@@ -13,7 +13,8 @@ std::int64_t arena_bytes(const Graph& graph) {
 
 /// Fusing makes some values live longer. Memory is predicted for the graph as it was: a pass that
 /// would need more is left out.
-void apply_within(std::int64_t limit, Graph& graph, void (*pass)(Graph&)) {
+template <typename Pass>
+void apply_within(std::int64_t limit, Graph& graph, Pass pass) {
   Graph rewritten = graph;
   pass(rewritten);
   graph::remove_dead_nodes(rewritten);
@@ -22,15 +23,16 @@ void apply_within(std::int64_t limit, Graph& graph, void (*pass)(Graph&)) {
 
 }  // namespace
 
-std::int64_t optimize(Graph& graph) {
+std::int64_t optimize(Graph& graph, const KernelTable& kernels) {
   const std::int64_t limit = arena_bytes(graph);
-  const bool can_fuse_products = find_cpu_kernel(internal_domain, "FusedMatMul") != nullptr;
+  const bool can_fuse_products = kernels.find(internal_domain, "FusedMatMul") != nullptr;
   // Before folding, which would copy a transposed weight.
   if (can_fuse_products) apply_within(limit, graph, fuse_transposes);
   const std::int64_t bytes = fold_constants(graph);
   graph::remove_dead_nodes(graph);
   if (can_fuse_products) apply_within(limit, graph, fuse_biases);
-  apply_within(limit, graph, fuse_elementwise_chains);
+  if (kernels.find(internal_domain, "ElementwiseChain") != nullptr)
+    apply_within(limit, graph, [&](Graph& each) { fuse_elementwise_chains(each, kernels); });
   return bytes;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "graph/graph.h"
+#include "runtime/kernel.h"
 
 /// Rewrites of a graph before it is compiled. Each keeps what the graph computes and leaves dead
 /// nodes to graph::remove_dead_nodes.
@@ -31,10 +32,11 @@ std::int64_t fold_constants(graph::Graph& graph);
 /// Element-wise nodes that follow one another on tensors of one shape, and whose results between
 /// nothing else reads, become one ElementwiseChain at the last one's place. It computes them tile
 /// by tile, so that what lies between never leaves the cache.
-void fuse_elementwise_chains(graph::Graph& graph);
+void fuse_elementwise_chains(graph::Graph& graph, const KernelTable& kernels);
 
-/// All of them, in the order that lets each do the most, but for those that would make the arena
-/// larger than the graph needs as it is. Returns fold_constants' bytes.
-std::int64_t optimize(graph::Graph& graph);
+/// All of them that the device has kernels for, in the order that lets each do the most, but for
+/// those that would make the arena larger than the graph needs as it is. Returns fold_constants'
+/// bytes.
+std::int64_t optimize(graph::Graph& graph, const KernelTable& kernels);
 
 }  // namespace autopar::runtime::passes

@@ -194,10 +194,11 @@ AUTOPAR_WARP_REDUCTION(__reduce_xor_sync, unsigned, a ^ b)
 // ---- Atomics ------------------------------------------------------------------------------------
 // Real ones: several devices run in several host threads. Each returns the old value.
 
-#define AUTOPAR_ATOMIC(name, expression, ...)                                                      \
-  template <autopar::emulation::OneOf<__VA_ARGS__> T>                                              \
-  T name(T* address, autopar::emulation::Value<T> value) {                                         \
-    return autopar::emulation::atomic_change(address, [value](T old) -> T { return expression; }); \
+#define AUTOPAR_ATOMIC(name, expression, ...)                                  \
+  template <autopar::emulation::OneOf<__VA_ARGS__> T>                          \
+  T name(T* address, autopar::emulation::Value<T> value) {                     \
+    return autopar::emulation::atomic_change(                                  \
+        address, [value]([[maybe_unused]] T old) -> T { return expression; }); \
   }
 AUTOPAR_ATOMIC(atomicAdd, old + value, int, unsigned, unsigned long long, float, double)
 AUTOPAR_ATOMIC(atomicSub, old - value, int, unsigned)

@@ -15,13 +15,14 @@
 /// seeded random generator, so that code that counts on luck fails a test:
 ///
 /// - Threads of a block that can go on are resumed in random order, blocks start in random order,
-///   and fresh memory, device and dynamic shared, is full of 0xFF bytes (NaNs).
+///   and fresh memory, device and dynamic shared, is full of 0xFF bytes (NaNs). Static shared
+///   memory keeps what the last block of the host thread left: tests should vary their values.
 /// - Streams only queue work. It executes in the host thread that waits for it (synchronisation,
 ///   a blocking copy; a query executes one piece), in random order among all orders that streams
 ///   and events allow for the work which that thread has queued. Work of another thread executes
 ///   there as well if what is waited for needs it.
 /// - Device memory can be read and written by device work alone: host code that touches it crashes,
-///   and so does anything that goes beyond an allocation's end.
+///   and so does what goes beyond an allocation's end. Standard error says who touched what.
 /// - A kernel that goes wrong (threads wait for ever, a warp operation names lanes that are gone,
 ///   an exception, __trap) is cudaErrorLaunchFailure for its device from then on; last_fault()
 ///   says what happened, and where, and standard error shows it too.
@@ -37,8 +38,8 @@ namespace autopar::emulation {
 
 /// Queues `work` in `stream`, or records it if the stream is capturing, as a kernel's launch does.
 /// When it executes, its device's memory can be accessed by the executing thread, and calls of the
-/// runtime are refused. Each replay of a graph executes a copy of `work` as it was recorded.
-/// Never called with what it refers to gone only if the caller keeps that alive: capture by value.
+/// runtime are refused. Each replay of a graph executes a copy of `work` as it was recorded. What
+/// `work` captures by reference must live until then; prefer values.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 
 /// The same for work that waits for others, such as a collective's ranks: `poll` is called again
@@ -90,7 +91,7 @@ void warp_exchange(const T& mine, T (&all)[32],
 }
 
 /// Ends the kernel with a fault.
-[[noreturn]] void fault(const std::string& what);
+[[noreturn]] void fault(const char* what);
 
 // ---- For tests ----------------------------------------------------------------------------------
 

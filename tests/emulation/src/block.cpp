@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "crash.h"
 #include "emulation.h"
 #include "fibre.h"
 #include "random.h"
@@ -35,15 +36,23 @@ std::string position(uint3 at) {
   return text.str();
 }
 
+std::string hexadecimal(unsigned mask) {
+  std::ostringstream text;
+  text << "0x" << std::hex << mask;
+  return text.str();
+}
+
 std::string place(const std::source_location& where) {
   std::ostringstream text;
   text << where.file_name() << ':' << where.line();
   return text.str();
 }
 
+bool same_text(const char* a, const char* b) { return a == b || std::strcmp(a, b) == 0; }
+
 bool same_place(const std::source_location& a, const std::source_location& b) {
   return a.line() == b.line() && a.column() == b.column() &&
-         std::strcmp(a.file_name(), b.file_name()) == 0;
+         same_text(a.file_name(), b.file_name());
 }
 
 enum class State { kReady, kAtBarrier, kInWarpOperation, kEnded };
@@ -104,9 +113,10 @@ class BlockRunner {
     if (arrived_ == 0) {
       first_arrival_ = &thread;
     } else if (!same_place(first_arrival_->where, where)) {
-      fault("is in " + std::string(thread.operation) + " at " + place(where) + " while thread " +
-            position(first_arrival_->index) + " is in " + first_arrival_->operation + " at " +
-            place(first_arrival_->where));
+      note_fault("is in " + std::string(thread.operation) + " at " + place(where) +
+                 " while thread " + position(first_arrival_->index) + " is in " +
+                 first_arrival_->operation + " at " + place(first_arrival_->where));
+      stop();
     }
     ++arrived_;
     holds_ += predicate;
@@ -129,10 +139,9 @@ class BlockRunner {
                 std::size_t bytes, std::source_location where) {
     Thread& thread = *current_;
     if (!(mask >> lane() & 1)) {
-      std::ostringstream text;
-      text << "calls " << operation << " at " << place(where) << " with a mask without its lane, 0x"
-           << std::hex << mask;
-      fault(text.str());
+      note_fault("calls " + std::string(operation) + " at " + place(where) + " with mask " +
+                 hexadecimal(mask) + ", which is without its lane");
+      stop();
     }
     wait(thread, State::kInWarpOperation, operation, where);
     thread.mask = mask;
@@ -143,8 +152,13 @@ class BlockRunner {
     thread.fibre->suspend();
   }
 
-  [[noreturn]] void fault(const std::string& what) {
+  /// The block ends when its thread that runs now suspends.
+  void note_fault(const std::string& what) {
     fault_ = "block " + position(blockIdx) + ", thread " + position(current_->index) + " " + what;
+  }
+
+  /// Objects that are alive in the thread are never destroyed.
+  [[noreturn]] void stop() {
     while (true) current_->fibre->suspend();
   }
 
@@ -191,15 +205,13 @@ class BlockRunner {
 
   /// In the thread's fibre: the kernel, from start to end.
   void run_thread(const std::function<void()>& thread) {
-    std::string thrown;
     try {
       thread();
     } catch (const std::exception& error) {
-      thrown = std::string("threw: ") + error.what();
+      note_fault(std::string("threw: ") + error.what());
     } catch (...) {
-      thrown = "threw an exception";
+      note_fault("threw an exception");
     }
-    if (!thrown.empty()) fault(thrown);
     current_->state = State::kEnded;
     ++ended_;
     open_barrier_if_all_came();
@@ -235,7 +247,7 @@ class BlockRunner {
   /// Whether `lane`, null if there is none, is in the same operation as `thread`.
   static bool meets(const Thread& thread, const Thread* lane) {
     return lane != nullptr && lane->state == State::kInWarpOperation && lane->mask == thread.mask &&
-           lane->bytes == thread.bytes && std::strcmp(lane->operation, thread.operation) == 0;
+           lane->bytes == thread.bytes && same_text(lane->operation, thread.operation);
   }
 
   void finish_warp_operation_if_all_came() {
@@ -283,7 +295,7 @@ class BlockRunner {
   }
 
   void describe_missing_lane(const Thread& thread, std::ostringstream& text) {
-    text << ", mask 0x" << std::hex << thread.mask << std::dec;
+    text << ", mask " << hexadecimal(thread.mask);
     for (unsigned lane = 0; lane < kWarp; ++lane) {
       const Thread* other = lane_of(thread, lane);
       if (!(thread.mask >> lane & 1) || meets(thread, other)) continue;
@@ -295,7 +307,7 @@ class BlockRunner {
       } else {
         text << " is in " << other->operation << " at " << place(other->where);
         if (other->state == State::kInWarpOperation) {
-          text << " with mask 0x" << std::hex << other->mask << std::dec;
+          text << " with mask " << hexadecimal(other->mask);
         }
       }
       return;
@@ -339,7 +351,11 @@ BlockRunner& runner() {
 
 std::string run_grid(dim3 grid, dim3 block, std::size_t dynamic_shared_bytes,
                      const std::function<void()>& thread) {
-  return runner().run_grid(grid, block, dynamic_shared_bytes, thread);
+  explain_crashes();
+  executes_kernel() = true;
+  std::string fault = runner().run_grid(grid, block, dynamic_shared_bytes, thread);
+  executes_kernel() = false;
+  return fault;
 }
 
 int barrier(BarrierKind kind, bool predicate, std::source_location where) {
@@ -355,7 +371,10 @@ int lane_id() { return runner().lane(); }
 
 std::byte* dynamic_shared() { return runner().shared(); }
 
-void fault(const std::string& what) { runner().fault(what); }
+void fault(const char* what) {
+  runner().note_fault(what);
+  runner().stop();
+}
 
 void trap() { fault("called __trap"); }
 

@@ -1,15 +1,10 @@
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
-#include <vector>
 
 #include "capture.h"
 #include "emulation.h"
 #include "machine.h"
-#include "memory.h"
-#include "nvtx3/nvToolsExt.h"
 #include "stream.h"
 
 namespace autopar::emulation {
@@ -36,25 +31,7 @@ Machine& mutable_machine() {
   return instance;
 }
 
-/// What tests set, and what went wrong.
-struct Controls {
-  std::array<std::atomic<cudaError_t>, kMaxDevices> device_errors{};
-  std::atomic<std::int64_t> launches_before_failure = -1;
-  std::atomic<cudaError_t> launch_error = cudaSuccess;
-  std::atomic<std::size_t> allocation_limit = SIZE_MAX;
-  std::mutex mutex;
-  std::string fault;
-  std::vector<std::string> ranges;
-};
-
-Controls& controls() {
-  static Controls& instance = *new Controls;
-  return instance;
-}
-
 thread_local int device_of_thread = 0;
-thread_local cudaError_t last_error = cudaSuccess;
-thread_local int range_depth = 0;
 
 /// Whether there are devices that the driver can drive.
 cudaError_t check_machine() {
@@ -169,18 +146,9 @@ int attribute_of(cudaDeviceAttr attribute, const cudaDeviceProp& p) {
 
 const Machine& machine() { return mutable_machine(); }
 
+void read_machine_again() { mutable_machine() = read_machine(); }
+
 int current_device() { return device_of_thread; }
-
-cudaError_t device_error(int device) { return controls().device_errors[device]; }
-
-void report_fault(int device, const std::string& what) {
-  {
-    const std::lock_guard lock(controls().mutex);
-    controls().fault = what;
-  }
-  std::fprintf(stderr, "emulated device %d: %s\n", device, what.c_str());
-  lose_device(device, cudaErrorLaunchFailure);
-}
 
 bool& executes_work() {
   thread_local bool executes = false;
@@ -197,83 +165,9 @@ cudaError_t admit(InCapture in_capture) {
   return cudaSuccess;
 }
 
-cudaError_t remember(cudaError_t error) {
-  if (error != cudaSuccess) last_error = error;
-  return error;
-}
-
-AtomicCounters& count() {
-  static AtomicCounters instance;
-  return instance;
-}
-
-Counters counters() {
-  const AtomicCounters& now = count();
-  return {now.launches,    now.kernels,          now.graph_launches,
-          now.allocations, now.synchronisations, now.copies};
-}
-
-cudaError_t take_launch_failure() {
-  if (controls().launches_before_failure < 0) return cudaSuccess;
-  return controls().launches_before_failure-- == 0 ? controls().launch_error.load() : cudaSuccess;
-}
-
-std::size_t allocation_limit() { return controls().allocation_limit; }
-
-void fail_launch(std::int64_t count, cudaError_t error) {
-  controls().launch_error = error;
-  controls().launches_before_failure = count;
-}
-
-void fail_allocations_above(std::size_t bytes) { controls().allocation_limit = bytes; }
-
-void lose_device(int device, cudaError_t error) { controls().device_errors[device] = error; }
-
-std::string last_fault() {
-  const std::lock_guard lock(controls().mutex);
-  return controls().fault;
-}
-
-std::vector<std::string> nvtx_ranges() {
-  const std::lock_guard lock(controls().mutex);
-  return controls().ranges;
-}
-
-int nvtx_depth() { return range_depth; }
-
-void reset() {
-  drop_queued_work();
-  forget_queued_work();
-  mutable_machine() = read_machine();
-  for (auto& error : controls().device_errors) error = cudaSuccess;
-  fail_launch(-1, cudaSuccess);
-  fail_allocations_above(SIZE_MAX);
-  AtomicCounters& counters = count();
-  for (auto* counter : {&counters.launches, &counters.kernels, &counters.graph_launches,
-                        &counters.allocations, &counters.synchronisations, &counters.copies}) {
-    *counter = 0;
-  }
-  reset_peaks();
-  last_error = cudaSuccess;
-  const std::lock_guard lock(controls().mutex);
-  controls().fault.clear();
-  controls().ranges.clear();
-}
-
 }  // namespace autopar::emulation
 
 using namespace autopar::emulation;
-
-cudaError_t cudaGetLastError() {
-  const cudaError_t error = cudaPeekAtLastError();
-  last_error = cudaSuccess;
-  return error;
-}
-
-cudaError_t cudaPeekAtLastError() {
-  const cudaError_t lost = device_error(current_device());
-  return lost == cudaSuccess ? last_error : lost;
-}
 
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = machine().driver;
@@ -371,134 +265,3 @@ cudaError_t cudaDeviceReset() {
     return cudaSuccess;
   });
 }
-
-#define AUTOPAR_ERRORS(line)                                                                                     \
-  line(cudaSuccess, "no error") line(cudaErrorInvalidValue, "invalid argument") line(                            \
-      cudaErrorMemoryAllocation,                                                                                 \
-      "out of memory") line(cudaErrorInitializationError,                                                        \
-                            "initialization error") line(cudaErrorInvalidConfiguration,                          \
-                                                         "invalid configuration argument")                       \
-      line(cudaErrorInvalidPitchValue, "invalid pitch argument") line(                                           \
-          cudaErrorInvalidMemcpyDirection,                                                                       \
-          "invalid copy direction for memcpy") line(cudaErrorInsufficientDriver,                                 \
-                                                    "CUDA driver version is insufficient for "                   \
-                                                    "CUDA runtime version")                                      \
-          line(cudaErrorInvalidDeviceFunction, "invalid device function") line(                                  \
-              cudaErrorNoDevice, "no CUDA-capable device is detected")                                           \
-              line(cudaErrorInvalidDevice, "invalid device ordinal") line(                                       \
-                  cudaErrorNoKernelImageForDevice,                                                               \
-                  "no kernel image is available for execution on the device")                                    \
-                  line(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered") line(                   \
-                      cudaErrorInvalidResourceHandle,                                                            \
-                      "invalid resource handle") line(cudaErrorIllegalState,                                     \
-                                                      "the operation cannot be performed in the "                \
-                                                      "present state") line(cudaErrorNotReady,                   \
-                                                                            "device not ready")                  \
-                      line(cudaErrorIllegalAddress, "an illegal memory access was encountered") line(            \
-                          cudaErrorLaunchOutOfResources,                                                         \
-                          "too many resources requested for launch") line(cudaErrorLaunchTimeout,                \
-                                                                          "the launch timed out "                \
-                                                                          "and was terminated")                  \
-                          line(cudaErrorPeerAccessAlreadyEnabled, "peer access is already "                      \
-                                                                  "enabled") line(                               \
-                              cudaErrorPeerAccessNotEnabled, "peer access has not been enabled")                 \
-                              line(cudaErrorAssert, "device-side assert triggered") line(                        \
-                                  cudaErrorHostMemoryAlreadyRegistered,                                          \
-                                  "part or all of the requested memory range is already mapped")                 \
-                                  line(cudaErrorHostMemoryNotRegistered,                                         \
-                                       "pointer does not correspond to a registered memory "                     \
-                                       "region") line(cudaErrorIllegalInstruction,                               \
-                                                      "an illegal instruction was encountered")                  \
-                                      line(cudaErrorMisalignedAddress, "misaligned address") line(               \
-                                          cudaErrorLaunchFailure,                                                \
-                                          "unspecified launch failure") line(cudaErrorNotPermitted,              \
-                                                                             "operation not "                    \
-                                                                             "permitted")                        \
-                                          line(cudaErrorNotSupported, "operation not supported") line(           \
-                                              cudaErrorSystemNotReady,                                           \
-                                              "system not yet initialized")                                      \
-                                              line(                                                              \
-                                                  cudaErrorStreamCaptureUnsupported,                             \
-                                                  "operation not permitted when stream is "                      \
-                                                  "capturing") line(cudaErrorStreamCaptureInvalidated,           \
-                                                                    "operation failed due to a "                 \
-                                                                    "previous error during "                     \
-                                                                    "capture") line(cudaErrorStreamCaptureMerge, \
-                                                                                    "operation "                 \
-                                                                                    "would "                     \
-                                                                                    "result in a "               \
-                                                                                    "merge of "                  \
-                                                                                    "separate "                  \
-                                                                                    "capture "                   \
-                                                                                    "sequences")                 \
-                                                  line(                                                          \
-                                                      cudaErrorStreamCaptureUnmatched,                           \
-                                                      "capture was not ended in the same stream "                \
-                                                      "as it began") line(cudaErrorStreamCaptureUnjoined,        \
-                                                                          "capturing stream has "                \
-                                                                          "unjoined work")                       \
-                                                      line(cudaErrorStreamCaptureIsolation,                      \
-                                                           "dependency created on uncaptured "                   \
-                                                           "work in another stream")                             \
-                                                          line(cudaErrorStreamCaptureImplicit,                   \
-                                                               "operation would make the legacy "                \
-                                                               "stream depend on a capturing "                   \
-                                                               "blocking stream")                                \
-                                                              line(cudaErrorCapturedEvent,                       \
-                                                                   "operation not permitted on "                 \
-                                                                   "an event last recorded in a "                \
-                                                                   "capturing stream")                           \
-                                                                  line(                                          \
-                                                                      cudaErrorStreamCaptureWrongThread,         \
-                                                                      "attempt to terminate a "                  \
-                                                                      "thread-local capture "                    \
-                                                                      "sequence from another "                   \
-                                                                      "thread") line(cudaErrorTimeout,           \
-                                                                                     "wait "                     \
-                                                                                     "operation "                \
-                                                                                     "timed out")                \
-                                                                      line(                                      \
-                                                                          cudaErrorGraphExecUpdateFailure,       \
-                                                                          "the graph update was "                \
-                                                                          "not performed because "               \
-                                                                          "it included changes "                 \
-                                                                          "which violated "                      \
-                                                                          "constraints")                         \
-                                                                          line(cudaErrorUnknown,                 \
-                                                                               "unknown error")
-
-const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-#define AUTOPAR_NAME(name, text) \
-  case name:                     \
-    return #name;
-    AUTOPAR_ERRORS(AUTOPAR_NAME)
-#undef AUTOPAR_NAME
-  }
-  return "unrecognized error code";
-}
-
-const char* cudaGetErrorString(cudaError_t error) {
-  switch (error) {
-#define AUTOPAR_TEXT(name, text) \
-  case name:                     \
-    return text;
-    AUTOPAR_ERRORS(AUTOPAR_TEXT)
-#undef AUTOPAR_TEXT
-  }
-  return "unrecognized error code";
-}
-
-int nvtxRangePushA(const char* message) {
-  const std::lock_guard lock(controls().mutex);
-  controls().ranges.emplace_back(message);
-  return range_depth++;
-}
-
-int nvtxRangePushEx(const nvtxEventAttributes_t* attributes) {
-  return nvtxRangePushA(attributes->message.ascii);
-}
-
-int nvtxRangePop() { return range_depth == 0 ? -2 : --range_depth; }
-
-void nvtxMarkA(const char*) {}

@@ -23,6 +23,9 @@ struct Machine {
 };
 const Machine& machine();
 
+/// After the environment has changed.
+void read_machine_again();
+
 int current_device();
 
 /// The error that a lost device returns, or cudaSuccess.

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "capture.h"
+#include "crash.h"
 #include "emulation.h"
 #include "machine.h"
 #include "stream.h"
@@ -77,6 +78,7 @@ cudaError_t allocate(void** pointer, std::size_t bytes) {
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
   const std::lock_guard lock(memory().mutex);
+  explain_crashes();
   const int device = current_device();
   DeviceState& state = memory().devices[device];
   Allocation allocation{device, bytes, nullptr, 0};

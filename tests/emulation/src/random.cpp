@@ -40,7 +40,8 @@ std::uint64_t random_below(std::uint64_t bound) {
     generator.generation = generation;
     generator.state = seed * 0x2545f4914f6cdd1du + generator.thread;
   }
-  return generator.next() % bound;
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<std::uint64_t>(static_cast<Wide>(generator.next()) * bound >> 64);
 }
 
 }  // namespace autopar::emulation

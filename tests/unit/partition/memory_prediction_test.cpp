@@ -34,7 +34,7 @@ graph::Graph sample_model(const std::string& name) {
   for (const std::string& input : inputs) options.shapes.emplace(input, extents.at(input));
   options.evaluate = runtime::evaluate_constants;
   options.is_native = [](std::string_view domain, std::string_view op_type) {
-    return runtime::find_cpu_kernel(domain, op_type) != nullptr;
+    return runtime::cpu_kernels().find(domain, op_type) != nullptr;
   };
   const std::filesystem::path models = std::filesystem::path(AUTOPAR_SOURCE_DIR) / "models/tiny";
   graph::Graph graph = graph::load_onnx(models / name / "model.onnx", options);

@@ -74,7 +74,7 @@ graph::Graph load_tiny(const fs::path& folder) {
                                          : graph::ShapeBindings{{"input_ids", {1, 16}}};
   how.evaluate = runtime::evaluate_constants;
   how.is_native = [](std::string_view domain, std::string_view op_type) {
-    return runtime::find_cpu_kernel(domain, op_type) != nullptr;
+    return runtime::cpu_kernels().find(domain, op_type) != nullptr;
   };
   graph::Graph graph = graph::load_onnx(folder / "model.onnx", how);
   sharding::hoist_splits(graph);

@@ -27,17 +27,12 @@ inline RankResult run_graph(const graph::Graph& graph, const std::vector<graph::
                             runtime::CollectiveContext* collectives) {
   runtime::Executable executable(graph, {.threads = 1, .collectives = collectives});
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const runtime::TensorView& view = executable.input(i);
-    const graph::Tensor input = inputs[i].contiguous_copy();
-    require(input.size_bytes() == view.size_bytes(), "an input fills its place");
-    if (!input.bytes().empty()) std::memcpy(view.data, input.data(), input.bytes().size());
+    executable.write_input(i, inputs[i]);
   }
   executable.run();
   RankResult result;
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
-    const runtime::TensorView& view = executable.output(i);
-    result.outputs.push_back(
-        graph::Tensor(view.type, view.shape, view.data, nullptr).contiguous_copy());
+    result.outputs.push_back(executable.read_output(i));
   }
   if (collectives != nullptr) result.counted = collectives->totals();
   result.arena_bytes = executable.arena_bytes() - executable.scratch_bytes();

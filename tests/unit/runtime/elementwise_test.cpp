@@ -517,10 +517,10 @@ TEST_CASE("Empty tensors go through") {
 
 TEST_CASE("Every operator of the list is there once") {
   std::set<std::pair<std::string_view, std::string_view>> seen;
-  for (const KernelEntry& entry : cpu_kernels())
+  for (const KernelEntry& entry : cpu_kernels().entries)
     CHECK(seen.insert({entry.domain, entry.op_type}).second);
-  CHECK(find_cpu_kernel("", "Add") != nullptr);
-  CHECK(find_cpu_kernel("com.example", "Add") == nullptr);
+  CHECK(cpu_kernels().find("", "Add") != nullptr);
+  CHECK(cpu_kernels().find("com.example", "Add") == nullptr);
 }
 
 }  // namespace

@@ -196,7 +196,7 @@ TEST_CASE("GELU in eight nodes becomes one chain with the same bits, for every f
     const Tensor input = random_in(type, shape, random, -4, 4);
     const auto apart = doubles(run_with(b.graph, {input}, false));
     CHECK(doubles(run_with(b.graph, {input}, true)) == apart);
-    passes::fuse_elementwise_chains(b.graph);
+    passes::fuse_elementwise_chains(b.graph, cpu_kernels());
     CHECK(operators(b.graph) == "ElementwiseChain");
     CHECK(doubles(run_with(b.graph, {input}, false)) == apart);
   }
@@ -213,7 +213,7 @@ TEST_CASE("A chain stops at a result that others read, that leaves, or that has 
   const ValueId turned = b.node("Transpose", {read_twice}, {5, 4});
   const ValueId last = b.node("Abs", {b.node("Relu", {leaves}, {4, 5})}, {4, 5});
   b.graph.outputs = {leaves, turned, last};
-  passes::fuse_elementwise_chains(b.graph);
+  passes::fuse_elementwise_chains(b.graph, cpu_kernels());
   // Exp | Mul Tanh | Neg | Transpose | Relu Abs
   CHECK(operators(b.graph) == "Exp ElementwiseChain Neg Transpose ElementwiseChain");
 }
@@ -228,7 +228,7 @@ TEST_CASE("A value that is read several times inside one chain is in it") {
   std::mt19937 random(2);
   const Tensor input = random_in(DataType::float32, {8}, random, -1, 1);
   const auto apart = doubles(run_with(b.graph, {input}, false));
-  passes::fuse_elementwise_chains(b.graph);
+  passes::fuse_elementwise_chains(b.graph, cpu_kernels());
   CHECK(operators(b.graph) == "ElementwiseChain");
   CHECK(b.graph.nodes[0].inputs == std::vector<ValueId>{x});
   CHECK(doubles(run_with(b.graph, {input}, false)) == apart);
@@ -249,7 +249,7 @@ TEST_CASE("Attributes, left-out operands, casts and comparisons go along in a ch
   std::mt19937 random(3);
   const Tensor input = random_in(DataType::float32, {3, 4}, random, -2, 2);
   const auto apart = doubles(run_with(b.graph, {input}, false));
-  passes::fuse_elementwise_chains(b.graph);
+  passes::fuse_elementwise_chains(b.graph, cpu_kernels());
   CHECK(operators(b.graph) == "ElementwiseChain");
   CHECK(doubles(run_with(b.graph, {input}, false)) == apart);
   for (std::size_t i = 0; i < 12; ++i) {
@@ -268,7 +268,7 @@ TEST_CASE("A long run of nodes becomes several chains") {
   std::mt19937 random(4);
   const Tensor input = random_in(DataType::float32, {5, 700}, random, -1, 1);
   const auto apart = doubles(run_with(b.graph, {input}, false));
-  passes::fuse_elementwise_chains(b.graph);
+  passes::fuse_elementwise_chains(b.graph, cpu_kernels());
   remove_dead_nodes(b.graph);
   CHECK(b.graph.nodes.size() == 3);
   CHECK(doubles(run_with(b.graph, {input}, false)) == apart);
@@ -295,9 +295,9 @@ TEST_CASE("A chain that would need more memory than the graph as it is is left o
       large);
   b.graph.outputs = {b.node("Mul", {sum, part}, large)};
   Graph fused = b.graph;
-  passes::fuse_elementwise_chains(fused);
+  passes::fuse_elementwise_chains(fused, cpu_kernels());
   CHECK(operators(fused).ends_with("ElementwiseChain"));
-  passes::optimize(b.graph);
+  passes::optimize(b.graph, cpu_kernels());
   CHECK(operators(b.graph).ends_with("Mul"));
 }
 

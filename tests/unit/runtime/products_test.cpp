@@ -1,4 +1,4 @@
-// Products, convolutions and reductions against loops in double.
+// Products and convolutions against loops in double.
 
 #include <catch2/catch.hpp>
 
@@ -161,41 +161,6 @@ TEST_CASE("integer MatMul is exact beyond what a double holds, and wraps around"
   const Tensor most = tensor_of(DataType::int32, {1, 1}, {2147483647});
   const Tensor two = tensor_of(DataType::int32, {1, 1}, {2});
   CHECK(product(DataType::int32, most, two) == std::vector<std::int64_t>{-2});
-}
-
-TEST_CASE("reductions over every set of dimensions equal a loop") {
-  Random random(6);
-  const Shape shape{2, 3, 4};
-  const Tensor x = random_floats(random, shape);
-  for (int set = 1; set < 8; ++set) {
-    std::vector<std::int64_t> axes;
-    Shape out = shape;
-    for (std::size_t d = 0; d < 3; ++d) {
-      if ((set >> d & 1) == 0) continue;
-      axes.push_back(static_cast<std::int64_t>(d) - 3);
-      out[d] = 1;
-    }
-    std::vector<double> sum(static_cast<std::size_t>(graph::num_elements(out)), 0);
-    std::vector<double> largest(sum.size(), -1e30);
-    for_each_index(shape, [&](const Shape& index) {
-      std::size_t place = 0;
-      for (std::size_t d = 0; d < 3; ++d) {
-        place = place * static_cast<std::size_t>(out[d]) +
-                static_cast<std::size_t>(out[d] == 1 ? 0 : index[d]);
-      }
-      sum[place] += at(x, index);
-      largest[place] = std::max(largest[place], at(x, index));
-    });
-    std::vector<double> mean = sum;
-    for (double& each : mean) each *= static_cast<double>(sum.size()) / 24.0;
-    const Tensor axes_tensor = Tensor::of_int64({static_cast<std::int64_t>(axes.size())}, axes);
-    const auto reduced = [&](const char* op_type) {
-      return run_floats({op_type, {}, {x, axes_tensor}, {{DataType::float32, out}}, {1}});
-    };
-    check_close(reduced("ReduceSum"), sum);
-    check_close(reduced("ReduceMean"), mean);
-    check_close(reduced("ReduceMax"), largest);
-  }
 }
 
 TEST_CASE("Conv of every type with groups, strides, dilations and padding equals a loop") {

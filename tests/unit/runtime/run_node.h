@@ -18,6 +18,9 @@ namespace autopar::runtime::testing {
 using graph::Attribute;
 using graph::Tensor;
 
+/// What run_node runs on: null for the CPU. Each test program says its own.
+Device* device_under_test();
+
 struct NodeRun {
   std::string op_type;
   std::map<std::string, Attribute> attributes;
@@ -56,33 +59,20 @@ inline graph::Graph make_graph(const NodeRun& run) {
   return graph;
 }
 
-inline void write(const TensorView& view, const Tensor& tensor) {
-  const auto bytes = tensor.bytes();
-  if (!bytes.empty()) std::memcpy(view.data, bytes.data(), bytes.size());
-}
-
-inline Tensor read(const TensorView& view) {
-  Tensor tensor = Tensor::zeros(view.type, view.shape);
-  if (view.size_bytes() > 0)
-    std::memcpy(tensor.mutable_bytes().data(), view.data,
-                static_cast<std::size_t>(view.size_bytes()));
-  return tensor;
-}
-
 /// Writes the inputs, runs and reads the outputs.
 inline std::vector<Tensor> run(Executable& executable, const graph::Graph& graph,
                                const std::vector<Tensor>& inputs) {
-  for (std::size_t i = 0; i < inputs.size(); ++i) write(executable.input(i), inputs[i]);
+  for (std::size_t i = 0; i < inputs.size(); ++i) executable.write_input(i, inputs[i]);
   executable.run();
   std::vector<Tensor> outputs;
   for (std::size_t i = 0; i < graph.outputs.size(); ++i)
-    outputs.push_back(read(executable.output(i)));
+    outputs.push_back(executable.read_output(i));
   return outputs;
 }
 
 inline std::vector<Tensor> run_node(const NodeRun& node_run) {
   const graph::Graph graph = make_graph(node_run);
-  Executable executable(graph, {.threads = node_run.threads});
+  Executable executable(graph, {.threads = node_run.threads, .device = device_under_test()});
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < node_run.inputs.size(); ++i) {
     const bool is_constant = std::find(node_run.constants.begin(), node_run.constants.end(), i) !=
@@ -109,6 +99,10 @@ inline double number_at(const Tensor& tensor, std::size_t i) {
 }
 
 inline std::vector<double> doubles(const Tensor& tensor) {
+  if (!graph::is_floating_point(tensor.type())) {
+    const auto integers = tensor.to_int64s();
+    return {integers.begin(), integers.end()};
+  }
   std::vector<double> result(static_cast<std::size_t>(tensor.elements()));
   for (std::size_t i = 0; i < result.size(); ++i) result[i] = number_at(tensor, i);
   return result;

@@ -15,36 +15,6 @@ void fill_with(std::byte* out, const std::byte* element, std::int64_t n) {
 
 }  // namespace
 
-std::vector<std::int64_t> broadcast_strides(const Shape& shape, const Shape& to) {
-  if (shape.size() > to.size()) return {};
-  const Shape own = row_major_strides(shape);
-  const std::size_t missing = to.size() - shape.size();
-  std::vector<std::int64_t> strides(to.size(), 0);
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] == 1) continue;
-    if (shape[d] != to[missing + d]) return {};
-    strides[missing + d] = own[d];
-  }
-  return strides;
-}
-
-void merge_dimensions(Shape& shape, std::vector<std::vector<std::int64_t>>& strides) {
-  const auto remove = [&](std::size_t d) {
-    shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(d));
-    for (auto& list : strides) list.erase(list.begin() + static_cast<std::ptrdiff_t>(d));
-  };
-  for (std::size_t d = shape.size(); d-- > 0;)
-    if (shape[d] == 1) remove(d);
-  for (std::size_t d = shape.size(); d-- > 1;) {
-    const bool together = std::ranges::all_of(
-        strides, [&](const auto& list) { return list[d - 1] == list[d] * shape[d]; });
-    if (!together) continue;
-    shape[d - 1] *= shape[d];
-    for (auto& list : strides) list[d - 1] = list[d];
-    remove(d);
-  }
-}
-
 BroadcastOperand::BroadcastOperand(Shape shape, std::vector<std::int64_t> strides,
                                    int element_bytes)
     : shape_(std::move(shape)), strides_(std::move(strides)), element_bytes_(element_bytes) {

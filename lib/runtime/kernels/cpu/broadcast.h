@@ -6,16 +6,9 @@
 #include <vector>
 
 #include "runtime/kernel.h"
+#include "runtime/kernels/strides.h"
 
 namespace autopar::runtime::cpu {
-
-/// The strides with which a contiguous tensor of `shape` is read along `to`, to which it is
-/// broadcast: 0 along dimensions that repeat it. Empty where it cannot be broadcast so.
-std::vector<std::int64_t> broadcast_strides(const Shape& shape, const Shape& to);
-
-/// Joins neighbouring dimensions that every operand walks in one stride and drops those of extent
-/// 1, so that inner loops are long. `strides` has one list an operand.
-void merge_dimensions(Shape& shape, std::vector<std::vector<std::int64_t>>& strides);
 
 /// One operand of a broadcast, read along the flat index of the output. Since operands are
 /// contiguous, the innermost merged stride is 1 or 0.

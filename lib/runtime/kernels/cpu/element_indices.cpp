@@ -1,6 +1,6 @@
 #include "runtime/kernels/cpu/element_indices.h"
 
-#include "runtime/kernels/cpu/kernel_arguments.h"
+#include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime::cpu {
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/device.h"
 #include "runtime/kernels/cpu/elementwise_operators.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/elementwise_chain.h"
@@ -123,7 +124,7 @@ std::unique_ptr<Kernel> make_elementwise(const KernelRequest& request) {
   const DataType result = request.outputs[0].type;
   const int slot = append_whole_node(program, request.node, request.inputs, result);
   program.set_output(slot, result);
-  return std::make_unique<ElementwiseKernel>(std::move(program), request.threads);
+  return std::make_unique<ElementwiseKernel>(std::move(program), request.device.threads());
 }
 
 std::unique_ptr<Kernel> make_elementwise_chain(const KernelRequest& request) {
@@ -147,7 +148,7 @@ std::unique_ptr<Kernel> make_elementwise_chain(const KernelRequest& request) {
     type = link.result;
   }
   program.set_output(results.back(), type);
-  return std::make_unique<ElementwiseKernel>(std::move(program), request.threads);
+  return std::make_unique<ElementwiseKernel>(std::move(program), request.device.threads());
 }
 
 std::optional<int> elementwise_slots(const graph::Node& node, std::span<const TensorView> inputs,

@@ -17,16 +17,6 @@ std::unique_ptr<Kernel> make_elementwise_chain(const KernelRequest& request);
 std::vector<KernelEntry> elementwise_kernels();
 
 // Data movement.
-std::unique_ptr<Kernel> make_copy(const KernelRequest& request);
-std::unique_ptr<Kernel> make_dropout(const KernelRequest& request);
-std::unique_ptr<Kernel> make_transpose(const KernelRequest& request);
-std::unique_ptr<Kernel> make_slice(const KernelRequest& request);
-std::unique_ptr<Kernel> make_split(const KernelRequest& request);
-std::unique_ptr<Kernel> make_concat(const KernelRequest& request);
-std::unique_ptr<Kernel> make_expand(const KernelRequest& request);
-std::unique_ptr<Kernel> make_tile(const KernelRequest& request);
-std::unique_ptr<Kernel> make_depth_to_space(const KernelRequest& request);
-std::unique_ptr<Kernel> make_space_to_depth(const KernelRequest& request);
 std::unique_ptr<Kernel> make_pad(const KernelRequest& request);
 std::unique_ptr<Kernel> make_trilu(const KernelRequest& request);
 std::unique_ptr<Kernel> make_gather(const KernelRequest& request);
@@ -62,12 +52,5 @@ std::unique_ptr<Kernel> make_reduce_l1(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_l2(const KernelRequest& request);
 std::unique_ptr<Kernel> make_cumsum(const KernelRequest& request);
 std::unique_ptr<Kernel> make_conv(const KernelRequest& request);
-
-// Collectives.
-std::unique_ptr<Kernel> make_all_reduce(const KernelRequest& request);
-std::unique_ptr<Kernel> make_all_gather(const KernelRequest& request);
-std::unique_ptr<Kernel> make_reduce_scatter(const KernelRequest& request);
-std::unique_ptr<Kernel> make_all_to_all(const KernelRequest& request);
-std::unique_ptr<Kernel> make_broadcast(const KernelRequest& request);
 
 }  // namespace autopar::runtime::cpu

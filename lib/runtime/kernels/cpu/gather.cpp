@@ -1,9 +1,10 @@
 #include <cstring>
 
+#include "runtime/device.h"
 #include "runtime/kernels/cpu/broadcast.h"
 #include "runtime/kernels/cpu/element_indices.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/kernel_arguments.h"
+#include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -20,7 +21,7 @@ std::int64_t product(const Shape& shape, std::size_t first, std::size_t last) {
 class GatherKernel final : public Kernel {
  public:
   explicit GatherKernel(const KernelRequest& request)
-      : node_(request.node.name), threads_(request.threads) {
+      : node_(request.node.name), threads_(request.device.threads()) {
     const Shape& shape = request.inputs.at(0).shape;
     const std::size_t axis =
         checked_axis(request, request.node.int_attribute("axis", 0), shape.size());

@@ -4,9 +4,9 @@
 
 #include "runtime/kernels/cpu/broadcast.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/kernel_arguments.h"
 #include "runtime/kernels/element_types.h"
 #include "runtime/kernels/elementwise_functions.h"
+#include "runtime/kernels/kernel_arguments.h"
 
 /// Tensors made from shapes and a few numbers.
 namespace autopar::runtime::cpu {

@@ -8,10 +8,10 @@
 #include "runtime/kernels/cpu/broadcast.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/kernel_arguments.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/element_types.h"
 #include "runtime/kernels/elementwise_functions.h"
+#include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime::cpu {
 

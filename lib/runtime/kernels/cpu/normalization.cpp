@@ -4,12 +4,14 @@
 #include <cmath>
 
 #include "graph/error.h"
+#include "runtime/device.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/kernel_arguments.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/cpu/simd_clones.h"
 #include "runtime/kernels/element_types.h"
+#include "runtime/kernels/kernel_arguments.h"
+#include "runtime/kernels/normalized_rows.h"
 
 namespace autopar::runtime::cpu {
 
@@ -67,31 +69,6 @@ template <typename T>
 AUTOPAR_SIMD_CLONES Moments<float> normalize_row(const Row<float>& row) { return normalize(row); }
 Moments<double> normalize_row(const Row<double>& row) { return normalize(row); }
 
-/// The input as rows over its trailing dimensions.
-struct Rows {
-  std::int64_t count = 1;
-  std::int64_t extent = 1;
-};
-
-Rows rows_of(const KernelRequest& request) {
-  const Shape& shape = request.inputs[0].shape;
-  const std::size_t axis =
-      checked_axis(request, request.node.int_attribute("axis", -1), shape.size());
-  Rows rows;
-  for (std::size_t i = 0; i < axis; ++i) rows.count *= shape[i];
-  for (std::size_t i = axis; i < shape.size(); ++i) rows.extent *= shape[i];
-  for (std::size_t i = 1; i < request.inputs.size(); ++i) {
-    if (request.inputs[i].present() && request.inputs[i].elements() != rows.extent)
-      fail("node '{}': {} wants a scale and bias of the normalised shape", request.node.name,
-           request.node.op_type);
-  }
-  return rows;
-}
-
-float epsilon_of(const KernelRequest& request) {
-  return request.node.float_attribute("epsilon", 1e-5F);
-}
-
 bool has_bias(std::span<const TensorView> inputs) {
   return inputs.size() > 2 && inputs[2].present();
 }
@@ -112,15 +89,14 @@ void store_moments(const KernelIo& io, std::int64_t row, Moments<double> moments
 class LayerNormalization final : public Kernel {
  public:
   explicit LayerNormalization(const KernelRequest& request)
-      : rows_(rows_of(request)),
-        epsilon_(epsilon_of(request)),
+      : rows_(request),
         has_bias_(has_bias(request.inputs)),
         has_moments_(has_output(request, 1) || has_output(request, 2)),
         float_bytes_(float_bytes(request)) {
     using dnnl::normalization_flags;
     const dnnl::layer_normalization_forward::desc description(
         has_moments_ ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference,
-        float_layout({rows_.count, rows_.extent}), float_layout({rows_.count}), epsilon_,
+        float_layout({rows_.count, rows_.extent}), float_layout({rows_.count}), rows_.epsilon,
         has_bias_ ? normalization_flags::use_scale | normalization_flags::use_shift
                   : normalization_flags::use_scale);
     const dnnl::layer_normalization_forward::primitive_desc primitive(
@@ -155,13 +131,12 @@ class LayerNormalization final : public Kernel {
     FloatCopies::store(out, io.outputs[0]);
     if (!has_moments_) return;
     for (std::int64_t row = 0; row < rows_.count; ++row)
-      store_moments(io, row, {mean[row], 1 / std::sqrt(variance[row] + epsilon_)});
+      store_moments(io, row, {mean[row], 1 / std::sqrt(variance[row] + rows_.epsilon)});
   }
 
  private:
   OnednnPrimitive normalization_;
-  Rows rows_;
-  float epsilon_;
+  NormalizedRows rows_;
   bool has_bias_;
   bool has_moments_;
   std::int64_t float_bytes_;
@@ -171,10 +146,9 @@ class LayerNormalization final : public Kernel {
 class PlainNormalization final : public Kernel {
  public:
   PlainNormalization(const KernelRequest& request, bool centred)
-      : rows_(rows_of(request)),
-        epsilon_(epsilon_of(request)),
+      : rows_(request),
         centred_(centred),
-        threads_(request.threads),
+        threads_(request.device.threads()),
         float_bytes_(float_bytes(request)) {}
 
   std::int64_t scratch_bytes() const override { return float_bytes_; }
@@ -201,29 +175,22 @@ class PlainNormalization final : public Kernel {
 #pragma omp parallel for num_threads(threads_) if (is_large)
     for (std::int64_t row = 0; row < rows_.count; ++row) {
       const std::int64_t begin = row * rows_.extent;
-      const Moments<T> moments = normalize_row(Row<T>{
-          in + begin, scale, bias, out + begin, rows_.extent, static_cast<T>(epsilon_), centred_});
+      const Moments<T> moments =
+          normalize_row(Row<T>{in + begin, scale, bias, out + begin, rows_.extent,
+                               static_cast<T>(rows_.epsilon), centred_});
       store_moments(io, row, {moments.mean, moments.inverse_deviation});
     }
   }
 
-  Rows rows_;
-  float epsilon_;
+  NormalizedRows rows_;
   bool centred_;
   int threads_;
   std::int64_t float_bytes_;
 };
 
-void check_type(const KernelRequest& request) {
-  const DataType type = request.inputs[0].type;
-  if (type != DataType::float32 && type != DataType::float64 && !is_half(type))
-    fail_type(request, type);
-}
-
 }  // namespace
 
 std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request) {
-  check_type(request);
   const TensorView& in = request.inputs[0];
   if (in.type == DataType::float64 || in.elements() == 0)
     return std::make_unique<PlainNormalization>(request, true);
@@ -231,7 +198,6 @@ std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request) {
-  check_type(request);
   return std::make_unique<PlainNormalization>(request, false);
 }
 

@@ -2,10 +2,11 @@
 #include <numeric>
 #include <string>
 
+#include "runtime/device.h"
 #include "runtime/kernels/cpu/broadcast.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/kernel_arguments.h"
 #include "runtime/kernels/cpu/strided_copy.h"
+#include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -32,7 +33,7 @@ class ConstantPad final : public Kernel {
   ConstantPad(const KernelRequest& request, const std::vector<std::int64_t>& before)
       : bytes_(element_bytes_of(request, request.inputs.at(0))),
         inside_(make_inside(request, before)),
-        threads_(request.threads) {}
+        threads_(request.device.threads()) {}
 
   void run(const KernelIo& io) override {
     static constexpr std::array<std::byte, 8> zero{};

@@ -5,24 +5,21 @@
 #include <limits>
 
 #include "graph/error.h"
+#include "runtime/device.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/kernel_arguments.h"
 #include "runtime/kernels/element_types.h"
+#include "runtime/kernels/kernel_arguments.h"
+#include "runtime/kernels/reduction.h"
 
 namespace autopar::runtime::cpu {
 
 namespace {
 
-/// What elements are added up in.
+/// An element as its accumulator.
 template <typename T>
-auto load(T value) {
-  using Value = decltype(widened(value));
-  using Wide = std::conditional_t<std::is_floating_point_v<Value>, double, std::int64_t>;
-  return static_cast<Wide>(widened(value));
+Accumulator<T> load(T value) {
+  return static_cast<Accumulator<T>>(widened(value));
 }
-
-using Reducible =
-    Joined<Floats, Halves, SignedIntegers, Types<std::uint8_t, std::uint16_t, std::uint32_t>>;
 
 /// The kernel made by `make(T{})` for the input's type.
 template <typename Make>
@@ -34,107 +31,13 @@ std::unique_ptr<Kernel> kernel_for_type(const KernelRequest& request, Make make)
   return kernel;
 }
 
-/// One reduction: what it starts from, how it takes an element in, and what it makes of the end.
-struct Sum {
-  template <typename W>
-  static W start() {
-    return 0;
-  }
-  template <typename W>
-  static W take(W sum, W x) {
-    return sum + x;
-  }
-  template <typename W>
-  static W finish(W sum, std::int64_t) {
-    return sum;
-  }
-};
-struct Mean : Sum {
-  template <typename W>
-  static W finish(W sum, std::int64_t n) {
-    if constexpr (std::is_integral_v<W>) {
-      return n == 0 ? 0 : sum / n;
-    } else {
-      return sum / static_cast<W>(n);
-    }
-  }
-};
-struct Product : Sum {
-  template <typename W>
-  static W start() {
-    return 1;
-  }
-  template <typename W>
-  static W take(W product, W x) {
-    return product * x;
-  }
-};
-struct Max : Sum {
-  template <typename W>
-  static W start() {
-    return std::numeric_limits<W>::has_infinity ? -std::numeric_limits<W>::infinity()
-                                                : std::numeric_limits<W>::lowest();
-  }
-  template <typename W>
-  static W take(W largest, W x) {
-    return (x > largest || x != x) ? x : largest;
-  }
-};
-struct Min : Sum {
-  template <typename W>
-  static W start() {
-    return std::numeric_limits<W>::has_infinity ? std::numeric_limits<W>::infinity()
-                                                : std::numeric_limits<W>::max();
-  }
-  template <typename W>
-  static W take(W least, W x) {
-    return (x < least || x != x) ? x : least;
-  }
-};
-struct SumSquare : Sum {
-  template <typename W>
-  static W take(W sum, W x) {
-    return sum + x * x;
-  }
-};
-struct L1 : Sum {
-  template <typename W>
-  static W take(W sum, W x) {
-    return sum + (x < 0 ? -x : x);
-  }
-};
-struct L2 : SumSquare {
-  template <typename W>
-  static W finish(W sum, std::int64_t) {
-    return static_cast<W>(std::sqrt(static_cast<double>(sum)));
-  }
-};
-
 /// The kept and the reduced dimensions, each as offsets into the input.
 class ReduceBase : public Kernel {
  public:
-  explicit ReduceBase(const KernelRequest& request) : threads_(request.threads) {
-    const Shape& shape = request.inputs[0].shape;
-    std::vector<bool> reduced(shape.size(), false);
-    std::vector<std::int64_t> axes;
-    if (request.inputs.size() > 1 && request.inputs[1].present()) {
-      axes = constant_integers(request, 1, "axes");
-    }
-    for (const std::int64_t axis : axes) reduced[checked_axis(request, axis, shape.size())] = true;
-    const bool noop = request.node.int_attribute("noop_with_empty_axes", 0) != 0;
-    if (axes.empty() && !noop) reduced.assign(shape.size(), true);
-    std::int64_t stride = 1;
-    Shape kept_extents;
-    Shape kept_strides;
-    Shape reduced_extents;
-    Shape reduced_strides;
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      (reduced[d] ? reduced_extents : kept_extents).push_back(shape[d]);
-      (reduced[d] ? reduced_strides : kept_strides).push_back(stride);
-      stride *= shape[d];
-    }
-    kept_ = offsets(kept_extents, kept_strides);
-    reduced_ = offsets(reduced_extents, reduced_strides);
+  explicit ReduceBase(const KernelRequest& request) : threads_(request.device.threads()) {
+    const ReducedDimensions dimensions(request);
+    kept_ = offsets(dimensions.kept_extents, dimensions.kept_strides);
+    reduced_ = offsets(dimensions.reduced_extents, dimensions.reduced_strides);
     neighbours_ =
         !reduced_.empty() && reduced_.back() == static_cast<std::int64_t>(reduced_.size()) - 1;
   }
@@ -146,10 +49,11 @@ class ReduceBase : public Kernel {
   int threads_;
 
  private:
-  /// Row-major offsets of a space whose last dimension comes first.
-  static std::vector<std::int64_t> offsets(const Shape& extents, const Shape& strides) {
+  /// In row-major order.
+  static std::vector<std::int64_t> offsets(const Shape& extents,
+                                           const std::vector<std::int64_t>& strides) {
     std::vector<std::int64_t> result = {0};
-    for (std::size_t d = extents.size(); d-- > 0;) {
+    for (std::size_t d = 0; d < extents.size(); ++d) {
       std::vector<std::int64_t> next;
       for (const std::int64_t base : result) {
         for (std::int64_t i = 0; i < extents[d]; ++i) next.push_back(base + i * strides[d]);
@@ -170,7 +74,7 @@ class Reduce final : public ReduceBase {
     T* out = io.outputs[0].as<T>();
     const auto rows = static_cast<std::int64_t>(kept_.size());
     const auto n = static_cast<std::int64_t>(reduced_.size());
-    using Wide = decltype(load(T{}));
+    using Wide = Accumulator<T>;
     const bool is_large = rows * n > 16384;
 #pragma omp parallel for num_threads(threads_) if (is_large)
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -229,20 +133,30 @@ class CumSum final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_reduce_sum(const KernelRequest& request) { return make<Sum>(request); }
+std::unique_ptr<Kernel> make_reduce_sum(const KernelRequest& request) {
+  return make<reductions::Sum>(request);
+}
 std::unique_ptr<Kernel> make_reduce_mean(const KernelRequest& request) {
-  return make<Mean>(request);
+  return make<reductions::Mean>(request);
 }
 std::unique_ptr<Kernel> make_reduce_prod(const KernelRequest& request) {
-  return make<Product>(request);
+  return make<reductions::Product>(request);
 }
-std::unique_ptr<Kernel> make_reduce_max(const KernelRequest& request) { return make<Max>(request); }
-std::unique_ptr<Kernel> make_reduce_min(const KernelRequest& request) { return make<Min>(request); }
+std::unique_ptr<Kernel> make_reduce_max(const KernelRequest& request) {
+  return make<reductions::Max>(request);
+}
+std::unique_ptr<Kernel> make_reduce_min(const KernelRequest& request) {
+  return make<reductions::Min>(request);
+}
 std::unique_ptr<Kernel> make_reduce_sum_square(const KernelRequest& request) {
-  return make<SumSquare>(request);
+  return make<reductions::SumSquare>(request);
 }
-std::unique_ptr<Kernel> make_reduce_l1(const KernelRequest& request) { return make<L1>(request); }
-std::unique_ptr<Kernel> make_reduce_l2(const KernelRequest& request) { return make<L2>(request); }
+std::unique_ptr<Kernel> make_reduce_l1(const KernelRequest& request) {
+  return make<reductions::L1>(request);
+}
+std::unique_ptr<Kernel> make_reduce_l2(const KernelRequest& request) {
+  return make<reductions::L2>(request);
+}
 
 std::unique_ptr<Kernel> make_cumsum(const KernelRequest& request) {
   return kernel_for_type(request,

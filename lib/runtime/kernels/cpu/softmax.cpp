@@ -6,10 +6,11 @@
 #include <limits>
 
 #include "graph/error.h"
+#include "runtime/device.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/kernel_arguments.h"
 #include "runtime/kernels/cpu/onednn.h"
+#include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime::cpu {
 
@@ -35,7 +36,7 @@ class Softmax final : public Kernel {
  public:
   Softmax(const KernelRequest& request, bool logarithm)
       : rows_(rows_of(request)),
-        threads_(request.threads),
+        threads_(request.device.threads()),
         is_empty_(request.outputs[0].elements() == 0),
         float_bytes_(float_bytes(request)) {
     if (is_empty_) return;

@@ -1,7 +1,10 @@
-#include <algorithm>
 #include <iterator>
+#include <utility>
 
+#include "runtime/kernels/collectives.h"
+#include "runtime/kernels/cpu/elementwise_operators.h"
 #include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/data_movement.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime {
@@ -73,21 +76,13 @@ constexpr KernelEntry kernels[] = {
 
 }  // namespace
 
-std::span<const KernelEntry> cpu_kernels() {
-  static const std::vector<KernelEntry> all = [] {
+const KernelTable& cpu_kernels() {
+  static const KernelTable table = [] {
     std::vector<KernelEntry> entries = elementwise_kernels();
     entries.insert(entries.end(), std::begin(kernels), std::end(kernels));
-    return entries;
+    return KernelTable{"CPU", std::move(entries), elementwise_slots, ElementwiseProgram::max_slots};
   }();
-  return all;
-}
-
-const KernelEntry* find_cpu_kernel(std::string_view domain, std::string_view op_type) {
-  const std::span<const KernelEntry> all = cpu_kernels();
-  const auto found = std::ranges::find_if(all, [&](const KernelEntry& entry) {
-    return entry.op_type == op_type && entry.domain == domain;
-  });
-  return found == all.end() ? nullptr : &*found;
+  return table;
 }
 
 }  // namespace autopar::runtime

@@ -1,14 +1,15 @@
+// Each operator is a list of strided copies.
+
+#include "runtime/kernels/data_movement.h"
+
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
-#include "runtime/kernels/cpu/broadcast.h"
-#include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/kernel_arguments.h"
-#include "runtime/kernels/cpu/strided_copy.h"
+#include "runtime/device.h"
+#include "runtime/kernels/kernel_arguments.h"
+#include "runtime/kernels/strides.h"
 
-/// Operators that only move elements from place to place: each is a list of strided copies.
-namespace autopar::runtime::cpu {
+namespace autopar::runtime {
 namespace {
 
 struct Move {
@@ -16,26 +17,21 @@ struct Move {
   std::int64_t in_offset = 0;  ///< bytes
   std::size_t output = 0;
   std::int64_t out_offset = 0;  ///< bytes
-  StridedCopy copy;
+  std::unique_ptr<StridedCopy> copy;
 };
 
 class MoveKernel final : public Kernel {
  public:
-  MoveKernel(std::vector<Move> moves, int threads) : moves_(std::move(moves)), threads_(threads) {}
+  explicit MoveKernel(std::vector<Move> moves) : moves_(std::move(moves)) {}
   void run(const KernelIo& io) override {
     for (const Move& move : moves_)
-      move.copy.run(io.inputs[move.input].data + move.in_offset,
-                    io.outputs[move.output].data + move.out_offset, threads_);
+      move.copy->run(io.inputs[move.input].data + move.in_offset,
+                     io.outputs[move.output].data + move.out_offset, io.stream);
   }
 
  private:
   std::vector<Move> moves_;
-  int threads_;
 };
-
-std::unique_ptr<Kernel> make_moves(const KernelRequest& request, std::vector<Move> moves) {
-  return std::make_unique<MoveKernel>(std::move(moves), request.threads);
-}
 
 /// Input 0 read with these strides, element by element of `shape`, into output 0.
 std::unique_ptr<Kernel> make_gathering_move(const KernelRequest& request, const Shape& shape,
@@ -44,8 +40,9 @@ std::unique_ptr<Kernel> make_gathering_move(const KernelRequest& request, const 
   const int bytes = element_bytes_of(request, request.inputs.at(0));
   std::vector<Move> moves;
   moves.push_back({0, in_offset_elements * bytes, 0, 0,
-                   StridedCopy(shape, std::move(in_strides), row_major_strides(shape), bytes)});
-  return make_moves(request, std::move(moves));
+                   request.device.make_strided_copy(shape, std::move(in_strides),
+                                                    row_major_strides(shape), bytes)});
+  return std::make_unique<MoveKernel>(std::move(moves));
 }
 
 /// Input 0, seen as `shape`, with its dimensions in the order `permutation`.
@@ -61,22 +58,23 @@ std::unique_ptr<Kernel> make_permutation(const KernelRequest& request, const Sha
   return make_gathering_move(request, out_shape, std::move(in_strides));
 }
 
+/// The bytes of input 0; and of Dropout, which does nothing outside of training, the mask that
+/// keeps all.
 class CopyKernel final : public Kernel {
  public:
-  void run(const KernelIo& io) override {
-    const auto bytes = static_cast<std::size_t>(io.outputs[0].size_bytes());
-    if (bytes > 0) std::memcpy(io.outputs[0].data, io.inputs[0].data, bytes);
-  }
-};
+  explicit CopyKernel(const KernelRequest& request)
+      : device_(request.device),
+        copy_(device_.make_strided_copy({request.outputs.at(0).size_bytes()}, {1}, {1}, 1)) {}
 
-class DropoutKernel final : public Kernel {
- public:
   void run(const KernelIo& io) override {
-    const auto bytes = static_cast<std::size_t>(io.outputs[0].size_bytes());
-    if (bytes > 0) std::memcpy(io.outputs[0].data, io.inputs[0].data, bytes);
-    if (io.outputs.size() < 2 || !io.outputs[1].present() || bytes == 0) return;
-    std::memset(io.outputs[1].data, 1, static_cast<std::size_t>(io.outputs[1].size_bytes()));
+    copy_->run(io.inputs[0].data, io.outputs[0].data, io.stream);
+    if (io.outputs.size() > 1 && io.outputs[1].present())
+      device_.fill(io.outputs[1].data, std::byte{1}, io.outputs[1].size_bytes(), io.stream);
   }
+
+ private:
+  Device& device_;
+  std::unique_ptr<StridedCopy> copy_;
 };
 
 /// Which elements of one dimension a Slice takes.
@@ -100,14 +98,14 @@ std::unique_ptr<Kernel> make_copy(const KernelRequest& request) {
   if (request.inputs.at(0).size_bytes() != request.outputs.at(0).size_bytes())
     fail("node '{}': {} changes the number of elements", request.node.name,
          qualified_op_type(request.node));
-  return std::make_unique<CopyKernel>();
+  return std::make_unique<CopyKernel>(request);
 }
 
 std::unique_ptr<Kernel> make_dropout(const KernelRequest& request) {
   const bool may_train = request.inputs.size() > 2 && request.inputs[2].present();
   if (may_train && (!request.is_constant(2) || request.inputs[2].as<const std::uint8_t>()[0] != 0))
-    fail("node '{}': Dropout in training mode has no CPU kernel", request.node.name);
-  return std::make_unique<DropoutKernel>();
+    fail("node '{}': Dropout in training mode has no kernel", request.node.name);
+  return std::make_unique<CopyKernel>(request);
 }
 
 std::unique_ptr<Kernel> make_transpose(const KernelRequest& request) {
@@ -153,11 +151,12 @@ std::unique_ptr<Kernel> make_split(const KernelRequest& request) {
     if (!request.outputs[i].present())
       fail("node '{}': Split leaves output {} out", request.node.name, i);
     const Shape& shape = request.outputs[i].shape;
-    moves.push_back({0, begin * strides[axis] * bytes, i, 0,
-                     StridedCopy(shape, strides, row_major_strides(shape), bytes)});
+    moves.push_back(
+        {0, begin * strides[axis] * bytes, i, 0,
+         request.device.make_strided_copy(shape, strides, row_major_strides(shape), bytes)});
     begin += shape[axis];
   }
-  return make_moves(request, std::move(moves));
+  return std::make_unique<MoveKernel>(std::move(moves));
 }
 
 std::unique_ptr<Kernel> make_concat(const KernelRequest& request) {
@@ -170,11 +169,12 @@ std::unique_ptr<Kernel> make_concat(const KernelRequest& request) {
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < request.inputs.size(); ++i) {
     const Shape& shape = request.inputs[i].shape;
-    moves.push_back({i, 0, 0, begin * strides[axis] * bytes,
-                     StridedCopy(shape, row_major_strides(shape), strides, bytes)});
+    moves.push_back(
+        {i, 0, 0, begin * strides[axis] * bytes,
+         request.device.make_strided_copy(shape, row_major_strides(shape), strides, bytes)});
     begin += shape[axis];
   }
-  return make_moves(request, std::move(moves));
+  return std::make_unique<MoveKernel>(std::move(moves));
 }
 
 std::unique_ptr<Kernel> make_expand(const KernelRequest& request) {
@@ -218,4 +218,4 @@ std::unique_ptr<Kernel> make_space_to_depth(const KernelRequest& request) {
                           std::array<std::size_t, 6>{0, 3, 5, 1, 2, 4});
 }
 
-}  // namespace autopar::runtime::cpu
+}  // namespace autopar::runtime

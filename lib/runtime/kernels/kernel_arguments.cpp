@@ -1,10 +1,12 @@
-#include "runtime/kernels/cpu/kernel_arguments.h"
+#include "runtime/kernels/kernel_arguments.h"
 
-namespace autopar::runtime::cpu {
+#include "runtime/device.h"
+
+namespace autopar::runtime {
 
 void fail_type(const KernelRequest& request, DataType type) {
-  fail("node '{}': {} of {} has no CPU kernel", request.node.name, qualified_op_type(request.node),
-       name_of(type));
+  fail("node '{}': {} of {} has no {} kernel", request.node.name, qualified_op_type(request.node),
+       name_of(type), request.device.kernels().device);
 }
 
 AxisExtents extents_around(const Shape& shape, std::size_t axis) {
@@ -60,4 +62,4 @@ bool has_output(const KernelRequest& request, std::size_t output) {
   return output < request.outputs.size() && request.outputs[output].present();
 }
 
-}  // namespace autopar::runtime::cpu
+}  // namespace autopar::runtime

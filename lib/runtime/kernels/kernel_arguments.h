@@ -7,7 +7,7 @@
 #include "runtime/kernel.h"
 
 /// What factories ask of the node they serve. All throw Error naming node and operator.
-namespace autopar::runtime::cpu {
+namespace autopar::runtime {
 
 [[noreturn]] void fail_type(const KernelRequest& request, DataType type);
 
@@ -52,4 +52,4 @@ std::int64_t checked_index(std::int64_t index, std::int64_t extent, const std::s
 
 bool has_output(const KernelRequest& request, std::size_t output);
 
-}  // namespace autopar::runtime::cpu
+}  // namespace autopar::runtime

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/tensor.h"
+#include "runtime/kernel.h"
+
+namespace autopar::runtime {
+
+/// One kernel of a compiled graph, and where its tensors lie.
+struct Step {
+  std::string node;  ///< for messages and traces
+  std::string op_type;
+  std::unique_ptr<Kernel> kernel;
+  std::vector<TensorView> inputs;
+  std::vector<TensorView> outputs;
+  std::byte* scratch = nullptr;
+  std::int64_t scratch_bytes = 0;
+
+  KernelIo io(void* stream = nullptr) const { return {inputs, outputs, scratch, stream}; }
+};
+
+/// Runs a list of steps, any number of times.
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  /// Returns when all is done. Throws Error naming the node where a kernel fails.
+  virtual void run() = 0;
+};
+
+/// Copies elements of one shape between two layouts, as the device has it.
+class StridedCopy {
+ public:
+  virtual ~StridedCopy() = default;
+  /// `in` and `out` point to the first element of each.
+  virtual void run(const std::byte* in, std::byte* out, void* stream) const = 0;
+};
+
+/// What an Executable runs on: its kernels, its memory, and how a list of steps is run. It belongs
+/// to one rank and outlives what is made with it.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const KernelTable& kernels() const = 0;
+  /// Threads of the host that a kernel may use.
+  virtual int threads() const { return 1; }
+  /// Whether kernels read host memory, so that constants can stay where they are.
+  virtual bool shares_host_memory() const = 0;
+
+  /// Uninitialised memory, aligned as the plan's offsets are. Throws Error that tells what was
+  /// needed and what was free.
+  virtual std::shared_ptr<std::byte> allocate(std::int64_t bytes) = 0;
+  /// Copies contiguous tensors to memory of the device.
+  struct Upload {
+    const graph::Tensor* from = nullptr;
+    std::byte* to = nullptr;
+  };
+  virtual void upload(std::span<const Upload> tensors) = 0;
+  /// Between memory of the host and of the device; returns when it is done.
+  virtual void write(std::byte* to, std::span<const std::byte> from) = 0;
+  virtual void read(std::span<std::byte> to, const std::byte* from) = 0;
+
+  /// Strides in elements; those of the input may be 0 or negative.
+  virtual std::unique_ptr<StridedCopy> make_strided_copy(Shape shape,
+                                                         std::vector<std::int64_t> in_strides,
+                                                         std::vector<std::int64_t> out_strides,
+                                                         int element_bytes) = 0;
+  virtual void fill(std::byte* to, std::byte value, std::int64_t bytes, void* stream) = 0;
+  /// `collectives` is what the steps' collectives were made with; null where there are none.
+  virtual std::unique_ptr<Runner> make_runner(std::vector<Step> steps,
+                                              CollectiveContext* collectives) = 0;
+};
+
+}  // namespace autopar::runtime

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "runtime/device.h"
+
+namespace autopar::runtime {
+
+/// This machine's cores: `threads` of them for each kernel.
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(int threads);
+
+  const KernelTable& kernels() const override { return cpu_kernels(); }
+  int threads() const override { return threads_; }
+  bool shares_host_memory() const override { return true; }
+  std::shared_ptr<std::byte> allocate(std::int64_t bytes) override;
+  void upload(std::span<const Upload> tensors) override;
+  void write(std::byte* to, std::span<const std::byte> from) override;
+  void read(std::span<std::byte> to, const std::byte* from) override;
+  std::unique_ptr<StridedCopy> make_strided_copy(Shape shape, std::vector<std::int64_t> in_strides,
+                                                 std::vector<std::int64_t> out_strides,
+                                                 int element_bytes) override;
+  void fill(std::byte* to, std::byte value, std::int64_t bytes, void* stream) override;
+  std::unique_ptr<Runner> make_runner(std::vector<Step> steps,
+                                      CollectiveContext* collectives) override;
+
+ private:
+  int threads_;
+};
+
+}  // namespace autopar::runtime

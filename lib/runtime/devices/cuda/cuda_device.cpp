@@ -1,0 +1,120 @@
+#include "runtime/devices/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "graph/error.h"
+#include "runtime/devices/cuda/runner.h"
+#include "runtime/devices/cuda/upload.h"
+#include "runtime/kernels/cuda/strided_copy.h"
+
+namespace autopar::runtime::cuda {
+namespace {
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+int usable_gpus() {
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    int runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    if (driver > 0)
+      fail(
+          "--device cuda: the GPU driver serves CUDA {}, but this build needs {}; update the "
+          "driver",
+          version_text(driver), version_text(runtime));
+    fail("--device cuda: this machine has no NVIDIA driver; use --device cpu");
+  }
+  if (code == cudaErrorNoDevice || (code == cudaSuccess && count == 0))
+    fail("--device cuda: this machine has no GPU that CUDA can use; use --device cpu");
+  check(code, "looking for GPUs");
+  return count;
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(const CudaOptions& options) : options_(options) {
+  const int count = usable_gpus();
+  if (options.gpu < 0 || options.gpu >= count)
+    fail("there is no GPU {}: this process sees {} GPU(s), numbered from 0", options.gpu, count);
+  check(cudaSetDevice(options.gpu), "the GPU's context");
+  check(cudaGetDeviceProperties(&properties_, options.gpu), "the GPU's properties");
+  compute_ = make_stream();
+  collective_ = make_stream();
+  faults_ = std::make_unique<Faults>();
+  if (cublasLtCreate(&cublas_) != CUBLAS_STATUS_SUCCESS)
+    fail("cuBLASLt cannot be set up on GPU {}; is its memory full?", options.gpu);
+}
+
+CudaDevice::~CudaDevice() { cublasLtDestroy(cublas_); }
+
+std::shared_ptr<std::byte> CudaDevice::allocate(std::int64_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t code =
+      cudaMalloc(&memory, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)));
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    std::size_t free = 0;
+    std::size_t total = 0;
+    check(cudaMemGetInfo(&free, &total), "the GPU's free memory");
+    constexpr double gib = 1 << 30;
+    fail(
+        "GPU {} has {:.2f} GiB free of {:.2f}, but this rank needs {:.2f} GiB; split the model "
+        "over more GPUs, or plan with --memory {:.2f}GiB",
+        options_.gpu, static_cast<double>(free) / gib, static_cast<double>(total) / gib,
+        static_cast<double>(bytes) / gib, static_cast<double>(free) / gib);
+  }
+  check(code, "memory for the rank");
+  return {static_cast<std::byte*>(memory), [](std::byte* each) { cudaFree(each); }};
+}
+
+void CudaDevice::upload(std::span<const Upload> tensors) { cuda::upload(tensors); }
+
+void CudaDevice::write(std::byte* to, std::span<const std::byte> from) {
+  if (from.empty()) return;
+  check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice, compute_.get()),
+        "copying to the GPU");
+  check(cudaStreamSynchronize(compute_.get()), "copying to the GPU");
+}
+
+void CudaDevice::read(std::span<std::byte> to, const std::byte* from) {
+  if (to.empty()) return;
+  check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, compute_.get()),
+        "copying from the GPU");
+  check(cudaStreamSynchronize(compute_.get()), "copying from the GPU");
+}
+
+std::unique_ptr<StridedCopy> CudaDevice::make_strided_copy(Shape shape,
+                                                           std::vector<std::int64_t> in_strides,
+                                                           std::vector<std::int64_t> out_strides,
+                                                           int element_bytes) {
+  return std::make_unique<CudaStridedCopy>(std::move(shape), std::move(in_strides),
+                                           std::move(out_strides), element_bytes);
+}
+
+void CudaDevice::fill(std::byte* to, std::byte value, std::int64_t bytes, void* stream) {
+  if (bytes == 0) return;
+  check(cudaMemsetAsync(to, std::to_integer<int>(value), static_cast<std::size_t>(bytes),
+                        static_cast<cudaStream_t>(stream)),
+        "filling memory");
+}
+
+std::unique_ptr<Runner> CudaDevice::make_runner(std::vector<Step> steps,
+                                                CollectiveContext* collectives) {
+  return std::make_unique<CudaRunner>(*this, std::move(steps), collectives);
+}
+
+}  // namespace autopar::runtime::cuda
+
+// What the program looks for in this plugin (devices/cuda_device.cpp).
+extern "C" autopar::runtime::Device* autopar_make_cuda_device(
+    const autopar::runtime::CudaOptions* options) {
+  return new autopar::runtime::cuda::CudaDevice(*options);
+}
+
+extern "C" int autopar_count_gpus() { return autopar::runtime::cuda::usable_gpus(); }

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "runtime/device.h"
+#include "runtime/devices/cuda/fault.h"
+#include "runtime/devices/cuda/handles.h"
+#include "runtime/devices/cuda_device.h"
+
+namespace autopar::runtime::cuda {
+
+/// The kernels of GPUs, one line an operator (kernels/cuda/table.cpp).
+const KernelTable& kernels();
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(const CudaOptions& options);
+  ~CudaDevice() override;
+
+  const KernelTable& kernels() const override { return cuda::kernels(); }
+  bool shares_host_memory() const override { return false; }
+  std::shared_ptr<std::byte> allocate(std::int64_t bytes) override;
+  void upload(std::span<const Upload> tensors) override;
+  void write(std::byte* to, std::span<const std::byte> from) override;
+  void read(std::span<std::byte> to, const std::byte* from) override;
+  std::unique_ptr<StridedCopy> make_strided_copy(Shape shape, std::vector<std::int64_t> in_strides,
+                                                 std::vector<std::int64_t> out_strides,
+                                                 int element_bytes) override;
+  void fill(std::byte* to, std::byte value, std::int64_t bytes, void* stream) override;
+  std::unique_ptr<Runner> make_runner(std::vector<Step> steps,
+                                      CollectiveContext* collectives) override;
+
+  // For kernels.
+  const cudaDeviceProp& properties() const { return properties_; }
+  int multiprocessors() const { return properties_.multiProcessorCount; }
+  bool allows_tf32() const { return options_.allow_tf32; }
+  cublasLtHandle_t cublas() const { return cublas_; }
+  Faults& faults() { return *faults_; }
+  /// Where computation goes, and where collectives go.
+  cudaStream_t compute_stream() const { return compute_.get(); }
+  cudaStream_t collective_stream() const { return collective_.get(); }
+
+ private:
+  CudaOptions options_;
+  cudaDeviceProp properties_{};
+  cublasLtHandle_t cublas_ = nullptr;
+  Stream compute_;
+  Stream collective_;
+  std::unique_ptr<Faults> faults_;
+};
+
+/// The device of a request, which is of this kind wherever this table's kernels are made.
+inline CudaDevice& device_of(const KernelRequest& request) {
+  return static_cast<CudaDevice&>(request.device);
+}
+
+}  // namespace autopar::runtime::cuda

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+
+#include "runtime/device.h"
+
+namespace autopar::runtime {
+
+struct CudaOptions {
+  int gpu = 0;  ///< of those that the process sees
+  bool allow_tf32 = false;
+};
+
+/// One GPU, for the rank that this thread runs. Throws Error where there is no such GPU, its driver
+/// is too old, or this build or machine has no CUDA. The device must be used by one thread at a
+/// time.
+std::unique_ptr<Device> make_cuda_device(const CudaOptions& options);
+/// GPUs that this process sees. Throws as above.
+int count_gpus();
+
+}  // namespace autopar::runtime

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+
+#include "runtime/kernel.h"
+
+namespace autopar::runtime {
+
+// The collectives of the domain "autopar", for all devices: the device packs and unpacks, the
+// communicators of the request's CollectiveContext move its memory.
+
+std::unique_ptr<Kernel> make_all_reduce(const KernelRequest& request);
+std::unique_ptr<Kernel> make_all_gather(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_scatter(const KernelRequest& request);
+std::unique_ptr<Kernel> make_all_to_all(const KernelRequest& request);
+std::unique_ptr<Kernel> make_broadcast(const KernelRequest& request);
+
+}  // namespace autopar::runtime

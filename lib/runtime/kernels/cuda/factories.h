@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+
+#include "runtime/kernel.h"
+
+namespace autopar::runtime::cuda {
+
+// What makes each kernel; table.cpp says which operator each serves. As in kernels/cpu/factories.h.
+
+// Normalisations, reductions.
+std::unique_ptr<Kernel> make_softmax(const KernelRequest& request);
+std::unique_ptr<Kernel> make_log_softmax(const KernelRequest& request);
+std::unique_ptr<Kernel> make_masked_softmax(const KernelRequest& request);
+std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request);
+std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request);
+std::unique_ptr<Kernel> make_rotary_embedding(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_sum(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_mean(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_prod(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_max(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_min(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_sum_square(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_l1(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_l2(const KernelRequest& request);
+
+}  // namespace autopar::runtime::cuda

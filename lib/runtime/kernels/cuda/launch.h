@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "runtime/devices/cuda/cuda_error.h"
+#include "runtime/kernel.h"
+
+#if !defined(__CUDACC__) && !defined(AUTOPAR_EMULATED_CUDA)
+#error "kernels are compiled by nvcc, or for the emulation"
+#endif
+
+namespace autopar::runtime::cuda {
+
+inline cudaStream_t stream_of(const KernelIo& io) { return static_cast<cudaStream_t>(io.stream); }
+
+struct LaunchShape {
+  dim3 grid;
+  dim3 block;
+  std::size_t shared_bytes = 0;
+};
+
+/// Blocks of `block` threads for `items`, a thread each; at least one.
+inline LaunchShape a_thread_each(std::int64_t items, unsigned block = 256) {
+  const std::int64_t blocks = (items + block - 1) / block;
+  return {dim3(static_cast<unsigned>(blocks < 1 ? 1 : blocks)), dim3(block)};
+}
+
+/// Launches `kernel` on the stream, and checks that it could be.
+template <typename... Parameters, typename... Arguments>
+void launch(cudaStream_t stream, const LaunchShape& shape, void (*kernel)(Parameters...),
+            Arguments... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.grid;
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = stream;
+  check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...),
+        "launching a kernel");
+}
+
+/// This thread's place in a grid of one dimension.
+__device__ inline std::int64_t global_thread() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+}  // namespace autopar::runtime::cuda

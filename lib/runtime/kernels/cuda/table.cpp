@@ -1,0 +1,61 @@
+#include <iterator>
+#include <vector>
+
+#include "runtime/devices/cuda/cuda_device.h"
+#include "runtime/kernels/collectives.h"
+#include "runtime/kernels/cuda/factories.h"
+#include "runtime/kernels/data_movement.h"
+#include "runtime/passes/passes.h"
+
+namespace autopar::runtime::cuda {
+namespace {
+
+/// One line an operator, as in kernels/cpu/table.cpp.
+constexpr KernelEntry entries[] = {
+    // Views
+    {"", "Reshape", make_copy, true},
+    {"", "Flatten", make_copy, true},
+    {"", "Squeeze", make_copy, true},
+    {"", "Unsqueeze", make_copy, true},
+    {"", "Identity", make_copy, true},
+    {"", "Dropout", make_dropout, true},
+    // Data movement
+    {"", "Transpose", make_transpose},
+    {"", "Slice", make_slice},
+    {"", "Split", make_split},
+    {"", "Concat", make_concat},
+    {"", "Expand", make_expand},
+    {"", "Tile", make_tile},
+    {"", "DepthToSpace", make_depth_to_space},
+    {"", "SpaceToDepth", make_space_to_depth},
+    // Normalisations, reductions
+    {"", "Softmax", make_softmax},
+    {"", "LogSoftmax", make_log_softmax},
+    {passes::internal_domain, "MaskedSoftmax", make_masked_softmax},
+    {"", "LayerNormalization", make_layer_normalization},
+    {"", "RMSNormalization", make_rms_normalization},
+    {passes::internal_domain, "RotaryEmbedding", make_rotary_embedding},
+    {"", "ReduceSum", make_reduce_sum},
+    {"", "ReduceMean", make_reduce_mean},
+    {"", "ReduceProd", make_reduce_prod},
+    {"", "ReduceMax", make_reduce_max},
+    {"", "ReduceMin", make_reduce_min},
+    {"", "ReduceSumSquare", make_reduce_sum_square},
+    {"", "ReduceL1", make_reduce_l1},
+    {"", "ReduceL2", make_reduce_l2},
+    // Collectives
+    {graph::collective_domain, "AllReduce", make_all_reduce},
+    {graph::collective_domain, "AllGather", make_all_gather},
+    {graph::collective_domain, "ReduceScatter", make_reduce_scatter},
+    {graph::collective_domain, "AllToAll", make_all_to_all},
+    {graph::collective_domain, "Broadcast", make_broadcast},
+};
+
+}  // namespace
+
+const KernelTable& kernels() {
+  static const KernelTable table{"CUDA", {std::begin(entries), std::end(entries)}};
+  return table;
+}
+
+}  // namespace autopar::runtime::cuda

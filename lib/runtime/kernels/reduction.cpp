@@ -1,0 +1,31 @@
+#include "runtime/kernels/reduction.h"
+
+#include "runtime/kernels/kernel_arguments.h"
+#include "runtime/kernels/strides.h"
+
+namespace autopar::runtime {
+
+ReducedDimensions::ReducedDimensions(const KernelRequest& request) {
+  const Shape& shape = request.inputs.at(0).shape;
+  std::vector<bool> reduced(shape.size(), false);
+  std::vector<std::int64_t> axes;
+  if (request.inputs.size() > 1 && request.inputs[1].present())
+    axes = constant_integers(request, 1, "axes");
+  for (const std::int64_t axis : axes) reduced[checked_axis(request, axis, shape.size())] = true;
+  const bool noop = request.node.int_attribute("noop_with_empty_axes", 0) != 0;
+  if (axes.empty() && !noop) reduced.assign(shape.size(), true);
+  const Shape strides = row_major_strides(shape);
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    (reduced[d] ? reduced_extents : kept_extents).push_back(shape[d]);
+    (reduced[d] ? reduced_strides : kept_strides).push_back(strides[d]);
+  }
+  const auto merge = [](Shape& extents, std::vector<std::int64_t>& of_input) {
+    std::vector<std::vector<std::int64_t>> lists{std::move(of_input)};
+    merge_dimensions(extents, lists);
+    of_input = std::move(lists.front());
+  };
+  merge(kept_extents, kept_strides);
+  merge(reduced_extents, reduced_strides);
+}
+
+}  // namespace autopar::runtime
