@@ -551,11 +551,28 @@ TEST_CASE(
 }
 
 TEST_CASE("fake cuBLASLt shows in D when an operand lies in the workspace or in D") {
-  Ready product;
-  const Buffer d(CUDA_R_32F, product.data);
-  const Buffer b(CUDA_R_32F, product.data);
-  REQUIRE(product.run(d.data(), b.data(), d.data(), d.data()) == CUBLAS_STATUS_SUCCESS);
-  CHECK(std::isnan(d.values()[0]));
+  Product product;
+  product.m = product.n = 8;
+  product.k = 64;
+  product.describe();
+  product.allow_workspace(1 << 20);
+  cublasLtMatmulHeuristicResult_t result;
+  int found = 0;
+  REQUIRE(product.find(&result, 1, &found) == CUBLAS_STATUS_SUCCESS);
+  REQUIRE(result.workspaceSize > 0);
+  const std::vector<double> ones(512, 1);
+  const Buffer a(CUDA_R_32F, ones);
+  const Buffer b(CUDA_R_32F, ones);
+  const Buffer d(CUDA_R_32F, ones);
+  const auto run = [&](const Buffer& left, const Buffer& workspace) {
+    REQUIRE(product.run(left.data(), b.data(), d.data(), d.data(), &result.algo, workspace.data(),
+                        512 * sizeof(float)) == CUBLAS_STATUS_SUCCESS);
+    return d.values()[0];
+  };
+  const Buffer workspace(CUDA_R_32F, ones);
+  CHECK(run(a, workspace) == 64);
+  CHECK(std::isnan(run(d, workspace)));
+  CHECK(std::isnan(run(a, b)));
 }
 
 TEST_CASE("fake cuBLASLt refuses types that do not go together") {

@@ -49,6 +49,9 @@ cudaError_t enqueue_polled(cudaStream_t stream, std::function<bool()> poll);
 /// The device that `stream` belongs to; that of the null stream is the current device.
 int device_of(cudaStream_t stream);
 
+/// The capture that `stream` is in, as a number of its own; 0 if it captures nothing.
+std::uint64_t capture_id(cudaStream_t stream);
+
 /// Whether all of [pointer, pointer + bytes) lies within one allocation of `device`.
 bool is_device_memory(const void* pointer, std::size_t bytes, int device);
 

@@ -108,10 +108,12 @@ cudaError_t capture_wait(CUstream_st& stream, const CapturePtr& capture,
   return cudaSuccess;
 }
 
-bool is_capturing(cudaStream_t handle) {
+bool is_capturing(cudaStream_t handle) { return capture_id(handle) != 0; }
+
+std::uint64_t capture_id(cudaStream_t handle) {
   const std::lock_guard lock(stream_mutex());
   const CUstream_st* stream = find_stream(handle);
-  return stream != nullptr && stream->capture != nullptr;
+  return stream == nullptr || stream->capture == nullptr ? 0 : stream->capture->id;
 }
 
 cudaError_t refuse_in_capture(cudaStream_t handle, cudaError_t error) {
@@ -146,7 +148,9 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
     if (stream == find_stream(nullptr)) return cudaErrorStreamCaptureUnsupported;
     if (stream->capture != nullptr) return cudaErrorIllegalState;
-    stream->capture = std::make_shared<Capture>(mode, std::this_thread::get_id(), stream);
+    static std::uint64_t captures = 0;
+    stream->capture =
+        std::make_shared<Capture>(++captures, mode, std::this_thread::get_id(), stream);
     stream->capture->streams = {stream};
     active_captures().push_back(stream->capture);
     return cudaSuccess;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -27,6 +28,7 @@ namespace autopar::emulation {
 
 /// What streams record between BeginCapture and EndCapture.
 struct Capture {
+  std::uint64_t id;
   cudaStreamCaptureMode mode;
   std::thread::id thread;
   CUstream_st* origin;
