@@ -14,6 +14,7 @@ std::unique_ptr<Kernel> make_log_softmax(const KernelRequest& request);
 std::unique_ptr<Kernel> make_masked_softmax(const KernelRequest& request);
 std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request);
 std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request);
+std::unique_ptr<Kernel> make_attention(const KernelRequest& request);
 std::unique_ptr<Kernel> make_rotary_embedding(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_sum(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_mean(const KernelRequest& request);

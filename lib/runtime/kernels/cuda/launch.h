@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "runtime/devices/cuda/cuda_error.h"
@@ -38,6 +39,16 @@ void launch(cudaStream_t stream, const LaunchShape& shape, void (*kernel)(Parame
   config.stream = stream;
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...),
         "launching a kernel");
+}
+
+/// The block's shared memory of the launch's size, 16-byte aligned.
+__device__ inline std::byte* dynamic_shared() {
+#if defined(AUTOPAR_EMULATED_CUDA)
+  return emulation::dynamic_shared();
+#else
+  extern __shared__ __align__(16) std::byte memory[];
+  return memory;
+#endif
 }
 
 /// This thread's place in a grid of one dimension.

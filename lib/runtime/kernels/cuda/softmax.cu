@@ -71,6 +71,7 @@ struct Rows {
   Compute<T> scale;
   Mask<T> mask;
   bool logarithm;
+  bool nan_to_zero;  ///< of a whole row
 };
 
 /// Elements of a row that a thread keeps; longer rows are read three times.
@@ -111,7 +112,9 @@ __global__ void softmax_rows(Rows<T> rows) {
 
   const W shift = rows.logarithm ? largest + math::log(sum) : largest;
   const W share = W{1} / sum;
+  const bool is_nothing = rows.nan_to_zero && !(sum > 0);
   const auto result = [&](W x) {
+    if (is_nothing) return narrowed<T>(W{0});
     return narrowed<T>(rows.logarithm ? x - shift : math::exp(x - largest) * share);
   };
 #pragma unroll
@@ -155,8 +158,13 @@ class Softmax final : public Kernel {
 
   void run(const KernelIo& io) override {
     if (extents_.rows() == 0 || extents_.extent == 0) return;
-    const Rows<T> rows{
-        io.inputs[0].as<const T>(), io.outputs[0].as<T>(), extents_.extent, 1, {}, logarithm_};
+    const Rows<T> rows{io.inputs[0].as<const T>(),
+                       io.outputs[0].as<T>(),
+                       extents_.extent,
+                       1,
+                       {},
+                       logarithm_,
+                       false};
     if (extents_.inner == 1)
       launch(stream_of(io),
              {dim3(static_cast<unsigned>(extents_.outer)), dim3(threads_for(extents_.extent))},
@@ -176,7 +184,8 @@ class MaskedSoftmax final : public Kernel {
  public:
   explicit MaskedSoftmax(const KernelRequest& request)
       : extents_(extents_around(request.inputs[0].shape, request.inputs[0].shape.size() - 1)),
-        scale_(request.node.float_attribute("scale", 1)) {
+        scale_(request.node.float_attribute("scale", 1)),
+        nan_to_zero_(request.node.int_attribute("nan_to_zero", 0) != 0) {
     if (request.inputs.size() < 2 || !request.inputs[1].present()) return;
     set_mask(request);
   }
@@ -188,7 +197,8 @@ class MaskedSoftmax final : public Kernel {
                  extents_.extent,
                  static_cast<Compute<T>>(scale_),
                  mask_,
-                 false};
+                 false,
+                 nan_to_zero_};
     if (has_mask_ && io.inputs[1].type == DataType::boolean)
       rows.mask.chosen = io.inputs[1].as<const std::uint8_t>();
     else if (has_mask_)
@@ -225,6 +235,7 @@ class MaskedSoftmax final : public Kernel {
 
   AxisExtents extents_;
   float scale_;
+  bool nan_to_zero_;
   bool has_mask_ = false;
   Mask<T> mask_;
 };

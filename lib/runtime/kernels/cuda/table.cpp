@@ -34,6 +34,7 @@ constexpr KernelEntry entries[] = {
     {passes::internal_domain, "MaskedSoftmax", make_masked_softmax},
     {"", "LayerNormalization", make_layer_normalization},
     {"", "RMSNormalization", make_rms_normalization},
+    {passes::internal_domain, "Attention", make_attention},
     {passes::internal_domain, "RotaryEmbedding", make_rotary_embedding},
     {"", "ReduceSum", make_reduce_sum},
     {"", "ReduceMean", make_reduce_mean},

@@ -1,0 +1,240 @@
+// Attention in tiles against a loop in double.
+
+#include "runtime/kernels/cuda/attention.h"
+
+#include <algorithm>
+
+#include "unit/runtime/loops.h"
+
+namespace autopar::runtime::testing {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+struct Case {
+  std::int64_t batches = 1;
+  std::int64_t heads = 2;
+  std::int64_t key_heads = 2;
+  std::int64_t queries = 5;
+  std::int64_t keys = 5;
+  std::int64_t depth = 16;
+  std::int64_t value_depth = 16;
+  DataType type = DataType::float16;
+  bool causal = false;
+  std::optional<Tensor> mask = {};
+  bool nan_to_zero = false;
+  bool sequence_first = false;  ///< stored as [batch, sequence, head, depth]
+};
+
+/// Element [b, h, row, column] of a tensor stored either way.
+double element(const Case& of, const Tensor& tensor, std::int64_t b, std::int64_t h,
+               std::int64_t row, std::int64_t column) {
+  return at(tensor, of.sequence_first ? Shape{b, row, h, column} : Shape{b, h, row, column});
+}
+
+double mask_at(const Tensor& mask, Shape index) {
+  index.erase(index.begin(), index.end() - static_cast<std::ptrdiff_t>(mask.shape().size()));
+  for (std::size_t d = 0; d < index.size(); ++d)
+    if (mask.shape()[d] == 1) index[d] = 0;
+  return at(mask, index);
+}
+
+constexpr double scale = 0.25;
+constexpr double fill = -9.0;
+
+std::vector<double> attention(const Case& of, const Tensor& q, const Tensor& k, const Tensor& v) {
+  std::vector<double> result;
+  const auto row = [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+    const std::int64_t g = h / (of.heads / of.key_heads);
+    std::vector<double> scores;
+    for (std::int64_t j = 0; j < of.keys; ++j) {
+      double score = 0;
+      for (std::int64_t d = 0; d < of.depth; ++d)
+        score += element(of, q, b, h, i, d) * element(of, k, b, g, j, d);
+      score *= scale;
+      if (of.mask && of.mask->type() == DataType::boolean)
+        score = mask_at(*of.mask, {b, h, i, j}) != 0 ? score : fill;
+      else if (of.mask)
+        score += mask_at(*of.mask, {b, h, i, j});
+      if (of.causal && j > i + of.keys - of.queries) score = -infinity;
+      scores.push_back(score);
+    }
+    const double largest = scores.empty() ? 0 : *std::ranges::max_element(scores);
+    double sum = 0;
+    for (double& score : scores) {
+      score = std::exp(score - largest);
+      sum += score;
+    }
+    for (std::int64_t e = 0; e < of.value_depth; ++e) {
+      double mixed = 0;
+      for (std::int64_t j = 0; j < of.keys; ++j)
+        mixed += scores[static_cast<std::size_t>(j)] / sum * element(of, v, b, g, j, e);
+      result.push_back(of.nan_to_zero && !(sum > 0) ? 0 : mixed);
+    }
+  };
+  for (std::int64_t b = 0; b < of.batches; ++b) {
+    if (of.sequence_first) {
+      for (std::int64_t i = 0; i < of.queries; ++i)
+        for (std::int64_t h = 0; h < of.heads; ++h) row(b, h, i);
+    } else {
+      for (std::int64_t h = 0; h < of.heads; ++h)
+        for (std::int64_t i = 0; i < of.queries; ++i) row(b, h, i);
+    }
+  }
+  return result;
+}
+
+NodeRun node_of(const Case& of, const Tensor& q, const Tensor& k, const Tensor& v) {
+  const auto shape = [&](std::int64_t heads, std::int64_t rows, std::int64_t columns) {
+    return of.sequence_first ? Shape{of.batches, rows, heads, columns}
+                             : Shape{of.batches, heads, rows, columns};
+  };
+  NodeRun node{"Attention",
+               {{"scale", static_cast<float>(scale)},
+                {"causal", std::int64_t{of.causal ? 1 : 0}},
+                {"nan_to_zero", std::int64_t{of.nan_to_zero ? 1 : 0}}},
+               {q, k, v},
+               {{of.type, shape(of.heads, of.queries, of.value_depth)}}};
+  node.domain = "autopar.internal";
+  if (of.mask) {
+    node.inputs.emplace_back(*of.mask);
+    if (of.mask->type() == DataType::boolean) node.attributes["fill"] = static_cast<float>(fill);
+  }
+  if (of.sequence_first)
+    for (const char* name : {"q_perm", "k_perm", "v_perm", "out_perm"})
+      node.attributes[name] = std::vector<std::int64_t>{0, 2, 1, 3};
+  return node;
+}
+
+void check_case(const Case& of, Random& random) {
+  const auto tensor = [&](std::int64_t heads, std::int64_t rows, std::int64_t columns) {
+    return random_floats(random,
+                         of.sequence_first ? Shape{of.batches, rows, heads, columns}
+                                           : Shape{of.batches, heads, rows, columns},
+                         of.type);
+  };
+  const Tensor q = tensor(of.heads, of.queries, of.depth);
+  const Tensor k = tensor(of.key_heads, of.keys, of.depth);
+  const Tensor v = tensor(of.key_heads, of.keys, of.value_depth);
+  const Tensor out = run_node(node_of(of, q, k, v)).front();
+  const std::vector<double> expected = attention(of, q, k, v);
+  const std::vector<double> values = doubles(out);
+  REQUIRE(values.size() == expected.size());
+  CAPTURE(name_of(of.type), of.heads, of.key_heads, of.queries, of.keys, of.depth, of.value_depth,
+          of.causal, of.sequence_first);
+  // Probabilities are rounded before they meet the values.
+  const double tolerance = 2 * tolerance_of(of.type);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isnan(expected[i]))
+      REQUIRE(std::isnan(values[i]));
+    else
+      REQUIRE(values[i] == Approx(expected[i]).epsilon(tolerance).margin(tolerance));
+  }
+}
+
+TEST_CASE("Attention of every depth, odd lengths and grouped heads equals a loop") {
+  Random random(21);
+  for (const DataType type : {DataType::float16, DataType::bfloat16}) {
+    for (const std::int64_t depth : {8, 32, 40, 64, 96, 128, 136, 256})
+      check_case({.queries = 17, .keys = 33, .depth = depth, .value_depth = depth, .type = type},
+                 random);
+    check_case({.batches = 2, .heads = 6, .key_heads = 2, .queries = 3, .keys = 70, .type = type},
+               random);
+    check_case({.heads = 4, .key_heads = 1, .depth = 24, .value_depth = 64, .type = type}, random);
+    check_case({.heads = 1, .key_heads = 1, .queries = 1, .keys = 1, .type = type}, random);
+  }
+}
+
+TEST_CASE("Attention walks over many tiles of queries and keys, causally or not, in both layouts") {
+  Random random(22);
+  for (const bool sequence_first : {false, true}) {
+    for (const bool causal : {false, true}) {
+      check_case({.queries = 150, .keys = 150, .causal = causal, .sequence_first = sequence_first},
+                 random);
+      check_case({.queries = 10,
+                  .keys = 140,
+                  .depth = 136,
+                  .value_depth = 136,
+                  .causal = causal,
+                  .sequence_first = sequence_first},
+                 random);
+    }
+  }
+}
+
+TEST_CASE("Queries before the first key of causal attention see nothing") {
+  Random random(23);
+  check_case({.queries = 80, .keys = 10, .causal = true}, random);
+  check_case({.queries = 80, .keys = 10, .causal = true, .nan_to_zero = true}, random);
+}
+
+TEST_CASE("Attention under masks of every kind and shape equals a loop") {
+  Random random(24);
+  for (const Shape& shape : {Shape{2, 3, 20, 70}, Shape{2, 1, 1, 70}, Shape{1, 1, 20, 70},
+                             Shape{20, 70}, Shape{2, 1, 20, 1}}) {
+    for (const DataType mask_type : {DataType::boolean, DataType::float32, DataType::bfloat16}) {
+      for (const bool causal : {false, true})
+        check_case({.batches = 2,
+                    .heads = 3,
+                    .key_heads = 3,
+                    .queries = 20,
+                    .keys = 70,
+                    .type = DataType::bfloat16,
+                    .causal = causal,
+                    .mask = random_in(mask_type, shape, random, -2, 2)},
+                   random);
+    }
+  }
+}
+
+TEST_CASE("Keys that a mask hides with the lowest number or infinity get nothing") {
+  Random random(25);
+  for (const double hidden : {-infinity, -3.4028234663852886e38}) {
+    std::vector<double> mask(70, 0);
+    for (std::size_t i = 30; i < 70; ++i) mask[i] = hidden;
+    check_case({.keys = 70, .mask = tensor_of(DataType::float32, {70}, mask)}, random);
+    // Hidden altogether: equally much from all, or NaN, as Softmax.
+    const std::vector<double> all(70, hidden);
+    const Case nothing{.keys = 70, .mask = tensor_of(DataType::float32, {70}, all)};
+    const Tensor ones =
+        tensor_of(DataType::float16, {1, 2, 70, 16}, std::vector<double>(2 * 70 * 16, 1));
+    const Tensor q =
+        tensor_of(DataType::float16, {1, 2, 5, 16}, std::vector<double>(2 * 5 * 16, 1));
+    for (const double value : doubles(run_node(node_of(nothing, q, ones, ones)).front()))
+      CHECK((std::isinf(hidden) ? std::isnan(value) : value == Approx(1).epsilon(1e-3)));
+  }
+}
+
+TEST_CASE("NaN makes its row of attention NaN, no other") {
+  Case of{.heads = 1, .key_heads = 1, .queries = 20, .keys = 20};
+  std::vector<double> values(20 * 16, 0.5);
+  const Tensor plain = tensor_of(of.type, {1, 1, 20, 16}, values);
+  values[3 * 16 + 5] = std::numeric_limits<double>::quiet_NaN();
+  const Tensor q = tensor_of(of.type, {1, 1, 20, 16}, values);
+  const auto out = doubles(run_node(node_of(of, q, plain, plain)).front());
+  for (std::size_t i = 0; i < out.size(); ++i) CHECK(std::isnan(out[i]) == (i / 16 == 3));
+}
+
+TEST_CASE("Attention without queries or batches is nothing") {
+  Random random(26);
+  check_case({.queries = 0}, random);
+  check_case({.batches = 0}, random);
+}
+
+TEST_CASE("What Attention on GPUs does not serve is told before a pass makes it") {
+  const auto serves = [](const Case& of) {
+    const Shape q{of.batches, of.heads, of.queries, of.depth};
+    const Shape k{of.batches, of.key_heads, of.keys, of.depth};
+    const std::vector<TensorView> inputs{{of.type, q}, {of.type, k}, {of.type, k}};
+    const std::vector<TensorView> outputs{{of.type, q}};
+    const graph::Node node{"n", "Attention", "autopar.internal", {}, {}, {}};
+    return cuda::serves_attention(node, inputs, outputs);
+  };
+  CHECK(serves({}));
+  CHECK_FALSE(serves({.type = DataType::float32}));
+  CHECK_FALSE(serves({.depth = 12}));
+  CHECK_FALSE(serves({.depth = 264}));
+}
+
+}  // namespace
+}  // namespace autopar::runtime::testing
