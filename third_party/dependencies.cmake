@@ -10,7 +10,8 @@ find_package(Catch2 REQUIRED)
 include(Catch)
 find_package(dnnl REQUIRED)
 find_package(mimalloc 2.0 REQUIRED)
-find_package(MPI REQUIRED COMPONENTS CXX)
+set(MPI_CXX_SKIP_MPICXX ON)  # C alone: newer MPIs have no C++ library
+find_package(MPI COMPONENTS CXX)  # without it there is no plugin for mpirun
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)

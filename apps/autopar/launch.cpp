@@ -1,24 +1,116 @@
 #include "launch.h"
 
-#include "runtime/comm/mpi_communicator.h"
+#include <charconv>
+#include <cstdint>
+
+#include "graph/error.h"
+#include "graph/file_digest.h"
+#include "runtime/comm/local_ranks.h"
+#include "runtime/comm/mpi_launch.h"
+#include "runtime/comm/tcp_communicator.h"
 
 namespace autopar {
 
-Launch::Launch()
-    : world_(runtime::started_by_launcher()
-                 ? runtime::make_mpi_communicator(runtime::RunOptions{}.timeout)
-                 : nullptr) {}
+namespace {
+
+/// HOST:PORT; an IPv6 address has brackets.
+runtime::Endpoint parse_endpoint(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  std::string host = text.substr(0, colon);
+  const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
+  const bool has_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (has_brackets) host = host.substr(1, host.size() - 2);
+  const bool is_host = !host.empty() && host.find_first_of("[]/ ") == std::string::npos &&
+                       (host.find(':') != std::string::npos) == has_brackets;
+  std::uint16_t number = 0;
+  const char* const end = port.data() + port.size();
+  const auto [rest, error] = std::from_chars(port.data(), end, number);
+  if (!is_host || error != std::errc() || rest != end || number == 0) {
+    fail("--rendezvous {}: give HOST:PORT, or [ADDRESS]:PORT for IPv6; ports are 1 to 65535", text);
+  }
+  return {.host = host, .port = number};
+}
+
+std::chrono::milliseconds parse_timeout(double seconds) {
+  if (!(seconds >= 0.001 && seconds <= 1e6)) {
+    fail("--timeout {}: give seconds, above 0 and up to a million", seconds);
+  }
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+void check_rank(int rank, bool has_rendezvous, const std::filesystem::path& bundle_dir,
+                std::size_t ranks) {
+  if (rank < 0 || static_cast<std::size_t>(rank) >= ranks) {
+    fail("--rank {}: {} has ranks 0 to {}", rank, bundle_dir.string(), ranks - 1);
+  }
+  if (!has_rendezvous && ranks > 1) {
+    fail(
+        "--rank {}: one rank cannot run alone; leave --rank out, or start all {} ranks with "
+        "--rendezvous HOST:PORT or mpirun",
+        rank, ranks);
+  }
+}
+
+/// Null where all ranks are in this process.
+std::unique_ptr<runtime::Communicator> find_other_ranks(const LaunchOptions& options,
+                                                        std::chrono::milliseconds timeout,
+                                                        const std::filesystem::path& bundle_dir,
+                                                        std::size_t ranks) {
+  const bool has_rendezvous = !options.rendezvous.empty();
+  if (has_rendezvous && !options.rank) {
+    fail("--rendezvous {}: give --rank too, this process's own", options.rendezvous);
+  }
+  if (options.rank) check_rank(*options.rank, has_rendezvous, bundle_dir, ranks);
+  if (runtime::started_by_launcher()) {
+    if (options.rank) {
+      fail(
+          "--rank {}: mpirun or srun started this process and gives it its rank; leave --rank and "
+          "--rendezvous out",
+          *options.rank);
+    }
+    return runtime::make_mpi_communicator(timeout);
+  }
+  if (!has_rendezvous) return nullptr;
+  return runtime::make_tcp_communicator(
+      {.rank = *options.rank,
+       .size = static_cast<int>(ranks),
+       .meeting_point = parse_endpoint(options.rendezvous),
+       .bundle_digest = graph::xxh3_of_file(bundle_dir / "meta-info.json"),
+       .timeout = timeout});
+}
+
+}  // namespace
+
+void LaunchOptions::add_to(CLI::App& command) {
+  command.add_option("--rank", rank, "Run this rank alone, with --rendezvous");
+  command.add_option("--rendezvous", rendezvous,
+                     "HOST:PORT on rank 0's machine, where the ranks meet, the same for all");
+  add_timeout_to(command);
+}
+
+void LaunchOptions::add_timeout_to(CLI::App& command) {
+  command
+      .add_option("--timeout", timeout_seconds,
+                  "Seconds to wait for a rank that does not come to the others")
+      ->capture_default_str();
+}
+
+Launch::Launch(const LaunchOptions& options, std::filesystem::path bundle_dir,
+               const bundle::MetaInfo& info)
+    : bundle_dir_(std::move(bundle_dir)),
+      timeout_(parse_timeout(options.timeout_seconds)),
+      world_(find_other_ranks(options, timeout_, bundle_dir_, info.ranks.size())),
+      local_ranks_(world_ ? runtime::local_ranks(*world_).count : 1) {}
 
 Launch::~Launch() = default;
 
 bool Launch::is_first() const { return !world_ || world_->rank() == 0; }
 
-runtime::RunResult Launch::run(const std::filesystem::path& bundle_dir,
-                               const runtime::NamedTensors& inputs,
-                               const runtime::RunOptions& options) const {
-  if (!world_) return runtime::run_in_threads(bundle_dir, inputs, options);
-  return runtime::run_as_rank(bundle_dir, inputs, options, *world_,
-                              runtime::mpi_local_ranks(*world_));
+runtime::RunResult Launch::run(const runtime::NamedTensors& inputs,
+                               runtime::RunOptions options) const {
+  options.timeout = timeout_;
+  if (!world_) return runtime::run_in_threads(bundle_dir_, inputs, options);
+  return runtime::run_as_rank(bundle_dir_, inputs, options, *world_, local_ranks_);
 }
 
 }  // namespace autopar

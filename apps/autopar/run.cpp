@@ -27,16 +27,15 @@ struct RunCommand {
   InputOptions inputs;
   std::filesystem::path output_dir;
   std::string device = "cpu";
-  std::optional<int> rank;
+  LaunchOptions launching;
   runtime::RunOptions options;
   bool json = false;
 
   void run() const {
     check_options();
     const bundle::MetaInfo info = bundle::load_meta_info(dir);
-    check_rank(info);
-    const Launch launch;
-    const runtime::RunResult result = launch.run(dir, inputs.load(info.inputs), options);
+    const Launch launch(launching, dir, info);
+    const runtime::RunResult result = launch.run(inputs.load(info.inputs), options);
     if (!launch.is_first()) return;
     if (!output_dir.empty()) write_outputs(info, result);
     report(info, result);
@@ -50,18 +49,6 @@ struct RunCommand {
     check_threads(options.threads);
     if (std::filesystem::exists(output_dir) && !std::filesystem::is_directory(output_dir))
       fail("--output-dir {} is no folder; choose another place", output_dir.string());
-  }
-
-  void check_rank(const bundle::MetaInfo& info) const {
-    if (!rank) return;
-    const int world = static_cast<int>(info.ranks.size());
-    if (*rank < 0 || *rank >= world) {
-      fail("--rank {}: {} has ranks 0 to {}", *rank, dir.string(), world - 1);
-    }
-    if (world > 1) {
-      fail("--rank {}: one rank cannot run alone; leave --rank out, or start {} ranks with mpirun",
-           *rank, world);
-    }
   }
 
   /// Two names that are the same once they are safe get a number.
@@ -105,9 +92,9 @@ struct RunCommand {
 void add_run_command(CLI::App& app) {
   auto command = std::make_shared<RunCommand>();
   CLI::App* sub = app.add_subcommand(
-      "run", "Run a bundle: every rank in this process, or one rank under mpirun");
+      "run", "Run a bundle: every rank in this process, or one rank, by --rank or under mpirun");
   sub->add_option("--dir", command->dir, "The bundle")->required();
-  sub->add_option("--rank", command->rank, "Run this rank alone");
+  command->launching.add_to(*sub);
   sub->add_option("--device", command->device, "What runs it: cpu")->capture_default_str();
   command->inputs.add_to(*sub);
   sub->add_option("--output-dir", command->output_dir, "Folder for the outputs, NAME.npy each");

@@ -19,6 +19,7 @@ struct VerifyCommand {
   std::filesystem::path dir;
   InputOptions inputs;
   double tolerance = 1e-4;
+  LaunchOptions launching;
   runtime::RunOptions options;
   bool json = false;
 
@@ -30,8 +31,8 @@ struct VerifyCommand {
     if (!some_inputs.random_seed) some_inputs.random_seed = 0;
     const runtime::NamedTensors tensors = some_inputs.load(info.inputs);
 
-    const Launch launch;
-    const runtime::RunResult sharded = launch.run(dir, tensors, options);
+    const Launch launch(launching, dir, info);
+    const runtime::RunResult sharded = launch.run(tensors, options);
     if (!launch.is_first()) return;
     const runtime::RunResult whole = runtime::run_whole(load_whole_model(info), tensors, options);
     report(info, whole.outputs, sharded.outputs);
@@ -90,6 +91,7 @@ void add_verify_command(CLI::App& app) {
       ->capture_default_str();
   sub->add_option("--threads", command->options.threads,
                   "Threads a rank (default: cores over local ranks)");
+  command->launching.add_timeout_to(*sub);
   sub->add_flag("--json", command->json, "Print the errors as JSON");
   sub->callback([command] { command->run(); });
 }

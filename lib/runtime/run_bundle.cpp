@@ -20,6 +20,9 @@ using graph::Range;
 using graph::Tensor;
 using Clock = std::chrono::steady_clock;
 
+/// Until all ranks have read their weights and compiled their shards.
+constexpr auto loading_timeout = std::chrono::minutes(10);
+
 int threads_of(const RunOptions& options, int local_ranks) {
   if (options.threads > 0) return options.threads;
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -224,7 +227,7 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
     try {
       const int rank = static_cast<int>(r);
       RankRun run(load_shard(info, dir, rank), threads, *worlds[r]);
-      worlds[r]->barrier();
+      worlds[r]->barrier(loading_timeout);
       const auto seconds = run.run(parts_of(info, inputs, rank), options.repeat);
       const std::lock_guard lock(assembling);
       result.arena_bytes[r] = run.arena_bytes();
@@ -262,7 +265,7 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
   check_inputs(info.inputs, inputs);
   const int rank = world.rank();
   RankRun run(load_shard(info, dir, rank), threads_of(options, local_ranks), world);
-  world.barrier();
+  world.barrier(loading_timeout);
 
   RunResult result;
   const std::vector<double> seconds = run.run(parts_of(info, inputs, rank), options.repeat);

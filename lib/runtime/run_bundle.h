@@ -18,8 +18,9 @@ using NamedTensors = std::map<std::string, graph::Tensor>;
 struct RunOptions {
   int threads = 0;  ///< a rank; 0 is the machine's cores over its ranks
   int repeat = 1;   ///< counted runs
-  /// For a rank that does not come to a collective; others may take minutes to read their weights.
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  /// For a rank that does not come to a collective of a run; before it, ranks may take longer to
+  /// read their weights.
+  std::chrono::milliseconds timeout = std::chrono::seconds(30);
 };
 
 struct RunResult {

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/comm/local_ranks.h"
+
 namespace autopar {
 
 namespace {
@@ -296,6 +298,31 @@ void check_half_precision(Communicator& world) {
   if (cancels || world.size() == 1) expect(value == largest, "sum of halves is {:#x}", value);
 }
 
+/// Sums whose last bits depend on the order are the same on all ranks: those of rank order.
+void check_order_of_sums(Communicator& world) {
+  const auto value_of = [](int rank) { return std::array{1e8F, 1.F, -1e8F, 0.3F}[at(rank % 4)]; };
+  float expected = value_of(0);
+  for (int rank = 1; rank < world.size(); ++rank) expected += value_of(rank);
+  float sum = value_of(world.rank());
+  world.all_reduce(reinterpret_cast<std::byte*>(&sum), 1, DataType::float32, ReduceOp::sum);
+  expect(sum == expected, "the sum is {} on rank {}, and {} in rank order", sum, world.rank(),
+         expected);
+}
+
+/// A world in which nobody has failed, and barriers of both kinds.
+void check_health(Communicator& world) {
+  world.check_members();
+  world.barrier(std::chrono::seconds(60));
+  world.check_members();
+  world.barrier();
+}
+
+void check_local_ranks(Communicator& world) {
+  const auto [rank, count] = runtime::local_ranks(world);
+  expect(rank == world.rank() && count == world.size(), "rank {} of {} on one machine is {} of {}",
+         world.rank(), world.size(), rank, count);
+}
+
 }  // namespace
 
 void check_conformance(Communicator& world) {
@@ -306,6 +333,9 @@ void check_conformance(Communicator& world) {
   check_order_of_members(world);
   check_long_messages(world);
   check_half_precision(world);
+  check_order_of_sums(world);
+  check_local_ranks(world);
+  check_health(world);
 }
 
 }  // namespace autopar

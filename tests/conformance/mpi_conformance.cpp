@@ -9,7 +9,7 @@
 
 #include "conformance/communicator_conformance.h"
 #include "graph/error.h"
-#include "runtime/comm/mpi_communicator.h"
+#include "runtime/comm/mpi_launch.h"
 
 namespace {
 

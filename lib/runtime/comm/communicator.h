@@ -43,6 +43,12 @@ class Communicator {
                           std::byte* out, std::span<const std::int64_t> receive_bytes) = 0;
   virtual void broadcast(std::byte* data, std::int64_t bytes, int root) = 0;
   virtual void barrier() = 0;
+  /// A barrier with a timeout of its own, for ranks that may be busy with something long, such as
+  /// reading their weights. One that fails or dies meanwhile ends it no later than others.
+  virtual void barrier(std::chrono::milliseconds timeout) = 0;
+
+  /// Throws Error if a member has failed or left, as far as is known without waiting.
+  virtual void check_members() = 0;
 
   /// Makes every waiting and later call of any member throw: a rank that fails calls it so that
   /// no other waits for it until the timeout.

@@ -4,15 +4,13 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <limits>
 #include <thread>
 #include <vector>
 
 #include "graph/error.h"
-#include "runtime/comm/reduce.h"
+#include "runtime/comm/exchanging_communicator.h"
 
 namespace autopar::runtime {
 
@@ -49,9 +47,9 @@ struct BlockLayout {
   }
 };
 
-/// Reductions are done here and not by MPI, in rank order: MPI has no half types, and its order,
-/// and with it the result's last bits, may differ between ranks.
-class MpiCommunicator final : public Communicator {
+/// Reductions are not left to MPI: it has no half types, and its order, and with it the result's
+/// last bits, may differ between ranks.
+class MpiCommunicator final : public ExchangingCommunicator {
  public:
   MpiCommunicator(MPI_Comm comm, std::chrono::milliseconds timeout, bool is_world)
       : comm_(comm), timeout_(timeout), is_world_(is_world) {
@@ -85,96 +83,51 @@ class MpiCommunicator final : public Communicator {
     return std::make_unique<MpiCommunicator>(made, timeout_, /*is_world=*/false);
   }
 
-  /// Reduce-scatter by all-to-all, then all-gather: each rank reduces its share, so that every rank
-  /// ends with the same bits.
-  void all_reduce(std::byte* data, std::int64_t elements, graph::DataType type,
-                  ReduceOp op) override {
-    if (size_ == 1) return;
-    const std::int64_t share = (elements + size_ - 1) / size_;
-    std::vector<std::int64_t> blocks;
-    std::vector<std::int64_t> block_bytes;
-    for (int r = 0; r < size_; ++r) {
-      blocks.push_back(std::min(elements, share * (r + 1)) - std::min(elements, share * r));
-      block_bytes.push_back(graph::bytes_of(type, blocks.back()));
-    }
-    mine_.resize(static_cast<std::size_t>(block_bytes[static_cast<std::size_t>(rank_)]));
-    exchange_and_reduce(data, mine_.data(), blocks, type, op, "all-reduce");
-    gather(mine_.data(), data, block_bytes, "all-reduce");
-  }
-
-  void all_gather(const std::byte* in, std::byte* out,
-                  std::span<const std::int64_t> block_bytes) override {
-    gather(in, out, block_bytes, "all-gather");
-  }
-
-  void reduce_scatter(const std::byte* in, std::byte* out,
-                      std::span<const std::int64_t> block_elements, graph::DataType type,
-                      ReduceOp op) override {
-    exchange_and_reduce(in, out, block_elements, type, op, "reduce-scatter");
-  }
-
-  void all_to_all(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
-                  std::span<const std::int64_t> receive_bytes) override {
-    exchange(in, send_bytes, out, receive_bytes, "all-to-all");
-  }
-
   void broadcast(std::byte* data, std::int64_t bytes, int root) override {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Ibcast(data, as_int(bytes, "broadcast"), MPI_BYTE, root, comm_, &request),
           "broadcast");
-    wait(request, "broadcast");
+    wait(request, "broadcast", timeout_);
   }
 
-  void barrier() override {
+  void barrier() override { barrier(timeout_); }
+  void barrier(std::chrono::milliseconds timeout) override {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Ibarrier(comm_, &request), "barrier");
-    wait(request, "barrier");
+    wait(request, "barrier", timeout);
   }
+
+  /// Nothing is known: where a rank has failed, the launcher ends this one.
+  void check_members() override {}
 
   /// The process is about to end without finalising; the launcher then ends the others.
   void abort() noexcept override {}
 
  private:
   void gather(const std::byte* in, std::byte* out, std::span<const std::int64_t> block_bytes,
-              const char* what) {
+              const char* what) override {
     const BlockLayout layout(block_bytes, what);
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Iallgatherv(in, layout.counts[static_cast<std::size_t>(rank_)], MPI_BYTE, out,
                           layout.counts.data(), layout.offsets.data(), MPI_BYTE, comm_, &request),
           what);
-    wait(request, what);
+    wait(request, what, timeout_);
   }
 
   void exchange(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
-                std::span<const std::int64_t> receive_bytes, const char* what) {
+                std::span<const std::int64_t> receive_bytes, const char* what) override {
     const BlockLayout send(send_bytes, what);
     const BlockLayout receive(receive_bytes, what);
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Ialltoallv(in, send.counts.data(), send.offsets.data(), MPI_BYTE, out,
                          receive.counts.data(), receive.offsets.data(), MPI_BYTE, comm_, &request),
           what);
-    wait(request, what);
-  }
-
-  void exchange_and_reduce(const std::byte* in, std::byte* out,
-                           std::span<const std::int64_t> block_elements, graph::DataType type,
-                           ReduceOp op, const char* what) {
-    std::vector<std::int64_t> send_bytes;
-    for (const std::int64_t elements : block_elements) {
-      send_bytes.push_back(graph::bytes_of(type, elements));
-    }
-    const std::int64_t own = send_bytes[static_cast<std::size_t>(rank_)];
-    const std::vector<std::int64_t> receive_bytes(static_cast<std::size_t>(size_), own);
-    received_.resize(static_cast<std::size_t>(own * size_));
-    exchange(in, send_bytes, received_.data(), receive_bytes, what);
-    std::vector<const std::byte*> sources;
-    for (int r = 0; r < size_; ++r) sources.push_back(received_.data() + own * r);
-    reduce_elements(sources, block_elements[static_cast<std::size_t>(rank_)], type, op, out);
+    wait(request, what, timeout_);
   }
 
   /// Polls, since MPI's own waits have no deadline; yields, since ranks may share a core.
-  void wait(MPI_Request& request, const char* what) const {
-    const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  void wait(MPI_Request& request, const char* what, std::chrono::milliseconds timeout) const {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
     int done = 0;
     for (std::int64_t polls = 0;; ++polls) {
       check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
@@ -182,7 +135,7 @@ class MpiCommunicator final : public Communicator {
       if (polls > 100) std::this_thread::yield();
       if (polls % 64 == 0 && std::chrono::steady_clock::now() > deadline) {
         fail("rank {}: {} waited {} ms for the other ranks; some did not come", rank_, what,
-             timeout_.count());
+             timeout.count());
       }
     }
   }
@@ -192,34 +145,16 @@ class MpiCommunicator final : public Communicator {
   bool is_world_;
   int rank_ = 0;
   int size_ = 1;
-  std::vector<std::byte> mine_;
-  std::vector<std::byte> received_;
 };
-
-bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
 
 }  // namespace
 
-bool started_by_launcher() {
-  return is_set("OMPI_COMM_WORLD_SIZE") || is_set("PMI_SIZE") || is_set("PMIX_RANK") ||
-         (is_set("SLURM_STEP_ID") && is_set("SLURM_PROCID"));
-}
+}  // namespace autopar::runtime
 
-std::unique_ptr<Communicator> make_mpi_communicator(std::chrono::milliseconds timeout) {
+autopar::runtime::Communicator* autopar_make_mpi_communicator(std::int64_t timeout_milliseconds) {
+  using namespace autopar::runtime;
   int provided = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "the start");
-  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, timeout, /*is_world=*/true);
+  return new MpiCommunicator(MPI_COMM_WORLD, std::chrono::milliseconds(timeout_milliseconds),
+                             /*is_world=*/true);
 }
-
-int mpi_local_ranks(Communicator& world) {
-  MPI_Comm local = MPI_COMM_NULL;
-  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world.rank(), MPI_INFO_NULL,
-                            &local),
-        "counting local ranks");
-  int size = 1;
-  MPI_Comm_size(local, &size);
-  MPI_Comm_free(&local);
-  return size;
-}
-
-}  // namespace autopar::runtime

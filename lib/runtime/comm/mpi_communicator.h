@@ -1,22 +1,9 @@
 #pragma once
 
-#include <chrono>
-#include <memory>
+#include <cstdint>
 
 #include "runtime/comm/communicator.h"
 
-namespace autopar::runtime {
-
-/// Whether a launcher (mpirun, srun) started this process as one rank of several, as the
-/// environment tells, without initialising MPI.
-bool started_by_launcher();
-
-/// Initialises MPI and gives the world. MPI is finalised when the world goes, unless an exception
-/// unwinds it: a process that ends without finalising makes the launcher end the others, where a
-/// finalisation would wait for them. MPI's errors become Error.
-std::unique_ptr<Communicator> make_mpi_communicator(std::chrono::milliseconds timeout);
-
-/// Ranks of this process's machine, to share its cores; 1 without MPI.
-int mpi_local_ranks(Communicator& world);
-
-}  // namespace autopar::runtime
+/// What the plugin 'mpi' exports: make_mpi_communicator (mpi_launch.h). The caller owns the world.
+extern "C" autopar::runtime::Communicator* autopar_make_mpi_communicator(
+    std::int64_t timeout_milliseconds);

@@ -22,8 +22,8 @@ namespace {
 /// What the members of one group share. A collective is: publish a pointer, meet, read the others'
 /// memory, meet again so that nobody leaves while it is read.
 struct SharedGroup {
-  SharedGroup(std::vector<int> world_ranks, std::chrono::milliseconds wait)
-      : ranks(std::move(world_ranks)), timeout(wait), published(ranks.size()) {}
+  SharedGroup(std::vector<int> world_ranks, std::chrono::milliseconds usual_timeout)
+      : ranks(std::move(world_ranks)), timeout(usual_timeout), published(ranks.size()) {}
 
   std::vector<int> ranks;  ///< world ranks, for messages
   std::chrono::milliseconds timeout;
@@ -45,7 +45,9 @@ struct SharedGroup {
     for (auto& [members, group] : subgroups) group->abort();
   }
 
-  void meet(int rank, const char* collective) {
+  void meet(int rank, const char* collective) { meet(rank, collective, timeout); }
+
+  void meet(int rank, const char* collective, std::chrono::milliseconds wait) {
     std::unique_lock lock(mutex);
     if (aborted) fail_aborted(collective);
     is_here.resize(ranks.size());
@@ -58,7 +60,7 @@ struct SharedGroup {
       met.notify_all();
       return;
     }
-    const bool in_time = met.wait_for(lock, timeout, [&] { return meeting != mine || aborted; });
+    const bool in_time = met.wait_for(lock, wait, [&] { return meeting != mine || aborted; });
     if (meeting != mine) return;
     if (!in_time) {
       std::vector<int> missing;
@@ -68,7 +70,7 @@ struct SharedGroup {
       aborted = true;
       met.notify_all();
       fail("rank {}: {} waited {} ms for rank(s) {}; they did not come",
-           ranks[static_cast<std::size_t>(rank)], collective, timeout.count(),
+           ranks[static_cast<std::size_t>(rank)], collective, wait.count(),
            fmt::join(missing, ", "));
     }
     fail_aborted(collective);
@@ -185,6 +187,14 @@ class ThreadCommunicator final : public Communicator {
   }
 
   void barrier() override { group_->meet(rank_, "barrier"); }
+  void barrier(std::chrono::milliseconds timeout) override {
+    group_->meet(rank_, "barrier", timeout);
+  }
+
+  void check_members() override {
+    const std::lock_guard lock(group_->mutex);
+    if (group_->aborted) SharedGroup::fail_aborted("the run");
+  }
 
   void abort() noexcept override { group_->abort(); }
 

@@ -57,3 +57,22 @@ TEST_CASE("a rank that fails ends the others at once") {
                              }),
                     Contains("the cause"));
 }
+
+TEST_CASE("a barrier of threads may have a longer timeout than other collectives") {
+  CHECK_NOTHROW(on_ranks(
+      2,
+      [](Communicator& world) {
+        if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        world.barrier(std::chrono::seconds(20));
+      },
+      std::chrono::milliseconds(50)));
+}
+
+TEST_CASE("threads that wait for something else learn of a rank that failed") {
+  CHECK_THROWS_WITH(on_ranks(3,
+                             [](Communicator& world) {
+                               if (world.rank() == 2) throw Error("the cause");
+                               while (true) world.check_members();
+                             }),
+                    Contains("the run was given up: another rank failed"));
+}

@@ -1,0 +1,35 @@
+#include "runtime/comm/mpi_launch.h"
+
+#include <cstdlib>
+
+#include "graph/error.h"
+#include "runtime/comm/mpi_communicator.h"
+#include "runtime/plugin.h"
+
+namespace autopar::runtime {
+
+namespace {
+
+bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
+
+auto* mpi_plugin() {
+  try {
+    return plugin_function<decltype(autopar_make_mpi_communicator)>(
+        "mpi", "autopar_make_mpi_communicator");
+  } catch (const Error& error) {
+    fail("mpirun or srun started this process, but {}", error.what());
+  }
+}
+
+}  // namespace
+
+bool started_by_launcher() {
+  return is_set("OMPI_COMM_WORLD_SIZE") || is_set("PMI_SIZE") || is_set("PMIX_RANK") ||
+         (is_set("SLURM_STEP_ID") && is_set("SLURM_PROCID"));
+}
+
+std::unique_ptr<Communicator> make_mpi_communicator(std::chrono::milliseconds timeout) {
+  return std::unique_ptr<Communicator>(mpi_plugin()(timeout.count()));
+}
+
+}  // namespace autopar::runtime

@@ -1,0 +1,382 @@
+#include "runtime/comm/tcp_communicator.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <string_view>
+
+#include "graph/error.h"
+#include "runtime/comm/exchanging_communicator.h"
+
+namespace autopar::runtime {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
+/// What goes over control connections: the rank that failed, or that the sender is done.
+using Notice = std::int32_t;
+constexpr Notice done = -1;
+
+/// A rank's connections, shared by the world and its subgroups.
+class Connections {
+ public:
+  Connections(int rank, std::vector<PeerSockets> peers)
+      : rank_(rank), peers_(std::move(peers)), has_left_(peers_.size(), false) {}
+  Connections(const Connections&) = delete;
+  Connections& operator=(const Connections&) = delete;
+
+  /// The others may still be at work, but not with this rank. It has failed if an error unwinds it.
+  ~Connections() {
+    if (failed_rank_ == nobody) tell_all(std::uncaught_exceptions() > 0 ? rank_ : done);
+  }
+
+  int rank() const { return rank_; }
+  const Socket& data(int peer) const { return peers_[at(peer)].data; }
+  bool has_left(int peer) const { return has_left_[at(peer)]; }
+
+  /// Throws if any rank of the world is known to have failed; `what` is given up then.
+  void check(const char* what) {
+    if (failed_rank_ != nobody) throw_failure(what, failed_rank_);
+    std::vector<pollfd> controls = watched();
+    if (poll(controls.data(), controls.size(), 0) > 0) hear_notices(what);
+  }
+
+  /// Waits until one of `sockets` is ready or a rank is known to have failed, which throws; false
+  /// at the deadline.
+  bool wait(const char* what, std::vector<pollfd> sockets, Deadline deadline) {
+    const auto of_data = static_cast<std::ptrdiff_t>(sockets.size());
+    const std::vector<pollfd> controls = watched();
+    sockets.insert(sockets.end(), controls.begin(), controls.end());
+    const int ready = poll(sockets.data(), sockets.size(), milliseconds_until(deadline));
+    const auto is_ready = [](const pollfd& each) { return each.revents != 0; };
+    if (ready > 0 && std::any_of(sockets.begin() + of_data, sockets.end(), is_ready)) {
+      hear_notices(what);
+    }
+    return ready != 0 || Clock::now() < deadline;
+  }
+
+  /// The connection to a rank whose data is needed has ended.
+  [[noreturn]] void lose(const char* what, int peer) {
+    check(what);
+    if (has_left(peer)) {
+      give_up(peer, fmt::format("rank {}: {} needs rank {}, which is done already: were all ranks "
+                                "started with the same options?",
+                                rank_, what, peer));
+    }
+    give_up(peer, fmt::format("rank {}: {} lost rank {}: its process has ended, or the connection "
+                              "is broken",
+                              rank_, what, peer));
+  }
+
+  /// Tells all others which rank failed and throws.
+  [[noreturn]] void give_up(int failed_rank, const std::string& why) {
+    fail_all(failed_rank);
+    throw Error(why);
+  }
+
+  void fail_all(int failed_rank) noexcept {
+    int expected = nobody;
+    if (failed_rank_.compare_exchange_strong(expected, failed_rank)) tell_all(failed_rank);
+  }
+
+ private:
+  static constexpr int nobody = -1;
+
+  void tell_all(Notice notice) const noexcept {
+    for (const PeerSockets& peer : peers_) {
+      if (peer.control.is_open()) {
+        send(peer.control.descriptor(), &notice, sizeof notice, MSG_NOSIGNAL);
+      }
+    }
+  }
+
+  /// The control connections of those who have not said that they are done.
+  std::vector<pollfd> watched() const {
+    std::vector<pollfd> controls;
+    for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+      const Socket& control = peers_[peer].control;
+      if (control.is_open() && !has_left_[peer]) {
+        controls.push_back({control.descriptor(), POLLIN, 0});
+      }
+    }
+    return controls;
+  }
+
+  void hear_notices(const char* what) {
+    for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
+      const Socket& control = peers_[at(peer)].control;
+      if (!control.is_open() || has_left(peer)) continue;
+      Notice notice = 0;
+      const ssize_t received = recv(control.descriptor(), &notice, sizeof notice, 0);
+      if (received < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+      if (received != sizeof notice) {
+        give_up(peer, fmt::format("rank {}: {} was given up: rank {} died or cannot be reached",
+                                  rank_, what, peer));
+      }
+      if (notice == done) {
+        has_left_[at(peer)] = true;
+        continue;
+      }
+      fail_all(notice);
+      throw_failure(what, notice);
+    }
+  }
+
+  [[noreturn]] void throw_failure(const char* what, int failed_rank) const {
+    if (failed_rank == rank_) {
+      fail("rank {}: {} was given up: this rank failed, or others waited for it too long", rank_,
+           what);
+    }
+    fail("rank {}: {} was given up: another rank failed (rank {})", rank_, what, failed_rank);
+  }
+
+  int rank_;
+  std::vector<PeerSockets> peers_;
+  std::vector<bool> has_left_;
+  std::atomic<int> failed_rank_ = nobody;  ///< `abort` may come from another thread
+};
+
+/// What a message begins with: ranks that are not at the same collective must not take each other's
+/// data for theirs.
+struct Header {
+  std::array<char, 16> collective{};
+  std::int64_t bytes = 0;
+  bool operator==(const Header&) const = default;
+};
+
+/// The messages of one collective, all of them on their way at the same time.
+class Transfer {
+ public:
+  Transfer(Connections& connections, const char* what, std::chrono::milliseconds timeout)
+      : connections_(connections), what_(what), timeout_(timeout) {
+    const std::string_view name(what);
+    std::copy_n(name.begin(), std::min(name.size(), header_.collective.size()),
+                header_.collective.begin());
+    connections_.check(what);
+  }
+
+  void send(int peer, const std::byte* data, std::int64_t bytes) {
+    header_.bytes = bytes;
+    sends_.push_back(
+        {.peer = peer, .header = header_, .data = const_cast<std::byte*>(data), .bytes = bytes});
+  }
+  void receive(int peer, std::byte* data, std::int64_t bytes) {
+    receives_.push_back({.peer = peer, .header = {}, .data = data, .bytes = bytes});
+  }
+
+  /// Waits until all is sent and received. The timeout is for nothing at all being moved.
+  void finish() {
+    Deadline deadline = Clock::now() + timeout_;
+    while (true) {
+      bool has_moved = false;
+      for (Message& message : sends_) has_moved |= advance(message, sendmsg);
+      for (Message& message : receives_) {
+        has_moved |= advance(message, recvmsg);
+        check_header(message);
+      }
+      std::erase_if(sends_, &Message::is_done);
+      std::erase_if(receives_, &Message::is_done);
+      if (sends_.empty() && receives_.empty()) return;
+      if (has_moved) deadline = Clock::now() + timeout_;
+      if (!connections_.wait(what_, awaited(), deadline)) give_up_waiting();
+    }
+  }
+
+ private:
+  struct Message {
+    int peer = 0;
+    Header header;
+    std::byte* data = nullptr;
+    std::int64_t bytes = 0;
+    std::size_t moved = 0;  ///< of header and data
+
+    std::size_t total() const { return sizeof header + static_cast<std::size_t>(bytes); }
+    static bool is_done(const Message& message) { return message.moved == message.total(); }
+  };
+
+  /// Moves what can be moved now, by sendmsg or recvmsg; whether that is anything.
+  template <typename Move>
+  bool advance(Message& message, const Move& move) {
+    const std::size_t before = message.moved;
+    while (!Message::is_done(message)) {
+      std::array<iovec, 2> parts{};
+      msghdr both{};
+      both.msg_iov = parts.data();
+      if (message.moved < sizeof message.header) {
+        parts[both.msg_iovlen++] = {reinterpret_cast<std::byte*>(&message.header) + message.moved,
+                                    sizeof message.header - message.moved};
+      }
+      const std::size_t of_data =
+          std::max(message.moved, sizeof message.header) - sizeof message.header;
+      parts[both.msg_iovlen++] = {message.data + of_data,
+                                  static_cast<std::size_t>(message.bytes) - of_data};
+      const ssize_t moved = move(connections_.data(message.peer).descriptor(), &both, MSG_NOSIGNAL);
+      if (moved > 0) {
+        message.moved += static_cast<std::size_t>(moved);
+      } else if (moved < 0 && errno == EAGAIN) {
+        break;
+      } else if (moved == 0 || errno != EINTR) {
+        connections_.lose(what_, message.peer);
+      }
+    }
+    return message.moved > before;
+  }
+
+  void check_header(const Message& message) {
+    header_.bytes = message.bytes;
+    if (message.moved < sizeof message.header || message.header == header_) return;
+    const auto& other = message.header.collective;
+    connections_.give_up(
+        message.peer,
+        fmt::format("rank {} is at {} of {} bytes, but rank {} at {} of {}: were both started with "
+                    "the same options?",
+                    connections_.rank(), what_, message.bytes, message.peer,
+                    std::string_view(other.data(), strnlen(other.data(), other.size())),
+                    message.header.bytes));
+  }
+
+  std::vector<pollfd> awaited() const {
+    std::vector<pollfd> sockets;
+    for (const Message& message : sends_) {
+      sockets.push_back({connections_.data(message.peer).descriptor(), POLLOUT, 0});
+    }
+    for (const Message& message : receives_) {
+      sockets.push_back({connections_.data(message.peer).descriptor(), POLLIN, 0});
+    }
+    return sockets;
+  }
+
+  [[noreturn]] void give_up_waiting() {
+    std::vector<int> missing;
+    for (const Message& message : receives_.empty() ? sends_ : receives_) {
+      missing.push_back(message.peer);
+    }
+    connections_.give_up(
+        missing.front(),
+        fmt::format("rank {}: {} waited {} ms for rank(s) {}; they did not come",
+                    connections_.rank(), what_, timeout_.count(), fmt::join(missing, ", ")));
+  }
+
+  Connections& connections_;
+  const char* what_;
+  std::chrono::milliseconds timeout_;
+  Header header_;
+  std::vector<Message> sends_;
+  std::vector<Message> receives_;
+};
+
+class TcpCommunicator final : public ExchangingCommunicator {
+ public:
+  /// `members`: the world's ranks in this group, in order.
+  TcpCommunicator(std::shared_ptr<Connections> connections, std::vector<int> members,
+                  std::chrono::milliseconds timeout)
+      : connections_(std::move(connections)), members_(std::move(members)), timeout_(timeout) {
+    const auto me = std::ranges::find(members_, connections_->rank());
+    require(me != members_.end(), "a rank makes only subgroups that it is in");
+    rank_ = static_cast<int>(me - members_.begin());
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(members_.size()); }
+
+  std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override {
+    std::vector<int> members;
+    for (const int rank : ranks) members.push_back(members_[at(rank)]);
+    return std::make_unique<TcpCommunicator>(connections_, std::move(members), timeout_);
+  }
+
+  void broadcast(std::byte* data, std::int64_t bytes, int root) override {
+    Transfer transfer(*connections_, "broadcast", timeout_);
+    if (rank_ != root) {
+      transfer.receive(members_[at(root)], data, bytes);
+    } else {
+      for (int peer = 0; peer < size(); ++peer) {
+        if (peer != rank_) transfer.send(members_[at(peer)], data, bytes);
+      }
+    }
+    transfer.finish();
+  }
+
+  void barrier() override { barrier(timeout_); }
+  void barrier(std::chrono::milliseconds timeout) override {
+    const std::vector<std::int64_t> nothing(members_.size(), 0);
+    move_blocks(nullptr, nothing, nullptr, nothing, "barrier", timeout);
+  }
+
+  void check_members() override {
+    connections_->check("the run");
+    for (const int member : members_) {
+      if (connections_->has_left(member)) connections_->lose("the run", member);
+    }
+  }
+
+  void abort() noexcept override { connections_->fail_all(connections_->rank()); }
+
+ private:
+  void gather(const std::byte* in, std::byte* out, std::span<const std::int64_t> block_bytes,
+              const char* what) override {
+    Transfer transfer(*connections_, what, timeout_);
+    for (int peer = 0; peer < size(); ++peer) {
+      const std::int64_t bytes = block_bytes[at(peer)];
+      if (peer != rank_) {
+        transfer.send(members_[at(peer)], in, block_bytes[at(rank_)]);
+        transfer.receive(members_[at(peer)], out, bytes);
+      } else if (bytes > 0) {
+        std::memcpy(out, in, static_cast<std::size_t>(bytes));
+      }
+      out += bytes;
+    }
+    transfer.finish();
+  }
+
+  void exchange(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
+                std::span<const std::int64_t> receive_bytes, const char* what) override {
+    move_blocks(in, send_bytes, out, receive_bytes, what, timeout_);
+  }
+
+  /// Every member sends each other one a block, if an empty one, so that all of them meet.
+  void move_blocks(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
+                   std::span<const std::int64_t> receive_bytes, const char* what,
+                   std::chrono::milliseconds timeout) {
+    Transfer transfer(*connections_, what, timeout);
+    for (int peer = 0; peer < size(); ++peer) {
+      const std::int64_t bytes = receive_bytes[at(peer)];
+      if (peer != rank_) {
+        transfer.send(members_[at(peer)], in, send_bytes[at(peer)]);
+        transfer.receive(members_[at(peer)], out, bytes);
+      } else if (bytes > 0) {
+        std::memcpy(out, in, static_cast<std::size_t>(bytes));
+      }
+      in += send_bytes[at(peer)];
+      out += bytes;
+    }
+    transfer.finish();
+  }
+
+  std::shared_ptr<Connections> connections_;
+  std::vector<int> members_;
+  std::chrono::milliseconds timeout_;
+  int rank_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_tcp_communicator(const Rendezvous& rendezvous) {
+  std::vector<int> all;
+  for (int rank = 0; rank < rendezvous.size; ++rank) all.push_back(rank);
+  return std::make_unique<TcpCommunicator>(
+      std::make_shared<Connections>(rendezvous.rank, meet(rendezvous)), std::move(all),
+      rendezvous.timeout);
+}
+
+}  // namespace autopar::runtime

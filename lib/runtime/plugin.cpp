@@ -1,0 +1,41 @@
+#include "runtime/plugin.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "graph/error.h"
+
+namespace autopar::runtime {
+
+namespace {
+
+std::filesystem::path plugin_folder() {
+  const char* chosen = std::getenv("AUTOPAR_PLUGIN_DIR");
+  if (chosen != nullptr && *chosen != '\0') return chosen;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe");
+  return program.parent_path().parent_path() / "lib" / "autopar";
+}
+
+}  // namespace
+
+void* plugin_symbol(const std::string& plugin, const char* symbol) {
+  const std::filesystem::path library = plugin_folder() / ("libautopar_" + plugin + ".so");
+  if (!std::filesystem::exists(library)) {
+    fail("{} is missing: build autopar's part '{}', or set AUTOPAR_PLUGIN_DIR to its folder",
+         library.string(), plugin);
+  }
+  // Loading again what is loaded gives the same library.
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (handle == nullptr) {
+    fail("autopar's part '{}' cannot be loaded: {}", plugin, dlerror());
+  }
+  void* const address = dlsym(handle, symbol);
+  if (address == nullptr) {
+    fail("{} has no {}: it belongs to another version of autopar", library.string(), symbol);
+  }
+  return address;
+}
+
+}  // namespace autopar::runtime

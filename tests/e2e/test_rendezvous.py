@@ -1,0 +1,205 @@
+"""Ranks that are started by hand meet at --rendezvous and run as one; what goes wrong ends them all."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+
+from support import AUTOPAR, Model, TemporaryFolderTest, autopar, run
+
+
+def free_port():
+    """A port below those that the system gives to clients, so that none takes it meanwhile."""
+    for attempt in range(1000):
+        port = 10000 + (os.getpid() * 131 + attempt * 17) % 20000
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    raise AssertionError("no port is free")
+
+
+class RendezvousTest(TemporaryFolderTest):
+    def setUp(self):
+        super().setUp()
+        self.model = Model("mlp-dynamo")
+        self.bundle = self.tmp / "bundle"
+        self.meta = self.model.partition(self.bundle, 3)
+        self.place = f"127.0.0.1:{free_port()}"
+        self.started = []
+        self.addCleanup(self.end_all)
+
+    def end_all(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+    def start(self, rank, *options, bundle=None):
+        command = [AUTOPAR, "run", "--dir", bundle or self.bundle, "--rank", rank, "--rendezvous",
+                   self.place, *(options or self.model.input_options())]
+        process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.started.append(process)
+        return process
+
+    def wait_until_well_into_runs(self, ranks):
+        """Each wait for another rank is a voluntary context switch; loading has few of them."""
+        for rank in ranks:
+            switches = 0
+            while switches < 1000:
+                time.sleep(0.05)
+                self.assertIsNone(rank.poll(), "a rank ended before it was disturbed")
+                status = Path(f"/proc/{rank.pid}/status").read_text()
+                switches = int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.M)[1])
+
+    def finish(self, process, expect=0, timeout=60):
+        """Its standard output, or its one line of error."""
+        out, err = process.communicate(timeout=timeout)
+        self.assertEqual(process.returncode, expect, err)
+        if expect == 0:
+            return out
+        self.assertTrue(err.startswith("error: "), err)
+        self.assertEqual(len(err.splitlines()), 1, err)
+        return err
+
+    def assert_all_fail(self, processes, *parts):
+        for process in processes:
+            error = self.finish(process, expect=1)
+            for part in parts:
+                self.assertIn(part, error)
+
+    def test_ranks_give_what_one_process_gives(self):
+        one = self.tmp / "one"
+        autopar("run", "--dir", self.bundle, *self.model.input_options(), "--output-dir", one)
+        many = self.tmp / "many"
+        options = [*self.model.input_options(), "--output-dir", many, "--json", "--repeat", 3]
+        ranks = [self.start(rank, *options) for rank in (2, 0, 1)]
+        outputs = [self.finish(rank) for rank in ranks]
+        self.assertEqual([outputs[0], outputs[2]], ["", ""], "rank 0 alone has results")
+        measured = json.loads(outputs[1])
+        self.assertEqual(measured["collectives"], self.meta["plan"]["collectives"])
+        self.assertEqual(len(measured["peak_bytes"]), 3)
+        files = sorted(file.name for file in one.iterdir())
+        self.assertEqual(files, sorted(file.name for file in many.iterdir()))
+        for file in files:
+            np.testing.assert_array_equal(np.load(one / file), np.load(many / file))
+
+    def test_a_bundle_of_one_rank(self):
+        single = self.tmp / "single"
+        self.model.partition(single, 1)
+        self.finish(self.start(0, bundle=single))
+
+    def test_a_killed_rank_ends_the_others_which_name_it(self):
+        ranks = [self.start(r, "--random-inputs", 1, "--repeat", 10**8) for r in range(3)]
+        self.wait_until_well_into_runs(ranks)
+        start = time.monotonic()
+        ranks[1].send_signal(signal.SIGKILL)
+        self.assert_all_fail([ranks[0], ranks[2]], "rank 1")
+        self.assertLess(time.monotonic() - start, 10)
+
+    def test_a_stopped_rank_is_named_at_the_timeout(self):
+        options = ("--random-inputs", 1, "--repeat", 10**8, "--timeout", 5)
+        ranks = [self.start(r, *options) for r in range(3)]
+        self.wait_until_well_into_runs(ranks)
+        ranks[2].send_signal(signal.SIGSTOP)
+        self.assert_all_fail(ranks[:2], "2")
+        ranks[2].send_signal(signal.SIGCONT)
+        self.assert_all_fail(ranks[2:], "rank 2")
+
+    def test_a_shard_that_one_rank_cannot_read_fails_all(self):
+        data = self.bundle / "rank2.data"
+        changed = bytearray(data.read_bytes())
+        changed[100] ^= 1
+        data.write_bytes(changed)
+        ranks = [self.start(r) for r in range(3)]
+        self.assert_all_fail(ranks[2:], "rank2.data")
+        self.assert_all_fail(ranks[:2], "another rank failed (rank 2)")
+
+    def test_an_input_that_one_rank_does_not_have_fails_all(self):
+        ranks = [self.start(0), self.start(1), self.start(2, "--timeout", 30)]
+        self.assert_all_fail(ranks[2:], "no tensor for input")
+        self.assert_all_fail(ranks[:2], "rank 2")
+
+    def test_a_rank_that_never_comes_is_named_by_all(self):
+        options = (*self.model.input_options(), "--timeout", 2)
+        ranks = [self.start(rank, *options) for rank in (0, 2)]
+        self.assert_all_fail(ranks, "rank(s) 1 did not come", self.place, "2 s")
+
+    def test_two_with_one_number(self):
+        ranks = [self.start(rank) for rank in (0, 2, 2)]
+        self.assert_all_fail(ranks, "rank 2 was started twice")
+
+    def test_nobody_at_the_rendezvous(self):
+        options = (*self.model.input_options(), "--timeout", 1)
+        self.assert_all_fail([self.start(1, *options)], "nobody answers at " + self.place)
+
+    def test_a_port_in_use(self):
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", int(self.place.split(":")[1])))
+            other.listen()
+            self.assert_all_fail([self.start(0)], self.place, "in use")
+
+    def test_ranks_of_different_bundles(self):
+        other = self.tmp / "other"
+        self.model.partition(other, 4)
+        self.assert_all_fail([self.start(0), self.start(1, bundle=other)],
+                             "rank 1 is one of 4 ranks", "rank 0 one of 3")
+        self.model.partition(other, 3, "--memory", "device", "--force")
+        self.assert_all_fail([self.start(0), self.start(1, bundle=other)],
+                             "rank 1 runs another bundle than rank 0")
+
+    def test_options_that_contradict_each_other(self):
+        meeting = ("--rendezvous", self.place)
+        refused = {
+            ("--rank", 1): ("--rank 1", "--rendezvous"),
+            meeting: ("--rendezvous", "--rank"),
+            ("--rank", 3, *meeting): ("--rank 3", "0 to 2"),
+            ("--rank", -1, *meeting): ("--rank -1", "0 to 2"),
+            ("--timeout", 0): ("--timeout",),
+            ("--timeout", "nan"): ("--timeout",),
+        }
+        for options, parts in refused.items():
+            with self.subTest(options):
+                done = autopar("run", "--dir", self.bundle, *self.model.input_options(), *options,
+                               expect=1)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                for part in parts:
+                    self.assertIn(part, done.stderr)
+
+    def test_places_that_are_none(self):
+        for place in ("host", "host:", ":29500", "host:0", "host:65536", "host:-1", "host:12x",
+                      "::1:29500", "[::1]", "[]:29500", "[host]:29500", "a b:29500"):
+            with self.subTest(place):
+                done = autopar("run", "--dir", self.bundle, *self.model.input_options(), "--rank",
+                               1, f"--rendezvous={place}", expect=1)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertIn(f"--rendezvous {place}: give HOST:PORT", done.stderr)
+
+    def test_a_host_that_is_not_known(self):
+        self.place = "no.such.host.invalid:29500"
+        self.assert_all_fail([self.start(1)], "no.such.host.invalid", "not known")
+
+    def test_an_ipv6_address(self):
+        self.place = f"[::1]:{free_port()}"
+        options = (*self.model.input_options(), "--timeout", 1)
+        self.assert_all_fail([self.start(1, *options)], "nobody answers at " + self.place)
+
+    def test_a_launcher_gives_ranks_by_itself(self):
+        done = run("env", "PMI_SIZE=1", AUTOPAR, "run", "--dir", self.bundle, "--rank", 1,
+                   "--rendezvous", self.place, "--random-inputs", 1, expect=1)
+        self.assertIn("leave --rank and --rendezvous out", done.stderr)
+
+    def test_a_launcher_without_the_part_for_mpi(self):
+        done = run("env", "PMI_SIZE=1", "AUTOPAR_PLUGIN_DIR=/nowhere", AUTOPAR, "run", "--dir",
+                   self.bundle, "--random-inputs", 1, expect=1)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn("/nowhere/libautopar_mpi.so is missing", done.stderr)

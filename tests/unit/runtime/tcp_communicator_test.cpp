@@ -1,0 +1,191 @@
+#include "runtime/comm/tcp_communicator.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <string_view>
+#include <thread>
+
+#include "conformance/communicator_conformance.h"
+#include "graph/error.h"
+#include "unit/runtime/tcp_world.h"
+
+using namespace autopar;
+using namespace autopar::runtime;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// Runs each rank in a process of its own; their exit statuses, as waitpid gives them. A rank that
+/// throws exits with 1.
+std::vector<int> statuses_of(const std::vector<Rendezvous>& ranks,
+                             const std::function<void(Communicator&)>& work) {
+  std::vector<pid_t> children;
+  for (const Rendezvous& rank : ranks) {
+    const pid_t child = fork();
+    if (child == 0) {
+      int code = 0;
+      try {
+        work(*make_tcp_communicator(rank));
+      } catch (const std::exception&) {
+        code = 1;
+      }
+      _exit(code);
+    }
+    children.push_back(child);
+  }
+  std::vector<int> statuses;
+  for (const pid_t child : children) waitpid(child, &statuses.emplace_back(), 0);
+  return statuses;
+}
+
+bool throws_on_check(Communicator& world) {
+  try {
+    world.check_members();
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ranks that met over TCP conform to what a communicator must do") {
+  const int ranks = GENERATE(1, 2, 3, 4, 6, 7);
+  CHECK(errors_of(rendezvous_of(ranks, 60s), check_conformance) ==
+        std::vector<std::string>(static_cast<std::size_t>(ranks)));
+}
+
+TEST_CASE("processes that met over TCP conform to what a communicator must do") {
+  CHECK(statuses_of(rendezvous_of(3, 60s), check_conformance) == std::vector<int>(3, 0));
+}
+
+TEST_CASE("messages larger than any buffer go both ways at once") {
+  const auto errors = errors_of(rendezvous_of(3, 20s), [](Communicator& world) {
+    constexpr std::int64_t length = 24'000'000;
+    const std::vector<std::int64_t> blocks(3, length);
+    std::vector<std::byte> in(3 * length);
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      in[i] = static_cast<std::byte>(i / length * 16 + static_cast<std::size_t>(world.rank()));
+    }
+    std::vector<std::byte> out(3 * length);
+    world.all_to_all(in.data(), blocks, out.data(), blocks);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const auto from = i / length;
+      if (out[i] != static_cast<std::byte>(world.rank() * 16 + static_cast<int>(from))) {
+        fail("byte {} is wrong", i);
+      }
+    }
+  });
+  CHECK(errors == std::vector<std::string>(3));
+}
+
+TEST_CASE("a process that is killed ends the others at once, and they name it") {
+  const auto start = std::chrono::steady_clock::now();
+  const auto statuses = statuses_of(rendezvous_of(4, 60s), [](Communicator& world) {
+    const auto pair =
+        world.subgroup(std::vector<int>{world.rank() / 2 * 2, world.rank() / 2 * 2 + 1});
+    try {
+      for (int turn = 0; turn < 10; ++turn) world.barrier();
+      if (world.rank() == 2) std::raise(SIGKILL);
+      while (true) pair->barrier();  // ranks 0 and 1 have nothing to do with rank 2
+    } catch (const Error& error) {
+      const std::string_view text = error.what();
+      if (!text.starts_with(fmt::format("rank {}: barrier ", world.rank())) ||
+          text.find("rank 2") == std::string_view::npos) {
+        throw;
+      }
+    }
+  });
+  CHECK(WIFSIGNALED(statuses[2]));
+  CHECK(statuses[0] == 0);
+  CHECK(statuses[1] == 0);
+  CHECK(statuses[3] == 0);
+  CHECK(std::chrono::steady_clock::now() - start < 20s);
+}
+
+TEST_CASE("a rank that does not come to a collective is named at the timeout") {
+  const auto errors = errors_of(rendezvous_of(3, 500ms), [](Communicator& world) {
+    if (world.rank() != 2) world.barrier();
+    std::this_thread::sleep_for(1200ms);
+    if (world.rank() == 2 && !throws_on_check(world)) fail("it is not known");
+    world.barrier();
+  });
+  const std::string both = errors[0] + errors[1];
+  CHECK_THAT(both, Contains("barrier waited 500 ms for rank(s) 2; they did not come"));
+  CHECK_THAT(errors[0], Contains("2"));
+  CHECK_THAT(errors[1], Contains("2"));
+  CHECK_THAT(errors[2], Contains("rank 2: barrier was given up: this rank failed, or others"));
+}
+
+TEST_CASE("a barrier may have a longer timeout than other collectives") {
+  const auto errors = errors_of(rendezvous_of(2, 500ms), [](Communicator& world) {
+    if (world.rank() == 1) std::this_thread::sleep_for(1200ms);
+    world.barrier(10s);
+  });
+  CHECK(errors == std::vector<std::string>(2));
+}
+
+TEST_CASE("a rank that fails ends the others at once, and they name it") {
+  const bool says_so = GENERATE(true, false);
+  const auto errors = errors_of(rendezvous_of(3, 20s), [&](Communicator& world) {
+    if (world.rank() == 1) {
+      if (says_so) world.abort();
+      throw Error("the cause");
+    }
+    const auto alone = world.subgroup(std::vector<int>{world.rank()});
+    while (!throws_on_check(*alone)) std::this_thread::sleep_for(1ms);
+    world.barrier(10min);
+  });
+  CHECK(errors[1] == "the cause");
+  CHECK(errors[0] == "rank 0: barrier was given up: another rank failed (rank 1)");
+  CHECK(errors[2] == "rank 2: barrier was given up: another rank failed (rank 1)");
+}
+
+TEST_CASE("a rank that has given up throws at every later call") {
+  const auto errors = errors_of(rendezvous_of(2, 20s), [](Communicator& world) {
+    const auto pair = world.subgroup(std::vector<int>{0, 1});
+    world.abort();
+    std::byte value{};
+    pair->broadcast(&value, 1, world.rank());
+  });
+  CHECK_THAT(errors[0], Contains("broadcast was given up"));
+  CHECK_THAT(errors[1], Contains("broadcast was given up"));
+}
+
+TEST_CASE("a rank that is done is missed by those only who need it") {
+  const auto errors = errors_of(rendezvous_of(3, 20s), [](Communicator& world) {
+    if (world.rank() == 0) return;
+    const auto others = world.subgroup(std::vector<int>{1, 2});
+    std::this_thread::sleep_for(50ms);
+    for (int turn = 0; turn < 3; ++turn) others->barrier();
+    others->check_members();
+    others->barrier();
+  });
+  CHECK(errors == std::vector<std::string>(3));
+  const bool asks = GENERATE(true, false);
+  const auto late = errors_of(rendezvous_of(2, 20s), [&](Communicator& world) {
+    if (world.rank() == 0) return;
+    while (asks) world.check_members();
+    world.barrier();
+  });
+  CHECK(late[0].empty());
+  CHECK_THAT(late[1], Contains("needs rank 0, which is done already"));
+}
+
+TEST_CASE("ranks at different collectives are told so") {
+  const auto errors = errors_of(rendezvous_of(2, 20s), [](Communicator& world) {
+    if (world.rank() == 0) return world.barrier();
+    std::int64_t mine = 0;
+    std::vector<std::int64_t> all(2);
+    world.all_gather(reinterpret_cast<std::byte*>(&mine), reinterpret_cast<std::byte*>(all.data()),
+                     std::vector<std::int64_t>{8, 8});
+  });
+  CHECK_THAT(errors[0] + errors[1],
+             Contains("rank 0 is at barrier of 0 bytes, but rank 1 at all-gather of 8") ||
+                 Contains("rank 1 is at all-gather of 8 bytes, but rank 0 at barrier of 0"));
+}

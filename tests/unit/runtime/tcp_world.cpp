@@ -1,0 +1,58 @@
+#include "unit/runtime/tcp_world.h"
+
+#include <unistd.h>
+
+#include <thread>
+
+#include "graph/error.h"
+
+namespace autopar {
+
+/// Below the ports that the system gives to those who connect.
+runtime::Endpoint free_endpoint(const std::string& host) {
+  static int asked = 0;
+  while (true) {
+    const runtime::Endpoint endpoint{
+        .host = host,
+        .port = static_cast<std::uint16_t>(10000 + (getpid() * 37 + ++asked) % 20000)};
+    try {
+      runtime::listen_at(endpoint);
+      return endpoint;
+    } catch (const Error&) {
+      continue;
+    }
+  }
+}
+
+std::vector<runtime::Rendezvous> rendezvous_of(int ranks, std::chrono::milliseconds timeout) {
+  const runtime::Endpoint place = free_endpoint();
+  std::vector<runtime::Rendezvous> all;
+  for (int rank = 0; rank < ranks; ++rank) {
+    all.push_back({.rank = rank,
+                   .size = ranks,
+                   .meeting_point = place,
+                   .bundle_digest = "0123456789abcdef",
+                   .timeout = timeout});
+  }
+  return all;
+}
+
+std::vector<std::string> errors_of(const std::vector<runtime::Rendezvous>& ranks,
+                                   const std::function<void(runtime::Communicator&)>& work) {
+  std::vector<std::string> errors(ranks.size());
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        const auto world = runtime::make_tcp_communicator(ranks[i]);
+        work(*world);
+      } catch (const std::exception& error) {
+        errors[i] = error.what();
+      }
+    });
+  }
+  threads.clear();
+  return errors;
+}
+
+}  // namespace autopar

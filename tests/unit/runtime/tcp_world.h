@@ -1,0 +1,22 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/tcp_communicator.h"
+
+namespace autopar {
+
+/// A place on this machine where nobody listens, another one each time.
+runtime::Endpoint free_endpoint(const std::string& host = "127.0.0.1");
+
+/// What all ranks of a world are told, by rank.
+std::vector<runtime::Rendezvous> rendezvous_of(int ranks, std::chrono::milliseconds timeout);
+
+/// Meets as each of the given ranks, a thread each, and does the work. What they threw, by place in
+/// the list; empty where nothing.
+std::vector<std::string> errors_of(const std::vector<runtime::Rendezvous>& ranks,
+                                   const std::function<void(runtime::Communicator&)>& work);
+
+}  // namespace autopar
