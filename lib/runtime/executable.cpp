@@ -214,7 +214,7 @@ graph::Tensor Executable::read_output(std::size_t i) const {
 void Executable::run() {
   impl_->runner->run();
   for (const CollectiveKernel* kernel : impl_->collective_kernels)
-    impl_->collectives->count(kernel->payload());
+    for (const bundle::CollectiveTotal& call : kernel->payload()) impl_->collectives->count(call);
 }
 
 std::int64_t Executable::arena_bytes() const { return impl_->plan.arena_bytes; }

@@ -23,6 +23,9 @@ class Communicator {
 
   virtual int rank() const = 0;  ///< within the group
   virtual int size() const = 0;
+  /// Of communicators for a device's memory: whether a call waits, on the host, for the device and
+  /// for the other ranks, instead of joining a queue of the device.
+  virtual bool waits_on_host() const { return false; }
 
   /// The communicator of a subgroup, given as ranks of this communicator in group order; every
   /// member of the subgroup calls it, in the same order of subgroups; others need not.

@@ -30,19 +30,21 @@ class Collective : public CollectiveKernel {
     for (const auto axis : request.node.ints_attribute("mesh_axes", {})) {
       payload_.mesh_axes.push_back(static_cast<int>(axis));
     }
-    std::vector<int> ranks;
     for (const auto rank : request.node.ints_attribute("ranks", {})) {
-      ranks.push_back(static_cast<int>(rank));
+      ranks_.push_back(static_cast<int>(rank));
     }
-    group_ = &request.collectives->group(ranks);
+    group_ = &request.collectives->group(ranks_);
   }
 
-  const bundle::CollectiveTotal& payload() const override { return payload_; }
+  std::span<const bundle::CollectiveTotal> payload() const override { return {&payload_, 1}; }
+  std::span<const int> ranks() const override { return ranks_; }
+  bool waits_on_host() const override { return group_->waits_on_host(); }
 
  protected:
   Communicator& group() { return *group_; }
 
  private:
+  std::vector<int> ranks_;
   Communicator* group_;
   bundle::CollectiveTotal payload_;
 };
