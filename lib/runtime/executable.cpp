@@ -7,6 +7,7 @@
 #include "runtime/devices/cpu_device.h"
 #include "runtime/memory_plan.h"
 #include "runtime/passes/passes.h"
+#include "runtime/trace.h"
 
 namespace autopar::runtime {
 namespace {
@@ -210,6 +211,8 @@ graph::Tensor Executable::read_output(std::size_t i) const {
   impl_->device.read(result.mutable_bytes(), view.data);
   return result;
 }
+
+std::vector<Span> Executable::profile() { return impl_->runner->profile(); }
 
 void Executable::run() {
   impl_->runner->run();

@@ -9,9 +9,6 @@
 
 namespace autopar::runtime {
 
-/// What a device may do at the same time: each queue runs its steps one after the other.
-enum class Queue { computation, communication };
-
 /// [begin, end) in memory; empty ranges overlap nothing.
 struct ByteRange {
   const std::byte* begin = nullptr;
