@@ -45,13 +45,15 @@ class ProfileTest(TemporaryFolderTest):
         """Each span is a node of the rank's shard; collectives are all there, each once."""
         for rank in range(2):
             nodes = {n.name: n for n in onnx.load(self.bundle / f"rank{rank}.onnx").graph.node}
-            counts = Counter(span["name"] for span in spans if span["pid"] == rank)
+            of_rank = [span for span in spans if span["pid"] == rank]
+            counts = Counter(span["name"] for span in of_rank)
             self.assertEqual(set(counts.values()), {1})
             self.assertLessEqual(set(counts), set(nodes))
             collectives = {name for name, node in nodes.items() if node.domain == "autopar"}
             self.assertLessEqual(collectives, set(counts))
-            products = {name for name, node in nodes.items() if node.op_type == "MatMul"}
-            self.assertLessEqual(products, set(counts))
+            products = [n for n in nodes.values() if n.op_type == "MatMul"]
+            run = [s for s in of_rank if s["args"]["op_type"] in ("MatMul", "FusedMatMul")]
+            self.assertEqual(len(run), len(products))
 
     def test_in_one_process(self):
         self.check_trace(json.loads(autopar(*self.arguments).stdout))
