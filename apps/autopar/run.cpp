@@ -29,15 +29,18 @@ struct RunCommand {
   std::string device = "cpu";
   LaunchOptions launching;
   runtime::RunOptions options;
+  std::filesystem::path profile;
   bool json = false;
 
   void run() const {
     check_options();
+    if (!profile.empty()) runtime::check_trace_file(profile);
     const bundle::MetaInfo info = bundle::load_meta_info(dir);
     const Launch launch(launching, dir, info);
     const runtime::RunResult result = launch.run(inputs.load(info.inputs), options);
     if (!launch.is_first()) return;
     if (!output_dir.empty()) write_outputs(info, result);
+    if (!profile.empty()) runtime::save_trace(profile, result.spans);
     report(info, result);
   }
 
@@ -101,8 +104,13 @@ void add_run_command(CLI::App& app) {
   sub->add_option("--repeat", command->options.repeat, "Timed runs")->capture_default_str();
   sub->add_option("--threads", command->options.threads,
                   "Threads a rank (default: cores over local ranks)");
+  sub->add_option("--profile", command->profile,
+                  "Write a trace of one more run, for Chrome's or Perfetto's viewer");
   sub->add_flag("--json", command->json, "Print the measurements as JSON");
-  sub->callback([command] { command->run(); });
+  sub->callback([command] {
+    command->options.profile = !command->profile.empty();
+    command->run();
+  });
 }
 
 }  // namespace autopar

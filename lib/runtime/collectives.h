@@ -1,7 +1,10 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "bundle/meta_info.h"
@@ -13,11 +16,28 @@ namespace autopar::runtime {
 /// compiled, and the count of what went through them.
 class CollectiveContext {
  public:
-  explicit CollectiveContext(Communicator& world) : world_(world) {}
+  /// `timeout`: how long a collective may wait for a rank that does not come.
+  explicit CollectiveContext(Communicator& world,
+                             std::chrono::milliseconds timeout = std::chrono::seconds(30))
+      : world_(world), timeout_(timeout) {}
 
   int world_rank() const { return world_.rank(); }
+  int world_size() const { return world_.size(); }
+  std::chrono::milliseconds timeout() const { return timeout_; }
   /// The communicator of this group of world ranks; made on first use, kept.
   Communicator& group(const std::vector<int>& ranks);
+
+  /// Whether all ranks say so; each must ask. Waits for ranks that are still compiling.
+  bool all_agree(bool mine);
+  /// Throws Error if a rank has failed or left, as far as is known without waiting.
+  void check_members();
+  /// Makes every waiting and later collective of any rank throw.
+  void abort() noexcept;
+
+  /// See Communicator::report_progress.
+  void report_progress(std::int64_t progress) { world_.report_progress(progress); }
+  /// Those of the ranks that have reported less; none where reports cannot be seen.
+  std::vector<int> ranks_behind(std::span<const int> ranks, std::int64_t progress) const;
 
   void count(const bundle::CollectiveTotal& call);
   const std::vector<bundle::CollectiveTotal>& totals() const { return totals_; }
@@ -25,6 +45,7 @@ class CollectiveContext {
 
  private:
   Communicator& world_;
+  std::chrono::milliseconds timeout_;
   std::map<std::vector<int>, std::unique_ptr<Communicator>> groups_;
   std::vector<bundle::CollectiveTotal> totals_;
 };

@@ -25,12 +25,19 @@ struct Step {
   KernelIo io(void* stream = nullptr) const { return {inputs, outputs, scratch, stream}; }
 };
 
+/// What a device may do at the same time: each queue runs its steps one after the other.
+enum class Queue { computation, communication };
+
+struct Span;  // runtime/trace.h
+
 /// Runs a list of steps, any number of times.
 class Runner {
  public:
   virtual ~Runner() = default;
   /// Returns when all is done. Throws Error naming the node where a kernel fails.
   virtual void run() = 0;
+  /// A run that takes the time of each step, and so takes longer itself. A span a step, in order.
+  virtual std::vector<Span> profile() = 0;
 };
 
 /// Copies elements of one shape between two layouts, as the device has it.

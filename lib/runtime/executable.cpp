@@ -7,6 +7,7 @@
 #include "runtime/devices/cpu_device.h"
 #include "runtime/memory_plan.h"
 #include "runtime/passes/passes.h"
+#include "runtime/trace.h"
 
 namespace autopar::runtime {
 namespace {
@@ -36,6 +37,12 @@ std::int64_t realign_constants(Graph& graph, bool is_copied) {
   return copied;
 }
 
+/// Returns the bytes of new constants.
+std::int64_t rewrite(Graph& graph, const Device& device, passes::Rewrites rewrites) {
+  const std::int64_t folded = passes::optimize(graph, device.kernels(), rewrites);
+  return folded + realign_constants(graph, !device.shares_host_memory());
+}
+
 const KernelEntry& entry_of(const Node& node, const KernelTable& kernels) {
   const KernelEntry* entry = kernels.find(node.domain, node.op_type);
   if (entry == nullptr)
@@ -56,53 +63,64 @@ struct Executable::Impl {
   std::shared_ptr<std::byte> memory;      ///< the arena, then the constants that are copied
   std::vector<std::byte*> constant_data;  ///< by ValueId: where kernels read it
   std::vector<const CollectiveKernel*> collective_kernels;
+  Storage storage;
+  std::vector<Step> steps;  ///< a step a node; views have no kernel
   std::unique_ptr<Runner> runner;
   std::vector<TensorView> inputs;
   std::vector<TensorView> outputs;
 
-  Impl(const Graph& original, const CompileOptions& options)
+  /// Makes the kernels and plans memory.
+  Impl(const Graph& original, const CompileOptions& options, passes::Rewrites rewrites)
       : graph(original),
         own_device(options.device ? nullptr : std::make_unique<CpuDevice>(options.threads)),
         device(options.device ? *options.device : *own_device),
-        collectives(options.collectives) {
-    if (options.optimize) derived_bytes += passes::optimize(graph, device.kernels());
-    derived_bytes += realign_constants(graph, !device.shares_host_memory());
-    Storage storage(graph);
-    std::vector<Step> all = make_steps(storage, options);
-    lay_out(storage, all);
-    std::vector<Step> steps;
-    for (Step& step : all) {
-      if (!step.kernel) continue;
+        collectives(options.collectives),
+        derived_bytes(rewrite(graph, device, rewrites)),
+        storage(graph) {
+    make_steps();
+    std::vector<std::int64_t> scratch;
+    for (const Step& step : steps) scratch.push_back(step.scratch_bytes);
+    plan = plan_memory(graph, storage, scratch);
+  }
+
+  bool has_collective_groups() const {
+    return std::ranges::any_of(graph.nodes,
+                               [](const Node& node) { return node.op_type == "CollectiveGroup"; });
+  }
+
+  /// Allocates memory and fills it; the Impl is ready to run then.
+  void finish() {
+    place_constants();
+    place_values();
+    std::erase_if(steps, [](const Step& step) { return step.kernel == nullptr; });
+    for (const Step& step : steps)
       if (const auto* collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get()))
         collective_kernels.push_back(collective);
-      steps.push_back(std::move(step));
-    }
     runner = device.make_runner(std::move(steps), collectives);
   }
 
-  /// A step a node; views have no kernel.
-  std::vector<Step> make_steps(Storage& storage, const CompileOptions& options) {
-    std::vector<Step> all;
+  void make_steps() {
     for (const Node& node : graph.nodes) {
       const KernelEntry& entry = entry_of(node, device.kernels());
-      Step& step = all.emplace_back();
-      KernelRequest request{node, views_of(storage, node.inputs), views_of(storage, node.outputs),
-                            device, options.collectives};
+      Step& step = steps.emplace_back();
+      KernelRequest request{node, views_of(node.inputs), views_of(node.outputs), device,
+                            collectives};
       step.node = node.name;
       step.op_type = node.op_type;
       step.kernel = entry.make(request);
       step.inputs = std::move(request.inputs);
       step.outputs = std::move(request.outputs);
-      if (!entry.is_view || !may_alias(storage, node)) continue;
-      storage.alias(node.outputs[0], node.inputs[0]);
-      step.kernel.reset();
+      if (entry.is_view && may_alias(node)) {
+        storage.alias(node.outputs[0], node.inputs[0]);
+        step.kernel.reset();
+      }
+      if (step.kernel) step.scratch_bytes = step.kernel->scratch_bytes();
     }
-    return all;
   }
 
   /// Whether the node's only output may share its input's bytes: one that leaves the graph must
   /// not be an input or a constant in another guise.
-  bool may_alias(const Storage& storage, const Node& node) const {
+  bool may_alias(const Node& node) const {
     if (std::ranges::count_if(node.outputs, [](ValueId id) { return id != graph::no_value; }) != 1)
       return false;
     const auto is_one_of = [](const std::vector<ValueId>& ids, ValueId id) {
@@ -114,7 +132,7 @@ struct Executable::Impl {
   }
 
   /// Views with data, which the host can read, for constants alone.
-  TensorView view_of(const Storage& storage, ValueId id) const {
+  TensorView view_of(ValueId id) const {
     if (id == graph::no_value) return {};
     const graph::Value& value = graph.value(id);
     TensorView view{value.type, value.shape, nullptr};
@@ -123,20 +141,14 @@ struct Executable::Impl {
     if (constant) view.data = const_cast<std::byte*>(constant->data());
     return view;
   }
-  std::vector<TensorView> views_of(const Storage& storage, const std::vector<ValueId>& ids) const {
+  std::vector<TensorView> views_of(const std::vector<ValueId>& ids) const {
     std::vector<TensorView> views;
-    for (const ValueId id : ids) views.push_back(view_of(storage, id));
+    for (const ValueId id : ids) views.push_back(view_of(id));
     return views;
   }
 
-  /// Plans and allocates memory, copies constants where the device needs it, and points every view
-  /// to its place.
-  void lay_out(const Storage& storage, std::vector<Step>& all) {
-    for (Step& step : all) step.scratch_bytes = step.kernel ? step.kernel->scratch_bytes() : 0;
-    std::vector<std::int64_t> scratch;
-    for (const Step& step : all) scratch.push_back(step.scratch_bytes);
-    plan = plan_memory(graph, storage, scratch);
-    place_constants();
+  /// Points every view to its place.
+  void place_values() {
     const auto point = [&](TensorView& view, ValueId id) {
       if (id == graph::no_value) return;
       const ValueId root = storage.root(id);
@@ -144,20 +156,20 @@ struct Executable::Impl {
                       ? constant_data[static_cast<std::size_t>(root)]
                       : memory.get() + plan.value_offsets[static_cast<std::size_t>(id)];
     };
-    for (std::size_t n = 0; n < all.size(); ++n) {
+    for (std::size_t n = 0; n < steps.size(); ++n) {
       const Node& node = graph.nodes[n];
-      for (std::size_t i = 0; i < node.inputs.size(); ++i) point(all[n].inputs[i], node.inputs[i]);
-      for (std::size_t i = 0; i < node.outputs.size(); ++i)
-        point(all[n].outputs[i], node.outputs[i]);
-      all[n].scratch = memory.get() + plan.scratch_offsets[n];
+      Step& step = steps[n];
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) point(step.inputs[i], node.inputs[i]);
+      for (std::size_t i = 0; i < node.outputs.size(); ++i) point(step.outputs[i], node.outputs[i]);
+      step.scratch = memory.get() + plan.scratch_offsets[n];
     }
-    inputs = views_of(storage, graph.inputs);
-    outputs = views_of(storage, graph.outputs);
+    inputs = views_of(graph.inputs);
+    outputs = views_of(graph.outputs);
     for (std::size_t i = 0; i < inputs.size(); ++i) point(inputs[i], graph.inputs[i]);
     for (std::size_t i = 0; i < outputs.size(); ++i) point(outputs[i], graph.outputs[i]);
   }
 
-  /// Where the device cannot read the host's memory, constants follow the arena.
+  /// Allocates the arena. Where the device cannot read the host's memory, constants follow it.
   void place_constants() {
     std::int64_t bytes = graph::aligned(plan.arena_bytes);
     std::vector<std::int64_t> offsets(graph.values.size(), 0);
@@ -182,14 +194,24 @@ struct Executable::Impl {
   }
 };
 
-Executable::Executable(const graph::Graph& graph, const CompileOptions& options)
-    : impl_(std::make_unique<Impl>(graph, options)) {
-  // Fusion may keep values longer. Where that breaks the promise of arena_bound, do without.
-  if (options.optimize && impl_->plan.bytes_without_scratch > graph::arena_bound(graph)) {
-    CompileOptions plain = options;
-    plain.optimize = false;
-    impl_ = std::make_unique<Impl>(graph, plain);
+Executable::Executable(const graph::Graph& graph, const CompileOptions& options) {
+  passes::Rewrites rewrites{.fuse = options.optimize, .group_collectives = options.optimize};
+  const auto compile = [&] { impl_ = std::make_unique<Impl>(graph, options, rewrites); };
+  // Rewrites may keep values longer. Where that breaks the promise of arena_bound, do without.
+  const auto keeps_promise = [&] {
+    return impl_->plan.bytes_without_scratch <= graph::arena_bound(graph);
+  };
+  compile();
+  // All ranks must send in one order: grouped on all of them or on none.
+  if (impl_->has_collective_groups() && !options.collectives->all_agree(keeps_promise())) {
+    rewrites.group_collectives = false;
+    compile();
   }
+  if (rewrites.fuse && !keeps_promise()) {
+    rewrites.fuse = false;
+    compile();
+  }
+  impl_->finish();
 }
 Executable::~Executable() = default;
 Executable::Executable(Executable&&) noexcept = default;
@@ -211,10 +233,12 @@ graph::Tensor Executable::read_output(std::size_t i) const {
   return result;
 }
 
+std::vector<Span> Executable::profile() { return impl_->runner->profile(); }
+
 void Executable::run() {
   impl_->runner->run();
   for (const CollectiveKernel* kernel : impl_->collective_kernels)
-    impl_->collectives->count(kernel->payload());
+    for (const bundle::CollectiveTotal& call : kernel->payload()) impl_->collectives->count(call);
 }
 
 std::int64_t Executable::arena_bytes() const { return impl_->plan.arena_bytes; }

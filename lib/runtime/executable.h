@@ -40,6 +40,8 @@ class Executable {
   void write_input(std::size_t i, const graph::Tensor& tensor);
   graph::Tensor read_output(std::size_t i) const;
   void run();
+  /// A run that takes the time of each step (see Runner); what it sends is not counted.
+  std::vector<Span> profile();
 
   /// The arena (inputs, outputs, activations, scratch) without weights.
   std::int64_t arena_bytes() const;

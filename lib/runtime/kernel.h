@@ -63,7 +63,11 @@ class CollectiveKernel : public Kernel {
   virtual void communicate(const KernelIo& io) = 0;
   virtual void unpack(const KernelIo&) {}
   /// What one run sends.
-  virtual const bundle::CollectiveTotal& payload() const = 0;
+  virtual std::span<const bundle::CollectiveTotal> payload() const = 0;
+  /// World ranks that take part.
+  virtual std::span<const int> ranks() const = 0;
+  /// Whether communicate() returns only when the host has moved the data (see Communicator).
+  virtual bool waits_on_host() const { return false; }
 
   void run(const KernelIo& io) final {
     pack(io);

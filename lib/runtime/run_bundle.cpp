@@ -59,8 +59,8 @@ void place(const Tensor& part, const std::vector<Range>& ranges, Tensor& whole) 
 /// One rank of a bundle, or a whole model: compiled, fed and timed.
 class RankRun {
  public:
-  RankRun(const Graph& graph, int threads, Communicator& world)
-      : collectives_(world),
+  RankRun(const Graph& graph, int threads, Communicator& world, std::chrono::milliseconds timeout)
+      : collectives_(world, timeout),
         world_(world),
         executable_(graph, {.threads = threads, .collectives = &collectives_}),
         weight_bytes_(graph::constant_bytes(graph)) {
@@ -78,6 +78,15 @@ class RankRun {
     return seconds;
   }
 
+  /// Of a run that is not counted.
+  std::vector<Span> profile(const NamedTensors& parts) {
+    write_inputs(parts);
+    world_.barrier();
+    std::vector<Span> spans = executable_.profile();
+    world_.barrier();
+    return spans;
+  }
+
   Tensor output(std::size_t i) const { return executable_.read_output(i); }
 
   const std::vector<bundle::CollectiveTotal>& collectives() const { return collectives_.totals(); }
@@ -88,10 +97,14 @@ class RankRun {
   }
 
  private:
-  /// The ranks start together, so the time is the slowest one's plus what they wait for each other.
-  double run_once(const NamedTensors& parts) {
+  void write_inputs(const NamedTensors& parts) {
     for (std::size_t i = 0; i < input_names_.size(); ++i)
       executable_.write_input(i, parts.at(input_names_[i]));
+  }
+
+  /// The ranks start together, so the time is the slowest one's plus what they wait for each other.
+  double run_once(const NamedTensors& parts) {
+    write_inputs(parts);
     world_.barrier();
     const auto start = Clock::now();
     executable_.run();
@@ -168,13 +181,22 @@ std::vector<T> gather_values(const T& mine, Communicator& world) {
   return all;
 }
 
-std::vector<bundle::CollectiveTotal> gather_totals(const std::vector<bundle::CollectiveTotal>& mine,
-                                                   Communicator& world) {
-  const std::string text = bundle::to_json(mine).dump();
-  std::vector<bundle::CollectiveTotal> totals;
+/// Every rank's text, parsed.
+std::vector<nlohmann::json> gather_json(const nlohmann::json& mine, Communicator& world) {
+  const std::string text = mine.dump();
+  std::vector<nlohmann::json> all;
   for (const auto& block : gather_bytes(std::as_bytes(std::span(text)), world)) {
     const auto* begin = reinterpret_cast<const char*>(block.data());
-    for (const auto& total : nlohmann::json::parse(begin, begin + block.size())) {
+    all.push_back(nlohmann::json::parse(begin, begin + block.size()));
+  }
+  return all;
+}
+
+std::vector<bundle::CollectiveTotal> gather_totals(const std::vector<bundle::CollectiveTotal>& mine,
+                                                   Communicator& world) {
+  std::vector<bundle::CollectiveTotal> totals;
+  for (const nlohmann::json& of_rank : gather_json(bundle::to_json(mine), world)) {
+    for (const nlohmann::json& total : of_rank) {
       bundle::add_collective(totals,
                              {total["kind"], total["mesh_axes"], total["count"], total["bytes"]});
     }
@@ -218,6 +240,7 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
   RunResult result;
   result.arena_bytes.resize(ranks);
   result.peak_bytes.resize(ranks);
+  if (options.profile) result.spans.resize(ranks);
   for (const bundle::PortInfo& port : info.outputs) {
     result.outputs.emplace(port.name, Tensor::zeros(port.type, port.shape));
   }
@@ -226,9 +249,11 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
   const auto run_rank = [&](std::size_t r) {
     try {
       const int rank = static_cast<int>(r);
-      RankRun run(load_shard(info, dir, rank), threads, *worlds[r]);
+      RankRun run(load_shard(info, dir, rank), threads, *worlds[r], options.timeout);
       worlds[r]->barrier(loading_timeout);
-      const auto seconds = run.run(parts_of(info, inputs, rank), options.repeat);
+      const NamedTensors parts = parts_of(info, inputs, rank);
+      const auto seconds = run.run(parts, options.repeat);
+      if (options.profile) result.spans[r] = run.profile(parts);
       const std::lock_guard lock(assembling);
       result.arena_bytes[r] = run.arena_bytes();
       result.peak_bytes[r] = run.peak_bytes();
@@ -264,17 +289,23 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
   }
   check_inputs(info.inputs, inputs);
   const int rank = world.rank();
-  RankRun run(load_shard(info, dir, rank), threads_of(options, local_ranks), world);
+  RankRun run(load_shard(info, dir, rank), threads_of(options, local_ranks), world,
+              options.timeout);
   world.barrier(loading_timeout);
 
   RunResult result;
-  const std::vector<double> seconds = run.run(parts_of(info, inputs, rank), options.repeat);
+  const NamedTensors parts = parts_of(info, inputs, rank);
+  const std::vector<double> seconds = run.run(parts, options.repeat);
   for (const double each : seconds) {
     result.run_seconds.push_back(std::ranges::max(gather_values(each, world)));
   }
   result.arena_bytes = gather_values(run.arena_bytes(), world);
   result.peak_bytes = gather_values(run.peak_bytes(), world);
   result.collectives = gather_totals(run.collectives(), world);
+  if (options.profile) {
+    const auto by_rank = gather_json(to_json(run.profile(parts)), world);
+    for (const nlohmann::json& spans : by_rank) result.spans.push_back(spans_from_json(spans));
+  }
   for (std::size_t i = 0; i < info.outputs.size(); ++i) {
     const bundle::PortInfo& port = info.outputs[i];
     const auto blocks = gather_bytes(run.output(i).bytes(), world);
@@ -292,7 +323,7 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
 
 RunResult run_whole(const Graph& graph, const NamedTensors& inputs, const RunOptions& options) {
   const auto world = make_thread_communicators(1, options.timeout);
-  RankRun run(graph, threads_of(options, 1), *world.front());
+  RankRun run(graph, threads_of(options, 1), *world.front(), options.timeout);
   NamedTensors parts;
   for (const auto& [name, tensor] : inputs) parts.emplace(name, tensor.contiguous_copy());
   RunResult result;

@@ -10,14 +10,16 @@
 #include "bundle/meta_info.h"
 #include "graph/tensor.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/trace.h"
 
 namespace autopar::runtime {
 
 using NamedTensors = std::map<std::string, graph::Tensor>;
 
 struct RunOptions {
-  int threads = 0;  ///< a rank; 0 is the machine's cores over its ranks
-  int repeat = 1;   ///< counted runs
+  int threads = 0;       ///< a rank; 0 is the machine's cores over its ranks
+  int repeat = 1;        ///< counted runs
+  bool profile = false;  ///< whether one more run is made, for RunResult::spans
   /// For a rank that does not come to a collective of a run; before it, ranks may take longer to
   /// read their weights.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
@@ -29,6 +31,7 @@ struct RunResult {
   std::vector<bundle::CollectiveTotal> collectives;  ///< of one run, summed over ranks
   std::vector<std::int64_t> arena_bytes;             ///< by rank
   std::vector<std::int64_t> peak_bytes;              ///< by rank: weights and arena, measured
+  std::vector<std::vector<Span>> spans;              ///< by rank, of the profiled run
 };
 
 /// Throws Error for a missing, superfluous or misshapen input or one of another type.

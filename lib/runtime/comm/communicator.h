@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,9 @@ class Communicator {
 
   virtual int rank() const = 0;  ///< within the group
   virtual int size() const = 0;
+  /// Of communicators for a device's memory: whether a call waits, on the host, for the device and
+  /// for the other ranks, instead of joining a queue of the device.
+  virtual bool waits_on_host() const { return false; }
 
   /// The communicator of a subgroup, given as ranks of this communicator in group order; every
   /// member of the subgroup calls it, in the same order of subgroups; others need not.
@@ -49,6 +53,16 @@ class Communicator {
 
   /// Throws Error if a member has failed or left, as far as is known without waiting.
   virtual void check_members() = 0;
+
+  /// Collectives between the two, in this thread and of any communicators of the same kind, may go
+  /// out as one; none has to be under way before end_group().
+  virtual void begin_group() {}
+  virtual void end_group() {}
+
+  /// Tells the other members how far this rank has come, a number that never falls.
+  virtual void report_progress(std::int64_t) {}
+  /// What a member has reported, 0 at first; nullopt where ranks cannot see each other's reports.
+  virtual std::optional<std::int64_t> progress_of(int) const { return std::nullopt; }
 
   /// Makes every waiting and later call of any member throw: a rank that fails calls it so that
   /// no other waits for it until the timeout.

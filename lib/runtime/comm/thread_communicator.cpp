@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -23,11 +24,15 @@ namespace {
 /// memory, meet again so that nobody leaves while it is read.
 struct SharedGroup {
   SharedGroup(std::vector<int> world_ranks, std::chrono::milliseconds usual_timeout)
-      : ranks(std::move(world_ranks)), timeout(usual_timeout), published(ranks.size()) {}
+      : ranks(std::move(world_ranks)),
+        timeout(usual_timeout),
+        published(ranks.size()),
+        progress(ranks.size()) {}
 
   std::vector<int> ranks;  ///< world ranks, for messages
   std::chrono::milliseconds timeout;
   std::vector<const std::byte*> published;
+  std::vector<std::atomic<std::int64_t>> progress;  ///< by rank
 
   std::mutex mutex;
   std::condition_variable met;
@@ -194,6 +199,13 @@ class ThreadCommunicator final : public Communicator {
   void check_members() override {
     const std::lock_guard lock(group_->mutex);
     if (group_->aborted) SharedGroup::fail_aborted("the run");
+  }
+
+  void report_progress(std::int64_t progress) override {
+    group_->progress[static_cast<std::size_t>(rank_)] = progress;
+  }
+  std::optional<std::int64_t> progress_of(int rank) const override {
+    return group_->progress[static_cast<std::size_t>(rank)];
   }
 
   void abort() noexcept override { group_->abort(); }

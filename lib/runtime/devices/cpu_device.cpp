@@ -3,11 +3,13 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include "runtime/kernels/cpu/strided_copy.h"
+#include "runtime/trace.h"
 
 namespace autopar::runtime {
 namespace {
@@ -42,6 +44,22 @@ class CpuRunner final : public Runner {
   void run() override {
     omp_set_num_threads(threads_);
     for (const Step& step : steps_) step.kernel->run(step.io());
+  }
+  std::vector<Span> profile() override {
+    omp_set_num_threads(threads_);
+    using Clock = std::chrono::steady_clock;
+    const auto start = Clock::now();
+    const std::chrono::nanoseconds since_epoch =
+        std::chrono::system_clock::now().time_since_epoch();
+    std::vector<Span> spans;
+    for (const Step& step : steps_) {
+      const auto begin = Clock::now();
+      step.kernel->run(step.io());
+      Span& span = spans.emplace_back(span_of(step, Queue::computation));
+      span.duration = Clock::now() - begin;
+      span.begin = since_epoch + (begin - start);
+    }
+    return spans;
   }
 
  private:

@@ -3,6 +3,7 @@
 
 #include "runtime/kernels/collectives.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "graph/error.h"
 #include "runtime/collectives.h"
 #include "runtime/device.h"
+#include "runtime/kernels/collective_group.h"
 #include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime {
@@ -30,19 +32,20 @@ class Collective : public CollectiveKernel {
     for (const auto axis : request.node.ints_attribute("mesh_axes", {})) {
       payload_.mesh_axes.push_back(static_cast<int>(axis));
     }
-    std::vector<int> ranks;
     for (const auto rank : request.node.ints_attribute("ranks", {})) {
-      ranks.push_back(static_cast<int>(rank));
+      ranks_.push_back(static_cast<int>(rank));
     }
-    group_ = &request.collectives->group(ranks);
+    group_ = &request.collectives->group(ranks_);
   }
 
-  const bundle::CollectiveTotal& payload() const override { return payload_; }
+  std::span<const bundle::CollectiveTotal> payload() const override { return {&payload_, 1}; }
+  std::span<const int> ranks() const override { return ranks_; }
+  bool waits_on_host() const override { return group_->waits_on_host(); }
 
- protected:
   Communicator& group() { return *group_; }
 
  private:
+  std::vector<int> ranks_;
   Communicator* group_;
   bundle::CollectiveTotal payload_;
 };
@@ -235,8 +238,72 @@ class Broadcast final : public Collective {
   std::unique_ptr<StridedCopy> copy_;
 };
 
+/// The members' parts one after another, what they communicate together.
+class CollectiveGroup final : public CollectiveKernel {
+ public:
+  explicit CollectiveGroup(const KernelRequest& request) {
+    for (const graph::Node& node : members_of(request.node)) {
+      const std::size_t m = members_.size();
+      const KernelEntry* entry = request.device.kernels().find(node.domain, node.op_type);
+      require(entry != nullptr, "a group's members have kernels");
+      std::unique_ptr<Kernel> kernel = entry->make(
+          {node, {request.inputs[m]}, {request.outputs[m]}, request.device, request.collectives});
+      auto* collective = dynamic_cast<Collective*>(kernel.get());
+      require(collective != nullptr, "a group's members are collectives");
+      kernel.release();
+      members_.push_back({std::unique_ptr<Collective>(collective), scratch_bytes_});
+      scratch_bytes_ += graph::aligned(collective->scratch_bytes());
+      payload_.insert(payload_.end(), collective->payload().begin(), collective->payload().end());
+      for (const int rank : collective->ranks())
+        if (std::ranges::find(ranks_, rank) == ranks_.end()) ranks_.push_back(rank);
+    }
+    std::ranges::sort(ranks_);
+  }
+
+  std::int64_t scratch_bytes() const override { return scratch_bytes_; }
+  std::span<const bundle::CollectiveTotal> payload() const override { return payload_; }
+  std::span<const int> ranks() const override { return ranks_; }
+  bool waits_on_host() const override {
+    return std::ranges::any_of(members_,
+                               [](const Member& m) { return m.collective->waits_on_host(); });
+  }
+
+  void pack(const KernelIo& io) override {
+    for (std::size_t m = 0; m < members_.size(); ++m) members_[m].collective->pack(io_of(m, io));
+  }
+  void communicate(const KernelIo& io) override {
+    Communicator& any = members_.front().collective->group();
+    any.begin_group();
+    for (std::size_t m = 0; m < members_.size(); ++m)
+      members_[m].collective->communicate(io_of(m, io));
+    any.end_group();
+  }
+  void unpack(const KernelIo& io) override {
+    for (std::size_t m = 0; m < members_.size(); ++m) members_[m].collective->unpack(io_of(m, io));
+  }
+
+ private:
+  struct Member {
+    std::unique_ptr<Collective> collective;
+    std::int64_t scratch_offset;
+  };
+
+  KernelIo io_of(std::size_t m, const KernelIo& io) const {
+    return {io.inputs.subspan(m, 1), io.outputs.subspan(m, 1),
+            io.scratch + members_[m].scratch_offset, io.stream};
+  }
+
+  std::vector<Member> members_;
+  std::int64_t scratch_bytes_ = 0;
+  std::vector<bundle::CollectiveTotal> payload_;
+  std::vector<int> ranks_;
+};
+
 }  // namespace
 
+std::unique_ptr<Kernel> make_collective_group(const KernelRequest& request) {
+  return std::make_unique<CollectiveGroup>(request);
+}
 std::unique_ptr<Kernel> make_all_reduce(const KernelRequest& request) {
   return std::make_unique<AllReduce>(request);
 }

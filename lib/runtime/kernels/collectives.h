@@ -14,5 +14,7 @@ std::unique_ptr<Kernel> make_all_gather(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_scatter(const KernelRequest& request);
 std::unique_ptr<Kernel> make_all_to_all(const KernelRequest& request);
 std::unique_ptr<Kernel> make_broadcast(const KernelRequest& request);
+/// autopar.internal's CollectiveGroup, of any of the above.
+std::unique_ptr<Kernel> make_collective_group(const KernelRequest& request);
 
 }  // namespace autopar::runtime

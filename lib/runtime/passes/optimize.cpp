@@ -23,7 +23,10 @@ void apply_within(std::int64_t limit, Graph& graph, Pass pass) {
 
 }  // namespace
 
-std::int64_t optimize(Graph& graph, const KernelTable& kernels) {
+std::int64_t optimize(Graph& graph, const KernelTable& kernels, Rewrites rewrites) {
+  const bool can_group = kernels.find(internal_domain, "CollectiveGroup") != nullptr;
+  if (rewrites.group_collectives && can_group) group_collectives(graph);
+  if (!rewrites.fuse) return 0;
   const std::int64_t limit = arena_bytes(graph);
   const bool can_fuse_products = kernels.find(internal_domain, "FusedMatMul") != nullptr;
   // Before folding, which would copy a transposed weight.

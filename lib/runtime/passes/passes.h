@@ -14,6 +14,8 @@ namespace autopar::runtime::passes {
 ///   FusedMatMul(A, B, bias?)  transA, transB (ints): the last two dimensions of A or B swapped
 ///                             before the product; bias has one element a column
 ///   ElementwiseChain(...)     several element-wise operators (kernels/elementwise_chain.h)
+///   CollectiveGroup(...)      several collectives that go out together, input i and output i of
+///                             member i (kernels/collective_group.h)
 inline constexpr const char* internal_domain = "autopar.internal";
 
 /// MatMul of a Transpose becomes a FusedMatMul with transA or transB. A Transpose of the last two
@@ -34,9 +36,21 @@ std::int64_t fold_constants(graph::Graph& graph);
 /// by tile, so that what lies between never leaves the cache.
 void fuse_elementwise_chains(graph::Graph& graph, const KernelTable& kernels);
 
-/// All of them that the device has kernels for, in the order that lets each do the most, but for
-/// those that would make the arena larger than the graph needs as it is. Returns fold_constants'
-/// bytes.
-std::int64_t optimize(graph::Graph& graph, const KernelTable& kernels);
+/// Collectives that follow one another, with other operators at most between them, become one
+/// CollectiveGroup at the first one's place if all that they read is made before it. Collectives of
+/// constants stay: they are always ready, and what they make had better not live longer. All ranks
+/// must send in one order, so this looks at the graph's structure alone, which their graphs share,
+/// never at sizes.
+void group_collectives(graph::Graph& graph);
+
+struct Rewrites {
+  bool fuse = true;               ///< folding included
+  bool group_collectives = true;  ///< the same on all ranks
+};
+
+/// All that are wanted and that the device has kernels for, in the order that lets each do the
+/// most, but for fusions that would make the arena larger than the graph needs without. Returns
+/// fold_constants' bytes.
+std::int64_t optimize(graph::Graph& graph, const KernelTable& kernels, Rewrites rewrites = {});
 
 }  // namespace autopar::runtime::passes

@@ -50,6 +50,7 @@ constexpr KernelEntry entries[] = {
     {graph::collective_domain, "ReduceScatter", make_reduce_scatter},
     {graph::collective_domain, "AllToAll", make_all_to_all},
     {graph::collective_domain, "Broadcast", make_broadcast},
+    {passes::internal_domain, "CollectiveGroup", make_collective_group},
 };
 
 }  // namespace

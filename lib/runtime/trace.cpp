@@ -1,0 +1,113 @@
+#include "runtime/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "graph/error.h"
+
+namespace autopar::runtime {
+namespace {
+
+using nlohmann::json;
+
+const char* name_of(Queue queue) {
+  return queue == Queue::communication ? "communication" : "computation";
+}
+
+double in_microseconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double, std::micro>(time).count();
+}
+
+/// Tells the viewer what a process or a thread is called.
+json name_event(const char* what, int rank, int thread, const std::string& name) {
+  return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{"name", name}}}};
+}
+
+[[noreturn]] void fail_unwritable(const std::filesystem::path& file) {
+  fail("--profile {}: this file cannot be written; choose another place", file.string());
+}
+
+}  // namespace
+
+Span span_of(const Step& step, Queue queue) {
+  Span span{queue, step.node, step.op_type, {}, {}, std::nullopt};
+  if (const auto* collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get())) {
+    span.bytes = 0;
+    for (const bundle::CollectiveTotal& call : collective->payload()) *span.bytes += call.bytes;
+  }
+  return span;
+}
+
+json to_json(std::span<const Span> spans) {
+  json list = json::array();
+  for (const Span& span : spans) {
+    json each{{"queue", static_cast<int>(span.queue)},
+              {"node", span.node},
+              {"op_type", span.op_type},
+              {"begin", span.begin.count()},
+              {"duration", span.duration.count()}};
+    if (span.bytes) each["bytes"] = *span.bytes;
+    list.push_back(std::move(each));
+  }
+  return list;
+}
+
+std::vector<Span> spans_from_json(const json& list) {
+  std::vector<Span> spans;
+  for (const json& each : list) {
+    Span& span = spans.emplace_back();
+    span.queue = static_cast<Queue>(each["queue"].get<int>());
+    span.node = each["node"];
+    span.op_type = each["op_type"];
+    span.begin = std::chrono::nanoseconds(each["begin"].get<std::int64_t>());
+    span.duration = std::chrono::nanoseconds(each["duration"].get<std::int64_t>());
+    if (each.contains("bytes")) span.bytes = each["bytes"].get<std::int64_t>();
+  }
+  return spans;
+}
+
+json chrome_trace(std::span<const std::vector<Span>> by_rank) {
+  auto first = std::chrono::nanoseconds::max();
+  for (const auto& spans : by_rank)
+    for (const Span& span : spans) first = std::min(first, span.begin);
+  json events = json::array();
+  for (std::size_t r = 0; r < by_rank.size(); ++r) {
+    const int rank = static_cast<int>(r);
+    events.push_back(name_event("process_name", rank, 0, fmt::format("rank {}", rank)));
+    std::set<Queue> queues;
+    for (const Span& span : by_rank[r]) {
+      const int thread = static_cast<int>(span.queue);
+      if (queues.insert(span.queue).second)
+        events.push_back(name_event("thread_name", rank, thread, name_of(span.queue)));
+      json arguments{{"op_type", span.op_type}};
+      if (span.bytes) arguments["bytes"] = *span.bytes;
+      events.push_back({{"ph", "X"},
+                        {"name", span.node},
+                        {"pid", rank},
+                        {"tid", thread},
+                        {"ts", in_microseconds(span.begin - first)},
+                        {"dur", in_microseconds(span.duration)},
+                        {"args", std::move(arguments)}});
+    }
+  }
+  return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
+}
+
+void check_trace_file(const std::filesystem::path& file) {
+  const bool was_there = std::filesystem::exists(file);
+  if (!std::ofstream(file, std::ios::app)) fail_unwritable(file);
+  if (!was_there) std::filesystem::remove(file);
+}
+
+void save_trace(const std::filesystem::path& file, std::span<const std::vector<Span>> by_rank) {
+  std::ofstream stream(file);
+  stream << chrome_trace(by_rank) << '\n';
+  stream.close();
+  if (!stream) fail_unwritable(file);
+}
+
+}  // namespace autopar::runtime

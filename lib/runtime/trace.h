@@ -1,0 +1,43 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+
+namespace autopar::runtime {
+
+/// When one step of a profiled run was at work.
+struct Span {
+  Queue queue = Queue::computation;
+  std::string node;
+  std::string op_type;
+  /// Since the system clock's epoch, so that ranks have one time; within a rank, steps are as far
+  /// apart as a clock tells that is never set.
+  std::chrono::nanoseconds begin{};
+  std::chrono::nanoseconds duration{};
+  std::optional<std::int64_t> bytes;  ///< of payload; for collectives alone
+};
+
+/// All but the times.
+Span span_of(const Step& step, Queue queue);
+
+nlohmann::json to_json(std::span<const Span> spans);
+/// The inverse.
+std::vector<Span> spans_from_json(const nlohmann::json& json);
+
+/// In the format of Chrome's and Perfetto's trace viewers, a process a rank and a thread a queue,
+/// in microseconds from the first span on.
+nlohmann::json chrome_trace(std::span<const std::vector<Span>> by_rank);
+
+/// Throws Error where such a file cannot be written; writes none.
+void check_trace_file(const std::filesystem::path& file);
+void save_trace(const std::filesystem::path& file, std::span<const std::vector<Span>> by_rank);
+
+}  // namespace autopar::runtime
