@@ -3,6 +3,7 @@
 // channel a group there is nothing to multiply with: a thread computes each output.
 
 #include <algorithm>
+#include <numeric>
 
 #include "graph/arena.h"
 #include "graph/error.h"
@@ -171,13 +172,9 @@ class DepthwiseConv final : public Kernel {
   Sizes sizes_;
 };
 
-/// Images are taken so many at a time that their windows take no more scratch memory than this,
-/// one at least.
-constexpr std::int64_t most_window_bytes = std::int64_t{256} << 20;
-
 class MatrixConv final : public Kernel {
  public:
-  MatrixConv(const KernelRequest& request, const Sizes& sizes)
+  MatrixConv(const KernelRequest& request, const Sizes& sizes, std::int64_t most_window_bytes)
       : sizes_(sizes), element_bytes_(element_bytes_of(request, request.outputs[0])) {
     const Windows& windows = sizes.windows;
     const std::int64_t pack = 16 / element_bytes_;
@@ -277,6 +274,11 @@ class NoConv final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
+  return make_conv_within(request, std::int64_t{256} << 20);
+}
+
+std::unique_ptr<Kernel> make_conv_within(const KernelRequest& request,
+                                         std::int64_t most_window_bytes) {
   const TensorView& in = request.inputs[0];
   const TensorView& weights = request.inputs[1];
   const DataType type = in.type;
@@ -294,7 +296,7 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
                     .has_bias = convolution.has_bias};
   const bool is_depthwise = weights.shape[1] == 1 && sizes.groups > 1;
   if (is_depthwise) return std::make_unique<DepthwiseConv>(sizes);
-  return std::make_unique<MatrixConv>(request, sizes);
+  return std::make_unique<MatrixConv>(request, sizes, most_window_bytes);
 }
 
 }  // namespace autopar::runtime::cuda

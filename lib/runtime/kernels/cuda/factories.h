@@ -16,6 +16,10 @@ std::unique_ptr<Kernel> make_matmul(const KernelRequest& request);
 bool serves_fused_matmul(const graph::Node& node, std::span<const TensorView> inputs,
                          std::span<const TensorView> outputs);
 std::unique_ptr<Kernel> make_conv(const KernelRequest& request);
+/// The same, of so many images at a time that their windows, laid out in scratch memory, take no
+/// more bytes than that; one image at least.
+std::unique_ptr<Kernel> make_conv_within(const KernelRequest& request,
+                                         std::int64_t most_window_bytes);
 
 // Normalisations, reductions.
 std::unique_ptr<Kernel> make_softmax(const KernelRequest& request);

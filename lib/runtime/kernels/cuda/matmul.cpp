@@ -2,7 +2,6 @@
 
 #include "runtime/kernels/cuda/device_product.h"
 #include "runtime/kernels/cuda/factories.h"
-#include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime::cuda {
@@ -22,7 +21,7 @@ class MatMul final : public Kernel {
                               .b = io.inputs[1].data,
                               .c = has_c_ ? io.inputs[2].data : nullptr,
                               .out = io.outputs[0].data};
-    product_->run(data, io.scratch, stream_of(io));
+    product_->run(data, io.scratch, static_cast<cudaStream_t>(io.stream));
   }
 
  private:
