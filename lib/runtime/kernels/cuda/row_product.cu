@@ -47,6 +47,15 @@ __device__ __forceinline__ std::int64_t row_at(int row, const RowShapes& shapes)
   return row < shapes.rows ? row : shapes.rows - 1;
 }
 
+/// Zeros where it is not there. Loads that are asked for together, a thread's next few, are on
+/// their way together.
+template <typename T, int N>
+__device__ __forceinline__ Pack<T, N> load_if(bool is_there, const T* from) {
+  Pack<T, N> pack{};
+  if (is_there) pack = load_pack<T, N>(from);
+  return pack;
+}
+
 constexpr int column_warps = 4;
 constexpr int columns_a_warp = 2;
 
@@ -68,22 +77,28 @@ __global__ void __launch_bounds__(column_warps* warp_lanes)
     const std::int64_t column = first + c < shapes.columns ? first + c : shapes.columns - 1;
     weights[c] = data.weights + column * shapes.weight_stride;
   }
+  constexpr int ahead = Rows == 1 ? 4 : 2;
+  const std::int64_t step = warps_a_column * warp_lanes * width;
   float sums[Rows][columns_a_warp] = {};
-#pragma unroll 4
-  for (std::int64_t k = (part * warp_lanes + lane) * width; k < shapes.depth;
-       k += warps_a_column * warp_lanes * width) {
-    Pack<T, width> packs[columns_a_warp];
+  for (std::int64_t k = (part * warp_lanes + lane) * width; k < shapes.depth; k += ahead * step) {
+    Pack<T, width> packs[ahead][columns_a_warp];
 #pragma unroll
-    for (int c = 0; c < columns_a_warp; ++c) packs[c] = load_pack<T, width>(weights[c] + k);
-#pragma unroll
-    for (int r = 0; r < Rows; ++r) {
-      const auto row = load_pack<T, width>(data.a + row_at(r, shapes) * shapes.a_stride + k);
+    for (int j = 0; j < ahead; ++j)
 #pragma unroll
       for (int c = 0; c < columns_a_warp; ++c)
+        packs[j][c] = load_if<T, width>(k + j * step < shapes.depth, weights[c] + k + j * step);
 #pragma unroll
-        for (int i = 0; i < width; ++i)
-          sums[r][c] += widened(row.values[i]) * widened(packs[c].values[i]);
-    }
+    for (int j = 0; j < ahead; ++j)
+#pragma unroll
+      for (int r = 0; r < Rows; ++r) {
+        const T* row = data.a + row_at(r, shapes) * shapes.a_stride;
+        const auto x = load_if<T, width>(k + j * step < shapes.depth, row + k + j * step);
+#pragma unroll
+        for (int c = 0; c < columns_a_warp; ++c)
+#pragma unroll
+          for (int i = 0; i < width; ++i)
+            sums[r][c] += widened(x.values[i]) * widened(packs[j][c].values[i]);
+      }
   }
 #pragma unroll
   for (int r = 0; r < Rows; ++r)
@@ -118,14 +133,23 @@ __global__ void __launch_bounds__(row_threads)
   float sums[Rows][width] = {};
   if (column < shapes.columns) {
     const T* weights = data.weights + column;
-#pragma unroll 8
-    for (std::int64_t k = thread / lanes; k < shapes.depth; k += row_threads / lanes) {
-      const auto pack = load_pack<T, width>(weights + k * shapes.weight_stride);
+    constexpr int ahead = Rows == 1 ? 8 : 4;
+    const int step = row_threads / lanes;
+    for (std::int64_t k = thread / lanes; k < shapes.depth; k += ahead * step) {
+      Pack<T, width> packs[ahead];
 #pragma unroll
-      for (int r = 0; r < Rows; ++r) {
-        const float x = widened(data.a[row_at(r, shapes) * shapes.a_stride + k]);
+      for (int j = 0; j < ahead; ++j)
+        packs[j] = load_if<T, width>(k + j * step < shapes.depth,
+                                     weights + (k + j * step) * shapes.weight_stride);
 #pragma unroll
-        for (int i = 0; i < width; ++i) sums[r][i] += x * widened(pack.values[i]);
+      for (int j = 0; j < ahead; ++j) {
+        if (k + j * step >= shapes.depth) break;
+#pragma unroll
+        for (int r = 0; r < Rows; ++r) {
+          const float x = widened(data.a[row_at(r, shapes) * shapes.a_stride + k + j * step]);
+#pragma unroll
+          for (int i = 0; i < width; ++i) sums[r][i] += x * widened(packs[j].values[i]);
+        }
       }
     }
   }
