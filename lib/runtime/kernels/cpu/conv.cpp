@@ -1,8 +1,7 @@
 // Conv by oneDNN, in float32: one to three spatial dimensions, groups, dilations, uneven padding.
 
-#include <algorithm>
-
 #include "graph/error.h"
+#include "runtime/kernels/convolution.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/onednn.h"
@@ -15,72 +14,32 @@ namespace {
 
 using dnnl::memory;
 
-/// Windows of a convolution along each spatial dimension.
-struct Windows {
-  memory::dims strides;
-  memory::dims dilations;
-  memory::dims begin_pads;
-  memory::dims end_pads;
-};
-
-Windows windows_of(const KernelRequest& request) {
-  const graph::Node& node = request.node;
-  const Shape& in = request.inputs[0].shape;
-  const Shape& weights = request.inputs[1].shape;
-  const Shape& out = request.outputs[0].shape;
-  const std::size_t spatial = in.size() - 2;
-  Windows windows;
-  windows.strides = node.ints_attribute("strides", std::vector<std::int64_t>(spatial, 1));
-  windows.dilations = node.ints_attribute("dilations", std::vector<std::int64_t>(spatial, 1));
-  const auto pads = node.ints_attribute("pads", std::vector<std::int64_t>(2 * spatial, 0));
-  const std::string auto_pad = node.string_attribute("auto_pad", "NOTSET");
-  for (std::size_t i = 0; i < spatial; ++i) {
-    const std::int64_t covered =
-        (out[i + 2] - 1) * windows.strides[i] + (weights[i + 2] - 1) * windows.dilations[i] + 1;
-    std::int64_t begin = pads[i];
-    if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
-      const std::int64_t total = std::max<std::int64_t>(0, covered - in[i + 2]);
-      begin = auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
-    } else if (auto_pad == "VALID") {
-      begin = 0;
-    }
-    windows.begin_pads.push_back(begin);
-    // What the last window needs; it may be less than the node's own, or negative.
-    windows.end_pads.push_back(covered - in[i + 2] - begin);
-  }
-  return windows;
-}
-
-bool has_bias(const KernelRequest& request) {
-  return request.inputs.size() > 2 && request.inputs[2].present();
-}
-
-dnnl::convolution_forward::primitive_desc describe(const KernelRequest& request) {
-  const std::int64_t groups = request.node.int_attribute("group", 1);
+dnnl::convolution_forward::primitive_desc describe(const KernelRequest& request,
+                                                   const Convolution& convolution) {
   Shape weights = request.inputs[1].shape;
-  if (groups > 1) {
-    weights.front() /= groups;
-    weights.insert(weights.begin(), groups);
+  if (convolution.groups > 1) {
+    weights.front() /= convolution.groups;
+    weights.insert(weights.begin(), convolution.groups);
   }
-  Windows windows = windows_of(request);
-  for (std::int64_t& dilation : windows.dilations) --dilation;  // oneDNN counts the gaps
+  memory::dims gaps = convolution.dilations;
+  for (std::int64_t& gap : gaps) --gap;
   const dnnl::convolution_forward::desc description(
       dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
       float_layout(request.inputs[0].shape), float_layout(weights),
-      has_bias(request) ? float_layout(request.inputs[2].shape) : memory::desc(),
-      float_layout(request.outputs[0].shape), windows.strides, windows.dilations,
-      windows.begin_pads, windows.end_pads);
+      convolution.has_bias ? float_layout(request.inputs[2].shape) : memory::desc(),
+      float_layout(request.outputs[0].shape), convolution.strides, gaps, convolution.begin_pads,
+      convolution.end_pads);
   return {description, user_scratchpad(), onednn_engine()};
 }
 
 /// float32, float16, bfloat16.
 class Conv final : public Kernel {
  public:
-  explicit Conv(const KernelRequest& request)
-      : has_bias_(has_bias(request)), float_bytes_(float_bytes(request)) {
+  Conv(const KernelRequest& request, const Convolution& convolution)
+      : has_bias_(convolution.has_bias), float_bytes_(float_bytes(request)) {
     std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
     if (has_bias_) arguments.push_back(DNNL_ARG_BIAS);
-    conv_ = OnednnPrimitive(describe(request), arguments);
+    conv_ = OnednnPrimitive(describe(request, convolution), arguments);
   }
 
   std::int64_t scratch_bytes() const override { return conv_.scratch_bytes() + float_bytes_; }
@@ -107,10 +66,8 @@ class Conv final : public Kernel {
 template <typename T>
 class PlainConv final : public Kernel {
  public:
-  explicit PlainConv(const KernelRequest& request)
-      : windows_(windows_of(request)),
-        groups_(request.node.int_attribute("group", 1)),
-        has_bias_(has_bias(request)),
+  PlainConv(const KernelRequest& request, const Convolution& convolution)
+      : convolution_(convolution),
         position_(request.outputs[0].shape.size()),
         tap_(position_.size()) {}
 
@@ -123,10 +80,10 @@ class PlainConv final : public Kernel {
     for (std::int64_t i = 0; i < out.elements(); ++i) {
       unravel(i, out.shape, position_);
       const std::int64_t channel = position_[1];
-      auto sum = has_bias_ ? widened(io.inputs[2].as<const T>()[channel]) : Wide{0};
+      auto sum = convolution_.has_bias ? widened(io.inputs[2].as<const T>()[channel]) : Wide{0};
       for (std::int64_t tap = 0; tap < taps; ++tap) {
         unravel(tap, weights.shape, tap_);
-        tap_[1] += channel / (channels / groups_) * weights.shape[1];
+        tap_[1] += channel / (channels / convolution_.groups) * weights.shape[1];
         const std::int64_t source = offset_in(io.inputs[0].shape);
         if (source < 0) continue;
         sum += widened(io.inputs[0].as<const T>()[source]) *
@@ -147,17 +104,16 @@ class PlainConv final : public Kernel {
   std::int64_t offset_in(const Shape& in) const {
     std::int64_t offset = position_[0] * in[1] + tap_[1];
     for (std::size_t d = 2; d < in.size(); ++d) {
-      const std::int64_t at = position_[d] * windows_.strides[d - 2] +
-                              tap_[d] * windows_.dilations[d - 2] - windows_.begin_pads[d - 2];
+      const std::int64_t at = position_[d] * convolution_.strides[d - 2] +
+                              tap_[d] * convolution_.dilations[d - 2] -
+                              convolution_.begin_pads[d - 2];
       if (at < 0 || at >= in[d]) return -1;
       offset = offset * in[d] + at;
     }
     return offset;
   }
 
-  Windows windows_;
-  std::int64_t groups_;
-  bool has_bias_;
+  Convolution convolution_;
   Shape position_;  ///< image, channel and place of the output element
   Shape tap_;       ///< input channel and place in the window
 };
@@ -169,12 +125,13 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
   const bool sums_nothing = request.inputs[0].elements() == 0 || request.inputs[1].elements() == 0;
   const bool is_plain =
       type == DataType::float64 || sums_nothing || request.outputs[0].elements() == 0;
+  const Convolution convolution = convolution_of(request);
   std::unique_ptr<Kernel> kernel;
   const bool is_served = visit_type(type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
     if (is_plain)
-      kernel = std::make_unique<PlainConv<T>>(request);
+      kernel = std::make_unique<PlainConv<T>>(request, convolution);
     else
-      kernel = std::make_unique<Conv>(request);
+      kernel = std::make_unique<Conv>(request, convolution);
   });
   if (!is_served) fail_type(request, type);
   return kernel;

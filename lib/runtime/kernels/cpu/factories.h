@@ -35,9 +35,8 @@ std::unique_ptr<Kernel> make_shape(const KernelRequest& request);
 std::unique_ptr<Kernel> make_size(const KernelRequest& request);
 
 // Products, normalisations, reductions.
+/// MatMul, Gemm and FusedMatMul.
 std::unique_ptr<Kernel> make_matmul(const KernelRequest& request);
-std::unique_ptr<Kernel> make_fused_matmul(const KernelRequest& request);
-std::unique_ptr<Kernel> make_gemm(const KernelRequest& request);
 std::unique_ptr<Kernel> make_softmax(const KernelRequest& request);
 std::unique_ptr<Kernel> make_log_softmax(const KernelRequest& request);
 std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request);

@@ -49,9 +49,9 @@ constexpr KernelEntry kernels[] = {
     {"", "Shape", make_shape},
     {"", "Size", make_size},
     // Products, normalisations, reductions
-    {passes::internal_domain, "FusedMatMul", make_fused_matmul},
+    {passes::internal_domain, "FusedMatMul", make_matmul},
     {"", "MatMul", make_matmul},
-    {"", "Gemm", make_gemm},
+    {"", "Gemm", make_matmul},
     {"", "Conv", make_conv},
     {"", "Softmax", make_softmax},
     {"", "LogSoftmax", make_log_softmax},

@@ -1,12 +1,25 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "runtime/kernel.h"
 
 namespace autopar::runtime::cuda {
 
 // What makes each kernel; table.cpp says which operator each serves. As in kernels/cpu/factories.h.
+
+// Products.
+/// MatMul, Gemm and FusedMatMul.
+std::unique_ptr<Kernel> make_matmul(const KernelRequest& request);
+/// Whether a FusedMatMul of this form has a kernel.
+bool serves_fused_matmul(const graph::Node& node, std::span<const TensorView> inputs,
+                         std::span<const TensorView> outputs);
+std::unique_ptr<Kernel> make_conv(const KernelRequest& request);
+/// The same, of so many images at a time that their windows, laid out in scratch memory, take no
+/// more bytes than that; one image at least.
+std::unique_ptr<Kernel> make_conv_within(const KernelRequest& request,
+                                         std::int64_t most_window_bytes);
 
 // Normalisations, reductions.
 std::unique_ptr<Kernel> make_softmax(const KernelRequest& request);

@@ -28,6 +28,11 @@ constexpr KernelEntry entries[] = {
     {"", "Tile", make_tile},
     {"", "DepthToSpace", make_depth_to_space},
     {"", "SpaceToDepth", make_space_to_depth},
+    // Products
+    {passes::internal_domain, "FusedMatMul", make_matmul},
+    {"", "MatMul", make_matmul},
+    {"", "Gemm", make_matmul},
+    {"", "Conv", make_conv},
     // Normalisations, reductions
     {"", "Softmax", make_softmax},
     {"", "LogSoftmax", make_log_softmax},
