@@ -1,12 +1,22 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 
 #include "runtime/kernel.h"
 
 namespace autopar::runtime::cuda {
 
 // What makes each kernel; table.cpp says which operator each serves. As in kernels/cpu/factories.h.
+
+// Element-wise operators have a table of their own (runtime/kernels/elementwise_table.h).
+std::unique_ptr<Kernel> make_elementwise(const KernelRequest& request);
+std::unique_ptr<Kernel> make_elementwise_chain(const KernelRequest& request);
+/// As KernelTable tells: a link takes as many as it has instructions.
+inline constexpr int max_chain_slots = 20;
+std::optional<int> chain_slots(const graph::Node& node, std::span<const TensorView> inputs,
+                               const TensorView& output);
 
 // Normalisations, reductions.
 std::unique_ptr<Kernel> make_softmax(const KernelRequest& request);
