@@ -1,6 +1,6 @@
 #pragma once
 
-#include <span>
+#include <tuple>
 
 #include "runtime/kernels/activation_functions.h"
 #include "runtime/kernels/elementwise_compose.h"
@@ -103,13 +103,13 @@ inline constexpr auto casts = operators(
 
 // clang-format on
 
-/// What operators are composed of beside the functions of lines: Cast's and Mean's, and the
-/// rounding of half types between the links of a chain.
+/// What operators are composed of beside the functions of lines: casts to each type, Mean's
+/// division, and the rounding of half types between the links of a chain.
 template <typename... Ts>
 Types<Function<Convert<Ts>, NumbersAndBooleans>...> conversions_to(Types<Ts...>);
 using Conversions = decltype(conversions_to(NumbersAndBooleans{}));
-using Roundings = Types<Function<RoundTo<Float16>, Types<float>>,
-                        Function<RoundTo<BFloat16>, Types<float>>, Function<Scale, Floats>>;
+using Helpers = Types<Function<RoundTo<Float16>, Types<float>>,
+                      Function<RoundTo<BFloat16>, Types<float>>, Function<Scale, Floats>>;
 
 }  // namespace elementwise_table
 
@@ -119,7 +119,7 @@ using ElementwiseFunctions = Joined<decltype(elementwise_table::arithmetic)::Fun
                                     decltype(elementwise_table::activations)::Functions,
                                     decltype(elementwise_table::logical)::Functions,
                                     decltype(elementwise_table::casts)::Functions,
-                                    elementwise_table::Conversions, elementwise_table::Roundings>;
+                                    elementwise_table::Conversions, elementwise_table::Helpers>;
 
 namespace detail {
 template <typename Wanted, typename... Fs>
@@ -129,12 +129,13 @@ consteval FunctionId place_in(Types<Fs...>) {
   return place;
 }
 template <typename... Fs>
-consteval int length_of(Types<Fs...>) {
-  return sizeof...(Fs);
-}
+std::tuple<Fs...> as_tuple(Types<Fs...>);
+using FunctionTuple = decltype(as_tuple(ElementwiseFunctions{}));
 }  // namespace detail
 
-inline constexpr int function_count = detail::length_of(ElementwiseFunctions{});
+inline constexpr int function_count = std::tuple_size_v<detail::FunctionTuple>;
+template <FunctionId place>
+using FunctionAt = std::tuple_element_t<place, detail::FunctionTuple>;
 
 /// The place of a function in the list of all.
 template <typename F, typename Ts>

@@ -131,7 +131,12 @@ class RandomGraph {
 
 std::string names_of(const Graph& graph) {
   std::string text;
-  for (const graph::Node& node : graph.nodes) text += node.op_type + " ";
+  for (const graph::Node& node : graph.nodes) {
+    text += std::string(name_of(graph.value(node.outputs[0]).type)) + " " + node.op_type + "(";
+    for (const ValueId input : node.inputs)
+      if (input != graph::no_value) text += " " + graph.value(input).name;
+    text += " ) ";
+  }
   return text;
 }
 

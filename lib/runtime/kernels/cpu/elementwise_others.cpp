@@ -5,7 +5,7 @@ namespace autopar::runtime::cpu {
 
 std::span<const BlockFinder> other_blocks() {
   using namespace elementwise_table;
-  return blocks_of(Joined<decltype(casts)::Functions, Conversions, Roundings>{});
+  return blocks_of(Joined<decltype(casts)::Functions, Conversions, Helpers>{});
 }
 
 }  // namespace autopar::runtime::cpu

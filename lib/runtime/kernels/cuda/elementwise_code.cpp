@@ -75,8 +75,8 @@ class CodeMaker {
     const int operand = instruction.operands[0];
     const DataType rounding = rounding_of(instruction.function);
     // What no one else reads is rounded where it is made.
-    const bool rounds_last =
-        rounding != DataType::undefined && operand == accumulated_ && last_use_of(operand) == time;
+    const bool rounds_last = rounding != DataType::undefined && operand == accumulated_ &&
+                             last_use_of(operand) == time && last().round_to == DataType::undefined;
     if (!rounds_last) add_own(instruction, rounding != DataType::undefined);
     if (rounding != DataType::undefined) last().round_to = rounding;
     for (const int read : instruction.operands)

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <utility>
+#include <array>
+#include <cstddef>
 
 #include "runtime/kernels/cuda/elementwise_code.h"
 #include "runtime/kernels/cuda/elementwise_registers.h"
@@ -299,19 +300,31 @@ __device__ __forceinline__ void apply(const Parameters& parameters, Bank<Word>& 
   }
 }
 
-template <typename T, typename Word, typename... Fs, int... places>
-__device__ __forceinline__ void execute_on(const CodeInstruction& instruction, Bank<Word>& a,
-                                           Bank<Word>& b, Bank<Word>& c, Types<Fs...>,
-                                           std::integer_sequence<int, places...>) {
-  const auto run_if = [&]<typename F, int place>() {
-    if constexpr (is_instruction<F, T, Word>) {
-      if (instruction.function != place) return false;
-      apply<typename F::F, T>(instruction.parameters, a, b, c);
-      return true;
-    }
-    return false;
-  };
-  static_cast<void>((run_if.template operator()<Fs, places>() || ...));
+/// The functions that have an instruction for `T`, in order.
+template <typename T, typename Word>
+inline constexpr auto instructions_on = []<typename... Fs>(Types<Fs...>) {
+  constexpr bool is_there[] = {is_instruction<Fs, T, Word>...};
+  std::array<FunctionId, std::size_t((is_instruction<Fs, T, Word> + ...))> places{};
+  std::size_t next = 0;
+  for (FunctionId place = 0; place < function_count; ++place)
+    if (is_there[place]) places[next++] = place;
+  return places;
+}(ElementwiseFunctions{});
+
+/// Finds the function among the instructions [first, last) by bisection, since comparisons with one
+/// after the other would take longer than the function.
+template <typename T, std::size_t first, std::size_t last, typename Word>
+__device__ __forceinline__ void execute_among(const CodeInstruction& instruction, Bank<Word>& a,
+                                              Bank<Word>& b, Bank<Word>& c) {
+  constexpr FunctionId middle = instructions_on<T, Word>[(first + last) / 2];
+  if constexpr (last - first == 1) {
+    if (instruction.function == middle)
+      apply<typename FunctionAt<middle>::F, T>(instruction.parameters, a, b, c);
+  } else if (instruction.function < middle) {
+    execute_among<T, first, (first + last) / 2>(instruction, a, b, c);
+  } else {
+    execute_among<T, (first + last) / 2, last>(instruction, a, b, c);
+  }
 }
 
 /// Leaves the function's results in `a`.
@@ -319,8 +332,7 @@ template <typename Word>
 __device__ __forceinline__ void execute(const CodeInstruction& instruction, Bank<Word>& a,
                                         Bank<Word>& b, Bank<Word>& c) {
   visit(instruction.type, TypesIn<Word>{}, [&]<typename T>(T) {
-    execute_on<T>(instruction, a, b, c, ElementwiseFunctions{},
-                  std::make_integer_sequence<int, function_count>{});
+    execute_among<T, 0, instructions_on<T, Word>.size()>(instruction, a, b, c);
   });
 }
 
