@@ -66,7 +66,8 @@ inline graph::DataType stored_type(graph::DataType type) {
 
 /// Calls `visitor(T{})` with the type of the list that `type` names; false where it is not there.
 template <typename... Ts, typename Visitor>
-bool visit_type(graph::DataType type, Types<Ts...>, Visitor visitor) {
+bool visit_type([[maybe_unused]] graph::DataType type, Types<Ts...>,
+                [[maybe_unused]] Visitor visitor) {
   return ((type == data_type_of<Ts> && (visitor(Ts{}), true)) || ...);
 }
 

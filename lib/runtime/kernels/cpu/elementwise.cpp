@@ -1,181 +1,218 @@
+#include <omp.h>
+
 #include <algorithm>
-#include <string>
+#include <cstring>
 
 #include "runtime/device.h"
-#include "runtime/kernels/cpu/elementwise_operators.h"
+#include "runtime/kernels/cpu/broadcast.h"
+#include "runtime/kernels/cpu/elementwise_blocks.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/elementwise_chain.h"
+#include "runtime/kernels/elementwise.h"
 
 namespace autopar::runtime::cpu {
 namespace {
 
-std::array<std::span<const ElementwiseOperator>, 5> tables() {
-  return {arithmetic_operators(), mathematical_operators(), activation_operators(),
-          logical_operators(), cast_operators()};
-}
+constexpr std::int64_t max_tile_elements = 1024;
+constexpr std::int64_t max_element_bytes = 8;
+/// Fewer elements than this are not worth waking other threads.
+constexpr std::int64_t parallel_elements = 32 * 1024;
 
-/// An attribute's value as text; empty for kinds that no line asks for.
-std::string text_of(const graph::Attribute& attribute) {
-  if (const auto* number = std::get_if<std::int64_t>(&attribute)) return fmt::to_string(*number);
-  if (const auto* text = std::get_if<std::string>(&attribute)) return *text;
-  return {};
-}
-
-bool holds_for(const Variant& variant, const graph::Node& node) {
-  if (variant.attribute.empty()) return true;
-  const auto found = node.attributes.find(std::string(variant.attribute));
-  if (found == node.attributes.end()) return variant.value == variant.otherwise;
-  return variant.value == text_of(found->second);
-}
-
-double value_of(const ParameterSource& source, const graph::Node& node) {
-  if (source.attribute.empty()) return 0;
-  const auto found = node.attributes.find(std::string(source.attribute));
-  if (found == node.attributes.end()) return source.otherwise;
-  if (const auto* real = std::get_if<float>(&found->second)) return *real;
-  if (const auto* integer = std::get_if<std::int64_t>(&found->second))
-    return static_cast<double>(*integer);
-  fail("node '{}': attribute '{}' of {} must be a number", node.name, source.attribute,
-       qualified_op_type(node));
-}
-
-Parameters parameters_of(const ElementwiseUse& use) {
-  return {value_of(use.op.parameters[0], use.node), value_of(use.op.parameters[1], use.node)};
-}
-
-int add_input(ElementwiseProgram& program, const graph::Node& node,
-              std::span<const TensorView> inputs, std::size_t i) {
-  if (!program.can_read(inputs[i]))
-    fail("node '{}': input {} of {} has shape {}, which does not broadcast to {}", node.name, i,
-         qualified_op_type(node), graph::to_string(inputs[i].shape),
-         graph::to_string(program.shape()));
-  return program.add_input(static_cast<int>(i), inputs[i]);
-}
-
-/// The node and the inputs that it reads.
-int append_whole_node(ElementwiseProgram& program, const graph::Node& node,
-                      std::span<const TensorView> inputs, DataType result) {
-  const ElementwiseOperator* op = find_elementwise_operator(node);
-  const bool reads_all = op == nullptr || op->operands == ElementwiseOperator::variadic;
-  if (!reads_all) inputs = inputs.first(std::min(inputs.size(), std::size_t(op->operands)));
-  std::vector<int> operands;
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    operands.push_back(inputs[i].present() ? add_input(program, node, inputs, i) : -1);
-  return append_node(program, node, std::move(operands), result);
-}
-
-class ElementwiseKernel final : public Kernel {
- public:
-  ElementwiseKernel(ElementwiseProgram program, int threads)
-      : program_(std::move(program)), threads_(threads) {}
-  void run(const KernelIo& io) override { program_.run(io, threads_); }
-
- private:
-  ElementwiseProgram program_;
-  int threads_;
+struct Widen {
+  AUTOPAR_ELEMENTWISE float operator()(Float16 x) const { return to_float(x); }
+  AUTOPAR_ELEMENTWISE float operator()(BFloat16 x) const { return to_float(x); }
+};
+struct NarrowToFloat16 {
+  AUTOPAR_ELEMENTWISE Float16 operator()(float x) const { return to_float16(x); }
+};
+struct NarrowToBFloat16 {
+  AUTOPAR_ELEMENTWISE BFloat16 operator()(float x) const { return to_bfloat16(x); }
 };
 
-}  // namespace
-
-const ElementwiseOperator* find_elementwise_operator(const graph::Node& node) {
-  if (!node.domain.empty()) return nullptr;
-  for (const auto& table : tables())
-    for (const ElementwiseOperator& op : table)
-      if (op.name == node.op_type && holds_for(op.variant, node)) return &op;
+/// From a half type to float; null for all other types.
+BlockFunction widening(DataType type) {
+  if (type == DataType::float16) return block_function<Widen, Float16>();
+  if (type == DataType::bfloat16) return block_function<Widen, BFloat16>();
+  return nullptr;
+}
+/// From float to a half type; null for all other types.
+BlockFunction narrowing(DataType type) {
+  if (type == DataType::float16) return block_function<NarrowToFloat16, float>();
+  if (type == DataType::bfloat16) return block_function<NarrowToBFloat16, float>();
   return nullptr;
 }
 
-int append_block(ElementwiseProgram& program, const ElementwiseUse& use, Block (*block)(DataType),
-                 std::span<const int> operands, Parameters parameters) {
-  const DataType type = program.type_of(operands.back());
-  const Block found = block(type);
-  if (found.function == nullptr)
-    fail("node '{}': {} on {} has no CPU kernel", use.node.name, qualified_op_type(use.node),
-         name_of(type));
-  return program.add_instruction(found, operands, parameters);
+/// The loop behind an instruction of a program.
+BlockFunction block_of(FunctionId function, DataType type) {
+  static const std::vector<BlockFinder> finders = [] {
+    std::vector<BlockFinder> all;
+    for (const auto& blocks : {arithmetic_blocks(), mathematical_blocks(), activation_blocks(),
+                               logical_blocks(), other_blocks()})
+      all.insert(all.end(), blocks.begin(), blocks.end());
+    return all;
+  }();
+  return finders.at(static_cast<std::size_t>(function))(type);
 }
 
-int compose_block(ElementwiseProgram& program, const ElementwiseUse& use) {
-  return append_block(program, use, use.op.block, use.operands, parameters_of(use));
+int element_bytes(DataType type) { return graph::bits_of(type) / 8; }
+
+/// Tiles that divide the innermost run, if there are such, never cross from one run to the next, so
+/// that row operands are read in place.
+std::int64_t tile_for(std::int64_t inner, std::int64_t limit) {
+  for (std::int64_t parts = (inner + limit - 1) / limit; inner / parts >= limit / 4; ++parts)
+    if (inner % parts == 0) return inner / parts;
+  return limit;
 }
 
-int compose_fold(ElementwiseProgram& program, const ElementwiseUse& use) {
-  int slot = use.operands[0];
-  for (std::size_t i = 1; i < use.operands.size(); ++i)
-    slot = append_block(program, use, use.op.block, std::array{slot, use.operands[i]});
-  return slot;
+/// Runs a program tile by tile. A *tile* is a run of the output's flat index; each slot has a
+/// buffer for one. Operands that lie together are read where they are; broadcast and half ones are
+/// put together in the slot's buffer. The results between a chain's links stay in the cache.
+class ElementwiseKernel final : public Kernel {
+ public:
+  ElementwiseKernel(const ElementwiseProgram& program, const KernelRequest& request);
+  void run(const KernelIo& io) override;
+
+ private:
+  struct Input {
+    int index = 0;
+    int slot = 0;
+    BroadcastOperand operand;
+    BlockFunction widen = nullptr;  ///< for half types
+  };
+  struct Instruction {
+    BlockFunction function = nullptr;
+    std::array<int, 3> operands{};
+    int operand_count = 0;
+    int result = 0;
+    Parameters parameters;
+  };
+  class TileRun;
+
+  int threads_;
+  std::int64_t elements_;
+  std::int64_t tile_elements_;
+  std::vector<Input> inputs_;
+  std::vector<Instruction> instructions_;
+  int output_slot_;
+  int output_element_bytes_;
+  BlockFunction narrow_;  ///< for half outputs
+};
+
+ElementwiseKernel::ElementwiseKernel(const ElementwiseProgram& program,
+                                     const KernelRequest& request)
+    : threads_(request.device.threads()),
+      elements_(graph::num_elements(program.shape())),
+      output_slot_(program.output_slot()),
+      output_element_bytes_(element_bytes(program.output_type())),
+      narrow_(narrowing(program.output_type())) {
+  if (program.slots() > max_chain_slots)
+    fail("node '{}': {} inputs are too many for {} on the CPU", request.node.name,
+         request.inputs.size(), qualified_op_type(request.node));
+  for (const auto& input : program.inputs())
+    inputs_.push_back({input.index, input.slot,
+                       BroadcastOperand(program.shape(), input.strides, element_bytes(input.type)),
+                       widening(input.type)});
+  for (const auto& instruction : program.instructions()) {
+    Instruction& own = instructions_.emplace_back();
+    own.function = block_of(instruction.function, instruction.type);
+    std::ranges::copy(instruction.operands, own.operands.begin());
+    own.operand_count = static_cast<int>(instruction.operands.size());
+    own.result = instruction.result;
+    own.parameters = instruction.parameters;
+  }
+  const Shape& shape = program.shape();
+  const std::int64_t limit = program.slots() > 8 ? max_tile_elements / 2 : max_tile_elements;
+  const std::int64_t inner = shape.empty() ? 1 : std::max<std::int64_t>(1, shape.back());
+  tile_elements_ = std::min(tile_for(inner, limit), std::max<std::int64_t>(1, elements_));
 }
 
-int append_node(ElementwiseProgram& program, const graph::Node& node, std::vector<int> operands,
-                DataType result) {
-  const ElementwiseOperator* op = find_elementwise_operator(node);
-  if (op == nullptr)
-    fail("node '{}': this form of {} has no CPU kernel", node.name, qualified_op_type(node));
-  const ElementwiseUse use{*op, node, std::move(operands), result};
-  const int slot = op->compose ? op->compose(program, use) : compose_block(program, use);
-  if (program.type_of(slot) != compute_type(result))
-    fail("node '{}': {} gives {}, not {}", node.name, qualified_op_type(node),
-         name_of(program.type_of(slot)), name_of(result));
-  return slot;
+/// One thread's walk over its tiles.
+class ElementwiseKernel::TileRun {
+ public:
+  TileRun(const ElementwiseKernel& kernel, const KernelIo& io) : kernel_(kernel), io_(io) {
+    for (const Input& input : kernel_.inputs_)
+      if (input.operand.is_uniform()) load(input, 0, kernel_.tile_elements_);
+  }
+
+  void run(std::int64_t begin, std::int64_t n) {
+    for (const Input& input : kernel_.inputs_)
+      if (!input.operand.is_uniform()) load(input, begin, n);
+    std::byte* out = io_.outputs[0].data + begin * kernel_.output_element_bytes_;
+    for (const Instruction& instruction : kernel_.instructions_) compute(instruction, n, out);
+    store(n, out);
+  }
+
+ private:
+  std::byte* buffer(int slot) { return buffers_[static_cast<std::size_t>(slot)].data(); }
+  const std::byte*& where(int slot) { return where_[static_cast<std::size_t>(slot)]; }
+
+  void load(const Input& input, std::int64_t begin, std::int64_t n) {
+    const std::byte* data = io_.inputs[static_cast<std::size_t>(input.index)].data;
+    std::byte* raw = input.widen ? half_buffer_.data() : buffer(input.slot);
+    const std::byte* values = input.operand.read(data, begin, n, raw);
+    if (input.widen) {
+      input.widen({{values}, buffer(input.slot), n, {}});
+      values = buffer(input.slot);
+    }
+    where(input.slot) = values;
+  }
+
+  void compute(const Instruction& instruction, std::int64_t n, std::byte* out) {
+    const bool is_output = instruction.result == kernel_.output_slot_ && !kernel_.narrow_;
+    BlockArguments arguments{
+        {}, is_output ? out : buffer(instruction.result), n, instruction.parameters};
+    for (int i = 0; i < instruction.operand_count; ++i)
+      arguments.inputs[static_cast<std::size_t>(i)] =
+          where(instruction.operands[static_cast<std::size_t>(i)]);
+    instruction.function(arguments);
+    where(instruction.result) = arguments.output;
+  }
+
+  void store(std::int64_t n, std::byte* out) {
+    const std::byte* result = where(kernel_.output_slot_);
+    if (kernel_.narrow_)
+      kernel_.narrow_({{result}, out, n, {}});
+    else if (result != out)
+      std::memcpy(out, result, static_cast<std::size_t>(n * kernel_.output_element_bytes_));
+  }
+
+  const ElementwiseKernel& kernel_;
+  const KernelIo& io_;
+  std::array<const std::byte*, max_chain_slots> where_{};
+  alignas(64) std::array<std::byte, max_tile_elements * 2> half_buffer_;
+  alignas(64) std::array<std::array<std::byte, max_tile_elements * max_element_bytes>,
+                         max_chain_slots> buffers_;
+};
+
+void ElementwiseKernel::run(const KernelIo& io) {
+  const std::int64_t tiles = (elements_ + tile_elements_ - 1) / tile_elements_;
+  if (tiles == 0) return;
+#pragma omp parallel num_threads(threads_) if (threads_ > 1 && elements_ >= parallel_elements)
+  {
+    const std::int64_t thread = omp_get_thread_num();
+    const std::int64_t team = omp_get_num_threads();
+    TileRun tile_run(*this, io);
+    for (std::int64_t tile = tiles * thread / team; tile < tiles * (thread + 1) / team; ++tile) {
+      const std::int64_t begin = tile * tile_elements_;
+      tile_run.run(begin, std::min(tile_elements_, elements_ - begin));
+    }
+  }
 }
+
+}  // namespace
 
 std::unique_ptr<Kernel> make_elementwise(const KernelRequest& request) {
-  ElementwiseProgram program(request.outputs.at(0).shape);
-  const DataType result = request.outputs[0].type;
-  const int slot = append_whole_node(program, request.node, request.inputs, result);
-  program.set_output(slot, result);
-  return std::make_unique<ElementwiseKernel>(std::move(program), request.device.threads());
+  return std::make_unique<ElementwiseKernel>(elementwise_program(request), request);
 }
 
 std::unique_ptr<Kernel> make_elementwise_chain(const KernelRequest& request) {
-  using Kind = ChainLink::Operand::Kind;
-  ElementwiseProgram program(request.outputs.at(0).shape);
-  std::vector<int> inputs;
-  for (std::size_t i = 0; i < request.inputs.size(); ++i)
-    inputs.push_back(add_input(program, request.node, request.inputs, i));
-  std::vector<int> results;
-  DataType type = DataType::undefined;
-  for (const ChainLink& link : decode_chain(request.node)) {
-    // What leaves a link has its type's precision, as if it had been stored.
-    if (!results.empty()) results.back() = program.round_to(type, results.back());
-    const graph::Node node{request.node.name, link.op_type, "", {}, {}, link.attributes};
-    std::vector<int> operands;
-    for (const auto& operand : link.operands)
-      operands.push_back(operand.kind == Kind::none    ? -1
-                         : operand.kind == Kind::input ? inputs.at(operand.index)
-                                                       : results.at(operand.index));
-    results.push_back(append_node(program, node, std::move(operands), link.result));
-    type = link.result;
-  }
-  program.set_output(results.back(), type);
-  return std::make_unique<ElementwiseKernel>(std::move(program), request.device.threads());
+  return std::make_unique<ElementwiseKernel>(chain_program(request), request);
 }
 
-std::optional<int> elementwise_slots(const graph::Node& node, std::span<const TensorView> inputs,
-                                     const TensorView& output) {
-  const ElementwiseOperator* op = find_elementwise_operator(node);
-  if (op == nullptr) return std::nullopt;
-  const bool reads_all = op->operands == ElementwiseOperator::variadic ||
-                         inputs.size() <= static_cast<std::size_t>(op->operands);
-  if (!reads_all) return std::nullopt;
-  try {
-    ElementwiseProgram program(output.shape);
-    const int slot = append_whole_node(program, node, inputs, output.type);
-    program.round_to(output.type, slot);
-    const auto present = std::ranges::count_if(inputs, &TensorView::present);
-    return program.slots() - static_cast<int>(present);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
-std::vector<KernelEntry> elementwise_kernels() {
-  std::vector<KernelEntry> entries;
-  for (const auto& table : tables())
-    for (const ElementwiseOperator& op : table)
-      if (entries.empty() || entries.back().op_type != op.name)  // variants stand together
-        entries.push_back({"", op.name, make_elementwise});
-  return entries;
+std::optional<int> chain_slots(const graph::Node& node, std::span<const TensorView> inputs,
+                               const TensorView& output) {
+  const auto program = link_program(node, inputs, output);
+  if (!program) return std::nullopt;
+  return program->slots() - static_cast<int>(program->inputs().size());
 }
 
 }  // namespace autopar::runtime::cpu

@@ -10,11 +10,13 @@ namespace autopar::runtime::cpu {
 /// What makes each kernel; kernels/cpu/table.cpp says which operator each serves. All throw Error
 /// naming node and operator where they do not serve a type or form.
 
-// Element-wise operators have a table of their own (elementwise_operators.h).
+// Element-wise operators have a table of their own (elementwise_table.h).
 std::unique_ptr<Kernel> make_elementwise(const KernelRequest& request);
 std::unique_ptr<Kernel> make_elementwise_chain(const KernelRequest& request);
-/// Their lines for the list of kernels.
-std::vector<KernelEntry> elementwise_kernels();
+/// As KernelTable tells; a slot is a buffer for a tile.
+inline constexpr int max_chain_slots = 24;
+std::optional<int> chain_slots(const graph::Node& node, std::span<const TensorView> inputs,
+                               const TensorView& output);
 
 // Data movement.
 std::unique_ptr<Kernel> make_pad(const KernelRequest& request);

@@ -2,9 +2,9 @@
 #include <utility>
 
 #include "runtime/kernels/collectives.h"
-#include "runtime/kernels/cpu/elementwise_operators.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/data_movement.h"
+#include "runtime/kernels/elementwise.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime {
@@ -78,9 +78,9 @@ constexpr KernelEntry kernels[] = {
 
 const KernelTable& cpu_kernels() {
   static const KernelTable table = [] {
-    std::vector<KernelEntry> entries = elementwise_kernels();
+    std::vector<KernelEntry> entries = elementwise_entries(make_elementwise);
     entries.insert(entries.end(), std::begin(kernels), std::end(kernels));
-    return KernelTable{"CPU", std::move(entries), elementwise_slots, ElementwiseProgram::max_slots};
+    return KernelTable{"CPU", std::move(entries), chain_slots, max_chain_slots};
   }();
   return table;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "runtime/kernel.h"
@@ -20,6 +21,13 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request);
 /// more bytes than that; one image at least.
 std::unique_ptr<Kernel> make_conv_within(const KernelRequest& request,
                                          std::int64_t most_window_bytes);
+// Element-wise operators have a table of their own (runtime/kernels/elementwise_table.h).
+std::unique_ptr<Kernel> make_elementwise(const KernelRequest& request);
+std::unique_ptr<Kernel> make_elementwise_chain(const KernelRequest& request);
+/// As KernelTable tells: a link takes as many as it has instructions.
+inline constexpr int max_chain_slots = 20;
+std::optional<int> chain_slots(const graph::Node& node, std::span<const TensorView> inputs,
+                               const TensorView& output);
 
 // Normalisations, reductions.
 std::unique_ptr<Kernel> make_softmax(const KernelRequest& request);

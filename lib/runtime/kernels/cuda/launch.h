@@ -8,6 +8,10 @@
 #include "runtime/devices/cuda/cuda_error.h"
 #include "runtime/kernel.h"
 
+#if defined(AUTOPAR_EMULATED_CUDA)
+#include <emulation.h>
+#endif
+
 #if !defined(__CUDACC__) && !defined(AUTOPAR_EMULATED_CUDA)
 #error "kernels are compiled by nvcc, or for the emulation"
 #endif

@@ -1,17 +1,19 @@
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/kernels/collectives.h"
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/data_movement.h"
+#include "runtime/kernels/elementwise.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime::cuda {
 namespace {
 
 /// One line an operator, as in kernels/cpu/table.cpp.
-constexpr KernelEntry entries[] = {
+constexpr KernelEntry lines[] = {
     // Views
     {"", "Reshape", make_copy, true},
     {"", "Flatten", make_copy, true},
@@ -33,6 +35,8 @@ constexpr KernelEntry entries[] = {
     {"", "MatMul", make_matmul},
     {"", "Gemm", make_matmul},
     {"", "Conv", make_conv},
+    // Made by the compiler (passes/passes.h)
+    {passes::internal_domain, "ElementwiseChain", make_elementwise_chain},
     // Normalisations, reductions
     {"", "Softmax", make_softmax},
     {"", "LogSoftmax", make_log_softmax},
@@ -61,7 +65,11 @@ constexpr KernelEntry entries[] = {
 }  // namespace
 
 const KernelTable& kernels() {
-  static const KernelTable table{"CUDA", {std::begin(entries), std::end(entries)}};
+  static const KernelTable table = [] {
+    std::vector<KernelEntry> entries = elementwise_entries(make_elementwise);
+    entries.insert(entries.end(), std::begin(lines), std::end(lines));
+    return KernelTable{"CUDA", std::move(entries), chain_slots, max_chain_slots};
+  }();
   return table;
 }
 
