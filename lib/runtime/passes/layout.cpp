@@ -46,6 +46,7 @@ Dimension joined(const std::vector<Dimension>& dimensions) {
 
 std::optional<std::vector<Dimension>> reshaped(const std::vector<Dimension>& from,
                                                const Shape& to) {
+  if (graph::num_elements(to) == 0) return std::nullopt;
   Dimension left = joined(from);
   std::ranges::reverse(left);  // the next one at the back
   std::vector<Dimension> result;

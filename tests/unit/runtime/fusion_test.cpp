@@ -701,6 +701,17 @@ TEST_CASE("A permutation that is a swap of the last two dimensions is the flag")
   CHECK(!only(fused, "FusedMatMul").has_attribute("b_perm"));
 }
 
+TEST_CASE("Products of no elements compute what they did") {
+  for (const std::int64_t batch : {0, 2})
+    for (const std::int64_t rows : {0, 3}) {
+      Spelling s;
+      const ValueId a = s.permuted(s.in("a", {rows, batch, 4}), {1, 0, 2});
+      const ValueId product = s.matmul(a, s.in("b", {batch, 4, 5}));
+      s.ends(s.permuted(s.reshaped(product, {batch * rows, 5}), {1, 0}));
+      after(s.graph, {passes::fuse_attention, passes::fuse_permutations});
+    }
+}
+
 TEST_CASE("A result that others read is not permuted") {
   Spelling s;
   const ValueId product = s.matmul(s.in("a", {2, 3, 4, 5}), s.in("b", {2, 3, 5, 6}));
