@@ -111,6 +111,10 @@ struct KernelTable {
   std::optional<int> (*chain_slots)(const graph::Node& node, std::span<const TensorView> inputs,
                                     const TensorView& output) = nullptr;
   int max_chain_slots = 0;
+  /// Whether a node that a pass would make, of one of the entries' operators, pays on this device
+  /// in its types and shapes; null where all do.
+  bool (*serves)(const graph::Node& node, std::span<const TensorView> inputs,
+                 std::span<const TensorView> outputs) = nullptr;
 
   /// Null where the device has no such kernel.
   const KernelEntry* find(std::string_view domain, std::string_view op_type) const;

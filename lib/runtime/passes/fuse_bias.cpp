@@ -1,5 +1,5 @@
+#include "runtime/passes/matcher.h"
 #include "runtime/passes/passes.h"
-#include "runtime/passes/value_uses.h"
 
 namespace autopar::runtime::passes {
 namespace {
@@ -27,14 +27,33 @@ bool is_bias(const Graph& graph, ValueId id, const graph::Shape& product) {
 
 class BiasFusion {
  public:
-  explicit BiasFusion(Graph& graph) : graph_(graph), uses_(graph) {}
+  BiasFusion(Graph& graph, const KernelTable& kernels)
+      : graph_(graph), kernels_(kernels), uses_(graph) {}
 
   void run() {
-    for (Node& node : graph_.nodes)
-      if (node.domain.empty() && node.op_type == "Add" && !fuse(node, 0, 1)) fuse(node, 1, 0);
+    for (Node& node : graph_.nodes) {
+      if (!node.domain.empty()) continue;
+      if (node.op_type == "Gemm") rewrite(node);
+      if (node.op_type == "Add" && !fuse(node, 0, 1)) fuse(node, 1, 0);
+    }
   }
 
  private:
+  /// A Gemm that scales nothing and adds at most a row is a product with bias.
+  void rewrite(Node& gemm) {
+    const bool has_addend = gemm.inputs.size() > 2 && gemm.inputs[2] != graph::no_value;
+    const bool is_scaled = gemm.float_attribute("alpha", 1) != 1 ||
+                           (has_addend && gemm.float_attribute("beta", 1) != 1);
+    const std::int64_t columns = graph_.value(gemm.outputs[0]).shape.back();
+    if (is_scaled || (has_addend && graph_.value(gemm.inputs[2]).shape != graph::Shape{columns}))
+      return;
+    Node product{gemm.name, "FusedMatMul", internal_domain, gemm.inputs, gemm.outputs, {}};
+    if (!has_addend) product.inputs.resize(2);
+    for (const char* flag : {"transA", "transB"})
+      if (gemm.int_attribute(flag, 0) != 0) product.attributes[flag] = std::int64_t{1};
+    if (can_run(kernels_, graph_, product)) gemm = std::move(product);
+  }
+
   /// The Add becomes the product with bias; the old product is dead.
   bool fuse(Node& add, std::size_t product_input, std::size_t bias_input) {
     const ValueId product = add.inputs[product_input];
@@ -44,10 +63,10 @@ class BiasFusion {
     if (!uses_.is_read_once(product) || !is_product_without_bias(graph_, matmul)) return false;
     const ValueId bias = add.inputs[bias_input];
     if (!is_bias(graph_, bias, graph_.value(product).shape)) return false;
-    add.domain = internal_domain;
-    add.op_type = "FusedMatMul";
-    add.attributes = matmul.attributes;
-    add.inputs = {matmul.inputs[0], matmul.inputs[1], as_vector(bias)};
+    const std::vector<ValueId> inputs = {matmul.inputs[0], matmul.inputs[1], as_vector(bias)};
+    Node fused{add.name, "FusedMatMul", internal_domain, inputs, add.outputs, matmul.attributes};
+    if (!can_run(kernels_, graph_, fused)) return false;
+    add = std::move(fused);
     return true;
   }
 
@@ -60,11 +79,12 @@ class BiasFusion {
   }
 
   Graph& graph_;
+  const KernelTable& kernels_;
   ValueUses uses_;
 };
 
 }  // namespace
 
-void fuse_biases(Graph& graph) { BiasFusion(graph).run(); }
+void fuse_biases(Graph& graph, const KernelTable& kernels) { BiasFusion(graph, kernels).run(); }
 
 }  // namespace autopar::runtime::passes

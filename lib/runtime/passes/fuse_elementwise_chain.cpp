@@ -139,7 +139,8 @@ class ChainFusion {
 }  // namespace
 
 void fuse_elementwise_chains(Graph& graph, const KernelTable& kernels) {
-  ChainFusion(graph, kernels).run();
+  if (kernels.find(internal_domain, "ElementwiseChain") != nullptr)
+    ChainFusion(graph, kernels).run();
 }
 
 }  // namespace autopar::runtime::passes

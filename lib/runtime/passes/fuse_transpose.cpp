@@ -77,6 +77,8 @@ class TransposeFusion {
 
 }  // namespace
 
-void fuse_transposes(Graph& graph) { TransposeFusion(graph).run(); }
+void fuse_transposes(Graph& graph, const KernelTable& kernels) {
+  if (kernels.find(internal_domain, "FusedMatMul") != nullptr) TransposeFusion(graph).run();
+}
 
 }  // namespace autopar::runtime::passes

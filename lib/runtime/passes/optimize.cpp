@@ -1,24 +1,35 @@
+#include <algorithm>
+
 #include "graph/arena.h"
-#include "runtime/kernel.h"
+#include "runtime/memory_plan.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime::passes {
 namespace {
 
 using graph::Graph;
+using Pass = void (*)(Graph&, const KernelTable&);
 
-std::int64_t arena_bytes(const Graph& graph) {
-  return graph::plan_arena(graph::value_lifetimes(graph)).bytes;
+/// What the values take, those that kernels alias in the memory of what they view.
+std::int64_t planned_bytes(const Graph& graph, const KernelTable& kernels) {
+  Storage storage(graph);
+  for (const graph::Node& node : graph.nodes) {
+    const KernelEntry* entry = kernels.find(node.domain, node.op_type);
+    if (entry == nullptr || !entry->is_view) continue;
+    const bool is_output = std::ranges::find(graph.outputs, node.outputs[0]) != graph.outputs.end();
+    if (!is_output) storage.alias(node.outputs[0], node.inputs[0]);
+  }
+  const std::vector<std::int64_t> no_scratch(graph.nodes.size());
+  return plan_memory(graph, storage, no_scratch).arena_bytes;
 }
 
 /// Fusing makes some values live longer. Memory is predicted for the graph as it was: a pass that
 /// would need more is left out.
-template <typename Pass>
-void apply_within(std::int64_t limit, Graph& graph, Pass pass) {
+void apply_within(std::int64_t limit, Graph& graph, const KernelTable& kernels, Pass pass) {
   Graph rewritten = graph;
-  pass(rewritten);
+  pass(rewritten, kernels);
   graph::remove_dead_nodes(rewritten);
-  if (arena_bytes(rewritten) <= limit) graph = std::move(rewritten);
+  if (planned_bytes(rewritten, kernels) <= limit) graph = std::move(rewritten);
 }
 
 }  // namespace
@@ -27,15 +38,16 @@ std::int64_t optimize(Graph& graph, const KernelTable& kernels, Rewrites rewrite
   const bool can_group = kernels.find(internal_domain, "CollectiveGroup") != nullptr;
   if (rewrites.group_collectives && can_group) group_collectives(graph);
   if (!rewrites.fuse) return 0;
-  const std::int64_t limit = arena_bytes(graph);
-  const bool can_fuse_products = kernels.find(internal_domain, "FusedMatMul") != nullptr;
+  const std::int64_t limit = std::max(graph::plan_arena(graph::value_lifetimes(graph)).bytes,
+                                      planned_bytes(graph, kernels));
   // Before folding, which would copy a transposed weight.
-  if (can_fuse_products) apply_within(limit, graph, fuse_transposes);
+  apply_within(limit, graph, kernels, fuse_transposes);
   const std::int64_t bytes = fold_constants(graph);
   graph::remove_dead_nodes(graph);
-  if (can_fuse_products) apply_within(limit, graph, fuse_biases);
-  if (kernels.find(internal_domain, "ElementwiseChain") != nullptr)
-    apply_within(limit, graph, [&](Graph& each) { fuse_elementwise_chains(each, kernels); });
+  for (const Pass pass : {drop_identities, fuse_normalizations, fuse_activations,
+                          fuse_rotary_embeddings, fuse_attention, fuse_masked_softmax, fuse_biases,
+                          fuse_product_activations, fuse_permutations, fuse_elementwise_chains})
+    apply_within(limit, graph, kernels, pass);
   return bytes;
 }
 

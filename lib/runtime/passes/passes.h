@@ -9,27 +9,83 @@
 /// nodes to graph::remove_dead_nodes.
 namespace autopar::runtime::passes {
 
-/// The domain of operators that only the compiler makes:
+/// The domain of operators that only the compiler makes. A *permutation* of an operand is the
+/// `perm` of the Transpose by which the operand as stored is read as the operator has it; one of a
+/// result
+/// (`out_perm`), that of the Transpose that makes what is stored of it. Where it is absent nothing
+/// is permuted. A mask broadcasts to the scores: of a floating type, it is added; a boolean, it
+/// leaves scores where it is true and puts `fill` (float, -inf) elsewhere.
 ///
 ///   FusedMatMul(A, B, bias?)  transA, transB (ints): the last two dimensions of A or B swapped
-///                             before the product; bias has one element a column
+///                             before the product; or a_perm, b_perm (ints): the permutation of all
+///                             dimensions, never together with the flag. bias has one element a
+///                             column. activation: "Relu", "Gelu" or "GeluTanh" of the sum. Then
+///                             out_perm (ints)
+///   MaskedSoftmax(X, mask?)   over the last dimension, of scale (float) times X under the mask.
+///                             nan_to_zero (int): 1 where a row that comes out as NaN, all its keys
+///                             masked by -inf, is to be zeros
+///   RotaryEmbedding(X, cos, sin)
+///                             X cos + rotated sin, where the last dimension, of d elements, is
+///                             rotated to -X[..., d/2:], X[..., :d/2]; cos and sin broadcast to X
+///   Attention(Q, K, V, mask?) softmax(scale Q K^T under the mask) V for Q [B, H, S, D],
+///                             K [B, G, T, D], V [B, G, T, E], where query head h reads head
+///                             h / (H / G) of K and V. scale (float); causal (int): 1 where query i
+///                             sees keys up to i + T - S alone; fill and nan_to_zero as above;
+///                             q_perm, k_perm, v_perm, out_perm (ints). The result is [B, H, S, E].
+///                             Q, K, V and the result have one type, the mask may have another
 ///   ElementwiseChain(...)     several element-wise operators (kernels/elementwise_chain.h)
 ///   CollectiveGroup(...)      several collectives that go out together, input i and output i of
 ///                             member i (kernels/collective_group.h)
 inline constexpr const char* internal_domain = "autopar.internal";
 
+// Each pass makes an operator only where the device has a kernel that serves it.
+
 /// MatMul of a Transpose becomes a FusedMatMul with transA or transB. A Transpose of the last two
 /// dimensions vanishes. One of more dimensions that brings the innermost to the second last place
 /// becomes one that leaves it innermost, which copies whole rows, if nothing else reads it.
-void fuse_transposes(graph::Graph& graph);
-
-/// Add of a constant with one element a column, right after a MatMul that nothing else reads,
-/// becomes the FusedMatMul's bias.
-void fuse_biases(graph::Graph& graph);
+void fuse_transposes(graph::Graph& graph, const KernelTable& kernels);
 
 /// Runs nodes whose inputs are all constants, unless their outputs are large though the inputs are
 /// small. Returns the bytes of memory that the new constants take.
 std::int64_t fold_constants(graph::Graph& graph);
+
+/// What reads a Cast, Reshape, Expand or Transpose that changes nothing, or a Cast to a wider type
+/// and back, reads what that reads.
+void drop_identities(graph::Graph& graph, const KernelTable& kernels);
+
+/// LayerNormalization and RMSNormalization over the last dimension that are written out: with the
+/// square as Pow or Mul, the root as Sqrt or Pow, the quotient as Div or by a Reciprocal, in half
+/// types between Casts.
+void fuse_normalizations(graph::Graph& graph, const KernelTable& kernels);
+
+/// Gelu of either kind and x sigmoid(a x), a Swish, that are written out, in any order of factors.
+void fuse_activations(graph::Graph& graph, const KernelTable& kernels);
+
+/// RotaryEmbedding that is written out with Slice or Split. One after a Transpose goes before it
+/// where cos and sin need no Transpose for that.
+void fuse_rotary_embeddings(graph::Graph& graph, const KernelTable& kernels);
+
+/// Attention on four dimensions that is written out. Taken into it are: Casts on the way; a scale
+/// of the scores, or of queries and keys; masks, of which constant ones that hide nothing are
+/// dropped, and those that hide later keys are the attribute `causal`; a guard against NaN; the
+/// repetition of heads of K and V; Transposes and Reshapes before and behind. In half types, scores
+/// and probabilities are no longer rounded, and rows without any visible key may differ.
+void fuse_attention(graph::Graph& graph, const KernelTable& kernels);
+
+/// Softmax over the last dimension, with its scale, the last mask, a guard against NaN and Casts,
+/// becomes MaskedSoftmax.
+void fuse_masked_softmax(graph::Graph& graph, const KernelTable& kernels);
+
+/// Gemm that scales nothing and adds a row at most becomes a FusedMatMul; Add of a constant with
+/// one element a column, right after a MatMul that nothing else reads, its bias.
+void fuse_biases(graph::Graph& graph, const KernelTable& kernels);
+
+/// Relu or Gelu of a product that nothing else reads, a Reshape between them or none, becomes the
+/// FusedMatMul's activation.
+void fuse_product_activations(graph::Graph& graph, const KernelTable& kernels);
+
+/// Transposes before and behind products, with Reshapes beside them, become permutations.
+void fuse_permutations(graph::Graph& graph, const KernelTable& kernels);
 
 /// Element-wise nodes that follow one another on tensors of one shape, and whose results between
 /// nothing else reads, become one ElementwiseChain at the last one's place. It computes them tile

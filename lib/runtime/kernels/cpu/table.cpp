@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <iterator>
 #include <utility>
 
@@ -74,13 +76,20 @@ constexpr KernelEntry kernels[] = {
     {graph::collective_domain, "Broadcast", make_broadcast},
 };
 
+/// oneDNN wants rows that lie together, and element-wise chains make activations as fast.
+bool serves(const graph::Node& node, std::span<const TensorView>, std::span<const TensorView>) {
+  constexpr std::array<const char*, 4> others = {"a_perm", "b_perm", "out_perm", "activation"};
+  return node.op_type != "FusedMatMul" ||
+         std::ranges::none_of(others, [&](const char* name) { return node.has_attribute(name); });
+}
+
 }  // namespace
 
 const KernelTable& cpu_kernels() {
   static const KernelTable table = [] {
     std::vector<KernelEntry> entries = elementwise_entries(make_elementwise);
     entries.insert(entries.end(), std::begin(kernels), std::end(kernels));
-    return KernelTable{"CPU", std::move(entries), chain_slots, max_chain_slots};
+    return KernelTable{"CPU", std::move(entries), chain_slots, max_chain_slots, serves};
   }();
   return table;
 }

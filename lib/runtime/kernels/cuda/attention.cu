@@ -9,7 +9,6 @@
 #include "graph/error.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/cuda/attention.h"
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/tensor_core.h"
 #include "runtime/kernels/kernel_arguments.h"
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "runtime/kernel.h"
@@ -10,5 +11,7 @@ namespace autopar::runtime::cuda {
 /// up to 256 deep.
 bool serves_attention(const graph::Node& node, std::span<const TensorView> inputs,
                       std::span<const TensorView> outputs);
+
+std::unique_ptr<Kernel> make_attention(const KernelRequest& request);
 
 }  // namespace autopar::runtime::cuda

@@ -33,9 +33,11 @@ std::optional<int> chain_slots(const graph::Node& node, std::span<const TensorVi
 std::unique_ptr<Kernel> make_softmax(const KernelRequest& request);
 std::unique_ptr<Kernel> make_log_softmax(const KernelRequest& request);
 std::unique_ptr<Kernel> make_masked_softmax(const KernelRequest& request);
+/// Whether a MaskedSoftmax with this mask has a kernel.
+bool serves_masked_softmax(const graph::Node& node, std::span<const TensorView> inputs,
+                           std::span<const TensorView> outputs);
 std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request);
 std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request);
-std::unique_ptr<Kernel> make_attention(const KernelRequest& request);
 std::unique_ptr<Kernel> make_rotary_embedding(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_sum(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_mean(const KernelRequest& request);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <type_traits>
 
 #include "runtime/kernels/cuda/block_reduce.h"
@@ -179,6 +180,29 @@ class Softmax final : public Kernel {
   bool logarithm_;
 };
 
+/// A mask's strides along rows, merged, and along columns.
+struct MaskLayout {
+  Shape extents;
+  std::vector<std::int64_t> strides;
+  std::int64_t column_stride = 0;
+};
+
+/// nullopt where the kernel does not take the mask, input 1, to input 0.
+std::optional<MaskLayout> mask_layout(std::span<const TensorView> inputs) {
+  const TensorView& mask = inputs[1];
+  if (mask.type != DataType::boolean && mask.type != inputs[0].type) return std::nullopt;
+  Shape shape = inputs[0].shape;
+  std::vector<std::int64_t> strides = broadcast_strides(mask.shape, shape);
+  if (strides.empty()) return std::nullopt;
+  const std::int64_t column_stride = strides.back();
+  shape.pop_back();
+  strides.pop_back();
+  std::vector<std::vector<std::int64_t>> lists{std::move(strides)};
+  merge_dimensions(shape, lists);
+  if (shape.size() > mask_dimensions) return std::nullopt;
+  return MaskLayout{std::move(shape), std::move(lists.front()), column_stride};
+}
+
 template <typename T>
 class MaskedSoftmax final : public Kernel {
  public:
@@ -210,27 +234,17 @@ class MaskedSoftmax final : public Kernel {
 
  private:
   void set_mask(const KernelRequest& request) {
-    const TensorView& mask = request.inputs[1];
-    if (mask.type != DataType::boolean && mask.type != request.inputs[0].type)
-      fail_type(request, mask.type);
-    Shape shape = request.inputs[0].shape;
-    std::vector<std::int64_t> strides = broadcast_strides(mask.shape, shape);
-    if (strides.size() != shape.size())
-      fail("node '{}': a mask of {} does not broadcast to {}", request.node.name,
-           graph::to_string(mask.shape), graph::to_string(shape));
+    const auto layout = mask_layout(request.inputs);
+    if (!layout)
+      fail("node '{}': {} of {} under a mask of {} of {} has no CUDA kernel", request.node.name,
+           graph::to_string(request.inputs[0].shape), name_of(request.inputs[0].type),
+           graph::to_string(request.inputs[1].shape), name_of(request.inputs[1].type));
     has_mask_ = true;
     mask_.fill = static_cast<Compute<T>>(
         request.node.float_attribute("fill", -std::numeric_limits<float>::infinity()));
-    mask_.column_stride = strides.back();
-    shape.pop_back();
-    strides.pop_back();
-    std::vector<std::vector<std::int64_t>> lists{std::move(strides)};
-    merge_dimensions(shape, lists);
-    if (shape.size() > mask_dimensions)
-      fail("node '{}': a mask that is broadcast along {} dimensions has no CUDA kernel",
-           request.node.name, shape.size());
-    std::copy_backward(shape.begin(), shape.end(), std::end(mask_.extents));
-    std::copy_backward(lists[0].begin(), lists[0].end(), std::end(mask_.strides));
+    mask_.column_stride = layout->column_stride;
+    std::copy_backward(layout->extents.begin(), layout->extents.end(), std::end(mask_.extents));
+    std::copy_backward(layout->strides.begin(), layout->strides.end(), std::end(mask_.strides));
   }
 
   AxisExtents extents_;
@@ -259,6 +273,10 @@ std::unique_ptr<Kernel> make_softmax(const KernelRequest& request) {
 std::unique_ptr<Kernel> make_log_softmax(const KernelRequest& request) {
   return make_for_type(request,
                        [&]<typename T>(T) { return std::make_unique<Softmax<T>>(request, true); });
+}
+bool serves_masked_softmax(const graph::Node&, std::span<const TensorView> inputs,
+                           std::span<const TensorView>) {
+  return inputs.size() < 2 || !inputs[1].present() || mask_layout(inputs).has_value();
 }
 std::unique_ptr<Kernel> make_masked_softmax(const KernelRequest& request) {
   return make_for_type(request,

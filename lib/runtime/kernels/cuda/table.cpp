@@ -4,6 +4,7 @@
 
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/kernels/collectives.h"
+#include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/data_movement.h"
 #include "runtime/kernels/elementwise.h"
@@ -62,13 +63,22 @@ constexpr KernelEntry lines[] = {
     {passes::internal_domain, "CollectiveGroup", make_collective_group},
 };
 
+/// What passes may make.
+bool serves(const graph::Node& node, std::span<const TensorView> inputs,
+            std::span<const TensorView> outputs) {
+  if (node.op_type == "FusedMatMul") return serves_fused_matmul(node, inputs, outputs);
+  if (node.op_type == "Attention") return serves_attention(node, inputs, outputs);
+  if (node.op_type == "MaskedSoftmax") return serves_masked_softmax(node, inputs, outputs);
+  return true;
+}
+
 }  // namespace
 
 const KernelTable& kernels() {
   static const KernelTable table = [] {
     std::vector<KernelEntry> entries = elementwise_entries(make_elementwise);
     entries.insert(entries.end(), std::begin(lines), std::end(lines));
-    return KernelTable{"CUDA", std::move(entries), chain_slots, max_chain_slots};
+    return KernelTable{"CUDA", std::move(entries), chain_slots, max_chain_slots, serves};
   }();
   return table;
 }
