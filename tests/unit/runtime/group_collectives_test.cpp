@@ -84,15 +84,16 @@ struct Builder {
     return node(op_type, {x}, shape, std::move(attributes), graph::collective_domain);
   }
   ValueId all_reduce(ValueId x) { return collective("AllReduce", x, shape(x)); }
+  std::int64_t last_dim(ValueId x) const { return static_cast<std::int64_t>(shape(x).size()) - 1; }
   ValueId all_gather(ValueId x, const Ints& sizes) {
     Shape gathered = shape(x);
-    gathered[0] = sizes[0] + sizes[1] + sizes[2];
-    return collective("AllGather", x, gathered, {{"dim", 0}, {"sizes", sizes}});
+    gathered.back() = sizes[0] + sizes[1] + sizes[2];
+    return collective("AllGather", x, gathered, {{"dim", last_dim(x)}, {"sizes", sizes}});
   }
   ValueId reduce_scatter(ValueId x, const Ints& sizes) {
     Shape share = shape(x);
-    share[0] = sizes[static_cast<std::size_t>(rank)];
-    return collective("ReduceScatter", x, share, {{"dim", 0}, {"sizes", sizes}});
+    share.back() = sizes[static_cast<std::size_t>(rank)];
+    return collective("ReduceScatter", x, share, {{"dim", last_dim(x)}, {"sizes", sizes}});
   }
   ValueId negative(ValueId x) { return node("Neg", {x}, shape(x)); }
 };
@@ -206,8 +207,8 @@ Builder random_graph(unsigned seed, int rank) {
   const Ints sizes{static_cast<std::int64_t>(random() % 40),
                    static_cast<std::int64_t>(random() % 3),
                    static_cast<std::int64_t>(random() % 7)};
-  std::vector<ValueId> whole{b.input({sizes[0] + sizes[1] + sizes[2], 3})};
-  std::vector<ValueId> local{b.input({sizes[static_cast<std::size_t>(rank)], 3})};
+  std::vector<ValueId> whole{b.input({3, sizes[0] + sizes[1] + sizes[2]})};
+  std::vector<ValueId> local{b.input({3, sizes[static_cast<std::size_t>(rank)]})};
   const auto any = [&](std::vector<ValueId>& of) { return of[random() % of.size()]; };
   for (int n = 0; n < 25; ++n) {
     switch (random() % 5) {
