@@ -16,10 +16,12 @@
 
 #include "conformance/communicator_conformance.h"
 #include "graph/error.h"
+#include "runtime/collectives.h"
 #include "runtime/comm/nccl_launch.h"
 #include "runtime/comm/staged_communicator.h"
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/devices/cuda/cuda_device.h"
+#include "runtime/executable.h"
 #include "unit/cuda/on_host_memory.h"
 
 namespace autopar::runtime::cuda {
@@ -116,6 +118,39 @@ void wait_for_stream(CudaDevice& device, Communicator& world, std::chrono::milli
     }
   }
   world.check_members();
+}
+
+/// A sum over this rank's row of a 2x2 mesh, and what its column has: ready together.
+graph::Graph two_collectives(int rank) {
+  graph::Graph graph;
+  graph.opsets = {{"", 20}, {std::string(graph::collective_domain), 1}};
+  const auto value = [&](const char* name, Shape shape) {
+    return graph.add_value({name, DataType::float32, std::move(shape), std::nullopt});
+  };
+  using Ints = std::vector<std::int64_t>;
+  const std::string domain(graph::collective_domain);
+  const auto x = value("x", {2, 3});
+  const auto sum = value("sum", {2, 3});
+  const auto all = value("all", {2, 6});
+  const Ints row = {rank / 2 * 2, rank / 2 * 2 + 1};
+  const Ints column = {rank % 2, rank % 2 + 2};
+  graph.nodes.push_back({"in row", "AllReduce", domain, {x}, {sum}, {{"ranks", row}}});
+  graph.nodes.push_back({"in column",
+                         "AllGather",
+                         domain,
+                         {x},
+                         {all},
+                         {{"ranks", column}, {"dim", std::int64_t{1}}, {"sizes", Ints{3, 3}}}});
+  graph.inputs = {x};
+  graph.outputs = {sum, all};
+  return graph;
+}
+
+graph::Tensor filled(Shape shape, float value) {
+  graph::Tensor tensor = graph::Tensor::zeros(DataType::float32, std::move(shape));
+  auto* data = reinterpret_cast<float*>(tensor.mutable_bytes().data());
+  std::fill_n(data, tensor.elements(), value);
+  return tensor;
 }
 
 /// Sets AUTOPAR_PLUGIN_DIR for one test.
@@ -409,6 +444,49 @@ TEST_CASE("Two ranks on one GPU are told what to do") {
                                         Contains("use --collectives host"));
   CHECK(errors[0] != "");
   CHECK(errors[1] != "");
+}
+
+TEST_CASE("A shard runs with NCCL, replayed from its second run on, or staged through the host") {
+  const bool is_staged = GENERATE(false, true);
+  on_gpus(4, [&](CudaDevice& device, Communicator& host) {
+    const auto world =
+        is_staged ? make_staged_communicator(device, host) : nccl_world(device, host);
+    CollectiveContext collectives(*world, host, long_enough);
+    const int rank = host.rank();
+    Executable executable(two_collectives(rank), {.collectives = &collectives, .device = &device});
+    for (const int run : {1, 2, 3}) {
+      executable.write_input(0, filled({2, 3}, static_cast<float>(10 * run + rank)));
+      executable.run();
+      const auto sum = static_cast<float>(20 * run + rank / 2 * 4 + 1);
+      expect(std::ranges::equal(executable.read_output(0).bytes(), filled({2, 3}, sum).bytes()),
+             "the row's sum");
+      const graph::Tensor all = executable.read_output(1);
+      const auto* values = reinterpret_cast<const float*>(all.data());
+      for (int i = 0; i < 12; ++i)
+        expect(values[i] == static_cast<float>(10 * run + rank % 2 + i % 6 / 3 * 2), "the column");
+    }
+  });
+}
+
+TEST_CASE("A rank that hangs in a run is named by those that notice it, and all ranks end") {
+  const NcclFaults faults;
+  emulation::hang_at(1, GENERATE(0, 3));
+  const auto errors = errors_on_gpus(4, [](CudaDevice& device, Communicator& host) {
+    const auto world = nccl_world(device, host);
+    CollectiveContext collectives(*world, host, 5 * short_time);
+    Executable executable(two_collectives(host.rank()),
+                          {.collectives = &collectives, .device = &device});
+    for (int run = 0; run < 3; ++run) {
+      executable.write_input(0, filled({2, 3}, 1));
+      executable.run();
+    }
+  });
+  std::string all;
+  for (const std::string& error : errors) {
+    CHECK(error != "");
+    all += error + "; ";
+  }
+  CHECK_THAT(all, Contains("did not finish within 1 s"));
 }
 
 }  // namespace autopar::runtime::cuda
