@@ -11,11 +11,9 @@ Communicator& CollectiveContext::group(const std::vector<int>& ranks) {
 }
 
 bool CollectiveContext::all_agree(bool mine) {
-  // Ranks come here when they have read their shards, which may take some longer than others.
-  world_.barrier(std::chrono::minutes(10));
+  host_.barrier(loading_timeout);
   std::int32_t agreed = mine ? 1 : 0;
-  world_.all_reduce(reinterpret_cast<std::byte*>(&agreed), 1, graph::DataType::int32,
-                    ReduceOp::min);
+  host_.all_reduce(reinterpret_cast<std::byte*>(&agreed), 1, graph::DataType::int32, ReduceOp::min);
   return agreed != 0;
 }
 

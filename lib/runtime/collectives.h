@@ -19,7 +19,11 @@ class CollectiveContext {
   /// `timeout`: how long a collective may wait for a rank that does not come.
   explicit CollectiveContext(Communicator& world,
                              std::chrono::milliseconds timeout = std::chrono::seconds(30))
-      : world_(world), timeout_(timeout) {}
+      : CollectiveContext(world, world, timeout) {}
+  /// For a device with memory of its own: `world` moves that, and ranks agree over `host`, which
+  /// has the same ranks.
+  CollectiveContext(Communicator& world, Communicator& host, std::chrono::milliseconds timeout)
+      : world_(world), host_(host), timeout_(timeout) {}
 
   int world_rank() const { return world_.rank(); }
   int world_size() const { return world_.size(); }
@@ -45,6 +49,7 @@ class CollectiveContext {
 
  private:
   Communicator& world_;
+  Communicator& host_;
   std::chrono::milliseconds timeout_;
   std::map<std::vector<int>, std::unique_ptr<Communicator>> groups_;
   std::vector<bundle::CollectiveTotal> totals_;

@@ -69,7 +69,8 @@ class Device {
     std::byte* to = nullptr;
   };
   virtual void upload(std::span<const Upload> tensors) = 0;
-  /// Between memory of the host and of the device; returns when it is done.
+  /// Between memory of the host and of the device, behind all that the device's queues have;
+  /// returns when it is done.
   virtual void write(std::byte* to, std::span<const std::byte> from) = 0;
   virtual void read(std::span<std::byte> to, const std::byte* from) = 0;
 
@@ -79,6 +80,8 @@ class Device {
                                                          std::vector<std::int64_t> out_strides,
                                                          int element_bytes) = 0;
   virtual void fill(std::byte* to, std::byte value, std::int64_t bytes, void* stream) = 0;
+  /// The queue that collectives on the device's memory join: a cudaStream_t; null on the CPU.
+  virtual void* collective_queue() const { return nullptr; }
   /// `collectives` is what the steps' collectives were made with; null where there are none.
   virtual std::unique_ptr<Runner> make_runner(std::vector<Step> steps,
                                               CollectiveContext* collectives) = 0;

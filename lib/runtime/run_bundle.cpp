@@ -20,9 +20,6 @@ using graph::Range;
 using graph::Tensor;
 using Clock = std::chrono::steady_clock;
 
-/// Until all ranks have read their weights and compiled their shards.
-constexpr auto loading_timeout = std::chrono::minutes(10);
-
 int threads_of(const RunOptions& options, int local_ranks) {
   if (options.threads > 0) return options.threads;
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));

@@ -12,6 +12,9 @@
 
 namespace autopar::runtime {
 
+/// How long a barrier waits for ranks that may still be reading their weights.
+constexpr auto loading_timeout = std::chrono::minutes(10);
+
 enum class ReduceOp { sum, max, min, mean };
 
 /// Collectives among the ranks of one group, on contiguous host memory. Every member calls the same

@@ -47,6 +47,25 @@ TEST_CASE("Tensors of many pieces arrive, and what was beside them stays") {
   CHECK(all == expected);
 }
 
+TEST_CASE("Copies to and from the host come after all that either stream has") {
+  CudaDevice device({});
+  const auto memory = device.allocate(4);
+  std::vector<std::byte> read(4);
+  for (int i = 1; i < 20; ++i) {
+    emulation::set_seed(static_cast<std::uint64_t>(i));
+    for (void* stream : {static_cast<void*>(device.compute_stream()), device.collective_queue()}) {
+      const std::vector<std::byte> written(4, std::byte{1});
+      device.fill(memory.get(), std::byte{2}, 4, stream);
+      device.write(memory.get(), written);
+      device.read(read, memory.get());
+      CHECK(read == written);
+      device.fill(memory.get(), std::byte{3}, 4, stream);
+      device.read(read, memory.get());
+      CHECK(read == std::vector<std::byte>(4, std::byte{3}));
+    }
+  }
+}
+
 TEST_CASE("Every run after the first is one launch without allocation") {
   std::mt19937 random(1);
   const graph::Graph graph = two_transposes();

@@ -77,6 +77,7 @@ void CudaDevice::upload(std::span<const Upload> tensors) { cuda::upload(tensors)
 
 void CudaDevice::write(std::byte* to, std::span<const std::byte> from) {
   if (from.empty()) return;
+  check(cudaStreamSynchronize(collective_.get()), "waiting for collectives");
   check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice, compute_.get()),
         "copying to the GPU");
   check(cudaStreamSynchronize(compute_.get()), "copying to the GPU");
@@ -84,6 +85,7 @@ void CudaDevice::write(std::byte* to, std::span<const std::byte> from) {
 
 void CudaDevice::read(std::span<std::byte> to, const std::byte* from) {
   if (to.empty()) return;
+  check(cudaStreamSynchronize(collective_.get()), "waiting for collectives");
   check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, compute_.get()),
         "copying from the GPU");
   check(cudaStreamSynchronize(compute_.get()), "copying from the GPU");

@@ -30,6 +30,7 @@ class CudaDevice final : public Device {
                                                  std::vector<std::int64_t> out_strides,
                                                  int element_bytes) override;
   void fill(std::byte* to, std::byte value, std::int64_t bytes, void* stream) override;
+  void* collective_queue() const override { return collective_stream(); }
   std::unique_ptr<Runner> make_runner(std::vector<Step> steps,
                                       CollectiveContext* collectives) override;
 

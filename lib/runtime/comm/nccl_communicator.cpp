@@ -1,0 +1,455 @@
+#include "runtime/comm/nccl_communicator.h"
+
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nccl.h>
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <ranges>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "graph/error.h"
+#include "runtime/devices/cuda/cuda_error.h"
+
+namespace autopar::runtime {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using graph::DataType;
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+/// NCCL's reason, in one line.
+std::string reason(ncclResult_t result) {
+  std::string text = ncclGetErrorString(result);
+  const char* details = ncclGetLastError(nullptr);
+  if (details != nullptr && *details != '\0') text += std::string(": ") + details;
+  while (text.back() == '\n') text.pop_back();
+  std::ranges::replace(text, '\n', ' ');
+  if (text.find("Duplicate GPU") != std::string::npos)
+    text += "; start one rank for each GPU, or use --collectives host";
+  return text;
+}
+
+struct Reduction {
+  ncclDataType_t type;
+  ncclRedOp_t op;
+};
+
+/// Throws Error for what NCCL cannot reduce.
+Reduction reduction(DataType type, ReduceOp op) {
+  const auto refuse = [&] {
+    fail("NCCL cannot reduce {} over ranks so; use --collectives host", name_of(type));
+  };
+  const auto nccl_type = [&] {
+    switch (type) {
+      case DataType::float64:
+        return ncclFloat64;
+      case DataType::float32:
+        return ncclFloat32;
+      case DataType::float16:
+        return ncclFloat16;
+      case DataType::bfloat16:
+        return ncclBfloat16;
+      case DataType::int8:
+        return ncclInt8;
+      case DataType::uint8:
+        return ncclUint8;
+      case DataType::int32:
+        return ncclInt32;
+      case DataType::uint32:
+        return ncclUint32;
+      case DataType::int64:
+        return ncclInt64;
+      case DataType::uint64:
+        return ncclUint64;
+      case DataType::boolean:
+        // Bytes of 0 and 1: max is "or", min is "and".
+        if (op == ReduceOp::sum || op == ReduceOp::mean) refuse();
+        return ncclUint8;
+      default:
+        refuse();
+    }
+    return ncclNumTypes;
+  };
+  const auto nccl_op = [&] {
+    switch (op) {
+      case ReduceOp::max:
+        return ncclMax;
+      case ReduceOp::min:
+        return ncclMin;
+      case ReduceOp::mean:
+        return ncclAvg;
+      default:
+        return ncclSum;
+    }
+  };
+  return {nccl_type(), nccl_op()};
+}
+
+/// NCCL on one rank: the communicators of all its groups, which are waited for, checked, aborted
+/// and closed together. One thread calls, and another may abort.
+///
+/// The communicators are non-blocking, so that no call waits for a rank that is gone: what a call
+/// has begun is in progress until NCCL says otherwise.
+class NcclRank {
+ public:
+  NcclRank(Communicator& host, cudaStream_t stream, std::chrono::milliseconds timeout)
+      : host_(host), stream_(stream), timeout_(timeout) {}
+  NcclRank(const NcclRank&) = delete;
+  NcclRank& operator=(const NcclRank&) = delete;
+
+  ~NcclRank() {
+    try {
+      if (std::uncaught_exceptions() == 0 && group_depth_ == 0) close();
+    } catch (const std::exception&) {
+      // Others are gone: what is left ends without them.
+    }
+    abort();
+  }
+
+  cudaStream_t stream() const { return stream_; }
+
+  /// The communicator of all ranks.
+  ncclComm_t init() {
+    const std::string what = fmt::format("connecting the GPUs of {} ranks", host_.size());
+    ncclUniqueId id{};
+    if (host_.rank() == 0) run(what, [&] { return ncclGetUniqueId(&id); });
+    host_.broadcast(reinterpret_cast<std::byte*>(&id), sizeof id, 0);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    check(ncclCommInitRankConfig(&made_, host_.size(), id, host_.rank(), &config), what);
+    return keep_made(what);
+  }
+
+  /// Every member of `parent` calls it; null where `color` is none.
+  ncclComm_t split(ncclComm_t parent, int color, int key) {
+    const std::string what = "making a group's communicator";
+    made_ = nullptr;
+    run(what, [&] { return ncclCommSplit(parent, color, key, &made_, nullptr); });
+    return keep_made(what);
+  }
+
+  /// Calls of NCCL between the two go out as one. No other thread aborts meanwhile.
+  void begin_group(const std::string& what) {
+    std::unique_lock lock(mutex_);
+    ensure_usable(what);
+    check(ncclGroupStart(), what);
+    ++group_depth_;
+    lock.release();
+  }
+
+  /// Returns when all that was called since the first begin_group has joined the stream.
+  void end_group(const std::string& what) {
+    const ncclResult_t ended = ncclGroupEnd();
+    --group_depth_;
+    mutex_.unlock();
+    check(ended, what);
+    if (group_depth_ == 0) wait(what);
+  }
+
+  /// Makes a call of NCCL. Returns, unless within a group, when it has joined the stream.
+  template <typename Call>
+  void run(const std::string& what, Call call) {
+    {
+      const std::lock_guard lock(mutex_);
+      ensure_usable(what);
+      check(call(), what);
+    }
+    if (group_depth_ == 0) wait(what);
+  }
+
+  /// Whether a communicator has something in progress. Throws Error, all of them aborted, if one
+  /// has failed.
+  bool check_all(const std::string& what) {
+    const std::lock_guard lock(mutex_);
+    ensure_usable(what);
+    bool is_in_progress = false;
+    for (const ncclComm_t comm : comms_) {
+      ncclResult_t state = ncclSuccess;
+      check(ncclCommGetAsyncError(comm, &state), what);
+      check(state, what);
+      is_in_progress |= state == ncclInProgress;
+    }
+    return is_in_progress;
+  }
+
+  void abort() noexcept {
+    const std::lock_guard lock(mutex_);
+    is_aborted_ = true;
+    for (; group_depth_ > 0; --group_depth_) {
+      ncclGroupEnd();
+      mutex_.unlock();
+    }
+    for (const ncclComm_t comm : std::views::reverse(comms_)) ncclCommAbort(comm);
+    comms_.clear();
+  }
+
+ private:
+  void ensure_usable(const std::string& what) {
+    if (is_aborted_) give_up(what, "the run was given up");
+  }
+
+  void check(ncclResult_t result, const std::string& what) {
+    if (result != ncclSuccess && result != ncclInProgress) give_up(what, reason(result));
+  }
+
+  [[noreturn]] void give_up(const std::string& what, const std::string& why) {
+    abort();
+    fail("rank {}: NCCL: {}: {}", host_.rank(), what, why);
+  }
+
+  /// Until nothing is in progress. Throws Error at the timeout, and if a rank is known to be gone.
+  void wait(const std::string& what) {
+    const auto deadline = Clock::now() + timeout_;
+    while (check_all(what)) {
+      if (Clock::now() > deadline) {
+        give_up(what, fmt::format("not done within {} ms", timeout_.count()));
+      }
+      if (!is_closing_) host_.check_members();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+  ncclComm_t keep_made(const std::string& what) {
+    if (made_ == nullptr) return nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      comms_.push_back(made_);
+    }
+    wait(what);
+    return made_;
+  }
+
+  /// All ranks close their communicators in the same order. Others may be gone before this one.
+  void close() {
+    const std::string what = "closing the communicators";
+    is_closing_ = true;
+    for (const ncclComm_t comm : comms_) check(ncclCommFinalize(comm), what);
+    wait(what);
+    for (const ncclComm_t comm : std::views::reverse(comms_)) ncclCommDestroy(comm);
+    comms_.clear();
+  }
+
+  Communicator& host_;
+  cudaStream_t stream_;
+  std::chrono::milliseconds timeout_;
+
+  std::recursive_mutex mutex_;  ///< held within groups
+  bool is_aborted_ = false;
+  bool is_closing_ = false;
+  int group_depth_ = 0;
+  std::vector<ncclComm_t> comms_;  ///< in the order in which they were made, as on all ranks
+  ncclComm_t made_ = nullptr;      ///< NCCL may write here until a communicator is made
+};
+
+/// Movement is of bytes, whatever the type.
+constexpr ncclDataType_t byte_type = ncclUint8;
+
+class NcclCommunicator final : public Communicator {
+ public:
+  /// `comm` is null for a group of one rank, which needs no NCCL. A subgroup owns its host.
+  NcclCommunicator(std::shared_ptr<NcclRank> nccl, ncclComm_t comm, Communicator& host,
+                   std::unique_ptr<Communicator> own_host = nullptr)
+      : nccl_(std::move(nccl)), comm_(comm), own_host_(std::move(own_host)), host_(host) {}
+
+  int rank() const override { return host_.rank(); }
+  int size() const override { return host_.size(); }
+
+  std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override {
+    const std::vector<int> members(ranks.begin(), ranks.end());
+    const auto me = std::ranges::find(members, rank());
+    require(me != members.end(), "a rank makes only subgroups that it is in");
+    const std::vector<std::vector<int>> groups = groups_of_all(members);
+    const bool are_single =
+        std::ranges::all_of(groups, [](const auto& g) { return g.size() == 1; });
+    const bool is_this = std::ranges::is_sorted(members) && members.size() == groups.size();
+    ncclComm_t comm = is_this ? comm_ : nullptr;
+    if (!are_single && !is_this) {
+      const int color = members.size() == 1 ? NCCL_SPLIT_NOCOLOR : std::ranges::min(members);
+      comm = nccl_->split(comm_, color, static_cast<int>(me - members.begin()));
+    }
+    auto host = host_.subgroup(ranks);
+    Communicator& of_group = *host;
+    return std::make_unique<NcclCommunicator>(nccl_, comm, of_group, std::move(host));
+  }
+
+  void all_reduce(std::byte* data, std::int64_t elements, DataType type, ReduceOp op) override {
+    if (size() == 1) return;
+    const auto [nccl_type, nccl_op] = reduction(type, op);
+    nccl_->run("all-reduce", [&] {
+      return ncclAllReduce(data, data, at(elements), nccl_type, nccl_op, comm_, stream());
+    });
+  }
+
+  void all_gather(const std::byte* in, std::byte* out,
+                  std::span<const std::int64_t> block_bytes) override {
+    if (size() == 1) return copy(in, out, block_bytes[0]);
+    if (are_equal(block_bytes)) {
+      return nccl_->run("all-gather", [&] {
+        return ncclAllGather(in, out, at(block_bytes[0]), byte_type, comm_, stream());
+      });
+    }
+    nccl_->begin_group("all-gather");
+    for (int root = 0; root < size(); ++root) {
+      const std::int64_t bytes = block_bytes[at(root)];
+      if (bytes > 0) {
+        nccl_->run("all-gather", [&] {
+          return ncclBroadcast(in, out, at(bytes), byte_type, root, comm_, stream());
+        });
+      }
+      out += bytes;
+    }
+    nccl_->end_group("all-gather");
+  }
+
+  void reduce_scatter(const std::byte* in, std::byte* out,
+                      std::span<const std::int64_t> block_elements, DataType type,
+                      ReduceOp op) override {
+    if (size() == 1) return copy(in, out, graph::bytes_of(type, block_elements[0]));
+    const auto [nccl_type, nccl_op] = reduction(type, op);
+    if (are_equal(block_elements)) {
+      return nccl_->run("reduce-scatter", [&] {
+        return ncclReduceScatter(in, out, at(block_elements[0]), nccl_type, nccl_op, comm_,
+                                 stream());
+      });
+    }
+    nccl_->begin_group("reduce-scatter");
+    for (int root = 0; root < size(); ++root) {
+      const std::int64_t elements = block_elements[at(root)];
+      if (elements > 0) {
+        nccl_->run("reduce-scatter", [&] {
+          return ncclReduce(in, root == rank() ? out : nullptr, at(elements), nccl_type, nccl_op,
+                            root, comm_, stream());
+        });
+      }
+      in += graph::bytes_of(type, elements);
+    }
+    nccl_->end_group("reduce-scatter");
+  }
+
+  void all_to_all(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
+                  std::span<const std::int64_t> receive_bytes) override {
+    if (size() == 1) return copy(in, out, send_bytes[0]);
+    nccl_->begin_group("all-to-all");
+    for (int peer = 0; peer < size(); ++peer) {
+      const std::int64_t sent = send_bytes[at(peer)];
+      const std::int64_t received = receive_bytes[at(peer)];
+      if (peer == rank()) {
+        copy(in, out, sent);
+      } else {
+        if (sent > 0) {
+          nccl_->run("all-to-all",
+                     [&] { return ncclSend(in, at(sent), byte_type, peer, comm_, stream()); });
+        }
+        if (received > 0) {
+          nccl_->run("all-to-all",
+                     [&] { return ncclRecv(out, at(received), byte_type, peer, comm_, stream()); });
+        }
+      }
+      in += sent;
+      out += received;
+    }
+    nccl_->end_group("all-to-all");
+  }
+
+  void broadcast(std::byte* data, std::int64_t bytes, int root) override {
+    if (size() == 1) return;
+    nccl_->run("broadcast", [&] {
+      return ncclBroadcast(data, data, at(bytes), byte_type, root, comm_, stream());
+    });
+  }
+
+  void barrier() override { host_.barrier(); }
+  void barrier(std::chrono::milliseconds timeout) override { host_.barrier(timeout); }
+
+  void check_members() override {
+    host_.check_members();
+    nccl_->check_all("a collective");
+  }
+
+  void begin_group() override { nccl_->begin_group("a group of collectives"); }
+  void end_group() override { nccl_->end_group("a group of collectives"); }
+
+  void report_progress(std::int64_t progress) override { host_.report_progress(progress); }
+  std::optional<std::int64_t> progress_of(int rank) const override {
+    return host_.progress_of(rank);
+  }
+
+  /// The host tells the others, which NCCL does not everywhere.
+  void abort() noexcept override {
+    nccl_->abort();
+    host_.abort();
+  }
+
+ private:
+  static bool are_equal(std::span<const std::int64_t> sizes) {
+    return std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end();
+  }
+
+  cudaStream_t stream() const { return nccl_->stream(); }
+
+  void copy(const std::byte* from, std::byte* to, std::int64_t bytes) const {
+    if (bytes == 0 || from == to) return;
+    cuda::check(cudaMemcpyAsync(to, from, at(bytes), cudaMemcpyDeviceToDevice, stream()),
+                "a rank's own block");
+  }
+
+  /// The group that each rank makes in this call, by rank. NCCL makes all of them at once: a rank
+  /// in none or in two is an error on all ranks.
+  std::vector<std::vector<int>> groups_of_all(std::vector<int> members) {
+    // Some ranks may still be reading their weights.
+    host_.barrier(loading_timeout);
+    const std::size_t ranks = at(size());
+    members.resize(ranks, nobody);
+    std::vector<int> lists(ranks * ranks);
+    const std::vector<std::int64_t> list_bytes(ranks, size() * std::int64_t{sizeof(int)});
+    host_.all_gather(reinterpret_cast<const std::byte*>(members.data()),
+                     reinterpret_cast<std::byte*>(lists.data()), list_bytes);
+    std::vector<std::vector<int>> groups;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const auto begin = lists.begin() + static_cast<std::ptrdiff_t>(r * ranks);
+      const auto end = begin + size();
+      groups.emplace_back(begin, std::find(begin, end, nobody));
+    }
+    for (int r = 0; r < size(); ++r) {
+      for (const int member : groups[at(r)]) {
+        if (groups[at(member)] == groups[at(r)]) continue;
+        fail(
+            "NCCL: ranks {} are a group on rank {}, but ranks {} on rank {}; groups that are made "
+            "at once must share no rank",
+            fmt::join(groups[at(r)], ", "), r, fmt::join(groups[at(member)], ", "), member);
+      }
+    }
+    return groups;
+  }
+
+  static constexpr int nobody = -1;
+
+  std::shared_ptr<NcclRank> nccl_;
+  ncclComm_t comm_;
+  std::unique_ptr<Communicator> own_host_;
+  Communicator& host_;
+};
+
+}  // namespace
+
+}  // namespace autopar::runtime
+
+extern "C" autopar::runtime::Communicator* autopar_make_nccl_communicator(
+    autopar::runtime::Communicator* host, void* stream, std::int64_t timeout_milliseconds) {
+  using namespace autopar::runtime;
+  const auto nccl = std::make_shared<NcclRank>(*host, static_cast<cudaStream_t>(stream),
+                                               std::chrono::milliseconds(timeout_milliseconds));
+  const ncclComm_t world = host->size() > 1 ? nccl->init() : nullptr;
+  return new NcclCommunicator(nccl, world, *host);
+}
