@@ -1,5 +1,7 @@
 #include "launch.h"
 
+#include <spdlog/spdlog.h>
+
 #include <charconv>
 #include <cstdint>
 
@@ -98,9 +100,10 @@ void LaunchOptions::add_timeout_to(CLI::App& command) {
 Launch::Launch(const LaunchOptions& options, std::filesystem::path bundle_dir,
                const bundle::MetaInfo& info)
     : bundle_dir_(std::move(bundle_dir)),
+      ranks_(info.ranks.size()),
       timeout_(parse_timeout(options.timeout_seconds)),
       world_(find_other_ranks(options, timeout_, bundle_dir_, info.ranks.size())),
-      local_ranks_(world_ ? runtime::local_ranks(*world_).count : 1) {}
+      local_(world_ ? runtime::local_ranks(*world_) : runtime::LocalRanks{}) {}
 
 Launch::~Launch() = default;
 
@@ -109,8 +112,16 @@ bool Launch::is_first() const { return !world_ || world_->rank() == 0; }
 runtime::RunResult Launch::run(const runtime::NamedTensors& inputs,
                                runtime::RunOptions options) const {
   options.timeout = timeout_;
+  if (is_first() && options.device.host_collectives)
+    spdlog::warn("collectives go through the host's memory, which is for tests: NCCL is faster");
+  if (!world_ && ranks_ > 1 && options.device.gpu && !options.device.host_collectives) {
+    fail(
+        "--gpu {}: this process runs {} ranks, each on a GPU of its own; leave --gpu out, or let "
+        "them share it with --collectives host",
+        *options.device.gpu, ranks_);
+  }
   if (!world_) return runtime::run_in_threads(bundle_dir_, inputs, options);
-  return runtime::run_as_rank(bundle_dir_, inputs, options, *world_, local_ranks_);
+  return runtime::run_as_rank(bundle_dir_, inputs, options, *world_, local_);
 }
 
 }  // namespace autopar

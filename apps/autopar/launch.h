@@ -7,6 +7,7 @@
 #include <string>
 
 #include "bundle/meta_info.h"
+#include "runtime/comm/local_ranks.h"
 #include "runtime/run_bundle.h"
 
 namespace autopar {
@@ -37,9 +38,10 @@ class Launch {
 
  private:
   std::filesystem::path bundle_dir_;
+  std::size_t ranks_;
   std::chrono::milliseconds timeout_;
   std::unique_ptr<runtime::Communicator> world_;  ///< null where all ranks are in this process
-  int local_ranks_;
+  runtime::LocalRanks local_;
 };
 
 }  // namespace autopar

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "commands.h"
+#include "device_choice.h"
 #include "graph/error.h"
 #include "input_options.h"
 #include "launch.h"
@@ -26,14 +27,15 @@ struct RunCommand {
   std::filesystem::path dir;
   InputOptions inputs;
   std::filesystem::path output_dir;
-  std::string device = "cpu";
+  DeviceChoice device;
   LaunchOptions launching;
   runtime::RunOptions options;
   std::filesystem::path profile;
   bool json = false;
 
-  void run() const {
+  void run() {
     check_options();
+    options.device = device.checked();
     if (!profile.empty()) runtime::check_trace_file(profile);
     const bundle::MetaInfo info = bundle::load_meta_info(dir);
     const Launch launch(launching, dir, info);
@@ -46,10 +48,7 @@ struct RunCommand {
 
  private:
   void check_options() const {
-    if (device != "cpu")
-      fail("--device {}: this build runs on the CPU only; use --device cpu", device);
     if (options.repeat < 1) fail("--repeat {}: give at least 1", options.repeat);
-    check_threads(options.threads);
     if (std::filesystem::exists(output_dir) && !std::filesystem::is_directory(output_dir))
       fail("--output-dir {} is no folder; choose another place", output_dir.string());
   }
@@ -76,7 +75,8 @@ struct RunCommand {
                                         {"seconds", seconds},
                                         {"collectives", bundle::to_json(result.collectives)},
                                         {"arena_bytes", result.arena_bytes},
-                                        {"peak_bytes", result.peak_bytes}}
+                                        {"peak_bytes", result.peak_bytes},
+                                        {"upload_seconds", result.upload_seconds}}
                              .dump(2));
       return;
     }
@@ -98,12 +98,10 @@ void add_run_command(CLI::App& app) {
       "run", "Run a bundle: every rank in this process, or one rank, by --rank or under mpirun");
   sub->add_option("--dir", command->dir, "The bundle")->required();
   command->launching.add_to(*sub);
-  sub->add_option("--device", command->device, "What runs it: cpu")->capture_default_str();
+  command->device.add_to(*sub);
   command->inputs.add_to(*sub);
   sub->add_option("--output-dir", command->output_dir, "Folder for the outputs, NAME.npy each");
   sub->add_option("--repeat", command->options.repeat, "Timed runs")->capture_default_str();
-  sub->add_option("--threads", command->options.threads,
-                  "Threads a rank (default: cores over local ranks)");
   sub->add_option("--profile", command->profile,
                   "Write a trace of one more run, for Chrome's or Perfetto's viewer");
   sub->add_flag("--json", command->json, "Print the measurements as JSON");

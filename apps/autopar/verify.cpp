@@ -24,7 +24,7 @@ struct VerifyCommand {
   bool json = false;
 
   void run() const {
-    check_threads(options.threads);
+    check_threads(options.device.threads);
     if (!(tolerance >= 0)) fail("--tolerance {}: give 0 or more", tolerance);
     const bundle::MetaInfo info = bundle::load_meta_info(dir);
     InputOptions some_inputs = inputs;
@@ -89,7 +89,7 @@ void add_verify_command(CLI::App& app) {
   command->inputs.add_to(*sub);
   sub->add_option("--tolerance", command->tolerance, "Largest relative error allowed")
       ->capture_default_str();
-  sub->add_option("--threads", command->options.threads,
+  sub->add_option("--threads", command->options.device.threads,
                   "Threads a rank (default: cores over local ranks)");
   command->launching.add_timeout_to(*sub);
   sub->add_flag("--json", command->json, "Print the errors as JSON");

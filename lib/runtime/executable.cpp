@@ -1,6 +1,7 @@
 #include "runtime/executable.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "graph/arena.h"
@@ -59,6 +60,7 @@ struct Executable::Impl {
   Device& device;
   CollectiveContext* collectives = nullptr;
   std::int64_t derived_bytes = 0;
+  double upload_seconds = 0;
   MemoryPlan plan;
   std::shared_ptr<std::byte> memory;      ///< the arena, then the constants that are copied
   std::vector<std::byte*> constant_data;  ///< by ValueId: where kernels read it
@@ -190,7 +192,10 @@ struct Executable::Impl {
       constant_data[v] = memory.get() + offsets[v];
       uploads.push_back({&*graph.values[v].constant, constant_data[v]});
     }
+    const auto start = std::chrono::steady_clock::now();
     device.upload(uploads);
+    upload_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 };
 
@@ -245,6 +250,7 @@ std::int64_t Executable::arena_bytes() const { return impl_->plan.arena_bytes; }
 std::int64_t Executable::scratch_bytes() const {
   return impl_->plan.arena_bytes - impl_->plan.bytes_without_scratch;
 }
+double Executable::upload_seconds() const { return impl_->upload_seconds; }
 std::int64_t Executable::derived_constant_bytes() const { return impl_->derived_bytes; }
 
 std::optional<std::vector<graph::Tensor>> evaluate_constants(const graph::Graph& graph) {

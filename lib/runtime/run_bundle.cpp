@@ -20,12 +20,6 @@ using graph::Range;
 using graph::Tensor;
 using Clock = std::chrono::steady_clock;
 
-int threads_of(const RunOptions& options, int local_ranks) {
-  if (options.threads > 0) return options.threads;
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  return std::max(1, cores / local_ranks);
-}
-
 /// Writes a contiguous part of a tensor to its place.
 void place(const Tensor& part, const std::vector<Range>& ranges, Tensor& whole) {
   if (part.elements() == 0) return;
@@ -56,10 +50,12 @@ void place(const Tensor& part, const std::vector<Range>& ranges, Tensor& whole) 
 /// One rank of a bundle, or a whole model: compiled, fed and timed.
 class RankRun {
  public:
-  RankRun(const Graph& graph, int threads, Communicator& world, std::chrono::milliseconds timeout)
-      : collectives_(world, timeout),
-        world_(world),
-        executable_(graph, {.threads = threads, .collectives = &collectives_}),
+  RankRun(const Graph& graph, const RunOptions& options, Communicator& host,
+          const LocalRanks& local)
+      : host_(host),
+        place_(options.device, host, local, options.timeout),
+        collectives_(place_.world(), host, options.timeout),
+        executable_(graph, {.collectives = &collectives_, .device = &place_.device()}),
         weight_bytes_(graph::constant_bytes(graph)) {
     for (const auto id : graph.inputs) input_names_.push_back(graph.value(id).name);
   }
@@ -78,9 +74,9 @@ class RankRun {
   /// Of a run that is not counted.
   std::vector<Span> profile(const NamedTensors& parts) {
     write_inputs(parts);
-    world_.barrier();
+    host_.barrier();
     std::vector<Span> spans = executable_.profile();
-    world_.barrier();
+    host_.barrier();
     return spans;
   }
 
@@ -88,6 +84,7 @@ class RankRun {
 
   const std::vector<bundle::CollectiveTotal>& collectives() const { return collectives_.totals(); }
   std::int64_t arena_bytes() const { return executable_.arena_bytes(); }
+  double upload_seconds() const { return executable_.upload_seconds(); }
   std::int64_t peak_bytes() const {
     return weight_bytes_ + executable_.derived_constant_bytes() + executable_.arena_bytes() -
            executable_.scratch_bytes();
@@ -102,15 +99,16 @@ class RankRun {
   /// The ranks start together, so the time is the slowest one's plus what they wait for each other.
   double run_once(const NamedTensors& parts) {
     write_inputs(parts);
-    world_.barrier();
+    host_.barrier();
     const auto start = Clock::now();
     executable_.run();
-    world_.barrier();
+    host_.barrier();
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
 
+  Communicator& host_;
+  RankDevice place_;
   CollectiveContext collectives_;
-  Communicator& world_;
   Executable executable_;
   std::int64_t weight_bytes_;
   std::vector<std::string> input_names_;
@@ -231,12 +229,12 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
   const bundle::MetaInfo info = bundle::load_meta_info(dir);
   check_inputs(info.inputs, inputs);
   const auto ranks = info.ranks.size();
-  const int threads = threads_of(options, static_cast<int>(ranks));
   auto worlds = make_thread_communicators(static_cast<int>(ranks), options.timeout);
 
   RunResult result;
   result.arena_bytes.resize(ranks);
   result.peak_bytes.resize(ranks);
+  result.upload_seconds.resize(ranks);
   if (options.profile) result.spans.resize(ranks);
   for (const bundle::PortInfo& port : info.outputs) {
     result.outputs.emplace(port.name, Tensor::zeros(port.type, port.shape));
@@ -246,7 +244,8 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
   const auto run_rank = [&](std::size_t r) {
     try {
       const int rank = static_cast<int>(r);
-      RankRun run(load_shard(info, dir, rank), threads, *worlds[r], options.timeout);
+      RankRun run(load_shard(info, dir, rank), options, *worlds[r],
+                  {.rank = rank, .count = static_cast<int>(ranks)});
       worlds[r]->barrier(loading_timeout);
       const NamedTensors parts = parts_of(info, inputs, rank);
       const auto seconds = run.run(parts, options.repeat);
@@ -254,6 +253,7 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
       const std::lock_guard lock(assembling);
       result.arena_bytes[r] = run.arena_bytes();
       result.peak_bytes[r] = run.peak_bytes();
+      result.upload_seconds[r] = run.upload_seconds();
       result.run_seconds.resize(seconds.size(), 0);
       for (std::size_t i = 0; i < seconds.size(); ++i) {
         result.run_seconds[i] = std::max(result.run_seconds[i], seconds[i]);
@@ -278,7 +278,7 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
 }
 
 RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inputs,
-                      const RunOptions& options, Communicator& world, int local_ranks) {
+                      const RunOptions& options, Communicator& world, const LocalRanks& local) {
   const bundle::MetaInfo info = bundle::load_meta_info(dir);
   if (static_cast<std::size_t>(world.size()) != info.ranks.size()) {
     fail("{} has {} ranks, but {} processes were started; start {}", dir.string(),
@@ -286,8 +286,7 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
   }
   check_inputs(info.inputs, inputs);
   const int rank = world.rank();
-  RankRun run(load_shard(info, dir, rank), threads_of(options, local_ranks), world,
-              options.timeout);
+  RankRun run(load_shard(info, dir, rank), options, world, local);
   world.barrier(loading_timeout);
 
   RunResult result;
@@ -298,6 +297,7 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
   }
   result.arena_bytes = gather_values(run.arena_bytes(), world);
   result.peak_bytes = gather_values(run.peak_bytes(), world);
+  result.upload_seconds = gather_values(run.upload_seconds(), world);
   result.collectives = gather_totals(run.collectives(), world);
   if (options.profile) {
     const auto by_rank = gather_json(to_json(run.profile(parts)), world);
@@ -320,13 +320,14 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
 
 RunResult run_whole(const Graph& graph, const NamedTensors& inputs, const RunOptions& options) {
   const auto world = make_thread_communicators(1, options.timeout);
-  RankRun run(graph, threads_of(options, 1), *world.front(), options.timeout);
+  RankRun run(graph, options, *world.front(), {});
   NamedTensors parts;
   for (const auto& [name, tensor] : inputs) parts.emplace(name, tensor.contiguous_copy());
   RunResult result;
   result.run_seconds = run.run(parts, options.repeat);
   result.arena_bytes = {run.arena_bytes()};
   result.peak_bytes = {run.peak_bytes()};
+  result.upload_seconds = {run.upload_seconds()};
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     result.outputs.emplace(graph.value(graph.outputs[i]).name, run.output(i));
   }

@@ -10,6 +10,7 @@
 #include "bundle/meta_info.h"
 #include "graph/tensor.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/rank_device.h"
 #include "runtime/trace.h"
 
 namespace autopar::runtime {
@@ -17,7 +18,7 @@ namespace autopar::runtime {
 using NamedTensors = std::map<std::string, graph::Tensor>;
 
 struct RunOptions {
-  int threads = 0;       ///< a rank; 0 is the machine's cores over its ranks
+  DeviceOptions device;
   int repeat = 1;        ///< counted runs
   bool profile = false;  ///< whether one more run is made, for RunResult::spans
   /// For a rank that does not come to a collective of a run; before it, ranks may take longer to
@@ -31,6 +32,7 @@ struct RunResult {
   std::vector<bundle::CollectiveTotal> collectives;  ///< of one run, summed over ranks
   std::vector<std::int64_t> arena_bytes;             ///< by rank
   std::vector<std::int64_t> peak_bytes;              ///< by rank: weights and arena, measured
+  std::vector<double> upload_seconds;                ///< by rank: copying weights to its device
   std::vector<std::vector<Span>> spans;              ///< by rank, of the profiled run
 };
 
@@ -42,7 +44,7 @@ RunResult run_in_threads(const std::filesystem::path& bundle_dir, const NamedTen
                          const RunOptions& options);
 /// This process's rank of the world; the world's size must be the bundle's.
 RunResult run_as_rank(const std::filesystem::path& bundle_dir, const NamedTensors& inputs,
-                      const RunOptions& options, Communicator& world, int local_ranks);
+                      const RunOptions& options, Communicator& world, const LocalRanks& local);
 /// A whole model, for `verify` and comparison.
 RunResult run_whole(const graph::Graph& graph, const NamedTensors& inputs,
                     const RunOptions& options);

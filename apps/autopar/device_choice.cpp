@@ -1,0 +1,49 @@
+#include "device_choice.h"
+
+#include "graph/error.h"
+#include "input_options.h"
+
+namespace autopar {
+
+namespace {
+
+runtime::DeviceOptions::Kind kind_of(const std::string& device) {
+  using Kind = runtime::DeviceOptions::Kind;
+  if (device == "auto") return Kind::automatic;
+  if (device == "cpu") return Kind::cpu;
+  if (device == "cuda") return Kind::cuda;
+  fail("--device {}: runs are on cpu, cuda or auto", device);
+}
+
+}  // namespace
+
+void DeviceChoice::add_to(CLI::App& command) {
+  command
+      .add_option("--device", device,
+                  "cpu, cuda, or auto: a GPU for every rank where there are as many, else the CPU")
+      ->capture_default_str();
+  command.add_option("--gpu", gpu, "The GPU of this process's rank (default: by local rank)");
+  command
+      .add_option("--collectives", collectives,
+                  "Of GPUs: nccl, or host, through its memory, so that ranks may share a GPU")
+      ->capture_default_str();
+  command.add_flag("--allow-tf32", allow_tf32,
+                   "Let GPUs round the factors of float32 products to TF32");
+  command.add_option("--threads", threads, "Threads a rank (default: cores over local ranks)");
+}
+
+runtime::DeviceOptions DeviceChoice::checked() const {
+  check_threads(threads);
+  const runtime::DeviceOptions options{.kind = kind_of(device),
+                                       .threads = threads,
+                                       .gpu = gpu,
+                                       .allow_tf32 = allow_tf32,
+                                       .host_collectives = collectives == "host"};
+  if (collectives != "nccl" && collectives != "host")
+    fail("--collectives {}: give nccl or host", collectives);
+  if (gpu && device != "cuda") fail("--gpu {}: give --device cuda too", *gpu);
+  if (gpu && *gpu < 0) fail("--gpu {}: GPUs are numbered from 0", *gpu);
+  return options;
+}
+
+}  // namespace autopar

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/local_ranks.h"
+#include "runtime/device.h"
+
+namespace autopar::runtime {
+
+/// What ranks run on, as the user chose it.
+struct DeviceOptions {
+  /// `automatic`: GPUs where every rank has one of its own, else the CPU.
+  enum class Kind { cpu, cuda, automatic } kind = Kind::cpu;
+  int threads = 0;         ///< of the CPU, a rank; 0 is the machine's cores over its ranks
+  std::optional<int> gpu;  ///< of this process's one rank; by its place on its machine if absent
+  bool allow_tf32 = false;
+  /// Collectives of GPUs go through the host's memory, not NCCL, so that ranks may share a GPU.
+  bool host_collectives = false;
+};
+
+/// What one rank runs on, and the communicator of the memory there.
+class RankDevice {
+ public:
+  /// Every rank of `host` calls it, in the thread that will run the rank; `host` outlives it.
+  /// Throws Error where there is no such GPU, or too few, or a part of autopar or a library is
+  /// missing.
+  RankDevice(const DeviceOptions& options, Communicator& host, const LocalRanks& local,
+             std::chrono::milliseconds timeout);
+
+  Device& device() { return *device_; }
+  Communicator& world() { return own_world_ ? *own_world_ : host_; }
+
+ private:
+  Communicator& host_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Communicator> own_world_;  ///< null where the host's will do
+};
+
+}  // namespace autopar::runtime
