@@ -40,6 +40,25 @@ __device__ __forceinline__ void set_piece(Bank<Word>& bank, int i, E value) {
   bank.words[i / per_word] |= static_cast<Word>(value) << (8 * sizeof(E) * (i % per_word));
 }
 
+/// Moves a bank's pieces down by one, and `last` in behind them.
+template <typename E, typename Word>
+__device__ __forceinline__ void push_piece(Bank<Word>& bank, E last) {
+  constexpr int bits = 8 * sizeof(E);
+  constexpr int word_bits = 8 * sizeof(Word);
+  constexpr int words = (width_of<Word> * bits + word_bits - 1) / word_bits;
+  constexpr int top = (width_of<Word> * bits - 1) % word_bits + 1 - bits;
+#pragma unroll
+  for (int k = 0; k < words; ++k) {
+    if constexpr (bits == word_bits) {
+      bank.words[k] = k + 1 < words ? bank.words[k + 1] : last;
+    } else {
+      const Word next =
+          k + 1 < words ? bank.words[k + 1] << (word_bits - bits) : static_cast<Word>(last) << top;
+      bank.words[k] = bank.words[k] >> bits | next;
+    }
+  }
+}
+
 /// The k-th 16 bytes of a bank.
 template <typename Word>
 __device__ __forceinline__ uint4 chunk(const Bank<Word>& bank, int k) {
@@ -138,22 +157,8 @@ __device__ __forceinline__ void load_as(Bank<Word>& bank, const ElementwiseCode&
   if (input.access == Access::scattered) {
 #pragma unroll 1
     for (int i = 0; i < width; ++i) {
-      const E element = data[offset_of(code, input, index + (i < count ? i : count - 1))];
-      // The bank moves by one element, and the new one becomes the last.
-      constexpr int bits = 8 * sizeof(E);
-      constexpr int word_bits = 8 * sizeof(Word);
-      constexpr int words = (width * bits + word_bits - 1) / word_bits;
-      constexpr int top = (width * bits - 1) % word_bits + 1 - bits;
-#pragma unroll
-      for (int k = 0; k < words; ++k) {
-        if constexpr (bits == word_bits) {
-          bank.words[k] = k + 1 < words ? bank.words[k + 1] : Word{element};
-        } else {
-          const Word next = k + 1 < words ? bank.words[k + 1] << (word_bits - bits)
-                                          : static_cast<Word>(element) << top;
-          bank.words[k] = bank.words[k] >> bits | next;
-        }
-      }
+      const int at = i < count ? i : count - 1;
+      push_piece(bank, data[offset_of(code, input, index + at)]);
     }
     return;
   }
@@ -273,14 +278,6 @@ __device__ __forceinline__ Word call(const F& function, Word a, Word b, Word c) 
     return to_word<Word>(function(from_word<Boolean>(a), from_word<T>(b), from_word<T>(c)));
 }
 
-/// Moves the words down by one, and `last` in behind them.
-template <typename Word>
-__device__ __forceinline__ void push(Bank<Word>& bank, Word last) {
-#pragma unroll
-  for (int i = 0; i + 1 < width_of<Word>; ++i) bank.words[i] = bank.words[i + 1];
-  bank.words[width_of<Word> - 1] = last;
-}
-
 template <typename F, typename T, typename Word>
 __device__ __forceinline__ void apply(const Parameters& parameters, Bank<Word>& a, Bank<Word>& b,
                                       Bank<Word>& c) {
@@ -293,9 +290,9 @@ __device__ __forceinline__ void apply(const Parameters& parameters, Bank<Word>& 
     // The code for one element, past which all are pushed.
 #pragma unroll 1
     for (int i = 0; i < width_of<Word>; ++i) {
-      push(a, call<F, T>(function, a.words[0], b.words[0], c.words[0]));
-      push(b, b.words[0]);
-      push(c, c.words[0]);
+      push_piece(a, call<F, T>(function, a.words[0], b.words[0], c.words[0]));
+      push_piece(b, b.words[0]);
+      push_piece(c, c.words[0]);
     }
   }
 }
