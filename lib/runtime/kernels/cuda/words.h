@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "graph/error.h"
+
+/// Memory moved as words: elements of any type by their size, or several as one.
+namespace autopar::runtime::cuda {
+
+/// Calls `visitor(Word{})` with the unsigned type of 1, 2, 4, 8 or 16 bytes.
+template <typename Visitor>
+void visit_word(int bytes, Visitor visitor) {
+  switch (bytes) {
+    case 1:
+      return visitor(std::uint8_t{});
+    case 2:
+      return visitor(std::uint16_t{});
+    case 4:
+      return visitor(std::uint32_t{});
+    case 8:
+      return visitor(std::uint64_t{});
+    case 16:
+      return visitor(uint4{});
+    default:
+      throw InternalError("internal error: words have 1, 2, 4, 8 or 16 bytes");
+  }
+}
+
+/// 8 bytes full of an element.
+template <typename Element>
+__device__ inline std::uint64_t repeated(Element element) {
+  std::uint64_t pattern = element;
+  if constexpr (sizeof(Element) <= 1) pattern |= pattern << 8;
+  if constexpr (sizeof(Element) <= 2) pattern |= pattern << 16;
+  if constexpr (sizeof(Element) <= 4) pattern |= pattern << 32;
+  return pattern;
+}
+
+/// A word full of 8 bytes' pattern.
+template <typename Word>
+__device__ inline Word word_of(std::uint64_t pattern) {
+  if constexpr (sizeof(Word) == 16) {
+    const auto low = static_cast<std::uint32_t>(pattern);
+    const auto high = static_cast<std::uint32_t>(pattern >> 32);
+    return {low, high, low, high};
+  } else {
+    return static_cast<Word>(pattern);
+  }
+}
+
+}  // namespace autopar::runtime::cuda
