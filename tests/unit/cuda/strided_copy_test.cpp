@@ -98,8 +98,8 @@ void check(const std::vector<Case>& cases, std::mt19937& random,
   }
 }
 
-/// Strides of a tensor that lies in memory with its dimensions in the given order, with a gap behind
-/// every row of the last.
+/// Strides of a tensor that lies in memory with its dimensions in the given order, with a gap
+/// behind every row of the last.
 Strides ordered_strides(const Shape& shape, const std::vector<std::size_t>& order,
                         std::int64_t gap) {
   Strides strides(shape.size());
@@ -196,6 +196,21 @@ TEST_CASE("Copies of one width are one launch, eight at a time") {
   const Case empty{{{0, 32}, {96, 1}, {32, 1}, 2}, 0, 0};
   CHECK(launches({empty, piece}) == 1);
   CHECK(launches({empty}) == 0);
+}
+
+TEST_CASE("Split and Concat are one launch each") {
+  std::mt19937 random(5);
+  const auto type = DataType::float16;
+  const std::vector<graph::Tensor> parts(3, testing::random_in(type, {4, 16}, random, -1, 1));
+  const std::vector<std::pair<DataType, Shape>> shapes(3, {type, {4, 16}});
+  const std::map<std::string, graph::Attribute> axis = {{"axis", std::int64_t{1}}};
+  const auto launches = [&](const testing::NodeRun& node) {
+    const auto before = emulation::counters();
+    testing::run_node(node);
+    return emulation::counters().launches - before.launches;
+  };
+  CHECK(launches({"Concat", axis, {parts[0], parts[1], parts[2]}, {{type, {4, 48}}}}) == 1);
+  CHECK(launches({"Split", axis, {testing::random_in(type, {4, 48}, random, -1, 1)}, shapes}) == 1);
 }
 
 TEST_CASE("What is too large for one launch, or has too many dimensions, is cut") {

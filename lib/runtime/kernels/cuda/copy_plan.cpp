@@ -71,13 +71,7 @@ std::int64_t widen(Dimensions& dimensions, std::int64_t most) {
 
 WordLayout word_layout(const Dimensions& dimensions) {
   WordLayout layout;
-  layout.words = static_cast<std::uint32_t>(elements_of(dimensions));
-  for (const Dimension& each : dimensions) {
-    const int d = layout.dimensions++;
-    layout.extents[d] = FastDivisor(each.extent);
-    layout.in[d] = each.in;
-    layout.out[d] = each.out;
-  }
+  for (const Dimension& each : dimensions) layout.add(each.extent, each.in, each.out);
   return layout;
 }
 
@@ -99,7 +93,8 @@ class Planner {
 
   /// Halves the outermost dimension until all fits into one launch.
   void add(Dimensions dimensions, std::int64_t in_offset, std::int64_t out_offset) {
-    if (dimensions.size() <= max_copy_dimensions && elements_of(dimensions) <= most_elements_) {
+    if (dimensions.size() <= WordLayout::max_dimensions &&
+        elements_of(dimensions) <= most_elements_) {
       jobs_.push_back(job(std::move(dimensions)));
       jobs_.back().in_offset = in_offset * element_bytes_;
       jobs_.back().out_offset = out_offset * element_bytes_;

@@ -4,22 +4,10 @@
 #include <vector>
 
 #include "runtime/device.h"
-#include "runtime/kernels/cuda/fast_division.h"
+#include "runtime/kernels/cuda/word_layout.h"
 
 /// How a strided copy is done: what is known without a GPU, when a kernel is made.
 namespace autopar::runtime::cuda {
-
-inline constexpr int max_copy_dimensions = 8;
-
-/// A shape and where its words lie in both layouts, innermost dimension first. Strides are in
-/// words, those of loads for `in` and of stores for `out`.
-struct WordLayout {
-  std::uint32_t words = 1;
-  int dimensions = 0;
-  FastDivisor extents[max_copy_dimensions];
-  std::int64_t in[max_copy_dimensions] = {};
-  std::int64_t out[max_copy_dimensions] = {};
-};
 
 /// A matrix whose columns lie together in the output, and whose rows do in the input. Strides are
 /// in words.

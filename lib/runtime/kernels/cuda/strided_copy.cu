@@ -33,26 +33,6 @@ struct WordJobs {
   WordJob jobs[most];
 };
 
-struct Offsets {
-  std::int64_t in = 0;
-  std::int64_t out = 0;
-};
-
-__device__ Offsets offsets_of(const WordLayout& layout, std::uint32_t word) {
-  Offsets offsets;
-  for (int d = 0; d < layout.dimensions - 1; ++d) {
-    const std::int64_t index = layout.extents[d].divide(word);
-    offsets.in += index * layout.in[d];
-    offsets.out += index * layout.out[d];
-  }
-  const int outermost = layout.dimensions - 1;
-  if (outermost >= 0) {
-    offsets.in += word * layout.in[outermost];
-    offsets.out += word * layout.out[outermost];
-  }
-  return offsets;
-}
-
 template <typename Store, typename Load>
 __device__ Store stored(Load word) {
   if constexpr (sizeof(Store) == sizeof(Load))
@@ -76,7 +56,7 @@ __global__ void __launch_bounds__(word_threads)
   for (unsigned i = 0; i < words_a_thread; ++i) {
     const std::uint32_t word = first + i * word_threads;
     if (word >= job.layout.words) continue;
-    const Offsets offsets = offsets_of(job.layout, word);
+    const WordOffsets offsets = offsets_of(job.layout, word);
     words[i] = stored<Store>(in[offsets.in]);
     to[i] = offsets.out;
   }
@@ -110,7 +90,7 @@ __global__ void __launch_bounds__(tile_lanes* tile_warps)
   std::uint32_t rest = blockIdx.x;
   const std::uint32_t first_column = job.column_tiles.divide(rest) * side;
   const std::uint32_t first_row = job.row_tiles.divide(rest) * side;
-  const Offsets offsets = offsets_of(job.matrices, rest);
+  const WordOffsets offsets = offsets_of(job.matrices, rest);
   const TransposedMatrix& m = job.matrix;
   in += offsets.in + first_row * m.in_row + first_column * m.in_column;
   out += offsets.out + first_row * m.out_row + first_column * m.out_column;

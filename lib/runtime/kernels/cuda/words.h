@@ -3,11 +3,27 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <numeric>
 
 #include "graph/error.h"
+#include "runtime/kernels/cuda/fast_division.h"
+#include "runtime/kernels/kernel_arguments.h"
 
 /// Memory moved as words: elements of any type by their size, or several as one.
 namespace autopar::runtime::cuda {
+
+/// Bytes of the widest word that rows of so many bytes, which follow one another, are made of.
+inline int word_bytes_of(std::int64_t row_bytes) {
+  return static_cast<int>(std::gcd<std::int64_t>(row_bytes, 16));
+}
+
+/// Error where there are more than kernels count in 31 bits.
+inline std::uint32_t checked_count(const KernelRequest& request, std::int64_t words) {
+  if (words >= FastDivisor::limit)
+    fail("node '{}': {} of {} words has no CUDA kernel; split it over more GPUs", request.node.name,
+         qualified_op_type(request.node), words);
+  return static_cast<std::uint32_t>(words);
+}
 
 /// Calls `visitor(Word{})` with the unsigned type of 1, 2, 4, 8 or 16 bytes.
 template <typename Visitor>
@@ -26,6 +42,14 @@ void visit_word(int bytes, Visitor visitor) {
     default:
       throw InternalError("internal error: words have 1, 2, 4, 8 or 16 bytes");
   }
+}
+
+/// The same for one element, which has 8 bytes at most.
+template <typename Visitor>
+void visit_element(int bytes, Visitor visitor) {
+  visit_word(bytes, [&]<typename Word>(Word word) {
+    if constexpr (sizeof(Word) <= 8) visitor(word);
+  });
 }
 
 /// 8 bytes full of an element.
