@@ -191,8 +191,15 @@ TEST_CASE("Copies of one width are one launch, eight at a time") {
   CHECK(launches({piece, piece, piece}) == 1);
   CHECK(launches(std::vector<Case>(8, piece)) == 1);
   CHECK(launches(std::vector<Case>(9, piece)) == 2);
-  const Case unaligned{piece.layout, 33, 0};
-  CHECK(launches({piece, unaligned, piece, unaligned}) == 2);
+  const Case unaligned_in{piece.layout, 33, 0};
+  const Case unaligned_out{piece.layout, 32, 1};
+  CHECK(launches({piece, unaligned_in, piece, unaligned_out}) == 2);
+  CHECK(launches({unaligned_in, unaligned_out}) == 1);
+  const Case repeated{{{6, 32}, {1, 0}, {32, 1}, 2}, 0, 0};
+  const Case repeated_unaligned_in{repeated.layout, 1, 0};
+  const Case repeated_unaligned_out{repeated.layout, 0, 1};
+  CHECK(launches({repeated, repeated_unaligned_in}) == 1);
+  CHECK(launches({repeated, repeated_unaligned_out}) == 2);
   const Case empty{{{0, 32}, {96, 1}, {32, 1}, 2}, 0, 0};
   CHECK(launches({empty, piece}) == 1);
   CHECK(launches({empty}) == 0);
