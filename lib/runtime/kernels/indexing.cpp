@@ -53,17 +53,17 @@ SliceIndexing slice_indexing(const KernelRequest& request) {
   return indexing;
 }
 
-Reduction reduction_of(const KernelRequest& request) {
-  static const std::map<std::string, Reduction> by_name = {{"none", Reduction::none},
-                                                           {"add", Reduction::add},
-                                                           {"mul", Reduction::mul},
-                                                           {"max", Reduction::max},
-                                                           {"min", Reduction::min}};
+ScatterReduction scatter_reduction(const KernelRequest& request) {
+  static const std::map<std::string, ScatterReduction> by_name = {{"none", ScatterReduction::none},
+                                                                  {"add", ScatterReduction::add},
+                                                                  {"mul", ScatterReduction::mul},
+                                                                  {"max", ScatterReduction::max},
+                                                                  {"min", ScatterReduction::min}};
   const std::string name = request.node.string_attribute("reduction", "none");
   const DataType type = request.inputs.at(0).type;
   const auto found = by_name.find(name);
   const bool is_number = visit_type(type, Joined<Numbers, Halves>{}, [](auto) {});
-  if (found == by_name.end() || (found->second != Reduction::none && !is_number))
+  if (found == by_name.end() || (found->second != ScatterReduction::none && !is_number))
     fail("node '{}': {} with reduction '{}' on {} has no {} kernel", request.node.name,
          qualified_op_type(request.node), name, name_of(type), request.device.kernels().device);
   return found->second;

@@ -30,7 +30,7 @@ struct SliceIndexing {
 SliceIndexing slice_indexing(const KernelRequest& request);
 
 /// How ScatterElements and ScatterND put updates onto elements.
-enum class Reduction { none, add, mul, max, min };
-Reduction reduction_of(const KernelRequest& request);
+enum class ScatterReduction { none, add, mul, max, min };
+ScatterReduction scatter_reduction(const KernelRequest& request);
 
 }  // namespace autopar::runtime

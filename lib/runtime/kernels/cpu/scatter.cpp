@@ -26,17 +26,17 @@ void combine(std::byte* elements, const std::byte* updates, std::int64_t n) {
 }
 
 template <typename T>
-Combine combine_for(Reduction reduction) {
+Combine combine_for(ScatterReduction reduction) {
   switch (reduction) {
-    case Reduction::add:
+    case ScatterReduction::add:
       return combine<functions::Add, T>;
-    case Reduction::mul:
+    case ScatterReduction::mul:
       return combine<functions::Mul, T>;
-    case Reduction::max:
+    case ScatterReduction::max:
       return combine<functions::Max, T>;
-    case Reduction::min:
+    case ScatterReduction::min:
       return combine<functions::Min, T>;
-    case Reduction::none:
+    case ScatterReduction::none:
       return replace<T>;
   }
   throw InternalError("internal error: a reduction has a name");
@@ -49,8 +49,8 @@ Combine replace_for(int element_bytes) {
 }
 
 Combine combine_of(const KernelRequest& request) {
-  const Reduction reduction = reduction_of(request);
-  if (reduction == Reduction::none)
+  const ScatterReduction reduction = scatter_reduction(request);
+  if (reduction == ScatterReduction::none)
     return replace_for(element_bytes_of(request, request.inputs[0]));
   Combine found = nullptr;
   visit_type(request.inputs[0].type, Joined<Numbers, Halves>{},

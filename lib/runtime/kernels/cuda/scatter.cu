@@ -85,15 +85,15 @@ __global__ void sort_lists(int* first, std::uint32_t targets, int* next) {
 }
 
 template <typename T>
-__device__ T combined(Reduction reduction, T element, T update) {
+__device__ T combined(ScatterReduction reduction, T element, T update) {
   const auto x = widened(element);
   const auto y = widened(update);
   switch (reduction) {
-    case Reduction::add:
+    case ScatterReduction::add:
       return narrowed<T>(functions::Add{}(x, y));
-    case Reduction::mul:
+    case ScatterReduction::mul:
       return narrowed<T>(functions::Mul{}(x, y));
-    case Reduction::max:
+    case ScatterReduction::max:
       return narrowed<T>(functions::Max{}(x, y));
     default:
       return narrowed<T>(functions::Min{}(x, y));
@@ -103,8 +103,8 @@ __device__ T combined(Reduction reduction, T element, T update) {
 /// The thread of the first update of a list combines all of it.
 template <typename T, typename Targets>
 __global__ void combine(const T* updates, T* out, const __grid_constant__ Targets targets,
-                        FastDivisor row_elements, std::uint32_t elements, Reduction reduction,
-                        const int* first, const int* next) {
+                        FastDivisor row_elements, std::uint32_t elements,
+                        ScatterReduction reduction, const int* first, const int* next) {
   std::uint32_t update = thread_number();
   if (update >= elements) return;
   const std::uint32_t column = row_elements.divide(update);
@@ -123,7 +123,7 @@ class ScatterKernel final : public Kernel {
  public:
   ScatterKernel(const KernelRequest& request, Targets targets, std::int64_t row_elements)
       : targets_(targets),
-        reduction_(reduction_of(request)),
+        reduction_(scatter_reduction(request)),
         copy_(request.device.make_strided_copy({request.outputs.at(0).size_bytes()}, {1}, {1}, 1)) {
     const std::int64_t row_bytes = row_elements * element_bytes_of(request, request.inputs[0]);
     if (row_bytes == 0) return;
@@ -131,8 +131,8 @@ class ScatterKernel final : public Kernel {
     places_ = checked_count(request, request.inputs[0].size_bytes() / row_bytes);
     updates_ = checked_count(request, updates.size_bytes() / row_bytes);
     // What moves by bits takes wide words; what is computed, elements.
-    word_bytes_ = reduction_ == Reduction::none ? word_bytes_of(row_bytes)
-                                                : element_bytes_of(request, updates);
+    word_bytes_ = reduction_ == ScatterReduction::none ? word_bytes_of(row_bytes)
+                                                       : element_bytes_of(request, updates);
     words_ = checked_count(request, updates.size_bytes() / word_bytes_);
     row_words_ = FastDivisor(row_bytes / word_bytes_);
   }
@@ -141,7 +141,7 @@ class ScatterKernel final : public Kernel {
   std::int64_t scratch_bytes() const override {
     if (updates_ == 0) return 0;
     return graph::aligned(places_bytes()) +
-           (reduction_ == Reduction::none ? 0 : std::int64_t{updates_} * 4);
+           (reduction_ == ScatterReduction::none ? 0 : std::int64_t{updates_} * 4);
   }
 
   void run(const KernelIo& io) override {
@@ -151,7 +151,7 @@ class ScatterKernel final : public Kernel {
     int* of_place = reinterpret_cast<int*>(io.scratch);
     check(cudaMemsetAsync(of_place, 0xFF, static_cast<std::size_t>(places_bytes()), stream_of(io)),
           "clearing memory");
-    if (reduction_ == Reduction::none)
+    if (reduction_ == ScatterReduction::none)
       run_replace(io, of_place);
     else
       run_combine(io, of_place);
@@ -180,7 +180,7 @@ class ScatterKernel final : public Kernel {
   }
 
   Targets targets_;
-  Reduction reduction_;
+  ScatterReduction reduction_;
   std::unique_ptr<StridedCopy> copy_;
   std::uint32_t places_ = 0;
   std::uint32_t updates_ = 0;
