@@ -5,6 +5,7 @@
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/words.h"
+#include "runtime/kernels/reduction.h"
 
 namespace autopar::runtime::cuda {
 namespace {
