@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/tensor.h"
@@ -40,12 +41,41 @@ class Runner {
   virtual std::vector<Span> profile() = 0;
 };
 
-/// Copies elements of one shape between two layouts, as the device has it.
+/// Elements of one shape in two layouts. Strides are in elements; those of the input may be 0 or
+/// negative.
+struct CopyLayout {
+  Shape shape;
+  std::vector<std::int64_t> in_strides;
+  std::vector<std::int64_t> out_strides;
+  int element_bytes = 1;
+};
+
+/// Where the first element of each layout lies.
+struct CopyPlace {
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+};
+
+/// Copies between layouts, as the device has them: several at once, none of which touches what
+/// another writes.
+class StridedCopies {
+ public:
+  virtual ~StridedCopies() = default;
+  /// `places` has one for each layout.
+  virtual void run(std::span<const CopyPlace> places, void* stream) const = 0;
+};
+
+/// One such copy.
 class StridedCopy {
  public:
-  virtual ~StridedCopy() = default;
-  /// `in` and `out` point to the first element of each.
-  virtual void run(const std::byte* in, std::byte* out, void* stream) const = 0;
+  explicit StridedCopy(std::unique_ptr<StridedCopies> copies) : copies_(std::move(copies)) {}
+  void run(const std::byte* in, std::byte* out, void* stream) const {
+    const CopyPlace place{in, out};
+    copies_->run({&place, 1}, stream);
+  }
+
+ private:
+  std::unique_ptr<StridedCopies> copies_;
 };
 
 /// What an Executable runs on: its kernels, its memory, and how a list of steps is run. It belongs
@@ -74,11 +104,13 @@ class Device {
   virtual void write(std::byte* to, std::span<const std::byte> from) = 0;
   virtual void read(std::span<std::byte> to, const std::byte* from) = 0;
 
-  /// Strides in elements; those of the input may be 0 or negative.
-  virtual std::unique_ptr<StridedCopy> make_strided_copy(Shape shape,
-                                                         std::vector<std::int64_t> in_strides,
-                                                         std::vector<std::int64_t> out_strides,
-                                                         int element_bytes) = 0;
+  virtual std::unique_ptr<StridedCopies> make_strided_copies(std::vector<CopyLayout> layouts) = 0;
+  std::unique_ptr<StridedCopy> make_strided_copy(Shape shape, std::vector<std::int64_t> in_strides,
+                                                 std::vector<std::int64_t> out_strides,
+                                                 int element_bytes) {
+    return std::make_unique<StridedCopy>(make_strided_copies(
+        {{std::move(shape), std::move(in_strides), std::move(out_strides), element_bytes}}));
+  }
   virtual void fill(std::byte* to, std::byte value, std::int64_t bytes, void* stream) = 0;
   /// The queue that collectives on the device's memory join: a cudaStream_t; null on the CPU.
   virtual void* collective_queue() const { return nullptr; }

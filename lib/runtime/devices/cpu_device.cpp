@@ -25,15 +25,21 @@ int usable_threads(int threads) {
 #endif
 }
 
-class CpuStridedCopy final : public StridedCopy {
+/// One after the other.
+class CpuStridedCopies final : public StridedCopies {
  public:
-  CpuStridedCopy(cpu::StridedCopy copy, int threads) : copy_(std::move(copy)), threads_(threads) {}
-  void run(const std::byte* in, std::byte* out, void*) const override {
-    copy_.run(in, out, threads_);
+  CpuStridedCopies(std::vector<CopyLayout> layouts, int threads) : threads_(threads) {
+    for (CopyLayout& each : layouts)
+      copies_.emplace_back(std::move(each.shape), std::move(each.in_strides),
+                           std::move(each.out_strides), each.element_bytes);
+  }
+  void run(std::span<const CopyPlace> places, void*) const override {
+    for (std::size_t i = 0; i < copies_.size(); ++i)
+      copies_[i].run(places[i].in, places[i].out, threads_);
   }
 
  private:
-  cpu::StridedCopy copy_;
+  std::vector<cpu::StridedCopy> copies_;
   int threads_;
 };
 
@@ -94,13 +100,8 @@ void CpuDevice::read(std::span<std::byte> to, const std::byte* from) {
   copy_bytes(to.data(), {from, to.size()});
 }
 
-std::unique_ptr<StridedCopy> CpuDevice::make_strided_copy(Shape shape,
-                                                          std::vector<std::int64_t> in_strides,
-                                                          std::vector<std::int64_t> out_strides,
-                                                          int element_bytes) {
-  return std::make_unique<CpuStridedCopy>(cpu::StridedCopy(std::move(shape), std::move(in_strides),
-                                                           std::move(out_strides), element_bytes),
-                                          threads_);
+std::unique_ptr<StridedCopies> CpuDevice::make_strided_copies(std::vector<CopyLayout> layouts) {
+  return std::make_unique<CpuStridedCopies>(std::move(layouts), threads_);
 }
 
 void CpuDevice::fill(std::byte* to, std::byte value, std::int64_t bytes, void*) {

@@ -16,9 +16,7 @@ class CpuDevice final : public Device {
   void upload(std::span<const Upload> tensors) override;
   void write(std::byte* to, std::span<const std::byte> from) override;
   void read(std::span<std::byte> to, const std::byte* from) override;
-  std::unique_ptr<StridedCopy> make_strided_copy(Shape shape, std::vector<std::int64_t> in_strides,
-                                                 std::vector<std::int64_t> out_strides,
-                                                 int element_bytes) override;
+  std::unique_ptr<StridedCopies> make_strided_copies(std::vector<CopyLayout> layouts) override;
   void fill(std::byte* to, std::byte value, std::int64_t bytes, void* stream) override;
   std::unique_ptr<Runner> make_runner(std::vector<Step> steps,
                                       CollectiveContext* collectives) override;

@@ -73,19 +73,24 @@ class Blocks {
     const std::int64_t row = std::reduce(sizes.begin(), sizes.end()) * extents.inner;
     std::int64_t column = 0;
     std::int64_t block = 0;
+    std::vector<CopyLayout> packing;
+    std::vector<CopyLayout> unpacking;
     for (const std::int64_t size : sizes) {
       const std::int64_t width = size * extents.inner;
       const Shape shape{extents.outer, width};
-      copies_.push_back({column * element, block * element,
-                         request.device.make_strided_copy(shape, {row, 1}, {width, 1}, element),
-                         request.device.make_strided_copy(shape, {width, 1}, {row, 1}, element)});
+      offsets_.push_back({column * element, block * element});
+      packing.push_back({shape, {row, 1}, {width, 1}, element});
+      unpacking.push_back({shape, {width, 1}, {row, 1}, element});
       column += width;
       block += extents.outer * width;
     }
+    packing_ = request.device.make_strided_copies(std::move(packing));
+    unpacking_ = request.device.make_strided_copies(std::move(unpacking));
+    places_.resize(offsets_.size());
   }
 
   /// Blocks follow one another in the tensor already.
-  bool contiguous() const { return copies_.empty(); }
+  bool contiguous() const { return offsets_.empty(); }
   /// Of the packed blocks, where they need memory of their own.
   std::int64_t scratch_bytes() const { return contiguous() ? 0 : graph::aligned(bytes_); }
   const Sizes& elements() const { return elements_; }
@@ -95,26 +100,31 @@ class Blocks {
     return result;
   }
 
-  void pack(const std::byte* tensor, std::byte* blocks, void* stream) const {
-    for (const Copy& copy : copies_)
-      copy.pack->run(tensor + copy.in_tensor, blocks + copy.in_blocks, stream);
+  void pack(const std::byte* tensor, std::byte* blocks, void* stream) {
+    if (contiguous()) return;
+    for (std::size_t i = 0; i < places_.size(); ++i)
+      places_[i] = {tensor + offsets_[i].in_tensor, blocks + offsets_[i].in_blocks};
+    packing_->run(places_, stream);
   }
-  void unpack(const std::byte* blocks, std::byte* tensor, void* stream) const {
-    for (const Copy& copy : copies_)
-      copy.unpack->run(blocks + copy.in_blocks, tensor + copy.in_tensor, stream);
+  void unpack(const std::byte* blocks, std::byte* tensor, void* stream) {
+    if (contiguous()) return;
+    for (std::size_t i = 0; i < places_.size(); ++i)
+      places_[i] = {blocks + offsets_[i].in_blocks, tensor + offsets_[i].in_tensor};
+    unpacking_->run(places_, stream);
   }
 
  private:
-  struct Copy {
+  struct Offsets {
     std::int64_t in_tensor;  ///< bytes
     std::int64_t in_blocks;
-    std::unique_ptr<StridedCopy> pack;
-    std::unique_ptr<StridedCopy> unpack;
   };
   DataType type_;
   std::int64_t bytes_;
   Sizes elements_;
-  std::vector<Copy> copies_;
+  std::vector<Offsets> offsets_;
+  std::unique_ptr<StridedCopies> packing_;
+  std::unique_ptr<StridedCopies> unpacking_;
+  std::vector<CopyPlace> places_;
 };
 
 /// For collectives that work in place.

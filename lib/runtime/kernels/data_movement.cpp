@@ -12,25 +12,35 @@
 namespace autopar::runtime {
 namespace {
 
+/// From an input to an output, each from an offset in bytes on.
 struct Move {
   std::size_t input = 0;
-  std::int64_t in_offset = 0;  ///< bytes
+  std::int64_t in_offset = 0;
   std::size_t output = 0;
-  std::int64_t out_offset = 0;  ///< bytes
-  std::unique_ptr<StridedCopy> copy;
+  std::int64_t out_offset = 0;
+  CopyLayout layout;
 };
 
 class MoveKernel final : public Kernel {
  public:
-  explicit MoveKernel(std::vector<Move> moves) : moves_(std::move(moves)) {}
+  MoveKernel(Device& device, std::vector<Move> moves)
+      : moves_(std::move(moves)), places_(moves_.size()) {
+    std::vector<CopyLayout> layouts;
+    for (Move& move : moves_) layouts.push_back(std::move(move.layout));
+    copies_ = device.make_strided_copies(std::move(layouts));
+  }
+
   void run(const KernelIo& io) override {
-    for (const Move& move : moves_)
-      move.copy->run(io.inputs[move.input].data + move.in_offset,
-                     io.outputs[move.output].data + move.out_offset, io.stream);
+    for (std::size_t i = 0; i < moves_.size(); ++i)
+      places_[i] = {io.inputs[moves_[i].input].data + moves_[i].in_offset,
+                    io.outputs[moves_[i].output].data + moves_[i].out_offset};
+    copies_->run(places_, io.stream);
   }
 
  private:
   std::vector<Move> moves_;
+  std::unique_ptr<StridedCopies> copies_;
+  std::vector<CopyPlace> places_;
 };
 
 /// Input 0 read with these strides, element by element of `shape`, into output 0.
@@ -39,10 +49,12 @@ std::unique_ptr<Kernel> make_gathering_move(const KernelRequest& request, const 
                                             std::int64_t in_offset_elements = 0) {
   const int bytes = element_bytes_of(request, request.inputs.at(0));
   std::vector<Move> moves;
-  moves.push_back({0, in_offset_elements * bytes, 0, 0,
-                   request.device.make_strided_copy(shape, std::move(in_strides),
-                                                    row_major_strides(shape), bytes)});
-  return std::make_unique<MoveKernel>(std::move(moves));
+  moves.push_back({0,
+                   in_offset_elements * bytes,
+                   0,
+                   0,
+                   {shape, std::move(in_strides), row_major_strides(shape), bytes}});
+  return std::make_unique<MoveKernel>(request.device, std::move(moves));
 }
 
 /// Input 0, seen as `shape`, with its dimensions in the order `permutation`.
@@ -151,12 +163,14 @@ std::unique_ptr<Kernel> make_split(const KernelRequest& request) {
     if (!request.outputs[i].present())
       fail("node '{}': Split leaves output {} out", request.node.name, i);
     const Shape& shape = request.outputs[i].shape;
-    moves.push_back(
-        {0, begin * strides[axis] * bytes, i, 0,
-         request.device.make_strided_copy(shape, strides, row_major_strides(shape), bytes)});
+    moves.push_back({0,
+                     begin * strides[axis] * bytes,
+                     i,
+                     0,
+                     {shape, strides, row_major_strides(shape), bytes}});
     begin += shape[axis];
   }
-  return std::make_unique<MoveKernel>(std::move(moves));
+  return std::make_unique<MoveKernel>(request.device, std::move(moves));
 }
 
 std::unique_ptr<Kernel> make_concat(const KernelRequest& request) {
@@ -169,12 +183,14 @@ std::unique_ptr<Kernel> make_concat(const KernelRequest& request) {
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < request.inputs.size(); ++i) {
     const Shape& shape = request.inputs[i].shape;
-    moves.push_back(
-        {i, 0, 0, begin * strides[axis] * bytes,
-         request.device.make_strided_copy(shape, row_major_strides(shape), strides, bytes)});
+    moves.push_back({i,
+                     0,
+                     0,
+                     begin * strides[axis] * bytes,
+                     {shape, row_major_strides(shape), strides, bytes}});
     begin += shape[axis];
   }
-  return std::make_unique<MoveKernel>(std::move(moves));
+  return std::make_unique<MoveKernel>(request.device, std::move(moves));
 }
 
 std::unique_ptr<Kernel> make_expand(const KernelRequest& request) {

@@ -32,6 +32,12 @@ template <typename T>
 using Accumulator =
     std::conditional_t<std::is_floating_point_v<decltype(widened(T{}))>, double, std::int64_t>;
 
+/// An element as its accumulator.
+template <typename T>
+AUTOPAR_ELEMENTWISE Accumulator<T> accumulated(T value) {
+  return static_cast<Accumulator<T>>(widened(value));
+}
+
 namespace reductions {
 
 /// One reduction: what it starts from, how it takes an element in, how two parts become one, and

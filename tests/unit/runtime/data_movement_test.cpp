@@ -243,6 +243,29 @@ TEST_CASE("Negative pads crop, and a constant Pad fills with zero by default") {
   CHECK(y.to_int64s() == std::vector<std::int64_t>{0, 0, 0, 0, 2, 3, 4, 0, 7, 8, 9, 0});
 }
 
+TEST_CASE("Pad of outer dimensions moves whole rows, and extends as often as asked") {
+  std::mt19937 random(12);
+  for (const char* mode : {"constant", "edge", "reflect", "wrap"})
+    for (const std::int64_t width : {1, 3, 8, 20}) {
+      const auto type = DataType::float16;
+      const Tensor x = random_in(type, {3, 2, width}, random, 0, 100);
+      const Tensor y = run_node({"Pad",
+                                 {{"mode", std::string(mode)}},
+                                 {x, ints({9, 5}), tensor_of(type, {}, {7}), ints({0})},
+                                 {{type, {17, 2, width}}},
+                                 {1, 3}})[0];
+      // Of 0, 1, 2: what comes at -9 and after.
+      const std::map<std::string, std::string> places = {{"constant", ".........012....."},
+                                                         {"edge", "00000000001222222"},
+                                                         {"reflect", "10121012101210121"},
+                                                         {"wrap", "01201201201201201"}};
+      check_movement(y, [&](const Shape& i) -> double {
+        const char place = places.at(mode)[static_cast<std::size_t>(i[0])];
+        return place == '.' ? 7 : at(x, {place - '0', i[1], i[2]});
+      });
+    }
+}
+
 TEST_CASE("Trilu keeps one triangle of every matrix") {
   std::mt19937 random(6);
   for (const DataType type : one_of_each_size)
@@ -337,23 +360,38 @@ TEST_CASE("A large Gather is shared among threads, and a scalar index drops its 
 
 TEST_CASE("An index out of range is an error that names the node, at run time") {
   const Tensor x = counting(DataType::float32, {3, 2});
-  for (const std::int64_t bad : {3, -4}) {
-    const Tensor flat = ints({0, bad});
-    const Tensor column = Tensor::of_int64({2, 1}, std::array<std::int64_t, 2>{0, bad});
-    const Tensor rows = Tensor::zeros(DataType::float32, {2, 2});
-    const Tensor updates = Tensor::zeros(DataType::float32, {2, 1});
-    const auto f = DataType::float32;
-    const std::vector<NodeRun> runs = {
-        {"Gather", {}, {x, flat}, {{f, {2, 2}}}},
-        {"GatherElements", {}, {x, column}, {{f, {2, 1}}}},
-        {"GatherND", {}, {x, column}, {{f, {2, 2}}}},
-        {"ScatterElements", {}, {x, column, updates}, {{f, {3, 2}}}},
-        {"ScatterND", {}, {x, column, rows}, {{f, {3, 2}}}},
-    };
-    for (const NodeRun& node : runs)
-      CHECK_THROWS_WITH(run_node(node),
-                        Catch::Contains("the_node") && Catch::Contains(std::to_string(bad)));
-  }
+  const auto f = DataType::float32;
+  const Tensor rows = Tensor::zeros(f, {2, 2});
+  const Tensor updates = Tensor::zeros(f, {2, 1});
+  for (const DataType type : {DataType::int32, DataType::int64})
+    for (const std::int64_t index : {2, -3, 3, -4, 1 << 30}) {
+      const Tensor flat = tensor_of(type, {2}, {0, static_cast<double>(index)});
+      const Tensor column = flat.reshaped({2, 1});
+      std::vector<NodeRun> runs = {
+          {"Gather", {}, {x, flat}, {{f, {2, 2}}}},
+          {"GatherElements", {}, {x, column}, {{f, {2, 1}}}},
+          {"ScatterElements", {}, {x, column, updates}, {{f, {3, 2}}}},
+          {"ScatterElements",
+           {{"reduction", std::string("add")}},
+           {x, column, updates},
+           {{f, {3, 2}}}},
+      };
+      if (type == DataType::int64) {
+        runs.push_back({"GatherND", {}, {x, column}, {{f, {2, 2}}}});
+        runs.push_back({"ScatterND", {}, {x, column, rows}, {{f, {3, 2}}}});
+        runs.push_back(
+            {"ScatterND", {{"reduction", std::string("max")}}, {x, column, rows}, {{f, {3, 2}}}});
+      }
+      for (const NodeRun& node : runs) {
+        CAPTURE(node.op_type, index);
+        if (index >= -3 && index < 3)
+          CHECK_NOTHROW(run_node(node));
+        else
+          CHECK_THROWS_WITH(run_node(node), Catch::Contains("the_node") &&
+                                                Catch::Contains(std::to_string(index)) &&
+                                                Catch::Contains("3 elements"));
+      }
+    }
 }
 
 TEST_CASE("GatherElements and ScatterElements agree with their definition") {
@@ -403,6 +441,45 @@ TEST_CASE("Scatter with a reduction combines all updates of an element") {
     }
 }
 
+TEST_CASE("Updates that meet at an element are combined in their order") {
+  std::mt19937 random(11);
+  const std::map<std::string, std::function<float(float, float)>> truths = {
+      {"none", [](float, float y) { return y; }},
+      {"add", std::plus<float>{}},
+      {"mul", std::multiplies<float>{}},
+      {"max", [](float x, float y) { return std::max(x, y); }},
+      {"min", [](float x, float y) { return std::min(x, y); }}};
+  const auto f = DataType::float32;
+  for (const auto& [reduction, combine] : truths)
+    for (const std::int64_t count : {1, 7, 700}) {
+      const Tensor x = random_in(f, {5, 3}, random, 0.5, 2);
+      const Tensor updates = random_in(f, {count, 3}, random, 0.5, 2);
+      const Tensor slices = random_indices(random, {count, 1}, 5);
+      const Tensor elements = random_indices(random, {count, 3}, 5);
+      std::vector<double> by_slice = doubles(x);
+      std::vector<double> by_element = doubles(x);
+      const auto put = [&, &combining = combine](double& place, double update) {
+        place = combining(static_cast<float>(place), static_cast<float>(update));
+      };
+      const auto all_updates = doubles(updates);
+      const auto all_slices = doubles(slices);
+      const auto all_elements = doubles(elements);
+      for (std::size_t i = 0; i < all_updates.size(); ++i) {
+        const auto slice = static_cast<std::size_t>(wrapped(all_slices[i / 3], 5));
+        const auto element = static_cast<std::size_t>(wrapped(all_elements[i], 5));
+        put(by_slice[slice * 3 + i % 3], all_updates[i]);
+        put(by_element[element * 3 + i % 3], all_updates[i]);
+      }
+      CAPTURE(reduction, count);
+      const std::map<std::string, Attribute> attributes = {{"reduction", reduction}};
+      CHECK(doubles(run_node({"ScatterND", attributes, {x, slices, updates}, {{f, {5, 3}}}})[0]) ==
+            by_slice);
+      CHECK(doubles(run_node(
+                {"ScatterElements", attributes, {x, elements, updates}, {{f, {5, 3}}}})[0]) ==
+            by_element);
+    }
+}
+
 TEST_CASE("GatherND and ScatterND name slices, and GatherND knows batches") {
   std::mt19937 random(10);
   for (const DataType type : one_of_each_size) {
@@ -435,9 +512,12 @@ TEST_CASE("GatherND and ScatterND name slices, and GatherND knows batches") {
 }
 
 TEST_CASE("OneHot puts its depth at any axis and leaves indices out of range off") {
-  const Tensor indices = tensor_of(DataType::int64, {2, 2}, {0, -1, 2, 5});
   const Tensor values = tensor_of(DataType::float32, {2}, {3, 8});
   for (std::int64_t axis = -1; axis < 3; ++axis) {
+    const DataType index_type = axis < 0    ? DataType::float32
+                                : axis == 1 ? DataType::int8
+                                            : DataType::int64;
+    const Tensor indices = tensor_of(index_type, {2, 2}, {0, -1, 2, 5});
     const std::size_t d = axis < 0 ? 2 : static_cast<std::size_t>(axis);
     Shape to{2, 2};
     to.insert(to.begin() + static_cast<std::ptrdiff_t>(d), 3);
@@ -471,6 +551,10 @@ TEST_CASE("Range, EyeLike, ConstantOfShape, Constant, Shape and Size") {
                               DataType::bfloat16, DataType::int32, DataType::boolean})
     CHECK(doubles(run_node({"EyeLike", {{"k", std::int64_t{1}}}, {x}, {{type, {2, 3}}}})[0]) ==
           std::vector<double>{0, 1, 0, 0, 0, 1});
+  CHECK(doubles(run_node({"EyeLike", {{"k", std::int64_t{-1}}}, {x}, {{x.type(), {2, 3}}}})[0]) ==
+        std::vector<double>{0, 0, 0, 1, 0, 0});
+  CHECK(doubles(run_node({"EyeLike", {{"k", std::int64_t{-9}}}, {x}, {{x.type(), {2, 3}}}})[0]) ==
+        std::vector<double>(6, 0));
   const Tensor seven = tensor_of(DataType::float16, {1}, {7});
   CHECK(doubles(run_node({"ConstantOfShape",
                           {{"value", seven}},

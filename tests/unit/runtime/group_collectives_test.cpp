@@ -38,9 +38,8 @@ class GroupingDevice final : public Device {
   void upload(std::span<const Upload> tensors) override { cpu_.upload(tensors); }
   void write(std::byte* to, std::span<const std::byte> from) override { cpu_.write(to, from); }
   void read(std::span<std::byte> to, const std::byte* from) override { cpu_.read(to, from); }
-  std::unique_ptr<StridedCopy> make_strided_copy(Shape shape, Ints in, Ints out,
-                                                 int element_bytes) override {
-    return cpu_.make_strided_copy(shape, in, out, element_bytes);
+  std::unique_ptr<StridedCopies> make_strided_copies(std::vector<CopyLayout> layouts) override {
+    return cpu_.make_strided_copies(std::move(layouts));
   }
   void fill(std::byte* to, std::byte value, std::int64_t bytes, void* stream) override {
     cpu_.fill(to, value, bytes, stream);

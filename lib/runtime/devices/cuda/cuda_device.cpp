@@ -91,12 +91,8 @@ void CudaDevice::read(std::span<std::byte> to, const std::byte* from) {
   check(cudaStreamSynchronize(compute_.get()), "copying from the GPU");
 }
 
-std::unique_ptr<StridedCopy> CudaDevice::make_strided_copy(Shape shape,
-                                                           std::vector<std::int64_t> in_strides,
-                                                           std::vector<std::int64_t> out_strides,
-                                                           int element_bytes) {
-  return std::make_unique<CudaStridedCopy>(std::move(shape), std::move(in_strides),
-                                           std::move(out_strides), element_bytes);
+std::unique_ptr<StridedCopies> CudaDevice::make_strided_copies(std::vector<CopyLayout> layouts) {
+  return std::make_unique<CudaStridedCopies>(std::move(layouts));
 }
 
 void CudaDevice::fill(std::byte* to, std::byte value, std::int64_t bytes, void* stream) {

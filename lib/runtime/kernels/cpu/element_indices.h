@@ -2,12 +2,11 @@
 
 #include <string>
 
-#include "runtime/kernel.h"
+#include "runtime/kernels/indexing.h"
 
 namespace autopar::runtime::cpu {
 
-/// The indices of GatherElements and ScatterElements: each names the element of the data at its own
-/// place, but along the axis.
+/// The indices of GatherElements and ScatterElements.
 class ElementIndices {
  public:
   explicit ElementIndices(const KernelRequest& request);
@@ -17,10 +16,7 @@ class ElementIndices {
 
  private:
   std::string node_;
-  std::size_t axis_;
-  std::int64_t extent_;
-  Shape strides_;  ///< of the data
-  Shape shape_;    ///< of the indices
+  ElementIndexing indexing_;
 };
 
 }  // namespace autopar::runtime::cpu

@@ -28,13 +28,9 @@ std::unique_ptr<Kernel> make_scatter_elements(const KernelRequest& request);
 std::unique_ptr<Kernel> make_scatter_nd(const KernelRequest& request);
 std::unique_ptr<Kernel> make_one_hot(const KernelRequest& request);
 
-// Generators: tensors made from shapes and a few numbers.
-std::unique_ptr<Kernel> make_constant(const KernelRequest& request);
-std::unique_ptr<Kernel> make_constant_of_shape(const KernelRequest& request);
+// Generators: tensors made from a few numbers (others in kernels/generators.h).
 std::unique_ptr<Kernel> make_range(const KernelRequest& request);
 std::unique_ptr<Kernel> make_eye_like(const KernelRequest& request);
-std::unique_ptr<Kernel> make_shape(const KernelRequest& request);
-std::unique_ptr<Kernel> make_size(const KernelRequest& request);
 
 // Products, normalisations, reductions.
 /// MatMul, Gemm and FusedMatMul.

@@ -1,31 +1,14 @@
 #include <algorithm>
-#include <numeric>
-#include <string>
 
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/broadcast.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/strided_copy.h"
 #include "runtime/kernels/kernel_arguments.h"
+#include "runtime/kernels/padding.h"
 
 namespace autopar::runtime::cpu {
 namespace {
-
-/// Elements put before each dimension; the output's shape tells those after. Negative ones crop.
-std::vector<std::int64_t> pads_before(const KernelRequest& request) {
-  const std::size_t rank = request.inputs.at(0).shape.size();
-  const auto pads = constant_integers(request, 1, "pads");
-  std::vector<std::int64_t> axes(rank);
-  std::iota(axes.begin(), axes.end(), 0);
-  axes = constant_integers(request, 3, "axes", std::move(axes));
-  if (pads.size() != 2 * axes.size())
-    fail("node '{}': Pad needs two pads an axis, and has {} for {} axes", request.node.name,
-         pads.size(), axes.size());
-  std::vector<std::int64_t> before(rank, 0);
-  for (std::size_t i = 0; i < axes.size(); ++i)
-    before[checked_axis(request, axes[i], rank)] = pads[i];
-  return before;
-}
 
 /// Fills the output with the value, then copies what of the input lies inside it.
 class ConstantPad final : public Kernel {
@@ -68,35 +51,19 @@ class ConstantPad final : public Kernel {
   int threads_;
 };
 
-/// The input element that stands at position `i` (counted from the input's first) of an endless
-/// extension of `extent` elements.
-using Extension = std::int64_t (*)(std::int64_t i, std::int64_t extent);
-
-std::int64_t edge(std::int64_t i, std::int64_t extent) {
-  return std::clamp<std::int64_t>(i, 0, extent - 1);
-}
-std::int64_t wrap(std::int64_t i, std::int64_t extent) { return ((i % extent) + extent) % extent; }
-std::int64_t reflect(std::int64_t i, std::int64_t extent) {
-  if (extent == 1) return 0;
-  const std::int64_t folded = wrap(i, 2 * (extent - 1));
-  return folded < extent ? folded : 2 * (extent - 1) - folded;
-}
-
 /// Copies by a table of source offsets for each dimension.
 class ExtensionPad final : public Kernel {
  public:
-  ExtensionPad(const KernelRequest& request, const std::vector<std::int64_t>& before,
-               Extension extension)
+  ExtensionPad(const KernelRequest& request, const Padding& padding)
       : bytes_(element_bytes_of(request, request.inputs.at(0))) {
     const Shape& from = request.inputs[0].shape;
     const Shape& to = request.outputs.at(0).shape;
     const Shape strides = row_major_strides(from);
     for (std::size_t d = 0; d < from.size(); ++d) {
-      if (from[d] == 0 && to[d] > 0)
-        fail("node '{}': Pad cannot extend an empty dimension", request.node.name);
       auto& offsets = offsets_.emplace_back();
       for (std::int64_t i = 0; i < to[d]; ++i)
-        offsets.push_back(extension(i - before[d], from[d]) * strides[d]);
+        offsets.push_back(extended_index(padding.mode, i - padding.before[d], from[d]) *
+                          strides[d]);
     }
     if (offsets_.empty()) offsets_.push_back({0});
     for (std::size_t d = 0; d + 1 < offsets_.size(); ++d)
@@ -129,13 +96,10 @@ class ExtensionPad final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_pad(const KernelRequest& request) {
-  const auto before = pads_before(request);
-  const std::string mode = request.node.string_attribute("mode", "constant");
-  if (mode == "constant") return std::make_unique<ConstantPad>(request, before);
-  if (mode == "edge") return std::make_unique<ExtensionPad>(request, before, edge);
-  if (mode == "reflect") return std::make_unique<ExtensionPad>(request, before, reflect);
-  if (mode == "wrap") return std::make_unique<ExtensionPad>(request, before, wrap);
-  fail("node '{}': mode '{}' of Pad has no CPU kernel", request.node.name, mode);
+  const Padding padding = padding_of(request);
+  if (padding.mode == PadMode::constant)
+    return std::make_unique<ConstantPad>(request, padding.before);
+  return std::make_unique<ExtensionPad>(request, padding);
 }
 
 }  // namespace autopar::runtime::cpu

@@ -7,19 +7,12 @@
 #include "graph/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/element_types.h"
-#include "runtime/kernels/kernel_arguments.h"
+#include "runtime/kernels/cumsum.h"
 #include "runtime/kernels/reduction.h"
 
 namespace autopar::runtime::cpu {
 
 namespace {
-
-/// An element as its accumulator.
-template <typename T>
-Accumulator<T> load(T value) {
-  return static_cast<Accumulator<T>>(widened(value));
-}
 
 /// The kernel made by `make(T{})` for the input's type.
 template <typename Make>
@@ -81,10 +74,11 @@ class Reduce final : public ReduceBase {
       const T* from = in + kept_[static_cast<std::size_t>(row)];
       auto result = Operation::template start<Wide>();
       if (neighbours_) {
-        for (std::int64_t i = 0; i < n; ++i) result = Operation::take(result, Wide{load(from[i])});
+        for (std::int64_t i = 0; i < n; ++i)
+          result = Operation::take(result, accumulated(from[i]));
       } else {
         for (const std::int64_t offset : reduced_) {
-          result = Operation::take(result, Wide{load(from[offset])});
+          result = Operation::take(result, accumulated(from[offset]));
         }
       }
       out[row] = narrowed<T>(Operation::finish(result, n));
@@ -101,34 +95,27 @@ std::unique_ptr<Kernel> make(const KernelRequest& request) {
 template <typename T>
 class CumSum final : public Kernel {
  public:
-  explicit CumSum(const KernelRequest& request)
-      : exclusive_(request.node.int_attribute("exclusive", 0) != 0),
-        reverse_(request.node.int_attribute("reverse", 0) != 0) {
-    const Shape& shape = request.inputs[0].shape;
-    const auto axes = constant_integers(request, 1, "axis");
-    if (axes.size() != 1) fail("node '{}': CumSum has one axis", request.node.name);
-    rows_ = extents_around(shape, checked_axis(request, axes.front(), shape.size()));
-  }
+  explicit CumSum(const KernelRequest& request) : arguments_(cumsum_arguments(request)) {}
 
   void run(const KernelIo& io) override {
     const T* in = io.inputs[0].as<const T>();
     T* out = io.outputs[0].as<T>();
-    for (std::int64_t row = 0; row < rows_.rows(); ++row) {
-      const std::int64_t begin = rows_.row_offset(row);
-      auto sum = load(T{});
-      for (std::int64_t step = 0; step < rows_.extent; ++step) {
-        const std::int64_t at = begin + (reverse_ ? rows_.extent - 1 - step : step) * rows_.inner;
-        const auto x = load(in[at]);
-        out[at] = narrowed<T>(exclusive_ ? sum : sum + x);
+    const auto& [exclusive, reverse, extents] = arguments_;
+    for (std::int64_t row = 0; row < extents.rows(); ++row) {
+      const std::int64_t begin = extents.row_offset(row);
+      auto sum = accumulated(T{});
+      for (std::int64_t step = 0; step < extents.extent; ++step) {
+        const std::int64_t at =
+            begin + (reverse ? extents.extent - 1 - step : step) * extents.inner;
+        const auto x = accumulated(in[at]);
+        out[at] = narrowed<T>(exclusive ? sum : sum + x);
         sum += x;
       }
     }
   }
 
  private:
-  bool exclusive_;
-  bool reverse_;
-  AxisExtents rows_;
+  CumSumArguments arguments_;
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/element_types.h"
 #include "runtime/kernels/elementwise_functions.h"
-#include "runtime/kernels/kernel_arguments.h"
+#include "runtime/kernels/indexing.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -26,12 +26,20 @@ void combine(std::byte* elements, const std::byte* updates, std::int64_t n) {
 }
 
 template <typename T>
-Combine combine_by_name(const std::string& reduction) {
-  if (reduction == "add") return combine<functions::Add, T>;
-  if (reduction == "mul") return combine<functions::Mul, T>;
-  if (reduction == "max") return combine<functions::Max, T>;
-  if (reduction == "min") return combine<functions::Min, T>;
-  return nullptr;
+Combine combine_for(ScatterReduction reduction) {
+  switch (reduction) {
+    case ScatterReduction::add:
+      return combine<functions::Add, T>;
+    case ScatterReduction::mul:
+      return combine<functions::Mul, T>;
+    case ScatterReduction::max:
+      return combine<functions::Max, T>;
+    case ScatterReduction::min:
+      return combine<functions::Min, T>;
+    case ScatterReduction::none:
+      return replace<T>;
+  }
+  throw InternalError("internal error: a reduction has a name");
 }
 
 Combine replace_for(int element_bytes) {
@@ -41,15 +49,12 @@ Combine replace_for(int element_bytes) {
 }
 
 Combine combine_of(const KernelRequest& request) {
-  const DataType type = request.inputs.at(0).type;
-  const std::string reduction = request.node.string_attribute("reduction", "none");
-  if (reduction == "none") return replace_for(element_bytes_of(request, request.inputs[0]));
+  const ScatterReduction reduction = scatter_reduction(request);
+  if (reduction == ScatterReduction::none)
+    return replace_for(element_bytes_of(request, request.inputs[0]));
   Combine found = nullptr;
-  visit_type(type, Joined<Numbers, Halves>{},
-             [&]<typename T>(T) { found = combine_by_name<T>(reduction); });
-  if (found == nullptr)
-    fail("node '{}': {} with reduction '{}' on {} has no CPU kernel", request.node.name,
-         qualified_op_type(request.node), reduction, name_of(type));
+  visit_type(request.inputs[0].type, Joined<Numbers, Halves>{},
+             [&]<typename T>(T) { found = combine_for<T>(reduction); });
   return found;
 }
 
@@ -80,35 +85,25 @@ class ScatterElementsKernel final : public Kernel {
   Combine combine_;
 };
 
-/// The last dimension of the indices names the slice that an update goes to.
 class ScatterNdKernel final : public Kernel {
  public:
   explicit ScatterNdKernel(const KernelRequest& request)
       : node_(request.node.name),
         bytes_(element_bytes_of(request, request.inputs.at(0))),
-        combine_(combine_of(request)) {
-    const Shape& data = request.inputs[0].shape;
-    const Shape& indices = request.inputs.at(1).shape;
-    if (request.inputs[1].type != DataType::int64)
-      fail("node '{}': the indices of ScatterND must be int64", node_);
-    const auto depth = static_cast<std::size_t>(indices.empty() ? 0 : indices.back());
-    if (indices.empty() || depth > data.size())
-      fail("node '{}': the indices of ScatterND name more dimensions than the data has", node_);
-    extents_.assign(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(depth));
-    for (std::size_t d = depth; d < data.size(); ++d) slice_ *= data[d];
-    for (std::size_t d = 0; d + 1 < indices.size(); ++d) updates_ *= indices[d];
-  }
+        combine_(combine_of(request)),
+        indexing_(slice_indexing(request)) {}
 
   void run(const KernelIo& io) override {
     copy_data(io);
     const std::int64_t* index = io.inputs[1].as<const std::int64_t>();
-    for (std::int64_t update = 0; update < updates_; ++update) {
-      std::int64_t offset = 0;
-      for (const std::int64_t extent : extents_)
-        offset = offset * extent + checked_index(*index++, extent, node_);
-      if (slice_ == 0) continue;
-      combine_(io.outputs[0].data + offset * slice_ * bytes_,
-               io.inputs[2].data + update * slice_ * bytes_, slice_);
+    const std::int64_t elements = indexing_.slice_elements;
+    for (std::int64_t update = 0; update < indexing_.indices; ++update) {
+      std::int64_t slice = 0;
+      for (const std::int64_t extent : indexing_.extents)
+        slice = slice * extent + checked_index(*index++, extent, node_);
+      if (elements == 0) continue;
+      combine_(io.outputs[0].data + slice * elements * bytes_,
+               io.inputs[2].data + update * elements * bytes_, elements);
     }
   }
 
@@ -116,9 +111,7 @@ class ScatterNdKernel final : public Kernel {
   std::string node_;
   int bytes_;
   Combine combine_;
-  Shape extents_;  ///< of the dimensions that are indexed
-  std::int64_t slice_ = 1;
-  std::int64_t updates_ = 1;
+  SliceIndexing indexing_;
 };
 
 }  // namespace

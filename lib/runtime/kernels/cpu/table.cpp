@@ -7,6 +7,7 @@
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/data_movement.h"
 #include "runtime/kernels/elementwise.h"
+#include "runtime/kernels/generators.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime {

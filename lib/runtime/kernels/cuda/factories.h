@@ -10,6 +10,20 @@ namespace autopar::runtime::cuda {
 
 // What makes each kernel; table.cpp says which operator each serves. As in kernels/cpu/factories.h.
 
+// Data movement.
+std::unique_ptr<Kernel> make_pad(const KernelRequest& request);
+std::unique_ptr<Kernel> make_trilu(const KernelRequest& request);
+std::unique_ptr<Kernel> make_gather(const KernelRequest& request);
+std::unique_ptr<Kernel> make_gather_elements(const KernelRequest& request);
+std::unique_ptr<Kernel> make_gather_nd(const KernelRequest& request);
+std::unique_ptr<Kernel> make_scatter_elements(const KernelRequest& request);
+std::unique_ptr<Kernel> make_scatter_nd(const KernelRequest& request);
+std::unique_ptr<Kernel> make_one_hot(const KernelRequest& request);
+
+// Generators (others in kernels/generators.h).
+std::unique_ptr<Kernel> make_range(const KernelRequest& request);
+std::unique_ptr<Kernel> make_eye_like(const KernelRequest& request);
+
 // Products.
 /// MatMul, Gemm and FusedMatMul.
 std::unique_ptr<Kernel> make_matmul(const KernelRequest& request);
@@ -47,5 +61,6 @@ std::unique_ptr<Kernel> make_reduce_min(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_sum_square(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_l1(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_l2(const KernelRequest& request);
+std::unique_ptr<Kernel> make_cumsum(const KernelRequest& request);
 
 }  // namespace autopar::runtime::cuda

@@ -42,11 +42,6 @@ struct Reduction {
   std::int64_t row_elements;
 };
 
-template <typename T>
-__device__ __forceinline__ Accumulator<T> accumulated(T value) {
-  return static_cast<Accumulator<T>>(widened(value));
-}
-
 template <typename T, typename Operation>
 __global__ void reduce_a_thread_each(Reduction<T> reduction) {
   const std::int64_t row = global_thread();

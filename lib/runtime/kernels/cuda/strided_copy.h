@@ -1,24 +1,31 @@
 #pragma once
 
-#include <cstdint>
+#include <array>
 #include <vector>
 
-#include "runtime/device.h"
+#include "runtime/kernels/cuda/copy_plan.h"
 
 namespace autopar::runtime::cuda {
 
-/// As StridedCopy tells, by one kernel.
-class CudaStridedCopy final : public StridedCopy {
+/// As StridedCopies tells: one launch for all copies that move words of one width, up to eight, and
+/// one for each that transposes.
+class CudaStridedCopies final : public StridedCopies {
  public:
-  CudaStridedCopy(Shape shape, std::vector<std::int64_t> in_strides,
-                  std::vector<std::int64_t> out_strides, int element_bytes);
-  void run(const std::byte* in, std::byte* out, void* stream) const override;
+  explicit CudaStridedCopies(std::vector<CopyLayout> layouts,
+                             std::int64_t most_elements = FastDivisor::limit);
+  void run(std::span<const CopyPlace> places, void* stream) const override;
 
  private:
-  Shape shape_;
-  std::vector<std::int64_t> in_strides_;
-  std::vector<std::int64_t> out_strides_;
-  int element_bytes_;
+  struct Copy {
+    bool repeats = false;
+    /// By the logarithm of the alignment that is met at run time.
+    std::array<std::vector<CopyJob>, 5> jobs;
+  };
+  static const std::vector<CopyJob>& jobs_at(const Copy& copy, const CopyPlace& place);
+  template <typename Load, typename Store>
+  void run_words(std::span<const CopyPlace> places, void* stream) const;
+
+  std::vector<Copy> copies_;
 };
 
 }  // namespace autopar::runtime::cuda

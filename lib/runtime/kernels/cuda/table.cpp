@@ -8,6 +8,7 @@
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/data_movement.h"
 #include "runtime/kernels/elementwise.h"
+#include "runtime/kernels/generators.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime::cuda {
@@ -31,6 +32,21 @@ constexpr KernelEntry lines[] = {
     {"", "Tile", make_tile},
     {"", "DepthToSpace", make_depth_to_space},
     {"", "SpaceToDepth", make_space_to_depth},
+    {"", "Pad", make_pad},
+    {"", "Trilu", make_trilu},
+    {"", "Gather", make_gather},
+    {"", "GatherElements", make_gather_elements},
+    {"", "GatherND", make_gather_nd},
+    {"", "ScatterElements", make_scatter_elements},
+    {"", "ScatterND", make_scatter_nd},
+    {"", "OneHot", make_one_hot},
+    // Generators
+    {"", "Constant", make_constant},
+    {"", "ConstantOfShape", make_constant_of_shape},
+    {"", "Range", make_range},
+    {"", "EyeLike", make_eye_like},
+    {"", "Shape", make_shape},
+    {"", "Size", make_size},
     // Products
     {passes::internal_domain, "FusedMatMul", make_matmul},
     {"", "MatMul", make_matmul},
@@ -54,6 +70,7 @@ constexpr KernelEntry lines[] = {
     {"", "ReduceSumSquare", make_reduce_sum_square},
     {"", "ReduceL1", make_reduce_l1},
     {"", "ReduceL2", make_reduce_l2},
+    {"", "CumSum", make_cumsum},
     // Collectives
     {graph::collective_domain, "AllReduce", make_all_reduce},
     {graph::collective_domain, "AllGather", make_all_gather},

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <numeric>
+
+#include "graph/error.h"
+#include "runtime/kernels/cuda/fast_division.h"
+#include "runtime/kernels/kernel_arguments.h"
+
+/// Memory moved as words: elements of any type by their size, or several as one.
+namespace autopar::runtime::cuda {
+
+/// Bytes of the widest word that rows of so many bytes, which follow one another, are made of.
+inline int word_bytes_of(std::int64_t row_bytes) {
+  return static_cast<int>(std::gcd<std::int64_t>(row_bytes, 16));
+}
+
+/// Error where there are more than kernels count in 31 bits.
+inline std::uint32_t checked_count(const KernelRequest& request, std::int64_t words) {
+  if (words >= FastDivisor::limit)
+    fail("node '{}': {} of {} words has no CUDA kernel; split it over more GPUs", request.node.name,
+         qualified_op_type(request.node), words);
+  return static_cast<std::uint32_t>(words);
+}
+
+/// Calls `visitor(Word{})` with the unsigned type of 1, 2, 4, 8 or 16 bytes.
+template <typename Visitor>
+void visit_word(int bytes, Visitor visitor) {
+  switch (bytes) {
+    case 1:
+      return visitor(std::uint8_t{});
+    case 2:
+      return visitor(std::uint16_t{});
+    case 4:
+      return visitor(std::uint32_t{});
+    case 8:
+      return visitor(std::uint64_t{});
+    case 16:
+      return visitor(uint4{});
+    default:
+      throw InternalError("internal error: words have 1, 2, 4, 8 or 16 bytes");
+  }
+}
+
+/// The same for one element, which has 8 bytes at most.
+template <typename Visitor>
+void visit_element(int bytes, Visitor visitor) {
+  visit_word(bytes, [&]<typename Word>(Word word) {
+    if constexpr (sizeof(Word) <= 8) visitor(word);
+  });
+}
+
+/// 8 bytes full of an element.
+template <typename Element>
+__device__ inline std::uint64_t repeated(Element element) {
+  std::uint64_t pattern = element;
+  if constexpr (sizeof(Element) <= 1) pattern |= pattern << 8;
+  if constexpr (sizeof(Element) <= 2) pattern |= pattern << 16;
+  if constexpr (sizeof(Element) <= 4) pattern |= pattern << 32;
+  return pattern;
+}
+
+/// A word full of 8 bytes' pattern.
+template <typename Word>
+__device__ inline Word word_of(std::uint64_t pattern) {
+  if constexpr (sizeof(Word) == 16) {
+    const auto low = static_cast<std::uint32_t>(pattern);
+    const auto high = static_cast<std::uint32_t>(pattern >> 32);
+    return {low, high, low, high};
+  } else {
+    return static_cast<Word>(pattern);
+  }
+}
+
+}  // namespace autopar::runtime::cuda
