@@ -205,19 +205,19 @@ TEST_CASE("Copies of one width are one launch, eight at a time") {
   CHECK(launches({empty}) == 0);
 }
 
-TEST_CASE("Split and Concat are one launch each") {
+TEST_CASE("Split and Concat are one kernel each") {
   std::mt19937 random(5);
   const auto type = DataType::float16;
   const std::vector<graph::Tensor> parts(3, testing::random_in(type, {4, 16}, random, -1, 1));
   const std::vector<std::pair<DataType, Shape>> shapes(3, {type, {4, 16}});
   const std::map<std::string, graph::Attribute> axis = {{"axis", std::int64_t{1}}};
-  const auto launches = [&](const testing::NodeRun& node) {
+  const auto kernels = [&](const testing::NodeRun& node) {
     const auto before = emulation::counters();
     testing::run_node(node);
-    return emulation::counters().launches - before.launches;
+    return emulation::counters().kernels - before.kernels;
   };
-  CHECK(launches({"Concat", axis, {parts[0], parts[1], parts[2]}, {{type, {4, 48}}}}) == 1);
-  CHECK(launches({"Split", axis, {testing::random_in(type, {4, 48}, random, -1, 1)}, shapes}) == 1);
+  CHECK(kernels({"Concat", axis, {parts[0], parts[1], parts[2]}, {{type, {4, 48}}}}) == 1);
+  CHECK(kernels({"Split", axis, {testing::random_in(type, {4, 48}, random, -1, 1)}, shapes}) == 1);
 }
 
 TEST_CASE("What is too large for one launch, or has too many dimensions, is cut") {
