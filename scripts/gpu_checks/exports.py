@@ -32,7 +32,7 @@ class Exports:
     def _start_more(self):
         while self._waiting and len(self._running) < 2:
             name = self._waiting.pop(0)
-            self._running[name] = processes.start(
+            self._running[name] = processes.Process(
                 [sys.executable, "-m", "gpu_checks.large_models", name, self.folder / name],
                 self.environment)
 
@@ -46,7 +46,7 @@ class Exports:
         while name not in self._done:
             current = name if name in self._running else next(iter(self._running))
             process = self._running.pop(current)
-            self._done[current] = processes.finish(process, timeout)
+            self._done[current] = process.finish(timeout)
             self._start_more()
         done = self._done[name]
         if done.code != 0:
@@ -60,5 +60,5 @@ class Exports:
 
     def stop(self):
         for process in self._running.values():
-            processes.stop(process)
+            process.stop()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -117,7 +117,7 @@ class Faults:
     def killed_rank(self):
         ranks = self.start_ranks(range(3), 3, free_port(), "--repeat", MANY_RUNS)
         time.sleep(3 if self.context.self_test else 10)
-        early = [rank for rank in ranks if rank.poll() is not None]
+        early = [rank for rank in ranks if rank.has_ended()]
         if not early:
             os.kill(ranks[1].pid, signal.SIGKILL)
         finished = self.finish_all(ranks)
@@ -125,10 +125,10 @@ class Faults:
 
     def finish_all(self, started):
         try:
-            return [processes.finish(process, WAIT + GRACE) for process in started]
+            return [process.finish(WAIT + GRACE) for process in started]
         finally:
             for process in started:
-                processes.stop(process)
+                process.stop()
 
 
 ON_ANY_DEVICE = (Faults.rank_beyond_the_world, Faults.nobody_comes, Faults.bundle_for_another_world,

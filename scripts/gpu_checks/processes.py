@@ -4,6 +4,7 @@ import os
 import shlex
 import signal
 import subprocess
+import tempfile
 from dataclasses import dataclass
 
 
@@ -30,16 +31,8 @@ class Finished:
         return lines[-1] if lines else "(it said nothing)"
 
 
-def start(command, environment, **more):
-    """A process that leads a group of its own, for `stop`."""
-    return subprocess.Popen(
-        list(map(str, command)), env=environment, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more
-    )
-
-
-def stop(process):
-    """Ends a process that `start` made and all that it started."""
+def kill_group(process):
+    """Ends a subprocess that leads a session of its own, and all that it started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -47,19 +40,46 @@ def stop(process):
     process.wait()
 
 
-def finish(process, timeout):
-    """What it said. Throws Failure if it does not end in time."""
-    try:
-        stdout, stderr = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        stop(process)
-        raise Failure(f"did not end within {timeout:.0f} s: {shlex.join(process.args)}") from None
-    return Finished(process.args, process.returncode, stdout, stderr)
+class Process:
+    """A command that runs. What it says goes into files, so that it never waits for a reader."""
+
+    def __init__(self, command, environment):
+        self.command = list(map(str, command))
+        self._said = [tempfile.TemporaryFile("w+", errors="replace") for _ in range(2)]
+        self._process = subprocess.Popen(
+            self.command, env=environment, start_new_session=True, stdin=subprocess.DEVNULL,
+            stdout=self._said[0], stderr=self._said[1])
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    def has_ended(self):
+        return self._process.poll() is not None
+
+    def finish(self, timeout):
+        """Waits for its end. Throws Failure if that does not come in time; nothing is left then."""
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            raise Failure(
+                f"did not end within {timeout:.0f} s: {shlex.join(self.command)}") from None
+        for said in self._said:
+            said.seek(0)
+        stdout, stderr = (said.read() for said in self._said)
+        return Finished(self.command, self._process.returncode, stdout, stderr)
+
+    def stop(self):
+        """Ends it and all that it started; nothing can be read of it any more."""
+        kill_group(self._process)
+        for said in self._said:
+            said.close()
 
 
 def run(command, environment, timeout):
-    process = start(command, environment)
+    process = Process(command, environment)
     try:
-        return finish(process, timeout)
+        return process.finish(timeout)
     finally:
-        stop(process)
+        process.stop()

@@ -76,7 +76,7 @@ class Program:
         return options
 
     def start(self, *arguments):
-        return processes.start([self.file, *arguments], self.environment)
+        return processes.Process([self.file, *arguments], self.environment)
 
     def finish(self, *arguments, timeout, under=()):
         """Runs it, perhaps under another program, whatever it ends with."""

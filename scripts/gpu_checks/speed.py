@@ -13,6 +13,7 @@ SLOWER_ALLOWED = 1.0
 PREFILL_SHARE = 0.6  # of the measured peak, of the 8B model
 STEP_ALLOWED = 1.3  # times reading the weights once
 LOADING_SHARE = 0.8  # of the pinned copy's rate
+BYTES_OF_HALF = 2
 TUNING_SECONDS = 90  # max-autotune is tried where so many are left
 # Between two programs in the same half type whose sums have other orders.
 OUTPUT_TOLERANCE = {"float16": 0.02, "bfloat16": 0.1}
@@ -44,7 +45,7 @@ class ModelSpeed:
                                 device=self.context.program.device)
         self.check_whole(loaded)
         if self.model.has_step and not self.context.is_late(20):
-            self.check_step(loaded["weight_bytes"])
+            self.check_step(loaded["multiplied_weights"])
 
     def inputs(self, rows, tokens):
         """PyTorch's own, in files: their shapes, and the options that name them."""
@@ -128,24 +129,26 @@ class ModelSpeed:
 
     def check_loading(self, what, measured, weight_bytes, command):
         peaks, seconds = self.context.figures.get("peaks"), measured.get("upload_seconds")
-        if not peaks or not seconds or weight_bytes < 1e9:  # too small to be measured
+        if not peaks or weight_bytes < 1e9:  # too small to be measured
             return
-        seconds = max(seconds) if isinstance(seconds, list) else seconds
+        if seconds is None:
+            self.context.report.skip(f"{what}: loading weights", "--json has no upload_seconds")
+            return
+        seconds = max(seconds) if isinstance(seconds, list) else seconds  # by rank
         rate, pinned = weight_bytes / seconds, peaks["pinned_bytes_per_second"]
         self.context.report.judge(
             f"{what}: loading weights", f"{LOADING_SHARE:.0%} of a pinned copy's rate",
             f"{rate / 1e9:.1f} GB/s of {pinned / 1e9:.1f}: {rate / pinned:.0%}",
             rate / pinned >= LOADING_SHARE, command)
 
-    def check_step(self, weight_bytes):
+    def check_step(self, multiplied_weights):
         _, measured, _, command = self.run(1, 1)
         seconds, peaks = measured["seconds"], self.context.figures.get("peaks")
         what = f"{self.model.name}, a single token"
         if not peaks:
             self.context.report.tell(what, milliseconds(seconds), command)
             return
-        # The embedding is looked up, not read; a tied one is read as the last layer's weight.
-        reading = weight_bytes / peaks["copy_bytes_per_second"]
+        reading = BYTES_OF_HALF * multiplied_weights / peaks["copy_bytes_per_second"]
         self.context.report.judge(
             what, f"{STEP_ALLOWED:g} times reading the weights once",
             f"{milliseconds(seconds)}, reading {milliseconds(reading)}: {seconds / reading:.2f}",

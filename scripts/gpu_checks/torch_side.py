@@ -2,7 +2,7 @@
 JSON. As a program it is that process.
 
 {"do": "peaks"}                                        rates of this GPU
-{"do": "load", "model": NAME, "device": "cuda"}        builds a model: {"weight_bytes", "products"}
+{"do": "load", "model": NAME, "device": "cuda"}        builds a model: {"weight_bytes", "multiplied_weights"}
 {"do": "inputs", "rows", "tokens", "folder"}           writes folder/NAME.npy: {NAME: shape}
 {"do": "time", "rows", "tokens", "mode", "repeat"}     {"seconds"}: median of torch.compile(mode)
 {"do": "output", "rows", "tokens", "file"}             what it computes, as .npy of float32
@@ -12,7 +12,9 @@ JSON. As a program it is that process.
 
 import json
 import os
+import select
 import statistics
+import subprocess
 import sys
 
 from . import processes
@@ -25,15 +27,17 @@ class TorchSide:
 
     def __init__(self):
         environment = {**os.environ, "PYTHONPATH": str(SOURCE / "scripts"), "HF_HUB_OFFLINE": "1"}
-        self._process = processes.start([sys.executable, "-m", "gpu_checks.torch_side"], environment,
-                                        stdin=-1)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "gpu_checks.torch_side"], env=environment, text=True,
+            start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL)
 
     def ask(self, timeout, **request):
         """Throws Failure if there is no answer in time; the process is gone then."""
-        import select
-
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
+        try:
+            print(json.dumps(request), file=self._process.stdin, flush=True)
+        except BrokenPipeError:
+            raise Failure("PyTorch's process died") from None
         ready, _, _ = select.select([self._process.stdout], [], [], timeout)
         if not ready:
             self.stop()
@@ -45,7 +49,7 @@ class TorchSide:
         return answer
 
     def stop(self):
-        processes.stop(self._process)
+        processes.kill_group(self._process)
 
 
 def timed(torch, device, work, repeat):
@@ -148,7 +152,7 @@ class Worker:
         self.network.to(self.device)
         return {
             "weight_bytes": sum(p.numel() * p.element_size() for p in self.network.parameters()),
-            # of one token: what linear layers multiply; embeddings are looked up
+            # by linear layers, the last one included; embeddings are looked up
             "multiplied_weights": sum(
                 module.weight.numel() for module in self.network.modules()
                 if type(module).__name__ in ("Linear", "Conv1D")),
