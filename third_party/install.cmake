@@ -5,11 +5,13 @@
 # autopar_install(): once every target is made.
 function(autopar_install)
   get_property(plugins TARGET autopar_plugins PROPERTY MANUALLY_ADDED_DEPENDENCIES)
-  # As a RUNPATH, the folders that they were linked from, and NVIDIA's usual one, come after
-  # LD_LIBRARY_PATH.
-  set_target_properties(${plugins} PROPERTIES
-    INSTALL_RPATH_USE_LINK_PATH ON INSTALL_RPATH /usr/local/cuda/lib64)
-  install(TARGETS ${plugins} LIBRARY DESTINATION lib/autopar)
+  if(plugins)
+    # As a RUNPATH, the folders that they were linked from, and NVIDIA's usual one, come after
+    # LD_LIBRARY_PATH.
+    set_target_properties(${plugins} PROPERTIES
+      INSTALL_RPATH_USE_LINK_PATH ON INSTALL_RPATH /usr/local/cuda/lib64)
+    install(TARGETS ${plugins} LIBRARY DESTINATION lib/autopar)
+  endif()
   install(FILES README.md LICENSE DESTINATION share/doc/autopar)
   if(NOT AUTOPAR_PORTABLE)
     install(TARGETS autopar RUNTIME DESTINATION bin)

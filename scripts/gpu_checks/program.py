@@ -3,9 +3,9 @@
 import json
 import os
 import re
+import shutil
 import site
 import sysconfig
-import tarfile
 from pathlib import Path
 
 from . import processes
@@ -18,8 +18,7 @@ def unpacked(portable, work):
     """The folder that holds bin/autopar, of a folder or a .tar.gz."""
     portable = Path(portable)
     if portable.is_file():
-        with tarfile.open(portable) as archive:
-            archive.extractall(work, filter="tar")
+        shutil.unpack_archive(portable, work)
         [portable] = [file.parents[1] for file in Path(work).glob("*/bin/autopar")]
     if not (portable / "bin" / "autopar").is_file():
         raise SystemExit(f"{portable} has no bin/autopar: give the portable folder or its .tar.gz")

@@ -1,5 +1,6 @@
 """scripts/gpu_check without a GPU: what it reads, rounds and writes, and all of it on the CPU."""
 
+import shutil
 import subprocess
 import sys
 import time
@@ -88,6 +89,15 @@ class LibrariesTest(TemporaryFolderTest):
                 (folder / name).touch()
         found = program.library_folders(["libcudart.so.13", "libnccl.so.2", "libno.so"], [old, new, pip])
         self.assertEqual(found, [new, pip])
+
+    def test_the_package_is_unpacked(self):
+        packed = self.tmp / "autopar-1-linux" / "bin" / "autopar"
+        packed.parent.mkdir(parents=True)
+        packed.touch()
+        archive = shutil.make_archive(self.tmp / "package", "gztar", self.tmp, "autopar-1-linux")
+        work = self.tmp / "work"
+        work.mkdir()
+        self.assertEqual(program.unpacked(archive, work), work / "autopar-1-linux")
 
     def test_a_folder_without_the_program_is_refused(self):
         with self.assertRaisesRegex(SystemExit, "no bin/autopar"):
