@@ -33,6 +33,7 @@ class Context:
     work: Path
     self_test: bool  # on a CPU, with small models: what is measured means nothing
     exports: object = None  # Exports, of the large models
+    torch_sides: dict = field(default_factory=dict)  # TorchSide by model's name
     figures: dict = field(default_factory=dict)  # what later sections need of earlier ones
 
     def timeout(self, most=120):
@@ -44,4 +45,4 @@ class Context:
 
     def side_by_side(self):
         """How many processes of autopar are started at once."""
-        return 1 if self.self_test else max(1, min(6, (os.cpu_count() or 2) // 2))
+        return 1 if self.self_test else max(1, min(8, (os.cpu_count() or 2) // 2))

@@ -25,7 +25,7 @@ class Exports:
         self._running = {}
         self._done = {}
         self.environment = {**os.environ, "PYTHONPATH": str(SOURCE / "scripts"),
-                            "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+                            "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "4"}
         if not missing_packages():
             self._start_more()
 

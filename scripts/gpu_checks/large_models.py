@@ -13,7 +13,7 @@ from pathlib import Path
 from .context import SOURCE
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LargeModel:
     name: str
     kind: str  # a function of models/export.py

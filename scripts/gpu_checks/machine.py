@@ -57,7 +57,7 @@ def head(program, arguments):
         "# Results on a GPU",
         "",
         f"`scripts/gpu_check {' '.join(arguments)}`, {now:%Y-%m-%d %H:%M} UTC, commit {commit}, "
-        f"{output_of(str(program.file), '--version')}.",
+        f"autopar {output_of(str(program.file), '--version')}.",
         "",
         f"- GPU: {gpu_text(gpu)}",
         f"- CUDA: {cuda_version()}; libraries from {libraries}",

@@ -34,18 +34,17 @@ def flops_of(model, multiplied_weights):
 class ModelSpeed:
     """One model, and PyTorch's process with the same model beside it."""
 
-    def __init__(self, context, model, torch):
-        self.context, self.model, self.torch = context, model, torch
-        self.file = context.exports.file_of(model.name, context.timeout(300))
+    def __init__(self, context, model, file, loaded):
+        self.context, self.model, self.file = context, model, file
+        self.loaded = loaded  # what PyTorch told of the model
+        self.torch = context.torch_sides[model.name]
         self.folder = context.work / "speed" / model.name
-        self.repeat = 5 if context.self_test else 20
+        self.repeat = repeat(context)
 
     def check(self):
-        loaded = self.torch.ask(self.context.timeout(200), do="load", model=self.model.name,
-                                device=self.context.program.device)
-        self.check_whole(loaded)
+        self.check_whole()
         if self.model.has_step and not self.context.is_late(20):
-            self.check_step(loaded["multiplied_weights"])
+            self.check_step()
 
     def inputs(self, rows, tokens):
         """PyTorch's own, in files: their shapes, and the options that name them."""
@@ -77,7 +76,7 @@ class ModelSpeed:
         return self.torch.ask(self.context.timeout(most), do="time", rows=rows, tokens=tokens,
                               mode=mode, repeat=self.repeat)["seconds"]
 
-    def check_whole(self, loaded):
+    def check_whole(self):
         model, report = self.model, self.context.report
         size = (model.rows, model.tokens)
         theirs = [self.time_torch(*size)]
@@ -90,8 +89,8 @@ class ModelSpeed:
             f"{milliseconds(ours)}, torch.compile {milliseconds(compiled)}, "
             f"ratio {compiled / ours:.2f}", compiled / ours >= SLOWER_ALLOWED, command)
         self.check_output(what, out, info, command)
-        self.check_prefill(what, ours, loaded["multiplied_weights"], command)
-        self.check_loading(what, measured, loaded["weight_bytes"], command)
+        self.check_prefill(what, ours, command)
+        self.check_loading(what, measured, command)
         if not self.context.self_test and not self.context.is_late(TUNING_SECONDS):
             try:
                 tuned = self.time_torch(*size, mode="max-autotune", most=TUNING_SECONDS)
@@ -114,11 +113,11 @@ class ModelSpeed:
         self.context.report.judge(f"{what}: output beside PyTorch's", f"at most {tolerance:g}",
                                   f"{error:.1e}", error <= tolerance, command)
 
-    def check_prefill(self, what, seconds, multiplied_weights, command):
+    def check_prefill(self, what, seconds, command):
         peaks = self.context.figures.get("peaks")
         if not peaks or self.model.kind != "llama":
             return
-        rate = flops_of(self.model, multiplied_weights) / seconds
+        rate = flops_of(self.model, self.loaded["multiplied_weights"]) / seconds
         peak = peaks["flops_per_second"][self.model.data_type]
         told = f"{rate / 1e12:.0f} TFLOP/s of {peak / 1e12:.0f}: {rate / peak:.0%}"
         if self.model.name == "llama-8b":
@@ -127,7 +126,8 @@ class ModelSpeed:
         else:
             self.context.report.tell(f"{what}: share of the peak", told, command)
 
-    def check_loading(self, what, measured, weight_bytes, command):
+    def check_loading(self, what, measured, command):
+        weight_bytes = self.loaded["weight_bytes"]
         peaks, seconds = self.context.figures.get("peaks"), measured.get("upload_seconds")
         if not peaks or weight_bytes < 1e9:  # too small to be measured
             return
@@ -141,18 +141,51 @@ class ModelSpeed:
             f"{rate / 1e9:.1f} GB/s of {pinned / 1e9:.1f}: {rate / pinned:.0%}",
             rate / pinned >= LOADING_SHARE, command)
 
-    def check_step(self, multiplied_weights):
+    def check_step(self):
         _, measured, _, command = self.run(1, 1)
         seconds, peaks = measured["seconds"], self.context.figures.get("peaks")
         what = f"{self.model.name}, a single token"
         if not peaks:
             self.context.report.tell(what, milliseconds(seconds), command)
             return
-        reading = BYTES_OF_HALF * multiplied_weights / peaks["copy_bytes_per_second"]
+        read_bytes = BYTES_OF_HALF * self.loaded["multiplied_weights"]
+        reading = read_bytes / peaks["copy_bytes_per_second"]
         self.context.report.judge(
             what, f"{STEP_ALLOWED:g} times reading the weights once",
             f"{milliseconds(seconds)}, reading {milliseconds(reading)}: {seconds / reading:.2f}",
             seconds / reading <= STEP_ALLOWED, command)
+
+
+def repeat(context):
+    return 5 if context.self_test else 20
+
+
+def chosen_models(context):
+    return (large_models.SMALL if context.self_test else large_models.MODELS).values()
+
+
+def start(context):
+    """PyTorch's processes load and compile while other things are checked."""
+    for model in chosen_models(context):
+        torch = context.torch_sides[model.name] = TorchSide()
+        torch.send(do="load", model=model.name, device=context.program.device)
+        torch.send(do="time", rows=model.rows, tokens=model.tokens, mode="default",
+                   repeat=repeat(context))
+
+
+def wait_for_all(context):
+    """Nothing is timed before all models are exported and compiled: what is ready, by model."""
+    ready = {}
+    for model in chosen_models(context):
+        torch = context.torch_sides[model.name]
+        try:
+            loaded = torch.receive(context.timeout(200))
+            torch.receive(context.timeout(200))  # compiled, and timed while others worked
+            file = context.exports.file_of(model.name, context.timeout(200))
+            ready[model] = ModelSpeed(context, model, file, loaded)
+        except Failure as failure:
+            context.report.fail(model.name, failure)
+    return ready
 
 
 def measure_peaks(context):
@@ -175,17 +208,16 @@ def measure_peaks(context):
 def check(context):
     if context.exports is None:
         raise Skip("no PyTorch")
+    ready = wait_for_all(context)
     measure_peaks(context)
-    models = large_models.SMALL if context.self_test else large_models.MODELS
-    for model in models.values():
+    for model, model_speed in ready.items():
         if context.is_late(30):
             context.report.skip(model.name, "no time was left")
             continue
-        torch = TorchSide()
         try:
-            ModelSpeed(context, model, torch).check()
+            model_speed.check()
         except Failure as failure:
             context.report.fail(model.name, failure)
         finally:
-            torch.stop()
+            context.torch_sides[model.name].stop()
             context.exports.drop_weights(model.name)

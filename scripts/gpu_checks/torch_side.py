@@ -26,22 +26,30 @@ class TorchSide:
     """Our end: starts the process and talks to it."""
 
     def __init__(self):
-        environment = {**os.environ, "PYTHONPATH": str(SOURCE / "scripts"), "HF_HUB_OFFLINE": "1"}
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE / "scripts"), "HF_HUB_OFFLINE": "1",
+                       "TORCHINDUCTOR_COMPILE_THREADS": "4"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "gpu_checks.torch_side"], env=environment, text=True,
+            [sys.executable, "-m", "gpu_checks.torch_side"], env=environment,
             start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL)
+            stderr=subprocess.DEVNULL, bufsize=0)  # select must see every answer that is there
 
     def ask(self, timeout, **request):
-        """Throws Failure if there is no answer in time; the process is gone then."""
+        self.send(**request)
+        return self.receive(timeout)
+
+    def send(self, **request):
+        """The answer may be received later: requests are answered in order."""
         try:
-            print(json.dumps(request), file=self._process.stdin, flush=True)
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
         except BrokenPipeError:
             raise Failure("PyTorch's process died") from None
+
+    def receive(self, timeout):
+        """Throws Failure if there is no answer in time; the process is gone then."""
         ready, _, _ = select.select([self._process.stdout], [], [], timeout)
         if not ready:
             self.stop()
-            raise Failure(f"PyTorch did not finish '{request['do']}' within {timeout:.0f} s")
+            raise Failure(f"PyTorch did not answer within {timeout:.0f} s")
         line = self._process.stdout.readline()
         answer = json.loads(line) if line else {"error": "PyTorch's process died"}
         if "error" in answer:
