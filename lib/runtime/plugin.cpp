@@ -29,7 +29,10 @@ void* plugin_symbol(const std::string& plugin, const char* symbol) {
   // Loading again what is loaded gives the same library.
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
-    fail("autopar's part '{}' cannot be loaded: {}", plugin, dlerror());
+    fail(
+        "autopar's part '{}' cannot be loaded: {}; install the library that is missing, or add its "
+        "folder to LD_LIBRARY_PATH",
+        plugin, dlerror());
   }
   void* const address = dlsym(handle, symbol);
   if (address == nullptr) {

@@ -1,0 +1,1 @@
+"""What scripts/gpu_check is made of: a section a module, each with `check(context)`."""

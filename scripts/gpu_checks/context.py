@@ -1,0 +1,48 @@
+"""What a section is given, and the time that it has."""
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .program import Program
+from .report import Report
+
+SOURCE = Path(__file__).resolve().parents[2]
+
+
+class Clock:
+    """Seconds that are left, of a section and of all; a section may use what earlier ones saved."""
+
+    def __init__(self, limit):
+        self._end = time.monotonic() + limit
+        self._section_end = self._end
+
+    def start_section(self, kept_for_later):
+        self._section_end = self._end - kept_for_later
+
+    def left(self):
+        return self._section_end - time.monotonic()
+
+
+@dataclass
+class Context:
+    program: Program
+    report: Report
+    clock: Clock
+    work: Path
+    self_test: bool  # on a CPU, with small models: what is measured means nothing
+    exports: object = None  # Exports, of the large models
+    torch_sides: dict = field(default_factory=dict)  # TorchSide by model's name
+    figures: dict = field(default_factory=dict)  # what later sections need of earlier ones
+
+    def timeout(self, most=120):
+        """For a command: what is left of the section, at least a moment."""
+        return max(1.0, min(most, self.clock.left()))
+
+    def is_late(self, needed=5):
+        return self.clock.left() < needed
+
+    def side_by_side(self):
+        """How many processes of autopar are started at once."""
+        return 1 if self.self_test else max(1, min(8, (os.cpu_count() or 2) // 2))

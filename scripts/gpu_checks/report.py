@@ -1,0 +1,75 @@
+"""Rows of what was asked and what was measured: printed as they come, kept as a page."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+OK, MISSED, FAILED, SKIPPED, TOLD = "ok", "MISSED", "FAILED", "skipped", ""
+COLUMNS = "| what | asked | measured | | command |\n| --- | --- | --- | --- | --- |"
+
+
+@dataclass(frozen=True)
+class Row:
+    section: str
+    what: str
+    asked: str
+    measured: str
+    verdict: str
+    command: str = ""
+
+    def cells(self):
+        command = f"`{in_cell(self.command)}`" if self.command else ""
+        words = (in_cell(self.what), in_cell(self.asked), in_cell(self.measured), self.verdict)
+        return f"| {' | '.join((*words, command))} |"
+
+
+def in_cell(text):
+    """On one line, and without what ends a cell of a Markdown table."""
+    return " ".join(str(text).split()).replace("|", "\\|")
+
+
+class Report:
+    """The page is written anew after each section, so that what was measured outlives a crash."""
+
+    def __init__(self, file, head, short=None):
+        self.file, self.head = Path(file), head
+        self.short = short or {}  # what commands are shown with, by what they have
+        self.rows = []
+        self._section = ""
+
+    def start(self, section):
+        self._section = section
+        print(f"\n== {section}\n{COLUMNS}", flush=True)
+
+    def judge(self, what, asked, measured, is_met, command=""):
+        self._add(what, asked, measured, OK if is_met else MISSED, command)
+
+    def tell(self, what, measured, command=""):
+        """A figure that nothing was asked of."""
+        self._add(what, "", measured, TOLD, command)
+
+    def skip(self, what, reason):
+        self._add(what, "", reason, SKIPPED, "")
+
+    def fail(self, what, error, command=""):
+        self._add(what, "", error, FAILED, command)
+
+    def has_failed(self):
+        return any(row.verdict in (MISSED, FAILED) for row in self.rows)
+
+    def write(self):
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(self.page())
+
+    def page(self):
+        parts = [self.head]
+        for section in dict.fromkeys(row.section for row in self.rows):
+            cells = [row.cells() for row in self.rows if row.section == section]
+            parts.append("\n".join([f"## {section}", COLUMNS, *cells]))
+        return "\n\n".join(parts) + "\n"
+
+    def _add(self, what, asked, measured, verdict, command):
+        for long, short in self.short.items():
+            command = command.replace(long, short)
+        row = Row(self._section, what, asked, measured, verdict, command)
+        self.rows.append(row)
+        print(row.cells(), flush=True)

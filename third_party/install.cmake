@@ -1,0 +1,35 @@
+# What `cmake --install` and the package hold: bin/autopar, its plugins in lib/autopar, and the pages.
+# AUTOPAR_PORTABLE adds, in lib, the shared libraries that the program needs, for machines without
+# them; what a plugin alone needs (CUDA, NCCL, MPI) is the machine's own.
+
+# autopar_install(): once every target is made.
+function(autopar_install)
+  get_property(plugins TARGET autopar_plugins PROPERTY MANUALLY_ADDED_DEPENDENCIES)
+  if(plugins)
+    # As a RUNPATH, the folders that they were linked from, and NVIDIA's usual one, come after
+    # LD_LIBRARY_PATH.
+    set_target_properties(${plugins} PROPERTIES
+      INSTALL_RPATH_USE_LINK_PATH ON INSTALL_RPATH /usr/local/cuda/lib64)
+    install(TARGETS ${plugins} LIBRARY DESTINATION lib/autopar)
+  endif()
+  install(FILES README.md LICENSE DESTINATION share/doc/autopar)
+  if(NOT AUTOPAR_PORTABLE)
+    install(TARGETS autopar RUNTIME DESTINATION bin)
+    return()
+  endif()
+
+  # As an RPATH, it holds for what the libraries beside the program and the plugins need too.
+  target_link_options(autopar PRIVATE -Wl,--disable-new-dtags)
+  set_target_properties(autopar PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+  install(TARGETS autopar RUNTIME_DEPENDENCY_SET needed RUNTIME DESTINATION bin)
+  # glibc's parts belong together, and to the machine.
+  install(RUNTIME_DEPENDENCY_SET needed
+    PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|util)[.]so"
+    LIBRARY DESTINATION lib)
+endfunction()
+
+set(CPACK_GENERATOR TGZ)
+set(CPACK_PACKAGE_FILE_NAME autopar-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
+set(CPACK_STRIP_FILES ON)
+set(CPACK_THREADS 0)
+include(CPack)
