@@ -15,7 +15,7 @@ from .torch_side import TorchSide
 
 TITLE = "Faults"
 WAIT = 5  # seconds, for --timeout
-GRACE = 15  # more that a rank may take to start, and to end
+GRACE = 15  # more seconds that a rank may take to start, and to end
 MANY_RUNS = 1_000_000
 LARGE_WIDTH, LARGE_LAYERS = 1 << 14, 6  # a layer is 1 GiB in float32
 
@@ -65,12 +65,12 @@ class Faults:
                 for rank in ranks]
 
     def no_such_gpu(self):
-        return ["no GPU", "GPU 7", "GPUs"], [self.run(*self.arguments(1, "host", "--gpu", 7))]
+        return ["no GPU 7"], [self.run(*self.arguments(1, "host", "--gpu", 7))]
 
     def no_gpu_at_all(self):
         environment = {**self.program.environment, "CUDA_VISIBLE_DEVICES": ""}
         command = [self.program.file, *self.arguments(1, "host")]
-        return ["GPU", "CUDA"], [processes.run(command, environment, self.context.timeout(60))]
+        return ["no GPU", "no NVIDIA"], [processes.run(command, environment, self.context.timeout(60))]
 
     def two_ranks_on_one_gpu(self):
         return ["GPU"], [self.run(*self.arguments(2, "nccl"))]
@@ -86,7 +86,7 @@ class Faults:
         torch = TorchSide()
         try:
             torch.ask(self.context.timeout(60), do="fill_memory", left=LARGE_LAYERS // 2 << 30)
-            return ["memory"], [self.run("run", "--dir", folder / "bundle",
+            return ["--memory"], [self.run("run", "--dir", folder / "bundle",
                                          *self.program.on_device("host"), *options)]
         finally:
             torch.stop()
