@@ -14,8 +14,9 @@ namespace autopar::runtime {
 struct DeviceOptions {
   /// `automatic`: GPUs where every rank has one of its own, else the CPU.
   enum class Kind { cpu, cuda, automatic } kind = Kind::cpu;
-  int threads = 0;         ///< of the CPU, a rank; 0 is the machine's cores over its ranks
-  std::optional<int> gpu;  ///< of this process's one rank; by its place on its machine if absent
+  int threads = 0;  ///< of the CPU, a rank; 0 is the machine's cores over its ranks
+  std::optional<int> gpu =
+      {};  ///< of this process's one rank; by its place on its machine if absent
   bool allow_tf32 = false;
   /// Collectives of GPUs go through the host's memory, not NCCL, so that ranks may share a GPU.
   bool host_collectives = false;

@@ -251,7 +251,7 @@ TEST_CASE("bundles of random plans hold to what a stranger finds, and run from t
     for (const auto id : graph.inputs) {
       inputs.emplace(graph.value(id).name, random_input(random, graph.value(id)));
     }
-    const runtime::RunOptions options{.threads = 1};
+    const runtime::RunOptions options{.device = {.threads = 1}};
     const auto sharded = runtime::run_in_threads(folder / "out", inputs, options);
     const auto whole = runtime::run_whole(graph, inputs, options);
     for (const auto& [name, tensor] : whole.outputs) {

@@ -181,6 +181,7 @@ void CudaRunner::run_launched(const std::function<void()>& launch) {
     if (!graph_ && can_be_captured_) capture();
     ++runs_;
   } catch (...) {
+    graph_.reset();  // NCCL's abort waits for graphs that hold its collectives
     if (collectives_ != nullptr) collectives_->abort();
     throw;
   }
