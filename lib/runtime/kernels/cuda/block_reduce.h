@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "runtime/kernels/cuda/launch.h"
 
@@ -9,6 +10,17 @@ namespace autopar::runtime::cuda {
 
 inline constexpr unsigned all_lanes = 0xffffffffU;
 inline constexpr int warp_lanes = 32;
+
+/// What rows are computed in.
+template <typename T>
+using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+struct Plus {
+  template <typename W>
+  __device__ W operator()(W x, W y) const {
+    return x + y;
+  }
+};
 
 /// Every lane gets the result. All lanes of the warp call it.
 template <typename T, typename Take>

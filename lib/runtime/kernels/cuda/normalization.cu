@@ -1,7 +1,6 @@
 // LayerNormalization and RMSNormalization: a block a row, in float, or double for double.
 
 #include <algorithm>
-#include <type_traits>
 
 #include "runtime/kernels/cuda/block_reduce.h"
 #include "runtime/kernels/cuda/factories.h"
@@ -12,16 +11,6 @@
 
 namespace autopar::runtime::cuda {
 namespace {
-
-template <typename T>
-using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-struct Plus {
-  template <typename W>
-  __device__ W operator()(W x, W y) const {
-    return x + y;
-  }
-};
 
 __device__ inline float inverse_root(float x) { return 1.0F / sqrtf(x); }
 __device__ inline double inverse_root(double x) { return 1.0 / sqrt(x); }

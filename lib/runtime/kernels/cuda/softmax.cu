@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <type_traits>
 
 #include "runtime/kernels/cuda/block_reduce.h"
 #include "runtime/kernels/cuda/factories.h"
@@ -18,15 +17,6 @@
 namespace autopar::runtime::cuda {
 namespace {
 
-template <typename T>
-using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-struct Plus {
-  template <typename W>
-  __device__ W operator()(W x, W y) const {
-    return x + y;
-  }
-};
 /// NaN stays, and so makes the whole row NaN.
 struct Larger {
   template <typename W>

@@ -4,34 +4,18 @@
 
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/kernels/collectives.h"
+#include "runtime/kernels/common_table.h"
 #include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/factories.h"
-#include "runtime/kernels/data_movement.h"
 #include "runtime/kernels/elementwise.h"
-#include "runtime/kernels/generators.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime::cuda {
 namespace {
 
-/// One line an operator, as in kernels/cpu/table.cpp.
+/// One line an operator, beside those of kernels/common_table.cpp.
 constexpr KernelEntry lines[] = {
-    // Views
-    {"", "Reshape", make_copy, true},
-    {"", "Flatten", make_copy, true},
-    {"", "Squeeze", make_copy, true},
-    {"", "Unsqueeze", make_copy, true},
-    {"", "Identity", make_copy, true},
-    {"", "Dropout", make_dropout, true},
     // Data movement
-    {"", "Transpose", make_transpose},
-    {"", "Slice", make_slice},
-    {"", "Split", make_split},
-    {"", "Concat", make_concat},
-    {"", "Expand", make_expand},
-    {"", "Tile", make_tile},
-    {"", "DepthToSpace", make_depth_to_space},
-    {"", "SpaceToDepth", make_space_to_depth},
     {"", "Pad", make_pad},
     {"", "Trilu", make_trilu},
     {"", "Gather", make_gather},
@@ -41,12 +25,8 @@ constexpr KernelEntry lines[] = {
     {"", "ScatterND", make_scatter_nd},
     {"", "OneHot", make_one_hot},
     // Generators
-    {"", "Constant", make_constant},
-    {"", "ConstantOfShape", make_constant_of_shape},
     {"", "Range", make_range},
     {"", "EyeLike", make_eye_like},
-    {"", "Shape", make_shape},
-    {"", "Size", make_size},
     // Products
     {passes::internal_domain, "FusedMatMul", make_matmul},
     {"", "MatMul", make_matmul},
@@ -72,11 +52,6 @@ constexpr KernelEntry lines[] = {
     {"", "ReduceL2", make_reduce_l2},
     {"", "CumSum", make_cumsum},
     // Collectives
-    {graph::collective_domain, "AllReduce", make_all_reduce},
-    {graph::collective_domain, "AllGather", make_all_gather},
-    {graph::collective_domain, "ReduceScatter", make_reduce_scatter},
-    {graph::collective_domain, "AllToAll", make_all_to_all},
-    {graph::collective_domain, "Broadcast", make_broadcast},
     {passes::internal_domain, "CollectiveGroup", make_collective_group},
 };
 
@@ -93,7 +68,9 @@ bool serves(const graph::Node& node, std::span<const TensorView> inputs,
 
 const KernelTable& kernels() {
   static const KernelTable table = [] {
-    std::vector<KernelEntry> entries = elementwise_entries(make_elementwise);
+    std::vector<KernelEntry> entries = common_entries();
+    const auto elementwise = elementwise_entries(make_elementwise);
+    entries.insert(entries.end(), elementwise.begin(), elementwise.end());
     entries.insert(entries.end(), std::begin(lines), std::end(lines));
     return KernelTable{"CUDA", std::move(entries), chain_slots, max_chain_slots, serves};
   }();

@@ -1,0 +1,43 @@
+#include "runtime/kernels/common_table.h"
+
+#include "runtime/kernels/collectives.h"
+#include "runtime/kernels/data_movement.h"
+#include "runtime/kernels/generators.h"
+
+namespace autopar::runtime {
+
+/// Views (`true`) run nothing; their factory checks the node and makes a copy where the output must
+/// have bytes of its own.
+std::vector<KernelEntry> common_entries() {
+  return {
+      // Views
+      {"", "Reshape", make_copy, true},
+      {"", "Flatten", make_copy, true},
+      {"", "Squeeze", make_copy, true},
+      {"", "Unsqueeze", make_copy, true},
+      {"", "Identity", make_copy, true},
+      {"", "Dropout", make_dropout, true},
+      // Data movement
+      {"", "Transpose", make_transpose},
+      {"", "Slice", make_slice},
+      {"", "Split", make_split},
+      {"", "Concat", make_concat},
+      {"", "Expand", make_expand},
+      {"", "Tile", make_tile},
+      {"", "DepthToSpace", make_depth_to_space},
+      {"", "SpaceToDepth", make_space_to_depth},
+      // Generators
+      {"", "Constant", make_constant},
+      {"", "ConstantOfShape", make_constant_of_shape},
+      {"", "Shape", make_shape},
+      {"", "Size", make_size},
+      // Collectives
+      {graph::collective_domain, "AllReduce", make_all_reduce},
+      {graph::collective_domain, "AllGather", make_all_gather},
+      {graph::collective_domain, "ReduceScatter", make_reduce_scatter},
+      {graph::collective_domain, "AllToAll", make_all_to_all},
+      {graph::collective_domain, "Broadcast", make_broadcast},
+  };
+}
+
+}  // namespace autopar::runtime
