@@ -76,6 +76,7 @@ struct RunCommand {
                                         {"collectives", bundle::to_json(result.collectives)},
                                         {"arena_bytes", result.arena_bytes},
                                         {"peak_bytes", result.peak_bytes},
+                                        {"launches_per_run", result.launches},
                                         {"upload_seconds", result.upload_seconds}}
                              .dump(2));
       return;

@@ -39,6 +39,8 @@ class Runner {
   virtual void run() = 0;
   /// A run that takes the time of each step, and so takes longer itself. A span a step, in order.
   virtual std::vector<Span> profile() = 0;
+  /// Launches that the next run takes: one a step, or one for all.
+  virtual std::int64_t launches() const = 0;
 };
 
 /// Elements of one shape in two layouts. Strides are in elements; those of the input may be 0 or

@@ -250,6 +250,7 @@ std::int64_t Executable::arena_bytes() const { return impl_->plan.arena_bytes; }
 std::int64_t Executable::scratch_bytes() const {
   return impl_->plan.arena_bytes - impl_->plan.bytes_without_scratch;
 }
+std::int64_t Executable::launches() const { return impl_->runner->launches(); }
 double Executable::upload_seconds() const { return impl_->upload_seconds; }
 std::int64_t Executable::derived_constant_bytes() const { return impl_->derived_bytes; }
 

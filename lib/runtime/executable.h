@@ -48,6 +48,8 @@ class Executable {
   /// What of the arena is there for kernels' scratch memory alone: without it, the arena would be
   /// smaller by so much.
   std::int64_t scratch_bytes() const;
+  /// See Runner::launches.
+  std::int64_t launches() const;
   /// Copying constants to the device took so long; 0 where they stay on the host.
   double upload_seconds() const;
   /// Constants computed when compiling (folded or realigned), beside the mapped ones.

@@ -84,6 +84,7 @@ class RankRun {
 
   const std::vector<bundle::CollectiveTotal>& collectives() const { return collectives_.totals(); }
   std::int64_t arena_bytes() const { return executable_.arena_bytes(); }
+  std::int64_t launches() const { return executable_.launches(); }
   double upload_seconds() const { return executable_.upload_seconds(); }
   std::int64_t peak_bytes() const {
     return weight_bytes_ + executable_.derived_constant_bytes() + executable_.arena_bytes() -
@@ -234,6 +235,7 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
   RunResult result;
   result.arena_bytes.resize(ranks);
   result.peak_bytes.resize(ranks);
+  result.launches.resize(ranks);
   result.upload_seconds.resize(ranks);
   if (options.profile) result.spans.resize(ranks);
   for (const bundle::PortInfo& port : info.outputs) {
@@ -253,6 +255,7 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
       const std::lock_guard lock(assembling);
       result.arena_bytes[r] = run.arena_bytes();
       result.peak_bytes[r] = run.peak_bytes();
+      result.launches[r] = run.launches();
       result.upload_seconds[r] = run.upload_seconds();
       result.run_seconds.resize(seconds.size(), 0);
       for (std::size_t i = 0; i < seconds.size(); ++i) {
@@ -297,6 +300,7 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
   }
   result.arena_bytes = gather_values(run.arena_bytes(), world);
   result.peak_bytes = gather_values(run.peak_bytes(), world);
+  result.launches = gather_values(run.launches(), world);
   result.upload_seconds = gather_values(run.upload_seconds(), world);
   result.collectives = gather_totals(run.collectives(), world);
   if (options.profile) {
@@ -327,6 +331,7 @@ RunResult run_whole(const Graph& graph, const NamedTensors& inputs, const RunOpt
   result.run_seconds = run.run(parts, options.repeat);
   result.arena_bytes = {run.arena_bytes()};
   result.peak_bytes = {run.peak_bytes()};
+  result.launches = {run.launches()};
   result.upload_seconds = {run.upload_seconds()};
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     result.outputs.emplace(graph.value(graph.outputs[i]).name, run.output(i));

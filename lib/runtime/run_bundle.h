@@ -32,6 +32,7 @@ struct RunResult {
   std::vector<bundle::CollectiveTotal> collectives;  ///< of one run, summed over ranks
   std::vector<std::int64_t> arena_bytes;             ///< by rank
   std::vector<std::int64_t> peak_bytes;              ///< by rank: weights and arena, measured
+  std::vector<std::int64_t> launches;                ///< by rank: of a run after the first
   std::vector<double> upload_seconds;                ///< by rank: copying weights to its device
   std::vector<std::vector<Span>> spans;              ///< by rank, of the profiled run
 };

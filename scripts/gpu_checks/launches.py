@@ -65,7 +65,7 @@ def tell_own_count(context, bundle, options):
     if launches is None:
         context.report.skip(what, "--json has no launches_per_run")
     else:
-        context.report.judge(what, "1", launches, launches == 1, command)
+        context.report.judge(what, "1", launches, launches == [1], command)
 
 
 def check(context):

@@ -67,6 +67,7 @@ class CpuRunner final : public Runner {
     }
     return spans;
   }
+  std::int64_t launches() const override { return static_cast<std::int64_t>(steps_.size()); }
 
  private:
   std::vector<Step> steps_;

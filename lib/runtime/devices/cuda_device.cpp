@@ -5,7 +5,8 @@
 namespace autopar::runtime {
 
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {
-  const auto make = plugin_function<Device*(const CudaOptions*)>("cuda", "autopar_make_cuda_device");
+  const auto make =
+      plugin_function<Device*(const CudaOptions*)>("cuda", "autopar_make_cuda_device");
   return std::unique_ptr<Device>(make(&options));
 }
 

@@ -25,6 +25,9 @@ class CudaRunner final : public Runner {
   CudaRunner(CudaDevice& device, std::vector<Step> steps, CollectiveContext* collectives);
   void run() override;
   std::vector<Span> profile() override;
+  std::int64_t launches() const override {
+    return graph_ ? 1 : static_cast<std::int64_t>(steps_.size());
+  }
 
  private:
   /// Around one step's work on its stream.
