@@ -10,10 +10,10 @@ Communicator& CollectiveContext::group(const std::vector<int>& ranks) {
   return *made;
 }
 
-bool CollectiveContext::all_agree(bool mine) {
-  host_.barrier(loading_timeout);
+bool all_agree(Communicator& host, bool mine) {
+  host.barrier(loading_timeout);
   std::int32_t agreed = mine ? 1 : 0;
-  host_.all_reduce(reinterpret_cast<std::byte*>(&agreed), 1, graph::DataType::int32, ReduceOp::min);
+  host.all_reduce(reinterpret_cast<std::byte*>(&agreed), 1, graph::DataType::int32, ReduceOp::min);
   return agreed != 0;
 }
 

@@ -12,6 +12,10 @@
 
 namespace autopar::runtime {
 
+/// Whether all ranks of `host` say so; each must ask. Waits for ranks that are still loading or
+/// compiling.
+bool all_agree(Communicator& host, bool mine);
+
 /// One rank's communication during a run: the communicators of its groups, made when the shard is
 /// compiled, and the count of what went through them.
 class CollectiveContext {
@@ -31,8 +35,7 @@ class CollectiveContext {
   /// The communicator of this group of world ranks; made on first use, kept.
   Communicator& group(const std::vector<int>& ranks);
 
-  /// Whether all ranks say so; each must ask. Waits for ranks that are still compiling.
-  bool all_agree(bool mine);
+  bool all_agree(bool mine) { return runtime::all_agree(host_, mine); }
   /// Throws Error if a rank has failed or left, as far as is known without waiting.
   void check_members();
   /// Makes every waiting and later collective of any rank throw.

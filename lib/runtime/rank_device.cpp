@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "graph/error.h"
+#include "runtime/collectives.h"
 #include "runtime/comm/nccl_launch.h"
 #include "runtime/comm/staged_communicator.h"
 #include "runtime/devices/cpu_device.h"
@@ -39,9 +40,7 @@ bool has_gpu_of_its_own(const LocalRanks& local) {
 
 Kind agreed_kind(const DeviceOptions& options, Communicator& host, const LocalRanks& local) {
   if (options.kind != Kind::automatic) return options.kind;
-  auto has_gpu = static_cast<std::uint8_t>(has_gpu_of_its_own(local) ? 1 : 0);
-  host.all_reduce(reinterpret_cast<std::byte*>(&has_gpu), 1, DataType::uint8, ReduceOp::min);
-  return has_gpu != 0 ? Kind::cuda : Kind::cpu;
+  return all_agree(host, has_gpu_of_its_own(local)) ? Kind::cuda : Kind::cpu;
 }
 
 int gpu_of(const DeviceOptions& options, const LocalRanks& local) {

@@ -8,31 +8,11 @@
 namespace autopar::runtime {
 namespace {
 
-using Dims = std::vector<std::int64_t>;
-
-AttentionProblem::Layout layout_of(const Dims& strides) {
+AttentionProblem::Layout layout_of(const std::vector<std::int64_t>& strides) {
   return {strides.at(0), strides.at(1), strides.at(2), strides.at(3)};
 }
 
-Dims permuted(const Shape& shape, const Dims& permutation) {
-  Dims result;
-  for (const std::int64_t d : permutation) result.push_back(shape.at(static_cast<std::size_t>(d)));
-  return permutation.empty() ? shape : result;
-}
-
-/// The permutation that undoes another.
-Dims inverse(const Dims& permutation) {
-  Dims result(permutation.size());
-  for (std::size_t i = 0; i < permutation.size(); ++i)
-    result.at(static_cast<std::size_t>(permutation[i])) = static_cast<std::int64_t>(i);
-  return result;
-}
-
 }  // namespace
-
-Dims permuted_strides(const Shape& shape, const Dims& permutation) {
-  return permuted(row_major_strides(shape), permutation);
-}
 
 AttentionProblem::AttentionProblem(const graph::Node& node, std::span<const TensorView> inputs,
                                    std::span<const TensorView> outputs)
@@ -41,17 +21,19 @@ AttentionProblem::AttentionProblem(const graph::Node& node, std::span<const Tens
       causal(node.int_attribute("causal", 0) != 0),
       nan_to_zero(node.int_attribute("nan_to_zero", 0) != 0) {
   const auto permutation = [&](const char* name) { return node.ints_attribute(name, {}); };
-  const Shape q_shape = permuted(inputs[0].shape, permutation("q_perm"));
-  const Shape k_shape = permuted(inputs[1].shape, permutation("k_perm"));
-  const Shape v_shape = permuted(inputs[2].shape, permutation("v_perm"));
+  const StridedShape of_q = permuted(inputs[0].shape, permutation("q_perm"));
+  const StridedShape of_k = permuted(inputs[1].shape, permutation("k_perm"));
+  const StridedShape of_v = permuted(inputs[2].shape, permutation("v_perm"));
   // out_perm makes what is stored of the result.
-  const Dims to_result = inverse(permutation("out_perm"));
-  const Shape out_shape = permuted(outputs[0].shape, to_result);
+  const StridedShape of_out = permuted(outputs[0].shape, inverse(permutation("out_perm")));
+  const Shape& q_shape = of_q.dims;
+  const Shape& k_shape = of_k.dims;
+  const Shape& v_shape = of_v.dims;
   const bool fits = q_shape.size() == 4 && k_shape.size() == 4 && v_shape.size() == 4 &&
                     k_shape[0] == q_shape[0] && v_shape[0] == q_shape[0] &&
                     v_shape[1] == k_shape[1] && k_shape[1] > 0 && q_shape[1] % k_shape[1] == 0 &&
                     v_shape[2] == k_shape[2] && k_shape[3] == q_shape[3] &&
-                    out_shape == Shape{q_shape[0], q_shape[1], q_shape[2], v_shape[3]};
+                    of_out.dims == Shape{q_shape[0], q_shape[1], q_shape[2], v_shape[3]};
   if (!fits)
     fail("node '{}': queries {}, keys {} and values {} of Attention do not fit together", node.name,
          graph::to_string(q_shape), graph::to_string(k_shape), graph::to_string(v_shape));
@@ -62,12 +44,12 @@ AttentionProblem::AttentionProblem(const graph::Node& node, std::span<const Tens
   keys = k_shape[2];
   depth = q_shape[3];
   value_depth = v_shape[3];
-  q = layout_of(permuted_strides(inputs[0].shape, permutation("q_perm")));
-  k = layout_of(permuted_strides(inputs[1].shape, permutation("k_perm")));
-  v = layout_of(permuted_strides(inputs[2].shape, permutation("v_perm")));
-  out = layout_of(permuted_strides(outputs[0].shape, to_result));
+  q = layout_of(of_q.strides);
+  k = layout_of(of_k.strides);
+  v = layout_of(of_v.strides);
+  out = layout_of(of_out.strides);
   if (inputs.size() < 4 || !inputs[3].present()) return;
-  const Dims strides = broadcast_strides(inputs[3].shape, {batches, heads, queries, keys});
+  const auto strides = broadcast_strides(inputs[3].shape, {batches, heads, queries, keys});
   if (strides.empty())
     fail("node '{}': a mask of {} does not broadcast to scores of {}x{}x{}x{}", node.name,
          graph::to_string(inputs[3].shape), batches, heads, queries, keys);

@@ -1,16 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "runtime/kernel.h"
 
 namespace autopar::runtime {
-
-/// Strides, in elements, of a tensor stored as `shape` when its dimensions are taken in the order
-/// `permutation`; empty is none.
-std::vector<std::int64_t> permuted_strides(const Shape& shape,
-                                           const std::vector<std::int64_t>& permutation);
 
 /// What an Attention node (passes/passes.h) says, for all devices. Layouts have strides, in
 /// elements, of batch, head, row and column.

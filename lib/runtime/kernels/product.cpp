@@ -11,58 +11,26 @@ namespace autopar::runtime {
 
 namespace {
 
-/// A tensor as the product reads or makes it: batches, rows and columns.
-struct Operand {
-  Shape dims;
-  Shape strides;
+/// Of the last two.
+void swap_rows_and_columns(StridedShape& operand) {
+  const std::size_t columns = operand.dims.size() - 1;
+  std::swap(operand.dims[columns - 1], operand.dims[columns]);
+  std::swap(operand.strides[columns - 1], operand.strides[columns]);
+}
 
-  explicit Operand(const Shape& stored) : dims(stored), strides(row_major_strides(stored)) {}
-
-  void swap_rows_and_columns() {
-    std::swap(dims[dims.size() - 2], dims[dims.size() - 1]);
-    std::swap(strides[dims.size() - 2], strides[dims.size() - 1]);
-  }
-};
-
-/// Whether an attribute that must be a permutation of `rank` dimensions is there.
-bool has_permutation(const KernelRequest& request, const char* attribute, std::size_t rank) {
-  std::vector<std::int64_t> permutation = request.node.ints_attribute(attribute, {});
-  if (permutation.empty()) return false;
+/// An attribute that must be a permutation of `rank` dimensions if it is there; else empty.
+std::vector<std::int64_t> permutation_of(const KernelRequest& request, const char* attribute,
+                                         std::size_t rank) {
+  const auto permutation = request.node.ints_attribute(attribute, {});
   std::vector<std::int64_t> dimensions(rank);
   std::iota(dimensions.begin(), dimensions.end(), 0);
-  if (!std::ranges::is_permutation(permutation, dimensions))
+  if (!permutation.empty() && !std::ranges::is_permutation(permutation, dimensions))
     fail("node '{}': {} of {} is not a permutation of {} dimensions", request.node.name, attribute,
          qualified_op_type(request.node), rank);
-  return true;
+  return permutation;
 }
 
-/// The tensor `stored`, read as Transpose with this permutation reads it.
-Operand permuted(const KernelRequest& request, const Shape& stored, const char* attribute) {
-  const Operand as_stored(stored);
-  Operand operand = as_stored;
-  if (!has_permutation(request, attribute, stored.size())) return operand;
-  const auto permutation = request.node.ints_attribute(attribute, {});
-  for (std::size_t d = 0; d < stored.size(); ++d) {
-    operand.dims[d] = as_stored.dims[static_cast<std::size_t>(permutation[d])];
-    operand.strides[d] = as_stored.strides[static_cast<std::size_t>(permutation[d])];
-  }
-  return operand;
-}
-
-/// The result of which Transpose with this permutation makes the tensor `stored`.
-Operand permuted_from(const KernelRequest& request, const Shape& stored, const char* attribute) {
-  const Operand as_stored(stored);
-  Operand operand = as_stored;
-  if (!has_permutation(request, attribute, stored.size())) return operand;
-  const auto permutation = request.node.ints_attribute(attribute, {});
-  for (std::size_t d = 0; d < stored.size(); ++d) {
-    operand.dims[static_cast<std::size_t>(permutation[d])] = as_stored.dims[d];
-    operand.strides[static_cast<std::size_t>(permutation[d])] = as_stored.strides[d];
-  }
-  return operand;
-}
-
-MatrixLayout layout_of(const Operand& operand, std::size_t batch_dims) {
+MatrixLayout layout_of(const StridedShape& operand, std::size_t batch_dims) {
   const std::size_t own = operand.dims.size() - 2;
   MatrixLayout layout;
   layout.batch_strides.assign(batch_dims, 0);
@@ -89,11 +57,13 @@ Product matmul_product(const KernelRequest& request) {
     b_shape.push_back(1);
     out_shape.push_back(1);
   }
-  Operand a = permuted(request, a_shape, "a_perm");
-  Operand b = permuted(request, b_shape, "b_perm");
-  const Operand out = permuted_from(request, out_shape, "out_perm");
-  if (request.node.int_attribute("transA", 0) != 0) a.swap_rows_and_columns();
-  if (request.node.int_attribute("transB", 0) != 0) b.swap_rows_and_columns();
+  StridedShape a = permuted(a_shape, permutation_of(request, "a_perm", a_shape.size()));
+  StridedShape b = permuted(b_shape, permutation_of(request, "b_perm", b_shape.size()));
+  // out_perm makes what is stored of the result.
+  const StridedShape out =
+      permuted(out_shape, inverse(permutation_of(request, "out_perm", out_shape.size())));
+  if (request.node.int_attribute("transA", 0) != 0) swap_rows_and_columns(a);
+  if (request.node.int_attribute("transB", 0) != 0) swap_rows_and_columns(b);
 
   Product product;
   const std::size_t batch_dims = out.dims.size() - 2;

@@ -17,6 +17,27 @@ std::vector<std::int64_t> broadcast_strides(const Shape& shape, const Shape& to)
   return strides;
 }
 
+StridedShape::StridedShape(const Shape& stored)
+    : dims(stored), strides(row_major_strides(stored)) {}
+
+StridedShape permuted(const Shape& stored, const std::vector<std::int64_t>& permutation) {
+  StridedShape result(stored);
+  const StridedShape in_place = result;
+  for (std::size_t i = 0; i < permutation.size(); ++i) {
+    const auto d = static_cast<std::size_t>(permutation[i]);
+    result.dims.at(i) = in_place.dims.at(d);
+    result.strides.at(i) = in_place.strides.at(d);
+  }
+  return result;
+}
+
+std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& permutation) {
+  std::vector<std::int64_t> result(permutation.size());
+  for (std::size_t i = 0; i < permutation.size(); ++i)
+    result.at(static_cast<std::size_t>(permutation[i])) = static_cast<std::int64_t>(i);
+  return result;
+}
+
 void merge_dimensions(Shape& shape, std::vector<std::vector<std::int64_t>>& strides) {
   const auto remove = [&](std::size_t d) {
     shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(d));

@@ -11,6 +11,19 @@ namespace autopar::runtime {
 /// broadcast: 0 along dimensions that repeat it. Empty where it cannot be broadcast so.
 std::vector<std::int64_t> broadcast_strides(const Shape& shape, const Shape& to);
 
+/// A tensor's dimensions in some order, and the elements from one to the next along each.
+struct StridedShape {
+  Shape dims;
+  std::vector<std::int64_t> strides;
+
+  /// As the tensor is stored.
+  explicit StridedShape(const Shape& stored);
+};
+/// As Transpose with this permutation reads it; an empty permutation leaves all in place.
+StridedShape permuted(const Shape& stored, const std::vector<std::int64_t>& permutation);
+/// The permutation that undoes another.
+std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& permutation);
+
 /// Joins neighbouring dimensions that every operand walks in one stride and drops those of extent
 /// 1, so that inner loops are long. `strides` has one list an operand.
 void merge_dimensions(Shape& shape, std::vector<std::vector<std::int64_t>>& strides);

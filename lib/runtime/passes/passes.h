@@ -11,10 +11,9 @@ namespace autopar::runtime::passes {
 
 /// The domain of operators that only the compiler makes. A *permutation* of an operand is the
 /// `perm` of the Transpose by which the operand as stored is read as the operator has it; one of a
-/// result
-/// (`out_perm`), that of the Transpose that makes what is stored of it. Where it is absent nothing
-/// is permuted. A mask broadcasts to the scores: of a floating type, it is added; a boolean, it
-/// leaves scores where it is true and puts `fill` (float, -inf) elsewhere.
+/// result (`out_perm`), that of the Transpose that makes what is stored of it. Where it is absent
+/// nothing is permuted. A mask broadcasts to the scores: of a floating type, it is added; a
+/// boolean, it leaves scores where it is true and puts `fill` (float, -inf) elsewhere.
 ///
 ///   FusedMatMul(A, B, bias?)  transA, transB (ints): the last two dimensions of A or B swapped
 ///                             before the product; or a_perm, b_perm (ints): the permutation of all

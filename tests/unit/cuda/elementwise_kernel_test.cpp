@@ -244,17 +244,6 @@ TEST_CASE("Operands and results may begin at any element") {
     }
 }
 
-TEST_CASE("Divisors divide all numbers below 2^31") {
-  std::mt19937 random(9);
-  for (int round = 0; round < 20000; ++round) {
-    const auto extent = static_cast<std::uint32_t>(1 + (random() >> (1 + random() % 31)));
-    const auto index = static_cast<std::uint32_t>(random() >> (1 + random() % 31));
-    const Divisor divisor(extent);
-    for (const std::uint32_t n : {index, index / extent * extent, 0x7FFFFFFFU})
-      if (divisor.quotient(n) != n / extent) FAIL(n << " / " << extent);
-  }
-}
-
 TEST_CASE("Indices of 2^31 and more find the same elements as small ones") {
   std::mt19937 random(10);
   for (const Shape& y_shape : std::vector<Shape>{{7, 1, 9}, {5, 1}, {3, 7, 5, 1}}) {

@@ -1,7 +1,6 @@
 #include "runtime/kernels/cuda/elementwise_code.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "runtime/kernels/cuda/elementwise_registers.h"
 #include "runtime/kernels/elementwise_table.h"
@@ -127,11 +126,6 @@ bool is_only_wide(Types<Fs...>, FunctionId function) {
 
 }  // namespace
 
-Divisor::Divisor(std::uint32_t of) : extent(of), shift(std::bit_width(of - 1)) {
-  const std::uint64_t excess = (std::uint64_t{1} << shift) - of;
-  multiplier = static_cast<std::uint32_t>((excess << 32) / of + 1);
-}
-
 DataType register_type(DataType type) {
   DataType found = type;
   visit_type(type, NumbersAndBooleans{},
@@ -172,7 +166,7 @@ ElementwiseCode make_code(const ElementwiseProgram& program, int width, const gr
   code.has_small_indices = code.elements < std::int64_t{1} << 31;
   for (std::size_t d = 0; d < shape.size(); ++d) {
     code.extents[d] = shape[d];
-    if (code.has_small_indices) code.divisors[d] = Divisor(static_cast<std::uint32_t>(shape[d]));
+    if (code.has_small_indices) code.divisors[d] = FastDivisor(shape[d]);
   }
   for (std::size_t i = 0; i < program.inputs().size(); ++i) {
     const ElementwiseProgram::Input& input = program.inputs()[i];

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/kernels/cuda/fast_division.h"
 #include "runtime/kernels/elementwise_program.h"
 
 /// An element-wise program as the interpreter (elementwise_interpreter.h) reads it: plain data that
@@ -55,26 +56,12 @@ struct CodeInstruction {
   Parameters parameters;
 };
 
-/// Division of numbers below 2^31 by an extent: a product's high word and a shift.
-struct Divisor {
-  std::uint32_t extent = 1;
-  std::uint32_t multiplier = 1;
-  std::uint32_t shift = 0;
-
-  Divisor() = default;
-  explicit Divisor(std::uint32_t of);
-  AUTOPAR_ELEMENTWISE std::uint32_t quotient(std::uint32_t number) const {
-    const std::uint64_t product = std::uint64_t{number} * multiplier;
-    return (static_cast<std::uint32_t>(product >> 32) + number) >> shift;
-  }
-};
-
 struct ElementwiseCode {
   std::int64_t elements = 0;
   int dimensions = 0;
   bool has_small_indices = true;  ///< below 2^31, for which divisors serve
   std::int64_t extents[max_code_dimensions] = {};
-  Divisor divisors[max_code_dimensions];
+  FastDivisor divisors[max_code_dimensions];
   CodeInput inputs[max_code_inputs];
   int instruction_count = 0;
   CodeInstruction instructions[max_code_instructions];

@@ -122,7 +122,7 @@ __device__ __forceinline__ std::int64_t offset_of(const ElementwiseCode& code,
 #pragma unroll 1
     for (int d = code.dimensions - 1; d > 0; --d) {
       const std::uint32_t outer = code.divisors[d].quotient(rest);
-      offset += (rest - outer * code.divisors[d].extent) * input.strides[d];
+      offset += (rest - outer * code.divisors[d].divisor()) * input.strides[d];
       rest = outer;
     }
     return offset + rest * input.strides[0];
@@ -140,7 +140,7 @@ __device__ __forceinline__ std::int64_t column_of(const ElementwiseCode& code, s
   const int inner = code.dimensions - 1;
   if (!code.has_small_indices) return index % code.extents[inner];
   const std::uint32_t column = static_cast<std::uint32_t>(index);
-  return column - code.divisors[inner].quotient(column) * code.divisors[inner].extent;
+  return column - code.divisors[inner].quotient(column) * code.divisors[inner].divisor();
 }
 
 /// Loads the elements for the output's elements [index, index + count), packed. Where there are
