@@ -80,9 +80,12 @@ void copy_bytes(std::byte* to, std::span<const std::byte> from) {
 
 }  // namespace
 
-CpuDevice::CpuDevice(int threads) : threads_(usable_threads(threads)) {
-  omp_set_num_threads(threads_);  // oneDNN asks when it makes a primitive, not only when it runs
+CpuDevice::CpuDevice(int threads)
+    : threads_(usable_threads(threads)), threads_before_(omp_get_max_threads()) {
+  omp_set_num_threads(threads_);
 }
+
+CpuDevice::~CpuDevice() { omp_set_num_threads(threads_before_); }
 
 std::shared_ptr<std::byte> CpuDevice::allocate(std::int64_t bytes) {
   constexpr std::align_val_t alignment{64};

@@ -4,10 +4,14 @@
 
 namespace autopar::runtime {
 
-/// This machine's cores: `threads` of them for each kernel.
+/// This machine's cores: `threads` of them for each kernel. While it lives, that is what OpenMP uses
+/// on the thread that made it: oneDNN asks when it makes a primitive, not only when it runs.
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(int threads);
+  ~CpuDevice() override;
+  CpuDevice(const CpuDevice&) = delete;
+  CpuDevice& operator=(const CpuDevice&) = delete;
 
   const KernelTable& kernels() const override { return cpu_kernels(); }
   int threads() const override { return threads_; }
@@ -23,6 +27,7 @@ class CpuDevice final : public Device {
 
  private:
   int threads_;
+  int threads_before_;  ///< put back, as devices may nest: constants are folded by one of their own
 };
 
 }  // namespace autopar::runtime
