@@ -19,6 +19,7 @@ cmake -G Ninja -S "$work/onnx-$version" -B "$work/build" -DCMAKE_BUILD_TYPE=Rele
   "${launcher[@]}" >"$work/log" 2>&1 || { tail -30 "$work/log" >&2; exit 1; }
 cmake --build "$work/build" >"$work/log" 2>&1 || { tail -30 "$work/log" >&2; exit 1; }
 cmake --install "$work/build" >"$work/log" 2>&1
+install -D -m 644 "$work/onnx-$version/LICENSE" "$work/prefix/share/doc/onnx/LICENSE"
 
 mkdir -p "$(dirname "$prefix")"
 rm -rf "$prefix.partial"

@@ -1,6 +1,6 @@
 # What `cmake --install` and the package hold: bin/autopar, its plugins in lib/autopar, and the pages.
 # AUTOPAR_PORTABLE adds, in lib, the shared libraries that the program needs, for machines without
-# them; what a plugin alone needs (CUDA, NCCL, MPI) is the machine's own.
+# them, with their licences; what a plugin alone needs (CUDA, NCCL, MPI) is the machine's own.
 
 # autopar_install(): once every target is made.
 function(autopar_install)
@@ -26,6 +26,11 @@ function(autopar_install)
   install(RUNTIME_DEPENDENCY_SET needed
     PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|util)[.]so"
     LIBRARY DESTINATION lib)
+  install(FILES ${AUTOPAR_ONNX_DIR}/share/doc/onnx/LICENSE DESTINATION share/doc/autopar/licences
+    RENAME onnx OPTIONAL)
+  install(CODE "set(autopar_notice_files
+    ${CLI11_DIR}/CLI11Config.cmake ${nlohmann_json_DIR}/nlohmann_jsonConfig.cmake)")
+  install(SCRIPT ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/install_notices.cmake)
 endfunction()
 
 set(CPACK_GENERATOR TGZ)

@@ -113,7 +113,7 @@ class HalfTest(CudaTest):
                     for name_of, shape in model.shapes().items()
                     for option in ("--shape", f"{name_of}={'x'.join(map(str, shape))}")
                 ]
-                for ranks in (1, 2):
+                for ranks in (1, 2, 3, 4):
                     with self.subTest(model=name, data_type=data_type, ranks=ranks):
                         bundle = self.tmp / f"{name}-{data_type}-{ranks}"
                         autopar("partition", model.file, *shapes, "--ngpus", ranks, "--out", bundle)
@@ -170,6 +170,22 @@ class LaunchTest(CudaTest):
         errors = [self.finish(rank, expect=1) for rank in ranks]
         self.assertLess(time.monotonic() - start, 60)
         self.assertTrue(any("did not finish within 3 s" in error for error in errors), errors)
+
+    def test_a_kernel_that_fails_ends_every_rank(self):
+        self.environment["AUTOPAR_EMULATED_BAD_KERNEL"] = "3"
+        error = self.finish(self.start(self.bundle, *self.options), expect=1)
+        self.assertIn("error: ", error)
+        self.assertIn("unspecified launch failure", error)
+        for collectives in ("nccl", "host"):
+            place = f"127.0.0.1:{free_port()}"
+            ranks = []
+            for rank in (0, 1):
+                self.environment["AUTOPAR_EMULATED_BAD_KERNEL"] = "3" if rank == 1 else "0"
+                ranks.append(self.start(self.bundle, *self.options, "--rank", rank, "--rendezvous",
+                                        place, "--collectives", collectives))  # fmt: skip
+            errors = [self.finish(rank, expect=1) for rank in ranks]
+            self.assertIn("unspecified launch failure", errors[1])
+            self.assertIn("rank 1", errors[0])
 
     def test_ranks_share_a_gpu_with_host_collectives_alone(self):
         self.environment["AUTOPAR_EMULATED_GPUS"] = "1"

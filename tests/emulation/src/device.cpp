@@ -23,7 +23,8 @@ Machine read_machine() {
   return {static_cast<int>(
               std::clamp<std::int64_t>(environment("AUTOPAR_EMULATED_GPUS", 4), 0, kMaxDevices)),
           static_cast<std::size_t>(environment("AUTOPAR_EMULATED_MEMORY", std::int64_t{4} << 30)),
-          static_cast<int>(environment("AUTOPAR_EMULATED_DRIVER", kRuntimeVersion))};
+          static_cast<int>(environment("AUTOPAR_EMULATED_DRIVER", kRuntimeVersion)),
+          environment("AUTOPAR_EMULATED_BAD_KERNEL", 0)};
 }
 
 Machine& mutable_machine() {

@@ -20,6 +20,7 @@ struct Machine {
   int devices;
   std::size_t memory_bytes;
   int driver;
+  std::int64_t bad_kernel;  ///< 0: none
 };
 const Machine& machine();
 
