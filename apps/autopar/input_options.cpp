@@ -39,7 +39,9 @@ runtime::NamedTensors InputOptions::load(const std::vector<bundle::PortInfo>& po
 }
 
 void check_threads(int threads) {
-  if (threads < 0) fail("--threads {}: give at least 1, or 0 for a fair share", threads);
+  constexpr int most = 1024;
+  if (threads < 0 || threads > most)
+    fail("--threads {}: give 1 to {}, or 0 for a fair share", threads, most);
 }
 
 }  // namespace autopar

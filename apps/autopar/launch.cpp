@@ -63,15 +63,8 @@ std::unique_ptr<runtime::Communicator> find_other_ranks(const LaunchOptions& opt
     fail("--rendezvous {}: give --rank too, this process's own", options.rendezvous);
   }
   if (options.rank) check_rank(*options.rank, has_rendezvous, bundle_dir, ranks);
-  if (runtime::started_by_launcher()) {
-    if (options.rank) {
-      fail(
-          "--rank {}: mpirun or srun started this process and gives it its rank; leave --rank and "
-          "--rendezvous out",
-          *options.rank);
-    }
+  if (!has_rendezvous && runtime::started_by_launcher())
     return runtime::make_mpi_communicator(timeout);
-  }
   if (!has_rendezvous) return nullptr;
   return runtime::make_tcp_communicator(
       {.rank = *options.rank,
@@ -112,7 +105,8 @@ bool Launch::is_first() const { return !world_ || world_->rank() == 0; }
 runtime::RunResult Launch::run(const runtime::NamedTensors& inputs,
                                runtime::RunOptions options) const {
   options.timeout = timeout_;
-  if (is_first() && options.device.host_collectives)
+  const bool may_use_gpus = options.device.kind != runtime::DeviceOptions::Kind::cpu;
+  if (is_first() && options.device.host_collectives && may_use_gpus)
     spdlog::warn("collectives go through the host's memory, which is for tests: NCCL is faster");
   if (!world_ && ranks_ > 1 && options.device.gpu && !options.device.host_collectives) {
     fail(

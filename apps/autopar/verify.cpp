@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "commands.h"
 #include "graph/error.h"
@@ -14,18 +16,31 @@ namespace autopar {
 
 namespace {
 
+/// How far sums in another order may be apart in a model that computes in this type.
+double tolerance_of(graph::DataType type) {
+  if (type == graph::DataType::float16) return 1e-2;
+  return type == graph::DataType::bfloat16 ? 8e-2 : 1e-4;
+}
+
+double tolerance_of(const graph::Graph& model) {
+  double largest = 0;
+  for (const graph::Value& value : model.values)
+    largest = std::max(largest, tolerance_of(value.type));
+  return largest;
+}
+
 struct VerifyCommand {
   ModelOptions model;
   std::filesystem::path dir;
   InputOptions inputs;
-  double tolerance = 1e-4;
+  std::optional<double> tolerance;  ///< by the model's types if absent
   LaunchOptions launching;
   runtime::RunOptions options;
   bool json = false;
 
   void run() const {
     check_threads(options.device.threads);
-    if (!(tolerance >= 0)) fail("--tolerance {}: give 0 or more", tolerance);
+    if (tolerance && !(*tolerance >= 0)) fail("--tolerance {}: give 0 or more", *tolerance);
     const bundle::MetaInfo info = bundle::load_meta_info(dir);
     InputOptions some_inputs = inputs;
     if (!some_inputs.random_seed) some_inputs.random_seed = 0;
@@ -34,8 +49,9 @@ struct VerifyCommand {
     const Launch launch(launching, dir, info);
     const runtime::RunResult sharded = launch.run(tensors, options);
     if (!launch.is_first()) return;
-    const runtime::RunResult whole = runtime::run_whole(load_whole_model(info), tensors, options);
-    report(info, whole.outputs, sharded.outputs);
+    const graph::Graph whole_model = load_whole_model(info);
+    const runtime::RunResult whole = runtime::run_whole(whole_model, tensors, options);
+    report(info, whole.outputs, sharded.outputs, tolerance.value_or(tolerance_of(whole_model)));
   }
 
  private:
@@ -51,7 +67,7 @@ struct VerifyCommand {
   }
 
   void report(const bundle::MetaInfo& info, const runtime::NamedTensors& whole,
-              const runtime::NamedTensors& sharded) const {
+              const runtime::NamedTensors& sharded, double allowed) const {
     nlohmann::json errors = nlohmann::json::object();
     std::string worst_output;
     double worst = 0;
@@ -71,9 +87,9 @@ struct VerifyCommand {
       }
     }
     if (json) fmt::print("{}\n", nlohmann::json{{"largest_relative_error", errors}}.dump(2));
-    if (worst > tolerance) {
+    if (worst > allowed) {
       fail("output '{}' of {} differs from the whole model by {:.3g} (allowed: {:.3g})",
-           worst_output, dir.string(), worst, tolerance);
+           worst_output, dir.string(), worst, allowed);
     }
   }
 };
@@ -87,8 +103,10 @@ void add_verify_command(CLI::App& app) {
   sub->add_option("model", command->model.model, "The ONNX file")->required();
   sub->add_option("dir", command->dir, "The bundle")->required();
   command->inputs.add_to(*sub);
-  sub->add_option("--tolerance", command->tolerance, "Largest relative error allowed")
-      ->capture_default_str();
+  sub->add_option(
+      "--tolerance", command->tolerance,
+      "Largest relative error allowed (default: 1e-4; 1e-2 for models with float16, 8e-2 "
+      "with bfloat16)");
   sub->add_option("--threads", command->options.device.threads,
                   "Threads a rank (default: cores over local ranks)");
   command->launching.add_timeout_to(*sub);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <vector>
 
 #include "graph/error.h"
 #include "runtime/collectives.h"
@@ -30,22 +31,38 @@ bool has_gpu_driver() {
   return driver != nullptr;
 }
 
-bool has_gpu_of_its_own(const LocalRanks& local) {
+/// 0 where there is none that can be used.
+int usable_gpus() {
   try {
-    return has_gpu_driver() && count_gpus() >= local.count;
+    return has_gpu_driver() ? count_gpus() : 0;
   } catch (const Error&) {
-    return false;
+    return 0;
   }
+}
+
+/// Whether this process sees a single GPU that no other rank sees: launchers may share GPUs out so.
+/// Every rank asks, and waits for those that still load.
+bool sees_its_own_alone(int gpus, Communicator& host) {
+  const GpuId mine = gpus == 1 ? gpu_id(0) : GpuId{};
+  std::vector<GpuId> all(static_cast<std::size_t>(host.size()));
+  const std::vector<std::int64_t> bytes(all.size(), sizeof mine);
+  host.barrier(loading_timeout);
+  host.all_gather(mine.data(), all.front().data(), bytes);
+  return gpus == 1 && std::ranges::count(all, mine) == 1;
 }
 
 Kind agreed_kind(const DeviceOptions& options, Communicator& host, const LocalRanks& local) {
   if (options.kind != Kind::automatic) return options.kind;
-  return all_agree(host, has_gpu_of_its_own(local)) ? Kind::cuda : Kind::cpu;
+  const int gpus = usable_gpus();
+  const bool has_one = sees_its_own_alone(gpus, host) || gpus >= local.count;
+  return all_agree(host, has_one) ? Kind::cuda : Kind::cpu;
 }
 
-int gpu_of(const DeviceOptions& options, const LocalRanks& local) {
+int gpu_of(const DeviceOptions& options, Communicator& host, const LocalRanks& local) {
   const int gpus = count_gpus();
+  const bool is_shared_out = sees_its_own_alone(gpus, host);
   if (options.gpu) return *options.gpu;
+  if (is_shared_out) return 0;
   if (local.count > gpus && !options.host_collectives)
     fail(
         "this machine has {} GPU(s) for {} ranks; start fewer ranks here, or let ranks share GPUs "
@@ -63,7 +80,7 @@ RankDevice::RankDevice(const DeviceOptions& options, Communicator& host, const L
     device_ = std::make_unique<CpuDevice>(threads_of(options, local));
     return;
   }
-  device_ = make_cuda_device({gpu_of(options, local), options.allow_tf32});
+  device_ = make_cuda_device({gpu_of(options, host, local), options.allow_tf32});
   if (host.size() == 1) return;
   own_world_ = options.host_collectives
                    ? make_staged_communicator(*device_, host)

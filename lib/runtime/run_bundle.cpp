@@ -130,20 +130,29 @@ Graph load_shard(const bundle::MetaInfo& info, const std::filesystem::path& dir,
   return graph::load_onnx(dir / of_rank.files.front().name, {});
 }
 
-/// The first error that is a cause: those of ranks that were told to give up come after it.
+/// The first error of all ranks that is a cause.
 class FirstError {
  public:
-  void store(std::exception_ptr error) {
+  /// The exception that is being handled.
+  void store() {
     const std::lock_guard lock(mutex_);
-    if (!error_) error_ = std::move(error);
+    try {
+      throw;
+    } catch (const GivenUp&) {
+      if (!consequence_) consequence_ = std::current_exception();
+    } catch (...) {
+      if (!cause_) cause_ = std::current_exception();
+    }
   }
   void rethrow() const {
-    if (error_) std::rethrow_exception(error_);
+    if (cause_) std::rethrow_exception(cause_);
+    if (consequence_) std::rethrow_exception(consequence_);
   }
 
  private:
   std::mutex mutex_;
-  std::exception_ptr error_;
+  std::exception_ptr cause_;
+  std::exception_ptr consequence_;
 };
 
 /// Every rank's block of bytes, known lengths or not.
@@ -268,7 +277,7 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
         place(run.output(i), info.outputs[i].ranges[r], result.outputs.at(info.outputs[i].name));
       }
     } catch (...) {
-      error.store(std::current_exception());
+      error.store();
       worlds[r]->abort();
     }
   };

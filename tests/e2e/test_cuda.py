@@ -163,6 +163,17 @@ class LaunchTest(CudaTest):
                 self.finish(rank)
             self.check(out)
 
+    def test_launchers_may_show_each_rank_a_single_gpu(self):
+        place = f"127.0.0.1:{free_port()}"
+        ranks = []
+        for rank in (0, 1):
+            self.environment["CUDA_VISIBLE_DEVICES"] = str(rank)
+            ranks.append(self.start(self.bundle, *self.options, "--rank", rank, "--rendezvous",
+                                    place, "--output-dir", self.tmp / "out"))  # fmt: skip
+        for rank in ranks:
+            self.finish(rank)
+        self.check(self.tmp / "out")
+
     def test_a_rank_that_hangs_in_a_collective_ends_the_others_within_the_timeout(self):
         self.environment["AUTOPAR_NCCL_HANG"] = "1:1"
         start = time.monotonic()
@@ -174,8 +185,7 @@ class LaunchTest(CudaTest):
     def test_a_kernel_that_fails_ends_every_rank(self):
         self.environment["AUTOPAR_EMULATED_BAD_KERNEL"] = "3"
         error = self.finish(self.start(self.bundle, *self.options), expect=1)
-        self.assertIn("error: ", error)
-        self.assertIn("unspecified launch failure", error)
+        self.assertRegex(error, r"error: a kernel of the run failed on GPU \d .unspecified launch failure")
         for collectives in ("nccl", "host"):
             place = f"127.0.0.1:{free_port()}"
             ranks = []
@@ -219,6 +229,11 @@ class FaultTest(CudaTest):
         self.refuse(self.bundle, *self.options, parts=("no GPU", "--device cpu"))
         self.environment = environment(AUTOPAR_EMULATED_DRIVER="11080")
         self.refuse(self.bundle, *self.options, parts=("driver", "11.8"))
+        self.environment = environment(AUTOPAR_EMULATED_ARCHITECTURE="75")
+        self.refuse(self.bundle, *self.options, parts=("7.5", "8.0", "--device cpu"))
+        out = self.tmp / "out"
+        self.finish(self.start(self.bundle, *self.options, "--output-dir", out, device="auto"))
+        self.assertLessEqual(self.model.error_of(out), TOLERANCE)
 
     def test_a_gpu_without_enough_memory_tells_what_was_needed_and_what_was_free(self):
         self.environment["AUTOPAR_EMULATED_MEMORY"] = "65536"

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+import unittest.mock
 from pathlib import Path
 
 import numpy as np
@@ -193,10 +194,18 @@ class RendezvousTest(TemporaryFolderTest):
         options = (*self.model.input_options(), "--timeout", 1)
         self.assert_all_fail([self.start(1, *options)], "nobody answers at " + self.place)
 
-    def test_a_launcher_gives_ranks_by_itself(self):
-        done = run("env", "PMI_SIZE=1", AUTOPAR, "run", "--dir", self.bundle, "--rank", 1,
-                   "--rendezvous", self.place, "--random-inputs", 1, expect=1)
-        self.assertIn("leave --rank and --rendezvous out", done.stderr)
+    def test_a_rendezvous_serves_under_a_launcher_too(self):
+        with unittest.mock.patch.dict(os.environ, PMI_SIZE="2"):
+            ranks = [self.start(rank) for rank in range(3)]
+        for rank in ranks:
+            self.finish(rank)
+
+    def test_a_shell_of_slurms_is_no_launcher(self):
+        for tasks, is_launcher in ((1, False), (2, True)):
+            done = run("env", "SLURM_PROCID=0", f"SLURM_STEP_NUM_TASKS={tasks}",
+                       "AUTOPAR_PLUGIN_DIR=/nowhere", AUTOPAR, "run", "--dir", self.bundle,
+                       "--random-inputs", 1, expect=int(is_launcher))
+            self.assertEqual("libautopar_mpi.so is missing" in done.stderr, is_launcher)
 
     def test_a_launcher_without_the_part_for_mpi(self):
         done = run("env", "PMI_SIZE=1", "AUTOPAR_PLUGIN_DIR=/nowhere", AUTOPAR, "run", "--dir",

@@ -54,6 +54,15 @@ class Handles {
     const auto found = communicators_.find(handle);
     return found == communicators_.end() ? nullptr : found->second;
   }
+  /// Another live communicator of the same rank that is so.
+  template <typename Predicate>
+  bool any_beside(const Communicator& one, Predicate is_so) {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::any_of(communicators_, [&](const auto& entry) {
+      const Communicator& other = *entry.second;
+      return &other != &one && other.device == one.device && is_so(other);
+    });
+  }
   /// Its work may live on.
   void remove(ncclComm_t handle) {
     const std::lock_guard lock(mutex_);
@@ -455,10 +464,15 @@ ncclResult_t ensure_ready(const std::shared_ptr<Communicator>& communicator) {
 
 ncclResult_t ensure_usable(const std::shared_ptr<Communicator>& communicator) {
   const ncclResult_t ready = ensure_ready(communicator);
-  if (ready == ncclSuccess && communicator->is_finalized) {
+  if (ready != ncclSuccess) return ready;
+  if (communicator->is_finalized)
     return refuse(ncclInvalidArgument, "the communicator is finalized");
+  const auto is_in_progress = [](const Communicator& each) { return each.state == ncclInProgress; };
+  if (handles().any_beside(*communicator, is_in_progress)) {
+    return refuse(ncclInvalidArgument,
+                  "Attempt to use a communicator while another one of the rank is in progress");
   }
-  return ready;
+  return ncclSuccess;
 }
 
 bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
@@ -714,6 +728,15 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm == nullptr) return ncclSuccess;
   const std::shared_ptr<Communicator> communicator = handles().find(comm);
   if (!communicator) return ensure_ready(communicator);
+  const auto has_work = [](const Communicator& each) {
+    return std::ranges::any_of(each.launched, [](const auto& launch) {
+      return !launch.is_captured && !launch.work.expired();
+    });
+  };
+  if (group.depth == 0 && handles().any_beside(*communicator, has_work)) {
+    std::fputs("NCCL: a lone ncclCommAbort waits for ever behind another communicator\n", stderr);
+    std::abort();
+  }
   communicator->is_aborted = true;
   const std::lock_guard lock(communicator->mutex);
   communicator->pending = nullptr;

@@ -9,11 +9,18 @@
 #include <vector>
 
 #include "graph/data_type.h"
+#include "graph/error.h"
 
 namespace autopar::runtime {
 
 /// How long a barrier waits for ranks that may still be reading their weights.
 constexpr auto loading_timeout = std::chrono::minutes(10);
+
+/// Another rank failed, and this one does not go on without it; that rank's error is the cause.
+class GivenUp : public Error {
+ public:
+  using Error::Error;
+};
 
 enum class ReduceOp { sum, max, min, mean };
 

@@ -12,6 +12,12 @@ namespace {
 
 bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
 
+/// One of several tasks of srun; a shell that srun gave is a task, too, but alone.
+bool is_one_of_slurms() {
+  const char* const tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  return is_set("SLURM_PROCID") && tasks != nullptr && std::atoi(tasks) > 1;
+}
+
 auto* mpi_plugin() {
   try {
     return plugin_function<decltype(autopar_make_mpi_communicator)>(
@@ -25,7 +31,7 @@ auto* mpi_plugin() {
 
 bool started_by_launcher() {
   return is_set("OMPI_COMM_WORLD_SIZE") || is_set("PMI_SIZE") || is_set("PMIX_RANK") ||
-         (is_set("SLURM_STEP_ID") && is_set("SLURM_PROCID"));
+         is_one_of_slurms();
 }
 
 std::unique_ptr<Communicator> make_mpi_communicator(std::chrono::milliseconds timeout) {

@@ -26,6 +26,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using graph::DataType;
 
+/// Before it, non-blocking communicators of one thread disturb each other (its release notes).
+constexpr int least_version = NCCL_VERSION(2, 26, 2);
+static_assert(NCCL_VERSION_CODE >= least_version, "NCCL 2.26.2 or newer");
+
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 /// NCCL's reason, in one line.
@@ -37,6 +41,8 @@ std::string reason(ncclResult_t result) {
   std::ranges::replace(text, '\n', ' ');
   if (text.find("Duplicate GPU") != std::string::npos)
     text += "; start one rank for each GPU, or use --collectives host";
+  if (text.find("out of memory") != std::string::npos)
+    text += "; NCCL needs memory beside the model's: plan with a lower --memory";
   return text;
 }
 
@@ -121,6 +127,8 @@ class NcclRank {
 
   /// The communicator of all ranks.
   ncclComm_t init() {
+    check_version();
+    host_.barrier(loading_timeout);  // some may still be reading their shards
     const std::string what = fmt::format("connecting the GPUs of {} ranks", host_.size());
     ncclUniqueId id{};
     if (host_.rank() == 0) run(what, [&] { return ncclGetUniqueId(&id); });
@@ -183,6 +191,7 @@ class NcclRank {
     return is_in_progress;
   }
 
+  /// All communicators at once: aborting one waits for its work, which may be behind another's.
   void abort() noexcept {
     const std::lock_guard lock(mutex_);
     is_aborted_ = true;
@@ -190,16 +199,37 @@ class NcclRank {
       ncclGroupEnd();
       mutex_.unlock();
     }
+    if (comms_.empty()) return;
+    // What NCCL does then is no part of a graph that this thread may be capturing.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    ncclGroupStart();
     for (const ncclComm_t comm : std::views::reverse(comms_)) ncclCommAbort(comm);
+    ncclGroupEnd();
+    cudaThreadExchangeStreamCaptureMode(&mode);
     comms_.clear();
   }
 
  private:
-  void ensure_usable(const std::string& what) {
-    if (is_aborted_) give_up(what, "the run was given up");
+  static void check_version() {
+    int version = 0;
+    if (ncclGetVersion(&version) == ncclSuccess && version >= least_version) return;
+    fail(
+        "NCCL here is version {}.{}.{}, but 2.26.2 or newer is needed; update it, or use "
+        "--collectives host",
+        version / 10000, version / 100 % 100, version % 100);
+  }
+
+  void ensure_usable(const std::string& what) const {
+    if (is_aborted_)
+      throw GivenUp(fmt::format("rank {}: NCCL: {}: the run was given up", host_.rank(), what));
   }
 
   void check(ncclResult_t result, const std::string& what) {
+    if (result == ncclRemoteError) {
+      abort();
+      throw GivenUp(fmt::format("rank {}: NCCL: {}: {}", host_.rank(), what, reason(result)));
+    }
     if (result != ncclSuccess && result != ncclInProgress) give_up(what, reason(result));
   }
 
@@ -234,8 +264,10 @@ class NcclRank {
   void close() {
     const std::string what = "closing the communicators";
     is_closing_ = true;
-    for (const ncclComm_t comm : comms_) check(ncclCommFinalize(comm), what);
-    wait(what);
+    for (const ncclComm_t comm : comms_) {  // while one is in progress, no other may be called
+      check(ncclCommFinalize(comm), what);
+      wait(what);
+    }
     for (const ncclComm_t comm : std::views::reverse(comms_)) ncclCommDestroy(comm);
     comms_.clear();
   }
@@ -385,10 +417,10 @@ class NcclCommunicator final : public Communicator {
     return host_.progress_of(rank);
   }
 
-  /// The host tells the others, which NCCL does not everywhere.
+  /// The host tells the others, which NCCL does not everywhere; first, as NCCL may wait for them.
   void abort() noexcept override {
-    nccl_->abort();
     host_.abort();
+    nccl_->abort();
   }
 
  private:

@@ -137,7 +137,8 @@ class Connections {
       fail("rank {}: {} was given up: this rank failed, or others waited for it too long", rank_,
            what);
     }
-    fail("rank {}: {} was given up: another rank failed (rank {})", rank_, what, failed_rank);
+    throw GivenUp(fmt::format("rank {}: {} was given up: another rank failed (rank {})", rank_,
+                              what, failed_rank));
   }
 
   int rank_;

@@ -82,7 +82,7 @@ struct SharedGroup {
   }
 
   [[noreturn]] static void fail_aborted(const char* collective) {
-    fail("{} was given up: another rank failed", collective);
+    throw GivenUp(fmt::format("{} was given up: another rank failed", collective));
   }
 };
 

@@ -4,8 +4,8 @@
 
 namespace autopar::runtime {
 
-/// This machine's cores: `threads` of them for each kernel. While it lives, that is what OpenMP uses
-/// on the thread that made it: oneDNN asks when it makes a primitive, not only when it runs.
+/// This machine's cores: `threads` of them for each kernel. While it lives, that is what OpenMP
+/// uses on the thread that made it: oneDNN asks when it makes a primitive, not only when it runs.
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(int threads);

@@ -12,4 +12,10 @@ std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {
 
 int count_gpus() { return plugin_function<int()>("cuda", "autopar_count_gpus")(); }
 
+GpuId gpu_id(int gpu) {
+  GpuId id{};
+  plugin_function<void(int, GpuId*)>("cuda", "autopar_read_gpu_id")(gpu, &id);
+  return id;
+}
+
 }  // namespace autopar::runtime

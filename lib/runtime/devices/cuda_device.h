@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <memory>
 
 #include "runtime/device.h"
@@ -15,7 +17,10 @@ struct CudaOptions {
 /// is too old, or this build or machine has no CUDA. The device must be used by one thread at a
 /// time.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options);
-/// GPUs that this process sees. Throws as above.
+/// GPUs that this process sees and this build has code for. Throws as above.
 int count_gpus();
+/// What is unlike for any two GPUs, wherever they are.
+using GpuId = std::array<std::byte, 16>;
+GpuId gpu_id(int gpu);
 
 }  // namespace autopar::runtime

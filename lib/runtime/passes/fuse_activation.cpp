@@ -65,7 +65,8 @@ class ActivationFusion {
     } else if (is_about(product.number, 0.5, matcher_.type(x)) && is_one_plus_tanh(*function, x)) {
       node.op_type = "Gelu";
       node.attributes = {{"approximate", std::string("tanh")}};
-    } else if (const auto slope = sigmoid_slope(*function, x); slope && product.number == 1) {
+    } else if (const auto slope = sigmoid_slope(*function, x);
+               slope && product.number == 1 && Matcher::is_attribute(*slope, matcher_.type(x))) {
       node.op_type = "Swish";
       node.attributes = {{"alpha", static_cast<float>(*slope)}};
     } else {

@@ -2,6 +2,8 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <tuple>
 
 #include "runtime/kernels/element_types.h"
 #include "runtime/passes/layout.h"
@@ -16,8 +18,9 @@ using graph::Node;
 using graph::NodeId;
 using graph::ValueId;
 
-/// Scores this low, or made lower by this, leave nothing of a key: the lowest float16.
-constexpr double invisible = -65504;
+/// Scores this low, or made lower by this, leave nothing of a key. float16 has none lower.
+double invisible(DataType type) { return type == DataType::float16 ? -65504 : -1e9; }
+
 constexpr std::size_t heads = 1;  ///< the dimension of [B, H, S, D]
 
 /// Which keys a constant mask lets a query see.
@@ -66,10 +69,14 @@ class AttentionFusion {
     pattern.softmax = *softmax;
     pattern.scores = matcher_.product(softmax->scores);
     if (pattern.scores == nullptr || !have_same_batch(pattern)) return std::nullopt;
+    bool may_show_again = false;  // what masks below hide
     std::erase_if(pattern.softmax.masks, [&](const Mask& mask) {
       const Visibility seen = visibility(mask, matcher_.shape(softmax->scores));
-      pattern.causal = pattern.causal || seen == Visibility::causal;
-      return seen != Visibility::other;
+      const bool is_causal = seen == Visibility::causal && !may_show_again;
+      pattern.causal = pattern.causal || is_causal;
+      if (is_causal || seen == Visibility::all) return true;
+      may_show_again = may_show_again || (mask.fill && *mask.fill > invisible(mask.type));
+      return false;
     });
     const auto& left = pattern.softmax.masks;
     const bool is_expressible = left.empty() || (left.size() == 1 && left[0].keeps);
@@ -108,6 +115,7 @@ class AttentionFusion {
     if (matcher_.type(k->source) != type || matcher_.type(v->source) != type) return false;
 
     const Tail tail = find_tail(graph_, matcher_, result.outputs[0], type);
+    if (matcher_.type(tail.value) != type) return false;  // whoever reads it wants all its digits
     std::vector<ValueId> leaves = {scores.inputs[0], scores.inputs[1], result.inputs[1]};
     for (const Mask& mask : pattern.softmax.masks) leaves.push_back(mask.value);
     if (!matcher_.is_closed(tail.value, leaves)) return false;
@@ -155,7 +163,8 @@ class AttentionFusion {
   /// What the mask shows of all keys, if that is the same for each head and, but for the keys that
   /// come later, each query.
   Visibility visibility(const Mask& mask, const Shape& scores) {
-    const auto [found, is_new] = seen_.try_emplace({mask.value, mask.keeps}, Visibility::other);
+    const auto [found, is_new] =
+        seen_.try_emplace({mask.value, mask.keeps, mask.fill, mask.type}, Visibility::other);
     if (is_new) found->second = examine(mask, scores);
     return found->second;
   }
@@ -193,17 +202,18 @@ class AttentionFusion {
   static std::optional<bool> is_seen(const Mask& mask, double value) {
     if (mask.fill) {
       const bool seen = (value != 0) == mask.keeps;
-      return seen || *mask.fill <= invisible ? std::optional(seen) : std::nullopt;
+      return seen || *mask.fill <= invisible(mask.type) ? std::optional(seen) : std::nullopt;
     }
     if (value == 0) return true;
-    return value <= invisible ? std::optional(false) : std::nullopt;
+    return value <= invisible(mask.type) ? std::optional(false) : std::nullopt;
   }
 
   Graph& graph_;
   const KernelTable& kernels_;
   Matcher matcher_;
   Insertions insertions_;
-  std::map<std::pair<ValueId, bool>, Visibility> seen_;  ///< by mask, and whether it keeps
+  /// By mask: its value, whether it keeps, its fill, and the type of the scores.
+  std::map<std::tuple<ValueId, bool, std::optional<double>, DataType>, Visibility> seen_;
 };
 
 }  // namespace

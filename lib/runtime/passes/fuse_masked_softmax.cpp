@@ -35,13 +35,16 @@ class MaskedSoftmaxFusion {
   std::optional<Node> make(const Node& root, const SoftmaxForm& form) const {
     const bool is_plain = form.masks.empty() && form.scale == 1 && !form.nan_to_zero;
     const ValueId out = root.outputs[0];
-    if (is_plain || matcher_.type(form.scores) != matcher_.type(out)) return std::nullopt;
+    const DataType type = matcher_.type(out);
+    if (is_plain || matcher_.type(form.scores) != type || !Matcher::is_attribute(form.scale, type))
+      return std::nullopt;
     Node node{root.name, "MaskedSoftmax", internal_domain, {form.scores}, {out}, {}};
     node.attributes["scale"] = static_cast<float>(form.scale);
     if (form.nan_to_zero) node.attributes["nan_to_zero"] = std::int64_t{1};
     if (!form.masks.empty()) {
       const Mask& mask = form.masks[0];
-      if (!mask.keeps) return std::nullopt;
+      if (!mask.keeps || (mask.fill && !Matcher::is_attribute(*mask.fill, type)))
+        return std::nullopt;
       node.inputs.push_back(mask.value);
       if (mask.fill) node.attributes["fill"] = static_cast<float>(*mask.fill);
     }

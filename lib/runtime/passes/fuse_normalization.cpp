@@ -60,13 +60,15 @@ class NormalizationFusion {
   std::optional<Node> make(const Node& root, const Normalized& normalized, ValueId scale,
                            ValueId bias) const {
     const ValueId out = root.outputs[0];
+    const DataType type = matcher_.type(out);
+    if (!graph::is_floating_point(type) || !Matcher::is_attribute(normalized.epsilon, type))
+      return std::nullopt;
     const Shape row = {matcher_.shape(out).empty() ? 0 : matcher_.shape(out).back()};
     for (const ValueId vector : {scale, bias}) {
       if (vector == graph::no_value) continue;
-      if (matcher_.shape(vector) != row || matcher_.type(vector) != matcher_.type(out))
-        return std::nullopt;
+      if (matcher_.shape(vector) != row || matcher_.type(vector) != type) return std::nullopt;
     }
-    const auto input = input_of_type(normalized.of, matcher_.type(out));
+    const auto input = input_of_type(normalized.of, type);
     if (!input || matcher_.shape(*input) != matcher_.shape(out)) return std::nullopt;
     const std::array leaves = {*input, scale, bias};
     if (!matcher_.is_closed(out, leaves)) return std::nullopt;

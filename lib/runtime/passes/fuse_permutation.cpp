@@ -40,8 +40,8 @@ class PermutationFusion {
     const Shape& shape = matcher_.shape(result);
     std::vector<std::int64_t> identity(shape.size());
     std::iota(identity.begin(), identity.end(), 0);
-    const Tail tail = with_result ? find_tail(graph_, matcher_, result, type)
-                                  : Tail{result, {shape, identity}, type};
+    const Tail tail =
+        with_result ? find_tail(graph_, matcher_, result, type) : Tail{result, {shape, identity}};
     const NodeId root = matcher_.uses().producer(tail.value);
     Insertions inserted;
     bool is_changed = tail.value != result;

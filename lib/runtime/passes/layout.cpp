@@ -225,7 +225,7 @@ Tail find_tail(const Graph& graph, const Matcher& matcher, ValueId result, DataT
   Layout layout(shape);
   std::vector<std::int64_t> identity(shape.size());
   std::iota(identity.begin(), identity.end(), 0);
-  Tail tail{result, {shape, identity}, type};
+  Tail tail{result, {shape, identity}};
   for (ValueId at = result; matcher.uses().is_read_once(at);) {
     const Node& reader = graph.node(matcher.uses().readers(at)[0]);
     if (reader.outputs.size() != 1 || reader.op_type == "Expand") break;
@@ -236,29 +236,24 @@ Tail find_tail(const Graph& graph, const Matcher& matcher, ValueId result, DataT
     layout = *next;
     at = reader.outputs[0];
     if (!narrows && reader.op_type != "Transpose") continue;
-    if (auto stored = layout.storing(shape, matcher.shape(at))) tail = {at, *stored, type};
+    if (auto stored = layout.storing(shape, matcher.shape(at))) tail = {at, *stored};
   }
   return tail;
 }
 
 bool put(Graph& graph, const KernelTable& kernels, Node node, const Tail& tail, graph::NodeId root,
          Insertions& inserted) {
-  const graph::Value wanted = graph.value(tail.value);
   const std::string name = graph.node(root).name;
-  const bool is_wanted = wanted.type == tail.type && wanted.shape == tail.stored.shape;
+  const graph::Value& wanted = graph.value(tail.value);
+  const bool is_wanted = wanted.shape == tail.stored.shape;
   node.name = is_wanted ? name : name + ":product";
   node.outputs = {is_wanted
                       ? tail.value
-                      : graph.add_value({node.name, tail.type, tail.stored.shape, std::nullopt})};
+                      : graph.add_value({node.name, wanted.type, tail.stored.shape, std::nullopt})};
   if (!can_run(kernels, graph, node)) return false;
   Node last = node;
-  if (!is_wanted) inserted.before(root, node);
-  if (wanted.type != tail.type) {
-    const ValueId shaped =
-        inserted.reshape_before(root, graph, node.outputs[0], wanted.shape, "shaped");
-    const auto to = static_cast<std::int64_t>(wanted.type);
-    last = {name, "Cast", "", {shaped}, {tail.value}, {{"to", to}}};
-  } else if (!is_wanted) {
+  if (!is_wanted) {
+    inserted.before(root, node);
     last = reshape_node(graph, name, node.outputs[0], tail.value);
   }
   graph.node(root) = std::move(last);

@@ -69,7 +69,6 @@ std::vector<TracedOperand> trace(const graph::Graph& graph, const Matcher& match
 struct Tail {
   graph::ValueId value = graph::no_value;
   Layout::Stored stored;  ///< of the result's dimensions
-  DataType type = DataType::undefined;
 };
 
 /// The result itself, or what Transposes, Reshapes and a Cast to `type` make of it where nothing

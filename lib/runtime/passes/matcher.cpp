@@ -14,16 +14,6 @@ using graph::Node;
 using graph::NodeId;
 using graph::ValueId;
 
-namespace {
-
-/// How far a number of this type may be from the one that was meant.
-double tolerance_of(DataType type) {
-  if (type == DataType::bfloat16) return 4e-3;
-  return type == DataType::float16 ? 1e-3 : 1e-5;
-}
-
-}  // namespace
-
 const Node* Matcher::maker(ValueId value, std::string_view op_type) const {
   if (value == graph::no_value) return nullptr;
   const NodeId producer = uses_.producer(value);
@@ -55,26 +45,23 @@ std::optional<double> Matcher::number(ValueId value) const {
   return number;
 }
 
-bool Matcher::is_number(ValueId value, double expected) const {
-  const auto found = number(value);
-  return found && std::abs(*found - expected) <= tolerance_of(type(value)) * std::abs(expected);
-}
+bool Matcher::is_number(ValueId value, double expected) const { return number(value) == expected; }
 
 Matcher::Multiple Matcher::multiple(ValueId value) const {
-  const auto is_scalar = [&](ValueId id) {
-    return number(id) && shape(id).size() <= shape(value).size();
-  };
-  if (const Node* div = maker(value, "Div"); div != nullptr && is_scalar(div->inputs[1])) {
+  // Quotients of integers are cut off; a number of more dimensions would give the product more.
+  const auto is_multiple_of = [&](ValueId id) { return shape(id) == shape(value); };
+  if (!graph::is_floating_point(type(value))) return {value, 1};
+  if (const Node* div = maker(value, "Div"); div != nullptr && is_multiple_of(div->inputs[0])) {
+    const auto divisor = number(div->inputs[1]);
+    if (!divisor) return {value, 1};
     const Multiple inner = multiple(div->inputs[0]);
-    return {inner.of, inner.factor / *number(div->inputs[1])};
+    return {inner.of, inner.factor / *divisor};
   }
   const Node* mul = maker(value, "Mul");
-  if (const auto other = beside(mul, is_scalar)) {
-    const ValueId scalar = mul->inputs[*other == mul->inputs[0] ? 1 : 0];
-    const Multiple inner = multiple(*other);
-    return {inner.of, inner.factor * *number(scalar)};
-  }
-  return {value, 1};
+  const auto other = beside(mul, [&](ValueId id) { return number(id).has_value(); });
+  if (!other || !is_multiple_of(*other)) return {value, 1};
+  const Multiple inner = multiple(*other);
+  return {inner.of, inner.factor * *number(mul->inputs[*other == mul->inputs[0] ? 1 : 0])};
 }
 
 ValueId Matcher::uncast(ValueId value) const {

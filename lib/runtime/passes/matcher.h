@@ -38,8 +38,12 @@ class Matcher {
 
   /// The only element of a constant of numbers.
   std::optional<double> number(graph::ValueId value) const;
-  /// Whether it is that number, as its type and the digits that people write allow.
+  /// Whether it is that number exactly.
   bool is_number(graph::ValueId value, double expected) const;
+  /// Whether a float attribute says the number as exactly as a value of this type would.
+  static bool is_attribute(double number, DataType type) {
+    return type != DataType::float64 || static_cast<double>(static_cast<float>(number)) == number;
+  }
   /// What the value is a multiple of, and the multiple: through Mul and Div by numbers.
   struct Multiple {
     graph::ValueId of = graph::no_value;

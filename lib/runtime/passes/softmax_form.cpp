@@ -58,7 +58,7 @@ class SoftmaxMatcher {
         const ValueId under = where->inputs[keeps ? 1 : 2];
         const auto fill = matcher_.number(where->inputs[keeps ? 2 : 1]);
         if (!fill || matcher_.shape(under) != shape) continue;
-        form.masks.push_back({where->inputs[0], fill, keeps});
+        form.masks.push_back({where->inputs[0], fill, keeps, matcher_.type(under)});
         form.scores = bare(under);
         return true;
       }
@@ -68,7 +68,7 @@ class SoftmaxMatcher {
     if (sum == nullptr) return false;
     const std::size_t mask = which_is_mask(*sum, shape);
     if (matcher_.shape(sum->inputs[1 - mask]) != shape) return false;
-    form.masks.push_back({sum->inputs[mask], std::nullopt, true});
+    form.masks.push_back({sum->inputs[mask], std::nullopt, true, matcher_.type(form.scores)});
     form.scores = bare(sum->inputs[1 - mask]);
     return true;
   }
@@ -76,16 +76,19 @@ class SoftmaxMatcher {
   std::size_t which_is_mask(const Node& sum, const Shape& shape) const {
     if (matcher_.shape(sum.inputs[0]) != shape) return 0;
     if (matcher_.shape(sum.inputs[1]) != shape) return 1;
-    return are_scores(sum.inputs[1]) ? 0 : 1;
+    constexpr int most_masks = 8;
+    return are_scores(sum.inputs[1], most_masks) ? 0 : 1;
   }
 
   /// Whether a product is under the scale and masks that the value may have.
-  bool are_scores(ValueId value) const {
+  bool are_scores(ValueId value, int most_masks) const {
     value = matcher_.uncast(matcher_.multiple(matcher_.uncast(value)).of);
     if (matcher_.product(value) != nullptr) return true;
+    if (most_masks == 0) return false;
     for (const char* op_type : {"Where", "Add"})
       if (const Node* mask = matcher_.maker(value, op_type))
-        return std::ranges::any_of(mask->inputs, [&](ValueId each) { return are_scores(each); });
+        return std::ranges::any_of(mask->inputs,
+                                   [&](ValueId each) { return are_scores(each, most_masks - 1); });
     return false;
   }
 

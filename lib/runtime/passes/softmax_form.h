@@ -10,8 +10,9 @@ namespace autopar::runtime::passes {
 /// One mask of the scores: numbers that are added, or a boolean where scores give way to `fill`.
 struct Mask {
   graph::ValueId value = graph::no_value;
-  std::optional<double> fill;  ///< of a boolean mask alone
-  bool keeps = true;           ///< of a boolean mask: whether scores stay where it is true
+  std::optional<double> fill;           ///< of a boolean mask alone
+  bool keeps = true;                    ///< of a boolean mask: whether scores stay where it is true
+  DataType type = DataType::undefined;  ///< of the scores under it
 };
 
 /// A softmax over the last dimension, of scaled scores under masks.

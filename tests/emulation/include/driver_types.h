@@ -206,8 +206,13 @@ enum cudaDeviceAttr {
   cudaDevAttrMemoryPoolsSupported = 115,
 };
 
+struct cudaUUID_t {
+  char bytes[16];
+};
+
 struct cudaDeviceProp {
   char name[256];
+  cudaUUID_t uuid;
   std::size_t totalGlobalMem;
   std::size_t sharedMemPerBlock;
   int regsPerBlock;

@@ -30,6 +30,8 @@
 /// Environment, read when the first call comes and by reset():
 ///   AUTOPAR_EMULATED_GPUS       number of devices, 4 by default, at most 16
 ///   AUTOPAR_EMULATED_MEMORY     bytes of memory of each, 4 GiB by default
+///   CUDA_VISIBLE_DEVICES        those that are seen, neighbours: "2,3"
+///   AUTOPAR_EMULATED_ARCHITECTURE  of the devices, 90 by default
 ///   AUTOPAR_EMULATED_DRIVER     driver version, 13000 by default
 ///   AUTOPAR_EMULATED_BAD_KERNEL which kernel goes wrong, counted from 1 as they execute; none
 ///   AUTOPAR_EMULATION_SEED      of the random generators, 1 by default

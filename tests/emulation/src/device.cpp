@@ -18,13 +18,24 @@ std::int64_t environment(const char* name, std::int64_t otherwise) {
   return text == nullptr || *text == '\0' ? otherwise : std::atoll(text);
 }
 
+/// Of CUDA_VISIBLE_DEVICES, which names neighbours here.
+int visible_devices(int devices) {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) return devices;
+  const std::string names = visible;
+  const auto named = names.empty() ? 0 : 1 + std::ranges::count(names, ',');
+  return std::min(devices, static_cast<int>(named));
+}
+
 Machine read_machine() {
   set_seed(static_cast<std::uint64_t>(environment("AUTOPAR_EMULATION_SEED", 1)));
-  return {static_cast<int>(
-              std::clamp<std::int64_t>(environment("AUTOPAR_EMULATED_GPUS", 4), 0, kMaxDevices)),
+  return {visible_devices(static_cast<int>(
+              std::clamp<std::int64_t>(environment("AUTOPAR_EMULATED_GPUS", 4), 0, kMaxDevices))),
           static_cast<std::size_t>(environment("AUTOPAR_EMULATED_MEMORY", std::int64_t{4} << 30)),
           static_cast<int>(environment("AUTOPAR_EMULATED_DRIVER", kRuntimeVersion)),
-          environment("AUTOPAR_EMULATED_BAD_KERNEL", 0)};
+          environment("AUTOPAR_EMULATED_BAD_KERNEL", 0),
+          static_cast<int>(environment("AUTOPAR_EMULATED_ARCHITECTURE", 90)),
+          static_cast<int>(environment("CUDA_VISIBLE_DEVICES", 0))};
 }
 
 Machine& mutable_machine() {
@@ -63,12 +74,13 @@ cudaDeviceProp properties_of(int device) {
   p.maxThreadsDim[2] = 64;
   p.maxGridSize[0] = 0x7fffffff;
   p.maxGridSize[1] = p.maxGridSize[2] = 65535;
-  p.major = 9;
-  p.minor = 0;
+  p.major = machine().architecture / 10;
+  p.minor = machine().architecture % 10;
   p.multiProcessorCount = 132;
   p.concurrentKernels = 1;
   p.ECCEnabled = 1;
-  p.pciBusID = device + 1;
+  p.pciBusID = machine().first_device + device + 1;
+  p.uuid.bytes[0] = static_cast<char>(p.pciBusID);
   p.unifiedAddressing = 1;
   p.memoryBusWidth = 6144;
   p.l2CacheSize = 60 << 20;

@@ -21,6 +21,8 @@ struct Machine {
   std::size_t memory_bytes;
   int driver;
   std::int64_t bad_kernel;  ///< 0: none
+  int architecture;         ///< 90 is compute capability 9.0
+  int first_device;         ///< what the first one is called without CUDA_VISIBLE_DEVICES
 };
 const Machine& machine();
 

@@ -317,6 +317,7 @@ TEST_CASE("A rank that does not come to NCCL ends the others at the timeout") {
   const auto errors = errors_on_gpus(3, [](CudaDevice& device, Communicator& host) {
     if (host.rank() == 2) {
       std::byte id[128];
+      host.barrier(long_enough);
       host.broadcast(id, sizeof id, 0);
       return;
     }
@@ -333,6 +334,7 @@ TEST_CASE("A rank that fails before it comes to NCCL ends the others at once") {
   const auto errors = errors_on_gpus(2, [](CudaDevice& device, Communicator& host) {
     if (host.rank() == 1) {
       std::byte id[128];
+      host.barrier(long_enough);
       host.broadcast(id, sizeof id, 0);
       throw Error("the cause");
     }

@@ -1,5 +1,8 @@
 // Kernels that work row by row, on rows longer than a block keeps, of odd and even sizes.
 
+#include <array>
+
+#include "runtime/kernels/cuda/factories.h"
 #include "unit/runtime/loops.h"
 
 namespace autopar::runtime::testing {
@@ -63,7 +66,7 @@ TEST_CASE("A row of which the mask leaves nothing is NaN, as Softmax's") {
 
 TEST_CASE("Softmax of rows longer than registers keep equals a loop") {
   Random random(9);
-  for (const DataType type : {DataType::float32, DataType::float16}) {
+  for (const DataType type : float_types) {
     const std::int64_t columns = 20011;
     const Tensor x = random_floats(random, {2, columns}, type);
     std::vector<double> expected;
@@ -104,6 +107,23 @@ TEST_CASE("Rows longer than registers keep, of odd and even sizes, are normalise
                   expected, 4);
     }
   }
+}
+
+TEST_CASE("RotaryEmbedding is made of factors alone that its kernel finds") {
+  const auto serves = [](const Shape& x, const Shape& factor, DataType type, DataType of_factor) {
+    const std::array<TensorView, 3> inputs{TensorView{type, x, nullptr},
+                                           TensorView{of_factor, factor, nullptr},
+                                           TensorView{of_factor, factor, nullptr}};
+    return cuda::serves_rotary_embedding({}, inputs, {});
+  };
+  const DataType type = DataType::float32;
+  CHECK(serves({1, 2, 4, 8}, {4, 8}, type, type));
+  CHECK(serves({2, 2, 2, 2, 8}, {2, 1, 2, 1, 8}, type, type));
+  CHECK_FALSE(serves({2, 2, 2, 2, 2, 8}, {2, 1, 2, 1, 2, 8}, type, type));
+  CHECK_FALSE(serves({1, 2, 4, 8}, {4, 1}, type, type));
+  CHECK_FALSE(serves({1, 2, 4, 8}, {}, type, type));
+  CHECK_FALSE(serves({1, 2, 4, 8}, {4, 8}, type, DataType::float16));
+  CHECK_FALSE(serves({1, 2, 4, 8}, {4, 8}, DataType::int32, DataType::int32));
 }
 
 TEST_CASE("RotaryEmbedding equals a loop however cosines are broadcast") {

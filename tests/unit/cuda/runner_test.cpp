@@ -223,16 +223,31 @@ class Busy final : public Kernel {
   Clock::time_point end_;
 };
 
+/// Counts launches.
+class Counts final : public Kernel {
+ public:
+  explicit Counts(std::atomic<int>& launches) : launches_(launches) {}
+  void run(const KernelIo& io) override {
+    ++launches_;
+    check(emulation::enqueue(static_cast<cudaStream_t>(io.stream), [] {}), "a test's kernel");
+  }
+
+ private:
+  std::atomic<int>& launches_;
+};
+
 class Fails final : public Kernel {
  public:
   void run(const KernelIo&) override { throw Error("this rank has a fault"); }
 };
 
 /// What became of each rank of two, which run in threads, on a GPU each: its error, if any. Rank
-/// r's steps are a kernel that `first` makes, then the collective 'x' of its result.
+/// r's steps are a kernel that `first` makes, then the collective 'x' of its result, then `more`
+/// steps, whose launches are counted.
 using MakeKernel = std::function<std::unique_ptr<Kernel>(Communicator& world)>;
-std::array<std::string, 2> errors_of_ranks(const MakeKernel& first, milliseconds timeout,
-                                           int runs) {
+std::array<std::string, 2> errors_of_ranks(const MakeKernel& first, milliseconds timeout, int runs,
+                                           std::size_t more = 0,
+                                           std::array<std::atomic<int>, 2>* launches = nullptr) {
   auto worlds = make_thread_communicators(2, std::chrono::seconds(60));
   std::array<std::string, 2> errors;
   std::atomic<int> arrived = 0;
@@ -242,7 +257,9 @@ std::array<std::string, 2> errors_of_ranks(const MakeKernel& first, milliseconds
       CudaDevice device({.gpu = static_cast<int>(rank)});
       const auto memory = device.allocate(64);
       const TensorView value{DataType::uint8, {64}, memory.get()};
-      std::vector<Step> steps(2);
+      std::vector<Step> steps(2 + more);
+      for (Step& step : steps)
+        if (launches != nullptr) step.kernel = std::make_unique<Counts>((*launches)[rank]);
       steps[0].node = "first";
       steps[0].outputs = {value};
       steps[0].kernel = first(*worlds[rank]);
@@ -271,6 +288,24 @@ TEST_CASE("A collective that one rank does not reach in time is named, with that
         "rank 0: all-reduce of node 'x' among ranks 0, 1 did not finish within 0.3 s; rank(s) that "
         "did not start it: 1");
   CHECK_THAT(error_of_late, Catch::Contains("another rank failed"));
+}
+
+TEST_CASE("The host watches while it launches, and is never far ahead of its device") {
+  const auto first = [](Communicator& world) {
+    return std::make_unique<Busy>(world, milliseconds(world.rank() == 1 ? 3'600'000 : 0));
+  };
+  std::array<std::atomic<int>, 2> launches{};
+  const auto errors = errors_of_ranks(first, milliseconds(300), 1, 2000, &launches);
+  CHECK_THAT(errors[0], Catch::Contains("did not finish within 0.3 s"));
+  CHECK(launches[0] < 200);
+
+  for (auto& each : launches) each = 0;
+  const auto none = [](Communicator& world) {
+    return std::make_unique<Busy>(world, milliseconds(0));
+  };
+  for (const std::string& error : errors_of_ranks(none, std::chrono::minutes(1), 1, 500, &launches))
+    CHECK(error.empty());
+  CHECK(launches[0] == 1000);  // once, and once to be captured
 }
 
 TEST_CASE("Computation may take longer than a collective may wait") {

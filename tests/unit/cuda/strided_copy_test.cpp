@@ -225,12 +225,24 @@ TEST_CASE("What is too large for one launch, or has too many dimensions, is cut"
   for (int round = 0; round < 60; ++round) {
     Case c = random_case(random);
     const std::int64_t most = 64 + static_cast<std::int64_t>(random() % 3000);
-    for (const CopyJob& job : plan_copy(c.layout, c.layout.element_bytes, most))
+    for (const CopyJob& job : plan_copy(c.layout, widest_word, most)) {
       CHECK(std::int64_t{job.layout.words} * std::max(1U, job.matrix.rows) *
                 std::max(1U, job.matrix.columns) * job.store_bytes <=
             most * c.layout.element_bytes);
+      CHECK(job.in_offset % job.load_bytes == 0);
+      CHECK(job.out_offset % job.store_bytes == 0);
+    }
     check({c}, random, most);
   }
+  // A row that is cut stays wide, and its parts begin where wide words can.
+  for (const CopyLayout& row :
+       {CopyLayout{{2047}, {1}, {1}, 1}, CopyLayout{{2, 2044}, {2045, 1}, {2044, 1}, 4},
+        CopyLayout{{2, 2044}, {0, 0}, {2046, 1}, 2}})
+    for (const CopyJob& job : plan_copy(row, widest_word, 1500)) {
+      CHECK(job.in_offset % job.load_bytes == 0);
+      CHECK(job.out_offset % job.store_bytes == 0);
+    }
+  CHECK(plan_copy({{4096}, {1}, {1}, 1}, widest_word, 1500).front().load_bytes == widest_word);
   Case deep;
   deep.layout.shape = {2, 3, 2, 2, 2, 2, 2, 2, 3, 2, 2};
   std::vector<std::size_t> order(deep.layout.shape.size());

@@ -127,9 +127,9 @@ Graph after(const Graph& before, std::vector<Pass> list, std::uint32_t seed = 1)
   std::vector<Tensor> inputs;
   for (const ValueId id : before.inputs) {
     const graph::Value& value = before.value(id);
-    inputs.push_back(value.type == DataType::boolean
-                         ? random_in(value.type, value.shape, random, 0, 1)
-                         : random_floats(random, value.shape, value.type));
+    inputs.push_back(graph::is_floating_point(value.type)
+                         ? random_floats(random, value.shape, value.type)
+                         : random_in(value.type, value.shape, random, -9, 9));
   }
   Executable executable(before, {.threads = 1, .collectives = nullptr, .optimize = false});
   const auto expected = run(executable, before, inputs);
@@ -231,6 +231,18 @@ TEST_CASE("What only resembles a normalisation stays as it is") {
           const ValueId y = s.unary("Sin", x);
           const ValueId sum = s.binary("Add", s.mean(s.binary("Mul", y, y)), s.number(1, s.type));
           s.ends(s.binary("Mul", s.binary("Div", x, s.unary("Sqrt", sum)), s.weight({8}, s.type)));
+        }) == 0);
+  CHECK(fuses([](Spelling& s, ValueId x) {  // the power is no square
+          const ValueId squares = s.binary("Pow", s.unary("Abs", x), s.number(2.00001, s.type));
+          const ValueId sum = s.binary("Add", s.mean(squares), s.number(1, s.type));
+          s.ends(s.binary("Mul", s.binary("Div", x, s.unary("Sqrt", sum)), s.weight({8}, s.type)));
+        }) == 0);
+  CHECK(fuses([](Spelling& s, ValueId) {  // of integers
+          s.type = DataType::int32;
+          const ValueId x = s.in("i", {3, 8});
+          const ValueId sum = s.binary("Add", s.mean(s.binary("Mul", x, x)), s.number(1, s.type));
+          const ValueId root = s.binary("Pow", sum, s.number(0.5, DataType::float32));
+          s.ends(s.binary("Mul", s.binary("Div", x, root), s.weight({8}, s.type)));
         }) == 0);
   CHECK(
       fuses([](Spelling& s, ValueId x) {  // one scale for each row
@@ -410,7 +422,8 @@ struct AttentionForm {
   MaskForm mask = MaskForm::none;
   bool nan_guard = false;
   DataType type = DataType::float32;
-  int casts = 0;  ///< in half types: none, around the softmax, or from the scores to the result
+  /// In half types: none, around the softmax, from the scores to the result, or for good.
+  int casts = 0;
   bool result_transposed = true;
   bool repeats_first = false;  ///< head h reads head h % kv_heads, which no attention does
 };
@@ -506,8 +519,9 @@ ValueId spell(Spelling& s, const AttentionForm& form) {
     p = s.where(is_nan, s.number(0, s.type_of(p)), p);
   }
   if (form.casts == 1) p = s.cast(p, form.type);
-  if (form.casts == 2) v = s.cast(v, DataType::float32);
+  if (form.casts >= 2) v = s.cast(v, DataType::float32);
   ValueId out = s.matmul(p, v);
+  if (form.casts == 2) out = s.cast(out, form.type);
   if (form.result_transposed) out = s.permuted(out, {0, 2, 1, 3});
   return s.reshaped(out, {form.batch * form.queries, form.heads * 8});
 }
@@ -636,6 +650,54 @@ TEST_CASE("A device that does not serve attention keeps the products") {
     check_invariants(s.graph);
     CHECK(count(s.graph, "Attention") == (type == DataType::float16 ? 1 : 0));
   }
+  for (const int casts : {2, 3}) {  // a result that stays wide has more digits than the type
+    Spelling s;
+    s.ends(spell(s, {.type = DataType::float16, .casts = casts}));
+    passes::fuse_attention(s.graph, table);
+    remove_dead_nodes(s.graph);
+    check_invariants(s.graph);
+    CHECK(count(s.graph, "Attention") == (casts == 2 ? 1 : 0));
+  }
+}
+
+TEST_CASE("A causal mask hides for good, or is none") {
+  // One mask with another fill in each layer.
+  Spelling s;
+  const ValueId mask = s.graph.add_constant(
+      "mask",
+      mask_of({.queries = 4, .keys = 4, .mask = MaskForm::causal}, DataType::boolean, 1, 0));
+  for (const double fill : {-1e30, -1.0}) {
+    const std::string layer = fill == -1 ? "second " : "first ";
+    const ValueId scores =
+        s.matmul(s.in(layer + "q", {1, 2, 4, 8}), s.in(layer + "k", {1, 2, 8, 4}));
+    const ValueId masked = s.where(mask, scores, s.number(fill, s.type));
+    s.ends(s.matmul(s.op("Softmax", {masked}, {1, 2, 4, 4}), s.in(layer + "v", {1, 2, 4, 8})));
+  }
+  const Graph fused = after(s.graph, attention);
+  CHECK(count(fused, "Attention") == 2);
+  CHECK(std::ranges::count_if(fused.nodes, [](const graph::Node& node) {
+          return node.int_attribute("causal", 0) == 1;
+        }) == 1);
+
+  // A mask above it that gives keys a number of its own, which may be hidden keys.
+  for (const double fill : {-2.0, -1e30}) {
+    Spelling twice;
+    const ValueId causal = twice.graph.add_constant(
+        "mask",
+        mask_of({.queries = 4, .keys = 4, .mask = MaskForm::causal}, DataType::boolean, 1, 0));
+    const ValueId scores = twice.matmul(twice.in("q", {1, 2, 4, 8}), twice.in("k", {1, 2, 8, 4}));
+    const ValueId hidden = twice.where(causal, scores, twice.number(-1e30, twice.type));
+    const ValueId padded = twice.where(twice.in("padding", {1, 1, 4, 4}, DataType::boolean), hidden,
+                                       twice.number(fill, twice.type));
+    const ValueId p = twice.op("Softmax", {padded}, {1, 2, 4, 4});
+    twice.ends(twice.matmul(p, twice.in("v", {1, 2, 4, 8})));
+    if (fill == -2) {
+      CHECK(count(after(twice.graph, attention, 5), "Attention") == 0);
+    } else {  // but for queries that see nothing
+      passes::fuse_attention(twice.graph, every_kernel());
+      CHECK(count(twice.graph, "Attention") == 1);
+    }
+  }
 }
 
 // Softmax
@@ -677,6 +739,20 @@ TEST_CASE("A softmax over another dimension, or whose masked scores others read,
   }
 }
 
+TEST_CASE("A softmax of doubles keeps numbers that are no floats") {
+  const auto fuses = [](double scale, double fill) {
+    Spelling s;
+    const ValueId scaled = s.scaled(s.in("x", {4, 6}, DataType::float64), scale);
+    const ValueId masked =
+        s.where(s.in("mask", {4, 6}, DataType::boolean), scaled, s.number(fill, DataType::float64));
+    s.ends(s.op("Softmax", {masked}, {4, 6}));
+    return count(after(s.graph, masked_softmax, 3), "MaskedSoftmax");
+  };
+  CHECK(fuses(0.125, -65504) == 1);
+  CHECK(fuses(0.3, -65504) == 0);
+  CHECK(fuses(0.125, std::numeric_limits<double>::lowest()) == 0);
+}
+
 // Products
 
 TEST_CASE("Transposes around products become permutations") {
@@ -691,6 +767,22 @@ TEST_CASE("Transposes around products become permutations") {
         CHECK(count(fused, "Transpose") == 0);
         CHECK(count(fused, "FusedMatMul") == 2);
       }
+}
+
+TEST_CASE("What an operand is a multiple of has its shape, and is no integer") {
+  Spelling integers;
+  integers.type = DataType::int32;
+  ValueId x = integers.permuted(integers.in("x", {5, 4}), {1, 0});
+  const ValueId two = integers.number(2, integers.type);
+  x = integers.binary("Mul", integers.binary("Div", x, two), two);
+  integers.ends(integers.matmul(x, integers.in("w", {5, 6})));
+  after(integers.graph, {passes::fuse_permutations});
+
+  Spelling wider;
+  x = wider.binary("Mul", wider.in("x", {4, 5}), wider.weight({1, 1, 1}, wider.type));
+  x = wider.scaled(wider.permuted(x, {0, 2, 1}), 1);
+  wider.ends(wider.matmul(x, wider.in("w", {1, 4, 6})));
+  after(wider.graph, {passes::fuse_permutations});
 }
 
 TEST_CASE("A permutation that is a swap of the last two dimensions is the flag") {

@@ -69,6 +69,22 @@ Normalized normalize(const Tensor& x, std::size_t axis, const Tensor& scale,
 
 }  // namespace
 
+TEST_CASE("LogSoftmax of large numbers keeps what lies behind the point") {
+  const double log_sum = std::log1p(std::exp(-9.0));
+  for (const DataType type : {DataType::float32, DataType::float64})
+    for (const std::int64_t axis : {0, 1}) {
+      const Tensor x = tensor_of(
+          type, {2, 2}, {20000, axis == 1 ? 19991.0 : 20000, axis == 1 ? 20000.0 : 19991, 19991});
+      const auto y = doubles(run_node({.op_type = "LogSoftmax",
+                                       .attributes = {{"axis", axis}},
+                                       .inputs = {x},
+                                       .outputs = {{type, {2, 2}}}})
+                                 .front());
+      CHECK(y[0] == Approx(-log_sum).epsilon(0).margin(5e-6));
+      CHECK(y[3] == Approx(-9 - log_sum).epsilon(1e-6));
+    }
+}
+
 TEST_CASE("Softmax and LogSoftmax of every type along every axis equal a loop") {
   Random random(4);
   for (const DataType type : float_types) {

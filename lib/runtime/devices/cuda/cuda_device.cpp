@@ -1,6 +1,7 @@
 #include "runtime/devices/cuda/cuda_device.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "graph/error.h"
@@ -13,6 +14,25 @@ namespace {
 
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+/// How many of them this build has kernels for: CUDA names the newest first.
+int with_code(int count) {
+  for (int gpu = 0; gpu < count; ++gpu) {
+    int major = 0;
+    int minor = 0;
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu), "the GPU's kind");
+    check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, gpu), "the GPU's kind");
+    const int architecture = 10 * major + minor;
+    if (architecture >= AUTOPAR_LEAST_CUDA_ARCHITECTURE) continue;
+    if (gpu > 0) return gpu;
+    fail(
+        "--device cuda: the GPU has compute capability {}.{}, but this build serves {}.{} and "
+        "newer; build it with -DCMAKE_CUDA_ARCHITECTURES={}, or use --device cpu",
+        major, minor, AUTOPAR_LEAST_CUDA_ARCHITECTURE / 10, AUTOPAR_LEAST_CUDA_ARCHITECTURE % 10,
+        architecture);
+  }
+  return count;
 }
 
 int usable_gpus() {
@@ -33,7 +53,7 @@ int usable_gpus() {
   if (code == cudaErrorNoDevice || (code == cudaSuccess && count == 0))
     fail("--device cuda: this machine has no GPU that CUDA can use; use --device cpu");
   check(code, "looking for GPUs");
-  return count;
+  return with_code(count);
 }
 
 }  // namespace
@@ -116,3 +136,11 @@ extern "C" autopar::runtime::Device* autopar_make_cuda_device(
 }
 
 extern "C" int autopar_count_gpus() { return autopar::runtime::cuda::usable_gpus(); }
+
+extern "C" void autopar_read_gpu_id(int gpu, autopar::runtime::GpuId* id) {
+  using namespace autopar::runtime::cuda;
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, gpu), "the GPU's properties");
+  static_assert(sizeof *id == sizeof properties.uuid);
+  std::memcpy(id, &properties.uuid, sizeof *id);
+}

@@ -32,6 +32,8 @@ class CudaDevice final : public Device {
   std::unique_ptr<Runner> make_runner(std::vector<Step> steps,
                                       CollectiveContext* collectives) override;
 
+  int number() const { return options_.gpu; }
+
   // For kernels.
   const cudaDeviceProp& properties() const { return properties_; }
   int multiprocessors() const { return properties_.multiProcessorCount; }

@@ -30,6 +30,10 @@ void pause(Clock::duration waited) {
     std::this_thread::sleep_for(std::min<Clock::duration>(sleep, longest));
 }
 
+/// A stream takes some thousand launches; one more blocks the host, which then watches nothing. So
+/// where other ranks may fail, the host is never further ahead than twice so many steps.
+constexpr std::size_t steps_ahead = 64;
+
 /// Of two events with times, both complete.
 std::chrono::nanoseconds between(const Event& begin, const Event& end) {
   float milliseconds = 0;
@@ -92,7 +96,8 @@ CudaRunner::CudaRunner(CudaDevice& device, std::vector<Step> steps, CollectiveCo
       collectives_(collectives),
       fork_(make_event()),
       join_(make_event()),
-      done_(make_event()) {
+      done_(make_event()),
+      batches_{Batch{make_event(), make_event()}, Batch{make_event(), make_event()}} {
   std::vector<StepAccess> accesses;
   for (std::size_t s = 0; s < steps_.size(); ++s) {
     accesses.push_back(access_of(steps_[s]));
@@ -113,7 +118,7 @@ void CudaRunner::run() {
     if (graph_)
       check(cudaGraphLaunch(graph_.get(), device_.compute_stream()), "launching the run");
     else
-      enqueue({});
+      enqueue({}, true);
   });
 }
 
@@ -127,7 +132,7 @@ std::vector<Span> CudaRunner::profile() {
     check(cudaEventRecord(start.get(), device_.compute_stream()), "timing the run");
     check(cudaEventSynchronize(start.get()), "timing the run");
     since_epoch = std::chrono::system_clock::now().time_since_epoch();
-    enqueue(timings);
+    enqueue(timings, true);
   });
   std::vector<Span> spans;
   for (std::size_t s = 0; s < steps_.size(); ++s) {
@@ -143,7 +148,7 @@ cudaStream_t CudaRunner::stream_of(Queue queue) const {
   return queue == Queue::communication ? device_.collective_stream() : device_.compute_stream();
 }
 
-void CudaRunner::enqueue(const std::vector<Timing>& timings) {
+void CudaRunner::enqueue(const std::vector<Timing>& timings, bool is_watched) {
   const bool forks = !collective_steps_.empty();
   if (forks) wait_for(device_.collective_stream(), fork_, device_.compute_stream());
   unsigned collective = 0;
@@ -161,14 +166,30 @@ void CudaRunner::enqueue(const std::vector<Timing>& timings) {
     if (!timings.empty()) check(cudaEventRecord(timings[s].end.get(), stream), "timing a step");
     if (is_marked) progress_.mark_end(stream, collective);
     if (place.signals) check(cudaEventRecord(complete_[s].get(), stream), "ordering streams");
+    if (is_watched && has_others_ && (s + 1) % steps_ahead == 0) keep_pace((s + 1) / steps_ahead);
   }
   if (forks) wait_for(device_.compute_stream(), join_, device_.collective_stream());
 }
 
+void CudaRunner::keep_pace(std::size_t batch) {
+  Batch& other = batches_[batch % 2];
+  if (batch > 1) {
+    watch(other.computation);
+    watch(other.communication);
+  }
+  check(cudaEventRecord(other.computation.get(), device_.compute_stream()), "the run");
+  check(cudaEventRecord(other.communication.get(), device_.collective_stream()), "the run");
+}
+
 void CudaRunner::capture() {
-  Capture capture(device_.compute_stream());
-  enqueue({});
-  graph_ = capture.instantiate();
+  {
+    Capture capture(device_.compute_stream());
+    enqueue({}, false);
+    graph_ = capture.instantiate();
+  }
+  // Else the first launch allocates, while other ranks' kernels may already wait for this one's.
+  check(cudaGraphUpload(graph_.get(), device_.compute_stream()), "making the run's graph");
+  check(cudaStreamSynchronize(device_.compute_stream()), "making the run's graph");
 }
 
 void CudaRunner::run_launched(const std::function<void()>& launch) {
@@ -176,7 +197,12 @@ void CudaRunner::run_launched(const std::function<void()>& launch) {
     progress_.reset();
     launch();
     check(cudaEventRecord(done_.get(), device_.compute_stream()), "the run");
-    wait();
+    watch(done_);
+    if (has_others_) {
+      collectives_->report_progress(progress_at(static_cast<unsigned>(collective_steps_.size())));
+      // Collectives that are aborted end, too, but with nothing that is of use.
+      collectives_->check_members();
+    }
     device_.faults().throw_if_any();
     if (!graph_ && can_be_captured_) capture();
     ++runs_;
@@ -187,15 +213,19 @@ void CudaRunner::run_launched(const std::function<void()>& launch) {
   }
 }
 
-void CudaRunner::wait() {
+void CudaRunner::watch(const Event& event) {
   const auto start = Clock::now();
   auto checked = start;
   auto moved = start;
   Progress::Marks last;
   while (true) {
-    const cudaError_t state = cudaEventQuery(done_.get());
+    const cudaError_t state = cudaEventQuery(event.get());
     if (state == cudaSuccess) break;
-    if (state != cudaErrorNotReady) check(state, "the run");
+    if (state != cudaErrorNotReady)
+      fail(
+          "a kernel of the run failed on GPU {} ({}); compute-sanitizer tells which, --device cpu "
+          "runs without it",
+          device_.number(), cudaGetErrorString(state));
     const auto now = Clock::now();
     if (has_others_) {
       const Progress::Marks marks = progress_.read();
@@ -212,10 +242,6 @@ void CudaRunner::wait() {
     }
     pause(now - start);
   }
-  if (!has_others_) return;
-  collectives_->report_progress(progress_at(static_cast<unsigned>(collective_steps_.size())));
-  // Collectives that are aborted end, too, but with nothing that is of use.
-  collectives_->check_members();
 }
 
 void CudaRunner::fail_late(unsigned collective) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <vector>
@@ -38,11 +39,14 @@ class CudaRunner final : public Runner {
 
   cudaStream_t stream_of(Queue queue) const;
   /// Launches all steps, with their timings if there are any.
-  void enqueue(const std::vector<Timing>& timings);
+  void enqueue(const std::vector<Timing>& timings, bool is_watched);
+  /// After each batch of steps that is enqueued: watches the one before the last.
+  void keep_pace(std::size_t batch);
   void capture();
   /// Launches by `launch`, and returns when the device is done. Throws Error as run() does.
   void run_launched(const std::function<void()>& launch);
-  void wait();
+  /// Until the event is complete.
+  void watch(const Event& event);
   [[noreturn]] void fail_late(unsigned collective) const;
   /// A number for the collective of this run that grows from run to run.
   std::int64_t progress_at(unsigned collective) const;
@@ -60,6 +64,12 @@ class CudaRunner final : public Runner {
   Event fork_;
   Event join_;
   Event done_;
+  /// Complete when the streams have come to a batch's end; of the last two batches.
+  struct Batch {
+    Event computation;
+    Event communication;
+  };
+  std::array<Batch, 2> batches_;
   GraphExec graph_;
 };
 

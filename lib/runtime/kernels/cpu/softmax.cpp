@@ -98,10 +98,11 @@ class DoubleSoftmax final : public Kernel {
       largest = std::max(largest, in[i * rows_.inner]);
     double sum = 0;
     for (std::int64_t i = 0; i < rows_.extent; ++i) sum += std::exp(in[i * rows_.inner] - largest);
-    const double shift = largest + std::log(sum);
+    // Taken off one after the other: beside a large number the logarithm would be lost.
+    const double log_sum = std::log(sum);
     for (std::int64_t i = 0; i < rows_.extent; ++i) {
       const double x = in[i * rows_.inner];
-      out[i * rows_.inner] = logarithm_ ? x - shift : std::exp(x - largest) / sum;
+      out[i * rows_.inner] = logarithm_ ? x - largest - log_sum : std::exp(x - largest) / sum;
     }
   }
 

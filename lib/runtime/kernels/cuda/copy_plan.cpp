@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <ranges>
 #include <utility>
 
@@ -95,13 +96,14 @@ class Planner {
   void add(Dimensions dimensions, std::int64_t in_offset, std::int64_t out_offset) {
     if (dimensions.size() <= WordLayout::max_dimensions &&
         elements_of(dimensions) <= most_elements_) {
-      jobs_.push_back(job(std::move(dimensions)));
-      jobs_.back().in_offset = in_offset * element_bytes_;
-      jobs_.back().out_offset = out_offset * element_bytes_;
+      jobs_.push_back(
+          job(std::move(dimensions), in_offset * element_bytes_, out_offset * element_bytes_));
       return;
     }
     const Dimension outermost = dimensions.back();
-    const std::int64_t half = outermost.extent / 2;
+    std::int64_t half = outermost.extent / 2;
+    // Words stay wide where a row is cut.
+    if (dimensions.size() == 1 && half > widest_word) half -= half % widest_word;
     const auto add_part = [&](std::int64_t begin, std::int64_t extent) {
       Dimensions part = dimensions;
       part.back().extent = extent;
@@ -115,14 +117,23 @@ class Planner {
   std::vector<CopyJob> take() { return std::move(jobs_); }
 
  private:
-  CopyJob job(Dimensions dimensions) const {
+  /// A power of two that divides where the part begins.
+  std::int64_t alignment_at(std::int64_t offset) const {
+    return std::gcd(std::int64_t{alignment_}, offset);
+  }
+
+  CopyJob job(Dimensions dimensions, std::int64_t in_offset, std::int64_t out_offset) const {
     CopyJob job;
+    job.in_offset = in_offset;
+    job.out_offset = out_offset;
     job.load_bytes = job.store_bytes = element_bytes_;
     if (!dimensions.empty() && dimensions[0].out == 1) {
       if (dimensions[0].in == 1) {
-        const auto elements = widen(dimensions, alignment_ / element_bytes_);
+        const auto alignment = std::min(alignment_at(in_offset), alignment_at(out_offset));
+        const auto elements = widen(dimensions, alignment / element_bytes_);
         job.load_bytes = job.store_bytes = static_cast<int>(elements) * element_bytes_;
-      } else if (dimensions[0].in == 0 && element_bytes_ < widest_word && repeat(dimensions)) {
+      } else if (dimensions[0].in == 0 && alignment_at(out_offset) == widest_word &&
+                 element_bytes_ < widest_word && repeat(dimensions)) {
         job.form = CopyForm::repeated;
         job.store_bytes = widest_word;
       }
@@ -148,7 +159,7 @@ class Planner {
   /// Makes the output's elements wide words; false where that cannot be.
   bool repeat(Dimensions& dimensions) const {
     const std::int64_t elements = widest_word / element_bytes_;
-    const bool fits = alignment_ == widest_word && dimensions[0].extent % elements == 0 &&
+    const bool fits = dimensions[0].extent % elements == 0 &&
                       std::ranges::all_of(dimensions | std::views::drop(1), [&](const auto& each) {
                         return each.out % elements == 0;
                       });

@@ -53,6 +53,9 @@ bool serves_masked_softmax(const graph::Node& node, std::span<const TensorView> 
 std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request);
 std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request);
 std::unique_ptr<Kernel> make_rotary_embedding(const KernelRequest& request);
+/// Whether cosines and sines of these shapes and types have a kernel.
+bool serves_rotary_embedding(const graph::Node& node, std::span<const TensorView> inputs,
+                             std::span<const TensorView> outputs);
 std::unique_ptr<Kernel> make_reduce_sum(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_mean(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_prod(const KernelRequest& request);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "graph/error.h"
 #include "runtime/devices/cuda/cuda_error.h"
 #include "runtime/kernel.h"
 
@@ -20,22 +21,29 @@ namespace autopar::runtime::cuda {
 
 inline cudaStream_t stream_of(const KernelIo& io) { return static_cast<cudaStream_t>(io.stream); }
 
+/// Threads of a block at most, unless its kernel has __launch_bounds__ of more: whatever registers
+/// a kernel takes, so many threads have them.
+inline constexpr unsigned unbounded_threads = 256;
+
 struct LaunchShape {
   dim3 grid;
   dim3 block;
   std::size_t shared_bytes = 0;
+  unsigned most_threads = unbounded_threads;  ///< of a block; the kernel's __launch_bounds__
 };
 
 /// Blocks of `block` threads for `items`, a thread each; at least one.
-inline LaunchShape a_thread_each(std::int64_t items, unsigned block = 256) {
+inline LaunchShape a_thread_each(std::int64_t items, unsigned block = unbounded_threads) {
   const std::int64_t blocks = (items + block - 1) / block;
   return {dim3(static_cast<unsigned>(blocks < 1 ? 1 : blocks)), dim3(block)};
 }
 
-/// Launches `kernel` on the stream, and checks that it could be.
+/// Launches `kernel` on the stream. Throws Error where that cannot be.
 template <typename... Parameters, typename... Arguments>
 void launch(cudaStream_t stream, const LaunchShape& shape, void (*kernel)(Parameters...),
             Arguments... arguments) {
+  require(shape.block.x * shape.block.y * shape.block.z <= shape.most_threads,
+          "a kernel with large blocks has launch bounds");
   cudaLaunchConfig_t config{};
   config.gridDim = shape.grid;
   config.blockDim = shape.block;

@@ -67,9 +67,11 @@ __device__ __forceinline__ void for_packs(std::int64_t extent, Use use) {
   for (; at < extent; at += step) use(kept_packs, at);
 }
 
+constexpr int row_threads = 512;
+
 /// N divides the extent.
 template <typename T, int N>
-__global__ void normalize_rows(Rows<T> rows) {
+__global__ void __launch_bounds__(row_threads) normalize_rows(Rows<T> rows) {
   using W = Compute<T>;
   const std::int64_t row = blockIdx.x;
   const T* in = rows.in + row * rows.extent;
@@ -161,8 +163,11 @@ class Normalization final : public Kernel {
   void run_packs(const KernelIo& io, const Rows<T>& rows) const {
     const std::int64_t packs = (rows_.extent + N - 1) / N;
     const std::int64_t warps = (packs + 2 * warp_lanes - 1) / (2 * warp_lanes);
-    const auto threads = static_cast<unsigned>(std::clamp<std::int64_t>(warps, 1, 16) * warp_lanes);
-    launch(stream_of(io), {dim3(static_cast<unsigned>(rows_.count)), dim3(threads)},
+    const auto threads = std::min<std::int64_t>(warps * warp_lanes, row_threads);
+    launch(stream_of(io),
+           {.grid = dim3(static_cast<unsigned>(rows_.count)),
+            .block = dim3(static_cast<unsigned>(threads)),
+            .most_threads = row_threads},
            normalize_rows<T, N>, rows);
   }
 

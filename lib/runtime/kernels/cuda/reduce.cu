@@ -62,8 +62,10 @@ struct Join {
   }
 };
 
+constexpr int row_threads = 512;
+
 template <typename T, typename Operation>
-__global__ void reduce_a_block_each(Reduction<T> reduction) {
+__global__ void __launch_bounds__(row_threads) reduce_a_block_each(Reduction<T> reduction) {
   using W = Accumulator<T>;
   const std::int64_t row = blockIdx.x;
   const T* in = reduction.in + reduction.kept.offset(row);
@@ -112,8 +114,11 @@ class Reduce final : public Kernel {
       return;
     }
     const std::int64_t warps = (reduction.row_elements + 4 * warp_lanes - 1) / (4 * warp_lanes);
-    const auto threads = static_cast<unsigned>(std::clamp<std::int64_t>(warps, 1, 16) * warp_lanes);
-    launch(stream_of(io), {dim3(static_cast<unsigned>(reduction.rows)), dim3(threads)},
+    const auto threads = std::clamp<std::int64_t>(warps * warp_lanes, warp_lanes, row_threads);
+    launch(stream_of(io),
+           {.grid = dim3(static_cast<unsigned>(reduction.rows)),
+            .block = dim3(static_cast<unsigned>(threads)),
+            .most_threads = row_threads},
            reduce_a_block_each<T, Operation>, reduction);
   }
 

@@ -1,7 +1,9 @@
 // RotaryEmbedding (passes/passes.h): a thread takes some elements of a row's first half and those
 // that stand across from them in the second.
 
-#include <type_traits>
+#include <algorithm>
+#include <iterator>
+#include <optional>
 
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/vector_access.h"
@@ -71,26 +73,42 @@ __global__ void rotate(Rotation<T> rotation) {
   store_pack(rotation.out + at + half, y1);
 }
 
+/// Of rows whose factors the kernel can find; nullopt for other shapes and types.
+std::optional<RowLayout> row_layout(std::span<const TensorView> inputs) {
+  Shape shape = inputs[0].shape;
+  const DataType type = inputs[0].type;
+  if (!visit_type(type, Joined<Floats, Halves>{}, [](auto) {})) return std::nullopt;
+  if (shape.empty() || shape.back() % 2 != 0) return std::nullopt;
+  std::vector<std::vector<std::int64_t>> strides{row_major_strides(shape)};
+  for (const TensorView& factor : inputs.subspan(1)) {
+    strides.push_back(broadcast_strides(factor.shape, shape));
+    if (factor.type != type || strides.back().empty() || strides.back().back() != 1)
+      return std::nullopt;
+  }
+  shape.pop_back();
+  for (auto& each : strides) each.pop_back();
+  merge_dimensions(shape, strides);
+  if (shape.size() > row_dimensions) return std::nullopt;
+  RowLayout layout;
+  std::copy_backward(shape.begin(), shape.end(), std::end(layout.extents));
+  std::copy_backward(strides[1].begin(), strides[1].end(), std::end(layout.cos));
+  std::copy_backward(strides[2].begin(), strides[2].end(), std::end(layout.sin));
+  return layout;
+}
+
 template <typename T>
 class RotaryEmbedding final : public Kernel {
  public:
   explicit RotaryEmbedding(const KernelRequest& request) {
-    Shape shape = request.inputs[0].shape;
-    rotation_.half = shape.back() / 2;
-    auto cos = angles(request, 1);
-    auto sin = angles(request, 2);
-    shape.pop_back();
-    rotation_.rows = graph::num_elements(shape);
-    std::vector<std::vector<std::int64_t>> strides{row_major_strides(shape), std::move(cos),
-                                                   std::move(sin)};
-    merge_dimensions(shape, strides);
-    if (shape.size() > row_dimensions)
-      fail("node '{}': cosines that are broadcast along {} dimensions have no CUDA kernel",
-           request.node.name, shape.size());
-    RowLayout& layout = rotation_.layout;
-    std::copy_backward(shape.begin(), shape.end(), std::end(layout.extents));
-    std::copy_backward(strides[1].begin(), strides[1].end(), std::end(layout.cos));
-    std::copy_backward(strides[2].begin(), strides[2].end(), std::end(layout.sin));
+    const TensorView& x = request.inputs.at(0);
+    const auto layout = row_layout(request.inputs);
+    if (!layout)
+      fail("node '{}': cosines of {} and sines of {} do not rotate {} of {}", request.node.name,
+           graph::to_string(request.inputs[1].shape), graph::to_string(request.inputs[2].shape),
+           graph::to_string(x.shape), name_of(x.type));
+    rotation_.layout = *layout;
+    rotation_.half = x.shape.back() / 2;
+    rotation_.rows = x.elements() / std::max<std::int64_t>(1, x.shape.back());
   }
 
   void run(const KernelIo& io) override {
@@ -107,20 +125,6 @@ class RotaryEmbedding final : public Kernel {
   }
 
  private:
-  /// The strides of cosines or sines along the dimensions before the last.
-  static std::vector<std::int64_t> angles(const KernelRequest& request, std::size_t input) {
-    const TensorView& view = request.inputs.at(input);
-    const Shape& shape = request.inputs[0].shape;
-    std::vector<std::int64_t> strides = broadcast_strides(view.shape, shape);
-    if (view.type != request.inputs[0].type || strides.size() != shape.size() ||
-        shape.back() % 2 != 0 || (strides.back() != 1 && shape.back() > 1))
-      fail("node '{}': {} of {} do not rotate {} of {}", request.node.name,
-           graph::to_string(view.shape), name_of(view.type), graph::to_string(shape),
-           name_of(request.inputs[0].type));
-    strides.pop_back();
-    return strides;
-  }
-
   template <int N>
   static void run_packs(const KernelIo& io, const Rotation<T>& rotation) {
     launch(stream_of(io), a_thread_each(rotation.rows * (rotation.half / N)), rotate<T, N>,
@@ -131,6 +135,11 @@ class RotaryEmbedding final : public Kernel {
 };
 
 }  // namespace
+
+bool serves_rotary_embedding(const graph::Node&, std::span<const TensorView> inputs,
+                             std::span<const TensorView>) {
+  return row_layout(inputs).has_value();
+}
 
 std::unique_ptr<Kernel> make_rotary_embedding(const KernelRequest& request) {
   std::unique_ptr<Kernel> kernel;

@@ -206,7 +206,8 @@ class RowProduct final : public DeviceProduct {
       launch(stream, {grid, dim3(column_warps * warp_lanes)}, multiply_columns<T, Rows>, typed,
              shapes_, spread_);
     else
-      launch(stream, {grid, dim3(row_threads)}, multiply_rows<T, Rows>, typed, shapes_, spread_);
+      launch(stream, {.grid = grid, .block = dim3(row_threads), .most_threads = row_threads},
+             multiply_rows<T, Rows>, typed, shapes_, spread_);
   }
 
   RowShapes shapes_;

@@ -67,9 +67,10 @@ struct Rows {
 
 /// Elements of a row that a thread keeps; longer rows are read three times.
 constexpr int kept_elements = 16;
+constexpr int row_threads = 512;
 
 template <typename T>
-__global__ void softmax_rows(Rows<T> rows) {
+__global__ void __launch_bounds__(row_threads) softmax_rows(Rows<T> rows) {
   using W = Compute<T>;
   const std::int64_t row = blockIdx.x;
   const T* in = rows.in + row * rows.extent;
@@ -101,12 +102,13 @@ __global__ void softmax_rows(Rows<T> rows) {
   for (std::int64_t i = beyond; i < rows.extent; i += step) sum += math::exp(read(i) - largest);
   sum = reduce_block(sum, W{0}, Plus{});
 
-  const W shift = rows.logarithm ? largest + math::log(sum) : largest;
+  // Taken off one after the other: beside a large number the logarithm would be lost.
+  const W log_sum = math::log(sum);
   const W share = W{1} / sum;
   const bool is_nothing = rows.nan_to_zero && !(sum > 0);
   const auto result = [&](W x) {
     if (is_nothing) return narrowed<T>(W{0});
-    return narrowed<T>(rows.logarithm ? x - shift : math::exp(x - largest) * share);
+    return narrowed<T>(rows.logarithm ? x - largest - log_sum : math::exp(x - largest) * share);
   };
 #pragma unroll
   for (int i = 0; i < kept_elements; ++i)
@@ -127,15 +129,21 @@ __global__ void softmax_columns(Rows<T> rows, std::int64_t outer, std::int64_t i
   for (std::int64_t i = 0; i < rows.extent; ++i) largest = Larger{}(largest, read(i));
   W sum = 0;
   for (std::int64_t i = 0; i < rows.extent; ++i) sum += math::exp(read(i) - largest);
-  const W shift = largest + math::log(sum);
+  const W log_sum = math::log(sum);
   for (std::int64_t i = 0; i < rows.extent; ++i)
-    rows.out[begin + i * inner] =
-        narrowed<T>(rows.logarithm ? read(i) - shift : math::exp(read(i) - largest) / sum);
+    rows.out[begin + i * inner] = narrowed<T>(rows.logarithm ? read(i) - largest - log_sum
+                                                             : math::exp(read(i) - largest) / sum);
 }
 
-unsigned threads_for(std::int64_t extent) {
-  const std::int64_t warps = (extent + 4 * warp_lanes - 1) / (4 * warp_lanes);
-  return static_cast<unsigned>(std::clamp<std::int64_t>(warps, 1, 32) * warp_lanes);
+template <typename T>
+void launch_rows(const Rows<T>& rows, std::int64_t count, cudaStream_t stream) {
+  const std::int64_t warps = (rows.extent + 4 * warp_lanes - 1) / (4 * warp_lanes);
+  const auto threads = std::min<std::int64_t>(warps * warp_lanes, row_threads);
+  launch(stream,
+         {.grid = dim3(static_cast<unsigned>(count)),
+          .block = dim3(static_cast<unsigned>(threads)),
+          .most_threads = row_threads},
+         softmax_rows<T>, rows);
 }
 
 template <typename T>
@@ -157,9 +165,7 @@ class Softmax final : public Kernel {
                        logarithm_,
                        false};
     if (extents_.inner == 1)
-      launch(stream_of(io),
-             {dim3(static_cast<unsigned>(extents_.outer)), dim3(threads_for(extents_.extent))},
-             softmax_rows<T>, rows);
+      launch_rows(rows, extents_.outer, stream_of(io));
     else
       launch(stream_of(io), a_thread_each(extents_.rows(), 128), softmax_columns<T>, rows,
              extents_.outer, extents_.inner);
@@ -217,9 +223,7 @@ class MaskedSoftmax final : public Kernel {
       rows.mask.chosen = io.inputs[1].as<const std::uint8_t>();
     else if (has_mask_)
       rows.mask.added = io.inputs[1].as<const T>();
-    launch(stream_of(io),
-           {dim3(static_cast<unsigned>(extents_.outer)), dim3(threads_for(extents_.extent))},
-           softmax_rows<T>, rows);
+    launch_rows(rows, extents_.outer, stream_of(io));
   }
 
  private:

@@ -61,6 +61,7 @@ bool serves(const graph::Node& node, std::span<const TensorView> inputs,
   if (node.op_type == "FusedMatMul") return serves_fused_matmul(node, inputs, outputs);
   if (node.op_type == "Attention") return serves_attention(node, inputs, outputs);
   if (node.op_type == "MaskedSoftmax") return serves_masked_softmax(node, inputs, outputs);
+  if (node.op_type == "RotaryEmbedding") return serves_rotary_embedding(node, inputs, outputs);
   return true;
 }
 
