@@ -22,7 +22,6 @@ struct Space {
   std::int64_t strides[max_dimensions] = {};
 
   __device__ std::int64_t offset(std::int64_t index) const {
-    if (dimensions == 1) return index * strides[0];
     std::int64_t result = 0;
     for (int d = dimensions - 1; d >= 0; --d) {
       result += index % extents[d] * strides[d];
@@ -42,14 +41,31 @@ struct Reduction {
   std::int64_t row_elements;
 };
 
+/// A thread's part of a row: every `step`th element from `first` on.
+template <typename T, typename Operation>
+__device__ Accumulator<T> reduce_part(const Reduction<T>& reduction, const T* in,
+                                      std::int64_t first, std::int64_t step) {
+  auto result = Operation::template start<Accumulator<T>>();
+  const auto take = [&](std::int64_t offset) {
+    result = Operation::take(result, accumulated(in[offset]));
+  };
+  if (reduction.reduced.dimensions == 1) {
+    const std::int64_t stride = reduction.reduced.strides[0];
+#pragma unroll 4  // so that several loads are on their way
+    for (std::int64_t i = first; i < reduction.row_elements; i += step) take(i * stride);
+  } else {
+    for (std::int64_t i = first; i < reduction.row_elements; i += step)
+      take(reduction.reduced.offset(i));
+  }
+  return result;
+}
+
 template <typename T, typename Operation>
 __global__ void reduce_a_thread_each(Reduction<T> reduction) {
   const std::int64_t row = global_thread();
   if (row >= reduction.rows) return;
   const T* in = reduction.in + reduction.kept.offset(row);
-  auto result = Operation::template start<Accumulator<T>>();
-  for (std::int64_t i = 0; i < reduction.row_elements; ++i)
-    result = Operation::take(result, accumulated(in[reduction.reduced.offset(i)]));
+  const auto result = reduce_part<T, Operation>(reduction, in, 0, 1);
   reduction.out[row] = narrowed<T>(Operation::finish(result, reduction.row_elements));
 }
 
@@ -66,13 +82,10 @@ constexpr int row_threads = 512;
 
 template <typename T, typename Operation>
 __global__ void __launch_bounds__(row_threads) reduce_a_block_each(Reduction<T> reduction) {
-  using W = Accumulator<T>;
   const std::int64_t row = blockIdx.x;
   const T* in = reduction.in + reduction.kept.offset(row);
-  auto result = Operation::template start<W>();
-  for (std::int64_t i = threadIdx.x; i < reduction.row_elements; i += blockDim.x)
-    result = Operation::take(result, accumulated(in[reduction.reduced.offset(i)]));
-  result = reduce_block(result, Operation::template start<W>(), Join<Operation>{});
+  auto result = reduce_part<T, Operation>(reduction, in, threadIdx.x, blockDim.x);
+  result = reduce_block(result, Operation::template start<Accumulator<T>>(), Join<Operation>{});
   if (threadIdx.x == 0)
     reduction.out[row] = narrowed<T>(Operation::finish(result, reduction.row_elements));
 }
