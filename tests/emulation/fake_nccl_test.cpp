@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdint>
@@ -594,6 +595,7 @@ TEST_CASE("fake NCCL refuses two ranks on one device") {
 TEST_CASE("fake NCCL never ends the init of two ranks with one number, or of two sizes") {
   for (const bool is_size : {false, true}) {
     const ncclUniqueId id = new_id();
+    std::barrier both_tried(2);
     run_ranks(2, [&](int thread) {
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       config.blocking = 0;
@@ -602,6 +604,7 @@ TEST_CASE("fake NCCL never ends the init of two ranks with one number, or of two
                                     &config) == ncclInProgress);
       const auto end = Clock::now() + soon;
       while (Clock::now() < end) EXPECT(state_of(comm) == ncclInProgress);
+      both_tried.arrive_and_wait();
       EXPECT(ncclCommAbort(comm) == ncclSuccess);
     });
     CHECK(std::string(ncclGetLastError(nullptr)).starts_with("Bootstrap Root : "));

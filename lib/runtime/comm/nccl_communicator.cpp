@@ -227,8 +227,9 @@ class NcclRank {
 
   void check(ncclResult_t result, const std::string& what) {
     if (result == ncclRemoteError) {
+      const std::string why = reason(result);
       abort();
-      throw GivenUp(fmt::format("rank {}: NCCL: {}: {}", host_.rank(), what, reason(result)));
+      throw GivenUp(fmt::format("rank {}: NCCL: {}: {}", host_.rank(), what, why));
     }
     if (result != ncclSuccess && result != ncclInProgress) give_up(what, reason(result));
   }
