@@ -11,6 +11,9 @@ endif()
 
 file(GLOB libraries ${prefix}/lib/*.so*)
 foreach(file IN LISTS autopar_notice_files libraries)
+  if(IS_SYMLINK ${file})
+    continue()
+  endif()
   # By name alone: packages may list /lib for what lies in /usr/lib.
   get_filename_component(name ${file} NAME)
   execute_process(COMMAND ${dpkg_query} --search */${name} OUTPUT_VARIABLE found ERROR_QUIET)
