@@ -28,8 +28,8 @@ function(autopar_install)
     LIBRARY DESTINATION lib)
   install(FILES ${AUTOPAR_ONNX_DIR}/share/doc/onnx/LICENSE DESTINATION share/doc/autopar/licences
     RENAME onnx OPTIONAL)
-  install(CODE "set(autopar_notice_files
-    ${CLI11_DIR}/CLI11Config.cmake ${nlohmann_json_DIR}/nlohmann_jsonConfig.cmake)")
+  install(CODE "set(architecture ${CMAKE_LIBRARY_ARCHITECTURE})
+    set(notice_files */CLI11Config.cmake */nlohmann_jsonConfig.cmake)")
   install(SCRIPT ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/install_notices.cmake)
 endfunction()
 

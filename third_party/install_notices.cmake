@@ -1,6 +1,7 @@
 # Run at installation: the licences of what the folder holds of others, into share/doc/autopar, as
-# Debian's packages tell them. `autopar_notice_files` lists a file of each package that is compiled
-# in; of the shared libraries in lib, the package is asked for.
+# Debian's packages tell them. `notice_files` has patterns of a file of each package that is compiled
+# in; of the shared libraries in lib, the package is asked for, by `architecture` and name: packages
+# may list /lib for what lies in /usr/lib.
 set(prefix $ENV{DESTDIR}${CMAKE_INSTALL_PREFIX})
 set(notices ${prefix}/share/doc/autopar/licences)
 find_program(dpkg_query dpkg-query)
@@ -10,17 +11,18 @@ if(NOT dpkg_query)
 endif()
 
 file(GLOB libraries ${prefix}/lib/*.so*)
-foreach(file IN LISTS autopar_notice_files libraries)
-  if(IS_SYMLINK ${file})
-    continue()
+foreach(library IN LISTS libraries)
+  if(NOT IS_SYMLINK ${library})
+    get_filename_component(name ${library} NAME)
+    list(APPEND notice_files */${architecture}/${name})
   endif()
-  # By name alone: packages may list /lib for what lies in /usr/lib.
-  get_filename_component(name ${file} NAME)
-  execute_process(COMMAND ${dpkg_query} --search */${name} OUTPUT_VARIABLE found ERROR_QUIET)
+endforeach()
+foreach(file IN LISTS notice_files)
+  execute_process(COMMAND ${dpkg_query} --search ${file} OUTPUT_VARIABLE found ERROR_QUIET)
   string(REGEX MATCH "^[^:,\n]+" package "${found}")
   set(copyright /usr/share/doc/${package}/copyright)
   if(NOT package OR NOT EXISTS ${copyright})
-    message(WARNING "No Debian package tells the licence of ${name}")
+    message(WARNING "No Debian package tells the licence of ${file}")
     continue()
   endif()
   file(COPY_FILE ${copyright} ${notices}/${package} ONLY_IF_DIFFERENT)
