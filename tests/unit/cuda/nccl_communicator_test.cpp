@@ -421,6 +421,17 @@ TEST_CASE("Another thread may abort: what waits goes on, and later calls are giv
   for (const std::string& error : errors) CHECK_THAT(error, Contains("NCCL: all-reduce: "));
 }
 
+TEST_CASE("An abort is told over the host, where NCCL tells nobody") {
+  const NcclFaults faults;
+  emulation::tell_peers_of_aborts(false);
+  const auto errors = errors_on_gpus(2, [](CudaDevice& device, Communicator& host) {
+    const auto world = nccl_world(device, host);
+    if (host.rank() == 1) return world->abort();
+    for (const auto end = Clock::now() + long_enough; Clock::now() < end;) world->check_members();
+  });
+  CHECK_THAT(errors[0], Contains("another rank failed"));
+}
+
 TEST_CASE("An error within a group of collectives leaves nothing behind") {
   const auto errors = errors_on_gpus(2, [](CudaDevice& device, Communicator& host) {
     const auto world = nccl_world(device, host);
