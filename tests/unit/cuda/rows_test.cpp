@@ -64,6 +64,23 @@ TEST_CASE("A row of which the mask leaves nothing is NaN, as Softmax's") {
     CHECK((i < 40 ? std::isnan(y[i]) : y[i] == Approx(1.0 / 40)));
 }
 
+TEST_CASE("MaskedSoftmax leaves zeros of a row without any key, or NaN") {
+  for (const DataType type : float_types)
+    for (const std::int64_t guard : {0, 1}) {
+      const Tensor x = tensor_of(type, {2, 3}, {1, 2, 3, 1, 2, 3});
+      const Tensor mask = tensor_of(DataType::boolean, {2, 3}, {1, 0, 1, 0, 0, 0});
+      const auto y = doubles(run_node({.op_type = "MaskedSoftmax",
+                                       .attributes = {{"nan_to_zero", guard}},
+                                       .inputs = {x, mask},
+                                       .outputs = {{type, {2, 3}}},
+                                       .domain = "autopar.internal"})
+                                 .front());
+      CHECK(y[0] + y[2] == Approx(1).epsilon(0.01));
+      CHECK(y[1] == 0);
+      for (const std::size_t i : {3U, 4U, 5U}) CHECK((guard == 1 ? y[i] == 0 : std::isnan(y[i])));
+    }
+}
+
 TEST_CASE("Softmax of rows longer than registers keep equals a loop") {
   Random random(9);
   for (const DataType type : float_types) {

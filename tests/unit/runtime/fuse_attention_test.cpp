@@ -105,6 +105,16 @@ TEST_CASE("Heads that are repeated as a whole are not taken for groups") {
   CHECK(count(fused, "Expand") == 2);
 }
 
+TEST_CASE("Heads that are repeated for the keys alone are no groups") {
+  Spelling s;
+  const AttentionForm form{.kv_heads = 2};
+  const ValueId k = repeated(s, form, s.in("k", {2, 2, 5, 8}));
+  const ValueId scores = s.matmul(s.in("q", {2, 4, 3, 8}), s.permuted(k, {0, 1, 3, 2}));
+  s.ends(s.matmul(s.op("Softmax", {scores}, {2, 4, 3, 5}), s.in("v", {2, 4, 5, 8})));
+  const Graph fused = after(s.graph, attention);
+  CHECK(heads_of_keys(fused, only(fused, "Attention")) == 4);
+}
+
 TEST_CASE("A mask that is not triangular stays a mask") {
   Spelling s;
   s.ends(spell(s, {.queries = 4, .keys = 5, .mask = MaskForm::banded}));

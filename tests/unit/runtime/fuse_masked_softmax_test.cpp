@@ -44,6 +44,14 @@ TEST_CASE("A softmax over another dimension, or whose masked scores others read,
   }
 }
 
+TEST_CASE("A mask that hides where it is true is none that the kernel knows") {
+  Spelling s;
+  const ValueId masked = s.where(s.in("mask", {4, 6}, DataType::boolean), s.number(-3, s.type),
+                                 s.scaled(s.in("x", {4, 6}), 0.5));
+  s.ends(s.op("Softmax", {masked}, {4, 6}));
+  CHECK(count(after(s.graph, masked_softmax), "Where") == 1);
+}
+
 TEST_CASE("A softmax of doubles keeps numbers that are no floats") {
   const auto fuses = [](double scale, double fill) {
     Spelling s;
