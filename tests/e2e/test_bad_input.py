@@ -444,7 +444,7 @@ class BadBundleTest(BadInputTest):
         self.refuse_run("meta-info.json")
 
     def test_counts_that_are_none(self):
-        for option in ("--repeat=0", "--repeat=-1", "--threads=-1", "--rank=-1"):
+        for option in ("--repeat=0", "--repeat=-1", "--threads=-1", "--threads=9999", "--rank=-1"):
             with self.subTest(option):
                 self.refuse_run(option.split("=")[0], options=[option, "--random-inputs", 1])
         done = autopar("verify", self.model.file, self.bundle, "--threads=-1", expect=1)

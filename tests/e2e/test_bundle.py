@@ -172,6 +172,27 @@ class BundleTest(TemporaryFolderTest):
         done = autopar("verify", self.tmp / "other.onnx", self.bundle, expect=1)
         self.assertIn("differs from the whole model", done.stderr)
 
+    def test_verify_allows_half_types_their_rounding(self):
+        random = np.random.default_rng(0)
+        for data_type in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16):
+            with self.subTest(data_type):
+                weights = [helper.make_tensor(name, data_type, [512, 512],
+                                              random.normal(0, 0.05, 512 * 512))
+                           for name in ("a", "b")]
+                value = lambda name: helper.make_tensor_value_info(name, data_type, [8, 512])
+                graph = helper.make_graph(
+                    [helper.make_node("MatMul", ["x", "a"], ["h"]),
+                     helper.make_node("Relu", ["h"], ["r"]),
+                     helper.make_node("MatMul", ["r", "b"], ["y"])],
+                    "g", [value("x")], [value("y")], weights)
+                file, bundle = self.tmp / f"{data_type}.onnx", self.tmp / f"{data_type}"
+                onnx.save(helper.make_model(graph, ir_version=9,
+                                            opset_imports=[helper.make_opsetid("", 18)]), file)
+                autopar("partition", file, "--ngpus", 4, "--out", bundle)
+                done = autopar("verify", file, bundle, "--tolerance", 1e-4, expect=1)
+                self.assertIn("differs from the whole model", done.stderr)
+                autopar("verify", file, bundle)
+
     def test_exit_codes(self):
         autopar("--help")
         autopar("partition", "--help")

@@ -124,7 +124,7 @@ class HalfTest(CudaTest):
                         self.assertLessEqual(model.error_of(out), model.tolerance)
 
 
-class LaunchTest(CudaTest):
+class TwoRanksTest(CudaTest):
     def setUp(self):
         super().setUp()
         self.model = Model("mlp-dynamo")
@@ -132,6 +132,8 @@ class LaunchTest(CudaTest):
         self.model.partition(self.bundle, 2)
         self.options = self.model.input_options()
 
+
+class LaunchTest(TwoRanksTest):
     def check(self, out):
         self.assertLessEqual(self.model.error_of(out), TOLERANCE)
 
@@ -162,6 +164,22 @@ class LaunchTest(CudaTest):
             for rank in self.start_at_rendezvous("--collectives", collectives, "--output-dir", out):
                 self.finish(rank)
             self.check(out)
+
+    def test_auto_takes_gpus_where_every_rank_has_one_that_serves(self):
+        driver = self.tmp / "driver"  # that there is one is all that is asked of it
+        driver.mkdir()
+        (driver / "libcuda.so.1").symlink_to(Path(EMULATED) / "libautopar_cuda.so")
+        for machine, has_gpus in (({}, True), ({"AUTOPAR_EMULATED_GPUS": "1"}, False),
+                                  ({"AUTOPAR_EMULATED_ARCHITECTURE": "75"}, False),
+                                  ({"AUTOPAR_EMULATED_DRIVER": "11080"}, False)):  # fmt: skip
+            with self.subTest(machine):
+                self.environment = environment(LD_LIBRARY_PATH=str(driver), **machine)
+                out = self.tmp / f"out-{'-'.join(machine)}"
+                run = self.start(self.bundle, *self.options, "--output-dir", out, "--json",
+                                 "--repeat", 2, device="auto")  # fmt: skip
+                launches = json.loads(self.finish(run))["launches_per_run"]
+                self.assertEqual(launches == [1, 1], has_gpus)
+                self.check(out)
 
     def test_launchers_may_show_each_rank_a_single_gpu(self):
         place = f"127.0.0.1:{free_port()}"
@@ -208,14 +226,7 @@ class LaunchTest(CudaTest):
         self.check(out)
 
 
-class FaultTest(CudaTest):
-    def setUp(self):
-        super().setUp()
-        self.model = Model("mlp-dynamo")
-        self.bundle = self.tmp / "bundle"
-        self.model.partition(self.bundle, 2)
-        self.options = self.model.input_options()
-
+class FaultTest(TwoRanksTest):
     def test_what_cannot_run_is_told_in_one_line(self):
         self.refuse(self.bundle, *self.options, "--gpu", 0, parts=("--gpu 0", "2 ranks"))
         self.refuse(self.bundle, *self.options, "--collectives", "smoke", parts=("--collectives smoke",))
@@ -231,9 +242,6 @@ class FaultTest(CudaTest):
         self.refuse(self.bundle, *self.options, parts=("driver", "11.8"))
         self.environment = environment(AUTOPAR_EMULATED_ARCHITECTURE="75")
         self.refuse(self.bundle, *self.options, parts=("7.5", "8.0", "--device cpu"))
-        out = self.tmp / "out"
-        self.finish(self.start(self.bundle, *self.options, "--output-dir", out, device="auto"))
-        self.assertLessEqual(self.model.error_of(out), TOLERANCE)
 
     def test_a_gpu_without_enough_memory_tells_what_was_needed_and_what_was_free(self):
         self.environment["AUTOPAR_EMULATED_MEMORY"] = "65536"

@@ -17,20 +17,20 @@ std::string version_text(int version) {
 }
 
 /// How many of them this build has kernels for: CUDA names the newest first.
-int with_code(int count) {
+int gpus_with_code(int count) {
+  constexpr int least = AUTOPAR_LEAST_CUDA_ARCHITECTURE;
   for (int gpu = 0; gpu < count; ++gpu) {
     int major = 0;
     int minor = 0;
     check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu), "the GPU's kind");
     check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, gpu), "the GPU's kind");
     const int architecture = 10 * major + minor;
-    if (architecture >= AUTOPAR_LEAST_CUDA_ARCHITECTURE) continue;
+    if (architecture >= least) continue;
     if (gpu > 0) return gpu;
     fail(
         "--device cuda: the GPU has compute capability {}.{}, but this build serves {}.{} and "
         "newer; build it with -DCMAKE_CUDA_ARCHITECTURES={}, or use --device cpu",
-        major, minor, AUTOPAR_LEAST_CUDA_ARCHITECTURE / 10, AUTOPAR_LEAST_CUDA_ARCHITECTURE % 10,
-        architecture);
+        major, minor, least / 10, least % 10, architecture);
   }
   return count;
 }
@@ -53,7 +53,7 @@ int usable_gpus() {
   if (code == cudaErrorNoDevice || (code == cudaSuccess && count == 0))
     fail("--device cuda: this machine has no GPU that CUDA can use; use --device cpu");
   check(code, "looking for GPUs");
-  return with_code(count);
+  return gpus_with_code(count);
 }
 
 }  // namespace

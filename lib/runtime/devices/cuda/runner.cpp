@@ -31,8 +31,8 @@ void pause(Clock::duration waited) {
 }
 
 /// A stream takes some thousand launches; one more blocks the host, which then watches nothing. So
-/// where other ranks may fail, the host is never further ahead than twice so many steps.
-constexpr std::size_t steps_ahead = 64;
+/// where other ranks may fail, the host is never further ahead than two batches of steps.
+constexpr std::size_t batch_steps = 64;
 
 /// Of two events with times, both complete.
 std::chrono::nanoseconds between(const Event& begin, const Event& end) {
@@ -166,7 +166,7 @@ void CudaRunner::enqueue(const std::vector<Timing>& timings, bool is_watched) {
     if (!timings.empty()) check(cudaEventRecord(timings[s].end.get(), stream), "timing a step");
     if (is_marked) progress_.mark_end(stream, collective);
     if (place.signals) check(cudaEventRecord(complete_[s].get(), stream), "ordering streams");
-    if (is_watched && has_others_ && (s + 1) % steps_ahead == 0) keep_pace((s + 1) / steps_ahead);
+    if (is_watched && has_others_ && (s + 1) % batch_steps == 0) keep_pace((s + 1) / batch_steps);
   }
   if (forks) wait_for(device_.compute_stream(), join_, device_.collective_stream());
 }
