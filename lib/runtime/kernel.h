@@ -21,8 +21,8 @@ using graph::Shape;
 class CollectiveContext;
 class Device;
 
-/// Where one input or output of a kernel lies: contiguous, row-major, on a GPU from a multiple of 64
-/// bytes. `data` is null for an optional tensor that is left out (`type` undefined) and, while
+/// Where one input or output of a kernel lies: contiguous, row-major, on a GPU from a multiple of
+/// 64 bytes. `data` is null for an optional tensor that is left out (`type` undefined) and, while
 /// kernels are made, for anything but a constant.
 struct TensorView {
   DataType type = DataType::undefined;

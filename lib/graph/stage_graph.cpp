@@ -1,0 +1,96 @@
+#include "graph/stage_graph.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "graph/error.h"
+
+namespace autopar::graph {
+
+namespace {
+
+/// Copies values from one graph to another, each once.
+class ValueCopies {
+ public:
+  ValueCopies(const Graph& from, Graph& to) : from_(from), to_(to) {}
+
+  ValueId operator()(ValueId id) {
+    if (id == no_value) return no_value;
+    const auto [entry, is_new] = copies_.try_emplace(id, no_value);
+    if (is_new) entry->second = to_.add_value(from_.value(id));
+    return entry->second;
+  }
+  bool contains(ValueId id) const { return copies_.contains(id); }
+
+ private:
+  const Graph& from_;
+  Graph& to_;
+  std::unordered_map<ValueId, ValueId> copies_;
+};
+
+}  // namespace
+
+StageCutter::StageCutter(const Graph& graph)
+    : graph_(graph),
+      producers_(producers(graph)),
+      last_readers_(graph.values.size(), no_node),
+      crossing_(graph.nodes.size() + 1) {
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (const ValueId input : graph.nodes[n].inputs) {
+      if (input != no_value)
+        last_readers_[static_cast<std::size_t>(input)] = static_cast<NodeId>(n);
+    }
+  }
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    if (producers_[v] == no_node) continue;
+    for (NodeId cut = producers_[v] + 1; cut <= last_readers_[v]; ++cut)
+      crossing_[static_cast<std::size_t>(cut)].push_back(static_cast<ValueId>(v));
+  }
+}
+
+std::vector<ValueId> StageCutter::crossing(NodeId cut) const {
+  return crossing_[static_cast<std::size_t>(cut)];
+}
+
+StageGraph StageCutter::cut(NodeId begin, NodeId end) const {
+  require(0 <= begin && begin < end && end <= static_cast<NodeId>(graph_.nodes.size()),
+          "a stage has nodes");
+  StageGraph stage;
+  Graph& made = stage.graph;
+  made.name = graph_.name;
+  made.opsets = graph_.opsets;
+  ValueCopies copy(graph_, made);
+  for (NodeId n = begin; n < end; ++n) {
+    Node node = graph_.node(n);
+    for (ValueId& input : node.inputs) input = copy(input);
+    for (ValueId& output : node.outputs) output = copy(output);
+    made.nodes.push_back(std::move(node));
+  }
+  const bool is_first = begin == 0;
+  for (const ValueId input : graph_.inputs) {
+    const bool is_unread = last_readers_[static_cast<std::size_t>(input)] == no_node;
+    if (copy.contains(input) || (is_first && is_unread)) made.inputs.push_back(copy(input));
+  }
+  for (const ValueId value : crossing_[static_cast<std::size_t>(begin)]) {
+    stage.arriving.push_back(copy(value));
+    made.inputs.push_back(stage.arriving.back());
+  }
+  for (const ValueId output : graph_.outputs) {
+    const NodeId producer = producers_[static_cast<std::size_t>(output)];
+    const bool is_made_here = producer == no_node ? is_first : begin <= producer && producer < end;
+    if (is_made_here) made.outputs.push_back(copy(output));
+    if (is_made_here && producer == no_node && !graph_.is_constant(output) &&
+        std::ranges::find(made.inputs, copy(output)) == made.inputs.end()) {
+      made.inputs.push_back(copy(output));
+    }
+  }
+  if (end == static_cast<NodeId>(graph_.nodes.size())) return stage;
+  for (const ValueId value : crossing_[static_cast<std::size_t>(end)]) {
+    stage.departing.push_back(copy(value));
+    if (std::ranges::find(made.outputs, copy(value)) == made.outputs.end())
+      made.outputs.push_back(copy(value));
+  }
+  return stage;
+}
+
+}  // namespace autopar::graph

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace autopar::graph {
+
+/// What one pipeline stage runs: a run of a graph's nodes and the values that they touch, with the
+/// names that they have there. What is made before the stage and read behind it passes through,
+/// arriving and departing. A model input comes from the user in every stage that reads it; one that
+/// no node reads, and an output that no node makes, belong to the first stage.
+struct StageGraph {
+  Graph graph;  ///< inputs: the model's, then what arrives; outputs: the model's, then what departs
+  std::vector<ValueId> arriving;   ///< inputs that come from the stage before
+  std::vector<ValueId> departing;  ///< outputs that go to the stage behind; maybe the model's, too
+};
+
+/// Cuts stages out of a graph, which must outlive it.
+class StageCutter {
+ public:
+  explicit StageCutter(const Graph& graph);
+
+  /// What nodes before `cut` make and nodes from it on read, ascending: so it crosses between two
+  /// stages in the same order on both sides.
+  std::vector<ValueId> crossing(NodeId cut) const;
+  /// Nodes [begin, end), not empty. Weights are shared, never copied.
+  StageGraph cut(NodeId begin, NodeId end) const;
+
+ private:
+  const Graph& graph_;
+  std::vector<NodeId> producers_;
+  std::vector<NodeId> last_readers_;            ///< by value; no_node where none reads it
+  std::vector<std::vector<ValueId>> crossing_;  ///< by cut
+};
+
+}  // namespace autopar::graph
