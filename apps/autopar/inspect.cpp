@@ -48,26 +48,43 @@ void print_model(const graph::ModelOverview& model, bool json) {
   for (const auto& [op_type, count] : model.operators) fmt::print("{:>6} {}\n", count, op_type);
 }
 
+/// By the stages that have it.
+std::string specs_text(const bundle::PortInfo& port) {
+  std::string text;
+  for (std::size_t s = 0; s < port.specs.size(); ++s) {
+    if (port.specs[s].empty()) continue;
+    text += (text.empty() ? "" : ", ") + port.specs[s];
+    if (port.specs.size() > 1) text += fmt::format(" on stage {}", s);
+  }
+  return text;
+}
+
 void print_bundle(const bundle::MetaInfo& info, bool json) {
   if (json) {
     fmt::print("{}\n", bundle::to_json(info).dump(2));
     return;
   }
-  std::vector<int> sizes;
-  for (const bundle::MeshAxis& axis : info.mesh) sizes.push_back(axis.size);
-  fmt::print("{} on a mesh of {}, planned for {}\n", info.model, fmt::join(sizes, "x"),
-             info.device);
+  fmt::print("{}, planned for {}", info.model, info.device);
+  if (info.microbatches > 1) fmt::print(", in {} microbatches", info.microbatches);
+  fmt::print("\n");
+  for (const bundle::StageInfo& stage : info.stages) {
+    std::vector<int> sizes;
+    for (const bundle::MeshAxis& axis : stage.mesh) sizes.push_back(axis.size);
+    fmt::print("stage {}: ranks {}-{} on a mesh of {}, {} a microbatch predicted\n", stage.stage,
+               stage.ranks.front(), stage.ranks.back(), fmt::join(sizes, "x"),
+               in_seconds(stage.seconds));
+  }
   for (const bundle::PortInfo& port : info.inputs) {
     fmt::print("input {} {} {} {}\n", port.name, name_of(port.type), graph::to_string(port.shape),
-               port.spec);
+               specs_text(port));
   }
   for (const bundle::PortInfo& port : info.outputs) {
     fmt::print("output {} {} {} {}\n", port.name, name_of(port.type), graph::to_string(port.shape),
-               port.spec);
+               specs_text(port));
   }
   for (const bundle::RankInfo& rank : info.ranks) {
-    fmt::print("rank {} at ({}): {} of weights, {} at the peak\n", rank.rank,
-               fmt::join(rank.coordinates, ","), in_bytes(rank.weight_bytes),
+    fmt::print("rank {} at ({}) of stage {}: {} of weights, {} at the peak\n", rank.rank,
+               fmt::join(rank.coordinates, ","), rank.stage, in_bytes(rank.weight_bytes),
                in_bytes(rank.peak_bytes));
   }
   fmt::print("a run: {} predicted, no plan below {}{}\n", in_seconds(info.cost_seconds),

@@ -2,11 +2,15 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <charconv>
+#include <optional>
 #include <utility>
 
 #include "graph/error.h"
 #include "graph/onnx_import.h"
 #include "partition/memory_prediction.h"
+#include "partition/pipeline_program.h"
 #include "progress.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
@@ -43,6 +47,24 @@ void PlanOptions::add_to(CLI::App& command) {
   command.add_option("--strategy", strategy, "JSON file that pins operators' strategies");
   command.add_option("--time-limit", time_limit_seconds, "Seconds for the search")
       ->capture_default_str();
+  command
+      .add_option("--stages", stages,
+                  "Pipeline stages, each on devices of its own: a number, or auto for the best")
+      ->capture_default_str();
+  command
+      .add_option("--microbatches", microbatches,
+                  "Parts of the batch that follow one another through the stages")
+      ->capture_default_str();
+  command
+      .add_option("--batch", batch,
+                  "An input whose first dimension is the batch (default: the first input, and "
+                  "those with as many rows); may be repeated")
+      ->allow_extra_args(false);
+  command
+      .add_option("--objective", objective,
+                  "Of stages: latency of a run, or throughput of runs that follow one another")
+      ->check(CLI::IsMember({"latency", "throughput"}))
+      ->capture_default_str();
 }
 
 graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent) {
@@ -63,6 +85,86 @@ graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent)
   return graph;
 }
 
+namespace {
+
+/// The rows of a microbatch: the batch may be no multiple, but none may be left without rows.
+std::int64_t microbatch_rows(std::int64_t batch, int microbatches) {
+  const std::int64_t rows = (batch + microbatches - 1) / microbatches;
+  const std::int64_t filled = rows == 0 ? 0 : (batch + rows - 1) / rows;
+  if (filled != microbatches) {
+    fail("--microbatches {}: a batch of {} makes {} of {}; give {}", microbatches, batch, filled,
+         rows, std::max<std::int64_t>(filled, 1));
+  }
+  return rows;
+}
+
+/// With a batch of so many rows, which the model may not allow.
+graph::Graph load_with_batch(const ModelOptions& options, const graph::Graph& whole,
+                             const std::vector<graph::ValueId>& batched, std::int64_t rows,
+                             bool weights_may_be_absent) {
+  ModelOptions other = options;
+  for (const graph::ValueId input : batched) {
+    const std::string prefix = whole.value(input).name + "=";
+    std::erase_if(other.shapes, [&](const std::string& text) { return text.starts_with(prefix); });
+    graph::Shape shape = whole.value(input).shape;
+    shape.front() = rows;
+    other.shapes.push_back(prefix + graph::to_string(shape));
+  }
+  return load_model(other, weights_may_be_absent);
+}
+
+}  // namespace
+
+BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& plan,
+                                bool weights_may_be_absent) {
+  BatchedModel model{load_model(options, weights_may_be_absent), {}};
+  if (plan.microbatches == 1) {
+    model.split.microbatch = model.whole;
+    return model;
+  }
+  const auto batched = partition::batched_inputs(model.whole, plan.batch);
+  if (plan.microbatches < 1 || batched.empty()) {
+    fail("--microbatches {}: {}", plan.microbatches,
+         batched.empty() ? "the model has no batched input; leave it out" : "give at least 1");
+  }
+  const std::int64_t batch = model.whole.value(batched.front()).shape.front();
+  const std::int64_t rows = microbatch_rows(batch, plan.microbatches);
+  if (rows * plan.microbatches == batch) {
+    model.split = partition::split_batch(model.whole, plan.microbatches, plan.batch);
+    return model;
+  }
+  const graph::Graph filled_up = [&] {
+    try {
+      return load_with_batch(options, model.whole, batched, rows * plan.microbatches,
+                             weights_may_be_absent);
+    } catch (const Error&) {
+      fail("--microbatches {}: the model is for a batch of {} alone; give a divisor of it",
+           plan.microbatches, batch);
+    }
+  }();
+  model.split = partition::split_batch(filled_up, plan.microbatches, plan.batch);
+  return model;
+}
+
+namespace {
+
+/// nullopt for auto.
+std::optional<int> stage_count(const PlanOptions& options) {
+  if (options.stages == "auto") return std::nullopt;
+  int count = 0;
+  const char* const end = options.stages.data() + options.stages.size();
+  const auto [rest, error] = std::from_chars(options.stages.data(), end, count);
+  if (error != std::errc() || rest != end || count < 1)
+    fail("--stages {}: give a number of at least 1, or auto", options.stages);
+  return count;
+}
+
+bool mesh_is_of_a_stage(const PlanOptions& options) {
+  return stage_count(options).value_or(2) > 1 && !options.mesh.empty() && options.mesh != "auto";
+}
+
+}  // namespace
+
 std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
   if (options.ngpus < 1) fail("--ngpus {}: give at least 1", options.ngpus);
   const cost::DeviceModel device = cost::load_device_model(options.device);
@@ -73,6 +175,7 @@ std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
     }
     return models;
   }
+  if (mesh_is_of_a_stage(options)) return {{device, sharding::DeviceMesh({options.ngpus})}};
   const sharding::DeviceMesh mesh = options.mesh.empty()
                                         ? sharding::DeviceMesh({options.ngpus})
                                         : sharding::DeviceMesh::parse(options.mesh);
@@ -113,9 +216,31 @@ search::SearchOptions make_search_options(const PlanOptions& options) {
   return search;
 }
 
-search::Plan find_plan(const graph::Graph& graph, std::span<const cost::CostModel> meshes,
-                       search::SearchOptions options) {
-  return find_solved_plan(graph, meshes, std::move(options)).plan;
+search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& plan,
+                               std::span<const cost::CostModel> meshes,
+                               search::SearchOptions options) {
+  const std::optional<int> stages = stage_count(plan);
+  if (stages == 1 && plan.microbatches == 1) {
+    return search::one_stage_plan(model.whole,
+                                  find_solved_plan(model.whole, meshes, std::move(options)).plan);
+  }
+  const Progress progress("searching for the best stages");
+  const cost::DeviceModel& device = meshes.front().device();
+  options.peak_bytes = [&](const search::Plan& found) {
+    const cost::CostModel cost(device, found.mesh);
+    return partition::predict_peak_bytes(model.whole, found, cost.step_price());
+  };
+  search::PipelineOptions pipeline;
+  pipeline.stages = stages.value_or(0);
+  pipeline.microbatches = plan.microbatches;
+  pipeline.objective =
+      plan.objective == "latency" ? search::Objective::latency : search::Objective::throughput;
+  if (mesh_is_of_a_stage(plan)) pipeline.mesh = sharding::DeviceMesh::parse(plan.mesh);
+  pipeline.peak_bytes = [&](const graph::StageGraph& stage, const search::Plan& found) {
+    return partition::predict_peak_bytes(stage, found, device, plan.microbatches);
+  };
+  return search::search_pipeline(model.whole, model.split.microbatch, device, meshes, options,
+                                 pipeline);
 }
 
 search::SolvedPlan find_solved_plan(const graph::Graph& graph,

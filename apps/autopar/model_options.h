@@ -8,7 +8,9 @@
 
 #include "cost/cost_model.h"
 #include "graph/graph.h"
+#include "partition/split_batch.h"
 #include "search/search_meshes.h"
+#include "search/stages/search_pipeline.h"
 
 namespace autopar {
 
@@ -30,19 +32,33 @@ struct PlanOptions {
   bool no_presolve = false;
   std::filesystem::path strategy;
   double time_limit_seconds = 60;
+  std::string stages = "1";
+  int microbatches = 1;
+  std::vector<std::string> batch;  ///< inputs that microbatches cut
+  std::string objective = "latency";
   void add_to(CLI::App& command);
 };
 
 /// Reads the model; constants are folded by the CPU's kernels.
 graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent);
 
+/// A model and what one microbatch of it is.
+struct BatchedModel {
+  graph::Graph whole;
+  partition::SplitBatch split;
+};
+/// Where the batch is no multiple of the microbatches, `split` is that of the next greater one.
+BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& plan,
+                                bool weights_may_be_absent);
+
 /// For each mesh that is to be tried, the same device: one, or with `--mesh auto` all.
 std::vector<cost::CostModel> make_cost_models(const PlanOptions& options);
 search::SearchOptions make_search_options(const PlanOptions& options);
 /// Searches, with the memory limit held against what the shards will need.
-search::Plan find_plan(const graph::Graph& graph, std::span<const cost::CostModel> meshes,
-                       search::SearchOptions options);
-/// The same, and the problem that the plan solves.
+search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& plan,
+                               std::span<const cost::CostModel> meshes,
+                               search::SearchOptions options);
+/// The plan of one stage, and the problem that it solves.
 search::SolvedPlan find_solved_plan(const graph::Graph& graph,
                                     std::span<const cost::CostModel> meshes,
                                     search::SearchOptions options);

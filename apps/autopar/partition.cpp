@@ -9,7 +9,6 @@
 
 #include "commands.h"
 #include "model_options.h"
-#include "partition/lowering.h"
 #include "partition/write_bundle.h"
 #include "progress.h"
 #include "runtime/kernel.h"
@@ -32,21 +31,20 @@ struct PartitionCommand {
         .out = out, .model_name = model.model.filename().string(), .force = force};
     partition::check_output_folder(bundle_options);
 
-    const graph::Graph graph = load(model);
-    const search::Plan plan_found = find_plan(graph, meshes, search_options);
-    const cost::CostModel cost(meshes.front().device(), plan_found.mesh);
-    const bundle::MetaInfo written = write(graph, plan_found, cost, bundle_options);
+    const BatchedModel loaded = load();
+    const search::PipelinePlan found = find_plan(loaded, plan, meshes, search_options);
+    const bundle::MetaInfo written = write(loaded, found, meshes.front().device(), bundle_options);
 
-    fmt::print(stderr, "{}", plan_summary(plan_found, written.collectives));
+    fmt::print(stderr, "{}", plan_summary(found, written.collectives));
     fmt::print("{}\n", out.string());
   }
 
  private:
-  static graph::Graph load(const ModelOptions& options) {
-    const Progress progress("reading " + options.model.string());
-    graph::Graph graph = load_model(options, /*weights_may_be_absent=*/false);
-    warn_of_missing_kernels(graph);
-    return graph;
+  BatchedModel load() const {
+    const Progress progress("reading " + model.model.string());
+    BatchedModel loaded = load_batched_model(model, plan, /*weights_may_be_absent=*/false);
+    warn_of_missing_kernels(loaded.whole);
+    return loaded;
   }
 
   /// The shards are good for other runtimes all the same.
@@ -62,11 +60,11 @@ struct PartitionCommand {
                  fmt::join(op_types, ", "));
   }
 
-  static bundle::MetaInfo write(const graph::Graph& graph, const search::Plan& plan,
-                                const cost::CostModel& cost,
+  static bundle::MetaInfo write(const BatchedModel& model, const search::PipelinePlan& plan,
+                                const cost::DeviceModel& device,
                                 const partition::BundleOptions& options) {
     const Progress progress("writing " + options.out.string());
-    return partition::write_bundle(graph, plan, cost.step_price(), options);
+    return partition::write_bundle(model.whole, model.split.ports, plan, device, options);
   }
 };
 

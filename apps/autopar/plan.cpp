@@ -7,9 +7,11 @@
 
 #include "commands.h"
 #include "explanation_text.h"
+#include "graph/error.h"
 #include "model_options.h"
 #include "plan_report.h"
 #include "progress.h"
+#include "search/plan_json.h"
 
 namespace autopar {
 
@@ -26,21 +28,23 @@ struct PlanCommand {
     if (!compare.empty()) return print_comparison();
     const std::vector<cost::CostModel> meshes = make_cost_models(plan);
     const search::SearchOptions options = make_search_options(plan);
-    const graph::Graph graph = load_model(model, /*weights_may_be_absent=*/true);
-    if (!explain.empty()) return print_explanation(graph, meshes, options);
-    const search::Plan found = find_plan(graph, meshes, options);
-    const cost::CostModel cost(meshes.front().device(), found.mesh);
-    const PlanReport report = make_plan_report(graph, cost, found);
+    const BatchedModel loaded = load_batched_model(model, plan, /*weights_may_be_absent=*/true);
+    if (!explain.empty()) return print_explanation(loaded.whole, meshes, options);
+    const search::PipelinePlan found = find_plan(loaded, plan, meshes, options);
+    const PlanReport report = make_plan_report(found, meshes.front().device());
     if (json) {
-      fmt::print("{}\n", search::plan_json(graph, found, report.collectives));
+      fmt::print("{}\n", search::plan_json(found, report.collectives));
     } else {
-      fmt::print("{}", report_text(graph, found, report));
+      fmt::print("{}", report_text(found, report));
     }
   }
 
  private:
   void print_explanation(const graph::Graph& graph, std::span<const cost::CostModel> meshes,
                          const search::SearchOptions& options) const {
+    if (plan.stages != "1" || plan.microbatches != 1)
+      fail("--explain {}: it tells of plans of one stage; leave out --stages and --microbatches",
+           explain);
     const graph::NodeId node = search::find_operator(graph, explain);  // before a long search
     const search::SolvedPlan solved = find_solved_plan(graph, meshes, options);
     const cost::CostModel cost(meshes.front().device(), solved.plan.mesh);

@@ -7,8 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "partition/lowering.h"
-#include "partition/rank_graph.h"
+#include "partition/pipeline_program.h"
 #include "summary.h"
 
 namespace autopar {
@@ -94,31 +93,42 @@ std::string operators_text(const Graph& graph, const search::Plan& plan,
 
 }  // namespace
 
-PlanReport make_plan_report(const Graph& graph, const cost::CostModel& cost,
-                            const search::Plan& plan) {
-  const sharding::StepPrice price = cost.step_price();
-  const partition::Program program = partition::lower(graph, plan, price);
+PlanReport make_plan_report(const search::PipelinePlan& plan, const cost::DeviceModel& device) {
+  const partition::PipelineProgram program = partition::lower(plan, device);
   PlanReport report;
-  report.collectives = partition::collective_uses(graph, plan.mesh, program, price);
-  report.peak =
-      partition::find_memory_peak(partition::rank_graph(graph, plan, program, 0), most_buffers);
-  report.groups = search::group_operators(graph, cost, plan);
+  report.collectives = partition::collective_uses(plan, program, device);
+  for (const search::StagePlan& stage : plan.stages) {
+    const cost::CostModel cost(device, stage.plan.mesh);
+    report.stages.push_back(
+        {partition::find_memory_peak(partition::rank_graph(plan, program, stage.first_rank),
+                                     most_buffers),
+         search::group_operators(stage.stage.graph, cost, stage.plan)});
+  }
   return report;
 }
 
-std::string report_text(const Graph& graph, const search::Plan& plan, const PlanReport& report) {
-  return plan_headline(plan) + memory_text(plan.summary, report.peak) +
-         "communication of a run, over all ranks:\n" + collectives_table(report.collectives) +
-         operators_text(graph, plan, report.groups);
+std::string report_text(const search::PipelinePlan& plan, const PlanReport& report) {
+  std::string text = plan_headline(plan);
+  if (plan.is_pipeline())
+    text += "communication of a run, over all ranks:\n" + collectives_table(report.collectives);
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const search::StagePlan& stage = plan.stages[s];
+    if (plan.is_pipeline()) text += "\n" + stage_headline(plan, s);
+    text += memory_text(stage.plan.summary, report.stages[s].peak);
+    if (!plan.is_pipeline())
+      text += "communication of a run, over all ranks:\n" + collectives_table(report.collectives);
+    text += operators_text(stage.stage.graph, stage.plan, report.stages[s].groups);
+  }
+  return text;
 }
 
 std::string collectives_table(std::span<const search::CollectiveUse> uses) {
   if (uses.empty()) return "  no communication\n";
   std::string text;
   for (const search::CollectiveUse& use : uses) {
-    text += fmt::format("  {:<15} over mesh axis {:<5} {:>6} times, {:>12}, {:>10}\n", use.kind,
-                        fmt::format("{}", fmt::join(use.mesh_axes, ",")), use.times,
-                        in_bytes(use.bytes), in_seconds(use.seconds));
+    text += fmt::format("  {:<15} {:<20} {:>6} times, {:>12}, {:>10}\n", use.kind,
+                        way_text(use.mesh_axes), use.times, in_bytes(use.bytes),
+                        in_seconds(use.seconds));
   }
   return text;
 }

@@ -7,21 +7,22 @@
 #include "graph/graph.h"
 #include "partition/memory_peak.h"
 #include "search/operator_groups.h"
-#include "search/plan.h"
+#include "search/pipeline_plan.h"
 
 namespace autopar {
 
 /// All that `autopar plan` tells of a plan.
 struct PlanReport {
-  std::vector<search::CollectiveUse> collectives;
-  partition::MemoryPeak peak;  ///< of rank 0, whose shares are the largest
-  std::vector<search::OperatorGroup> groups;
+  std::vector<search::CollectiveUse> collectives;  ///< of all stages
+  struct Stage {
+    partition::MemoryPeak peak;  ///< of its first rank, whose shares are the largest
+    std::vector<search::OperatorGroup> groups;
+  };
+  std::vector<Stage> stages;
 };
 
-PlanReport make_plan_report(const graph::Graph& graph, const cost::CostModel& cost,
-                            const search::Plan& plan);
-std::string report_text(const graph::Graph& graph, const search::Plan& plan,
-                        const PlanReport& report);
+PlanReport make_plan_report(const search::PipelinePlan& plan, const cost::DeviceModel& device);
+std::string report_text(const search::PipelinePlan& plan, const PlanReport& report);
 
 /// A line for each kind of collective.
 std::string collectives_table(std::span<const search::CollectiveUse> uses);

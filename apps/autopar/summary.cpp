@@ -26,13 +26,17 @@ std::string in_bytes(std::int64_t bytes) {
   return fmt::format("{:.{}f} {}", amount, unit == 0 ? 0 : 1, units[unit]);
 }
 
+std::string way_text(const std::vector<int>& mesh_axes) {
+  if (mesh_axes.empty()) return "to the next stage";
+  return fmt::format("over mesh axis {}", fmt::join(mesh_axes, ","));
+}
+
 std::string collectives_table(const std::vector<bundle::CollectiveTotal>& collectives) {
   if (collectives.empty()) return "  no communication\n";
   std::string text;
   for (const bundle::CollectiveTotal& total : collectives) {
-    text += fmt::format("  {:<15} over mesh axis {:<5} {:>6} calls, {:>12}\n", total.kind,
-                        fmt::format("{}", fmt::join(total.mesh_axes, ",")), total.count,
-                        in_bytes(total.bytes));
+    text += fmt::format("  {:<15} {:<20} {:>6} calls, {:>12}\n", total.kind,
+                        way_text(total.mesh_axes), total.count, in_bytes(total.bytes));
   }
   return text;
 }
@@ -78,9 +82,30 @@ std::string meshes_text(const search::PlanSummary& summary) {
 
 }  // namespace
 
-std::string plan_headline(const search::Plan& plan) {
+std::string stage_headline(const search::PipelinePlan& plan, std::size_t stage) {
+  const search::StagePlan& of_stage = plan.stages[stage];
+  const int last = of_stage.first_rank + of_stage.num_devices() - 1;
+  const bool is_last = stage + 1 == plan.stages.size();
+  return fmt::format(
+      "stage {}: {}, mesh {}, {} operators, {} a microbatch{}\n", stage,
+      last == of_stage.first_rank ? fmt::format("rank {}", last)
+                                  : fmt::format("ranks {}-{}", of_stage.first_rank, last),
+      to_string(of_stage.plan.mesh), of_stage.stage.graph.nodes.size(),
+      in_seconds(of_stage.plan.summary.cost_seconds),
+      is_last ? ""
+              : fmt::format(" and {} to the next stage", in_seconds(of_stage.transfer_seconds)));
+}
+
+std::string plan_headline(const search::PipelinePlan& plan) {
   const search::PlanSummary& summary = plan.summary;
-  std::string text = fmt::format("mesh {}, device {}\n", to_string(plan.mesh), plan.device);
+  const search::Plan& first = plan.stages.front().plan;
+  std::string text = plan.is_pipeline()
+                         ? fmt::format("{} stages, {} microbatches, for the best {}, device {}\n",
+                                       plan.stages.size(), plan.microbatches,
+                                       name_of(plan.objective), first.device)
+                         : fmt::format("mesh {}, device {}\n", to_string(first.mesh), first.device);
+  for (std::size_t s = 0; plan.is_pipeline() && s < plan.stages.size(); ++s)
+    text += "  " + stage_headline(plan, s);
   text += fmt::format("  a run:   {} predicted ({} of it communication), {}\n",
                       in_seconds(summary.cost_seconds), in_seconds(summary.communication_seconds),
                       certificate(summary));
@@ -94,7 +119,7 @@ std::string plan_headline(const search::Plan& plan) {
   return text;
 }
 
-std::string plan_summary(const search::Plan& plan,
+std::string plan_summary(const search::PipelinePlan& plan,
                          const std::vector<bundle::CollectiveTotal>& collectives) {
   return plan_headline(plan) + "communication of a run, over all ranks:\n" +
          collectives_table(collectives);

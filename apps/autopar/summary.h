@@ -5,7 +5,7 @@
 
 #include "bundle/meta_info.h"
 #include "graph/graph.h"
-#include "search/plan.h"
+#include "search/pipeline_plan.h"
 
 namespace autopar {
 
@@ -14,10 +14,15 @@ std::string in_seconds(double seconds);
 /// "1.5 GiB".
 std::string in_bytes(std::int64_t bytes);
 
-/// Mesh, memory, cost and bound of a plan, and one device for comparison.
-std::string plan_headline(const search::Plan& plan);
+/// "over mesh axis 0,1", or "to the next stage" where there is none.
+std::string way_text(const std::vector<int>& mesh_axes);
+
+/// Meshes, memory, cost and bound of a plan, and one device for comparison.
+std::string plan_headline(const search::PipelinePlan& plan);
+/// "stage 1: ranks 2-3, mesh 2, 120 operators, 3.2 ms a microbatch and 10 us to the next".
+std::string stage_headline(const search::PipelinePlan& plan, std::size_t stage);
 /// The headline and the collectives.
-std::string plan_summary(const search::Plan& plan,
+std::string plan_summary(const search::PipelinePlan& plan,
                          const std::vector<bundle::CollectiveTotal>& collectives);
 /// A line for each kind of collective.
 std::string collectives_table(const std::vector<bundle::CollectiveTotal>& collectives);

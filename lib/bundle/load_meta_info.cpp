@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <utility>
@@ -35,6 +36,14 @@ struct Parse<std::vector<T>> {
     std::vector<T> items;
     for (const json& item : value) items.push_back(Parse<T>::from(item));
     return items;
+  }
+};
+
+template <typename T>
+struct Parse<std::optional<T>> {
+  static std::optional<T> from(const json& value) {
+    if (value.is_null()) return std::nullopt;
+    return Parse<T>::from(value);
   }
 };
 
@@ -77,6 +86,10 @@ class Reader {
   }
 
   Reader object(const char* field) const { return {at(field), where_ + ": " + field}; }
+  std::optional<Reader> object_or_null(const char* field) const {
+    if (at(field).is_null()) return std::nullopt;
+    return object(field);
+  }
 
   template <typename Read>
   auto list(const char* field, Read read) const {
@@ -115,12 +128,20 @@ PortInfo read_port(const Reader& reader) {
   port.name = reader.get<std::string>("name");
   port.type = reader.get<graph::DataType>("type");
   port.shape = reader.get<graph::Shape>("shape");
-  port.spec = reader.get<std::string>("spec");
-  port.ranges = reader.get<std::vector<std::vector<graph::Range>>>("ranges");
+  port.specs = reader.get<std::vector<std::string>>("specs");
+  if (const auto batch = reader.object_or_null("batch")) {
+    port.batch = {batch->get<int>("dim"), batch->get<std::int64_t>("rows")};
+    const auto dim = static_cast<std::size_t>(port.batch->dim);
+    reader.check(dim < port.shape.size() && port.batch->rows > 0,
+                 "has a 'batch' that does not fit its shape");
+  }
+  port.ranges = reader.get<std::vector<std::optional<std::vector<graph::Range>>>>("ranges");
+  const graph::Shape shape = port.microbatch_shape();
   for (const auto& of_rank : port.ranges) {
-    bool fits = of_rank.size() == port.shape.size();
-    for (std::size_t dim = 0; fits && dim < of_rank.size(); ++dim) {
-      fits = of_rank[dim].end <= port.shape[dim];
+    if (!of_rank) continue;
+    bool fits = of_rank->size() == shape.size();
+    for (std::size_t dim = 0; fits && dim < of_rank->size(); ++dim) {
+      fits = (*of_rank)[dim].end <= shape[dim];
     }
     reader.check(fits, "has 'ranges' that do not fit its shape");
   }
@@ -148,6 +169,33 @@ RankInfo read_rank(const Reader& reader) {
   return rank;
 }
 
+StageInfo read_stage(const Reader& reader) {
+  StageInfo stage;
+  stage.stage = reader.get<int>("stage");
+  stage.mesh = reader.list("mesh", [](const Reader& axis) {
+    return MeshAxis{axis.get<std::string>("name"), axis.get<int>("size")};
+  });
+  stage.ranks = reader.get<std::vector<int>>("ranks");
+  stage.seconds = reader.get<double>("seconds");
+  stage.transfer_seconds = reader.get<double>("transfer_seconds");
+  std::size_t devices = 1;
+  for (const MeshAxis& axis : stage.mesh) devices *= static_cast<std::size_t>(axis.size);
+  reader.check(devices == stage.ranks.size(),
+               fmt::format("has {} ranks for a mesh of {}", stage.ranks.size(), devices));
+  return stage;
+}
+
+TransferInfo read_transfer(const Reader& reader) {
+  TransferInfo transfer;
+  transfer.value = reader.get<std::string>("value");
+  transfer.from_stage = reader.get<int>("from_stage");
+  transfer.messages = reader.list("messages", [](const Reader& message) {
+    return TransferInfo::Message{message.get<int>("from"), message.get<int>("to"),
+                                 message.get<std::int64_t>("bytes")};
+  });
+  return transfer;
+}
+
 void read_plan(const Reader& reader, MetaInfo& info) {
   info.search = reader.get<std::string>("search");
   info.search_seconds = reader.get<double>("seconds");
@@ -161,21 +209,56 @@ void read_plan(const Reader& reader, MetaInfo& info) {
   });
 }
 
-/// What one part says of another: the mesh of its ranks, and whatever is told by rank.
+/// The stages' ranks are all ranks, in order, and each rank says so.
+void check_stages(const Reader& reader, const MetaInfo& info) {
+  std::size_t next = 0;
+  for (std::size_t s = 0; s < info.stages.size(); ++s) {
+    reader.check(info.stages[s].stage == static_cast<int>(s),
+                 fmt::format("has stage {} in place of stage {}", info.stages[s].stage, s));
+    for (const int rank : info.stages[s].ranks) {
+      reader.check(rank == static_cast<int>(next) && next < info.ranks.size() &&
+                       info.ranks[next].stage == static_cast<int>(s),
+                   fmt::format("has stages that disagree about rank {}", rank));
+      ++next;
+    }
+  }
+  reader.check(next == info.ranks.size() && next > 0,
+               fmt::format("has {} ranks, but stages with {}", info.ranks.size(), next));
+}
+
+/// Messages lead from a stage's ranks to the next one's.
+void check_transfers(const Reader& reader, const MetaInfo& info) {
+  const auto stage_of = [&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    return r < info.ranks.size() ? info.ranks[r].stage : -1;
+  };
+  for (const TransferInfo& transfer : info.transfers) {
+    for (const auto& message : transfer.messages) {
+      reader.check(stage_of(message.from) == transfer.from_stage &&
+                       stage_of(message.to) == transfer.from_stage + 1,
+                   fmt::format("has stages that disagree: '{}' goes from rank {} to rank {}",
+                               transfer.value, message.from, message.to));
+    }
+  }
+}
+
+/// What one part says of another: stages and ranks, and whatever is told by rank.
 void check_consistency(const Reader& reader, const MetaInfo& info) {
   const std::size_t ranks = info.ranks.size();
-  std::size_t devices = 1;
-  for (const MeshAxis& axis : info.mesh) devices *= static_cast<std::size_t>(axis.size);
-  reader.check(devices == ranks && ranks > 0,
-               fmt::format("has {} ranks for a mesh of {}", ranks, devices));
   for (std::size_t r = 0; r < ranks; ++r) {
     reader.check(info.ranks[r].rank == static_cast<int>(r),
                  fmt::format("has rank {} in place of rank {}", info.ranks[r].rank, r));
   }
+  reader.check(info.microbatches > 0, "has no 'microbatches'");
+  check_stages(reader, info);
+  check_transfers(reader, info);
   for (const auto* ports : {&info.inputs, &info.outputs}) {
     for (const PortInfo& port : *ports) {
       reader.check(port.ranges.size() == ranks, fmt::format("has '{}' for {} ranks of {}",
                                                             port.name, port.ranges.size(), ranks));
+      reader.check(
+          std::ranges::any_of(port.ranges, [](const auto& of_rank) { return of_rank.has_value(); }),
+          fmt::format("has '{}' on no rank", port.name));
     }
   }
 }
@@ -187,17 +270,14 @@ MetaInfo read_meta_info(const Reader& reader) {
   }
   MetaInfo info;
   info.model = reader.get<std::string>("model");
-  info.mesh = reader.list("mesh", [](const Reader& axis) {
-    return MeshAxis{axis.get<std::string>("name"), axis.get<int>("size")};
-  });
-  info.stages = reader.list("stages", [](const Reader& stage) {
-    return StageInfo{stage.get<int>("stage"), stage.get<std::vector<int>>("ranks")};
-  });
+  info.stages = reader.list("stages", read_stage);
+  info.microbatches = reader.get<int>("microbatches");
   info.ranks = reader.list("ranks", read_rank);
   info.groups = reader.list("groups", [](const Reader& group) {
-    return GroupInfo{group.get<std::vector<int>>("mesh_axes"),
+    return GroupInfo{group.get<int>("stage"), group.get<std::vector<int>>("mesh_axes"),
                      group.get<std::vector<std::vector<int>>>("ranks")};
   });
+  info.transfers = reader.list("transfers", read_transfer);
   info.inputs = reader.list("inputs", read_port);
   info.outputs = reader.list("outputs", read_port);
   read_plan(reader.object("plan"), info);

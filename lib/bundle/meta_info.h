@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@
 
 namespace autopar::bundle {
 
-inline constexpr int meta_info_version = 1;
+inline constexpr int meta_info_version = 2;
 
 /// Calls and payload bytes of one kind of collective over one set of mesh axes, summed over calls
 /// and ranks: predicted in meta-info.json, counted by a run, in the same form.
@@ -35,20 +36,33 @@ struct FileInfo {
 struct RankInfo {
   int rank = 0;
   int stage = 0;
-  std::vector<int> coordinates;
-  std::vector<FileInfo> files;  ///< model first, then data where there is one
+  std::vector<int> coordinates;  ///< on its stage's mesh
+  std::vector<FileInfo> files;   ///< model first, then data where there is one
   std::int64_t weight_bytes = 0;
   std::int64_t peak_bytes = 0;  ///< predicted: weights and arena
 };
 
-/// A model input or output: global type and shape, its spec's text, and what of it each rank has
-/// (a range a dimension, by rank), so that a runner needs to know nothing of specs.
+/// How a tensor is cut into microbatches: along `dim`, `rows` each. The last may have fewer; it is
+/// filled up with copies of its last row, and what comes out for those is dropped.
+struct BatchInfo {
+  int dim = 0;
+  std::int64_t rows = 0;
+  friend bool operator==(const BatchInfo&, const BatchInfo&) = default;
+};
+
+/// A model input or output: global type and shape, and what of a microbatch of it each rank has (a
+/// range a dimension, by rank), so that a runner needs to know nothing of specs.
 struct PortInfo {
   std::string name;
   graph::DataType type = graph::DataType::undefined;
-  graph::Shape shape;
-  std::string spec;
-  std::vector<std::vector<graph::Range>> ranges;
+  graph::Shape shape;                ///< of the whole batch
+  std::vector<std::string> specs{};  ///< by stage; empty where the stage does not have it
+  std::optional<BatchInfo> batch{};  ///< none: every microbatch has the whole tensor
+  std::vector<std::optional<std::vector<graph::Range>>>
+      ranges{};  ///< none where a rank has nothing
+
+  /// One microbatch's shape.
+  graph::Shape microbatch_shape() const;
 };
 
 struct MeshAxis {
@@ -57,23 +71,42 @@ struct MeshAxis {
 };
 
 struct GroupInfo {
-  std::vector<int> mesh_axes;
+  int stage = 0;
+  std::vector<int> mesh_axes;           ///< of the stage's mesh
   std::vector<std::vector<int>> ranks;  ///< every group along those axes
 };
 
+/// A pipeline stage; the next receives what it sends. Seconds are predicted, of one microbatch.
 struct StageInfo {
   int stage = 0;
-  std::vector<int> ranks;
+  std::vector<MeshAxis> mesh{};
+  std::vector<int> ranks{};     ///< row-major on the mesh
+  double seconds = 0;           ///< of its work
+  double transfer_seconds = 0;  ///< of what it sends to the next stage
+};
+
+/// A value's way from one stage to the next, in one microbatch.
+struct TransferInfo {
+  std::string value;
+  int from_stage = 0;
+  struct Message {
+    int from = 0;  ///< rank
+    int to = 0;    ///< rank
+    std::int64_t bytes = 0;
+    friend bool operator==(const Message&, const Message&) = default;
+  };
+  std::vector<Message> messages;
 };
 
 /// meta-info.json: what was planned, for whom, and how to start it. Its JSON schema is
 /// lib/bundle/meta-info.schema.json.
 struct MetaInfo {
-  std::string model;  ///< the model file's name, without its folder
-  std::vector<MeshAxis> mesh;
-  std::vector<StageInfo> stages;
+  std::string model;              ///< the model file's name, without its folder
+  std::vector<StageInfo> stages;  ///< in order
+  int microbatches = 1;           ///< of a run: stage after stage, each in order
   std::vector<RankInfo> ranks;
   std::vector<GroupInfo> groups;
+  std::vector<TransferInfo> transfers;  ///< by boundary, in the order in which they are sent
   std::vector<PortInfo> inputs;
   std::vector<PortInfo> outputs;
   std::vector<CollectiveTotal> collectives;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <numeric>
 
 namespace autopar::graph {
@@ -113,6 +114,24 @@ std::int64_t arena_bound(const Graph& graph) {
   }
   constexpr std::int64_t page = 4096;
   return with_arena_slack(plan_arena(lifetimes).bytes) + page;
+}
+
+std::int64_t slot_bytes(const Graph& graph, int microbatches) {
+  if (microbatches == 1) return 0;
+  std::map<ValueId, std::int64_t> further;  // places
+  for (const Node& node : graph.nodes) {
+    if (node.domain != collective_domain) continue;
+    if (node.op_type == "Recv") further[node.outputs.front()] = 1;
+    if (node.op_type == "Send") further[node.inputs.front()] = 1;
+  }
+  for (const auto* ports : {&graph.inputs, &graph.outputs})
+    for (const ValueId id : *ports) further[id] = microbatches - 1;
+  std::int64_t bytes = 0;
+  for (const auto& [id, places] : further) {
+    const Value& value = graph.value(id);
+    if (!value.constant) bytes += places * aligned(bytes_of(value.type, num_elements(value.shape)));
+  }
+  return bytes;
 }
 
 }  // namespace autopar::graph

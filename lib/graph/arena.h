@@ -40,4 +40,9 @@ constexpr std::int64_t with_arena_slack(std::int64_t bytes) { return bytes + byt
 /// with slack and a page. The partitioner predicts it and the runtime stays within it.
 std::int64_t arena_bound(const Graph& graph);
 
+/// What a run of several microbatches takes beside the arena of one: each graph input and output
+/// has a place a microbatch, and what a Recv makes or a Send reads has two, so that one microbatch
+/// may arrive or depart while another is computed. 0 for one microbatch.
+std::int64_t slot_bytes(const Graph& graph, int microbatches);
+
 }  // namespace autopar::graph

@@ -3,15 +3,20 @@
 namespace autopar::graph {
 
 /// Registers the operators of domain "autopar", version 1, with ONNX's schema registry, once.
-/// Every one has `mesh_axes` (ints) and `ranks` (ints: the world ranks of its group, in order).
+/// Every one within a stage has `mesh_axes` (ints) and `ranks` (ints: the world ranks of its group,
+/// in order).
 ///
 ///   AllReduce      reduce ("sum", "max", "min" or "mean")
 ///   AllGather      dim, sizes
 ///   ReduceScatter  reduce, dim, sizes, rank
 ///   AllToAll       split_dim, concat_dim, split_sizes, concat_sizes, rank
 ///   Broadcast      root
-///   Send           peer            (no output)
-///   Recv           peer, shape, dtype (no input)
+///   Send           peers, starts, ends                (no output)
+///   Recv           peers, starts, ends, shape, dtype  (no input)
+///
+/// Send and Recv lead from stage to stage, a message for each entry of `peers` (ints: world ranks).
+/// `starts` and `ends` (ints, by message and dimension) tell the box of the local tensor that it
+/// fills; those of one Recv are disjoint and cover its output.
 ///
 /// Shares may be uneven, so `sizes` (ints, one a group member) gives the extent of `dim` that each
 /// contributes or receives; `split_sizes` and `concat_sizes` do so for AllToAll's two dimensions.

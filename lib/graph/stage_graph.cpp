@@ -30,6 +30,8 @@ class ValueCopies {
 
 }  // namespace
 
+StageGraph whole_stage(const Graph& graph) { return {graph, graph.inputs, graph.outputs, {}, {}}; }
+
 StageCutter::StageCutter(const Graph& graph)
     : graph_(graph),
       producers_(producers(graph)),
@@ -66,23 +68,22 @@ StageGraph StageCutter::cut(NodeId begin, NodeId end) const {
     for (ValueId& output : node.outputs) output = copy(output);
     made.nodes.push_back(std::move(node));
   }
-  const bool is_first = begin == 0;
   for (const ValueId input : graph_.inputs) {
     const bool is_unread = last_readers_[static_cast<std::size_t>(input)] == no_node;
-    if (copy.contains(input) || (is_first && is_unread)) made.inputs.push_back(copy(input));
+    const bool is_output = std::ranges::find(graph_.outputs, input) != graph_.outputs.end();
+    if (copy.contains(input) || (begin == 0 && (is_unread || is_output)))
+      made.inputs.push_back(copy(input));
   }
+  for (const ValueId output : graph_.outputs) {
+    const bool is_given = producers_[static_cast<std::size_t>(output)] == no_node;
+    const NodeId producer = is_given ? 0 : producers_[static_cast<std::size_t>(output)];
+    if (begin <= producer && producer < end) stage.model_outputs.push_back(copy(output));
+  }
+  stage.model_inputs = made.inputs;
+  made.outputs = stage.model_outputs;
   for (const ValueId value : crossing_[static_cast<std::size_t>(begin)]) {
     stage.arriving.push_back(copy(value));
     made.inputs.push_back(stage.arriving.back());
-  }
-  for (const ValueId output : graph_.outputs) {
-    const NodeId producer = producers_[static_cast<std::size_t>(output)];
-    const bool is_made_here = producer == no_node ? is_first : begin <= producer && producer < end;
-    if (is_made_here) made.outputs.push_back(copy(output));
-    if (is_made_here && producer == no_node && !graph_.is_constant(output) &&
-        std::ranges::find(made.inputs, copy(output)) == made.inputs.end()) {
-      made.inputs.push_back(copy(output));
-    }
   }
   if (end == static_cast<NodeId>(graph_.nodes.size())) return stage;
   for (const ValueId value : crossing_[static_cast<std::size_t>(end)]) {

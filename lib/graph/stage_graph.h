@@ -12,9 +12,14 @@ namespace autopar::graph {
 /// no node reads, and an output that no node makes, belong to the first stage.
 struct StageGraph {
   Graph graph;  ///< inputs: the model's, then what arrives; outputs: the model's, then what departs
-  std::vector<ValueId> arriving;   ///< inputs that come from the stage before
+  std::vector<ValueId> model_inputs;   ///< inputs that come from the user
+  std::vector<ValueId> model_outputs;  ///< outputs that go to the user
+  std::vector<ValueId> arriving;       ///< inputs that come from the stage before
   std::vector<ValueId> departing;  ///< outputs that go to the stage behind; maybe the model's, too
 };
+
+/// The graph as its only stage, values and nodes numbered as they were.
+StageGraph whole_stage(const Graph& graph);
 
 /// Cuts stages out of a graph, which must outlive it.
 class StageCutter {

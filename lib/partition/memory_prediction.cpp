@@ -46,10 +46,11 @@ std::vector<std::vector<int>> alike_ranks(const graph::Graph& graph,
   return result;
 }
 
-MemoryPrediction predict_memory(const graph::Graph& rank_graph) {
+MemoryPrediction predict_memory(const graph::Graph& rank_graph, int microbatches) {
   MemoryPrediction prediction;
   prediction.weight_bytes = graph::constant_bytes(rank_graph);
-  prediction.peak_bytes = prediction.weight_bytes + graph::arena_bound(rank_graph);
+  prediction.peak_bytes = prediction.weight_bytes + graph::arena_bound(rank_graph) +
+                          graph::slot_bytes(rank_graph, microbatches);
   return prediction;
 }
 

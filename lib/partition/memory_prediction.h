@@ -12,12 +12,12 @@ namespace autopar::partition {
 
 struct MemoryPrediction {
   std::int64_t weight_bytes = 0;  ///< all constants
-  std::int64_t peak_bytes = 0;    ///< constants, and one arena for everything else
+  std::int64_t peak_bytes = 0;    ///< constants, one arena, and slots for microbatches in flight
 };
 
 /// What a run of one rank's graph needs at most, kernels' scratch memory aside: its constants, and
-/// an arena within graph::arena_bound, which the runtime keeps to.
-MemoryPrediction predict_memory(const graph::Graph& rank_graph);
+/// an arena within graph::arena_bound, and graph::slot_bytes, which the runtime keeps to.
+MemoryPrediction predict_memory(const graph::Graph& rank_graph, int microbatches = 1);
 
 /// The ranks by class: those of one need the same memory, since each of their shares has the same
 /// extents and begins at 0 or does not.

@@ -21,8 +21,9 @@ using sharding::StepKind;
 
 class RankGraph {
  public:
-  RankGraph(const Graph& graph, const search::Plan& plan, const Program& program, int rank)
-      : graph_(graph), plan_(plan), program_(program), rank_(rank) {
+  RankGraph(const Graph& graph, const search::Plan& plan, const Program& program, int rank,
+            int first_rank)
+      : graph_(graph), plan_(plan), program_(program), rank_(rank), first_rank_(first_rank) {
     shard_.name = graph.name;
     shard_.opsets = graph.opsets;
     shard_.opsets[graph::collective_domain] = 1;
@@ -103,7 +104,9 @@ class RankGraph {
     auto& attributes = node.attributes;
     const std::int64_t index = plan_.mesh.index_in_group(rank_, step.mesh_axes);
     attributes["mesh_axes"] = widened(step.mesh_axes);
-    attributes["ranks"] = widened(plan_.mesh.group(rank_, step.mesh_axes));
+    std::vector<int> group = plan_.mesh.group(rank_, step.mesh_axes);
+    for (int& member : group) member += first_rank_;
+    attributes["ranks"] = widened(group);
     switch (step.kind) {
       case StepKind::all_reduce:
         node.op_type = "AllReduce";
@@ -190,6 +193,7 @@ class RankGraph {
   const search::Plan& plan_;
   const Program& program_;
   int rank_;
+  int first_rank_;
   Graph shard_;
   std::vector<ValueId> values_;  ///< by VersionId
   std::unordered_set<std::string> taken_names_;
@@ -197,8 +201,9 @@ class RankGraph {
 
 }  // namespace
 
-Graph rank_graph(const Graph& graph, const search::Plan& plan, const Program& program, int rank) {
-  return RankGraph(graph, plan, program, rank).build();
+Graph rank_graph(const Graph& graph, const search::Plan& plan, const Program& program, int rank,
+                 int first_rank) {
+  return RankGraph(graph, plan, program, rank, first_rank).build();
 }
 
 }  // namespace autopar::partition

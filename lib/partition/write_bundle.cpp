@@ -11,10 +11,10 @@
 
 #include "graph/error.h"
 #include "graph/onnx_export.h"
-#include "partition/lowering.h"
 #include "partition/memory_prediction.h"
-#include "partition/rank_graph.h"
+#include "partition/pipeline_program.h"
 #include "partition/staged_folder.h"
+#include "search/plan_json.h"
 
 namespace autopar::partition {
 
@@ -23,6 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 using graph::Graph;
 using graph::ValueId;
+using search::PipelinePlan;
+using sharding::TensorShardSpec;
 
 /// `out` without "..", symbolic links and a slash at its end.
 fs::path place_of(const fs::path& out) {
@@ -40,15 +42,18 @@ void write_text(const fs::path& file, const std::string& text) {
   if (!stream) fail("cannot write {}: the disk may be full; free some space", file.string());
 }
 
-bundle::RankInfo write_rank(const Graph& shard, const sharding::DeviceMesh& mesh, int rank,
+bundle::RankInfo write_rank(const Graph& shard, const PipelinePlan& plan, int rank,
                             const fs::path& folder) {
   const std::string model = fmt::format("rank{}.onnx", rank);
   const std::string data = fmt::format("rank{}.data", rank);
   const graph::WrittenModel written = graph::save_onnx(shard, folder / model, folder / data);
-  const MemoryPrediction memory = predict_memory(shard);
+  const MemoryPrediction memory = predict_memory(shard, plan.microbatches);
 
+  const std::size_t stage = stage_of(plan, rank);
+  const search::StagePlan& of_stage = plan.stages[stage];
   bundle::RankInfo info{.rank = rank,
-                        .coordinates = mesh.coordinates(rank),
+                        .stage = static_cast<int>(stage),
+                        .coordinates = of_stage.plan.mesh.coordinates(rank - of_stage.first_rank),
                         .files = {{model, written.model.bytes, written.model.xxh3}},
                         .weight_bytes = memory.weight_bytes,
                         .peak_bytes = memory.peak_bytes};
@@ -86,47 +91,85 @@ std::vector<bundle::RankInfo> write_ranks(int ranks, const WriteRank& write_one)
   return infos;
 }
 
-bundle::PortInfo port_info(const Graph& graph, const search::Plan& plan, ValueId id) {
-  const graph::Value& value = graph.value(id);
-  const sharding::TensorShardSpec& spec = plan.spec_of(graph, id);
-  bundle::PortInfo port{value.name, value.type, value.shape, to_string(spec), {}};
-  for (int rank = 0; rank < plan.mesh.num_devices(); ++rank) {
-    port.ranges.push_back(sharding::local_ranges(spec, value.shape, plan.mesh, rank));
+/// The stage's value of that name among its inputs or outputs; no_value where it has none.
+ValueId find_port(const Graph& stage, const std::vector<ValueId>& ports, const std::string& name) {
+  const auto found =
+      std::ranges::find_if(ports, [&](ValueId id) { return stage.value(id).name == name; });
+  return found == ports.end() ? graph::no_value : *found;
+}
+
+/// `ports`: which of a stage's inputs or outputs are the model's.
+bundle::PortInfo port_info(const graph::Value& value, const PipelinePlan& plan,
+                           std::vector<ValueId> graph::StageGraph::*ports,
+                           const std::map<std::string, bundle::BatchInfo>& batch) {
+  bundle::PortInfo port{.name = value.name, .type = value.type, .shape = value.shape};
+  if (const auto cut = batch.find(value.name); cut != batch.end()) port.batch = cut->second;
+  for (const search::StagePlan& stage : plan.stages) {
+    const ValueId id = find_port(stage.stage.graph, stage.stage.*ports, value.name);
+    const bool has_it = id != graph::no_value;
+    const auto spec = has_it ? stage.plan.spec_of(stage.stage.graph, id) : TensorShardSpec{};
+    port.specs.push_back(has_it ? to_string(spec) : "");
+    for (int rank = 0; rank < stage.num_devices(); ++rank) {
+      auto& ranges = port.ranges.emplace_back();
+      if (!has_it) continue;
+      const graph::Shape& shape = stage.stage.graph.value(id).shape;
+      ranges = sharding::local_ranges(spec, shape, stage.plan.mesh, rank);
+    }
   }
   return port;
 }
 
-/// Every group along each set of mesh axes that some collective of the program uses.
-std::vector<bundle::GroupInfo> groups_of(const Program& program, const sharding::DeviceMesh& mesh) {
+/// Every group along each set of mesh axes that some collective of a stage uses.
+void append_groups(const Program& program, const search::StagePlan& stage, int stage_index,
+                   std::vector<bundle::GroupInfo>& groups) {
   std::set<std::vector<int>> axes_in_use;
   for (const Instruction& instruction : program.instructions) {
     if (instruction.is_collective()) axes_in_use.insert(instruction.step.mesh_axes);
   }
-  std::vector<bundle::GroupInfo> groups;
+  const sharding::DeviceMesh& mesh = stage.plan.mesh;
   for (const std::vector<int>& axes : axes_in_use) {
-    bundle::GroupInfo& info = groups.emplace_back(bundle::GroupInfo{axes, {}});
+    bundle::GroupInfo& info = groups.emplace_back(bundle::GroupInfo{stage_index, axes, {}});
     for (int rank = 0; rank < mesh.num_devices(); ++rank) {
-      if (mesh.index_in_group(rank, axes) == 0) info.ranks.push_back(mesh.group(rank, axes));
+      if (mesh.index_in_group(rank, axes) != 0) continue;
+      auto& group = info.ranks.emplace_back(mesh.group(rank, axes));
+      for (int& member : group) member += stage.first_rank;
     }
   }
-  return groups;
+}
+
+bundle::StageInfo stage_info(const search::StagePlan& stage, int index) {
+  bundle::StageInfo info{.stage = index,
+                         .seconds = stage.plan.summary.cost_seconds,
+                         .transfer_seconds = stage.transfer_seconds};
+  for (int axis = 0; axis < stage.plan.mesh.num_axes(); ++axis) {
+    info.mesh.push_back({fmt::format("axis{}", axis), stage.plan.mesh.axis_size(axis)});
+  }
+  for (int rank = 0; rank < stage.num_devices(); ++rank)
+    info.ranks.push_back(stage.first_rank + rank);
+  return info;
 }
 
 /// Everything but the ranks.
-bundle::MetaInfo describe(const Graph& graph, const search::Plan& plan, const Program& program,
+bundle::MetaInfo describe(const Graph& whole, const std::map<std::string, bundle::BatchInfo>& batch,
+                          const PipelinePlan& plan, const PipelineProgram& program,
                           const std::string& model_name) {
   bundle::MetaInfo info;
   info.model = model_name;
-  for (int axis = 0; axis < plan.mesh.num_axes(); ++axis) {
-    info.mesh.push_back({fmt::format("axis{}", axis), plan.mesh.axis_size(axis)});
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const int index = static_cast<int>(s);
+    info.stages.push_back(stage_info(plan.stages[s], index));
+    append_groups(program.stages[s], plan.stages[s], index, info.groups);
   }
-  bundle::StageInfo& stage = info.stages.emplace_back();
-  for (int rank = 0; rank < plan.mesh.num_devices(); ++rank) stage.ranks.push_back(rank);
-  info.groups = groups_of(program, plan.mesh);
-  for (const ValueId input : graph.inputs) info.inputs.push_back(port_info(graph, plan, input));
-  for (const ValueId output : graph.outputs) info.outputs.push_back(port_info(graph, plan, output));
-  info.collectives = collective_totals(graph, plan.mesh, program);
-  info.device = plan.device;
+  info.microbatches = plan.microbatches;
+  info.transfers = transfer_infos(program);
+  for (const ValueId input : whole.inputs)
+    info.inputs.push_back(
+        port_info(whole.value(input), plan, &graph::StageGraph::model_inputs, batch));
+  for (const ValueId output : whole.outputs)
+    info.outputs.push_back(
+        port_info(whole.value(output), plan, &graph::StageGraph::model_outputs, batch));
+  info.collectives = collective_totals(plan, program);
+  info.device = plan.stages.front().plan.device;
   info.search = plan.summary.search;
   info.search_seconds = plan.summary.search_seconds;
   info.cost_seconds = plan.summary.cost_seconds;
@@ -154,18 +197,20 @@ void check_output_folder(const BundleOptions& options) {
   }
 }
 
-bundle::MetaInfo write_bundle(const Graph& graph, const search::Plan& plan,
-                              const sharding::StepPrice& price, const BundleOptions& options) {
+bundle::MetaInfo write_bundle(const Graph& whole,
+                              const std::map<std::string, bundle::BatchInfo>& batch,
+                              const PipelinePlan& plan, const cost::DeviceModel& device,
+                              const BundleOptions& options) {
   check_output_folder(options);
-  const Program program = lower(graph, plan, price);
-  bundle::MetaInfo info = describe(graph, plan, program, options.model_name);
+  const PipelineProgram program = lower(plan, device);
+  bundle::MetaInfo info = describe(whole, batch, plan, program, options.model_name);
 
   StagedFolder folder(place_of(options.out));
-  info.ranks = write_ranks(plan.mesh.num_devices(), [&](int rank) {
-    return write_rank(rank_graph(graph, plan, program, rank), plan.mesh, rank, folder.path());
+  info.ranks = write_ranks(plan.num_devices(), [&](int rank) {
+    return write_rank(rank_graph(plan, program, rank), plan, rank, folder.path());
   });
   write_text(folder.path() / "plan.json",
-             search::plan_json(graph, plan, collective_uses(graph, plan.mesh, program, price)));
+             search::plan_json(plan, collective_uses(plan, program, device)));
   write_text(folder.path() / "meta-info.json", bundle::to_json(info).dump(2));
   folder.publish();
   return info;

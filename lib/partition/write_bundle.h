@@ -1,12 +1,13 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "bundle/meta_info.h"
+#include "cost/device_model.h"
 #include "graph/graph.h"
-#include "search/plan.h"
-#include "sharding/connect.h"
+#include "search/pipeline_plan.h"
 
 namespace autopar::partition {
 
@@ -25,8 +26,11 @@ void check_output_folder(const BundleOptions& options);
 /// there, so that a bundle is whole or absent; one that is replaced stays until then. Weights
 /// stream from the model's mapping to the files: memory does not grow with them. Throws Error where
 /// check_output_folder does or where writing fails (a full disk); then nothing is left behind.
-/// `price` is the search's.
-bundle::MetaInfo write_bundle(const graph::Graph& graph, const search::Plan& plan,
-                              const sharding::StepPrice& price, const BundleOptions& options);
+/// `device` is the search's. `whole` is the model for the whole batch, whose inputs and outputs
+/// `batch` cuts into the microbatches that the plan is for (split_batch.h).
+bundle::MetaInfo write_bundle(const graph::Graph& whole,
+                              const std::map<std::string, bundle::BatchInfo>& batch,
+                              const search::PipelinePlan& plan, const cost::DeviceModel& device,
+                              const BundleOptions& options);
 
 }  // namespace autopar::partition

@@ -119,7 +119,7 @@ NamedTensors parts_of(const bundle::MetaInfo& info, const NamedTensors& inputs, 
   NamedTensors parts;
   for (const bundle::PortInfo& port : info.inputs) {
     const auto& ranges = port.ranges[static_cast<std::size_t>(rank)];
-    parts.emplace(port.name, inputs.at(port.name).slice(ranges).contiguous_copy());
+    parts.emplace(port.name, inputs.at(port.name).slice(*ranges).contiguous_copy());
   }
   return parts;
 }
@@ -274,7 +274,7 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
         bundle::add_collective(result.collectives, total);
       }
       for (std::size_t i = 0; i < info.outputs.size(); ++i) {
-        place(run.output(i), info.outputs[i].ranges[r], result.outputs.at(info.outputs[i].name));
+        place(run.output(i), *info.outputs[i].ranges[r], result.outputs.at(info.outputs[i].name));
       }
     } catch (...) {
       error.store();
@@ -323,8 +323,8 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
     Tensor whole = Tensor::zeros(port.type, port.shape);
     for (std::size_t r = 0; r < blocks.size(); ++r) {
       graph::Shape shape;
-      for (const Range& range : port.ranges[r]) shape.push_back(range.size());
-      place(Tensor(port.type, shape, blocks[r].data(), nullptr), port.ranges[r], whole);
+      for (const Range& range : *port.ranges[r]) shape.push_back(range.size());
+      place(Tensor(port.type, shape, blocks[r].data(), nullptr), *port.ranges[r], whole);
     }
     result.outputs.emplace(port.name, std::move(whole));
   }

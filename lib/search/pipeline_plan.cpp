@@ -1,6 +1,7 @@
 #include "search/pipeline_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace autopar::search {
 
@@ -10,6 +11,13 @@ std::string_view name_of(Objective objective) {
 
 int PipelinePlan::num_devices() const {
   return stages.back().first_rank + stages.back().num_devices();
+}
+
+PipelinePlan one_stage_plan(const graph::Graph& graph, Plan plan) {
+  PipelinePlan pipeline;
+  pipeline.summary = plan.summary;
+  pipeline.stages.push_back({.stage = graph::whole_stage(graph), .plan = std::move(plan)});
+  return pipeline;
 }
 
 double pipeline_seconds(const PipelinePlan& plan) {

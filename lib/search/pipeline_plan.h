@@ -43,4 +43,7 @@ struct PipelinePlan {
 /// the slowest one's.
 double pipeline_seconds(const PipelinePlan& plan);
 
+/// A plan of the whole model as a pipeline of one stage and one microbatch.
+PipelinePlan one_stage_plan(const graph::Graph& graph, Plan plan);
+
 }  // namespace autopar::search

@@ -59,10 +59,4 @@ struct Plan {
   const sharding::TensorShardSpec& spec_of(const graph::Graph& graph, graph::ValueId value) const;
 };
 
-/// plan.json's text: mesh, device, summary and communication for a person and for compare_plans
-/// (plan_comparison.h), and under "operators" an entry for every operator and every stored tensor
-/// in the form that load_pins (pins.h) reads.
-std::string plan_json(const graph::Graph& graph, const Plan& plan,
-                      std::span<const CollectiveUse> collectives);
-
 }  // namespace autopar::search

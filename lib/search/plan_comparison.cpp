@@ -184,6 +184,9 @@ PlanFile load_plan_file(const std::filesystem::path& path) {
   }
   PlanFile plan;
   plan.source = path.string();
+  if (fields.has("stages")) {
+    fail("{} is a plan of several stages; compare plans of one stage", file.string());
+  }
   plan.mesh = fields.get<std::vector<int>>("mesh");
   plan.device = fields.get<std::string>("device");
   const auto summary = fields.get<json>("summary");

@@ -57,7 +57,7 @@ class ReportTest(PlanTest):
         text = self.plan("--mesh", "auto", model=mlp).stdout
         self.assertRegex(text, r"meshes tried:\n +4 .*\n +2x2 ")
         meta = mlp.partition(self.tmp / "bundle", 4, "--mesh", "auto")
-        self.assertEqual([axis["size"] for axis in meta["mesh"]], best["mesh"])
+        self.assertEqual([axis["size"] for axis in meta["stages"][0]["mesh"]], best["mesh"])
         autopar("verify", mlp.file, self.tmp / "bundle", *mlp.input_options())
 
     def test_memory_collectives_and_gap_are_told(self):

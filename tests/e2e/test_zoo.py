@@ -75,5 +75,5 @@ class ZooTest(TemporaryFolderTest):
                 meta = self.model.partition(
                     bundle, 4, "--mesh", "2x2", "--strategy", strategy, "--memory", "device"
                 )
-                self.assertEqual([axis["size"] for axis in meta["mesh"]], [2, 2])
+                self.assertEqual([axis["size"] for axis in meta["stages"][0]["mesh"]], [2, 2])
                 self.check(bundle, meta, 4)

@@ -73,6 +73,11 @@ class JsonSchema {
     return root_.at(Json::json_pointer(reference.get<std::string>().substr(1)));
   }
 
+  static bool has_type(const Json& types, const Json& value) {
+    if (types.is_string()) return has_type(types.get<std::string>(), value);
+    return std::ranges::any_of(types, [&](const Json& type) { return has_type(type, value); });
+  }
+
   static bool has_type(const std::string& type, const Json& value) {
     if (type == "object") return value.is_object();
     if (type == "array") return value.is_array();
@@ -80,6 +85,7 @@ class JsonSchema {
     if (type == "boolean") return value.is_boolean();
     if (type == "integer") return value.is_number_integer();
     if (type == "number") return value.is_number();
+    if (type == "null") return value.is_null();
     throw std::logic_error("unknown type " + type);
   }
 

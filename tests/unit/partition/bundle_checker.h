@@ -162,7 +162,7 @@ class BundleChecker {
  public:
   explicit BundleChecker(const std::filesystem::path& folder)
       : meta_(read_json(folder / "meta-info.json")), plan_(read_json(folder / "plan.json")) {
-    for (const Json& axis : meta_["mesh"]) mesh_.push_back(axis["size"]);
+    for (const Json& axis : meta_["stages"][0]["mesh"]) mesh_.push_back(axis["size"]);
     for (const Json& rank : meta_["ranks"]) {
       std::int64_t bytes = 0;
       for (const Json& file : rank["files"]) {
@@ -188,7 +188,7 @@ class BundleChecker {
       for (const Json& port : meta_[kind]) {
         const Ints shape = port["shape"];
         for (std::size_t rank = 0; rank < shards_.size(); ++rank) {
-          const auto expected = share(port["spec"], shape, mesh_, static_cast<std::int64_t>(rank));
+          const auto expected = share(port["specs"][0], shape, mesh_, static_cast<std::int64_t>(rank));
           const Json& ranges = port["ranges"].at(rank);
           Ints local;
           for (std::size_t dim = 0; dim < expected.size(); ++dim) {

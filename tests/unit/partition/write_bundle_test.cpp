@@ -26,10 +26,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-sharding::StepPrice price_on(const sharding::DeviceMesh& mesh) {
-  return cost::CostModel(cost::load_device_model("cpu"), mesh).step_price();
-}
-
 /// y = x w, w of 16 x 600 split by columns.
 struct SmallModel {
   graph::Graph graph;
@@ -60,7 +56,8 @@ struct SmallModel {
   }
 
   bundle::MetaInfo write(const fs::path& out, bool force = false) const {
-    return write_bundle(graph, plan, price_on(plan.mesh),
+    return write_bundle(graph, {}, search::one_stage_plan(graph, plan),
+                        cost::load_device_model("cpu"),
                         {.out = out, .model_name = "small.onnx", .force = force});
   }
 };
@@ -242,8 +239,9 @@ TEST_CASE("bundles of random plans hold to what a stranger finds, and run from t
     const graph::Graph graph = RandomGraph(random).grow(pick(random, 2, 14));
     const search::Plan plan = random_plan(random, graph, sharding::DeviceMesh::parse(mesh));
     const TemporaryFolder folder;
-    const bundle::MetaInfo info = write_bundle(graph, plan, price_on(plan.mesh),
-                                               {.out = folder / "out", .model_name = "random"});
+    const bundle::MetaInfo info =
+        write_bundle(graph, {}, search::one_stage_plan(graph, plan), cost::load_device_model("cpu"),
+                     {.out = folder / "out", .model_name = "random"});
     CHECK(meta_info_schema().accepts(to_json(info)));
     stranger::BundleChecker(folder / "out").check(graph);
 

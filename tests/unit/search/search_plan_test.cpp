@@ -8,6 +8,7 @@
 
 #include "graph/error.h"
 #include "plan_pricing.h"
+#include "search/plan_json.h"
 #include "unit/graph/temporary_folder.h"
 #include "unit/partition/random_graph.h"
 
@@ -229,7 +230,7 @@ TEST_CASE("a plan with partial values is pinned by its own JSON") {
   const cost::CostModel cost = model_of("2x2");
   search::SearchOptions options = with_split_sums("S01R");
   const search::Plan plan = search_plan(graph, cost, options);
-  const std::string json = plan_json(graph, plan, {});
+  const std::string json = plan_json(one_stage_plan(graph, plan), {});
   REQUIRE(json.find("+P") != std::string::npos);
   const TemporaryFolder folder;
   std::ofstream(folder / "plan.json") << json;

@@ -1,0 +1,197 @@
+#include "partition/split_batch.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "graph/error.h"
+#include "partition/lowering.h"
+#include "partition/rank_graph.h"
+#include "sharding/sharding_rule.h"
+
+namespace autopar::partition {
+
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::ValueId;
+using sharding::OpShardSpec;
+using sharding::ShardingRule;
+using sharding::TensorShardSpec;
+
+/// Follows the batch from the inputs through all operators, on a mesh whose one axis is that of the
+/// microbatches.
+class BatchSplitter {
+ public:
+  BatchSplitter(const Graph& graph, int microbatches, std::vector<ValueId> batched)
+      : graph_(graph), batch_dims_(graph.values.size(), -1) {
+    plan_.mesh = sharding::DeviceMesh({microbatches});
+    for (const ValueId input : batched) batch_dims_[static_cast<std::size_t>(input)] = 0;
+  }
+
+  SplitBatch run() && {
+    for (const Node& node : graph_.nodes) append_strategy(node);
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      const auto id = static_cast<ValueId>(v);
+      const bool is_input = std::ranges::find(graph_.inputs, id) != graph_.inputs.end();
+      if (is_input || graph_.is_constant(id)) plan_.stored.emplace(id, spec_of(id));
+    }
+    const sharding::StepPrice free = [](const auto&, const auto&, auto) { return 0.0; };
+    const Program program = lower(graph_, plan_, free);
+    SplitBatch result{rank_graph(graph_, plan_, program, 0), {}};
+    for (int i = 1; i < plan_.mesh.num_devices(); ++i) {
+      require_alike(result.microbatch, rank_graph(graph_, plan_, program, i));
+    }
+    for (const auto* ports : {&graph_.inputs, &graph_.outputs}) {
+      for (const ValueId id : *ports) {
+        if (batch_dim(id) >= 0) result.ports[graph_.value(id).name] = {batch_dim(id), rows(id)};
+      }
+    }
+    return result;
+  }
+
+ private:
+  int batch_dim(ValueId id) const { return batch_dims_[static_cast<std::size_t>(id)]; }
+
+  std::int64_t rows(ValueId id) const {
+    return graph_.value(id).shape[static_cast<std::size_t>(batch_dim(id))] /
+           plan_.mesh.num_devices();
+  }
+
+  TensorShardSpec spec_of(ValueId id) const {
+    TensorShardSpec spec = TensorShardSpec::replicated(graph_.value(id).shape.size());
+    if (batch_dim(id) >= 0) spec.dims[static_cast<std::size_t>(batch_dim(id))] = {0};
+    return spec;
+  }
+
+  /// The factor of the rule that the batch is.
+  std::optional<int> batch_factor(const Node& node, const ShardingRule& rule) const {
+    std::optional<int> factor;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId input = node.inputs[i];
+      if (input == graph::no_value || graph_.is_constant(input) || batch_dim(input) < 0) continue;
+      const auto& factors = rule.inputs[i][static_cast<std::size_t>(batch_dim(input))];
+      if (factors.empty() || (factor && *factor != factors.front())) refuse(node);
+      factor = factors.front();
+    }
+    return factor;
+  }
+
+  void append_strategy(const Node& node) {
+    const auto known = sharding::sharding_rule(graph_, node);
+    const ShardingRule rule = known ? *known : sharding::replicated_rule(graph_, node);
+    const std::optional<int> factor = batch_factor(node, rule);
+    for (OpShardSpec& choice :
+         sharding::enumerate_op_shard_specs(rule, plan_.mesh, sharding::input_shapes(graph_, node),
+                                            sharding::output_shapes(graph_, node))) {
+      if (splits_alone(choice, factor) && agrees(node, choice)) return accept(node, choice);
+    }
+    refuse(node);
+  }
+
+  static bool splits_alone(const OpShardSpec& choice, std::optional<int> factor) {
+    for (std::size_t f = 0; f < choice.factor_axes.size(); ++f) {
+      if (choice.factor_axes[f].empty() == (factor == static_cast<int>(f))) return false;
+    }
+    return std::ranges::none_of(choice.computed, &TensorShardSpec::is_partial);
+  }
+
+  /// Whether it reads what is computed as that is cut. Constants are cut as they are read.
+  bool agrees(const Node& node, const OpShardSpec& choice) const {
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId input = node.inputs[i];
+      if (input == graph::no_value || graph_.is_constant(input)) continue;
+      if (choice.inputs[i] != spec_of(input)) return false;
+    }
+    return true;
+  }
+
+  void accept(const Node& node, OpShardSpec& choice) {
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (graph_.is_constant(node.inputs[i])) cut_as(node.inputs[i], choice.inputs[i]);
+    }
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] != graph::no_value) cut_as(node.outputs[i], choice.outputs[i]);
+    }
+    plan_.operators.push_back(std::move(choice));
+  }
+
+  void cut_as(ValueId id, const TensorShardSpec& spec) {
+    const auto split =
+        std::ranges::find_if(spec.dims, [](const auto& axes) { return !axes.empty(); });
+    if (split != spec.dims.end())
+      batch_dims_[static_cast<std::size_t>(id)] = static_cast<int>(split - spec.dims.begin());
+  }
+
+  [[noreturn]] void refuse(const Node& node) const {
+    fail(
+        "--microbatches {}: '{}' ({}) computes across the batch, or cannot be cut so; give "
+        "--microbatches 1, or name the batched inputs with --batch",
+        plan_.mesh.num_devices(), node.name, qualified_op_type(node));
+  }
+
+  /// One graph serves all microbatches.
+  void require_alike(const Graph& first, const Graph& other) const {
+    const auto is_alike = [](const graph::Value& a, const graph::Value& b) {
+      if (a.shape != b.shape || a.constant.has_value() != b.constant.has_value()) return false;
+      if (!a.constant || !a.constant->has_data() || a.constant->data() == b.constant->data())
+        return true;
+      const graph::Tensor left = a.constant->contiguous_copy();
+      const graph::Tensor right = b.constant->contiguous_copy();
+      return std::ranges::equal(left.bytes(), right.bytes());
+    };
+    for (std::size_t v = 0; v < first.values.size(); ++v) {
+      if (v < other.values.size() && is_alike(first.values[v], other.values[v])) continue;
+      fail(
+          "--microbatches {}: '{}' differs from one part of the batch to another; give "
+          "--microbatches 1",
+          plan_.mesh.num_devices(), first.values[v].name);
+    }
+  }
+
+  const Graph& graph_;
+  std::vector<int> batch_dims_;  ///< by value; -1 where it is not cut
+  search::Plan plan_;
+};
+
+}  // namespace
+
+std::vector<ValueId> batched_inputs(const Graph& graph, const std::vector<std::string>& batched) {
+  std::vector<ValueId> inputs;
+  for (const std::string& name : batched) {
+    const auto found = std::ranges::find_if(
+        graph.inputs, [&](ValueId id) { return graph.value(id).name == name; });
+    if (found == graph.inputs.end()) fail("--batch {}: the model has no such input", name);
+    if (graph.value(*found).shape.empty()) fail("--batch {}: a scalar has no batch", name);
+    inputs.push_back(*found);
+  }
+  if (!inputs.empty()) return inputs;
+  for (const ValueId input : graph.inputs) {
+    const graph::Shape& shape = graph.value(input).shape;
+    if (shape.empty()) continue;
+    if (inputs.empty() || shape.front() == graph.value(inputs.front()).shape.front())
+      inputs.push_back(input);
+  }
+  return inputs;
+}
+
+SplitBatch split_batch(const Graph& graph, int microbatches,
+                       const std::vector<std::string>& batched) {
+  if (microbatches < 1) fail("--microbatches {}: give at least 1", microbatches);
+  const std::vector<ValueId> inputs = batched_inputs(graph, batched);
+  if (inputs.empty()) fail("--microbatches {}: the model has no batched input", microbatches);
+  for (const ValueId input : inputs) {
+    const graph::Value& value = graph.value(input);
+    if (value.shape.front() % microbatches != 0 || value.shape.front() == 0) {
+      fail("--microbatches {}: input '{}' has a batch of {}; give a divisor of it", microbatches,
+           value.name, value.shape.front());
+    }
+  }
+  if (microbatches == 1) {
+    SplitBatch whole{graph, {}};
+    return whole;
+  }
+  return BatchSplitter(graph, microbatches, inputs).run();
+}
+
+}  // namespace autopar::partition

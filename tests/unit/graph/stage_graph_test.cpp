@@ -1,0 +1,96 @@
+#include "graph/stage_graph.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+using namespace autopar::graph;
+
+namespace {
+
+/// a = f(x); b = g(a, w); c = h(b, y, a); outputs b and c, w a weight, z unread.
+struct Sample {
+  Graph graph;
+  ValueId x, y, z, w, a, b, c;
+
+  Sample() {
+    const auto add = [this](const char* name) {
+      return graph.add_value({name, DataType::float32, {2}, std::nullopt});
+    };
+    x = add("x");
+    y = add("y");
+    z = add("z");
+    w = graph.add_constant("w", Tensor::of_float({2}, {{1, 2}}));
+    a = add("a");
+    b = add("b");
+    c = add("c");
+    graph.nodes = {{"f", "Relu", "", {x}, {a}, {}},
+                   {"g", "Add", "", {a, w}, {b}, {}},
+                   {"h", "Sum", "", {b, y, a, no_value, w}, {c}, {}}};
+    graph.inputs = {x, y, z};
+    graph.outputs = {b, c};
+    graph.opsets[""] = 18;
+  }
+};
+
+std::vector<std::string> names(const Graph& graph, const std::vector<ValueId>& ids) {
+  std::vector<std::string> result;
+  for (const ValueId id : ids) result.push_back(graph.value(id).name);
+  return result;
+}
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a stage has its nodes, what they read, and what others read of it") {
+  const Sample sample;
+  const StageCutter cutter(sample.graph);
+  CHECK(cutter.crossing(1) == std::vector{sample.a});
+  CHECK(cutter.crossing(2) == std::vector{sample.a, sample.b});
+
+  const StageGraph first = cutter.cut(0, 1);
+  CHECK(names(first.graph, first.graph.inputs) == Names{"x", "z"});
+  CHECK(first.model_inputs == first.graph.inputs);
+  CHECK(first.arriving.empty());
+  CHECK(first.model_outputs.empty());
+  CHECK(names(first.graph, first.departing) == Names{"a"});
+  CHECK(first.graph.outputs == first.departing);
+
+  const StageGraph second = cutter.cut(1, 2);
+  CHECK(second.model_inputs.empty());
+  CHECK(names(second.graph, second.arriving) == Names{"a"});
+  CHECK(names(second.graph, second.model_outputs) == Names{"b"});
+  CHECK(names(second.graph, second.departing) == Names{"a", "b"});  // a passes through
+  CHECK(names(second.graph, second.graph.outputs) == Names{"b", "a"});
+  const auto weight = std::ranges::find(second.graph.values, "w", &Value::name);
+  REQUIRE(weight != second.graph.values.end());
+  CHECK(weight->constant->data() == sample.graph.value(sample.w).constant->data());
+
+  const StageGraph third = cutter.cut(2, 3);
+  CHECK(names(third.graph, third.graph.inputs) == Names{"y", "a", "b"});
+  CHECK(names(third.graph, third.arriving) == Names{"a", "b"});
+  CHECK(names(third.graph, third.graph.outputs) == Names{"c"});
+  CHECK(third.departing.empty());
+  for (const StageGraph* stage : {&first, &second, &third}) check_invariants(stage->graph);
+}
+
+TEST_CASE("an output that no node makes belongs to the first stage") {
+  Sample sample;
+  sample.graph.outputs = {sample.w, sample.y, sample.c};
+  const StageCutter cutter(sample.graph);
+  const StageGraph first = cutter.cut(0, 2);
+  CHECK(names(first.graph, first.graph.inputs) == Names{"x", "y", "z"});
+  CHECK(names(first.graph, first.model_outputs) == Names{"w", "y"});
+  CHECK(names(first.graph, first.departing) == Names{"a", "b"});
+  const StageGraph last = cutter.cut(2, 3);
+  CHECK(names(last.graph, last.model_outputs) == Names{"c"});
+}
+
+TEST_CASE("a whole graph is one stage as it is") {
+  const Sample sample;
+  const StageGraph whole = whole_stage(sample.graph);
+  CHECK(whole.graph.values.size() == sample.graph.values.size());
+  CHECK(whole.model_inputs == sample.graph.inputs);
+  CHECK(whole.model_outputs == sample.graph.outputs);
+  CHECK(whole.arriving.empty());
+  CHECK(whole.departing.empty());
+}

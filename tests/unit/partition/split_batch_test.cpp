@@ -1,0 +1,181 @@
+#include "partition/split_batch.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "graph/error.h"
+#include "unit/partition/random_graph.h"
+#include "unit/partition/run_ranks.h"
+
+using namespace autopar;
+using namespace autopar::partition;
+using Catch::Matchers::Contains;
+using graph::DataType;
+using graph::Graph;
+using graph::Tensor;
+using graph::ValueId;
+
+namespace {
+
+/// Builds graphs node by node; every value is float32 unless it says otherwise.
+struct Sketch {
+  Graph graph;
+  Sketch() { graph.opsets[""] = 20; }
+
+  ValueId value(const std::string& name, graph::Shape shape) {
+    return graph.add_value({name, DataType::float32, std::move(shape), std::nullopt});
+  }
+  ValueId input(const std::string& name, graph::Shape shape) {
+    graph.inputs.push_back(value(name, std::move(shape)));
+    return graph.inputs.back();
+  }
+  ValueId node(const std::string& name, const std::string& op_type, std::vector<ValueId> inputs,
+               graph::Shape shape, std::map<std::string, graph::Attribute> attributes = {}) {
+    const ValueId made = value(name + ":0", std::move(shape));
+    graph.nodes.push_back({name, op_type, "", std::move(inputs), {made}, std::move(attributes)});
+    return made;
+  }
+  ValueId ints(const std::string& name, std::vector<std::int64_t> numbers) {
+    const auto size = static_cast<std::int64_t>(numbers.size());
+    return graph.add_constant(name, Tensor::of_int64({size}, numbers));
+  }
+};
+
+/// Runs each part of the batch by itself and compares with the whole.
+void check_rows(const Graph& whole, int microbatches) {
+  const SplitBatch split = split_batch(whole, microbatches);
+  graph::check_invariants(split.microbatch);
+  Random random(3);
+  std::vector<Tensor> inputs;
+  for (const ValueId id : whole.inputs) inputs.push_back(random_input(random, whole.value(id)));
+  const RankResult expected = run_graph(whole, inputs, nullptr);
+  const auto part_of = [&](const Tensor& tensor, const std::string& name, int k) {
+    const auto cut = split.ports.find(name);
+    if (cut == split.ports.end()) return tensor;
+    std::vector<graph::Range> ranges;
+    for (const std::int64_t extent : tensor.shape()) ranges.push_back({0, extent});
+    const std::int64_t rows = cut->second.rows;
+    ranges[static_cast<std::size_t>(cut->second.dim)] = {k * rows, (k + 1) * rows};
+    return tensor.slice(ranges).contiguous_copy();
+  };
+  for (int k = 0; k < microbatches; ++k) {
+    std::vector<Tensor> part;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      part.push_back(part_of(inputs[i], whole.value(whole.inputs[i]).name, k));
+    const RankResult got = run_graph(split.microbatch, part, nullptr);
+    for (std::size_t o = 0; o < whole.outputs.size(); ++o) {
+      const Tensor share = part_of(expected.outputs[o], whole.value(whole.outputs[o]).name, k);
+      REQUIRE(got.outputs[o].shape() == share.shape());
+      for (std::size_t i = 0; i < share.values<float>().size(); ++i)
+        CHECK(got.outputs[o].values<float>()[i] == Approx(share.values<float>()[i]).margin(1e-5));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a microbatch is a part of the batch, through reshapes and products") {
+  Random random(1);
+  Sketch s;
+  const ValueId x = s.input("x", {6, 3, 8});
+  const ValueId w = s.graph.add_constant("w", random_floats(random, {8, 10}));
+  const ValueId flat = s.node("flat", "Reshape", {x, s.ints("flat shape", {18, 8})}, {18, 8});
+  const ValueId product = s.node("product", "MatMul", {flat, w}, {18, 10});
+  const ValueId back =
+      s.node("back", "Reshape", {product, s.ints("shape", {6, 3, 10})}, {6, 3, 10});
+  const ValueId turned = s.node("turned", "Transpose", {back}, {3, 6, 10},
+                                {{"perm", std::vector<std::int64_t>{1, 0, 2}}});
+  s.graph.outputs = {product, s.node("end", "Softmax", {turned}, {3, 6, 10})};
+  const SplitBatch split = split_batch(s.graph, 3);
+  CHECK(split.ports == std::map<std::string, bundle::BatchInfo>{
+                           {"x", {0, 2}}, {"product:0", {0, 6}}, {"end:0", {1, 2}}});
+  for (const int microbatches : {2, 3, 6}) check_rows(s.graph, microbatches);
+}
+
+TEST_CASE("what has no batch is the same for every microbatch") {
+  Random random(1);
+  Sketch s;
+  const ValueId x = s.input("x", {4, 8});
+  const ValueId scale = s.input("scale", {8});
+  const ValueId root = s.node("root", "Sqrt", {s.node("abs", "Abs", {scale}, {8})}, {8});
+  const ValueId rows = s.graph.add_constant("rows", random_floats(random, {1, 8}));
+  s.graph.outputs = {s.node("y", "Mul", {s.node("sum", "Add", {x, rows}, {4, 8}), root}, {4, 8}),
+                     root};
+  check_rows(s.graph, 2);
+  CHECK(split_batch(s.graph, 4).ports.contains("root:0") == false);
+}
+
+TEST_CASE("constants with a row for each of the batch must have the same rows") {
+  const auto with_rows = [](std::vector<float> rows) {
+    Sketch s;
+    const ValueId x = s.input("x", {2, 2});
+    const ValueId position = s.graph.add_constant("position", Tensor::of_float({2, 2}, rows));
+    s.graph.outputs = {s.node("y", "Add", {x, position}, {2, 2})};
+    return s.graph;
+  };
+  check_rows(with_rows({1, 2, 1, 2}), 2);
+  CHECK_THROWS_WITH(split_batch(with_rows({1, 2, 3, 4}), 2),
+                    Contains("'position' differs from one part of the batch to another"));
+}
+
+TEST_CASE("what is computed across the batch is refused") {
+  const auto refusal = [](auto build) {
+    Sketch s;
+    const ValueId x = s.input("x", {4, 6});
+    s.graph.outputs = {build(s, x)};
+    CHECK_THROWS_WITH(split_batch(s.graph, 2),
+                      Contains("'op'") && Contains("computes across the batch"));
+  };
+  refusal([](Sketch& s, ValueId x) {
+    return s.node("op", "ReduceSum", {x, s.ints("axes", {0})}, {1, 6});
+  });
+  refusal([](Sketch& s, ValueId x) {
+    return s.node("op", "Softmax", {x}, {4, 6}, {{"axis", std::int64_t{0}}});
+  });
+  refusal([](Sketch& s, ValueId x) {
+    const ValueId turned =
+        s.node("turned", "Transpose", {x}, {6, 4}, {{"perm", std::vector<std::int64_t>{1, 0}}});
+    return s.node("op", "MatMul", {x, turned}, {4, 4});
+  });
+  refusal([](Sketch& s, ValueId x) {  // rows and columns are mixed
+    return s.node("op", "Reshape", {x, s.ints("shape", {3, 8})}, {3, 8});
+  });
+}
+
+TEST_CASE("microbatches and batched inputs that do not fit are refused") {
+  Sketch s;
+  const ValueId x = s.input("x", {4, 6});
+  const ValueId table = s.input("table", {4, 6});
+  s.input("scalar", {});
+  const ValueId y = s.node("y", "Relu", {x}, {4, 6});
+  s.graph.outputs = {y, s.node("sum", "ReduceSum", {table, s.ints("axes", {0})}, {1, 6})};
+  CHECK_THROWS_WITH(split_batch(s.graph, 2), Contains("'sum'"));
+  CHECK(split_batch(s.graph, 2, {"x"}).ports ==
+        std::map<std::string, bundle::BatchInfo>{{"x", {0, 2}}, {"y:0", {0, 2}}});
+  CHECK_THROWS_WITH(split_batch(s.graph, 3, {"x"}), Contains("has a batch of 4"));
+  CHECK_THROWS_WITH(split_batch(s.graph, 0), Contains("at least 1"));
+  CHECK_THROWS_WITH(split_batch(s.graph, 2, {"z"}), Contains("no such input"));
+  CHECK_THROWS_WITH(split_batch(s.graph, 2, {"scalar"}), Contains("no batch"));
+  CHECK(split_batch(s.graph, 1).ports.empty());
+}
+
+TEST_CASE("random graphs are cut rightly, or refused") {
+  int cut = 0;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    Random random(seed);
+    const Graph graph = RandomGraph(random).grow(pick(random, 2, 6));
+    const ValueId first = batched_inputs(graph, {}).front();
+    const auto batch = static_cast<int>(graph.value(first).shape.front());
+    if (batch < 2) continue;
+    INFO("seed " << seed);
+    try {
+      split_batch(graph, batch);
+    } catch (const Error&) {
+      continue;
+    }
+    ++cut;
+    check_rows(graph, batch);
+  }
+  CAPTURE(cut);
+  CHECK(cut > 30);
+}
