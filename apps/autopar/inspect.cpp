@@ -54,7 +54,7 @@ void print_bundle(const bundle::MetaInfo& info, bool json) {
     return;
   }
   std::vector<int> sizes;
-  for (const bundle::MeshAxis& axis : info.mesh) sizes.push_back(axis.size);
+  for (const bundle::MeshAxis& axis : info.stages.front().mesh) sizes.push_back(axis.size);
   fmt::print("{} on a mesh of {}, planned for {}\n", info.model, fmt::join(sizes, "x"),
              info.device);
   for (const bundle::PortInfo& port : info.inputs) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <utility>
@@ -35,6 +36,14 @@ struct Parse<std::vector<T>> {
     std::vector<T> items;
     for (const json& item : value) items.push_back(Parse<T>::from(item));
     return items;
+  }
+};
+
+template <typename T>
+struct Parse<std::optional<T>> {
+  static std::optional<T> from(const json& value) {
+    if (value.is_null()) return std::nullopt;
+    return Parse<T>::from(value);
   }
 };
 
@@ -76,6 +85,7 @@ class Reader {
     }
   }
 
+  bool has(const char* field) const { return object_.contains(field); }
   Reader object(const char* field) const { return {at(field), where_ + ": " + field}; }
 
   template <typename Read>
@@ -116,11 +126,22 @@ PortInfo read_port(const Reader& reader) {
   port.type = reader.get<graph::DataType>("type");
   port.shape = reader.get<graph::Shape>("shape");
   port.spec = reader.get<std::string>("spec");
-  port.ranges = reader.get<std::vector<std::vector<graph::Range>>>("ranges");
+  graph::Shape of_microbatch = port.shape;
+  if (reader.has("batch")) {
+    const Reader batch = reader.object("batch");
+    port.batch = BatchInfo{batch.get<int>("dim"), batch.get<std::int64_t>("rows")};
+    const auto dim = static_cast<std::size_t>(port.batch->dim);
+    reader.check(dim < port.shape.size() && port.batch->rows > 0 &&
+                     port.batch->rows <= std::max<std::int64_t>(port.shape[dim], 1),
+                 "has a 'batch' that does not fit its shape");
+    of_microbatch[dim] = port.batch->rows;
+  }
+  port.ranges = reader.get<std::vector<std::optional<std::vector<graph::Range>>>>("ranges");
   for (const auto& of_rank : port.ranges) {
-    bool fits = of_rank.size() == port.shape.size();
-    for (std::size_t dim = 0; fits && dim < of_rank.size(); ++dim) {
-      fits = of_rank[dim].end <= port.shape[dim];
+    if (!of_rank) continue;
+    bool fits = of_rank->size() == port.shape.size();
+    for (std::size_t dim = 0; fits && dim < of_rank->size(); ++dim) {
+      fits = (*of_rank)[dim].end <= of_microbatch[dim];
     }
     reader.check(fits, "has 'ranges' that do not fit its shape");
   }
@@ -164,13 +185,31 @@ void read_plan(const Reader& reader, MetaInfo& info) {
 /// What one part says of another: the mesh of its ranks, and whatever is told by rank.
 void check_consistency(const Reader& reader, const MetaInfo& info) {
   const std::size_t ranks = info.ranks.size();
-  std::size_t devices = 1;
-  for (const MeshAxis& axis : info.mesh) devices *= static_cast<std::size_t>(axis.size);
-  reader.check(devices == ranks && ranks > 0,
-               fmt::format("has {} ranks for a mesh of {}", ranks, devices));
+  reader.check(ranks > 0, "has no ranks");
+  reader.check(info.microbatches > 0, "has no microbatches");
   for (std::size_t r = 0; r < ranks; ++r) {
     reader.check(info.ranks[r].rank == static_cast<int>(r),
                  fmt::format("has rank {} in place of rank {}", info.ranks[r].rank, r));
+  }
+  std::vector<int> stage_of(ranks, -1);
+  for (std::size_t s = 0; s < info.stages.size(); ++s) {
+    const StageInfo& stage = info.stages[s];
+    reader.check(stage.stage == static_cast<int>(s),
+                 fmt::format("has stage {} in place of stage {}", stage.stage, s));
+    std::size_t devices = 1;
+    for (const MeshAxis& axis : stage.mesh) devices *= static_cast<std::size_t>(axis.size);
+    reader.check(devices == stage.ranks.size() && devices > 0,
+                 fmt::format("has {} ranks for a mesh of {}", stage.ranks.size(), devices));
+    for (const int rank : stage.ranks) {
+      const auto r = static_cast<std::size_t>(rank);
+      reader.check(r < ranks && stage_of[r] < 0,
+                   fmt::format("has rank {} in stage {}, where it cannot be", rank, s));
+      stage_of[r] = stage.stage;
+    }
+  }
+  for (const RankInfo& rank : info.ranks) {
+    reader.check(stage_of[static_cast<std::size_t>(rank.rank)] == rank.stage,
+                 fmt::format("has rank {} in no stage or in two", rank.rank));
   }
   for (const auto* ports : {&info.inputs, &info.outputs}) {
     for (const PortInfo& port : *ports) {
@@ -187,16 +226,27 @@ MetaInfo read_meta_info(const Reader& reader) {
   }
   MetaInfo info;
   info.model = reader.get<std::string>("model");
-  info.mesh = reader.list("mesh", [](const Reader& axis) {
-    return MeshAxis{axis.get<std::string>("name"), axis.get<int>("size")};
-  });
+  info.microbatches = reader.get<int>("microbatches");
   info.stages = reader.list("stages", [](const Reader& stage) {
-    return StageInfo{stage.get<int>("stage"), stage.get<std::vector<int>>("ranks")};
+    const auto read_axis = [](const Reader& axis) {
+      return MeshAxis{axis.get<std::string>("name"), axis.get<int>("size")};
+    };
+    return StageInfo{stage.get<int>("stage"), stage.list("mesh", read_axis),
+                     stage.get<std::vector<int>>("ranks"), stage.get<double>("seconds"),
+                     stage.get<double>("transfer_seconds")};
   });
   info.ranks = reader.list("ranks", read_rank);
   info.groups = reader.list("groups", [](const Reader& group) {
-    return GroupInfo{group.get<std::vector<int>>("mesh_axes"),
+    return GroupInfo{group.get<int>("stage"), group.get<std::vector<int>>("mesh_axes"),
                      group.get<std::vector<std::vector<int>>>("ranks")};
+  });
+  info.transfers = reader.list("transfers", [](const Reader& transfer) {
+    const auto read_message = [](const Reader& message) {
+      return TransferInfo::Message{message.get<int>("from"), message.get<int>("to"),
+                                   message.get<std::int64_t>("bytes")};
+    };
+    return TransferInfo{transfer.get<std::string>("value"), transfer.get<int>("from_stage"),
+                        transfer.get<int>("to_stage"), transfer.list("messages", read_message)};
   });
   info.inputs = reader.list("inputs", read_port);
   info.outputs = reader.list("outputs", read_port);

@@ -17,12 +17,15 @@ json ranges_json(const std::vector<graph::Range>& ranges) {
 
 json port_json(const PortInfo& port) {
   json ranges = json::array();
-  for (const auto& of_rank : port.ranges) ranges.push_back(ranges_json(of_rank));
-  return {{"name", port.name},
-          {"type", name_of(port.type)},
-          {"shape", port.shape},
-          {"spec", port.spec},
-          {"ranges", ranges}};
+  for (const auto& of_rank : port.ranges)
+    ranges.push_back(of_rank ? ranges_json(*of_rank) : json(nullptr));
+  json written{{"name", port.name},
+               {"type", name_of(port.type)},
+               {"shape", port.shape},
+               {"spec", port.spec},
+               {"ranges", ranges}};
+  if (port.batch) written["batch"] = {{"dim", port.batch->dim}, {"rows", port.batch->rows}};
+  return written;
 }
 
 json rank_json(const RankInfo& rank) {
@@ -43,6 +46,26 @@ json list_json(const Items& items, ToJson to_json_item) {
   json list = json::array();
   for (const auto& item : items) list.push_back(to_json_item(item));
   return list;
+}
+
+json stage_json(const StageInfo& stage) {
+  return {{"stage", stage.stage},
+          {"mesh", list_json(stage.mesh,
+                             [](const MeshAxis& axis) {
+                               return json{{"name", axis.name}, {"size", axis.size}};
+                             })},
+          {"ranks", stage.ranks},
+          {"seconds", stage.seconds},
+          {"transfer_seconds", stage.transfer_seconds}};
+}
+
+json transfer_json(const TransferInfo& transfer) {
+  return {{"value", transfer.value},
+          {"from_stage", transfer.from_stage},
+          {"to_stage", transfer.to_stage},
+          {"messages", list_json(transfer.messages, [](const TransferInfo::Message& message) {
+             return json{{"from", message.from}, {"to", message.to}, {"bytes", message.bytes}};
+           })}};
 }
 
 }  // namespace
@@ -73,19 +96,16 @@ json to_json(const MetaInfo& info) {
   return {
       {"version", meta_info_version},
       {"model", info.model},
-      {"mesh", list_json(info.mesh,
-                         [](const MeshAxis& axis) {
-                           return json{{"name", axis.name}, {"size", axis.size}};
-                         })},
-      {"stages", list_json(info.stages,
-                           [](const StageInfo& stage) {
-                             return json{{"stage", stage.stage}, {"ranks", stage.ranks}};
-                           })},
+      {"microbatches", info.microbatches},
+      {"stages", list_json(info.stages, stage_json)},
       {"ranks", list_json(info.ranks, rank_json)},
       {"groups", list_json(info.groups,
                            [](const GroupInfo& group) {
-                             return json{{"mesh_axes", group.mesh_axes}, {"ranks", group.ranks}};
+                             return json{{"stage", group.stage},
+                                         {"mesh_axes", group.mesh_axes},
+                                         {"ranks", group.ranks}};
                            })},
+      {"transfers", list_json(info.transfers, transfer_json)},
       {"inputs", list_json(info.inputs, port_json)},
       {"outputs", list_json(info.outputs, port_json)},
       {"plan",

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@
 
 namespace autopar::bundle {
 
-inline constexpr int meta_info_version = 1;
+inline constexpr int meta_info_version = 2;
 
 /// Calls and payload bytes of one kind of collective over one set of mesh axes, summed over calls
 /// and ranks: predicted in meta-info.json, counted by a run, in the same form.
@@ -41,14 +42,24 @@ struct RankInfo {
   std::int64_t peak_bytes = 0;  ///< predicted: weights and arena
 };
 
-/// A model input or output: global type and shape, its spec's text, and what of it each rank has
-/// (a range a dimension, by rank), so that a runner needs to know nothing of specs.
+/// How a port is cut into microbatches: along `dim`, into `rows` each. The last may have fewer;
+/// then its last row is repeated, and what comes out for those rows is dropped.
+struct BatchInfo {
+  int dim = 0;
+  std::int64_t rows = 0;
+};
+
+/// A model input or output: global type and shape, its spec's text, and what of it each rank has,
+/// so that a runner needs to know nothing of specs.
 struct PortInfo {
   std::string name;
   graph::DataType type = graph::DataType::undefined;
-  graph::Shape shape;
+  graph::Shape shape;  ///< of the whole batch
   std::string spec;
-  std::vector<std::vector<graph::Range>> ranges;
+  /// Absent where all microbatches have the same tensor; an output is then the last one's.
+  std::optional<BatchInfo> batch = {};
+  /// By rank, a range a dimension of one microbatch's tensor; none for ranks without the port.
+  std::vector<std::optional<std::vector<graph::Range>>> ranges;
 };
 
 struct MeshAxis {
@@ -57,23 +68,41 @@ struct MeshAxis {
 };
 
 struct GroupInfo {
+  int stage = 0;
   std::vector<int> mesh_axes;
   std::vector<std::vector<int>> ranks;  ///< every group along those axes
 };
 
 struct StageInfo {
   int stage = 0;
+  std::vector<MeshAxis> mesh;
   std::vector<int> ranks;
+  double seconds = 0;           ///< of one microbatch, predicted
+  double transfer_seconds = 0;  ///< of sending to the next stage
+};
+
+/// A tensor that goes from a stage to the next one, and its messages, of one microbatch.
+struct TransferInfo {
+  struct Message {
+    int from = 0;
+    int to = 0;
+    std::int64_t bytes = 0;
+  };
+  std::string value;
+  int from_stage = 0;
+  int to_stage = 0;
+  std::vector<Message> messages;
 };
 
 /// meta-info.json: what was planned, for whom, and how to start it. Its JSON schema is
 /// lib/bundle/meta-info.schema.json.
 struct MetaInfo {
   std::string model;  ///< the model file's name, without its folder
-  std::vector<MeshAxis> mesh;
+  int microbatches = 1;
   std::vector<StageInfo> stages;
   std::vector<RankInfo> ranks;
   std::vector<GroupInfo> groups;
+  std::vector<TransferInfo> transfers;
   std::vector<PortInfo> inputs;
   std::vector<PortInfo> outputs;
   std::vector<CollectiveTotal> collectives;

@@ -89,7 +89,7 @@ std::vector<bundle::RankInfo> write_ranks(int ranks, const WriteRank& write_one)
 bundle::PortInfo port_info(const Graph& graph, const search::Plan& plan, ValueId id) {
   const graph::Value& value = graph.value(id);
   const sharding::TensorShardSpec& spec = plan.spec_of(graph, id);
-  bundle::PortInfo port{value.name, value.type, value.shape, to_string(spec), {}};
+  bundle::PortInfo port{value.name, value.type, value.shape, to_string(spec), {}, {}};
   for (int rank = 0; rank < plan.mesh.num_devices(); ++rank) {
     port.ranges.push_back(sharding::local_ranges(spec, value.shape, plan.mesh, rank));
   }
@@ -104,7 +104,7 @@ std::vector<bundle::GroupInfo> groups_of(const Program& program, const sharding:
   }
   std::vector<bundle::GroupInfo> groups;
   for (const std::vector<int>& axes : axes_in_use) {
-    bundle::GroupInfo& info = groups.emplace_back(bundle::GroupInfo{axes, {}});
+    bundle::GroupInfo& info = groups.emplace_back(bundle::GroupInfo{0, axes, {}});
     for (int rank = 0; rank < mesh.num_devices(); ++rank) {
       if (mesh.index_in_group(rank, axes) == 0) info.ranks.push_back(mesh.group(rank, axes));
     }
@@ -117,10 +117,10 @@ bundle::MetaInfo describe(const Graph& graph, const search::Plan& plan, const Pr
                           const std::string& model_name) {
   bundle::MetaInfo info;
   info.model = model_name;
-  for (int axis = 0; axis < plan.mesh.num_axes(); ++axis) {
-    info.mesh.push_back({fmt::format("axis{}", axis), plan.mesh.axis_size(axis)});
-  }
   bundle::StageInfo& stage = info.stages.emplace_back();
+  for (int axis = 0; axis < plan.mesh.num_axes(); ++axis) {
+    stage.mesh.push_back({fmt::format("axis{}", axis), plan.mesh.axis_size(axis)});
+  }
   for (int rank = 0; rank < plan.mesh.num_devices(); ++rank) stage.ranks.push_back(rank);
   info.groups = groups_of(program, plan.mesh);
   for (const ValueId input : graph.inputs) info.inputs.push_back(port_info(graph, plan, input));
