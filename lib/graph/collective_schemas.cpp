@@ -86,12 +86,25 @@ void infer_recv(InferenceContext& context) {
   for (const std::int64_t extent : ints(context, "shape")) shape.add_dim()->set_dim_value(extent);
 }
 
-OpSchema collective(const char* name) {
+OpSchema communication(const char* name) {
   OpSchema schema;
   schema.SetName(name).SetDomain(collective_domain).SinceVersion(1);
+  schema.TypeConstraint("T", OpSchema::all_tensor_types_ir10(), "any tensor");
+  return schema;
+}
+
+OpSchema collective(const char* name) {
+  OpSchema schema = communication(name);
   schema.Attr("mesh_axes", "mesh axes that the group spans", AttributeProto::INTS);
   schema.Attr("ranks", "world ranks of the group, in order", AttributeProto::INTS);
-  schema.TypeConstraint("T", OpSchema::all_tensor_types_ir10(), "any tensor");
+  return schema;
+}
+
+OpSchema messages(const char* name) {
+  OpSchema schema = communication(name);
+  schema.Attr("peers", "world rank of each message", AttributeProto::INTS);
+  schema.Attr("starts", "begin of each message's box, by dimension", AttributeProto::INTS);
+  schema.Attr("ends", "end of each message's box, by dimension", AttributeProto::INTS);
   return schema;
 }
 
@@ -123,8 +136,8 @@ std::vector<OpSchema> schemas() {
   const auto add_reduce = [](OpSchema schema) {
     return with_attributes(std::move(schema), {"reduce"}, AttributeProto::STRING);
   };
-  OpSchema recv = add_int(add_ints(collective("Recv"), {"shape"}), {"peer", "dtype"});
-  recv.Output(0, "output", "what the peer sent", "T").TypeAndShapeInferenceFunction(infer_recv);
+  OpSchema recv = add_int(add_ints(messages("Recv"), {"shape"}), {"dtype"});
+  recv.Output(0, "output", "what the peers sent", "T").TypeAndShapeInferenceFunction(infer_recv);
   return {
       add_reduce(with_input_and_output(collective("AllReduce"), same_shape)),
       add_int(add_ints(with_input_and_output(collective("AllGather"), infer_all_gather), {"sizes"}),
@@ -137,7 +150,7 @@ std::vector<OpSchema> schemas() {
                        {"split_sizes", "concat_sizes"}),
               {"split_dim", "concat_dim", "rank"}),
       add_int(with_input_and_output(collective("Broadcast"), same_shape), {"root"}),
-      add_int(with_input(collective("Send")), {"peer"}),
+      with_input(messages("Send")),
       recv,
   };
 }

@@ -3,15 +3,21 @@
 namespace autopar::graph {
 
 /// Registers the operators of domain "autopar", version 1, with ONNX's schema registry, once.
-/// Every one has `mesh_axes` (ints) and `ranks` (ints: the world ranks of its group, in order).
+/// Those among the ranks of a group have `mesh_axes` (ints) and `ranks` (ints: the world ranks of
+/// the group, in order).
 ///
 ///   AllReduce      reduce ("sum", "max", "min" or "mean")
 ///   AllGather      dim, sizes
 ///   ReduceScatter  reduce, dim, sizes, rank
 ///   AllToAll       split_dim, concat_dim, split_sizes, concat_sizes, rank
 ///   Broadcast      root
-///   Send           peer            (no output)
-///   Recv           peer, shape, dtype (no input)
+///   Send           peers, starts, ends                (no output)
+///   Recv           peers, starts, ends, shape, dtype  (no input)
+///
+/// Send and Recv are between pipeline stages. `peers` (ints) has a world rank for each message, in
+/// order; `starts` and `ends` (ints) have, for message m and dimension d at index m * rank + d, the
+/// box of the local tensor that goes to that peer or comes from it. Boxes of one Recv are disjoint
+/// and cover its output; a tensor without elements has no messages.
 ///
 /// Shares may be uneven, so `sizes` (ints, one a group member) gives the extent of `dim` that each
 /// contributes or receives; `split_sizes` and `concat_sizes` do so for AllToAll's two dimensions.
