@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -241,9 +242,6 @@ struct MessageSize {
   int peer = 0;
   std::int64_t bytes = 0;
   std::string value;
-  friend bool operator==(const MessageSize& a, const MessageSize& b) {
-    return a.peer == b.peer && a.bytes == b.bytes;
-  }
 };
 
 /// Throws Error where a shard does not send and receive what meta-info says: its stages would wait
@@ -268,18 +266,26 @@ void check_messages(const bundle::MetaInfo& info, const Graph& shard, int rank, 
   const auto order = [](const MessageSize& m) { return std::pair(m.peer, m.bytes); };
   std::ranges::stable_sort(planned, {}, order);
   std::ranges::stable_sort(found, {}, order);
-  const auto [plan, shard_has] = std::ranges::mismatch(planned, found);
-  if (plan == planned.end() && shard_has == found.end()) return;
-  const bool is_too_much =
-      plan == planned.end() || (shard_has != found.end() && order(*shard_has) < order(*plan));
-  const MessageSize& wrong = is_too_much ? *shard_has : *plan;
-  fail(
-      "rank {}: its shard {} {} bytes of '{}' {} rank {}, {} meta-info.json; partition the model "
-      "again",
-      rank,
-      is_too_much ? (sends ? "sends" : "receives") : (sends ? "does not send" : "does not receive"),
-      wrong.bytes, wrong.value, sends ? "to" : "from", wrong.peer,
-      is_too_much ? "unlike" : "against");
+  std::vector<MessageSize> missing;
+  std::vector<MessageSize> superfluous;
+  std::ranges::set_difference(planned, found, std::back_inserter(missing), {}, order, order);
+  std::ranges::set_difference(found, planned, std::back_inserter(superfluous), {}, order, order);
+  if (!missing.empty()) {
+    const MessageSize& message = missing.front();
+    fail(
+        "rank {}: by meta-info.json it {} {} bytes of '{}' {} rank {}, but not by its shard; "
+        "partition the model again",
+        rank, sends ? "sends" : "receives", message.bytes, message.value, sends ? "to" : "from",
+        message.peer);
+  }
+  if (!superfluous.empty()) {
+    const MessageSize& message = superfluous.front();
+    fail(
+        "rank {}: its shard {} {} bytes of '{}' {} rank {}, but not by meta-info.json; "
+        "partition the model again",
+        rank, sends ? "sends" : "receives", message.bytes, message.value, sends ? "to" : "from",
+        message.peer);
+  }
 }
 
 Graph load_shard(const bundle::MetaInfo& info, const std::filesystem::path& dir, int rank) {
