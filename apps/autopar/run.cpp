@@ -42,7 +42,7 @@ struct RunCommand {
     const runtime::RunResult result = launch.run(inputs.load(info.inputs), options);
     if (!launch.is_first()) return;
     if (!output_dir.empty()) write_outputs(info, result);
-    if (!profile.empty()) runtime::save_trace(profile, result.spans);
+    if (!profile.empty()) report_profile(result);
     report(info, result);
   }
 
@@ -65,6 +65,16 @@ struct RunCommand {
       for (int i = 1; !taken.insert(name).second; ++i) name = fmt::format("{}_{}", safe, i);
       runtime::save_npy(output_dir / (name + ".npy"), result.outputs.at(output.name));
     }
+  }
+
+  void report_profile(const runtime::RunResult& result) const {
+    runtime::save_trace(profile, result.spans);
+    if (!runtime::is_pipeline(result.spans)) return;
+    std::string shares;
+    for (const double share : runtime::idle_shares(result.spans))
+      shares += fmt::format("{} rank {} {:.0f} %", shares.empty() ? "" : ",",
+                            std::ranges::count(shares, '%'), 100 * share);
+    fmt::print(stderr, "bubbles:{}\n", shares);
   }
 
   void report(const bundle::MetaInfo& info, const runtime::RunResult& result) const {

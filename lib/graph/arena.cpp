@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
 #include <numeric>
 
 namespace autopar::graph {
@@ -50,6 +49,25 @@ class LifetimeIndex {
   std::size_t leaves_ = 0;
   std::vector<std::vector<std::size_t>> spanning_;  // by the tree's node: live in all its steps
 };
+
+std::int64_t bound(const Graph& graph, int microbatches) {
+  std::vector<BufferLifetime> lifetimes = value_lifetimes(graph);
+  const auto bytes = [&](ValueId id) {
+    return bytes_of(graph.value(id).type, num_elements(graph.value(id).shape));
+  };
+  // The caller writes an input even where no node reads it.
+  for (const ValueId input : graph.inputs)
+    lifetimes[static_cast<std::size_t>(input)].bytes = bytes(input);
+  const std::vector<int> slots = value_slots(graph, microbatches);
+  std::int64_t in_slots = 0;
+  for (std::size_t v = 0; v < slots.size(); ++v) {
+    if (slots[v] == 0) continue;
+    in_slots += slots[v] * aligned(bytes(static_cast<ValueId>(v)));
+    lifetimes[v].bytes = 0;
+  }
+  constexpr std::int64_t page = 4096;
+  return with_arena_slack(plan_arena(lifetimes).bytes) + page + in_slots;
+}
 
 }  // namespace
 
@@ -104,34 +122,28 @@ std::vector<BufferLifetime> value_lifetimes(const Graph& graph) {
   return result;
 }
 
-std::int64_t arena_bound(const Graph& graph) {
-  std::vector<BufferLifetime> lifetimes = value_lifetimes(graph);
-  for (const ValueId input : graph.inputs) {
-    // The caller writes an input even where no node reads it.
-    const Value& value = graph.value(input);
-    lifetimes[static_cast<std::size_t>(input)].bytes =
-        bytes_of(value.type, num_elements(value.shape));
+std::int64_t arena_bound(const Graph& graph) { return bound(graph, 1); }
+
+std::vector<int> value_slots(const Graph& graph, int microbatches) {
+  std::vector<int> slots(graph.values.size());
+  if (microbatches == 1) return slots;
+  const auto want = [&](ValueId id, int count) {
+    if (graph.is_constant(id)) return;
+    int& of_value = slots[static_cast<std::size_t>(id)];
+    of_value = std::max(of_value, count);
+  };
+  for (const ValueId id : graph.inputs) want(id, microbatches);
+  for (const ValueId id : graph.outputs) want(id, microbatches);
+  for (const Node& node : graph.nodes) {
+    if (node.domain != collective_domain) continue;
+    if (node.op_type == "Recv") want(node.outputs[0], 2);
+    if (node.op_type == "Send") want(node.inputs[0], 2);
   }
-  constexpr std::int64_t page = 4096;
-  return with_arena_slack(plan_arena(lifetimes).bytes) + page;
+  return slots;
 }
 
 std::int64_t slot_bytes(const Graph& graph, int microbatches) {
-  if (microbatches == 1) return 0;
-  std::map<ValueId, std::int64_t> further;  // places
-  for (const Node& node : graph.nodes) {
-    if (node.domain != collective_domain) continue;
-    if (node.op_type == "Recv") further[node.outputs.front()] = 1;
-    if (node.op_type == "Send") further[node.inputs.front()] = 1;
-  }
-  for (const auto* ports : {&graph.inputs, &graph.outputs})
-    for (const ValueId id : *ports) further[id] = microbatches - 1;
-  std::int64_t bytes = 0;
-  for (const auto& [id, places] : further) {
-    const Value& value = graph.value(id);
-    if (!value.constant) bytes += places * aligned(bytes_of(value.type, num_elements(value.shape)));
-  }
-  return bytes;
+  return std::max<std::int64_t>(0, bound(graph, microbatches) - bound(graph, 1));
 }
 
 }  // namespace autopar::graph

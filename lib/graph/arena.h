@@ -40,9 +40,14 @@ constexpr std::int64_t with_arena_slack(std::int64_t bytes) { return bytes + byt
 /// with slack and a page. The partitioner predicts it and the runtime stays within it.
 std::int64_t arena_bound(const Graph& graph);
 
-/// What a run of several microbatches takes beside the arena of one: each graph input and output
-/// has a place a microbatch, and what a Recv makes or a Send reads has two, so that one microbatch
-/// may arrive or depart while another is computed. 0 for one microbatch.
+/// By ValueId, how many copies a runtime keeps of a value, outside of what it packs, so that one
+/// microbatch's can arrive or leave while another's is in use: of the graph's inputs and outputs
+/// one for each microbatch, of what a Recv makes or a Send reads two. 0 for what is packed, which
+/// with one microbatch is everything.
+std::vector<int> value_slots(const Graph& graph, int microbatches);
+
+/// What an arena for this many microbatches may take beyond arena_bound: the values that have slots
+/// lie in those, 64-byte aligned each, and no longer among the others.
 std::int64_t slot_bytes(const Graph& graph, int microbatches);
 
 }  // namespace autopar::graph

@@ -31,7 +31,12 @@ class Importer {
 
   Graph run() {
     const onnx::GraphProto& proto = file_.model().graph();
-    if (proto.output_size() == 0) fail("{}: the graph has no outputs", where_);
+    // A stage that is not a pipeline's last may have no outputs but what it sends.
+    const auto sends = [](const onnx::NodeProto& node) {
+      return node.domain() == collective_domain && node.op_type() == "Send";
+    };
+    if (proto.output_size() == 0 && std::ranges::none_of(proto.node(), sends))
+      fail("{}: the graph has no outputs", where_);
     if (proto.sparse_initializer_size() > 0)
       fail("{}: initializer '{}' is sparse, which is not supported: export dense weights", where_,
            proto.sparse_initializer(0).values().name());

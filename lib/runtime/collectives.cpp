@@ -1,12 +1,48 @@
 #include "runtime/collectives.h"
 
+#include <algorithm>
+
 #include "graph/error.h"
 
 namespace autopar::runtime {
 
+void CollectiveContext::enter_stage(const std::vector<std::vector<int>>& stages) {
+  require(groups_.empty(), "groups are made within stages");
+  if (stages.size() <= 1) return;
+  stage_of_.assign(static_cast<std::size_t>(world_.size()), 0);
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    for (const int rank : stages[s])
+      stage_of_.at(static_cast<std::size_t>(rank)) = static_cast<int>(s);
+  stage_ranks_ = stages[static_cast<std::size_t>(stage_of(world_rank()))];
+  stage_ = world_.subgroup(stage_ranks_);
+  stage_host_ = host_.subgroup(stage_ranks_);
+}
+
+CollectiveContext::Peer CollectiveContext::peer(int world_rank, Queue queue) const {
+  const int wanted = stage_of(this->world_rank()) + (queue == Queue::arrival ? -1 : 1);
+  if (world_rank < 0 || world_rank >= world_size() || stage_of(world_rank) != wanted)
+    fail("rank {} {} rank {}, which is not of the stage {} it; partition the model again",
+         this->world_rank(), queue == Queue::arrival ? "receives from" : "sends to", world_rank,
+         queue == Queue::arrival ? "before" : "after");
+  return {&world_, world_rank};
+}
+
 Communicator& CollectiveContext::group(const std::vector<int>& ranks) {
   std::unique_ptr<Communicator>& made = groups_[ranks];
-  if (!made) made = world_.subgroup(ranks);
+  if (made) return *made;
+  if (!stage_) {
+    made = world_.subgroup(ranks);
+    return *made;
+  }
+  std::vector<int> in_stage;
+  for (const int rank : ranks) {
+    const auto place = std::ranges::find(stage_ranks_, rank);
+    if (place == stage_ranks_.end())
+      fail("rank {} is to communicate with rank {} of another stage; partition the model again",
+           world_rank(), rank);
+    in_stage.push_back(static_cast<int>(place - stage_ranks_.begin()));
+  }
+  made = stage_->subgroup(in_stage);
   return *made;
 }
 
@@ -19,11 +55,13 @@ bool all_agree(Communicator& host, bool mine) {
 
 void CollectiveContext::check_members() {
   world_.check_members();
+  if (stage_) stage_->check_members();
   for (const auto& [ranks, group] : groups_) group->check_members();
 }
 
 void CollectiveContext::abort() noexcept {
   world_.abort();
+  if (stage_) stage_->abort();
   for (const auto& [ranks, group] : groups_) group->abort();
 }
 

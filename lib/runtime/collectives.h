@@ -9,6 +9,7 @@
 
 #include "bundle/meta_info.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/kernel.h"
 
 namespace autopar::runtime {
 
@@ -29,13 +30,28 @@ class CollectiveContext {
   CollectiveContext(Communicator& world, Communicator& host, std::chrono::milliseconds timeout)
       : world_(world), host_(host), timeout_(timeout) {}
 
+  /// For a pipeline: the world's ranks by stage. Every rank of the world calls it once, before any
+  /// group is made, with the same stages; groups are then made within this rank's stage.
+  void enter_stage(const std::vector<std::vector<int>>& stages);
+
+  /// Whom a message goes to, or comes from: the communicator that it takes, and the rank there.
+  struct Peer {
+    Communicator* communicator = nullptr;
+    int rank = 0;
+  };
+  /// For a rank of the stage before (`queue` is arrival) or of the next one (departure). Throws
+  /// Error for a rank that is in neither.
+  Peer peer(int world_rank, Queue queue) const;
+
   int world_rank() const { return world_.rank(); }
   int world_size() const { return world_.size(); }
   std::chrono::milliseconds timeout() const { return timeout_; }
-  /// The communicator of this group of world ranks; made on first use, kept.
+  /// The communicator of this group of world ranks; made on first use, kept. Throws Error where
+  /// some are in another stage.
   Communicator& group(const std::vector<int>& ranks);
 
-  bool all_agree(bool mine) { return runtime::all_agree(host_, mine); }
+  /// Whether all ranks of this rank's stage say so; each must ask.
+  bool all_agree(bool mine) { return runtime::all_agree(stage_host_ ? *stage_host_ : host_, mine); }
   /// Throws Error if a rank has failed or left, as far as is known without waiting.
   void check_members();
   /// Makes every waiting and later collective of any rank throw.
@@ -51,9 +67,17 @@ class CollectiveContext {
   void reset_totals() { totals_.clear(); }
 
  private:
+  int stage_of(int rank) const {
+    return stage_of_.empty() ? 0 : stage_of_[static_cast<std::size_t>(rank)];
+  }
+
   Communicator& world_;
   Communicator& host_;
   std::chrono::milliseconds timeout_;
+  std::vector<int> stage_of_;                 ///< by world rank; empty where there is one stage
+  std::vector<int> stage_ranks_;              ///< the world ranks of this rank's stage, in order
+  std::unique_ptr<Communicator> stage_;       ///< null where there is one stage
+  std::unique_ptr<Communicator> stage_host_;  ///< for ranks of the stage to agree
   std::map<std::vector<int>, std::unique_ptr<Communicator>> groups_;
   std::vector<bundle::CollectiveTotal> totals_;
 };

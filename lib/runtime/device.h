@@ -13,11 +13,12 @@
 
 namespace autopar::runtime {
 
-/// One kernel of a compiled graph, and where its tensors lie.
+/// One kernel of a compiled graph at work on one microbatch, and where its tensors lie.
 struct Step {
   std::string node;  ///< for messages and traces
   std::string op_type;
-  std::unique_ptr<Kernel> kernel;
+  std::shared_ptr<Kernel> kernel;  ///< the steps of all microbatches have one
+  int microbatch = 0;
   std::vector<TensorView> inputs;
   std::vector<TensorView> outputs;
   std::byte* scratch = nullptr;
@@ -25,9 +26,6 @@ struct Step {
 
   KernelIo io(void* stream = nullptr) const { return {inputs, outputs, scratch, stream}; }
 };
-
-/// What a device may do at the same time: each queue runs its steps one after the other.
-enum class Queue { computation, communication };
 
 struct Span;  // runtime/trace.h
 

@@ -64,12 +64,13 @@ struct Executable::Impl {
   MemoryPlan plan;
   std::shared_ptr<std::byte> memory;      ///< the arena, then the constants that are copied
   std::vector<std::byte*> constant_data;  ///< by ValueId: where kernels read it
-  std::vector<const CollectiveKernel*> collective_kernels;
+  std::vector<const CollectiveKernel*> collective_kernels;  ///< a step each
   Storage storage;
-  std::vector<Step> steps;  ///< a step a node; views have no kernel
+  int microbatches = 1;
+  std::vector<Step> steps;  ///< a step a node, of no microbatch yet; views have no kernel
   std::unique_ptr<Runner> runner;
-  std::vector<TensorView> inputs;
-  std::vector<TensorView> outputs;
+  std::vector<std::vector<TensorView>> inputs;  ///< by microbatch
+  std::vector<std::vector<TensorView>> outputs;
 
   /// Makes the kernels and plans memory.
   Impl(const Graph& original, const CompileOptions& options, passes::Rewrites rewrites)
@@ -78,11 +79,31 @@ struct Executable::Impl {
         device(options.device ? *options.device : *own_device),
         collectives(options.collectives),
         derived_bytes(rewrite(graph, device, rewrites)),
-        storage(graph) {
+        storage(graph),
+        microbatches(options.microbatches) {
+    require(microbatches > 0, "there is a microbatch");
     make_steps();
     std::vector<std::int64_t> scratch;
     for (const Step& step : steps) scratch.push_back(step.scratch_bytes);
-    plan = plan_memory(graph, storage, scratch);
+    plan = plan_memory(graph, storage, scratch, apart(options.common_inputs));
+  }
+
+  /// What must have memory of its own, so that microbatches overlap; nothing where there is one.
+  Apart apart(const std::vector<std::string>& common_inputs) const {
+    Apart apart;
+    if (microbatches == 1) return apart;
+    apart.slots = graph::value_slots(graph, microbatches);
+    for (const ValueId input : graph.inputs) {
+      const bool is_common =
+          std::ranges::find(common_inputs, graph.value(input).name) != common_inputs.end();
+      const bool leaves = std::ranges::find(graph.outputs, input) != graph.outputs.end();
+      if (is_common && !leaves) apart.slots[static_cast<std::size_t>(input)] = 1;
+    }
+    for (const Step& step : steps) {
+      const auto* collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get());
+      apart.scratch.push_back(collective ? collective->queue() : Queue::computation);
+    }
+    return apart;
   }
 
   bool has_collective_groups() const {
@@ -93,12 +114,14 @@ struct Executable::Impl {
   /// Allocates memory and fills it; the Impl is ready to run then.
   void finish() {
     place_constants();
-    place_values();
-    std::erase_if(steps, [](const Step& step) { return step.kernel == nullptr; });
-    for (const Step& step : steps)
+    std::vector<Step> placed;
+    for (int microbatch = 0; microbatch < microbatches; ++microbatch)
+      place_values(microbatch, placed);
+    steps.clear();
+    for (const Step& step : placed)
       if (const auto* collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get()))
         collective_kernels.push_back(collective);
-    runner = device.make_runner(std::move(steps), collectives);
+    runner = device.make_runner(std::move(placed), collectives);
   }
 
   void make_steps() {
@@ -149,26 +172,28 @@ struct Executable::Impl {
     return views;
   }
 
-  /// Points every view to its place.
-  void place_values() {
-    const auto point = [&](TensorView& view, ValueId id) {
-      if (id == graph::no_value) return;
-      const ValueId root = storage.root(id);
-      view.data = graph.is_constant(root)
-                      ? constant_data[static_cast<std::size_t>(root)]
-                      : memory.get() + plan.value_offsets[static_cast<std::size_t>(id)];
+  /// Appends the microbatch's steps, but views, which run nothing, every tensor in its place.
+  void place_values(int microbatch, std::vector<Step>& placed) {
+    const auto point = [&](std::vector<TensorView>& views, const std::vector<ValueId>& ids) {
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        if (ids[i] == graph::no_value) continue;
+        const ValueId root = storage.root(ids[i]);
+        views[i].data = graph.is_constant(root)
+                            ? constant_data[static_cast<std::size_t>(root)]
+                            : memory.get() + plan.value_offset(ids[i], microbatch);
+      }
     };
     for (std::size_t n = 0; n < steps.size(); ++n) {
+      if (steps[n].kernel == nullptr) continue;
       const Node& node = graph.nodes[n];
-      Step& step = steps[n];
-      for (std::size_t i = 0; i < node.inputs.size(); ++i) point(step.inputs[i], node.inputs[i]);
-      for (std::size_t i = 0; i < node.outputs.size(); ++i) point(step.outputs[i], node.outputs[i]);
+      Step& step = placed.emplace_back(steps[n]);
+      step.microbatch = microbatch;
+      point(step.inputs, node.inputs);
+      point(step.outputs, node.outputs);
       step.scratch = memory.get() + plan.scratch_offsets[n];
     }
-    inputs = views_of(graph.inputs);
-    outputs = views_of(graph.outputs);
-    for (std::size_t i = 0; i < inputs.size(); ++i) point(inputs[i], graph.inputs[i]);
-    for (std::size_t i = 0; i < outputs.size(); ++i) point(outputs[i], graph.outputs[i]);
+    point(inputs.emplace_back(views_of(graph.inputs)), graph.inputs);
+    point(outputs.emplace_back(views_of(graph.outputs)), graph.outputs);
   }
 
   /// Allocates the arena. Where the device cannot read the host's memory, constants follow it.
@@ -204,7 +229,8 @@ Executable::Executable(const graph::Graph& graph, const CompileOptions& options)
   const auto compile = [&] { impl_ = std::make_unique<Impl>(graph, options, rewrites); };
   // Rewrites may keep values longer. Where that breaks the promise of arena_bound, do without.
   const auto keeps_promise = [&] {
-    return impl_->plan.bytes_without_scratch <= graph::arena_bound(graph);
+    return impl_->plan.bytes_without_scratch <=
+           graph::arena_bound(graph) + graph::slot_bytes(graph, options.microbatches);
   };
   compile();
   // All ranks must send in one order: grouped on all of them or on none.
@@ -221,18 +247,22 @@ Executable::Executable(const graph::Graph& graph, const CompileOptions& options)
 Executable::~Executable() = default;
 Executable::Executable(Executable&&) noexcept = default;
 
-const TensorView& Executable::input(std::size_t i) const { return impl_->inputs.at(i); }
-const TensorView& Executable::output(std::size_t i) const { return impl_->outputs.at(i); }
+const TensorView& Executable::input(std::size_t i, int microbatch) const {
+  return impl_->inputs.at(static_cast<std::size_t>(microbatch)).at(i);
+}
+const TensorView& Executable::output(std::size_t i, int microbatch) const {
+  return impl_->outputs.at(static_cast<std::size_t>(microbatch)).at(i);
+}
 
-void Executable::write_input(std::size_t i, const graph::Tensor& tensor) {
-  const TensorView& view = input(i);
+void Executable::write_input(std::size_t i, const graph::Tensor& tensor, int microbatch) {
+  const TensorView& view = input(i, microbatch);
   require(tensor.size_bytes() == view.size_bytes(), "an input fills its place");
   const Tensor contiguous = tensor.is_contiguous() ? tensor : tensor.contiguous_copy();
   impl_->device.write(view.data, contiguous.bytes());
 }
 
-graph::Tensor Executable::read_output(std::size_t i) const {
-  const TensorView& view = output(i);
+graph::Tensor Executable::read_output(std::size_t i, int microbatch) const {
+  const TensorView& view = output(i, microbatch);
   Tensor result = Tensor::zeros(view.type, view.shape);
   impl_->device.read(result.mutable_bytes(), view.data);
   return result;

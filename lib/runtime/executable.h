@@ -20,6 +20,12 @@ struct CompileOptions {
   bool optimize = true;
   /// Must outlive the Executable; the CPU where null.
   Device* device = nullptr;
+  /// A run works on so many microbatches one after another, for each of which the graph is made.
+  /// What one receives from another pipeline stage, and what it sends there, overlaps with the work
+  /// on those before and behind it.
+  int microbatches = 1;
+  /// Names of graph inputs that all microbatches have in common.
+  std::vector<std::string> common_inputs = {};
 };
 
 /// A graph compiled once into a list of kernels with a static memory plan, then run any number of
@@ -31,19 +37,20 @@ class Executable {
   ~Executable();
   Executable(Executable&&) noexcept;
 
-  /// Where the graph's input or output `i` lies in the device's memory, in the order of
-  /// Graph::inputs and outputs.
-  const TensorView& input(std::size_t i) const;
-  const TensorView& output(std::size_t i) const;
-  /// Write all inputs before each run(), whose activations reuse their memory; read outputs after
-  /// it.
-  void write_input(std::size_t i, const graph::Tensor& tensor);
-  graph::Tensor read_output(std::size_t i) const;
+  /// Where a microbatch's input or output `i` of the graph lies in the device's memory, in the
+  /// order of Graph::inputs and outputs. A common input lies in the same place for all.
+  const TensorView& input(std::size_t i, int microbatch = 0) const;
+  const TensorView& output(std::size_t i, int microbatch = 0) const;
+  /// Write all inputs of all microbatches before each run(), whose activations reuse their memory;
+  /// read outputs after it.
+  void write_input(std::size_t i, const graph::Tensor& tensor, int microbatch = 0);
+  graph::Tensor read_output(std::size_t i, int microbatch = 0) const;
   void run();
   /// A run that takes the time of each step (see Runner); what it sends is not counted.
   std::vector<Span> profile();
 
   /// The arena (inputs, outputs, activations, scratch) without weights.
+  /// It is at most graph::arena_bound and graph::slot_bytes of the graph, but for scratch memory.
   std::int64_t arena_bytes() const;
   /// What of the arena is there for kernels' scratch memory alone: without it, the arena would be
   /// smaller by so much.

@@ -55,10 +55,18 @@ class Kernel {
   virtual std::int64_t scratch_bytes() const { return 0; }
 };
 
+/// What a device may do at the same time: each queue runs its steps one after the other. What comes
+/// from the pipeline stage before has a queue of its own, and so has what goes to the next one, so
+/// that both overlap with the work between.
+enum class Queue { computation, communication, arrival, departure };
+inline constexpr std::size_t num_queues = 4;
+
 /// A kernel that sends and receives, in three parts, so that the middle parts of several can go out
 /// together.
 class CollectiveKernel : public Kernel {
  public:
+  /// Where its steps run.
+  virtual Queue queue() const { return Queue::communication; }
   virtual void pack(const KernelIo&) {}
   virtual void communicate(const KernelIo& io) = 0;
   virtual void unpack(const KernelIo&) {}

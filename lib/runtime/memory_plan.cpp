@@ -39,23 +39,63 @@ void Storage::alias(graph::ValueId view, graph::ValueId source) {
 }
 
 MemoryPlan plan_memory(const graph::Graph& graph, const Storage& storage,
-                       std::span<const std::int64_t> scratch_bytes) {
+                       std::span<const std::int64_t> scratch_bytes, const Apart& apart) {
   std::vector<graph::BufferLifetime> lifetimes = root_lifetimes(graph, storage);
-  const std::int64_t bytes_without_scratch = graph::plan_arena(lifetimes).bytes;
+  const std::size_t values = graph.values.size();
+  std::vector<int> slots(values, 0);
+  std::vector<std::int64_t> slot_bytes(values, 0);
+  for (std::size_t v = 0; v < apart.slots.size(); ++v) {
+    int& of_root = slots[static_cast<std::size_t>(storage.root(static_cast<graph::ValueId>(v)))];
+    of_root = std::max(of_root, apart.slots[v]);
+  }
+  for (std::size_t v = 0; v < values; ++v) {
+    if (slots[v] == 0 || graph.is_constant(static_cast<graph::ValueId>(v))) continue;
+    slot_bytes[v] = graph::aligned(lifetimes[v].bytes);
+    lifetimes[v].bytes = 0;
+  }
+  const std::int64_t packed_without_scratch = graph::plan_arena(lifetimes).bytes;
+  const auto scratch_queue = [&](std::size_t step) {
+    return apart.scratch.empty() ? Queue::computation : apart.scratch[step];
+  };
+  const auto is_apart = [&](std::size_t step) {
+    return scratch_queue(step) == Queue::arrival || scratch_queue(step) == Queue::departure;
+  };
   for (std::size_t step = 0; step < scratch_bytes.size(); ++step)
-    lifetimes.push_back({scratch_bytes[step], static_cast<int>(step), static_cast<int>(step)});
+    lifetimes.push_back(
+        {is_apart(step) ? 0 : scratch_bytes[step], static_cast<int>(step), static_cast<int>(step)});
   graph::ArenaPlan arena = graph::plan_arena(lifetimes);
 
+  // Behind what is packed: slots, then the scratch memory of each of the two queues.
+  std::int64_t end = graph::aligned(arena.bytes);
+  std::int64_t bytes_of_slots = 0;
+  for (std::size_t v = 0; v < values; ++v) {
+    if (slots[v] == 0) continue;
+    arena.offsets[v] = end + bytes_of_slots;
+    bytes_of_slots += slots[v] * slot_bytes[v];
+  }
+  end += bytes_of_slots;
+  for (const Queue queue : {Queue::arrival, Queue::departure}) {
+    std::int64_t most = 0;
+    for (std::size_t step = 0; step < scratch_bytes.size(); ++step) {
+      if (scratch_queue(step) != queue) continue;
+      arena.offsets[values + step] = end;
+      most = std::max(most, graph::aligned(scratch_bytes[step]));
+    }
+    end += most;
+  }
+
   MemoryPlan plan;
-  const auto first_scratch =
-      arena.offsets.begin() + static_cast<std::ptrdiff_t>(graph.values.size());
+  const auto first_scratch = arena.offsets.begin() + static_cast<std::ptrdiff_t>(values);
   plan.scratch_offsets.assign(first_scratch, arena.offsets.end());
-  plan.value_offsets.assign(arena.offsets.begin(), first_scratch);
-  for (std::size_t v = 0; v < plan.value_offsets.size(); ++v)
-    plan.value_offsets[v] =
-        arena.offsets[static_cast<std::size_t>(storage.root(static_cast<graph::ValueId>(v)))];
-  plan.arena_bytes = arena.bytes;
-  plan.bytes_without_scratch = bytes_without_scratch;
+  plan.slots.resize(values);
+  for (std::size_t v = 0; v < values; ++v) {
+    const auto root = static_cast<std::size_t>(storage.root(static_cast<graph::ValueId>(v)));
+    plan.value_offsets.push_back(arena.offsets[root]);
+    plan.slots[v] = std::max(1, slots[root]);
+    plan.slot_bytes.push_back(slot_bytes[root]);
+  }
+  plan.arena_bytes = end;
+  plan.bytes_without_scratch = packed_without_scratch + bytes_of_slots;
   return plan;
 }
 

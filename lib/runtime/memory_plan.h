@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "runtime/kernel.h"
 
 namespace autopar::runtime {
 
@@ -28,10 +29,26 @@ struct MemoryPlan {
   std::vector<std::int64_t> scratch_offsets;  ///< by step
   std::int64_t arena_bytes = 0;
   std::int64_t bytes_without_scratch = 0;  ///< the arena that values alone would need
+  /// By ValueId: of how many slots the offset is the first, and how far apart they are.
+  std::vector<int> slots;
+  std::vector<std::int64_t> slot_bytes;
+
+  /// Microbatch k is in slot k, and where there are fewer, begins with the first again.
+  std::int64_t value_offset(graph::ValueId id, int microbatch) const {
+    const auto v = static_cast<std::size_t>(id);
+    return value_offsets[v] + microbatch % slots[v] * slot_bytes[v];
+  }
+};
+
+/// What does not share memory with anything else, so that steps of several microbatches can be at
+/// work at the same time.
+struct Apart {
+  std::vector<int> slots;  ///< by ValueId; 0 for what is packed. A root has the most of its views
+  std::vector<Queue> scratch;  ///< by step: those of arrival and departure have a region each
 };
 
 /// A step a node. `scratch_bytes` has one entry a step.
 MemoryPlan plan_memory(const graph::Graph& graph, const Storage& storage,
-                       std::span<const std::int64_t> scratch_bytes);
+                       std::span<const std::int64_t> scratch_bytes, const Apart& apart = {});
 
 }  // namespace autopar::runtime

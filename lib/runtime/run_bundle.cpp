@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "graph/error.h"
+#include "graph/message_boxes.h"
 #include "graph/onnx_import.h"
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/executable.h"
+#include "runtime/first_error.h"
 
 namespace autopar::runtime {
 
@@ -47,21 +51,32 @@ void place(const Tensor& part, const std::vector<Range>& ranges, Tensor& whole) 
   }
 }
 
+/// What a pipeline is to the ranks' runs.
+struct Pipeline {
+  std::vector<std::vector<int>> stages;  ///< the world's ranks by stage
+  int microbatches = 1;
+  std::vector<std::string> common_inputs;  ///< that all microbatches have in common
+};
+
+/// This rank's parts of the inputs: by name, then by microbatch; one where all have the same.
+using InputParts = std::map<std::string, std::vector<Tensor>>;
+
 /// One rank of a bundle, or a whole model: compiled, fed and timed.
 class RankRun {
  public:
   RankRun(const Graph& graph, const RunOptions& options, Communicator& host,
-          const LocalRanks& local)
+          const LocalRanks& local, const Pipeline& pipeline = {})
       : host_(host),
         place_(options.device, host, local, options.timeout),
         collectives_(place_.world(), host, options.timeout),
-        executable_(graph, {.collectives = &collectives_, .device = &place_.device()}),
+        microbatches_(pipeline.microbatches),
+        executable_(compile(graph, pipeline)),
         weight_bytes_(graph::constant_bytes(graph)) {
     for (const auto id : graph.inputs) input_names_.push_back(graph.value(id).name);
   }
 
-  /// `parts`: this rank's parts of the inputs, by name. Seconds of each counted run.
-  std::vector<double> run(const NamedTensors& parts, int repeat) {
+  /// Seconds of each counted run.
+  std::vector<double> run(const InputParts& parts, int repeat) {
     if (repeat > 1) run_once(parts);
     std::vector<double> seconds;
     for (int i = 0; i < repeat; ++i) {
@@ -72,7 +87,7 @@ class RankRun {
   }
 
   /// Of a run that is not counted.
-  std::vector<Span> profile(const NamedTensors& parts) {
+  std::vector<Span> profile(const InputParts& parts) {
     write_inputs(parts);
     host_.barrier();
     std::vector<Span> spans = executable_.profile();
@@ -80,7 +95,9 @@ class RankRun {
     return spans;
   }
 
-  Tensor output(std::size_t i) const { return executable_.read_output(i); }
+  Tensor output(std::size_t i, int microbatch = 0) const {
+    return executable_.read_output(i, microbatch);
+  }
 
   const std::vector<bundle::CollectiveTotal>& collectives() const { return collectives_.totals(); }
   std::int64_t arena_bytes() const { return executable_.arena_bytes(); }
@@ -92,13 +109,30 @@ class RankRun {
   }
 
  private:
-  void write_inputs(const NamedTensors& parts) {
-    for (std::size_t i = 0; i < input_names_.size(); ++i)
-      executable_.write_input(i, parts.at(input_names_[i]));
+  Executable compile(const Graph& graph, const Pipeline& pipeline) {
+    collectives_.enter_stage(pipeline.stages);
+    return {graph,
+            {.collectives = &collectives_,
+             .device = &place_.device(),
+             .microbatches = pipeline.microbatches,
+             .common_inputs = pipeline.common_inputs}};
+  }
+
+  void write_inputs(const InputParts& parts) {
+    for (std::size_t i = 0; i < input_names_.size(); ++i) {
+      const std::vector<Tensor>& of_input = parts.at(input_names_[i]);
+      const std::byte* written = nullptr;
+      for (int m = 0; m < microbatches_; ++m) {
+        const std::byte* place = executable_.input(i, m).data;
+        if (m > 0 && place == written) continue;
+        executable_.write_input(i, of_input[static_cast<std::size_t>(m) % of_input.size()], m);
+        written = place;
+      }
+    }
   }
 
   /// The ranks start together, so the time is the slowest one's plus what they wait for each other.
-  double run_once(const NamedTensors& parts) {
+  double run_once(const InputParts& parts) {
     write_inputs(parts);
     host_.barrier();
     const auto start = Clock::now();
@@ -110,50 +144,173 @@ class RankRun {
   Communicator& host_;
   RankDevice place_;
   CollectiveContext collectives_;
+  int microbatches_;
   Executable executable_;
   std::int64_t weight_bytes_;
   std::vector<std::string> input_names_;
 };
 
-NamedTensors parts_of(const bundle::MetaInfo& info, const NamedTensors& inputs, int rank) {
-  NamedTensors parts;
+Pipeline pipeline_of(const bundle::MetaInfo& info) {
+  Pipeline pipeline;
+  for (const bundle::StageInfo& stage : info.stages) pipeline.stages.push_back(stage.ranks);
+  pipeline.microbatches = info.microbatches;
+  for (const bundle::PortInfo& port : info.inputs)
+    if (!port.batch) pipeline.common_inputs.push_back(port.name);
+  return pipeline;
+}
+
+/// The rows of the whole batch that a microbatch has: fewer than BatchInfo::rows, or none, at the
+/// end.
+Range rows_of(const bundle::PortInfo& port, int microbatch) {
+  const std::int64_t all = port.shape[static_cast<std::size_t>(port.batch->dim)];
+  const std::int64_t rows = port.batch->rows;
+  return {std::min(all, microbatch * rows), std::min(all, (microbatch + 1) * rows)};
+}
+
+std::vector<Range> whole_ranges(const graph::Shape& shape) {
+  std::vector<Range> ranges;
+  for (const std::int64_t extent : shape) ranges.push_back({0, extent});
+  return ranges;
+}
+
+/// A microbatch's tensor. Where rows are missing, the last one is repeated.
+Tensor microbatch_of(const bundle::PortInfo& port, const Tensor& whole, int microbatch) {
+  const auto dim = static_cast<std::size_t>(port.batch->dim);
+  const Range rows = rows_of(port, microbatch);
+  std::vector<Range> taken = whole_ranges(port.shape);
+  taken[dim] = rows;
+  if (rows.size() == port.batch->rows) return whole.slice(taken);
+  graph::Shape shape = port.shape;
+  shape[dim] = port.batch->rows;
+  Tensor filled = Tensor::zeros(port.type, shape);
+  std::vector<Range> put = whole_ranges(shape);
+  put[dim] = {0, rows.size()};
+  place(whole.slice(taken).contiguous_copy(), put, filled);
+  if (port.shape[dim] == 0) return filled;
+  taken[dim] = {port.shape[dim] - 1, port.shape[dim]};
+  const Tensor last = whole.slice(taken).contiguous_copy();
+  for (std::int64_t row = rows.size(); row < shape[dim]; ++row) {
+    put[dim] = {row, row + 1};
+    place(last, put, filled);
+  }
+  return filled;
+}
+
+InputParts parts_of(const bundle::MetaInfo& info, const NamedTensors& inputs, int rank) {
+  InputParts parts;
   for (const bundle::PortInfo& port : info.inputs) {
     const auto& ranges = port.ranges[static_cast<std::size_t>(rank)];
-    parts.emplace(port.name, inputs.at(port.name).slice(*ranges).contiguous_copy());
+    if (!ranges) continue;
+    const Tensor& whole = inputs.at(port.name);
+    std::vector<Tensor>& of_port = parts[port.name];
+    if (!port.batch) {
+      of_port.push_back(whole.slice(*ranges).contiguous_copy());
+      continue;
+    }
+    for (int m = 0; m < info.microbatches; ++m)
+      of_port.push_back(microbatch_of(port, whole, m).slice(*ranges).contiguous_copy());
   }
   return parts;
+}
+
+/// What a run reads from the ranks: the microbatches of an output that are not dropped.
+std::vector<int> microbatches_read(const bundle::MetaInfo& info, const bundle::PortInfo& port) {
+  if (!port.batch) return {info.microbatches - 1};
+  std::vector<int> read;
+  for (int m = 0; m < info.microbatches; ++m)
+    if (rows_of(port, m).size() > 0) read.push_back(m);
+  return read;
+}
+
+/// Writes one rank's part of a microbatch's output to its place in the whole batch's.
+void place_output(const bundle::PortInfo& port, const std::vector<Range>& ranges, int microbatch,
+                  const Tensor& part, Tensor& whole) {
+  if (!port.batch) return place(part, ranges, whole);
+  const auto dim = static_cast<std::size_t>(port.batch->dim);
+  const Range rows = rows_of(port, microbatch);
+  const std::int64_t kept = std::min(ranges[dim].end, rows.size());
+  if (kept <= ranges[dim].begin) return;
+  std::vector<Range> taken = whole_ranges(part.shape());
+  taken[dim].end = kept - ranges[dim].begin;
+  std::vector<Range> put = ranges;
+  put[dim] = {rows.begin + ranges[dim].begin, rows.begin + kept};
+  place(part.slice(taken).contiguous_copy(), put, whole);
+}
+
+/// A message between stages, from one rank's side.
+struct MessageSize {
+  int peer = 0;
+  std::int64_t bytes = 0;
+  std::string value;
+};
+
+/// Throws Error where a shard does not send and receive what meta-info says: its stages would wait
+/// for each other.
+void check_messages(const bundle::MetaInfo& info, const Graph& shard, int rank, bool sends) {
+  std::vector<MessageSize> planned;
+  for (const bundle::TransferInfo& transfer : info.transfers)
+    for (const auto& [from, to, bytes] : transfer.messages)
+      if ((sends ? from : to) == rank)
+        planned.push_back({sends ? to : from, bytes, transfer.value});
+  std::vector<MessageSize> found;
+  for (const graph::Node& node : shard.nodes) {
+    if (node.domain != graph::collective_domain || node.op_type != (sends ? "Send" : "Recv"))
+      continue;
+    const graph::Value& value = shard.value(sends ? node.inputs[0] : node.outputs[0]);
+    for (const graph::MessageBox& box : graph::message_boxes(node, value.shape)) {
+      std::int64_t elements = 1;
+      for (const Range& range : box.ranges) elements *= range.size();
+      found.push_back({box.peer, graph::bytes_of(value.type, elements), value.name});
+    }
+  }
+  const auto order = [](const MessageSize& m) { return std::pair(m.peer, m.bytes); };
+  std::ranges::stable_sort(planned, {}, order);
+  std::ranges::stable_sort(found, {}, order);
+  std::vector<MessageSize> missing;
+  std::vector<MessageSize> superfluous;
+  std::ranges::set_difference(planned, found, std::back_inserter(missing), {}, order, order);
+  std::ranges::set_difference(found, planned, std::back_inserter(superfluous), {}, order, order);
+  if (!missing.empty()) {
+    const MessageSize& message = missing.front();
+    fail(
+        "rank {}: by meta-info.json it {} {} bytes of '{}' {} rank {}, but not by its shard; "
+        "partition the model again",
+        rank, sends ? "sends" : "receives", message.bytes, message.value, sends ? "to" : "from",
+        message.peer);
+  }
+  if (!superfluous.empty()) {
+    const MessageSize& message = superfluous.front();
+    fail(
+        "rank {}: its shard {} {} bytes of '{}' {} rank {}, but not by meta-info.json; "
+        "partition the model again",
+        rank, sends ? "sends" : "receives", message.bytes, message.value, sends ? "to" : "from",
+        message.peer);
+  }
 }
 
 Graph load_shard(const bundle::MetaInfo& info, const std::filesystem::path& dir, int rank) {
   bundle::check_files(info, dir, rank);
   const bundle::RankInfo& of_rank = info.ranks[static_cast<std::size_t>(rank)];
-  return graph::load_onnx(dir / of_rank.files.front().name, {});
+  Graph shard = graph::load_onnx(dir / of_rank.files.front().name, {});
+  for (const bool sends : {false, true}) check_messages(info, shard, rank, sends);
+  const auto count = [&](const std::vector<bundle::PortInfo>& ports) {
+    return std::ranges::count_if(ports, [&](const bundle::PortInfo& port) {
+      return port.ranges[static_cast<std::size_t>(rank)].has_value();
+    });
+  };
+  if (std::ssize(shard.outputs) != count(info.outputs))
+    fail("rank {}: its shard has {} outputs, but meta-info.json {}; partition the model again",
+         rank, shard.outputs.size(), count(info.outputs));
+  for (const graph::ValueId id : shard.inputs) {
+    const auto port = std::ranges::find(info.inputs, shard.value(id).name, &bundle::PortInfo::name);
+    if (port == info.inputs.end() || !port->ranges[static_cast<std::size_t>(rank)])
+      fail(
+          "rank {}: its shard has an input '{}', but meta-info.json none; partition the model "
+          "again",
+          rank, shard.value(id).name);
+  }
+  return shard;
 }
-
-/// The first error of all ranks that is a cause.
-class FirstError {
- public:
-  /// The exception that is being handled.
-  void store() {
-    const std::lock_guard lock(mutex_);
-    try {
-      throw;
-    } catch (const GivenUp&) {
-      if (!consequence_) consequence_ = std::current_exception();
-    } catch (...) {
-      if (!cause_) cause_ = std::current_exception();
-    }
-  }
-  void rethrow() const {
-    if (cause_) std::rethrow_exception(cause_);
-    if (consequence_) std::rethrow_exception(consequence_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::exception_ptr cause_;
-  std::exception_ptr consequence_;
-};
 
 /// Every rank's block of bytes, known lengths or not.
 std::vector<std::vector<std::byte>> gather_bytes(std::span<const std::byte> mine,
@@ -255,10 +412,13 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
   const auto run_rank = [&](std::size_t r) {
     try {
       const int rank = static_cast<int>(r);
-      RankRun run(load_shard(info, dir, rank), options, *worlds[r],
-                  {.rank = rank, .count = static_cast<int>(ranks)});
+      std::optional<Graph> shard = load_shard(info, dir, rank);
       worlds[r]->barrier(loading_timeout);
-      const NamedTensors parts = parts_of(info, inputs, rank);
+      RankRun run(*shard, options, *worlds[r], {.rank = rank, .count = static_cast<int>(ranks)},
+                  pipeline_of(info));
+      shard.reset();
+      worlds[r]->barrier(loading_timeout);
+      const InputParts parts = parts_of(info, inputs, rank);
       const auto seconds = run.run(parts, options.repeat);
       if (options.profile) result.spans[r] = run.profile(parts);
       const std::lock_guard lock(assembling);
@@ -273,8 +433,13 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
       for (const auto& total : run.collectives()) {
         bundle::add_collective(result.collectives, total);
       }
-      for (std::size_t i = 0; i < info.outputs.size(); ++i) {
-        place(run.output(i), *info.outputs[i].ranges[r], result.outputs.at(info.outputs[i].name));
+      std::size_t of_shard = 0;
+      for (const bundle::PortInfo& port : info.outputs) {
+        if (!port.ranges[r]) continue;
+        for (const int m : microbatches_read(info, port))
+          place_output(port, *port.ranges[r], m, run.output(of_shard, m),
+                       result.outputs.at(port.name));
+        ++of_shard;
       }
     } catch (...) {
       error.store();
@@ -298,11 +463,14 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
   }
   check_inputs(info.inputs, inputs);
   const int rank = world.rank();
-  RankRun run(load_shard(info, dir, rank), options, world, local);
+  std::optional<Graph> shard = load_shard(info, dir, rank);
+  world.barrier(loading_timeout);
+  RankRun run(*shard, options, world, local, pipeline_of(info));
+  shard.reset();
   world.barrier(loading_timeout);
 
   RunResult result;
-  const NamedTensors parts = parts_of(info, inputs, rank);
+  const InputParts parts = parts_of(info, inputs, rank);
   const std::vector<double> seconds = run.run(parts, options.repeat);
   for (const double each : seconds) {
     result.run_seconds.push_back(std::ranges::max(gather_values(each, world)));
@@ -316,17 +484,25 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
     const auto by_rank = gather_json(to_json(run.profile(parts)), world);
     for (const nlohmann::json& spans : by_rank) result.spans.push_back(spans_from_json(spans));
   }
-  for (std::size_t i = 0; i < info.outputs.size(); ++i) {
-    const bundle::PortInfo& port = info.outputs[i];
-    const auto blocks = gather_bytes(run.output(i).bytes(), world);
-    if (rank != 0) continue;
+  std::size_t of_shard = 0;
+  for (const bundle::PortInfo& port : info.outputs) {
     Tensor whole = Tensor::zeros(port.type, port.shape);
-    for (std::size_t r = 0; r < blocks.size(); ++r) {
-      graph::Shape shape;
-      for (const Range& range : *port.ranges[r]) shape.push_back(range.size());
-      place(Tensor(port.type, shape, blocks[r].data(), nullptr), *port.ranges[r], whole);
+    const bool is_mine = port.ranges[static_cast<std::size_t>(rank)].has_value();
+    for (const int m : microbatches_read(info, port)) {
+      const Tensor mine = is_mine ? run.output(of_shard, m) : Tensor();
+      const auto blocks =
+          gather_bytes(is_mine ? mine.bytes() : std::span<const std::byte>(), world);
+      if (rank != 0) continue;
+      for (std::size_t r = 0; r < blocks.size(); ++r) {
+        if (!port.ranges[r]) continue;
+        graph::Shape shape;
+        for (const Range& range : *port.ranges[r]) shape.push_back(range.size());
+        place_output(port, *port.ranges[r], m, Tensor(port.type, shape, blocks[r].data(), nullptr),
+                     whole);
+      }
     }
-    result.outputs.emplace(port.name, std::move(whole));
+    if (is_mine) ++of_shard;
+    if (rank == 0) result.outputs.emplace(port.name, std::move(whole));
   }
   return result;
 }
@@ -334,8 +510,8 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
 RunResult run_whole(const Graph& graph, const NamedTensors& inputs, const RunOptions& options) {
   const auto world = make_thread_communicators(1, options.timeout);
   RankRun run(graph, options, *world.front(), {});
-  NamedTensors parts;
-  for (const auto& [name, tensor] : inputs) parts.emplace(name, tensor.contiguous_copy());
+  InputParts parts;
+  for (const auto& [name, tensor] : inputs) parts[name] = {tensor.contiguous_copy()};
   RunResult result;
   result.run_seconds = run.run(parts, options.repeat);
   result.arena_bytes = {run.arena_bytes()};

@@ -1,6 +1,7 @@
 #include "runtime/schedule.h"
 
 #include <algorithm>
+#include <array>
 
 namespace autopar::runtime {
 namespace {
@@ -21,6 +22,15 @@ bool conflict(const StepAccess& a, const StepAccess& b) {
   return overlap(a.writes, b.reads) || overlap(a.reads, b.writes) || overlap(a.writes, b.writes);
 }
 
+/// By queue: its steps before this one are complete.
+using Complete = std::array<std::size_t, num_queues>;
+
+std::size_t index_of(Queue queue) { return static_cast<std::size_t>(queue); }
+
+void merge(Complete& known, const Complete& more) {
+  for (std::size_t q = 0; q < num_queues; ++q) known[q] = std::max(known[q], more[q]);
+}
+
 }  // namespace
 
 StepAccess access_of(const Step& step) {
@@ -29,25 +39,45 @@ StepAccess access_of(const Step& step) {
   for (const TensorView& view : step.outputs)
     add_range(access.writes, view.data, view.size_bytes());
   add_range(access.writes, step.scratch, step.scratch_bytes);
-  access.is_collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get()) != nullptr;
+  if (const auto* collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get()))
+    access.queue = collective->queue();
   return access;
 }
 
+/// What is complete when a step starts is what its wait for another step tells, beside what was
+/// complete when that one started. Steps that it conflicts with are looked at from the last to the
+/// first, so that a wait is never implied by one that is added later.
 std::vector<ScheduledStep> schedule(std::span<const StepAccess> steps) {
   std::vector<ScheduledStep> scheduled(steps.size());
-  // By queue: the steps of the other queue before this one are complete for all that follows.
-  std::size_t complete_before[2] = {0, 0};
+  std::vector<Complete> complete_at(steps.size());  ///< by step: at its end
+  std::array<Complete, num_queues> complete_in{};   ///< at the end of each queue's last step
+  std::array<std::vector<std::size_t>, num_queues> in_queue;
   for (std::size_t s = 0; s < steps.size(); ++s) {
     ScheduledStep& step = scheduled[s];
-    step.queue = steps[s].is_collective ? Queue::communication : Queue::computation;
-    std::size_t& complete = complete_before[static_cast<std::size_t>(step.queue)];
-    for (std::size_t earlier = s; earlier-- > complete;) {
-      if (scheduled[earlier].queue == step.queue || !conflict(steps[earlier], steps[s])) continue;
-      step.waits_for = earlier;
+    step.queue = steps[s].queue;
+    const std::size_t own = index_of(step.queue);
+    Complete& known = complete_in[own];
+    // The last step of each other queue that was not looked at yet.
+    std::array<std::size_t, num_queues> left{};
+    for (std::size_t q = 0; q < num_queues; ++q) left[q] = q == own ? 0 : in_queue[q].size();
+    while (true) {
+      std::size_t last_queue = num_queues;
+      for (std::size_t q = 0; q < num_queues; ++q) {
+        if (left[q] == 0 || in_queue[q][left[q] - 1] < known[q]) continue;
+        if (last_queue == num_queues ||
+            in_queue[q][left[q] - 1] > in_queue[last_queue][left[last_queue] - 1])
+          last_queue = q;
+      }
+      if (last_queue == num_queues) break;
+      const std::size_t earlier = in_queue[last_queue][--left[last_queue]];
+      if (!conflict(steps[earlier], steps[s])) continue;
+      step.waits_for.push_back(earlier);
       scheduled[earlier].signals = true;
-      complete = earlier + 1;
-      break;
+      merge(known, complete_at[earlier]);
     }
+    known[own] = s + 1;
+    complete_at[s] = known;
+    in_queue[own].push_back(s);
   }
   return scheduled;
 }

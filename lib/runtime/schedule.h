@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,7 +18,7 @@ struct ByteRange {
 struct StepAccess {
   std::vector<ByteRange> reads;
   std::vector<ByteRange> writes;
-  bool is_collective = false;
+  Queue queue = Queue::computation;
 };
 
 /// Inputs are read; outputs and scratch memory are written.
@@ -27,16 +26,16 @@ StepAccess access_of(const Step& step);
 
 struct ScheduledStep {
   Queue queue = Queue::computation;
-  /// The step of the other queue that must be complete before this one starts. One is enough: the
-  /// last, since those before it in its queue are complete then, too.
-  std::optional<std::size_t> waits_for;
-  /// Whether a step of the other queue waits for this one.
+  /// The steps of other queues that must be complete before this one starts, the last first. One of
+  /// a queue is enough: the last, since those before it are complete then, too.
+  std::vector<std::size_t> waits_for;
+  /// Whether a step of another queue waits for this one.
   bool signals = false;
 };
 
-/// Collectives go into one queue and the rest into the other, each in the order given. Steps that
-/// touch the same bytes, one of them writing, run in that order; a wait that is not needed for
-/// this, since the queue has waited for as much before, is left out.
+/// Each queue takes its steps in the order given. Steps that touch the same bytes, one of them
+/// writing, run in that order; a wait that is not needed for this, since queues have waited for as
+/// much before, is left out.
 std::vector<ScheduledStep> schedule(std::span<const StepAccess> steps);
 
 }  // namespace autopar::runtime

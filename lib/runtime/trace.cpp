@@ -15,7 +15,52 @@ namespace {
 using nlohmann::json;
 
 const char* name_of(Queue queue) {
-  return queue == Queue::communication ? "communication" : "computation";
+  switch (queue) {
+    case Queue::computation:
+      return "computation";
+    case Queue::communication:
+      return "communication";
+    case Queue::arrival:
+      return "arrival";
+    default:
+      return "departure";
+  }
+}
+
+struct Window {
+  std::chrono::nanoseconds begin = std::chrono::nanoseconds::max();
+  std::chrono::nanoseconds end = std::chrono::nanoseconds::min();
+};
+
+Window window_of(std::span<const std::vector<Span>> by_rank) {
+  Window window;
+  for (const auto& spans : by_rank) {
+    for (const Span& span : spans) {
+      window.begin = std::min(window.begin, span.begin);
+      window.end = std::max(window.end, span.begin + span.duration);
+    }
+  }
+  return window;
+}
+
+bool is_between_stages(const Span& span) {
+  return span.queue == Queue::arrival || span.queue == Queue::departure;
+}
+
+/// How long at least one of the spans that are a stage's own work lasts.
+std::chrono::nanoseconds busy_time(const std::vector<Span>& spans) {
+  std::vector<std::pair<std::chrono::nanoseconds, std::chrono::nanoseconds>> times;
+  for (const Span& span : spans)
+    if (!is_between_stages(span)) times.emplace_back(span.begin, span.begin + span.duration);
+  std::ranges::sort(times);
+  std::chrono::nanoseconds busy{};
+  auto until = std::chrono::nanoseconds::min();
+  for (const auto& [begin, end] : times) {
+    if (end <= until) continue;
+    busy += end - std::max(begin, until);
+    until = end;
+  }
+  return busy;
 }
 
 double in_microseconds(std::chrono::nanoseconds time) {
@@ -34,8 +79,9 @@ json name_event(const char* what, int rank, int thread, const std::string& name)
 }  // namespace
 
 Span span_of(const Step& step, Queue queue) {
-  Span span{queue, step.node, step.op_type, {}, {}, std::nullopt};
-  if (const auto* collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get())) {
+  Span span{queue, step.node, step.op_type, {}, {}, std::nullopt, step.microbatch};
+  const auto* collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get());
+  if (collective != nullptr && !collective->payload().empty()) {
     span.bytes = 0;
     for (const bundle::CollectiveTotal& call : collective->payload()) *span.bytes += call.bytes;
   }
@@ -49,7 +95,8 @@ json to_json(std::span<const Span> spans) {
               {"node", span.node},
               {"op_type", span.op_type},
               {"begin", span.begin.count()},
-              {"duration", span.duration.count()}};
+              {"duration", span.duration.count()},
+              {"microbatch", span.microbatch}};
     if (span.bytes) each["bytes"] = *span.bytes;
     list.push_back(std::move(each));
   }
@@ -65,15 +112,37 @@ std::vector<Span> spans_from_json(const json& list) {
     span.op_type = each["op_type"];
     span.begin = std::chrono::nanoseconds(each["begin"].get<std::int64_t>());
     span.duration = std::chrono::nanoseconds(each["duration"].get<std::int64_t>());
+    span.microbatch = each["microbatch"];
     if (each.contains("bytes")) span.bytes = each["bytes"].get<std::int64_t>();
   }
   return spans;
 }
 
+std::vector<double> idle_shares(std::span<const std::vector<Span>> by_rank) {
+  const Window window = window_of(by_rank);
+  std::vector<double> shares;
+  for (const auto& spans : by_rank) {
+    if (window.end <= window.begin) {
+      shares.push_back(0);
+      continue;
+    }
+    const std::chrono::duration<double> busy = busy_time(spans);
+    const std::chrono::duration<double> whole = window.end - window.begin;
+    shares.push_back(1 - busy / whole);
+  }
+  return shares;
+}
+
+bool is_pipeline(std::span<const std::vector<Span>> by_rank) {
+  return std::ranges::any_of(by_rank, [](const std::vector<Span>& spans) {
+    return std::ranges::any_of(spans, is_between_stages);
+  });
+}
+
 json chrome_trace(std::span<const std::vector<Span>> by_rank) {
-  auto first = std::chrono::nanoseconds::max();
-  for (const auto& spans : by_rank)
-    for (const Span& span : spans) first = std::min(first, span.begin);
+  const auto [first, last] = window_of(by_rank);
+  const std::vector<double> bubbles = idle_shares(by_rank);
+  const bool has_bubbles = is_pipeline(by_rank);
   json events = json::array();
   for (std::size_t r = 0; r < by_rank.size(); ++r) {
     const int rank = static_cast<int>(r);
@@ -83,7 +152,7 @@ json chrome_trace(std::span<const std::vector<Span>> by_rank) {
       const int thread = static_cast<int>(span.queue);
       if (queues.insert(span.queue).second)
         events.push_back(name_event("thread_name", rank, thread, name_of(span.queue)));
-      json arguments{{"op_type", span.op_type}};
+      json arguments{{"op_type", span.op_type}, {"microbatch", span.microbatch}};
       if (span.bytes) arguments["bytes"] = *span.bytes;
       events.push_back({{"ph", "X"},
                         {"name", span.node},
@@ -93,6 +162,14 @@ json chrome_trace(std::span<const std::vector<Span>> by_rank) {
                         {"dur", in_microseconds(span.duration)},
                         {"args", std::move(arguments)}});
     }
+    if (!has_bubbles) continue;
+    events.push_back({{"ph", "i"},
+                      {"s", "p"},
+                      {"name", fmt::format("bubbles: {:.0f} %", 100 * bubbles[r])},
+                      {"pid", rank},
+                      {"tid", 0},
+                      {"ts", in_microseconds(last - first)},
+                      {"args", {{"share", bubbles[r]}}}});
   }
   return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
 }

@@ -23,6 +23,7 @@ struct Span {
   std::chrono::nanoseconds begin{};
   std::chrono::nanoseconds duration{};
   std::optional<std::int64_t> bytes;  ///< of payload; for collectives alone
+  int microbatch = 0;
 };
 
 /// All but the times.
@@ -33,8 +34,15 @@ nlohmann::json to_json(std::span<const Span> spans);
 std::vector<Span> spans_from_json(const nlohmann::json& json);
 
 /// In the format of Chrome's and Perfetto's trace viewers, a process a rank and a thread a queue,
-/// in microseconds from the first span on.
+/// in microseconds from the first span on; of a pipeline, each rank's bubbles as an instant event.
 nlohmann::json chrome_trace(std::span<const std::vector<Span>> by_rank);
+
+/// By rank, the share of the run in which it neither computed nor took part in a collective of its
+/// stage: a pipeline's bubbles. The run lasts from the first span of any rank to the last one's
+/// end.
+std::vector<double> idle_shares(std::span<const std::vector<Span>> by_rank);
+/// Whether any rank receives from another stage or sends to one.
+bool is_pipeline(std::span<const std::vector<Span>> by_rank);
 
 /// Throws Error where such a file cannot be written; writes none.
 void check_trace_file(const std::filesystem::path& file);

@@ -9,9 +9,12 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <exception>
+#include <functional>
 #include <numeric>
 #include <stdexcept>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "runtime/comm/local_ranks.h"
@@ -326,6 +329,97 @@ void check_health(Communicator& world) {
   world.barrier();
 }
 
+/// Content that tells sender, receiver and number of a message.
+Bytes message(int from, int to, int number, std::int64_t bytes) {
+  Bytes content(at(bytes));
+  for (std::size_t i = 0; i < content.size(); ++i)
+    content[i] =
+        static_cast<std::byte>(from * 31 + to * 17 + number * 7 + static_cast<int>(i % 251));
+  return content;
+}
+
+void send_message(Communicator& world, int to, int number, std::int64_t bytes) {
+  Bytes content = message(world.rank(), to, number, bytes);
+  world.send(content.data(), bytes, to);
+  std::ranges::fill(content, std::byte{0xFF});  // it may be changed now
+}
+
+void receive_message(Communicator& world, int from, int number, std::int64_t bytes) {
+  Bytes content(at(bytes));
+  world.receive(content.data(), bytes, from);
+  expect(content == message(from, world.rank(), number, bytes),
+         "message {} of {} bytes from rank {} to rank {}", number, bytes, from, world.rank());
+}
+
+constexpr std::array<std::int64_t, 6> message_bytes = {5, 0, 1, 4096, 3'000'017, 64};
+
+/// Runs both, each in a thread of its own; rethrows what one of them throws.
+void run_both(const std::function<void()>& one, const std::function<void()>& other) {
+  std::exception_ptr error;
+  {
+    const std::jthread thread([&] {
+      try {
+        other();
+      } catch (...) {
+        error = std::current_exception();
+      }
+    });
+    one();
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+/// Down a chain of ranks, and to all later ones: what a pipeline does.
+void check_messages(Communicator& world) {
+  const int me = world.rank();
+  for (int number = 0; number < std::ssize(message_bytes); ++number) {
+    for (int from = 0; from < me; ++from)
+      receive_message(world, from, number, message_bytes[at(number)]);
+    for (int to = me + 1; to < world.size(); ++to)
+      send_message(world, to, number, message_bytes[at(number)]);
+  }
+}
+
+/// Each rank sends to the next one and receives from the one before, at the same time.
+void check_ring(Communicator& world) {
+  if (world.size() == 1) return;
+  const int next = (world.rank() + 1) % world.size();
+  const int before = (world.rank() + world.size() - 1) % world.size();
+  run_both(
+      [&] {
+        for (int number = 0; number < 2 * std::ssize(message_bytes); ++number)
+          send_message(world, next, number, message_bytes[at(number % std::ssize(message_bytes))]);
+      },
+      [&] {
+        for (int number = 0; number < 2 * std::ssize(message_bytes); ++number)
+          receive_message(world, before, number,
+                          message_bytes[at(number % std::ssize(message_bytes))]);
+      });
+}
+
+/// Messages go both ways while the ranks are in collectives of the same communicator and of a
+/// subgroup.
+void check_messages_beside_collectives(Communicator& world, Reductions reductions) {
+  std::vector<int> all(at(world.size()));
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<int> half;
+  for (const int rank : all)
+    if (rank % 2 == world.rank() % 2) half.push_back(rank);
+  const auto subgroup = world.subgroup(half);
+  const Group group(world, all, reductions);
+  const Group of_half(*subgroup, half, reductions);
+  run_both(
+      [&] {
+        for (int turn = 0; turn < 20; ++turn) {
+          group.all_reduce(DataType::float32, 1000 * turn, ReduceOp::sum);
+          of_half.all_gather(of_half.uneven(1000));
+          group.all_to_all();
+        }
+      },
+      [&] { check_ring(world); });
+  world.barrier();
+}
+
 void check_local_ranks(Communicator& world) {
   const auto [rank, count] = runtime::local_ranks(world);
   expect(rank == world.rank() && count == world.size(), "rank {} of {} on one machine is {} of {}",
@@ -334,7 +428,7 @@ void check_local_ranks(Communicator& world) {
 
 }  // namespace
 
-void check_conformance(Communicator& world, Reductions reductions) {
+void check_conformance(Communicator& world, Reductions reductions, Callers callers) {
   std::vector<int> all(at(world.size()));
   std::iota(all.begin(), all.end(), 0);
   Group(world, all, reductions).check_all();
@@ -344,6 +438,11 @@ void check_conformance(Communicator& world, Reductions reductions) {
   if (reductions == Reductions::ours) {
     check_half_precision(world);
     check_order_of_sums(world);
+  }
+  check_messages(world);
+  if (callers == Callers::several_threads) {
+    check_ring(world);
+    check_messages_beside_collectives(world, reductions);
   }
   check_local_ranks(world);
   check_health(world);

@@ -8,8 +8,12 @@ namespace autopar {
 /// and not 16-bit integers.
 enum class Reductions { ours, nccl };
 
+/// Who calls a rank's communicator: one thread alone where it is for a device's memory.
+enum class Callers { several_threads, one_thread };
+
 /// What every kind of Communicator must do, checked from one rank; all ranks of a world of 1 to 8
 /// on one machine call it. Throws std::runtime_error that says what went wrong.
-void check_conformance(runtime::Communicator& world, Reductions reductions = Reductions::ours);
+void check_conformance(runtime::Communicator& world, Reductions reductions = Reductions::ours,
+                       Callers callers = Callers::several_threads);
 
 }  // namespace autopar

@@ -24,10 +24,14 @@ class GivenUp : public Error {
 
 enum class ReduceOp { sum, max, min, mean };
 
-/// Collectives among the ranks of one group, on contiguous host memory. Every member calls the same
-/// collectives in the same order. Each call waits at most `timeout` and then throws Error naming
-/// the collective and, where it is known, the rank that did not come; so do the other members.
-/// Byte counts may differ between ranks (uneven shards) and may be 0.
+/// Collectives among the ranks of one group, on contiguous host memory, and messages between two of
+/// them. Every member calls the same collectives in the same order. Each call waits at most
+/// `timeout` and then throws Error naming the collective and, where it is known, the rank that did
+/// not come; so do the other members. Byte counts may differ between ranks (uneven shards) and may
+/// be 0.
+///
+/// While one thread is in a collective, another one may send and a third receive, on the same
+/// communicator or on a subgroup of it. (One for a device's memory has one thread that calls.)
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -56,6 +60,14 @@ class Communicator {
   virtual void all_to_all(const std::byte* in, std::span<const std::int64_t> send_bytes,
                           std::byte* out, std::span<const std::int64_t> receive_bytes) = 0;
   virtual void broadcast(std::byte* data, std::int64_t bytes, int root) = 0;
+
+  /// A message to another member, which calls receive() with the same number of bytes; else both
+  /// throw Error that names both. Messages between two ranks come in the order in which they were
+  /// sent. Returns when `data` may be changed.
+  virtual void send(const std::byte* data, std::int64_t bytes, int to) = 0;
+  /// Returns when all has come.
+  virtual void receive(std::byte* out, std::int64_t bytes, int from) = 0;
+
   virtual void barrier() = 0;
   /// A barrier with a timeout of its own, for ranks that may be busy with something long, such as
   /// reading their weights. One that fails or dies meanwhile ends it no later than others.

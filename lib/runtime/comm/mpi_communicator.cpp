@@ -4,8 +4,11 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -47,12 +50,47 @@ struct BlockLayout {
   }
 };
 
+/// What a process's communicators share. Three threads may call (see Communicator): where MPI
+/// allows one at a time, each call waits for its turn, which is short, as no call of ours blocks.
+class MpiProcess {
+ public:
+  explicit MpiProcess(bool takes_turns) : takes_turns_(takes_turns) {}
+
+  template <typename Call>
+  int call(const Call& mpi) {
+    if (!takes_turns_) return mpi();
+    const std::lock_guard lock(mutex_);
+    return mpi();
+  }
+
+  void abort() { is_aborted_ = true; }
+  bool is_aborted() const { return is_aborted_; }
+
+ private:
+  bool takes_turns_;
+  std::mutex mutex_;
+  std::atomic<bool> is_aborted_ = false;
+};
+
+/// The first waits are short, and for the rest another rank may need the core.
+void pause(std::int64_t polls, std::chrono::steady_clock::duration waited) {
+  constexpr auto longest = std::chrono::microseconds(200);
+  if (polls < 100) return;
+  const auto sleep = std::min<std::chrono::steady_clock::duration>(waited / 50, longest);
+  if (sleep < std::chrono::microseconds(10)) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(sleep);
+  }
+}
+
 /// Reductions are not left to MPI: it has no half types, and its order, and with it the result's
 /// last bits, may differ between ranks.
 class MpiCommunicator final : public ExchangingCommunicator {
  public:
-  MpiCommunicator(MPI_Comm comm, std::chrono::milliseconds timeout, bool is_world)
-      : comm_(comm), timeout_(timeout), is_world_(is_world) {
+  MpiCommunicator(std::shared_ptr<MpiProcess> process, MPI_Comm comm,
+                  std::chrono::milliseconds timeout, bool is_world)
+      : process_(std::move(process)), comm_(comm), timeout_(timeout), is_world_(is_world) {
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
@@ -80,66 +118,107 @@ class MpiCommunicator final : public ExchangingCommunicator {
     check(MPI_Comm_create_group(comm_, members, /*tag=*/ranks.front(), &made), "the subgroup");
     MPI_Group_free(&members);
     MPI_Group_free(&all);
-    return std::make_unique<MpiCommunicator>(made, timeout_, /*is_world=*/false);
+    return std::make_unique<MpiCommunicator>(process_, made, timeout_, /*is_world=*/false);
   }
 
   void broadcast(std::byte* data, std::int64_t bytes, int root) override {
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Ibcast(data, as_int(bytes, "broadcast"), MPI_BYTE, root, comm_, &request),
-          "broadcast");
-    wait(request, "broadcast", timeout_);
+    const int count = as_int(bytes, "broadcast");
+    run("broadcast", timeout_, [&](MPI_Request* request) {
+      return MPI_Ibcast(data, count, MPI_BYTE, root, comm_, request);
+    });
   }
 
   void barrier() override { barrier(timeout_); }
   void barrier(std::chrono::milliseconds timeout) override {
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Ibarrier(comm_, &request), "barrier");
-    wait(request, "barrier", timeout);
+    run("barrier", timeout, [&](MPI_Request* request) { return MPI_Ibarrier(comm_, request); });
+  }
+
+  /// The length goes ahead, so that a wrong one is known before anything is written; then the data,
+  /// in parts that MPI 3 can count.
+  void send(const std::byte* data, std::int64_t bytes, int to) override {
+    run("a send", timeout_, [&](MPI_Request* request) {
+      return MPI_Isend(&bytes, sizeof bytes, MPI_BYTE, to, length_tag, comm_, request);
+    });
+    for (std::int64_t sent = 0; sent < bytes; sent += longest_part) {
+      const int count = static_cast<int>(std::min(bytes - sent, longest_part));
+      run("a send", timeout_, [&](MPI_Request* request) {
+        return MPI_Isend(data + sent, count, MPI_BYTE, to, data_tag, comm_, request);
+      });
+    }
+  }
+  void receive(std::byte* out, std::int64_t bytes, int from) override {
+    std::int64_t sent = 0;
+    run("a receive", timeout_, [&](MPI_Request* request) {
+      return MPI_Irecv(&sent, sizeof sent, MPI_BYTE, from, length_tag, comm_, request);
+    });
+    if (sent != bytes) {
+      fail("rank {} sends {} bytes to rank {}, which waits for {}: were both made for one plan?",
+           from, sent, rank_, bytes);
+    }
+    for (std::int64_t received = 0; received < bytes; received += longest_part) {
+      const int count = static_cast<int>(std::min(bytes - received, longest_part));
+      run("a receive", timeout_, [&](MPI_Request* request) {
+        return MPI_Irecv(out + received, count, MPI_BYTE, from, data_tag, comm_, request);
+      });
+    }
   }
 
   /// Nothing is known: where a rank has failed, the launcher ends this one.
   void check_members() override {}
 
-  /// The process is about to end without finalising; the launcher then ends the others.
-  void abort() noexcept override {}
+  /// The process is about to end without finalising; the launcher then ends the others. Its own
+  /// threads end their waits.
+  void abort() noexcept override { process_->abort(); }
 
  private:
+  static constexpr int length_tag = 1;
+  static constexpr int data_tag = 2;
+  static constexpr std::int64_t longest_part = std::int64_t{1} << 30;
+
   void gather(const std::byte* in, std::byte* out, std::span<const std::int64_t> block_bytes,
               const char* what) override {
     const BlockLayout layout(block_bytes, what);
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Iallgatherv(in, layout.counts[static_cast<std::size_t>(rank_)], MPI_BYTE, out,
-                          layout.counts.data(), layout.offsets.data(), MPI_BYTE, comm_, &request),
-          what);
-    wait(request, what, timeout_);
+    run(what, timeout_, [&](MPI_Request* request) {
+      return MPI_Iallgatherv(in, layout.counts[static_cast<std::size_t>(rank_)], MPI_BYTE, out,
+                             layout.counts.data(), layout.offsets.data(), MPI_BYTE, comm_, request);
+    });
   }
 
   void exchange(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
                 std::span<const std::int64_t> receive_bytes, const char* what) override {
     const BlockLayout send(send_bytes, what);
     const BlockLayout receive(receive_bytes, what);
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Ialltoallv(in, send.counts.data(), send.offsets.data(), MPI_BYTE, out,
-                         receive.counts.data(), receive.offsets.data(), MPI_BYTE, comm_, &request),
-          what);
-    wait(request, what, timeout_);
+    run(what, timeout_, [&](MPI_Request* request) {
+      return MPI_Ialltoallv(in, send.counts.data(), send.offsets.data(), MPI_BYTE, out,
+                            receive.counts.data(), receive.offsets.data(), MPI_BYTE, comm_,
+                            request);
+    });
   }
 
-  /// Polls, since MPI's own waits have no deadline; yields, since ranks may share a core.
-  void wait(MPI_Request& request, const char* what, std::chrono::milliseconds timeout) const {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
+  /// `start(MPI_Request*)` begins it; returns when it is done. Polls, since MPI's own waits have no
+  /// deadline.
+  template <typename Start>
+  void run(const char* what, std::chrono::milliseconds timeout, const Start& start) const {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(process_->call([&] { return start(&request); }), what);
+    const auto began = std::chrono::steady_clock::now();
     int done = 0;
     for (std::int64_t polls = 0;; ++polls) {
-      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
+      check(process_->call([&] { return MPI_Test(&request, &done, MPI_STATUS_IGNORE); }), what);
       if (done != 0) return;
-      if (polls > 100) std::this_thread::yield();
-      if (polls % 64 == 0 && std::chrono::steady_clock::now() > deadline) {
+      if (process_->is_aborted()) {
+        throw GivenUp(fmt::format("rank {}: {} was given up: this rank failed", rank_, what));
+      }
+      const auto waited = std::chrono::steady_clock::now() - began;
+      if (waited > timeout) {
         fail("rank {}: {} waited {} ms for the other ranks; some did not come", rank_, what,
              timeout.count());
       }
+      pause(polls, waited);
     }
   }
 
+  std::shared_ptr<MpiProcess> process_;
   MPI_Comm comm_;
   std::chrono::milliseconds timeout_;
   bool is_world_;
@@ -154,7 +233,8 @@ class MpiCommunicator final : public ExchangingCommunicator {
 autopar::runtime::Communicator* autopar_make_mpi_communicator(std::int64_t timeout_milliseconds) {
   using namespace autopar::runtime;
   int provided = 0;
-  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "the start");
-  return new MpiCommunicator(MPI_COMM_WORLD, std::chrono::milliseconds(timeout_milliseconds),
+  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "the start");
+  return new MpiCommunicator(std::make_shared<MpiProcess>(provided < MPI_THREAD_MULTIPLE),
+                             MPI_COMM_WORLD, std::chrono::milliseconds(timeout_milliseconds),
                              /*is_world=*/true);
 }

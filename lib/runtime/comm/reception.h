@@ -26,11 +26,11 @@ requires std::is_trivially_copyable_v<T> std::span<std::byte> writable_bytes_of(
 /// What the first message on a connection begins with, in all versions.
 struct Signature {
   std::array<char, 12> magic = {'a', 'u', 't', 'o', 'p', 'a', 'r', ' ', 'r', 'a', 'n', 'k'};
-  std::uint32_t version = 1;
+  std::uint32_t version = 2;
   bool operator==(const Signature&) const = default;
 };
 
-enum class Channel : std::uint32_t { rendezvous, data, control };
+enum class Channel : std::uint32_t { rendezvous, data, messages, control };
 
 /// The first message of a rank that connects.
 struct Hello {

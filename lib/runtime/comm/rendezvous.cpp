@@ -228,7 +228,7 @@ class Introduction {
         deadline_(Clock::now() + rendezvous.timeout) {}
 
   void call(int rank) {
-    for (const Channel channel : {Channel::data, Channel::control}) {
+    for (const Channel channel : {Channel::data, Channel::messages, Channel::control}) {
       Socket& socket = place_of(rank, channel);
       if (socket.is_open()) continue;
       const SocketAddress& address = meeting_.addresses[at(rank)];
@@ -266,14 +266,16 @@ class Introduction {
  private:
   Socket& place_of(int rank, Channel channel) {
     PeerSockets& peer = peers_[at(rank)];
-    return channel == Channel::data ? peer.data : peer.control;
+    if (channel == Channel::control) return peer.control;
+    return channel == Channel::data ? peer.data : peer.messages;
   }
 
   std::vector<int> missing_ranks() const {
     std::vector<int> missing;
     for (int rank = rendezvous_.rank + 1; rank < rendezvous_.size; ++rank) {
       const PeerSockets& peer = peers_[at(rank)];
-      if (!peer.data.is_open() || !peer.control.is_open()) missing.push_back(rank);
+      if (!peer.data.is_open() || !peer.messages.is_open() || !peer.control.is_open())
+        missing.push_back(rank);
     }
     return missing;
   }

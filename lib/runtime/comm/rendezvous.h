@@ -18,10 +18,12 @@ struct Rendezvous {
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
 };
 
-/// The connections to another rank: tensors go over one, and what must not wait behind them (a rank
-/// gives up, or is done) over the other. Closed for the rank itself.
+/// The connections to another rank: collectives' tensors go over one, messages between the two over
+/// another, and what must not wait behind them (a rank gives up, or is done) over the third. Closed
+/// for the rank itself.
 struct PeerSockets {
   Socket data;
+  Socket messages;
   Socket control;
 };
 

@@ -84,7 +84,7 @@ int milliseconds_until(Deadline deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000'000));
 }
 
-Socket::Socket(int descriptor) : descriptor_(descriptor) {
+Socket::Socket(int descriptor) : Descriptor(descriptor) {
   set_option(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, 10);
@@ -92,7 +92,7 @@ Socket::Socket(int descriptor) : descriptor_(descriptor) {
   set_option(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 4);
 }
 
-Socket::~Socket() {
+Descriptor::~Descriptor() {
   if (is_open()) close(descriptor_);
 }
 

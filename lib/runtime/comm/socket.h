@@ -19,25 +19,32 @@ using Deadline = std::chrono::steady_clock::time_point;
 /// Milliseconds to a deadline, as poll takes them: rounded up, 0 when it has passed.
 int milliseconds_until(Deadline deadline);
 
-/// A TCP socket, closed when it goes. All of them are non-blocking, send small messages at once,
-/// and ask after a silent machine, so that one that is gone closes its connections in half a
-/// minute.
-class Socket {
+/// A file descriptor, closed when it goes.
+class Descriptor {
  public:
-  Socket() = default;
-  explicit Socket(int descriptor);  ///< takes it over and sets it up
-  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
+  Descriptor() = default;
+  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}  ///< takes it over
+  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(descriptor_, other.descriptor_);
     return *this;
   }
-  ~Socket();
+  ~Descriptor();
 
   int descriptor() const { return descriptor_; }
   bool is_open() const { return descriptor_ >= 0; }
 
  private:
   int descriptor_ = -1;
+};
+
+/// A TCP socket, closed when it goes. All of them are non-blocking, send small messages at once,
+/// and ask after a silent machine, so that one that is gone closes its connections in half a
+/// minute.
+class Socket : public Descriptor {
+ public:
+  Socket() = default;
+  explicit Socket(int descriptor);  ///< takes it over and sets it up
 };
 
 /// An address as the system has it; plain bytes, so that machines of one kind may send it.

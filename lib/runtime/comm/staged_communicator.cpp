@@ -67,6 +67,15 @@ class StagedCommunicator final : public Communicator {
     if (rank() != root) device_.write(data, staged);
   }
 
+  void send(const std::byte* data, std::int64_t bytes, int to) override {
+    host_.send(read(message_sent_, data, bytes).data(), bytes, to);
+  }
+  void receive(std::byte* out, std::int64_t bytes, int from) override {
+    const auto received = resized(message_received_, bytes);
+    host_.receive(received.data(), bytes, from);
+    device_.write(out, received);
+  }
+
   void barrier() override { host_.barrier(); }
   void barrier(std::chrono::milliseconds timeout) override { host_.barrier(timeout); }
   void check_members() override { host_.check_members(); }
@@ -96,6 +105,8 @@ class StagedCommunicator final : public Communicator {
   Communicator& host_;
   Buffer sent_;
   Buffer received_;
+  Buffer message_sent_;
+  Buffer message_received_;
 };
 
 }  // namespace

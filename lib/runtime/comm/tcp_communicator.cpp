@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <mutex>
 #include <string_view>
 
 #include "graph/error.h"
@@ -27,11 +30,17 @@ std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 using Notice = std::int32_t;
 constexpr Notice done = -1;
 
-/// A rank's connections, shared by the world and its subgroups.
+/// A rank's connections, shared by the world and its subgroups, and by the threads that are in a
+/// collective, send and receive.
 class Connections {
  public:
   Connections(int rank, std::vector<PeerSockets> peers)
-      : rank_(rank), peers_(std::move(peers)), has_left_(peers_.size(), false) {}
+      : rank_(rank),
+        peers_(std::move(peers)),
+        has_left_(peers_.size()),
+        failure_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    if (!failure_.is_open()) fail("rank {}: {}", rank_, std::strerror(errno));
+  }
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
 
@@ -42,6 +51,7 @@ class Connections {
 
   int rank() const { return rank_; }
   const Socket& data(int peer) const { return peers_[at(peer)].data; }
+  const Socket& messages(int peer) const { return peers_[at(peer)].messages; }
   bool has_left(int peer) const { return has_left_[at(peer)]; }
 
   /// Throws if any rank of the world is known to have failed; `what` is given up then.
@@ -86,7 +96,11 @@ class Connections {
 
   void fail_all(int failed_rank) noexcept {
     int expected = nobody;
-    if (failed_rank_.compare_exchange_strong(expected, failed_rank)) tell_all(failed_rank);
+    if (!failed_rank_.compare_exchange_strong(expected, failed_rank)) return;
+    tell_all(failed_rank);
+    // This rank's own threads, which may wait for other things.
+    const std::uint64_t once = 1;
+    [[maybe_unused]] const ssize_t written = write(failure_.descriptor(), &once, sizeof once);
   }
 
  private:
@@ -100,9 +114,10 @@ class Connections {
     }
   }
 
-  /// The control connections of those who have not said that they are done.
+  /// The control connections of those who have not said that they are done, and whether another
+  /// thread has heard of a failure.
   std::vector<pollfd> watched() const {
-    std::vector<pollfd> controls;
+    std::vector<pollfd> controls = {{failure_.descriptor(), POLLIN, 0}};
     for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
       const Socket& control = peers_[peer].control;
       if (control.is_open() && !has_left_[peer]) {
@@ -113,6 +128,8 @@ class Connections {
   }
 
   void hear_notices(const char* what) {
+    const std::lock_guard lock(hearing_);
+    if (failed_rank_ != nobody) throw_failure(what, failed_rank_);
     for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
       const Socket& control = peers_[at(peer)].control;
       if (!control.is_open() || has_left(peer)) continue;
@@ -143,8 +160,10 @@ class Connections {
 
   int rank_;
   std::vector<PeerSockets> peers_;
-  std::vector<bool> has_left_;
+  std::vector<std::atomic<bool>> has_left_;
+  std::mutex hearing_;                     ///< held while notices are taken from the sockets
   std::atomic<int> failed_rank_ = nobody;  ///< `abort` may come from another thread
+  Descriptor failure_;                     ///< can be read once a rank is known to have failed
 };
 
 /// What a message begins with: ranks that are not at the same collective must not take each other's
@@ -155,13 +174,19 @@ struct Header {
   bool operator==(const Header&) const = default;
 };
 
+/// Which of a rank's connections a transfer takes.
+using Line = const Socket& (Connections::*)(int peer) const;
+
 /// The messages of one collective, all of them on their way at the same time.
 class Transfer {
  public:
   Transfer(Connections& connections, const char* what, std::chrono::milliseconds timeout)
-      : connections_(connections), what_(what), timeout_(timeout) {
-    const std::string_view name(what);
-    std::copy_n(name.begin(), std::min(name.size(), header_.collective.size()),
+      : Transfer(connections, what, timeout, &Connections::data, what) {}
+  /// `label` is what both ends know the transfer as.
+  Transfer(Connections& connections, const char* what, std::chrono::milliseconds timeout, Line line,
+           std::string_view label)
+      : connections_(connections), what_(what), timeout_(timeout), line_(line), label_(label) {
+    std::copy_n(label.begin(), std::min(label.size(), header_.collective.size()),
                 header_.collective.begin());
     connections_.check(what);
   }
@@ -221,7 +246,7 @@ class Transfer {
           std::max(message.moved, sizeof message.header) - sizeof message.header;
       parts[both.msg_iovlen++] = {message.data + of_data,
                                   static_cast<std::size_t>(message.bytes) - of_data};
-      const ssize_t moved = move(connections_.data(message.peer).descriptor(), &both, MSG_NOSIGNAL);
+      const ssize_t moved = move(socket_of(message).descriptor(), &both, MSG_NOSIGNAL);
       if (moved > 0) {
         message.moved += static_cast<std::size_t>(moved);
       } else if (moved < 0 && errno == EAGAIN) {
@@ -241,18 +266,22 @@ class Transfer {
         message.peer,
         fmt::format("rank {} is at {} of {} bytes, but rank {} at {} of {}: were both started with "
                     "the same options?",
-                    connections_.rank(), what_, message.bytes, message.peer,
+                    connections_.rank(), label_, message.bytes, message.peer,
                     std::string_view(other.data(), strnlen(other.data(), other.size())),
                     message.header.bytes));
+  }
+
+  const Socket& socket_of(const Message& message) const {
+    return (connections_.*line_)(message.peer);
   }
 
   std::vector<pollfd> awaited() const {
     std::vector<pollfd> sockets;
     for (const Message& message : sends_) {
-      sockets.push_back({connections_.data(message.peer).descriptor(), POLLOUT, 0});
+      sockets.push_back({socket_of(message).descriptor(), POLLOUT, 0});
     }
     for (const Message& message : receives_) {
-      sockets.push_back({connections_.data(message.peer).descriptor(), POLLIN, 0});
+      sockets.push_back({socket_of(message).descriptor(), POLLIN, 0});
     }
     return sockets;
   }
@@ -271,6 +300,8 @@ class Transfer {
   Connections& connections_;
   const char* what_;
   std::chrono::milliseconds timeout_;
+  Line line_;
+  std::string_view label_;
   Header header_;
   std::vector<Message> sends_;
   std::vector<Message> receives_;
@@ -305,6 +336,17 @@ class TcpCommunicator final : public ExchangingCommunicator {
         if (peer != rank_) transfer.send(members_[at(peer)], data, bytes);
       }
     }
+    transfer.finish();
+  }
+
+  void send(const std::byte* data, std::int64_t bytes, int to) override {
+    Transfer transfer(*connections_, "a send", timeout_, &Connections::messages, "a message");
+    transfer.send(members_[at(to)], data, bytes);
+    transfer.finish();
+  }
+  void receive(std::byte* out, std::int64_t bytes, int from) override {
+    Transfer transfer(*connections_, "a receive", timeout_, &Connections::messages, "a message");
+    transfer.receive(members_[at(from)], out, bytes);
     transfer.finish();
   }
 

@@ -20,6 +20,19 @@ namespace autopar::runtime {
 
 namespace {
 
+/// Where messages from one rank to another change hands: the sender shows its memory, the receiver
+/// copies from there, the sender goes on.
+struct Exchange {
+  enum class State { empty, offered, copied_from };
+  std::mutex mutex;
+  std::condition_variable changed;
+  State state = State::empty;
+  const std::byte* data = nullptr;
+  std::int64_t bytes = 0;
+  std::uint64_t taken = 0;  ///< messages that the receiver is done with
+  std::string refusal;      ///< why the receiver does not take the message
+};
+
 /// What the members of one group share. A collective is: publish a pointer, meet, read the others'
 /// memory, meet again so that nobody leaves while it is read.
 struct SharedGroup {
@@ -39,15 +52,98 @@ struct SharedGroup {
   std::size_t arrived = 0;
   std::vector<bool> is_here;
   std::uint64_t meeting = 0;
-  bool aborted = false;
+  std::atomic<bool> aborted = false;
+  /// By sender and receiver; made when one of them comes.
+  std::map<std::pair<int, int>, std::unique_ptr<Exchange>> exchanges;
   /// Subgroups by their ranks within this group.
   std::map<std::vector<int>, std::shared_ptr<SharedGroup>> subgroups;
 
   void abort() {
     const std::lock_guard lock(mutex);
+    give_up();
+    for (auto& [members, group] : subgroups) group->abort();
+  }
+
+  /// The lock is held.
+  void give_up() {
     aborted = true;
     met.notify_all();
-    for (auto& [members, group] : subgroups) group->abort();
+    for (auto& [ends, exchange] : exchanges) {
+      const std::lock_guard lock(exchange->mutex);
+      exchange->changed.notify_all();
+    }
+  }
+
+  Exchange& exchange(int from, int to) {
+    const std::lock_guard lock(mutex);
+    std::unique_ptr<Exchange>& made = exchanges[{from, to}];
+    if (!made) made = std::make_unique<Exchange>();
+    return *made;
+  }
+
+  void send(const std::byte* data, std::int64_t bytes, int from, int to) {
+    Exchange& at = exchange(from, to);
+    std::unique_lock lock(at.mutex);
+    if (aborted) fail_aborted("a send");
+    at.data = data;
+    at.bytes = bytes;
+    at.state = Exchange::State::offered;
+    at.changed.notify_all();
+    const std::uint64_t mine = at.taken;
+    const auto is_over = [&] { return at.taken != mine || aborted; };
+    const bool in_time = at.changed.wait_for(lock, timeout, is_over);
+    // Whatever happened, the receiver must not be left reading memory that changes.
+    at.changed.wait(lock, [&] { return at.state != Exchange::State::copied_from; });
+    const bool is_taken = at.taken != mine;
+    const std::string refusal = at.refusal;
+    at.state = Exchange::State::empty;
+    lock.unlock();
+    if (!refusal.empty()) throw Error(refusal);
+    if (is_taken) return;
+    if (in_time) fail_aborted("a send");
+    fail_absent("a send", from, to);
+  }
+
+  void receive(std::byte* out, std::int64_t bytes, int from, int to) {
+    Exchange& at = exchange(from, to);
+    std::unique_lock lock(at.mutex);
+    const auto is_offered = [&] { return at.state == Exchange::State::offered || aborted; };
+    const bool in_time = at.changed.wait_for(lock, timeout, is_offered);
+    if (aborted) fail_aborted("a receive");
+    if (!in_time) {
+      lock.unlock();
+      fail_absent("a receive", to, from);
+    }
+    if (at.bytes != bytes) {
+      at.refusal = fmt::format(
+          "rank {} sends {} bytes to rank {}, which waits for {}: were both made for one plan?",
+          world_rank(from), at.bytes, world_rank(to), bytes);
+      const std::string why = at.refusal;
+      ++at.taken;
+      at.changed.notify_all();
+      lock.unlock();
+      const std::lock_guard all(mutex);
+      give_up();
+      throw Error(why);
+    }
+    at.state = Exchange::State::copied_from;
+    lock.unlock();
+    if (bytes > 0) std::memcpy(out, at.data, static_cast<std::size_t>(bytes));
+    lock.lock();
+    at.state = Exchange::State::empty;
+    ++at.taken;
+    at.changed.notify_all();
+  }
+
+  int world_rank(int rank) const { return ranks[static_cast<std::size_t>(rank)]; }
+
+  [[noreturn]] void fail_absent(const char* what, int waiting, int absent) {
+    {
+      const std::lock_guard lock(mutex);
+      give_up();
+    }
+    fail("rank {}: {} waited {} ms for rank(s) {}; they did not come", world_rank(waiting), what,
+         timeout.count(), world_rank(absent));
   }
 
   void meet(int rank, const char* collective) { meet(rank, collective, timeout); }
@@ -72,8 +168,7 @@ struct SharedGroup {
       for (std::size_t i = 0; i < ranks.size(); ++i) {
         if (!is_here[i]) missing.push_back(ranks[i]);
       }
-      aborted = true;
-      met.notify_all();
+      give_up();
       fail("rank {}: {} waited {} ms for rank(s) {}; they did not come",
            ranks[static_cast<std::size_t>(rank)], collective, wait.count(),
            fmt::join(missing, ", "));
@@ -106,7 +201,7 @@ class ThreadCommunicator final : public Communicator {
         world_ranks.push_back(group_->ranks[static_cast<std::size_t>(member)]);
       }
       shared = std::make_shared<SharedGroup>(std::move(world_ranks), group_->timeout);
-      shared->aborted = group_->aborted;
+      shared->aborted = group_->aborted.load();
     }
     return std::make_unique<ThreadCommunicator>(shared, static_cast<int>(me - members.begin()));
   }
@@ -189,6 +284,13 @@ class ThreadCommunicator final : public Communicator {
     publish(data, "broadcast");
     if (rank_ != root && length > 0) std::memcpy(data, published(root), bytes(length));
     group_->meet(rank_, "broadcast");
+  }
+
+  void send(const std::byte* data, std::int64_t length, int to) override {
+    group_->send(data, length, rank_, to);
+  }
+  void receive(std::byte* out, std::int64_t length, int from) override {
+    group_->receive(out, length, from, rank_);
   }
 
   void barrier() override { group_->meet(rank_, "barrier"); }

@@ -3,13 +3,12 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <new>
 #include <utility>
 
+#include "runtime/devices/cpu_runner.h"
 #include "runtime/kernels/cpu/strided_copy.h"
-#include "runtime/trace.h"
 
 namespace autopar::runtime {
 namespace {
@@ -25,7 +24,7 @@ int usable_threads(int threads) {
 #endif
 }
 
-/// One after the other.
+/// One after the other, with no more threads than the calling one may have.
 class CpuStridedCopies final : public StridedCopies {
  public:
   CpuStridedCopies(std::vector<CopyLayout> layouts, int threads) : threads_(threads) {
@@ -34,43 +33,13 @@ class CpuStridedCopies final : public StridedCopies {
                            std::move(each.out_strides), each.element_bytes);
   }
   void run(std::span<const CopyPlace> places, void*) const override {
+    const int threads = std::min(threads_, omp_get_max_threads());
     for (std::size_t i = 0; i < copies_.size(); ++i)
-      copies_[i].run(places[i].in, places[i].out, threads_);
+      copies_[i].run(places[i].in, places[i].out, threads);
   }
 
  private:
   std::vector<cpu::StridedCopy> copies_;
-  int threads_;
-};
-
-/// One step after the other.
-class CpuRunner final : public Runner {
- public:
-  CpuRunner(std::vector<Step> steps, int threads) : steps_(std::move(steps)), threads_(threads) {}
-  void run() override {
-    omp_set_num_threads(threads_);
-    for (const Step& step : steps_) step.kernel->run(step.io());
-  }
-  std::vector<Span> profile() override {
-    omp_set_num_threads(threads_);
-    using Clock = std::chrono::steady_clock;
-    const auto start = Clock::now();
-    const std::chrono::nanoseconds since_epoch =
-        std::chrono::system_clock::now().time_since_epoch();
-    std::vector<Span> spans;
-    for (const Step& step : steps_) {
-      const auto begin = Clock::now();
-      step.kernel->run(step.io());
-      Span& span = spans.emplace_back(span_of(step, Queue::computation));
-      span.duration = Clock::now() - begin;
-      span.begin = since_epoch + (begin - start);
-    }
-    return spans;
-  }
-  std::int64_t launches() const override { return static_cast<std::int64_t>(steps_.size()); }
-
- private:
-  std::vector<Step> steps_;
   int threads_;
 };
 
@@ -112,8 +81,9 @@ void CpuDevice::fill(std::byte* to, std::byte value, std::int64_t bytes, void*) 
   std::fill_n(to, bytes, value);
 }
 
-std::unique_ptr<Runner> CpuDevice::make_runner(std::vector<Step> steps, CollectiveContext*) {
-  return std::make_unique<CpuRunner>(std::move(steps), threads_);
+std::unique_ptr<Runner> CpuDevice::make_runner(std::vector<Step> steps,
+                                               CollectiveContext* collectives) {
+  return std::make_unique<CpuRunner>(std::move(steps), threads_, collectives);
 }
 
 }  // namespace autopar::runtime

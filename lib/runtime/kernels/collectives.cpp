@@ -10,6 +10,7 @@
 
 #include "graph/arena.h"
 #include "graph/error.h"
+#include "graph/message_boxes.h"
 #include "runtime/collectives.h"
 #include "runtime/device.h"
 #include "runtime/kernels/collective_group.h"
@@ -20,15 +21,18 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
+void require_other_ranks(const KernelRequest& request) {
+  if (request.collectives != nullptr) return;
+  fail("node '{}': {} needs other ranks; run the bundle, not the shard", request.node.name,
+       request.node.op_type);
+}
+
 /// What every collective has: its group, and what a run counts.
 class Collective : public CollectiveKernel {
  public:
   Collective(const KernelRequest& request, const char* kind, std::int64_t payload_bytes)
       : payload_{kind, {}, 1, payload_bytes} {
-    if (request.collectives == nullptr) {
-      fail("node '{}': {} needs other ranks; run the bundle, not the shard", request.node.name,
-           request.node.op_type);
-    }
+    require_other_ranks(request);
     for (const auto axis : request.node.ints_attribute("mesh_axes", {})) {
       payload_.mesh_axes.push_back(static_cast<int>(axis));
     }
@@ -248,6 +252,177 @@ class Broadcast final : public Collective {
   std::unique_ptr<StridedCopy> copy_;
 };
 
+/// Boxes of a tensor, each in a message of its own, and the copies between it and the messages,
+/// where a box is not one run of bytes of the tensor.
+class Messages : public CollectiveKernel {
+ public:
+  Messages(const KernelRequest& request, const TensorView& tensor, Queue queue) : queue_(queue) {
+    require_other_ranks(request);
+    for (const graph::MessageBox& box : graph::message_boxes(request.node, tensor.shape)) {
+      Message& message = messages_.emplace_back();
+      message.peer = request.collectives->peer(box.peer, queue);
+      message.world_rank = box.peer;
+      add_layout(request, tensor, box.ranges, message);
+    }
+    // Whatever order the node has: if all ranks go by rank, none waits for one that waits for it.
+    std::ranges::stable_sort(messages_, {}, &Message::world_rank);
+    ranks_.push_back(request.collectives->world_rank());
+    for (const Message& message : messages_) ranks_.push_back(message.world_rank);
+    std::ranges::sort(ranks_);
+    ranks_.erase(std::ranges::unique(ranks_).begin(), ranks_.end());
+    places_.resize(layouts_.size());
+  }
+
+  Queue queue() const override { return queue_; }
+  std::int64_t scratch_bytes() const override { return scratch_bytes_; }
+  std::span<const bundle::CollectiveTotal> payload() const override { return payload_; }
+  std::span<const int> ranks() const override { return ranks_; }
+  bool waits_on_host() const override {
+    return std::ranges::any_of(
+        messages_, [](const Message& m) { return m.peer.communicator->waits_on_host(); });
+  }
+
+ protected:
+  struct Message {
+    CollectiveContext::Peer peer;
+    int world_rank = 0;
+    std::int64_t bytes = 0;
+    std::int64_t offset = 0;   ///< bytes, of the box's first element in the tensor
+    std::int64_t scratch = 0;  ///< bytes, where the box is packed; of no meaning where it is not
+    bool is_packed = false;
+    std::size_t layout = 0;  ///< of the packed box, in the order of the node
+
+    std::byte* place(std::byte* tensor, std::byte* scratch_memory) const {
+      return is_packed ? scratch_memory + scratch : tensor + offset;
+    }
+  };
+
+  std::span<const Message> messages() const { return messages_; }
+  void add_payload(const char* kind) {
+    if (messages_.empty()) return;
+    bundle::CollectiveTotal& total = payload_.emplace_back(kind, std::vector<int>{}, 0, 0);
+    for (const Message& message : messages_) {
+      ++total.count;
+      total.bytes += message.bytes;
+    }
+  }
+
+  /// Between the tensor and the packed boxes; `to_tensor` tells the direction.
+  void copy(const StridedCopies* copies, std::byte* tensor, std::byte* scratch, bool to_tensor,
+            void* stream) {
+    if (copies == nullptr) return;
+    std::size_t i = 0;
+    for (const Message& message : messages_) {
+      if (!message.is_packed) continue;
+      std::byte* box = tensor + message.offset;
+      std::byte* packed = scratch + message.scratch;
+      places_[i++] = to_tensor ? CopyPlace{packed, box} : CopyPlace{box, packed};
+    }
+    copies->run(places_, stream);
+  }
+
+  /// By message that is packed, in order: from the tensor where `to_tensor` is false.
+  std::unique_ptr<StridedCopies> make_copies(const KernelRequest& request, bool to_tensor) const {
+    if (layouts_.empty()) return nullptr;
+    std::vector<CopyLayout> layouts;
+    for (const Message& message : messages_) {
+      if (!message.is_packed) continue;
+      CopyLayout layout = layouts_[message.layout];
+      if (to_tensor) std::swap(layout.in_strides, layout.out_strides);
+      layouts.push_back(std::move(layout));
+    }
+    return request.device.make_strided_copies(std::move(layouts));
+  }
+
+ private:
+  void add_layout(const KernelRequest& request, const TensorView& tensor,
+                  const std::vector<graph::Range>& ranges, Message& message) {
+    const std::vector<std::int64_t> strides = row_major_strides(tensor.shape);
+    Shape shape;
+    std::int64_t first = 0;
+    for (std::size_t d = 0; d < ranges.size(); ++d) {
+      shape.push_back(ranges[d].size());
+      first += ranges[d].begin * strides[d];
+    }
+    message.bytes = graph::bytes_of(tensor.type, graph::num_elements(shape));
+    message.offset = graph::bytes_of(tensor.type, first);
+    if (is_one_run(shape, tensor.shape)) return;
+    message.is_packed = true;
+    message.scratch = scratch_bytes_;
+    message.layout = layouts_.size();
+    scratch_bytes_ += graph::aligned(message.bytes);
+    layouts_.push_back(
+        {shape, strides, row_major_strides(shape), element_bytes_of(request, tensor)});
+  }
+
+  /// Whether a box of a tensor is one run of its elements: whole in all dimensions behind the first
+  /// that has more than one index.
+  static bool is_one_run(const Shape& box, const Shape& tensor) {
+    std::size_t d = 0;
+    while (d < box.size() && box[d] == 1) ++d;
+    if (graph::num_elements(box) == 0) return true;
+    for (++d; d < box.size(); ++d)
+      if (box[d] != tensor[d]) return false;
+    return true;
+  }
+
+  Queue queue_;
+  std::vector<Message> messages_;
+  std::vector<CopyLayout> layouts_;
+  std::vector<CopyPlace> places_;
+  std::vector<int> ranks_;
+  std::vector<bundle::CollectiveTotal> payload_;
+  std::int64_t scratch_bytes_ = 0;
+};
+
+class Send final : public Messages {
+ public:
+  explicit Send(const KernelRequest& request)
+      : Messages(request, request.inputs[0], Queue::departure),
+        packing_(make_copies(request, /*to_tensor=*/false)) {
+    add_payload("send");
+  }
+
+  void pack(const KernelIo& io) override {
+    copy(packing_.get(), io.inputs[0].data, io.scratch, /*to_tensor=*/false, io.stream);
+  }
+  void communicate(const KernelIo& io) override {
+    if (messages().empty()) return;
+    Communicator& any = *messages().front().peer.communicator;
+    any.begin_group();
+    for (const Message& message : messages())
+      message.peer.communicator->send(message.place(io.inputs[0].data, io.scratch), message.bytes,
+                                      message.peer.rank);
+    any.end_group();
+  }
+
+ private:
+  std::unique_ptr<StridedCopies> packing_;
+};
+
+class Recv final : public Messages {
+ public:
+  explicit Recv(const KernelRequest& request)
+      : Messages(request, request.outputs[0], Queue::arrival),
+        unpacking_(make_copies(request, /*to_tensor=*/true)) {}
+
+  void communicate(const KernelIo& io) override {
+    if (messages().empty()) return;
+    Communicator& any = *messages().front().peer.communicator;
+    any.begin_group();
+    for (const Message& message : messages())
+      message.peer.communicator->receive(message.place(io.outputs[0].data, io.scratch),
+                                         message.bytes, message.peer.rank);
+    any.end_group();
+  }
+  void unpack(const KernelIo& io) override {
+    copy(unpacking_.get(), io.outputs[0].data, io.scratch, /*to_tensor=*/true, io.stream);
+  }
+
+ private:
+  std::unique_ptr<StridedCopies> unpacking_;
+};
+
 /// The members' parts one after another, what they communicate together.
 class CollectiveGroup final : public CollectiveKernel {
  public:
@@ -313,6 +488,12 @@ class CollectiveGroup final : public CollectiveKernel {
 
 std::unique_ptr<Kernel> make_collective_group(const KernelRequest& request) {
   return std::make_unique<CollectiveGroup>(request);
+}
+std::unique_ptr<Kernel> make_send(const KernelRequest& request) {
+  return std::make_unique<Send>(request);
+}
+std::unique_ptr<Kernel> make_recv(const KernelRequest& request) {
+  return std::make_unique<Recv>(request);
 }
 std::unique_ptr<Kernel> make_all_reduce(const KernelRequest& request) {
   return std::make_unique<AllReduce>(request);

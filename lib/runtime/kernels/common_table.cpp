@@ -37,6 +37,8 @@ std::vector<KernelEntry> common_entries() {
       {graph::collective_domain, "ReduceScatter", make_reduce_scatter},
       {graph::collective_domain, "AllToAll", make_all_to_all},
       {graph::collective_domain, "Broadcast", make_broadcast},
+      {graph::collective_domain, "Send", make_send},
+      {graph::collective_domain, "Recv", make_recv},
   };
 }
 

@@ -166,7 +166,7 @@ struct PluginFolder {
 TEST_CASE("NCCL conforms to what a communicator must do") {
   on_gpus(GENERATE(1, 2, 3, 4), [](CudaDevice& device, Communicator& host) {
     OnHostMemory world(device, nccl_world(device, host));
-    check_conformance(world, Reductions::nccl);
+    check_conformance(world, Reductions::nccl, Callers::one_thread);
   });
 }
 
@@ -175,7 +175,7 @@ TEST_CASE("Collectives staged through the host conform to what a communicator mu
     const auto staged = make_staged_communicator(device, host);
     expect(staged->waits_on_host(), "staged collectives wait");
     OnHostMemory world(device, *staged);
-    check_conformance(world);
+    check_conformance(world, Reductions::ours, Callers::one_thread);
   });
 }
 
@@ -185,7 +185,7 @@ TEST_CASE("NCCL's plugin is loaded and serves all ranks") {
     const auto nccl = make_nccl_communicator(host, device.collective_queue(), long_enough);
     expect(!nccl->waits_on_host(), "NCCL's collectives join the stream");
     OnHostMemory world(device, *nccl);
-    check_conformance(world, Reductions::nccl);
+    check_conformance(world, Reductions::nccl, Callers::one_thread);
   });
 }
 
@@ -444,7 +444,7 @@ TEST_CASE("An error within a group of collectives leaves nothing behind") {
   for (const std::string& error : errors) CHECK_THAT(error, Contains("int16"));
   on_gpus(2, [](CudaDevice& device, Communicator& host) {
     OnHostMemory world(device, nccl_world(device, host));
-    check_conformance(world, Reductions::nccl);
+    check_conformance(world, Reductions::nccl, Callers::one_thread);
   });
 }
 

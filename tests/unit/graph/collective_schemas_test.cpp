@@ -69,8 +69,14 @@ TEST_CASE("shards with collectives pass ONNX's checker and import as they are") 
       ">(g) y = Relu(h) sent = autopar.Broadcast<root = 1, " + group + ">(h) }");
   auto& send = *model.mutable_graph()->mutable_node(3);  // the text form has no node without output
   send.set_op_type("Send");
-  send.mutable_attribute(0)->set_name("peer");
   send.clear_output();
+  send.clear_attribute();
+  for (const char* name : {"peers", "starts", "ends"}) {
+    onnx::AttributeProto& attribute = *send.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(onnx::AttributeProto::INTS);
+    attribute.add_ints(0);
+  }
   CHECK_NOTHROW(onnx::checker::check_model(model, true, false, true));
   ImportOptions options;
   options.is_native = [](std::string_view, std::string_view op) { return op == "Relu"; };

@@ -49,6 +49,49 @@ TEST_CASE("a rank that never comes ends the others with an error that names it")
                     Contains("barrier") && (Contains("rank(s) 2") || Contains("another rank")));
 }
 
+TEST_CASE("messages of other lengths than the receiver waits for end both ranks, which are named") {
+  const auto work = [](Communicator& world) {
+    std::vector<std::byte> data(8);
+    if (world.rank() == 0) world.send(data.data(), 8, 2);
+    if (world.rank() == 2) world.receive(data.data(), 4, 0);
+    if (world.rank() == 1) world.receive(data.data(), 4, 0);
+  };
+  CHECK_THROWS_WITH(on_ranks(3, work),
+                    "rank 0 sends 8 bytes to rank 2, which waits for 4: were "
+                    "both made for one plan?");
+}
+
+TEST_CASE("a rank that never sends or never receives ends the one that waits for it") {
+  const auto waits = [](bool sends) {
+    return [sends](Communicator& world) {
+      std::byte data{};
+      if (world.rank() != 1) return;
+      if (sends)
+        world.send(&data, 1, 2);
+      else
+        world.receive(&data, 1, 2);
+    };
+  };
+  CHECK_THROWS_WITH(on_ranks(3, waits(true), std::chrono::milliseconds(50)),
+                    "rank 1: a send waited 50 ms for rank(s) 2; they did not come");
+  CHECK_THROWS_WITH(on_ranks(3, waits(false), std::chrono::milliseconds(50)),
+                    "rank 1: a receive waited 50 ms for rank(s) 2; they did not come");
+}
+
+TEST_CASE("a rank that fails ends those that send and receive at once") {
+  CHECK_THROWS_WITH(on_ranks(3,
+                             [](Communicator& world) {
+                               std::byte data{};
+                               if (world.rank() == 2) {
+                                 std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                                 world.abort();
+                               }
+                               if (world.rank() == 0) world.send(&data, 1, 2);
+                               if (world.rank() == 1) world.receive(&data, 1, 2);
+                             }),
+                    Contains("a send was given up: another rank failed"));
+}
+
 TEST_CASE("a rank that fails ends the others at once") {
   CHECK_THROWS_WITH(on_ranks(3,
                              [](Communicator& world) {

@@ -3,6 +3,7 @@
 #include <bitset>
 #include <catch2/catch.hpp>
 #include <random>
+#include <set>
 
 namespace autopar::runtime {
 namespace {
@@ -14,7 +15,7 @@ using Bytes = std::bitset<memory_bytes>;
 struct Touched {
   Bytes read;
   Bytes written;
-  bool is_collective;
+  Queue queue;
 };
 
 struct RandomSteps {
@@ -31,13 +32,16 @@ struct RandomSteps {
         for (std::size_t b = begin; b < begin + size; ++b) bytes.set(b);
       }
     };
-    const unsigned collectives_of_8 = 1 + random() % 7;
+    const unsigned others_of_8 = 1 + random() % 7;
+    const unsigned other_queues = 1 + random() % 3;
     for (std::size_t s = 0; s < count; ++s) {
       StepAccess& access = accesses.emplace_back();
       Touched& bytes = touched.emplace_back();
       ranges(access.reads, bytes.read, 3);
       ranges(access.writes, bytes.written, 2);
-      access.is_collective = bytes.is_collective = random() % 8 < collectives_of_8;
+      const bool is_other = random() % 8 < others_of_8;
+      access.queue = bytes.queue =
+          is_other ? static_cast<Queue>(1 + random() % other_queues) : Queue::computation;
     }
   }
 };
@@ -48,9 +52,8 @@ std::vector<std::vector<bool>> happens_before(const std::vector<Touched>& steps,
   const std::size_t count = steps.size();
   std::vector before(count, std::vector<bool>(count));
   for (std::size_t j = 0; j < count; ++j) {
-    for (std::size_t i = 0; i < j; ++i)
-      before[i][j] = steps[i].is_collective == steps[j].is_collective;
-    if (scheduled[j].waits_for) before[*scheduled[j].waits_for][j] = true;
+    for (std::size_t i = 0; i < j; ++i) before[i][j] = steps[i].queue == steps[j].queue;
+    for (const std::size_t earlier : scheduled[j].waits_for) before[earlier][j] = true;
   }
   for (std::size_t k = 0; k < count; ++k)
     for (std::size_t i = 0; i < count; ++i)
@@ -81,17 +84,19 @@ TEST_CASE("Steps that conflict are ordered, and no wait can be left out") {
     REQUIRE(all_conflicts_are_ordered(steps.touched, scheduled));
     std::vector<bool> is_waited_for(scheduled.size());
     for (std::size_t s = 0; s < scheduled.size(); ++s) {
-      const bool in_communication = scheduled[s].queue == Queue::communication;
-      REQUIRE(in_communication == steps.touched[s].is_collective);
-      if (!scheduled[s].waits_for) continue;
-      const std::size_t earlier = *scheduled[s].waits_for;
-      REQUIRE(earlier < s);
-      REQUIRE(scheduled[earlier].queue != scheduled[s].queue);
-      is_waited_for[earlier] = true;
-      ++waits;
-      auto without = scheduled;
-      without[s].waits_for.reset();
-      REQUIRE(!all_conflicts_are_ordered(steps.touched, without));
+      REQUIRE(scheduled[s].queue == steps.touched[s].queue);
+      std::set<Queue> queues{scheduled[s].queue};
+      for (std::size_t w = 0; w < scheduled[s].waits_for.size(); ++w) {
+        const std::size_t earlier = scheduled[s].waits_for[w];
+        REQUIRE(earlier < s);
+        REQUIRE(queues.insert(scheduled[earlier].queue).second);
+        is_waited_for[earlier] = true;
+        ++waits;
+        auto without = scheduled;
+        auto& left = without[s].waits_for;
+        left.erase(left.begin() + static_cast<std::ptrdiff_t>(w));
+        REQUIRE(!all_conflicts_are_ordered(steps.touched, without));
+      }
     }
     for (std::size_t s = 0; s < scheduled.size(); ++s)
       REQUIRE(scheduled[s].signals == is_waited_for[s]);
@@ -114,7 +119,7 @@ TEST_CASE("What a step touches: inputs, outputs and scratch memory, without left
   CHECK(access.writes[0].end == memory.data() + 19);
   CHECK(access.writes[1].begin == memory.data() + 32);
   CHECK(access.writes[1].end == memory.data() + 37);
-  CHECK(!access.is_collective);
+  CHECK(access.queue == Queue::computation);
 }
 
 }  // namespace

@@ -86,6 +86,55 @@ TEST_CASE("messages larger than any buffer go both ways at once") {
   CHECK(errors == std::vector<std::string>(3));
 }
 
+TEST_CASE("over TCP, messages of other lengths end both ranks, and one names both") {
+  const auto errors = errors_of(rendezvous_of(2, 20s), [](Communicator& world) {
+    std::vector<std::byte> data(8);
+    if (world.rank() == 0) {
+      world.send(data.data(), 8, 1);
+      world.barrier();
+    } else {
+      world.receive(data.data(), 4, 0);
+    }
+  });
+  CHECK_THAT(errors[1],
+             Contains("rank 1 is at a message of 4 bytes, but rank 0 at a message of 8"));
+  CHECK(!errors[0].empty());
+}
+
+TEST_CASE("over TCP, a rank that never sends or receives ends the one that waits for it") {
+  const auto errors = errors_of(rendezvous_of(3, 300ms), [](Communicator& world) {
+    std::byte data{};
+    if (world.rank() == 1) world.receive(&data, 1, 2);
+    if (world.rank() != 1) std::this_thread::sleep_for(1s);
+  });
+  CHECK(errors[1] == "rank 1: a receive waited 300 ms for rank(s) 2; they did not come");
+}
+
+TEST_CASE("over TCP, a rank's own failure ends what its other threads wait in") {
+  const auto errors = errors_of(rendezvous_of(2, 60s), [](Communicator& world) {
+    if (world.rank() == 1) {
+      std::byte data{};
+      world.receive(&data, 1, 0);
+    }
+    std::string receiving;
+    {
+      const std::jthread receiver([&] {
+        try {
+          std::byte data{};
+          world.receive(&data, 1, 1);
+        } catch (const Error& error) {
+          receiving = error.what();
+        }
+      });
+      std::this_thread::sleep_for(50ms);
+      world.abort();
+    }
+    throw Error(receiving);
+  });
+  CHECK_THAT(errors[0], Contains("rank 0: a receive was given up: this rank failed"));
+  CHECK_THAT(errors[1], Contains("rank 1: a receive was given up: another rank failed (rank 0)"));
+}
+
 TEST_CASE("a process that is killed ends the others at once, and they name it") {
   const auto start = std::chrono::steady_clock::now();
   const auto statuses = statuses_of(rendezvous_of(4, 60s), [](Communicator& world) {

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "graph/error.h"
 
@@ -12,9 +13,9 @@ using std::chrono::nanoseconds;
 
 std::vector<Span> two_spans() {
   return {{Queue::computation, "a \"quoted\" node", "MatMul",
-           nanoseconds(1'700'000'000'000'000'500), nanoseconds(2500), std::nullopt},
+           nanoseconds(1'700'000'000'000'000'500), nanoseconds(2500), std::nullopt, 0},
           {Queue::communication, "b", "AllReduce", nanoseconds(1'700'000'000'000'003'000),
-           nanoseconds(1), 4096}};
+           nanoseconds(1), 4096, 3}};
 }
 
 TEST_CASE("Spans survive the way to another rank") {
@@ -28,6 +29,7 @@ TEST_CASE("Spans survive the way to another rank") {
     CHECK(back[i].begin == spans[i].begin);
     CHECK(back[i].duration == spans[i].duration);
     CHECK(back[i].bytes == spans[i].bytes);
+    CHECK(back[i].microbatch == spans[i].microbatch);
   }
 }
 
@@ -39,12 +41,45 @@ TEST_CASE("A trace has a process a rank, a thread a queue, and microseconds from
     {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "rank 1"}},
     {"ph": "M", "name": "thread_name", "pid": 1, "tid": 0, "args": {"name": "computation"}},
     {"ph": "X", "name": "a \"quoted\" node", "pid": 1, "tid": 0, "ts": 0.0, "dur": 2.5,
-     "args": {"op_type": "MatMul"}},
+     "args": {"op_type": "MatMul", "microbatch": 0}},
     {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "communication"}},
     {"ph": "X", "name": "b", "pid": 1, "tid": 1, "ts": 2.5, "dur": 0.001,
-     "args": {"op_type": "AllReduce", "bytes": 4096}}
+     "args": {"op_type": "AllReduce", "microbatch": 3, "bytes": 4096}}
   ])");
   CHECK(trace["traceEvents"] == expected);
+}
+
+Span span_at(Queue queue, int begin, int end) {
+  return {queue, "n", "Op", nanoseconds(begin), nanoseconds(end - begin), std::nullopt, 0};
+}
+
+TEST_CASE("Bubbles are what of the run a rank neither computes nor communicates in its stage") {
+  const std::vector<std::vector<Span>> by_rank{
+      // Overlapping and nested spans count once; waiting for another stage is no work.
+      {span_at(Queue::computation, 0, 40), span_at(Queue::communication, 20, 30),
+       span_at(Queue::communication, 30, 50), span_at(Queue::departure, 50, 100)},
+      {span_at(Queue::arrival, 0, 60), span_at(Queue::computation, 75, 100)},
+      {}};
+  const std::vector<double> shares = idle_shares(by_rank);
+  REQUIRE(shares.size() == 3);
+  CHECK(shares[0] == Approx(0.5));
+  CHECK(shares[1] == Approx(0.75));
+  CHECK(shares[2] == Approx(1));
+  CHECK(is_pipeline(by_rank));
+  CHECK(!is_pipeline(std::vector<std::vector<Span>>{two_spans()}));
+  CHECK(idle_shares(std::vector<std::vector<Span>>{{}}) == std::vector<double>{0});
+
+  const auto trace = chrome_trace(by_rank);
+  std::set<std::string> lanes;
+  int bubbles = 0;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["name"] == "thread_name") lanes.insert(event["args"]["name"].get<std::string>());
+    if (event["ph"] != "i") continue;
+    ++bubbles;
+    CHECK(event["args"]["share"].get<double>() == Approx(shares[event["pid"].get<std::size_t>()]));
+  }
+  CHECK(bubbles == 3);
+  CHECK(lanes == std::set<std::string>{"computation", "communication", "arrival", "departure"});
 }
 
 TEST_CASE("A trace that cannot be written is refused, and asking leaves no file") {

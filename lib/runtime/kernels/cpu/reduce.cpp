@@ -74,7 +74,8 @@ class Reduce final : public ReduceBase {
       const T* from = in + kept_[static_cast<std::size_t>(row)];
       auto result = Operation::template start<Wide>();
       if (neighbours_) {
-        for (std::int64_t i = 0; i < n; ++i) result = Operation::take(result, accumulated(from[i]));
+        for (std::int64_t i = 0; i < n; ++i)
+          result = Operation::take(result, accumulated(from[i]));
       } else {
         for (const std::int64_t offset : reduced_) {
           result = Operation::take(result, accumulated(from[offset]));
