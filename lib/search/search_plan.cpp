@@ -364,6 +364,14 @@ std::string_view name_of(SearchMethod method) {
   throw InternalError("internal error: a search method has a name");
 }
 
+void warn_of_missing_rules(const Graph& graph) {
+  std::vector<std::string> op_types;
+  for (const graph::Node& node : graph.nodes) {
+    if (!sharding::sharding_rule(graph, node)) op_types.push_back(qualified_op_type(node));
+  }
+  warn_of_missing_rules(op_types);
+}
+
 Plan search_plan(const Graph& graph, const cost::CostModel& cost, const SearchOptions& options) {
   return PlanSearch(graph, cost, options).run();
 }

@@ -40,6 +40,9 @@ struct SearchOptions {
   bool warns = true;  ///< of operators without a rule, and of an interruption
 };
 
+/// One line that names the operators without a rule and counts them; none where there are none.
+void warn_of_missing_rules(const graph::Graph& graph);
+
 /// No plan fits the memory limit.
 struct NothingFits : Error {
   NothingFits(const std::string& message, std::int64_t bytes, bool proven)
