@@ -8,6 +8,7 @@ namespace autopar::graph {
 namespace {
 
 std::atomic<bool> interrupted = false;
+std::atomic<int> guards = 0;
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may write it");
 
 void note(int) { interrupted = true; }
@@ -15,7 +16,7 @@ void note(int) { interrupted = true; }
 }  // namespace
 
 InterruptionGuard::InterruptionGuard(std::initializer_list<int> signals) {
-  interrupted = false;
+  if (guards++ == 0) interrupted = false;
   struct sigaction noted {};
   noted.sa_handler = note;
   noted.sa_flags = SA_RESTART;
@@ -30,6 +31,7 @@ InterruptionGuard::InterruptionGuard(std::initializer_list<int> signals) {
 
 InterruptionGuard::~InterruptionGuard() {
   for (const auto& [signal, before] : replaced_) sigaction(signal, &before, nullptr);
+  --guards;
 }
 
 bool was_interrupted() { return interrupted; }

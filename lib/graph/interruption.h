@@ -20,7 +20,7 @@ class InterruptionGuard {
   std::vector<std::pair<int, struct sigaction>> replaced_;
 };
 
-/// True where a signal was noted since the last guard was made.
+/// True where a signal was noted since the last guard was made that no other guard enclosed.
 bool was_interrupted();
 /// Throws Error where one was.
 void check_interruption();

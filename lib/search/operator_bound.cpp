@@ -1,6 +1,7 @@
 #include "search/operator_bound.h"
 
 #include "cost/cost_model.h"
+#include "graph/arena.h"
 
 namespace autopar::search {
 
@@ -18,15 +19,28 @@ double seconds_on_one(const graph::Graph& graph, const graph::Node& node,
 
 }  // namespace
 
-double least_seconds_on(int devices, const graph::Graph& graph, const cost::DeviceModel& device) {
+std::vector<double> seconds_on_one_device(const graph::Graph& graph,
+                                          const cost::DeviceModel& device) {
   const cost::CostModel alone(device, sharding::DeviceMesh({1}));
-  double seconds = 0;
-  for (const graph::Node& node : graph.nodes) {
-    const double whole = seconds_on_one(graph, node, alone);
-    if (whole == 0) continue;  // a view
-    seconds += device.launch_seconds + (whole - device.launch_seconds) / devices;
-  }
+  std::vector<double> seconds;
+  for (const graph::Node& node : graph.nodes) seconds.push_back(seconds_on_one(graph, node, alone));
   return seconds;
+}
+
+double least_share_seconds(int devices, double whole, const cost::DeviceModel& device) {
+  if (whole == 0) return 0;  // a view
+  return device.launch_seconds + (whole - device.launch_seconds) / devices;
+}
+
+double least_seconds_on(int devices, const graph::Graph& graph, const cost::DeviceModel& device) {
+  double seconds = 0;
+  for (const double whole : seconds_on_one_device(graph, device))
+    seconds += least_share_seconds(devices, whole, device);
+  return seconds;
+}
+
+std::int64_t bytes_on_one_device(const graph::Graph& graph) {
+  return graph::constant_bytes(graph) + graph::plan_arena(graph::value_lifetimes(graph)).bytes;
 }
 
 }  // namespace autopar::search

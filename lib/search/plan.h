@@ -35,6 +35,10 @@ struct PlanSummary {
   double one_device_seconds = 0;     ///< the whole model on one device, by the same model
   std::int64_t one_device_bytes = 0;
   std::vector<MeshTrial> meshes;  ///< empty where only one was asked for
+  // Of a search of stages (stages/search_pipeline.h):
+  double epsilon = 0;       ///< cost_seconds may be so much, as a part of it, above the best
+  int layers = 0;           ///< between which stages may be cut
+  int stages_searched = 0;  ///< stages on a mesh whose best plan was searched
 };
 
 /// All steps of one kind over one set of mesh axes, in a run of a plan.

@@ -1,7 +1,8 @@
 // From graph, mesh and cost model to an assignment problem.
 //
 // Nodes:  an operator, its strategies priced with their reductions          add_operators
-//         a model input or constant, the ways in which it may lie, free     add_stored_tensors
+//         a model input or constant, the ways in which it may lie, free;
+//         one from another mesh, the ways in which it may land              add_stored_tensors
 //         the specs in which a tensor with several readers lies, a set, and
 //         where memory matters which of them is as the tensor was made      add_sets
 //         what such a set takes at some times, or the sums that an operator
@@ -36,6 +37,7 @@
 #include "search/saturating.h"
 #include "search/tensor_versions.h"
 #include "sharding/connect.h"
+#include "sharding/cross_mesh.h"
 
 namespace autopar::search {
 
@@ -70,6 +72,7 @@ class Builder {
       : graph_(graph),
         cost_(cost),
         memory_(options.memory),
+        arriving_(options.arriving),
         pins_(options.pins, graph),
         strategies_(graph, cost, pins_, options.keep_partial),
         price_(cost.step_price()),
@@ -193,7 +196,9 @@ class Builder {
       const Value& value = graph_.value(value_id);
       const bool is_weight = value.constant.has_value();
       PlanProblem::Stored stored;
-      stored.specs = stored_specs(value);
+      stored.specs = arriving_.contains(value_id)
+                         ? sharding::landing_specs(value.shape, cost_.mesh())
+                         : stored_specs(value);
       stored.node = is_weight ? add_node(0, horizon_) : add_node(1, last_use_[id] + 1);
       for (const TensorShardSpec& spec : stored.specs) {
         add_strategy(stored.node, 0,
@@ -491,6 +496,7 @@ class Builder {
   const Graph& graph_;
   const cost::CostModel& cost_;
   const MemoryPolicy memory_;
+  const std::set<ValueId>& arriving_;
   const Pins pins_;
   StrategyTable strategies_;
   sharding::StepPrice price_;

@@ -9,7 +9,6 @@
 #include <string>
 #include <utility>
 
-#include "graph/arena.h"
 #include "graph/error.h"
 #include "graph/interruption.h"
 #include "search/forest_descent.h"
@@ -49,10 +48,6 @@ double communication_seconds(const Graph& graph, const cost::CostModel& cost, co
         graph, node, rule ? *rule : sharding::replicated_rule(graph, node), plan.operators[id]);
   }
   return std::max(0.0, total - computation);
-}
-
-std::int64_t bytes_on_one_device(const Graph& graph) {
-  return graph::constant_bytes(graph) + graph::plan_arena(graph::value_lifetimes(graph)).bytes;
 }
 
 std::string in_mebibytes(std::int64_t bytes) {
@@ -299,7 +294,8 @@ class PlanSearch {
     // Shards may need less than the search sums; its bound is not for a plan that is over the sums.
     if (best_cost_ < lower_bound) lower_bound = 0;
     lower_bound = std::max(lower_bound, bound_without_limits_);
-    if (graph::was_interrupted()) spdlog::warn("interrupted: this is the best plan found so far");
+    if (graph::was_interrupted() && options_.warns)
+      spdlog::warn("interrupted: this is the best plan found so far");
     PlanSummary& summary = plan_.summary;
     summary.search = name_of(options_.method);
     summary.bound_is_searched = is_exact() || options_.bound;
@@ -366,6 +362,14 @@ std::string_view name_of(SearchMethod method) {
       return "recursive";
   }
   throw InternalError("internal error: a search method has a name");
+}
+
+void warn_of_missing_rules(const Graph& graph) {
+  std::vector<std::string> op_types;
+  for (const graph::Node& node : graph.nodes) {
+    if (!sharding::sharding_rule(graph, node)) op_types.push_back(qualified_op_type(node));
+  }
+  warn_of_missing_rules(op_types);
 }
 
 Plan search_plan(const Graph& graph, const cost::CostModel& cost, const SearchOptions& options) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,8 +34,14 @@ struct SearchOptions {
   /// Bytes on the fullest rank, as the shards of a plan will need them. The search itself only sums
   /// what is alive; where this is given, it is this that the memory limit holds for.
   std::function<std::int64_t(const Plan&)> peak_bytes;
-  bool warns = true;  ///< of operators without a rule
+  /// Graph inputs that come from another mesh: they are stored in a landing spec
+  /// (sharding/cross_mesh.h), however small they are, and no pin is for them.
+  std::set<graph::ValueId> arriving;
+  bool warns = true;  ///< of operators without a rule, and of an interruption
 };
+
+/// One line that names the operators without a rule and counts them; none where there are none.
+void warn_of_missing_rules(const graph::Graph& graph);
 
 /// No plan fits the memory limit.
 struct NothingFits : Error {

@@ -54,6 +54,7 @@ bool is_landing_spec(const TensorShardSpec& spec, const DeviceMesh& mesh) {
 std::vector<TensorShardSpec> landing_specs(const Shape& shape, const DeviceMesh& mesh) {
   std::vector<TensorShardSpec> specs = enumerate_tensor_shard_specs(shape, mesh);
   std::erase_if(specs, [&](const TensorShardSpec& spec) { return !is_landing_spec(spec, mesh); });
+  if (specs.empty()) specs.push_back(TensorShardSpec::replicated(shape.size()));
   return specs;
 }
 

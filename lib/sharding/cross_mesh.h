@@ -11,7 +11,8 @@ namespace autopar::sharding {
 /// crosses once, over links that may be slow; `connect` then spreads it within the receiving mesh
 /// (Alpa's local all-gather). A scalar has none and lands replicated.
 bool is_landing_spec(const TensorShardSpec& spec, const DeviceMesh& mesh);
-/// Every spec in which a tensor may land, in the order of enumerate_tensor_shard_specs.
+/// Every spec in which a tensor may land, in the order of enumerate_tensor_shard_specs. One that no
+/// axis can split, all of whose extents are 1, lands replicated as a scalar does.
 std::vector<TensorShardSpec> landing_specs(const Shape& shape, const DeviceMesh& mesh);
 
 /// One box of a tensor on its way from a rank of one mesh to a rank of another.

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/stage_graph.h"
+#include "search/stages/layers.h"
+
+namespace autopar::search {
+
+/// Which runs of layers make the same stage but for names: node for node and value for value of
+/// graph::StageGraph, so that a plan of one is a plan of the other. By a hash of 128 bits of all
+/// that the search looks at: operators, attributes, wiring, types, shapes, small constants'
+/// contents, what arrives and departs.
+class RunClasses {
+ public:
+  /// `names_matter`: runs of other names are other stages, for pins.
+  RunClasses(const graph::Graph& graph, const graph::StageCutter& cutter, const LayerCuts& cuts,
+             bool names_matter = false);
+
+  /// Of layers [begin, end).
+  int of(int begin, int end) const {
+    return classes_[static_cast<std::size_t>(begin * (layers_ + 1) + end)];
+  }
+  int count() const { return count_; }
+
+ private:
+  int layers_;
+  int count_ = 0;
+  std::vector<int> classes_;
+};
+
+}  // namespace autopar::search

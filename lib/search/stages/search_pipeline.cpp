@@ -1,0 +1,347 @@
+// The search is lazy and exact: every run of layers on every submesh begins with a lower bound
+// (stage_costs.h), the dynamic program (stage_sequence.h) takes bounds for costs, and those stages
+// that it chooses are looked at more closely. When all stages that it chooses have their exact
+// costs, no other sequence can be better, since bounds only rise.
+
+#include "search/stages/search_pipeline.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "cost/transfer_cost.h"
+#include "graph/error.h"
+#include "graph/interruption.h"
+#include "search/operator_bound.h"
+#include "search/saturating.h"
+#include "search/search_meshes.h"
+#include "search/stages/stage_sequence.h"
+#include "search/stages/submeshes.h"
+#include "search/stopwatch.h"
+
+namespace autopar::search {
+
+namespace {
+
+/// Of the time, for the plan of the whole model where stages may be better.
+constexpr double share_of_whole = 0.4;
+
+std::size_t at(int number) { return static_cast<std::size_t>(number); }
+
+class PipelineSearch {
+ public:
+  PipelineSearch(const graph::Graph& whole, const graph::Graph& microbatch,
+                 const cost::DeviceModel& device, std::span<const cost::CostModel> meshes,
+                 const SearchOptions& options, const PipelineOptions& pipeline)
+      : whole_(whole),
+        microbatch_(microbatch),
+        device_(device),
+        meshes_(meshes),
+        options_(options),
+        pipeline_(pipeline),
+        devices_(meshes.front().mesh().num_devices()) {}
+
+  PipelinePlan run() {
+    if (pipeline_.stages == 1 || microbatch_.nodes.empty()) return one_stage_for_microbatches();
+    require_enough_devices();
+    std::optional<PipelinePlan> whole;
+    std::exception_ptr refusal;
+    if (pipeline_.stages == 0) {
+      try {
+        whole = one_stage_for_the_whole();
+      } catch (const NothingFits&) {
+        refusal = std::current_exception();  // stages may fit
+      }
+      if (devices_ == 1 && pipeline_.microbatches == 1 && whole) return std::move(*whole);
+    }
+    std::optional<PipelinePlan> staged;
+    try {
+      staged = in_stages();
+    } catch (const NothingFits&) {
+      if (!whole) throw;
+    }
+    if (!staged && !whole) std::rethrow_exception(refusal);
+    return better_of(std::move(whole), std::move(staged));
+  }
+
+ private:
+  double seconds_left() const { return options_.time_limit_seconds - stopwatch_.seconds(); }
+  bool is_over() const { return seconds_left() <= 0 || graph::was_interrupted(); }
+
+  // One stage
+
+  PipelinePlan one_stage(const graph::Graph& graph, int microbatches, Plan plan) const {
+    PipelinePlan result;
+    result.microbatches = microbatches;
+    result.objective = pipeline_.objective;
+    result.summary = plan.summary;
+    StagePlan& stage = result.stages.emplace_back();
+    stage.stage.graph = graph;
+    stage.plan = std::move(plan);
+    result.summary.cost_seconds = pipeline_seconds(result);
+    result.summary.lower_bound_seconds *= microbatches;
+    result.summary.communication_seconds *= microbatches;
+    result.summary.search_seconds = stopwatch_.seconds();
+    return result;
+  }
+
+  PipelinePlan one_stage_for_the_whole() {
+    SearchOptions options = options_;
+    options.time_limit_seconds = share_of_whole * seconds_left();
+    return one_stage(whole_, 1, search_meshes(whole_, meshes_, options).plan);
+  }
+
+  PipelinePlan one_stage_for_microbatches() {
+    SearchOptions options = options_;
+    if (pipeline_.microbatches > 1 && pipeline_.peak_bytes) {
+      const graph::StageGraph stage{microbatch_, {}, {}};
+      options.peak_bytes = [&, stage](const Plan& plan) {
+        return pipeline_.peak_bytes(stage, plan);
+      };
+    }
+    PipelinePlan result = one_stage(microbatch_, pipeline_.microbatches,
+                                    search_meshes(microbatch_, meshes_, options).plan);
+    result.summary.one_device_seconds = least_seconds_on(1, whole_, device_);
+    result.summary.one_device_bytes = bytes_on_one_device(whole_);
+    return result;
+  }
+
+  // Several
+
+  void require_enough_devices() const {
+    if (pipeline_.stages > devices_) {
+      fail("--stages {}: there are {} devices, and a stage needs one: use at most {} stages",
+           pipeline_.stages, devices_, devices_);
+    }
+    const auto nodes = static_cast<int>(microbatch_.nodes.size());
+    const int most = pipeline_.layers > 0 ? std::min(pipeline_.layers, nodes) : nodes;
+    if (pipeline_.stages > most) {
+      fail("--stages {}: the model has {} {}, and a stage needs one: use at most {} stages",
+           pipeline_.stages, most, most == nodes ? "operators" : "layers", most);
+    }
+  }
+
+  void require_possible_count(const SequenceProblem& problem) const {
+    const std::vector<int> counts = possible_stage_counts(problem);
+    if (pipeline_.stages == 0 ? !counts.empty()
+                              : std::ranges::find(counts, pipeline_.stages) != counts.end())
+      return;
+    if (counts.empty()) {
+      fail("--mesh {}: stages of {} devices do not fill {}: give a mesh whose devices divide them",
+           to_string(*pipeline_.mesh), pipeline_.mesh->num_devices(), devices_);
+    }
+    std::string known;
+    for (const int count : counts) known += (known.empty() ? "" : ", ") + std::to_string(count);
+    fail("--stages {}: {} devices cannot be cut into so many{}: {} would do", pipeline_.stages,
+         devices_, pipeline_.mesh ? " of mesh " + to_string(*pipeline_.mesh) : "", known);
+  }
+
+  std::optional<PipelinePlan> in_stages() {
+    const graph::StageCutter cutter(microbatch_);
+    const std::vector<double> work = seconds_on_one_device(microbatch_, device_);
+    const int layers = pipeline_.layers > 0 ? std::max(pipeline_.layers, pipeline_.stages) : 0;
+    LayerCuts cuts = cluster_layers(microbatch_, cutter, work, layers);
+    if (static_cast<int>(cuts.size()) - 1 < pipeline_.stages)
+      cuts = cluster_layers(microbatch_, cutter, work, pipeline_.stages);
+    const std::vector<Submesh> shapes = submeshes(devices_, device_, pipeline_.mesh);
+    SequenceProblem problem = empty_problem(cutter, cuts, shapes);
+    require_possible_count(problem);
+    if (options_.warns && pipeline_.stages > 0) warn_of_missing_rules(microbatch_);
+    StageCosts costs(microbatch_, cutter, std::move(cuts), device_, shapes, options_,
+                     pipeline_.peak_bytes);
+    return search(costs, std::move(problem));
+  }
+
+  SequenceProblem empty_problem(const graph::StageCutter& cutter, const LayerCuts& cuts,
+                                const std::vector<Submesh>& shapes) const {
+    SequenceProblem problem;
+    problem.layers = static_cast<int>(cuts.size()) - 1;
+    problem.devices = devices_;
+    problem.devices_per_node = devices_of_a_node(devices_, device_);
+    for (const Submesh& shape : shapes) problem.sizes.push_back(shape.devices);
+    problem.microbatches = pipeline_.microbatches;
+    problem.objective = pipeline_.objective;
+    problem.stage_count = pipeline_.stages;
+    problem.epsilon = pipeline_.epsilon;
+    problem.allocate();
+    for (int cut = 1; cut < problem.layers; ++cut) {
+      for (const bool node_begins : {false, true}) {
+        // Where there are no nodes, or one, no boundary is between two.
+        if (node_begins && problem.devices_per_node == devices_) continue;
+        const cost::Link& link =
+            cost::boundary_link(device_, node_begins ? problem.devices_per_node : 1);
+        for (int size = 0; size < static_cast<int>(problem.sizes.size()); ++size) {
+          problem.transfer(node_begins, cut, size) =
+              transfer(cutter, cuts[at(cut)], problem.sizes[at(size)], link);
+        }
+      }
+    }
+    return problem;
+  }
+
+  Cost transfer(const graph::StageCutter& cutter, graph::NodeId cut, int devices,
+                const cost::Link& link) const {
+    double seconds = 0;
+    for (const graph::ValueId id : cutter.crossing(cut)) {
+      const graph::Value& value = microbatch_.value(id);
+      const auto bytes = graph::bytes_of(value.type, graph::num_elements(value.shape));
+      seconds += cost::transfer_seconds(bytes, devices, devices, link);
+    }
+    return picoseconds(seconds, "what crosses between two stages");
+  }
+
+  using Price = Cost (StageCosts::*)(int, int, int) const;
+  static void set_prices(SequenceProblem& problem, const StageCosts& costs, Price price) {
+    for (int size = 0; size < static_cast<int>(problem.sizes.size()); ++size) {
+      for (int begin = 0; begin < problem.layers; ++begin) {
+        for (int end = begin + 1; end <= problem.layers; ++end)
+          problem.stage(size, begin, end) = (costs.*price)(size, begin, end);
+      }
+    }
+  }
+
+  std::optional<PipelinePlan> search(StageCosts& costs, SequenceProblem problem) {
+    std::optional<StageSequence> best;  // of plans that are known
+    Cost bound = 0;
+    while (true) {
+      set_prices(problem, costs, &StageCosts::lower_bound);
+      const auto wanted = best_sequence(problem);
+      if (!wanted) refuse(costs, problem);
+      bound = std::max(bound, wanted->lower_bound);
+      const bool is_settled = std::ranges::all_of(wanted->stages, [&](const StageChoice& stage) {
+        return costs.is_settled(stage.size, stage.begin, stage.end);
+      });
+      if (is_settled || is_over()) {
+        set_prices(problem, costs, &StageCosts::cost);
+        best = best_sequence(problem);
+        if (!best) {
+          costs.find_quickly(wanted->stages);
+          set_prices(problem, costs, &StageCosts::cost);
+          best = best_sequence(problem);
+        }
+        if (!best) refuse(costs, problem);
+        break;
+      }
+      costs.advance(wanted->stages, seconds_left());
+    }
+    if (!costs.is_certain()) {
+      set_prices(problem, costs, &StageCosts::certain_bound);
+      const auto certain = best_sequence(problem);
+      bound = certain ? certain->lower_bound : best->cost;
+    }
+    return described(costs, problem, *best, std::min(bound, best->cost));
+  }
+
+  /// No sequence is left: says which stage has no plan. Never returns.
+  [[noreturn]] void refuse(const StageCosts& costs, const SequenceProblem& problem) const {
+    for (int length = problem.layers; length > 0; --length) {
+      for (int begin = 0; begin + length <= problem.layers; ++begin) {
+        for (int size = static_cast<int>(problem.sizes.size()); size-- > 0;) {
+          const std::string refusal = costs.refusal(size, begin, begin + length);
+          if (refusal.empty()) continue;
+          const graph::StageGraph stage = costs.cut(begin, begin + length);
+          throw NothingFits(
+              fmt::format(
+                  "no pipeline{} fits: a stage from '{}' to '{}' on {} devices: {}",
+                  problem.stage_count > 0 ? fmt::format(" of {} stages", problem.stage_count) : "",
+                  stage.graph.nodes.front().name, stage.graph.nodes.back().name,
+                  problem.sizes[at(size)], refusal),
+              std::numeric_limits<std::int64_t>::max(), costs.is_certain());
+        }
+      }
+    }
+    throw NothingFits("no pipeline fits the memory limit: raise --memory or add devices",
+                      std::numeric_limits<std::int64_t>::max(), costs.is_certain());
+  }
+
+  PipelinePlan described(const StageCosts& costs, const SequenceProblem& problem,
+                         const StageSequence& sequence, Cost bound) const {
+    PipelinePlan result;
+    result.microbatches = pipeline_.microbatches;
+    result.objective = pipeline_.objective;
+    PlanSummary& summary = result.summary;
+    double communication = 0;
+    for (std::size_t s = 0; s < sequence.stages.size(); ++s) {
+      const StageChoice& choice = sequence.stages[s];
+      StagePlan& stage = result.stages.emplace_back();
+      stage.stage = costs.cut(choice.begin, choice.end);
+      stage.first_rank = choice.first_rank;
+      stage.plan = costs.plan(choice.size, choice.begin, choice.end);
+      if (s + 1 < sequence.stages.size()) {
+        const StageChoice& next = sequence.stages[s + 1];
+        const Cost transfer = problem.transfer(next.first_rank % problem.devices_per_node == 0,
+                                               choice.end, std::min(choice.size, next.size));
+        stage.transfer_seconds = static_cast<double>(transfer) * seconds_per_cost;
+      }
+      const PlanSummary& own = stage.plan.summary;
+      communication += own.communication_seconds + stage.transfer_seconds;
+      summary.weight_bytes = std::max(summary.weight_bytes, own.weight_bytes);
+      summary.peak_bytes = std::max(summary.peak_bytes, own.peak_bytes);
+    }
+    summary.search = name_of(options_.method);
+    summary.bound_is_searched = options_.method == SearchMethod::ilp;
+    summary.cost_seconds = pipeline_seconds(result);
+    summary.lower_bound_seconds =
+        std::min(summary.cost_seconds, static_cast<double>(bound) * seconds_per_cost);
+    summary.proven_optimal = bound == sequence.cost;
+    summary.communication_seconds = communication * pipeline_.microbatches;
+    summary.one_device_seconds = least_seconds_on(1, whole_, device_);
+    summary.one_device_bytes = bytes_on_one_device(whole_);
+    summary.glpk_seconds = costs.glpk_seconds();
+    summary.search_seconds = stopwatch_.seconds();
+    summary.epsilon = pipeline_.epsilon;
+    summary.layers = costs.layers();
+    summary.stages_searched = costs.searches();
+    return result;
+  }
+
+  /// Of equals the whole model's. Its bound is for both.
+  PipelinePlan better_of(std::optional<PipelinePlan> whole,
+                         std::optional<PipelinePlan> staged) const {
+    if (!whole || !staged) return std::move(whole ? *whole : *staged);
+    const PlanSummary in_one = whole->summary;
+    const PlanSummary in_stages = staged->summary;
+    const bool keeps_whole = in_one.cost_seconds <= in_stages.cost_seconds;
+    PipelinePlan& best = keeps_whole ? *whole : *staged;
+    PlanSummary& summary = best.summary;
+    const double bound = std::min(in_one.lower_bound_seconds, in_stages.lower_bound_seconds);
+    summary.proven_optimal =
+        bound >= summary.cost_seconds || (in_one.proven_optimal && in_stages.proven_optimal);
+    summary.lower_bound_seconds =
+        summary.proven_optimal ? summary.cost_seconds : std::min(bound, summary.cost_seconds);
+    summary.bound_is_searched = in_one.bound_is_searched && in_stages.bound_is_searched;
+    summary.glpk_seconds = in_one.glpk_seconds + in_stages.glpk_seconds;
+    summary.search_seconds = stopwatch_.seconds();
+    summary.epsilon = in_stages.epsilon;
+    summary.layers = in_stages.layers;
+    summary.stages_searched = in_stages.stages_searched;
+    return std::move(best);
+  }
+
+  const graph::InterruptionGuard guard_{SIGINT};  ///< Ctrl-C: the best so far will do
+  const Stopwatch stopwatch_;
+  const graph::Graph& whole_;
+  const graph::Graph& microbatch_;
+  const cost::DeviceModel& device_;
+  const std::span<const cost::CostModel> meshes_;
+  const SearchOptions& options_;
+  const PipelineOptions& pipeline_;
+  const int devices_;
+};
+
+}  // namespace
+
+PipelinePlan search_pipeline(const graph::Graph& whole, const graph::Graph& microbatch,
+                             const cost::DeviceModel& device,
+                             std::span<const cost::CostModel> meshes, const SearchOptions& options,
+                             const PipelineOptions& pipeline) {
+  require(!meshes.empty(), "a search has a mesh");
+  require(pipeline.stages >= 0 && pipeline.microbatches > 0 && pipeline.epsilon >= 0,
+          "a pipeline has stages and microbatches");
+  return PipelineSearch(whole, microbatch, device, meshes, options, pipeline).run();
+}
+
+}  // namespace autopar::search

@@ -1,0 +1,477 @@
+// Bounds. What holds for a stage of layers [i, k) on a mesh of n devices:
+// 1. Its operators' shares without communication (operator_bound).
+// 2. Its weights need n times a device's capacity, else it has no plan.
+// 3. Parts of it. A block is a run of layers as a problem of its own, without limits, in which the
+//    tensors that others make or read, too, cost nothing: whoever reads them has them as wanted.
+//    A plan of the stage, looked at block by block, is a choice of each block's problem, and no
+//    cost of it is counted twice: costs of nodes and edges are not negative, an edge between two
+//    blocks is left out, and so is all that stored tensors cost which several blocks read. So the
+//    sum of the blocks' optima is a bound. In the first block what arrives has to land and to be
+//    spread, which only the readers within it are asked to pay.
+//    This needs that an operator has no strategy in the stage that it lacks in the block, which
+//    could differ in what is kept partial (partial_flow.h): it is compared operator by operator,
+//    and stages in which it differs have bound 1.
+// Blocks of one layer come first. Where the pipeline wants a stage whose bound is not exact, blocks
+// of 2, 4, 8... layers follow on its meshes, as long as few of them differ, and then the stage
+// itself is searched, on the view of the least bound.
+
+#include "search/stages/stage_costs.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <mutex>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "graph/error.h"
+#include "graph/interruption.h"
+#include "search/operator_bound.h"
+#include "search/plan_builder.h"
+#include "search/saturating.h"
+#include "search/stages/in_parallel.h"
+
+namespace autopar::search {
+
+namespace {
+
+/// Blocks of a length are searched where no more than so many differ, besides single layers.
+constexpr int most_kinds_of_blocks = 8;
+/// For a bound alone.
+constexpr double most_seconds_a_block = 10;
+
+std::size_t at(int number) { return static_cast<std::size_t>(number); }
+
+Cost to_cost(double seconds) { return std::llround(seconds / seconds_per_cost); }
+
+/// Of the graph's operators, by NodeId.
+std::vector<sharding::PartialUse> partial_uses(const graph::Graph& graph, KeepPartial keep) {
+  NodeRules rules;
+  for (const graph::Node& node : graph.nodes) rules.push_back(sharding::sharding_rule(graph, node));
+  const PartialFlow flow(graph, rules, keep);
+  std::vector<sharding::PartialUse> uses;
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id)
+    uses.push_back(flow.use_of(static_cast<graph::NodeId>(id)));
+  return uses;
+}
+
+bool are_alike(const sharding::PartialUse& a, const sharding::PartialUse& b) {
+  return a.groups == b.groups && a.kept == b.kept && a.reduces_later == b.reduces_later;
+}
+
+}  // namespace
+
+StageCosts::StageCosts(const graph::Graph& graph, const graph::StageCutter& cutter, LayerCuts cuts,
+                       const cost::DeviceModel& device, std::vector<Submesh> submeshes,
+                       const SearchOptions& options, StagePeak peak)
+    : graph_(graph),
+      cutter_(cutter),
+      cuts_(std::move(cuts)),
+      layers_(static_cast<int>(cuts_.size()) - 1),
+      capacity_(options.memory.kind == MemoryPolicy::Kind::bytes ? options.memory.bytes
+                                                                 : device.memory_bytes),
+      submeshes_(std::move(submeshes)),
+      options_(options),
+      peak_(std::move(peak)),
+      classes_(graph, cutter, cuts_, !options.pins.empty()) {
+  for (std::size_t size = 0; size < submeshes_.size(); ++size) {
+    auto& views = views_of_size_.emplace_back();
+    for (const sharding::DeviceMesh& mesh : submeshes_[size].views) {
+      views.push_back(static_cast<int>(views_.size()));
+      views_.push_back(
+          {.model = {device, mesh}, .size = static_cast<int>(size), .inner = {}, .first = {}});
+    }
+  }
+  find_operator_bounds(device);
+  find_weights();
+  find_shared_values();
+  find_flows();
+}
+
+graph::StageGraph StageCosts::cut(int begin, int end) const {
+  return cutter_.cut(cuts_[at(begin)], cuts_[at(end)]);
+}
+
+void StageCosts::find_operator_bounds(const cost::DeviceModel& device) {
+  const std::vector<double> alone = seconds_on_one_device(graph_, device);
+  for (const Submesh& submesh : submeshes_) {
+    std::vector<Cost>& sums = operator_bounds_.emplace_back();
+    Cost sum = 0;
+    int layer = 0;
+    for (std::size_t n = 0; n <= alone.size(); ++n) {
+      for (; layer <= layers_ && at(cuts_[at(layer)]) == n; ++layer) sums.push_back(sum);
+      if (n == alone.size()) break;
+      const double share = least_share_seconds(submesh.devices, alone[n], device);
+      // Rounded down, and further than the rounding of either goes.
+      sum += std::max<Cost>(0, static_cast<Cost>(share / seconds_per_cost) - 1);
+    }
+  }
+}
+
+void StageCosts::find_weights() {
+  weights_.assign(at(layers_ + 1) * at(layers_ + 1), 0);
+  for (int begin = 0; begin < layers_; ++begin) {
+    std::vector<bool> is_counted(graph_.values.size(), false);
+    std::int64_t bytes = 0;
+    for (int end = begin + 1; end <= layers_; ++end) {
+      for (graph::NodeId n = cuts_[at(end) - 1]; n < cuts_[at(end)]; ++n) {
+        for (const graph::ValueId input : graph_.node(n).inputs) {
+          if (!graph_.is_constant(input) || is_counted[at(input)]) continue;
+          is_counted[at(input)] = true;
+          bytes += graph_.value(input).constant->size_bytes();
+        }
+      }
+      weights_[place(begin, end)] = bytes;
+    }
+  }
+}
+
+void StageCosts::find_shared_values() {
+  const std::vector<graph::NodeId> producers = graph::producers(graph_);
+  for (int layer = 0; layer < layers_; ++layer) {
+    for (graph::NodeId n = cuts_[at(layer)]; n < cuts_[at(layer) + 1]; ++n) {
+      for (const graph::ValueId input : graph_.node(n).inputs) {
+        if (input == graph::no_value || producers[at(input)] != graph::no_node) continue;
+        const auto [entry, is_new] =
+            readers_.try_emplace(graph_.value(input).name, std::pair(layer, layer));
+        entry->second.second = layer;
+      }
+    }
+  }
+}
+
+void StageCosts::find_flows() {
+  flows_alike_.assign(at(classes_.count()), false);
+  if (!options_.pins.empty()) return;
+  std::map<int, std::pair<int, int>> runs;  // one for each class
+  for (int begin = 0; begin < layers_; ++begin) {
+    for (int end = begin + 1; end <= layers_; ++end)
+      runs.try_emplace(classes_.of(begin, end), begin, end);
+  }
+  std::map<int, std::vector<sharding::PartialUse>> of_layers;
+  for (int layer = 0; layer < layers_; ++layer) {
+    auto& uses = of_layers[classes_.of(layer, layer + 1)];
+    if (uses.empty()) uses = partial_uses(cut(layer, layer + 1).graph, options_.keep_partial);
+  }
+  const std::vector<std::pair<int, std::pair<int, int>>> all(runs.begin(), runs.end());
+  std::vector<char> are_safe(all.size(), 0);
+  in_parallel(all.size(), [&](std::size_t i) {
+    const auto [begin, end] = all[i].second;
+    const auto uses = partial_uses(cut(begin, end).graph, options_.keep_partial);
+    std::size_t op = 0;
+    bool is_alike = true;
+    for (int layer = begin; layer < end; ++layer) {
+      for (const auto& use : of_layers.at(classes_.of(layer, layer + 1)))
+        is_alike = is_alike && are_alike(use, uses[op++]);
+    }
+    are_safe[i] = is_alike;
+  });
+  for (std::size_t i = 0; i < all.size(); ++i) flows_alike_[at(all[i].first)] = are_safe[i];
+}
+
+const StageCosts::Found* StageCosts::found(int view, int begin, int end) const {
+  const auto entry = found_.find({classes_.of(begin, end), view});
+  return entry == found_.end() ? nullptr : &entry->second;
+}
+
+Cost StageCosts::bound_on(int view, int begin, int end) const {
+  const Found* known = found(view, begin, end);
+  if (known != nullptr && known->is_done) return known->bound;
+  return bound_without_search(view, begin, end);
+}
+
+Cost StageCosts::bound_without_search(int view, int begin, int end) const {
+  const View& on = views_[at(view)];
+  const std::vector<Cost>& operators = operator_bounds_[at(on.size)];
+  Cost bound = operators[at(end)] - operators[at(begin)];
+  if (!on.first.empty()) bound = std::max(bound, on.first[place(begin, end)]);
+  return bound;
+}
+
+int StageCosts::view_of_least_bound(int size, int begin, int end) const {
+  const std::vector<int>& views = views_of_size_[at(size)];
+  return *std::ranges::min_element(
+      views, {}, [&](int view) { return std::pair(bound_on(view, begin, end), view); });
+}
+
+Cost StageCosts::lower_bound(int size, int begin, int end) const {
+  const std::int64_t devices = submeshes_[at(size)].devices;
+  if (weights_[place(begin, end)] / devices > capacity_) return impossible;
+  return bound_on(view_of_least_bound(size, begin, end), begin, end);
+}
+
+Cost StageCosts::certain_bound(int size, int begin, int end) const {
+  if (weights_[place(begin, end)] / submeshes_[at(size)].devices > capacity_) return impossible;
+  Cost least = impossible;
+  for (const int view : views_of_size_[at(size)]) {
+    const Found* known = found(view, begin, end);
+    least = std::min(least, known != nullptr && !known->is_certain
+                                ? bound_without_search(view, begin, end)
+                                : bound_on(view, begin, end));
+  }
+  return least;
+}
+
+Cost StageCosts::cost(int size, int begin, int end) const {
+  Cost least = impossible;
+  for (const int view : views_of_size_[at(size)]) {
+    if (const Found* known = found(view, begin, end)) least = std::min(least, known->cost);
+  }
+  return least;
+}
+
+bool StageCosts::is_settled(int size, int begin, int end) const {
+  if (lower_bound(size, begin, end) >= impossible) return true;
+  const Found* known = found(view_of_least_bound(size, begin, end), begin, end);
+  return known != nullptr && known->is_done;
+}
+
+const Plan& StageCosts::plan(int size, int begin, int end) const {
+  const Found* best = nullptr;
+  for (const int view : views_of_size_[at(size)]) {
+    const Found* known = found(view, begin, end);
+    if (known != nullptr && known->plan && (best == nullptr || known->cost < best->cost))
+      best = known;
+  }
+  require(best != nullptr, "a stage that was chosen has a plan");
+  return *best->plan;
+}
+
+std::string StageCosts::refusal(int size, int begin, int end) const {
+  const std::int64_t devices = submeshes_[at(size)].devices;
+  const std::int64_t weights = weights_[place(begin, end)];
+  if (weights / devices > capacity_) {
+    return fmt::format(
+        "its weights take {:.1f} MiB of each of {} devices, of which {:.1f} MiB may "
+        "be used: raise --memory or add devices",
+        static_cast<double>(weights / devices) / 1048576.0, devices,
+        static_cast<double>(capacity_) / 1048576.0);
+  }
+  std::string text;
+  for (const int view : views_of_size_[at(size)]) {
+    const Found* known = found(view, begin, end);
+    if (known == nullptr || known->bound < impossible) return "";
+    text = known->refusal;
+  }
+  return text;
+}
+
+// Searches
+
+void StageCosts::advance(std::span<const StageChoice> stages, double seconds_left) {
+  std::map<int, int> levels;  // by view, that are wanted
+  std::vector<std::pair<int, StageChoice>> runs;
+  for (const StageChoice& stage : stages) {
+    if (is_settled(stage.size, stage.begin, stage.end)) continue;
+    const int view = view_of_least_bound(stage.size, stage.begin, stage.end);
+    const int most = std::bit_width(at(stage.end - stage.begin)) - 1;
+    int level = views_[at(view)].level + 1;
+    while (level <= most && !is_worth_refining(view, level)) ++level;
+    const bool is_bounded_by_blocks = flows_alike_[at(classes_.of(stage.begin, stage.end))];
+    if (is_bounded_by_blocks && level <= most) {
+      for (const int other : views_of_size_[at(stage.size)])
+        levels[other] = std::max(levels[other], level);
+    } else {
+      runs.emplace_back(view, stage);
+    }
+  }
+  if (!levels.empty()) refine(levels, seconds_left);
+  SearchOptions options = options_;
+  options.time_limit_seconds = std::max(0.0, seconds_left);
+  search_all(runs, options, true);
+}
+
+void StageCosts::find_quickly(std::span<const StageChoice> stages) {
+  SearchOptions options = options_;
+  options.method = SearchMethod::recursive;
+  options.bound = false;
+  std::vector<std::pair<int, StageChoice>> runs;
+  for (const StageChoice& stage : stages) {
+    if (cost(stage.size, stage.begin, stage.end) < impossible) continue;
+    runs.emplace_back(views_of_size_[at(stage.size)].front(), stage);
+  }
+  search_all(runs, options, false);
+}
+
+void StageCosts::search_all(const std::vector<std::pair<int, StageChoice>>& runs,
+                            const SearchOptions& options, bool is_final) {
+  std::map<std::pair<int, int>, StageChoice> distinct;
+  for (const auto& [view, stage] : runs)
+    distinct.try_emplace({classes_.of(stage.begin, stage.end), view}, stage);
+  const std::vector<std::pair<std::pair<int, int>, StageChoice>> jobs(distinct.begin(),
+                                                                      distinct.end());
+  std::vector<Found> results(jobs.size());
+  in_parallel(jobs.size(), [&](std::size_t i) {
+    results[i] = search(jobs[i].first.second, jobs[i].second.begin, jobs[i].second.end, options);
+  });
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    if (results[i].plan) glpk_seconds_ += results[i].plan->summary.glpk_seconds;
+    Found& known = found_[jobs[i].first];
+    results[i].is_done = is_final;
+    is_certain_ = is_certain_ && (!is_final || results[i].is_certain);
+    if (is_final || results[i].cost < known.cost) known = std::move(results[i]);
+  }
+}
+
+SearchOptions StageCosts::options_for(const graph::StageGraph& stage, SearchOptions options) const {
+  options.arriving = {stage.arriving.begin(), stage.arriving.end()};
+  options.warns = false;
+  // A pin is for the stages that have what it names.
+  std::erase_if(options.pins, [&](const Pin& pin) {
+    try {
+      Pins({pin}, stage.graph);
+      return false;
+    } catch (const Error&) {
+      return true;
+    }
+  });
+  return options;
+}
+
+StageCosts::Found StageCosts::search(int view, int begin, int end, SearchOptions options) const {
+  const graph::StageGraph stage = cut(begin, end);
+  options = options_for(stage, std::move(options));
+  options.peak_bytes = nullptr;
+  if (peak_) options.peak_bytes = [&](const Plan& plan) { return peak_(stage, plan); };
+  const bool is_exact = options.method == SearchMethod::ilp;
+  Found result;
+  try {
+    Plan plan = search_plan(stage.graph, views_[at(view)].model, options);
+    result.cost = to_cost(plan.summary.cost_seconds);
+    // What a quick method finds is what is compared.
+    result.is_certain = is_exact;
+    result.bound =
+        is_exact ? std::min(result.cost, to_cost(plan.summary.lower_bound_seconds)) : result.cost;
+    result.plan = std::make_shared<const Plan>(std::move(plan));
+  } catch (const NothingFits& error) {
+    result.bound = impossible;
+    result.is_certain = error.is_proven;
+    result.refusal = error.what();
+  } catch (const Error& error) {  // a pin that leaves nothing on this submesh, say
+    result.bound = impossible;
+    result.refusal = error.what();
+  }
+  return result;
+}
+
+// Bounds by blocks
+
+/// Whether few blocks of that length differ: for many it is no less work than the stages.
+bool StageCosts::is_worth_refining(int view, int level) const {
+  if (options_.method != SearchMethod::ilp || views_[at(view)].model.mesh().num_devices() == 1)
+    return false;
+  if (level == 0) return true;
+  std::set<int> kinds;
+  const int length = 1 << level;
+  for (int begin = 0; begin + length <= layers_; ++begin)
+    kinds.insert(classes_.of(begin, begin + length));
+  return static_cast<int>(kinds.size()) <= most_kinds_of_blocks;
+}
+
+StageCosts::SharedFlags StageCosts::shared_flags(int begin, int end) const {
+  const graph::StageGraph stage = cut(begin, end);
+  SharedFlags flags(stage.graph.values.size(), false);
+  for (std::size_t v = 0; v < flags.size(); ++v) {
+    const auto readers = readers_.find(stage.graph.values[v].name);
+    if (readers == readers_.end()) continue;
+    flags[v] = readers->second.first < begin || readers->second.second >= end;
+  }
+  return flags;
+}
+
+void StageCosts::refine(const std::map<int, int>& levels, double seconds_left) {
+  const Stopwatch stopwatch;
+  using Key = std::tuple<int, int, bool, SharedFlags>;
+  std::map<Key, Block> wanted;
+  std::map<std::pair<int, int>, SharedFlags> flags;
+  std::vector<std::pair<Block, Key>> blocks;
+  for (const auto& [view, level] : levels) {
+    const int length = 1 << level;
+    for (int begin = 0; begin + length <= layers_; ++begin) {
+      const int kind = classes_.of(begin, begin + length);
+      if (!flows_alike_[at(kind)]) continue;
+      auto& shared = flags[{begin, length}];
+      if (shared.empty()) shared = shared_flags(begin, begin + length);
+      for (const bool is_first : {false, true}) {
+        const Block block{begin, begin + length, view, is_first};
+        Key key{kind, view, is_first, shared};
+        if (!relaxed_.contains(key)) wanted.try_emplace(key, block);
+        blocks.emplace_back(block, std::move(key));
+      }
+    }
+  }
+  const std::vector<std::pair<Key, Block>> jobs(wanted.begin(), wanted.end());
+  std::vector<Cost> bounds(jobs.size(), 0);
+  in_parallel(jobs.size(), [&](std::size_t i) {
+    bounds[i] = relaxed_bound(jobs[i].second, seconds_left - stopwatch.seconds());
+  });
+  for (std::size_t i = 0; i < jobs.size(); ++i) relaxed_.emplace(jobs[i].first, bounds[i]);
+  for (const auto& [view, level] : levels) {
+    View& on = views_[at(view)];
+    on.level = std::max(on.level, level);
+    if (on.inner.empty()) {
+      on.inner.assign(at(layers_ + 1) * at(layers_ + 1), 0);
+      on.first = on.inner;
+      const std::vector<Cost>& operators = operator_bounds_[at(on.size)];
+      for (int layer = 0; layer < layers_; ++layer) {
+        on.inner[place(layer, layer + 1)] = on.first[place(layer, layer + 1)] =
+            operators[at(layer) + 1] - operators[at(layer)];
+      }
+    }
+  }
+  for (const auto& [block, key] : blocks) {
+    View& on = views_[at(block.view)];
+    Cost& bound = (block.is_first ? on.first : on.inner)[place(block.begin, block.end)];
+    bound = std::max(bound, relaxed_.at(key));
+  }
+  for (const auto& [view, level] : levels) compose(views_[at(view)]);
+}
+
+/// The best partition of every run into blocks that are known.
+void StageCosts::compose(View& view) {
+  for (int length = 2; length <= layers_; ++length) {
+    for (int begin = 0; begin + length <= layers_; ++begin) {
+      const int end = begin + length;
+      if (!flows_alike_[at(classes_.of(begin, end))]) continue;
+      Cost& inner = view.inner[place(begin, end)];
+      Cost& first = view.first[place(begin, end)];
+      for (int between = begin + 1; between < end; ++between) {
+        const Cost rest = view.inner[place(between, end)];
+        inner = std::max(inner, plus(view.inner[place(begin, between)], rest));
+        first = std::max(first, plus(view.first[place(begin, between)], rest));
+      }
+    }
+  }
+}
+
+Cost StageCosts::relaxed_bound(const Block& block, double seconds_left) const {
+  if (seconds_left <= 0 || graph::was_interrupted()) return 0;
+  const graph::StageGraph stage = cut(block.begin, block.end);
+  SearchOptions options;
+  options.keep_partial = options_.keep_partial;
+  options.memory = {MemoryPolicy::Kind::bytes, std::int64_t{1} << 60};  // none is looked at
+  if (block.is_first) options.arriving = {stage.arriving.begin(), stage.arriving.end()};
+  PlanProblem built = build_plan_problem(stage.graph, views_[at(block.view)].model, options);
+  const SharedFlags shared = shared_flags(block.begin, block.end);
+  std::set<int> free_nodes;
+  for (const auto& [value, stored] : built.stored) {
+    if (shared[at(value)]) free_nodes.insert(stored.node);
+  }
+  if (!block.is_first) {
+    for (const graph::ValueId value : stage.arriving)
+      free_nodes.insert(built.stored.at(value).node);
+  }
+  AssignmentProblem& problem = built.problem;
+  problem.usage_limits.clear();
+  std::erase_if(problem.edges, [&](const AssignmentProblem::Edge& edge) {
+    return free_nodes.contains(edge.a) || free_nodes.contains(edge.b);
+  });
+  const Solution solution = solve(
+      problem,
+      {.time_limit_seconds = std::min(seconds_left, most_seconds_a_block), .patience_seconds = 1});
+  return solution.status == Status::infeasible ? impossible
+                                               : std::max<Cost>(0, solution.lower_bound);
+}
+
+}  // namespace autopar::search

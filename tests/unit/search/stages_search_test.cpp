@@ -1,0 +1,388 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "cost/transfer_cost.h"
+#include "search/logical_meshes.h"
+#include "search/plan_builder.h"
+#include "search/search_meshes.h"
+#include "search/stages/search_pipeline.h"
+#include "sharding/cross_mesh.h"
+#include "unit/partition/random_graph.h"
+
+using namespace autopar;
+using Catch::Matchers::Contains;
+using search::Cost;
+using search::impossible;
+using search::Objective;
+
+namespace {
+
+std::vector<cost::CostModel> all_meshes(int devices, const cost::DeviceModel& device) {
+  std::vector<cost::CostModel> models;
+  for (const auto& mesh : search::logical_meshes(devices, device.gpus_per_node))
+    models.emplace_back(device, mesh);
+  return models;
+}
+
+search::SearchOptions within(const std::string& memory) {
+  search::SearchOptions options;
+  options.memory = search::MemoryPolicy::parse(memory);
+  return options;
+}
+
+Cost in_picoseconds(double seconds) { return std::llround(seconds * 1e12); }
+
+search::PipelinePlan search_stages(const graph::Graph& graph, const cost::DeviceModel& device,
+                                   int devices, const search::SearchOptions& options,
+                                   const search::PipelineOptions& pipeline) {
+  return search_pipeline(graph, graph, device, all_meshes(devices, device), options, pipeline);
+}
+
+/// All pipelines of a small model: every cut between nodes, every sequence of devices, every view,
+/// every strategy. Shares no code with the search of stages.
+class AllPipelines {
+ public:
+  AllPipelines(const graph::Graph& graph, const cost::DeviceModel& device, int devices,
+               const search::SearchOptions& options, const search::PipelineOptions& pipeline)
+      : graph_(graph),
+        cutter_(graph),
+        device_(device),
+        devices_(devices),
+        options_(options),
+        pipeline_(pipeline) {}
+
+  /// The least cost; `impossible` where nothing fits.
+  Cost least() {
+    extend(0, 0, 0, {});
+    return least_;
+  }
+
+ private:
+  void extend(int node, int rank, int last, std::vector<Cost> slots) {
+    const auto nodes = static_cast<int>(graph_.nodes.size());
+    if (node == nodes && rank == devices_) {
+      const auto stages = static_cast<int>(slots.size() + 1) / 2;
+      if (pipeline_.stages == 0 || pipeline_.stages == stages) consider(slots);
+    }
+    for (int end = node + 1; end <= nodes; ++end) {
+      for (int size = 1; rank + size <= devices_; ++size) {
+        if (!may_stand(rank, size)) continue;
+        const Cost cost = stage_cost(node, end, size);
+        if (cost >= impossible) continue;
+        std::vector<Cost> longer = slots;
+        if (node > 0) longer.push_back(transfer_cost(node, last, size, rank));
+        longer.push_back(cost);
+        extend(end, rank + size, size, std::move(longer));
+      }
+    }
+  }
+
+  void consider(const std::vector<Cost>& slots) {
+    Cost sum = 0;
+    Cost slowest = 0;
+    for (const Cost slot : slots) {
+      sum += slot;
+      slowest = std::max(slowest, slot);
+    }
+    const Cost cost = pipeline_.objective == Objective::latency
+                          ? sum + (pipeline_.microbatches - 1) * slowest
+                          : pipeline_.microbatches * slowest;
+    least_ = std::min(least_, cost);
+  }
+
+  bool may_stand(int rank, int size) const {
+    int node = device_.gpus_per_node == 0 ? devices_ : device_.gpus_per_node;
+    if (devices_ < node) node = devices_;
+    if (size % node == 0) return rank % node == 0;
+    return size < node && (size & (size - 1)) == 0 && rank % node + size <= node;
+  }
+
+  Cost transfer_cost(int node, int senders, int receivers, int rank) const {
+    double seconds = 0;
+    for (const graph::ValueId id : cutter_.crossing(node)) {
+      const graph::Value& value = graph_.value(id);
+      seconds +=
+          cost::transfer_seconds(graph::bytes_of(value.type, graph::num_elements(value.shape)),
+                                 senders, receivers, boundary_link(device_, rank));
+    }
+    return in_picoseconds(seconds);
+  }
+
+  Cost stage_cost(int begin, int end, int size) {
+    const auto [entry, is_new] = costs_.try_emplace({begin, end, size}, impossible);
+    if (!is_new) return entry->second;
+    const graph::StageGraph stage = cutter_.cut(begin, end);
+    search::SearchOptions options = options_;
+    options.arriving = {stage.arriving.begin(), stage.arriving.end()};
+    for (const auto& mesh : search::logical_meshes(size, device_.gpus_per_node)) {
+      const auto built = build_plan_problem(stage.graph, {device_, mesh}, options);
+      double choices = 1;
+      for (const auto& node : built.problem.nodes)
+        choices *= static_cast<double>(node.costs.size());
+      const search::Solution solution = choices < 20000
+                                            ? solve_by_brute_force(built.problem)
+                                            : solve(built.problem, search::SolveOptions{});
+      if (solution.status == search::Status::optimal)
+        entry->second = std::min(entry->second, solution.cost);
+    }
+    return entry->second;
+  }
+
+  const graph::Graph& graph_;
+  const graph::StageCutter cutter_;
+  const cost::DeviceModel& device_;
+  const int devices_;
+  const search::SearchOptions& options_;
+  const search::PipelineOptions& pipeline_;
+  std::map<std::tuple<int, int, int>, Cost> costs_;
+  Cost least_ = impossible;
+};
+
+cost::DeviceModel random_device(Random& random, int devices) {
+  cost::DeviceModel device = cost::load_device_model("cpu");
+  device.launch_seconds = any_of(random, std::vector{0.0, 1e-8, 2e-6});
+  device.memory_bytes_per_second = any_of(random, std::vector{1e7, 1e9, 1e10});
+  const auto link = [&] {
+    return cost::Link{any_of(random, std::vector{0.0, 1e-8, 1e-6, 1e-5}),
+                      any_of(random, std::vector{1e7, 1e9, 1e11})};
+  };
+  device.links = {link()};
+  if (devices % 2 == 0 && pick(random, 0, 1)) {
+    device.gpus_per_node = 2;
+    device.links = {link(), link()};
+  }
+  return device;
+}
+
+/// `count` times x = relu(x w), each weight of `width` squared.
+graph::Graph chain(int count, std::int64_t rows, std::int64_t width) {
+  graph::Graph graph;
+  graph.name = "chain";
+  graph.opsets[""] = 20;
+  const auto tensor = [&](const std::string& name) {
+    return graph.add_value({name, graph::DataType::float32, {rows, width}, std::nullopt});
+  };
+  graph::ValueId x = tensor("x");
+  graph.inputs = {x};
+  for (int i = 0; i < count; ++i) {
+    const std::string name = std::to_string(i);
+    const auto w = graph.add_constant(
+        "w" + name, graph::Tensor::absent(graph::DataType::float32, {width, width}));
+    const auto product = tensor("product" + name);
+    const auto y = tensor("y" + name);
+    graph.nodes.push_back({"matmul" + name, "MatMul", "", {x, w}, {product}, {}});
+    graph.nodes.push_back({"relu" + name, "Relu", "", {product}, {y}, {}});
+    x = y;
+  }
+  graph.outputs = {x};
+  return graph;
+}
+
+/// Two machines of four.
+cost::DeviceModel two_machines(double bytes_per_second_between) {
+  cost::DeviceModel device = cost::load_device_model("h100");
+  device.gpus_per_node = 4;
+  device.links = {{3e-6, 450e9}, {1e-5, bytes_per_second_between}};
+  return device;
+}
+
+void check_shape(const search::PipelinePlan& plan, const graph::Graph& graph, int devices) {
+  int rank = 0;
+  std::size_t nodes = 0;
+  for (const search::StagePlan& stage : plan.stages) {
+    CHECK(stage.first_rank == rank);
+    CHECK(stage.plan.operators.size() == stage.stage.graph.nodes.size());
+    CHECK(stage.stage.graph.nodes.front().name == graph.nodes.at(nodes).name);
+    for (const graph::ValueId value : stage.stage.arriving) {
+      const auto landing =
+          sharding::landing_specs(stage.stage.graph.value(value).shape, stage.plan.mesh);
+      CHECK(std::ranges::find(landing, stage.plan.stored.at(value)) != landing.end());
+    }
+    for (const graph::ValueId value : stage.stage.departing)
+      CHECK_FALSE(stage.plan.spec_of(stage.stage.graph, value).is_partial());
+    rank += stage.num_devices();
+    nodes += stage.stage.graph.nodes.size();
+  }
+  CHECK(rank == devices);
+  CHECK(nodes == graph.nodes.size());
+  CHECK(plan.stages.back().transfer_seconds == 0);
+}
+
+}  // namespace
+
+TEST_CASE("the search of stages finds what all pipelines of a small model have at best") {
+  Random random(11);
+  int in_stages = 0;
+  int infeasible = 0;
+  for (int round = 0; round < 300; ++round) {
+    CAPTURE(round);
+    graph::Graph graph = RandomGraph(random).grow(pick(random, 1, 4));
+    while (graph.nodes.size() > 7) graph = RandomGraph(random).grow(pick(random, 1, 4));
+    const int devices = pick(random, 1, 4);
+    const cost::DeviceModel device = random_device(random, devices);
+    search::PipelineOptions pipeline;
+    pipeline.epsilon = 0;
+    pipeline.microbatches = any_of(random, std::vector{1, 2, 4, 16});
+    pipeline.objective = pick(random, 0, 2) ? Objective::latency : Objective::throughput;
+    const int most = std::min(devices, static_cast<int>(graph.nodes.size()));
+    if (pick(random, 0, 1)) pipeline.stages = pick(random, 1, most);
+    search::SearchOptions options = within("fair");
+    if (pick(random, 0, 3) == 0) options.memory = search::MemoryPolicy::parse("device");
+    if (pick(random, 0, 4) == 0) {
+      options.memory.kind = search::MemoryPolicy::Kind::bytes;
+      options.memory.bytes = pick(random, 20, 3000);
+    }
+    // The model as a whole, where it is a candidate, on a graph of its own.
+    const graph::Graph whole =
+        pipeline.microbatches == 1 ? graph : RandomGraph(random).grow(pick(random, 4, 8));
+    Cost expected = AllPipelines(graph, device, devices, options, pipeline).least();
+    const auto meshes = all_meshes(devices, device);
+    if (pipeline.stages == 0) {
+      try {
+        const double alone = search_meshes(whole, meshes, options).plan.summary.cost_seconds;
+        expected = std::min(expected, in_picoseconds(alone));
+      } catch (const search::NothingFits&) {
+      }
+    }
+    try {
+      const auto plan = search_pipeline(whole, graph, device, meshes, options, pipeline);
+      CHECK(in_picoseconds(plan.summary.cost_seconds) == expected);
+      CHECK(in_picoseconds(plan.summary.lower_bound_seconds) == expected);
+      CHECK(plan.summary.proven_optimal);
+      CHECK(in_picoseconds(pipeline_seconds(plan)) == expected);
+      if (plan.stages.size() > 1) check_shape(plan, graph, devices);
+      in_stages += plan.stages.size() > 1;
+    } catch (const search::NothingFits&) {
+      CHECK(expected == impossible);
+      ++infeasible;
+    }
+  }
+  CHECK(in_stages > 50);
+  CHECK(infeasible > 5);
+}
+
+TEST_CASE("on slow links between machines the search picks stages, on fast ones it does not") {
+  const graph::Graph graph = chain(8, 2048, 4096);
+  search::PipelineOptions pipeline;
+  pipeline.objective = Objective::latency;
+  const auto slow = search_stages(graph, two_machines(1e9), 8, within("fair"), pipeline);
+  CHECK(slow.stages.size() > 1);
+  check_shape(slow, graph, 8);
+  const auto fast = search_stages(graph, two_machines(450e9), 8, within("fair"), pipeline);
+  CHECK(fast.stages.size() == 1);
+  CHECK(fast.summary.lower_bound_seconds <= fast.summary.cost_seconds);
+}
+
+TEST_CASE("one stage and one run is the plan without stages") {
+  const graph::Graph graph = chain(3, 64, 64);
+  const auto device = two_machines(1e9);
+  const auto meshes = all_meshes(8, device);
+  const search::Plan plan = search_meshes(graph, meshes, within("fair")).plan;
+  search::PipelineOptions pipeline;
+  pipeline.stages = 1;
+  const auto one = search_pipeline(graph, graph, device, meshes, within("fair"), pipeline);
+  REQUIRE(one.stages.size() == 1);
+  CHECK_FALSE(one.is_pipeline());
+  CHECK(one.summary.cost_seconds == plan.summary.cost_seconds);
+  CHECK(one.stages.front().plan.operators == plan.operators);
+  CHECK(one.stages.front().plan.stored == plan.stored);
+  pipeline.microbatches = 3;
+  const auto three = search_pipeline(graph, graph, device, meshes, within("fair"), pipeline);
+  REQUIRE(three.stages.size() == 1);
+  CHECK(three.summary.cost_seconds == Approx(3 * plan.summary.cost_seconds));
+  CHECK(three.is_pipeline());
+}
+
+TEST_CASE("identical runs of layers are searched once") {
+  const graph::Graph graph = chain(12, 256, 256);
+  search::PipelineOptions pipeline;
+  pipeline.stages = 4;
+  pipeline.layers = 12;
+  pipeline.epsilon = 0;
+  pipeline.microbatches = 4;
+  const auto device = two_machines(1e9);
+  const auto plan = search_stages(graph, device, 8, within("fair"), pipeline);
+  CHECK(plan.summary.layers == 12);
+  check_shape(plan, graph, 8);
+  // 78 runs of layers on 4 submeshes with 7 views in all are 546 problems.
+  CHECK(plan.summary.stages_searched < 120);
+}
+
+TEST_CASE("a mesh that is given is that of every stage") {
+  const graph::Graph graph = chain(4, 64, 64);
+  const auto device = cost::load_device_model("h100");
+  search::PipelineOptions pipeline;
+  pipeline.mesh = sharding::DeviceMesh({2});
+  pipeline.stages = 3;
+  const auto plan = search_stages(graph, device, 6, within("fair"), pipeline);
+  REQUIRE(plan.stages.size() == 3);
+  for (const auto& stage : plan.stages) CHECK(stage.plan.mesh == sharding::DeviceMesh({2}));
+  pipeline.stages = 2;
+  CHECK_THROWS_WITH(search_stages(graph, device, 6, within("fair"), pipeline),
+                    Contains("--stages 2") && Contains("3 would do"));
+  pipeline.mesh = sharding::DeviceMesh({4});
+  CHECK_THROWS_WITH(search_stages(graph, device, 6, within("fair"), pipeline),
+                    Contains("--mesh 4"));
+}
+
+TEST_CASE("what cannot be cut into so many stages is refused in one line") {
+  const graph::Graph graph = chain(2, 64, 64);
+  const auto device = cost::load_device_model("h100");
+  search::PipelineOptions pipeline;
+  pipeline.stages = 5;
+  CHECK_THROWS_WITH(search_stages(graph, device, 4, within("fair"), pipeline),
+                    Contains("--stages 5") && Contains("at most 4"));
+  CHECK_THROWS_WITH(search_stages(graph, device, 8, within("fair"), pipeline),
+                    Contains("4 operators") && Contains("at most 4"));
+}
+
+TEST_CASE("a memory limit holds for each stage, and a stage that fits nowhere is named") {
+  const graph::Graph graph = chain(8, 64, 256);  // weights of 256 KiB each
+  const auto device = cost::load_device_model("h100");
+  search::PipelineOptions pipeline;
+  pipeline.stages = 4;
+  const std::int64_t limit = 1'000'000;  // of two layers' weights and some activations
+  const auto plan = search_stages(graph, device, 4, within(std::to_string(limit)), pipeline);
+  for (const auto& stage : plan.stages) CHECK(stage.plan.summary.peak_bytes <= limit);
+  CHECK(plan.summary.peak_bytes <= limit);
+  CHECK_THROWS_WITH(search_stages(graph, device, 4, within("300000"), pipeline),
+                    Contains("a stage from 'matmul") && Contains("--memory"));
+
+  int asked = 0;
+  pipeline.peak_bytes = [&](const graph::StageGraph&, const search::Plan&) {
+    ++asked;
+    return std::int64_t{1} << 50;
+  };
+  CHECK_THROWS_AS(search_stages(graph, device, 4, within("device"), pipeline), search::NothingFits);
+  CHECK(asked > 0);
+}
+
+TEST_CASE("without time there is a pipeline still, with a bound") {
+  const graph::Graph graph = chain(6, 128, 256);
+  search::SearchOptions options = within("fair");
+  options.time_limit_seconds = 0;
+  search::PipelineOptions pipeline;
+  pipeline.stages = 3;
+  const auto plan = search_stages(graph, two_machines(1e9), 8, options, pipeline);
+  CHECK(plan.stages.size() == 3);
+  CHECK(plan.summary.lower_bound_seconds > 0);
+  CHECK(plan.summary.lower_bound_seconds <= plan.summary.cost_seconds);
+}
+
+TEST_CASE("what arrives is stored in a landing spec, however small it is") {
+  const graph::Graph graph = chain(2, 4, 4);
+  const graph::StageGraph stage = graph::StageCutter(graph).cut(2, 4);
+  REQUIRE(stage.arriving.size() == 1);
+  search::SearchOptions options;
+  options.arriving = {stage.arriving.front()};
+  const cost::CostModel cost(cost::load_device_model("h100"), sharding::DeviceMesh({2, 2}));
+  const auto built = build_plan_problem(stage.graph, cost, options);
+  CHECK(built.stored.at(stage.arriving.front()).specs ==
+        sharding::landing_specs({4, 4}, cost.mesh()));
+  CHECK(sharding::landing_specs({1, 1}, cost.mesh()) ==
+        std::vector{sharding::TensorShardSpec::replicated(2)});
+}
