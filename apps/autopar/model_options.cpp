@@ -16,6 +16,7 @@
 #include "runtime/kernel.h"
 #include "search/logical_meshes.h"
 #include "sharding/hoist_splits.h"
+#include "sharding/reshape_gathers.h"
 
 namespace autopar {
 
@@ -82,6 +83,7 @@ graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent)
   how.weights_may_be_absent = weights_may_be_absent;
   graph::Graph graph = graph::load_onnx(options.model, how);
   sharding::hoist_splits(graph);
+  sharding::reshape_whole_gathers(graph);
   return graph;
 }
 

@@ -12,6 +12,7 @@
 #include "plan_report.h"
 #include "progress.h"
 #include "search/plan_json.h"
+#include "simulated_trace.h"
 
 namespace autopar {
 
@@ -23,6 +24,7 @@ struct PlanCommand {
   bool json = false;
   std::string explain;                           ///< an operator's name or a glob; empty for none
   std::vector<std::filesystem::path> compare{};  ///< two, or none
+  std::filesystem::path simulate{};              ///< the trace to write; empty for none
 
   void run() const {
     if (!compare.empty()) return print_comparison();
@@ -30,7 +32,11 @@ struct PlanCommand {
     const search::SearchOptions options = make_search_options(plan);
     const BatchedModel loaded = load_batched_model(model, plan, /*weights_may_be_absent=*/true);
     if (!explain.empty()) return print_explanation(loaded.whole, meshes, options);
+    if (!simulate.empty()) runtime::check_trace_file(simulate, "--simulate");
     const search::PipelinePlan found = find_plan(loaded, plan, meshes, options);
+    if (!simulate.empty()) {
+      runtime::save_trace(simulate, simulated_spans(found, meshes.front().device()), "--simulate");
+    }
     const PlanReport report = make_plan_report(found, meshes.front().device());
     if (json) {
       fmt::print("{}\n", search::plan_json(found, report.collectives));
@@ -107,6 +113,8 @@ void add_plan_command(CLI::App& app) {
   command->plan.add_to(*sub);
   sub->add_option("--explain", command->explain,
                   "Tell of an operator's candidates: a name, or a glob whose first match counts");
+  sub->add_option("--simulate", command->simulate,
+                  "Play the plan on the cost model and write the trace, as run --profile does");
   const CompareOption compare(*sub, *command);
   sub->add_flag("--json", command->json, "Print JSON, a plan as plan.json has it");
   sub->callback([command, compare] {

@@ -36,7 +36,7 @@ struct RunCommand {
   void run() {
     check_options();
     options.device = device.checked();
-    if (!profile.empty()) runtime::check_trace_file(profile);
+    if (!profile.empty()) runtime::check_trace_file(profile, "--profile");
     const bundle::MetaInfo info = bundle::load_meta_info(dir);
     const Launch launch(launching, dir, info);
     const runtime::RunResult result = launch.run(inputs.load(info.inputs), options);
@@ -68,7 +68,7 @@ struct RunCommand {
   }
 
   void report_profile(const runtime::RunResult& result) const {
-    runtime::save_trace(profile, result.spans);
+    runtime::save_trace(profile, result.spans, "--profile");
     if (!runtime::is_pipeline(result.spans)) return;
     std::string shares;
     for (const double share : runtime::idle_shares(result.spans))

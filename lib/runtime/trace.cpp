@@ -72,8 +72,8 @@ json name_event(const char* what, int rank, int thread, const std::string& name)
   return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{"name", name}}}};
 }
 
-[[noreturn]] void fail_unwritable(const std::filesystem::path& file) {
-  fail("--profile {}: this file cannot be written; choose another place", file.string());
+[[noreturn]] void fail_unwritable(const std::filesystem::path& file, const char* option) {
+  fail("{} {}: this file cannot be written; choose another place", option, file.string());
 }
 
 }  // namespace
@@ -146,6 +146,7 @@ json chrome_trace(std::span<const std::vector<Span>> by_rank) {
   json events = json::array();
   for (std::size_t r = 0; r < by_rank.size(); ++r) {
     const int rank = static_cast<int>(r);
+    if (by_rank[r].empty()) continue;
     events.push_back(name_event("process_name", rank, 0, fmt::format("rank {}", rank)));
     std::set<Queue> queues;
     for (const Span& span : by_rank[r]) {
@@ -174,17 +175,18 @@ json chrome_trace(std::span<const std::vector<Span>> by_rank) {
   return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
 }
 
-void check_trace_file(const std::filesystem::path& file) {
+void check_trace_file(const std::filesystem::path& file, const char* option) {
   const bool was_there = std::filesystem::exists(file);
-  if (!std::ofstream(file, std::ios::app)) fail_unwritable(file);
+  if (!std::ofstream(file, std::ios::app)) fail_unwritable(file, option);
   if (!was_there) std::filesystem::remove(file);
 }
 
-void save_trace(const std::filesystem::path& file, std::span<const std::vector<Span>> by_rank) {
+void save_trace(const std::filesystem::path& file, std::span<const std::vector<Span>> by_rank,
+                const char* option) {
   std::ofstream stream(file);
   stream << chrome_trace(by_rank) << '\n';
   stream.close();
-  if (!stream) fail_unwritable(file);
+  if (!stream) fail_unwritable(file, option);
 }
 
 }  // namespace autopar::runtime

@@ -241,6 +241,58 @@ class BadOptionTest(BadInputTest):
                     small_model(), "mesh", mesh, options=("--ngpus", 4, "--mesh", mesh)
                 )
 
+    def chain(self, rows=5, operators=3):
+        """A chain of Relu on so many rows."""
+        names = ["x", *(f"h{i}" for i in range(1, operators)), "y"]
+        nodes = [
+            helper.make_node("Relu", [a], [b], f"relu{i}")
+            for i, (a, b) in enumerate(zip(names, names[1:]))
+        ]
+        return model_of(nodes, [floats("x", rows, 8)], [floats("y", rows, 8)])
+
+    def test_stages(self):
+        for options, parts in {
+            ("--ngpus", 2, "--stages", 0): ("--stages 0",),
+            ("--ngpus", 2, "--stages", "two"): ("--stages two", "auto"),
+            ("--ngpus", 2, "--stages", 3): ("--stages 3", "2 devices"),
+            ("--ngpus", 8, "--stages", 4): ("--stages 4", "3 operators"),
+            ("--ngpus", 4, "--stages", 2, "--mesh", "3"): ("--mesh 3", "4"),
+            ("--ngpus", 2, "--stages", 2, "--microbatches", 0): ("--microbatches 0",),
+            ("--ngpus", 2, "--stages", 2, "--microbatches", 2): ("batch of 5", "divisor"),
+            ("--ngpus", 2, "--stages", 2, "--microbatches", 4): ("--microbatches 4", "give 3"),
+            ("--ngpus", 2, "--stages", 2, "--microbatches", 9): ("--microbatches 9", "give 5"),
+            ("--ngpus", 2, "--microbatches", 5, "--batch", "z"): ("--batch z",),
+            ("--ngpus", 2, "--stages", 2, "--memory", "100B"): ("fits", "--memory"),
+        }.items():
+            with self.subTest(options):
+                self.refuse_model(self.chain(), *parts, options=options)
+
+    def test_microbatches_of_what_is_computed_across_the_batch(self):
+        model = model_of(
+            [helper.make_node("Softmax", ["x"], ["y"], "across", axis=0)],
+            [floats("x", 4, 8)],
+            [floats("y", 4, 8)],
+        )
+        options = ("--ngpus", 1, "--microbatches", 2)
+        self.refuse_model(model, "'across'", "Softmax", "batch", options=options)
+
+    def test_explaining_and_comparing_stages(self):
+        file = self.tmp / "model.onnx"
+        onnx.save(self.chain(), file)
+        stages = ("--ngpus", 2, "--stages", 2)
+        done = autopar("plan", file, *stages, "--explain", "relu0", expect=1)
+        self.assert_refused(done, "--explain", "--stages")
+        autopar("partition", file, *stages, "--out", self.tmp / "bundle")
+        done = autopar("plan", "--compare", self.tmp / "bundle", self.tmp / "bundle", expect=1)
+        self.assert_refused(done, "several stages")
+
+    def test_simulated_trace_that_cannot_be_written(self):
+        file = self.tmp / "model.onnx"
+        onnx.save(self.chain(), file)
+        place = self.tmp / "no" / "trace.json"
+        done = autopar("plan", file, "--ngpus", 1, "--simulate", place, expect=1)
+        self.assert_refused(done, f"--simulate {place}")
+
     def test_mesh_auto(self):
         """Without --ngpus it is wrong usage; nodes have to be whole, and no more devices than can be."""
         onnx.save(small_model(), self.tmp / "model.onnx")
@@ -402,6 +454,43 @@ class BadOptionTest(BadInputTest):
         done = autopar("partition", file, "--ngpus", 2, "--out", self.tmp / "out", "--force", expect=1)
         self.assert_refused(done, "out")
         self.assertTrue((self.tmp / "out" / "thesis.txt").exists())
+
+
+class DisagreeingStagesTest(BadInputTest):
+    """Stages that would wait for each other are refused, by every rank and without a hang."""
+
+    def setUp(self):
+        super().setUp()
+        self.model = Model("gpt2-dynamo")
+        self.bundle = self.tmp / "bundle"
+        self.meta = self.model.partition(self.bundle, 2, "--stages", 2)
+        self.message = self.meta["transfers"][0]["messages"][0]
+
+    def refuse(self, *parts):
+        (self.bundle / "meta-info.json").write_text(json.dumps(self.meta))
+        for start in (autopar, lambda *a, expect: mpirun(2, *a, expect=expect)):
+            done = start("run", "--dir", self.bundle, *self.model.input_options(), expect=1)
+            self.assert_refused(done, "partition the model again", *parts)
+
+    def test_a_message_of_another_size(self):
+        self.message["bytes"] += 4
+        self.refuse(self.meta["transfers"][0]["value"])
+
+    def test_a_transfer_too_few(self):
+        value = self.meta["transfers"].pop(0)["value"]
+        self.refuse(value)
+
+    def test_a_transfer_too_many(self):
+        self.meta["transfers"].append({**self.meta["transfers"][0], "value": "unheard of"})
+        self.refuse("unheard of")
+
+    def test_a_message_within_a_stage(self):
+        self.message["to"] = 0
+        self.refuse("disagree")
+
+    def test_ranks_of_two_stages(self):
+        self.meta["stages"][1]["ranks"] = [0]
+        self.refuse("rank 0")
 
 
 class BadBundleTest(BadInputTest):

@@ -79,7 +79,7 @@ class PipelineSearch {
     result.objective = pipeline_.objective;
     result.summary = plan.summary;
     StagePlan& stage = result.stages.emplace_back();
-    stage.stage.graph = graph;
+    stage.stage = graph::whole_stage(graph);
     stage.plan = std::move(plan);
     result.summary.cost_seconds = pipeline_seconds(result);
     result.summary.lower_bound_seconds *= microbatches;
@@ -97,7 +97,7 @@ class PipelineSearch {
   PipelinePlan one_stage_for_microbatches() {
     SearchOptions options = options_;
     if (pipeline_.microbatches > 1 && pipeline_.peak_bytes) {
-      const graph::StageGraph stage{microbatch_, {}, {}};
+      const graph::StageGraph stage = graph::whole_stage(microbatch_);
       options.peak_bytes = [&, stage](const Plan& plan) {
         return pipeline_.peak_bytes(stage, plan);
       };

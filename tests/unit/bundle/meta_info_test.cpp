@@ -74,7 +74,8 @@ void for_each_value(const json& value, const json::json_pointer& at, const Visit
 
 /// A port may have no batch, and a rank no part of it.
 bool may_be_null(const json::json_pointer& at) {
-  return at.back() == "batch" || at.parent_pointer().back() == "ranges";
+  const json::json_pointer parent = at.parent_pointer();
+  return at.back() == "batch" || (!parent.empty() && parent.back() == "ranges");
 }
 
 }  // namespace

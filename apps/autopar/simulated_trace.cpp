@@ -1,0 +1,60 @@
+#include "simulated_trace.h"
+
+#include <utility>
+
+#include "partition/simulation.h"
+
+namespace autopar {
+
+namespace {
+
+using partition::SimulatedStep;
+
+runtime::Queue queue_of(SimulatedStep::Lane lane) {
+  switch (lane) {
+    case SimulatedStep::Lane::computation:
+      return runtime::Queue::computation;
+    case SimulatedStep::Lane::communication:
+      return runtime::Queue::communication;
+    case SimulatedStep::Lane::arrival:
+      return runtime::Queue::arrival;
+    default:
+      return runtime::Queue::departure;
+  }
+}
+
+std::chrono::nanoseconds nanoseconds(double seconds) {
+  return std::chrono::round<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
+}
+
+runtime::Span span_of(SimulatedStep step) {
+  runtime::Span span;
+  span.queue = queue_of(step.lane);
+  span.node = std::move(step.node);
+  span.op_type = std::move(step.op_type);
+  span.begin = nanoseconds(step.begin_seconds);
+  span.duration = nanoseconds(step.begin_seconds + step.seconds) - span.begin;
+  span.bytes = step.bytes;
+  span.microbatch = step.microbatch;
+  return span;
+}
+
+}  // namespace
+
+std::vector<std::vector<runtime::Span>> simulated_spans(const search::PipelinePlan& plan,
+                                                        const cost::DeviceModel& device) {
+  constexpr int most_ranks = 64;
+  const partition::PipelineProgram program = partition::lower(plan, device);
+  const partition::Simulation simulation(plan, program, device);
+  std::vector<std::vector<runtime::Span>> by_rank(static_cast<std::size_t>(plan.num_devices()));
+  for (const search::StagePlan& stage : plan.stages) {
+    const int ranks = plan.num_devices() > most_ranks ? 1 : stage.num_devices();
+    for (int rank = stage.first_rank; rank < stage.first_rank + ranks; ++rank) {
+      for (SimulatedStep& step : simulation.steps(rank))
+        by_rank[static_cast<std::size_t>(rank)].push_back(span_of(std::move(step)));
+    }
+  }
+  return by_rank;
+}
+
+}  // namespace autopar

@@ -1,0 +1,75 @@
+"""Pipeline stages against one: a batch in microbatches through stages of one thread each.
+
+Usage: bench_stages.py MODEL_DIR... [--stages 2] [--microbatches 8] [--rounds 5] [--repeat 3]
+A MODEL_DIR is one that models/export.py --full makes. The batch has a row a microbatch. Compared,
+in turn, are one rank of one thread with the whole batch at once, one rank that takes the
+microbatches one after the other, and the stages. A ratio above 1 means that the stages are faster;
+with S stages it cannot be above S * B / (B + S - 1).
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import onnx
+
+from measure import autopar, machine, median, run_json
+
+
+def shapes(folder, batch):
+    words = []
+    for path in sorted((folder / "test_data_set_0").glob("input_*.pb")):
+        proto = onnx.TensorProto.FromString(path.read_bytes())
+        words += ["--shape", f"{proto.name}={'x'.join(map(str, [batch, *proto.dims[1:]]))}"]
+    return words
+
+
+def bench(folder, options):
+    plans = {
+        "whole": (1, 1, 1),
+        "microbatches": (1, 1, options.microbatches),
+        "stages": (options.stages, options.stages, options.microbatches),
+    }
+    with tempfile.TemporaryDirectory(dir=folder) as tmp:
+        for name, (ranks, stages, microbatches) in plans.items():
+            device = ["--device", options.device] if options.device else ["--device", "cpu"]
+            autopar("partition", folder / "model.onnx", *shapes(folder, options.microbatches),
+                    "--ngpus", ranks, "--stages", stages, "--microbatches", microbatches,
+                    *device, "--out", Path(tmp) / name)  # fmt: skip
+        seconds = {name: [] for name in plans}
+        for _ in range(options.rounds):
+            for name in plans:
+                seconds[name].append(
+                    run_json("run", "--dir", Path(tmp) / name, "--random-inputs", 1, "--threads", 1,
+                             "--repeat", options.repeat, "--json")["seconds"])  # fmt: skip
+    ratios = {
+        name: median(one / staged for one, staged in zip(seconds[name], seconds["stages"]))
+        for name in ("whole", "microbatches")
+    }
+    print(
+        f"| {folder.name} | {median(seconds['whole']):.3f} | {median(seconds['microbatches']):.3f} "
+        f"| {median(seconds['stages']):.3f} | {ratios['whole']:.2f} "
+        f"| {ratios['microbatches']:.2f} |"
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--stages", type=int, default=2)
+    parser.add_argument("--microbatches", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--device", help="a device file, that of autopar calibrate say")
+    options = parser.parse_args()
+    print(f"{machine()}; {options.stages} stages of one thread, {options.microbatches} "
+          "microbatches of one row\n")
+    print("| model | one rank, s | one rank in microbatches, s | stages, s | stages faster than the "
+          "first | than the second |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for folder in options.models:
+        bench(folder, options)
+
+
+if __name__ == "__main__":
+    main()
