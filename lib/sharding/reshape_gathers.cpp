@@ -9,28 +9,53 @@ namespace {
 using graph::Graph;
 using graph::Node;
 
-/// Whether the indices are 0, 1, 2, ... up to the extent.
-template <typename Index>
-bool counts_up_to(const graph::Tensor& indices, std::int64_t extent) {
+template <typename Visit>
+bool on_indices(const graph::Tensor& indices, const Visit& visit) {
+  if (!indices.has_data()) return false;
   const graph::Tensor contiguous = indices.contiguous_copy();
-  std::int64_t expected = 0;
-  for (const Index index : contiguous.values<Index>()) {
-    if (index != expected++) return false;
-  }
-  return expected == extent;
+  return indices.type() == graph::DataType::int32 ? visit(contiguous.values<std::int32_t>())
+                                                  : visit(contiguous.values<std::int64_t>());
+}
+
+/// Whether the indices are 0, 1, 2, ... up to the extent.
+bool counts_up_to(const graph::Tensor& indices, std::int64_t extent) {
+  if (indices.elements() != extent) return false;
+  return on_indices(indices, [](const auto& values) {
+    std::int64_t expected = 0;
+    return std::ranges::all_of(values, [&](auto index) { return index == expected++; });
+  });
+}
+
+/// Whether the last dimension holds the places of all elements of that shape, row-major.
+bool counts_through(const graph::Tensor& indices, const graph::Shape& shape) {
+  const auto depth = static_cast<std::int64_t>(shape.size());
+  if (indices.elements() != depth * graph::num_elements(shape)) return false;
+  return on_indices(indices, [&](const auto& values) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      // The place that this is part of, and which coordinate of it.
+      std::int64_t rest = static_cast<std::int64_t>(i) / depth;
+      const std::size_t d = i % shape.size();
+      for (std::size_t minor = shape.size(); --minor > d;) rest /= shape[minor];
+      if (values[i] != rest % shape[d]) return false;
+    }
+    return true;
+  });
 }
 
 bool takes_everything(const Graph& graph, const Node& node) {
-  if (node.op_type != "Gather" || !node.domain.empty() || !graph.is_constant(node.inputs[1]))
-    return false;
+  const bool is_lookup = node.op_type == "Gather" || node.op_type == "GatherND";
+  if (!is_lookup || !node.domain.empty() || !graph.is_constant(node.inputs[1])) return false;
   const graph::Tensor& indices = *graph.value(node.inputs[1]).constant;
   const graph::Shape& data = graph.value(node.inputs[0]).shape;
+  if (graph::num_elements(data) == 0) return false;
+  if (node.op_type == "GatherND") {
+    const auto depth = static_cast<std::ptrdiff_t>(indices.shape().back());
+    return node.int_attribute("batch_dims", 0) == 0 && depth > 0 &&
+           counts_through(indices, {data.begin(), data.begin() + depth});
+  }
   const auto rank = static_cast<std::int64_t>(data.size());
   const std::int64_t axis = node.int_attribute("axis", 0);
-  const std::int64_t extent = data[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)];
-  if (!indices.has_data() || indices.elements() != extent || extent == 0) return false;
-  return indices.type() == graph::DataType::int32 ? counts_up_to<std::int32_t>(indices, extent)
-                                                  : counts_up_to<std::int64_t>(indices, extent);
+  return counts_up_to(indices, data[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)]);
 }
 
 }  // namespace

@@ -46,6 +46,25 @@ TEST_CASE("a Gather of everything in order is a Reshape") {
   }
 }
 
+TEST_CASE("a GatherND of everything in order is a Reshape") {
+  const Tensor places = Tensor::of_int64({2, 1, 3, 2}, {{0, 0, 0, 1, 0, 2, 1, 0, 1, 1, 1, 2}});
+  Graph graph = gather({2, 3, 4}, 0, places, {2, 1, 3, 4});
+  graph.nodes[0].op_type = "GatherND";
+  graph.nodes[0].attributes.clear();
+  Graph other = graph;
+  sharding::reshape_whole_gathers(graph);
+  CHECK(graph.nodes[0].op_type == "Reshape");
+  graph::check_invariants(graph);
+
+  SECTION("not in another order") {
+    other.values[1].constant =
+        Tensor::of_int64({2, 1, 3, 2}, {{1, 0, 0, 1, 0, 2, 0, 0, 1, 1, 1, 2}});
+  }
+  SECTION("not by batch") { other.nodes[0].attributes["batch_dims"] = std::int64_t{1}; }
+  sharding::reshape_whole_gathers(other);
+  CHECK(other.nodes[0].op_type == "GatherND");
+}
+
 TEST_CASE("any other Gather stays") {
   const auto stays = [](Graph graph) {
     sharding::reshape_whole_gathers(graph);
