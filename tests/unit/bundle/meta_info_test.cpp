@@ -21,8 +21,7 @@ class SmallBundle {
  public:
   SmallBundle() {
     info.model = "model.onnx";
-    info.mesh = {{"axis0", 2}};
-    info.stages = {{0, {0, 1}}};
+    info.stages = {{0, {{"axis0", 2}}, {0, 1}, 0, 0}};
     for (int rank = 0; rank < 2; ++rank) {
       RankInfo& of_rank = info.ranks.emplace_back();
       of_rank.rank = rank;
@@ -35,10 +34,11 @@ class SmallBundle {
         of_rank.files.push_back({name, fs::file_size(dir / name), graph::xxh3_of_file(dir / name)});
       }
     }
-    info.groups = {{{0}, {{0, 1}}}};
-    info.inputs = {
-        {"x", graph::DataType::float32, {2, 3}, "RS0", {{{0, 2}, {0, 2}}, {{0, 2}, {2, 3}}}}};
-    info.outputs = {{"y", graph::DataType::float16, {}, ".", {{}, {}}}};
+    info.groups = {{0, {0}, {{0, 1}}}};
+    info.inputs = {{"x", graph::DataType::float32, {2, 3}, "RS0", {}, {}}};
+    info.inputs[0].ranges = {{{{0, 2}, {0, 2}}}, {{{0, 2}, {2, 3}}}};
+    info.outputs = {{"y", graph::DataType::float16, {}, ".", {}, {}}};
+    info.outputs[0].ranges.assign(2, std::vector<graph::Range>());
     info.collectives = {{"all-reduce", {0}, 4, 1024}};
     info.device = "cpu";
     info.search = "ilp";
@@ -110,7 +110,7 @@ TEST_CASE("what is not JSON, or not there, is refused") {
 TEST_CASE("parts of meta-info that do not fit together are refused") {
   const SmallBundle bundle;
   json other = to_json(bundle.info);
-  SECTION("a mesh of another size") { other["mesh"][0]["size"] = 3; }
+  SECTION("a mesh of another size") { other["stages"][0]["mesh"][0]["size"] = 3; }
   SECTION("ranks out of order") { std::swap(other["ranks"][0], other["ranks"][1]); }
   SECTION("an input of fewer ranks") { other["inputs"][0]["ranges"].erase(1); }
   SECTION("a range beyond its shape") { other["inputs"][0]["ranges"][1][1] = {2, 4}; }
