@@ -15,6 +15,7 @@
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/executable.h"
 #include "runtime/first_error.h"
+#include "runtime/trace.h"
 #include "unit/runtime/pipeline_sketch.h"
 
 namespace autopar::runtime::cuda {
