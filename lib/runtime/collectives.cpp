@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "graph/error.h"
+#include "runtime/device.h"
 
 namespace autopar::runtime {
 
-void CollectiveContext::enter_stage(const std::vector<std::vector<int>>& stages) {
+void CollectiveContext::enter_stage(const std::vector<std::vector<int>>& stages,
+                                    const Device* device) {
   require(groups_.empty(), "groups are made within stages");
   if (stages.size() <= 1) return;
   stage_of_.assign(static_cast<std::size_t>(world_.size()), 0);
@@ -16,6 +18,32 @@ void CollectiveContext::enter_stage(const std::vector<std::vector<int>>& stages)
   stage_ranks_ = stages[static_cast<std::size_t>(stage_of(world_rank()))];
   stage_ = world_.subgroup(stage_ranks_);
   stage_host_ = host_.subgroup(stage_ranks_);
+  if (world_.joins_queue()) {
+    require(device != nullptr, "a communicator that joins a queue is one for a device's memory");
+    connect_stages(stages, *device);
+  }
+}
+
+/// A communicator's calls wait for one another, and arrival and departure must not. So each two
+/// neighbouring stages get one of their own, in two rounds, as no rank may be in two groups that
+/// are made at once.
+void CollectiveContext::connect_stages(const std::vector<std::vector<int>>& stages,
+                                       const Device& device) {
+  const auto mine = static_cast<std::size_t>(stage_of(world_rank()));
+  for (const std::size_t round : {0U, 1U}) {
+    // This rank's stage and the next one, or the one before and this.
+    const bool departs = mine % 2 == round;
+    const std::size_t before = departs ? mine : mine - 1;
+    if ((!departs && mine == 0) || before + 1 >= stages.size()) {
+      world_.subgroup(std::vector<int>{world_rank()});
+      continue;
+    }
+    Link& link = departs ? departure_ : arrival_;
+    link.ranks = stages[before];
+    link.ranks.insert(link.ranks.end(), stages[before + 1].begin(), stages[before + 1].end());
+    link.communicator = world_.subgroup(link.ranks);
+    link.communicator->join_queue(device.queue(departs ? Queue::departure : Queue::arrival));
+  }
 }
 
 CollectiveContext::Peer CollectiveContext::peer(int world_rank, Queue queue) const {
@@ -24,7 +52,10 @@ CollectiveContext::Peer CollectiveContext::peer(int world_rank, Queue queue) con
     fail("rank {} {} rank {}, which is not of the stage {} it; partition the model again",
          this->world_rank(), queue == Queue::arrival ? "receives from" : "sends to", world_rank,
          queue == Queue::arrival ? "before" : "after");
-  return {&world_, world_rank};
+  const Link& link = queue == Queue::arrival ? arrival_ : departure_;
+  if (!link.communicator) return {&world_, world_rank};
+  const auto place = std::ranges::find(link.ranks, world_rank);
+  return {link.communicator.get(), static_cast<int>(place - link.ranks.begin())};
 }
 
 Communicator& CollectiveContext::group(const std::vector<int>& ranks) {
@@ -55,13 +86,15 @@ bool all_agree(Communicator& host, bool mine) {
 
 void CollectiveContext::check_members() {
   world_.check_members();
-  if (stage_) stage_->check_members();
+  for (const auto* each : {&stage_, &arrival_.communicator, &departure_.communicator})
+    if (*each) (*each)->check_members();
   for (const auto& [ranks, group] : groups_) group->check_members();
 }
 
 void CollectiveContext::abort() noexcept {
   world_.abort();
-  if (stage_) stage_->abort();
+  for (const auto* each : {&stage_, &arrival_.communicator, &departure_.communicator})
+    if (*each) (*each)->abort();
   for (const auto& [ranks, group] : groups_) group->abort();
 }
 

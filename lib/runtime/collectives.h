@@ -31,8 +31,9 @@ class CollectiveContext {
       : world_(world), host_(host), timeout_(timeout) {}
 
   /// For a pipeline: the world's ranks by stage. Every rank of the world calls it once, before any
-  /// group is made, with the same stages; groups are then made within this rank's stage.
-  void enter_stage(const std::vector<std::vector<int>>& stages);
+  /// group is made, with the same stages; groups are then made within this rank's stage. `device`
+  /// is the one whose memory the world moves; not needed where that is the host's.
+  void enter_stage(const std::vector<std::vector<int>>& stages, const Device* device = nullptr);
 
   /// Whom a message goes to, or comes from: the communicator that it takes, and the rank there.
   struct Peer {
@@ -67,6 +68,13 @@ class CollectiveContext {
   void reset_totals() { totals_.clear(); }
 
  private:
+  /// Between two stages.
+  struct Link {
+    std::vector<int> ranks;                      ///< world ranks, in the communicator's order
+    std::unique_ptr<Communicator> communicator;  ///< null where messages go over the world
+  };
+
+  void connect_stages(const std::vector<std::vector<int>>& stages, const Device& device);
   int stage_of(int rank) const {
     return stage_of_.empty() ? 0 : stage_of_[static_cast<std::size_t>(rank)];
   }
@@ -77,6 +85,8 @@ class CollectiveContext {
   std::vector<int> stage_of_;                 ///< by world rank; empty where there is one stage
   std::vector<int> stage_ranks_;              ///< the world ranks of this rank's stage, in order
   std::unique_ptr<Communicator> stage_;       ///< null where there is one stage
+  Link arrival_;                              ///< with the stage before
+  Link departure_;                            ///< with the next one
   std::unique_ptr<Communicator> stage_host_;  ///< for ranks of the stage to agree
   std::map<std::vector<int>, std::unique_ptr<Communicator>> groups_;
   std::vector<bundle::CollectiveTotal> totals_;

@@ -112,8 +112,9 @@ class Device {
         {{std::move(shape), std::move(in_strides), std::move(out_strides), element_bytes}}));
   }
   virtual void fill(std::byte* to, std::byte value, std::int64_t bytes, void* stream) = 0;
-  /// The queue that collectives on the device's memory join: a cudaStream_t; null on the CPU.
-  virtual void* collective_queue() const { return nullptr; }
+  /// What kernels and communicators of this queue join: a cudaStream_t; null on the CPU.
+  virtual void* queue(Queue) const { return nullptr; }
+  void* collective_queue() const { return queue(Queue::communication); }
   /// `collectives` is what the steps' collectives were made with; null where there are none.
   virtual std::unique_ptr<Runner> make_runner(std::vector<Step> steps,
                                               CollectiveContext* collectives) = 0;

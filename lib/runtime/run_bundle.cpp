@@ -110,7 +110,7 @@ class RankRun {
 
  private:
   Executable compile(const Graph& graph, const Pipeline& pipeline) {
-    collectives_.enter_stage(pipeline.stages);
+    collectives_.enter_stage(pipeline.stages, &place_.device());
     return {graph,
             {.collectives = &collectives_,
              .device = &place_.device(),

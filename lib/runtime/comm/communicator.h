@@ -42,6 +42,12 @@ class Communicator {
   /// for the other ranks, instead of joining a queue of the device.
   virtual bool waits_on_host() const { return false; }
 
+  /// Whether calls join a queue of the device, and with those of one communicator one after
+  /// another.
+  virtual bool joins_queue() const { return false; }
+  /// From now on this queue (Device::queue), in place of that which it was made with.
+  virtual void join_queue(void* /*queue*/) {}
+
   /// The communicator of a subgroup, given as ranks of this communicator in group order; every
   /// member of the subgroup calls it, in the same order of subgroups; others need not.
   virtual std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) = 0;

@@ -9,6 +9,8 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -136,31 +138,32 @@ class MpiCommunicator final : public ExchangingCommunicator {
   /// The length goes ahead, so that a wrong one is known before anything is written; then the data,
   /// in parts that MPI 3 can count.
   void send(const std::byte* data, std::int64_t bytes, int to) override {
-    run("a send", timeout_, [&](MPI_Request* request) {
-      return MPI_Isend(&bytes, sizeof bytes, MPI_BYTE, to, length_tag, comm_, request);
-    });
-    for (std::int64_t sent = 0; sent < bytes; sent += longest_part) {
-      const int count = static_cast<int>(std::min(bytes - sent, longest_part));
-      run("a send", timeout_, [&](MPI_Request* request) {
-        return MPI_Isend(data + sent, count, MPI_BYTE, to, data_tag, comm_, request);
+    const std::string peer = fmt::format("rank(s) {}; they", to);
+    const auto send_part = [&](const void* part, int count, int tag) {
+      run("a send", timeout_, peer, [&](MPI_Request* request) {
+        return MPI_Isend(part, count, MPI_BYTE, to, tag, comm_, request);
       });
-    }
+    };
+    send_part(&bytes, sizeof bytes, length_tag);
+    for (std::int64_t sent = 0; sent < bytes; sent += longest_part)
+      send_part(data + sent, static_cast<int>(std::min(bytes - sent, longest_part)), data_tag);
   }
   void receive(std::byte* out, std::int64_t bytes, int from) override {
+    const std::string peer = fmt::format("rank(s) {}; they", from);
+    const auto receive_part = [&](void* part, int count, int tag) {
+      run("a receive", timeout_, peer, [&](MPI_Request* request) {
+        return MPI_Irecv(part, count, MPI_BYTE, from, tag, comm_, request);
+      });
+    };
     std::int64_t sent = 0;
-    run("a receive", timeout_, [&](MPI_Request* request) {
-      return MPI_Irecv(&sent, sizeof sent, MPI_BYTE, from, length_tag, comm_, request);
-    });
+    receive_part(&sent, sizeof sent, length_tag);
     if (sent != bytes) {
       fail("rank {} sends {} bytes to rank {}, which waits for {}: were both made for one plan?",
            from, sent, rank_, bytes);
     }
-    for (std::int64_t received = 0; received < bytes; received += longest_part) {
-      const int count = static_cast<int>(std::min(bytes - received, longest_part));
-      run("a receive", timeout_, [&](MPI_Request* request) {
-        return MPI_Irecv(out + received, count, MPI_BYTE, from, data_tag, comm_, request);
-      });
-    }
+    for (std::int64_t received = 0; received < bytes; received += longest_part)
+      receive_part(out + received, static_cast<int>(std::min(bytes - received, longest_part)),
+                   data_tag);
   }
 
   /// Nothing is known: where a rank has failed, the launcher ends this one.
@@ -195,10 +198,16 @@ class MpiCommunicator final : public ExchangingCommunicator {
     });
   }
 
-  /// `start(MPI_Request*)` begins it; returns when it is done. Polls, since MPI's own waits have no
-  /// deadline.
   template <typename Start>
   void run(const char* what, std::chrono::milliseconds timeout, const Start& start) const {
+    run(what, timeout, "the other ranks; some", start);
+  }
+
+  /// `start(MPI_Request*)` begins it; returns when it is done. Polls, since MPI's own waits have no
+  /// deadline. `awaited` is who did not come, for a message.
+  template <typename Start>
+  void run(const char* what, std::chrono::milliseconds timeout, std::string_view awaited,
+           const Start& start) const {
     MPI_Request request = MPI_REQUEST_NULL;
     check(process_->call([&] { return start(&request); }), what);
     const auto began = std::chrono::steady_clock::now();
@@ -211,8 +220,7 @@ class MpiCommunicator final : public ExchangingCommunicator {
       }
       const auto waited = std::chrono::steady_clock::now() - began;
       if (waited > timeout) {
-        fail("rank {}: {} waited {} ms for the other ranks; some did not come", rank_, what,
-             timeout.count());
+        fail("rank {}: {} waited {} ms for {} did not come", rank_, what, timeout.count(), awaited);
       }
       pause(polls, waited);
     }

@@ -293,10 +293,14 @@ class NcclCommunicator final : public Communicator {
   /// `comm` is null for a group of one rank, which needs no NCCL. A subgroup owns its host.
   NcclCommunicator(std::shared_ptr<NcclRank> nccl, ncclComm_t comm, Communicator& host,
                    std::unique_ptr<Communicator> own_host = nullptr)
-      : nccl_(std::move(nccl)), comm_(comm), own_host_(std::move(own_host)), host_(host) {}
+      : nccl_(std::move(nccl)), comm_(comm), own_host_(std::move(own_host)), host_(host) {
+    stream_ = nccl_->stream();
+  }
 
   int rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }
+  bool joins_queue() const override { return true; }
+  void join_queue(void* queue) override { stream_ = static_cast<cudaStream_t>(queue); }
 
   std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override {
     const std::vector<int> members(ranks.begin(), ranks.end());
@@ -405,8 +409,7 @@ class NcclCommunicator final : public Communicator {
   /// NCCL wants the same length on both sides, and does not see whether it is.
   void send(const std::byte* data, std::int64_t bytes, int to) override {
     if (bytes == 0) return;
-    nccl_->run("a send",
-               [&] { return ncclSend(data, at(bytes), byte_type, to, comm_, stream()); });
+    nccl_->run("a send", [&] { return ncclSend(data, at(bytes), byte_type, to, comm_, stream()); });
   }
   void receive(std::byte* out, std::int64_t bytes, int from) override {
     if (bytes == 0) return;
@@ -441,7 +444,7 @@ class NcclCommunicator final : public Communicator {
     return std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end();
   }
 
-  cudaStream_t stream() const { return nccl_->stream(); }
+  cudaStream_t stream() const { return stream_; }
 
   void copy(const std::byte* from, std::byte* to, std::int64_t bytes) const {
     if (bytes == 0 || from == to) return;
@@ -482,6 +485,7 @@ class NcclCommunicator final : public Communicator {
 
   std::shared_ptr<NcclRank> nccl_;
   ncclComm_t comm_;
+  cudaStream_t stream_ = nullptr;
   std::unique_ptr<Communicator> own_host_;
   Communicator& host_;
 };

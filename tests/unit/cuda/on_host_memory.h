@@ -3,6 +3,7 @@
 #include <memory>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device.h"
@@ -57,6 +58,19 @@ class OnHostMemory final : public Communicator {
     const auto memory = copied(data, bytes);
     inner_.broadcast(memory.get(), bytes, root);
     device_.read(span(data, bytes), memory.get());
+  }
+
+  void send(const std::byte* data, std::int64_t bytes, int to) override {
+    const auto memory = copied(data, bytes);
+    inner_.send(memory.get(), bytes, to);
+    // Reading waits for what the device does, and so for the receiver.
+    std::vector<std::byte> same(static_cast<std::size_t>(bytes));
+    device_.read(same, memory.get());
+  }
+  void receive(std::byte* out, std::int64_t bytes, int from) override {
+    const auto received = device_.allocate(bytes);
+    inner_.receive(received.get(), bytes, from);
+    device_.read(span(out, bytes), received.get());
   }
 
   void barrier() override { inner_.barrier(); }

@@ -169,6 +169,63 @@ TEST_CASE("Slots are for what enters, leaves or goes between stages") {
   CHECK(graph::slot_bytes(graph, 5) - graph::slot_bytes(graph, 2) == 3 * 128);  // of c
 }
 
+/// A stage in the middle, of matrices and views of them: some come, some go, some do both.
+Graph random_stage(std::mt19937& random) {
+  const Layout from = split({8, 6}, 0, 0, {0, 8});
+  const Layout here = split({8, 6}, 0, 1, {0, 8});
+  const Layout to = split({8, 6}, 0, 2, {0, 8});
+  StageSketch s{1};
+  std::vector<ValueId> values;
+  for (unsigned i = 0; i < 1 + random() % 2; ++i)
+    values.push_back(s.input("in" + std::to_string(i), here));
+  for (unsigned i = 0; i < random() % 3; ++i)
+    values.push_back(s.receive("received" + std::to_string(i), from, here));
+  const ValueId shape =
+      s.graph.add_constant("shape", Tensor::of_int64({2}, std::vector<std::int64_t>{8, 6}));
+  const auto any = [&] { return values[random() % values.size()]; };
+  for (unsigned i = 0; i < random() % 15; ++i) {
+    const std::string name = "v" + std::to_string(i);
+    if (random() % 3 == 0) {
+      const ValueId viewed = any();
+      values.push_back(s.node("Reshape", {viewed, shape}, name));
+    } else {
+      values.push_back(s.node(random() % 2 ? "Tanh" : "Add", {any(), any()}, name));
+      if (s.graph.nodes.back().op_type == "Tanh") s.graph.nodes.back().inputs.pop_back();
+    }
+  }
+  for (unsigned i = 0; i < random() % 3; ++i) s.graph.outputs.push_back(any());
+  std::vector<ValueId> sent;
+  for (unsigned i = 0; i < random() % 4; ++i) {
+    const ValueId id = any();
+    if (std::ranges::find(sent, id) != sent.end()) continue;
+    sent.push_back(id);
+    s.send(id, here, to);
+  }
+  return s.graph;
+}
+
+TEST_CASE("No number of microbatches takes more memory than is predicted") {
+  std::mt19937 random(9);
+  auto worlds = make_thread_communicators(3, 1s);
+  CollectiveContext collectives(*worlds[1]);
+  collectives.enter_stage({{0}, {1}, {2}});
+  for (int round = 0; round < 200; ++round) {
+    Graph graph = random_stage(random);
+    graph::remove_dead_nodes(graph);
+    check_invariants(graph);
+    for (const int microbatches : {1, 2, 3, 5})
+      for (const bool optimize : {false, true}) {
+        CAPTURE(round, microbatches, optimize);
+        const Executable executable(graph, {.threads = 1,
+                                            .collectives = &collectives,
+                                            .optimize = optimize,
+                                            .microbatches = microbatches});
+        CHECK(executable.arena_bytes() - executable.scratch_bytes() <=
+              graph::arena_bound(graph) + graph::slot_bytes(graph, microbatches));
+      }
+  }
+}
+
 ValueId all_reduce(StageSketch& s, ValueId id, const std::vector<std::int64_t>& ranks) {
   const ValueId output = s.node("AllReduce", {id}, s.graph.value(id).name + "_sum");
   s.graph.nodes.back().domain = graph::collective_domain;

@@ -64,8 +64,7 @@ CudaDevice::CudaDevice(const CudaOptions& options) : options_(options) {
     fail("there is no GPU {}: this process sees {} GPU(s), numbered from 0", options.gpu, count);
   check(cudaSetDevice(options.gpu), "the GPU's context");
   check(cudaGetDeviceProperties(&properties_, options.gpu), "the GPU's properties");
-  compute_ = make_stream();
-  collective_ = make_stream();
+  for (Stream& stream : streams_) stream = make_stream();
   faults_ = std::make_unique<Faults>();
   if (cublasLtCreate(&cublas_) != CUBLAS_STATUS_SUCCESS)
     fail("cuBLASLt cannot be set up on GPU {}; is its memory full?", options.gpu);
@@ -95,20 +94,25 @@ std::shared_ptr<std::byte> CudaDevice::allocate(std::int64_t bytes) {
 
 void CudaDevice::upload(std::span<const Upload> tensors) { cuda::upload(tensors); }
 
+void CudaDevice::wait_for_communication() {
+  for (const Queue queue : {Queue::communication, Queue::arrival, Queue::departure})
+    check(cudaStreamSynchronize(stream(queue)), "waiting for collectives");
+}
+
 void CudaDevice::write(std::byte* to, std::span<const std::byte> from) {
   if (from.empty()) return;
-  check(cudaStreamSynchronize(collective_.get()), "waiting for collectives");
-  check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice, compute_.get()),
+  wait_for_communication();
+  check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice, compute_stream()),
         "copying to the GPU");
-  check(cudaStreamSynchronize(compute_.get()), "copying to the GPU");
+  check(cudaStreamSynchronize(compute_stream()), "copying to the GPU");
 }
 
 void CudaDevice::read(std::span<std::byte> to, const std::byte* from) {
   if (to.empty()) return;
-  check(cudaStreamSynchronize(collective_.get()), "waiting for collectives");
-  check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, compute_.get()),
+  wait_for_communication();
+  check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, compute_stream()),
         "copying from the GPU");
-  check(cudaStreamSynchronize(compute_.get()), "copying from the GPU");
+  check(cudaStreamSynchronize(compute_stream()), "copying from the GPU");
 }
 
 std::unique_ptr<StridedCopies> CudaDevice::make_strided_copies(std::vector<CopyLayout> layouts) {

@@ -2,6 +2,7 @@
 
 #include <cublasLt.h>
 #include <cuda_runtime.h>
+#include <array>
 
 #include <string>
 
@@ -28,7 +29,7 @@ class CudaDevice final : public Device {
   void read(std::span<std::byte> to, const std::byte* from) override;
   std::unique_ptr<StridedCopies> make_strided_copies(std::vector<CopyLayout> layouts) override;
   void fill(std::byte* to, std::byte value, std::int64_t bytes, void* stream) override;
-  void* collective_queue() const override { return collective_stream(); }
+  void* queue(Queue queue) const override { return stream(queue); }
   std::unique_ptr<Runner> make_runner(std::vector<Step> steps,
                                       CollectiveContext* collectives) override;
 
@@ -40,16 +41,18 @@ class CudaDevice final : public Device {
   bool allows_tf32() const { return options_.allow_tf32; }
   cublasLtHandle_t cublas() const { return cublas_; }
   Faults& faults() { return *faults_; }
-  /// Where computation goes, and where collectives go.
-  cudaStream_t compute_stream() const { return compute_.get(); }
-  cudaStream_t collective_stream() const { return collective_.get(); }
+  cudaStream_t stream(Queue queue) const { return streams_[static_cast<std::size_t>(queue)].get(); }
+  cudaStream_t compute_stream() const { return stream(Queue::computation); }
+  cudaStream_t collective_stream() const { return stream(Queue::communication); }
 
  private:
+  /// Until all queues but that of computation have done what they have.
+  void wait_for_communication();
+
   CudaOptions options_;
   cudaDeviceProp properties_{};
   cublasLtHandle_t cublas_ = nullptr;
-  Stream compute_;
-  Stream collective_;
+  std::array<Stream, num_queues> streams_;
   std::unique_ptr<Faults> faults_;
 };
 

@@ -43,6 +43,7 @@ std::chrono::nanoseconds between(const Event& begin, const Event& end) {
 
 /// "all-reduce", or "all-gather and all-reduce" of a group.
 std::string kinds_of(const CollectiveKernel& collective) {
+  if (collective.queue() == Queue::arrival) return "receive";
   std::vector<std::string> kinds;
   for (const bundle::CollectiveTotal& call : collective.payload()) kinds.push_back(call.kind);
   std::ranges::sort(kinds);
@@ -50,10 +51,15 @@ std::string kinds_of(const CollectiveKernel& collective) {
   return fmt::format("{}", fmt::join(kinds, " and "));
 }
 
-/// Makes `waiting` go on only when all that is in `stream` now is complete.
-void wait_for(cudaStream_t waiting, const Event& event, cudaStream_t stream) {
-  check(cudaEventRecord(event.get(), stream), "ordering streams");
-  check(cudaStreamWaitEvent(waiting, event.get(), 0), "ordering streams");
+constexpr std::array all_queues = {Queue::computation, Queue::communication, Queue::arrival,
+                                   Queue::departure};
+
+std::size_t at(Queue queue) { return static_cast<std::size_t>(queue); }
+
+std::array<Event, num_queues> make_events() {
+  std::array<Event, num_queues> events;
+  for (Event& event : events) event = make_event();
+  return events;
 }
 
 /// What a stream, and those that wait for it, get while this lives is recorded, not executed.
@@ -95,19 +101,20 @@ CudaRunner::CudaRunner(CudaDevice& device, std::vector<Step> steps, CollectiveCo
       steps_(std::move(steps)),
       collectives_(collectives),
       fork_(make_event()),
-      join_(make_event()),
+      join_(make_events()),
       done_(make_event()),
-      batches_{Batch{make_event(), make_event()}, Batch{make_event(), make_event()}} {
+      batches_{make_events(), make_events()} {
   std::vector<StepAccess> accesses;
   for (std::size_t s = 0; s < steps_.size(); ++s) {
     accesses.push_back(access_of(steps_[s]));
     const auto* collective = dynamic_cast<const CollectiveKernel*>(steps_[s].kernel.get());
     if (collective == nullptr) continue;
-    collective_steps_.push_back(s);
+    collective_steps_[at(collective->queue())].push_back(s);
     if (collective->waits_on_host()) can_be_captured_ = false;
   }
-  has_others_ =
-      !collective_steps_.empty() && collectives_ != nullptr && collectives_->world_size() > 1;
+  for (const Queue queue : all_queues)
+    if (!collective_steps_[at(queue)].empty()) other_queues_.push_back(queue);
+  has_others_ = !other_queues_.empty() && collectives_ != nullptr && collectives_->world_size() > 1;
   schedule_ = schedule(accesses);
   for (const ScheduledStep& step : schedule_)
     complete_.push_back(step.signals ? make_event() : Event());
@@ -144,41 +151,45 @@ std::vector<Span> CudaRunner::profile() {
   return spans;
 }
 
-cudaStream_t CudaRunner::stream_of(Queue queue) const {
-  return queue == Queue::communication ? device_.collective_stream() : device_.compute_stream();
-}
-
 void CudaRunner::enqueue(const std::vector<Timing>& timings, bool is_watched) {
-  const bool forks = !collective_steps_.empty();
-  if (forks) wait_for(device_.collective_stream(), fork_, device_.compute_stream());
-  unsigned collective = 0;
+  if (!other_queues_.empty())
+    check(cudaEventRecord(fork_.get(), device_.compute_stream()), "ordering streams");
+  for (const Queue queue : other_queues_)
+    check(cudaStreamWaitEvent(device_.stream(queue), fork_.get(), 0), "ordering streams");
+  std::array<unsigned, num_queues> started{};
   for (std::size_t s = 0; s < steps_.size(); ++s) {
     const Step& step = steps_[s];
     const ScheduledStep& place = schedule_[s];
-    cudaStream_t stream = stream_of(place.queue);
-    const bool is_marked = has_others_ && place.queue == Queue::communication;
-    if (place.waits_for)
-      check(cudaStreamWaitEvent(stream, complete_[*place.waits_for].get(), 0), "ordering streams");
+    cudaStream_t stream = device_.stream(place.queue);
+    const bool is_marked = has_others_ && communicates(place.queue);
+    for (const std::size_t earlier : place.waits_for)
+      check(cudaStreamWaitEvent(stream, complete_[earlier].get(), 0), "ordering streams");
     const NvtxRange range(step.node);
-    if (is_marked) progress_.mark_start(stream, ++collective);
+    if (is_marked) progress_of(place.queue).mark_start(stream, ++started[at(place.queue)]);
     if (!timings.empty()) check(cudaEventRecord(timings[s].begin.get(), stream), "timing a step");
     step.kernel->run(step.io(stream));
     if (!timings.empty()) check(cudaEventRecord(timings[s].end.get(), stream), "timing a step");
-    if (is_marked) progress_.mark_end(stream, collective);
+    if (is_marked) progress_of(place.queue).mark_end(stream, started[at(place.queue)]);
     if (place.signals) check(cudaEventRecord(complete_[s].get(), stream), "ordering streams");
     if (is_watched && has_others_ && (s + 1) % batch_steps == 0) keep_pace((s + 1) / batch_steps);
   }
-  if (forks) wait_for(device_.compute_stream(), join_, device_.collective_stream());
+  for (const Queue queue : other_queues_) {
+    check(cudaEventRecord(join_[at(queue)].get(), device_.stream(queue)), "ordering streams");
+    check(cudaStreamWaitEvent(device_.compute_stream(), join_[at(queue)].get(), 0),
+          "ordering streams");
+  }
 }
 
 void CudaRunner::keep_pace(std::size_t batch) {
   Batch& other = batches_[batch % 2];
-  if (batch > 1) {
-    watch(other.computation);
-    watch(other.communication);
-  }
-  check(cudaEventRecord(other.computation.get(), device_.compute_stream()), "the run");
-  check(cudaEventRecord(other.communication.get(), device_.collective_stream()), "the run");
+  const auto for_each_stream = [&](const auto& visit) {
+    visit(Queue::computation);
+    for (const Queue queue : other_queues_) visit(queue);
+  };
+  if (batch > 1) for_each_stream([&](Queue queue) { watch(other[at(queue)]); });
+  for_each_stream([&](Queue queue) {
+    check(cudaEventRecord(other[at(queue)].get(), device_.stream(queue)), "the run");
+  });
 }
 
 void CudaRunner::capture() {
@@ -194,12 +205,13 @@ void CudaRunner::capture() {
 
 void CudaRunner::run_launched(const std::function<void()>& launch) {
   try {
-    progress_.reset();
+    for (Progress& progress : progress_) progress.reset();
     launch();
     check(cudaEventRecord(done_.get(), device_.compute_stream()), "the run");
     watch(done_);
     if (has_others_) {
-      collectives_->report_progress(progress_at(static_cast<unsigned>(collective_steps_.size())));
+      const std::size_t all = collective_steps_[at(Queue::communication)].size();
+      collectives_->report_progress(progress_at(static_cast<unsigned>(all)));
       // Collectives that are aborted end, too, but with nothing that is of use.
       collectives_->check_members();
     }
@@ -216,8 +228,9 @@ void CudaRunner::run_launched(const std::function<void()>& launch) {
 void CudaRunner::watch(const Event& event) {
   const auto start = Clock::now();
   auto checked = start;
-  auto moved = start;
-  Progress::Marks last;
+  std::array<Clock::time_point, num_queues> moved;
+  moved.fill(start);
+  std::array<Progress::Marks, num_queues> last{};
   while (true) {
     const cudaError_t state = cudaEventQuery(event.get());
     if (state == cudaSuccess) break;
@@ -228,13 +241,17 @@ void CudaRunner::watch(const Event& event) {
           device_.number(), cudaGetErrorString(state));
     const auto now = Clock::now();
     if (has_others_) {
-      const Progress::Marks marks = progress_.read();
-      if (marks != last) {
-        last = marks;
-        moved = now;
-        collectives_->report_progress(progress_at(marks.started));
+      for (const Queue queue : other_queues_) {
+        const Progress::Marks marks = progress_of(queue).read();
+        if (marks != last[at(queue)]) {
+          last[at(queue)] = marks;
+          moved[at(queue)] = now;
+          if (queue == Queue::communication)
+            collectives_->report_progress(progress_at(marks.started));
+        }
+        if (marks.in_collective() && now - moved[at(queue)] >= collectives_->timeout())
+          fail_late(queue, marks.started);
       }
-      if (marks.in_collective() && now - moved >= collectives_->timeout()) fail_late(marks.started);
       if (now - checked >= check_interval) {
         collectives_->check_members();
         checked = now;
@@ -244,11 +261,14 @@ void CudaRunner::watch(const Event& event) {
   }
 }
 
-void CudaRunner::fail_late(unsigned collective) const {
-  const Step& step = steps_[collective_steps_.at(collective - 1)];
+void CudaRunner::fail_late(Queue queue, unsigned number) const {
+  const Step& step = steps_[collective_steps_[at(queue)].at(number - 1)];
   const auto& kernel = dynamic_cast<const CollectiveKernel&>(*step.kernel);
+  // Other stages' ranks count collectives of their own.
   const std::vector<int> behind =
-      collectives_->ranks_behind(kernel.ranks(), progress_at(collective));
+      queue == Queue::communication
+          ? collectives_->ranks_behind(kernel.ranks(), progress_at(number))
+          : std::vector<int>();
   const std::chrono::duration<double> timeout = collectives_->timeout();
   fail("rank {}: {} of node '{}' among ranks {} did not finish within {:g} s{}",
        collectives_->world_rank(), kinds_of(kernel), step.node, fmt::join(kernel.ranks(), ", "),
@@ -259,7 +279,8 @@ void CudaRunner::fail_late(unsigned collective) const {
 }
 
 std::int64_t CudaRunner::progress_at(unsigned collective) const {
-  return runs_ * static_cast<std::int64_t>(collective_steps_.size() + 1) + collective;
+  const std::size_t all = collective_steps_[at(Queue::communication)].size();
+  return runs_ * static_cast<std::int64_t>(all + 1) + collective;
 }
 
 }  // namespace autopar::runtime::cuda

@@ -13,10 +13,10 @@
 
 namespace autopar::runtime::cuda {
 
-/// Launches computation in one stream and collectives in another, with events where one needs the
-/// other. The first run launches step by step, which also lets libraries set themselves up; right
-/// after it the same work is captured as a CUDA graph, and every later run is one launch of it. A
-/// collective that waits on the host cannot be captured: then every run goes step by step.
+/// Launches each queue's steps in a stream of its own, with events where one needs another. The
+/// first run launches step by step, which also lets libraries set themselves up; right after it the
+/// same work is captured as a CUDA graph, and every later run is one launch of it. A collective
+/// that waits on the host cannot be captured: then every run goes step by step.
 ///
 /// Where there are other ranks it watches, while the device works, whether they are still there,
 /// and how long a collective takes that has started. When a run fails, no rank is left waiting for
@@ -37,7 +37,9 @@ class CudaRunner final : public Runner {
     Event end;
   };
 
-  cudaStream_t stream_of(Queue queue) const;
+  /// Whether steps of the queue send or receive.
+  static bool communicates(Queue queue) { return queue != Queue::computation; }
+  Progress& progress_of(Queue queue) { return progress_[static_cast<std::size_t>(queue) - 1]; }
   /// Launches all steps, with their timings if there are any.
   void enqueue(const std::vector<Timing>& timings, bool is_watched);
   /// After each batch of steps that is enqueued: watches the one before the last.
@@ -47,28 +49,28 @@ class CudaRunner final : public Runner {
   void run_launched(const std::function<void()>& launch);
   /// Until the event is complete.
   void watch(const Event& event);
-  [[noreturn]] void fail_late(unsigned collective) const;
-  /// A number for the collective of this run that grows from run to run.
+  [[noreturn]] void fail_late(Queue queue, unsigned number) const;
+  /// A number for the collective of its stage, counted from 1 in this run, that grows from run to
+  /// run.
   std::int64_t progress_at(unsigned collective) const;
 
   CudaDevice& device_;
   std::vector<Step> steps_;
   CollectiveContext* collectives_;
   std::vector<ScheduledStep> schedule_;
-  std::vector<Event> complete_;                ///< by step; null where no step waits for it
-  std::vector<std::size_t> collective_steps_;  ///< the steps that are collectives
+  std::vector<Event> complete_;  ///< by step; null where no step waits for it
+  /// By queue, the steps that communicate.
+  std::array<std::vector<std::size_t>, num_queues> collective_steps_;
+  std::vector<Queue> other_queues_;  ///< that have steps, beside computation's
   bool can_be_captured_ = true;
-  bool has_others_ = false;  ///< whether the steps send to other ranks
-  Progress progress_;
+  bool has_others_ = false;                        ///< whether the steps send to other ranks
+  std::array<Progress, num_queues - 1> progress_;  ///< of the queues that communicate
   std::int64_t runs_ = 0;
   Event fork_;
-  Event join_;
+  std::array<Event, num_queues> join_;
   Event done_;
   /// Complete when the streams have come to a batch's end; of the last two batches.
-  struct Batch {
-    Event computation;
-    Event communication;
-  };
+  using Batch = std::array<Event, num_queues>;
   std::array<Batch, 2> batches_;
   GraphExec graph_;
 };

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+
+#include "graph/onnx_export.h"
+#include "pipeline_sketch.h"
+#include "runtime/run_bundle.h"
+
+namespace autopar::runtime::testing {
+
+namespace fs = std::filesystem;
+
+/// The sketch as a bundle: 8 rows in microbatches of 5, so that the last has 3. Input d is the same
+/// for all microbatches.
+class PipelineBundle {
+ public:
+  explicit PipelineBundle(const std::function<void(bundle::MetaInfo&)>& spoil = {},
+                          fs::path dir = fs::temp_directory_path() /
+                                         ("autopar_pipeline_" + std::to_string(getpid())))
+      : dir_(std::move(dir)) {
+    fs::remove_all(dir_);
+    fs::create_directory(dir_);
+    info_.model = "sketch.onnx";
+    info_.microbatches = 2;
+    for (std::size_t s = 0; s < sketch_.ranks.size(); ++s) {
+      const auto& ranks = sketch_.ranks[s];
+      info_.stages.push_back(
+          {static_cast<int>(s), {{"axis0", static_cast<int>(ranks.size())}}, ranks, 0, 0});
+      for (const int rank : ranks) add_rank(rank, static_cast<int>(s));
+    }
+    info_.inputs = {port("x", sketch_.first, true), port("c", sketch_.second, true),
+                    port("d", sketch_.third, false)};
+    info_.outputs = {port("y", sketch_.third, true), port("z", sketch_.third, true)};
+    if (spoil) spoil(info_);
+    std::ofstream(dir_ / "meta-info.json") << bundle::to_json(info_).dump();
+  }
+  ~PipelineBundle() { fs::remove_all(dir_); }
+  PipelineBundle(const PipelineBundle&) = delete;
+  PipelineBundle& operator=(const PipelineBundle&) = delete;
+
+  const fs::path& dir() const { return dir_; }
+  const PipelineSketch& sketch() const { return sketch_; }
+
+ private:
+  bundle::PortInfo port(const std::string& name, const Layout& layout, bool is_cut) const {
+    bundle::PortInfo port{name, DataType::float32, sketch_.shape, "RR", {}, {}};
+    if (is_cut) {
+      port.shape[0] = 8;
+      port.batch = bundle::BatchInfo{0, 5};
+    }
+    port.ranges.resize(6);
+    for (const auto& [rank, box] : layout) port.ranges[static_cast<std::size_t>(rank)] = box;
+    return port;
+  }
+
+  void add_rank(int rank, int stage) {
+    Graph graph = sketch_.of_rank(rank);
+    graph.opsets = {{"", 18}, {graph::collective_domain, 1}};
+    const std::string name = "rank" + std::to_string(rank);
+    const auto written = graph::save_onnx(graph, dir_ / (name + ".onnx"), dir_ / (name + ".data"));
+    info_.ranks.push_back(
+        {rank, stage, {0}, {{name + ".onnx", written.model.bytes, written.model.xxh3}}, 0, 0});
+    for (const graph::Node& node : graph.nodes) {
+      if (node.op_type != "Send") continue;
+      const std::string& value = graph.value(node.inputs[0]).name;
+      auto transfer = std::ranges::find_if(info_.transfers, [&](const auto& each) {
+        return each.value == value && each.from_stage == stage;
+      });
+      if (transfer == info_.transfers.end())
+        transfer = info_.transfers.insert(transfer, {value, stage, stage + 1, {}});
+      const auto peers = node.ints_attribute("peers", {});
+      const auto starts = node.ints_attribute("starts", {});
+      const auto ends = node.ints_attribute("ends", {});
+      for (std::size_t m = 0; m < peers.size(); ++m)
+        transfer->messages.push_back(
+            {rank, static_cast<int>(peers[m]),
+             (ends[2 * m] - starts[2 * m]) * (ends[2 * m + 1] - starts[2 * m + 1]) * 4});
+    }
+  }
+
+  fs::path dir_;
+  PipelineSketch sketch_;
+  bundle::MetaInfo info_;
+};
+
+inline NamedTensors random_batch(std::mt19937& random) {
+  NamedTensors inputs;
+  for (const char* name : {"x", "c"})
+    inputs[name] = random_in(DataType::float32, {8, 6}, random, -1, 1);
+  inputs["d"] = random_in(DataType::float32, {5, 6}, random, -1, 1);
+  return inputs;
+}
+
+/// y and z by hand.
+inline std::map<std::string, std::vector<double>> expected_of(const NamedTensors& inputs) {
+  std::map<std::string, std::vector<double>> expected;
+  for (std::size_t i = 0; i < 48; ++i) {
+    const double x = number_at(inputs.at("x"), i);
+    const double k = std::tanh(x) + number_at(inputs.at("c"), i);
+    expected["y"].push_back(k * -x);
+    expected["z"].push_back(k + number_at(inputs.at("d"), i % 30));
+  }
+  return expected;
+}
+
+/// What is wrong with the result of two runs, one of them profiled; empty where nothing is.
+inline std::string what_is_wrong(const RunResult& result, const NamedTensors& inputs) {
+  for (const auto& [name, numbers] : expected_of(inputs)) {
+    const Tensor& out = result.outputs.at(name);
+    if (out.shape() != Shape{8, 6}) return name + " has another shape";
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      if (std::abs(number_at(out, i) - numbers[i]) > 1e-5)
+        return "element " + std::to_string(i) + " of " + name + " is another";
+  }
+  // Of both microbatches: three values of two ranks, and two values to two ranks.
+  const std::vector<bundle::CollectiveTotal> sent = {{"send", {}, 2 * (6 + 4), 2 * (360 + 240)}};
+  if (result.collectives != sent) return "other messages are counted";
+  if (result.spans.size() != 6 || !is_pipeline(result.spans)) return "the profile is another";
+  return {};
+}
+
+}  // namespace autopar::runtime::testing
