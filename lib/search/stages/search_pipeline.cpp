@@ -206,6 +206,11 @@ class PipelineSearch {
   std::optional<PipelinePlan> search(StageCosts& costs, SequenceProblem problem) {
     std::optional<StageSequence> best;  // of plans that are known
     Cost bound = 0;
+    int searches = 0;
+    const auto find_best = [&] {
+      set_prices(problem, costs, &StageCosts::cost);
+      best = best_sequence(problem);
+    };
     while (true) {
       set_prices(problem, costs, &StageCosts::lower_bound);
       const auto wanted = best_sequence(problem);
@@ -215,15 +220,18 @@ class PipelineSearch {
         return costs.is_settled(stage.size, stage.begin, stage.end);
       });
       if (is_settled || is_over()) {
-        set_prices(problem, costs, &StageCosts::cost);
-        best = best_sequence(problem);
+        find_best();
         if (!best) {
           costs.find_quickly(wanted->stages);
-          set_prices(problem, costs, &StageCosts::cost);
-          best = best_sequence(problem);
+          find_best();
         }
         if (!best) refuse(costs, problem);
         break;
+      }
+      if (costs.searches() > searches) {
+        searches = costs.searches();
+        find_best();
+        if (best && is_close(best->cost, bound)) break;
       }
       costs.advance(wanted->stages, seconds_left());
     }
@@ -233,6 +241,11 @@ class PipelineSearch {
       bound = certain ? certain->lower_bound : best->cost;
     }
     return described(costs, problem, *best, std::min(bound, best->cost));
+  }
+
+  /// By epsilon.
+  bool is_close(Cost cost, Cost bound) const {
+    return static_cast<double>(cost) <= (1 + pipeline_.epsilon) * static_cast<double>(bound);
   }
 
   /// No sequence is left: says which stage has no plan. Never returns.
