@@ -26,6 +26,9 @@ namespace autopar::search {
 
 namespace {
 
+/// Of the sequences that say what to look at next, where there are so many devices that it matters.
+constexpr double coarse_epsilon = 0.01;
+constexpr int devices_worth_coarseness = 256;
 /// Of the time, for the plan of the whole model where stages may be better.
 constexpr double share_of_whole = 0.4;
 
@@ -207,9 +210,13 @@ class PipelineSearch {
     std::optional<StageSequence> best;  // of plans that are known
     Cost bound = 0;
     int searches = 0;
+    if (devices_ > devices_worth_coarseness && pipeline_.epsilon > 0)
+      problem.epsilon = std::max(pipeline_.epsilon, coarse_epsilon);
     const auto find_best = [&] {
-      set_prices(problem, costs, &StageCosts::cost);
-      best = best_sequence(problem);
+      SequenceProblem known = problem;
+      known.epsilon = pipeline_.epsilon;
+      set_prices(known, costs, &StageCosts::cost);
+      best = best_sequence(known);
     };
     while (true) {
       set_prices(problem, costs, &StageCosts::lower_bound);
@@ -219,7 +226,12 @@ class PipelineSearch {
       const bool is_settled = std::ranges::all_of(wanted->stages, [&](const StageChoice& stage) {
         return costs.is_settled(stage.size, stage.begin, stage.end);
       });
+      if (is_settled && problem.epsilon > pipeline_.epsilon) {
+        problem.epsilon = pipeline_.epsilon;  // it has been looked for coarsely until here
+        continue;
+      }
       if (is_settled || is_over()) {
+        if (!is_settled) costs.find_quickly(wanted->stages);
         find_best();
         if (!best) {
           costs.find_quickly(wanted->stages);

@@ -44,6 +44,8 @@ constexpr int most_kinds_of_blocks = 8;
 /// For a bound alone.
 constexpr double most_seconds_a_block = 10;
 constexpr int most_price_steps = 8;
+/// Of the time left, for one stage.
+constexpr double share_of_stage = 0.25;
 
 std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
@@ -304,7 +306,7 @@ void StageCosts::advance(std::span<const StageChoice> stages, double seconds_lef
   }
   if (!levels.empty()) refine(levels, seconds_left);
   SearchOptions options = options_;
-  options.time_limit_seconds = std::max(0.0, seconds_left);
+  options.time_limit_seconds = std::max(0.0, share_of_stage * seconds_left);
   search_all(runs, options, true);
 }
 
