@@ -16,6 +16,7 @@
 #include "graph/error.h"
 #include "graph/interruption.h"
 #include "search/operator_bound.h"
+#include "search/plan_builder.h"
 #include "search/saturating.h"
 #include "search/search_meshes.h"
 #include "search/stages/stage_sequence.h"
@@ -50,29 +51,60 @@ class PipelineSearch {
   PipelinePlan run() {
     if (pipeline_.stages == 1 || microbatch_.nodes.empty()) return one_stage_for_microbatches();
     require_enough_devices();
-    std::optional<PipelinePlan> whole;
-    std::exception_ptr refusal;
-    if (pipeline_.stages == 0) {
-      try {
-        whole = one_stage_for_the_whole();
-      } catch (const NothingFits&) {
-        refusal = std::current_exception();  // stages may fit
-      }
-      if (devices_ == 1 && pipeline_.microbatches == 1 && whole) return std::move(*whole);
-    }
-    std::optional<PipelinePlan> staged;
-    try {
-      staged = in_stages();
-    } catch (const NothingFits&) {
-      if (!whole) throw;
-    }
-    if (!staged && !whole) std::rethrow_exception(refusal);
-    return better_of(std::move(whole), std::move(staged));
+    if (pipeline_.stages == 0 && devices_ == 1 && pipeline_.microbatches == 1)
+      return one_stage_for_the_whole(options_);
+    if (options_.warns) warn_of_missing_rules(microbatch_);
+    std::optional<PipelinePlan> best = pipeline_.stages == 0 ? with_open_count() : in_stages();
+    if (options_.warns && graph::was_interrupted())
+      spdlog::warn("interrupted: this is the best pipeline found so far");
+    return std::move(*best);
   }
 
  private:
   double seconds_left() const { return options_.time_limit_seconds - stopwatch_.seconds(); }
-  bool is_over() const { return seconds_left() <= 0 || graph::was_interrupted(); }
+  /// For stages: where the whole model in one stage may follow, it has its share.
+  double seconds_left_for_stages() const {
+    const double share = pipeline_.stages == 0 ? share_of_whole : 0;
+    return seconds_left() - share * options_.time_limit_seconds;
+  }
+  bool is_over() const { return seconds_left_for_stages() <= 0 || graph::was_interrupted(); }
+
+  /// Stages first: often they are better than any plan of the whole model can be.
+  PipelinePlan with_open_count() {
+    std::optional<PipelinePlan> staged;
+    try {
+      staged = in_stages();
+    } catch (const NothingFits&) {  // the whole model may, or says best what it needs
+    }
+    if (staged && bound_of_the_whole() > staged->summary.cost_seconds) return std::move(*staged);
+    SearchOptions options = options_;
+    options.warns = false;
+    options.time_limit_seconds = std::max(0.0, seconds_left());
+    std::optional<PipelinePlan> whole;
+    try {
+      whole = one_stage_for_the_whole(options);
+    } catch (const NothingFits&) {
+      if (!staged) throw;
+    }
+    return better_of(std::move(whole), std::move(staged));
+  }
+
+  /// No plan of the whole model takes less, whatever memory it needs.
+  double bound_of_the_whole() const {
+    if (options_.method != SearchMethod::ilp || !options_.pins.empty()) return 0;
+    SearchOptions options = options_;
+    options.memory = {MemoryPolicy::Kind::bytes, std::int64_t{1} << 60};  // none is looked at
+    double least = std::numeric_limits<double>::infinity();
+    for (const cost::CostModel& mesh : meshes_) {
+      AssignmentProblem problem = build_plan_problem(whole_, mesh, options).problem;
+      problem.usage_limits.clear();
+      const double share = std::max(0.0, seconds_left()) / static_cast<double>(meshes_.size() + 1);
+      const Solution solution =
+          solve(problem, {.time_limit_seconds = share, .patience_seconds = 1});
+      least = std::min(least, static_cast<double>(solution.lower_bound) * seconds_per_cost);
+    }
+    return least;
+  }
 
   // One stage
 
@@ -91,9 +123,7 @@ class PipelineSearch {
     return result;
   }
 
-  PipelinePlan one_stage_for_the_whole() {
-    SearchOptions options = options_;
-    options.time_limit_seconds = share_of_whole * seconds_left();
+  PipelinePlan one_stage_for_the_whole(const SearchOptions& options) const {
     return one_stage(whole_, 1, search_meshes(whole_, meshes_, options).plan);
   }
 
@@ -152,7 +182,6 @@ class PipelineSearch {
     const std::vector<Submesh> shapes = submeshes(devices_, device_, pipeline_.mesh);
     SequenceProblem problem = empty_problem(cutter, cuts, shapes);
     require_possible_count(problem);
-    if (options_.warns && pipeline_.stages > 0) warn_of_missing_rules(microbatch_);
     StageCosts costs(microbatch_, cutter, std::move(cuts), device_, shapes, options_,
                      pipeline_.peak_bytes);
     return search(costs, std::move(problem));
@@ -245,7 +274,7 @@ class PipelineSearch {
         find_best();
         if (best && is_close(best->cost, bound)) break;
       }
-      costs.advance(wanted->stages, seconds_left());
+      costs.advance(wanted->stages, seconds_left_for_stages());
     }
     if (!costs.is_certain()) {
       set_prices(problem, costs, &StageCosts::certain_bound);

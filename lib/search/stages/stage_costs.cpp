@@ -45,7 +45,7 @@ constexpr int most_kinds_of_blocks = 8;
 constexpr double most_seconds_a_block = 10;
 constexpr int most_price_steps = 8;
 /// Of the time left, for one stage.
-constexpr double share_of_stage = 0.25;
+constexpr double share_of_stage = 0.1;
 
 std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
