@@ -51,6 +51,7 @@ class PipelineSearch {
   PipelinePlan run() {
     if (pipeline_.stages == 1 || microbatch_.nodes.empty()) return one_stage_for_microbatches();
     require_enough_devices();
+    Pins(options_.pins, microbatch_);  // throws for one that names nothing
     if (pipeline_.stages == 0 && devices_ == 1 && pipeline_.microbatches == 1)
       return one_stage_for_the_whole(options_);
     if (options_.warns) warn_of_missing_rules(microbatch_);

@@ -386,3 +386,26 @@ TEST_CASE("what arrives is stored in a landing spec, however small it is") {
   CHECK(sharding::landing_specs({1, 1}, cost.mesh()) ==
         std::vector{sharding::TensorShardSpec::replicated(2)});
 }
+
+TEST_CASE("a pin is for the stage that has the operator") {
+  const graph::Graph graph = chain(4, 512, 1024);
+  search::SearchOptions options = within("device");
+  const auto pinned = sharding::TensorShardSpec::parse("S0R");
+  options.pins = {{"matmul3", {}, {{pinned}}, {}}};
+  search::PipelineOptions pipeline;
+  pipeline.stages = 2;
+  const auto plan = search_stages(graph, cost::load_device_model("h100"), 4, options, pipeline);
+  REQUIRE(plan.stages.size() == 2);
+  int found = 0;
+  for (const search::StagePlan& stage : plan.stages) {
+    for (std::size_t n = 0; n < stage.stage.graph.nodes.size(); ++n) {
+      if (stage.stage.graph.nodes[n].name != "matmul3") continue;
+      ++found;
+      CHECK(stage.plan.operators[n].outputs.front() == pinned);
+    }
+  }
+  CHECK(found == 1);
+  options.pins = {{"no such operator", {}, {{pinned}}, {}}};
+  CHECK_THROWS_WITH(search_stages(graph, cost::load_device_model("h100"), 4, options, pipeline),
+                    Contains("no such operator"));
+}
