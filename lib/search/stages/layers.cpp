@@ -19,37 +19,43 @@ constexpr int most_layers = 48;
 constexpr double deltas[] = {0.25, 0.5, 1, 2, 4, 1e18};
 /// Of the regularities that count as equal.
 constexpr double regularity_margin = 1.1;
+/// In larger graphs only the narrow places are looked at, about so many for a layer.
+constexpr int nodes_worth_thinning = 300;
+constexpr int places_a_layer = 16;
 
 std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
-/// One number of layers, by dynamic programming over the nodes at which layers end.
+/// What is never cut: the nodes between two places where layers may be.
+struct Segment {
+  graph::NodeId begin = 0;
+  double work = 0;
+  double heaviest = 0;     ///< of its nodes
+  std::int64_t bytes = 0;  ///< that cross where it begins
+};
+
+/// One number of layers, by dynamic programming over the segments behind which layers end.
 class Clustering {
  public:
-  Clustering(const std::vector<std::int64_t>& crossing_bytes, const std::vector<double>& work,
-             int layers)
-      : bytes_(crossing_bytes),
-        work_(work),
-        nodes_(static_cast<int>(work.size())),
-        layers_(layers),
-        sums_(work.size() + 1, 0) {
-    std::partial_sum(work.begin(), work.end(), sums_.begin() + 1);
+  Clustering(const std::vector<Segment>& segments, int layers)
+      : segments_(segments), count_(static_cast<int>(segments.size())), layers_(layers), sums_{0} {
+    for (const Segment& segment : segments) sums_.push_back(sums_.back() + segment.work);
     set_average();
   }
 
-  /// Nothing where no layers are so even.
-  std::optional<LayerCuts> run(double delta) {
+  /// The segments with which layers begin, and their number; nothing where no layers are so even.
+  std::optional<std::vector<int>> run(double delta) {
     const Entry none{std::numeric_limits<std::int64_t>::max(), 0};
-    std::vector<Entry> best(at(nodes_) + 1, none);
-    std::vector<std::vector<int>> begins(at(layers_), std::vector<int>(at(nodes_) + 1, -1));
+    std::vector<Entry> best(at(count_) + 1, none);
+    std::vector<std::vector<int>> begins(at(layers_), std::vector<int>(at(count_) + 1, -1));
     best[0] = {0, 0};
     for (int layer = 0; layer < layers_; ++layer) {
-      std::vector<Entry> longer(at(nodes_) + 1, none);
+      std::vector<Entry> longer(at(count_) + 1, none);
       // The last layer ends at the end, and every layer behind this one has a node.
       const int behind = layers_ - layer - 1;
-      for (int end = behind == 0 ? nodes_ : layer + 1; end <= nodes_ - behind; ++end) {
+      for (int end = behind == 0 ? count_ : layer + 1; end <= count_ - behind; ++end) {
         double heaviest = 0;
         for (int begin = end - 1; begin >= layer; --begin) {
-          heaviest = std::max(heaviest, work_[at(begin)]);
+          heaviest = std::max(heaviest, segments_[at(begin)].heaviest);
           const double sum = sums_[at(end)] - sums_[at(begin)];
           const bool is_heavy = heaviest > average_;
           // What is lighter than this is no longer, whatever else is in it.
@@ -57,7 +63,8 @@ class Clustering {
           if (!is_heavy && sum < (1 - delta) * average_) continue;
           const Entry& before = best[at(begin)];
           if (before == none) continue;
-          const Entry entry{before.bytes + bytes_[at(begin)], before.unevenness + sum * sum};
+          const Entry entry{before.bytes + segments_[at(begin)].bytes,
+                            before.unevenness + sum * sum};
           if (entry < longer[at(end)]) {
             longer[at(end)] = entry;
             begins[at(layer)][at(end)] = begin;
@@ -67,7 +74,7 @@ class Clustering {
       best = std::move(longer);
     }
     if (best.back() == none) return std::nullopt;
-    LayerCuts cuts(at(layers_) + 1, nodes_);
+    std::vector<int> cuts(at(layers_) + 1, count_);
     for (int layer = layers_ - 1; layer >= 0; --layer)
       cuts[at(layer)] = begins[at(layer)][at(cuts[at(layer) + 1])];
     return cuts;
@@ -82,7 +89,8 @@ class Clustering {
 
   /// Of the layers that are not an operator's own because it is heavier than the average.
   void set_average() {
-    std::vector<double> heaviest = work_;
+    std::vector<double> heaviest;
+    for (const Segment& segment : segments_) heaviest.push_back(segment.heaviest);
     std::ranges::sort(heaviest, std::greater<>());
     double rest = sums_.back();
     average_ = rest / layers_;
@@ -92,11 +100,10 @@ class Clustering {
     }
   }
 
-  const std::vector<std::int64_t>& bytes_;  ///< by cut
-  const std::vector<double>& work_;
-  const int nodes_;
+  const std::vector<Segment>& segments_;
+  const int count_;
   const int layers_;
-  std::vector<double> sums_;  ///< of the work before each node
+  std::vector<double> sums_;  ///< of the work before each segment
   double average_ = 0;
 };
 
@@ -112,6 +119,49 @@ std::vector<std::int64_t> bytes_by_cut(const graph::Graph& graph,
   return bytes;
 }
 
+/// Nodes between which fewer bytes cross than elsewhere within a distance in work; of equals the
+/// first. By what is near alone, so that repeated layers are cut alike.
+std::vector<graph::NodeId> narrow_places(const std::vector<std::int64_t>& bytes,
+                                         const std::vector<double>& work, double distance) {
+  const auto nodes = static_cast<int>(work.size());
+  std::vector<double> sums{0};
+  for (const double each : work) sums.push_back(sums.back() + each);
+  std::vector<graph::NodeId> places{0};
+  for (int n = 1; n < nodes; ++n) {
+    bool is_narrow = true;
+    for (int m = n - 1; is_narrow && m > 0 && sums[at(n)] - sums[at(m)] <= distance; --m)
+      is_narrow = bytes[at(m)] > bytes[at(n)];
+    for (int m = n + 1; is_narrow && m < nodes && sums[at(m)] - sums[at(n)] <= distance; ++m)
+      is_narrow = bytes[at(m)] >= bytes[at(n)];
+    if (is_narrow) places.push_back(n);
+  }
+  return places;
+}
+
+std::vector<Segment> segments_of(const std::vector<std::int64_t>& bytes,
+                                 const std::vector<double>& work, int most) {
+  const auto nodes = static_cast<int>(work.size());
+  std::vector<graph::NodeId> places(work.size());
+  std::iota(places.begin(), places.end(), 0);
+  if (nodes > nodes_worth_thinning) {
+    const double total = std::reduce(work.begin(), work.end());
+    auto narrow = narrow_places(bytes, work, total / most / places_a_layer);
+    if (static_cast<int>(narrow.size()) >= 2 * most) places = std::move(narrow);
+  }
+  std::vector<Segment> segments;
+  for (std::size_t k = 0; k < places.size(); ++k) {
+    Segment& segment = segments.emplace_back();
+    segment.begin = places[k];
+    segment.bytes = bytes[at(places[k])];
+    const int end = k + 1 < places.size() ? places[k + 1] : nodes;
+    for (int n = places[k]; n < end; ++n) {
+      segment.work += work[at(n)];
+      segment.heaviest = std::max(segment.heaviest, work[at(n)]);
+    }
+  }
+  return segments;
+}
+
 }  // namespace
 
 LayerCuts cluster_layers(const graph::Graph& graph, const graph::StageCutter& cutter,
@@ -123,21 +173,25 @@ LayerCuts cluster_layers(const graph::Graph& graph, const graph::StageCutter& cu
     std::iota(each.begin(), each.end(), 0);
     return each;
   }
-  const std::vector<std::int64_t> bytes = bytes_by_cut(graph, cutter);
-  LayerCuts best;
-  double best_kinds = std::numeric_limits<double>::infinity();
   const int least = layers > 0 ? layers : fewest_layers;
   const int most = layers > 0 ? layers : most_layers;
+  const std::vector<Segment> segments = segments_of(bytes_by_cut(graph, cutter), work, most);
+  LayerCuts best;
+  double best_kinds = std::numeric_limits<double>::infinity();
   for (int count = most; count >= least; --count) {
-    Clustering clustering(bytes, work, count);
+    Clustering clustering(segments, count);
     int tried = 0;
     for (const double delta : deltas) {
-      const auto cuts = clustering.run(delta);
-      if (!cuts) continue;
-      const double kinds = RunClasses(graph, cutter, *cuts).count() / static_cast<double>(count);
+      const auto begins = clustering.run(delta);
+      if (!begins) continue;
+      LayerCuts cuts;
+      for (int layer = 0; layer < count; ++layer)
+        cuts.push_back(segments[at((*begins)[at(layer)])].begin);
+      cuts.push_back(nodes);
+      const double kinds = RunClasses(graph, cutter, cuts).count() / static_cast<double>(count);
       if (kinds * regularity_margin < best_kinds) {
         best_kinds = kinds;
-        best = *cuts;
+        best = std::move(cuts);
       }
       if (++tried == 2) break;
     }

@@ -16,6 +16,7 @@
 #include "graph/error.h"
 #include "graph/interruption.h"
 #include "search/operator_bound.h"
+#include "search/plan_builder.h"
 #include "search/saturating.h"
 #include "search/search_meshes.h"
 #include "search/stages/stage_sequence.h"
@@ -26,6 +27,9 @@ namespace autopar::search {
 
 namespace {
 
+/// Of the sequences that say what to look at next, where there are so many devices that it matters.
+constexpr double coarse_epsilon = 0.01;
+constexpr int devices_worth_coarseness = 256;
 /// Of the time, for the plan of the whole model where stages may be better.
 constexpr double share_of_whole = 0.4;
 
@@ -47,29 +51,61 @@ class PipelineSearch {
   PipelinePlan run() {
     if (pipeline_.stages == 1 || microbatch_.nodes.empty()) return one_stage_for_microbatches();
     require_enough_devices();
-    std::optional<PipelinePlan> whole;
-    std::exception_ptr refusal;
-    if (pipeline_.stages == 0) {
-      try {
-        whole = one_stage_for_the_whole();
-      } catch (const NothingFits&) {
-        refusal = std::current_exception();  // stages may fit
-      }
-      if (devices_ == 1 && pipeline_.microbatches == 1 && whole) return std::move(*whole);
-    }
-    std::optional<PipelinePlan> staged;
-    try {
-      staged = in_stages();
-    } catch (const NothingFits&) {
-      if (!whole) throw;
-    }
-    if (!staged && !whole) std::rethrow_exception(refusal);
-    return better_of(std::move(whole), std::move(staged));
+    Pins(options_.pins, microbatch_);  // throws for one that names nothing
+    if (pipeline_.stages == 0 && devices_ == 1 && pipeline_.microbatches == 1)
+      return one_stage_for_the_whole(options_);
+    if (options_.warns) warn_of_missing_rules(microbatch_);
+    std::optional<PipelinePlan> best = pipeline_.stages == 0 ? with_open_count() : in_stages();
+    if (options_.warns && graph::was_interrupted())
+      spdlog::warn("interrupted: this is the best pipeline found so far");
+    return std::move(*best);
   }
 
  private:
   double seconds_left() const { return options_.time_limit_seconds - stopwatch_.seconds(); }
-  bool is_over() const { return seconds_left() <= 0 || graph::was_interrupted(); }
+  /// For stages: where the whole model in one stage may follow, it has its share.
+  double seconds_left_for_stages() const {
+    const double share = pipeline_.stages == 0 ? share_of_whole : 0;
+    return seconds_left() - share * options_.time_limit_seconds;
+  }
+  bool is_over() const { return seconds_left_for_stages() <= 0 || graph::was_interrupted(); }
+
+  /// Stages first: often they are better than any plan of the whole model can be.
+  PipelinePlan with_open_count() {
+    std::optional<PipelinePlan> staged;
+    try {
+      staged = in_stages();
+    } catch (const NothingFits&) {  // the whole model may, or says best what it needs
+    }
+    if (staged && bound_of_the_whole() > staged->summary.cost_seconds) return std::move(*staged);
+    SearchOptions options = options_;
+    options.warns = false;
+    options.time_limit_seconds = std::max(0.0, seconds_left());
+    std::optional<PipelinePlan> whole;
+    try {
+      whole = one_stage_for_the_whole(options);
+    } catch (const NothingFits&) {
+      if (!staged) throw;
+    }
+    return better_of(std::move(whole), std::move(staged));
+  }
+
+  /// No plan of the whole model takes less, whatever memory it needs.
+  double bound_of_the_whole() const {
+    if (options_.method != SearchMethod::ilp || !options_.pins.empty()) return 0;
+    SearchOptions options = options_;
+    options.memory = {MemoryPolicy::Kind::bytes, std::int64_t{1} << 60};  // none is looked at
+    double least = std::numeric_limits<double>::infinity();
+    for (const cost::CostModel& mesh : meshes_) {
+      AssignmentProblem problem = build_plan_problem(whole_, mesh, options).problem;
+      problem.usage_limits.clear();
+      const double share = std::max(0.0, seconds_left()) / static_cast<double>(meshes_.size() + 1);
+      const Solution solution =
+          solve(problem, {.time_limit_seconds = share, .patience_seconds = 1});
+      least = std::min(least, static_cast<double>(solution.lower_bound) * seconds_per_cost);
+    }
+    return least;
+  }
 
   // One stage
 
@@ -88,9 +124,7 @@ class PipelineSearch {
     return result;
   }
 
-  PipelinePlan one_stage_for_the_whole() {
-    SearchOptions options = options_;
-    options.time_limit_seconds = share_of_whole * seconds_left();
+  PipelinePlan one_stage_for_the_whole(const SearchOptions& options) const {
     return one_stage(whole_, 1, search_meshes(whole_, meshes_, options).plan);
   }
 
@@ -149,7 +183,6 @@ class PipelineSearch {
     const std::vector<Submesh> shapes = submeshes(devices_, device_, pipeline_.mesh);
     SequenceProblem problem = empty_problem(cutter, cuts, shapes);
     require_possible_count(problem);
-    if (options_.warns && pipeline_.stages > 0) warn_of_missing_rules(microbatch_);
     StageCosts costs(microbatch_, cutter, std::move(cuts), device_, shapes, options_,
                      pipeline_.peak_bytes);
     return search(costs, std::move(problem));
@@ -206,6 +239,15 @@ class PipelineSearch {
   std::optional<PipelinePlan> search(StageCosts& costs, SequenceProblem problem) {
     std::optional<StageSequence> best;  // of plans that are known
     Cost bound = 0;
+    int searches = 0;
+    if (devices_ > devices_worth_coarseness && pipeline_.epsilon > 0)
+      problem.epsilon = std::max(pipeline_.epsilon, coarse_epsilon);
+    const auto find_best = [&] {
+      SequenceProblem known = problem;
+      known.epsilon = pipeline_.epsilon;
+      set_prices(known, costs, &StageCosts::cost);
+      best = best_sequence(known);
+    };
     while (true) {
       set_prices(problem, costs, &StageCosts::lower_bound);
       const auto wanted = best_sequence(problem);
@@ -214,18 +256,26 @@ class PipelineSearch {
       const bool is_settled = std::ranges::all_of(wanted->stages, [&](const StageChoice& stage) {
         return costs.is_settled(stage.size, stage.begin, stage.end);
       });
+      if (is_settled && problem.epsilon > pipeline_.epsilon) {
+        problem.epsilon = pipeline_.epsilon;  // it has been looked for coarsely until here
+        continue;
+      }
       if (is_settled || is_over()) {
-        set_prices(problem, costs, &StageCosts::cost);
-        best = best_sequence(problem);
+        if (!is_settled) costs.find_quickly(wanted->stages);
+        find_best();
         if (!best) {
           costs.find_quickly(wanted->stages);
-          set_prices(problem, costs, &StageCosts::cost);
-          best = best_sequence(problem);
+          find_best();
         }
         if (!best) refuse(costs, problem);
         break;
       }
-      costs.advance(wanted->stages, seconds_left());
+      if (costs.searches() > searches) {
+        searches = costs.searches();
+        find_best();
+        if (best && is_close(best->cost, bound)) break;
+      }
+      costs.advance(wanted->stages, seconds_left_for_stages());
     }
     if (!costs.is_certain()) {
       set_prices(problem, costs, &StageCosts::certain_bound);
@@ -233,6 +283,11 @@ class PipelineSearch {
       bound = certain ? certain->lower_bound : best->cost;
     }
     return described(costs, problem, *best, std::min(bound, best->cost));
+  }
+
+  /// By epsilon.
+  bool is_close(Cost cost, Cost bound) const {
+    return static_cast<double>(cost) <= (1 + pipeline_.epsilon) * static_cast<double>(bound);
   }
 
   /// No sequence is left: says which stage has no plan. Never returns.

@@ -20,7 +20,7 @@ struct PipelineOptions {
   int layers = 0;  ///< between which stages may be cut; 0: chosen (layers.h)
   /// Plans that are better than the answer by no more than this part of its cost may be missed; 0
   /// for the best. The summary's lower bound allows for it.
-  double epsilon = 0.001;
+  double epsilon = 0.002;
   /// As SearchOptions::peak_bytes, with what microbatches in flight take.
   StagePeak peak_bytes;
 };

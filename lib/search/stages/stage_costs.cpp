@@ -8,6 +8,9 @@
 //    blocks is left out, and so is all that stored tensors cost which several blocks read. So the
 //    sum of the blocks' optima is a bound. In the first block what arrives has to land and to be
 //    spread, which only the readers within it are asked to pay.
+//    Where a stage's weights are limited to a share of them, which is a sum over its weights, they
+//    have a price in all blocks, and what the block's own weights may take is taken off again (a
+//    Lagrangian relaxation: bounds hold for every price, and each view has one).
 //    This needs that an operator has no strategy in the stage that it lacks in the block, which
 //    could differ in what is kept partial (partial_flow.h): it is compared operator by operator,
 //    and stages in which it differs have bound 1.
@@ -40,6 +43,9 @@ namespace {
 constexpr int most_kinds_of_blocks = 8;
 /// For a bound alone.
 constexpr double most_seconds_a_block = 10;
+constexpr int most_price_steps = 8;
+/// Of the time left, for one stage.
+constexpr double share_of_stage = 0.1;
 
 std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
@@ -58,6 +64,28 @@ std::vector<sharding::PartialUse> partial_uses(const graph::Graph& graph, KeepPa
 
 bool are_alike(const sharding::PartialUse& a, const sharding::PartialUse& b) {
   return a.groups == b.groups && a.kept == b.kept && a.reduces_later == b.reduces_later;
+}
+
+/// As the limit of MemoryPolicy::Kind::fair counts it (plan_builder).
+std::int64_t fair_share(const graph::Value& value, int devices, std::int64_t least) {
+  return std::max<std::int64_t>(value.constant->size_bytes() * 5 / 4 / devices, least);
+}
+
+/// Adds to what strategies cost what they take, rounded down.
+void set_price(AssignmentProblem& problem, const std::vector<int>& nodes, double price) {
+  if (price == 0) return;
+  for (const int id : nodes) {
+    AssignmentProblem::Node& node = problem.nodes[at(id)];
+    for (std::size_t s = 0; s < node.costs.size(); ++s) {
+      const auto paid = static_cast<Cost>(price * static_cast<double>(node.usages[s]));
+      node.costs[s] = plus(node.costs[s], paid);
+    }
+  }
+}
+
+/// Of bounds; that of a block without one is `-impossible`.
+Cost sum_of_bounds(Cost a, Cost b) {
+  return a <= -impossible || b <= -impossible ? -impossible : plus(a, b);
 }
 
 }  // namespace
@@ -278,7 +306,7 @@ void StageCosts::advance(std::span<const StageChoice> stages, double seconds_lef
   }
   if (!levels.empty()) refine(levels, seconds_left);
   SearchOptions options = options_;
-  options.time_limit_seconds = std::max(0.0, seconds_left);
+  options.time_limit_seconds = std::max(0.0, share_of_stage * seconds_left);
   search_all(runs, options, true);
 }
 
@@ -382,6 +410,11 @@ StageCosts::SharedFlags StageCosts::shared_flags(int begin, int end) const {
 
 void StageCosts::refine(const std::map<int, int>& levels, double seconds_left) {
   const Stopwatch stopwatch;
+  std::vector<View*> fresh;
+  for (const auto& [view, level] : levels) {
+    if (views_[at(view)].inner.empty()) fresh.push_back(&views_[at(view)]);
+  }
+  in_parallel(fresh.size(), [&](std::size_t i) { begin_bounds(*fresh[i], seconds_left); });
   using Key = std::tuple<int, int, bool, SharedFlags>;
   std::map<Key, Block> wanted;
   std::map<std::pair<int, int>, SharedFlags> flags;
@@ -407,25 +440,27 @@ void StageCosts::refine(const std::map<int, int>& levels, double seconds_left) {
     bounds[i] = relaxed_bound(jobs[i].second, seconds_left - stopwatch.seconds());
   });
   for (std::size_t i = 0; i < jobs.size(); ++i) relaxed_.emplace(jobs[i].first, bounds[i]);
-  for (const auto& [view, level] : levels) {
-    View& on = views_[at(view)];
-    on.level = std::max(on.level, level);
-    if (on.inner.empty()) {
-      on.inner.assign(at(layers_ + 1) * at(layers_ + 1), 0);
-      on.first = on.inner;
-      const std::vector<Cost>& operators = operator_bounds_[at(on.size)];
-      for (int layer = 0; layer < layers_; ++layer) {
-        on.inner[place(layer, layer + 1)] = on.first[place(layer, layer + 1)] =
-            operators[at(layer) + 1] - operators[at(layer)];
-      }
-    }
-  }
   for (const auto& [block, key] : blocks) {
     View& on = views_[at(block.view)];
     Cost& bound = (block.is_first ? on.first : on.inner)[place(block.begin, block.end)];
     bound = std::max(bound, relaxed_.at(key));
   }
-  for (const auto& [view, level] : levels) compose(views_[at(view)]);
+  for (const auto& [view, level] : levels) {
+    views_[at(view)].level = std::max(views_[at(view)].level, level);
+    compose(views_[at(view)]);
+  }
+}
+
+/// Without any block's but what operators take.
+void StageCosts::begin_bounds(View& view, double seconds_left) {
+  view.price = price_of_weights(static_cast<int>(&view - views_.data()), seconds_left);
+  view.inner.assign(at(layers_ + 1) * at(layers_ + 1), -impossible);
+  if (view.price == 0) {
+    const std::vector<Cost>& operators = operator_bounds_[at(view.size)];
+    for (int layer = 0; layer < layers_; ++layer)
+      view.inner[place(layer, layer + 1)] = operators[at(layer) + 1] - operators[at(layer)];
+  }
+  view.first = view.inner;
 }
 
 /// The best partition of every run into blocks that are known.
@@ -438,40 +473,112 @@ void StageCosts::compose(View& view) {
       Cost& first = view.first[place(begin, end)];
       for (int between = begin + 1; between < end; ++between) {
         const Cost rest = view.inner[place(between, end)];
-        inner = std::max(inner, plus(view.inner[place(begin, between)], rest));
-        first = std::max(first, plus(view.first[place(begin, between)], rest));
+        inner = std::max(inner, sum_of_bounds(view.inner[place(begin, between)], rest));
+        first = std::max(first, sum_of_bounds(view.first[place(begin, between)], rest));
       }
     }
   }
 }
 
-Cost StageCosts::relaxed_bound(const Block& block, double seconds_left) const {
-  if (seconds_left <= 0 || graph::was_interrupted()) return 0;
+StageCosts::Relaxation StageCosts::relaxation(const Block& block) const {
   const graph::StageGraph stage = cut(block.begin, block.end);
   SearchOptions options;
   options.keep_partial = options_.keep_partial;
   options.memory = {MemoryPolicy::Kind::bytes, std::int64_t{1} << 60};  // none is looked at
   if (block.is_first) options.arriving = {stage.arriving.begin(), stage.arriving.end()};
-  PlanProblem built = build_plan_problem(stage.graph, views_[at(block.view)].model, options);
+  const cost::CostModel& model = views_[at(block.view)].model;
+  PlanProblem built = build_plan_problem(stage.graph, model, options);
+  Relaxation made{.problem = std::move(built.problem), .weights = {}};
+  made.problem.usage_limits.clear();
   const SharedFlags shared = shared_flags(block.begin, block.end);
   std::set<int> free_nodes;
   for (const auto& [value, stored] : built.stored) {
     if (shared[at(value)]) free_nodes.insert(stored.node);
+    if (!stage.graph.is_constant(value)) continue;
+    const std::int64_t least = std::ranges::min(made.problem.nodes[at(stored.node)].usages);
+    const std::int64_t fair =
+        fair_share(stage.graph.value(value), model.mesh().num_devices(), least);
+    if (shared[at(value)]) {
+      made.slack += fair - least;
+    } else {
+      made.fair += fair;
+      made.weights.push_back(stored.node);
+    }
   }
   if (!block.is_first) {
     for (const graph::ValueId value : stage.arriving)
       free_nodes.insert(built.stored.at(value).node);
   }
-  AssignmentProblem& problem = built.problem;
-  problem.usage_limits.clear();
-  std::erase_if(problem.edges, [&](const AssignmentProblem::Edge& edge) {
+  std::erase_if(made.problem.edges, [&](const AssignmentProblem::Edge& edge) {
     return free_nodes.contains(edge.a) || free_nodes.contains(edge.b);
   });
+  return made;
+}
+
+Cost StageCosts::relaxed_bound(const Block& block, double seconds_left) const {
+  const double price = views_[at(block.view)].price;
+  if (seconds_left <= 0 || graph::was_interrupted()) return price > 0 ? -impossible : 0;
+  Relaxation relaxed = relaxation(block);
+  set_price(relaxed.problem, relaxed.weights, price);
   const Solution solution = solve(
-      problem,
+      relaxed.problem,
       {.time_limit_seconds = std::min(seconds_left, most_seconds_a_block), .patience_seconds = 1});
-  return solution.status == Status::infeasible ? impossible
-                                               : std::max<Cost>(0, solution.lower_bound);
+  if (solution.status == Status::infeasible) return impossible;
+  const double allowed = price * static_cast<double>(relaxed.fair + relaxed.slack);
+  return solution.lower_bound - static_cast<Cost>(std::ceil(allowed));
+}
+
+/// Under which a layer of the most frequent kind has the greatest bound: where two tangents of the
+/// bound, which is a concave function of the price, meet, until they are one.
+double StageCosts::price_of_weights(int view, double seconds_left) const {
+  if (options_.memory.kind != MemoryPolicy::Kind::fair) return 0;
+  const Deadline deadline(std::min(seconds_left, most_seconds_a_block));
+  std::map<int, std::pair<int, int>> kinds;  // how many, and one of them
+  for (int layer = 0; layer < layers_; ++layer) {
+    auto& [count, one] = kinds[classes_.of(layer, layer + 1)];
+    ++count;
+    one = layer;
+  }
+  const auto by_count = [](const auto& kind) { return kind.second.first; };
+  const int layer = std::ranges::max_element(kinds, {}, by_count)->second.second;
+  const Relaxation relaxed = relaxation({layer, layer + 1, view, false});
+  struct Point {
+    double price;
+    double bound;
+    double slope;  ///< bytes above what may be taken
+  };
+  const auto at_price = [&](double price) {
+    AssignmentProblem problem = relaxed.problem;
+    set_price(problem, relaxed.weights, price);
+    const Solution solution = solve(
+        problem, {.time_limit_seconds = std::max(0.0, deadline.left()), .patience_seconds = 1});
+    Point point{price, -price * static_cast<double>(relaxed.fair), 0};
+    if (solution.choice.empty()) return point;
+    point.bound += static_cast<double>(solution.cost);
+    std::int64_t taken = 0;
+    for (const int node : relaxed.weights)
+      taken += problem.nodes[at(node)].usages[at(solution.choice[at(node)])];
+    point.slope = static_cast<double>(taken - relaxed.fair);
+    return point;
+  };
+  Point low = at_price(0);
+  if (low.slope <= 0 || relaxed.fair == 0) return 0;
+  Point high = at_price(std::max(1.0, low.bound) / static_cast<double>(relaxed.fair));
+  for (int k = 0; k < most_price_steps && high.slope > 0 && !deadline.is_over(); ++k) {
+    low = high;
+    high = at_price(8 * high.price);
+  }
+  for (int k = 0; k < most_price_steps && high.slope < 0 && !deadline.is_over(); ++k) {
+    const double price =
+        (high.bound - low.bound + low.slope * low.price - high.slope * high.price) /
+        (low.slope - high.slope);
+    if (!(price > low.price && price < high.price)) break;
+    const Point between = at_price(price);
+    const double tangents = low.bound + low.slope * (price - low.price);
+    (between.slope > 0 ? low : high) = between;
+    if (between.bound >= tangents - 1) break;
+  }
+  return low.bound > high.bound ? low.price : high.price;
 }
 
 }  // namespace autopar::search

@@ -75,11 +75,20 @@ class StageCosts {
   struct View {
     cost::CostModel model;
     int size;
-    int level = -1;  ///< bounds of blocks of up to 2^level layers are in `inner` and `first`
+    double price = 0;  ///< of a byte of weights, in the bounds of blocks
+    int level = -1;    ///< bounds of blocks of up to 2^level layers are in `inner` and `first`
     std::vector<Cost> inner;  ///< by begin and end: as a part of any stage
     std::vector<Cost> first;  ///< as the first part of a stage
   };
   using SharedFlags = std::vector<bool>;
+  /// A block's problem.
+  struct Relaxation {
+    AssignmentProblem problem;
+    std::vector<int> weights;  ///< nodes of the problem: those that no other block reads
+    std::int64_t fair = 0;     ///< what they may take by the stage's limit on weights
+    std::int64_t slack =
+        0;  ///< of those that others read, too: what these may take above the least
+  };
 
   std::size_t place(int begin, int end) const {
     return static_cast<std::size_t>(begin) * static_cast<std::size_t>(layers_ + 1) +
@@ -95,8 +104,11 @@ class StageCosts {
   void find_shared_values();
   bool is_worth_refining(int view, int level) const;
   void refine(const std::map<int, int>& levels, double seconds_left);
+  Relaxation relaxation(const Block& block) const;
   Cost relaxed_bound(const Block& block, double seconds_left) const;
+  double price_of_weights(int view, double seconds_left) const;
   SharedFlags shared_flags(int begin, int end) const;
+  void begin_bounds(View& view, double seconds_left);
   void compose(View& view);
   Found search(int view, int begin, int end, SearchOptions options) const;
   void search_all(const std::vector<std::pair<int, StageChoice>>& runs,

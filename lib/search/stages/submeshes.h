@@ -19,8 +19,9 @@ struct Submesh {
 int devices_of_a_node(int devices, const cost::DeviceModel& device);
 
 /// What a stage may have of `devices`, the smallest first: 2^m devices within a node, or whole
-/// nodes, in every view of at most two axes (or the ones with fewest, where all have more). With
-/// `mesh`, that alone. Throws Error where the devices fill no whole number of nodes.
+/// nodes (beyond 16 nodes 2^m, 3 * 2^m, or all, which keeps a search for hundreds of nodes short),
+/// in every view of at most two axes (or the ones with fewest, where all have more). With `mesh`,
+/// that alone. Throws Error where the devices fill no whole number of nodes.
 std::vector<Submesh> submeshes(int devices, const cost::DeviceModel& device,
                                const std::optional<sharding::DeviceMesh>& mesh);
 

@@ -222,7 +222,7 @@ TEST_CASE("the search of stages finds what all pipelines of a small model have a
     CAPTURE(round);
     graph::Graph graph = RandomGraph(random).grow(pick(random, 1, 4));
     while (graph.nodes.size() > 7) graph = RandomGraph(random).grow(pick(random, 1, 4));
-    const int devices = pick(random, 1, 4);
+    const int devices = any_of(random, std::vector{1, 2, 3, 4, 4, 6});
     const cost::DeviceModel device = random_device(random, devices);
     search::PipelineOptions pipeline;
     pipeline.epsilon = 0;
@@ -385,4 +385,27 @@ TEST_CASE("what arrives is stored in a landing spec, however small it is") {
         sharding::landing_specs({4, 4}, cost.mesh()));
   CHECK(sharding::landing_specs({1, 1}, cost.mesh()) ==
         std::vector{sharding::TensorShardSpec::replicated(2)});
+}
+
+TEST_CASE("a pin is for the stage that has the operator") {
+  const graph::Graph graph = chain(4, 512, 1024);
+  search::SearchOptions options = within("device");
+  const auto pinned = sharding::TensorShardSpec::parse("S0R");
+  options.pins = {{"matmul3", {}, {{pinned}}, {}}};
+  search::PipelineOptions pipeline;
+  pipeline.stages = 2;
+  const auto plan = search_stages(graph, cost::load_device_model("h100"), 4, options, pipeline);
+  REQUIRE(plan.stages.size() == 2);
+  int found = 0;
+  for (const search::StagePlan& stage : plan.stages) {
+    for (std::size_t n = 0; n < stage.stage.graph.nodes.size(); ++n) {
+      if (stage.stage.graph.nodes[n].name != "matmul3") continue;
+      ++found;
+      CHECK(stage.plan.operators[n].outputs.front() == pinned);
+    }
+  }
+  CHECK(found == 1);
+  options.pins = {{"no such operator", {}, {{pinned}}, {}}};
+  CHECK_THROWS_WITH(search_stages(graph, cost::load_device_model("h100"), 4, options, pipeline),
+                    Contains("no such operator"));
 }

@@ -1,0 +1,24 @@
+#include "graph/interruption.h"
+
+#include <catch2/catch.hpp>
+#include <csignal>
+
+#include "graph/error.h"
+
+using namespace autopar;
+
+TEST_CASE("an interruption is known until a guard that no other encloses is made") {
+  {
+    const graph::InterruptionGuard outer{SIGINT};
+    std::raise(SIGINT);
+    CHECK(graph::was_interrupted());
+    {
+      const graph::InterruptionGuard inner{SIGINT};  // a search within a search
+      CHECK(graph::was_interrupted());
+    }
+    CHECK(graph::was_interrupted());
+    CHECK_THROWS_AS(graph::check_interruption(), Error);
+  }
+  const graph::InterruptionGuard later{SIGINT};
+  CHECK_FALSE(graph::was_interrupted());
+}
