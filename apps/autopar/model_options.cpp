@@ -9,6 +9,7 @@
 #include "partition/memory_prediction.h"
 #include "progress.h"
 #include "runtime/executable.h"
+#include "runtime/fused_values.h"
 #include "runtime/kernel.h"
 #include "search/logical_meshes.h"
 #include "sharding/hoist_splits.h"
@@ -66,6 +67,7 @@ graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent)
 std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
   if (options.ngpus < 1) fail("--ngpus {}: give at least 1", options.ngpus);
   const cost::DeviceModel device = cost::load_device_model(options.device);
+  device.check_has(options.ngpus);
   std::vector<cost::CostModel> models;
   if (options.mesh == "auto") {
     for (const auto& mesh : search::logical_meshes(options.ngpus, device.gpus_per_node)) {
@@ -82,6 +84,14 @@ std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
   }
   models.emplace_back(device, mesh);
   return models;
+}
+
+void take_fusions_into_account(std::vector<cost::CostModel>& models, const graph::Graph& graph) {
+  cost::DeviceModel device = models.front().device();
+  if (!device.is_fusing) return;
+  device.fused = std::make_shared<const cost::ValueNames>(
+      runtime::fused_values(graph, runtime::cpu_kernels()));
+  for (cost::CostModel& model : models) model = cost::CostModel(device, model.mesh());
 }
 
 namespace {

@@ -26,13 +26,14 @@ struct PartitionCommand {
   bool force = false;
 
   void run() const {
-    const std::vector<cost::CostModel> meshes = make_cost_models(plan);
+    std::vector<cost::CostModel> meshes = make_cost_models(plan);
     const search::SearchOptions search_options = make_search_options(plan);
     const partition::BundleOptions bundle_options{
         .out = out, .model_name = model.model.filename().string(), .force = force};
     partition::check_output_folder(bundle_options);
 
     const graph::Graph graph = load(model);
+    take_fusions_into_account(meshes, graph);
     const search::Plan plan_found = find_plan(graph, meshes, search_options);
     const cost::CostModel cost(meshes.front().device(), plan_found.mesh);
     const bundle::MetaInfo written = write(graph, plan_found, cost, bundle_options);

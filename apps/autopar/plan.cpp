@@ -24,9 +24,10 @@ struct PlanCommand {
 
   void run() const {
     if (!compare.empty()) return print_comparison();
-    const std::vector<cost::CostModel> meshes = make_cost_models(plan);
+    std::vector<cost::CostModel> meshes = make_cost_models(plan);
     const search::SearchOptions options = make_search_options(plan);
     const graph::Graph graph = load_model(model, /*weights_may_be_absent=*/true);
+    take_fusions_into_account(meshes, graph);
     if (!explain.empty()) return print_explanation(graph, meshes, options);
     const search::Plan found = find_plan(graph, meshes, options);
     const cost::CostModel cost(meshes.front().device(), found.mesh);

@@ -6,14 +6,14 @@ namespace autopar::search {
 
 namespace {
 
-double seconds_on_one(const graph::Graph& graph, const graph::Node& node,
-                      const cost::CostModel& alone) {
+double least_seconds(int devices, const graph::Graph& graph, const graph::Node& node,
+                     const cost::CostModel& alone) {
   const auto known = sharding::sharding_rule(graph, node);
   const auto rule = known ? *known : sharding::replicated_rule(graph, node);
   const auto choices =
       sharding::enumerate_op_shard_specs(rule, alone.mesh(), sharding::input_shapes(graph, node),
                                          sharding::output_shapes(graph, node));
-  return alone.operator_seconds(graph, node, rule, choices.front());
+  return alone.least_operator_seconds(devices, graph, node, rule, choices.front());
 }
 
 }  // namespace
@@ -21,11 +21,7 @@ double seconds_on_one(const graph::Graph& graph, const graph::Node& node,
 double least_seconds_on(int devices, const graph::Graph& graph, const cost::DeviceModel& device) {
   const cost::CostModel alone(device, sharding::DeviceMesh({1}));
   double seconds = 0;
-  for (const graph::Node& node : graph.nodes) {
-    const double whole = seconds_on_one(graph, node, alone);
-    if (whole == 0) continue;  // a view
-    seconds += device.launch_seconds + (whole - device.launch_seconds) / devices;
-  }
+  for (const graph::Node& node : graph.nodes) seconds += least_seconds(devices, graph, node, alone);
   return seconds;
 }
 
