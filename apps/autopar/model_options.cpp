@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "graph/error.h"
@@ -86,11 +88,17 @@ std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
   return models;
 }
 
-void take_fusions_into_account(std::vector<cost::CostModel>& models, const graph::Graph& graph) {
+void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& graph) {
   cost::DeviceModel device = models.front().device();
   if (!device.is_fusing) return;
   device.fused = std::make_shared<const cost::ValueNames>(
       runtime::fused_values(graph, runtime::cpu_kernels()));
+  // A run reads each weight once: of few, a cache holds as much as of anything.
+  if (device.weight_bytes_per_second > 0) {
+    const auto weights = static_cast<double>(graph::weight_bytes(graph));
+    device.weight_bytes_per_second =
+        std::max(device.weight_bytes_per_second, device.memory_bytes_per_second.at(weights));
+  }
   for (cost::CostModel& model : models) model = cost::CostModel(device, model.mesh());
 }
 

@@ -33,7 +33,7 @@ struct PartitionCommand {
     partition::check_output_folder(bundle_options);
 
     const graph::Graph graph = load(model);
-    take_fusions_into_account(meshes, graph);
+    fit_to_model(meshes, graph);
     const search::Plan plan_found = find_plan(graph, meshes, search_options);
     const cost::CostModel cost(meshes.front().device(), plan_found.mesh);
     const bundle::MetaInfo written = write(graph, plan_found, cost, bundle_options);

@@ -27,7 +27,7 @@ struct PlanCommand {
     std::vector<cost::CostModel> meshes = make_cost_models(plan);
     const search::SearchOptions options = make_search_options(plan);
     const graph::Graph graph = load_model(model, /*weights_may_be_absent=*/true);
-    take_fusions_into_account(meshes, graph);
+    fit_to_model(meshes, graph);
     if (!explain.empty()) return print_explanation(graph, meshes, options);
     const search::Plan found = find_plan(graph, meshes, options);
     const cost::CostModel cost(meshes.front().device(), found.mesh);

@@ -107,6 +107,10 @@ bool CostModel::is_stored(const graph::Value& value) const {
   return !device_.is_fusing || device_.fused == nullptr || !device_.fused->contains(value.name);
 }
 
+bool CostModel::is_weight(const graph::Value& value) const {
+  return device_.weight_bytes_per_second > 0 && value.constant.has_value();
+}
+
 Work CostModel::operator_work(const graph::Graph& graph, const graph::Node& node,
                               const ShardingRule& rule, const OpShardSpec& spec) const {
   Work work;
@@ -127,6 +131,7 @@ Work CostModel::operator_work(const graph::Graph& graph, const graph::Node& node
     work.is_launched = true;
   }
   std::int64_t read = 0;
+  std::int64_t weights = 0;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     if (node.inputs[i] == graph::no_value) continue;
     const graph::Value& value = graph.value(node.inputs[i]);
@@ -134,9 +139,11 @@ Work CostModel::operator_work(const graph::Graph& graph, const graph::Node& node
     const bool is_looked_up = static_cast<int>(i) == rule.lookup_input;
     if (!is_looked_up) most_elements = std::max(most_elements, elements);
     if (!is_stored(value)) continue;
-    const std::int64_t bytes = graph::bytes_of(value.type, elements);
-    read += is_looked_up ? std::min(bytes, written) : bytes;
+    std::int64_t bytes = graph::bytes_of(value.type, elements);
+    if (is_looked_up) bytes = std::min(bytes, written);
+    (is_weight(value) ? weights : read) += bytes;
   }
+  work.weight_bytes = static_cast<double>(weights);
   work.bytes = static_cast<double>(read + written);
   work.elements = static_cast<double>(most_elements);
   return work;
@@ -150,8 +157,15 @@ double CostModel::work_seconds(const Work& work, graph::DataType type,
   }
   const auto found = device_.element_seconds.find(op_type);
   if (found != device_.element_seconds.end()) arithmetic += work.elements * found->second;
-  const double memory = device_.memory_bytes_per_second.seconds(work.bytes);
-  return (work.is_launched ? device_.launch_seconds : 0) + std::max(arithmetic, memory);
+  const double traffic = traffic_seconds(work);
+  return (work.is_launched ? device_.launch_seconds : 0) + std::max(arithmetic, traffic) +
+         (1 - device_.overlap) * std::min(arithmetic, traffic);
+}
+
+double CostModel::traffic_seconds(const Work& work) const {
+  double seconds = device_.memory_bytes_per_second.seconds(work.bytes);
+  if (work.weight_bytes > 0) seconds += work.weight_bytes / device_.weight_bytes_per_second;
+  return seconds;
 }
 
 double CostModel::operator_seconds(const graph::Graph& graph, const graph::Node& node,
@@ -169,6 +183,7 @@ double CostModel::least_operator_seconds(int devices, const graph::Graph& graph,
   Work share = operator_work(graph, node, rule, whole);
   share.operations /= devices;
   share.bytes /= devices;
+  share.weight_bytes /= devices;
   share.elements /= devices;
   return work_seconds(share, rate_type(graph, node), node.op_type);
 }
@@ -178,7 +193,12 @@ std::string CostModel::price_key(const graph::Graph& graph, const graph::Node& n
   if (device_.element_seconds.contains(node.op_type)) key = node.op_type;
   for (const auto* ids : {&node.inputs, &node.outputs}) {
     for (const graph::ValueId id : *ids) {
-      key += id == graph::no_value || is_stored(graph.value(id)) ? '.' : 'f';
+      if (id == graph::no_value) {
+        key += '.';
+      } else {
+        const graph::Value& value = graph.value(id);
+        key += is_weight(value) ? 'w' : is_stored(value) ? 's' : 'f';
+      }
     }
   }
   return key;

@@ -32,8 +32,10 @@ struct Work {
   bool is_launched = true;
   double operations = 0;          ///< of all its products, 2 an iteration of their loops
   double product_operations = 0;  ///< of one product, where it has a batch of them
-  double bytes = 0;               ///< every stored input and output once
-  double elements = 0;            ///< of its largest input or output
+  double bytes = 0;               ///< every stored input and output once, but for weights
+  double weight_bytes =
+      0;                ///< every weight once, where the device reads them at a rate of their own
+  double elements = 0;  ///< of its largest input or output
 };
 
 /// Predicts seconds on one mesh of equal devices. The formulas are in ARCHITECTURE.md; each cost
@@ -46,11 +48,11 @@ class CostModel {
   const sharding::DeviceMesh& mesh() const { return mesh_; }
 
   /// The operator on its largest local shard, without its reductions: the larger of arithmetic and
-  /// memory traffic, plus a launch; views are free. Arithmetic is that of a sum of products (a
-  /// factor shared by two inputs and no output), 2 operations an iteration of its loops, and what
-  /// the device is known to take for an element of this operator type; memory counts every input
-  /// and output once. Where the device fuses, values that are never stored cost no traffic, and an
-  /// operator that stores nothing no launch.
+  /// memory traffic (and what of the smaller does not overlap), plus a launch; views are free.
+  /// Arithmetic is that of a sum of products (a factor shared by two inputs and no output), 2
+  /// operations an iteration of its loops, and what the device is known to take for an element of
+  /// this operator type; memory counts every input and output once. Where the device fuses, values
+  /// that are never stored cost no traffic, and an operator that stores nothing no launch.
   double operator_seconds(const graph::Graph& graph, const graph::Node& node,
                           const sharding::ShardingRule& rule,
                           const sharding::OpShardSpec& spec) const;
@@ -61,6 +63,8 @@ class CostModel {
                                 const sharding::OpShardSpec& whole) const;
   Work operator_work(const graph::Graph& graph, const graph::Node& node,
                      const sharding::ShardingRule& rule, const sharding::OpShardSpec& spec) const;
+  /// What the memory traffic takes.
+  double traffic_seconds(const Work& work) const;
   /// Of work on operands of the type; launch included.
   double work_seconds(const Work& work, graph::DataType type, const std::string& op_type) const;
   /// What operator_seconds depends on beside the rule, the strategy and the operands' types and
@@ -78,6 +82,7 @@ class CostModel {
 
  private:
   bool is_stored(const graph::Value& value) const;
+  bool is_weight(const graph::Value& value) const;
   double slice_seconds(const sharding::ReshardStep& step, const sharding::Shape& shape,
                        graph::DataType type) const;
   /// Of a mesh axis: where devices stand in nodes, that between nodes if the axis leaves one.

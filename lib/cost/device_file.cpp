@@ -72,6 +72,13 @@ class FieldReader {
     return number;
   }
 
+  /// Of a whole.
+  double part(const std::string& key) const {
+    const double number = this->number(key);
+    if (!(number >= 0 && number <= 1)) malformed(key, "be a number from 0 to 1");
+    return number;
+  }
+
   int count(const std::string& key) const {
     const json& value = field(key);
     constexpr int most_devices = 1 << 20;
@@ -240,13 +247,16 @@ DeviceModel load_device_file(const std::filesystem::path& path) {
   const json document = parse(path);
   const FieldReader fields(document, file, "");
   fields.allow_only({"name", "source", "flops_per_second", "memory_bytes_per_second",
-                     "launch_seconds", "element_seconds", "fuses", "memory_bytes", "links",
-                     "gpus_per_node", "nodes"});
+                     "weight_bytes_per_second", "overlap", "launch_seconds", "element_seconds",
+                     "fuses", "memory_bytes", "links", "gpus_per_node", "nodes"});
   DeviceModel device;
   device.name = fields.text("name");
   device.source = fields.text("source");
   device.flops_per_second = read_flops(fields, file);
   device.memory_bytes_per_second = read_memory_rate(fields, file);
+  if (fields.has("weight_bytes_per_second"))
+    device.weight_bytes_per_second = fields.rate("weight_bytes_per_second");
+  if (fields.has("overlap")) device.overlap = fields.part("overlap");
   device.launch_seconds = fields.duration("launch_seconds");
   if (fields.has("element_seconds")) device.element_seconds = read_element_seconds(fields, file);
   if (fields.has("fuses")) device.is_fusing = fields.flag("fuses");
@@ -271,6 +281,9 @@ std::string device_json(const DeviceModel& device) {
     written["flops_per_second"][std::string(graph::name_of(type))] = rate_json(rate, "operations");
   }
   written["memory_bytes_per_second"] = rate_json(device.memory_bytes_per_second, "bytes");
+  if (device.weight_bytes_per_second > 0)
+    written["weight_bytes_per_second"] = device.weight_bytes_per_second;
+  if (device.overlap < 1) written["overlap"] = device.overlap;
   written["launch_seconds"] = device.launch_seconds;
   if (!device.element_seconds.empty()) written["element_seconds"] = device.element_seconds;
   if (device.is_fusing) written["fuses"] = true;

@@ -32,14 +32,17 @@ namespace autopar::cost {
 ///     "flops_per_second": {"float32": [{"operations": 1e5, "rate": 2e10},
 ///                                      {"operations": 1e9, "rate": 9e10}]},
 ///     "memory_bytes_per_second": [{"bytes": 1e5, "rate": 8e10}, {"bytes": 1e8, "rate": 1e10}],
+///     "weight_bytes_per_second": 2e10,
+///     "overlap": 0.2,
 ///     "element_seconds": {"Tanh": 1e-9, "Softmax": 2e-9},
 ///     "fuses": true
 ///
-/// Rates by size (SizedRate, DeviceModel), times of operators by element, and that autopar's own
-/// runtime runs the shards, whose fusions are taken into account. In a link, "all-reduce",
-/// "all-gather", "reduce-scatter" and "all-to-all" may each have an object with a latency and a
-/// rate of its own. Rates and sizes are from 1 to 1e24, times from 0 to 1000 s. Throws Error that
-/// names the file and the field that is missing, unknown or malformed.
+/// Rates by size (SizedRate, DeviceModel), that of reading weights, how much of arithmetic and
+/// traffic goes on at the same time (1 by default), times of operators by element, and that
+/// autopar's own runtime runs the shards, whose fusions are taken into account. In a link,
+/// "all-reduce", "all-gather", "reduce-scatter" and "all-to-all" may each have an object with a
+/// latency and a rate of its own. Rates and sizes are from 1 to 1e24, times from 0 to 1000 s.
+/// Throws Error that names the file and the field that is missing, unknown or malformed.
 DeviceModel load_device_file(const std::filesystem::path& file);
 
 /// A device file's text; load_device_file makes the same model of it.

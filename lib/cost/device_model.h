@@ -45,6 +45,11 @@ struct DeviceModel {
   /// By the bytes that an operator reads and writes: few may stay in a cache. More bytes never take
   /// less time.
   SizedRate memory_bytes_per_second;
+  /// Of weights, which a run reads once, so that no cache has them; 0: as all else.
+  double weight_bytes_per_second = 0;
+  /// Of the shorter of an operator's arithmetic and its traffic, what is hidden behind the longer:
+  /// from 0, they follow one another, to 1, the longer is all.
+  double overlap = 1;
   double launch_seconds = 0;
   /// Of operators that compute more than memory waits for, by type ("Tanh", "Softmax"): for each
   /// element of their largest tensor.

@@ -120,7 +120,9 @@ class Repeated {
 
  private:
   static Work work_of(const Graph& graph) {
-    const CostModel alone(DeviceModel{}, sharding::DeviceMesh({1}));
+    DeviceModel device;
+    device.weight_bytes_per_second = 1;  // so that weights are counted apart
+    const CostModel alone(device, sharding::DeviceMesh({1}));
     const Node& node = graph.nodes.front();
     const auto rule = sharding::sharding_rule(graph, node);
     require(rule.has_value(), "what is measured has a sharding rule");
@@ -153,6 +155,16 @@ OperatorExperiment unary(const std::string& op_type, std::int64_t elements) {
 OperatorExperiment binary(const std::string& op_type, std::int64_t elements) {
   const Shape shape{elements / 64, 64};
   return Repeated(op_type).input(shape).input(shape).output(shape).experiment(nodes_for(elements));
+}
+
+/// By a constant power, as in normalisations that are written out.
+OperatorExperiment power(std::int64_t elements) {
+  const Shape shape{elements / 64, 64};
+  return Repeated("Pow")
+      .input(shape)
+      .constant(Tensor::of_float({}, std::array{2.0F}))
+      .output(shape)
+      .experiment(nodes_for(elements));
 }
 
 /// Rows of a hidden size, as in transformers.
@@ -213,13 +225,16 @@ OperatorExperiment concat(std::int64_t elements) {
       .experiment(nodes_for(elements));
 }
 
-/// rows x depth times a weight of depth x columns.
+/// rows x depth times a weight of depth x columns, each node its own: more than caches hold. A
+/// small weight is the same for all nodes, since a model of such weights has them in a cache.
 OperatorExperiment product(DataType type, std::int64_t rows, std::int64_t depth,
                            std::int64_t columns) {
   const std::int64_t bytes = graph::bytes_of(type, depth * columns);
-  return Repeated("MatMul", type)
-      .input({rows, depth})
-      .weight({depth, columns})
+  constexpr std::int64_t small = 1 << 20;
+  Repeated made("MatMul", type);
+  made.input({rows, depth});
+  if (bytes < small) return made.input({depth, columns}).output({rows, columns}).experiment(16);
+  return made.weight({depth, columns})
       .output({rows, columns})
       .experiment(static_cast<int>(std::clamp<std::int64_t>(cold_bytes / bytes, 3, 24)));
 }
@@ -308,9 +323,10 @@ std::vector<ExperimentMaker> operator_experiments(Extent extent) {
     for (const char* op_type : {"Tanh", "Erf", "Exp", "Sqrt", "Sigmoid", "Gelu", "Relu"}) {
       add(unary, op_type, elements);
     }
-    for (const char* op_type : {"Add", "Sub", "Mul", "Div", "Pow"}) {
+    for (const char* op_type : {"Add", "Sub", "Mul", "Div"}) {
       add(binary, op_type, elements);
     }
+    add(power, elements);
     add(normalization, "LayerNormalization", elements);
     add(normalization, "RMSNormalization", elements);
     add(softmax, elements);
@@ -330,22 +346,17 @@ std::vector<ExperimentMaker> operator_experiments(Extent extent) {
     }
   };
   if (is_quick) {
-    add_products(DataType::float32, {{1, 32, 64, 64}, {8, 64, 64, 64}, {1, 128, 256, 256}});
+    add_products(DataType::float32,
+                 {{1, 1, 512, 768}, {1, 32, 64, 64}, {8, 64, 64, 64}, {1, 128, 256, 256}});
     return made;
   }
-  add_products(DataType::float32, {{1, 16, 32, 32},
-                                   {1, 16, 64, 64},
-                                   {12, 16, 32, 16},
-                                   {1, 32, 128, 128},
-                                   {12, 128, 64, 128},
-                                   {12, 128, 128, 64},
-                                   {12, 256, 64, 256},
-                                   {1, 64, 256, 256},
-                                   {1, 128, 384, 768},
-                                   {1, 128, 768, 768},
-                                   {1, 128, 768, 3072},
-                                   {1, 128, 3072, 768},
-                                   {1, 512, 1024, 4096}});
+  add_products(
+      DataType::float32,
+      {{1, 1, 768, 768},    {1, 1, 768, 3072},   {1, 4, 64, 64},      {1, 16, 64, 64},
+       {12, 16, 32, 16},    {1, 16, 64, 512},    {1, 32, 128, 128},   {12, 64, 64, 64},
+       {12, 128, 64, 128},  {12, 128, 128, 64},  {12, 256, 64, 256},  {1, 64, 256, 256},
+       {1, 16, 768, 768},   {1, 32, 768, 3072},  {1, 128, 384, 768},  {1, 128, 768, 768},
+       {1, 128, 768, 3072}, {1, 128, 3072, 768}, {1, 512, 768, 3072}, {1, 128, 768, 32768}});
   for (const DataType type : {DataType::float16, DataType::bfloat16, DataType::float64}) {
     add_products(type, {{1, 16, 64, 64}, {12, 128, 64, 128}, {1, 128, 768, 768}});
   }

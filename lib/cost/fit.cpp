@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <optional>
 
 #include "cost/experiments.h"
 #include "graph/error.h"
@@ -18,8 +20,10 @@ namespace {
 
 /// No link or memory is faster; what measures so is too fast to be told from nothing.
 constexpr double fastest = 1e15;
-/// Of a sample's time, what a launch may be for the rest to be worth looking at.
-constexpr double most_launch = 0.75;
+/// Of a sample's time, what a launch may be for the rest to tell a bandwidth.
+constexpr double most_launch = 0.9;
+/// Of a product's time, what arithmetic must be to tell a rate.
+constexpr double least_arithmetic = 0.3;
 /// Operators up to this size are told a launch from.
 constexpr double small_bytes = 1 << 14;
 /// Traffic of this size stays in a cache, so that times by element are of arithmetic.
@@ -36,6 +40,12 @@ double rate_of(double slope) { return slope > 1 / fastest ? 1 / slope : fastest;
 /// By size; of several measurements at one size the geometric mean.
 using Rates = std::map<double, std::vector<double>>;
 
+/// What noise leaves no time for tells nothing.
+void add_rate(Rates& rates, double size, double amount, double seconds) {
+  const double rate = amount / seconds;
+  if (size > 0 && rate > 0 && std::isfinite(rate)) rates[size].push_back(std::min(rate, fastest));
+}
+
 std::vector<SizedRate::Point> mean_points(const Rates& rates) {
   std::vector<SizedRate::Point> points;
   for (const auto& [size, measured] : rates) {
@@ -46,30 +56,27 @@ std::vector<SizedRate::Point> mean_points(const Rates& rates) {
   return points;
 }
 
-/// The nearest rates, in logarithms, that do not fall with the size: neighbours that do are given
-/// their mean ("pool adjacent violators").
+/// The nearest rates, in logarithms, that do not fall with the size: isotonic regression, by its
+/// formula of the greatest over beginnings of the least over ends of means.
 SizedRate rising_rate(const Rates& rates) {
-  struct Pool {
-    double logarithm;
-    std::size_t points;
+  const std::vector<SizedRate::Point> measured = mean_points(rates);
+  std::vector<double> sums{0};  // of logarithms, before each point
+  for (const SizedRate::Point& point : measured) sums.push_back(sums.back() + std::log(point.rate));
+  const auto mean = [&](std::size_t begin, std::size_t end) {
+    return (sums[end] - sums[begin]) / static_cast<double>(end - begin);
   };
-  std::vector<SizedRate::Point> points = mean_points(rates);
-  std::vector<Pool> pools;
-  for (const SizedRate::Point& point : points) {
-    pools.push_back({std::log(point.rate), 1});
-    while (pools.size() > 1 && pools[pools.size() - 2].logarithm > pools.back().logarithm) {
-      const Pool last = pools.back();
-      pools.pop_back();
-      Pool& merged = pools.back();
-      const auto weight = static_cast<double>(merged.points);
-      const auto more = static_cast<double>(last.points);
-      merged.logarithm = (merged.logarithm * weight + last.logarithm * more) / (weight + more);
-      merged.points += last.points;
+  std::vector<SizedRate::Point> points = measured;
+  double before = 0;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    double greatest = -std::numeric_limits<double>::infinity();
+    for (std::size_t begin = 0; begin <= i; ++begin) {
+      double least = std::numeric_limits<double>::infinity();
+      for (std::size_t end = i + 1; end <= points.size(); ++end)
+        least = std::min(least, mean(begin, end));
+      greatest = std::max(greatest, least);
     }
-  }
-  auto point = points.begin();
-  for (const Pool& pool : pools) {
-    for (std::size_t i = 0; i < pool.points; ++i) (point++)->rate = std::exp(pool.logarithm);
+    before = std::max(before, std::exp(greatest));  // equal ones may differ by a rounding
+    points[i].rate = before;
   }
   return SizedRate(std::move(points));
 }
@@ -99,21 +106,47 @@ SizedRate fit_memory(std::span<const OperatorSample> samples, double launch) {
   for (const OperatorSample& sample : samples) {
     const double seconds = sample.seconds - launch;
     if (sample.op_type == memory_operator && seconds > sample.seconds * (1 - most_launch))
-      rates[sample.work.bytes].push_back(sample.work.bytes / seconds);
+      add_rate(rates, sample.work.bytes, sample.work.bytes, seconds);
   }
   if (rates.empty()) fail("no time of memory's traffic could be measured; try again");
   return slowing_rate(rates);
 }
 
+/// A row times weights waits for these alone.
+bool reads_weights(const OperatorSample& sample) {
+  return sample.work.operations > 0 && sample.work.operations <= sample.work.weight_bytes;
+}
+
+double fit_weights(std::span<const OperatorSample> samples, double launch) {
+  std::vector<std::pair<double, double>> xy;
+  for (const OperatorSample& sample : samples) {
+    if (reads_weights(sample) && sample.type == graph::DataType::float32)
+      xy.emplace_back(sample.work.weight_bytes, std::max(sample.seconds - launch, 1e-9));
+  }
+  return xy.empty() ? 0 : rate_of(fit_line(xy).slope);
+}
+
+/// What of a sample's time is arithmetic, by the device as it is known so far: the inverse of
+/// CostModel::work_seconds.
+double arithmetic_seconds(const OperatorSample& sample, const CostModel& known) {
+  const DeviceModel& device = known.device();
+  const double all = std::max(sample.seconds - device.launch_seconds, 0.0);
+  const double traffic = known.traffic_seconds(sample.work);
+  const double exposed = 1 - device.overlap;
+  double arithmetic = all - exposed * traffic;  // the longer of the two
+  if (arithmetic < traffic && exposed > 0) arithmetic = (all - traffic) / exposed;  // the shorter
+  return arithmetic;
+}
+
 std::map<graph::DataType, SizedRate> fit_products(std::span<const OperatorSample> samples,
-                                                  double launch) {
+                                                  const CostModel& known) {
   std::map<graph::DataType, Rates> rates;
   for (const OperatorSample& sample : samples) {
-    if (sample.work.operations == 0) continue;
-    // Where a launch is all, the product's own time is at least this part of it.
-    const double seconds = std::max(sample.seconds - launch, sample.seconds * (1 - most_launch));
-    rates[sample.type][sample.work.product_operations].push_back(sample.work.operations / seconds);
+    if (sample.work.operations == 0 || reads_weights(sample)) continue;
+    rates[sample.type][sample.work.product_operations].push_back(sample.work.operations /
+                                                                 arithmetic_seconds(sample, known));
   }
+  std::erase_if(rates, [](const auto& of_type) { return of_type.second.empty(); });
   if (!rates.contains(graph::DataType::float32))
     fail("no product of float32 could be measured on this device");
   std::map<graph::DataType, SizedRate> fitted;
@@ -121,16 +154,46 @@ std::map<graph::DataType, SizedRate> fit_products(std::span<const OperatorSample
   return fitted;
 }
 
+/// Of the squares of relative errors of float32's products.
+double product_error(std::span<const OperatorSample> samples, const DeviceModel& device) {
+  const CostModel model(device, sharding::DeviceMesh({1}));
+  double sum = 0;
+  for (const OperatorSample& sample : samples) {
+    if (sample.work.operations == 0 || sample.type != graph::DataType::float32) continue;
+    const double seconds = model.work_seconds(sample.work, sample.type, sample.op_type);
+    sum += std::pow(seconds / sample.seconds - 1, 2);
+  }
+  return sum;
+}
+
+/// Tries some parts and keeps the one under which rates by size explain the products best; of
+/// equally good ones the greatest.
+void fit_overlap_and_products(std::span<const OperatorSample> samples, DeviceModel& device) {
+  constexpr int steps = 10;
+  std::optional<DeviceModel> best;
+  double least = 0;
+  for (int step = steps; step >= 0; --step) {
+    DeviceModel tried = device;
+    tried.overlap = static_cast<double>(step) / steps;
+    tried.flops_per_second = fit_products(samples, CostModel(tried, sharding::DeviceMesh({1})));
+    const double error = product_error(samples, tried);
+    if (best && error >= least * (1 - 1e-6)) continue;
+    best = std::move(tried);
+    least = error;
+  }
+  device = std::move(*best);
+}
+
 std::map<std::string, double, std::less<>> fit_elements(std::span<const OperatorSample> samples,
-                                                        double launch) {
+                                                        const CostModel& known) {
   std::map<std::string, std::vector<double>> by_type;
   for (const OperatorSample& sample : samples) {
-    const double seconds = sample.seconds - launch;
     if (sample.work.operations > 0 || sample.op_type == memory_operator ||
-        sample.work.bytes > cached_bytes || seconds < sample.seconds * (1 - most_launch)) {
+        sample.work.bytes > cached_bytes) {
       continue;
     }
-    by_type[sample.op_type].push_back(seconds / sample.work.elements);
+    by_type[sample.op_type].push_back(std::max(arithmetic_seconds(sample, known), 0.0) /
+                                      sample.work.elements);
   }
   std::map<std::string, double, std::less<>> fitted;
   for (auto& [op_type, seconds] : by_type) fitted[op_type] = median(std::move(seconds));
@@ -192,8 +255,10 @@ DeviceModel fit_device(const Measurements& measurements) {
   DeviceModel device;
   device.launch_seconds = fit_launch(measurements.operators);
   device.memory_bytes_per_second = fit_memory(measurements.operators, device.launch_seconds);
-  device.flops_per_second = fit_products(measurements.operators, device.launch_seconds);
-  device.element_seconds = fit_elements(measurements.operators, device.launch_seconds);
+  device.weight_bytes_per_second = fit_weights(measurements.operators, device.launch_seconds);
+  fit_overlap_and_products(measurements.operators, device);
+  device.element_seconds =
+      fit_elements(measurements.operators, CostModel(device, sharding::DeviceMesh({1})));
   for (int axis = 0; axis < measurements.mesh_axes; ++axis)
     device.links.push_back(fit_link(measurements.collectives, axis));
   return device;

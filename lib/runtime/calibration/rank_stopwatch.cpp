@@ -30,10 +30,11 @@ void take_slowest(std::span<double> seconds, Communicator& host) {
                   ReduceOp::max);
 }
 
-double median(std::vector<double> numbers) {
-  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
-  std::ranges::nth_element(numbers, middle);
-  return *middle;
+/// What else the machine does makes times longer, never shorter: a fifth of them are below.
+double low_quantile(std::vector<double> numbers) {
+  const auto fifth = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 5);
+  std::ranges::nth_element(numbers, fifth);
+  return *fifth;
 }
 
 /// 0.5 everywhere, 1 of integers: nothing overflows, and no index leaves its tensor.
@@ -86,7 +87,7 @@ std::optional<double> RankStopwatch::time(const graph::Graph& graph, const Timin
   seconds.clear();
   while (seconds.size() < count) seconds.push_back(run_once());
   take_slowest(seconds, host_);
-  return median(std::move(seconds));
+  return low_quantile(std::move(seconds));
 }
 
 std::int64_t RankStopwatch::memory_bytes() {

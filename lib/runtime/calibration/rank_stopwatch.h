@@ -26,7 +26,7 @@ class RankStopwatch {
   RankStopwatch(const DeviceOptions& options, Communicator& host, const LocalRanks& local,
                 std::chrono::milliseconds timeout);
 
-  /// Of one run of the graph as it is, without fusions: the slowest rank's, the median of several
+  /// Of one run of the graph as it is, without fusions: the slowest rank's, low among several
   /// runs. nullopt where some rank's device has no kernel for it. Inputs hold small numbers.
   std::optional<double> time(const graph::Graph& graph, const TimingOptions& options);
 

@@ -260,8 +260,7 @@ TEST_CASE("a batch of products is as fast an operation as one of them") {
     return cost.operator_seconds(graph, graph.nodes[0], rule_of(graph),
                                  choice_of(graph, cost.mesh(), text));
   };
-  const Graph batch =
-      sketch("MatMul", {of({50, 10, 10}), of({50, 10, 10})}, {of({50, 10, 10})});
+  const Graph batch = sketch("MatMul", {of({50, 10, 10}), of({50, 10, 10})}, {of({50, 10, 10})});
   CHECK(seconds(batch, "RRR,RRR->RRR") == Approx(3 + 600.0));  // 15,000 elements of 4 bytes
   const Graph one = product(100, 100, 100);
   CHECK(seconds(one, "RR,RR->RR") == Approx(3 + (30000 * 4 / 100.0)));
@@ -308,8 +307,8 @@ TEST_CASE("what a runtime fuses is neither stored nor launched") {
   CHECK(seconds({"out0"}, true) == Approx(25));
   CHECK(seconds({"out0"}, false) == Approx(3 + 25));
   device.element_seconds.clear();
-  CHECK(seconds({"in0"}, true) == Approx(3 + 2));   // it writes alone
-  CHECK(seconds({"out0"}, true) == Approx(2));      // it reads alone
+  CHECK(seconds({"in0"}, true) == Approx(3 + 2));  // it writes alone
+  CHECK(seconds({"out0"}, true) == Approx(2));     // it reads alone
   CHECK(seconds({"in0", "out0"}, true) == 0);
 }
 
@@ -339,9 +338,8 @@ TEST_CASE("no strategy on n devices takes less than the bound, whatever the rate
     for (const std::vector<int>& sizes : {std::vector{1}, {2}, {3}, {2, 2}, {4, 2}, {8}}) {
       const DeviceMesh mesh(sizes);
       const CostModel alone(device, DeviceMesh({1}));
-      const double least =
-          alone.least_operator_seconds(mesh.num_devices(), graph, graph.nodes[0], rule,
-                                       choices_of(graph, alone.mesh()).front());
+      const double least = alone.least_operator_seconds(
+          mesh.num_devices(), graph, graph.nodes[0], rule, choices_of(graph, alone.mesh()).front());
       const CostModel cost(device, mesh);
       for (const OpShardSpec& choice : choices_of(graph, mesh)) {
         const double seconds = cost.operator_seconds(graph, graph.nodes[0], rule, choice);

@@ -49,8 +49,8 @@ std::string replaced(const std::string& what, const std::string& with) {
 
 TEST_CASE("every preset is complete and names its source") {
   const auto names = autopar::cost::device_preset_names();
-  CHECK(names == std::vector<std::string>{"h200", "h100", "a100", "v100", "l4",
-                                          "h100-cluster", "l4-ethernet", "cpu"});
+  CHECK(names == std::vector<std::string>{"h200", "h100", "a100", "v100", "l4", "h100-cluster",
+                                          "l4-ethernet", "cpu"});
   for (const std::string& name : names) {
     CAPTURE(name);
     const DeviceModel device = load_device_model(name);
@@ -134,8 +134,8 @@ TEST_CASE("a malformed device file is an error of one line that names file and f
     refused(replaced("1e11", rate), std::string(rate).find_first_of("9N") == std::string::npos
                                         ? "memory_bytes_per_second"
                                         : "not JSON");
-    refused(replaced("\"float16\": 4e12", "\"float16\": [{\"operations\": 1e3, \"rate\": " +
-                                                std::string(rate) + "}]"),
+    refused(replaced("\"float16\": 4e12",
+                     "\"float16\": [{\"operations\": 1e3, \"rate\": " + std::string(rate) + "}]"),
             std::string(rate).find_first_of("9N") == std::string::npos
                 ? "flops_per_second.float16[0].rate"
                 : "not JSON");
@@ -154,8 +154,9 @@ TEST_CASE("a malformed device file is an error of one line that names file and f
   refused(with_memory(R"([{"bytes": 1e3, "rate": 1e9}, {"bytes": 1e2, "rate": 1e9}])"), "rise");
   refused(with_memory(R"([{"bytes": 1e3, "rate": 1e9}, {"bytes": 1e4, "rate": 1e12}])"),
           "no less time");
-  refused(replaced("4e12", R"([{"operations": 1e3, "rate": 2e9}, {"operations": 1e4, "rate": 1e9}])"),
-          "flops_per_second.float16");
+  refused(
+      replaced("4e12", R"([{"operations": 1e3, "rate": 2e9}, {"operations": 1e4, "rate": 1e9}])"),
+      "flops_per_second.float16");
   refused(with_field("\"element_seconds\": 7"), "element_seconds");
   refused(with_field("\"element_seconds\": {\"Tanh\": -1}"), "element_seconds.Tanh");
   refused(with_field("\"fuses\": 1"), "fuses");
@@ -227,8 +228,8 @@ TEST_CASE("a cluster has so many devices and no more") {
   const DeviceModel cluster = load_device_model("h100-cluster");
   CHECK(cluster.nodes * cluster.gpus_per_node == 1024);
   CHECK_NOTHROW(cluster.check_has(1024));
-  CHECK_THROWS_WITH(cluster.check_has(1025), Catch::Contains("1024 devices") &&
-                                                 Catch::Contains("1025"));
+  CHECK_THROWS_WITH(cluster.check_has(1025),
+                    Catch::Contains("1024 devices") && Catch::Contains("1025"));
   CHECK_NOTHROW(load_device_model("h100").check_has(1 << 20));
   CHECK_NOTHROW(load_device_model("l4-ethernet").check_has(1 << 20));
 }
