@@ -63,6 +63,15 @@ void add_products(Work& work, const ShardingRule& rule, const OpShardSpec& spec,
   work.product_operations = one;
 }
 
+/// Of all products that are no larger, one whose rate is the greatest.
+double fastest_size_up_to(double operations, const SizedRate& rate) {
+  double fastest = operations;
+  for (const SizedRate::Point& point : rate.points()) {
+    if (point.size < operations && point.rate > rate.at(fastest)) fastest = point.size;
+  }
+  return fastest;
+}
+
 /// The rate is that of what is multiplied: the first input, or the output where there is none.
 graph::DataType rate_type(const graph::Graph& graph, const graph::Node& node) {
   const graph::ValueId operand = node.inputs.empty() ? node.outputs.front() : node.inputs.front();
@@ -178,10 +187,13 @@ double CostModel::least_operator_seconds(int devices, const graph::Graph& graph,
                                          const graph::Node& node, const ShardingRule& rule,
                                          const OpShardSpec& whole) const {
   if (rule.is_view) return 0;
-  // A share has no less than its part of each, and time never falls with any. Smaller products are
-  // no faster.
+  // A share has no less than its part of each, and time never falls with any. Its products may be
+  // smaller, and of the size that is the fastest.
   Work share = operator_work(graph, node, rule, whole);
   share.operations /= devices;
+  if (devices > 1 && share.operations > 0)
+    share.product_operations =
+        fastest_size_up_to(share.product_operations, device_.flops(rate_type(graph, node)));
   share.bytes /= devices;
   share.weight_bytes /= devices;
   share.elements /= devices;

@@ -153,7 +153,8 @@ std::map<graph::DataType, SizedRate> read_flops(const FieldReader& device,
       fail("device file '{}', field 'flops_per_second': {}", file, error.what());
     }
     SizedRate rate = read_rate(rates, name, file, path, "operations");
-    if (!rate.never_falls()) rates.malformed(name, "have rates that do not fall with the size");
+    if (!rate.takes_longer_for_more())
+      rates.malformed(name, "have rates by which a larger product takes no less time");
     flops.emplace(type, std::move(rate));
   }
   if (!flops.contains(graph::DataType::float32)) {

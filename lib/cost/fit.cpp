@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <optional>
 
@@ -46,6 +45,25 @@ void add_rate(Rates& rates, double size, double amount, double seconds) {
   if (size > 0 && rate > 0 && std::isfinite(rate)) rates[size].push_back(std::min(rate, fastest));
 }
 
+/// Products of many shapes, those of about one size together: their shapes matter, too.
+Rates in_steps(const Rates& rates) {
+  constexpr double step = 4;
+  std::map<double, std::pair<double, std::vector<double>>> bins;  // logarithms of sizes, and rates
+  for (const auto& [size, measured] : rates) {
+    auto& [logarithms, of_bin] = bins[std::floor(std::log(size) / std::log(step))];
+    for (const double rate : measured) {
+      logarithms += std::log(size);
+      of_bin.push_back(rate);
+    }
+  }
+  Rates stepped;
+  for (auto& [unused, bin] : bins) {
+    const double size = std::exp(bin.first / static_cast<double>(bin.second.size()));
+    stepped.emplace(size, std::move(bin.second));
+  }
+  return stepped;
+}
+
 std::vector<SizedRate::Point> mean_points(const Rates& rates) {
   std::vector<SizedRate::Point> points;
   for (const auto& [size, measured] : rates) {
@@ -56,38 +74,16 @@ std::vector<SizedRate::Point> mean_points(const Rates& rates) {
   return points;
 }
 
-/// The nearest rates, in logarithms, that do not fall with the size: isotonic regression, by its
-/// formula of the greatest over beginnings of the least over ends of means.
-SizedRate rising_rate(const Rates& rates) {
-  const std::vector<SizedRate::Point> measured = mean_points(rates);
-  std::vector<double> sums{0};  // of logarithms, before each point
-  for (const SizedRate::Point& point : measured) sums.push_back(sums.back() + std::log(point.rate));
-  const auto mean = [&](std::size_t begin, std::size_t end) {
-    return (sums[end] - sums[begin]) / static_cast<double>(end - begin);
-  };
-  std::vector<SizedRate::Point> points = measured;
-  double before = 0;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    double greatest = -std::numeric_limits<double>::infinity();
-    for (std::size_t begin = 0; begin <= i; ++begin) {
-      double least = std::numeric_limits<double>::infinity();
-      for (std::size_t end = i + 1; end <= points.size(); ++end)
-        least = std::min(least, mean(begin, end));
-      greatest = std::max(greatest, least);
-    }
-    before = std::max(before, std::exp(greatest));  // equal ones may differ by a rounding
-    points[i].rate = before;
-  }
-  return SizedRate(std::move(points));
-}
-
 /// Rates by which more takes no less time: where noise has it otherwise, as long as before.
 SizedRate slowing_rate(const Rates& rates) {
   std::vector<SizedRate::Point> points = mean_points(rates);
   double longest = 0;
   for (SizedRate::Point& point : points) {
+    const double before = longest;
     longest = std::max(longest, point.size / point.rate);
     point.rate = point.size / longest;
+    while (point.size / point.rate < before) point.rate = std::nextafter(point.rate, 0.0);
+    longest = point.size / point.rate;
   }
   return SizedRate(std::move(points));
 }
@@ -150,7 +146,7 @@ std::map<graph::DataType, SizedRate> fit_products(std::span<const OperatorSample
   if (!rates.contains(graph::DataType::float32))
     fail("no product of float32 could be measured on this device");
   std::map<graph::DataType, SizedRate> fitted;
-  for (const auto& [type, of_type] : rates) fitted.emplace(type, rising_rate(of_type));
+  for (const auto& [type, of_type] : rates) fitted.emplace(type, slowing_rate(in_steps(of_type)));
   return fitted;
 }
 

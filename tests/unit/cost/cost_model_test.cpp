@@ -325,7 +325,8 @@ TEST_CASE("a collective that was measured by itself has its own speed") {
 TEST_CASE("no strategy on n devices takes less than the bound, whatever the rates by size") {
   DeviceModel device = slow_device();
   device.flops_per_second = {
-      {DataType::float32, autopar::cost::SizedRate({{100, 10}, {1000, 900}, {1e5, 1000}})}};
+      {DataType::float32,
+       autopar::cost::SizedRate({{100, 10}, {1000, 90}, {5000, 40}, {1e5, 60}})}};
   // Half of the bytes may take much less than half of the time: caches.
   device.memory_bytes_per_second = autopar::cost::SizedRate({{100, 4000}, {2000, 500}, {1e4, 20}});
   device.element_seconds = {{"Softmax", 0.3}};

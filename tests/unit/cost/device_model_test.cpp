@@ -155,7 +155,7 @@ TEST_CASE("a malformed device file is an error of one line that names file and f
   refused(with_memory(R"([{"bytes": 1e3, "rate": 1e9}, {"bytes": 1e4, "rate": 1e12}])"),
           "no less time");
   refused(
-      replaced("4e12", R"([{"operations": 1e3, "rate": 2e9}, {"operations": 1e4, "rate": 1e9}])"),
+      replaced("4e12", R"([{"operations": 1e3, "rate": 2e8}, {"operations": 1e4, "rate": 1e10}])"),
       "flops_per_second.float16");
   refused(with_field("\"element_seconds\": 7"), "element_seconds");
   refused(with_field("\"element_seconds\": {\"Tanh\": -1}"), "element_seconds.Tanh");
