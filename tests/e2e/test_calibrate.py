@@ -125,7 +125,6 @@ class CalibrateTest(TemporaryFolderTest):
             (("--ranks", -1), "--ranks -1"),
             (("--rank", 0, "--rendezvous", "127.0.0.1:1"), "--ranks"),
             (("--rank", 4, "--ranks", 2, "--rendezvous", "127.0.0.1:1"), "--rank 4", "0 to 1"),
-            (("--device", "abacus"), "abacus"),
             (("--timeout", "nan"), "--timeout"),
         ):
             with self.subTest(options):
