@@ -38,8 +38,8 @@ graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent)
 
 /// For each mesh that is to be tried, the same device: one, or with `--mesh auto` all.
 std::vector<cost::CostModel> make_cost_models(const PlanOptions& options);
-/// Where the device file says that autopar's runtime runs the shards: prices what that fuses in this
-/// model, and weights that all fit a cache.
+/// Where the device file says that autopar's runtime runs the shards: prices what that fuses in
+/// this model, and weights that all fit a cache.
 void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& graph);
 search::SearchOptions make_search_options(const PlanOptions& options);
 /// Searches, with the memory limit held against what the shards will need.
