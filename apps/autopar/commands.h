@@ -10,5 +10,6 @@ void add_plan_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_verify_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
+void add_calibrate_command(CLI::App& app);
 
 }  // namespace autopar

@@ -33,17 +33,10 @@ runtime::Endpoint parse_endpoint(const std::string& text) {
   return {.host = host, .port = number};
 }
 
-std::chrono::milliseconds parse_timeout(double seconds) {
-  if (!(seconds >= 0.001 && seconds <= 1e6)) {
-    fail("--timeout {}: give seconds, above 0 and up to a million", seconds);
-  }
-  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
-}
-
-void check_rank(int rank, bool has_rendezvous, const std::filesystem::path& bundle_dir,
-                std::size_t ranks) {
+void check_rank(int rank, bool has_rendezvous, const Gathering& gathering) {
+  const std::size_t ranks = gathering.ranks;
   if (rank < 0 || static_cast<std::size_t>(rank) >= ranks) {
-    fail("--rank {}: {} has ranks 0 to {}", rank, bundle_dir.string(), ranks - 1);
+    fail("--rank {}: {} has ranks 0 to {}", rank, gathering.what, ranks - 1);
   }
   if (!has_rendezvous && ranks > 1) {
     fail(
@@ -53,28 +46,32 @@ void check_rank(int rank, bool has_rendezvous, const std::filesystem::path& bund
   }
 }
 
-/// Null where all ranks are in this process.
+}  // namespace
+
 std::unique_ptr<runtime::Communicator> find_other_ranks(const LaunchOptions& options,
-                                                        std::chrono::milliseconds timeout,
-                                                        const std::filesystem::path& bundle_dir,
-                                                        std::size_t ranks) {
+                                                        const Gathering& gathering) {
+  const std::chrono::milliseconds timeout = options.timeout();
   const bool has_rendezvous = !options.rendezvous.empty();
   if (has_rendezvous && !options.rank) {
     fail("--rendezvous {}: give --rank too, this process's own", options.rendezvous);
   }
-  if (options.rank) check_rank(*options.rank, has_rendezvous, bundle_dir, ranks);
+  if (options.rank) check_rank(*options.rank, has_rendezvous, gathering);
   if (!has_rendezvous && runtime::started_by_launcher())
     return runtime::make_mpi_communicator(timeout);
   if (!has_rendezvous) return nullptr;
-  return runtime::make_tcp_communicator(
-      {.rank = *options.rank,
-       .size = static_cast<int>(ranks),
-       .meeting_point = parse_endpoint(options.rendezvous),
-       .bundle_digest = graph::xxh3_of_file(bundle_dir / "meta-info.json"),
-       .timeout = timeout});
+  return runtime::make_tcp_communicator({.rank = *options.rank,
+                                         .size = static_cast<int>(gathering.ranks),
+                                         .meeting_point = parse_endpoint(options.rendezvous),
+                                         .bundle_digest = gathering.digest(),
+                                         .timeout = timeout});
 }
 
-}  // namespace
+std::chrono::milliseconds LaunchOptions::timeout() const {
+  if (!(timeout_seconds >= 0.001 && timeout_seconds <= 1e6)) {
+    fail("--timeout {}: give seconds, above 0 and up to a million", timeout_seconds);
+  }
+  return std::chrono::milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000));
+}
 
 void LaunchOptions::add_to(CLI::App& command) {
   command.add_option("--rank", rank, "Run this rank alone, with --rendezvous");
@@ -94,8 +91,12 @@ Launch::Launch(const LaunchOptions& options, std::filesystem::path bundle_dir,
                const bundle::MetaInfo& info)
     : bundle_dir_(std::move(bundle_dir)),
       ranks_(info.ranks.size()),
-      timeout_(parse_timeout(options.timeout_seconds)),
-      world_(find_other_ranks(options, timeout_, bundle_dir_, info.ranks.size())),
+      timeout_(options.timeout()),
+      world_(find_other_ranks(
+          options,
+          {.ranks = ranks_,
+           .what = bundle_dir_.string(),
+           .digest = [&] { return graph::xxh3_of_file(bundle_dir_ / "meta-info.json"); }})),
       local_(world_ ? runtime::local_ranks(*world_) : runtime::LocalRanks{}) {}
 
 Launch::~Launch() = default;

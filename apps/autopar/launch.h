@@ -1,7 +1,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,7 +22,21 @@ struct LaunchOptions {
 
   void add_to(CLI::App& command);
   void add_timeout_to(CLI::App& command);
+  /// Throws Error where it is no time.
+  std::chrono::milliseconds timeout() const;
 };
+
+/// What ranks that meet must have in common.
+struct Gathering {
+  std::size_t ranks = 1;
+  std::string what;                     ///< that has so many ranks, for messages
+  std::function<std::string()> digest;  ///< of what they are to do; asked at a rendezvous alone
+};
+
+/// Waits for the other ranks, if this process is one of several; else null. Under a launcher there
+/// may be more or fewer of them than are wanted.
+std::unique_ptr<runtime::Communicator> find_other_ranks(const LaunchOptions& options,
+                                                        const Gathering& gathering);
 
 /// Runs a bundle the way this process was started: as one rank, by --rank and --rendezvous or under
 /// mpirun or srun, else every rank in this process.

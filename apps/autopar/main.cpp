@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   autopar::add_run_command(app);
   autopar::add_verify_command(app);
   autopar::add_inspect_command(app);
+  autopar::add_calibrate_command(app);
 
   try {
     app.parse(argc, argv);

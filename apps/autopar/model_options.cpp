@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "partition/pipeline_program.h"
 #include "progress.h"
 #include "runtime/executable.h"
+#include "runtime/fused_values.h"
 #include "runtime/kernel.h"
 #include "search/logical_meshes.h"
 #include "sharding/hoist_splits.h"
@@ -170,6 +172,7 @@ bool mesh_is_of_a_stage(const PlanOptions& options) {
 std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
   if (options.ngpus < 1) fail("--ngpus {}: give at least 1", options.ngpus);
   const cost::DeviceModel device = cost::load_device_model(options.device);
+  device.check_has(options.ngpus);
   std::vector<cost::CostModel> models;
   if (options.mesh == "auto") {
     for (const auto& mesh : search::logical_meshes(options.ngpus, device.gpus_per_node)) {
@@ -187,6 +190,20 @@ std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
   }
   models.emplace_back(device, mesh);
   return models;
+}
+
+void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& graph) {
+  cost::DeviceModel device = models.front().device();
+  if (!device.is_fusing) return;
+  device.fused = std::make_shared<const cost::ValueNames>(
+      runtime::fused_values(graph, runtime::cpu_kernels()));
+  // A run reads each weight once: of few, a cache holds as much as of anything.
+  if (device.weight_bytes_per_second > 0) {
+    const auto weights = static_cast<double>(graph::weight_bytes(graph));
+    device.weight_bytes_per_second =
+        std::max(device.weight_bytes_per_second, device.memory_bytes_per_second.at(weights));
+  }
+  for (cost::CostModel& model : models) model = cost::CostModel(device, model.mesh());
 }
 
 namespace {

@@ -53,6 +53,9 @@ BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& 
 
 /// For each mesh that is to be tried, the same device: one, or with `--mesh auto` all.
 std::vector<cost::CostModel> make_cost_models(const PlanOptions& options);
+/// Where the device file says that autopar's runtime runs the shards: prices what that fuses in
+/// this model, and weights that all fit a cache.
+void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& graph);
 search::SearchOptions make_search_options(const PlanOptions& options);
 /// Searches, with the memory limit held against what the shards will need.
 search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& plan,

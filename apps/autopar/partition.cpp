@@ -25,13 +25,14 @@ struct PartitionCommand {
   bool force = false;
 
   void run() const {
-    const std::vector<cost::CostModel> meshes = make_cost_models(plan);
+    std::vector<cost::CostModel> meshes = make_cost_models(plan);
     const search::SearchOptions search_options = make_search_options(plan);
     const partition::BundleOptions bundle_options{
         .out = out, .model_name = model.model.filename().string(), .force = force};
     partition::check_output_folder(bundle_options);
 
     const BatchedModel loaded = load();
+    fit_to_model(meshes, loaded.whole);
     const search::PipelinePlan found = find_plan(loaded, plan, meshes, search_options);
     const bundle::MetaInfo written = write(loaded, found, meshes.front().device(), bundle_options);
 

@@ -21,6 +21,63 @@ bool holds(const std::vector<std::vector<int>>& tensor, int factor) {
   });
 }
 
+/// The factors that a sum of products sums over: shared by two inputs, and in no output.
+std::vector<bool> contracted_factors(const ShardingRule& rule) {
+  std::vector<bool> contracted(rule.factors.size(), false);
+  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
+    const FactorKind kind = rule.factors[f].kind;
+    if (kind != FactorKind::sum && kind != FactorKind::whole) continue;
+    const auto holds_factor = [f](const auto& tensor) {
+      return holds(tensor, static_cast<int>(f));
+    };
+    contracted[f] = std::ranges::count_if(rule.inputs, holds_factor) >= 2 &&
+                    std::ranges::none_of(rule.outputs, holds_factor);
+  }
+  return contracted;
+}
+
+/// The arithmetic of a sum of products. What both its operands and the output have is a batch of
+/// products, not one that is larger.
+void add_products(Work& work, const ShardingRule& rule, const OpShardSpec& spec,
+                  const sharding::DeviceMesh& mesh) {
+  const std::vector<bool> contracted = contracted_factors(rule);
+  if (std::ranges::find(contracted, true) == contracted.end()) return;
+  const auto is_operand = [&](const auto& tensor) {
+    for (std::size_t f = 0; f < contracted.size(); ++f) {
+      if (contracted[f] && holds(tensor, static_cast<int>(f))) return true;
+    }
+    return false;
+  };
+  double all = 2;  // a multiplication and an addition
+  double one = 2;
+  const std::vector<sharding::Range> shares = sharding::factor_ranges(rule, spec, mesh, 0);
+  for (std::size_t f = 0; f < shares.size(); ++f) {
+    const double share = static_cast<double>(shares[f].size());
+    all *= share;
+    const auto operands = std::ranges::count_if(rule.inputs, [&](const auto& tensor) {
+      return is_operand(tensor) && holds(tensor, static_cast<int>(f));
+    });
+    if (contracted[f] || operands < 2) one *= share;
+  }
+  work.operations = all;
+  work.product_operations = one;
+}
+
+/// Of all products that are no larger, one whose rate is the greatest.
+double fastest_size_up_to(double operations, const SizedRate& rate) {
+  double fastest = operations;
+  for (const SizedRate::Point& point : rate.points()) {
+    if (point.size < operations && point.rate > rate.at(fastest)) fastest = point.size;
+  }
+  return fastest;
+}
+
+/// The rate is that of what is multiplied: the first input, or the output where there is none.
+graph::DataType rate_type(const graph::Graph& graph, const graph::Node& node) {
+  const graph::ValueId operand = node.inputs.empty() ? node.outputs.front() : node.inputs.front();
+  return operand == graph::no_value ? graph::DataType::float32 : graph.value(operand).type;
+}
+
 /// Whether two ranks that differ along the axis alone may stand in different nodes.
 bool leaves_node(const sharding::DeviceMesh& mesh, int axis, int gpus_per_node) {
   if (gpus_per_node == 0) return false;
@@ -38,18 +95,14 @@ bool leaves_node(const sharding::DeviceMesh& mesh, int axis, int gpus_per_node) 
 }  // namespace
 
 bool is_contraction(const ShardingRule& rule) {
-  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
-    const FactorKind kind = rule.factors[f].kind;
-    if (kind != FactorKind::sum && kind != FactorKind::whole) continue;
-    const auto holds_factor = [f](const auto& tensor) {
-      return holds(tensor, static_cast<int>(f));
-    };
-    if (std::ranges::count_if(rule.inputs, holds_factor) >= 2 &&
-        std::ranges::none_of(rule.outputs, holds_factor)) {
-      return true;
-    }
-  }
-  return false;
+  const std::vector<bool> contracted = contracted_factors(rule);
+  return std::ranges::find(contracted, true) != contracted.end();
+}
+
+Rounds rounds_of(StepKind kind, int ranks, double payload) {
+  const double n = ranks;
+  return {kind == StepKind::all_reduce ? 2 * (n - 1) : n - 1,
+          payload / (kind == StepKind::all_to_all ? n * n : n)};
 }
 
 CostModel::CostModel(DeviceModel device, sharding::DeviceMesh mesh)
@@ -59,47 +112,108 @@ CostModel::CostModel(DeviceModel device, sharding::DeviceMesh mesh)
   }
 }
 
-double CostModel::arithmetic_seconds(graph::DataType type, const ShardingRule& rule,
-                                     const OpShardSpec& spec) const {
-  if (!is_contraction(rule)) return 0;
-  double operations = 2;  // a multiplication and an addition
-  for (const sharding::Range& share : sharding::factor_ranges(rule, spec, mesh_, 0)) {
-    operations *= static_cast<double>(share.size());
-  }
-  return operations / device_.flops(type);
+bool CostModel::is_stored(const graph::Value& value) const {
+  return !device_.is_fusing || device_.fused == nullptr || !device_.fused->contains(value.name);
 }
 
-double CostModel::memory_seconds(const graph::Graph& graph, const graph::Node& node,
-                                 const ShardingRule& rule, const OpShardSpec& spec) const {
-  const auto local_bytes = [&](graph::ValueId id, const TensorShardSpec& local) {
-    const graph::Value& value = graph.value(id);
-    return graph::bytes_of(value.type,
-                           graph::num_elements(largest_local_shape(local, value.shape, mesh_)));
+bool CostModel::is_weight(const graph::Value& value) const {
+  return device_.weight_bytes_per_second > 0 && value.constant.has_value();
+}
+
+Work CostModel::operator_work(const graph::Graph& graph, const graph::Node& node,
+                              const ShardingRule& rule, const OpShardSpec& spec) const {
+  Work work;
+  add_products(work, rule, spec, mesh_);
+  const auto elements_of = [&](graph::ValueId id, const TensorShardSpec& local) {
+    return graph::num_elements(largest_local_shape(local, graph.value(id).shape, mesh_));
   };
   std::int64_t written = 0;
+  std::int64_t most_elements = 0;
+  work.is_launched = false;
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-    if (node.outputs[i] != graph::no_value) {
-      written += local_bytes(node.outputs[i], spec.computed[i]);
-    }
+    if (node.outputs[i] == graph::no_value) continue;
+    const graph::Value& value = graph.value(node.outputs[i]);
+    const std::int64_t elements = elements_of(node.outputs[i], spec.computed[i]);
+    most_elements = std::max(most_elements, elements);
+    if (!is_stored(value) && spec.reductions[i] == sharding::ReduceFunction::none) continue;
+    written += graph::bytes_of(value.type, elements);
+    work.is_launched = true;
   }
   std::int64_t read = 0;
+  std::int64_t weights = 0;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     if (node.inputs[i] == graph::no_value) continue;
-    const std::int64_t bytes = local_bytes(node.inputs[i], spec.inputs[i]);
-    read += static_cast<int>(i) == rule.lookup_input ? std::min(bytes, written) : bytes;
+    const graph::Value& value = graph.value(node.inputs[i]);
+    const std::int64_t elements = elements_of(node.inputs[i], spec.inputs[i]);
+    const bool is_looked_up = static_cast<int>(i) == rule.lookup_input;
+    if (!is_looked_up) most_elements = std::max(most_elements, elements);
+    if (!is_stored(value)) continue;
+    std::int64_t bytes = graph::bytes_of(value.type, elements);
+    if (is_looked_up) bytes = std::min(bytes, written);
+    (is_weight(value) ? weights : read) += bytes;
   }
-  return static_cast<double>(read + written) / device_.memory_bytes_per_second;
+  work.weight_bytes = static_cast<double>(weights);
+  work.bytes = static_cast<double>(read + written);
+  work.elements = static_cast<double>(most_elements);
+  return work;
+}
+
+double CostModel::work_seconds(const Work& work, graph::DataType type,
+                               const std::string& op_type) const {
+  double arithmetic = 0;
+  if (work.operations > 0) {
+    arithmetic = work.operations / device_.flops(type).at(work.product_operations);
+  }
+  const auto found = device_.element_seconds.find(op_type);
+  if (found != device_.element_seconds.end()) arithmetic += work.elements * found->second;
+  const double traffic = traffic_seconds(work);
+  return (work.is_launched ? device_.launch_seconds : 0) + std::max(arithmetic, traffic) +
+         (1 - device_.overlap) * std::min(arithmetic, traffic);
+}
+
+double CostModel::traffic_seconds(const Work& work) const {
+  double seconds = device_.memory_bytes_per_second.seconds(work.bytes);
+  if (work.weight_bytes > 0) seconds += work.weight_bytes / device_.weight_bytes_per_second;
+  return seconds;
 }
 
 double CostModel::operator_seconds(const graph::Graph& graph, const graph::Node& node,
                                    const ShardingRule& rule, const OpShardSpec& spec) const {
   if (rule.is_view) return 0;
-  // The rate is that of what is multiplied: the first input, or the output where there is none.
-  const graph::ValueId operand = node.inputs.empty() ? node.outputs.front() : node.inputs.front();
-  const graph::DataType type =
-      operand == graph::no_value ? graph::DataType::float32 : graph.value(operand).type;
-  return device_.launch_seconds +
-         std::max(arithmetic_seconds(type, rule, spec), memory_seconds(graph, node, rule, spec));
+  return work_seconds(operator_work(graph, node, rule, spec), rate_type(graph, node), node.op_type);
+}
+
+double CostModel::least_operator_seconds(int devices, const graph::Graph& graph,
+                                         const graph::Node& node, const ShardingRule& rule,
+                                         const OpShardSpec& whole) const {
+  if (rule.is_view) return 0;
+  // A share has no less than its part of each, and time never falls with any. Its products may be
+  // smaller, and of the size that is the fastest.
+  Work share = operator_work(graph, node, rule, whole);
+  share.operations /= devices;
+  if (devices > 1 && share.operations > 0)
+    share.product_operations =
+        fastest_size_up_to(share.product_operations, device_.flops(rate_type(graph, node)));
+  share.bytes /= devices;
+  share.weight_bytes /= devices;
+  share.elements /= devices;
+  return work_seconds(share, rate_type(graph, node), node.op_type);
+}
+
+std::string CostModel::price_key(const graph::Graph& graph, const graph::Node& node) const {
+  std::string key;
+  if (device_.element_seconds.contains(node.op_type)) key = node.op_type;
+  for (const auto* ids : {&node.inputs, &node.outputs}) {
+    for (const graph::ValueId id : *ids) {
+      if (id == graph::no_value) {
+        key += '.';
+      } else {
+        const graph::Value& value = graph.value(id);
+        key += is_weight(value) ? 'w' : is_stored(value) ? 's' : 'f';
+      }
+    }
+  }
+  return key;
 }
 
 double CostModel::reduction_seconds(const graph::Graph& graph, const graph::Node& node,
@@ -117,19 +231,17 @@ double CostModel::reduction_seconds(const graph::Graph& graph, const graph::Node
 double CostModel::step_seconds(const ReshardStep& step, const Shape& shape,
                                graph::DataType type) const {
   if (step.kind == StepKind::slice) return slice_seconds(step, shape, type);
-  const double n = mesh_.group_size(step.mesh_axes);
   const double bytes = static_cast<double>(payload_bytes(step, shape, type, mesh_, 0));
-  const Link link = slowest_link(step.mesh_axes);
-  const double shares = step.kind == StepKind::all_to_all ? n * n : n;
-  const double rounds = step.kind == StepKind::all_reduce ? 2 * (n - 1) : n - 1;
-  return rounds * (link.latency_seconds + bytes / (shares * link.bytes_per_second));
+  return rounds_of(step.kind, mesh_.group_size(step.mesh_axes), bytes)
+      .seconds(slowest_link(step.mesh_axes, step.kind));
 }
 
 double CostModel::slice_seconds(const ReshardStep& step, const Shape& shape,
                                 graph::DataType type) const {
   const std::int64_t bytes =
       graph::bytes_of(type, graph::num_elements(largest_local_shape(step.after, shape, mesh_)));
-  return device_.launch_seconds + 2 * static_cast<double>(bytes) / device_.memory_bytes_per_second;
+  return device_.launch_seconds +
+         device_.memory_bytes_per_second.seconds(2 * static_cast<double>(bytes));
 }
 
 const Link& CostModel::link_of(int axis) const {
@@ -137,10 +249,10 @@ const Link& CostModel::link_of(int axis) const {
   return device_.link(leaves_node_[static_cast<std::size_t>(axis)] ? 1 : 0);
 }
 
-Link CostModel::slowest_link(const std::vector<int>& mesh_axes) const {
-  Link slowest = link_of(mesh_axes.front());
+LinkSpeed CostModel::slowest_link(const std::vector<int>& mesh_axes, StepKind kind) const {
+  LinkSpeed slowest = link_of(mesh_axes.front()).speed(kind);
   for (const int axis : mesh_axes) {
-    const Link& link = link_of(axis);
+    const LinkSpeed link = link_of(axis).speed(kind);
     slowest.latency_seconds = std::max(slowest.latency_seconds, link.latency_seconds);
     slowest.bytes_per_second = std::min(slowest.bytes_per_second, link.bytes_per_second);
   }

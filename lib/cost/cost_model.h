@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cost/device_model.h"
@@ -12,6 +13,31 @@ namespace autopar::cost {
 /// A sum of products: two inputs share a factor that no output has. Lookups and the like are not.
 bool is_contraction(const sharding::ShardingRule& rule);
 
+/// A collective takes so many rounds, one after the other, of so many bytes each.
+struct Rounds {
+  double rounds = 0;
+  double bytes = 0;
+
+  double seconds(const LinkSpeed& link) const {
+    return rounds * (link.latency_seconds + bytes / link.bytes_per_second);
+  }
+};
+
+/// Of n ranks and a payload of V bytes (sharding::payload_bytes): the formulas of ARCHITECTURE.md.
+Rounds rounds_of(sharding::StepKind kind, int ranks, double payload);
+
+/// What an operator does, as far as its time depends on it: on its largest local shard.
+struct Work {
+  /// Whether it is a kernel of its own: no view, and not made part of another's by fusion.
+  bool is_launched = true;
+  double operations = 0;          ///< of all its products, 2 an iteration of their loops
+  double product_operations = 0;  ///< of one product, where it has a batch of them
+  double bytes = 0;               ///< every stored input and output once, but for weights
+  double weight_bytes =
+      0;                ///< every weight once, where the device reads them at a rate of their own
+  double elements = 0;  ///< of its largest input or output
+};
+
 /// Predicts seconds on one mesh of equal devices. The formulas are in ARCHITECTURE.md; each cost
 /// is computed here and nowhere else.
 class CostModel {
@@ -22,12 +48,28 @@ class CostModel {
   const sharding::DeviceMesh& mesh() const { return mesh_; }
 
   /// The operator on its largest local shard, without its reductions: the larger of arithmetic and
-  /// memory traffic, plus a launch; views are free. Only a sum of products (a factor shared by two
-  /// inputs and no output) is priced by its arithmetic, 2 operations an iteration of its loops; all
-  /// else is bound by memory, which counts every input and output once.
+  /// memory traffic (and what of the smaller does not overlap), plus a launch; views are free.
+  /// Arithmetic is that of a sum of products (a factor shared by two inputs and no output), 2
+  /// operations an iteration of its loops, and what the device is known to take for an element of
+  /// this operator type; memory counts every input and output once. Where the device fuses, values
+  /// that are never stored cost no traffic, and an operator that stores nothing no launch.
   double operator_seconds(const graph::Graph& graph, const graph::Node& node,
                           const sharding::ShardingRule& rule,
                           const sharding::OpShardSpec& spec) const;
+  /// No strategy on any mesh of so many devices takes less: the operator, as the given strategy of
+  /// one device has it, at its share. On one device it is what operator_seconds says.
+  double least_operator_seconds(int devices, const graph::Graph& graph, const graph::Node& node,
+                                const sharding::ShardingRule& rule,
+                                const sharding::OpShardSpec& whole) const;
+  Work operator_work(const graph::Graph& graph, const graph::Node& node,
+                     const sharding::ShardingRule& rule, const sharding::OpShardSpec& spec) const;
+  /// What the memory traffic takes.
+  double traffic_seconds(const Work& work) const;
+  /// Of work on operands of the type; launch included.
+  double work_seconds(const Work& work, graph::DataType type, const std::string& op_type) const;
+  /// What operator_seconds depends on beside the rule, the strategy and the operands' types and
+  /// shapes: nodes that are alike in all of these cost the same.
+  std::string price_key(const graph::Graph& graph, const graph::Node& node) const;
   /// The reductions that the strategy does after the operator.
   double reduction_seconds(const graph::Graph& graph, const graph::Node& node,
                            const sharding::OpShardSpec& spec) const;
@@ -39,17 +81,14 @@ class CostModel {
   sharding::StepPrice step_price() const;
 
  private:
-  double arithmetic_seconds(graph::DataType type, const sharding::ShardingRule& rule,
-                            const sharding::OpShardSpec& spec) const;
-  double memory_seconds(const graph::Graph& graph, const graph::Node& node,
-                        const sharding::ShardingRule& rule,
-                        const sharding::OpShardSpec& spec) const;
+  bool is_stored(const graph::Value& value) const;
+  bool is_weight(const graph::Value& value) const;
   double slice_seconds(const sharding::ReshardStep& step, const sharding::Shape& shape,
                        graph::DataType type) const;
   /// Of a mesh axis: where devices stand in nodes, that between nodes if the axis leaves one.
   const Link& link_of(int axis) const;
   /// Of several axes' links the greatest latency and the least bandwidth.
-  Link slowest_link(const std::vector<int>& mesh_axes) const;
+  LinkSpeed slowest_link(const std::vector<int>& mesh_axes, sharding::StepKind kind) const;
 
   DeviceModel device_;
   sharding::DeviceMesh mesh_;

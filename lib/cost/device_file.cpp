@@ -1,8 +1,10 @@
 #include "cost/device_file.h"
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <initializer_list>
@@ -50,18 +52,46 @@ class FieldReader {
     return value.get<std::string>();
   }
 
-  /// A number that is not negative.
-  double amount(const std::string& key) const {
-    const json& value = field(key);
-    const double number = value.is_number() ? value.get<double>() : -1;
-    if (!(number >= 0) || !std::isfinite(number)) malformed(key, "be a number, 0 or more");
+  bool has(const std::string& key) const { return object_.contains(key); }
+
+  /// Seconds that something takes.
+  double duration(const std::string& key) const {
+    const double number = this->number(key);
+    if (!(number >= 0 && number <= longest_seconds)) {
+      malformed(key, fmt::format("be seconds, from 0 to {}", longest_seconds));
+    }
     return number;
   }
 
+  /// Of anything, a second.
   double rate(const std::string& key) const {
-    const double number = amount(key);
-    if (number == 0) malformed(key, "be a number above 0");
+    const double number = this->number(key);
+    if (!(number >= 1 && number <= most)) {
+      malformed(key, fmt::format("be a number from 1 to {:g}", most));
+    }
     return number;
+  }
+
+  /// Of a whole.
+  double part(const std::string& key) const {
+    const double number = this->number(key);
+    if (!(number >= 0 && number <= 1)) malformed(key, "be a number from 0 to 1");
+    return number;
+  }
+
+  int count(const std::string& key) const {
+    const json& value = field(key);
+    constexpr int most_devices = 1 << 20;
+    if (!value.is_number_integer() || value < 1 || value > most_devices) {
+      malformed(key, fmt::format("be a whole number from 1 to {}", most_devices));
+    }
+    return value.get<int>();
+  }
+
+  bool flag(const std::string& key) const {
+    const json& value = field(key);
+    if (!value.is_boolean()) malformed(key, "be true or false");
+    return value.get<bool>();
   }
 
   [[noreturn]] void malformed(const std::string& key, std::string_view must) const {
@@ -69,6 +99,15 @@ class FieldReader {
   }
 
  private:
+  static constexpr double longest_seconds = 1000;
+  static constexpr double most = 1e24;
+
+  /// NaN for what is none.
+  double number(const std::string& key) const {
+    const json& value = field(key);
+    return value.is_number() ? value.get<double>() : std::nan("");
+  }
+
   const json& object_;
   std::string file_;
   std::string path_;
@@ -82,16 +121,41 @@ json parse(const std::filesystem::path& file) {
   return document;
 }
 
-std::map<graph::DataType, double> read_flops(const FieldReader& device, const std::string& file) {
+/// A number, or a list of rates by size; `size` is the size's name.
+SizedRate read_rate(const FieldReader& object, const std::string& key, const std::string& file,
+                    const std::string& path, const std::string& size) {
+  const json& value = object.field(key);
+  if (!value.is_array()) return object.rate(key);
+  std::vector<SizedRate::Point> points;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const FieldReader point(value[i], file, fmt::format("{}{}[{}].", path, key, i));
+    point.allow_only({size, "rate"});
+    points.push_back({point.rate(size), point.rate("rate")});
+    if (i > 0 && points[i].size <= points[i - 1].size) {
+      point.malformed(size, "be more than the one before: sizes rise");
+    }
+  }
+  if (points.empty()) object.malformed(key, "be a rate, or a list of at least one");
+  return SizedRate(std::move(points));
+}
+
+std::map<graph::DataType, SizedRate> read_flops(const FieldReader& device,
+                                                const std::string& file) {
   const json& object = device.field("flops_per_second");
-  const FieldReader rates(object, file, "flops_per_second.");
-  std::map<graph::DataType, double> flops;
-  for (const auto& [name, rate] : object.items()) {
+  const std::string path = "flops_per_second.";
+  const FieldReader rates(object, file, path);
+  std::map<graph::DataType, SizedRate> flops;
+  for (const auto& [name, unread] : object.items()) {
+    graph::DataType type;
     try {
-      flops[graph::parse_data_type(name)] = rates.rate(name);
+      type = graph::parse_data_type(name);
     } catch (const Error& error) {
       fail("device file '{}', field 'flops_per_second': {}", file, error.what());
     }
+    SizedRate rate = read_rate(rates, name, file, path, "operations");
+    if (!rate.takes_longer_for_more())
+      rates.malformed(name, "have rates by which a larger product takes no less time");
+    flops.emplace(type, std::move(rate));
   }
   if (!flops.contains(graph::DataType::float32)) {
     device.malformed("flops_per_second", "have float32's rate");
@@ -99,25 +163,82 @@ std::map<graph::DataType, double> read_flops(const FieldReader& device, const st
   return flops;
 }
 
+SizedRate read_memory_rate(const FieldReader& device, const std::string& file) {
+  const std::string key = "memory_bytes_per_second";
+  SizedRate rate = read_rate(device, key, file, "", "bytes");
+  if (!rate.takes_longer_for_more()) {
+    device.malformed(key, "have rates by which more bytes take no less time");
+  }
+  return rate;
+}
+
+std::map<std::string, double, std::less<>> read_element_seconds(const FieldReader& device,
+                                                                const std::string& file) {
+  const json& object = device.field("element_seconds");
+  const FieldReader fields(object, file, "element_seconds.");
+  std::map<std::string, double, std::less<>> seconds;
+  for (const auto& [name, unread] : object.items()) seconds[name] = fields.duration(name);
+  return seconds;
+}
+
+constexpr std::array collectives = {sharding::StepKind::all_reduce, sharding::StepKind::all_gather,
+                                    sharding::StepKind::reduce_scatter,
+                                    sharding::StepKind::all_to_all};
+
+LinkSpeed read_speed(const FieldReader& link) {
+  return {link.duration("latency_seconds"), link.rate("bytes_per_second")};
+}
+
+Link read_link(const json& value, const std::string& file, const std::string& path) {
+  const FieldReader link(value, file, path + ".");
+  link.allow_only({"latency_seconds", "bytes_per_second", "all-reduce", "all-gather",
+                   "reduce-scatter", "all-to-all"});
+  const LinkSpeed speed = read_speed(link);
+  Link read{speed.latency_seconds, speed.bytes_per_second};
+  for (const sharding::StepKind kind : collectives) {
+    const std::string name(sharding::name_of(kind));
+    if (!link.has(name)) continue;
+    const FieldReader of_kind(link.field(name), file, fmt::format("{}.{}.", path, name));
+    of_kind.allow_only({"latency_seconds", "bytes_per_second"});
+    read.by_kind[kind] = read_speed(of_kind);
+  }
+  return read;
+}
+
 std::vector<Link> read_links(const FieldReader& device, const std::string& file) {
   const json& list = device.field("links");
   if (!list.is_array() || list.empty()) device.malformed("links", "be a list of at least one link");
   std::vector<Link> links;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const FieldReader link(list[i], file, "links[" + std::to_string(i) + "].");
-    link.allow_only({"latency_seconds", "bytes_per_second"});
-    links.push_back({link.amount("latency_seconds"), link.rate("bytes_per_second")});
+    links.push_back(read_link(list[i], file, fmt::format("links[{}]", i)));
   }
   return links;
 }
 
-int read_gpus_per_node(const FieldReader& device) {
-  const json& value = device.field("gpus_per_node");
-  constexpr int most = 1 << 20;
-  if (!value.is_number_integer() || value < 1 || value > most) {
-    device.malformed("gpus_per_node", "be a whole number of at least 1");
+/// On the same disk, so that it can be renamed.
+std::filesystem::path place_beside(const std::filesystem::path& file) {
+  return file.string() + ".new-" + std::to_string(::getpid());
+}
+
+json rate_json(const SizedRate& rate, const char* size) {
+  if (rate.is_constant()) return rate.highest();
+  json list = json::array();
+  for (const SizedRate::Point& point : rate.points()) {
+    list.push_back({{size, point.size}, {"rate", point.rate}});
   }
-  return value.get<int>();
+  return list;
+}
+
+json link_json(const Link& link) {
+  const auto speed = [](const LinkSpeed& one) {
+    return json{{"latency_seconds", one.latency_seconds},
+                {"bytes_per_second", one.bytes_per_second}};
+  };
+  json written = speed({link.latency_seconds, link.bytes_per_second});
+  for (const auto& [kind, of_kind] : link.by_kind) {
+    written[std::string(sharding::name_of(kind))] = speed(of_kind);
+  }
+  return written;
 }
 
 }  // namespace
@@ -127,22 +248,81 @@ DeviceModel load_device_file(const std::filesystem::path& path) {
   const json document = parse(path);
   const FieldReader fields(document, file, "");
   fields.allow_only({"name", "source", "flops_per_second", "memory_bytes_per_second",
-                     "launch_seconds", "memory_bytes", "links", "gpus_per_node"});
+                     "weight_bytes_per_second", "overlap", "launch_seconds", "element_seconds",
+                     "fuses", "memory_bytes", "links", "gpus_per_node", "nodes"});
   DeviceModel device;
   device.name = fields.text("name");
   device.source = fields.text("source");
   device.flops_per_second = read_flops(fields, file);
-  device.memory_bytes_per_second = fields.rate("memory_bytes_per_second");
-  device.launch_seconds = fields.amount("launch_seconds");
+  device.memory_bytes_per_second = read_memory_rate(fields, file);
+  if (fields.has("weight_bytes_per_second"))
+    device.weight_bytes_per_second = fields.rate("weight_bytes_per_second");
+  if (fields.has("overlap")) device.overlap = fields.part("overlap");
+  device.launch_seconds = fields.duration("launch_seconds");
+  if (fields.has("element_seconds")) device.element_seconds = read_element_seconds(fields, file);
+  if (fields.has("fuses")) device.is_fusing = fields.flag("fuses");
   const double memory = fields.rate("memory_bytes");
-  if (memory < 1 || memory > 1e18) fields.malformed("memory_bytes", "lie between 1 and 1e18");
+  if (memory > 1e18) fields.malformed("memory_bytes", "lie between 1 and 1e18");
   device.memory_bytes = static_cast<std::int64_t>(memory);
   device.links = read_links(fields, file);
-  if (document.contains("gpus_per_node")) device.gpus_per_node = read_gpus_per_node(fields);
+  if (fields.has("gpus_per_node")) device.gpus_per_node = fields.count("gpus_per_node");
   if (device.gpus_per_node > 0 && device.links.size() != 2) {
     fields.malformed("links", "have two links, within a node and between nodes");
   }
+  if (fields.has("nodes")) device.nodes = fields.count("nodes");
+  if (device.nodes > 0 && device.gpus_per_node == 0) {
+    fields.malformed("nodes", "stand beside gpus_per_node, or be left out");
+  }
   return device;
+}
+
+std::string device_json(const DeviceModel& device) {
+  nlohmann::ordered_json written{{"name", device.name}, {"source", device.source}};
+  for (const auto& [type, rate] : device.flops_per_second) {
+    written["flops_per_second"][std::string(graph::name_of(type))] = rate_json(rate, "operations");
+  }
+  written["memory_bytes_per_second"] = rate_json(device.memory_bytes_per_second, "bytes");
+  if (device.weight_bytes_per_second > 0)
+    written["weight_bytes_per_second"] = device.weight_bytes_per_second;
+  if (device.overlap < 1) written["overlap"] = device.overlap;
+  written["launch_seconds"] = device.launch_seconds;
+  if (!device.element_seconds.empty()) written["element_seconds"] = device.element_seconds;
+  if (device.is_fusing) written["fuses"] = true;
+  written["memory_bytes"] = device.memory_bytes;
+  json links = json::array();
+  for (const Link& link : device.links) links.push_back(link_json(link));
+  written["links"] = links;
+  if (device.gpus_per_node > 0) written["gpus_per_node"] = device.gpus_per_node;
+  if (device.nodes > 0) written["nodes"] = device.nodes;
+  return written.dump(2) + "\n";
+}
+
+void check_device_file(const std::filesystem::path& file, bool force) {
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) {
+    fail("--out {} is a folder; give a file's name", file.string());
+  }
+  if (!force && std::filesystem::exists(file, error)) {
+    fail("--out {} exists; give --force to replace it, or another name", file.string());
+  }
+  const std::filesystem::path beside = place_beside(file);
+  std::ofstream(beside) << "";
+  if (!std::filesystem::exists(beside, error)) {
+    fail("--out {} cannot be written; choose another place", file.string());
+  }
+  std::filesystem::remove(beside, error);
+}
+
+void save_device_file(const std::filesystem::path& file, const DeviceModel& device) {
+  const std::filesystem::path beside = place_beside(file);
+  std::ofstream stream(beside);
+  stream << device_json(device);
+  stream.close();
+  std::error_code error;
+  if (stream) std::filesystem::rename(beside, file, error);
+  if (stream && !error) return;
+  std::filesystem::remove(beside, error);
+  fail("--out {} cannot be written; is the disk full?", file.string());
 }
 
 }  // namespace autopar::cost

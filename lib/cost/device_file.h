@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "cost/device_model.h"
 
@@ -20,11 +21,36 @@ namespace autopar::cost {
 ///     }
 ///
 /// `flops_per_second` has float32's rate at least; a type without a rate takes that. `links` has
-/// one entry a mesh axis, the last one serving all further axes. With one field more,
-/// `"gpus_per_node": 8`, devices stand in nodes of so many consecutive ranks, and `links` has
-/// exactly two entries: within a node, and between nodes, which serves every axis that leaves a
-/// node. Rates are positive, times not
-/// negative. Throws Error that names the file and the field that is missing, unknown or malformed.
+/// one entry a mesh axis, the last one serving all further axes. These fields may be there too:
+///
+///     "gpus_per_node": 8, "nodes": 128
+///
+/// Devices stand in nodes of so many consecutive ranks, and `links` has exactly two entries: within
+/// a node, and between nodes, which serves every axis that leaves a node. A cluster of so many
+/// nodes: no more devices than it has can be planned for.
+///
+///     "flops_per_second": {"float32": [{"operations": 1e5, "rate": 2e10},
+///                                      {"operations": 1e9, "rate": 9e10}]},
+///     "memory_bytes_per_second": [{"bytes": 1e5, "rate": 8e10}, {"bytes": 1e8, "rate": 1e10}],
+///     "weight_bytes_per_second": 2e10,
+///     "overlap": 0.2,
+///     "element_seconds": {"Tanh": 1e-9, "Softmax": 2e-9},
+///     "fuses": true
+///
+/// Rates by size (SizedRate, DeviceModel), that of reading weights, how much of arithmetic and
+/// traffic goes on at the same time (1 by default), times of operators by element, and that
+/// autopar's own runtime runs the shards, whose fusions are taken into account. In a link,
+/// "all-reduce", "all-gather", "reduce-scatter" and "all-to-all" may each have an object with a
+/// latency and a rate of its own. Rates and sizes are from 1 to 1e24, times from 0 to 1000 s.
+/// Throws Error that names the file and the field that is missing, unknown or malformed.
 DeviceModel load_device_file(const std::filesystem::path& file);
+
+/// A device file's text; load_device_file makes the same model of it.
+std::string device_json(const DeviceModel& device);
+/// Throws Error where such a file cannot be written, or is there and may not be replaced; leaves
+/// none.
+void check_device_file(const std::filesystem::path& file, bool force);
+/// Whole or not at all: written beside its place and renamed.
+void save_device_file(const std::filesystem::path& file, const DeviceModel& device);
 
 }  // namespace autopar::cost

@@ -9,15 +9,27 @@
 
 namespace autopar::cost {
 
+LinkSpeed Link::speed(sharding::StepKind kind) const {
+  const auto found = by_kind.find(kind);
+  return found != by_kind.end() ? found->second : LinkSpeed{latency_seconds, bytes_per_second};
+}
+
 const Link& DeviceModel::link(int axis) const {
   require(!links.empty() && axis >= 0, "a device has a link for every mesh axis");
   return links[std::min(static_cast<std::size_t>(axis), links.size() - 1)];
 }
 
-double DeviceModel::flops(graph::DataType type) const {
+const SizedRate& DeviceModel::flops(graph::DataType type) const {
   const auto found = flops_per_second.find(type);
   return found != flops_per_second.end() ? found->second
                                          : flops_per_second.at(graph::DataType::float32);
+}
+
+void DeviceModel::check_has(int devices) const {
+  const std::int64_t all = std::int64_t{nodes} * gpus_per_node;
+  if (nodes == 0 || devices <= all) return;
+  fail("device '{}' has {} nodes of {}, which are {} devices: {} are too many", name, nodes,
+       gpus_per_node, all, devices);
 }
 
 DeviceModel load_device_model(const std::string& name_or_file) {

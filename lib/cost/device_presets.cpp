@@ -10,16 +10,25 @@ using graph::DataType;
 constexpr double gpu_launch = 4e-6;
 constexpr double nvlink_latency = 3e-6;
 constexpr double pcie_latency = 1e-5;
+// Between machines: an NCCL step over InfiniBand with GPUDirect, and one over TCP.
+constexpr double infiniband_latency = 1e-5;
+constexpr double ethernet_latency = 5e-5;
 
 constexpr double tera = 1e12;
 constexpr double giga = 1e9;
 
 std::vector<DeviceModel> make_presets() {
-  const std::map<DataType, double> hopper{
+  const std::map<DataType, SizedRate> hopper{
       {DataType::float64, 67 * tera},        {DataType::float32, 67 * tera},
       {DataType::float16, 989.5 * tera},     {DataType::bfloat16, 989.5 * tera},
       {DataType::float8e4m3fn, 1979 * tera}, {DataType::float8e5m2, 1979 * tera},
       {DataType::int8, 1979 * tera},         {DataType::uint8, 1979 * tera},
+  };
+  const std::map<DataType, SizedRate> ada{
+      {DataType::float32, 30.3 * tera},     {DataType::float16, 121 * tera},
+      {DataType::bfloat16, 121 * tera},     {DataType::float8e4m3fn, 242.5 * tera},
+      {DataType::float8e5m2, 242.5 * tera}, {DataType::int8, 242.5 * tera},
+      {DataType::uint8, 242.5 * tera},
   };
   return {
       {.name = "h200",
@@ -64,17 +73,32 @@ std::vector<DeviceModel> make_presets() {
       {.name = "l4",
        .source = "NVIDIA L4 Tensor Core GPU data sheet: half of the rates with sparsity, 24 GB, "
                  "300 GB/s, PCIe Gen4 x16 64 GB/s both ways; latencies estimated",
-       .flops_per_second = {{DataType::float32, 30.3 * tera},
-                            {DataType::float16, 121 * tera},
-                            {DataType::bfloat16, 121 * tera},
-                            {DataType::float8e4m3fn, 242.5 * tera},
-                            {DataType::float8e5m2, 242.5 * tera},
-                            {DataType::int8, 242.5 * tera},
-                            {DataType::uint8, 242.5 * tera}},
+       .flops_per_second = ada,
        .memory_bytes_per_second = 300 * giga,
        .launch_seconds = gpu_launch,
        .memory_bytes = 24'000'000'000,
        .links = {{pcie_latency, 32 * giga}}},
+      {.name = "h100-cluster",
+       .source = "128 nodes of 8 H100, 1,024 GPUs: the h100 preset within a node; NVIDIA DGX H100 "
+                 "data sheet: 8 ports of 400 Gb/s InfiniBand a node for compute, one a GPU, so "
+                 "50 GB/s one way; latencies estimated",
+       .flops_per_second = hopper,
+       .memory_bytes_per_second = 3350 * giga,
+       .launch_seconds = gpu_launch,
+       .memory_bytes = 80'000'000'000,
+       .links = {{nvlink_latency, 450 * giga}, {infiniband_latency, 50 * giga}},
+       .gpus_per_node = 8,
+       .nodes = 128},
+      {.name = "l4-ethernet",
+       .source = "nodes of 4 L4 (the l4 preset, PCIe Gen4 between them) with one port of 25 Gb/s "
+                 "Ethernet (IEEE 802.3by): 3.125 GB/s one way, a quarter of it a GPU, since all "
+                 "four send at once; latencies estimated",
+       .flops_per_second = ada,
+       .memory_bytes_per_second = 300 * giga,
+       .launch_seconds = gpu_launch,
+       .memory_bytes = 24'000'000'000,
+       .links = {{pcie_latency, 32 * giga}, {ethernet_latency, 3.125 * giga / 4}},
+       .gpus_per_node = 4},
       {.name = "cpu",
        .source = "round numbers for a rank of a few cores on a shared-memory server, no data "
                  "sheet; for a particular machine write a device file",

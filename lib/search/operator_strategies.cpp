@@ -99,6 +99,8 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   const sharding::PartialUse partial = partial_flow_.use_of(id);
   std::string key = key_of(graph_, node, *rule, partial);
   append(key, has_rule);
+  key += cost_.price_key(graph_, node);
+  append(key, -3);
   if (pins_.is_pinned(node.name)) key += node.name;
   auto& made = made_[key];
   if (made) return made;

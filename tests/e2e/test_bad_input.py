@@ -373,8 +373,10 @@ class BadOptionTest(BadInputTest):
             ("links", [{**link, "latency_seconds": "1us"}], "links[0].latency_seconds"),
             ("flops_per_second", 1e12, "flops_per_second"),
             ("memory_bytes", None, "memory_bytes"),
-            ("flops_per_second", {"float32": 1e-300}, "product", "rates"),
-            ("launch_seconds", 1e300, "product", "rates"),
+            ("flops_per_second", {"float32": 1e-300}, "flops_per_second.float32", "from 1 to"),
+            ("launch_seconds", 1e300, "launch_seconds", "from 0 to"),
+            ("memory_bytes_per_second", [], "memory_bytes_per_second", "at least one"),
+            ("nodes", 2, "nodes", "gpus_per_node"),
         ):
             with self.subTest(field=field, value=value):
                 file.write_text(json.dumps({**device, field: value}))

@@ -250,3 +250,104 @@ TEST_CASE("where devices stand in nodes, an axis that leaves a node takes the li
   CHECK(both.step_seconds(step(StepKind::all_gather, {0, 1}, "S01R", "RR"), {8, 10},
                           DataType::float32) == Approx(7 * (2 + 320 / (8 * 5.0))));
 }
+
+TEST_CASE("a batch of products is as fast an operation as one of them") {
+  DeviceModel device = slow_device();
+  device.flops_per_second = {
+      {DataType::float32, autopar::cost::SizedRate({{2e3, 1000}, {2e6, 8000}})}};
+  const CostModel cost(device, DeviceMesh({2}));
+  const auto seconds = [&](const Graph& graph, const char* text) {
+    return cost.operator_seconds(graph, graph.nodes[0], rule_of(graph),
+                                 choice_of(graph, cost.mesh(), text));
+  };
+  const Graph batch = sketch("MatMul", {of({50, 10, 10}), of({50, 10, 10})}, {of({50, 10, 10})});
+  CHECK(seconds(batch, "RRR,RRR->RRR") == Approx(3 + 600.0));  // 15,000 elements of 4 bytes
+  const Graph one = product(100, 100, 100);
+  CHECK(seconds(one, "RR,RR->RR") == Approx(3 + (30000 * 4 / 100.0)));
+  device.memory_bytes_per_second = 1e6;
+  const CostModel quick_memory(device, DeviceMesh({1}));
+  CHECK(quick_memory.operator_seconds(batch, batch.nodes[0], rule_of(batch),
+                                      choice_of(batch, quick_memory.mesh(), "RRR,RRR->RRR")) ==
+        Approx(3 + 50 * 2000 / 1000.0));
+  CHECK(quick_memory.operator_seconds(one, one.nodes[0], rule_of(one),
+                                      choice_of(one, quick_memory.mesh(), "RR,RR->RR")) ==
+        Approx(3 + 2e6 / 8000.0));
+}
+
+TEST_CASE("operators that compute much take so much an element of their largest tensor") {
+  DeviceModel device = slow_device();
+  device.element_seconds = {{"Softmax", 1.0}, {"Tanh", 0.001}};
+  const DeviceMesh mesh({2});
+  const CostModel cost(device, mesh);
+  const auto seconds = [&](const Graph& graph, const char* text) {
+    return cost.operator_seconds(graph, graph.nodes[0], rule_of(graph),
+                                 choice_of(graph, mesh, text));
+  };
+  const Graph softmax = sketch("Softmax", {of({10, 5})}, {of({10, 5})});
+  CHECK(seconds(softmax, "RR->RR") == Approx(3 + 50));
+  CHECK(seconds(softmax, "S0R->S0R") == Approx(3 + 25));
+  const Graph tanh = sketch("Tanh", {of({10, 5})}, {of({10, 5})});
+  CHECK(seconds(tanh, "RR->RR") == Approx(3 + 4));  // memory: 400 bytes
+  const Graph neg = sketch("Neg", {of({10, 5})}, {of({10, 5})});
+  CHECK(cost.price_key(neg, neg.nodes[0]) != cost.price_key(tanh, tanh.nodes[0]));
+}
+
+TEST_CASE("what a runtime fuses is neither stored nor launched") {
+  DeviceModel device = slow_device();
+  device.element_seconds = {{"Tanh", 0.5}};
+  const auto seconds = [&](const std::set<std::string, std::less<>>& fused, bool is_fusing) {
+    device.fused = std::make_shared<const autopar::cost::ValueNames>(fused);
+    device.is_fusing = is_fusing;
+    const CostModel cost(device, DeviceMesh({1}));
+    const Graph tanh = sketch("Tanh", {of({10, 5})}, {of({10, 5})});
+    return cost.operator_seconds(tanh, tanh.nodes[0], rule_of(tanh),
+                                 choice_of(tanh, cost.mesh(), "RR->RR"));
+  };
+  CHECK(seconds({}, true) == Approx(3 + 25));
+  CHECK(seconds({"out0"}, true) == Approx(25));
+  CHECK(seconds({"out0"}, false) == Approx(3 + 25));
+  device.element_seconds.clear();
+  CHECK(seconds({"in0"}, true) == Approx(3 + 2));  // it writes alone
+  CHECK(seconds({"out0"}, true) == Approx(2));     // it reads alone
+  CHECK(seconds({"in0", "out0"}, true) == 0);
+}
+
+TEST_CASE("a collective that was measured by itself has its own speed") {
+  DeviceModel device = slow_device();
+  device.links[0].by_kind[StepKind::all_reduce] = {4, 20};
+  const CostModel cost(device, DeviceMesh({2}));
+  CHECK(cost.step_seconds(step(StepKind::all_reduce, {0}, "RR+P0", "RR"), {8, 10},
+                          DataType::float32) == Approx(2 * (4 + 320 / (2 * 20.0))));
+  CHECK(cost.step_seconds(step(StepKind::all_gather, {0}, "S0R", "RR"), {8, 10},
+                          DataType::float32) == Approx(1 + 320 / (2 * 10.0)));
+}
+
+TEST_CASE("no strategy on n devices takes less than the bound, whatever the rates by size") {
+  DeviceModel device = slow_device();
+  device.flops_per_second = {
+      {DataType::float32,
+       autopar::cost::SizedRate({{100, 10}, {1000, 90}, {5000, 40}, {1e5, 60}})}};
+  // Half of the bytes may take much less than half of the time: caches.
+  device.memory_bytes_per_second = autopar::cost::SizedRate({{100, 4000}, {2000, 500}, {1e4, 20}});
+  device.element_seconds = {{"Softmax", 0.3}};
+  for (const Graph& graph :
+       {product(24, 40, 16), product(7, 9, 5), sketch("Softmax", {of({12, 9})}, {of({12, 9})}),
+        sketch("Add", {of({30, 20}), of({20})}, {of({30, 20})}),
+        sketch("MatMul", {of({6, 8, 10}), of({6, 10, 12})}, {of({6, 8, 12})}),
+        sketch("Gather", {of({50, 6}), of({9}, DataType::int64)}, {of({9, 6})})}) {
+    const auto rule = rule_of(graph);
+    for (const std::vector<int>& sizes : {std::vector{1}, {2}, {3}, {2, 2}, {4, 2}, {8}}) {
+      const DeviceMesh mesh(sizes);
+      const CostModel alone(device, DeviceMesh({1}));
+      const double least = alone.least_operator_seconds(
+          mesh.num_devices(), graph, graph.nodes[0], rule, choices_of(graph, alone.mesh()).front());
+      const CostModel cost(device, mesh);
+      for (const OpShardSpec& choice : choices_of(graph, mesh)) {
+        const double seconds = cost.operator_seconds(graph, graph.nodes[0], rule, choice);
+        CAPTURE(to_string(choice));
+        CHECK(least <= seconds * (1 + 1e-12));
+        if (mesh.num_devices() == 1) CHECK(least == Approx(seconds));
+      }
+    }
+  }
+}

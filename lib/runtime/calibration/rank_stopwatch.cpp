@@ -1,0 +1,141 @@
+#include "runtime/calibration/rank_stopwatch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "graph/error.h"
+#include "runtime/comm/thread_communicator.h"
+#include "runtime/executable.h"
+
+namespace autopar::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Each time replaced by the slowest rank's.
+void take_slowest(std::span<double> seconds, Communicator& host) {
+  host.all_reduce(reinterpret_cast<std::byte*>(seconds.data()),
+                  static_cast<std::int64_t>(seconds.size()), graph::DataType::float64,
+                  ReduceOp::max);
+}
+
+/// What else the machine does makes times longer, never shorter: a fifth of them are below.
+double low_quantile(std::vector<double> numbers) {
+  const auto fifth = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 5);
+  std::ranges::nth_element(numbers, fifth);
+  return *fifth;
+}
+
+/// 0.5 everywhere, 1 of integers: nothing overflows, and no index leaves its tensor.
+graph::Tensor filled(DataType type, const Shape& shape) {
+  graph::Tensor tensor = graph::Tensor::zeros(type, shape);
+  if (type == DataType::float32) {
+    const std::span<std::byte> bytes = tensor.mutable_bytes();
+    auto* const values = reinterpret_cast<float*>(bytes.data());
+    std::fill_n(values, tensor.elements(), 0.5F);
+  }
+  return tensor;
+}
+
+}  // namespace
+
+RankStopwatch::RankStopwatch(const DeviceOptions& options, Communicator& host,
+                             const LocalRanks& local, std::chrono::milliseconds timeout)
+    : host_(host),
+      local_(local),
+      device_(options, host, local, timeout),
+      collectives_(device_.world(), host, timeout) {}
+
+std::optional<double> RankStopwatch::time(const graph::Graph& graph, const TimingOptions& options) {
+  std::unique_ptr<Executable> executable;
+  try {
+    executable = std::make_unique<Executable>(
+        graph, CompileOptions{
+                   .collectives = &collectives_, .optimize = false, .device = &device_.device()});
+  } catch (const GivenUp&) {
+    throw;
+  } catch (const Error&) {  // no kernel for the operator in this type
+  }
+  if (!collectives_.all_agree(executable != nullptr)) return std::nullopt;
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+    const graph::Value& value = graph.value(graph.inputs[i]);
+    executable->write_input(i, filled(value.type, value.shape));
+  }
+  const auto run_once = [&] {
+    host_.barrier();
+    const auto start = Clock::now();
+    executable->run();
+    return seconds_since(start);
+  };
+  run_once();  // which sets libraries up
+  std::vector<double> seconds{run_once()};
+  take_slowest(seconds, host_);
+  const double runs = options.seconds / std::max(seconds.front(), 1e-9);
+  const auto count = static_cast<std::size_t>(std::clamp(
+      runs, static_cast<double>(options.least_runs), static_cast<double>(options.most_runs)));
+  seconds.clear();
+  while (seconds.size() < count) seconds.push_back(run_once());
+  take_slowest(seconds, host_);
+  return low_quantile(std::move(seconds));
+}
+
+std::int64_t RankStopwatch::memory_bytes() {
+  if (is_cpu()) {
+    return std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / local_.count;
+  }
+  // What can be had at once; the device has no other way to tell.
+  std::int64_t had = 1 << 20;
+  std::int64_t too_much = std::int64_t{1} << 40;
+  while (too_much - had > 64 << 20) {
+    const std::int64_t middle = had + (too_much - had) / 2;
+    try {
+      device_.device().allocate(middle);
+      had = middle;
+    } catch (const Error&) {
+      too_much = middle;
+    }
+  }
+  return had;
+}
+
+void run_rank_threads(int ranks, std::chrono::milliseconds timeout,
+                      const std::function<void(Communicator&, const LocalRanks&)>& run_rank) {
+  const auto worlds = make_thread_communicators(ranks, timeout);
+  std::mutex mutex;
+  std::exception_ptr cause;
+  std::exception_ptr consequence;  // of another rank's failure
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, rank] {
+        Communicator& world = *worlds[static_cast<std::size_t>(rank)];
+        try {
+          run_rank(world, {.rank = rank, .count = ranks});
+        } catch (const GivenUp&) {
+          const std::lock_guard lock(mutex);
+          if (!consequence) consequence = std::current_exception();
+          world.abort();
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          if (!cause) cause = std::current_exception();
+          world.abort();
+        }
+      });
+    }
+  }
+  if (cause) std::rethrow_exception(cause);
+  if (consequence) std::rethrow_exception(consequence);
+}
+
+}  // namespace autopar::runtime

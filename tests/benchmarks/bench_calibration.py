@@ -1,0 +1,100 @@
+"""How well predictions on a calibrated device agree with runs: calibrates, plans and runs.
+
+Usage: bench_calibration.py MODEL_DIR... [--shapes 1x128 4x64] [--rounds 3] [--repeat 5]
+                            [--device-file FILE]
+A MODEL_DIR is one that models/export.py --full makes, or one of models/tiny. Each model is planned
+for the shapes of its test data or, where --shapes are given and its inputs are matrices, for those,
+and run on random inputs. Ranks have one thread each. With --device-file that device is used, and
+calibrated only if the file is not there. A ratio above 1 means that the prediction is too long.
+"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+import onnx
+from onnx import numpy_helper
+
+from measure import autopar, machine, median, run_json
+
+# What is asked of a prediction: within so much of what is measured.
+TOLERANCE = 0.2
+
+# Each: what it is called, --ngpus, and the other options of partition.
+CONFIGURATIONS = [
+    ("one rank", 1, []),
+    ("two ranks, tensor parallel", 2, ["--memory", "fair"]),
+    # A pipeline of two stages goes here: ("two stages, pipeline", 2, [...]).
+]
+
+
+def calibrate(file):
+    autopar("calibrate", "--ranks", 2, "--threads", 1, "--device", "cpu", "--out", file)
+
+
+def shapes_of_data(folder):
+    shapes = {}
+    for path in sorted((folder / "test_data_set_0").glob("input_*.pb")):
+        proto = onnx.TensorProto.FromString(path.read_bytes())
+        shapes[proto.name] = "x".join(map(str, numpy_helper.to_array(proto).shape))
+    return shapes
+
+
+def cases(folder, wanted):
+    """The shapes of all inputs, by what the table calls them."""
+    own = shapes_of_data(folder)
+    if not wanted or any(shape.count("x") != 1 for shape in own.values()):
+        return [("/".join(dict.fromkeys(own.values())), own)]
+    return [(shape, dict.fromkeys(own, shape)) for shape in wanted]
+
+
+def bench(folder, shapes, device, rounds, repeat):
+    """Predicted and measured seconds by configuration; rounds alternate between them."""
+    options = [word for name, shape in shapes.items() for word in ("--shape", f"{name}={shape}")]
+    with tempfile.TemporaryDirectory(dir=folder) as tmp:
+        predicted, measured = [], []
+        for number, (_, ngpus, more) in enumerate(CONFIGURATIONS):
+            bundle = Path(tmp) / str(number)
+            autopar("partition", folder / "model.onnx", *options, "--ngpus", ngpus, *more,
+                    "--device", device, "--time-limit", 20, "--out", bundle)
+            meta = json.loads((bundle / "meta-info.json").read_text())
+            predicted.append(meta["plan"]["cost_seconds"])
+            measured.append([])
+        for _ in range(rounds):
+            for number, seconds in enumerate(measured):
+                run = run_json("run", "--dir", Path(tmp) / str(number), "--random-inputs", 1,
+                               "--repeat", repeat, "--threads", 1, "--device", "cpu", "--json")
+                seconds.append(run["seconds"])
+    return [(p, median(seconds)) for p, seconds in zip(predicted, measured)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--shapes", nargs="*", default=[])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--device-file", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as tmp:
+        device = options.device_file or Path(tmp) / "device.json"
+        if not device.exists():
+            calibrate(device)
+        print(f"{machine()}; one thread a rank; {json.loads(device.read_text())['source']}\n")
+        print("| model | input | ranks | predicted, ms | measured, ms | predicted / measured "
+              f"| within {TOLERANCE:.0%} |")
+        print("| --- | --- | --- | --- | --- | --- | --- |")
+        for folder in options.models:
+            for shape, shapes in cases(folder, options.shapes):
+                results = bench(folder, shapes, device, options.rounds, options.repeat)
+                for (name, _, _), (predicted, measured) in zip(CONFIGURATIONS, results):
+                    ratio = predicted / measured
+                    is_near = abs(ratio - 1) <= TOLERANCE
+                    print(f"| {folder.name} | {shape} | {name} | {predicted * 1e3:.3f} "
+                          f"| {measured * 1e3:.3f} | {ratio:.2f} | {'yes' if is_near else 'no'} |",
+                          flush=True)
+
+
+if __name__ == "__main__":
+    main()

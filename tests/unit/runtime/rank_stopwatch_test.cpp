@@ -1,0 +1,82 @@
+#include "runtime/calibration/rank_stopwatch.h"
+
+#include <catch2/catch.hpp>
+#include <mutex>
+#include <vector>
+
+#include "graph_sketch.h"
+#include "runtime/fused_values.h"
+
+namespace autopar::runtime {
+namespace {
+
+using testing::Builder;
+
+/// x -> Neg -> Tanh.
+graph::Graph small_graph(const char* second = "Tanh") {
+  Builder builder;
+  builder.graph.opsets[""] = 20;
+  const auto x = builder.input("x", {4, 8});
+  const auto y = builder.node("Neg", {x}, {4, 8});
+  builder.graph.outputs.push_back(builder.node(second, {y}, {4, 8}));
+  return builder.graph;
+}
+
+constexpr TimingOptions quick{.seconds = 0.001, .least_runs = 2, .most_runs = 3};
+constexpr std::chrono::seconds timeout(30);
+
+TEST_CASE("all ranks get the slowest rank's time of a graph") {
+  for (const int ranks : {1, 2, 3}) {
+    std::mutex mutex;
+    std::vector<std::optional<double>> seconds;
+    run_rank_threads(ranks, timeout, [&](Communicator& host, const LocalRanks& local) {
+      RankStopwatch stopwatch({.threads = 1}, host, local, timeout);
+      const auto mine = stopwatch.time(small_graph(), quick);
+      CHECK(stopwatch.is_cpu());
+      CHECK(stopwatch.memory_bytes() > 1 << 20);
+      const std::lock_guard lock(mutex);
+      seconds.push_back(mine);
+    });
+    REQUIRE(seconds.size() == static_cast<std::size_t>(ranks));
+    REQUIRE(seconds.front());
+    CHECK(*seconds.front() > 0);
+    for (const auto& each : seconds) CHECK(each == seconds.front());
+  }
+}
+
+TEST_CASE("what has no kernel has no time, on any rank, and the next graph is timed") {
+  run_rank_threads(2, timeout, [&](Communicator& host, const LocalRanks& local) {
+    RankStopwatch stopwatch({.threads = 1}, host, local, timeout);
+    CHECK_FALSE(stopwatch.time(small_graph(host.rank() == 1 ? "NoSuchOperator" : "Tanh"), quick));
+    CHECK(stopwatch.time(small_graph(), quick));
+  });
+}
+
+TEST_CASE("a rank that fails ends the others, and its error is the one that is told") {
+  CHECK_THROWS_WITH(run_rank_threads(3, timeout,
+                                     [&](Communicator& host, const LocalRanks&) {
+                                       if (host.rank() == 1) fail("the cause");
+                                       host.barrier();
+                                     }),
+                    "the cause");
+}
+
+TEST_CASE("values between fused operators are never made") {
+  Builder builder;
+  builder.graph.opsets[""] = 20;
+  const auto x = builder.input("x", {64, 64});
+  const auto product = builder.node("MatMul", {x, builder.constant("w", {64, 64})}, {64, 64});
+  const auto y = builder.node("Neg", {product}, {64, 64});
+  const auto z = builder.node("Tanh", {y}, {64, 64});
+  const auto out = builder.node("Softmax", {z}, {64, 64}, {{"axis", std::int64_t{-1}}});
+  builder.graph.outputs.push_back(out);
+  const auto name = [&](graph::ValueId id) { return builder.graph.value(id).name; };
+  const auto fused = fused_values(builder.graph, cpu_kernels());
+  CHECK(fused.contains(name(y)));
+  CHECK_FALSE(fused.contains(name(out)));
+  CHECK_FALSE(fused.contains(name(product)));
+  CHECK_FALSE(fused.contains(name(x)));
+}
+
+}  // namespace
+}  // namespace autopar::runtime
