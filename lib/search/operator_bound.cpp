@@ -25,9 +25,10 @@ std::vector<std::vector<double>> least_operator_seconds(std::span<const int> dev
 }
 
 double least_seconds_on(int devices, const graph::Graph& graph, const cost::DeviceModel& device) {
+  const int counts[] = {devices};
+  const auto by_count = least_operator_seconds(counts, graph, device);
   double sum = 0;
-  for (const double seconds : least_operator_seconds({{devices}}, graph, device).front())
-    sum += seconds;
+  for (const double seconds : by_count.front()) sum += seconds;
   return sum;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cost/device_model.h"
@@ -12,12 +13,10 @@ namespace autopar::search {
 /// and the bytes, without communication. On one device it is what the model takes there.
 double least_seconds_on(int devices, const graph::Graph& graph, const cost::DeviceModel& device);
 
-/// What each operator takes on one device, by NodeId; views nothing.
-std::vector<double> seconds_on_one_device(const graph::Graph& graph,
-                                          const cost::DeviceModel& device);
-
-/// Of an operator that takes `whole` seconds on one device, with its share on each of several.
-double least_share_seconds(int devices, double whole, const cost::DeviceModel& device);
+/// The same of each operator, by NodeId, for each number of devices; views take nothing.
+std::vector<std::vector<double>> least_operator_seconds(std::span<const int> devices,
+                                                        const graph::Graph& graph,
+                                                        const cost::DeviceModel& device);
 
 /// Weights and activations of the whole model.
 std::int64_t bytes_on_one_device(const graph::Graph& graph);

@@ -21,11 +21,11 @@ from measure import autopar, machine, median, run_json
 # What is asked of a prediction: within so much of what is measured.
 TOLERANCE = 0.2
 
-# Each: what it is called, --ngpus, and the other options of partition.
+# Each: what it is called, --ngpus, how many times the batch, and the other options of partition.
 CONFIGURATIONS = [
-    ("one rank", 1, []),
-    ("two ranks, tensor parallel", 2, ["--memory", "fair"]),
-    # A pipeline of two stages goes here: ("two stages, pipeline", 2, [...]).
+    ("one rank", 1, 1, []),
+    ("two ranks, tensor parallel", 2, 1, ["--memory", "fair"]),
+    ("two stages, 8 microbatches", 2, 8, ["--stages", 2, "--microbatches", 8]),
 ]
 
 
@@ -49,14 +49,21 @@ def cases(folder, wanted):
     return [(shape, dict.fromkeys(own, shape)) for shape in wanted]
 
 
+def shape_options(shapes, times):
+    options = []
+    for name, shape in shapes.items():
+        batch, *rest = shape.split("x")
+        options += ["--shape", f"{name}={'x'.join([str(int(batch) * times), *rest])}"]
+    return options
+
+
 def bench(folder, shapes, device, rounds, repeat):
     """Predicted and measured seconds by configuration; rounds alternate between them."""
-    options = [word for name, shape in shapes.items() for word in ("--shape", f"{name}={shape}")]
     with tempfile.TemporaryDirectory(dir=folder) as tmp:
         predicted, measured = [], []
-        for number, (_, ngpus, more) in enumerate(CONFIGURATIONS):
+        for number, (_, ngpus, times, more) in enumerate(CONFIGURATIONS):
             bundle = Path(tmp) / str(number)
-            autopar("partition", folder / "model.onnx", *options, "--ngpus", ngpus, *more,
+            autopar("partition", folder / "model.onnx", *shape_options(shapes, times), "--ngpus", ngpus, *more,
                     "--device", device, "--time-limit", 20, "--out", bundle)
             meta = json.loads((bundle / "meta-info.json").read_text())
             predicted.append(meta["plan"]["cost_seconds"])
@@ -88,7 +95,7 @@ def main():
         for folder in options.models:
             for shape, shapes in cases(folder, options.shapes):
                 results = bench(folder, shapes, device, options.rounds, options.repeat)
-                for (name, _, _), (predicted, measured) in zip(CONFIGURATIONS, results):
+                for (name, *_), (predicted, measured) in zip(CONFIGURATIONS, results):
                     ratio = predicted / measured
                     is_near = abs(ratio - 1) <= TOLERANCE
                     print(f"| {folder.name} | {shape} | {name} | {predicted * 1e3:.3f} "

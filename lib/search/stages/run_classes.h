@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cost/device_model.h"
 #include "graph/graph.h"
 #include "graph/stage_graph.h"
 #include "search/stages/layers.h"
@@ -16,9 +17,10 @@ namespace autopar::search {
 /// contents, what arrives and departs.
 class RunClasses {
  public:
-  /// `names_matter`: runs of other names are other stages, for pins.
+  /// `fused`: values that are priced as never stored, or null. `names_matter`: runs of other names
+  /// are other stages, for pins.
   RunClasses(const graph::Graph& graph, const graph::StageCutter& cutter, const LayerCuts& cuts,
-             bool names_matter = false);
+             const cost::ValueNames* fused = nullptr, bool names_matter = false);
 
   /// Of layers [begin, end).
   int of(int begin, int end) const {

@@ -175,7 +175,8 @@ class PipelineSearch {
 
   std::optional<PipelinePlan> in_stages() {
     const graph::StageCutter cutter(microbatch_);
-    const std::vector<double> work = seconds_on_one_device(microbatch_, device_);
+    const int one[] = {1};
+    const std::vector<double> work = least_operator_seconds(one, microbatch_, device_).front();
     const int layers = pipeline_.layers > 0 ? std::max(pipeline_.layers, pipeline_.stages) : 0;
     LayerCuts cuts = cluster_layers(microbatch_, cutter, work, layers);
     if (static_cast<int>(cuts.size()) - 1 < pipeline_.stages)

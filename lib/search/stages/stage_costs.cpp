@@ -102,7 +102,7 @@ StageCosts::StageCosts(const graph::Graph& graph, const graph::StageCutter& cutt
       submeshes_(std::move(submeshes)),
       options_(options),
       peak_(std::move(peak)),
-      classes_(graph, cutter, cuts_, !options.pins.empty()) {
+      classes_(graph, cutter, cuts_, device.fused.get(), !options.pins.empty()) {
   for (std::size_t size = 0; size < submeshes_.size(); ++size) {
     auto& views = views_of_size_.emplace_back();
     for (const sharding::DeviceMesh& mesh : submeshes_[size].views) {
@@ -122,17 +122,17 @@ graph::StageGraph StageCosts::cut(int begin, int end) const {
 }
 
 void StageCosts::find_operator_bounds(const cost::DeviceModel& device) {
-  const std::vector<double> alone = seconds_on_one_device(graph_, device);
-  for (const Submesh& submesh : submeshes_) {
+  std::vector<int> devices;
+  for (const Submesh& submesh : submeshes_) devices.push_back(submesh.devices);
+  for (const std::vector<double>& shares : least_operator_seconds(devices, graph_, device)) {
     std::vector<Cost>& sums = operator_bounds_.emplace_back();
     Cost sum = 0;
     int layer = 0;
-    for (std::size_t n = 0; n <= alone.size(); ++n) {
+    for (std::size_t n = 0; n <= shares.size(); ++n) {
       for (; layer <= layers_ && at(cuts_[at(layer)]) == n; ++layer) sums.push_back(sum);
-      if (n == alone.size()) break;
-      const double share = least_share_seconds(submesh.devices, alone[n], device);
+      if (n == shares.size()) break;
       // Rounded down, and further than the rounding of either goes.
-      sum += std::max<Cost>(0, static_cast<Cost>(share / seconds_per_cost) - 1);
+      sum += std::max<Cost>(0, static_cast<Cost>(shares[n] / seconds_per_cost) - 1);
     }
   }
 }

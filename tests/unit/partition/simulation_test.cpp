@@ -1,6 +1,8 @@
 #include "partition/simulation.h"
 
 #include <catch2/catch.hpp>
+#include <map>
+#include <tuple>
 
 #include "unit/partition/random_graph.h"
 #include "unit/partition/random_pipeline.h"
@@ -41,9 +43,10 @@ TEST_CASE("a simulated run ends when the objective says, and breaks no order") {
     CHECK(simulation.seconds() == Approx(search::pipeline_seconds(plan)).epsilon(1e-9));
 
     double end = 0;
-    std::map<std::pair<std::string, int>, std::pair<double, double>> departures;
+    std::map<std::tuple<std::size_t, std::string, int>, double> departures;  // by stage
     for (int rank = 0; rank < plan.num_devices(); ++rank) {
       const graph::Graph shard = rank_graph(plan, program, rank);
+      const std::size_t stage = stage_of(plan, rank);
       const auto steps = simulation.steps(rank);
       REQUIRE(steps.size() == shard.nodes.size() * static_cast<std::size_t>(plan.microbatches));
       std::map<Lane, double> lane_ends;
@@ -61,10 +64,10 @@ TEST_CASE("a simulated run ends when the objective says, and breaks no order") {
         const std::string value = step.node.substr(0, step.node.rfind('/'));
         if (step.lane == Lane::arrival) {
           arrived = std::max(arrived, step_end);
-          CHECK(departures.at({value, step.microbatch}).first == Approx(step.begin_seconds));
+          CHECK(departures.at({stage - 1, value, step.microbatch}) == Approx(step.begin_seconds));
         } else if (step.lane == Lane::departure) {
           CHECK(step.begin_seconds >= own_end - 1e-15);
-          departures[{value, step.microbatch}] = {step.begin_seconds, step_end};
+          departures[{stage, value, step.microbatch}] = step.begin_seconds;
         } else {
           CHECK(step.begin_seconds >= arrived - 1e-15);
           own_end = step_end;

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "runtime/passes/passes.h"
 #include "unit/runtime/loops.h"
 
 using namespace autopar;
@@ -69,6 +70,24 @@ TEST_CASE("MatMul equals a loop for all batches, sizes of zero included") {
                                 .threads = threads}),
                     matmul(a, b, out, k, false, false));
       }
+    }
+  }
+}
+
+TEST_CASE("a product of depth 1 whose first matrix is read as transposed equals a loop") {
+  Random random(1);
+  const Tensor a = random_floats(random, {3, 1, 8});
+  const Tensor b = random_floats(random, {1, 3});
+  const Tensor out = run_node({.op_type = "FusedMatMul",
+                               .attributes = {{"a_perm", std::vector<std::int64_t>{0, 2, 1}}},
+                               .inputs = {a, b},
+                               .outputs = {{DataType::float32, {3, 8, 3}}},
+                               .domain = passes::internal_domain})
+                         .front();
+  for (std::int64_t i = 0; i < 3; ++i) {
+    for (std::int64_t m = 0; m < 8; ++m) {
+      for (std::int64_t n = 0; n < 3; ++n)
+        CHECK(at(out, {i, m, n}) == Approx(at(a, {i, 0, m}) * at(b, {0, n})));
     }
   }
 }

@@ -14,6 +14,11 @@ using search::impossible;
 
 namespace {
 
+std::vector<double> seconds_on_one(const graph::Graph& graph, const cost::DeviceModel& device) {
+  const int one[] = {1};
+  return search::least_operator_seconds(one, graph, device).front();
+}
+
 /// `layers` times x = x + relu(x w1) w2, then a wide product: a transformer's work in small.
 graph::Graph residual_layers(int layers, std::int64_t rows, std::int64_t width,
                              std::int64_t classes) {
@@ -62,7 +67,7 @@ std::vector<search::StageChoice> all_runs(int layers, int sizes) {
 void check_bounds(const graph::Graph& graph, const cost::DeviceModel& device, int devices,
                   const search::SearchOptions& options, int layers) {
   const graph::StageCutter cutter(graph);
-  const auto work = search::seconds_on_one_device(graph, device);
+  const auto work = seconds_on_one(graph, device);
   const auto shapes = search::submeshes(devices, device, std::nullopt);
   search::StageCosts costs(graph, cutter, search::cluster_layers(graph, cutter, work, layers),
                            device, shapes, options, nullptr);
@@ -121,7 +126,7 @@ TEST_CASE("bounds of repeated layers are close to what they cost") {
   cost::DeviceModel device = cost::load_device_model("h100");
   const graph::Graph graph = residual_layers(16, 512, 2048, 8192);
   const graph::StageCutter cutter(graph);
-  const auto work = search::seconds_on_one_device(graph, device);
+  const auto work = seconds_on_one(graph, device);
   const search::SearchOptions options;
   search::StageCosts costs(graph, cutter, search::cluster_layers(graph, cutter, work, 17), device,
                            search::submeshes(8, device, std::nullopt), options, nullptr);
@@ -138,8 +143,7 @@ TEST_CASE("layers are cut where least crosses, and alike where the model repeats
   const graph::Graph graph = residual_layers(40, 512, 1024, 1024);
   const cost::DeviceModel device = cost::load_device_model("h100");
   const graph::StageCutter cutter(graph);
-  const auto cuts =
-      search::cluster_layers(graph, cutter, search::seconds_on_one_device(graph, device), 0);
+  const auto cuts = search::cluster_layers(graph, cutter, seconds_on_one(graph, device), 0);
   CHECK(cuts.front() == 0);
   CHECK(cuts.back() == static_cast<int>(graph.nodes.size()));
   CHECK(std::ranges::is_sorted(cuts));
@@ -154,7 +158,7 @@ TEST_CASE("a model with a heavy end can be cut into halves") {
   const graph::Graph graph = residual_layers(24, 512, 768, 24 * 8 * 768 * 31 / 69);
   const cost::DeviceModel device = cost::load_device_model("h100");
   const graph::StageCutter cutter(graph);
-  const auto work = search::seconds_on_one_device(graph, device);
+  const auto work = seconds_on_one(graph, device);
   const double total = std::reduce(work.begin(), work.end());
   double nearest = 1;
   for (const graph::NodeId cut : search::cluster_layers(graph, cutter, work, 0)) {

@@ -27,7 +27,8 @@ memory::desc described(const Product& product, const MatrixLayout& layout, std::
     strides[d] = rows * columns;
   }
   dims.insert(dims.end(), {rows, columns});
-  strides.insert(strides.end(), {layout.row_stride, layout.column_stride});
+  // A single column's stride means nothing here, but oneDNN takes it for a leading dimension.
+  strides.insert(strides.end(), {layout.row_stride, columns == 1 ? 1 : layout.column_stride});
   return {dims, memory::data_type::f32, strides};
 }
 
