@@ -106,15 +106,25 @@ std::string plan_headline(const search::PipelinePlan& plan) {
                          : fmt::format("mesh {}, device {}\n", to_string(first.mesh), first.device);
   for (std::size_t s = 0; plan.is_pipeline() && s < plan.stages.size(); ++s)
     text += "  " + stage_headline(plan, s);
-  text += fmt::format("  a run:   {} predicted ({} of it communication), {}\n",
-                      in_seconds(summary.cost_seconds), in_seconds(summary.communication_seconds),
-                      certificate(summary));
+  // Stages communicate at the same time as others compute: no part of the run's time.
+  const std::string communication =
+      plan.stages.size() > 1
+          ? ""
+          : fmt::format(" ({} of it communication)", in_seconds(summary.communication_seconds));
+  text += fmt::format("  a run:   {} predicted{}, {}\n", in_seconds(summary.cost_seconds),
+                      communication, certificate(summary));
   text += fmt::format("  a rank:  {} of weights, {} with activations at the peak\n",
                       in_bytes(summary.weight_bytes), in_bytes(summary.peak_bytes));
   text += fmt::format("  one device alone would take {} and need {}\n",
                       in_seconds(summary.one_device_seconds), in_bytes(summary.one_device_bytes));
   text += fmt::format("  searched in {} ({} in GLPK)\n", in_seconds(summary.search_seconds),
                       in_seconds(summary.glpk_seconds));
+  if (summary.layers > 0) {
+    text += fmt::format(
+        "  stages are cut between {} layers; {} kinds of stages were searched, and what is up to "
+        "{:.2g} % better may be missed\n",
+        summary.layers, summary.stages_searched, summary.epsilon * 100);
+  }
   text += meshes_text(summary);
   return text;
 }

@@ -47,6 +47,11 @@ json summary_json(const PlanSummary& summary) {
                {"one_device_seconds", summary.one_device_seconds},
                {"one_device_bytes", summary.one_device_bytes}};
   if (!summary.meshes.empty()) text["meshes"] = meshes_json(summary.meshes);
+  if (summary.layers > 0) {
+    text["layers"] = summary.layers;
+    text["stages_searched"] = summary.stages_searched;
+    text["epsilon"] = summary.epsilon;
+  }
   return text;
 }
 

@@ -49,7 +49,7 @@ class PipelineBundle {
 
  private:
   bundle::PortInfo port(const std::string& name, const Layout& layout, bool is_cut) const {
-    bundle::PortInfo port{name, DataType::float32, sketch_.shape, "RR", {}, {}};
+    bundle::PortInfo port{name, DataType::float32, sketch_.shape, {"RR"}, {}, {}};
     if (is_cut) {
       port.shape[0] = 8;
       port.batch = bundle::BatchInfo{0, 5};
@@ -73,7 +73,7 @@ class PipelineBundle {
         return each.value == value && each.from_stage == stage;
       });
       if (transfer == info_.transfers.end())
-        transfer = info_.transfers.insert(transfer, {value, stage, stage + 1, {}});
+        transfer = info_.transfers.insert(transfer, bundle::TransferInfo{value, stage, {}});
       const auto peers = node.ints_attribute("peers", {});
       const auto starts = node.ints_attribute("starts", {});
       const auto ends = node.ints_attribute("ends", {});
