@@ -57,13 +57,14 @@ std::unique_ptr<runtime::Communicator> find_other_ranks(const LaunchOptions& opt
   }
   if (options.rank) check_rank(*options.rank, has_rendezvous, gathering);
   if (!has_rendezvous && runtime::started_by_launcher())
-    return runtime::make_mpi_communicator(timeout);
+    return runtime::make_mpi_communicator(gathering.patience * timeout);
   if (!has_rendezvous) return nullptr;
   return runtime::make_tcp_communicator({.rank = *options.rank,
                                          .size = static_cast<int>(gathering.ranks),
                                          .meeting_point = parse_endpoint(options.rendezvous),
                                          .bundle_digest = gathering.digest(),
-                                         .timeout = timeout});
+                                         .timeout = timeout,
+                                         .run_timeout = gathering.patience * timeout});
 }
 
 std::chrono::milliseconds LaunchOptions::timeout() const {
@@ -87,16 +88,27 @@ void LaunchOptions::add_timeout_to(CLI::App& command) {
       ->capture_default_str();
 }
 
+namespace {
+
+/// Where each microbatch of a stage takes up to the timeout, the last stage waits for all before it
+/// and the first one for the last microbatch of the last.
+int patience_of(const bundle::MetaInfo& info) {
+  const auto stages = static_cast<int>(info.stages.size());
+  return stages == 1 ? 1 : stages + info.microbatches;
+}
+
+}  // namespace
+
 Launch::Launch(const LaunchOptions& options, std::filesystem::path bundle_dir,
                const bundle::MetaInfo& info)
     : bundle_dir_(std::move(bundle_dir)),
       ranks_(info.ranks.size()),
-      timeout_(options.timeout()),
+      timeout_(patience_of(info) * options.timeout()),
       world_(find_other_ranks(
-          options,
-          {.ranks = ranks_,
-           .what = bundle_dir_.string(),
-           .digest = [&] { return graph::xxh3_of_file(bundle_dir_ / "meta-info.json"); }})),
+          options, {.ranks = ranks_,
+                    .what = bundle_dir_.string(),
+                    .digest = [&] { return graph::xxh3_of_file(bundle_dir_ / "meta-info.json"); },
+                    .patience = patience_of(info)})),
       local_(world_ ? runtime::local_ranks(*world_) : runtime::LocalRanks{}) {}
 
 Launch::~Launch() = default;

@@ -31,6 +31,8 @@ struct Gathering {
   std::size_t ranks = 1;
   std::string what;                     ///< that has so many ranks, for messages
   std::function<std::string()> digest;  ///< of what they are to do; asked at a rendezvous alone
+  /// A rank may wait so many times the timeout during a run, as long as others are at work.
+  int patience = 1;
 };
 
 /// Waits for the other ranks, if this process is one of several; else null. Under a launcher there
@@ -55,7 +57,7 @@ class Launch {
  private:
   std::filesystem::path bundle_dir_;
   std::size_t ranks_;
-  std::chrono::milliseconds timeout_;
+  std::chrono::milliseconds timeout_;             ///< of a run
   std::unique_ptr<runtime::Communicator> world_;  ///< null where all ranks are in this process
   runtime::LocalRanks local_;
 };

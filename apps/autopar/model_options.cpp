@@ -123,6 +123,7 @@ BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& 
                                 bool weights_may_be_absent) {
   BatchedModel model{load_model(options, weights_may_be_absent), {}};
   if (plan.microbatches == 1) {
+    if (!plan.batch.empty()) fail("--batch {}: give --microbatches, too", plan.batch.front());
     model.split.microbatch = model.whole;
     return model;
   }
@@ -137,16 +138,24 @@ BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& 
     model.split = partition::split_batch(model.whole, plan.microbatches, plan.batch);
     return model;
   }
+  const std::int64_t filled = rows * plan.microbatches;
   const graph::Graph filled_up = [&] {
     try {
-      return load_with_batch(options, model.whole, batched, rows * plan.microbatches,
-                             weights_may_be_absent);
+      return load_with_batch(options, model.whole, batched, filled, weights_may_be_absent);
     } catch (const Error&) {
       fail("--microbatches {}: the model is for a batch of {} alone; give a divisor of it",
            plan.microbatches, batch);
     }
   }();
-  model.split = partition::split_batch(filled_up, plan.microbatches, plan.batch);
+  if (!partition::differ_in_batch_alone(model.whole, filled_up, batch, filled)) {
+    fail(
+        "--microbatches {}: the model computes with the size of its batch, {}; give a divisor of "
+        "it",
+        plan.microbatches, batch);
+  }
+  std::vector<std::string> names;
+  for (const graph::ValueId input : batched) names.push_back(model.whole.value(input).name);
+  model.split = partition::split_batch(filled_up, plan.microbatches, names);
   return model;
 }
 
@@ -180,7 +189,12 @@ std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
     }
     return models;
   }
-  if (mesh_is_of_a_stage(options)) return {{device, sharding::DeviceMesh({options.ngpus})}};
+  if (mesh_is_of_a_stage(options)) {
+    const auto of_stage = sharding::DeviceMesh::parse(options.mesh);
+    // One stage of all devices has that mesh, too.
+    const bool is_of_all = of_stage.num_devices() == options.ngpus;
+    return {{device, is_of_all ? of_stage : sharding::DeviceMesh({options.ngpus})}};
+  }
   const sharding::DeviceMesh mesh = options.mesh.empty()
                                         ? sharding::DeviceMesh({options.ngpus})
                                         : sharding::DeviceMesh::parse(options.mesh);

@@ -49,6 +49,7 @@ struct PlanCommand {
  private:
   void print_explanation(const graph::Graph& graph, std::span<const cost::CostModel> meshes,
                          const search::SearchOptions& options) const {
+    if (!simulate.empty()) fail("--simulate {}: leave it out with --explain", simulate.string());
     if (plan.stages != "1" || plan.microbatches != 1)
       fail("--explain {}: it tells of plans of one stage; leave out --stages and --microbatches",
            explain);

@@ -180,7 +180,7 @@ StageInfo read_stage(const Reader& reader) {
   stage.transfer_seconds = reader.get<double>("transfer_seconds");
   std::size_t devices = 1;
   for (const MeshAxis& axis : stage.mesh) devices *= static_cast<std::size_t>(axis.size);
-  reader.check(devices == stage.ranks.size(),
+  reader.check(devices == stage.ranks.size() && devices > 0,
                fmt::format("has {} ranks for a mesh of {}", stage.ranks.size(), devices));
   return stage;
 }
@@ -256,6 +256,10 @@ void check_consistency(const Reader& reader, const MetaInfo& info) {
     for (const PortInfo& port : *ports) {
       reader.check(port.ranges.size() == ranks, fmt::format("has '{}' for {} ranks of {}",
                                                             port.name, port.ranges.size(), ranks));
+      const bool is_covered =
+          !port.batch || port.batch->rows * info.microbatches >=
+                             port.shape[static_cast<std::size_t>(port.batch->dim)];
+      reader.check(is_covered, fmt::format("has microbatches that are not all of '{}'", port.name));
       reader.check(
           std::ranges::any_of(port.ranges, [](const auto& of_rank) { return of_rank.has_value(); }),
           fmt::format("has '{}' on no rank", port.name));

@@ -230,7 +230,7 @@ std::vector<search::CollectiveUse> collective_uses(const PipelinePlan& plan,
     for (const auto& use : collective_uses(stage.stage.graph, stage.plan.mesh, program.stages[s],
                                            price_on(device, stage.plan.mesh)))
       add(use);
-    if (s + 1 < plan.stages.size())
+    if (!stage.stage.departing.empty())
       add({.kind = "send", .mesh_axes = {}, .seconds = stage.transfer_seconds});
   }
   for (const Transfer& transfer : program.transfers) {

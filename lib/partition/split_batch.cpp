@@ -38,6 +38,7 @@ class BatchSplitter {
     }
     const sharding::StepPrice free = [](const auto&, const auto&, auto) { return 0.0; };
     const Program program = lower(graph_, plan_, free);
+    require_no_collective(program);
     SplitBatch result{rank_graph(graph_, plan_, program, 0), {}};
     for (int i = 1; i < plan_.mesh.num_devices(); ++i) {
       require_alike(result.microbatch, rank_graph(graph_, plan_, program, i));
@@ -130,6 +131,16 @@ class BatchSplitter {
         plan_.mesh.num_devices(), node.name, qualified_op_type(node));
   }
 
+  /// Microbatches know nothing of each other.
+  void require_no_collective(const Program& program) const {
+    for (const Instruction& instruction : program.instructions) {
+      if (!instruction.is_collective()) continue;
+      const Version& read = program.versions[static_cast<std::size_t>(instruction.inputs[0])];
+      fail("--microbatches {}: '{}' is read both by rows and whole; give --microbatches 1",
+           plan_.mesh.num_devices(), graph_.value(read.value).name);
+    }
+  }
+
   /// One graph serves all microbatches.
   void require_alike(const Graph& first, const Graph& other) const {
     const auto is_alike = [](const graph::Value& a, const graph::Value& b) {
@@ -154,7 +165,44 @@ class BatchSplitter {
   search::Plan plan_;
 };
 
+/// Weights of the file are the same; only what was folded may follow from the batch.
+constexpr std::int64_t most_compared_bytes = 1 << 20;
+
+/// Integers may tell shapes: then each is the same, or grows as the batch does.
+bool is_same_or_grows(const graph::Tensor& a, const graph::Tensor& b, std::int64_t batch,
+                      std::int64_t other_batch) {
+  if (a.type() != b.type() || a.shape() != b.shape()) return a.type() == b.type();
+  if (!a.has_data() || a.size_bytes() > most_compared_bytes) return true;
+  const graph::Tensor left = a.contiguous_copy();
+  const graph::Tensor right = b.contiguous_copy();
+  if (a.type() != graph::DataType::int64) return std::ranges::equal(left.bytes(), right.bytes());
+  const auto numbers = left.values<std::int64_t>();
+  const auto others = right.values<std::int64_t>();
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (numbers[i] != others[i] && numbers[i] * other_batch != others[i] * batch) return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+bool differ_in_batch_alone(const Graph& graph, const Graph& other, std::int64_t batch,
+                           std::int64_t other_batch) {
+  if (graph.nodes.size() != other.nodes.size() || graph.values.size() != other.values.size())
+    return false;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (graph.nodes[n].op_type != other.nodes[n].op_type ||
+        graph.nodes[n].inputs != other.nodes[n].inputs)
+      return false;
+  }
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const auto& a = graph.values[v].constant;
+    const auto& b = other.values[v].constant;
+    if (a.has_value() != b.has_value()) return false;
+    if (a && !is_same_or_grows(*a, *b, batch, other_batch)) return false;
+  }
+  return true;
+}
 
 std::vector<ValueId> batched_inputs(const Graph& graph, const std::vector<std::string>& batched) {
   std::vector<ValueId> inputs;
@@ -164,6 +212,11 @@ std::vector<ValueId> batched_inputs(const Graph& graph, const std::vector<std::s
     if (found == graph.inputs.end()) fail("--batch {}: the model has no such input", name);
     if (graph.value(*found).shape.empty()) fail("--batch {}: a scalar has no batch", name);
     inputs.push_back(*found);
+    const std::int64_t batch = graph.value(inputs.front()).shape.front();
+    if (graph.value(*found).shape.front() != batch) {
+      fail("--batch {}: it has {} rows, but '{}' has {}; microbatches cut inputs of as many rows",
+           name, graph.value(*found).shape.front(), graph.value(inputs.front()).name, batch);
+    }
   }
   if (!inputs.empty()) return inputs;
   for (const ValueId input : graph.inputs) {

@@ -24,9 +24,13 @@ struct SplitBatch {
 SplitBatch split_batch(const graph::Graph& graph, int microbatches,
                        const std::vector<std::string>& batched = {});
 
-/// The inputs that are cut by default. Throws Error where a name is no input, or no two
-/// inputs agree on the batch's extent.
+/// The inputs that are cut. Throws Error where a name is no input, or names differ in their rows.
 std::vector<graph::ValueId> batched_inputs(const graph::Graph& graph,
                                            const std::vector<std::string>& batched);
+
+/// Whether `other`, the same model for a batch of `other_batch` rows, is `graph`, for `batch` rows,
+/// but for shapes: no number that they compute with follows from the batch's size.
+bool differ_in_batch_alone(const graph::Graph& graph, const graph::Graph& other, std::int64_t batch,
+                           std::int64_t other_batch);
 
 }  // namespace autopar::partition

@@ -203,7 +203,9 @@ bundle::MetaInfo write_bundle(const Graph& whole,
                               const BundleOptions& options) {
   check_output_folder(options);
   const PipelineProgram program = lower(plan, device);
-  bundle::MetaInfo info = describe(whole, batch, plan, program, options.model_name);
+  const std::map<std::string, bundle::BatchInfo> uncut;
+  bundle::MetaInfo info =
+      describe(whole, plan.microbatches > 1 ? batch : uncut, plan, program, options.model_name);
 
   StagedFolder folder(place_of(options.out));
   info.ranks = write_ranks(plan.num_devices(), [&](int rank) {

@@ -27,7 +27,7 @@ void check_output_folder(const BundleOptions& options);
 /// stream from the model's mapping to the files: memory does not grow with them. Throws Error where
 /// check_output_folder does or where writing fails (a full disk); then nothing is left behind.
 /// `device` is the search's. `whole` is the model for the whole batch, whose inputs and outputs
-/// `batch` cuts into the microbatches that the plan is for (split_batch.h).
+/// `batch` cuts into the microbatches that the plan is for, if it is for several (split_batch.h).
 bundle::MetaInfo write_bundle(const graph::Graph& whole,
                               const std::map<std::string, bundle::BatchInfo>& batch,
                               const search::PipelinePlan& plan, const cost::DeviceModel& device,

@@ -25,8 +25,11 @@ def lanes(file):
 
 
 class SimulateTest(TemporaryFolderTest):
-    def check(self, name, *options):
+    def check(self, name, *options, shape=None):
         model = Model(name)
+        if shape:
+            model.shape_options = lambda: ["--shape", shape]
+            model.input_options = lambda: ["--random-inputs", 1]
         bundle, simulated, measured = (
             self.tmp / name for name in ("bundle", "simulated.json", "measured.json")
         )
@@ -55,7 +58,9 @@ class SimulateTest(TemporaryFolderTest):
         self.assertIn((2, "arrival"), found)
 
     def test_microbatches(self):
-        found, _ = self.check("llama-dynamo", 3, "--stages", 3, "--microbatches", 2)
+        found, _ = self.check(
+            "llama-dynamo", 3, "--stages", 3, "--microbatches", 2, shape="input_ids=4x16"
+        )
         for rank in range(3):
             self.assertEqual({k for k, _ in found[rank, "work"]}, {0, 1})
 

@@ -79,6 +79,20 @@ class StagesTest(TemporaryFolderTest):
                 self.check_shape_of_plan(meta, stages, ranks, microbatches)
                 self.check_run(bundle, meta, stages * ranks)
 
+    def test_whatever_is_best(self):
+        """Stages or the whole model at once: either way, what was written runs."""
+        for device in ("h200", "l4-ethernet"):
+            with self.subTest(device=device):
+                out = self.tmp / "bundle"
+                autopar(
+                    "partition", self.model.file, *self.shape_options, "--ngpus", 2,
+                    "--stages", "auto", "--microbatches", 5, "--device", device,
+                    "--out", out, "--force",
+                )  # fmt: skip
+                meta = json.loads((out / "meta-info.json").read_text())
+                self.assertIn(meta["microbatches"], (1, 5))
+                self.check_run(out, meta, 2)
+
     def test_two_stages_of_one_rank(self):
         self.check(2, 1)
 

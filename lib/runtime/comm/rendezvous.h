@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct Rendezvous {
   /// Up to 16 letters that all ranks must have in common: a digest of the bundle that they run.
   std::string bundle_digest;
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
+  /// Once they have met; the same if absent.
+  std::optional<std::chrono::milliseconds> run_timeout = {};
 };
 
 /// The connections to another rank: collectives' tensors go over one, messages between the two over

@@ -419,7 +419,7 @@ std::unique_ptr<Communicator> make_tcp_communicator(const Rendezvous& rendezvous
   for (int rank = 0; rank < rendezvous.size; ++rank) all.push_back(rank);
   return std::make_unique<TcpCommunicator>(
       std::make_shared<Connections>(rendezvous.rank, meet(rendezvous)), std::move(all),
-      rendezvous.timeout);
+      rendezvous.run_timeout.value_or(rendezvous.timeout));
 }
 
 }  // namespace autopar::runtime

@@ -10,8 +10,8 @@ namespace autopar::runtime {
 /// One rank of a world of processes, or threads, that meet at rank 0's address: no launcher needed,
 /// on one machine or several of one architecture. Returns when all ranks are connected, each to
 /// each. A rank that fails or dies makes all others throw at once, with its number; one whose
-/// connections carry nothing makes them throw at the timeout. A world that an exception unwinds counts
-/// as failed. Throws Error as `meet` does.
+/// connections carry nothing makes them throw at the timeout. A world that an exception unwinds
+/// counts as failed. Throws Error as `meet` does.
 std::unique_ptr<Communicator> make_tcp_communicator(const Rendezvous& rendezvous);
 
 }  // namespace autopar::runtime

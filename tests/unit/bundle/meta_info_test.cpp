@@ -46,6 +46,7 @@ class SmallBundle {
     info.collectives = {{"all-reduce", {0}, 4, 1024}};
     info.device = "cpu";
     info.search = "ilp";
+    info.microbatches = 2;
     info.cost_seconds = 0.5;
     info.lower_bound_seconds = 0.25;
     save(to_json(info));
@@ -132,6 +133,13 @@ TEST_CASE("parts of meta-info that do not fit together are refused") {
   SECTION("an input on no rank") { other["inputs"][0]["ranges"] = {nullptr, nullptr}; }
   SECTION("a batch of another dimension") { other["inputs"][0]["batch"]["dim"] = 2; }
   SECTION("no microbatch") { other["microbatches"] = 0; }
+  SECTION("microbatches of too few rows") { other["microbatches"] = 1; }
+  SECTION("a stage of no ranks") {
+    other["stages"].push_back(other["stages"][0]);
+    other["stages"][1]["stage"] = 1;
+    other["stages"][1]["ranks"] = json::array();
+    other["stages"][1]["mesh"][0]["size"] = 0;
+  }
   SECTION("a message within a stage") {
     const json message = {{"from", 0}, {"to", 1}, {"bytes", 8}};
     other["transfers"] = {{{"value", "h"}, {"from_stage", 0}, {"messages", {message}}}};

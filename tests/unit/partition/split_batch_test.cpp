@@ -159,6 +159,44 @@ TEST_CASE("microbatches and batched inputs that do not fit are refused") {
   CHECK(split_batch(s.graph, 1).ports.empty());
 }
 
+TEST_CASE("inputs that are cut together have as many rows") {
+  Sketch s;
+  const ValueId x = s.input("x", {4, 6});
+  s.input("y", {8, 6});
+  s.graph.outputs = {s.node("z", "Relu", {x}, {4, 6})};
+  CHECK_THROWS_WITH(split_batch(s.graph, 2, {"x", "y"}),
+                    Contains("--batch y") && Contains("8 rows") && Contains("'x' has 4"));
+}
+
+TEST_CASE(
+    "a constant that is read by rows and whole is refused: parts know nothing of each other") {
+  Sketch s;
+  const ValueId x = s.input("x", {2, 2});
+  const ValueId c = s.graph.add_constant("c", Tensor::of_float({2, 2}, {{1, 2, 1, 2}}));
+  const ValueId sum = s.node("sum", "Add", {x, c}, {2, 2});
+  s.graph.outputs = {s.node("product", "MatMul", {sum, c}, {2, 2})};
+  CHECK_THROWS_WITH(split_batch(s.graph, 2), Contains("'c' is read both by rows and whole"));
+}
+
+TEST_CASE("models for two batches are the same but for shapes, or they compute with the size") {
+  const auto model = [](std::int64_t batch, std::int64_t target, float scale) {
+    Sketch s;
+    const ValueId x = s.input("x", {batch, 2, 3});
+    const ValueId flat =
+        s.node("flat", "Reshape", {x, s.ints("shape", {target, 3})}, {batch * 2, 3});
+    const ValueId c = s.graph.add_constant("scale", Tensor::of_float({1}, {{scale}}));
+    s.graph.outputs = {s.node("scaled", "Mul", {flat, c}, {batch * 2, 3})};
+    return s.graph;
+  };
+  CHECK(differ_in_batch_alone(model(9, 18, 0.5F), model(10, 20, 0.5F), 9, 10));
+  CHECK(differ_in_batch_alone(model(9, -1, 0.5F), model(10, -1, 0.5F), 9, 10));
+  CHECK_FALSE(differ_in_batch_alone(model(9, 18, 1.0F / 9), model(10, 20, 1.0F / 10), 9, 10));
+  CHECK_FALSE(differ_in_batch_alone(model(9, 18, 0.5F), model(10, 19, 0.5F), 9, 10));
+  Graph other = model(10, 20, 0.5F);
+  other.nodes[1].op_type = "Div";
+  CHECK_FALSE(differ_in_batch_alone(model(9, 18, 0.5F), other, 9, 10));
+}
+
 TEST_CASE("random graphs are cut rightly, or refused") {
   int cut = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {
