@@ -1,11 +1,14 @@
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <ctime>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "commands.h"
 #include "cost/device_file.h"
@@ -53,6 +56,7 @@ struct CalibrateCommand {
                                      .digest = [] { return "calibrate"; }});
     const int started = world && !asks_for_ranks() ? world->size() : wanted;
     const sharding::DeviceMesh ranks_mesh = mesh_of(started);
+    if (world) require_same_of_all(*world, ranks_mesh, on);
     if (world && world->size() != started) {
       fail("--mesh {} has {} ranks, but {} processes were started; start {}", to_string(ranks_mesh),
            started, world->size(), started);
@@ -83,6 +87,28 @@ struct CalibrateCommand {
   };
 
   bool asks_for_ranks() const { return ranks > 0 || !mesh.empty(); }
+
+  /// Of all that decides on what is measured, in which order: ranks that differ in it would wait
+  /// for one another, or take each other's messages.
+  void require_same_of_all(runtime::Communicator& world, const sharding::DeviceMesh& ranks_mesh,
+                           const runtime::DeviceOptions& on) const {
+    const std::string all = fmt::format("{} {} {} {}", to_string(ranks_mesh), is_quick,
+                                        static_cast<int>(on.kind), on.host_collectives);
+    std::uint32_t hash = 2166136261U;  // FNV-1a: the same on every machine
+    for (const char letter : all) hash = (hash ^ static_cast<unsigned char>(letter)) * 16777619U;
+    const auto of_all = [&](runtime::ReduceOp op) {
+      double number = hash;  // exact
+      world.all_reduce(reinterpret_cast<std::byte*>(&number), 1, graph::DataType::float64, op);
+      return number;
+    };
+    const double least = of_all(runtime::ReduceOp::min);
+    if (least != of_all(runtime::ReduceOp::max)) {
+      fail(
+          "rank {} was started to measure {}{} on '{}', and another rank something else: give all "
+          "ranks the same --mesh, --quick, --device and --collectives",
+          world.rank(), to_string(ranks_mesh), is_quick ? " quickly" : "", device.device);
+    }
+  }
 
   /// As far as the options tell.
   int wanted_ranks() const {
@@ -141,6 +167,11 @@ struct CalibrateCommand {
     fitted.memory_bytes = result.memory_bytes;
     fitted.is_fusing = true;
     cost::save_device_file(out, fitted);
+    if (result.measurements.collectives.empty()) {
+      spdlog::warn(
+          "no link was measured: give --ranks 2 or more before planning for several "
+          "devices");
+    }
     report(fitted, cost::fit_quality(fitted, result.measurements));
     fmt::print("{}\n", out.string());
   }

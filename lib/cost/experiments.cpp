@@ -315,7 +315,7 @@ std::vector<ExperimentMaker> operator_experiments(Extent extent) {
     made.emplace_back([=] { return make(arguments...); });
   };
   for (const std::int64_t elements :
-       is_quick ? Sizes{64, 1 << 12, 1 << 18}
+       is_quick ? Sizes{64, 256, 1 << 12, 1 << 18}
                 : Sizes{64, 256, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24}) {
     add(unary, memory_operator, elements);
   }

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <ranges>
 
 #include "cost/experiments.h"
 #include "graph/error.h"
@@ -21,8 +22,10 @@ namespace {
 constexpr double fastest = 1e15;
 /// Of a sample's time, what a launch may be for the rest to tell a bandwidth.
 constexpr double most_launch = 0.9;
-/// Of a product's time, what arithmetic must be to tell a rate.
-constexpr double least_arithmetic = 0.3;
+/// Of a product's time, what is arithmetic at least: noise may leave less, or less than nothing.
+constexpr double least_arithmetic = 0.05;
+/// By which links are told from one another.
+constexpr double bytes_of_a_round = 1 << 20;
 /// Operators up to this size are told a launch from.
 constexpr double small_bytes = 1 << 14;
 /// Traffic of this size stays in a cache, so that times by element are of arithmetic.
@@ -94,7 +97,11 @@ double fit_launch(std::span<const OperatorSample> samples) {
     if (sample.op_type == memory_operator && sample.work.bytes <= small_bytes)
       small.emplace_back(sample.work.bytes, sample.seconds);
   }
-  return small.empty() ? 0 : fit_line(small).intercept;
+  if (small.empty()) return 0;
+  const auto [least, most] = std::ranges::minmax(small | std::views::keys);
+  if (least < most) return fit_line(small).intercept;
+  const auto seconds = small | std::views::values;
+  return median({seconds.begin(), seconds.end()});
 }
 
 SizedRate fit_memory(std::span<const OperatorSample> samples, double launch) {
@@ -139,12 +146,11 @@ std::map<graph::DataType, SizedRate> fit_products(std::span<const OperatorSample
   std::map<graph::DataType, Rates> rates;
   for (const OperatorSample& sample : samples) {
     if (sample.work.operations == 0 || reads_weights(sample)) continue;
-    rates[sample.type][sample.work.product_operations].push_back(sample.work.operations /
-                                                                 arithmetic_seconds(sample, known));
+    const double seconds =
+        std::max(arithmetic_seconds(sample, known), least_arithmetic * sample.seconds);
+    add_rate(rates[sample.type], sample.work.product_operations, sample.work.operations, seconds);
   }
   std::erase_if(rates, [](const auto& of_type) { return of_type.second.empty(); });
-  if (!rates.contains(graph::DataType::float32))
-    fail("no product of float32 could be measured on this device");
   std::map<graph::DataType, SizedRate> fitted;
   for (const auto& [type, of_type] : rates) fitted.emplace(type, slowing_rate(in_steps(of_type)));
   return fitted;
@@ -172,11 +178,13 @@ void fit_overlap_and_products(std::span<const OperatorSample> samples, DeviceMod
     DeviceModel tried = device;
     tried.overlap = static_cast<double>(step) / steps;
     tried.flops_per_second = fit_products(samples, CostModel(tried, sharding::DeviceMesh({1})));
+    if (!tried.flops_per_second.contains(graph::DataType::float32)) continue;
     const double error = product_error(samples, tried);
-    if (best && error >= least * (1 - 1e-6)) continue;
+    if (best && !(error < least * (1 - 1e-6))) continue;  // or it is no number
     best = std::move(tried);
     least = error;
   }
+  if (!best) fail("no product of float32 could be measured on this device");
   device = std::move(*best);
 }
 
@@ -206,7 +214,8 @@ LinkSpeed fit_speed(std::span<const CollectiveSample* const> samples) {
   return {line.intercept, rate_of(line.slope)};
 }
 
-Link fit_link(std::span<const CollectiveSample> samples, int axis) {
+/// nullopt for an axis of one rank, over which nothing was sent.
+std::optional<Link> fit_link(std::span<const CollectiveSample> samples, int axis) {
   std::map<sharding::StepKind, std::vector<const CollectiveSample*>> by_kind;
   std::vector<const CollectiveSample*> all;
   for (const CollectiveSample& sample : samples) {
@@ -214,11 +223,29 @@ Link fit_link(std::span<const CollectiveSample> samples, int axis) {
     by_kind[sample.kind].push_back(&sample);
     all.push_back(&sample);
   }
-  if (all.empty()) return {0, fastest};  // of one rank, which sends nothing
+  if (all.empty()) return std::nullopt;
   const LinkSpeed speed = fit_speed(all);
   Link link{speed.latency_seconds, speed.bytes_per_second};
   for (const auto& [kind, of_kind] : by_kind) link.by_kind[kind] = fit_speed(of_kind);
   return link;
+}
+
+/// An axis that was not measured has the slowest link that was, since on another mesh it may have
+/// ranks; where there is none, one that costs nothing.
+std::vector<Link> fit_links(const Measurements& measurements) {
+  std::vector<std::optional<Link>> fitted;
+  std::optional<Link> slowest;
+  const auto seconds = [](const Link& link) {
+    return link.latency_seconds + bytes_of_a_round / link.bytes_per_second;
+  };
+  for (int axis = 0; axis < measurements.mesh_axes; ++axis) {
+    const std::optional<Link>& link = fitted.emplace_back(fit_link(measurements.collectives, axis));
+    if (link && (!slowest || seconds(*link) > seconds(*slowest))) slowest = link;
+  }
+  std::vector<Link> links;
+  for (const std::optional<Link>& link : fitted)
+    links.push_back(link ? *link : slowest.value_or(Link{0, fastest}));
+  return links;
 }
 
 }  // namespace
@@ -255,8 +282,7 @@ DeviceModel fit_device(const Measurements& measurements) {
   fit_overlap_and_products(measurements.operators, device);
   device.element_seconds =
       fit_elements(measurements.operators, CostModel(device, sharding::DeviceMesh({1})));
-  for (int axis = 0; axis < measurements.mesh_axes; ++axis)
-    device.links.push_back(fit_link(measurements.collectives, axis));
+  device.links = fit_links(measurements);
   return device;
 }
 

@@ -40,12 +40,13 @@ struct CollectiveSample {
 struct Measurements {
   std::vector<OperatorSample> operators = {};
   std::vector<CollectiveSample> collectives = {};
-  int mesh_axes = 1;  ///< those without samples have one rank
+  /// Those without samples have one rank, and get the slowest link of the others.
+  int mesh_axes = 1;
 };
 
 /// The numbers of a device model that the measurements tell: launch, rates, times by element,
-/// links. The rest is as it was made. Throws Error where something that every model needs was not
-/// measured: products of float32 and memory traffic.
+/// links; where nothing was sent, links cost nothing. The rest is as it was made. Throws Error
+/// where something that every model needs was not measured: products of float32 and memory traffic.
 DeviceModel fit_device(const Measurements& measurements);
 
 /// How well the model's predictions agree with what it was fitted to, for one kind of measurement.

@@ -103,11 +103,15 @@ std::vector<Pin> load_pins(const std::filesystem::path& file) {
   return pins;
 }
 
+bool names_operator(const Pin& pin, const graph::Graph& graph) {
+  return std::ranges::any_of(graph.nodes,
+                             [&](const graph::Node& node) { return matches(pin, node.name); });
+}
+
 Pins::Pins(const std::vector<Pin>& pins, const graph::Graph& graph) : pins_(pins) {
   const std::vector<graph::NodeId> producers = graph::producers(graph);
   for (const Pin& pin : pins) {
-    is_for_operators_.push_back(std::ranges::any_of(
-        graph.nodes, [&](const graph::Node& node) { return matches(pin, node.name); }));
+    is_for_operators_.push_back(names_operator(pin, graph));
     if (is_for_operators_.back()) continue;
     bool names_stored = false;
     for (std::size_t id = 0; id < graph.values.size() && !names_stored; ++id) {

@@ -26,6 +26,9 @@ struct Pin {
 /// "reductions": [...]}]}. Throws Error naming file and entry.
 std::vector<Pin> load_pins(const std::filesystem::path& file);
 
+/// Whether its name is an operator's, or a glob that matches one.
+bool names_operator(const Pin& pin, const graph::Graph& graph);
+
 /// The pins of one graph. An entry whose name matches an operator is for operators alone, except
 /// for the tensor of exactly that name.
 class Pins {

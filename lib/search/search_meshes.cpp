@@ -42,7 +42,7 @@ class MeshesSearch {
         leave_out(meshes_[i].mesh());
       }
     }
-    if (!best_) std::rethrow_exception(refusal_);
+    if (!best_) refuse();
     conclude(best_->plan.summary);
     return std::move(*best_);
   }
@@ -102,6 +102,17 @@ class MeshesSearch {
     double& longest = longest_[meshes_[i].mesh().num_axes()];
     longest = std::max(longest, stopwatch.seconds());
     trials_.push_back(std::move(trial));
+  }
+
+  /// With the error that names the least memory, proven where it is so of all meshes.
+  [[noreturn]] void refuse() const {
+    const bool is_proven = std::ranges::all_of(
+        trials_, [](const MeshTrial& trial) { return trial.lower_bound_seconds == infinity; });
+    try {
+      std::rethrow_exception(refusal_);
+    } catch (const NothingFits& error) {
+      throw NothingFits(error.what(), error.least_bytes, is_proven);
+    }
   }
 
   void leave_out(const sharding::DeviceMesh& mesh) {

@@ -199,7 +199,8 @@ class PlanSearch {
         search::solve(problem, {.time_limit_seconds = std::max(0.0, share * seconds_left()),
                                 .patience_seconds = patience_seconds,
                                 .presolve = options_.presolve,
-                                .starts = starts_});
+                                .starts = starts_,
+                                .threads = options_.threads});
     glpk_seconds_ += solution.glpk_seconds;
     return solution;
   }
@@ -251,7 +252,8 @@ class PlanSearch {
     PlanProblem built = build_plan_problem(graph_, cost_, options);
     auto least = find_least_peak(
         built.problem, is_fair ? 1 : 0, static_cast<int>(built.problem.usage_limits.size()),
-        {.time_limit_seconds = std::max(1.0, share_of_least_peak * seconds_left())});
+        {.time_limit_seconds = std::max(1.0, share_of_least_peak * seconds_left()),
+         .threads = options_.threads});
     if (least) least->choice = least_to_pack(std::move(built), *least, is_fair ? 1 : 0);
     if (!least || least->choice.empty()) {
       throw NothingFits(

@@ -37,6 +37,7 @@ struct SearchOptions {
   /// Graph inputs that come from another mesh: they are stored in a landing spec
   /// (sharding/cross_mesh.h), however small they are, and no pin is for them.
   std::set<graph::ValueId> arriving;
+  int threads = 0;    ///< 0: as many as the machine has
   bool warns = true;  ///< of operators without a rule, and of an interruption
 };
 

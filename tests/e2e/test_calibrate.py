@@ -56,14 +56,17 @@ class CalibrateTest(TemporaryFolderTest):
         autopar("run", "--dir", bundle, "--random-inputs", 1)
 
     def test_one_rank_sends_nothing(self):
-        autopar(*self.options, "--ranks", 1)
+        done = autopar(*self.options, "--ranks", 1)
+        self.assertIn("no link was measured", done.stderr)
+        self.assertIn("--ranks 2", done.stderr)
         self.assertNotIn("all-reduce", self.device(axes=1)["links"][0])
         self.plan(1)
 
     def test_a_link_for_each_mesh_axis(self):
         autopar(*self.options, "--mesh", "2x1x2")
         links = self.device(axes=3)["links"]
-        self.assertEqual(["all-reduce" in link for link in links], [True, False, True])
+        self.assertTrue(all("all-reduce" in link for link in links))
+        self.assertIn(links[1], (links[0], links[2]))  # what was not measured is the slowest
         self.plan(4)
 
     def test_mpirun(self):
@@ -79,6 +82,16 @@ class CalibrateTest(TemporaryFolderTest):
             self.assertEqual(rank.returncode, 0, err)
         self.assertEqual([out for out, _ in outputs], ["", f"{self.file}\n", ""])
         self.device(axes=1)
+
+    def test_ranks_that_would_measure_different_things(self):
+        place = f"127.0.0.1:{free_port()}"
+        ranks = [self.start(0, place, "--mesh", "2x1"), self.start(1, place, "--mesh", "1x2")]
+        errors = [rank.communicate(timeout=60)[1] for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [1, 1], errors)
+        for error in errors:
+            self.assertEqual(len(error.splitlines()), 1, error)
+            self.assertIn("the same --mesh", error)
+        self.assertFalse(self.file.exists())
 
     def start(self, rank, place, *options):
         command = [AUTOPAR, *self.options, "--rank", rank, "--rendezvous", place, *options]

@@ -91,6 +91,13 @@ std::optional<double> RankStopwatch::time(const graph::Graph& graph, const Timin
 }
 
 std::int64_t RankStopwatch::memory_bytes() {
+  auto least = static_cast<double>(own_memory_bytes());  // exact up to 9 PB
+  host_.all_reduce(reinterpret_cast<std::byte*>(&least), 1, graph::DataType::float64,
+                   ReduceOp::min);
+  return static_cast<std::int64_t>(least);
+}
+
+std::int64_t RankStopwatch::own_memory_bytes() {
   if (is_cpu()) {
     return std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / local_.count;
   }

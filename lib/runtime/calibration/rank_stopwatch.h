@@ -31,10 +31,13 @@ class RankStopwatch {
   std::optional<double> time(const graph::Graph& graph, const TimingOptions& options);
 
   bool is_cpu() { return device_.device().shares_host_memory(); }
-  /// What this rank may use: of a GPU what is free, of the machine's memory its share.
+  /// What each rank may use, the least of all: of a GPU what is free, of the machine's memory its
+  /// share.
   std::int64_t memory_bytes();
 
  private:
+  std::int64_t own_memory_bytes();
+
   Communicator& host_;
   LocalRanks local_;
   RankDevice device_;

@@ -9,6 +9,13 @@
 
 namespace autopar::search {
 
+inline std::size_t cores() { return std::max(1U, std::thread::hardware_concurrency()); }
+
+/// What each of so many may use at a time, so that together they use all cores.
+inline int threads_of_each(std::size_t count) {
+  return static_cast<int>(std::max<std::size_t>(1, cores() / std::max<std::size_t>(1, count)));
+}
+
 /// Calls work(0) to work(count - 1), as many at a time as the machine has cores. Rethrows what the
 /// first of them by number threw, when all have ended.
 template <typename Work>
@@ -25,9 +32,8 @@ void in_parallel(std::size_t count, const Work& work) {
     }
   };
   {
-    const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
     std::vector<std::jthread> others;
-    for (std::size_t k = 1; k < std::min(cores, count); ++k) others.emplace_back(run);
+    for (std::size_t k = 1; k < std::min(cores(), count); ++k) others.emplace_back(run);
     run();
   }
   for (const std::exception_ptr& error : errors) {

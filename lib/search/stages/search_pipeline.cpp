@@ -33,7 +33,32 @@ constexpr int devices_worth_coarseness = 256;
 /// Of the time, for the plan of the whole model where stages may be better.
 constexpr double share_of_whole = 0.4;
 
+/// With more axes than so many, a mesh's bound takes as long as the search of it.
+constexpr int most_axes_of_bound = 3;
+/// Sequences that are tried by the quick method where the time is over.
+constexpr int most_hasty_sequences = 10;
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
 std::size_t at(int number) { return static_cast<std::size_t>(number); }
+
+/// No pipeline was found that fits.
+struct NoPipelineFits : NothingFits {
+  NoPipelineFits(const std::string& message, double bound)
+      : NothingFits(message, std::numeric_limits<std::int64_t>::max(), bound == infinity),
+        lower_bound_seconds(bound) {}
+  double lower_bound_seconds;  ///< no pipeline takes less; infinite where none fits
+};
+
+/// What came of the search of one kind of plans.
+struct Outcome {
+  std::optional<PipelinePlan> plan = std::nullopt;
+  double lower_bound_seconds = infinity;  ///< where there is no plan; infinite if none fits
+
+  double bound() const { return plan ? plan->summary.lower_bound_seconds : lower_bound_seconds; }
+  bool is_proven() const {
+    return plan ? plan->summary.proven_optimal : lower_bound_seconds == infinity;
+  }
+};
 
 class PipelineSearch {
  public:
@@ -69,42 +94,53 @@ class PipelineSearch {
     return seconds_left() - share * options_.time_limit_seconds;
   }
   bool is_over() const { return seconds_left_for_stages() <= 0 || graph::was_interrupted(); }
+  bool is_over_for_all() const { return seconds_left() <= 0 || graph::was_interrupted(); }
 
   /// Stages first: often they are better than any plan of the whole model can be.
   PipelinePlan with_open_count() {
-    std::optional<PipelinePlan> staged;
+    Outcome staged;
     try {
-      staged = in_stages();
-    } catch (const NothingFits&) {  // the whole model may, or says best what it needs
+      staged.plan = in_stages();
+    } catch (const NoPipelineFits& error) {  // the whole model may, or says best what it needs
+      staged.lower_bound_seconds = error.lower_bound_seconds;
     }
-    if (staged && bound_of_the_whole() > staged->summary.cost_seconds) return std::move(*staged);
+    if (staged.plan && is_below_the_whole(staged.plan->summary.cost_seconds))
+      return std::move(*staged.plan);
     SearchOptions options = options_;
     options.warns = false;
     options.time_limit_seconds = std::max(0.0, seconds_left());
-    std::optional<PipelinePlan> whole;
+    Outcome whole;
     try {
-      whole = one_stage_for_the_whole(options);
-    } catch (const NothingFits&) {
-      if (!staged) throw;
+      whole.plan = one_stage_for_the_whole(options);
+    } catch (const NothingFits& error) {
+      if (!staged.plan)
+        throw NothingFits(error.what(), error.least_bytes, error.is_proven && staged.is_proven());
+      if (!error.is_proven) whole.lower_bound_seconds = least_seconds_on(devices_, whole_, device_);
     }
     return better_of(std::move(whole), std::move(staged));
   }
 
-  /// No plan of the whole model takes less, whatever memory it needs.
-  double bound_of_the_whole() const {
-    if (options_.method != SearchMethod::ilp || !options_.pins.empty()) return 0;
+  /// Whether it is proven that every plan of the whole model takes longer, whatever memory it may
+  /// need.
+  bool is_below_the_whole(double seconds) const {
+    if (least_seconds_on(devices_, whole_, device_) > seconds) return true;
+    if (options_.method != SearchMethod::ilp || !options_.pins.empty()) return false;
+    const auto has_many_axes = [](const cost::CostModel& each) {
+      return each.mesh().num_axes() > most_axes_of_bound;
+    };
+    if (std::ranges::any_of(meshes_, has_many_axes)) return false;
     SearchOptions options = options_;
     options.memory = {MemoryPolicy::Kind::bytes, std::int64_t{1} << 60};  // none is looked at
-    double least = std::numeric_limits<double>::infinity();
-    for (const cost::CostModel& mesh : meshes_) {
+    return std::ranges::all_of(meshes_, [&](const cost::CostModel& mesh) {
+      if (is_over_for_all()) return false;
       AssignmentProblem problem = build_plan_problem(whole_, mesh, options).problem;
       problem.usage_limits.clear();
-      const double share = std::max(0.0, seconds_left()) / static_cast<double>(meshes_.size() + 1);
+      if (is_over_for_all()) return false;
+      const double share = seconds_left() / static_cast<double>(meshes_.size() + 1);
       const Solution solution =
-          solve(problem, {.time_limit_seconds = share, .patience_seconds = 1});
-      least = std::min(least, static_cast<double>(solution.lower_bound) * seconds_per_cost);
-    }
-    return least;
+          solve(problem, {.time_limit_seconds = std::max(0.0, share), .patience_seconds = 1});
+      return static_cast<double>(solution.lower_bound) * seconds_per_cost > seconds;
+    });
   }
 
   // One stage
@@ -120,6 +156,10 @@ class PipelineSearch {
     result.summary.cost_seconds = pipeline_seconds(result);
     result.summary.lower_bound_seconds *= microbatches;
     result.summary.communication_seconds *= microbatches;
+    for (MeshTrial& trial : result.summary.meshes) {
+      if (trial.cost_seconds) *trial.cost_seconds *= microbatches;
+      trial.lower_bound_seconds *= microbatches;
+    }
     result.summary.search_seconds = stopwatch_.seconds();
     return result;
   }
@@ -243,12 +283,6 @@ class PipelineSearch {
     int searches = 0;
     if (devices_ > devices_worth_coarseness && pipeline_.epsilon > 0)
       problem.epsilon = std::max(pipeline_.epsilon, coarse_epsilon);
-    const auto find_best = [&] {
-      SequenceProblem known = problem;
-      known.epsilon = pipeline_.epsilon;
-      set_prices(known, costs, &StageCosts::cost);
-      best = best_sequence(known);
-    };
     while (true) {
       set_prices(problem, costs, &StageCosts::lower_bound);
       const auto wanted = best_sequence(problem);
@@ -262,18 +296,14 @@ class PipelineSearch {
         continue;
       }
       if (is_settled || is_over()) {
-        if (!is_settled) costs.find_quickly(wanted->stages);
-        find_best();
-        if (!best) {
-          costs.find_quickly(wanted->stages);
-          find_best();
-        }
+        find_quickly(costs, problem, *wanted);
+        best = best_known(costs, problem);
         if (!best) refuse(costs, problem);
         break;
       }
       if (costs.searches() > searches) {
         searches = costs.searches();
-        find_best();
+        best = best_known(costs, problem);
         if (best && is_close(best->cost, bound)) break;
       }
       costs.advance(wanted->stages, seconds_left_for_stages());
@@ -286,31 +316,78 @@ class PipelineSearch {
     return described(costs, problem, *best, std::min(bound, best->cost));
   }
 
+  /// Plans for a sequence that bounds have chosen. Where it has stages that the quick method finds
+  /// no plan for, either, for the best one without these, unless plans of another are known.
+  void find_quickly(StageCosts& costs, const SequenceProblem& problem,
+                    const StageSequence& wanted) const {
+    SequenceProblem left = problem;
+    std::optional<StageSequence> tried = wanted;
+    for (int k = 0; tried && k < most_hasty_sequences; ++k) {
+      costs.find_quickly(tried->stages, std::max(0.0, seconds_left_for_stages()));
+      bool is_complete = true;
+      for (const StageChoice& stage : tried->stages) {
+        if (costs.cost(stage.size, stage.begin, stage.end) < impossible) continue;
+        left.stage(stage.size, stage.begin, stage.end) = impossible;
+        is_complete = false;
+      }
+      if (is_complete || best_known(costs, problem)) return;
+      leave_out_refused(left, costs);  // what is like those
+      tried = best_sequence(left);
+    }
+  }
+
+  /// Of stages that have plans.
+  std::optional<StageSequence> best_known(const StageCosts& costs, SequenceProblem problem) const {
+    problem.epsilon = pipeline_.epsilon;
+    set_prices(problem, costs, &StageCosts::cost);
+    return best_sequence(problem);
+  }
+
+  static void leave_out_refused(SequenceProblem& problem, const StageCosts& costs) {
+    for (int size = 0; size < static_cast<int>(problem.sizes.size()); ++size) {
+      for (int begin = 0; begin < problem.layers; ++begin) {
+        for (int end = begin + 1; end <= problem.layers; ++end) {
+          if (problem.stage(size, begin, end) < impossible &&
+              !costs.refusal(size, begin, end).empty())
+            problem.stage(size, begin, end) = impossible;
+        }
+      }
+    }
+  }
+
   /// By epsilon.
   bool is_close(Cost cost, Cost bound) const {
     return static_cast<double>(cost) <= (1 + pipeline_.epsilon) * static_cast<double>(bound);
   }
 
-  /// No sequence is left: says which stage has no plan. Never returns.
-  [[noreturn]] void refuse(const StageCosts& costs, const SequenceProblem& problem) const {
+  /// No sequence of stages that have plans is left: says which stage has none. Never returns.
+  [[noreturn]] void refuse(const StageCosts& costs, SequenceProblem problem) const {
+    set_prices(problem, costs, &StageCosts::certain_bound);
+    const auto possible = best_sequence(problem);
+    const double bound =
+        possible ? static_cast<double>(possible->lower_bound) * seconds_per_cost : infinity;
     for (int length = problem.layers; length > 0; --length) {
       for (int begin = 0; begin + length <= problem.layers; ++begin) {
         for (int size = static_cast<int>(problem.sizes.size()); size-- > 0;) {
           const std::string refusal = costs.refusal(size, begin, begin + length);
           if (refusal.empty()) continue;
           const graph::StageGraph stage = costs.cut(begin, begin + length);
-          throw NothingFits(
+          throw NoPipelineFits(
               fmt::format(
-                  "no pipeline{} fits: a stage from '{}' to '{}' on {} devices: {}",
+                  "no pipeline{} fits{}: a stage from '{}' to '{}' on {} devices: {}",
                   problem.stage_count > 0 ? fmt::format(" of {} stages", problem.stage_count) : "",
+                  possible ? ", as far as the time limit let see (--time-limit)" : "",
                   stage.graph.nodes.front().name, stage.graph.nodes.back().name,
                   problem.sizes[at(size)], refusal),
-              std::numeric_limits<std::int64_t>::max(), costs.is_certain());
+              bound);
         }
       }
     }
-    throw NothingFits("no pipeline fits the memory limit: raise --memory or add devices",
-                      std::numeric_limits<std::int64_t>::max(), costs.is_certain());
+    throw NoPipelineFits(
+        possible ? "no pipeline was found that fits the memory limit, as far as the time limit let "
+                   "see: raise --memory or --time-limit"
+                 : "no pipeline fits the memory limit: raise --memory or add devices",
+        bound);
   }
 
   PipelinePlan described(const StageCosts& costs, const SequenceProblem& problem,
@@ -355,26 +432,31 @@ class PipelineSearch {
   }
 
   /// Of equals the whole model's. Its bound is for both.
-  PipelinePlan better_of(std::optional<PipelinePlan> whole,
-                         std::optional<PipelinePlan> staged) const {
-    if (!whole || !staged) return std::move(whole ? *whole : *staged);
-    const PlanSummary in_one = whole->summary;
-    const PlanSummary in_stages = staged->summary;
-    const bool keeps_whole = in_one.cost_seconds <= in_stages.cost_seconds;
-    PipelinePlan& best = keeps_whole ? *whole : *staged;
+  PipelinePlan better_of(Outcome whole, Outcome staged) const {
+    const double bound = std::min(whole.bound(), staged.bound());
+    const bool are_proven = whole.is_proven() && staged.is_proven();
+    const std::optional<PlanSummary> in_one = summary_of(whole);
+    const std::optional<PlanSummary> in_stages = summary_of(staged);
+    const bool keeps_whole =
+        in_one && (!in_stages || in_one->cost_seconds <= in_stages->cost_seconds);
+    PipelinePlan& best = keeps_whole ? *whole.plan : *staged.plan;
     PlanSummary& summary = best.summary;
-    const double bound = std::min(in_one.lower_bound_seconds, in_stages.lower_bound_seconds);
-    summary.proven_optimal =
-        bound >= summary.cost_seconds || (in_one.proven_optimal && in_stages.proven_optimal);
+    summary.proven_optimal = bound >= summary.cost_seconds || are_proven;
     summary.lower_bound_seconds =
         summary.proven_optimal ? summary.cost_seconds : std::min(bound, summary.cost_seconds);
-    summary.bound_is_searched = in_one.bound_is_searched && in_stages.bound_is_searched;
-    summary.glpk_seconds = in_one.glpk_seconds + in_stages.glpk_seconds;
     summary.search_seconds = stopwatch_.seconds();
-    summary.epsilon = in_stages.epsilon;
-    summary.layers = in_stages.layers;
-    summary.stages_searched = in_stages.stages_searched;
+    if (in_one && in_stages) {
+      summary.bound_is_searched = in_one->bound_is_searched && in_stages->bound_is_searched;
+      summary.glpk_seconds = in_one->glpk_seconds + in_stages->glpk_seconds;
+      summary.epsilon = in_stages->epsilon;
+      summary.layers = in_stages->layers;
+      summary.stages_searched = in_stages->stages_searched;
+    }
     return std::move(best);
+  }
+
+  static std::optional<PlanSummary> summary_of(const Outcome& outcome) {
+    return outcome.plan ? std::optional(outcome.plan->summary) : std::nullopt;
   }
 
   const graph::InterruptionGuard guard_{SIGINT};  ///< Ctrl-C: the best so far will do

@@ -46,6 +46,8 @@ constexpr double most_seconds_a_block = 10;
 constexpr int most_price_steps = 8;
 /// Of the time left, for one stage.
 constexpr double share_of_stage = 0.1;
+/// Of all time, for what is kept partial in which stage.
+constexpr double share_of_flows = 0.1;
 
 std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
@@ -71,14 +73,33 @@ std::int64_t fair_share(const graph::Value& value, int devices, std::int64_t lea
   return std::max<std::int64_t>(value.constant->size_bytes() * 5 / 4 / devices, least);
 }
 
+/// A pin is for the stages that have what it names. One that is for operators in the whole model
+/// is not for tensors where a stage has none of these, but for the one of exactly its name.
+std::optional<Pin> pin_for(const graph::Graph& stage, Pin pin, bool is_for_operators) {
+  if (is_for_operators) {
+    if (names_operator(pin, stage)) return pin;
+    const auto has_its_name = [&](const graph::Value& value) { return value.name == pin.name; };
+    if (std::ranges::none_of(stage.values, has_its_name)) return std::nullopt;
+    pin.inputs.reset();
+    pin.reductions.reset();
+  }
+  try {
+    Pins({pin}, stage);
+    return pin;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 /// Adds to what strategies cost what they take, rounded down.
 void set_price(AssignmentProblem& problem, const std::vector<int>& nodes, double price) {
   if (price == 0) return;
   for (const int id : nodes) {
     AssignmentProblem::Node& node = problem.nodes[at(id)];
     for (std::size_t s = 0; s < node.costs.size(); ++s) {
-      const auto paid = static_cast<Cost>(price * static_cast<double>(node.usages[s]));
-      node.costs[s] = plus(node.costs[s], paid);
+      const double paid = price * static_cast<double>(node.usages[s]);
+      node.costs[s] =
+          plus(node.costs[s], static_cast<Cost>(std::min(paid, static_cast<double>(impossible))));
     }
   }
 }
@@ -111,6 +132,7 @@ StageCosts::StageCosts(const graph::Graph& graph, const graph::StageCutter& cutt
           {.model = {device, mesh}, .size = static_cast<int>(size), .inner = {}, .first = {}});
     }
   }
+  for (const Pin& pin : options_.pins) pins_operators_.push_back(names_operator(pin, graph_));
   find_operator_bounds(device);
   find_weights();
   find_shared_values();
@@ -171,7 +193,11 @@ void StageCosts::find_shared_values() {
 
 void StageCosts::find_flows() {
   flows_alike_.assign(at(classes_.count()), false);
-  if (!options_.pins.empty()) return;
+  const auto has_one = [](const Submesh& submesh) { return submesh.devices == 1; };
+  const bool has_blocks =
+      options_.method == SearchMethod::ilp && !std::ranges::all_of(submeshes_, has_one);
+  if (!has_blocks || !options_.pins.empty()) return;
+  const Deadline deadline(share_of_flows * options_.time_limit_seconds);
   std::map<int, std::pair<int, int>> runs;  // one for each class
   for (int begin = 0; begin < layers_; ++begin) {
     for (int end = begin + 1; end <= layers_; ++end)
@@ -185,6 +211,7 @@ void StageCosts::find_flows() {
   const std::vector<std::pair<int, std::pair<int, int>>> all(runs.begin(), runs.end());
   std::vector<char> are_safe(all.size(), 0);
   in_parallel(all.size(), [&](std::size_t i) {
+    if (deadline.is_over()) return;
     const auto [begin, end] = all[i].second;
     const auto uses = partial_uses(cut(begin, end).graph, options_.keep_partial);
     std::size_t op = 0;
@@ -304,56 +331,68 @@ void StageCosts::advance(std::span<const StageChoice> stages, double seconds_lef
       runs.emplace_back(view, stage);
     }
   }
-  if (!levels.empty()) refine(levels, seconds_left);
-  SearchOptions options = options_;
-  options.time_limit_seconds = std::max(0.0, share_of_stage * seconds_left);
-  search_all(runs, options, true);
+  const Deadline deadline(seconds_left);
+  if (!levels.empty()) refine(levels, deadline);
+  search_all(runs, options_, deadline, true);
 }
 
-void StageCosts::find_quickly(std::span<const StageChoice> stages) {
+/// On the first view of each at first, and on all others where that has none.
+void StageCosts::find_quickly(std::span<const StageChoice> stages, double seconds_left) {
+  const Deadline deadline(seconds_left);
   SearchOptions options = options_;
   options.method = SearchMethod::recursive;
   options.bound = false;
-  std::vector<std::pair<int, StageChoice>> runs;
-  for (const StageChoice& stage : stages) {
-    if (cost(stage.size, stage.begin, stage.end) < impossible) continue;
-    runs.emplace_back(views_of_size_[at(stage.size)].front(), stage);
+  for (const bool is_first : {true, false}) {
+    std::vector<std::pair<int, StageChoice>> runs;
+    for (const StageChoice& stage : stages) {
+      if (cost(stage.size, stage.begin, stage.end) < impossible) continue;
+      const std::vector<int>& views = views_of_size_[at(stage.size)];
+      for (const int view : views) {
+        const bool is_tried = found(view, stage.begin, stage.end) != nullptr;
+        if (!is_tried && (!is_first || view == views.front())) runs.emplace_back(view, stage);
+      }
+    }
+    search_all(runs, options, deadline, false);
   }
-  search_all(runs, options, false);
 }
 
+/// Those that are final are left out where the time is over when their turn comes.
 void StageCosts::search_all(const std::vector<std::pair<int, StageChoice>>& runs,
-                            const SearchOptions& options, bool is_final) {
+                            const SearchOptions& options, const Deadline& deadline, bool is_final) {
   std::map<std::pair<int, int>, StageChoice> distinct;
   for (const auto& [view, stage] : runs)
     distinct.try_emplace({classes_.of(stage.begin, stage.end), view}, stage);
   const std::vector<std::pair<std::pair<int, int>, StageChoice>> jobs(distinct.begin(),
                                                                       distinct.end());
-  std::vector<Found> results(jobs.size());
+  const double share = share_of_stage * std::max(0.0, deadline.left());
+  std::vector<std::optional<Found>> results(jobs.size());
   in_parallel(jobs.size(), [&](std::size_t i) {
-    results[i] = search(jobs[i].first.second, jobs[i].second.begin, jobs[i].second.end, options);
+    if (is_final && deadline.is_over()) return;
+    SearchOptions own = options;
+    own.time_limit_seconds = std::max(0.0, std::min(share, deadline.left()));
+    own.threads = threads_of_each(jobs.size());
+    results[i] = search(jobs[i].first.second, jobs[i].second.begin, jobs[i].second.end, own);
   });
   for (std::size_t i = 0; i < jobs.size(); ++i) {
-    if (results[i].plan) glpk_seconds_ += results[i].plan->summary.glpk_seconds;
-    Found& known = found_[jobs[i].first];
-    results[i].is_done = is_final;
-    is_certain_ = is_certain_ && (!is_final || results[i].is_certain);
-    if (is_final || results[i].cost < known.cost) known = std::move(results[i]);
+    if (!results[i]) continue;
+    Found& result = *results[i];
+    if (result.plan) glpk_seconds_ += result.plan->summary.glpk_seconds;
+    const auto [entry, is_new] = found_.try_emplace(jobs[i].first);
+    Found& known = entry->second;
+    result.is_done = is_final;
+    is_certain_ = is_certain_ && (!is_final || result.is_certain);
+    if (is_new || is_final || result.cost < known.cost) known = std::move(result);
   }
 }
 
 SearchOptions StageCosts::options_for(const graph::StageGraph& stage, SearchOptions options) const {
   options.arriving = {stage.arriving.begin(), stage.arriving.end()};
   options.warns = false;
-  // A pin is for the stages that have what it names.
-  std::erase_if(options.pins, [&](const Pin& pin) {
-    try {
-      Pins({pin}, stage.graph);
-      return false;
-    } catch (const Error&) {
-      return true;
-    }
-  });
+  options.pins.clear();
+  for (std::size_t i = 0; i < options_.pins.size(); ++i) {
+    if (auto pin = pin_for(stage.graph, options_.pins[i], pins_operators_[i]))
+      options.pins.push_back(std::move(*pin));
+  }
   return options;
 }
 
@@ -408,13 +447,12 @@ StageCosts::SharedFlags StageCosts::shared_flags(int begin, int end) const {
   return flags;
 }
 
-void StageCosts::refine(const std::map<int, int>& levels, double seconds_left) {
-  const Stopwatch stopwatch;
+void StageCosts::refine(const std::map<int, int>& levels, const Deadline& deadline) {
   std::vector<View*> fresh;
   for (const auto& [view, level] : levels) {
     if (views_[at(view)].inner.empty()) fresh.push_back(&views_[at(view)]);
   }
-  in_parallel(fresh.size(), [&](std::size_t i) { begin_bounds(*fresh[i], seconds_left); });
+  in_parallel(fresh.size(), [&](std::size_t i) { begin_bounds(*fresh[i], deadline.left()); });
   using Key = std::tuple<int, int, bool, SharedFlags>;
   std::map<Key, Block> wanted;
   std::map<std::pair<int, int>, SharedFlags> flags;
@@ -436,9 +474,8 @@ void StageCosts::refine(const std::map<int, int>& levels, double seconds_left) {
   }
   const std::vector<std::pair<Key, Block>> jobs(wanted.begin(), wanted.end());
   std::vector<Cost> bounds(jobs.size(), 0);
-  in_parallel(jobs.size(), [&](std::size_t i) {
-    bounds[i] = relaxed_bound(jobs[i].second, seconds_left - stopwatch.seconds());
-  });
+  in_parallel(jobs.size(),
+              [&](std::size_t i) { bounds[i] = relaxed_bound(jobs[i].second, deadline.left()); });
   for (std::size_t i = 0; i < jobs.size(); ++i) relaxed_.emplace(jobs[i].first, bounds[i]);
   for (const auto& [block, key] : blocks) {
     View& on = views_[at(block.view)];
@@ -520,11 +557,14 @@ Cost StageCosts::relaxed_bound(const Block& block, double seconds_left) const {
   if (seconds_left <= 0 || graph::was_interrupted()) return price > 0 ? -impossible : 0;
   Relaxation relaxed = relaxation(block);
   set_price(relaxed.problem, relaxed.weights, price);
-  const Solution solution = solve(
-      relaxed.problem,
-      {.time_limit_seconds = std::min(seconds_left, most_seconds_a_block), .patience_seconds = 1});
-  if (solution.status == Status::infeasible) return impossible;
+  const Solution solution =
+      solve(relaxed.problem, {.time_limit_seconds = std::min(seconds_left, most_seconds_a_block),
+                              .patience_seconds = 1,
+                              .threads = 1});
+  // What a price makes impossible may be had all the same.
+  if (solution.status == Status::infeasible) return price > 0 ? -impossible : impossible;
   const double allowed = price * static_cast<double>(relaxed.fair + relaxed.slack);
+  if (allowed >= static_cast<double>(impossible)) return -impossible;
   return solution.lower_bound - static_cast<Cost>(std::ceil(allowed));
 }
 
@@ -532,6 +572,7 @@ Cost StageCosts::relaxed_bound(const Block& block, double seconds_left) const {
 /// bound, which is a concave function of the price, meet, until they are one.
 double StageCosts::price_of_weights(int view, double seconds_left) const {
   if (options_.memory.kind != MemoryPolicy::Kind::fair) return 0;
+  if (seconds_left <= 0 || graph::was_interrupted()) return 0;
   const Deadline deadline(std::min(seconds_left, most_seconds_a_block));
   std::map<int, std::pair<int, int>> kinds;  // how many, and one of them
   for (int layer = 0; layer < layers_; ++layer) {
@@ -550,8 +591,9 @@ double StageCosts::price_of_weights(int view, double seconds_left) const {
   const auto at_price = [&](double price) {
     AssignmentProblem problem = relaxed.problem;
     set_price(problem, relaxed.weights, price);
-    const Solution solution = solve(
-        problem, {.time_limit_seconds = std::max(0.0, deadline.left()), .patience_seconds = 1});
+    const Solution solution = solve(problem, {.time_limit_seconds = std::max(0.0, deadline.left()),
+                                              .patience_seconds = 1,
+                                              .threads = 1});
     Point point{price, -price * static_cast<double>(relaxed.fair), 0};
     if (solution.choice.empty()) return point;
     point.bound += static_cast<double>(solution.cost);

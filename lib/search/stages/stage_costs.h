@@ -45,8 +45,8 @@ class StageCosts {
   bool is_settled(int size, int begin, int end) const;
   /// Brings each of these that is not settled nearer to it, on all cores.
   void advance(std::span<const StageChoice> stages, double seconds_left);
-  /// A plan of each of these that has none, by the quick method.
-  void find_quickly(std::span<const StageChoice> stages);
+  /// A plan of each of these that has none, by the quick method, which may take longer.
+  void find_quickly(std::span<const StageChoice> stages, double seconds_left);
   /// The plan that cost() is of.
   const Plan& plan(int size, int begin, int end) const;
   /// Why the run has no plan on the submesh, as far as it is known; empty where it may have one.
@@ -103,7 +103,7 @@ class StageCosts {
   void find_weights();
   void find_shared_values();
   bool is_worth_refining(int view, int level) const;
-  void refine(const std::map<int, int>& levels, double seconds_left);
+  void refine(const std::map<int, int>& levels, const Deadline& deadline);
   Relaxation relaxation(const Block& block) const;
   Cost relaxed_bound(const Block& block, double seconds_left) const;
   double price_of_weights(int view, double seconds_left) const;
@@ -112,7 +112,7 @@ class StageCosts {
   void compose(View& view);
   Found search(int view, int begin, int end, SearchOptions options) const;
   void search_all(const std::vector<std::pair<int, StageChoice>>& runs,
-                  const SearchOptions& options, bool is_final);
+                  const SearchOptions& options, const Deadline& deadline, bool is_final);
   SearchOptions options_for(const graph::StageGraph& stage, SearchOptions options) const;
 
   const graph::Graph& graph_;
@@ -124,6 +124,7 @@ class StageCosts {
   const SearchOptions& options_;
   const StagePeak peak_;
   const RunClasses classes_;
+  std::vector<bool> pins_operators_;  ///< by pin: whether it is for operators of the whole model
   std::vector<View> views_;
   std::vector<std::vector<int>> views_of_size_;
   std::vector<std::vector<Cost>> operator_bounds_;  ///< by size: of all operators before a layer

@@ -1,10 +1,15 @@
 #include "cost/fit.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <filesystem>
 #include <random>
+#include <string>
 
+#include "cost/device_file.h"
 #include "cost/experiments.h"
 #include "graph/error.h"
 
@@ -118,6 +123,20 @@ void check_near(const DeviceModel& fitted, double relative) {
   }
 }
 
+/// That --device takes what calibrate writes.
+void check_is_loaded_again(DeviceModel fitted) {
+  fitted.name = "fitted";
+  fitted.source = "a test";
+  fitted.memory_bytes = 1 << 30;
+  const auto file =
+      std::filesystem::temp_directory_path() / ("fitted-" + std::to_string(getpid()) + ".json");
+  save_device_file(file, fitted);
+  DeviceModel loaded;
+  CHECK_NOTHROW(loaded = load_device_file(file));
+  std::filesystem::remove(file);
+  CHECK(device_json(loaded) == device_json(fitted));
+}
+
 }  // namespace
 
 TEST_CASE("a line through points on one is found, with no negative number") {
@@ -151,7 +170,9 @@ TEST_CASE("a device is found again from what it would be measured to take") {
 TEST_CASE("noise moves the numbers of a device by little more than itself") {
   for (unsigned seed = 0; seed < 20; ++seed) {
     CAPTURE(seed);
-    check_near(fit_device(measured(true_device(), Noise(0.05, seed))), 0.3);
+    const DeviceModel fitted = fit_device(measured(true_device(), Noise(0.05, seed)));
+    check_near(fitted, 0.3);
+    check_is_loaded_again(fitted);
   }
 }
 
@@ -166,16 +187,41 @@ TEST_CASE("however bad the noise, what is fitted is a device file's") {
       CHECK(link.latency_seconds >= 0);
       CHECK(link.bytes_per_second > 0);
     }
+    check_is_loaded_again(fitted);
   }
 }
 
-TEST_CASE("an axis of one rank has a link that costs nothing") {
+TEST_CASE("an axis of one rank has the slowest link of the others") {
   Measurements all = measured(true_device(), Noise(0, 1));
+  all.mesh_axes = 3;
+  DeviceModel fitted = fit_device(all);
+  REQUIRE(fitted.links.size() == 3);
+  CHECK(fitted.link(2) == fitted.link(1));
   std::erase_if(all.collectives, [](const CollectiveSample& s) { return s.mesh_axis == 0; });
-  const DeviceModel fitted = fit_device(all);
-  REQUIRE(fitted.links.size() == 2);
-  CHECK(fitted.link(0).latency_seconds == 0);
+  fitted = fit_device(all);
+  REQUIRE(fitted.links.size() == 3);
+  CHECK(fitted.link(0) == fitted.link(1));
   CHECK(fitted.link(1).bytes_per_second == Approx(1e9).epsilon(0.02));
+  all.collectives.clear();
+  CHECK(fit_device(all).link(0).latency_seconds == 0);
+}
+
+TEST_CASE("small operators of one size tell a launch, too") {
+  Measurements all = measured(true_device(), Noise(0, 1));
+  std::erase_if(all.operators, [](const OperatorSample& s) {
+    return s.op_type == memory_operator && s.work.elements > 1e2 && s.work.elements < 1e4;
+  });
+  CHECK(fit_device(all).launch_seconds == Approx(2e-6).epsilon(0.02));
+}
+
+TEST_CASE("a product that is faster than a launch does not spoil the rates") {
+  Measurements all = measured(true_device(), Noise(0, 1));
+  for (OperatorSample& sample : all.operators) {
+    if (sample.work.operations == 1e5) sample.seconds = 1e-6;  // half a launch
+  }
+  const DeviceModel fitted = fit_device(all);
+  check_is_loaded_again(fitted);
+  CHECK(fitted.flops(DataType::float32).at(1e9) == Approx(9e10).epsilon(0.3));
 }
 
 TEST_CASE("without products of float32 or memory traffic there is no device") {

@@ -3,7 +3,10 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "cost/transfer_cost.h"
 #include "search/logical_meshes.h"
@@ -373,6 +376,86 @@ TEST_CASE("without time there is a pipeline still, with a bound") {
   CHECK(plan.summary.lower_bound_seconds <= plan.summary.cost_seconds);
 }
 
+TEST_CASE("nothing is proven where one kind of plans was not seen to the end") {
+  const graph::Graph graph = chain(4, 128, 256);
+  const auto device = two_machines(1e9);
+  const auto meshes = all_meshes(8, device);
+  const std::int64_t too_much = std::int64_t{1} << 50;
+  const auto check_open = [](const search::PipelinePlan& plan) {
+    CHECK_FALSE(plan.summary.proven_optimal);
+    CHECK(plan.summary.lower_bound_seconds > 0);
+    CHECK(plan.summary.lower_bound_seconds < plan.summary.cost_seconds);
+  };
+  for (const double seconds : {0.0, 60.0}) {
+    CAPTURE(seconds);
+    search::SearchOptions options = within("device");
+    options.time_limit_seconds = seconds;
+    options.pins = {{"matmul0", {}, {}, {}}};  // which leaves bounds by operators alone
+    search::PipelineOptions pipeline;
+    pipeline.peak_bytes = [=](const graph::StageGraph&, const search::Plan&) { return too_much; };
+    const auto whole = search_pipeline(graph, graph, device, meshes, options, pipeline);
+    CHECK_FALSE(whole.is_pipeline());
+    check_open(whole);
+    options.peak_bytes = [=](const search::Plan&) { return too_much; };
+    pipeline.peak_bytes = nullptr;
+    pipeline.microbatches = 2;  // of a model as large, so that the whole might be faster
+    const auto staged = search_pipeline(graph, graph, device, meshes, options, pipeline);
+    CHECK(staged.microbatches == 2);
+    check_open(staged);
+    pipeline.peak_bytes = [=](const graph::StageGraph&, const search::Plan&) { return too_much; };
+    try {
+      search_pipeline(graph, graph, device, meshes, options, pipeline);
+      FAIL("nothing fits");
+    } catch (const search::NothingFits& error) {
+      CHECK_FALSE(error.is_proven);
+    }
+  }
+}
+
+TEST_CASE("without time a stage that has no quick plan is passed by") {
+  const graph::Graph graph = chain(6, 128, 256);
+  search::SearchOptions options = within("device");
+  options.time_limit_seconds = 0;
+  search::PipelineOptions pipeline;
+  pipeline.stages = 3;
+  std::mutex mutex;
+  std::optional<std::pair<std::string, std::string>> refused;  // the first that is asked for
+  pipeline.peak_bytes = [&](const graph::StageGraph& stage, const search::Plan&) -> std::int64_t {
+    const std::pair ends(stage.graph.nodes.front().name, stage.graph.nodes.back().name);
+    const std::lock_guard lock(mutex);
+    if (!refused) refused = ends;
+    return *refused == ends ? std::int64_t{1} << 50 : 1;
+  };
+  const auto plan = search_stages(graph, two_machines(1e9), 8, options, pipeline);
+  check_shape(plan, graph, 8);
+  REQUIRE(refused);
+  for (const search::StagePlan& stage : plan.stages) {
+    const graph::Graph& own = stage.stage.graph;
+    CHECK(std::pair(own.nodes.front().name, own.nodes.back().name) != *refused);
+  }
+  pipeline.peak_bytes = [](const graph::StageGraph&, const search::Plan&) {
+    return std::int64_t{1} << 50;
+  };
+  CHECK_THROWS_WITH(search_stages(graph, two_machines(1e9), 8, options, pipeline),
+                    Contains("--time-limit"));
+}
+
+TEST_CASE("what every mesh of one stage costs is told of all microbatches") {
+  const graph::Graph graph = chain(3, 64, 64);
+  const auto device = two_machines(1e9);
+  search::PipelineOptions pipeline;
+  pipeline.stages = 1;
+  pipeline.microbatches = 3;
+  const auto plan = search_stages(graph, device, 8, within("fair"), pipeline);
+  REQUIRE_FALSE(plan.summary.meshes.empty());
+  double least = std::numeric_limits<double>::infinity();
+  for (const search::MeshTrial& trial : plan.summary.meshes) {
+    least = std::min(least, trial.cost_seconds.value_or(least));
+    CHECK(trial.lower_bound_seconds >= plan.summary.lower_bound_seconds * (1 - 1e-9));
+  }
+  CHECK(least == Approx(plan.summary.cost_seconds));
+}
+
 TEST_CASE("what arrives is stored in a landing spec, however small it is") {
   const graph::Graph graph = chain(2, 4, 4);
   const graph::StageGraph stage = graph::StageCutter(graph).cut(2, 4);
@@ -408,4 +491,37 @@ TEST_CASE("a pin is for the stage that has the operator") {
   options.pins = {{"no such operator", {}, {{pinned}}, {}}};
   CHECK_THROWS_WITH(search_stages(graph, cost::load_device_model("h100"), 4, options, pipeline),
                     Contains("no such operator"));
+}
+
+TEST_CASE("a glob over operators pins no tensor of a stage that has none of them") {
+  graph::Graph graph = chain(4, 512, 1024);
+  // The glob names the first layer's operators and, in the last layer, a weight alone.
+  graph.nodes[0].name = "block/matmul";
+  graph.nodes[1].name = "block/relu";
+  for (graph::Value& value : graph.values) {
+    if (value.name == "w3") value.name = "block/w3";
+  }
+  const auto spec_of_it = [](const search::PipelinePlan& plan) {
+    for (const search::StagePlan& stage : plan.stages) {
+      for (std::size_t v = 0; v < stage.stage.graph.values.size(); ++v) {
+        if (stage.stage.graph.values[v].name == "block/w3")
+          return to_string(stage.plan.stored.at(static_cast<graph::ValueId>(v)));
+      }
+    }
+    return std::string("none");
+  };
+  search::SearchOptions options = within("device");
+  search::PipelineOptions pipeline;
+  pipeline.stages = 2;
+  pipeline.mesh = sharding::DeviceMesh({2});
+  const auto device = cost::load_device_model("h100");
+  const std::string free = spec_of_it(search_stages(graph, device, 4, options, pipeline));
+  for (const char* spec : {"S0R", "RS0", "RR"}) {
+    const auto pinned = sharding::TensorShardSpec::parse(spec);
+    if (free == spec) continue;
+    options.pins = {{"block/*", {}, {{pinned}}, {}}};
+    CHECK(spec_of_it(search_stages(graph, device, 4, options, pipeline)) == free);
+    options.pins.push_back({"block/w3", {}, {{pinned}}, {}});
+    CHECK(spec_of_it(search_stages(graph, device, 4, options, pipeline)) == spec);
+  }
 }
