@@ -1,6 +1,7 @@
 #include "model_options.h"
 
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <charconv>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "graph/error.h"
+#include "graph/interruption.h"
 #include "graph/onnx_import.h"
 #include "partition/memory_prediction.h"
 #include "partition/pipeline_program.h"
@@ -249,6 +251,14 @@ search::SearchOptions make_search_options(const PlanOptions& options) {
   return search;
 }
 
+namespace {
+
+void tell_of_interruption() {
+  if (graph::was_interrupted()) spdlog::warn("interrupted: this is the best plan found so far");
+}
+
+}  // namespace
+
 search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& plan,
                                std::span<const cost::CostModel> meshes,
                                search::SearchOptions options) {
@@ -272,8 +282,10 @@ search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& pla
   pipeline.peak_bytes = [&](const graph::StageGraph& stage, const search::Plan& found) {
     return partition::predict_peak_bytes(stage, found, device, plan.microbatches);
   };
-  return search::search_pipeline(model.whole, model.split.microbatch, device, meshes, options,
-                                 pipeline);
+  search::PipelinePlan found = search::search_pipeline(model.whole, model.split.microbatch, device,
+                                                       meshes, options, pipeline);
+  tell_of_interruption();
+  return found;
 }
 
 search::SolvedPlan find_solved_plan(const graph::Graph& graph,
@@ -284,7 +296,9 @@ search::SolvedPlan find_solved_plan(const graph::Graph& graph,
     const cost::CostModel cost(meshes.front().device(), plan.mesh);
     return partition::predict_peak_bytes(graph, plan, cost.step_price());
   };
-  return search::search_meshes(graph, meshes, options);
+  search::SolvedPlan found = search::search_meshes(graph, meshes, options);
+  tell_of_interruption();
+  return found;
 }
 
 }  // namespace autopar

@@ -296,8 +296,6 @@ class PlanSearch {
     // Shards may need less than the search sums; its bound is not for a plan that is over the sums.
     if (best_cost_ < lower_bound) lower_bound = 0;
     lower_bound = std::max(lower_bound, bound_without_limits_);
-    if (graph::was_interrupted() && options_.warns)
-      spdlog::warn("interrupted: this is the best plan found so far");
     PlanSummary& summary = plan_.summary;
     summary.search = name_of(options_.method);
     summary.bound_is_searched = is_exact() || options_.bound;

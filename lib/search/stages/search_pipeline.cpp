@@ -5,8 +5,6 @@
 
 #include "search/stages/search_pipeline.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -81,8 +79,6 @@ class PipelineSearch {
       return one_stage_for_the_whole(options_);
     if (options_.warns) warn_of_missing_rules(microbatch_);
     std::optional<PipelinePlan> best = pipeline_.stages == 0 ? with_open_count() : in_stages();
-    if (options_.warns && graph::was_interrupted())
-      spdlog::warn("interrupted: this is the best pipeline found so far");
     return std::move(*best);
   }
 
