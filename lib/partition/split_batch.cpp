@@ -24,7 +24,7 @@ using sharding::TensorShardSpec;
 class BatchSplitter {
  public:
   BatchSplitter(const Graph& graph, int microbatches, std::vector<ValueId> batched)
-      : graph_(graph), batch_dims_(graph.values.size(), -1) {
+      : graph_(graph), producers_(graph::producers(graph)), batch_dims_(graph.values.size(), -1) {
     plan_.mesh = sharding::DeviceMesh({microbatches});
     for (const ValueId input : batched) batch_dims_[static_cast<std::size_t>(input)] = 0;
   }
@@ -78,16 +78,42 @@ class BatchSplitter {
     return factor;
   }
 
-  void append_strategy(const Node& node) {
+  static std::vector<OpShardSpec> choices_of(const Graph& graph, const Node& node,
+                                             const ShardingRule& rule,
+                                             const sharding::DeviceMesh& mesh) {
+    return sharding::enumerate_op_shard_specs(rule, mesh, sharding::input_shapes(graph, node),
+                                              sharding::output_shapes(graph, node));
+  }
+
+  ShardingRule rule_of(const Node& node) const {
     const auto known = sharding::sharding_rule(graph_, node);
-    const ShardingRule rule = known ? *known : sharding::replicated_rule(graph_, node);
-    const std::optional<int> factor = batch_factor(node, rule);
-    for (OpShardSpec& choice :
-         sharding::enumerate_op_shard_specs(rule, plan_.mesh, sharding::input_shapes(graph_, node),
-                                            sharding::output_shapes(graph_, node))) {
-      if (splits_alone(choice, factor) && agrees(node, choice)) return accept(node, choice);
+    return known ? *known : sharding::replicated_rule(graph_, node);
+  }
+
+  void append_strategy(const Node& node) {
+    const ShardingRule rule = rule_of(node);
+    plan_.operators.emplace_back();
+    if (!decide(static_cast<graph::NodeId>(plan_.operators.size()) - 1, rule,
+                batch_factor(node, rule)))
+      refuse(node);
+  }
+
+  /// Splits the operator along the factor, or not at all, with all that it reads.
+  bool decide(graph::NodeId id, const ShardingRule& rule, std::optional<int> factor) {
+    const Node& node = graph_.node(id);
+    for (OpShardSpec& choice : choices_of(graph_, node, rule, plan_.mesh)) {
+      if (!splits_alone(choice, factor)) continue;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] != graph::no_value && !is_had_as(node.inputs[i], choice.inputs[i]))
+          return false;
+      }
+      for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+        if (node.outputs[i] != graph::no_value) cut_as(node.outputs[i], choice.outputs[i]);
+      }
+      plan_.operators[static_cast<std::size_t>(id)] = std::move(choice);
+      return true;
     }
-    refuse(node);
+    return false;
   }
 
   static bool splits_alone(const OpShardSpec& choice, std::optional<int> factor) {
@@ -97,24 +123,26 @@ class BatchSplitter {
     return std::ranges::none_of(choice.computed, &TensorShardSpec::is_partial);
   }
 
-  /// Whether it reads what is computed as that is cut. Constants are cut as they are read.
-  bool agrees(const Node& node, const OpShardSpec& choice) const {
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const ValueId input = node.inputs[i];
-      if (input == graph::no_value || graph_.is_constant(input)) continue;
-      if (choice.inputs[i] != spec_of(input)) return false;
+  /// Whether the value is cut so, or can be: constants are cut as they are read, and so is what is
+  /// computed of constants alone and too large to be folded (a mask), by cutting its operators.
+  bool is_had_as(ValueId value, const TensorShardSpec& spec) {
+    if (graph_.is_constant(value)) {
+      cut_as(value, spec);
+      return true;
     }
-    return true;
-  }
-
-  void accept(const Node& node, OpShardSpec& choice) {
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      if (graph_.is_constant(node.inputs[i])) cut_as(node.inputs[i], choice.inputs[i]);
-    }
-    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-      if (node.outputs[i] != graph::no_value) cut_as(node.outputs[i], choice.outputs[i]);
-    }
-    plan_.operators.push_back(std::move(choice));
+    if (spec == spec_of(value)) return true;
+    const graph::NodeId producer = producers_[static_cast<std::size_t>(value)];
+    if (batch_dim(value) >= 0 || producer == graph::no_node) return false;
+    const Node& node = graph_.node(producer);
+    const ShardingRule rule = rule_of(node);
+    if (batch_factor(node, rule)) return false;
+    const auto output =
+        static_cast<std::size_t>(std::ranges::find(node.outputs, value) - node.outputs.begin());
+    const auto dim = static_cast<std::size_t>(
+        std::ranges::find_if(spec.dims, [](const auto& axes) { return !axes.empty(); }) -
+        spec.dims.begin());
+    const std::vector<int>& factors = rule.outputs[output][dim];
+    return !factors.empty() && decide(producer, rule, factors.front()) && spec == spec_of(value);
   }
 
   void cut_as(ValueId id, const TensorShardSpec& spec) {
@@ -161,6 +189,7 @@ class BatchSplitter {
   }
 
   const Graph& graph_;
+  const std::vector<graph::NodeId> producers_;
   std::vector<int> batch_dims_;  ///< by value; -1 where it is not cut
   search::Plan plan_;
 };

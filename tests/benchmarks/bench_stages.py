@@ -3,12 +3,15 @@
 Usage: bench_stages.py MODEL_DIR... [--stages 2] [--microbatches 8] [--rounds 5] [--repeat 3]
 A MODEL_DIR is one that models/export.py --full makes. The batch has a row a microbatch. Compared,
 in turn, are one rank of one thread with the whole batch at once, one rank that takes the
-microbatches one after the other, and the stages. A ratio above 1 means that the stages are faster;
-with S stages it cannot be above S * B / (B + S - 1).
+microbatches one after the other, and the stages. A ratio above 1 means that the stages are faster.
+With S stages it cannot be above S * B / (B + S - 1), less what cores lose when all are at work: the
+limit is that number times the time of one rank with the microbatches alone over its time with as
+many others, that have nothing to do with each other, beside it.
 """
 
 import argparse
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import onnx
@@ -36,20 +39,31 @@ def bench(folder, options):
             autopar("partition", folder / "model.onnx", *shapes(folder, options.microbatches),
                     "--ngpus", ranks, "--stages", stages, "--microbatches", microbatches,
                     *device, "--out", Path(tmp) / name)  # fmt: skip
+
+        def run(name):
+            return run_json("run", "--dir", Path(tmp) / name, "--random-inputs", 1, "--threads", 1,
+                            "--repeat", options.repeat, "--json")["seconds"]  # fmt: skip
+
         seconds = {name: [] for name in plans}
+        beside = []
         for _ in range(options.rounds):
             for name in plans:
-                seconds[name].append(
-                    run_json("run", "--dir", Path(tmp) / name, "--random-inputs", 1, "--threads", 1,
-                             "--repeat", options.repeat, "--json")["seconds"])  # fmt: skip
+                seconds[name].append(run(name))
+            with ThreadPoolExecutor(options.stages) as pool:
+                at_once = pool.map(run, ["microbatches"] * options.stages)
+                beside.append(sum(at_once) / options.stages)
+    stages = seconds["stages"]
     ratios = {
-        name: median(one / staged for one, staged in zip(seconds[name], seconds["stages"]))
+        name: median(one / staged for one, staged in zip(seconds[name], stages))
         for name in ("whole", "microbatches")
     }
+    slots = options.stages * options.microbatches / (options.microbatches + options.stages - 1)
+    limit = slots * median(alone / other for alone, other in zip(seconds["microbatches"], beside))
     print(
         f"| {folder.name} | {median(seconds['whole']):.3f} | {median(seconds['microbatches']):.3f} "
-        f"| {median(seconds['stages']):.3f} | {ratios['whole']:.2f} "
-        f"| {ratios['microbatches']:.2f} |"
+        f"| {median(beside):.3f} | {median(stages):.3f} ({min(stages):.3f}) "
+        f"| {ratios['whole']:.2f} | {ratios['microbatches']:.2f} | {limit:.2f} |",
+        flush=True,
     )
 
 
@@ -64,9 +78,9 @@ def main():
     options = parser.parse_args()
     print(f"{machine()}; {options.stages} stages of one thread, {options.microbatches} "
           "microbatches of one row\n")
-    print("| model | one rank, s | one rank in microbatches, s | stages, s | stages faster than the "
-          "first | than the second |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print("| model | one rank, s | in microbatches, s | that beside others, s | stages, s (least) "
+          "| stages faster than one rank | than in microbatches | limit |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for folder in options.models:
         bench(folder, options)
 

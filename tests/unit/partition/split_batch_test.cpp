@@ -118,6 +118,33 @@ TEST_CASE("constants with a row for each of the batch must have the same rows") 
                     Contains("'position' differs from one part of the batch to another"));
 }
 
+TEST_CASE("what is computed of constants alone is cut as it is read") {
+  Sketch s;
+  const ValueId x = s.input("x", {4, 3});
+  const ValueId row = s.graph.add_constant("row", Tensor::of_float({1, 3}, {{1, 2, 3}}));
+  const ValueId rows = s.node("rows", "Expand", {row, s.ints("shape", {4, 3})}, {4, 3});
+  const ValueId mask = s.node("mask", "Sqrt", {rows}, {4, 3});
+  s.graph.outputs = {s.node("y", "Add", {x, mask}, {4, 3})};
+  check_rows(s.graph, 2);
+  check_rows(s.graph, 4);
+
+  SECTION("but not where it differs from row to row") {
+    Random random(1);
+    s.graph.nodes[0].op_type = "CumSum";
+    const ValueId all = s.graph.add_constant("all", random_floats(random, {4, 3}));
+    s.graph.nodes[0].inputs = {all, s.graph.add_constant("axis", Tensor::of_int64({}, {{0}}))};
+    CHECK_THROWS_AS(split_batch(s.graph, 2), Error);
+  }
+  SECTION("nor where it is read whole, too") {
+    const ValueId w = s.node("product", "MatMul",
+                             {x, s.node("turned", "Transpose", {mask}, {3, 4},
+                                        {{"perm", std::vector<std::int64_t>{1, 0}}})},
+                             {4, 4});
+    s.graph.outputs.push_back(w);
+    CHECK_THROWS_AS(split_batch(s.graph, 2), Error);
+  }
+}
+
 TEST_CASE("what is computed across the batch is refused") {
   const auto refusal = [](auto build) {
     Sketch s;
