@@ -4,8 +4,10 @@ Usage: bench_calibration.py MODEL_DIR... [--shapes 1x128 4x64] [--rounds 3] [--r
                             [--device-file FILE]
 A MODEL_DIR is one that models/export.py --full makes, or one of models/tiny. Each model is planned
 for the shapes of its test data or, where --shapes are given and its inputs are matrices, for those,
-and run on random inputs. Ranks have one thread each. With --device-file that device is used, and
-calibrated only if the file is not there. A ratio above 1 means that the prediction is too long.
+and run on random inputs. Ranks have one thread each. Each number of ranks is calibrated by itself,
+as the README says: cores that are at work together are slower. With --device-file that device is
+used for all, and calibrated, with two ranks, only if the file is not there. A ratio above 1 means
+that the prediction is too long.
 """
 
 import argparse
@@ -29,8 +31,8 @@ CONFIGURATIONS = [
 ]
 
 
-def calibrate(file):
-    autopar("calibrate", "--ranks", 2, "--threads", 1, "--device", "cpu", "--out", file)
+def calibrate(file, ranks=2):
+    autopar("calibrate", "--ranks", ranks, "--threads", 1, "--device", "cpu", "--out", file)
 
 
 def shapes_of_data(folder):
@@ -57,14 +59,14 @@ def shape_options(shapes, times):
     return options
 
 
-def bench(folder, shapes, device, rounds, repeat):
+def bench(folder, shapes, devices, rounds, repeat):
     """Predicted and measured seconds by configuration; rounds alternate between them."""
     with tempfile.TemporaryDirectory(dir=folder) as tmp:
         predicted, measured = [], []
         for number, (_, ngpus, times, more) in enumerate(CONFIGURATIONS):
             bundle = Path(tmp) / str(number)
             autopar("partition", folder / "model.onnx", *shape_options(shapes, times), "--ngpus", ngpus, *more,
-                    "--device", device, "--time-limit", 20, "--out", bundle)
+                    "--device", devices[ngpus], "--time-limit", 20, "--out", bundle)
             meta = json.loads((bundle / "meta-info.json").read_text())
             predicted.append(meta["plan"]["cost_seconds"])
             measured.append([])
@@ -85,16 +87,18 @@ def main():
     parser.add_argument("--device-file", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as tmp:
-        device = options.device_file or Path(tmp) / "device.json"
-        if not device.exists():
-            calibrate(device)
-        print(f"{machine()}; one thread a rank; {json.loads(device.read_text())['source']}\n")
+        devices = {}
+        for ranks in {ngpus for _, ngpus, *_ in CONFIGURATIONS}:
+            devices[ranks] = options.device_file or Path(tmp) / f"device{ranks}.json"
+            if not devices[ranks].exists():
+                calibrate(devices[ranks], 2 if options.device_file else ranks)
+        print(f"{machine()}; one thread a rank; {json.loads(devices[2].read_text())['source']}\n")
         print("| model | input | ranks | predicted, ms | measured, ms | predicted / measured "
               f"| within {TOLERANCE:.0%} |")
         print("| --- | --- | --- | --- | --- | --- | --- |")
         for folder in options.models:
             for shape, shapes in cases(folder, options.shapes):
-                results = bench(folder, shapes, device, options.rounds, options.repeat)
+                results = bench(folder, shapes, devices, options.rounds, options.repeat)
                 for (name, *_), (predicted, measured) in zip(CONFIGURATIONS, results):
                     ratio = predicted / measured
                     is_near = abs(ratio - 1) <= TOLERANCE
