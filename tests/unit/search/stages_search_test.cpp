@@ -280,6 +280,18 @@ TEST_CASE("on slow links between machines the search picks stages, on fast ones 
   CHECK(fast.summary.lower_bound_seconds <= fast.summary.cost_seconds);
 }
 
+TEST_CASE("machines on Ethernet are stages, GPUs on NVLink are one") {
+  const graph::Graph graph = chain(8, 2048, 4096);
+  search::PipelineOptions pipeline;
+  const auto ethernet = cost::load_device_model("l4-ethernet");
+  const auto slow =
+      search_stages(graph, ethernet, 2 * ethernet.gpus_per_node, within("fair"), pipeline);
+  CHECK(slow.stages.size() > 1);
+  const auto fast =
+      search_stages(graph, cost::load_device_model("h200"), 8, within("fair"), pipeline);
+  CHECK(fast.stages.size() == 1);
+}
+
 TEST_CASE("one stage and one run is the plan without stages") {
   const graph::Graph graph = chain(3, 64, 64);
   const auto device = two_machines(1e9);
