@@ -10,9 +10,20 @@ import time
 import unittest.mock
 from pathlib import Path
 
+import numpy as np
 from onnx import TensorProto
 
-from support import AUTOPAR, MODELS, SOURCE, TOLERANCE, Model, TemporaryFolderTest, autopar, mpirun
+from support import (
+    AUTOPAR,
+    MODELS,
+    SOURCE,
+    TOLERANCE,
+    Model,
+    TemporaryFolderTest,
+    autopar,
+    mpirun,
+    relative_error,
+)
 from test_rendezvous import free_port
 
 sys.path.insert(0, str(SOURCE / "scripts"))
@@ -77,6 +88,41 @@ class ZooTest(CudaTest):
                         self.assertEqual(measured["collectives"], meta["plan"]["collectives"])
                         if collectives == "nccl":
                             self.assertEqual(measured["launches_per_run"], [1] * ranks)
+
+    def test_stages_give_what_they_give_on_the_cpu(self):
+        self.environment["AUTOPAR_EMULATED_GPUS"] = "6"
+        for name, stages, mesh, microbatches in (
+            ("gpt2-dynamo", 2, 1, 5), ("llama-torchscript", 3, 1, 2), ("bert-dynamo", 2, 2, 2),
+            ("vit-dynamo", 3, 2, 1), ("mlp-dynamo", 2, 2, 5),
+        ):  # fmt: skip
+            model = Model(name)
+            shapes = []
+            for port, tensor in model.inputs.items():
+                shapes += ["--shape", f"{port}={'x'.join(map(str, [5, *tensor.shape[1:]]))}"]
+            bundle = self.tmp / name
+            autopar(
+                "partition", model.file, *shapes, "--ngpus", stages * mesh, "--stages", stages,
+                "--mesh", mesh, "--microbatches", microbatches, "--out", bundle,
+            )  # fmt: skip
+            run = ("run", "--dir", bundle, "--random-inputs", 1, "--output-dir")
+            expected = self.tmp / f"{name}-cpu"
+            autopar(*run, expected)
+            for collectives in ("nccl", "host"):
+                with self.subTest(model=name, collectives=collectives):
+                    out = self.tmp / f"{name}-{collectives}"
+                    self.environment["AUTOPAR_EMULATION_SEED"] = str(stages)
+                    done = self.run_cuda(
+                        bundle, "--random-inputs", 1, "--output-dir", out, "--json",
+                        "--collectives", collectives, "--repeat", 2,
+                    )  # fmt: skip
+                    for file in expected.iterdir():
+                        error = relative_error(np.load(file), np.load(out / file.name))
+                        self.assertLessEqual(error, TOLERANCE)
+                    meta = json.loads((bundle / "meta-info.json").read_text())
+                    measured = json.loads(done)
+                    self.assertEqual(measured["collectives"], meta["plan"]["collectives"])
+                    if collectives == "nccl":
+                        self.assertEqual(measured["launches_per_run"], [1] * (stages * mesh))
 
     def test_the_same_bits_come_from_run_to_run(self):
         model = Model("llama-dynamo")
