@@ -78,6 +78,35 @@ class RendezvousTest(TemporaryFolderTest):
             for part in parts:
                 self.assertIn(part, error)
 
+    def stages(self):
+        """A bundle of three stages, one of the ranks each, and what it gives in one process."""
+        bundle = self.tmp / "stages"
+        self.meta = self.model.partition(bundle, 3, "--stages", 3, "--microbatches", 5)
+        out = self.tmp / "in-one-process"
+        autopar("run", "--dir", bundle, *self.model.input_options(), "--output-dir", out)
+        self.assertLessEqual(self.model.error_of(out), 1e-4)
+        return bundle
+
+    def test_stages_give_the_predicted_bytes_and_the_output(self):
+        bundle = self.stages()
+        out = self.tmp / "out"
+        options = (*self.model.input_options(), "--json", "--output-dir", out)
+        ranks = [self.start(rank, *options, bundle=bundle) for rank in range(3)]
+        measured = json.loads(self.finish(ranks[0]))
+        for rank in ranks[1:]:
+            self.finish(rank)
+        self.assertLessEqual(self.model.error_of(out), 1e-4)
+        self.assertEqual(measured["collectives"], self.meta["plan"]["collectives"])
+
+    def test_a_stage_that_dies_ends_the_others(self):
+        bundle = self.stages()
+        options = (*self.model.input_options(), "--repeat", 1_000_000)
+        ranks = [self.start(rank, *options, bundle=bundle) for rank in range(3)]
+        self.wait_until_well_into_runs(ranks)
+        ranks[1].kill()
+        for rank in (ranks[0], ranks[2]):
+            self.assertIn("rank 1", self.finish(rank, expect=1))
+
     def test_ranks_give_what_one_process_gives(self):
         one = self.tmp / "one"
         autopar("run", "--dir", self.bundle, *self.model.input_options(), "--output-dir", one)
