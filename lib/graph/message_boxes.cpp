@@ -7,12 +7,6 @@
 namespace autopar::graph {
 namespace {
 
-std::int64_t elements_of(const MessageBox& box) {
-  std::int64_t elements = 1;
-  for (const Range& range : box.ranges) elements *= range.size();
-  return elements;
-}
-
 bool overlap(const MessageBox& a, const MessageBox& b) {
   for (std::size_t d = 0; d < a.ranges.size(); ++d) {
     if (std::max(a.ranges[d].begin, b.ranges[d].begin) >=
@@ -26,15 +20,21 @@ bool overlap(const MessageBox& a, const MessageBox& b) {
 bool are_a_cover(const std::vector<MessageBox>& boxes, const Shape& shape) {
   std::int64_t elements = 0;
   for (std::size_t i = 0; i < boxes.size(); ++i) {
-    elements += elements_of(boxes[i]);
-    if (elements_of(boxes[i]) == 0) continue;
+    elements += num_elements(boxes[i].ranges);
+    if (num_elements(boxes[i].ranges) == 0) continue;
     for (std::size_t j = 0; j < i; ++j)
-      if (elements_of(boxes[j]) > 0 && overlap(boxes[i], boxes[j])) return false;
+      if (num_elements(boxes[j].ranges) > 0 && overlap(boxes[i], boxes[j])) return false;
   }
   return elements == num_elements(shape);
 }
 
 }  // namespace
+
+std::int64_t num_elements(std::span<const Range> box) {
+  std::int64_t elements = 1;
+  for (const Range& range : box) elements *= range.size();
+  return elements;
+}
 
 std::vector<MessageBox> message_boxes(const Node& node, const Shape& shape) {
   const std::vector<std::int64_t> peers = node.ints_attribute("peers", {});

@@ -1,10 +1,15 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "graph/graph.h"
 
 namespace autopar::graph {
+
+/// Elements of a box, a range a dimension.
+std::int64_t num_elements(std::span<const Range> box);
 
 /// One message of a Send or Recv (graph/collective_schemas.h): what of the local tensor goes to the
 /// peer, or comes from it.

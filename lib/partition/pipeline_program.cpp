@@ -8,6 +8,7 @@
 
 #include "cost/cost_model.h"
 #include "graph/error.h"
+#include "graph/message_boxes.h"
 #include "partition/memory_prediction.h"
 #include "partition/rank_graph.h"
 
@@ -23,12 +24,6 @@ using graph::ValueId;
 using search::PipelinePlan;
 using search::StagePlan;
 using sharding::Message;
-
-std::int64_t bytes_of(const Transfer& transfer, const Message& message) {
-  std::int64_t elements = 1;
-  for (const Range& range : message.box) elements *= range.size();
-  return graph::bytes_of(transfer.type, elements);
-}
 
 /// What departs from a stage, value by value, to the stage behind it.
 void append_transfers(const StagePlan& from, const StagePlan& to, int from_stage,
@@ -155,6 +150,10 @@ sharding::StepPrice price_on(const cost::DeviceModel& device, const sharding::De
 
 }  // namespace
 
+std::int64_t Transfer::bytes(const sharding::Message& message) const {
+  return graph::bytes_of(type, graph::num_elements(message.box));
+}
+
 PipelineProgram lower(const PipelinePlan& plan, const cost::DeviceModel& device) {
   PipelineProgram program;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -207,8 +206,7 @@ std::vector<bundle::CollectiveTotal> collective_totals(const PipelinePlan& plan,
       add(total);
   }
   for (const Transfer& transfer : program.transfers) {
-    for (const Message& message : transfer.messages)
-      add({"send", {}, 1, bytes_of(transfer, message)});
+    for (const Message& message : transfer.messages) add({"send", {}, 1, transfer.bytes(message)});
   }
   return totals;
 }
@@ -235,7 +233,7 @@ std::vector<search::CollectiveUse> collective_uses(const PipelinePlan& plan,
   }
   for (const Transfer& transfer : program.transfers) {
     std::int64_t bytes = 0;
-    for (const Message& message : transfer.messages) bytes += bytes_of(transfer, message);
+    for (const Message& message : transfer.messages) bytes += transfer.bytes(message);
     add({.kind = "send", .mesh_axes = {}, .times = 1, .bytes = bytes});
   }
   std::vector<search::CollectiveUse> result;
@@ -250,7 +248,7 @@ std::vector<bundle::TransferInfo> transfer_infos(const PipelineProgram& program)
     info.value = transfer.value;
     info.from_stage = transfer.from_stage;
     for (const Message& message : transfer.messages)
-      info.messages.push_back({message.from, message.to, bytes_of(transfer, message)});
+      info.messages.push_back({message.from, message.to, transfer.bytes(message)});
   }
   return infos;
 }

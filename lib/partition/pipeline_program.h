@@ -18,6 +18,8 @@ struct Transfer {
   int from_stage = 0;
   graph::DataType type = graph::DataType::undefined;
   std::vector<sharding::Message> messages;  ///< between ranks of the world
+
+  std::int64_t bytes(const sharding::Message& message) const;
 };
 
 /// A pipeline's plan spelled out: each stage for all of its ranks, and what goes from each to the

@@ -99,10 +99,7 @@ class NodeInstructions {
 std::int64_t sent_bytes(const Transfer& transfer, int rank) {
   std::int64_t bytes = 0;
   for (const sharding::Message& message : transfer.messages) {
-    if (message.from != rank) continue;
-    std::int64_t elements = 1;
-    for (const sharding::Range& range : message.box) elements *= range.size();
-    bytes += graph::bytes_of(transfer.type, elements);
+    if (message.from == rank) bytes += transfer.bytes(message);
   }
   return bytes;
 }

@@ -258,8 +258,7 @@ void check_messages(const bundle::MetaInfo& info, const Graph& shard, int rank, 
       continue;
     const graph::Value& value = shard.value(sends ? node.inputs[0] : node.outputs[0]);
     for (const graph::MessageBox& box : graph::message_boxes(node, value.shape)) {
-      std::int64_t elements = 1;
-      for (const Range& range : box.ranges) elements *= range.size();
+      const std::int64_t elements = graph::num_elements(box.ranges);
       found.push_back({box.peer, graph::bytes_of(value.type, elements), value.name});
     }
   }
@@ -270,22 +269,13 @@ void check_messages(const bundle::MetaInfo& info, const Graph& shard, int rank, 
   std::vector<MessageSize> superfluous;
   std::ranges::set_difference(planned, found, std::back_inserter(missing), {}, order, order);
   std::ranges::set_difference(found, planned, std::back_inserter(superfluous), {}, order, order);
-  if (!missing.empty()) {
-    const MessageSize& message = missing.front();
-    fail(
-        "rank {}: by meta-info.json it {} {} bytes of '{}' {} rank {}, but not by its shard; "
-        "partition the model again",
-        rank, sends ? "sends" : "receives", message.bytes, message.value, sends ? "to" : "from",
-        message.peer);
-  }
-  if (!superfluous.empty()) {
-    const MessageSize& message = superfluous.front();
-    fail(
-        "rank {}: its shard {} {} bytes of '{}' {} rank {}, but not by meta-info.json; "
-        "partition the model again",
-        rank, sends ? "sends" : "receives", message.bytes, message.value, sends ? "to" : "from",
-        message.peer);
-  }
+  const auto refuse = [&](const MessageSize& message, const char* by, const char* but) {
+    fail("rank {}: {} it {} {} bytes of '{}' {} rank {}, but not {}; partition the model again",
+         rank, by, sends ? "sends" : "receives", message.bytes, message.value,
+         sends ? "to" : "from", message.peer, but);
+  };
+  if (!missing.empty()) refuse(missing.front(), "by meta-info.json", "by its shard");
+  if (!superfluous.empty()) refuse(superfluous.front(), "by its shard", "by meta-info.json");
 }
 
 Graph load_shard(const bundle::MetaInfo& info, const std::filesystem::path& dir, int rank) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "graph/message_boxes.h"
 #include "sharding/op_shard_spec.h"
 
 namespace autopar::sharding {
@@ -29,12 +30,6 @@ std::optional<Box> intersection(const Box& a, const Box& b) {
     common.push_back(range);
   }
   return common;
-}
-
-std::int64_t elements(const Box& box) {
-  std::int64_t count = 1;
-  for (const Range& range : box) count *= range.size();
-  return count;
 }
 
 }  // namespace
@@ -73,7 +68,7 @@ std::vector<Message> cross_mesh_messages(const TensorShardSpec& from, const Devi
       const auto common = intersection(box, wanted);
       if (!common) continue;
       const int sender = *std::ranges::min_element(ranks, {}, load);
-      sent[static_cast<std::size_t>(sender)] += elements(*common);
+      sent[static_cast<std::size_t>(sender)] += graph::num_elements(*common);
       messages.push_back({sender, receiver, *common});
     }
   }
