@@ -1,9 +1,10 @@
 """Pipeline stages against one: a batch in microbatches through stages of one thread each.
 
-Usage: bench_stages.py MODEL_DIR... [--stages 2] [--microbatches 8] [--rounds 5] [--repeat 3]
-A MODEL_DIR is one that models/export.py --full makes. The batch has a row a microbatch. Compared,
-in turn, are one rank of one thread with the whole batch at once, one rank that takes the
-microbatches one after the other, and the stages. A ratio above 1 means that the stages are faster.
+Usage: bench_stages.py MODEL_DIR... [--stages 2] [--microbatches 8] [--rows 1] [--rounds 5]
+                              [--repeat 3]
+A MODEL_DIR is one that models/export.py --full makes. A microbatch has so many rows. Compared, in
+turn, are one rank of one thread with the whole batch at once, one rank that takes the microbatches
+one after the other, and the stages. A ratio above 1 means that the stages are faster.
 With S stages it cannot be above S * B / (B + S - 1), less what cores lose when all are at work: the
 limit is that number times the time of one rank with the microbatches alone over its time with as
 many others, that have nothing to do with each other, beside it.
@@ -36,7 +37,7 @@ def bench(folder, options):
     with tempfile.TemporaryDirectory(dir=folder) as tmp:
         for name, (ranks, stages, microbatches) in plans.items():
             device = ["--device", options.device] if options.device else ["--device", "cpu"]
-            autopar("partition", folder / "model.onnx", *shapes(folder, options.microbatches),
+            autopar("partition", folder / "model.onnx", *shapes(folder, options.rows * options.microbatches),
                     "--ngpus", ranks, "--stages", stages, "--microbatches", microbatches,
                     *device, "--out", Path(tmp) / name)  # fmt: skip
 
@@ -72,12 +73,13 @@ def main():
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--stages", type=int, default=2)
     parser.add_argument("--microbatches", type=int, default=8)
+    parser.add_argument("--rows", type=int, default=1, help="rows of the batch in a microbatch")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--device", help="a device file, that of autopar calibrate say")
     options = parser.parse_args()
     print(f"{machine()}; {options.stages} stages of one thread, {options.microbatches} "
-          "microbatches of one row\n")
+          f"microbatches of {options.rows} rows\n")
     print("| model | one rank, s | in microbatches, s | that beside others, s | stages, s (least) "
           "| stages faster than one rank | than in microbatches | limit |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
