@@ -28,7 +28,7 @@ autopar_find_library(GLPK::glpk glpk.h glpk)
 autopar_find_library(xxHash::xxhash xxhash.h xxhash)
 
 # ONNX is built once, outside the build tree, so that every later build reuses it.
-set(AUTOPAR_ONNX_VERSION 1.19.1)
+set(AUTOPAR_ONNX_VERSION 1.23.2)
 if(DEFINED ENV{XDG_CACHE_HOME})
   set(AUTOPAR_CACHE_DIR $ENV{XDG_CACHE_HOME}/autopar CACHE PATH "Where built dependencies are kept")
 else()

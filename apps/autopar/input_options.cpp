@@ -1,9 +1,20 @@
 #include "input_options.h"
 
+#include <utility>
+
 #include "graph/error.h"
 #include "runtime/tensor_files.h"
 
 namespace autopar {
+
+std::pair<std::string, graph::Tensor> load_named_tensor(std::string_view option,
+                                                        const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    fail("{} {}: give NAME=FILE.npy or NAME=FILE.pb", option, text);
+  }
+  return {text.substr(0, equals), runtime::load_tensor_file(text.substr(equals + 1))};
+}
 
 void InputOptions::add_to(CLI::App& command) {
   command
@@ -16,12 +27,8 @@ void InputOptions::add_to(CLI::App& command) {
 runtime::NamedTensors InputOptions::load(const std::vector<bundle::PortInfo>& ports) const {
   runtime::NamedTensors inputs;
   for (const std::string& text : files) {
-    const auto equals = text.find('=');
-    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-      fail("--input {}: give NAME=FILE.npy or NAME=FILE.pb", text);
-    }
-    const std::string name = text.substr(0, equals);
-    if (!inputs.emplace(name, runtime::load_tensor_file(text.substr(equals + 1))).second) {
+    auto [name, tensor] = load_named_tensor("--input", text);
+    if (!inputs.emplace(name, std::move(tensor)).second) {
       fail("--input gives '{}' twice; give it once", name);
     }
   }

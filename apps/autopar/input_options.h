@@ -4,12 +4,18 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bundle/meta_info.h"
 #include "runtime/run_bundle.h"
 
 namespace autopar {
+
+/// Reads what an option says, NAME=FILE.npy or NAME=FILE.pb.
+std::pair<std::string, graph::Tensor> load_named_tensor(std::string_view option,
+                                                        const std::string& text);
 
 /// Where a run's inputs come from.
 struct InputOptions {

@@ -12,6 +12,7 @@
 #include "graph/error.h"
 #include "graph/interruption.h"
 #include "graph/onnx_import.h"
+#include "input_options.h"
 #include "partition/memory_prediction.h"
 #include "partition/pipeline_program.h"
 #include "progress.h"
@@ -28,6 +29,12 @@ void ModelOptions::add_to(CLI::App& command) {
   command.add_option("model", model, "The ONNX file")->required();
   command.add_option("--shape", shapes, "Shape of a model input, NAME=1x128; may be repeated")
       ->allow_extra_args(false);  // one each, or it would swallow the model
+  command
+      .add_option(
+          "--constant", constants,
+          "Value of a model input that shapes depend on, NAME=FILE (.npy or .pb), for good; "
+          "may be repeated")
+      ->allow_extra_args(false);
 }
 
 void PlanOptions::add_to(CLI::App& command) {
@@ -78,6 +85,12 @@ graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent)
     auto [name, shape] = graph::parse_shape_binding(text);
     if (!how.shapes.emplace(name, shape).second) {
       fail("--shape binds input '{}' twice; give it once", name);
+    }
+  }
+  for (const std::string& text : options.constants) {
+    auto [name, tensor] = load_named_tensor("--constant", text);
+    if (!how.constants.emplace(name, tensor).second) {
+      fail("--constant gives input '{}' twice; give it once", name);
     }
   }
   how.evaluate = runtime::evaluate_constants;

@@ -14,10 +14,11 @@
 
 namespace autopar {
 
-/// The model and how its symbolic dimensions are bound.
+/// The model, how its symbolic dimensions are bound, and inputs that have one value for ever.
 struct ModelOptions {
   std::filesystem::path model;
   std::vector<std::string> shapes;
+  std::vector<std::string> constants;
   void add_to(CLI::App& command);
 };
 

@@ -52,8 +52,6 @@ void check_tensor_type(const onnx::ValueInfoProto& input, std::string_view where
 }
 
 void check_binding(const onnx::ValueInfoProto& input, const Shape& binding) {
-  if (std::ranges::any_of(binding, [](std::int64_t extent) { return extent <= 0; }))
-    fail("--shape {}={} has an extent that is not positive", input.name(), to_string(binding));
   const auto& type = input.type().tensor_type();
   if (type.has_shape() && type.shape().dim_size() != static_cast<int>(binding.size()))
     fail("--shape {}={} has {} dimensions, but the model's input has {}: {}", input.name(),

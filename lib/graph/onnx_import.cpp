@@ -89,14 +89,29 @@ class Importer {
   }
 
   void add_inputs(const onnx::GraphProto& proto, Scope& scope) {
-    const auto shapes = bind_input_shapes(proto, options_.shapes, where_);
+    ShapeBindings bindings = options_.shapes;
+    for (const auto& [name, tensor] : options_.constants) {
+      if (std::ranges::find(proto.input(), name, &onnx::ValueInfoProto::name) ==
+          proto.input().end())
+        fail("--constant {} names no input of {}", name, where_);
+      bindings.insert_or_assign(name, tensor.shape());
+    }
+    const auto shapes = bind_input_shapes(proto, bindings, where_);
     for (const auto* input : free_inputs(proto)) {
       const DataType type =
           data_type_from_proto(input->type().tensor_type().elem_type(), input->name());
       if (type == DataType::string)
         fail("{}: input '{}' holds strings, which are not supported", where_, input->name());
-      bind(scope, input->name(),
-           builder_.add_input({input->name(), true}, type, shapes.at(input->name())));
+      const ValueName name{input->name(), true};
+      const auto constant = options_.constants.find(input->name());
+      if (constant == options_.constants.end()) {
+        bind(scope, input->name(), builder_.add_input(name, type, shapes.at(input->name())));
+        continue;
+      }
+      if (constant->second.type() != type)
+        fail("--constant {}: the model's input is {}, not {}", input->name(), name_of(type),
+             name_of(constant->second.type()));
+      bind(scope, input->name(), builder_.add_constant(name, constant->second, true));
     }
   }
 
@@ -225,11 +240,14 @@ class Importer {
       if (type == DataType::int64 || type == DataType::int32)
         suspects += (suspects.empty() ? "" : "', '") + builder_.value(id).name;
     }
-    fail(
+    throw UnknownShape(fmt::format(
         "{}: {}: the shape of its output '{}' is not known before the run, but autopar needs "
         "static shapes{}",
         where_, describe(node), output,
-        suspects.empty() ? "" : fmt::format("; it depends on the values of '{}'", suspects));
+        suspects.empty() ? ""
+                         : fmt::format("; it depends on the values of '{}': give a model input's "
+                                       "with --constant",
+                                       suspects)));
   }
 
   // --- nodes that are not there after import

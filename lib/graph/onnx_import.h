@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/error.h"
 #include "graph/graph.h"
 
 namespace autopar::graph {
@@ -32,13 +33,21 @@ struct ImportOptions {
   std::function<bool(std::string_view domain, std::string_view op_type)> is_native;
   /// `autopar plan` needs no weights: a missing external file is then no error.
   bool weights_may_be_absent = false;
+  /// Values of model inputs by name, from `--constant`: the graph has constants in their place.
+  std::map<std::string, Tensor> constants = {};
+};
+
+/// Some shape depends on values that are known in a run alone.
+struct UnknownShape : Error {
+  using Error::Error;
 };
 
 /// Reads an ONNX file into a Graph. Weights, embedded or external, stay views of the mapped files
 /// and are never copied; ONNX does not align embedded ones, so a large one may not be aligned
 /// (`Tensor::is_aligned`). Nodes whose inputs are all constant are folded unless the result is
 /// large or an input is a matrix of floating-point numbers from the file: such stay nodes, so that
-/// ties between weights survive. Throws Error for anything wrong with the file.
+/// ties between weights survive. Throws UnknownShape, or Error for anything else that is wrong with
+/// the file.
 Graph load_onnx(const std::filesystem::path& file, const ImportOptions& options);
 
 }  // namespace autopar::graph

@@ -50,6 +50,19 @@ std::vector<std::string> node_names(const Graph& graph) {
 
 }  // namespace
 
+TEST_CASE("an input that is given as a constant is one, and tells shapes") {
+  const std::vector<std::int64_t> target = {3, 2};
+  ImportOptions options;
+  options.constants = {{"target", Tensor::of_int64({2}, target)}};
+  const Graph graph =
+      import(parse_graph(18, R"((float[2, 3] x, int64[2] target) => (float[A, B] y) {
+      y = Reshape(x, target) })"),
+             options);
+  REQUIRE(graph.inputs.size() == 1);
+  CHECK(graph.value(graph.inputs[0]).name == "x");
+  CHECK(graph.value(graph.outputs[0]).shape == Shape{3, 2});
+}
+
 TEST_CASE("a model becomes a graph with static shapes") {
   const Graph graph = import(parse_graph(18, R"(
     (float[2, 3] x) => (float[2, 4] y) <float[3, 4] w = {1,2,3,4,5,6,7,8,9,10,11,12}> {

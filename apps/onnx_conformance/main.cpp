@@ -1,0 +1,129 @@
+// Runs test folders of ONNX's own form, whole or partitioned with every plan forced in turn, and
+// compares with the outputs that they expect.
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "graph/error.h"
+#include "isolated_runs.h"
+#include "onnx_test.h"
+
+namespace autopar::conformance {
+namespace {
+
+constexpr std::array<std::string_view, 6> outcome_names = {"passed", "skipped", "refused",
+                                                           "WRONG",  "CRASHED", "HUNG"};
+std::string_view name_of(Outcome outcome) {
+  return outcome_names[static_cast<std::size_t>(outcome)];
+}
+
+std::string one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+/// The results so far, and the texts made of them.
+class Report {
+ public:
+  explicit Report(std::vector<std::filesystem::path> folders) : folders_(std::move(folders)) {
+    results_.resize(folders_.size());
+  }
+
+  void take(std::size_t place, const TestResult& result) { results_[place] = result; }
+
+  /// What did not pass, operator by operator, then why tests were skipped, then the sums.
+  void print() const {
+    std::map<std::string, std::vector<std::size_t>> failures;
+    std::map<std::string, int> skipped;
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      if (results_[i].outcome == Outcome::skipped) ++skipped[results_[i].message];
+      if (is_failure(results_[i])) failures[results_[i].operators].push_back(i);
+    }
+    for (const auto& [operators, places] : failures) {
+      fmt::print("{}\n", operators.empty() ? "(unread)" : operators);
+      for (const std::size_t i : places)
+        fmt::print("  {} {}: {}\n", name_of(results_[i].outcome), folders_[i].filename().string(),
+                   one_line(results_[i].message));
+    }
+    for (const auto& [reason, count] : skipped) fmt::print("skipped: {} {}\n", count, reason);
+    for (const Outcome outcome :
+         {Outcome::refused, Outcome::wrong, Outcome::crashed, Outcome::hung})
+      if (const auto tests = count(outcome); tests > 0)
+        fmt::print("{}: {}\n", name_of(outcome), tests);
+    std::int64_t plans = 0;
+    for (const TestResult& result : results_) plans += result.plans;
+    fmt::print("plans: {}; inputs fixed when the model was read: in {} tests\n", plans,
+               std::ranges::count_if(
+                   results_, [](const TestResult& result) { return result.fixed_inputs > 0; }));
+    fmt::print("{} passed, {} failed, {} skipped\n", count(Outcome::passed), failed(),
+               count(Outcome::skipped));
+  }
+
+  std::ptrdiff_t failed() const { return std::ranges::count_if(results_, is_failure); }
+
+ private:
+  static bool is_failure(const TestResult& result) {
+    return result.outcome != Outcome::passed && result.outcome != Outcome::skipped;
+  }
+  std::ptrdiff_t count(Outcome outcome) const {
+    return std::ranges::count(results_, outcome, &TestResult::outcome);
+  }
+
+  std::vector<std::filesystem::path> folders_;
+  std::vector<TestResult> results_;
+};
+
+int run(int argc, char** argv) {
+  CLI::App app{"Run ONNX's own tests: folders with model.onnx and test_data_set_*",
+               "onnx_conformance"};
+  std::vector<std::filesystem::path> folders;
+  TestOptions options;
+  options.device.threads = 1;
+  std::string device = "cpu";
+  int jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  int seconds = 300;
+  app.add_option("folders", folders, "Tests, or folders of tests")->required();
+  app.add_option("--device", device, "What to run on")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--ranks", options.ranks,
+                 "1: the whole model; more: every non-trivial plan forced in turn")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--jobs", jobs, "Tests at the same time")->check(CLI::PositiveNumber);
+  app.add_option("--timeout", seconds, "Seconds for one test")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& usage) {
+    return app.exit(usage) == 0 ? 0 : 2;
+  }
+  if (device == "cuda") options.device.kind = runtime::DeviceOptions::Kind::cuda;
+  spdlog::set_level(spdlog::level::err);
+  try {
+    const auto tests = find_tests(folders);
+    Report report(tests);
+    run_isolated(tests, options, jobs, seconds,
+                 [&](std::size_t place, const TestResult& result) { report.take(place, result); });
+    report.print();
+    return report.failed() == 0 ? 0 : 1;
+  } catch (const Error& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace autopar::conformance
+
+int main(int argc, char** argv) { return autopar::conformance::run(argc, argv); }

@@ -1,0 +1,116 @@
+#include "onnx_test.h"
+
+#include <onnx/onnx_pb.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "graph/error.h"
+#include "graph/onnx_tensor_file.h"
+
+namespace autopar::conformance {
+namespace {
+
+namespace fs = std::filesystem;
+
+onnx::ModelProto read_model(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  onnx::ModelProto model;
+  if (!stream || !model.ParseFromIstream(&stream)) fail("{} is no ONNX model", file.string());
+  return model;
+}
+
+/// Operators make sequences and optionals out of tensors, too; their names say so.
+std::optional<std::string> kind_of_operator(const onnx::NodeProto& node) {
+  if (node.domain().find("training") != std::string::npos) return "training";
+  if (node.op_type().find("Sequence") != std::string::npos && node.op_type() != "ReverseSequence")
+    return "sequences";
+  if (node.op_type().starts_with("Optional")) return "optional";
+  if (node.op_type().starts_with("String")) return "strings";
+  return std::nullopt;
+}
+
+std::optional<std::string> kind_of_type(const onnx::TypeProto& type) {
+  if (type.has_optional_type()) return "optional";
+  if (type.has_sequence_type() || type.has_map_type()) return "sequences";
+  if (type.tensor_type().elem_type() == onnx::TensorProto::STRING) return "strings";
+  return std::nullopt;
+}
+
+std::optional<std::string> skip_reason(const onnx::GraphProto& graph) {
+  for (const auto* ports : {&graph.input(), &graph.output()})
+    for (const auto& port : *ports)
+      if (auto kind = kind_of_type(port.type())) return kind;
+  for (const auto& node : graph.node()) {
+    if (auto kind = kind_of_operator(node)) return kind;
+    for (const auto& attribute : node.attribute())
+      if (attribute.has_t() && attribute.t().data_type() == onnx::TensorProto::STRING)
+        return "strings";
+  }
+  return std::nullopt;
+}
+
+std::string operators_of(const onnx::GraphProto& graph) {
+  std::set<std::string> types;
+  for (const auto& node : graph.node())
+    if (node.op_type() != "Constant") types.insert(node.op_type());
+  return types.size() == 1 ? *types.begin() : "several operators";
+}
+
+/// A tensor for each port that the data set has a file for.
+std::vector<NamedTensor> read_tensors(
+    const fs::path& folder, const std::string& kind,
+    const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& ports) {
+  std::vector<NamedTensor> tensors;
+  for (int i = 0; i < ports.size(); ++i) {
+    const fs::path file = folder / (kind + "_" + std::to_string(i) + ".pb");
+    if (fs::exists(file))
+      tensors.emplace_back(ports.Get(i).name(), graph::load_tensor_proto(file).second);
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::vector<fs::path> find_tests(const std::vector<fs::path>& folders) {
+  std::vector<fs::path> found;
+  for (const fs::path& folder : folders) {
+    if (!fs::is_directory(folder)) fail("{} is no folder", folder.string());
+    const std::size_t before = found.size();
+    if (fs::exists(folder / "model.onnx")) found.push_back(folder);
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+      if (entry.path().filename() == "model.onnx" && entry.path().parent_path() != folder)
+        found.push_back(entry.path().parent_path());
+    if (found.size() == before)
+      fail("{} has no tests: a test is a folder with model.onnx and test_data_set_0",
+           folder.string());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+OnnxTest load_test(const fs::path& folder) {
+  OnnxTest test;
+  test.folder = folder;
+  const onnx::ModelProto model = read_model(test.model());
+  test.operators = operators_of(model.graph());
+  test.skip_reason = skip_reason(model.graph());
+  if (test.skip_reason) return test;
+  if (std::ifstream limits(folder / "data.json"); limits) {
+    const auto json = nlohmann::json::parse(limits);
+    test.relative_tolerance = json.value("rtol", test.relative_tolerance);
+    test.absolute_tolerance = json.value("atol", test.absolute_tolerance);
+  }
+  for (int i = 0;; ++i) {
+    const fs::path place = folder / ("test_data_set_" + std::to_string(i));
+    if (!fs::exists(place)) break;
+    test.data_sets.push_back({read_tensors(place, "input", model.graph().input()),
+                              read_tensors(place, "output", model.graph().output())});
+  }
+  if (test.data_sets.empty()) fail("{} has no test_data_set_0", folder.string());
+  return test;
+}
+
+}  // namespace autopar::conformance

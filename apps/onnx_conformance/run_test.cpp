@@ -1,0 +1,209 @@
+#include "run_test.h"
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "comparison.h"
+#include "forced_plans.h"
+#include "graph/error.h"
+#include "graph/onnx_import.h"
+#include "partition/write_bundle.h"
+#include "runtime/executable.h"
+#include "runtime/kernel.h"
+#include "runtime/run_bundle.h"
+#include "search/search_plan.h"
+#include "sharding/hoist_splits.h"
+#include "sharding/reshape_gathers.h"
+
+namespace autopar::conformance {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A run that gave something else than was expected.
+struct WrongResult : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Which inputs of a model get their values when it is read.
+using IsFixed = bool (*)(std::size_t input, const graph::Tensor& value);
+
+bool none(std::size_t, const graph::Tensor&) { return false; }
+/// Axes, sizes, scales: what ONNX's tests pass as inputs and models have as constants.
+bool parameters(std::size_t input, const graph::Tensor& value) {
+  return input > 0 && value.shape().size() <= 1 && value.elements() <= 64;
+}
+bool all(std::size_t, const graph::Tensor&) { return true; }
+
+graph::Graph load(const OnnxTest& test, const DataSet& data, IsFixed is_fixed) {
+  graph::ImportOptions how;
+  how.evaluate = runtime::evaluate_constants;
+  how.is_native = [](std::string_view domain, std::string_view op_type) {
+    return runtime::cpu_kernels().find(domain, op_type) != nullptr;
+  };
+  for (std::size_t i = 0; i < data.inputs.size(); ++i) {
+    const auto& [name, tensor] = data.inputs[i];
+    // Symbolic dimensions have the extents of the data.
+    if (is_fixed(i, tensor))
+      how.constants.emplace(name, tensor);
+    else
+      how.shapes.emplace(name, tensor.shape());
+  }
+  graph::Graph graph = graph::load_onnx(test.model(), how);
+  sharding::hoist_splits(graph);
+  sharding::reshape_whole_gathers(graph);
+  return graph;
+}
+
+runtime::NamedTensors inputs_of(const graph::Graph& graph, const DataSet& data) {
+  runtime::NamedTensors inputs;
+  for (const auto& [name, tensor] : data.inputs)
+    if (std::ranges::any_of(graph.inputs,
+                            [&](graph::ValueId id) { return graph.value(id).name == name; }))
+      inputs.emplace(name, tensor);
+  return inputs;
+}
+
+void check_outputs(const OnnxTest& test, const DataSet& data, const runtime::NamedTensors& found) {
+  for (const auto& [name, expected] : data.outputs) {
+    const auto output = found.find(name);
+    if (output == found.end()) throw WrongResult(fmt::format("output '{}' is missing", name));
+    const auto what =
+        difference(expected, output->second, test.relative_tolerance, test.absolute_tolerance);
+    if (what) throw WrongResult(fmt::format("output '{}': {}", name, *what));
+  }
+}
+
+/// A folder for bundles, of this process alone.
+struct BundleFolder {
+  fs::path path =
+      fs::temp_directory_path() / fmt::format("autopar-onnx-conformance-{}", ::getpid());
+  BundleFolder() { fs::create_directory(path); }
+  ~BundleFolder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  BundleFolder(const BundleFolder&) = delete;
+  BundleFolder& operator=(const BundleFolder&) = delete;
+};
+
+void run_forced(const OnnxTest& test, const DataSet& data, const graph::Graph& graph,
+                const std::vector<search::Pin>& pins, const TestOptions& options) {
+  const cost::DeviceModel device = cost::load_device_model("cpu");
+  search::SearchOptions search;
+  search.pins = pins;
+  search.memory = search::MemoryPolicy::parse("device");
+  search.warns = false;
+  search.threads = 1;
+  const search::Plan plan = search::search_plan(
+      graph, cost::CostModel(device, sharding::DeviceMesh({options.ranks})), search);
+  const BundleFolder folder;
+  const fs::path bundle = folder.path / "bundle";
+  const bundle::MetaInfo written = partition::write_bundle(
+      graph, {}, search::one_stage_plan(graph, plan), device, {bundle, "model.onnx", false});
+  const runtime::RunResult result =
+      runtime::run_in_threads(bundle, inputs_of(graph, data), {.device = options.device});
+  check_outputs(test, data, result.outputs);
+  if (bundle::to_json(result.collectives) != bundle::to_json(written.collectives))
+    throw WrongResult(fmt::format("communication was predicted as {}, counted as {}",
+                                  bundle::to_json(written.collectives).dump(),
+                                  bundle::to_json(result.collectives).dump()));
+}
+
+/// "Conv: RS0,RR->RS0; ..." of the first operators, for messages.
+std::string text_of(const std::vector<search::Pin>& pins) {
+  std::string text;
+  for (const search::Pin& pin : pins) {
+    if (text.size() > 200) return text + "...";
+    text += pin.name + ":";
+    for (const auto& spec : *pin.inputs) text += " " + to_string(spec);
+    text += " ->";
+    for (const auto& spec : *pin.outputs) text += " " + to_string(spec);
+    text += "; ";
+  }
+  return text;
+}
+
+int run_plans(const OnnxTest& test, const DataSet& data, IsFixed is_fixed,
+              const TestOptions& options) {
+  const graph::Graph graph = load(test, data, is_fixed);
+  if (options.ranks == 1) {
+    check_outputs(
+        test, data,
+        runtime::run_whole(graph, inputs_of(graph, data), {.device = options.device}).outputs);
+    return 1;
+  }
+  auto plans = forced_plans(graph, sharding::DeviceMesh({options.ranks}));
+  if (plans.empty()) plans.emplace_back();  // as the search has it
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    try {
+      run_forced(test, data, graph, plans[i], options);
+    } catch (const WrongResult& wrong) {
+      throw WrongResult(fmt::format("plan {} of {} ({}): {}", i + 1, plans.size(),
+                                    text_of(plans[i]), wrong.what()));
+    } catch (const Error& error) {
+      fail("plan {} of {} ({}): {}", i + 1, plans.size(), text_of(plans[i]), error.what());
+    }
+  }
+  return static_cast<int>(plans.size());
+}
+
+TestResult run(const OnnxTest& test, IsFixed is_fixed, const TestOptions& options) {
+  TestResult result;
+  result.operators = test.operators;
+  for (const DataSet& data : test.data_sets) {
+    result.plans += run_plans(test, data, is_fixed, options);
+    int fixed = 0;
+    for (std::size_t i = 0; i < data.inputs.size(); ++i)
+      fixed += is_fixed(i, data.inputs[i].second) ? 1 : 0;
+    result.fixed_inputs = std::max(result.fixed_inputs, fixed);
+  }
+  return result;
+}
+
+/// With as few inputs fixed as it takes.
+TestResult run(const OnnxTest& test, const TestOptions& options) {
+  try {
+    return run(test, none, options);
+  } catch (const Error&) {
+    try {
+      return run(test, parameters, options);
+    } catch (const graph::UnknownShape&) {
+      return run(test, all, options);
+    }
+  }
+}
+
+}  // namespace
+
+TestResult run_test(const fs::path& folder, const TestOptions& options) {
+  TestResult result;
+  try {
+    const OnnxTest test = load_test(folder);
+    result.operators = test.operators;
+    if (test.skip_reason) {
+      result.outcome = Outcome::skipped;
+      result.message = *test.skip_reason;
+      return result;
+    }
+    return run(test, options);
+  } catch (const graph::UnknownShape&) {
+    result.outcome = Outcome::skipped;
+    result.message = "data-dependent shapes";
+  } catch (const Error& error) {
+    result.outcome = Outcome::refused;
+    result.message = error.what();
+  } catch (const WrongResult& wrong) {
+    result.outcome = Outcome::wrong;
+    result.message = wrong.what();
+  } catch (const std::exception& error) {
+    result.outcome = Outcome::crashed;
+    result.message = error.what();
+  }
+  return result;
+}
+
+}  // namespace autopar::conformance

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "onnx_test.h"
+#include "runtime/rank_device.h"
+
+namespace autopar::conformance {
+
+enum class Outcome {
+  passed,
+  skipped,  ///< for a reason from the fixed list
+  refused,  ///< with an error that says why
+  wrong,    ///< ran and gave something else
+  crashed,
+  hung,
+};
+
+struct TestResult {
+  Outcome outcome = Outcome::passed;
+  std::string operators;  ///< as OnnxTest's
+  std::string message;    ///< why it did not pass; one line
+  int plans = 0;          ///< that passed, the whole model counted as one
+  /// Inputs whose values had to be fixed when the model was read, since shapes depend on them; with
+  /// all of them fixed, the whole test is constant folding.
+  int fixed_inputs = 0;
+};
+
+struct TestOptions {
+  int ranks = 1;
+  runtime::DeviceOptions device;
+};
+
+/// Runs a test whole, or with several ranks under each forced plan (forced_plans.h), through the
+/// same bundle and runner as a user's. Never throws.
+TestResult run_test(const std::filesystem::path& folder, const TestOptions& options);
+
+}  // namespace autopar::conformance
