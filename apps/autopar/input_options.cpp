@@ -24,7 +24,8 @@ void InputOptions::add_to(CLI::App& command) {
                      "Random values from this seed for inputs that no file gives");
 }
 
-runtime::NamedTensors InputOptions::load(const std::vector<bundle::PortInfo>& ports) const {
+runtime::NamedTensors InputOptions::load(const bundle::MetaInfo& info,
+                                         const runtime::LoopOptions& loop) const {
   runtime::NamedTensors inputs;
   for (const std::string& text : files) {
     auto [name, tensor] = load_named_tensor("--input", text);
@@ -34,14 +35,14 @@ runtime::NamedTensors InputOptions::load(const std::vector<bundle::PortInfo>& po
   }
   if (random_seed) {
     std::uint64_t seed = *random_seed;
-    for (const bundle::PortInfo& port : ports) {
+    for (const bundle::PortInfo& port : info.inputs) {
       ++seed;
       if (!inputs.contains(port.name)) {
         inputs.emplace(port.name, runtime::random_tensor(port.type, port.shape, seed));
       }
     }
   }
-  runtime::check_inputs(ports, inputs);
+  runtime::check_inputs(info, inputs, loop);
   return inputs;
 }
 

@@ -24,8 +24,10 @@ struct InputOptions {
   void add_to(CLI::App& command);
 
   /// A tensor for every model input: from its file, else random where a seed is given. Throws
-  /// Error where that leaves an input without a tensor, or a file does not fit its input.
-  runtime::NamedTensors load(const std::vector<bundle::PortInfo>& ports) const;
+  /// Error where that leaves an input without a tensor, or a file does not fit its input; states of
+  /// a loop may be left out.
+  runtime::NamedTensors load(const bundle::MetaInfo& info,
+                             const runtime::LoopOptions& loop = {}) const;
 };
 
 /// Throws Error for a count below 0; 0 is a fair share.

@@ -12,6 +12,7 @@
 #include "graph/error.h"
 #include "graph/interruption.h"
 #include "graph/onnx_import.h"
+#include "graph/state.h"
 #include "input_options.h"
 #include "partition/memory_prediction.h"
 #include "partition/pipeline_program.h"
@@ -34,6 +35,12 @@ void ModelOptions::add_to(CLI::App& command) {
           "--constant", constants,
           "Value of a model input that shapes depend on, NAME=FILE (.npy or .pb), for good; "
           "may be repeated")
+      ->allow_extra_args(false);
+  command
+      .add_option(
+          "--loop", loops,
+          "Outputs that are inputs of a run's next step, present.*=past.*: each such pair is "
+          "split in one way; may be repeated")
       ->allow_extra_args(false);
 }
 
@@ -101,6 +108,7 @@ graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent)
   graph::Graph graph = graph::load_onnx(options.model, how);
   sharding::hoist_splits(graph);
   sharding::reshape_whole_gathers(graph);
+  graph.states = graph::match_states(graph, options.loops);
   return graph;
 }
 
@@ -280,6 +288,8 @@ search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& pla
     return search::one_stage_plan(model.whole,
                                   find_solved_plan(model.whole, meshes, std::move(options)).plan);
   }
+  if (!model.whole.states.empty())
+    fail("--loop: states stay on one stage's devices; leave --stages and --microbatches out");
   const Progress progress("searching for the best stages");
   const cost::DeviceModel& device = meshes.front().device();
   options.peak_bytes = [&](const search::Plan& found) {

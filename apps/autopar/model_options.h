@@ -14,11 +14,13 @@
 
 namespace autopar {
 
-/// The model, how its symbolic dimensions are bound, and inputs that have one value for ever.
+/// The model, how its symbolic dimensions are bound, inputs that have one value for ever, and
+/// what is handed from step to step.
 struct ModelOptions {
   std::filesystem::path model;
   std::vector<std::string> shapes;
   std::vector<std::string> constants;
+  std::vector<std::string> loops;
   void add_to(CLI::App& command);
 };
 

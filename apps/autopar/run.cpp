@@ -30,6 +30,7 @@ struct RunCommand {
   DeviceChoice device;
   LaunchOptions launching;
   runtime::RunOptions options;
+  std::vector<std::string> choices;
   std::filesystem::path profile;
   bool json = false;
 
@@ -37,9 +38,11 @@ struct RunCommand {
     check_options();
     options.device = device.checked();
     if (!profile.empty()) runtime::check_trace_file(profile, "--profile");
-    const bundle::MetaInfo info = bundle::load_meta_info(dir);
+    bundle::MetaInfo info = bundle::load_meta_info(dir);
+    options.loop.choices = parsed_choices();
+    prepare_loop(info, options.loop);
     const Launch launch(launching, dir, info);
-    const runtime::RunResult result = launch.run(inputs.load(info.inputs), options);
+    const runtime::RunResult result = launch.run(inputs.load(info, options.loop), options);
     if (!launch.is_first()) return;
     if (!output_dir.empty()) write_outputs(info, result);
     if (!profile.empty()) report_profile(result);
@@ -47,7 +50,21 @@ struct RunCommand {
   }
 
  private:
+  std::vector<runtime::LoopOptions::Choice> parsed_choices() const {
+    std::vector<runtime::LoopOptions::Choice> parsed;
+    for (const std::string& text : choices) {
+      const auto equals = text.find('=');
+      if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+        fail("--choose {}: give OUTPUT=INPUT", text);
+      parsed.push_back({text.substr(0, equals), text.substr(equals + 1)});
+    }
+    return parsed;
+  }
+
   void check_options() const {
+    const bool loops = !options.loop.states.empty() || options.loop.start != 0 || !choices.empty();
+    if (loops && !options.loop.is_loop())
+      fail("--loop, --start and --choose are for several steps; give --steps");
     if (options.repeat < 1) fail("--repeat {}: give at least 1", options.repeat);
     if (std::filesystem::exists(output_dir) && !std::filesystem::is_directory(output_dir))
       fail("--output-dir {} is no folder; choose another place", output_dir.string());
@@ -64,6 +81,10 @@ struct RunCommand {
       std::string name = safe;
       for (int i = 1; !taken.insert(name).second; ++i) name = fmt::format("{}_{}", safe, i);
       runtime::save_npy(output_dir / (name + ".npy"), result.outputs.at(output.name));
+    }
+    for (const auto& [input, steps] : result.choices) {
+      const std::string name = "chosen-" + runtime::safe_file_name(input);
+      runtime::save_npy(output_dir / (name + ".npy"), steps);
     }
   }
 
@@ -113,6 +134,22 @@ void add_run_command(CLI::App& app) {
   command->inputs.add_to(*sub);
   sub->add_option("--output-dir", command->output_dir, "Folder for the outputs, NAME.npy each");
   sub->add_option("--repeat", command->options.repeat, "Timed runs")->capture_default_str();
+  sub->add_option("--steps", command->options.loop.steps,
+                  "Runs one after the other, each with the states that the one before made; an "
+                  "input's file may have an entry a step")
+      ->capture_default_str();
+  sub->add_option("--loop", command->options.loop.states,
+                  "Outputs that are inputs of the next step, present.*=past.* (default: as the "
+                  "model was partitioned with); may be repeated")
+      ->allow_extra_args(false);
+  sub->add_option("--start", command->options.loop.start,
+                  "Rows that states hold at first, where they grow with each step")
+      ->capture_default_str();
+  sub->add_option(
+         "--choose", command->choices,
+         "OUTPUT=INPUT: the place of the largest element along the output's last dimension "
+         "is the next step's input; may be repeated")
+      ->allow_extra_args(false);
   sub->add_option("--profile", command->profile,
                   "Write a trace of one more run, for Chrome's or Perfetto's viewer");
   sub->add_flag("--json", command->json, "Print the measurements as JSON");

@@ -44,7 +44,7 @@ struct VerifyCommand {
     const bundle::MetaInfo info = bundle::load_meta_info(dir);
     InputOptions some_inputs = inputs;
     if (!some_inputs.random_seed) some_inputs.random_seed = 0;
-    const runtime::NamedTensors tensors = some_inputs.load(info.inputs);
+    const runtime::NamedTensors tensors = some_inputs.load(info);
 
     const Launch launch(launching, dir, info);
     const runtime::RunResult sharded = launch.run(tensors, options);

@@ -284,6 +284,9 @@ MetaInfo read_meta_info(const Reader& reader) {
   info.transfers = reader.list("transfers", read_transfer);
   info.inputs = reader.list("inputs", read_port);
   info.outputs = reader.list("outputs", read_port);
+  info.states = reader.list("states", [](const Reader& state) {
+    return StateInfo{state.get<std::string>("output"), state.get<std::string>("input")};
+  });
   read_plan(reader.object("plan"), info);
   check_consistency(reader, info);
   return info;

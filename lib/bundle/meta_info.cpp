@@ -111,6 +111,10 @@ json to_json(const MetaInfo& info) {
       {"transfers", list_json(info.transfers, transfer_json)},
       {"inputs", list_json(info.inputs, port_json)},
       {"outputs", list_json(info.outputs, port_json)},
+      {"states", list_json(info.states,
+                           [](const StateInfo& state) {
+                             return json{{"output", state.output}, {"input", state.input}};
+                           })},
       {"plan",
        {{"search", info.search},
         {"seconds", info.search_seconds},

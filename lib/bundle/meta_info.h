@@ -12,7 +12,7 @@
 
 namespace autopar::bundle {
 
-inline constexpr int meta_info_version = 2;
+inline constexpr int meta_info_version = 3;
 
 /// Calls and payload bytes of one kind of collective over one set of mesh axes, summed over calls
 /// and ranks: predicted in meta-info.json, counted by a run, in the same form.
@@ -85,6 +85,13 @@ struct StageInfo {
   double transfer_seconds = 0;  ///< of what it sends to the next stage
 };
 
+/// An output whose shards take the place of an input's in the next step of a loop, each on its
+/// rank.
+struct StateInfo {
+  std::string output;
+  std::string input;
+};
+
 /// A value's way from one stage to the next, in one microbatch.
 struct TransferInfo {
   std::string value;
@@ -109,6 +116,7 @@ struct MetaInfo {
   std::vector<TransferInfo> transfers;  ///< by boundary, in the order in which they are sent
   std::vector<PortInfo> inputs;
   std::vector<PortInfo> outputs;
+  std::vector<StateInfo> states;
   std::vector<CollectiveTotal> collectives;
   std::string device;
   std::string search;

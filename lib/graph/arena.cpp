@@ -118,6 +118,7 @@ std::vector<BufferLifetime> value_lifetimes(const Graph& graph) {
     for (const ValueId output : graph.nodes[n].outputs) live_at(output, static_cast<int>(n));
   }
   for (const ValueId output : graph.outputs) live_at(output, last_step);
+  for (const State& state : graph.states) live_at(graph.inputs[state.input], last_step);
   for (const ValueId input : graph.inputs) result[static_cast<std::size_t>(input)].first = 0;
   return result;
 }

@@ -49,6 +49,13 @@ struct Node {
                                            std::vector<std::int64_t> otherwise) const;
 };
 
+/// An output that takes an input's place in the next step of a loop (graph/state.h): a decoder's
+/// cache. Indices into Graph::outputs and Graph::inputs.
+struct State {
+  std::size_t output = 0;
+  std::size_t input = 0;
+};
+
 /// A model after import: static shapes, no symbolic dimension, no function, no dead node; names of
 /// nodes and values are unique; nodes stand in topological order. Every operator has the form of
 /// opset 18 or newer (`opsets` tells which).
@@ -59,6 +66,8 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
+  /// Their inputs keep their place until the run's end, when the outputs follow them.
+  std::vector<State> states;
 
   const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
   Value& value(ValueId id) { return values[static_cast<std::size_t>(id)]; }

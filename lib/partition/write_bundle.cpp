@@ -168,6 +168,9 @@ bundle::MetaInfo describe(const Graph& whole, const std::map<std::string, bundle
   for (const ValueId output : whole.outputs)
     info.outputs.push_back(
         port_info(whole.value(output), plan, &graph::StageGraph::model_outputs, batch));
+  for (const graph::State& state : whole.states)
+    info.states.push_back({whole.value(whole.outputs[state.output]).name,
+                           whole.value(whole.inputs[state.input]).name});
   info.collectives = collective_totals(plan, program);
   info.device = plan.stages.front().plan.device;
   info.search = plan.summary.search;

@@ -8,6 +8,7 @@
 #include "runtime/devices/cpu_device.h"
 #include "runtime/memory_plan.h"
 #include "runtime/passes/passes.h"
+#include "runtime/state_copies.h"
 #include "runtime/trace.h"
 
 namespace autopar::runtime {
@@ -69,6 +70,7 @@ struct Executable::Impl {
   int microbatches = 1;
   std::vector<Step> steps;  ///< a step a node, of no microbatch yet; views have no kernel
   std::unique_ptr<Runner> runner;
+  StateCopies states;
   std::vector<std::vector<TensorView>> inputs;  ///< by microbatch
   std::vector<std::vector<TensorView>> outputs;
 
@@ -122,6 +124,7 @@ struct Executable::Impl {
       if (const auto* collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get()))
         collective_kernels.push_back(collective);
     runner = device.make_runner(std::move(placed), collectives);
+    if (!graph.states.empty()) states = StateCopies(graph, inputs.front(), outputs.front(), device);
   }
 
   void make_steps() {
@@ -274,6 +277,10 @@ void Executable::run() {
   impl_->runner->run();
   for (const CollectiveKernel* kernel : impl_->collective_kernels)
     for (const bundle::CollectiveTotal& call : kernel->payload()) impl_->collectives->count(call);
+}
+
+void Executable::hand_on_states(std::int64_t first_row, int step) {
+  impl_->states.hand_on(first_row, step);
 }
 
 std::int64_t Executable::arena_bytes() const { return impl_->plan.arena_bytes; }

@@ -14,6 +14,7 @@
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/executable.h"
 #include "runtime/first_error.h"
+#include "runtime/gather.h"
 
 namespace autopar::runtime {
 
@@ -24,33 +25,6 @@ using graph::Range;
 using graph::Tensor;
 using Clock = std::chrono::steady_clock;
 
-/// Writes a contiguous part of a tensor to its place.
-void place(const Tensor& part, const std::vector<Range>& ranges, Tensor& whole) {
-  if (part.elements() == 0) return;
-  const std::int64_t element = graph::bytes_of(part.type(), 1);
-  const std::byte* from = part.data();
-  std::byte* to = whole.mutable_bytes().data();
-  // Odometer over all dimensions but the last, whose elements follow one another.
-  const std::size_t rank = ranges.size();
-  const std::int64_t row = (rank == 0 ? 1 : ranges.back().size()) * element;
-  std::vector<std::int64_t> index;
-  for (std::size_t d = 0; d + 1 < rank; ++d) index.push_back(ranges[d].begin);
-  while (true) {
-    std::int64_t offset = 0;
-    for (std::size_t d = 0; d < rank; ++d) {
-      offset = offset * whole.shape()[d] + (d + 1 < rank ? index[d] : ranges[d].begin);
-    }
-    std::memcpy(to + offset * element, from, static_cast<std::size_t>(row));
-    from += row;
-    std::size_t d = index.size();
-    while (d > 0 && ++index[d - 1] == ranges[d - 1].end) {
-      index[d - 1] = ranges[d - 1].begin;
-      --d;
-    }
-    if (d == 0) return;
-  }
-}
-
 /// What a pipeline is to the ranks' runs.
 struct Pipeline {
   std::vector<std::vector<int>> stages;  ///< the world's ranks by stage
@@ -58,8 +32,19 @@ struct Pipeline {
   std::vector<std::string> common_inputs;  ///< that all microbatches have in common
 };
 
-/// This rank's parts of the inputs: by name, then by microbatch; one where all have the same.
-using InputParts = std::map<std::string, std::vector<Tensor>>;
+class RankRun;
+
+/// What one rank's run reads, step by step.
+class RankFeed {
+ public:
+  virtual ~RankFeed() = default;
+  virtual int steps() const { return 1; }
+  /// LoopOptions::start.
+  virtual std::int64_t first_row() const { return 0; }
+  virtual InputParts parts(int step) = 0;
+  /// Told when a step is done; all ranks at the same time.
+  virtual void take(const RankRun&) {}
+};
 
 /// One rank of a bundle, or a whole model: compiled, fed and timed.
 class RankRun {
@@ -76,12 +61,12 @@ class RankRun {
   }
 
   /// Seconds of each counted run.
-  std::vector<double> run(const InputParts& parts, int repeat) {
-    if (repeat > 1) run_once(parts);
+  std::vector<double> run(RankFeed& feed, int repeat) {
+    if (repeat > 1) run_steps(feed);
     std::vector<double> seconds;
     for (int i = 0; i < repeat; ++i) {
       collectives_.reset_totals();
-      seconds.push_back(run_once(parts));
+      seconds.push_back(run_steps(feed));
     }
     return seconds;
   }
@@ -120,7 +105,9 @@ class RankRun {
 
   void write_inputs(const InputParts& parts) {
     for (std::size_t i = 0; i < input_names_.size(); ++i) {
-      const std::vector<Tensor>& of_input = parts.at(input_names_[i]);
+      const auto found = parts.find(input_names_[i]);
+      if (found == parts.end()) continue;  // it has its value from the step before
+      const std::vector<Tensor>& of_input = found->second;
       const std::byte* written = nullptr;
       for (int m = 0; m < microbatches_; ++m) {
         const std::byte* place = executable_.input(i, m).data;
@@ -132,13 +119,19 @@ class RankRun {
   }
 
   /// The ranks start together, so the time is the slowest one's plus what they wait for each other.
-  double run_once(const InputParts& parts) {
-    write_inputs(parts);
-    host_.barrier();
-    const auto start = Clock::now();
-    executable_.run();
-    host_.barrier();
-    return std::chrono::duration<double>(Clock::now() - start).count();
+  double run_steps(RankFeed& feed) {
+    double seconds = 0;
+    for (int step = 0; step < feed.steps(); ++step) {
+      write_inputs(feed.parts(step));
+      host_.barrier();
+      const auto start = Clock::now();
+      executable_.run();
+      if (step + 1 < feed.steps()) executable_.hand_on_states(feed.first_row(), step);
+      host_.barrier();
+      seconds += std::chrono::duration<double>(Clock::now() - start).count();
+      feed.take(*this);
+    }
+    return seconds;
   }
 
   Communicator& host_;
@@ -157,84 +150,6 @@ Pipeline pipeline_of(const bundle::MetaInfo& info) {
   for (const bundle::PortInfo& port : info.inputs)
     if (!port.batch) pipeline.common_inputs.push_back(port.name);
   return pipeline;
-}
-
-/// The rows of the whole batch that a microbatch has: fewer than BatchInfo::rows, or none, at the
-/// end.
-Range rows_of(const bundle::PortInfo& port, int microbatch) {
-  const std::int64_t all = port.shape[static_cast<std::size_t>(port.batch->dim)];
-  const std::int64_t rows = port.batch->rows;
-  return {std::min(all, microbatch * rows), std::min(all, (microbatch + 1) * rows)};
-}
-
-std::vector<Range> whole_ranges(const graph::Shape& shape) {
-  std::vector<Range> ranges;
-  for (const std::int64_t extent : shape) ranges.push_back({0, extent});
-  return ranges;
-}
-
-/// A microbatch's tensor. Where rows are missing, the last one is repeated.
-Tensor microbatch_of(const bundle::PortInfo& port, const Tensor& whole, int microbatch) {
-  const auto dim = static_cast<std::size_t>(port.batch->dim);
-  const Range rows = rows_of(port, microbatch);
-  std::vector<Range> taken = whole_ranges(port.shape);
-  taken[dim] = rows;
-  if (rows.size() == port.batch->rows) return whole.slice(taken);
-  graph::Shape shape = port.shape;
-  shape[dim] = port.batch->rows;
-  Tensor filled = Tensor::zeros(port.type, shape);
-  std::vector<Range> put = whole_ranges(shape);
-  put[dim] = {0, rows.size()};
-  place(whole.slice(taken).contiguous_copy(), put, filled);
-  if (port.shape[dim] == 0) return filled;
-  taken[dim] = {port.shape[dim] - 1, port.shape[dim]};
-  const Tensor last = whole.slice(taken).contiguous_copy();
-  for (std::int64_t row = rows.size(); row < shape[dim]; ++row) {
-    put[dim] = {row, row + 1};
-    place(last, put, filled);
-  }
-  return filled;
-}
-
-InputParts parts_of(const bundle::MetaInfo& info, const NamedTensors& inputs, int rank) {
-  InputParts parts;
-  for (const bundle::PortInfo& port : info.inputs) {
-    const auto& ranges = port.ranges[static_cast<std::size_t>(rank)];
-    if (!ranges) continue;
-    const Tensor& whole = inputs.at(port.name);
-    std::vector<Tensor>& of_port = parts[port.name];
-    if (!port.batch) {
-      of_port.push_back(whole.slice(*ranges).contiguous_copy());
-      continue;
-    }
-    for (int m = 0; m < info.microbatches; ++m)
-      of_port.push_back(microbatch_of(port, whole, m).slice(*ranges).contiguous_copy());
-  }
-  return parts;
-}
-
-/// What a run reads from the ranks: the microbatches of an output that are not dropped.
-std::vector<int> microbatches_read(const bundle::MetaInfo& info, const bundle::PortInfo& port) {
-  if (!port.batch) return {info.microbatches - 1};
-  std::vector<int> read;
-  for (int m = 0; m < info.microbatches; ++m)
-    if (rows_of(port, m).size() > 0) read.push_back(m);
-  return read;
-}
-
-/// Writes one rank's part of a microbatch's output to its place in the whole batch's.
-void place_output(const bundle::PortInfo& port, const std::vector<Range>& ranges, int microbatch,
-                  const Tensor& part, Tensor& whole) {
-  if (!port.batch) return place(part, ranges, whole);
-  const auto dim = static_cast<std::size_t>(port.batch->dim);
-  const Range rows = rows_of(port, microbatch);
-  const std::int64_t kept = std::min(ranges[dim].end, rows.size());
-  if (kept <= ranges[dim].begin) return;
-  std::vector<Range> taken = whole_ranges(part.shape());
-  taken[dim].end = kept - ranges[dim].begin;
-  std::vector<Range> put = ranges;
-  put[dim] = {rows.begin + ranges[dim].begin, rows.begin + kept};
-  place(part.slice(taken).contiguous_copy(), put, whole);
 }
 
 /// A message between stages, from one rank's side.
@@ -278,6 +193,18 @@ void check_messages(const bundle::MetaInfo& info, const Graph& shard, int rank, 
   if (!superfluous.empty()) refuse(superfluous.front(), "by its shard", "by meta-info.json");
 }
 
+std::size_t place_of(const Graph& shard, const std::vector<graph::ValueId>& ports,
+                     const std::string& name) {
+  const auto found =
+      std::ranges::find_if(ports, [&](graph::ValueId id) { return shard.value(id).name == name; });
+  if (found == ports.end())
+    fail(
+        "a shard has no '{}', which meta-info.json counts among its states; partition the model "
+        "again",
+        name);
+  return static_cast<std::size_t>(found - ports.begin());
+}
+
 Graph load_shard(const bundle::MetaInfo& info, const std::filesystem::path& dir, int rank) {
   bundle::check_files(info, dir, rank);
   const bundle::RankInfo& of_rank = info.ranks[static_cast<std::size_t>(rank)];
@@ -299,49 +226,10 @@ Graph load_shard(const bundle::MetaInfo& info, const std::filesystem::path& dir,
           "again",
           rank, shard.value(id).name);
   }
+  for (const bundle::StateInfo& state : info.states)
+    shard.states.push_back(
+        {place_of(shard, shard.outputs, state.output), place_of(shard, shard.inputs, state.input)});
   return shard;
-}
-
-/// Every rank's block of bytes, known lengths or not.
-std::vector<std::vector<std::byte>> gather_bytes(std::span<const std::byte> mine,
-                                                 Communicator& world) {
-  const auto ranks = static_cast<std::size_t>(world.size());
-  const auto length = static_cast<std::int64_t>(mine.size());
-  std::vector<std::int64_t> lengths(ranks);
-  const std::vector<std::int64_t> length_bytes(ranks, sizeof length);
-  world.all_gather(reinterpret_cast<const std::byte*>(&length),
-                   reinterpret_cast<std::byte*>(lengths.data()), length_bytes);
-  std::int64_t total = 0;
-  for (const std::int64_t each : lengths) total += each;
-  std::vector<std::byte> all(static_cast<std::size_t>(total));
-  world.all_gather(mine.data(), all.data(), lengths);
-  std::vector<std::vector<std::byte>> blocks;
-  auto begin = all.begin();
-  for (const std::int64_t each : lengths) {
-    blocks.emplace_back(begin, begin + each);
-    begin += each;
-  }
-  return blocks;
-}
-
-template <typename T>
-std::vector<T> gather_values(const T& mine, Communicator& world) {
-  std::vector<T> all;
-  for (const auto& block : gather_bytes(std::as_bytes(std::span(&mine, 1)), world)) {
-    std::memcpy(&all.emplace_back(), block.data(), sizeof(T));
-  }
-  return all;
-}
-
-/// Every rank's text, parsed.
-std::vector<nlohmann::json> gather_json(const nlohmann::json& mine, Communicator& world) {
-  const std::string text = mine.dump();
-  std::vector<nlohmann::json> all;
-  for (const auto& block : gather_bytes(std::as_bytes(std::span(text)), world)) {
-    const auto* begin = reinterpret_cast<const char*>(block.data());
-    all.push_back(nlohmann::json::parse(begin, begin + block.size()));
-  }
-  return all;
 }
 
 std::vector<bundle::CollectiveTotal> gather_totals(const std::vector<bundle::CollectiveTotal>& mine,
@@ -356,35 +244,105 @@ std::vector<bundle::CollectiveTotal> gather_totals(const std::vector<bundle::Col
   return totals;
 }
 
-}  // namespace
-
-void check_inputs(const std::vector<bundle::PortInfo>& ports, const NamedTensors& inputs) {
-  std::string known;
-  for (const bundle::PortInfo& port : ports) known += (known.empty() ? "" : ", ") + port.name;
-  for (const auto& [name, tensor] : inputs) {
-    if (std::ranges::find(ports, name, &bundle::PortInfo::name) == ports.end()) {
-      fail("--input {}: the model has no such input; it has {}", name, known);
-    }
-  }
+/// Where a port is among a shard's.
+std::size_t place_in_shard(const std::vector<bundle::PortInfo>& ports, const std::string& name,
+                           int rank) {
+  std::size_t place = 0;
   for (const bundle::PortInfo& port : ports) {
-    const auto found = inputs.find(port.name);
-    if (found == inputs.end()) {
-      fail("no tensor for input '{}': give --input {}=FILE.npy, or --random-inputs SEED", port.name,
-           port.name);
-    }
-    const Tensor& tensor = found->second;
-    if (tensor.type() != port.type || tensor.shape() != port.shape) {
-      fail("input '{}' is {} of {}, but the bundle was made for {} of {}", port.name,
-           graph::to_string(tensor.shape()), name_of(tensor.type()), graph::to_string(port.shape),
-           name_of(port.type));
+    if (port.name == name) break;
+    if (port.ranges[static_cast<std::size_t>(rank)]) ++place;
+  }
+  return place;
+}
+
+/// A rank's share of a bundle's inputs, and of what steps choose.
+class BundleFeed final : public RankFeed {
+ public:
+  BundleFeed(const bundle::MetaInfo& info, const NamedTensors& inputs, const LoopOptions& loop,
+             Communicator& world)
+      : info_(info), inputs_(inputs), loop_(loop), world_(world) {}
+
+  int steps() const override { return loop_.steps; }
+  std::int64_t first_row() const override { return loop_.start; }
+
+  InputParts parts(int step) override {
+    if (step == 0) choices_.clear();
+    NamedTensors chosen;
+    for (const auto& [input, steps] : choices_) chosen[input] = steps.back();
+    return parts_of(info_, inputs_of_step(info_, inputs_, loop_, step, chosen), world_.rank());
+  }
+
+  void take(const RankRun& run) override {
+    for (const LoopOptions::Choice& choice : loop_.choices) {
+      const auto& port = *std::ranges::find(info_.inputs, choice.input, &bundle::PortInfo::name);
+      choices_[choice.input].push_back(
+          choose(whole_output(choice.output, run), port.type, port.shape));
     }
   }
+
+  /// By input, with a dimension in front for the steps.
+  NamedTensors choices() const {
+    NamedTensors result;
+    for (const auto& [input, steps] : choices_) {
+      graph::Shape shape = steps.front().shape();
+      shape.insert(shape.begin(), std::ssize(steps));
+      Tensor all = Tensor::zeros(steps.front().type(), shape);
+      std::byte* to = all.mutable_bytes().data();
+      for (const Tensor& step : steps) to = std::ranges::copy(step.bytes(), to).out;
+      result.emplace(input, all);
+    }
+    return result;
+  }
+
+ private:
+  /// Every rank gets it.
+  Tensor whole_output(const std::string& name, const RankRun& run) {
+    const auto& port = *std::ranges::find(info_.outputs, name, &bundle::PortInfo::name);
+    const Tensor mine = run.output(place_in_shard(info_.outputs, name, world_.rank()));
+    Tensor whole = Tensor::zeros(port.type, port.shape);
+    const auto blocks = gather_bytes(mine.bytes(), world_);
+    for (std::size_t r = 0; r < blocks.size(); ++r) {
+      graph::Shape shape;
+      for (const Range& range : *port.ranges[r]) shape.push_back(range.size());
+      place_output(port, *port.ranges[r], 0, Tensor(port.type, shape, blocks[r].data(), nullptr),
+                   whole);
+    }
+    return whole;
+  }
+
+  const bundle::MetaInfo& info_;
+  const NamedTensors& inputs_;
+  const LoopOptions& loop_;
+  Communicator& world_;
+  std::map<std::string, std::vector<Tensor>> choices_;
+};
+
+/// A whole model's inputs.
+class WholeFeed final : public RankFeed {
+ public:
+  explicit WholeFeed(const NamedTensors& inputs) {
+    for (const auto& [name, tensor] : inputs) parts_[name] = {tensor.contiguous_copy()};
+  }
+  InputParts parts(int) override { return parts_; }
+
+ private:
+  InputParts parts_;
+};
+
+/// The bundle as this run has it.
+bundle::MetaInfo load_bundle(const std::filesystem::path& dir, const NamedTensors& inputs,
+                             const RunOptions& options) {
+  bundle::MetaInfo info = bundle::load_meta_info(dir);
+  prepare_loop(info, options.loop);
+  check_inputs(info, inputs, options.loop);
+  return info;
 }
+
+}  // namespace
 
 RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& inputs,
                          const RunOptions& options) {
-  const bundle::MetaInfo info = bundle::load_meta_info(dir);
-  check_inputs(info.inputs, inputs);
+  const bundle::MetaInfo info = load_bundle(dir, inputs, options);
   const auto ranks = info.ranks.size();
   auto worlds = make_thread_communicators(static_cast<int>(ranks), options.timeout);
 
@@ -408,10 +366,12 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
                   pipeline_of(info));
       shard.reset();
       worlds[r]->barrier(loading_timeout);
-      const InputParts parts = parts_of(info, inputs, rank);
-      const auto seconds = run.run(parts, options.repeat);
-      if (options.profile) result.spans[r] = run.profile(parts);
+      BundleFeed feed(info, inputs, options.loop, *worlds[r]);
+      const auto seconds = run.run(feed, options.repeat);
+      NamedTensors choices = feed.choices();
+      if (options.profile) result.spans[r] = run.profile(feed.parts(0));
       const std::lock_guard lock(assembling);
+      result.choices = std::move(choices);
       result.arena_bytes[r] = run.arena_bytes();
       result.peak_bytes[r] = run.peak_bytes();
       result.launches[r] = run.launches();
@@ -446,12 +406,11 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
 
 RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inputs,
                       const RunOptions& options, Communicator& world, const LocalRanks& local) {
-  const bundle::MetaInfo info = bundle::load_meta_info(dir);
+  const bundle::MetaInfo info = load_bundle(dir, inputs, options);
   if (static_cast<std::size_t>(world.size()) != info.ranks.size()) {
     fail("{} has {} ranks, but {} processes were started; start {}", dir.string(),
          info.ranks.size(), world.size(), info.ranks.size());
   }
-  check_inputs(info.inputs, inputs);
   const int rank = world.rank();
   std::optional<Graph> shard = load_shard(info, dir, rank);
   world.barrier(loading_timeout);
@@ -460,8 +419,9 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
   world.barrier(loading_timeout);
 
   RunResult result;
-  const InputParts parts = parts_of(info, inputs, rank);
-  const std::vector<double> seconds = run.run(parts, options.repeat);
+  BundleFeed feed(info, inputs, options.loop, world);
+  const std::vector<double> seconds = run.run(feed, options.repeat);
+  result.choices = feed.choices();
   for (const double each : seconds) {
     result.run_seconds.push_back(std::ranges::max(gather_values(each, world)));
   }
@@ -471,7 +431,7 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
   result.upload_seconds = gather_values(run.upload_seconds(), world);
   result.collectives = gather_totals(run.collectives(), world);
   if (options.profile) {
-    const auto by_rank = gather_json(to_json(run.profile(parts)), world);
+    const auto by_rank = gather_json(to_json(run.profile(feed.parts(0))), world);
     for (const nlohmann::json& spans : by_rank) result.spans.push_back(spans_from_json(spans));
   }
   std::size_t of_shard = 0;
@@ -500,10 +460,9 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
 RunResult run_whole(const Graph& graph, const NamedTensors& inputs, const RunOptions& options) {
   const auto world = make_thread_communicators(1, options.timeout);
   RankRun run(graph, options, *world.front(), {});
-  InputParts parts;
-  for (const auto& [name, tensor] : inputs) parts[name] = {tensor.contiguous_copy()};
+  WholeFeed feed(inputs);
   RunResult result;
-  result.run_seconds = run.run(parts, options.repeat);
+  result.run_seconds = run.run(feed, options.repeat);
   result.arena_bytes = {run.arena_bytes()};
   result.peak_bytes = {run.peak_bytes()};
   result.launches = {run.launches()};

@@ -11,15 +11,15 @@
 #include "graph/tensor.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/rank_device.h"
+#include "runtime/step_loop.h"
 #include "runtime/trace.h"
 
 namespace autopar::runtime {
 
-using NamedTensors = std::map<std::string, graph::Tensor>;
-
 struct RunOptions {
   DeviceOptions device;
-  int repeat = 1;        ///< counted runs
+  int repeat = 1;  ///< counted runs
+  LoopOptions loop = {};
   bool profile = false;  ///< whether one more run is made, for RunResult::spans
   /// For a rank that does not come to a collective of a run; before it, ranks may take longer to
   /// read their weights.
@@ -27,8 +27,10 @@ struct RunOptions {
 };
 
 struct RunResult {
-  NamedTensors outputs;                              ///< global tensors (rank 0 alone under MPI)
-  std::vector<double> run_seconds;                   ///< the slowest rank's, by repetition
+  NamedTensors outputs;  ///< global tensors, of the last step (rank 0 alone under MPI)
+  /// By input: what each step of a loop chose for the next, an entry a step in front.
+  NamedTensors choices;
+  std::vector<double> run_seconds;  ///< the slowest rank's, of all steps, by repetition
   std::vector<bundle::CollectiveTotal> collectives;  ///< of one run, summed over ranks
   std::vector<std::int64_t> arena_bytes;             ///< by rank
   std::vector<std::int64_t> peak_bytes;              ///< by rank: weights and arena, measured
@@ -36,9 +38,6 @@ struct RunResult {
   std::vector<double> upload_seconds;                ///< by rank: copying weights to its device
   std::vector<std::vector<Span>> spans;              ///< by rank, of the profiled run
 };
-
-/// Throws Error for a missing, superfluous or misshapen input or one of another type.
-void check_inputs(const std::vector<bundle::PortInfo>& ports, const NamedTensors& inputs);
 
 /// Every rank in this process, a thread each.
 RunResult run_in_threads(const std::filesystem::path& bundle_dir, const NamedTensors& inputs,

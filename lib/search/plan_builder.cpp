@@ -15,6 +15,7 @@
 //         set and reader: impossible where the set lacks what is read       add_sets
 //         what a node takes, and the node                                   add_usage
 //         versions and producer, and set, or readers                        add_each_version
+//         an output and the input that it follows in the next step          add_states
 //
 // Time:   0 is at rest, where weights alone count; operator i runs at time i+1. Weights count
 //         always, inputs and outputs of operators from when they are made to their last reader,
@@ -34,6 +35,7 @@
 #include <utility>
 
 #include "graph/error.h"
+#include "graph/state.h"
 #include "search/saturating.h"
 #include "search/tensor_versions.h"
 #include "sharding/connect.h"
@@ -86,6 +88,7 @@ class Builder {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) add_sums(static_cast<NodeId>(id));
     add_stored_tensors();
     for (std::size_t id = 0; id < graph_.values.size(); ++id) add_edges(static_cast<ValueId>(id));
+    for (const graph::State& state : graph_.states) add_state(state);
     set_limits();
     add_versions();
     return std::move(built_);
@@ -128,6 +131,8 @@ class Builder {
       }
     }
     for (const ValueId output : graph_.outputs) last_use_[index(output)] = horizon_ - 1;
+    for (const graph::State& state : graph_.states)
+      last_use_[index(graph_.inputs[state.input])] = horizon_ - 1;
   }
 
   // Nodes
@@ -232,17 +237,7 @@ class Builder {
     const std::vector<Reader>& readers = readers_[index(id)];
     if (readers.empty()) return;
     const Value& value = graph_.value(id);
-    int producer = producers_[index(id)];
-    const SpecList* made = nullptr;
-    if (producer != graph::no_node) {
-      const auto& outputs = graph_.node(producer).outputs;
-      made = specs_made(producer,
-                        static_cast<std::size_t>(std::ranges::find(outputs, id) - outputs.begin()));
-    } else {
-      const PlanProblem::Stored& stored = built_.stored.at(id);
-      producer = stored.node;
-      made = shared(stored.specs);
-    }
+    const auto [producer, made] = source_of(id);
     // A weight that is stored in pieces and gathered for its only reader may be worth counting.
     if (readers.size() == 1 && !is_worth_counting(whole_bytes(value))) {
       add_edge(producer, readers.front().node,
@@ -254,6 +249,37 @@ class Builder {
     tensor.specs = search::specs_read(tensor.read);
     for (const TensorShardSpec& spec : tensor.specs) tensor.copies.push_back(copy_of(tensor, spec));
     tensors_.push_back(std::move(tensor));
+  }
+
+  /// Where a value comes from, the problem's node, and its spec by that node's strategy.
+  std::pair<int, const SpecList*> source_of(ValueId id) {
+    const NodeId producer = producers_[index(id)];
+    if (producer == graph::no_node) {
+      const PlanProblem::Stored& stored = built_.stored.at(id);
+      return {stored.node, shared(stored.specs)};
+    }
+    const auto& outputs = graph_.node(producer).outputs;
+    const auto output = std::ranges::find(outputs, id) - outputs.begin();
+    return {producer, specs_made(producer, static_cast<std::size_t>(output))};
+  }
+
+  /// Each rank's shard of the output follows its shard of the input: both have one spec, which does
+  /// not split the dimension in which the output is longer.
+  void add_state(const graph::State& state) {
+    const ValueId output = graph_.outputs[state.output];
+    const ValueId input = graph_.inputs[state.input];
+    if (output == input) return;
+    const auto [producer, made] = source_of(output);
+    const auto [follower, stored] = source_of(input);
+    const auto growth = graph::growth_of(graph_.value(output).name, graph_.value(output).shape,
+                                         graph_.value(input).name, graph_.value(input).shape);
+    std::vector<Cost> table;
+    for (const TensorShardSpec& from : *made)
+      for (const TensorShardSpec& to : *stored) {
+        const bool fits = from == to && (!growth || from.dims[index(growth->dim)].empty());
+        table.push_back(fits ? 0 : impossible);
+      }
+    add_edge(producer, follower, std::move(table));
   }
 
   /// Copies decide nothing where even the most that may be alive stays within the limits.

@@ -301,3 +301,40 @@ TEST_CASE("memory policies") {
     CHECK_THROWS_AS(MemoryPolicy::parse(bad), Error);
   }
 }
+
+TEST_CASE("an output and the input that it follows in the next step have one spec") {
+  // Where nothing ties them, the output of the second product is best left as it is made.
+  graph::Graph graph = block(64, 1024, 4096);
+  const auto specs = [&](search::SearchMethod method) {
+    search::SearchOptions options;
+    options.method = method;
+    const cost::CostModel cost(cost::load_device_model("h200"), sharding::DeviceMesh({2, 2}));
+    const search::Plan plan = search::search_plan(graph, cost, options);
+    return std::pair(plan.spec_of(graph, graph.outputs[0]), plan.spec_of(graph, graph.inputs[0]));
+  };
+  graph.states = {{0, 0}};
+  for (const auto method : {search::SearchMethod::ilp, search::SearchMethod::propagation,
+                            search::SearchMethod::recursive}) {
+    const auto [output, input] = specs(method);
+    CHECK(output == input);
+  }
+}
+
+TEST_CASE("the dimension along which a state grows is not split") {
+  graph::Graph graph;
+  graph.opsets[""] = 20;
+  const auto value = [&](const std::string& name, const graph::Shape& shape) {
+    return graph.add_value({name, graph::DataType::float32, shape, std::nullopt});
+  };
+  const auto past = value("past", {3, 1024, 64});  // three heads, which two devices cannot share
+  const auto x = value("x", {3, 2, 64});
+  const auto present = value("present", {3, 1026, 64});
+  graph.nodes = {{"append", "Concat", "", {past, x}, {present}, {{"axis", std::int64_t{1}}}}};
+  graph.inputs = {past, x};
+  graph.outputs = {present};
+  graph.states = {{0, 0}};
+  const search::Plan plan = search::search_plan(
+      graph, cost::CostModel(cost::load_device_model("h200"), sharding::DeviceMesh({2})), {});
+  CHECK(plan.spec_of(graph, present) == plan.spec_of(graph, past));
+  CHECK(plan.spec_of(graph, present).dims[1].empty());
+}

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace autopar::graph {
+
+/// By how much an output is longer than the input that takes its place in the next step.
+struct Growth {
+  int dim = 0;
+  std::int64_t rows = 0;
+};
+
+/// nullopt where both have one shape; else the one dimension along which the output is longer.
+/// Throws Error, naming both, where they differ otherwise.
+std::optional<Growth> growth_of(const std::string& output, const Shape& output_shape,
+                                const std::string& input, const Shape& input_shape);
+
+/// The states that patterns such as "present.*=past.*" name: for each output that fits the left
+/// side, the input that the right side gives with what the star stood for. Throws Error for a
+/// pattern that names nothing, and for a pair that does not fit.
+std::vector<State> match_states(const Graph& graph, std::span<const std::string> patterns);
+
+}  // namespace autopar::graph

@@ -1,0 +1,50 @@
+#include "runtime/state_copies.h"
+
+#include <utility>
+
+#include "graph/error.h"
+#include "graph/state.h"
+
+namespace autopar::runtime {
+
+StateCopies::StateCopies(const graph::Graph& graph, std::span<const TensorView> inputs,
+                         std::span<const TensorView> outputs, Device& device)
+    : queue_(device.queue(Queue::computation)) {
+  std::vector<CopyLayout> layouts;
+  for (const graph::State& state : graph.states) {
+    const TensorView& from = outputs[state.output];
+    const TensorView& to = inputs[state.input];
+    const std::string& name = graph.value(graph.outputs[state.output]).name;
+    const auto growth =
+        graph::growth_of(name, from.shape, graph.value(graph.inputs[state.input]).name, to.shape);
+    if (graph::bits_of(from.type) % 8 != 0)
+      fail("state '{}': elements of {} do not begin at bytes, and are not handed on", name,
+           name_of(from.type));
+    const auto element = static_cast<int>(graph::bytes_of(from.type, 1));
+    CopyLayout layout{from.shape, row_major_strides(from.shape), row_major_strides(to.shape),
+                      element};
+    Place place{from.data, to.data};
+    if (growth) {
+      const auto dim = static_cast<std::size_t>(growth->dim);
+      place.rows = growth->rows;
+      place.row_bytes = layout.out_strides[dim] * element;
+      place.from += (from.shape[dim] - growth->rows) * layout.in_strides[dim] * element;
+      layout.shape[dim] = growth->rows;
+    }
+    layouts.push_back(std::move(layout));
+    places_.push_back(place);
+  }
+  copies_ = device.make_strided_copies(std::move(layouts));
+}
+
+void StateCopies::hand_on(std::int64_t first_row, int step) const {
+  if (!copies_) return;
+  std::vector<CopyPlace> places;
+  for (const Place& place : places_) {
+    const std::int64_t row = place.rows == 0 ? 0 : first_row + step * place.rows;
+    places.push_back({place.from, place.to + row * place.row_bytes});
+  }
+  copies_->run(places, queue_);
+}
+
+}  // namespace autopar::runtime

@@ -1,0 +1,199 @@
+#include "runtime/step_loop.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "graph/error.h"
+#include "graph/state.h"
+#include "runtime/kernels/element_types.h"
+
+namespace autopar::runtime {
+namespace {
+
+using graph::DataType;
+using graph::Shape;
+using graph::Tensor;
+
+const bundle::PortInfo* find_port(const std::vector<bundle::PortInfo>& ports,
+                                  const std::string& name) {
+  const auto found = std::ranges::find(ports, name, &bundle::PortInfo::name);
+  return found == ports.end() ? nullptr : &*found;
+}
+
+/// The bundle's ports as a graph without nodes, which is all that patterns are about.
+graph::Graph graph_of_ports(const bundle::MetaInfo& info) {
+  graph::Graph graph;
+  const auto add = [&](const std::vector<bundle::PortInfo>& ports,
+                       std::vector<graph::ValueId>& ids) {
+    for (const bundle::PortInfo& port : ports)
+      ids.push_back(graph.add_value({port.name, port.type, port.shape, {}}));
+  };
+  add(info.inputs, graph.inputs);
+  add(info.outputs, graph.outputs);
+  return graph;
+}
+
+void check_state(const bundle::PortInfo& output, const bundle::PortInfo& input,
+                 const LoopOptions& options) {
+  const auto growth = graph::growth_of(output.name, output.shape, input.name, input.shape);
+  std::size_t whole = input.shape.size();  // a dimension that must not be split
+  if (growth) whole = static_cast<std::size_t>(growth->dim);
+  for (std::size_t rank = 0; rank < input.ranges.size(); ++rank) {
+    const auto& from = output.ranges[rank];
+    const auto& to = input.ranges[rank];
+    bool fits = from.has_value() == to.has_value();
+    for (std::size_t d = 0; fits && from && d < input.shape.size(); ++d) {
+      const bool is_all = (*from)[d].size() == output.shape[d] && (*to)[d].size() == input.shape[d];
+      fits = d == whole ? is_all : (*from)[d] == (*to)[d];
+    }
+    if (!fits)
+      fail(
+          "rank {} has another part of output '{}' than of input '{}', which follows it: "
+          "partition the model with --loop {}={}",
+          rank, output.name, input.name, output.name, input.name);
+  }
+  if (!growth) return;
+  const std::int64_t held = options.start + (options.steps - 1) * growth->rows;
+  if (held > input.shape[whole])
+    fail(
+        "--steps {}: input '{}' would hold {} rows, but has place for {}; partition the model with "
+        "a longer one",
+        options.steps, input.name, held, input.shape[whole]);
+}
+
+void check_choice(const bundle::MetaInfo& info, const LoopOptions::Choice& choice) {
+  const bundle::PortInfo* output = find_port(info.outputs, choice.output);
+  const bundle::PortInfo* input = find_port(info.inputs, choice.input);
+  if (output == nullptr || input == nullptr)
+    fail("--choose {}={}: the model has no such {}", choice.output, choice.input,
+         output == nullptr ? "output" : "input");
+  const bool is_integer = input->type == DataType::int64 || input->type == DataType::int32;
+  const std::int64_t classes = output->shape.empty() ? 0 : output->shape.back();
+  if (!is_integer || classes == 0 ||
+      graph::num_elements(output->shape) / classes != graph::num_elements(input->shape))
+    fail(
+        "--choose {}={}: an input of int64 or int32 with an element for each row of the output is "
+        "wanted, not {} of {} for {}",
+        choice.output, choice.input, graph::to_string(input->shape), name_of(input->type),
+        graph::to_string(output->shape));
+}
+
+bool is_state(const bundle::MetaInfo& info, const std::string& input) {
+  return std::ranges::find(info.states, input, &bundle::StateInfo::input) != info.states.end();
+}
+
+bool is_chosen(const LoopOptions& options, const std::string& input) {
+  return std::ranges::find(options.choices, input, &LoopOptions::Choice::input) !=
+         options.choices.end();
+}
+
+/// How many steps a tensor has entries for; 0 where it is the same for all.
+std::int64_t entries(const Tensor& tensor, const bundle::PortInfo& port) {
+  const Shape& shape = tensor.shape();
+  const bool has_one_more = shape.size() == port.shape.size() + 1 &&
+                            std::equal(port.shape.begin(), port.shape.end(), shape.begin() + 1);
+  return has_one_more ? shape.front() : 0;
+}
+
+Tensor entry(const Tensor& tensor, const bundle::PortInfo& port, std::int64_t step) {
+  std::vector<graph::Range> ranges = {{step, step + 1}};
+  for (const std::int64_t extent : port.shape) ranges.push_back({0, extent});
+  return tensor.slice(ranges).contiguous_copy().reshaped(port.shape);
+}
+
+void check_input(const bundle::MetaInfo& info, const bundle::PortInfo& port, const Tensor& tensor,
+                 const LoopOptions& options) {
+  const std::int64_t steps = options.is_loop() ? entries(tensor, port) : 0;
+  const bool has_enough = is_chosen(options, port.name) || steps >= options.steps;
+  const bool fits = tensor.shape() == port.shape || (steps > 0 && has_enough);
+  if (tensor.type() != port.type || !fits || (steps > 0 && is_state(info, port.name)))
+    fail("input '{}' is {} of {}, but the bundle was made for {} of {}{}", port.name,
+         graph::to_string(tensor.shape()), name_of(tensor.type()), graph::to_string(port.shape),
+         name_of(port.type), steps > 0 ? fmt::format(", in {} steps", options.steps) : "");
+}
+
+}  // namespace
+
+void prepare_loop(bundle::MetaInfo& info, const LoopOptions& options) {
+  if (options.steps < 1) fail("--steps {}: give at least 1", options.steps);
+  if (!options.is_loop()) return;
+  if (info.stages.size() > 1 || info.microbatches > 1)
+    fail("--steps {}: a loop is for bundles of one stage and one microbatch", options.steps);
+  if (options.start < 0)
+    fail("--start {}: give the rows that states hold, 0 or more", options.start);
+  if (!options.states.empty()) {
+    info.states.clear();
+    const graph::Graph ports = graph_of_ports(info);
+    for (const graph::State& state : graph::match_states(ports, options.states))
+      info.states.push_back({info.outputs[state.output].name, info.inputs[state.input].name});
+  }
+  for (const bundle::StateInfo& state : info.states)
+    check_state(*find_port(info.outputs, state.output), *find_port(info.inputs, state.input),
+                options);
+  for (const LoopOptions::Choice& choice : options.choices) check_choice(info, choice);
+}
+
+void check_inputs(const bundle::MetaInfo& info, const NamedTensors& inputs,
+                  const LoopOptions& options) {
+  std::string known;
+  for (const bundle::PortInfo& port : info.inputs) known += (known.empty() ? "" : ", ") + port.name;
+  for (const auto& [name, tensor] : inputs)
+    if (find_port(info.inputs, name) == nullptr)
+      fail("--input {}: the model has no such input; it has {}", name, known);
+  for (const bundle::PortInfo& port : info.inputs) {
+    const auto found = inputs.find(port.name);
+    if (found != inputs.end()) {
+      check_input(info, port, found->second, options);
+    } else if (!options.is_loop() || !is_state(info, port.name)) {
+      fail("no tensor for input '{}': give --input {}=FILE.npy, or --random-inputs SEED", port.name,
+           port.name);
+    }
+  }
+}
+
+NamedTensors inputs_of_step(const bundle::MetaInfo& info, const NamedTensors& inputs,
+                            const LoopOptions& options, int step, const NamedTensors& chosen) {
+  NamedTensors of_step;
+  for (const bundle::PortInfo& port : info.inputs) {
+    const auto given = inputs.find(port.name);
+    if (is_state(info, port.name) && options.is_loop()) {
+      if (step > 0) continue;
+      of_step[port.name] =
+          given == inputs.end() ? Tensor::zeros(port.type, port.shape) : given->second;
+      continue;
+    }
+    const std::int64_t steps = options.is_loop() ? entries(given->second, port) : 0;
+    if (step < steps)
+      of_step[port.name] = entry(given->second, port, step);
+    else if (step > 0 && chosen.contains(port.name))
+      of_step[port.name] = chosen.at(port.name);
+    else
+      of_step[port.name] = given->second;
+  }
+  return of_step;
+}
+
+Tensor choose(const Tensor& scores, DataType type, const Shape& shape) {
+  const std::int64_t classes = scores.shape().back();
+  Tensor places = Tensor::zeros(type, shape);
+  const auto search = [&]<typename T>(T) {
+    const auto values = scores.values<T>();
+    for (std::int64_t row = 0; row < places.elements(); ++row) {
+      const auto first = values.begin() + row * classes;
+      const auto largest = std::max_element(first, first + classes,
+                                            [](T a, T b) { return widened(a) < widened(b); });
+      const std::int64_t place = largest - first;
+      std::byte* to = places.mutable_bytes().data();
+      if (type == DataType::int64)
+        reinterpret_cast<std::int64_t*>(to)[row] = place;
+      else
+        reinterpret_cast<std::int32_t*>(to)[row] = static_cast<std::int32_t>(place);
+    }
+  };
+  if (!visit_type(stored_type(scores.type()), Joined<Numbers, Halves>{}, search))
+    fail("--choose: elements of {} have no order", name_of(scores.type()));
+  return places;
+}
+
+}  // namespace autopar::runtime

@@ -1,0 +1,159 @@
+#include "runtime/step_loop.h"
+
+#include <catch2/catch.hpp>
+
+#include "graph/error.h"
+#include "graph_sketch.h"
+#include "runtime/executable.h"
+
+namespace autopar::runtime {
+namespace {
+
+using namespace testing;
+using Catch::Matchers::Contains;
+
+using Ranges = std::vector<graph::Range>;
+
+bundle::PortInfo port(const std::string& name, DataType type, const Shape& shape,
+                      const std::vector<Ranges>& by_rank) {
+  bundle::PortInfo info{.name = name, .type = type, .shape = shape};
+  for (const Ranges& ranges : by_rank) info.ranges.emplace_back(ranges);
+  return info;
+}
+
+/// Two ranks with half of the heads each; the cache has place for 4 rows of which a step makes one.
+bundle::MetaInfo decoder() {
+  bundle::MetaInfo info;
+  info.stages.resize(1);
+  info.inputs = {port("ids", DataType::int64, {1}, {{{0, 1}}, {{0, 1}}}),
+                 port("past", DataType::float32, {2, 4}, {{{0, 1}, {0, 4}}, {{1, 2}, {0, 4}}})};
+  info.outputs = {port("logits", DataType::float32, {1, 8}, {{{0, 1}, {0, 4}}, {{0, 1}, {4, 8}}}),
+                  port("present", DataType::float32, {2, 5}, {{{0, 1}, {0, 5}}, {{1, 2}, {0, 5}}})};
+  return info;
+}
+
+std::string error_of(bundle::MetaInfo info, const LoopOptions& options) {
+  try {
+    prepare_loop(info, options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+const LoopOptions two_steps{.steps = 2, .states = {"present=past"}, .start = 0, .choices = {}};
+
+}  // namespace
+
+TEST_CASE("states follow from step to step: as they are, or their last rows behind those before") {
+  Builder sketch;
+  const ValueId x = sketch.input("x", {2, 1, 3});
+  const ValueId sum = sketch.input("sum", {2, 1, 3});
+  const ValueId past = sketch.input("past", {2, 4, 3});
+  const ValueId next = sketch.node("Add", {x, sum}, {2, 1, 3});
+  const ValueId present =
+      sketch.node("Concat", {past, next}, {2, 5, 3}, {{"axis", std::int64_t{1}}});
+  sketch.graph.outputs = {present, next};
+  sketch.graph.states = {{1, 1}, {0, 2}};
+  Executable executable(sketch.graph, {});
+
+  const std::vector<double> start(24, -1);
+  executable.write_input(1, tensor_of(DataType::float32, {2, 1, 3}, std::vector<double>(6, 0)));
+  executable.write_input(2, tensor_of(DataType::float32, {2, 4, 3}, start));
+  std::vector<double> rows = start;  // what `past` has to be, by plain loops
+  std::vector<double> sums(6, 0);
+  for (int step = 0; step < 3; ++step) {
+    std::vector<double> values;
+    for (int i = 0; i < 6; ++i) values.push_back(10 * step + i);
+    executable.write_input(0, tensor_of(DataType::float32, {2, 1, 3}, values));
+    executable.run();
+    for (std::size_t i = 0; i < 6; ++i) sums[i] += values[i];
+    const graph::Tensor made = executable.read_output(0);
+    for (std::size_t i = 0; i < 30; ++i) {
+      const std::size_t half = i / 15, row = i % 15 / 3, column = i % 3;
+      const double expected =
+          row < 4 ? rows[half * 12 + row * 3 + column] : sums[half * 3 + column];
+      CHECK(made.values<float>()[i] == static_cast<float>(expected));
+    }
+    executable.hand_on_states(1, step);
+    for (std::size_t i = 0; i < 6; ++i)
+      rows[i / 3 * 12 + static_cast<std::size_t>(1 + step) * 3 + i % 3] = sums[i];
+  }
+}
+
+TEST_CASE("a loop needs outputs that lie as the inputs do which they follow") {
+  CHECK(error_of(decoder(), two_steps) == "no error");
+  bundle::MetaInfo swapped = decoder();
+  std::swap(swapped.inputs[1].ranges[0], swapped.inputs[1].ranges[1]);
+  CHECK_THAT(error_of(swapped, two_steps), Contains("--loop present=past"));
+  bundle::MetaInfo cut = decoder();  // along the rows
+  cut.inputs[1].ranges = {Ranges{{0, 2}, {0, 2}}, Ranges{{0, 2}, {2, 4}}};
+  cut.outputs[1].ranges = {Ranges{{0, 2}, {0, 3}}, Ranges{{0, 2}, {3, 5}}};
+  CHECK_THAT(error_of(cut, two_steps), Contains("another part of output 'present'"));
+}
+
+TEST_CASE("a loop that cannot be run is refused with the reason") {
+  const auto with = [](auto change) {
+    LoopOptions options = two_steps;
+    change(options);
+    return error_of(decoder(), options);
+  };
+  CHECK(with([](LoopOptions& loop) { loop.steps = 5; }) == "no error");
+  CHECK_THAT(with([](LoopOptions& loop) { loop.steps = 6; }), Contains("would hold 5 rows"));
+  CHECK_THAT(with([](LoopOptions& loop) { loop.start = 4; }), Contains("has place for 4"));
+  CHECK_THAT(with([](LoopOptions& loop) { loop.start = -1; }), Contains("--start -1"));
+  CHECK_THAT(with([](LoopOptions& loop) { loop.steps = 0; }), Contains("--steps 0"));
+  CHECK_THAT(with([](LoopOptions& loop) { loop.states = {"present=future"}; }),
+             Contains("no input 'future'"));
+  CHECK_THAT(with([](LoopOptions& loop) {
+               loop.choices = {{"scores", "ids"}};
+             }),
+             Contains("no such output"));
+  CHECK_THAT(with([](LoopOptions& loop) {
+               loop.choices = {{"logits", "words"}};
+             }),
+             Contains("no such input"));
+  CHECK_THAT(with([](LoopOptions& loop) {
+               loop.choices = {{"present", "ids"}};
+             }),
+             Contains("int64 or int32"));
+  CHECK(with([](LoopOptions& loop) { loop.choices = {{"logits", "ids"}}; }) == "no error");
+  bundle::MetaInfo pipeline = decoder();
+  pipeline.stages.resize(2);
+  CHECK_THAT(error_of(pipeline, two_steps), Contains("one stage"));
+}
+
+TEST_CASE("inputs of a step: an entry of those that have one, states at first, what was chosen") {
+  bundle::MetaInfo info = decoder();
+  LoopOptions options = two_steps;
+  options.steps = 3;
+  options.choices = {{"logits", "ids"}};
+  prepare_loop(info, options);
+  const graph::Tensor prompt = graph::Tensor::of_int64({2, 1}, {{7, 8}});
+  const NamedTensors inputs = {{"ids", prompt}};
+  CHECK_NOTHROW(check_inputs(info, inputs, options));
+  CHECK_THROWS_AS(check_inputs(info, inputs), Error);
+  const NamedTensors chosen = {{"ids", graph::Tensor::of_int64({1}, {{5}})}};
+
+  const NamedTensors first = inputs_of_step(info, inputs, options, 0, {});
+  CHECK(first.at("ids").to_int64s() == std::vector<std::int64_t>{7});
+  CHECK(first.at("past").values<float>()[3] == 0);
+  const NamedTensors second = inputs_of_step(info, inputs, options, 1, chosen);
+  CHECK(second.at("ids").to_int64s() == std::vector<std::int64_t>{8});
+  CHECK_FALSE(second.contains("past"));
+  const NamedTensors third = inputs_of_step(info, inputs, options, 2, chosen);
+  CHECK(third.at("ids").to_int64s() == std::vector<std::int64_t>{5});
+
+  options.choices.clear();  // then three entries are wanted
+  CHECK_THROWS_AS(check_inputs(info, inputs, options), Error);
+}
+
+TEST_CASE("what is chosen is the place of the largest element, the first of equal ones") {
+  const auto scores = tensor_of(DataType::float16, {2, 1, 4}, {1, 3, 3, 2, -5, -7, -4, -9});
+  const graph::Tensor places = choose(scores, DataType::int32, {2, 1});
+  CHECK(places.type() == DataType::int32);
+  CHECK(places.shape() == Shape{2, 1});
+  CHECK(places.to_int64s() == std::vector<std::int64_t>{1, 2});
+}
+
+}  // namespace autopar::runtime
