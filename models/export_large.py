@@ -19,9 +19,10 @@ from pathlib import Path
 import onnx_ir
 import torch
 import transformers
-from export import COMMON, OPSET, TOKENS, Wrapper, drop_stack_traces
 from repeat_layers import assert_same_graph, repeat_layers
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+from zoo.exporters import drop_metadata, export_program
+from zoo.sample import COMMON, TOKENS, Sample, token_ids
 
 
 BASE, CHECKED = 4, 8  # layers that the exporter makes for --layers
@@ -97,12 +98,10 @@ def move_weights_out(program):
 def export(name, layers=None):
     """The exporter's own graph."""
     start = time.perf_counter()
-    model = Wrapper(hollow_model(name, layers), ["input_ids"], "logits").eval()
-    # Two rows: a trace of one row can hold for one row only, whatever its symbolic dimension says.
-    program = torch.onnx.export(
-        model, (torch.zeros(2, 16, dtype=torch.int64),), dynamo=True, dynamic_shapes=((TOKENS,),),
-        opset_version=OPSET["dynamo"], input_names=["input_ids"], output_names=["logits"],
-        verbose=False)
+    model = hollow_model(name, layers)
+    sample = Sample(model, inputs={"input_ids": token_ids(model.config.vocab_size)},
+                    outputs=["logits"], dynamic=TOKENS)
+    program = export_program(sample, list(sample.inputs), tokens=16)
     move_weights_out(program)
     proto = program.model_proto
     print(f"{name}, {layers or 'all'} layers: {len(proto.graph.node)} nodes, exported in "
@@ -114,7 +113,7 @@ def write(proto, folder):
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "model.onnx"
     file.write_bytes(proto.SerializeToString())
-    drop_stack_traces(file)
+    drop_metadata(file)
     print(f"{file}: {file.stat().st_size / 1e6:.1f} MB", flush=True)
 
 

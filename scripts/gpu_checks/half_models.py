@@ -11,14 +11,18 @@ IN_SCHEMA = {FLOAT: "tensor(float)", FLOAT16: "tensor(float16)", BFLOAT16: "tens
 
 
 def float_values(model):
-    """Names of all float32 values of the model."""
-    inferred = onnx.shape_inference.infer_shapes(model)
-    graph = inferred.graph
+    """Names of all float32 values of the model, as ONNX Runtime tells them: it knows operators of its
+    own, which ONNX's inference does not."""
+    every = onnx.ModelProto()
+    every.CopyFrom(model)
+    graph = every.graph
+    known = {output.name for output in graph.output}
+    made = (name for node in graph.node for name in node.output if name and name not in known)
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in made)
+    session = start_session(every)
     names = {init.name for init in graph.initializer if init.data_type == FLOAT}
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        if value.type.tensor_type.elem_type == FLOAT:
-            names.add(value.name)
-    return names
+    return names | {port.name for port in (*session.get_inputs(), *session.get_outputs())
+                    if port.type == IN_SCHEMA[FLOAT]}
 
 
 def opset_of(model, domain):
@@ -29,6 +33,8 @@ def takes(node, opset, half):
     """Whether the operator, as of the opset, is defined on a half type where it is on float32."""
     if node.op_type in ("Cast", "Constant", "ConstantOfShape"):
         return True  # their type is an attribute
+    if not onnx.defs.has(node.op_type, opset, node.domain):
+        return True  # ONNX Runtime's own do
     schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
     return all(
         IN_SCHEMA[half] in constraint.allowed_type_strs
@@ -116,17 +122,23 @@ def rounding(model, half):
             nodes += [helper.make_node("Cast", [f"{name}/exact"], [f"{name}/half"], to=half),
                       helper.make_node("Cast", [f"{name}/half"], [name], to=FLOAT)]
     nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(nodes)
+    for repeated, new in ((graph.node, nodes), (graph.value_info, [])):
+        del repeated[:]
+        repeated.extend(new)
     return result
 
 
-def run_reference(model, inputs):
-    """ONNX Runtime's outputs by name, without its fusions, which would take roundings out."""
+def start_session(model):
+    """Without fusions, which would take roundings out."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
+    return onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def run_reference(model, inputs):
+    """ONNX Runtime's outputs by name."""
+    session = start_session(model)
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, inputs)))

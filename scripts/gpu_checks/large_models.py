@@ -1,5 +1,5 @@
 """The models whose speed is asked for: built from transformers' configurations with random weights,
-and exported to ONNX by the exporter that models/export.py uses for the sample models.
+and exported to ONNX as models/export.py does it.
 
     python3 -m gpu_checks.large_models NAME OUT    writes OUT/model.onnx and its weights
 
@@ -16,7 +16,7 @@ from .context import SOURCE
 @dataclass(frozen=True, eq=False)
 class LargeModel:
     name: str
-    kind: str  # a function of models/export.py
+    kind: str  # a function of models/zoo/text.py
     sizes: dict  # of transformers' configuration
     data_type: str
     rows: int
@@ -52,45 +52,38 @@ def find(name):
     return MODELS.get(name) or SMALL[name]
 
 
-def exporter():
-    """models/export.py as a module."""
+def find_zoo():
+    """Lets the modules of models be imported."""
     sys.path.insert(0, str(SOURCE / "models"))
-    import export
-
-    return export
 
 
 def build(model, device, attention):
-    """The wrapped model, its inputs' names and which of their dimensions are symbolic. Both sides
-    of a comparison build it on the CPU and get the same weights."""
+    """What exporters take, the sample, and the names of its inputs. Both sides of a comparison build
+    it on the CPU and get the same weights."""
     import torch
 
-    export = exporter()
-    export.COMMON["attn_implementation"] = attention
+    find_zoo()
+    from zoo import exporters, sample, text
+
+    sample.COMMON["attn_implementation"] = attention
     torch.manual_seed(0)
     torch.set_default_dtype(getattr(torch, model.data_type))
     with torch.device(device):
-        network, names, output, dynamic = getattr(export, model.kind)(**model.sizes)
+        made = getattr(text, model.kind)(**model.sizes)
     torch.set_default_dtype(torch.float32)
-    if model.kind in ("gpt2", "llama"):
-        names = ["input_ids"]
-    return export.Wrapper(network, names, output).eval(), names, output, dynamic
-
-
-def inputs(network, names, rows, tokens):
-    """As models/export.py makes them: the same each time."""
-    export = exporter()
-    return tuple(export.example(name, network.model, rows, tokens) for name in names)
+    names = exporters.dynamo_names(made)
+    return sample.Wrapper(made, names), made, names
 
 
 def write_with_weights(model, file):
     import torch
 
-    export = exporter()
+    find_zoo()
+    from zoo import exporters
+
     with torch.no_grad():
-        network, names, output, dynamic = build(model, "cpu", "eager")
-        example = inputs(network, names, 2, 16)
-        export.export(network, example, names, output, dynamic, "dynamo", file, embed=False)
+        _, made, _ = build(model, "cpu", "eager")
+        exporters.dynamo(made, 16, file, embed=False)
 
 
 def write_hollow(model, file):
@@ -98,7 +91,7 @@ def write_hollow(model, file):
     would spare the GPU power."""
     import torch
 
-    exporter()
+    find_zoo()
     import export_large
 
     config = export_large.transformers.LlamaConfig

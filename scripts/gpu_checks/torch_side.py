@@ -156,7 +156,7 @@ class Worker:
         self.model = large_models.find(request["model"])
         self.device = request["device"]
         place = self.device if self.model.is_hollow else "cpu"
-        self.network, self.names, _, _ = large_models.build(self.model, place, "sdpa")
+        self.network, self.sample, self.names = large_models.build(self.model, place, "sdpa")
         self.network.to(self.device)
         return {
             "weight_bytes": sum(p.numel() * p.element_size() for p in self.network.parameters()),
@@ -205,9 +205,7 @@ class Worker:
         return shapes
 
     def make_inputs(self, request):
-        from . import large_models
-
-        made = large_models.inputs(self.network, self.names, request["rows"], request["tokens"])
+        made = self.sample.draw(self.names, request["rows"], request["tokens"])
         return tuple(tensor.to(self.device) for tensor in made)
 
     def products(self, request):

@@ -1,0 +1,46 @@
+"""PyTorch's two exporters. Each takes a sample, a number of tokens and the file to write."""
+
+import onnx
+import torch
+
+from .sample import Wrapper
+
+# Two rows: a trace of one row can hold for one row only, whatever its symbolic dimension says.
+ROWS = 2
+
+
+def torchscript(sample, tokens, file, embed=True):
+    """The one that traces, at the opset that was long the default. Weights up to 2 GB are in the file
+    whatever `embed` says."""
+    names = list(sample.inputs)
+    axes = {name: sample.dynamic_dimensions(name) for name in [*names, *sample.outputs]}
+    torch.onnx.export(
+        Wrapper(sample, names), sample.draw(names, ROWS, tokens), file, dynamo=False, opset_version=14,
+        input_names=names, output_names=sample.outputs, dynamic_axes=axes)
+
+
+def dynamo(sample, tokens, file, embed=True):
+    """The one that is built on torch.export."""
+    export_program(sample, dynamo_names(sample), tokens).save(file, external_data=not embed)
+    drop_metadata(file)
+
+
+def dynamo_names(sample):
+    return [name for name in sample.inputs if name not in sample.not_for_dynamo]
+
+
+def export_program(sample, names, tokens):
+    """As `dynamo` does it, at its default opset, in memory."""
+    shapes = (tuple(sample.dynamic_dimensions(name) for name in names),)
+    return torch.onnx.export(
+        Wrapper(sample, names), sample.draw(names, ROWS, tokens), dynamo=True, opset_version=20,
+        input_names=names, output_names=sample.outputs, dynamic_shapes=shapes, verbose=False)
+
+
+def drop_metadata(file):
+    """What tells where a node comes from names files of the machine that exported, and classes of ours:
+    without it, the same model gets the same bytes anywhere."""
+    model = onnx.load(file, load_external_data=False)
+    for node in model.graph.node:
+        del node.metadata_props[:]
+    file.write_bytes(model.SerializeToString(deterministic=True))
