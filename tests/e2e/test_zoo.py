@@ -1,10 +1,19 @@
-"""A sample model, split in every way, gives ONNX Runtime's output and the predicted bytes."""
+"""A sample model, split in every way, gives ONNX Runtime's output and the predicted bytes, in half
+precision, too."""
 
 import json
 import os
 import shutil
+import sys
 
-from support import TOLERANCE, Model, TemporaryFolderTest, autopar, mpirun
+from onnx import TensorProto
+
+from support import SOURCE, Model, TemporaryFolderTest, autopar, mpirun
+
+sys.path.insert(0, str(SOURCE / "scripts"))
+from gpu_checks import tiny_models  # noqa: E402
+
+SEARCHES = ("ilp", "propagation", "recursive")
 
 
 def over_axes(plan, axes_of):
@@ -28,29 +37,44 @@ class ZooTest(TemporaryFolderTest):
         super().setUp()
         self.model = Model(os.environ["AUTOPAR_MODEL"])
 
-    def check(self, bundle, meta, ranks):
+    def check(self, bundle, meta, launchers=("threads", "mpi")):
         """Runs the bundle in one process and under MPI: outputs and bytes, measured peak memory."""
-        for launcher, start in {"threads": autopar, "mpi": lambda *a: mpirun(ranks, *a)}.items():
+        ranks = len(meta["ranks"])
+        starts = {"threads": autopar, "mpi": lambda *a: mpirun(ranks, *a)}
+        for launcher in launchers:
             out = self.tmp / f"out-{launcher}"
-            done = start(
+            done = starts[launcher](
                 "run", "--dir", bundle, *self.model.input_options(), "--output-dir", out, "--json"
             )
             measured = json.loads(done.stdout)
-            self.assertLessEqual(self.model.error_of(out), TOLERANCE, launcher)
+            self.assertLessEqual(self.model.error_of(out), self.model.tolerance, launcher)
             self.assertEqual(measured["collectives"], meta["plan"]["collectives"], launcher)
             for rank, peak in zip(meta["ranks"], measured["peak_bytes"], strict=True):
                 self.assertLessEqual(peak, rank["peak_bytes"], launcher)
             shutil.rmtree(out)
 
-    def test_split_over_ranks(self):
+    def test_the_best_plan(self):
         for ranks in (1, 2, 3, 4):
             with self.subTest(ranks=ranks):
                 bundle = self.tmp / f"bundle{ranks}"
-                meta = self.model.partition(bundle, ranks)
+                meta = self.model.partition(bundle, ranks, "--time-limit", 5)
                 self.assertEqual(len(meta["ranks"]), ranks)
                 if ranks > 1:
                     self.assertTrue(meta["plan"]["collectives"], "the split communicates nothing")
-                self.check(bundle, meta, ranks)
+                self.check(bundle, meta)
+
+    def test_every_search(self):
+        for mesh, ranks in (("2", 2), ("3", 3), ("4", 4), ("2x2", 4)):
+            for search in SEARCHES:
+                if (mesh, search) == (str(ranks), "ilp"):
+                    continue  # as above
+                with self.subTest(mesh=mesh, search=search):
+                    bundle = self.tmp / f"{search}-{mesh}"
+                    meta = self.model.partition(
+                        bundle, ranks, "--mesh", mesh, "--search", search, "--time-limit", 5
+                    )
+                    self.assertEqual(meta["plan"]["search"], search)
+                    self.check(bundle, meta, ["threads"])
 
     def test_verify_agrees_and_sees_another_model(self):
         bundle = self.tmp / "bundle"
@@ -76,4 +100,29 @@ class ZooTest(TemporaryFolderTest):
                     bundle, 4, "--mesh", "2x2", "--strategy", strategy, "--memory", "device"
                 )
                 self.assertEqual([axis["size"] for axis in meta["stages"][0]["mesh"]], [2, 2])
-                self.check(bundle, meta, 4)
+                self.check(bundle, meta)
+
+
+class HalfTest(TemporaryFolderTest):
+    def test_float16_is_within_its_own_rounding_of_float32(self):
+        model = tiny_models.load(os.environ["AUTOPAR_MODEL"], TensorProto.FLOAT16, self.tmp)
+        shapes = [
+            option
+            for name, shape in model.shapes().items()
+            for option in ("--shape", f"{name}={'x'.join(map(str, shape))}")
+        ]
+        for mesh, ranks in (("1", 1), ("2", 2), ("3", 3), ("4", 4), ("2x2", 4)):
+            for search in SEARCHES:
+                with self.subTest(mesh=mesh, search=search):
+                    bundle, out = self.tmp / f"bundle-{mesh}-{search}", self.tmp / "out"
+                    autopar(
+                        "partition", model.file, *shapes, "--ngpus", ranks, "--mesh", mesh,
+                        "--search", search, "--time-limit", 5, "--out", bundle,
+                    )  # fmt: skip
+                    meta = json.loads((bundle / "meta-info.json").read_text())
+                    done = autopar(
+                        "run", "--dir", bundle, *model.input_options, "--output-dir", out, "--json"
+                    )
+                    self.assertLessEqual(model.error_of(out), model.tolerance)
+                    measured = json.loads(done.stdout)
+                    self.assertEqual(measured["collectives"], meta["plan"]["collectives"])

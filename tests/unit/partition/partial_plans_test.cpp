@@ -120,13 +120,12 @@ TEST_CASE("values that are pinned partial are reduced where the pins say") {
   }
 }
 
-TEST_CASE("no plan of the tiny models gets dearer because partial values may be kept") {
-  int models = 0;
+TEST_CASE("no plan of a tiny model gets dearer because partial values may be kept") {
   int cheaper = 0;
-  for (const auto& entry : fs::directory_iterator(fs::path(AUTOPAR_SOURCE_DIR) / "models/tiny")) {
-    const graph::Graph graph = load_tiny(entry.path());
-    const std::string name = entry.path().filename().string();
-    ++models;
+  for (const std::string name :
+       {"bert-dynamo", "bert-torchscript", "gpt2-dynamo", "gpt2-torchscript", "llama-dynamo",
+        "llama-torchscript", "mlp-dynamo", "mlp-torchscript", "vit-dynamo", "vit-torchscript"}) {
+    const graph::Graph graph = load_tiny(fs::path(AUTOPAR_SOURCE_DIR) / "models/tiny" / name);
     for (const char* mesh : {"2", "4", "2x2"}) {
       for (const char* memory : {"device", "fair"}) {
         CAPTURE(name, mesh, memory);
@@ -145,6 +144,5 @@ TEST_CASE("no plan of the tiny models gets dearer because partial values may be 
       }
     }
   }
-  CHECK(models == 10);
   CHECK(cheaper > 0);  // GPT-2 adds two embeddings whose rows are split
 }
