@@ -32,7 +32,28 @@ def run_json(*arguments):
 
 
 def autopar(*arguments):
-    subprocess.run([str(AUTOPAR), *map(str, arguments)], check=True, capture_output=True)
+    subprocess.run([str(AUTOPAR), *map(str, arguments)], check=True, capture_output=True, text=True)
+
+
+def resident_peak_of(process):
+    """Bytes of the largest resident set of a process so far, given its number or "self"."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) * 1024
+    return 0  # it has ended
+
+
+def peak_resident(command):
+    """Bytes of the largest resident set of a command."""
+    process = subprocess.Popen(
+        list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, resident_peak_of(process.pid))
+        time.sleep(0.002)
+    if process.returncode != 0:
+        raise RuntimeError(f"{command} ended with {process.returncode}")
+    return peak
 
 
 def timed(command):
