@@ -1,24 +1,19 @@
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
-#include "runtime/kernel.h"
+#include "runtime/kernels/windows.h"
 
 namespace autopar::runtime {
 
-/// What a Conv asks for, whatever its padding was written as. Images are [image, channel, places],
-/// weights [out channel, channel of the group, taps]; lists have one entry a spatial dimension.
+/// What a Conv or ConvTranspose asks for. Weights are [out channel, channel of the group, taps]; of
+/// ConvTranspose [channel, out channel of the group, taps].
 struct Convolution {
+  Slide slide;
   std::int64_t groups = 1;
-  std::vector<std::int64_t> strides;
-  std::vector<std::int64_t> dilations;
-  std::vector<std::int64_t> begin_pads;
-  /// What the last window needs; it may be less than the node's own, or negative.
-  std::vector<std::int64_t> end_pads;
   bool has_bias = false;
 };
 
+/// Throw Error naming the node where groups and channels do not fit.
 Convolution convolution_of(const KernelRequest& request);
+Convolution transposed_convolution_of(const KernelRequest& request);
 
 }  // namespace autopar::runtime

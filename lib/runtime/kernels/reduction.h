@@ -19,9 +19,15 @@ struct ReducedDimensions {
   Shape reduced_extents;
   std::vector<std::int64_t> reduced_strides;
 
+  /// By the axes that the node names.
   explicit ReducedDimensions(const KernelRequest& request);
+  /// The places of images: what global poolings reduce.
+  static ReducedDimensions of_images(const KernelRequest& request);
   std::int64_t rows() const { return graph::num_elements(kept_extents); }
   std::int64_t row_elements() const { return graph::num_elements(reduced_extents); }
+
+ private:
+  ReducedDimensions(const Shape& shape, const std::vector<bool>& is_reduced);
 };
 
 using Reducible =

@@ -2,9 +2,8 @@
 
 #include "graph/error.h"
 #include "runtime/kernels/convolution.h"
-#include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/onednn.h"
+#include "runtime/kernels/cpu/onednn_convolution.h"
 #include "runtime/kernels/element_types.h"
 #include "runtime/kernels/kernel_arguments.h"
 
@@ -14,52 +13,31 @@ namespace {
 
 using dnnl::memory;
 
-dnnl::convolution_forward::primitive_desc describe(const KernelRequest& request,
-                                                   const Convolution& convolution) {
+/// oneDNN has the groups of weights as a dimension of their own.
+Shape grouped_weights(const KernelRequest& request, const Convolution& convolution) {
   Shape weights = request.inputs[1].shape;
-  if (convolution.groups > 1) {
-    weights.front() /= convolution.groups;
-    weights.insert(weights.begin(), convolution.groups);
-  }
-  memory::dims gaps = convolution.dilations;
-  for (std::int64_t& gap : gaps) --gap;
-  const dnnl::convolution_forward::desc description(
-      dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-      float_layout(request.inputs[0].shape), float_layout(weights),
-      convolution.has_bias ? float_layout(request.inputs[2].shape) : memory::desc(),
-      float_layout(request.outputs[0].shape), convolution.strides, gaps, convolution.begin_pads,
-      convolution.end_pads);
-  return {description, user_scratchpad(), onednn_engine()};
+  if (convolution.groups == 1) return weights;
+  weights.front() /= convolution.groups;
+  weights.insert(weights.begin(), convolution.groups);
+  return weights;
 }
 
-/// float32, float16, bfloat16.
-class Conv final : public Kernel {
- public:
-  Conv(const KernelRequest& request, const Convolution& convolution)
-      : has_bias_(convolution.has_bias), float_bytes_(float_bytes(request)) {
-    std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
-    if (has_bias_) arguments.push_back(DNNL_ARG_BIAS);
-    conv_ = OnednnPrimitive(describe(request, convolution), arguments);
-  }
-
-  std::int64_t scratch_bytes() const override { return conv_.scratch_bytes() + float_bytes_; }
-
-  void run(const KernelIo& io) override {
-    FloatCopies copies(io.scratch + conv_.scratch_bytes());
-    float* out = copies.target(io.outputs[0]);
-    conv_.bind(DNNL_ARG_SRC, copies.load(io.inputs[0]));
-    conv_.bind(DNNL_ARG_WEIGHTS, copies.load(io.inputs[1]));
-    if (has_bias_) conv_.bind(DNNL_ARG_BIAS, copies.load(io.inputs[2]));
-    conv_.bind(DNNL_ARG_DST, out);
-    conv_.run(io.scratch);
-    FloatCopies::store(out, io.outputs[0]);
-  }
-
- private:
-  OnednnPrimitive conv_;
-  bool has_bias_;
-  std::int64_t float_bytes_;
-};
+std::unique_ptr<Kernel> make_onednn_conv(const KernelRequest& request,
+                                         const Convolution& convolution) {
+  const Slide& slide = convolution.slide;
+  memory::dims gaps = slide.dilations;
+  for (std::int64_t& gap : gaps) --gap;
+  return make_onednn_convolution(request, float_layout(grouped_weights(request, convolution)),
+                                 [&](const ConvolutionLayouts& layouts) -> dnnl::primitive_desc {
+                                   const dnnl::convolution_forward::desc description(
+                                       dnnl::prop_kind::forward_inference,
+                                       dnnl::algorithm::convolution_direct, layouts.in,
+                                       layouts.weights, layouts.bias, layouts.out, slide.strides,
+                                       gaps, slide.begin_pads, slide.end_pads);
+                                   return dnnl::convolution_forward::primitive_desc(
+                                       description, user_scratchpad(), onednn_engine());
+                                 });
+}
 
 /// By its definition: float64, which oneDNN has not, and sums over nothing (a share without input
 /// channels).
@@ -104,9 +82,9 @@ class PlainConv final : public Kernel {
   std::int64_t offset_in(const Shape& in) const {
     std::int64_t offset = position_[0] * in[1] + tap_[1];
     for (std::size_t d = 2; d < in.size(); ++d) {
-      const std::int64_t at = position_[d] * convolution_.strides[d - 2] +
-                              tap_[d] * convolution_.dilations[d - 2] -
-                              convolution_.begin_pads[d - 2];
+      const std::int64_t at = position_[d] * convolution_.slide.strides[d - 2] +
+                              tap_[d] * convolution_.slide.dilations[d - 2] -
+                              convolution_.slide.begin_pads[d - 2];
       if (at < 0 || at >= in[d]) return -1;
       offset = offset * in[d] + at;
     }
@@ -122,16 +100,17 @@ class PlainConv final : public Kernel {
 
 std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
   const DataType type = request.inputs[0].type;
-  const bool sums_nothing = request.inputs[0].elements() == 0 || request.inputs[1].elements() == 0;
-  const bool is_plain =
-      type == DataType::float64 || sums_nothing || request.outputs[0].elements() == 0;
   const Convolution convolution = convolution_of(request);
+  const bool sums_nothing = request.inputs[0].elements() == 0 || request.inputs[1].elements() == 0;
+  const bool is_plain = type == DataType::float64 || sums_nothing ||
+                        request.outputs[0].elements() == 0 ||
+                        convolution.slide.strides.size() > Windows::dimensions;
   std::unique_ptr<Kernel> kernel;
   const bool is_served = visit_type(type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
     if (is_plain)
       kernel = std::make_unique<PlainConv<T>>(request, convolution);
     else
-      kernel = std::make_unique<Conv>(request, convolution);
+      kernel = make_onednn_conv(request, convolution);
   });
   if (!is_served) fail_type(request, type);
   return kernel;

@@ -7,6 +7,7 @@
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/cpu/lane_sum.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/cpu/simd_clones.h"
 #include "runtime/kernels/element_types.h"
@@ -16,21 +17,6 @@
 namespace autopar::runtime::cpu {
 
 namespace {
-
-/// Sum of f(i) over a row, in lanes so that it vectorises and rounds less than one long sum.
-template <typename T, typename Function>
-[[gnu::always_inline]] inline T lane_sum(std::int64_t n, Function f) {
-  constexpr int lanes = 16;
-  T sums[lanes] = {};
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    for (int lane = 0; lane < lanes; ++lane) sums[lane] += f(i + lane);
-  }
-  T sum = 0;
-  for (const T part : sums) sum += part;
-  for (; i < n; ++i) sum += f(i);
-  return sum;
-}
 
 template <typename T>
 struct Row {

@@ -19,9 +19,9 @@ dnnl::primitive_attr user_scratchpad() {
   return attributes;
 }
 
-OnednnPrimitive::OnednnPrimitive(const dnnl::primitive_desc& description,
+OnednnPrimitive::OnednnPrimitive(const dnnl::primitive_desc_base& description,
                                  const std::vector<int>& arguments)
-    : primitive_(description), stream_(onednn_engine()) {
+    : primitive_(description.get()), stream_(onednn_engine()) {
   const auto add = [&](int argument, const dnnl::memory::desc& layout) {
     arguments_.emplace(argument, dnnl::memory(layout, onednn_engine(), nullptr));
   };

@@ -23,7 +23,7 @@ class OnednnPrimitive {
   /// An empty one, which must not run.
   OnednnPrimitive() = default;
   /// `arguments` (DNNL_ARG_...) are all but the scratchpad.
-  OnednnPrimitive(const dnnl::primitive_desc& description, const std::vector<int>& arguments);
+  OnednnPrimitive(const dnnl::primitive_desc_base& description, const std::vector<int>& arguments);
 
   /// A multiple of 64.
   std::int64_t scratch_bytes() const { return scratch_bytes_; }

@@ -27,8 +27,8 @@ std::unique_ptr<Kernel> kernel_for_type(const KernelRequest& request, Make make)
 /// The kept and the reduced dimensions, each as offsets into the input.
 class ReduceBase : public Kernel {
  public:
-  explicit ReduceBase(const KernelRequest& request) : threads_(request.device.threads()) {
-    const ReducedDimensions dimensions(request);
+  ReduceBase(const KernelRequest& request, const ReducedDimensions& dimensions)
+      : threads_(request.device.threads()) {
     kept_ = offsets(dimensions.kept_extents, dimensions.kept_strides);
     reduced_ = offsets(dimensions.reduced_extents, dimensions.reduced_strides);
     neighbours_ =
@@ -57,6 +57,23 @@ class ReduceBase : public Kernel {
   }
 };
 
+/// In lanes, so that elements need not wait for one another.
+template <typename T, typename Operation>
+Accumulator<T> reduce_neighbours(const T* from, std::int64_t n) {
+  using Wide = Accumulator<T>;
+  constexpr int lanes = 8;
+  Wide parts[lanes];
+  for (Wide& part : parts) part = Operation::template start<Wide>();
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (int lane = 0; lane < lanes; ++lane)
+      parts[lane] = Operation::take(parts[lane], accumulated(from[i + lane]));
+  Wide result = parts[0];
+  for (int lane = 1; lane < lanes; ++lane) result = Operation::join(result, parts[lane]);
+  for (; i < n; ++i) result = Operation::take(result, accumulated(from[i]));
+  return result;
+}
+
 template <typename T, typename Operation>
 class Reduce final : public ReduceBase {
  public:
@@ -74,8 +91,7 @@ class Reduce final : public ReduceBase {
       const T* from = in + kept_[static_cast<std::size_t>(row)];
       auto result = Operation::template start<Wide>();
       if (neighbours_) {
-        for (std::int64_t i = 0; i < n; ++i)
-          result = Operation::take(result, accumulated(from[i]));
+        result = reduce_neighbours<T, Operation>(from, n);
       } else {
         for (const std::int64_t offset : reduced_) {
           result = Operation::take(result, accumulated(from[offset]));
@@ -87,9 +103,15 @@ class Reduce final : public ReduceBase {
 };
 
 template <typename Operation>
+std::unique_ptr<Kernel> make(const KernelRequest& request, const ReducedDimensions& dimensions) {
+  return kernel_for_type(request, [&]<typename T>(T) {
+    return std::make_unique<Reduce<T, Operation>>(request, dimensions);
+  });
+}
+
+template <typename Operation>
 std::unique_ptr<Kernel> make(const KernelRequest& request) {
-  return kernel_for_type(
-      request, [&]<typename T>(T) { return std::make_unique<Reduce<T, Operation>>(request); });
+  return make<Operation>(request, ReducedDimensions(request));
 }
 
 template <typename T>
@@ -143,6 +165,12 @@ std::unique_ptr<Kernel> make_reduce_l1(const KernelRequest& request) {
 }
 std::unique_ptr<Kernel> make_reduce_l2(const KernelRequest& request) {
   return make<reductions::L2>(request);
+}
+std::unique_ptr<Kernel> make_global_average_pool(const KernelRequest& request) {
+  return make<reductions::Mean>(request, ReducedDimensions::of_images(request));
+}
+std::unique_ptr<Kernel> make_global_max_pool(const KernelRequest& request) {
+  return make<reductions::Max>(request, ReducedDimensions::of_images(request));
 }
 
 std::unique_ptr<Kernel> make_cumsum(const KernelRequest& request) {

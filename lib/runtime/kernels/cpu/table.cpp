@@ -47,6 +47,18 @@ constexpr KernelEntry kernels[] = {
     {"", "ReduceL1", make_reduce_l1},
     {"", "ReduceL2", make_reduce_l2},
     {"", "CumSum", make_cumsum},
+    // Images
+    {"", "AveragePool", make_average_pool},
+    {"", "MaxPool", make_max_pool},
+    {"", "LpPool", make_lp_pool},
+    {"", "GlobalLpPool", make_lp_pool},
+    {"", "GlobalAveragePool", make_global_average_pool},
+    {"", "GlobalMaxPool", make_global_max_pool},
+    {"", "BatchNormalization", make_batch_normalization},
+    {"", "InstanceNormalization", make_group_normalization},
+    {"", "GroupNormalization", make_group_normalization},
+    {"", "LRN", make_lrn},
+    {"", "LpNormalization", make_lp_normalization},
 };
 
 /// oneDNN wants rows that lie together, and element-wise chains make activations as fast.

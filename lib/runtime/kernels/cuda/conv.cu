@@ -17,83 +17,6 @@
 namespace autopar::runtime::cuda {
 namespace {
 
-constexpr int spatial_dimensions = 3;
-
-/// Windows over three spatial dimensions; those that are not there have extent 1.
-struct Windows {
-  int in[spatial_dimensions] = {1, 1, 1};
-  int out[spatial_dimensions] = {1, 1, 1};
-  int taps[spatial_dimensions] = {1, 1, 1};
-  int strides[spatial_dimensions] = {1, 1, 1};
-  int dilations[spatial_dimensions] = {1, 1, 1};
-  int pads[spatial_dimensions] = {};
-
-  __host__ __device__ static std::int64_t places(const int* extents) {
-    return static_cast<std::int64_t>(extents[0]) * extents[1] * extents[2];
-  }
-  __host__ __device__ std::int64_t in_places() const { return places(in); }
-  __host__ __device__ std::int64_t out_places() const { return places(out); }
-  __host__ __device__ std::int64_t tap_places() const { return places(taps); }
-
-  /// Whether each output place sees the input place of its own index, and it alone.
-  bool is_identity() const {
-    bool identity = true;
-    for (int d = 0; d < spatial_dimensions; ++d)
-      identity = identity && taps[d] == 1 && strides[d] == 1 && pads[d] == 0 && in[d] == out[d];
-    return identity;
-  }
-};
-
-Windows windows_of(const KernelRequest& request, const Convolution& convolution) {
-  Windows windows;
-  const std::size_t spatial = convolution.strides.size();
-  for (std::size_t d = 0; d < spatial; ++d) {
-    const std::size_t to = spatial_dimensions - spatial + d;
-    windows.in[to] = static_cast<int>(request.inputs[0].shape[d + 2]);
-    windows.taps[to] = static_cast<int>(request.inputs[1].shape[d + 2]);
-    windows.out[to] = static_cast<int>(request.outputs[0].shape[d + 2]);
-    windows.strides[to] = static_cast<int>(convolution.strides[d]);
-    windows.dilations[to] = static_cast<int>(convolution.dilations[d]);
-    windows.pads[to] = static_cast<int>(convolution.begin_pads[d]);
-  }
-  return windows;
-}
-
-/// An index as one a spatial dimension.
-struct Place {
-  int at[spatial_dimensions];
-
-  __device__ Place(unsigned index, const int* extents) {
-    at[2] = static_cast<int>(index % static_cast<unsigned>(extents[2]));
-    index /= static_cast<unsigned>(extents[2]);
-    at[1] = static_cast<int>(index % static_cast<unsigned>(extents[1]));
-    at[0] = static_cast<int>(index / static_cast<unsigned>(extents[1]));
-  }
-
-  __device__ void advance(const int* extents) {
-    if (++at[2] < extents[2]) return;
-    at[2] = 0;
-    if (++at[1] < extents[1]) return;
-    at[1] = 0;
-    ++at[0];
-  }
-};
-
-/// Elements from an image's channel to what a window's tap sees of it; -1 in the padding.
-__device__ __forceinline__ std::int64_t seen(const Windows& windows, const Place& out,
-                                             const Place& tap) {
-  std::int64_t offset = 0;
-  bool is_inside = true;
-#pragma unroll
-  for (int d = 0; d < spatial_dimensions; ++d) {
-    const int at =
-        out.at[d] * windows.strides[d] + tap.at[d] * windows.dilations[d] - windows.pads[d];
-    is_inside = is_inside && at >= 0 && at < windows.in[d];
-    offset = offset * windows.in[d] + at;
-  }
-  return is_inside ? offset : -1;
-}
-
 /// Rows of `pitch` elements, one for each channel of each image and each tap: what it sees at each
 /// output place. A thread writes 16 bytes. Bits stands for every type of its size, all of which
 /// have zero as their padding.
@@ -283,12 +206,10 @@ std::unique_ptr<Kernel> make_conv_within(const KernelRequest& request,
   const TensorView& weights = request.inputs[1];
   const DataType type = in.type;
   if (!visit_type(type, Joined<Floats, Halves>{}, [](auto) {})) fail_type(request, type);
-  if (in.shape.size() > 2 + spatial_dimensions)
-    fail("node '{}': Conv over {} spatial dimensions has no CUDA kernel", request.node.name,
-         in.shape.size() - 2);
   if (request.outputs[0].elements() == 0) return std::make_unique<NoConv>();
   const Convolution convolution = convolution_of(request);
-  const Sizes sizes{.windows = windows_of(request, convolution),
+  const Sizes sizes{.windows = windows_of(request, places_of(in), places_of(request.outputs[0]),
+                                          places_of(weights), convolution.slide),
                     .images = in.shape[0],
                     .channels = in.shape[1],
                     .out_channels = weights.shape[0],

@@ -66,4 +66,18 @@ std::unique_ptr<Kernel> make_reduce_l1(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_l2(const KernelRequest& request);
 std::unique_ptr<Kernel> make_cumsum(const KernelRequest& request);
 
+// Windows that slide over images, and normalisations and resampling of images.
+std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request);
+std::unique_ptr<Kernel> make_average_pool(const KernelRequest& request);
+std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request);
+/// LpPool and GlobalLpPool.
+std::unique_ptr<Kernel> make_lp_pool(const KernelRequest& request);
+std::unique_ptr<Kernel> make_global_average_pool(const KernelRequest& request);
+std::unique_ptr<Kernel> make_global_max_pool(const KernelRequest& request);
+std::unique_ptr<Kernel> make_batch_normalization(const KernelRequest& request);
+/// GroupNormalization and InstanceNormalization.
+std::unique_ptr<Kernel> make_group_normalization(const KernelRequest& request);
+std::unique_ptr<Kernel> make_lrn(const KernelRequest& request);
+std::unique_ptr<Kernel> make_lp_normalization(const KernelRequest& request);
+
 }  // namespace autopar::runtime::cuda

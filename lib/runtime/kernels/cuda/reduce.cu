@@ -105,8 +105,7 @@ Space space_of(const KernelRequest& request, const Shape& extents,
 template <typename T, typename Operation>
 class Reduce final : public Kernel {
  public:
-  explicit Reduce(const KernelRequest& request) {
-    const ReducedDimensions dimensions(request);
+  Reduce(const KernelRequest& request, const ReducedDimensions& dimensions) {
     reduction_.kept = space_of(request, dimensions.kept_extents, dimensions.kept_strides);
     reduction_.reduced = space_of(request, dimensions.reduced_extents, dimensions.reduced_strides);
     reduction_.rows = dimensions.rows();
@@ -141,13 +140,19 @@ class Reduce final : public Kernel {
 };
 
 template <typename Operation>
-std::unique_ptr<Kernel> make(const KernelRequest& request) {
+std::unique_ptr<Kernel> make(const KernelRequest& request, const ReducedDimensions& dimensions) {
   std::unique_ptr<Kernel> kernel;
   const DataType type = request.inputs.at(0).type;
-  if (!visit_type(stored_type(type), Reducible{},
-                  [&]<typename T>(T) { kernel = std::make_unique<Reduce<T, Operation>>(request); }))
+  if (!visit_type(stored_type(type), Reducible{}, [&]<typename T>(T) {
+        kernel = std::make_unique<Reduce<T, Operation>>(request, dimensions);
+      }))
     fail_type(request, type);
   return kernel;
+}
+
+template <typename Operation>
+std::unique_ptr<Kernel> make(const KernelRequest& request) {
+  return make<Operation>(request, ReducedDimensions(request));
 }
 
 }  // namespace
@@ -175,6 +180,12 @@ std::unique_ptr<Kernel> make_reduce_l1(const KernelRequest& request) {
 }
 std::unique_ptr<Kernel> make_reduce_l2(const KernelRequest& request) {
   return make<reductions::L2>(request);
+}
+std::unique_ptr<Kernel> make_global_average_pool(const KernelRequest& request) {
+  return make<reductions::Mean>(request, ReducedDimensions::of_images(request));
+}
+std::unique_ptr<Kernel> make_global_max_pool(const KernelRequest& request) {
+  return make<reductions::Max>(request, ReducedDimensions::of_images(request));
 }
 
 }  // namespace autopar::runtime::cuda
