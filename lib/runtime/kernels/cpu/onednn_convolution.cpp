@@ -132,9 +132,10 @@ namespace {
 /// Whether images are best left in their own layout: where a convolution is a mere product, or
 /// weights would be reordered in each run.
 bool computes_plain(const KernelRequest& request) {
-  const Shape taps = places_of(request.inputs[1]);
-  return !request.is_constant(1) ||
-         std::ranges::all_of(taps, [](std::int64_t extent) { return extent == 1; });
+  const auto is_one = [](std::int64_t extent) { return extent == 1; };
+  const std::vector<std::int64_t> strides = request.node.ints_attribute("strides", {});
+  return !request.is_constant(1) || (std::ranges::all_of(places_of(request.inputs[1]), is_one) &&
+                                     std::ranges::all_of(strides, is_one));
 }
 
 }  // namespace

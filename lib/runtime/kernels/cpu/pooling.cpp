@@ -1,6 +1,7 @@
 // Poolings: in float32 by oneDNN where its forms are ONNX's, else by loops.
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/loops.h"
@@ -38,6 +39,16 @@ class OnednnPooling final : public Kernel {
   OnednnPrimitive primitive_;
 };
 
+/// Null where oneDNN has no such pooling.
+std::unique_ptr<Kernel> try_onednn_pooling(const KernelRequest& request, const Pooling& pooling,
+                                           dnnl::algorithm algorithm) {
+  try {
+    return std::make_unique<OnednnPooling>(request, pooling, algorithm);
+  } catch (const dnnl::error&) {
+    return nullptr;
+  }
+}
+
 /// oneDNN wants windows that see something, and no padding behind that is negative.
 bool suits_onednn(const KernelRequest& request, const Pooling& pooling) {
   const std::size_t spatial = pooling.taps.size();
@@ -59,19 +70,21 @@ std::unique_ptr<Kernel> make_average_pool(const KernelRequest& request) {
                     (windows.taps[d] - 1) * windows.dilations[d] + 1;
     is_within_padding = is_within_padding && end <= pooling.padded_ends[d];
   }
-  if (!suits_onednn(request, pooling) || (pool.counts_padding() && !is_within_padding))
-    return make_loops<AveragePool>(request);
-  return std::make_unique<OnednnPooling>(request, pooling,
-                                         pool.counts_padding()
-                                             ? dnnl::algorithm::pooling_avg_include_padding
-                                             : dnnl::algorithm::pooling_avg_exclude_padding);
+  std::unique_ptr<Kernel> kernel;
+  if (suits_onednn(request, pooling) && (!pool.counts_padding() || is_within_padding))
+    kernel =
+        try_onednn_pooling(request, pooling,
+                           pool.counts_padding() ? dnnl::algorithm::pooling_avg_include_padding
+                                                 : dnnl::algorithm::pooling_avg_exclude_padding);
+  return kernel ? std::move(kernel) : make_loops<AveragePool>(request);
 }
 
 std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request) {
   const MaxPool pool(request);
-  if (has_output(request, 1) || !suits_onednn(request, pool.pooling()))
-    return make_loops<MaxPool>(request);
-  return std::make_unique<OnednnPooling>(request, pool.pooling(), dnnl::algorithm::pooling_max);
+  std::unique_ptr<Kernel> kernel;
+  if (!has_output(request, 1) && suits_onednn(request, pool.pooling()))
+    kernel = try_onednn_pooling(request, pool.pooling(), dnnl::algorithm::pooling_max);
+  return kernel ? std::move(kernel) : make_loops<MaxPool>(request);
 }
 
 std::unique_ptr<Kernel> make_lp_pool(const KernelRequest& request) {
