@@ -2,7 +2,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 
+#include "graph/error.h"
 #include "runtime/device.h"
 #include "runtime/kernel.h"
 #include "runtime/kernels/cpu/lane_sum.h"
@@ -13,12 +16,23 @@
 /// which calls any of these, one after the other; all functions are host_device ones:
 /// - loops.each(n, f): f(0) to f(n - 1);
 /// - loops.rows(rows, n, f): f(row) for each row, and on what it returns (0) to (n - 1);
+/// - loops.check(n, f): Error, or a fault of the device, where an index is out of range, f(i) being
+///   an index and its extent;
 /// - loops.sums<W>(rows, n, f, finish): finish(row, the sum of what f(row) returns for 0 to n - 1).
 namespace autopar::runtime::cpu {
 
 class Loops {
  public:
-  explicit Loops(int threads) : threads_(threads) {}
+  Loops(std::string node, int threads) : node_(std::move(node)), threads_(threads) {}
+
+  template <typename Function>
+  void check(std::int64_t n, const Function& f) const {
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto [index, extent] = f(i);
+      if (index < 0 || index >= extent)
+        fail("node '{}': index {} is out of range for {} elements", node_, index, extent);
+    }
+  }
 
   template <typename Function>
   void each(std::int64_t n, const Function& f) const {
@@ -47,6 +61,7 @@ class Loops {
   }
 
  private:
+  std::string node_;
   int threads_;
 };
 
@@ -54,7 +69,7 @@ template <typename Operator>
 class LoopKernel final : public Kernel {
  public:
   explicit LoopKernel(const KernelRequest& request)
-      : operator_(request), loops_(request.device.threads()) {}
+      : operator_(request), loops_(request.node.name, request.device.threads()) {}
 
   std::int64_t scratch_bytes() const override { return operator_.scratch_bytes(); }
   void run(const KernelIo& io) override { operator_.run(io, loops_); }

@@ -59,6 +59,14 @@ constexpr KernelEntry kernels[] = {
     {"", "GroupNormalization", make_group_normalization},
     {"", "LRN", make_lrn},
     {"", "LpNormalization", make_lp_normalization},
+    {"", "ConvTranspose", make_conv_transpose},
+    {"", "DeformConv", make_deform_conv},
+    {"", "Col2Im", make_col2im},
+    {"", "MaxUnpool", make_max_unpool},
+    {"", "Resize", make_resize},
+    {"", "GridSample", make_grid_sample},
+    {"", "RoiAlign", make_roi_align},
+    {"", "MaxRoiPool", make_max_roi_pool},
 };
 
 /// oneDNN wants rows that lie together, and element-wise chains make activations as fast.

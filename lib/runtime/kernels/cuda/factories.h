@@ -79,5 +79,12 @@ std::unique_ptr<Kernel> make_batch_normalization(const KernelRequest& request);
 std::unique_ptr<Kernel> make_group_normalization(const KernelRequest& request);
 std::unique_ptr<Kernel> make_lrn(const KernelRequest& request);
 std::unique_ptr<Kernel> make_lp_normalization(const KernelRequest& request);
+std::unique_ptr<Kernel> make_resize(const KernelRequest& request);
+std::unique_ptr<Kernel> make_grid_sample(const KernelRequest& request);
+std::unique_ptr<Kernel> make_deform_conv(const KernelRequest& request);
+std::unique_ptr<Kernel> make_roi_align(const KernelRequest& request);
+std::unique_ptr<Kernel> make_max_roi_pool(const KernelRequest& request);
+std::unique_ptr<Kernel> make_col2im(const KernelRequest& request);
+std::unique_ptr<Kernel> make_max_unpool(const KernelRequest& request);
 
 }  // namespace autopar::runtime::cuda

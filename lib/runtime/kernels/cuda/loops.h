@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/kernels/cuda/block_reduce.h"
 #include "runtime/kernels/cuda/fast_division.h"
 #include "runtime/kernels/cuda/launch.h"
@@ -32,6 +33,15 @@ __global__ void loop_short_rows(const __grid_constant__ Function f, FastDivisor 
   f(row)(i);
 }
 
+template <typename Function>
+__global__ void loop_check(const __grid_constant__ Function f, std::int64_t n, FaultSlot fault) {
+  const std::int64_t i = global_thread();
+  if (i >= n) return;
+  const auto looked_up = f(i);
+  if (looked_up.index < 0 || looked_up.index >= looked_up.extent)
+    fault.report(looked_up.index, looked_up.extent);
+}
+
 constexpr int sum_threads = 256;
 
 /// A block a row, rows beyond the grid's size in further rounds.
@@ -50,7 +60,12 @@ __global__ void __launch_bounds__(sum_threads)
 
 class Loops {
  public:
-  explicit Loops(cudaStream_t stream) : stream_(stream) {}
+  Loops(cudaStream_t stream, const FaultSlot& fault) : stream_(stream), fault_(fault) {}
+
+  template <typename Function>
+  void check(std::int64_t n, const Function& f) const {
+    if (n > 0) launch(stream_, a_thread_each(n), loop_check<Function>, f, n, fault_);
+  }
 
   template <typename Function>
   void each(std::int64_t n, const Function& f) const {
@@ -81,18 +96,21 @@ class Loops {
 
  private:
   cudaStream_t stream_;
+  FaultSlot fault_;
 };
 
 template <typename Operator>
 class LoopKernel final : public Kernel {
  public:
-  explicit LoopKernel(const KernelRequest& request) : operator_(request) {}
+  explicit LoopKernel(const KernelRequest& request)
+      : operator_(request), fault_(device_of(request).faults().slot(request.node.name)) {}
 
   std::int64_t scratch_bytes() const override { return operator_.scratch_bytes(); }
-  void run(const KernelIo& io) override { operator_.run(io, Loops(stream_of(io))); }
+  void run(const KernelIo& io) override { operator_.run(io, Loops(stream_of(io), fault_)); }
 
  private:
   Operator operator_;
+  FaultSlot fault_;
 };
 
 template <typename Operator>

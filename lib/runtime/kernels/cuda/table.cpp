@@ -63,6 +63,14 @@ constexpr KernelEntry lines[] = {
     {"", "GroupNormalization", make_group_normalization},
     {"", "LRN", make_lrn},
     {"", "LpNormalization", make_lp_normalization},
+    {"", "ConvTranspose", make_conv_transpose},
+    {"", "DeformConv", make_deform_conv},
+    {"", "Col2Im", make_col2im},
+    {"", "MaxUnpool", make_max_unpool},
+    {"", "Resize", make_resize},
+    {"", "GridSample", make_grid_sample},
+    {"", "RoiAlign", make_roi_align},
+    {"", "MaxRoiPool", make_max_roi_pool},
     // Collectives
     {passes::internal_domain, "CollectiveGroup", make_collective_group},
 };
