@@ -230,8 +230,10 @@ std::unique_ptr<Kernel> make_depth_to_space(const KernelRequest& request) {
 std::unique_ptr<Kernel> make_space_to_depth(const KernelRequest& request) {
   const Shape& s = request.inputs.at(0).shape;
   const std::int64_t block = request.node.int_attribute("blocksize", 1);
-  return make_permutation(request, {s[0], s[1], s[2] / block, block, s[3] / block, block},
-                          std::array<std::size_t, 6>{0, 3, 5, 1, 2, 4});
+  const Shape blocks{s[0], s[1], s[2] / block, block, s[3] / block, block};
+  if (request.node.string_attribute("mode", "DCR") == "CRD")
+    return make_permutation(request, blocks, std::array<std::size_t, 6>{0, 1, 3, 5, 2, 4});
+  return make_permutation(request, blocks, std::array<std::size_t, 6>{0, 3, 5, 1, 2, 4});
 }
 
 }  // namespace autopar::runtime

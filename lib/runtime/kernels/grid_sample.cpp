@@ -59,6 +59,25 @@ GridSample::GridSample(const KernelRequest& request) {
   sampling_.places = places.out_places();
 }
 
+AffineGrid::AffineGrid(const KernelRequest& request) {
+  require_float(request, 0);
+  const Shape& theta = request.inputs[0].shape;
+  const Shape& grid = request.outputs.at(0).shape;
+  const auto dimensions = static_cast<std::int64_t>(grid.size()) - 2;
+  if ((dimensions != 2 && dimensions != 3) || theta != Shape{grid[0], dimensions, dimensions + 1} ||
+      grid.back() != dimensions)
+    fail("node '{}': AffineGrid of theta {} has no kernel", request.node.name,
+         graph::to_string(theta));
+  const Shape image(grid.begin() + 1, grid.end() - 1);
+  const Shape ones(image.size(), 1);
+  const Windows places =
+      windows_of(request, image, image, ones, {ones, ones, Shape(image.size(), 0), {}});
+  for (int d = 0; d < Windows::dimensions; ++d) sampling_.extents[d] = places.in[d];
+  sampling_.dimensions = static_cast<int>(dimensions);
+  sampling_.places = places.in_places();
+  sampling_.aligns_corners = request.node.int_attribute("align_corners", 0) != 0;
+}
+
 DeformedConvolution::DeformedConvolution(const KernelRequest& request) {
   for (std::size_t i = 0; i < request.inputs.size(); ++i)
     if (request.inputs[i].present()) {

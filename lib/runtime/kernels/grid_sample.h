@@ -6,8 +6,8 @@
 #include "runtime/kernels/floats.h"
 #include "runtime/kernels/windows.h"
 
-/// GridSample and DeformConv: images read between their places, for all devices (cpu/loops.h tells
-/// what their classes are).
+/// GridSample, AffineGrid and DeformConv: images read between their places, for all devices
+/// (cpu/loops.h tells what their classes are).
 namespace autopar::runtime {
 
 enum class Interpolation { nearest, linear, cubic };
@@ -184,6 +184,55 @@ class GridSample {
 
  private:
   Sampling sampling_;
+};
+
+/// One coordinate of a point of a grid: a row of theta times the point of the regular grid.
+template <typename T>
+struct AffineGridElement {
+  using W = WideFloat<T>;
+
+  const T* theta;  ///< [image, dimensions, dimensions + 1], the last dimension first
+  T* out;
+  Sampling sampling;
+
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
+    const int dimensions = sampling.dimensions;
+    const std::int64_t point = i / dimensions;
+    const T* row =
+        theta + (point / sampling.places * dimensions + i % dimensions) * (dimensions + 1);
+    const Place place(point % sampling.places, sampling.extents);
+    W sum = widened(row[dimensions]);
+    for (int d = 0; d < dimensions; ++d) {
+      const int at = Windows::dimensions - 1 - d;
+      sum += widened(row[d]) * regular(place.at[at], sampling.extents[at]);
+    }
+    out[i] = narrowed<T>(sum);
+  }
+
+  /// From -1 to 1, which are the centres of the outermost places or their ends.
+  AUTOPAR_ELEMENTWISE W regular(int place, int extent) const {
+    const W at = static_cast<W>(2 * place);
+    if (!sampling.aligns_corners) return (at + 1) / static_cast<W>(extent) - 1;
+    return extent == 1 ? W(0) : at / static_cast<W>(extent - 1) - 1;
+  }
+};
+
+class AffineGrid {
+ public:
+  explicit AffineGrid(const KernelRequest& request);
+  static std::int64_t scratch_bytes() { return 0; }
+
+  template <typename Loops>
+  void run(const KernelIo& io, const Loops& loops) const {
+    const TensorView& out = io.outputs[0];
+    visit_type(out.type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
+      loops.each(out.elements(),
+                 AffineGridElement<T>{io.inputs[0].as<const T>(), out.as<T>(), sampling_});
+    });
+  }
+
+ private:
+  Sampling sampling_;  ///< of the image that the grid covers
 };
 
 /// What DeformConv says; as convolutions, but each tap of each window lies elsewhere.

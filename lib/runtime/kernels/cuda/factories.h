@@ -81,6 +81,7 @@ std::unique_ptr<Kernel> make_lrn(const KernelRequest& request);
 std::unique_ptr<Kernel> make_lp_normalization(const KernelRequest& request);
 std::unique_ptr<Kernel> make_resize(const KernelRequest& request);
 std::unique_ptr<Kernel> make_grid_sample(const KernelRequest& request);
+std::unique_ptr<Kernel> make_affine_grid(const KernelRequest& request);
 std::unique_ptr<Kernel> make_deform_conv(const KernelRequest& request);
 std::unique_ptr<Kernel> make_roi_align(const KernelRequest& request);
 std::unique_ptr<Kernel> make_max_roi_pool(const KernelRequest& request);

@@ -69,6 +69,7 @@ constexpr KernelEntry lines[] = {
     {"", "MaxUnpool", make_max_unpool},
     {"", "Resize", make_resize},
     {"", "GridSample", make_grid_sample},
+    {"", "AffineGrid", make_affine_grid},
     {"", "RoiAlign", make_roi_align},
     {"", "MaxRoiPool", make_max_roi_pool},
     // Collectives
