@@ -29,28 +29,40 @@ struct RowMoments {
   W* inverses;
 };
 
-/// An element less `centre`, to the power of `power`, 1 or 2.
 template <typename T>
-struct CentredElement {
+struct ElementItself {
   const T* in;
-  WideFloat<T> centre;
-  bool is_squared;
+  AUTOPAR_ELEMENTWISE WideFloat<T> operator()(std::int64_t i) const { return widened(in[i]); }
+};
+
+template <typename T>
+struct SquaredDistance {
+  const T* in;
+  WideFloat<T> mean;
 
   AUTOPAR_ELEMENTWISE WideFloat<T> operator()(std::int64_t i) const {
-    const WideFloat<T> x = widened(in[i]) - centre;
-    return is_squared ? x * x : x;
+    const WideFloat<T> x = widened(in[i]) - mean;
+    return x * x;
   }
 };
 
-/// Of rows that lie one behind the other; squares of what is left without the mean, where given.
+/// Of rows that lie one behind the other.
 template <typename T>
 struct RowElements {
   const T* in;
   std::int64_t n;
-  const WideFloat<T>* means;  ///< may be null
 
-  AUTOPAR_ELEMENTWISE CentredElement<T> operator()(std::int64_t row) const {
-    return {in + row * n, means == nullptr ? WideFloat<T>{0} : means[row], means != nullptr};
+  AUTOPAR_ELEMENTWISE ElementItself<T> operator()(std::int64_t row) const { return {in + row * n}; }
+};
+
+template <typename T>
+struct RowDistances {
+  const T* in;
+  std::int64_t n;
+  const WideFloat<T>* means;
+
+  AUTOPAR_ELEMENTWISE SquaredDistance<T> operator()(std::int64_t row) const {
+    return {in + row * n, means[row]};
   }
 };
 
@@ -126,9 +138,9 @@ class GroupNormalization {
       const std::int64_t n = groups_.row_elements();
       const RowMoments<W> moments{reinterpret_cast<W*>(io.scratch),
                                   reinterpret_cast<W*>(io.scratch + scratch_bytes() / 2)};
-      loops.template sums<W>(groups_.rows(), n, RowElements<T>{in, n, nullptr},
+      loops.template sums<W>(groups_.rows(), n, RowElements<T>{in, n},
                              StoreMean<W>{moments.means, n});
-      loops.template sums<W>(groups_.rows(), n, RowElements<T>{in, n, moments.means},
+      loops.template sums<W>(groups_.rows(), n, RowDistances<T>{in, n, moments.means},
                              StoreInverse<W>{moments.inverses, n, static_cast<W>(groups_.epsilon)});
       loops.rows(groups_.images * groups_.channels, groups_.places,
                  NormalizedPlanes<T>{in, out.as<T>(), io.inputs[1].as<const T>(),

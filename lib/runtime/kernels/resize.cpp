@@ -360,6 +360,9 @@ NearestResize::NearestResize(const KernelRequest& request)
     if (table != resizing.axes.end()) {
       dimensions_.push_back(
           {out[d], strides[d], tables.add(std::span<const std::int32_t>(table->places))});
+      extrapolates_ = extrapolates_ || std::ranges::any_of(table->places, [](std::int32_t place) {
+                        return place < 0;
+                      });
       can_join = false;
     } else if (can_join) {
       dimensions_.back().out *= out[d];
@@ -370,7 +373,7 @@ NearestResize::NearestResize(const KernelRequest& request)
     }
   }
   if (dimensions_.empty()) dimensions_.push_back({1, 1, -1});
-  if (dimensions_.size() > NearestRows<std::uint8_t>::most_dimensions)
+  if (dimensions_.size() > most_nearest_dimensions)
     fail("node '{}': Resize of so many dimensions has no kernel", request.node.name);
   visit_type(request.inputs[0].type, Joined<Floats, Halves, Integers>{}, [&]<typename T>(T) {
     const T value = narrowed<T>(resizing.extrapolation_value);

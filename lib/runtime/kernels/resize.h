@@ -241,36 +241,39 @@ class InterpolatedResize {
   std::shared_ptr<std::byte> tables_;
 };
 
+inline constexpr int most_nearest_dimensions = 8;
+
 /// Each element by its offset along every dimension, -1 for what is extrapolated.
-template <typename Word>
+/// `in` is null where all of the row is.
+template <typename Word, bool extrapolates>
 struct NearestRow {
   const Word* in;
   Word* out;
   const std::int32_t* last;  ///< null: the elements that follow
-  bool is_extrapolated;
   Word value;
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
     const std::int64_t offset = last == nullptr ? i : last[i];
-    out[i] = is_extrapolated || offset < 0 ? value : in[offset];
+    if constexpr (extrapolates)
+      out[i] = in == nullptr || offset < 0 ? value : in[offset];
+    else
+      out[i] = in[offset];
   }
 };
 
-template <typename Word>
+template <typename Word, bool extrapolates>
 struct NearestRows {
-  static constexpr int most_dimensions = 8;
-
   const Word* in;
   Word* out;
   int dimensions;  ///< but for the innermost, outermost first
-  std::int64_t extents[most_dimensions];
-  std::int64_t strides[most_dimensions];  ///< of the input
-  const std::int32_t* places[most_dimensions];
+  std::int64_t extents[most_nearest_dimensions];
+  std::int64_t strides[most_nearest_dimensions];  ///< of the input
+  const std::int32_t* places[most_nearest_dimensions];
   std::int64_t row_elements;
   const std::int32_t* last;
   Word value;
 
-  AUTOPAR_ELEMENTWISE NearestRow<Word> operator()(std::int64_t row) const {
+  AUTOPAR_ELEMENTWISE NearestRow<Word, extrapolates> operator()(std::int64_t row) const {
     std::int64_t offset = 0;
     std::int64_t rest = row;
     bool is_extrapolated = false;
@@ -281,8 +284,7 @@ struct NearestRows {
       is_extrapolated = is_extrapolated || place < 0;
       offset += place * strides[d];
     }
-    return {is_extrapolated ? in : in + offset, out + row * row_elements, last, is_extrapolated,
-            value};
+    return {is_extrapolated ? nullptr : in + offset, out + row * row_elements, last, value};
   }
 };
 
@@ -294,10 +296,10 @@ class NearestResize {
   template <typename Loops>
   void run(const KernelIo& io, const Loops& loops) const {
     if (io.outputs[0].elements() == 0) return;
-    if (element_bytes_ == 1) return resize<std::uint8_t>(io, loops);
-    if (element_bytes_ == 2) return resize<std::uint16_t>(io, loops);
-    if (element_bytes_ == 4) return resize<std::uint32_t>(io, loops);
-    resize<std::uint64_t>(io, loops);
+    if (element_bytes_ == 1) return resize_words<std::uint8_t>(io, loops);
+    if (element_bytes_ == 2) return resize_words<std::uint16_t>(io, loops);
+    if (element_bytes_ == 4) return resize_words<std::uint32_t>(io, loops);
+    resize_words<std::uint64_t>(io, loops);
   }
 
  private:
@@ -308,13 +310,21 @@ class NearestResize {
   };
 
   template <typename Word, typename Loops>
+  void resize_words(const KernelIo& io, const Loops& loops) const {
+    if (extrapolates_)
+      resize<Word, true>(io, loops);
+    else
+      resize<Word, false>(io, loops);
+  }
+
+  template <typename Word, bool extrapolates, typename Loops>
   void resize(const KernelIo& io, const Loops& loops) const {
     const auto places = [&](const Dimension& dimension) {
       return dimension.places_at < 0
                  ? nullptr
                  : reinterpret_cast<const std::int32_t*>(tables_.get() + dimension.places_at);
     };
-    NearestRows<Word> rows{};
+    NearestRows<Word, extrapolates> rows{};
     rows.in = io.inputs[0].as<const Word>();
     rows.out = io.outputs[0].as<Word>();
     rows.dimensions = static_cast<int>(dimensions_.size()) - 1;
@@ -333,6 +343,7 @@ class NearestResize {
 
   int element_bytes_ = 4;
   std::vector<Dimension> dimensions_;
+  bool extrapolates_ = false;
   std::uint64_t extrapolated_bits_ = 0;
   std::shared_ptr<std::byte> tables_;
 };

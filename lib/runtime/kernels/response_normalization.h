@@ -103,54 +103,63 @@ class LocalResponseNormalization {
   ResponseWindow window_;
 };
 
-/// An element's share in the norm of its row, which is strided.
-template <typename T>
+/// An element's share in the norm of its row, which is strided; `p` is 1 or 2.
+template <typename T, int p>
 struct NormTerm {
   const T* in;
   std::int64_t stride;
-  bool is_squared;
 
   AUTOPAR_ELEMENTWISE WideFloat<T> operator()(std::int64_t i) const {
     const WideFloat<T> x = widened(in[i * stride]);
-    if (is_squared) return x * x;
+    if constexpr (p == 2) return x * x;
     return x < 0 ? -x : x;
   }
 };
 
-template <typename T>
+template <typename T, int p>
 struct NormTerms {
   const T* in;
   AxisExtents extents;
-  bool is_squared;
 
-  AUTOPAR_ELEMENTWISE NormTerm<T> operator()(std::int64_t row) const {
+  AUTOPAR_ELEMENTWISE NormTerm<T, p> operator()(std::int64_t row) const {
     const std::int64_t begin =
         row / extents.inner * extents.extent * extents.inner + row % extents.inner;
-    return {in + begin, extents.inner, is_squared};
+    return {in + begin, extents.inner};
   }
 };
 
-template <typename W>
+template <typename W, int p>
 struct StoreNorm {
   W* norms;
-  bool is_squared;
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t row, W sum) const {
-    norms[row] = is_squared ? static_cast<W>(std::sqrt(sum)) : sum;
+    norms[row] = p == 2 ? static_cast<W>(std::sqrt(sum)) : sum;
   }
 };
 
 /// Elements divided by the norms of their rows; by a norm of 0 they are 0.
 template <typename T>
-struct DividedElement {
+struct DividedBlock {
+  const T* in;
+  T* out;
+  const WideFloat<T>* norms;
+  std::int64_t inner;
+
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
+    const WideFloat<T> norm = norms[inner == 1 ? 0 : i % inner];
+    out[i] = narrowed<T>(norm == 0 ? WideFloat<T>{0} : widened(in[i]) / norm);
+  }
+};
+
+template <typename T>
+struct DividedBlocks {
   const T* in;
   T* out;
   const WideFloat<T>* norms;
   AxisExtents extents;
 
-  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
-    const std::int64_t inner = extents.inner;
-    const WideFloat<T> norm = norms[i / (extents.extent * inner) * inner + i % inner];
-    out[i] = narrowed<T>(norm == 0 ? WideFloat<T>{0} : widened(in[i]) / norm);
+  AUTOPAR_ELEMENTWISE DividedBlock<T> operator()(std::int64_t outer) const {
+    const std::int64_t begin = outer * extents.extent * extents.inner;
+    return {in + begin, out + begin, norms + outer * extents.inner, extents.inner};
   }
 };
 
@@ -167,17 +176,25 @@ class LpNormalization {
     const TensorView& out = io.outputs[0];
     if (out.elements() == 0) return;
     visit_type(out.type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
-      using W = WideFloat<T>;
-      const T* in = io.inputs[0].as<const T>();
-      auto* norms = reinterpret_cast<W*>(io.scratch);
-      loops.template sums<W>(extents_.rows(), extents_.extent,
-                             NormTerms<T>{in, extents_, is_squared_},
-                             StoreNorm<W>{norms, is_squared_});
-      loops.each(out.elements(), DividedElement<T>{in, out.as<T>(), norms, extents_});
+      if (is_squared_)
+        normalize<T, 2>(io, loops);
+      else
+        normalize<T, 1>(io, loops);
     });
   }
 
  private:
+  template <typename T, int p, typename Loops>
+  void normalize(const KernelIo& io, const Loops& loops) const {
+    using W = WideFloat<T>;
+    const T* in = io.inputs[0].as<const T>();
+    auto* norms = reinterpret_cast<W*>(io.scratch);
+    loops.template sums<W>(extents_.rows(), extents_.extent, NormTerms<T, p>{in, extents_},
+                           StoreNorm<W, p>{norms});
+    loops.rows(extents_.outer, extents_.extent * extents_.inner,
+               DividedBlocks<T>{in, io.outputs[0].as<T>(), norms, extents_});
+  }
+
   AxisExtents extents_;
   bool is_squared_;
 };

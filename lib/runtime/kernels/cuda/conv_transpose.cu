@@ -9,6 +9,7 @@
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/loops.h"
 #include "runtime/kernels/folding.h"
+#include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime::cuda {
 namespace {
