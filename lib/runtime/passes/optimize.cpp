@@ -42,7 +42,9 @@ std::int64_t optimize(Graph& graph, const KernelTable& kernels, Rewrites rewrite
                                       planned_bytes(graph, kernels));
   // Before folding, which would copy a transposed weight.
   apply_within(limit, graph, kernels, fuse_transposes);
-  const std::int64_t bytes = fold_constants(graph);
+  std::int64_t bytes = fold_constants(graph);
+  graph::remove_dead_nodes(graph);
+  bytes += fold_channel_scales(graph, kernels);
   graph::remove_dead_nodes(graph);
   for (const Pass pass : {drop_identities, fuse_normalizations, fuse_activations,
                           fuse_rotary_embeddings, fuse_attention, fuse_masked_softmax, fuse_biases,

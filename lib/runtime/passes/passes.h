@@ -48,6 +48,11 @@ void fuse_transposes(graph::Graph& graph, const KernelTable& kernels);
 /// small. Returns the bytes of memory that the new constants take.
 std::int64_t fold_constants(graph::Graph& graph);
 
+/// BatchNormalization of a Conv that nothing else reads, and Mul and Add of a constant with one
+/// element a channel, go into its weights and bias where all these are constants, in types that
+/// lose nothing by it. Returns the bytes that the new constants take beyond those that they replace.
+std::int64_t fold_channel_scales(graph::Graph& graph, const KernelTable& kernels);
+
 /// What reads a Cast, Reshape, Expand or Transpose that changes nothing, or a Cast to a wider type
 /// and back, reads what that reads.
 void drop_identities(graph::Graph& graph, const KernelTable& kernels);
