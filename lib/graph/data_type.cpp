@@ -14,7 +14,7 @@ struct TypeInfo {
 };
 
 /// Indexed by the type's number.
-constexpr std::array<TypeInfo, 25> types = {{
+constexpr std::array<TypeInfo, 27> types = {{
     {"undefined", 0, false},     {"float32", 32, true},   {"uint8", 8, false},
     {"int8", 8, false},          {"uint16", 16, false},   {"int16", 16, false},
     {"int32", 32, false},        {"int64", 64, false},    {"string", 0, false},
@@ -23,7 +23,7 @@ constexpr std::array<TypeInfo, 25> types = {{
     {"complex128", 128, false},  {"bfloat16", 16, true},  {"float8e4m3fn", 8, true},
     {"float8e4m3fnuz", 8, true}, {"float8e5m2", 8, true}, {"float8e5m2fnuz", 8, true},
     {"uint4", 4, false},         {"int4", 4, false},      {"float4e2m1", 4, true},
-    {"float8e8m0", 8, true},
+    {"float8e8m0", 8, true},     {"uint2", 2, false},     {"int2", 2, false},
 }};
 
 const TypeInfo& info_of(DataType type) {
@@ -49,5 +49,10 @@ std::int64_t bytes_of(DataType type, std::int64_t elements) {
 }
 
 bool is_floating_point(DataType type) { return info_of(type).floating; }
+
+bool is_low_precision(DataType type) {
+  const TypeInfo& info = info_of(type);
+  return info.bits > 0 && (info.bits < 8 || (info.bits == 8 && info.floating));
+}
 
 }  // namespace autopar::graph

@@ -32,6 +32,8 @@ enum class DataType : std::int32_t {
   int4 = 22,
   float4e2m1 = 23,
   float8e8m0 = 24,
+  uint2 = 25,
+  int2 = 26,
 };
 
 /// "float32", "bfloat16", ... as messages, JSON and device files spell it.
@@ -43,10 +45,14 @@ DataType parse_data_type(std::string_view name);
 /// Bits of one element as ONNX stores it; 0 for strings, which have no fixed size.
 int bits_of(DataType type);
 
-/// Bytes that `elements` elements take, 4-bit types two to a byte.
+/// Bytes that `elements` elements take, 4-bit types two to a byte, 2-bit types four.
 std::int64_t bytes_of(DataType type, std::int64_t elements);
 
 /// float16, bfloat16, float32, float64 (and the 8- and 4-bit floats).
 bool is_floating_point(DataType type);
+
+/// 8-bit floats and what takes less than a byte: types that are stored and converted, and that no
+/// operator computes in.
+bool is_low_precision(DataType type);
 
 }  // namespace autopar::graph

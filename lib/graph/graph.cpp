@@ -19,7 +19,7 @@ T attribute_or(const Node& node, const std::string& key, T otherwise, const char
 /// Only what stands for a trained number counts as a weight: not indices, shapes and masks.
 bool holds_weights(DataType type) {
   return is_floating_point(type) || type == DataType::int8 || type == DataType::uint8 ||
-         type == DataType::int4 || type == DataType::uint4;
+         is_low_precision(type);
 }
 
 /// Marks what the outputs, and nodes that exist for their effect, depend on. A collective is one of

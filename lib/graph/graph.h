@@ -96,7 +96,7 @@ std::vector<NodeId> producers(const Graph& graph);
 std::vector<std::vector<NodeId>> consumers(const Graph& graph);
 /// Bytes of all constants.
 std::int64_t constant_bytes(const Graph& graph);
-/// Bytes of all constants with floating-point or quantised (8- and 4-bit) data, tied ones once.
+/// Bytes of all constants with floating-point or quantised (8 bits or fewer) data, tied ones once.
 std::int64_t weight_bytes(const Graph& graph);
 
 /// Throws InternalError where the graph breaks what `Graph` promises.

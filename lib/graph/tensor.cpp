@@ -34,12 +34,15 @@ std::vector<std::int64_t> widened(const Tensor& tensor) {
   return {values.begin(), values.end()};
 }
 
-std::vector<std::int64_t> widened_nibbles(const Tensor& tensor, bool is_signed) {
+/// Of elements that take less than a byte; the first has the lowest bits.
+std::vector<std::int64_t> widened_parts(const Tensor& tensor, bool is_signed) {
+  const auto bits = static_cast<std::size_t>(bits_of(tensor.type()));
+  const std::int64_t values = std::int64_t{1} << bits;
   std::vector<std::int64_t> result(static_cast<std::size_t>(tensor.elements()));
   for (std::size_t i = 0; i < result.size(); ++i) {
-    const auto pair = std::to_integer<std::int64_t>(tensor.bytes()[i / 2]);
-    const std::int64_t nibble = i % 2 == 0 ? pair & 0xF : pair >> 4;
-    result[i] = is_signed && nibble >= 8 ? nibble - 16 : nibble;
+    const auto byte = std::to_integer<std::int64_t>(tensor.bytes()[i * bits / 8]);
+    const std::int64_t part = byte >> (i * bits % 8) & (values - 1);
+    result[i] = is_signed && part >= values / 2 ? part - values : part;
   }
   return result;
 }
@@ -144,9 +147,11 @@ std::vector<std::int64_t> Tensor::to_int64s() const {
     case DataType::uint64:
       return widened<std::uint64_t>(*this);
     case DataType::int4:
-      return widened_nibbles(*this, true);
+    case DataType::int2:
+      return widened_parts(*this, true);
     case DataType::uint4:
-      return widened_nibbles(*this, false);
+    case DataType::uint2:
+      return widened_parts(*this, false);
     default:
       throw InternalError("internal error: to_int64s() reads integers or bools");
   }
@@ -166,11 +171,13 @@ Tensor Tensor::slice(std::span<const Range> ranges) const {
   }
   if (data_ == nullptr || result.elements() == 0) return result;
   if (bits_of(type_) % 8 != 0 && result.shape_ != shape_) {
+    const std::int64_t in_byte = 8 / bits_of(type_);
     const auto suffix = contiguous_suffix(result.shape_, strides_);
-    bool whole_bytes = offset % 2 == 0 && (suffix.first_dim == 0 || suffix.elements % 2 == 0);
+    bool whole_bytes =
+        offset % in_byte == 0 && (suffix.first_dim == 0 || suffix.elements % in_byte == 0);
     for (std::size_t d = 0; d < suffix.first_dim; ++d)
-      whole_bytes = whole_bytes && (result.shape_[d] == 1 || strides_[d] % 2 == 0);
-    require(whole_bytes, "a slice of a 4-bit tensor cuts between bytes");
+      whole_bytes = whole_bytes && (result.shape_[d] == 1 || strides_[d] % in_byte == 0);
+    require(whole_bytes, "a slice of a tensor of less than 8 bits an element cuts between bytes");
   }
   result.data_ = data_ + offset * bits_of(type_) / 8;
   return result;

@@ -77,7 +77,7 @@ class Tensor {
   std::vector<std::int64_t> to_int64s() const;
 
   /// A view of the given ranges, one a dimension; no data is copied. Throws InternalError where
-  /// a 4-bit type would be cut inside a byte.
+  /// a type of less than 8 bits would be cut inside a byte.
   Tensor slice(std::span<const Range> ranges) const;
   /// The same elements in another shape (contiguous tensors only).
   Tensor reshaped(Shape shape) const;

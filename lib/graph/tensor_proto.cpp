@@ -15,7 +15,7 @@ void check_size(std::size_t bytes, DataType type, const Shape& shape, std::strin
 }
 
 /// Copies a repeated field whose elements are wider than, or as wide as, the tensor's: ONNX stores
-/// all types of up to 32 bits in int32_data, one element each (4-bit types: a pair each).
+/// all types of up to 32 bits in int32_data, one element each (of 4- and 2-bit types: a byte each).
 template <typename Field>
 Tensor tensor_of_field(const Field& field, DataType type, Shape shape, std::string_view name) {
   const std::size_t width =
@@ -69,7 +69,7 @@ Shape shape_of(const onnx::TensorProto& proto) {
 }  // namespace
 
 DataType data_type_from_proto(int type, std::string_view tensor_name) {
-  if (type <= 0 || type > static_cast<int>(DataType::float8e8m0))
+  if (type <= 0 || type > static_cast<int>(DataType::int2))
     fail("tensor '{}' has data type {}, which this version does not know", tensor_name, type);
   return static_cast<DataType>(type);
 }

@@ -21,10 +21,12 @@ std::vector<std::vector<std::vector<int>>> no_factors(const std::vector<Shape>& 
   return result;
 }
 
-/// Two 4-bit elements share a byte, and a share might begin within one.
+/// Elements of 4 and 2 bits share a byte, and a share might begin within one.
 bool packs_elements(const graph::Graph& graph, const graph::Node& node) {
   const auto is_packed = [&graph](graph::ValueId id) {
-    return id != graph::no_value && graph::bits_of(graph.value(id).type) == 4;
+    if (id == graph::no_value) return false;
+    const int bits = graph::bits_of(graph.value(id).type);
+    return 0 < bits && bits < 8;
   };
   return std::ranges::any_of(node.inputs, is_packed) ||
          std::ranges::any_of(node.outputs, is_packed);
