@@ -2,7 +2,9 @@
 
 #include "runtime/kernels/collectives.h"
 #include "runtime/kernels/data_movement.h"
+#include "runtime/kernels/einsum.h"
 #include "runtime/kernels/generators.h"
+#include "runtime/kernels/quantized_products.h"
 
 namespace autopar::runtime {
 
@@ -17,6 +19,7 @@ std::vector<KernelEntry> common_entries() {
       {"", "Unsqueeze", make_copy, true},
       {"", "Identity", make_copy, true},
       {"", "Dropout", make_dropout, true},
+      {"", "BitCast", make_copy, true},
       // Data movement
       {"", "Transpose", make_transpose},
       {"", "Slice", make_slice},
@@ -31,6 +34,10 @@ std::vector<KernelEntry> common_entries() {
       {"", "ConstantOfShape", make_constant_of_shape},
       {"", "Shape", make_shape},
       {"", "Size", make_size},
+      // Made of other kernels
+      {"", "Einsum", make_einsum},
+      {"", "QLinearMatMul", make_qlinear_matmul},
+      {"", "QLinearConv", make_qlinear_conv},
       // Collectives
       {graph::collective_domain, "AllReduce", make_all_reduce},
       {graph::collective_domain, "AllGather", make_all_gather},

@@ -4,7 +4,7 @@
 
 namespace autopar::runtime {
 
-/// What CumSum says, for all devices.
+/// What CumSum and CumProd say, for all devices.
 struct CumSumArguments {
   bool exclusive = false;
   bool reverse = false;

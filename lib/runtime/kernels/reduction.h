@@ -30,13 +30,13 @@ struct ReducedDimensions {
   ReducedDimensions(const Shape& shape, const std::vector<bool>& is_reduced);
 };
 
-using Reducible =
-    Joined<Floats, Halves, SignedIntegers, Types<std::uint8_t, std::uint16_t, std::uint32_t>>;
+using Reducible = Joined<Floats, Halves, SignedIntegers, UnsignedIntegers>;
 
 /// What elements are added up in: integers in 64 bits, floats in double.
 template <typename T>
-using Accumulator =
-    std::conditional_t<std::is_floating_point_v<decltype(widened(T{}))>, double, std::int64_t>;
+using Accumulator = std::conditional_t<
+    std::is_floating_point_v<decltype(widened(T{}))>, double,
+    std::conditional_t<std::is_same_v<T, std::uint64_t>, std::uint64_t, std::int64_t>>;
 
 /// An element as its accumulator.
 template <typename T>
@@ -70,7 +70,7 @@ struct Mean : Sum {
   template <typename W>
   AUTOPAR_ELEMENTWISE static W finish(W sum, std::int64_t n) {
     if constexpr (std::is_integral_v<W>) {
-      return n == 0 ? 0 : sum / n;
+      return n == 0 ? 0 : sum / static_cast<W>(n);
     } else {
       return sum / static_cast<W>(n);
     }
@@ -130,6 +130,12 @@ struct L1 : Sum {
   template <typename W>
   AUTOPAR_ELEMENTWISE static W take(W sum, W x) {
     return sum + (x < 0 ? -x : x);
+  }
+};
+struct LogSum : Sum {
+  template <typename W>
+  AUTOPAR_ELEMENTWISE static W finish(W sum, std::int64_t) {
+    return static_cast<W>(std::log(static_cast<double>(sum)));
   }
 };
 struct L2 : SumSquare {

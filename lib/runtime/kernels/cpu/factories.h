@@ -12,6 +12,8 @@ namespace autopar::runtime::cpu {
 
 // Element-wise operators have a table of their own (elementwise_table.h).
 std::unique_ptr<Kernel> make_elementwise(const KernelRequest& request);
+/// Cast and CastLike: element-wise unless a type is one that no operator computes in.
+std::unique_ptr<Kernel> make_cast(const KernelRequest& request);
 std::unique_ptr<Kernel> make_elementwise_chain(const KernelRequest& request);
 /// As KernelTable tells; a slot is a buffer for a tile.
 inline constexpr int max_chain_slots = 24;
@@ -45,9 +47,26 @@ std::unique_ptr<Kernel> make_reduce_prod(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_max(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_min(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_sum_square(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_log_sum(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduce_log_sum_exp(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_l1(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_l2(const KernelRequest& request);
 std::unique_ptr<Kernel> make_cumsum(const KernelRequest& request);
+std::unique_ptr<Kernel> make_cumprod(const KernelRequest& request);
+
+// Choosing among the elements of rows.
+std::unique_ptr<Kernel> make_arg_max(const KernelRequest& request);
+std::unique_ptr<Kernel> make_arg_min(const KernelRequest& request);
+std::unique_ptr<Kernel> make_hardmax(const KernelRequest& request);
+std::unique_ptr<Kernel> make_top_k(const KernelRequest& request);
+
+// Quantisation.
+std::unique_ptr<Kernel> make_quantize_linear(const KernelRequest& request);
+std::unique_ptr<Kernel> make_dequantize_linear(const KernelRequest& request);
+std::unique_ptr<Kernel> make_matmul_integer(const KernelRequest& request);
+std::unique_ptr<Kernel> make_conv_integer(const KernelRequest& request);
+/// Of kernels/integer_items.h.
+std::unique_ptr<Kernel> make_requantize(const KernelRequest& request);
 std::unique_ptr<Kernel> make_conv(const KernelRequest& request);
 
 // Windows that slide over images, and normalisations and resampling of images.

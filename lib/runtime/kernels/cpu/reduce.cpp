@@ -160,6 +160,9 @@ std::unique_ptr<Kernel> make_reduce_min(const KernelRequest& request) {
 std::unique_ptr<Kernel> make_reduce_sum_square(const KernelRequest& request) {
   return make<reductions::SumSquare>(request);
 }
+std::unique_ptr<Kernel> make_reduce_log_sum(const KernelRequest& request) {
+  return make<reductions::LogSum>(request);
+}
 std::unique_ptr<Kernel> make_reduce_l1(const KernelRequest& request) {
   return make<reductions::L1>(request);
 }

@@ -13,7 +13,8 @@
 namespace autopar::runtime::cuda {
 namespace {
 
-/// One line an operator, beside those of kernels/common_table.cpp.
+/// One line an operator, beside those of kernels/common_table.cpp and elementwise_table.h, before
+/// which these count.
 constexpr KernelEntry lines[] = {
     // Data movement
     {"", "Pad", make_pad},
@@ -24,6 +25,8 @@ constexpr KernelEntry lines[] = {
     {"", "ScatterElements", make_scatter_elements},
     {"", "ScatterND", make_scatter_nd},
     {"", "OneHot", make_one_hot},
+    {"", "Cast", make_cast},
+    {"", "CastLike", make_cast},
     // Generators
     {"", "Range", make_range},
     {"", "EyeLike", make_eye_like},
@@ -48,9 +51,22 @@ constexpr KernelEntry lines[] = {
     {"", "ReduceMax", make_reduce_max},
     {"", "ReduceMin", make_reduce_min},
     {"", "ReduceSumSquare", make_reduce_sum_square},
+    {"", "ReduceLogSum", make_reduce_log_sum},
+    {"", "ReduceLogSumExp", make_reduce_log_sum_exp},
     {"", "ReduceL1", make_reduce_l1},
     {"", "ReduceL2", make_reduce_l2},
     {"", "CumSum", make_cumsum},
+    {"", "CumProd", make_cumprod},
+    {"", "ArgMax", make_arg_max},
+    {"", "ArgMin", make_arg_min},
+    {"", "Hardmax", make_hardmax},
+    {"", "TopK", make_top_k},
+    // Quantisation
+    {"", "QuantizeLinear", make_quantize_linear},
+    {"", "DequantizeLinear", make_dequantize_linear},
+    {"", "MatMulInteger", make_matmul_integer},
+    {"", "ConvInteger", make_conv_integer},
+    {passes::internal_domain, "Requantize", make_requantize},
     // Images
     {"", "AveragePool", make_average_pool},
     {"", "MaxPool", make_max_pool},
@@ -91,9 +107,9 @@ bool serves(const graph::Node& node, std::span<const TensorView> inputs,
 const KernelTable& kernels() {
   static const KernelTable table = [] {
     std::vector<KernelEntry> entries = common_entries();
+    entries.insert(entries.end(), std::begin(lines), std::end(lines));
     const auto elementwise = elementwise_entries(make_elementwise);
     entries.insert(entries.end(), elementwise.begin(), elementwise.end());
-    entries.insert(entries.end(), std::begin(lines), std::end(lines));
     return KernelTable{"CUDA", std::move(entries), chain_slots, max_chain_slots, serves};
   }();
   return table;
