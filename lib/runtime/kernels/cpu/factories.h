@@ -29,6 +29,7 @@ std::unique_ptr<Kernel> make_gather_nd(const KernelRequest& request);
 std::unique_ptr<Kernel> make_scatter_elements(const KernelRequest& request);
 std::unique_ptr<Kernel> make_scatter_nd(const KernelRequest& request);
 std::unique_ptr<Kernel> make_one_hot(const KernelRequest& request);
+std::unique_ptr<Kernel> make_tensor_scatter(const KernelRequest& request);
 
 // Generators: tensors made from a few numbers (others in kernels/generators.h).
 std::unique_ptr<Kernel> make_range(const KernelRequest& request);
@@ -39,6 +40,12 @@ std::unique_ptr<Kernel> make_eye_like(const KernelRequest& request);
 std::unique_ptr<Kernel> make_matmul(const KernelRequest& request);
 std::unique_ptr<Kernel> make_softmax(const KernelRequest& request);
 std::unique_ptr<Kernel> make_log_softmax(const KernelRequest& request);
+std::unique_ptr<Kernel> make_masked_softmax(const KernelRequest& request);
+/// ONNX's RotaryEmbedding and the compiler's.
+std::unique_ptr<Kernel> make_rotary_embedding(const KernelRequest& request);
+/// Whether cosines and sines of these shapes and types have a kernel.
+bool serves_rotary_embedding(const graph::Node& node, std::span<const TensorView> inputs,
+                             std::span<const TensorView> outputs);
 std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request);
 std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_sum(const KernelRequest& request);

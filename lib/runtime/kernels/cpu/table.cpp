@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/kernels/common_table.h"
+#include "runtime/kernels/cpu/attention.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/elementwise.h"
 #include "runtime/passes/passes.h"
@@ -25,6 +26,7 @@ constexpr KernelEntry kernels[] = {
     {"", "ScatterElements", make_scatter_elements},
     {"", "ScatterND", make_scatter_nd},
     {"", "OneHot", make_one_hot},
+    {"", "TensorScatter", make_tensor_scatter},
     // Made by the compiler (passes/passes.h)
     {passes::internal_domain, "ElementwiseChain", make_elementwise_chain},
     {"", "Cast", make_cast},
@@ -39,6 +41,11 @@ constexpr KernelEntry kernels[] = {
     {"", "Conv", make_conv},
     {"", "Softmax", make_softmax},
     {"", "LogSoftmax", make_log_softmax},
+    {passes::internal_domain, "MaskedSoftmax", make_masked_softmax},
+    {"", "Attention", make_attention},
+    {passes::internal_domain, "Attention", make_attention},
+    {"", "RotaryEmbedding", make_rotary_embedding},
+    {passes::internal_domain, "RotaryEmbedding", make_rotary_embedding},
     {"", "LayerNormalization", make_layer_normalization},
     {"", "RMSNormalization", make_rms_normalization},
     {"", "ReduceSum", make_reduce_sum},
@@ -87,10 +94,18 @@ constexpr KernelEntry kernels[] = {
 };
 
 /// oneDNN wants rows that lie together, and element-wise chains make activations as fast.
-bool serves(const graph::Node& node, std::span<const TensorView>, std::span<const TensorView>) {
+bool serves_fused_matmul(const graph::Node& node) {
   constexpr std::array<const char*, 4> others = {"a_perm", "b_perm", "out_perm", "activation"};
-  return node.op_type != "FusedMatMul" ||
-         std::ranges::none_of(others, [&](const char* name) { return node.has_attribute(name); });
+  return std::ranges::none_of(others, [&](const char* name) { return node.has_attribute(name); });
+}
+
+/// What passes may make.
+bool serves(const graph::Node& node, std::span<const TensorView> inputs,
+            std::span<const TensorView> outputs) {
+  if (node.op_type == "FusedMatMul") return serves_fused_matmul(node);
+  if (node.op_type == "Attention") return serves_attention(node, inputs, outputs);
+  if (node.op_type == "RotaryEmbedding") return serves_rotary_embedding(node, inputs, outputs);
+  return true;
 }
 
 }  // namespace

@@ -306,7 +306,7 @@ class Attention final : public Kernel {
                                  as_int(problem_.depth),
                                  as_int(problem_.value_depth),
                                  query_tiles,
-                                 problem_.scale * log2_e,
+                                 static_cast<float>(problem_.scale) * log2_e,
                                  problem_.fill,
                                  problem_.causal,
                                  problem_.nan_to_zero};
