@@ -8,6 +8,7 @@
 #include "graph/function_body.h"
 #include "graph/graph_builder.h"
 #include "graph/input_shapes.h"
+#include "graph/microsoft_operators.h"
 #include "graph/model_file.h"
 #include "graph/node_conversion.h"
 #include "graph/opset_upgrade.h"
@@ -174,6 +175,7 @@ class Importer {
     refuse_nested_graphs(node);
     for (const ValueId id : inputs)
       context.inputs.push_back(id == no_value ? nullptr : &builder_.value(id));
+    if (auto body = microsoft_body(context)) return call(node, std::move(*body), scope);
     const auto outputs = infer_outputs(context, where_);
     Node converted = convert_node(context.node, file_);
     converted.name = scope.prefix + node.name();
@@ -185,6 +187,14 @@ class Importer {
       if (auto body = schema_function_body(context)) return call(node, std::move(*body), scope);
     converted.inputs = std::move(inputs);
     emit(node, std::move(converted), outputs, scope);
+  }
+
+  std::optional<FunctionBody> microsoft_body(const NodeInContext& context) const {
+    try {
+      return microsoft_function_body(context);
+    } catch (const Error& error) {
+      fail("{}: {}: {}", where_, describe(context.node), error.what());
+    }
   }
 
   /// no_value for a function's input that the caller left out.
@@ -390,6 +400,7 @@ class Importer {
 
 Graph load_onnx(const std::filesystem::path& file, const ImportOptions& options) {
   register_collective_schemas();
+  register_microsoft_schemas();
   return Importer(file, options).run();
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "graph/body_builder.h"
+#include "graph/microsoft_operators.h"
 #include "graph/model_file.h"
 
 namespace autopar::graph {
@@ -265,10 +267,13 @@ bool concerns(const FormChange& change, const onnx::NodeProto& node) {
 template <typename Nodes>
 std::int64_t opset_needed(const Nodes& nodes, std::int64_t opset) {
   std::int64_t needed = opset;
-  for (const auto& node : nodes)
+  for (const auto& node : nodes) {
+    if (has_microsoft_body(canonical_domain(node.domain()), node.op_type()))
+      needed = std::max(needed, body_opset);
     for (const FormChange& change : form_changes())
       if (canonical_domain(node.domain()).empty() && concerns(change, node))
         needed = std::max(needed, change.opset);
+  }
   return needed;
 }
 

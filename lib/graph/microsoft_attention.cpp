@@ -1,0 +1,462 @@
+// The attention operators of com.microsoft in terms of ONNX's Attention, RotaryEmbedding and
+// TensorScatter, which have kernels and sharding rules: so caches, projections and heads split as
+// in any model.
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "graph/error.h"
+#include "graph/microsoft_bodies.h"
+
+namespace autopar::graph::microsoft {
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// Queries, keys and values on their way to an Attention. Either all have three dimensions, heads
+/// within the last, or all have four, [batch, heads, sequence, elements].
+struct Heads {
+  std::string q = "q";
+  std::string k = "k";
+  std::string v = "v";
+  std::string mask;  ///< added to scores, or boolean; may be empty
+  std::string past_k;
+  std::string past_v;
+  std::string lengths;  ///< of each batch's keys
+  std::int64_t batch = 0;
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;  ///< with those of the past
+  std::int64_t heads = 1;
+  std::int64_t key_heads = 1;
+  std::int64_t depth = 0;
+  std::int64_t value_depth = 0;
+  bool four_dimensions = false;
+  bool causal = false;
+  std::int64_t left_window = -1;
+  float softcap = 0;
+};
+
+void refuse_input(const BodyBuilder& body, std::string_view input) {
+  if (body.has(input)) fail("its input '{}' is not supported", input);
+}
+
+void refuse_attribute(const BodyBuilder& body, std::string_view name, std::int64_t usual) {
+  if (body.int_attribute(name, usual) != usual)
+    fail("its attribute '{}' is {}, which is not supported", name, body.int_attribute(name, usual));
+}
+
+/// `to`, of [batch, heads, sequence, elements], from `from`, of [batch, sequence, heads x
+/// elements].
+void split_heads(BodyBuilder& body, const std::string& from, const std::string& to, Shape split) {
+  body.add(
+      fmt::format("{0}_split = Reshape ({1}, {2}) {0} = Transpose <perm = [0, 2, 1, 3]> "
+                  "({0}_split)",
+                  to, from, body.ints(split)));
+}
+
+/// `output`, of [batch, sequence, heads x elements].
+void attend(BodyBuilder& body, const Heads& of, const Names& presents) {
+  Names inputs{of.q, of.k, of.v, of.mask, of.past_k, of.past_v, of.lengths};
+  while (inputs.back().empty()) inputs.pop_back();
+  Names outputs{of.four_dimensions ? "attended" : "output"};
+  outputs.insert(outputs.end(), presents.begin(), presents.end());
+  body.add("Attention", inputs, outputs);
+  if (!of.four_dimensions) {
+    body.set("q_num_heads", of.heads);
+    body.set("kv_num_heads", of.key_heads);
+  }
+  // A scale of 0 is ONNX Runtime's default.
+  if (body.float_attribute("scale", 0) != 0) body.pass_attributes({"scale"});
+  if (of.causal) body.set("is_causal", std::int64_t{1});
+  if (of.softcap != 0) body.set("softcap", of.softcap);
+  if (of.left_window >= 0) body.set("left_window_size", of.left_window);
+  if (of.four_dimensions)
+    body.add(
+        fmt::format("rows = Transpose <perm = [0, 2, 1, 3]> (attended) "
+                    "output = Reshape (rows, {})",
+                    body.ints({of.batch, of.queries, of.heads * of.value_depth})));
+}
+
+/// What a mask of 0 and 1 adds to scores, as ONNX Runtime has it: of [batch, keys] or
+/// [batch, queries, keys], lengths of [batch], or ends and then begins of [2 x batch].
+/// `attention_bias` is added. Empty where there is neither.
+std::string added_mask(BodyBuilder& body, const Heads& of, const std::string& mask) {
+  std::string added;
+  if (body.has(mask)) {
+    const Shape& shape = body.shape(mask);
+    std::string keeps;
+    if (shape.size() == 1 && (shape[0] == of.batch || shape[0] == 2 * of.batch)) {
+      std::vector<std::int64_t> places(static_cast<std::size_t>(of.keys));
+      std::iota(places.begin(), places.end(), 0);
+      body.add(fmt::format("lengths_64 = Cast <to = 7> ({})", mask));
+      const bool has_begins = shape[0] != of.batch;
+      const std::string columns = body.ints({has_begins ? 2 : 1, of.batch, 1, 1, 1});
+      body.add(fmt::format("length_columns = Reshape (lengths_64, {})", columns));
+      const std::string keys = body.ints(places);
+      if (has_begins)
+        body.add(
+            fmt::format("ends, begins = Split <axis = 0, num_outputs = 2> (length_columns) "
+                        "before_end = Less ({0}, ends) from_begin = GreaterOrEqual ({0}, begins) "
+                        "kept_5 = And (before_end, from_begin)",
+                        keys));
+      else
+        body.add(fmt::format("kept_5 = Less ({}, length_columns)", keys));
+      body.add(fmt::format("keeps = Squeeze (kept_5, {})", body.ints({0})));
+    } else if (shape.size() == 2 || shape.size() == 3) {
+      Shape wide{shape[0], 1, shape.size() == 3 ? shape[1] : 1, shape.back()};
+      if (shape.back() != of.keys)
+        fail("its mask {} is not of all {} keys", to_string(shape), of.keys);
+      body.add(fmt::format("wide_mask = Reshape ({}, {}) keeps = Cast <to = 9> (wide_mask)", mask,
+                           body.ints(wide)));
+    } else if (shape.size() == 4) {  // of the longest sequence there may be
+      body.add(fmt::format("cut_mask = Slice ({}, {}, {}, {}) keeps = Cast <to = 9> (cut_mask)",
+                           mask, body.ints({of.keys - of.queries, 0}),
+                           body.ints({of.keys, of.keys}), body.ints({2, 3})));
+    } else {
+      fail("its mask {} is not supported", to_string(shape));
+    }
+    const DataType type = body.type(mask == "mask_index" ? "input" : "query");
+    const float filter = body.float_attribute("mask_filter_value", -10000);
+    body.add(fmt::format("added_mask = Where (keeps, {}, {})", body.number(0, type),
+                         body.number(filter, type)));
+    added = "added_mask";
+  }
+  if (!body.has("attention_bias")) return added;
+  if (added.empty()) return "attention_bias";
+  body.add(fmt::format("added_both = Add ({}, attention_bias)", added));
+  return "added_both";
+}
+
+/// Splits what lies side by side along the last dimension into outputs of these sizes.
+void split_last(BodyBuilder& body, const std::string& from, const Names& to,
+                const std::vector<std::int64_t>& sizes) {
+  body.add("Split", {from, body.ints(sizes)}, to);
+  body.set("axis", std::int64_t{-1});
+}
+
+/// "present_key" and "present_value" of keys and values that have no past.
+void add_presents(BodyBuilder& body, const Heads& of) {
+  const auto present = [&](const std::string& name, const std::string& from, std::int64_t depth) {
+    if (!body.wants(name)) return;
+    if (of.four_dimensions)
+      body.add(fmt::format("{} = Identity ({})", name, from));
+    else
+      split_heads(body, from, name, {of.batch, of.keys, of.key_heads, depth});
+  };
+  present("present_key", of.k, of.depth);
+  present("present_value", of.v, of.value_depth);
+}
+
+}  // namespace
+
+void rotary_embedding(BodyBuilder& body) {
+  refuse_attribute(body, "is_packed_batching", 0);
+  if (body.float_attribute("scale", 1) != 1) fail("its attribute 'scale' is not supported");
+  const Shape& input = body.shape("input");
+  const Shape& table = body.shape("cos_cache");
+  if ((input.size() != 3 && input.size() != 4) || table.size() != 2)
+    fail("input {} and tables of {} are not supported", to_string(input), to_string(table));
+  const std::int64_t sequence = input.size() == 3 ? input[1] : input[2];
+  std::string positions = "position_ids";
+  if (body.shape("position_ids").size() == 1) {  // of the first place alone
+    std::vector<std::int64_t> places(static_cast<std::size_t>(sequence));
+    std::iota(places.begin(), places.end(), 0);
+    body.add(fmt::format("row = Add (position_ids, {}) positions = Expand (row, {})",
+                         body.ints(places), body.ints({input[0], sequence})));
+    positions = "positions";
+  }
+  body.add(fmt::format("output = RotaryEmbedding (input, cos_cache, sin_cache, {})", positions));
+  body.pass_attributes({"interleaved", "rotary_embedding_dim"});
+  if (input.size() == 4) return;
+  const std::int64_t turned = 2 * table[1];
+  const std::int64_t given = body.int_attribute("num_heads", 0);
+  body.set("num_heads", given > 0 ? given : input[2] / std::max<std::int64_t>(1, turned));
+}
+
+/// Projection by one packed matrix of weights, then attention.
+void attention(BodyBuilder& body) {
+  refuse_attribute(body, "do_rotary", 0);
+  refuse_attribute(body, "past_present_share_buffer", 0);
+  refuse_input(body, "past_sequence_length");
+  const Shape& input = body.shape("input");
+  const Shape& weights = body.shape("weights");
+  Heads of;
+  of.heads = of.key_heads = body.int_attribute("num_heads", 0);
+  std::vector<std::int64_t> sizes = body.ints_attribute("qkv_hidden_sizes");
+  if (sizes.empty() && weights.size() == 2) sizes.assign(3, weights[1] / 3);
+  if (input.size() != 3 || weights.size() != 2 || sizes.size() != 3 || of.heads <= 0 ||
+      std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) != weights[1] ||
+      sizes[0] != sizes[1] || sizes[0] % of.heads != 0 || sizes[2] % of.heads != 0)
+    fail("input {} and weights {} of {} heads do not fit together", to_string(input),
+         to_string(weights), of.heads);
+  of.batch = input[0];
+  of.queries = of.keys = input[1];
+  of.depth = sizes[0] / of.heads;
+  of.value_depth = sizes[2] / of.heads;
+  of.causal = body.int_attribute("unidirectional", 0) != 0;
+  body.add(body.has("bias") ? "product = MatMul (input, weights) qkv = Add (product, bias)"
+                            : "qkv = MatMul (input, weights)");
+  split_last(body, "qkv", {"q", "k", "v"}, sizes);
+  Names presents;
+  if (body.has("past")) {
+    const Shape& past = body.shape("past");
+    if (past != Shape{2, of.batch, of.heads, past.size() == 5 ? past[3] : 0, of.depth} ||
+        of.value_depth != of.depth)
+      fail("its past {} does not fit", to_string(past));
+    of.keys += past[3];
+    const std::string first = body.ints({0});
+    body.add(
+        fmt::format("past_k5, past_v5 = Split <axis = 0, num_outputs = 2> (past) "
+                    "past_k = Squeeze (past_k5, {0}) past_v = Squeeze (past_v5, {0})",
+                    first));
+    of.past_k = "past_k";
+    of.past_v = "past_v";
+    presents = {"present_k", "present_v"};
+  }
+  of.mask = added_mask(body, of, "mask_index");
+  attend(body, of, presents);
+  if (!body.wants("present")) return;
+  if (!body.has("past")) {
+    split_heads(body, "k", "present_k", {of.batch, of.keys, of.heads, of.depth});
+    split_heads(body, "v", "present_v", {of.batch, of.keys, of.heads, of.value_depth});
+  }
+  const std::string first = body.ints({0});
+  body.add(
+      fmt::format("present_k5 = Unsqueeze (present_k, {0}) present_v5 = Unsqueeze (present_v, "
+                  "{0}) present = Concat <axis = 0> (present_k5, present_v5)",
+                  first));
+}
+
+void multi_head_attention(BodyBuilder& body) {
+  refuse_input(body, "past_sequence_length");
+  refuse_input(body, "cache_indirection");
+  if (body.wants("qk")) fail("its output 'qk' is not supported");
+  const Shape& query = body.shape("query");
+  Heads of;
+  of.heads = of.key_heads = body.int_attribute("num_heads", 0);
+  of.causal = body.int_attribute("unidirectional", 0) != 0;
+  if (of.heads <= 0 || query.size() < 3) fail("its query {} is not supported", to_string(query));
+  of.batch = query[0];
+  of.queries = of.keys = query[1];
+  // Queries, keys and values side by side, [batch, sequence, heads, 2 or 3, elements].
+  const auto unpack = [&](const std::string& packed, const Names& to) {
+    const Shape& shape = body.shape(packed);
+    if (shape.size() != 5 || shape[2] != of.heads ||
+        shape[3] != static_cast<std::int64_t>(to.size()))
+      fail("its packed {} is {}", packed, to_string(shape));
+    Names parts;
+    for (const std::string& name : to) parts.push_back(name + "_5");
+    body.add("Split", {packed}, parts);
+    body.set("axis", std::int64_t{3});
+    body.set("num_outputs", static_cast<std::int64_t>(to.size()));
+    const std::string rows = body.ints({shape[0], shape[1], shape[2] * shape[4]});
+    for (const std::string& name : to)
+      body.add(fmt::format("{0} = Reshape ({0}_5, {1})", name, rows));
+    of.keys = shape[1];
+    of.depth = of.value_depth = shape[4];
+  };
+  bool keys_have_heads = false;
+  if (query.size() == 5) {
+    unpack("query", {"q_", "k_", "v_"});
+  } else {
+    of.depth = query[2] / of.heads;
+    body.add("q_ = Identity (query)");
+    const Shape& key = body.shape("key");
+    if (key.size() == 5) {
+      unpack("key", {"k_", "v_"});
+    } else {
+      const Shape& value = body.shape("value");
+      if (key.size() != value.size() || (key.size() != 3 && key.size() != 4))
+        fail("its key {} and value {} are not supported", to_string(key), to_string(value));
+      keys_have_heads = key.size() == 4;
+      of.keys = keys_have_heads ? key[2] : key[1];
+      of.value_depth = keys_have_heads ? value[3] : value[2] / of.heads;
+      body.add("k_ = Identity (key) v_ = Identity (value)");
+    }
+  }
+  of.q = "q_";
+  of.k = "k_";
+  of.v = "v_";
+  if (body.has("bias")) {
+    split_last(body, "bias", {"q_bias", "k_bias", "v_bias"},
+               {of.heads * of.depth, of.heads * of.depth, of.heads * of.value_depth});
+    body.add("q = Add (q_, q_bias)");
+    of.q = "q";
+    if (!keys_have_heads) {
+      body.add("k = Add (k_, k_bias) v = Add (v_, v_bias)");
+      of.k = "k";
+      of.v = "v";
+    }
+  }
+  if (keys_have_heads) {
+    of.four_dimensions = true;
+    split_heads(body, of.q, "q_heads", {of.batch, of.queries, of.heads, of.depth});
+    of.q = "q_heads";
+  }
+  if (body.has("past_key") != body.has("past_value"))
+    fail("it has one of past_key and past_value alone");
+  if (!body.has("past_key")) {
+    of.mask = added_mask(body, of, "key_padding_mask");
+    attend(body, of, {});
+    return add_presents(body, of);
+  }
+  if (body.shape("past_key").size() != 4)
+    fail("its past_key is {}", to_string(body.shape("past_key")));
+  of.keys += body.shape("past_key")[2];
+  of.past_k = "past_key";
+  of.past_v = "past_value";
+  of.mask = added_mask(body, of, "key_padding_mask");
+  attend(body, of, {"present_key", "present_value"});
+}
+
+namespace {
+
+/// Query, key and value of a GroupQueryAttention, "q", "k" and "v", normalised by head where asked.
+Heads grouped_heads(BodyBuilder& body) {
+  const Shape& query = body.shape("query");
+  Heads of;
+  of.heads = body.int_attribute("num_heads", 0);
+  of.key_heads = body.int_attribute("kv_num_heads", 0);
+  const bool is_packed = !body.has("key");
+  const std::int64_t parts = is_packed ? of.heads + 2 * of.key_heads : of.heads;
+  if (query.size() != 3 || of.key_heads <= 0 || of.heads % of.key_heads != 0 ||
+      query[2] % parts != 0)
+    fail("its query {} of {} heads, {} of keys, is not supported", to_string(query), of.heads,
+         of.key_heads);
+  of.batch = query[0];
+  of.queries = query[1];
+  of.depth = of.value_depth = query[2] / parts;
+  if (is_packed)
+    split_last(body, "query", {"q", "k", "v"},
+               {of.heads * of.depth, of.key_heads * of.depth, of.key_heads * of.depth});
+  else
+    body.add("q = Identity (query) k = Identity (key) v = Identity (value)");
+  if (!is_packed && body.shape("key") != Shape{of.batch, of.queries, of.key_heads * of.depth})
+    fail("its key {} is not as long as its query {}", to_string(body.shape("key")),
+         to_string(query));
+  const auto normalize = [&](std::string& x, std::int64_t heads, const std::string& weight) {
+    if (!body.has(weight)) return;
+    body.add(fmt::format(
+        "{0}_heads = Reshape ({0}, {1}) {0}_scaled = RMSNormalization <axis = -1, epsilon = {2:e}> "
+        "({0}_heads, {3}) {0}_normal = Reshape ({0}_scaled, {4})",
+        x, body.ints({of.batch, of.queries, heads, of.depth}),
+        body.float_attribute("qk_norm_epsilon", 1e-6F), weight,
+        body.ints({of.batch, of.queries, heads * of.depth})));
+    x += "_normal";
+  };
+  normalize(of.q, of.heads, "q_norm_weight");
+  normalize(of.k, of.key_heads, "k_norm_weight");
+  return of;
+}
+
+}  // namespace
+
+/// Where a sequence begins in the cache is told by `seqlens_k`, so each batch has its own place;
+/// of one sequence it is the total length less the new one, and so often known at once.
+void group_query_attention(BodyBuilder& body) {
+  refuse_attribute(body, "sliding_window_cache", 0);
+  refuse_attribute(body, "qk_output", 0);
+  for (const char* input : {"k_scale", "v_scale", "head_sink"}) refuse_input(body, input);
+  if (body.int_attribute("smooth_softmax", 0) > 0)
+    fail("its attribute 'smooth_softmax' is not supported");
+  Heads of = grouped_heads(body);
+  of.causal = body.int_attribute("causal", 1) != 0;
+  of.softcap = body.float_attribute("softcap", 0);
+  // ONNX Runtime's window counts the query's own key.
+  const std::int64_t window = body.int_attribute("local_window_size", -1);
+  if (window > 0) of.left_window = window - 1;
+  const bool has_past = body.has("past_key");
+  if (has_past != body.has("past_value")) fail("it has one of past_key and past_value alone");
+  const std::int64_t past = has_past ? body.shape("past_key").at(2) : 0;
+  const auto total = body.integers("total_sequence_length");
+  // Unknown before the run, it fits into what was given: the buffer has room for all that comes.
+  of.keys = std::max(past, total ? total->at(0) : 0);
+  if (!total && !has_past) of.keys = of.queries;
+  const std::int64_t new_tokens = of.queries;
+  if (total && (total->at(0) < new_tokens || total->at(0) > past + new_tokens))
+    fail("its total_sequence_length is {} for {} new tokens and a past of {}", total->at(0),
+         new_tokens, past);
+
+  // The place of the first new token of each batch.
+  const bool is_first = (total && total->at(0) == new_tokens) || past == 0;
+  const bool is_known = is_first || (total && of.batch == 1);
+  const std::int64_t known = is_first || !total ? 0 : total->at(0) - new_tokens;
+  std::string first;  // of [batch]
+  if (is_known) {
+    first = body.ints(std::vector<std::int64_t>(static_cast<std::size_t>(of.batch), known));
+  } else {
+    body.add(
+        fmt::format("lengths_k = Cast <to = 7> (seqlens_k) lengths_row = Reshape (lengths_k, "
+                    "{}) first_token = Add (lengths_row, {})",
+                    body.ints({of.batch}), body.ints({1 - new_tokens})));
+    first = "first_token";
+    if (!total && new_tokens > 1) {  // the first run of all begins at 0, whatever is padded
+      body.add(fmt::format(
+          "total_64 = Cast <to = 7> (total_sequence_length) is_first = Equal (total_64, {}) "
+          "first_place = Where (is_first, {}, first_token)",
+          body.ints({new_tokens}), body.ints({0})));
+      first = "first_place";
+    }
+  }
+
+  if (body.int_attribute("do_rotary", 0) != 0) {
+    std::string positions = "position_ids";
+    if (!body.has("position_ids") || is_first) {
+      std::vector<std::int64_t> places(static_cast<std::size_t>(new_tokens));
+      std::iota(places.begin(), places.end(), 0);
+      body.add(fmt::format("first_column = Reshape ({}, {}) positions = Add (first_column, {})",
+                           first, body.ints({of.batch, 1}), body.ints(places)));
+      positions = "positions";
+    }
+    const std::int64_t turned = 2 * body.shape("cos_cache").at(1);
+    const auto turn = [&](std::string& x, std::int64_t heads) {
+      body.add(fmt::format("{0}_turned = RotaryEmbedding ({0}, cos_cache, sin_cache, {1})", x,
+                           positions));
+      body.set("num_heads", heads);
+      body.set("interleaved", body.int_attribute("rotary_interleaved", 0));
+      if (turned != of.depth) body.set("rotary_embedding_dim", turned);
+      x += "_turned";
+    };
+    turn(of.q, of.heads);
+    turn(of.k, of.key_heads);
+  }
+  if (body.has("attention_bias")) of.mask = "attention_bias";
+
+  const bool wants_present = body.wants("present_key") || body.wants("present_value");
+  if (past == 0 && of.keys == new_tokens) {
+    attend(body, of, {});
+    if (wants_present) add_presents(body, of);
+    return;
+  }
+  if (is_known && known == past && of.keys == past + new_tokens) {
+    of.past_k = "past_key";
+    of.past_v = "past_value";
+    return attend(body, of, {"present_key", "present_value"});
+  }
+  // The new tokens go to their places in the buffer.
+  const auto extend = [&](const std::string& cache, const std::string& from,
+                          const std::string& present) {
+    split_heads(body, from, from + "_new", {of.batch, new_tokens, of.key_heads, of.depth});
+    std::string buffer = cache;
+    if (past < of.keys) {
+      body.add(fmt::format("{0}_longer = Pad ({0}, {1})", cache,
+                           body.ints({0, 0, 0, 0, 0, 0, of.keys - past, 0})));
+      buffer += "_longer";
+    }
+    body.add(fmt::format("{} = TensorScatter <axis = 2> ({}, {}_new, {})", present, buffer, from,
+                         first));
+  };
+  extend("past_key", of.k, "present_key");
+  extend("past_value", of.v, "present_value");
+  split_heads(body, of.q, "q_heads", {of.batch, new_tokens, of.heads, of.depth});
+  of.q = "q_heads";
+  of.k = "present_key";
+  of.v = "present_value";
+  of.four_dimensions = true;
+  body.add(fmt::format("valid = Add ({}, {})", first, body.ints({new_tokens})));
+  of.lengths = "valid";
+  attend(body, of, {});
+}
+
+}  // namespace autopar::graph::microsoft
