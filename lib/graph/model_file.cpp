@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t oldest_opset = 7;
+constexpr std::int64_t oldest_opset = 1;
 constexpr std::int64_t oldest_ir_version = 3;
 /// Smaller tensors are copied where the file does not align them; larger ones stay views.
 constexpr std::int64_t largest_aligning_copy = 16 * 1024;

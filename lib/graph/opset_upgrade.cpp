@@ -144,6 +144,117 @@ Upgrade old_default(const char* name, const char* value) {
   };
 }
 
+Upgrade rename_attribute(const char* from, const char* to) {
+  return [=](Rewrite& rewrite) {
+    for (auto& attribute : *rewrite.node.mutable_attribute())
+      if (attribute.name() == from) attribute.set_name(to);
+  };
+}
+
+Upgrade float_to_int(const char* name) {
+  return [=](Rewrite& rewrite) {
+    const auto* attribute = find_attribute(rewrite.node, name);
+    if (attribute != nullptr && attribute->type() == onnx::AttributeProto::FLOAT)
+      set_int(rewrite.node, name, static_cast<std::int64_t>(attribute->f()));
+  };
+}
+
+/// An operand in another shape of as many elements.
+void reshape_input(Rewrite& rewrite, int index, const Shape& shape) {
+  const std::string what = "operand_" + std::to_string(index);
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  rewrite.node.set_input(
+      index,
+      rewrite.add_before("Reshape", what,
+                         {rewrite.node.input(index),
+                          rewrite.constant(what + "_shape", Tensor::of_int64({rank}, shape))}));
+}
+
+/// The second operand was broadcast where `broadcast` said so, its dimensions being those of the
+/// first from `axis` on.
+void align_from_axis(Rewrite& rewrite) {
+  if (int_or(rewrite.node, "broadcast", 0) != 0 && find_attribute(rewrite.node, "axis")) {
+    const auto rank = static_cast<std::int64_t>(rewrite.input(0).shape.size());
+    Shape shape = rewrite.input(1).shape;
+    std::int64_t axis = int_or(rewrite.node, "axis", 0);
+    if (axis < 0) axis += rank;
+    const std::int64_t behind = rank - axis - static_cast<std::int64_t>(shape.size());
+    if (behind > 0) {
+      shape.insert(shape.end(), static_cast<std::size_t>(behind), 1);
+      reshape_input(rewrite, 1, shape);
+    }
+  }
+  remove_attribute(rewrite.node, "broadcast");
+  remove_attribute(rewrite.node, "axis");
+}
+
+/// A vector of slopes was one a channel.
+void slopes_by_channel(Rewrite& rewrite) {
+  const Shape& slope = rewrite.input(1).shape;
+  const std::size_t rank = rewrite.input(0).shape.size();
+  if (slope.size() != 1 || slope[0] == 1 || rank <= 2) return;
+  Shape shape(rank - 1, 1);
+  shape[0] = slope[0];
+  reshape_input(rewrite, 1, shape);
+}
+
+void type_name_to_number(Rewrite& rewrite) {
+  const auto* to = find_attribute(rewrite.node, "to");
+  onnx::TensorProto::DataType type = onnx::TensorProto::UNDEFINED;
+  if (to != nullptr && onnx::TensorProto::DataType_Parse(to->s(), &type))
+    set_int(rewrite.node, "to", type);
+}
+
+/// The scales of height and width become those of all four dimensions.
+void scales_of_all_dimensions(Rewrite& rewrite) {
+  const auto scale = [&](const char* name) {
+    const auto* attribute = find_attribute(rewrite.node, name);
+    return attribute ? attribute->f() : 1.0F;
+  };
+  const std::vector<float> scales{1, 1, scale("height_scale"), scale("width_scale")};
+  remove_attribute(rewrite.node, "height_scale");
+  remove_attribute(rewrite.node, "width_scale");
+  auto& attribute = *rewrite.node.add_attribute();
+  attribute.set_name("scales");
+  attribute.set_type(onnx::AttributeProto::FLOATS);
+  for (const float each : scales) attribute.add_floats(each);
+}
+
+/// How often along which dimension becomes how often along each.
+void repeats_of_all_dimensions(Rewrite& rewrite) {
+  const auto element = [&](int index) -> std::optional<std::int64_t> {
+    const auto& constant = rewrite.input(index).constant;
+    if (!constant || !constant->has_data() || constant->elements() != 1) return std::nullopt;
+    const Tensor copy = constant->contiguous_copy();
+    return copy.type() == DataType::float32 ? static_cast<std::int64_t>(copy.values<float>()[0])
+                                            : copy.to_int64s()[0];
+  };
+  if (!rewrite.has_input(2)) return;
+  const auto tiles = element(1);
+  const auto axis = element(2);
+  std::vector<std::int64_t> repeats(rewrite.input(0).shape.size(), 1);
+  if (!tiles || !axis || *axis < 0 || *axis >= static_cast<std::int64_t>(repeats.size())) return;
+  repeats[static_cast<std::size_t>(*axis)] = *tiles;
+  const Shape shape{static_cast<std::int64_t>(repeats.size())};
+  rewrite.set_input(1, rewrite.constant("repeats", Tensor::of_int64(shape, repeats)));
+  rewrite.node.mutable_input()->RemoveLast();
+}
+
+void concatenate_channels(Rewrite& rewrite) {
+  if (!find_attribute(rewrite.node, "axis")) set_int(rewrite.node, "axis", 1);
+}
+
+/// What the first version took for them; later ones have more digits.
+void selu_defaults(Rewrite& rewrite) {
+  for (const auto& [name, value] : {std::pair{"alpha", 1.6732F}, std::pair{"gamma", 1.0507F}}) {
+    if (find_attribute(rewrite.node, name)) continue;
+    auto& attribute = *rewrite.node.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(onnx::AttributeProto::FLOAT);
+    attribute.set_f(value);
+  }
+}
+
 /// Since 18 a Split without sizes says into how many.
 void count_split_outputs(Rewrite& rewrite) {
   if (!rewrite.has_input(1)) set_int(rewrite.node, "num_outputs", rewrite.node.output_size());
@@ -222,7 +333,7 @@ void axis_to_scalar_input(Rewrite& rewrite) {
 
 /// A change of form: what opset brought it, and how to get there from the form before.
 struct FormChange {
-  std::vector<std::string_view> op_types;
+  std::vector<std::string_view> op_types;  ///< all where it is empty
   std::int64_t opset;
   Upgrade upgrade;
 };
@@ -231,6 +342,22 @@ struct FormChange {
 /// need no entry: later schemas accept what earlier ones did.
 const std::vector<FormChange>& form_changes() {
   static const std::vector<FormChange> changes = {
+      {{"GlobalLpPool", "LpPool"}, 2, float_to_int("p")},
+      {{"Pad"}, 2, rename_attribute("paddings", "pads")},
+      {{"Concat"}, 4, concatenate_channels},
+      {{"Reshape"}, 5, ints_to_input("shape", 1)},
+      {{}, 6, without_attribute("consumed_inputs")},
+      {{"Cast"}, 6, type_name_to_number},
+      {{"Selu"}, 6, selu_defaults},
+      {{"Tile"}, 6, repeats_of_all_dimensions},
+      {{"Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor"},
+       7,
+       align_from_axis},
+      {{"BatchNormalization", "Dropout"}, 7, without_attribute("is_test")},
+      {{"GRU", "LSTM", "RNN"}, 7, without_attribute("output_sequence")},
+      {{"Gemm"}, 7, without_attribute("broadcast")},
+      {{"PRelu"}, 7, slopes_by_channel},
+      {{"Upsample"}, 7, scales_of_all_dimensions},
       {{"Upsample"}, 9, floats_to_input("scales", 1)},
       {{"BatchNormalization"}, 9, without_attribute("spatial")},
       {{"Upsample"}, 10, rename_to("Resize")},
@@ -261,7 +388,8 @@ const std::vector<FormChange>& form_changes() {
 }
 
 bool concerns(const FormChange& change, const onnx::NodeProto& node) {
-  return std::ranges::find(change.op_types, node.op_type()) != change.op_types.end();
+  return change.op_types.empty() ||
+         std::ranges::find(change.op_types, node.op_type()) != change.op_types.end();
 }
 
 template <typename Nodes>

@@ -55,6 +55,39 @@ TEST_CASE("attributes that became inputs are upgraded") {
   }
 }
 
+TEST_CASE("operands that were broadcast along an axis, and other forms before opset 7") {
+  const std::string x = "(float[2, 3, 4] x, float[3] b) => (float[A, B, C] y) ";
+  const auto reshaped = [](const std::string& op, const std::string& attributes = "") {
+    return Lines{"y/operand_1 = Reshape(b, [3,1])", "y = " + op + attributes + "(x, y/operand_1)"};
+  };
+  CHECK(upgraded(6, x + "{ y = Add<broadcast = 1, axis = 1>(x, b) }") == reshaped("Add"));
+  CHECK(upgraded(1, x + "{ y = Mul<broadcast = 1, axis = -2, consumed_inputs = [0, 0]>(x, b) }") ==
+        reshaped("Mul"));
+  CHECK(upgraded(6,
+                 "(float[2, 3, 4] x, float[4] b) => (float[A, B, C] y) "
+                 "{ y = Sub<broadcast = 1>(x, b) }") == Lines{"y = Sub(x, b)"});
+  CHECK(upgraded(6,
+                 "(float[2, 3] x, float[3, 4] w, float[4] b) => (float[A, B] y) "
+                 "{ y = Gemm<broadcast = 1>(x, w, b) }") == Lines{"y = Gemm(x, w, b)"});
+  CHECK(upgraded(6, x + "{ y = PRelu(x, b) }") == reshaped("PRelu"));
+  const std::string one = "(float[2, 3, 4] x) => (float[A, B, C] y) ";
+  CHECK(upgraded(1, one + "{ y = Relu<consumed_inputs = [0]>(x) }") == Lines{"y = Relu(x)"});
+  CHECK(upgraded(1, one + "{ y = Reshape<shape = [4, 3, 2]>(x) }") ==
+        Lines{"y = Reshape(x, [4,3,2])"});
+  CHECK(upgraded(1, one + "{ y = Cast<to = \"DOUBLE\">(x) }") == Lines{"y = Cast<to=11>(x)"});
+  CHECK(upgraded(1, one + "{ y = Pad<paddings = [0, 0, 1, 0, 0, 0]>(x) }") ==
+        Lines{"y = Pad(x, [0,0,1,0,0,0])"});
+  CHECK(upgraded(1, one + "{ y = Concat(x, x) }") == Lines{"y = Concat<axis=1>(x, x)"});
+  CHECK(upgraded(1, one + "<float[1] n = {3}, float[1] d = {2}> { y = Tile(x, n, d) }") ==
+        Lines{"y = Tile(x, [1,1,3])"});
+  CHECK(upgraded(1, one + "{ y = Selu(x) }") == Lines{"y = Selu<alpha=1.6732, gamma=1.0507>(x)"});
+  CHECK(upgraded(1,
+                 "(float[1, 1, 2, 3] x) => (float[A, B, C, D] y) "
+                 "{ y = Upsample<height_scale = 2.0, width_scale = 3.0>(x) }") ==
+        Lines{"y = Resize<coordinate_transformation_mode=asymmetric, nearest_mode=floor>"
+              "(x, -, [1,1,2,3])"});
+}
+
 TEST_CASE("Split says its sizes, or into how many") {
   const std::string ports = "(float[2, 6] x) => (float[2, A] a, float[2, B] b) ";
   CHECK(upgraded(7, ports + "{ a, b = Split<axis = 1, split = [2, 4]>(x) }") ==
