@@ -23,10 +23,10 @@ std::int64_t newest_body(const std::vector<int>& versions, std::int64_t opset) {
   return newest;
 }
 
-bool runs_nested_graph(const onnx::FunctionProto& function) {
-  return std::ranges::any_of(function.node(), [](const onnx::NodeProto& node) {
-    return std::ranges::any_of(node.attribute(), &onnx::AttributeProto::has_g);
-  });
+/// A Scan's rounds are told by shapes, a Loop's by numbers.
+bool runs_loop(const onnx::FunctionProto& function) {
+  return std::ranges::find(function.node(), "Loop", &onnx::NodeProto::op_type) !=
+         function.node().end();
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ std::optional<FunctionBody> schema_function_body(const NodeInContext& call) {
         !schema.BuildContextDependentFunction(context, body.function, static_cast<int>(version)))
       return std::nullopt;
   }
-  if (runs_nested_graph(body.function)) return std::nullopt;
+  if (runs_loop(body.function)) return std::nullopt;
   if (body.function.output().empty()) schema.BuildFunction(body.function);
   onnx::NodeProto caller = call.node;
   for (const auto& [name, attribute] : schema.attributes())

@@ -13,7 +13,7 @@ struct FunctionBody {
   std::map<std::string, std::int64_t> opsets;
 };
 
-/// The body by which ONNX defines the operator; nullopt where it defines it by words, or by a loop
+/// The body by which ONNX defines the operator; nullopt where it defines it by words, or by a Loop
 /// (Range), which would be no gain.
 std::optional<FunctionBody> schema_function_body(const NodeInContext& call);
 

@@ -46,6 +46,7 @@ class GraphBuilder {
   /// Gives the node a name where it has none and a suffix where it is taken.
   void add_node(Node node);
 
+  std::size_t nodes() const { return graph_.nodes.size(); }
   const Value& value(ValueId id) const { return graph_.value(id); }
   bool is_constant(ValueId id) const { return graph_.is_constant(id); }
   /// A matrix (or more) of numbers from the file that training may have made.

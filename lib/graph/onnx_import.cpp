@@ -5,6 +5,7 @@
 
 #include "graph/collective_schemas.h"
 #include "graph/constant_folding.h"
+#include "graph/control_flow.h"
 #include "graph/function_body.h"
 #include "graph/graph_builder.h"
 #include "graph/input_shapes.h"
@@ -139,6 +140,7 @@ class Importer {
     if (opset == scope.opsets.end())
       fail("{}: {} uses ONNX's own domain, whose opset the model does not import", where_,
            describe(node));
+    if (read_control_flow(node, opset->second, scope)) return;
     const UpgradeServices services{
         [&](const std::string& input) -> const Value& {
           return builder_.value(lookup(input, node, scope));
@@ -172,10 +174,13 @@ class Importer {
       if (inputs.back() == no_value) name.clear();
     }
     if (dissolve(node, inputs, scope)) return;
-    refuse_nested_graphs(node);
     for (const ValueId id : inputs)
       context.inputs.push_back(id == no_value ? nullptr : &builder_.value(id));
     if (auto body = microsoft_body(context)) return call(node, std::move(*body), scope);
+    if (has_nested_graph(node)) {  // a function of functions
+      if (auto body = schema_function_body(context)) return call(node, std::move(*body), scope);
+      refuse_nested_graphs(node);
+    }
     const auto outputs = infer_outputs(context, where_);
     Node converted = convert_node(context.node, file_);
     converted.name = scope.prefix + node.name();
@@ -270,7 +275,6 @@ class Importer {
         {"Constant", &Importer::take_constant},
         {"Identity", &Importer::pass_through},
         {"Dropout", &Importer::pass_dropout},
-        {"If", &Importer::take_branch},
     };
     if (!canonical_domain(node.domain()).empty()) return false;
     const auto found = table.find(node.op_type());
@@ -297,26 +301,95 @@ class Importer {
     return pass_through(node, inputs, scope);
   }
 
-  bool take_branch(const onnx::NodeProto& node, const std::vector<ValueId>& inputs, Scope& scope) {
-    if (!builder_.is_constant(inputs[0]))
-      fail(
-          "{}: {} has a condition that is not known before the run: control flow is not supported; "
-          "export the model without it",
-          where_, describe(node));
-    const char* taken = constant_ints(inputs[0]).at(0) != 0 ? "then_branch" : "else_branch";
-    const auto branch = std::ranges::find(node.attribute(), taken, &onnx::AttributeProto::name);
-    require(branch != node.attribute().end(), "ONNX's schema requires both branches");
-    const onnx::GraphProto& body = branch->g();
-    if (body.output_size() != node.output_size())
-      fail("{}: {} has {} outputs, its {} {}", where_, describe(node), node.output_size(), taken,
-           body.output_size());
-    Scope inner;
-    inner.parent = &scope;
-    inner.opsets = scope.opsets;
-    import_body(
-        body.node(), node, scope, inner, [&] { add_initializers(body, inner); },
-        [&](int o) { return body.output(o).name(); });
+  // --- nested graphs
+
+  /// Reads If, Loop and Scan into nodes without nested graphs, and binds their outputs.
+  bool read_control_flow(const onnx::NodeProto& node, std::int64_t opset, Scope& scope) {
+    const bool is_loop = node.op_type() == "Loop";
+    const bool is_scan = node.op_type() == "Scan";
+    if (!is_loop && !is_scan && node.op_type() != "If") return false;
+    schema_of(node, {{"", opset}}, where_);
+    if (++depth_ > deepest_calls)
+      fail("{}: {} nests graphs more than {} deep", where_, describe(node), deepest_calls);
+    std::vector<ValueId> inputs;
+    for (const std::string& name : node.input())
+      inputs.push_back(name.empty() ? no_value : lookup(name, node, scope));
+    std::map<const onnx::GraphProto*, Scope> shared;
+    const ControlFlowServices services = control_flow_services(node, scope, shared);
+    std::vector<ValueId> outputs;
+    try {
+      outputs = is_loop   ? read_loop(node, inputs, services)
+                : is_scan ? read_scan(node, inputs, opset, services)
+                          : read_if(node, inputs, services);
+    } catch (const UnknownShape& error) {
+      if (std::string_view(error.what()).starts_with(where_)) throw;
+      throw UnknownShape(fmt::format("{}: {}: {}", where_, describe(node), error.what()));
+    } catch (const Error& error) {
+      if (std::string_view(error.what()).starts_with(where_)) throw;
+      fail("{}: {}: {}", where_, describe(node), error.what());
+    }
+    for (int o = 0; o < node.output_size(); ++o)
+      if (!node.output(o).empty())
+        bind(scope, node.output(o), outputs.at(static_cast<std::size_t>(o)));
+    --depth_;
     return true;
+  }
+
+  /// `shared` gets a scope a nested graph: its initializers, which all rounds have in common.
+  ControlFlowServices control_flow_services(const onnx::NodeProto& node, Scope& scope,
+                                            std::map<const onnx::GraphProto*, Scope>& shared) {
+    const std::string prefix =
+        fmt::format("{}{}/", scope.prefix, node.name().empty() ? node.op_type() : node.name());
+    const auto inner_scope = [&scope](const Scope& parent, std::string inner_prefix) {
+      Scope inner;
+      inner.parent = &parent;
+      inner.opsets = scope.opsets;
+      inner.prefix = std::move(inner_prefix);
+      return inner;
+    };
+    return {[this](ValueId id) -> const Value& { return builder_.value(id); },
+            [this, &node, &scope, &shared, prefix, inner_scope](
+                const onnx::GraphProto& body, const std::vector<ValueId>& inputs, int round) {
+              const auto [common, is_new] = shared.try_emplace(&body, inner_scope(scope, prefix));
+              if (is_new) add_initializers(body, common->second);
+              Scope inner = inner_scope(common->second,
+                                        round < 0 ? prefix : fmt::format("{}{}/", prefix, round));
+              for (std::size_t i = 0; i < inputs.size(); ++i)
+                bind(inner, body.input(static_cast<int>(i)).name(), inputs[i]);
+              for (const auto& each : body.node()) import_node(each, inner);
+              std::vector<ValueId> outputs;
+              for (const auto& output : body.output())
+                outputs.push_back(lookup(output.name(), node, inner));
+              return outputs;
+            },
+            [this, &node, &scope, prefix](
+                const std::string& op_type, const std::vector<ValueId>& inputs,
+                const std::vector<std::pair<std::string, std::int64_t>>& attributes) {
+              Scope local;
+              local.parent = &scope;
+              local.opsets = scope.opsets;
+              local.prefix = prefix;
+              onnx::NodeProto added;
+              added.set_op_type(op_type);
+              for (const ValueId id : inputs) {
+                const std::string name = fmt::format("\x01{}", id);
+                local.values.try_emplace(name, id);
+                added.add_input(name);
+              }
+              for (const auto& [name, value] : attributes) {
+                auto& attribute = *added.add_attribute();
+                attribute.set_name(name);
+                attribute.set_type(onnx::AttributeProto::INT);
+                attribute.set_i(value);
+              }
+              added.add_output(op_type);
+              import_upgraded(added, local);
+              return lookup(op_type, node, local);
+            },
+            [this, prefix](Tensor tensor) {
+              return builder_.add_constant({prefix + "constant", false}, std::move(tensor), false);
+            },
+            [this] { return builder_.nodes(); }};
   }
 
   std::vector<std::int64_t> constant_ints(ValueId id) const {
@@ -327,13 +400,15 @@ class Importer {
     return value.constant->to_int64s();
   }
 
-  void refuse_nested_graphs(const onnx::NodeProto& node) const {
-    for (const auto& attribute : node.attribute())
-      if (attribute.has_g() || attribute.graphs_size() > 0)
-        fail(
-            "{}: {} runs a nested graph: control flow is not supported; export the model without "
-            "it",
-            where_, describe(node));
+  static bool has_nested_graph(const onnx::NodeProto& node) {
+    return std::ranges::any_of(node.attribute(), [](const onnx::AttributeProto& attribute) {
+      return attribute.has_g() || attribute.graphs_size() > 0;
+    });
+  }
+
+  [[noreturn]] void refuse_nested_graphs(const onnx::NodeProto& node) const {
+    fail("{}: {} runs a nested graph, which is not supported; export the model without it", where_,
+         describe(node));
   }
 
   // --- functions

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/error.h"
 #include "graph/graph.h"
+#include "graph/unknown_shape.h"
 
 namespace autopar::graph {
 
@@ -35,11 +35,6 @@ struct ImportOptions {
   bool weights_may_be_absent = false;
   /// Values of model inputs by name, from `--constant`: the graph has constants in their place.
   std::map<std::string, Tensor> constants = {};
-};
-
-/// Some shape depends on values that are known in a run alone.
-struct UnknownShape : Error {
-  using Error::Error;
 };
 
 /// Reads an ONNX file into a Graph. Weights, embedded or external, stay views of the mapped files
