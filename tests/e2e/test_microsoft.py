@@ -351,6 +351,30 @@ class MicrosoftTest(TemporaryFolderTest):
                     )
                 )
 
+    def test_matmul_n_bits(self):
+        depth, columns, block = 96, 24, 32
+        for bits in (4, 8):
+            for rows in (1, 7):
+                inputs = {
+                    "A": floats(2, rows, depth),
+                    "B": random.integers(0, 256, (columns, 3, block * bits // 8)).astype(np.uint8),
+                    "scales": floats(columns, 3, scale=0.1),
+                }
+                zeros = random.integers(0, 256, (columns, (3 * bits + 7) // 8)).astype(np.uint8)
+                for more in ({}, {"zero_points": zeros}):
+                    self.check(
+                        Node(
+                            "MatMulNBits",
+                            {**inputs, **more},
+                            ["Y"],
+                            weights=("B", "scales", "zero_points"),
+                            K=depth,
+                            N=columns,
+                            bits=bits,
+                            block_size=block,
+                        )
+                    )
+
     def test_what_is_not_served_is_refused_by_name(self):
         inputs = {"query": floats(1, 2, 32), "key": floats(1, 2, 32), "value": floats(1, 2, 32)}
         node = Node("MultiHeadAttention", inputs, ["output"], num_heads=4)

@@ -38,6 +38,7 @@ std::unique_ptr<Kernel> make_eye_like(const KernelRequest& request);
 // Products, normalisations, reductions.
 /// MatMul, Gemm and FusedMatMul.
 std::unique_ptr<Kernel> make_matmul(const KernelRequest& request);
+std::unique_ptr<Kernel> make_matmul_n_bits(const KernelRequest& request);
 std::unique_ptr<Kernel> make_softmax(const KernelRequest& request);
 std::unique_ptr<Kernel> make_log_softmax(const KernelRequest& request);
 std::unique_ptr<Kernel> make_masked_softmax(const KernelRequest& request);

@@ -38,6 +38,7 @@ constexpr KernelEntry kernels[] = {
     {passes::internal_domain, "FusedMatMul", make_matmul},
     {"", "MatMul", make_matmul},
     {"", "Gemm", make_matmul},
+    {"com.microsoft", "MatMulNBits", make_matmul_n_bits},
     {"", "Conv", make_conv},
     {"", "Softmax", make_softmax},
     {"", "LogSoftmax", make_log_softmax},
