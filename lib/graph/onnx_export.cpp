@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <variant>
 
 #include "graph/digesting_file.h"
+#include "graph/node_to_proto.h"
 #include "graph/tensor_proto.h"
 
 namespace autopar::graph {
@@ -23,35 +23,6 @@ std::int64_t ir_version_for(std::int64_t opset) {
   return opset == 23 ? 11 : 12;
 }
 
-void set_attribute(onnx::AttributeProto& proto, std::int64_t value) {
-  proto.set_type(onnx::AttributeProto::INT);
-  proto.set_i(value);
-}
-void set_attribute(onnx::AttributeProto& proto, float value) {
-  proto.set_type(onnx::AttributeProto::FLOAT);
-  proto.set_f(value);
-}
-void set_attribute(onnx::AttributeProto& proto, const std::string& value) {
-  proto.set_type(onnx::AttributeProto::STRING);
-  proto.set_s(value);
-}
-void set_attribute(onnx::AttributeProto& proto, const std::vector<std::int64_t>& values) {
-  proto.set_type(onnx::AttributeProto::INTS);
-  proto.mutable_ints()->Add(values.begin(), values.end());
-}
-void set_attribute(onnx::AttributeProto& proto, const std::vector<float>& values) {
-  proto.set_type(onnx::AttributeProto::FLOATS);
-  proto.mutable_floats()->Add(values.begin(), values.end());
-}
-void set_attribute(onnx::AttributeProto& proto, const std::vector<std::string>& values) {
-  proto.set_type(onnx::AttributeProto::STRINGS);
-  for (const std::string& value : values) proto.add_strings(value);
-}
-void set_attribute(onnx::AttributeProto& proto, const Tensor& value) {
-  proto.set_type(onnx::AttributeProto::TENSOR);
-  *proto.mutable_t() = tensor_to_proto("", value);
-}
-
 class Writer {
  public:
   Writer(const Graph& graph, const std::filesystem::path& data_file)
@@ -63,7 +34,9 @@ class Writer {
       const auto id = static_cast<ValueId>(v);
       if (graph_.is_constant(id)) write_constant(id);
     }
-    for (const Node& node : graph_.nodes) write_node(node);
+    for (const Node& node : graph_.nodes) {
+      *model_.mutable_graph()->add_node() = node_to_proto(graph_, node);
+    }
     write_value_types();
     WrittenModel written;
     if (data_) written.data = data_->close();
@@ -134,23 +107,6 @@ class Writer {
     add("location", data_file_.filename().string());
     add("offset", std::to_string(offset));
     add("length", std::to_string(bytes));
-  }
-
-  void write_node(const Node& node) {
-    auto& proto = *model_.mutable_graph()->add_node();
-    proto.set_name(node.name);
-    proto.set_op_type(node.op_type);
-    proto.set_domain(node.domain);
-    const auto name_of_value = [this](ValueId id) {
-      return id == no_value ? std::string() : graph_.value(id).name;
-    };
-    for (const ValueId input : node.inputs) proto.add_input(name_of_value(input));
-    for (const ValueId output : node.outputs) proto.add_output(name_of_value(output));
-    for (const auto& [name, value] : node.attributes) {
-      auto& attribute = *proto.add_attribute();
-      attribute.set_name(name);
-      std::visit([&attribute](const auto& held) { set_attribute(attribute, held); }, value);
-    }
   }
 
   void write_value_types() {

@@ -1,5 +1,6 @@
 #include "runtime/kernels/indexing.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -15,6 +16,22 @@ std::int64_t product(const Shape& shape, std::size_t first, std::size_t last) {
   return result;
 }
 
+/// ONNX's inference lets tensors through that do not belong together; kernels would read beyond.
+void require_fit(const KernelRequest& request, bool fit) {
+  if (fit) return;
+  std::string shapes;
+  for (const TensorView& input : request.inputs) shapes += ' ' + graph::to_string(input.shape);
+  fail("node '{}': the inputs of {} do not fit together:{}", request.node.name,
+       qualified_op_type(request.node), shapes);
+}
+
+/// The updates of a scatter.
+bool has_updates_of(const KernelRequest& request, const Shape& shape) {
+  return request.node.op_type.starts_with("Gather") ||
+         (request.inputs.size() > 2 && request.inputs[2].shape == shape &&
+          request.inputs[2].type == request.inputs[0].type);
+}
+
 }  // namespace
 
 AxisExtents gathered_extents(const KernelRequest& request) {
@@ -28,7 +45,13 @@ ElementIndexing element_indexing(const KernelRequest& request) {
   const Shape& shape = request.inputs.at(0).shape;
   require_indices(request, 1);
   const auto axis = checked_axis(request, request.node.int_attribute("axis", 0), shape.size());
-  return {axis, shape[axis], row_major_strides(shape), request.inputs[1].shape};
+  const Shape& indices = request.inputs[1].shape;
+  bool fit = indices.size() == shape.size() && has_updates_of(request, indices);
+  for (std::size_t d = 0; fit && d < shape.size(); ++d) {
+    fit = d == axis || indices[d] <= shape[d];
+  }
+  require_fit(request, fit);
+  return {axis, shape[axis], row_major_strides(shape), indices};
 }
 
 SliceIndexing slice_indexing(const KernelRequest& request) {
@@ -43,9 +66,14 @@ SliceIndexing slice_indexing(const KernelRequest& request) {
   if (batch_dims >= indices.size() || first_kept > data.size())
     fail("node '{}': the indices of {} name more dimensions than the data has", request.node.name,
          op_type);
+  const auto kept = data.begin() + static_cast<std::ptrdiff_t>(first_kept);
+  const auto batch_end = data.begin() + static_cast<std::ptrdiff_t>(batch_dims);
+  Shape slices(indices.begin(), indices.end() - 1);
+  slices.insert(slices.end(), kept, data.end());
+  require_fit(request, std::equal(data.begin(), batch_end, indices.begin()) &&
+                           has_updates_of(request, slices));
   SliceIndexing indexing;
-  indexing.extents.assign(data.begin() + static_cast<std::ptrdiff_t>(batch_dims),
-                          data.begin() + static_cast<std::ptrdiff_t>(first_kept));
+  indexing.extents.assign(batch_end, kept);
   indexing.batches = product(data, 0, batch_dims);
   indexing.indices = product(indices, batch_dims, indices.size() - 1);
   indexing.slices = product(data, batch_dims, first_kept);

@@ -65,8 +65,24 @@ Product matmul_product(const KernelRequest& request) {
   if (request.node.int_attribute("transA", 0) != 0) swap_rows_and_columns(a);
   if (request.node.int_attribute("transB", 0) != 0) swap_rows_and_columns(b);
 
-  Product product;
   const std::size_t batch_dims = out.dims.size() - 2;
+  const auto fits = [&](const StridedShape& operand) {
+    const std::size_t own = operand.dims.size() - 2;
+    for (std::size_t d = 0; d < own; ++d) {
+      const std::int64_t whole = own > batch_dims ? 1 : out.dims[batch_dims - own + d];
+      if (operand.dims[d] != 1 && operand.dims[d] != whole) return false;
+    }
+    return true;
+  };
+  // ONNX's inference lets some of these through.
+  if (a.dims.back() != b.dims[b.dims.size() - 2] ||
+      a.dims[a.dims.size() - 2] != out.dims[batch_dims] ||
+      b.dims.back() != out.dims[batch_dims + 1] || !fits(a) || !fits(b))
+    fail("node '{}': {} cannot multiply {} and {}", request.node.name,
+         qualified_op_type(request.node), graph::to_string(request.inputs[0].shape),
+         graph::to_string(request.inputs[1].shape));
+
+  Product product;
   product.batches.assign(out.dims.begin(), out.dims.end() - 2);
   product.rows = out.dims[batch_dims];
   product.columns = out.dims[batch_dims + 1];

@@ -1,5 +1,6 @@
 // Attention as one operator (opset 23). Heads split: `g` heads of keys and values, each serving
-// `r` heads of queries.
+// `r` heads of queries. Caches, which come and go as [batch, heads, sequence, elements], split with
+// them.
 
 #include "sharding/rules/rule_text.h"
 #include "sharding/rules/rules.h"
@@ -27,28 +28,30 @@ ShardingRule attention(const graph::Graph& graph, const graph::Node& node) {
   const std::int64_t query_heads = packed ? node.int_attribute("q_num_heads", 1) : shapes[0][1];
   require(heads > 0 && query_heads % heads == 0, "query heads are a multiple of the others");
   // A causal mask counts positions from the first query.
-  const std::string s = node.int_attribute("is_causal", 0) != 0 ? "1" : "s";
-  const std::string cache = "bg11";
+  const bool counts_positions =
+      node.int_attribute("is_causal", 0) != 0 || node.int_attribute("left_window_size", -1) >= 0;
+  const std::string s = counts_positions ? "1" : "s";
+  const std::string keys = "bg11";
+  const std::string values = "bg1v";
   std::vector<std::string> inputs{packed ? "b" + s + "(gre)" : "b(gr)" + s + "1",
-                                  packed ? "b1(ge)" : cache, packed ? "b1(gv)" : cache};
+                                  packed ? "b1(ge)" : keys, packed ? "b1(gv)" : values};
   inputs.push_back(shapes.size() > 3 ? mask_text(shapes[3], s) : "");
-  inputs.insert(inputs.end(), {cache, cache, "b"});
-  std::vector<std::string> outputs{packed ? "b" + s + "(grv)" : "b(gr)" + s + "1", cache, cache,
+  inputs.insert(inputs.end(), {keys, values, "b"});
+  std::vector<std::string> outputs{packed ? "b" + s + "(grv)" : "b(gr)" + s + "v", keys, values,
                                    "b(gr)" + s + "1"};
 
+  // Where each device has one head of keys, it may have a share of those that they serve.
   std::vector<FactorOptions> options{
       {.letter = 'g', .never_empty = true, .size = heads},
-      {.letter = 'r', .kind = FactorKind::whole, .size = query_heads / heads}};
-  if (packed) {
-    options.push_back({'e', FactorKind::whole});
-    options.push_back({'v', FactorKind::whole});
-  }
+      {.letter = 'r', .never_empty = true, .size = query_heads / heads},
+      {'v', packed ? FactorKind::whole : FactorKind::spatial, true}};
+  if (packed) options.push_back({'e', FactorKind::whole});
   ShardingRule rule = node_rule(graph, node, inputs, outputs, options);
   if (packed) {
-    rule.localize = [group = factor_index(rule, 'g'), r = query_heads / heads](LocalNode& local) {
-      const std::int64_t local_heads = local.factor_ranges[group].size();
+    rule.localize = [g = factor_index(rule, 'g'), r = factor_index(rule, 'r')](LocalNode& local) {
+      const std::int64_t local_heads = local.factor_ranges[g].size();
       local.node.attributes["kv_num_heads"] = local_heads;
-      local.node.attributes["q_num_heads"] = local_heads * r;
+      local.node.attributes["q_num_heads"] = local_heads * local.factor_ranges[r].size();
       local.shard.nodes.push_back(local.node);
     };
   }

@@ -1,5 +1,5 @@
-// Convolutions, pooling and resampling. Dimensions of space are whole: their shares would need
-// their neighbours' borders.
+// Convolutions and pooling. Dimensions of space are whole: their shares would need their
+// neighbours' borders.
 
 #include "sharding/rules/rule_text.h"
 #include "sharding/rules/rules.h"
@@ -61,40 +61,43 @@ ShardingRule pool(const graph::Graph& graph, const graph::Node& node) {
   return node_rule(graph, node, {text}, {text});
 }
 
-/// Batch and channels, where they are not resized. `sizes` becomes the local one.
-ShardingRule resize(const graph::Graph& graph, const graph::Node& node) {
-  const Shape input = input_shapes(graph, node)[0];
-  const Shape output = output_shapes(graph, node)[0];
-  if (node.string_attribute("keep_aspect_ratio_policy", "stretch") != "stretch" ||
-      node.string_attribute("coordinate_transformation_mode", "") == "tf_crop_and_resize") {
-    return replicated_rule(graph, node);
-  }
-  std::string text = letters(input.size());
-  for (std::size_t d = 0; d < text.size(); ++d) {
-    if (d >= 2 || input[d] != output[d]) text[d] = '1';
-  }
-  ShardingRule rule = node_rule(graph, node, {text}, {text});
-  if (!has_input(node, 3)) return rule;
-  std::vector<std::size_t> dims;
-  for (std::size_t d = 0; d < input.size(); ++d) dims.push_back(d);
-  if (node.has_attribute("axes")) {
-    dims.clear();
-    for (const std::int64_t axis : node.ints_attribute("axes", {})) {
-      dims.push_back(dimension(axis, input.size()));
-    }
-  }
-  rule.localize = [dims](LocalNode& local) {
-    std::vector<std::int64_t> sizes;
-    for (const std::size_t d : dims) sizes.push_back(local.output_shape(0)[d]);
-    append_with_ints(local, 3, "sizes", sizes);
-  };
-  return rule;
+namespace {
+
+/// The mean or the extremum of all places.
+ShardingRule global_pool_by(const graph::Graph& graph, const graph::Node& node, FactorKind kind) {
+  const std::size_t space = input_shapes(graph, node)[0].size() - 2;
+  const std::string places = letters(space, "nc");
+  std::vector<FactorOptions> options;
+  for (const char place : places) options.push_back({place, kind, true});
+  return node_rule(graph, node, {"nc" + places}, {"nc" + std::string(space, '1')}, options);
 }
 
-/// Operators that mix channels and space but no samples.
-ShardingRule batch_only(const graph::Graph& graph, const graph::Node& node) {
-  const std::string text = "n" + std::string(input_shapes(graph, node)[0].size() - 1, '1');
+}  // namespace
+
+ShardingRule global_average_pool(const graph::Graph& graph, const graph::Node& node) {
+  return global_pool_by(graph, node, FactorKind::mean);
+}
+
+ShardingRule global_max_pool(const graph::Graph& graph, const graph::Node& node) {
+  return global_pool_by(graph, node, FactorKind::max);
+}
+
+/// Normalised over neighbouring channels.
+ShardingRule local_response(const graph::Graph& graph, const graph::Node& node) {
+  const std::string text = with_whole(letters(input_shapes(graph, node)[0].size()), 1);
   return node_rule(graph, node, {text}, {text});
+}
+
+/// Offsets and mask tell by place where each channel's window looks; with one group, output
+/// channels split.
+ShardingRule deformable_convolution(const graph::Graph& graph, const graph::Node& node) {
+  const std::size_t space = input_shapes(graph, node)[0].size() - 2;
+  const std::string whole_space(space, '1');
+  const std::string m = node.int_attribute("group", 1) == 1 ? "m" : "1";
+  return node_rule(
+      graph, node,
+      {"n1" + whole_space, m + "1" + whole_space, "n1" + whole_space, m, "n1" + whole_space},
+      {"n" + m + whole_space}, {});
 }
 
 }  // namespace autopar::sharding::rules

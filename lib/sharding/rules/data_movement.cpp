@@ -1,6 +1,10 @@
 // Operators that copy, reorder or cut elements. A dimension that is cut, joined or repeated is
 // whole; one that passes through unchanged splits.
 
+#include <fmt/format.h>
+
+#include <utility>
+
 #include "sharding/rules/rule_text.h"
 #include "sharding/rules/rules.h"
 
@@ -98,12 +102,72 @@ ShardingRule pad(const graph::Graph& graph, const graph::Node& node) {
   return pass_through(graph, node, passes);
 }
 
+/// A dimension that is repeated splits into repetitions.
 ShardingRule tile(const graph::Graph& graph, const graph::Node& node) {
   const Shape input = input_shapes(graph, node)[0];
   const Shape output = output_shapes(graph, node)[0];
-  std::vector<bool> passes;
-  for (std::size_t d = 0; d < input.size(); ++d) passes.push_back(input[d] == output[d]);
-  return pass_through(graph, node, passes);
+  const std::string all = letters(2 * input.size());
+  const std::string text = all.substr(0, input.size());
+  const std::string repeats = all.substr(input.size());
+  std::string result;
+  std::vector<FactorOptions> options;
+  for (std::size_t d = 0; d < input.size(); ++d) {
+    if (input[d] == output[d] || input[d] == 0) {
+      result += output[d] == 0 ? '1' : text[d];
+      continue;
+    }
+    result += fmt::format("({}{})", repeats[d], text[d]);
+    options.push_back({.letter = repeats[d], .size = output[d] / input[d]});
+    options.push_back({text[d], FactorKind::whole});
+  }
+  ShardingRule rule = node_rule(graph, node, {text}, {result}, options);
+  if (options.empty()) return rule;
+  rule.localize = [input](LocalNode& local) {
+    std::vector<std::int64_t> counts;
+    for (std::size_t d = 0; d < input.size(); ++d) {
+      const std::int64_t extent = local.shard.value(local.node.inputs[0]).shape[d];
+      counts.push_back(extent == 0 ? 1 : local.output_shape(0)[d] / extent);
+    }
+    append_with_ints(local, 1, "repeats", counts);
+  };
+  return rule;
+}
+
+namespace {
+
+/// Space in blocks, `hx` and `wy`, on one side, and channels `c` on the other, which are the major
+/// part of what the blocks become only in the order CRD.
+std::pair<std::string, std::string> depth_and_space(bool channels_first) {
+  return {channels_first ? "n(cb)hw" : "n1hw", channels_first ? "nc(hx)(wy)" : "n1(hx)(wy)"};
+}
+
+std::vector<FactorOptions> block_options(std::int64_t block, bool channels_first) {
+  std::vector<FactorOptions> options{{'x', FactorKind::whole, false, block},
+                                     {'y', FactorKind::whole, false, block}};
+  if (channels_first) options.push_back({'b', FactorKind::whole, false, block * block});
+  return options;
+}
+
+}  // namespace
+
+ShardingRule depth_to_space(const graph::Graph& graph, const graph::Node& node) {
+  const bool channels_first = node.string_attribute("mode", "DCR") == "CRD";
+  const auto [depth, space] = depth_and_space(channels_first);
+  return node_rule(graph, node, {depth}, {space},
+                   block_options(node.int_attribute("blocksize", 1), channels_first));
+}
+
+ShardingRule space_to_depth(const graph::Graph& graph, const graph::Node& node) {
+  const auto [depth, space] = depth_and_space(false);
+  return node_rule(graph, node, {space}, {depth},
+                   block_options(node.int_attribute("blocksize", 1), false));
+}
+
+/// Blocks of all channels, channels major, become an image.
+ShardingRule col_to_im(const graph::Graph& graph, const graph::Node& node) {
+  const Shape output = output_shapes(graph, node)[0];
+  const std::string result = "nc" + std::string(output.size() - 2, '1');
+  return node_rule(graph, node, {"n(cb)1"}, {result}, {{'b', FactorKind::whole}});
 }
 
 }  // namespace autopar::sharding::rules

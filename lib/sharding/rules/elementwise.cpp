@@ -38,17 +38,4 @@ ShardingRule cast_like(const graph::Graph& graph, const graph::Node& node) {
   return node_rule(graph, node, {text}, {text});
 }
 
-/// One scale for all, or one for each element of dimension `axis`; blocks are left whole.
-ShardingRule quantize(const graph::Graph& graph, const graph::Node& node) {
-  const std::vector<Shape> inputs = input_shapes(graph, node);
-  const std::string text = letters(inputs[0].size());
-  const std::size_t scale_rank = inputs[1].size();
-  if (scale_rank > 1 || node.int_attribute("block_size", 0) != 0) {
-    return replicated_rule(graph, node);
-  }
-  std::string scale;
-  if (scale_rank == 1) scale = text[axis_attribute(node, text.size(), 1)];
-  return node_rule(graph, node, {text, scale, scale}, {text});
-}
-
 }  // namespace autopar::sharding::rules

@@ -177,25 +177,50 @@ ShardingRule gather_nd(const graph::Graph& graph, const graph::Node& node) {
   return rule;
 }
 
+namespace {
+
+/// Updates that are maxima or minima may come in any number of shares; others are whole.
+std::vector<FactorOptions> shares_of_updates(const graph::Node& node, std::string& places) {
+  const std::string reduction = node.string_attribute("reduction", "none");
+  std::vector<FactorOptions> options;
+  for (char& place : places) {
+    if (reduction == "max" || reduction == "min") {
+      options.push_back({place, reduction == "max" ? FactorKind::max : FactorKind::min});
+    } else {
+      place = '1';
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
 /// Data and updates split together where both have the whole dimension.
 ShardingRule scatter_elements(const graph::Graph& graph, const graph::Node& node) {
   const std::vector<Shape> shapes = input_shapes(graph, node);
   const std::size_t axis = axis_attribute(node, shapes[0].size(), 0);
-  std::string text = with_whole(letters(shapes[0].size()), axis);
+  std::string text = letters(shapes[0].size());
   for (std::size_t d = 0; d < text.size(); ++d) {
-    if (shapes[0][d] != shapes[1][d]) text[d] = '1';
+    if (shapes[0][d] != shapes[1][d] && d != axis) text[d] = '1';
   }
-  return node_rule(graph, node, {text, text, text}, {text});
+  std::string place(1, text[axis]);
+  const auto options = shares_of_updates(node, place);
+  const std::string data = with_whole(text, axis);
+  text.replace(axis, 1, place);
+  return node_rule(graph, node, {data, text, text}, {data}, options);
 }
 
-/// data: indexed, rest; indices: places, 1; updates: places, rest. Only the rest splits.
+/// data: indexed, rest; indices: places, 1; updates: places, rest.
 ShardingRule scatter_nd(const graph::Graph& graph, const graph::Node& node) {
   const std::vector<Shape> shapes = input_shapes(graph, node);
   const auto num_indexed = static_cast<std::size_t>(shapes[1].back());
-  const std::string rest = letters(shapes[0].size() - num_indexed);
+  const std::size_t num_rest = shapes[0].size() - num_indexed;
+  const std::string all = letters(num_rest + shapes[1].size() - 1);
+  const std::string rest = all.substr(0, num_rest);
+  std::string places = all.substr(num_rest);
+  const auto options = shares_of_updates(node, places);
   const std::string data = std::string(num_indexed, '1') + rest;
-  const std::string updates = std::string(shapes[1].size() - 1, '1') + rest;
-  return node_rule(graph, node, {data, whole(shapes[1]), updates}, {data});
+  return node_rule(graph, node, {data, places + "1", places + rest}, {data}, options);
 }
 
 }  // namespace autopar::sharding::rules

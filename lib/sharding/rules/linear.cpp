@@ -29,6 +29,22 @@ Groups in_factors(const graph::Graph& /*graph*/, const graph::Node& node) {
   return {{0}, {1}};
 }
 
+Groups in_first_and_bias(const graph::Graph& /*graph*/, const graph::Node& node) {
+  return rules::has_input(node, 5) ? Groups{{0, 5}} : Groups{{0}};
+}
+
+Groups in_updates(const graph::Graph& /*graph*/, const graph::Node& node) {
+  const std::string reduction = node.string_attribute("reduction", "none");
+  return reduction == "none" || reduction == "add" ? Groups{{0, 2}} : Groups{};
+}
+
+Groups in_cache(const graph::Graph& /*graph*/, const graph::Node& /*node*/) { return {{0, 1}}; }
+
+Groups in_values(const graph::Graph& /*graph*/, const graph::Node& node) {
+  if (rules::has_output(node, 1) || rules::has_output(node, 3)) return {};
+  return rules::has_input(node, 5) ? Groups{{2, 5}} : Groups{{2}};
+}
+
 Groups in_padded(const graph::Graph& graph, const graph::Node& node) {
   if (!rules::has_input(node, 2)) return {{0}};
   const auto& value = graph.value(node.inputs[2]).constant;

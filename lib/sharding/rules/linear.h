@@ -20,6 +20,14 @@ Groups in_all(const graph::Graph& graph, const graph::Node& node);
 Groups in_branches(const graph::Graph& graph, const graph::Node& node);
 /// A product of the first two inputs to which the third is added.
 Groups in_factors(const graph::Graph& graph, const graph::Node& node);
+/// MatMulNBits: a product of the first input with a constant, to which input 5 is added.
+Groups in_first_and_bias(const graph::Graph& graph, const graph::Node& node);
+/// A scatter that replaces or adds.
+Groups in_updates(const graph::Graph& graph, const graph::Node& node);
+/// A cache and what is written to it.
+Groups in_cache(const graph::Graph& graph, const graph::Node& node);
+/// Attention's values, where keys do not come out as well.
+Groups in_values(const graph::Graph& graph, const graph::Node& node);
 /// Pad: what is added is nothing.
 Groups in_padded(const graph::Graph& graph, const graph::Node& node);
 

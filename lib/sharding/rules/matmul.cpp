@@ -1,6 +1,7 @@
 // Matrix products: sums of products over a shared factor.
 
 #include <algorithm>
+#include <cctype>
 
 #include "sharding/rules/rule_text.h"
 #include "sharding/rules/rules.h"
@@ -31,45 +32,80 @@ ShardingRule gemm(const graph::Graph& graph, const graph::Node& node) {
 
 namespace {
 
-/// Letters that stand once, in alphabetical order: what an equation without "->" means.
+/// Letters that stand once, in alphabetical order, behind an ellipsis if there is one: what an
+/// equation without "->" means.
 std::string implied_result(std::string_view terms) {
   std::string result;
   for (const char letter : terms) {
-    if (letter != ',' && std::ranges::count(terms, letter) == 1) result += letter;
+    const bool is_letter = std::isalpha(static_cast<unsigned char>(letter)) != 0;
+    if (is_letter && std::ranges::count(terms, letter) == 1) result += letter;
   }
   std::ranges::sort(result);
-  return result;
+  return (terms.find('.') != std::string_view::npos ? "..." : "") + result;
 }
 
-bool repeats_a_letter(std::string term) {
-  std::ranges::sort(term);
-  return std::ranges::adjacent_find(term) != term.end();
+/// The terms of one side of the equation.
+std::vector<std::string> terms_of(const std::string& side) {
+  std::vector<std::string> terms{""};
+  for (const char letter : side) {
+    if (letter == ',') {
+      terms.emplace_back();
+    } else {
+      terms.back() += letter;
+    }
+  }
+  return terms;
+}
+
+/// Puts letters for the dimensions that the ellipsis stands for, the last of which are common.
+void expand_ellipsis(std::string& term, std::size_t rank, std::string_view dimensions) {
+  const std::size_t at = term.find("...");
+  if (at == std::string::npos) return;
+  const std::size_t count = rank + 3 - term.size();
+  term.replace(at, 3, dimensions.substr(dimensions.size() - count));
 }
 
 }  // namespace
 
-/// The equation is the rule, but for ellipses and diagonals, which are left whole.
+/// The equation is the rule, but for diagonals, which are left whole.
 ShardingRule einsum(const graph::Graph& graph, const graph::Node& node) {
   std::string equation = node.string_attribute("equation", "");
   std::erase(equation, ' ');
   if (equation.find("->") == std::string::npos) equation += "->" + implied_result(equation);
-  std::vector<FactorOptions> summed;
   const std::size_t arrow = equation.find("->");
-  std::string term;
-  for (std::size_t i = 0; i < arrow; ++i) {
-    const char letter = equation[i];
-    if (letter == ',') {
-      term.clear();
-      continue;
-    }
-    term += letter;
-    if (letter == '.' || repeats_a_letter(term)) return replicated_rule(graph, node);
-    const bool known = std::ranges::find(summed, letter, &FactorOptions::letter) != summed.end();
-    if (!known && equation.find(letter, arrow) == std::string::npos) {
-      summed.push_back({letter, FactorKind::sum});
+  std::vector<std::string> terms = terms_of(equation.substr(0, arrow));
+  std::string result = equation.substr(arrow + 2);
+
+  const std::vector<Shape> inputs = input_shapes(graph, node);
+  std::size_t most = 0;  // dimensions of an ellipsis
+  for (std::size_t t = 0; t < terms.size(); ++t) {
+    if (terms[t].find('.') != std::string::npos) {
+      most = std::max(most, inputs.at(t).size() + 3 - terms[t].size());
     }
   }
-  return node_rule(graph, node, equation, summed);
+  const std::string dimensions = letters(most, equation);
+  for (std::size_t t = 0; t < terms.size(); ++t) {
+    expand_ellipsis(terms[t], inputs.at(t).size(), dimensions);
+  }
+  expand_ellipsis(result, output_shapes(graph, node)[0].size(), dimensions);
+
+  std::vector<FactorOptions> options;
+  const auto add = [&](char letter, FactorKind kind) {
+    if (std::ranges::find(options, letter, &FactorOptions::letter) == options.end()) {
+      options.push_back({letter, kind});
+    }
+  };
+  for (const std::string& term : terms) {
+    for (const char letter : term) {
+      if (std::ranges::count(term, letter) > 1) add(letter, FactorKind::whole);
+    }
+  }
+  for (const std::string& term : terms) {
+    for (const char letter : term) {
+      if (result.find(letter) == std::string::npos) add(letter, FactorKind::sum);
+    }
+  }
+  return node_rule(graph, node, terms, {result}, options);
 }
 
 }  // namespace autopar::sharding::rules

@@ -29,6 +29,16 @@ ShardingRule batch_normalization(const graph::Graph& graph, const graph::Node& n
   return node_rule(graph, node, {text, channel, channel, channel, channel}, {text});
 }
 
+/// Statistics over `axes`.
+ShardingRule mean_variance_normalization(const graph::Graph& graph, const graph::Node& node) {
+  const std::size_t rank = input_shapes(graph, node)[0].size();
+  std::string text = letters(rank);
+  for (const std::int64_t axis : node.ints_attribute("axes", {0, 2, 3})) {
+    text[dimension(axis, rank)] = '1';
+  }
+  return node_rule(graph, node, {text}, {text});
+}
+
 ShardingRule instance_normalization(const graph::Graph& graph, const graph::Node& node) {
   const std::size_t rank = input_shapes(graph, node)[0].size();
   const std::string text = "nc" + std::string(rank - 2, '1');

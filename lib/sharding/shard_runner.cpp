@@ -1,0 +1,166 @@
+#include "sharding/shard_runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "graph/error.h"
+#include "graph/infer_node.h"
+
+namespace autopar::sharding {
+namespace {
+
+using graph::DataType;
+using graph::Graph;
+using graph::Tensor;
+using graph::ValueId;
+
+/// Whether ONNX infers what the graph says of the node's outputs.
+bool is_as_inferred(const Graph& graph, const graph::Node& node) {
+  const std::vector<graph::OutputType> inferred = graph::infer_node(graph, node);
+  for (std::size_t o = 0; o < node.outputs.size(); ++o) {
+    if (node.outputs[o] == graph::no_value) continue;
+    const graph::Value& value = graph.value(node.outputs[o]);
+    if (o >= inferred.size() || inferred[o].type != value.type) return false;
+    if (inferred[o].shape && inferred[o].shape != value.shape) return false;
+  }
+  return true;
+}
+
+double tolerance_of(DataType type) {
+  if (!graph::is_floating_point(type)) return 0;
+  if (type == DataType::float64) return 1e-10;
+  if (type == DataType::float32) return 1e-4;
+  return 3e-2;
+}
+
+/// Elements of some consecutive dimensions.
+std::int64_t product(const Shape& shape, std::size_t from, std::size_t to) {
+  std::int64_t result = 1;
+  for (std::size_t d = from; d < to; ++d) result *= shape[d];
+  return result;
+}
+
+}  // namespace
+
+Tensor ShardRunner::cast(const Tensor& tensor, DataType type) const {
+  if (tensor.type() == type) return tensor;
+  Graph graph;
+  graph.opsets[""] = 21;
+  graph::Node node{"cast", "Cast", "", {}, {}, {{"to", static_cast<std::int64_t>(type)}}};
+  node.inputs = {graph.add_constant("from", tensor.contiguous_copy())};
+  node.outputs = {graph.add_value({"to", type, tensor.shape(), std::nullopt})};
+  graph.outputs = node.outputs;
+  graph.nodes.push_back(std::move(node));
+  auto results = evaluate_(graph);
+  if (!results) {
+    fail("no kernel casts {} to {}", graph::name_of(tensor.type()), graph::name_of(type));
+  }
+  return std::move(results->front());
+}
+
+Numbers ShardRunner::numbers(const Tensor& tensor) const {
+  const Tensor doubles = cast(tensor, DataType::float64).contiguous_copy();
+  const auto values = doubles.values<double>();
+  return {tensor.shape(), {values.begin(), values.end()}};
+}
+
+Tensor ShardRunner::tensor(DataType type, const Numbers& numbers) const {
+  return cast(Tensor::of<double>(DataType::float64, numbers.shape, numbers.values), type);
+}
+
+Tensor ShardRunner::random(DataType type, const Shape& shape, double low, double high,
+                           std::mt19937& generator) const {
+  Numbers numbers{shape, std::vector<double>(static_cast<std::size_t>(graph::num_elements(shape)))};
+  for (double& value : numbers.values) {
+    value = std::uniform_real_distribution<>(low, high)(generator);
+    if (!graph::is_floating_point(type)) value = std::floor(value);
+    if (type == DataType::boolean) value = static_cast<double>(generator() % 2);
+  }
+  return tensor(type, numbers);
+}
+
+std::optional<std::vector<Tensor>> ShardRunner::run(Graph graph,
+                                                    const std::vector<Tensor>& inputs) const {
+  try {
+    for (const graph::Node& node : graph.nodes) {
+      if (!is_as_inferred(graph, node)) return std::nullopt;
+    }
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    graph.value(graph.inputs[i]).constant = inputs[i].contiguous_copy();
+  }
+  graph.inputs.clear();
+  return evaluate_(graph);
+}
+
+bool agree(const Numbers& expected, const Numbers& found, DataType type) {
+  if (expected.shape != found.shape) return false;
+  double largest = 1;
+  for (const double value : expected.values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
+  }
+  const double tolerance = tolerance_of(type) * largest;
+  for (std::size_t i = 0; i < expected.values.size(); ++i) {
+    const double a = expected.values[i];
+    const double b = found.values[i];
+    const bool is_same = a == b || (std::isnan(a) && std::isnan(b));
+    if (!is_same && !(std::fabs(a - b) <= tolerance)) return false;
+  }
+  return true;
+}
+
+Numbers cut(const Numbers& numbers, const std::vector<Range>& ranges) {
+  Numbers result = numbers;
+  for (std::size_t d = 0; d < ranges.size(); ++d) {
+    const Numbers from = std::move(result);
+    const Range range = ranges[d];
+    result = {from.shape, {}};
+    result.shape[d] = range.size();
+    const std::int64_t inner = product(from.shape, d + 1, from.shape.size());
+    for (std::int64_t row = 0; row < product(from.shape, 0, d); ++row) {
+      const auto begin = from.values.begin() + (row * from.shape[d] + range.begin) * inner;
+      result.values.insert(result.values.end(), begin, begin + range.size() * inner);
+    }
+  }
+  return result;
+}
+
+Numbers joined(const std::vector<Numbers>& pieces, std::size_t dim) {
+  Numbers result{pieces.front().shape, {}};
+  result.shape[dim] = 0;
+  for (const Numbers& piece : pieces) result.shape[dim] += piece.shape[dim];
+  for (std::int64_t row = 0; row < product(result.shape, 0, dim); ++row) {
+    for (const Numbers& piece : pieces) {
+      const std::int64_t run = product(piece.shape, dim, piece.shape.size());
+      const auto begin = piece.values.begin() + row * run;
+      result.values.insert(result.values.end(), begin, begin + run);
+    }
+  }
+  return result;
+}
+
+Numbers reduced(const std::vector<Numbers>& parts, Reduce reduce) {
+  Numbers result = parts.front();
+  for (std::size_t p = 1; p < parts.size(); ++p) {
+    for (std::size_t i = 0; i < result.values.size(); ++i) {
+      double& value = result.values[i];
+      const double other = parts[p].values[i];
+      if (reduce == Reduce::max) {
+        value = std::max(value, other);
+      } else if (reduce == Reduce::min) {
+        value = std::min(value, other);
+      } else {
+        value += other;
+      }
+    }
+  }
+  if (reduce == Reduce::mean) {
+    for (double& value : result.values) value /= static_cast<double>(parts.size());
+  }
+  return result;
+}
+
+}  // namespace autopar::sharding
