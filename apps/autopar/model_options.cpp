@@ -21,6 +21,7 @@
 #include "runtime/fused_values.h"
 #include "runtime/kernel.h"
 #include "search/logical_meshes.h"
+#include "sharding/discovered_rules.h"
 #include "sharding/hoist_splits.h"
 #include "sharding/reshape_gathers.h"
 
@@ -84,6 +85,8 @@ void PlanOptions::add_to(CLI::App& command) {
                   "Of stages: latency of a run, or throughput of runs that follow one another")
       ->check(CLI::IsMember({"latency", "throughput"}))
       ->capture_default_str();
+  command.add_flag("--discover", discover,
+                   "Find out how operators without a sharding rule split, by running them");
 }
 
 graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent) {
@@ -113,6 +116,14 @@ graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent)
 }
 
 namespace {
+
+/// Warns of operators that have no rule still.
+void discover_missing_rules(const PlanOptions& options, const graph::Graph& graph) {
+  if (!options.discover) return;
+  for (const std::string& reason : sharding::discover_rules(graph, runtime::evaluate_constants)) {
+    spdlog::warn("--discover found no split of {}", reason);
+  }
+}
 
 /// The rows of a microbatch: the batch may be no multiple, but none may be left without rows.
 std::int64_t microbatch_rows(std::int64_t batch, int microbatches) {
@@ -145,6 +156,7 @@ graph::Graph load_with_batch(const ModelOptions& options, const graph::Graph& wh
 BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& plan,
                                 bool weights_may_be_absent) {
   BatchedModel model{load_model(options, weights_may_be_absent), {}};
+  discover_missing_rules(plan, model.whole);
   if (plan.microbatches == 1) {
     if (!plan.batch.empty()) fail("--batch {}: give --microbatches, too", plan.batch.front());
     model.split.microbatch = model.whole;
@@ -159,6 +171,7 @@ BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& 
   const std::int64_t rows = microbatch_rows(batch, plan.microbatches);
   if (rows * plan.microbatches == batch) {
     model.split = partition::split_batch(model.whole, plan.microbatches, plan.batch);
+    discover_missing_rules(plan, model.split.microbatch);
     return model;
   }
   const std::int64_t filled = rows * plan.microbatches;
@@ -170,6 +183,7 @@ BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& 
            plan.microbatches, batch);
     }
   }();
+  discover_missing_rules(plan, filled_up);
   if (!partition::differ_in_batch_alone(model.whole, filled_up, batch, filled)) {
     fail(
         "--microbatches {}: the model computes with the size of its batch, {}; give a divisor of "
@@ -179,6 +193,7 @@ BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& 
   std::vector<std::string> names;
   for (const graph::ValueId input : batched) names.push_back(model.whole.value(input).name);
   model.split = partition::split_batch(filled_up, plan.microbatches, names);
+  discover_missing_rules(plan, model.split.microbatch);
   return model;
 }
 

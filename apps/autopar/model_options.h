@@ -39,6 +39,7 @@ struct PlanOptions {
   int microbatches = 1;
   std::vector<std::string> batch;  ///< inputs that microbatches cut
   std::string objective = "latency";
+  bool discover = false;  ///< rules for operators that have none, by running them on the CPU
   void add_to(CLI::App& command);
 };
 

@@ -130,6 +130,7 @@ ArgMax(axis=1) 4x6
 ArgMax(axis=0;keepdims=0) 4x6
 ArgMin(axis=-1;select_last_index=1) 3x4x6
 CumSum 4x6 =1
+CumProd@26 4x6 =1
 CumSum(exclusive=1;reverse=1) 4x6x5 =-2
 Hardmax(axis=0) 4x6
 LogSoftmax 4x6

@@ -49,13 +49,13 @@ void print(const rule_check::Instance& instance, const rule_check::Findings& fin
   }
 }
 
-/// Whether every rule has an instance.
+/// Whether every rule that splits anything has an instance.
 bool table_is_covered(const std::set<std::string>& op_types) {
   bool is_covered = true;
   for (const sharding::RuleEntry& entry : sharding::rule_table()) {
     const std::string name =
         (entry.domain.empty() ? "" : std::string(entry.domain) + "::") + std::string(entry.op_type);
-    if (op_types.contains(name)) continue;
+    if (op_types.contains(name) || entry.rule == sharding::replicated_rule) continue;
     fmt::print("no instance of {}\n", name);
     is_covered = false;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sharding/discovered_rules.h"
 #include "sharding/rules/table.h"
 
 namespace autopar::sharding {
@@ -61,7 +62,7 @@ std::vector<std::vector<int>> linear_groups(const RuleEntry& entry, const graph:
 
 std::optional<ShardingRule> sharding_rule(const graph::Graph& graph, const graph::Node& node) {
   const RuleEntry* entry = find_rule(node.domain, node.op_type);
-  if (entry == nullptr) return std::nullopt;
+  if (entry == nullptr) return discovered_rule(graph, node);
   if (packs_elements(graph, node)) return replicated_rule(graph, node);
   ShardingRule rule = entry->rule(graph, node);
   rule.linear = linear_groups(*entry, graph, node);

@@ -88,7 +88,8 @@ ShardingRule make_rule(std::string_view text, std::span<const Shape> inputs,
 /// output.
 ShardingRule make_reshape_rule(const Shape& input, const Shape& output);
 
-/// The rule of this operator instance, from the table in sharding/rules; nullopt where it has none.
+/// The rule of this operator instance, from the table in sharding/rules or else from what was
+/// discovered (sharding/discovered_rules.h); nullopt where neither has one.
 std::optional<ShardingRule> sharding_rule(const graph::Graph& graph, const graph::Node& node);
 
 /// The rule of an operator that cannot be split: every dimension whole.

@@ -89,6 +89,7 @@ constexpr RuleEntry table[] = {
     // Along one dimension
     {"", "ArgMax", rules::arg_reduction},
     {"", "ArgMin", rules::arg_reduction},
+    {"", "CumProd", rules::cum_sum},
     {"", "CumSum", rules::cum_sum, linear::in_first},
     {"", "DFT", rules::dft, linear::in_first},
     {"", "Det", rules::matrices},

@@ -149,7 +149,7 @@ TEST_CASE("a scale by element of a dimension splits with it") {
         Texts{"RR,.,.->RR", "S0R,.,.->S0R", "RS0,.,.->RS0"});
   CHECK(texts_of(sketch("DequantizeLinear", {of({4, 6}), of({2, 6})}, {of({4, 6})},
                         {{"axis", std::int64_t{0}}, {"block_size", std::int64_t{2}}})) ==
-        Texts{"RR,RR->RR"});
+        Texts{"RR,RR->RR", "S0R,S0R->S0R", "RS0,RS0->RS0"});
 }
 
 TEST_CASE("a batched product splits its batch, rows, columns and sum") {
@@ -207,7 +207,12 @@ TEST_CASE("Einsum is its equation") {
   CHECK(einsum("ij,jk", {of({4, 6}), of({6, 8})}, of({4, 8})).size() == 6);
   CHECK(einsum("ba", {of({4, 6})}, of({6, 4}))[1] == "S0R->RS0");
   CHECK(einsum("ii->i", {of({4, 4})}, of({4})) == Texts{"RR->R"});
-  CHECK(einsum("...i->...", {of({4, 4})}, of({4})) == Texts{"RR->R"});
+  CHECK(einsum("...i->...", {of({4, 6})}, of({4})) ==
+        Texts{"RR->R", "S0R->S0", "RS0->R all-reduce", "RS0->S0 reduce-scatter"});
+  CHECK(einsum("...ij,jk", {of({3, 4, 6}), of({6, 8})}, of({3, 4, 8})) ==
+        texts_of(sketch("MatMul", {of({3, 4, 6}), of({6, 8})}, {of({3, 4, 8})})));
+  CHECK(einsum("a...,...->a...", {of({4, 1, 6}), of({3, 6})}, of({4, 3, 6})) ==
+        Texts{"RRR,RR->RRR", "S0RR,RR->S0RR", "RRR,S0R->RS0R", "RRS0,RS0->RRS0"});
 }
 
 TEST_CASE("what an operator works along is whole") {
@@ -221,7 +226,10 @@ TEST_CASE("what an operator works along is whole") {
         Texts{"RR,.->RR", "S0R,.->S0R"});
   CHECK(texts_of(sketch("CumSum", {of({4, 6}), of({})}, {of({4, 6})})) == Texts{"RR,.->RR"});
   CHECK(texts_of(sketch("Trilu", {of({4, 6, 6}), scalar(0)}, {of({4, 6, 6})})) ==
-        Texts{"RRR,.->RRR", "S0RR,.->S0RR"});
+        Texts{"RRR,.->RRR", "S0RR,.->S0RR", "RS0R,.->RS0R", "RRS0,.->RRS0"});
+  const Graph triangle = sketch("Trilu", {of({4, 6})}, {of({4, 6})});
+  CHECK(localized(triangle, "S0R->S0R", 1).ints(1) == Ints{2});
+  CHECK(localized(triangle, "RS0->RS0", 1).ints(1) == Ints{-3});
   CHECK(texts_of(sketch("OneHot", {of({4}), scalar(6), of({2})}, {of({4, 6})})) ==
         Texts{"R,.,R->RR", "S0,.,R->S0R"});
   CHECK(texts_of(sketch("ArgMax", {of({4, 6})}, {of({6})},
@@ -320,7 +328,9 @@ TEST_CASE("data that is moved splits where it passes through") {
   CHECK(texts_of(sketch("Concat", {of({4, 6}), of({4, 2})}, {of({4, 8})},
                         {{"axis", std::int64_t{-1}}})) == Texts{"RR,RR->RR", "S0R,S0R->S0R"});
   CHECK(texts_of(sketch("Tile", {of({4, 6}), ints({1, 2})}, {of({4, 12})})) ==
-        Texts{"RR,R->RR", "S0R,R->S0R"});
+        Texts{"RR,R->RR", "S0R,R->S0R", "RR,R->RS0"});
+  CHECK(localized(sketch("Tile", {of({4, 6}), ints({1, 4})}, {of({4, 24})}), "RR,R->RS0", 1)
+            .ints(1) == Ints{1, 2});
   CHECK(texts_of(sketch("Pad", {of({4, 6}), ints({0, 1, 0, 1})}, {of({4, 8})})) ==
         Texts{"RR,R->RR", "S0R,R->S0R"});
   CHECK(texts_of(sketch("Pad", {of({4, 6}), ints({1, -1}), absent(), ints({-1})}, {of({4, 6})})) ==
@@ -415,7 +425,9 @@ TEST_CASE("pooling and resizing split samples and channels") {
         Texts{"RRR->RRR", "S0RR->S0RR", "RS0R->RS0R"});
   CHECK(texts_of(sketch("MaxPool", {of({2, 4, 8})}, {of({2, 4, 4}), of({2, 4, 4})})) ==
         Texts{"RRR->RRR,RRR"});
-  CHECK(texts_of(sketch("GlobalAveragePool", {of({2, 4, 8})}, {of({2, 4, 1})})).size() == 3);
+  CHECK(texts_of(sketch("GlobalAveragePool", {of({2, 4, 8})}, {of({2, 4, 1})})) ==
+        Texts{"RRR->RRR", "S0RR->S0RR", "RS0R->RS0R", "RRS0->RRR all-reduce",
+              "RRS0->S0RR reduce-scatter", "RRS0->RS0R reduce-scatter"});
   const Graph resize =
       sketch("Resize", {of({2, 4, 8}), absent(), absent(), ints({2, 4, 16})}, {of({2, 4, 16})});
   CHECK(texts_of(resize) == Texts{"RRR,.,.,R->RRR", "S0RR,.,.,R->S0RR", "RS0R,.,.,R->RS0R"});
@@ -427,8 +439,18 @@ TEST_CASE("attention splits samples, heads and queries") {
       sketch("Attention", {of({2, 8, 5, 4}), of({2, 4, 7, 4}), of({2, 4, 7, 3}), of({1, 8, 5, 7})},
              {of({2, 8, 5, 3})});
   CHECK(texts_of(grouped) == Texts{"RRRR,RRRR,RRRR,RRRR->RRRR", "S0RRR,S0RRR,S0RRR,RRRR->S0RRR",
-                                   "RS0RR,RS0RR,RS0RR,RS0RR->RS0RR",
-                                   "RRS0R,RRRR,RRRR,RRS0R->RRS0R"});
+                                   "RS0RR,RS0RR,RS0RR,RS0RR->RS0RR", "RRS0R,RRRR,RRRR,RRS0R->RRS0R",
+                                   "RRRR,RRRR,RRRS0,RRRR->RRRS0"});
+  const Graph one_head = sketch("Attention", {of({2, 8, 5, 4}), of({2, 1, 7, 4}), of({2, 1, 7, 3})},
+                                {of({2, 8, 5, 3})});
+  CHECK(texts_of(one_head)[2] == "RS0RR,RRRR,RRRR->RS0RR");
+  // Two heads of keys over four devices: each has half of the queries' heads.
+  const Graph two_heads =
+      sketch("Attention", {of({1, 5, 32}), of({1, 7, 8}), of({1, 7, 6})}, {of({1, 5, 24})},
+             {{"q_num_heads", std::int64_t{8}}, {"kv_num_heads", std::int64_t{2}}});
+  const auto quarter = localized(two_heads, "RRS01,RRS0,RRS0->RRS01", 3, DeviceMesh({2, 2}));
+  CHECK(quarter.node().int_attribute("q_num_heads", 0) == 2);
+  CHECK(quarter.node().int_attribute("kv_num_heads", 0) == 1);
   const Graph packed =
       sketch("Attention", {of({1, 5, 32}), of({1, 7, 16}), of({1, 7, 12})}, {of({1, 5, 24})},
              {{"q_num_heads", std::int64_t{8}},
@@ -451,6 +473,58 @@ TEST_CASE("rotary embedding splits samples, heads and positions") {
   CHECK(texts_of(packed) ==
         Texts{"RRR,RR,RR,RR->RRR", "RS0R,RR,RR,RS0->RS0R", "RRS0,RR,RR,RR->RRS0"});
   CHECK(localized(packed, "RRS0,RR,RR,RR->RRS0", 0).node().int_attribute("num_heads", 0) == 2);
+}
+
+TEST_CASE("quantised products split with their scales and zero points") {
+  const DataType bytes = DataType::uint8;
+  CHECK(texts_of(sketch("MatMulInteger",
+                        {of({4, 6}, bytes), of({6, 8}, bytes), of({4}, bytes), of({8}, bytes)},
+                        {of({4, 8}, DataType::int32)})) ==
+        Texts{"RR,RR,R,R->RR", "S0R,RR,S0,R->S0R", "RS0,S0R,R,R->RR all-reduce",
+              "RS0,S0R,R,R->S0R reduce-scatter", "RS0,S0R,R,R->RS0 reduce-scatter",
+              "RR,RS0,R,S0->RS0"});
+  CHECK(texts_of(sketch("QLinearMatMul",
+                        {of({4, 6}, bytes), of({}), of({}, bytes), of({6, 8}, bytes), of({8}),
+                         of({8}, bytes), of({1}), of({1}, bytes)},
+                        {of({4, 8}, bytes)})) ==
+        Texts{"RR,.,.,RR,R,R,R,R->RR", "S0R,.,.,RR,R,R,R,R->S0R", "RR,.,.,RS0,S0,S0,R,R->RS0"});
+  const Graph conv = sketch("QLinearConv",
+                            {of({2, 4, 6}, bytes), of({}), of({}, bytes), of({6, 2, 3}, bytes),
+                             of({6}), of({6}, bytes), of({}), of({}, bytes), of({6})},
+                            {of({2, 6, 4}, bytes)}, {{"group", std::int64_t{2}}});
+  CHECK(texts_of(conv) == Texts{"RRR,.,.,RRR,R,R,.,.,R->RRR", "S0RR,.,.,RRR,R,R,.,.,R->S0RR",
+                                "RS0R,.,.,S0RR,S0,S0,.,.,S0->RS0R"});
+  CHECK(localized(conv, "RS0R,.,.,S0RR,S0,S0,.,.,S0->RS0R", 1).node().int_attribute("group", 0) ==
+        1);
+}
+
+TEST_CASE("blocks of quantised weights split over columns, and over whole blocks of rows") {
+  Graph product =
+      sketch("MatMulNBits", {of({4, 64}), of({6, 4, 8}, DataType::uint8), of({6, 4})}, {of({4, 6})},
+             {{"K", std::int64_t{64}},
+              {"N", std::int64_t{6}},
+              {"block_size", std::int64_t{16}},
+              {"bits", std::int64_t{4}}});
+  product.nodes[0].domain = "com.microsoft";
+  CHECK(texts_of(product) == Texts{"RR,RRR,RR->RR", "S0R,RRR,RR->S0R",
+                                   "RS0,RS0R,RS0->RR all-reduce",
+                                   "RS0,RS0R,RS0->S0R reduce-scatter",
+                                   "RS0,RS0R,RS0->RS0 reduce-scatter", "RR,S0RR,S0R->RS0"});
+  const auto columns = localized(product, "RR,S0RR,S0R->RS0", 1);
+  CHECK(columns.node().int_attribute("N", 0) == 3);
+  CHECK(columns.node().int_attribute("K", 0) == 64);
+  CHECK(localized(product, "RS0,RS0R,RS0->RR all-reduce", 1).node().int_attribute("K", 0) == 32);
+}
+
+TEST_CASE("recurrent networks split samples and directions") {
+  const Graph lstm =
+      sketch("LSTM", {of({5, 4, 6}), of({2, 16, 6}), of({2, 16, 4}), of({2, 32})},
+             {of({5, 2, 4, 4}), of({2, 4, 4}), of({2, 4, 4})},
+             {{"hidden_size", std::int64_t{4}}, {"direction", std::string("bidirectional")}});
+  CHECK(texts_of(lstm) == Texts{"RRR,RRR,RRR,RR->RRRR,RRR,RRR", "RS0R,RRR,RRR,RR->RRS0R,RS0R,RS0R",
+                                "RRR,S0RR,S0RR,S0R->RS0RR,S0RR,S0RR"});
+  const auto reverse = localized(lstm, "RRR,S0RR,S0RR,S0R->RS0RR,S0RR,S0RR", 1);
+  CHECK(reverse.node().string_attribute("direction", "") == "reverse");
 }
 
 TEST_CASE("what shapes are made of stays whole") {

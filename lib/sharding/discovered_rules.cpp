@@ -1,0 +1,223 @@
+#include "sharding/discovered_rules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "sharding/discovery.h"
+#include "sharding/rules/table.h"
+
+namespace autopar::sharding {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::Tensor;
+using graph::ValueId;
+
+/// An operator runs some hundred times.
+constexpr std::int64_t most_elements = std::int64_t{1} << 22;
+/// Constants of so few integers may be shapes, axes and the like.
+constexpr std::int64_t most_integers = 64;
+
+bool is_small_integer(const graph::Value& value) {
+  return !graph::is_floating_point(value.type) && graph::num_elements(value.shape) <= most_integers;
+}
+
+/// All that a rule may depend on, as text.
+std::string key_of(const Graph& graph, const Node& node) {
+  std::string key = graph::qualified_op_type(node);
+  const auto opset = graph.opsets.find(node.domain);
+  key += fmt::format("@{}", opset == graph.opsets.end() ? 0 : opset->second);
+  for (const auto& [name, value] : node.attributes) {
+    key += ' ' + name + '=';
+    const auto append = [&key](const auto& held) {
+      using Held = std::decay_t<decltype(held)>;
+      if constexpr (std::is_same_v<Held, std::string>) {
+        key += held;
+      } else if constexpr (std::is_same_v<Held, Tensor>) {
+        const Tensor tensor = held.contiguous_copy();
+        key += graph::to_string(tensor.shape());
+        for (const std::byte byte : tensor.bytes()) key += fmt::format("{:02x}", int(byte));
+      } else if constexpr (std::is_arithmetic_v<Held>) {
+        key += fmt::format("{}", held);
+      } else {
+        for (const auto& one : held) key += fmt::format("{},", one);
+      }
+    };
+    std::visit(append, value);
+  }
+  for (const auto* values : {&node.inputs, &node.outputs}) {
+    key += " |";
+    for (const ValueId id : *values) {
+      if (id == graph::no_value) {
+        key += " -";
+        continue;
+      }
+      const graph::Value& value = graph.value(id);
+      key += fmt::format(" {}:{}", graph::name_of(value.type), graph::to_string(value.shape));
+      if (!value.constant || !value.constant->has_data() || !is_small_integer(value)) continue;
+      for (const std::int64_t element : value.constant->to_int64s()) {
+        key += fmt::format(",{}", element);
+      }
+    }
+  }
+  return key;
+}
+
+std::map<std::string, ShardingRule>& known_rules() {
+  static std::map<std::string, ShardingRule> rules;
+  return rules;
+}
+
+/// The node alone, and what its inputs are in the model where that is known.
+struct Instance {
+  Graph graph;
+  std::vector<std::optional<Tensor>> own;  ///< by graph.inputs
+};
+
+Instance instance_of(const Graph& graph, const Node& node) {
+  Instance instance;
+  instance.graph.name = graph.name;
+  instance.graph.opsets = graph.opsets;
+  Node alone = node;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == graph::no_value) continue;
+    graph::Value value = graph.value(node.inputs[i]);
+    value.name = fmt::format("in{}", i);
+    const bool has_data = value.constant && value.constant->has_data();
+    const bool stays = has_data && is_small_integer(value);
+    std::optional<Tensor> own;
+    if (has_data) own = value.constant->contiguous_copy();
+    value.constant = stays ? own : std::nullopt;
+    alone.inputs[i] = instance.graph.add_value(std::move(value));
+    if (stays) continue;
+    instance.graph.inputs.push_back(alone.inputs[i]);
+    instance.own.push_back(std::move(own));
+  }
+  for (std::size_t o = 0; o < node.outputs.size(); ++o) {
+    if (node.outputs[o] == graph::no_value) continue;
+    graph::Value value = graph.value(node.outputs[o]);
+    value.name = fmt::format("out{}", o);
+    alone.outputs[o] = instance.graph.add_value(std::move(value));
+    instance.graph.outputs.push_back(alone.outputs[o]);
+  }
+  instance.graph.nodes.push_back(std::move(alone));
+  return instance;
+}
+
+bool tells_much(const OperatorRun& run) {
+  return std::ranges::all_of(run.outputs, [](const Numbers& output) {
+    const auto finite =
+        std::ranges::count_if(output.values, [](double value) { return std::isfinite(value); });
+    return 2 * finite >= static_cast<std::ptrdiff_t>(output.values.size());
+  });
+}
+
+/// Runs on positive numbers, on numbers of either sign, and on what the model has.
+std::vector<OperatorRun> runs_of(const Instance& instance, const ShardRunner& runner) {
+  std::mt19937 random(23);
+  std::vector<OperatorRun> runs;
+  for (const auto& [low, with_own] :
+       {std::pair(0.25, false), std::pair(-2.0, false), std::pair(-2.0, true)}) {
+    std::vector<Tensor> inputs;
+    for (std::size_t i = 0; i < instance.own.size(); ++i) {
+      const graph::Value& value = instance.graph.value(instance.graph.inputs[i]);
+      const bool is_float = graph::is_floating_point(value.type);
+      inputs.push_back(with_own && instance.own[i]
+                           ? *instance.own[i]
+                           : runner.random(value.type, value.shape, is_float ? low : 0, 2, random));
+    }
+    auto run = run_whole(instance.graph, std::move(inputs), runner);
+    if (!run) return {};
+    if (tells_much(*run)) runs.push_back(std::move(*run));
+  }
+  return runs;
+}
+
+/// Why the operator is not to be run on other inputs than its own; empty where it may be.
+std::string objection(const Graph& graph, const Node& node) {
+  static const std::set<std::string_view> random_operators{
+      "Bernoulli",        "Dropout",       "Multinomial",      "RandomNormal",
+      "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
+  if (random_operators.contains(node.op_type)) return "it draws random numbers";
+  std::int64_t elements = 0;
+  for (const auto* values : {&node.inputs, &node.outputs}) {
+    for (const ValueId id : *values) {
+      if (id != graph::no_value) elements += graph::num_elements(graph.value(id).shape);
+    }
+  }
+  if (elements > most_elements) return "its tensors are too large to run it often";
+  for (const ValueId id : node.inputs) {
+    if (id == graph::no_value) continue;
+    const graph::Value& value = graph.value(id);
+    const bool is_known = value.constant && value.constant->has_data();
+    if (!is_known && value.shape.size() < 2 && is_small_integer(value)) {
+      return "it reads integers that are known only at run time and may name dimensions";
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<ShardingRule> discover_rule(const Graph& graph, const Node& node,
+                                          const graph::Evaluator& evaluate, std::string& why_not) {
+  why_not = objection(graph, node);
+  if (!why_not.empty()) return std::nullopt;
+  const Instance instance = instance_of(graph, node);
+  const ShardRunner runner(evaluate);
+  const std::vector<OperatorRun> runs = runs_of(instance, runner);
+  if (runs.empty()) {
+    why_not = "it does not run on random numbers";
+    return std::nullopt;
+  }
+  const Discovery found = discover(runs, runner);
+  ShardingRule rule = rule_of(found, instance.graph, instance.graph.nodes.front());
+  // Loops that split one at a time may not do so together.
+  for (const DeviceMesh& mesh : {DeviceMesh({2}), DeviceMesh({3}), DeviceMesh({2, 2})}) {
+    for (const OpShardSpec& choice : all_choices(rule, runs.front(), mesh)) {
+      if (disproof(rule, choice, mesh, runs.front(), runner).empty()) continue;
+      why_not = "what splits alone does not split together";
+      return std::nullopt;
+    }
+  }
+  if (std::ranges::none_of(rule.factors,
+                           [](const Factor& factor) { return factor.kind != FactorKind::whole; })) {
+    why_not = "no dimension splits";
+    return std::nullopt;
+  }
+  return rule;
+}
+
+std::vector<std::string> discover_rules(const Graph& graph, const graph::Evaluator& evaluate) {
+  std::map<std::string, std::string> without;  // by operator type
+  std::set<std::string> tried;
+  for (const Node& node : graph.nodes) {
+    if (find_rule(node.domain, node.op_type) != nullptr) continue;
+    if (node.domain == graph::collective_domain) continue;
+    const std::string key = key_of(graph, node);
+    if (!tried.insert(key).second || known_rules().contains(key)) continue;
+    std::string why_not;
+    if (auto rule = discover_rule(graph, node, evaluate, why_not)) {
+      known_rules().emplace(key, std::move(*rule));
+    } else {
+      without.emplace(graph::qualified_op_type(node), why_not);
+    }
+  }
+  std::vector<std::string> reasons;
+  for (const auto& [op_type, why_not] : without) reasons.push_back(op_type + ": " + why_not);
+  return reasons;
+}
+
+std::optional<ShardingRule> discovered_rule(const Graph& graph, const Node& node) {
+  if (known_rules().empty()) return std::nullopt;
+  const auto found = known_rules().find(key_of(graph, node));
+  if (found == known_rules().end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace autopar::sharding
