@@ -131,7 +131,8 @@ TEST_CASE("RotaryEmbedding is made of factors alone that its kernel finds") {
     const std::array<TensorView, 3> inputs{TensorView{type, x, nullptr},
                                            TensorView{of_factor, factor, nullptr},
                                            TensorView{of_factor, factor, nullptr}};
-    return cuda::serves_rotary_embedding({}, inputs, {});
+    const graph::Node node{"n", "RotaryEmbedding", "autopar.internal", {}, {}, {}};
+    return cuda::serves_rotary_embedding(node, inputs, {});
   };
   const DataType type = DataType::float32;
   CHECK(serves({1, 2, 4, 8}, {4, 8}, type, type));

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "graph/error.h"
-#include "runtime/kernels/attention.h"
+#include "runtime/kernels/attention_cache.h"
 #include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/tensor_core.h"
 #include "runtime/kernels/kernel_arguments.h"
@@ -42,10 +42,12 @@ struct Arguments {
   int depth;
   int value_depth;
   int query_tiles;
+  int first_position;
   float scale;  ///< of scores, times log2(e)
   float fill;
   bool causal;
   bool nan_to_zero;
+  bool none_is_zero;
 };
 
 /// Keys a tile: registers and shared memory bound it.
@@ -129,7 +131,7 @@ __global__ void __launch_bounds__(threads) attend(const Arguments<T> of) {
   const std::int64_t key_head = head / of.heads_a_key_head;
   const T* const k = of.k + batch * of.k_layout.batch + key_head * of.k_layout.head;
   const T* const v = of.v + batch * of.v_layout.batch + key_head * of.v_layout.head;
-  const int seen = first_query + tile_queries + of.keys - of.queries;
+  const int seen = first_query + tile_queries + of.first_position;
   const int visible = !of.causal || seen > of.keys ? of.keys : (seen > 0 ? seen : 0);
   const int tile_count = (visible + keys_a_tile - 1) / keys_a_tile;
 
@@ -194,7 +196,7 @@ __global__ void __launch_bounds__(threads) attend(const Arguments<T> of) {
                          batch * of.mask_layout.batch + head * of.mask_layout.head +
                              query * of.mask_layout.row + key * of.mask_layout.column,
                          score);
-        if (key >= of.keys || (of.causal && key > query + of.keys - of.queries)) score = -infinity;
+        if (key >= of.keys || (of.causal && key > query + of.first_position)) score = -infinity;
         scores[n][i] = score;
         tile_largest[i / 2] = fmaxf(tile_largest[i / 2], score);
       }
@@ -249,7 +251,8 @@ __global__ void __launch_bounds__(threads) attend(const Arguments<T> of) {
     const int query = first_query + warp_row + row_in_warp + r * 8;
     const float total = row_sum(sum[r]);
     if (query >= of.queries) continue;
-    const bool is_nothing = of.nan_to_zero && !(total > 0.0F);
+    const bool is_nothing =
+        (of.nan_to_zero && !(total > 0.0F)) || (of.none_is_zero && total == 0.0F);
     const float share = 1.0F / total;
 #pragma unroll
     for (int n = 0; n < max_depth / 8; ++n) {
@@ -266,31 +269,38 @@ class Attention final : public Kernel {
  public:
   explicit Attention(const KernelRequest& request)
       : problem_(request.node, request.inputs, request.outputs) {
-    if (!serves_attention(request.node, request.inputs, request.outputs))
-      fail("node '{}': this form of Attention has no CUDA kernel", request.node.name);
+    if (problem_.has_cache) cache_ = AttentionCache(request, problem_);
   }
 
+  std::int64_t scratch_bytes() const override { return cache_.scratch_bytes(); }
+
   void run(const KernelIo& io) override {
+    AttentionCache::Joined joined{io.inputs[1], io.inputs[2]};
+    if (problem_.has_cache) joined = cache_.join(io, io.scratch);
     if (io.outputs[0].elements() == 0) return;
-    if (std::max(problem_.depth, problem_.value_depth) <= 32)
-      run_depth<32>(io);
-    else if (std::max(problem_.depth, problem_.value_depth) <= 64)
-      run_depth<64>(io);
-    else if (std::max(problem_.depth, problem_.value_depth) <= 128)
-      run_depth<128>(io);
-    else
-      run_depth<256>(io);
+    run_joined(io, joined);
   }
 
  private:
+  void run_joined(const KernelIo& io, const AttentionCache::Joined& joined) const {
+    if (std::max(problem_.depth, problem_.value_depth) <= 32)
+      run_depth<32>(io, joined);
+    else if (std::max(problem_.depth, problem_.value_depth) <= 64)
+      run_depth<64>(io, joined);
+    else if (std::max(problem_.depth, problem_.value_depth) <= 128)
+      run_depth<128>(io, joined);
+    else
+      run_depth<256>(io, joined);
+  }
+
   template <int max_depth>
-  void run_depth(const KernelIo& io) const {
+  void run_depth(const KernelIo& io, const AttentionCache::Joined& joined) const {
     const auto as_int = [](std::int64_t x) { return static_cast<int>(x); };
     const bool has_mask = io.inputs.size() > 3 && io.inputs[3].present();
     const int query_tiles = as_int((problem_.queries + tile_queries - 1) / tile_queries);
     const Arguments<T> arguments{io.inputs[0].as<const T>(),
-                                 io.inputs[1].as<const T>(),
-                                 io.inputs[2].as<const T>(),
+                                 joined.keys.as<const T>(),
+                                 joined.values.as<const T>(),
                                  io.outputs[0].as<T>(),
                                  has_mask ? io.inputs[3].data : nullptr,
                                  has_mask ? mask_kind(io.inputs[3].type) : MaskKind::none,
@@ -306,10 +316,12 @@ class Attention final : public Kernel {
                                  as_int(problem_.depth),
                                  as_int(problem_.value_depth),
                                  query_tiles,
+                                 as_int(problem_.first_position),
                                  static_cast<float>(problem_.scale) * log2_e,
                                  problem_.fill,
                                  problem_.causal,
-                                 problem_.nan_to_zero};
+                                 problem_.nan_to_zero,
+                                 problem_.none_is_zero};
     const std::int64_t blocks = problem_.batches * problem_.heads * query_tiles;
     check(cudaFuncSetAttribute(attend<T, max_depth>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shared_bytes<max_depth>)),
@@ -325,6 +337,7 @@ class Attention final : public Kernel {
   }
 
   AttentionProblem problem_;
+  AttentionCache cache_;
 };
 
 }  // namespace
@@ -333,11 +346,16 @@ bool serves_attention(const graph::Node& node, std::span<const TensorView> input
                       std::span<const TensorView> outputs) {
   const DataType type = inputs[0].type;
   if (type != DataType::float16 && type != DataType::bfloat16) return false;
+  if (inputs[1].type != type || inputs[2].type != type) return false;
   if (inputs.size() > 3 && inputs[3].present()) {
     const DataType mask = inputs[3].type;
     if (mask != DataType::boolean && mask != DataType::float32 && mask != type) return false;
   }
-  const AttentionProblem problem(node, inputs, outputs);
+  AttentionProblem problem(node, inputs, outputs);
+  if (problem.softcap != 0 || problem.left_window >= 0 || problem.right_window >= 0 ||
+      problem.has_lengths || problem.mask_keys != problem.keys ||
+      problem.scores != AttentionProblem::Scores::none)
+    return false;
   // Rows are copied 16 bytes at a time.
   const auto has_packed_rows = [](const AttentionProblem::Layout& layout) {
     return layout.column == 1 && layout.row % 8 == 0 && layout.head % 8 == 0 &&
@@ -352,11 +370,11 @@ bool serves_attention(const graph::Node& node, std::span<const TensorView> input
 }
 
 std::unique_ptr<Kernel> make_attention(const KernelRequest& request) {
+  if (!serves_attention(request.node, request.inputs, request.outputs))
+    return make_plain_attention(request);
   if (request.inputs.at(0).type == DataType::float16)
     return std::make_unique<Attention<Float16>>(request);
-  if (request.inputs[0].type == DataType::bfloat16)
-    return std::make_unique<Attention<BFloat16>>(request);
-  fail_type(request, request.inputs[0].type);
+  return std::make_unique<Attention<BFloat16>>(request);
 }
 
 }  // namespace autopar::runtime::cuda

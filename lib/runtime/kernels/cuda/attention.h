@@ -12,6 +12,9 @@ namespace autopar::runtime::cuda {
 bool serves_attention(const graph::Node& node, std::span<const TensorView> inputs,
                       std::span<const TensorView> outputs);
 
+/// ONNX's Attention and the compiler's.
 std::unique_ptr<Kernel> make_attention(const KernelRequest& request);
+/// One that takes every form and floating type: a block of threads a query.
+std::unique_ptr<Kernel> make_plain_attention(const KernelRequest& request);
 
 }  // namespace autopar::runtime::cuda

@@ -19,6 +19,7 @@ std::unique_ptr<Kernel> make_gather_nd(const KernelRequest& request);
 std::unique_ptr<Kernel> make_scatter_elements(const KernelRequest& request);
 std::unique_ptr<Kernel> make_scatter_nd(const KernelRequest& request);
 std::unique_ptr<Kernel> make_one_hot(const KernelRequest& request);
+std::unique_ptr<Kernel> make_tensor_scatter(const KernelRequest& request);
 
 // Generators (others in kernels/generators.h).
 std::unique_ptr<Kernel> make_range(const KernelRequest& request);
@@ -30,6 +31,7 @@ std::unique_ptr<Kernel> make_matmul(const KernelRequest& request);
 /// Whether a FusedMatMul of this form has a kernel.
 bool serves_fused_matmul(const graph::Node& node, std::span<const TensorView> inputs,
                          std::span<const TensorView> outputs);
+std::unique_ptr<Kernel> make_matmul_n_bits(const KernelRequest& request);
 std::unique_ptr<Kernel> make_conv(const KernelRequest& request);
 /// The same, of so many images at a time that their windows, laid out in scratch memory, take no
 /// more bytes than that; one image at least.
@@ -54,6 +56,7 @@ bool serves_masked_softmax(const graph::Node& node, std::span<const TensorView> 
                            std::span<const TensorView> outputs);
 std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request);
 std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request);
+/// ONNX's RotaryEmbedding and the compiler's.
 std::unique_ptr<Kernel> make_rotary_embedding(const KernelRequest& request);
 /// Whether cosines and sines of these shapes and types have a kernel.
 bool serves_rotary_embedding(const graph::Node& node, std::span<const TensorView> inputs,

@@ -27,6 +27,7 @@ constexpr KernelEntry lines[] = {
     {"", "OneHot", make_one_hot},
     {"", "Cast", make_cast},
     {"", "CastLike", make_cast},
+    {"", "TensorScatter", make_tensor_scatter},
     // Generators
     {"", "Range", make_range},
     {"", "EyeLike", make_eye_like},
@@ -34,6 +35,7 @@ constexpr KernelEntry lines[] = {
     {passes::internal_domain, "FusedMatMul", make_matmul},
     {"", "MatMul", make_matmul},
     {"", "Gemm", make_matmul},
+    {"com.microsoft", "MatMulNBits", make_matmul_n_bits},
     {"", "Conv", make_conv},
     // Made by the compiler (passes/passes.h)
     {passes::internal_domain, "ElementwiseChain", make_elementwise_chain},
@@ -43,7 +45,9 @@ constexpr KernelEntry lines[] = {
     {passes::internal_domain, "MaskedSoftmax", make_masked_softmax},
     {"", "LayerNormalization", make_layer_normalization},
     {"", "RMSNormalization", make_rms_normalization},
+    {"", "Attention", make_attention},
     {passes::internal_domain, "Attention", make_attention},
+    {"", "RotaryEmbedding", make_rotary_embedding},
     {passes::internal_domain, "RotaryEmbedding", make_rotary_embedding},
     {"", "ReduceSum", make_reduce_sum},
     {"", "ReduceMean", make_reduce_mean},
