@@ -23,6 +23,7 @@
 #include "search/logical_meshes.h"
 #include "sharding/discovered_rules.h"
 #include "sharding/hoist_splits.h"
+#include "sharding/packed_scales.h"
 #include "sharding/reshape_gathers.h"
 
 namespace autopar {
@@ -111,6 +112,7 @@ graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent)
   graph::Graph graph = graph::load_onnx(options.model, how);
   sharding::hoist_splits(graph);
   sharding::reshape_whole_gathers(graph);
+  sharding::unflatten_packed_scales(graph);
   graph.states = graph::match_states(graph, options.loops);
   return graph;
 }

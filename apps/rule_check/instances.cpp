@@ -305,6 +305,8 @@ com.microsoft::MatMulNBits(K=32;N=6;block_size=16;bits=4) 4x32 u8:6x2x8 6x2
 com.microsoft::MatMulNBits(K=64;N=6;block_size=16;bits=4) 3x64 u8:6x4x8 24
 com.microsoft::MatMulNBits(K=32;N=6;block_size=16;bits=4) 2x4x32 u8:6x2x8 6x2 - - 6
 com.microsoft::MatMulNBits(K=64;N=6;block_size=16;bits=4) 4x64 u8:6x4x8 24 u8:12
+com.microsoft::MatMulNBits(K=64;N=6;block_size=16;bits=4) 5x64 u8:6x4x8 6x4 u8:6x2 - 6
+com.microsoft::MatMulNBits(K=64;N=5;block_size=16;bits=8) 3x64 u8:5x4x16 5x4 5x4
 
 ConstantOfShape [6]
 EyeLike 4x6

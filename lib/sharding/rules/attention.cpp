@@ -28,8 +28,9 @@ ShardingRule attention(const graph::Graph& graph, const graph::Node& node) {
   const std::int64_t query_heads = packed ? node.int_attribute("q_num_heads", 1) : shapes[0][1];
   require(heads > 0 && query_heads % heads == 0, "query heads are a multiple of the others");
   // A causal mask counts positions from the first query.
-  const bool counts_positions =
-      node.int_attribute("is_causal", 0) != 0 || node.int_attribute("left_window_size", -1) >= 0;
+  const bool counts_positions = node.int_attribute("is_causal", 0) != 0 ||
+                                node.int_attribute("left_window_size", -1) >= 0 ||
+                                node.int_attribute("right_window_size", -1) >= 0;
   const std::string s = counts_positions ? "1" : "s";
   const std::string keys = "bg11";
   const std::string values = "bg1v";

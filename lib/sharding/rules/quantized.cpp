@@ -139,48 +139,51 @@ ShardingRule qlinear_convolution(const graph::Graph& graph, const graph::Node& n
   return rule;
 }
 
-/// A [..., k] by B [n, blocks of k, bytes of a block]; scales and zero points lie by row of B,
-/// where they have one dimension as where they have two.
+/// A [..., K] by B [N, blocks of K, bytes of a block]. Scales and zero points have a row for each
+/// of B, and may be flat: then blocks are whole. Zero points are packed: `p` blocks share a byte.
 ShardingRule matmul_n_bits(const graph::Graph& graph, const graph::Node& node) {
   const std::vector<Shape> shapes = input_shapes(graph, node);
   const std::int64_t block = node.int_attribute("block_size", 0);
   const std::int64_t depth = node.int_attribute("K", 0);
-  const std::int64_t columns = node.int_attribute("N", 0);
-  const auto has_rows = [&](std::size_t input) {
-    return !has_input(node, input) || shapes[input].size() == 2;
+  const std::int64_t blocks = block > 0 ? depth / block : 0;
+  const bool has_zeros = has_input(node, 3);
+  const bool packs_zeros = has_zeros && graph.value(node.inputs[3]).type == graph::DataType::uint8;
+  const std::int64_t together =
+      packs_zeros ? std::max<std::int64_t>(1, 8 / node.int_attribute("bits", 4)) : 1;
+  const auto is_flat = [&](std::size_t input) {
+    return has_input(node, input) && shapes[input].size() == 1;
   };
-  // Only where all that belongs to a block can be cut at it.
-  const bool cuts_blocks =
-      block > 0 && depth % block == 0 && !has_input(node, 4) && has_rows(2) && !has_input(node, 3);
-  const std::string rows = letters(shapes[0].size() - 1, "nkzuv");
-  const auto by_row = [&](std::size_t input, char rest) -> std::string {
-    if (!has_input(node, input)) return {};
-    if (shapes[input].size() == 1) return fmt::format("(n{})", rest);
-    return cuts_blocks ? "nk" : "n1";
-  };
-  std::vector<FactorOptions> options{{'n', FactorKind::spatial, true, columns}};
-  const std::int64_t blocks = shapes[1].size() > 1 ? shapes[1][1] : 1;
+  const bool cuts_blocks = blocks > 0 && depth % block == 0 && blocks % together == 0 &&
+                           !has_input(node, 4) && !is_flat(2) && !is_flat(3) &&
+                           shapes[1].size() == 3;
+
+  const std::string rows = letters(shapes[0].size() - 1, "nkpzuv");
+  std::vector<FactorOptions> options{{'n', FactorKind::spatial, true, node.int_attribute("N", 0)}};
+  std::string a = "1";
+  std::string b = "n" + std::string(shapes[1].size() - 1, '1');
+  std::string scales = is_flat(2) ? "(nu)" : "n1";
+  std::string zeros = is_flat(3) ? "(nv)" : "n1";
+  if (is_flat(2)) options.push_back({'u', FactorKind::whole});
+  if (is_flat(3)) options.push_back({'v', FactorKind::whole});
   if (cuts_blocks) {
-    options.push_back({'k', FactorKind::sum, true, blocks});
+    a = "(kpz)";
+    b = "n(kp)1";
+    scales = "n(kp)";
+    zeros = packs_zeros ? "nk" : "n(kp)";
+    options.push_back({'k', FactorKind::sum, true, blocks / together});
+    options.push_back({'p', FactorKind::whole, false, together});
     options.push_back({'z', FactorKind::whole, false, block});
   }
-  for (std::size_t input = 2; input < std::min<std::size_t>(4, shapes.size()); ++input) {
-    if (has_input(node, input) && shapes[input].size() == 1) {
-      options.push_back({input == 2 ? 'u' : 'v', FactorKind::whole});
-    }
-  }
-  const std::string b = "n" + std::string(cuts_blocks ? "k" : "1") + "1";
   ShardingRule rule =
-      node_rule(graph, node,
-                {rows + (cuts_blocks ? "(kz)" : "1"), b, by_row(2, 'u'), by_row(3, 'v'), "", "n"},
-                {rows + "n"}, options);
+      node_rule(graph, node, {rows + a, b, scales, zeros, "", "n"}, {rows + "n"}, options);
   rule.localize = [n = factor_index(rule, 'n'),
-                   k = cuts_blocks ? std::optional(factor_index(rule, 'k')) : std::nullopt, block,
-                   has_bias = has_input(node, 5)](LocalNode& local) {
+                   k = cuts_blocks ? std::optional(factor_index(rule, 'k')) : std::nullopt,
+                   step = together * block](LocalNode& local) {
     local.node.attributes["N"] = local.factor_ranges[n].size();
     if (k) {
-      local.node.attributes["K"] = local.factor_ranges[*k].size() * block;
-      if (has_bias && local.factor_ranges[*k].begin != 0) local.node.inputs.resize(5);
+      local.node.attributes["K"] = local.factor_ranges[*k].size() * step;
+      const bool adds_bias = local.factor_ranges[*k].begin == 0;
+      if (!adds_bias && local.node.inputs.size() > 5) local.node.inputs.resize(5);
     }
     local.shard.nodes.push_back(local.node);
   };
