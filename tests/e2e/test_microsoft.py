@@ -8,7 +8,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from support import TemporaryFolderTest, autopar, relative_error
+from support import MODELS, TOLERANCE, Model, TemporaryFolderTest, autopar, relative_error
 
 FLOAT = TensorProto.FLOAT
 random = np.random.default_rng(6)
@@ -374,6 +374,25 @@ class MicrosoftTest(TemporaryFolderTest):
                             block_size=block,
                         )
                     )
+
+    def test_models_that_onnx_runtime_has_optimised(self):
+        for folder in sorted(MODELS.iterdir()):
+            with self.subTest(folder.name):
+                model = Model(folder.name)
+                model.file = self.tmp / f"{folder.name}.onnx"
+                options = onnxruntime.SessionOptions()
+                options.log_severity_level = 3
+                options.graph_optimization_level = (
+                    onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+                )
+                options.optimized_model_filepath = str(model.file)
+                onnxruntime.InferenceSession(folder / "model.onnx", options)
+                domains = {node.domain for node in onnx.load(model.file).graph.node}
+                self.assertIn("com.microsoft", domains)
+                bundle, out = self.tmp / folder.name, self.tmp / f"{folder.name}-out"
+                model.partition(bundle, 2)
+                autopar("run", "--dir", bundle, *model.input_options(), "--output-dir", out)
+                self.assertLessEqual(model.error_of(out), TOLERANCE)
 
     def test_what_is_not_served_is_refused_by_name(self):
         inputs = {"query": floats(1, 2, 32), "key": floats(1, 2, 32), "value": floats(1, 2, 32)}
