@@ -175,9 +175,9 @@ class ConvIntegerItems {
       in_[d] = in[i + 2];
       out_extents_[d] = out[i + 2];
       taps_[d] = weights[i + 2];
-      strides_[d] = convolution.strides[i];
-      dilations_[d] = convolution.dilations[i];
-      pads_[d] = convolution.begin_pads[i];
+      strides_[d] = convolution.slide.strides[i];
+      dilations_[d] = convolution.slide.dilations[i];
+      pads_[d] = convolution.slide.begin_pads[i];
       places_ *= out[i + 2];
       all_taps_ *= weights[i + 2];
       in_places_ *= in[i + 2];
