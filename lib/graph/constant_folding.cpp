@@ -43,6 +43,19 @@ constexpr std::array<std::string_view, 6> random_operators = {
     "Bernoulli",     "Multinomial",      "RandomNormal",
     "RandomUniform", "RandomNormalLike", "RandomUniformLike"};
 
+/// Operators whose results' shapes depend on values: inference tells none, the evaluator does.
+constexpr std::array<std::string_view, 4> data_shaped_operators = {"Compress", "NonMaxSuppression",
+                                                                   "NonZero", "Unique"};
+
+bool is_data_shaped(const NodeInContext& context) {
+  return context.schema->domain().empty() &&
+         std::ranges::find(data_shaped_operators, context.schema->Name()) !=
+             data_shaped_operators.end();
+}
+
+/// Of a result whose shape is not known, the evaluator gives one.
+Shape expected_shape(const InferredOutput& output) { return output.shape.value_or(Shape{0}); }
+
 bool is_foldable(const NodeInContext& context, const std::vector<InferredOutput>& outputs,
                  const std::vector<bool>& is_weight) {
   if (!context.schema->domain().empty() ||
@@ -52,13 +65,15 @@ bool is_foldable(const NodeInContext& context, const std::vector<InferredOutput>
   for (std::size_t i = 0; i < context.inputs.size(); ++i) {
     const Value* value = context.inputs[i];
     if (!value) continue;
-    if (!value->constant || !value->constant->has_data() || is_weight[i]) return false;
+    if (!value->constant || !value->constant->has_data()) return false;
+    // What shapes depend on is folded, be it a weight: nothing else can be done with it.
+    if (is_weight[i] && !is_data_shaped(context)) return false;
     input_bytes += value->constant->size_bytes();
   }
   std::int64_t output_bytes = 0;
   for (const InferredOutput& output : outputs) {
-    if (!output.shape) return false;
-    output_bytes += bytes_of(output.type, num_elements(*output.shape));
+    if (!output.shape && !is_data_shaped(context)) return false;
+    output_bytes += bytes_of(output.type, num_elements(expected_shape(output)));
   }
   return input_bytes <= most_input_bytes && output_bytes <= most_output_bytes;
 }
@@ -88,7 +103,7 @@ Graph single_node_graph(const NodeInContext& context, const Node& node,
     }
     const auto& output = outputs[static_cast<std::size_t>(o)];
     const ValueId id =
-        graph.add_value({"output " + std::to_string(o), output.type, *output.shape, {}});
+        graph.add_value({"output " + std::to_string(o), output.type, expected_shape(output), {}});
     copy.outputs.push_back(id);
     graph.outputs.push_back(id);
   }
@@ -114,12 +129,14 @@ std::optional<std::vector<Tensor>> fold(const NodeInContext& context, const Node
     if (auto results = evaluate(graph)) {
       require(results->size() == graph.outputs.size(), "an evaluator gives every output");
       for (std::size_t i = 0; i < results->size(); ++i)
-        require((*results)[i].shape() == graph.value(graph.outputs[i]).shape &&
+        require((is_data_shaped(context) ||
+                 (*results)[i].shape() == graph.value(graph.outputs[i]).shape) &&
                     (*results)[i].type() == graph.value(graph.outputs[i]).type,
                 "an evaluator gives the type and shape that inference found");
       return results;
     }
   }
+  if (is_data_shaped(context)) return std::nullopt;
   if (auto propagated = propagate_data(context, outputs[0]))
     return std::vector{std::move(*propagated)};
   return std::nullopt;

@@ -32,6 +32,15 @@ onnx::TypeProto type_of(const Value& value) {
   return type;
 }
 
+void add_default(onnx::NodeProto& node, const char* name, std::int64_t value) {
+  const auto& given = node.attribute();
+  if (std::ranges::find(given, name, &onnx::AttributeProto::name) != given.end()) return;
+  auto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(onnx::AttributeProto::INT);
+  attribute.set_i(value);
+}
+
 /// The messages in which ONNX's inference reads what is known.
 struct InputMessages {
   explicit InputMessages(const NodeInContext& context) : node(context.node) {
@@ -43,6 +52,9 @@ struct InputMessages {
       if (informs_inference(*value))
         data_pointers[name] = &(data[name] = tensor_to_proto(name, *value->constant));
     }
+    // Inference takes 0 for what the operator says is 1.
+    if (context.node.op_type() == "STFT" && context.node.domain().empty())
+      add_default(node, "onesided", 1);
   }
 
   onnx::NodeProto node;
@@ -136,6 +148,23 @@ void check_operands(const NodeInContext& context, const std::vector<InferredOutp
   if (op == "Reshape") check_reshape(context.inputs[0]->shape, outputs[0].shape);
 }
 
+/// What a constant condition leaves of Compress's data, which inference does not tell.
+std::optional<Shape> compressed_shape(const NodeInContext& context) {
+  const Value* data = context.inputs[0];
+  const Value* condition = context.inputs[1];
+  if (!condition->constant || !condition->constant->has_data()) return std::nullopt;
+  const std::vector<std::int64_t> keeps = condition->constant->to_int64s();
+  const auto kept = static_cast<std::int64_t>(keeps.size()) - std::ranges::count(keeps, 0);
+  const auto axis =
+      std::ranges::find(context.node.attribute(), "axis", &onnx::AttributeProto::name);
+  if (axis == context.node.attribute().end()) return Shape{kept};
+  const auto rank = static_cast<std::int64_t>(data->shape.size());
+  if (axis->i() < -rank || axis->i() >= rank) return std::nullopt;
+  Shape shape = data->shape;
+  shape[static_cast<std::size_t>(axis->i() < 0 ? axis->i() + rank : axis->i())] = kept;
+  return shape;
+}
+
 /// By the operator's own function for it, else by walking the body that defines it.
 void run_inference(const NodeInContext& context, onnx::InferenceContext& inference) {
   const onnx::OpSchema& schema = *context.schema;
@@ -188,6 +217,8 @@ std::vector<InferredOutput> infer_outputs(const NodeInContext& context, std::str
     std::vector<InferredOutput> outputs;
     for (const auto& type : inference.allOutputTypes_) outputs.push_back(output_of(type));
     check_operands(context, outputs);
+    if (context.node.op_type() == "Compress" && context.node.domain().empty())
+      outputs[0].shape = compressed_shape(context);
     return outputs;
   } catch (const Error& error) {
     fail("{}: {}: {}", where, describe(context.node), error.what());

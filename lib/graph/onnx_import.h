@@ -21,7 +21,8 @@ using ShapeBindings = std::map<std::string, Shape>;
 std::pair<std::string, Shape> parse_shape_binding(std::string_view text);
 
 /// Evaluates a graph of one node whose inputs are all constants; nullopt where no kernel serves
-/// it. Folding needs kernels, which this module may not know: the application hands them in.
+/// it. Folding needs kernels, which this module may not know: the application hands them in. Of
+/// Compress, NonMaxSuppression, NonZero and Unique the results' shapes are the evaluator's.
 using Evaluator = std::function<std::optional<std::vector<Tensor>>(const Graph& single_node)>;
 
 struct ImportOptions {

@@ -6,6 +6,7 @@
 
 #include "graph/arena.h"
 #include "runtime/devices/cpu_device.h"
+#include "runtime/data_shaped.h"
 #include "runtime/memory_plan.h"
 #include "runtime/passes/passes.h"
 #include "runtime/state_copies.h"
@@ -293,6 +294,7 @@ std::int64_t Executable::derived_constant_bytes() const { return impl_->derived_
 
 std::optional<std::vector<graph::Tensor>> evaluate_constants(const graph::Graph& graph) {
   try {
+    if (auto results = evaluate_data_shaped(graph)) return results;
     Executable executable(graph, {.threads = 1, .collectives = nullptr, .optimize = false});
     executable.run();
     std::vector<Tensor> results;

@@ -1,10 +1,13 @@
 #include "runtime/kernels/common_table.h"
 
 #include "runtime/kernels/collectives.h"
+#include "runtime/kernels/compress.h"
 #include "runtime/kernels/data_movement.h"
 #include "runtime/kernels/einsum.h"
+#include "runtime/kernels/fourier.h"
 #include "runtime/kernels/generators.h"
 #include "runtime/kernels/quantized_products.h"
+#include "runtime/kernels/recurrent.h"
 
 namespace autopar::runtime {
 
@@ -36,6 +39,13 @@ std::vector<KernelEntry> common_entries() {
       {"", "Size", make_size},
       // Made of other kernels
       {"", "Einsum", make_einsum},
+      {"", "Compress", make_compress},
+      {"", "DFT", make_dft},
+      {"", "STFT", make_stft},
+      {"", "MelWeightMatrix", make_mel_weight_matrix},
+      {"", "RNN", make_rnn},
+      {"", "GRU", make_gru},
+      {"", "LSTM", make_lstm},
       {"", "QLinearMatMul", make_qlinear_matmul},
       {"", "QLinearConv", make_qlinear_conv},
       // Collectives

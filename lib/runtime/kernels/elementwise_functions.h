@@ -395,17 +395,19 @@ struct BitwiseNot {
     return static_cast<T>(~x);
   }
 };
-/// Shifts by the type's width or more give 0.
+/// Shifts by the type's width or more, or by less than 0, leave nothing but copies of the sign.
 struct ShiftLeft {
   template <typename T>
   AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
-    return y < T(8 * sizeof(T)) ? static_cast<T>(Wrapping<T>(x) << y) : T(0);
+    const bool is_within = std::make_unsigned_t<T>(y) < 8 * sizeof(T);
+    return is_within ? static_cast<T>(Wrapping<T>(x) << y) : T(0);
   }
 };
 struct ShiftRight {
   template <typename T>
   AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
-    return y < T(8 * sizeof(T)) ? static_cast<T>(x >> y) : T(0);
+    const bool is_within = std::make_unsigned_t<T>(y) < 8 * sizeof(T);
+    return is_within ? static_cast<T>(x >> y) : (x < T(0) ? static_cast<T>(-1) : T(0));
   }
 };
 

@@ -93,8 +93,8 @@ inline constexpr auto logical = operators(
     line<BitwiseOr, Integers>({"BitwiseOr", 2}),
     line<BitwiseXor, Integers>({"BitwiseXor", 2}),
     line<BitwiseNot, Integers>({"BitwiseNot"}),
-    line<ShiftLeft, UnsignedIntegers>({"BitShift", 2, nullptr, {}, {"direction", "LEFT", ""}}),
-    line<ShiftRight, UnsignedIntegers>({"BitShift", 2, nullptr, {}, {"direction", "RIGHT", ""}}));
+    line<ShiftLeft, Integers>({"BitShift", 2, nullptr, {}, {"direction", "LEFT", ""}}),
+    line<ShiftRight, Integers>({"BitShift", 2, nullptr, {}, {"direction", "RIGHT", ""}}));
 
 /// CastLike's second operand gives its type alone, which the output has as well.
 inline constexpr auto casts = operators(

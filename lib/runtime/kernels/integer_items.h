@@ -32,7 +32,8 @@ inline Repeated repeated_input(const KernelRequest& request, std::size_t input, 
                                std::int64_t count, std::int64_t length) {
   if (input >= request.inputs.size() || !request.inputs[input].present()) return {};
   const std::int64_t given = request.inputs[input].elements();
-  if (given != 1 && (count == 0 || given % count != 0))
+  const bool fits = given == 1 || (count == 0 ? given == 0 : given % count == 0);
+  if (!fits)
     fail("node '{}': {} of {} has {} elements for {}", request.node.name, name,
          qualified_op_type(request.node), given, count);
   return {given, length};

@@ -94,6 +94,17 @@ TEST_CASE("a 4-bit tensor is cut between bytes only") {
   CHECK_THROWS_AS(flat.slice(odd), InternalError);
 }
 
+TEST_CASE("a 2-bit tensor is cut between bytes, and widens with its sign") {
+  Tensor tensor = Tensor::zeros(DataType::int2, {2, 4});
+  tensor.mutable_bytes()[0] = std::byte{0xE4};  // 0, 1, -2, -1
+  tensor.mutable_bytes()[1] = std::byte{0x1B};
+  CHECK(tensor.to_int64s() == std::vector<std::int64_t>{0, 1, -2, -1, -1, -2, 1, 0});
+  const std::vector<Range> row{{1, 2}, {0, 4}};
+  CHECK(tensor.slice(row).to_int64s() == std::vector<std::int64_t>{-1, -2, 1, 0});
+  const std::vector<Range> half{{0, 2}, {0, 2}};
+  CHECK_THROWS_AS(tensor.slice(half), InternalError);
+}
+
 TEST_CASE("signed 4-bit elements widen with their sign") {
   Tensor tensor = Tensor::zeros(DataType::int4, {3});
   tensor.mutable_bytes()[0] = std::byte{0x8F};

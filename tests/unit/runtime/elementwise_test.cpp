@@ -461,6 +461,20 @@ TEST_CASE("Bitwise operators and shifts") {
         std::vector<double>{254, 55, 55, 0});
 }
 
+TEST_CASE("Shifts of signed integers keep the sign, however far") {
+  for (const DataType type : {DataType::int8, DataType::int16, DataType::int32, DataType::int64}) {
+    const int bits = graph::bits_of(type);
+    const Tensor x = tensor_of(type, {6}, {-8, 4, -1, -8, 1, -3});
+    const Tensor y = tensor_of(type, {6}, {1, double(bits), 127, -1, double(bits) - 1, 0});
+    const auto shift = [&](const std::string& direction) {
+      return doubles(run_node({"BitShift", {{"direction", direction}}, {x, y}, {{type, {6}}}})[0]);
+    };
+    CAPTURE(name_of(type));
+    CHECK(shift("RIGHT") == std::vector<double>{-4, 0, -1, -1, 0, -3});
+    CHECK(shift("LEFT") == std::vector<double>{-16, 0, 0, 0, -std::ldexp(1, bits - 1), -3});
+  }
+}
+
 // Cast
 
 TEST_CASE("Cast between all types keeps what both can hold") {

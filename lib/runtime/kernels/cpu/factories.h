@@ -68,6 +68,16 @@ std::unique_ptr<Kernel> make_arg_min(const KernelRequest& request);
 std::unique_ptr<Kernel> make_hardmax(const KernelRequest& request);
 std::unique_ptr<Kernel> make_top_k(const KernelRequest& request);
 
+// Random numbers, and what is rare.
+std::unique_ptr<Kernel> make_random_uniform(const KernelRequest& request);
+std::unique_ptr<Kernel> make_random_normal(const KernelRequest& request);
+std::unique_ptr<Kernel> make_bernoulli(const KernelRequest& request);
+std::unique_ptr<Kernel> make_multinomial(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reverse_sequence(const KernelRequest& request);
+std::unique_ptr<Kernel> make_determinant(const KernelRequest& request);
+/// Of kernels/fourier_items.h.
+std::unique_ptr<Kernel> make_fourier_rows(const KernelRequest& request);
+
 // Quantisation.
 std::unique_ptr<Kernel> make_quantize_linear(const KernelRequest& request);
 std::unique_ptr<Kernel> make_dequantize_linear(const KernelRequest& request);
@@ -75,6 +85,9 @@ std::unique_ptr<Kernel> make_matmul_integer(const KernelRequest& request);
 std::unique_ptr<Kernel> make_conv_integer(const KernelRequest& request);
 /// Of kernels/integer_items.h.
 std::unique_ptr<Kernel> make_requantize(const KernelRequest& request);
+
+/// Of kernels/recurrent_items.h.
+std::unique_ptr<Kernel> make_recurrent_cell(const KernelRequest& request);
 std::unique_ptr<Kernel> make_conv(const KernelRequest& request);
 
 // Windows that slide over images, and normalisations and resampling of images.

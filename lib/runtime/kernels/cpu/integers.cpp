@@ -5,9 +5,6 @@
 
 namespace autopar::runtime::cpu {
 
-std::unique_ptr<Kernel> make_matmul_integer(const KernelRequest& request) {
-  return make_byte_items<ItemsDevice, MatMulIntegerItems>(request);
-}
 std::unique_ptr<Kernel> make_conv_integer(const KernelRequest& request) {
   return make_byte_items<ItemsDevice, ConvIntegerItems>(request);
 }

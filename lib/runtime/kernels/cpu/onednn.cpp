@@ -32,8 +32,8 @@ OnednnPrimitive::OnednnPrimitive(const dnnl::primitive_desc_base& description,
   scratch_bytes_ = graph::aligned(static_cast<std::int64_t>(scratchpad.get_size()));
 }
 
-void OnednnPrimitive::bind(int argument, const float* data) {
-  arguments_.at(argument).set_data_handle(const_cast<float*>(data));
+void OnednnPrimitive::bind(int argument, const void* data) {
+  arguments_.at(argument).set_data_handle(const_cast<void*>(data));
 }
 
 void OnednnPrimitive::run(std::byte* scratch) {

@@ -28,7 +28,7 @@ class OnednnPrimitive {
   /// A multiple of 64.
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
   /// oneDNN takes what it only reads as mutable, too.
-  void bind(int argument, const float* data);
+  void bind(int argument, const void* data);
   void run(std::byte* scratch);
 
  private:

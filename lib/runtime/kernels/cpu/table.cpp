@@ -29,6 +29,7 @@ constexpr KernelEntry kernels[] = {
     {"", "TensorScatter", make_tensor_scatter},
     // Made by the compiler (passes/passes.h)
     {passes::internal_domain, "ElementwiseChain", make_elementwise_chain},
+    // Element-wise but for types that no operator computes in
     {"", "Cast", make_cast},
     {"", "CastLike", make_cast},
     // Generators
@@ -65,6 +66,17 @@ constexpr KernelEntry kernels[] = {
     {"", "ArgMin", make_arg_min},
     {"", "Hardmax", make_hardmax},
     {"", "TopK", make_top_k},
+    // Random numbers, and what is rare
+    {"", "RandomUniform", make_random_uniform},
+    {"", "RandomUniformLike", make_random_uniform},
+    {"", "RandomNormal", make_random_normal},
+    {"", "RandomNormalLike", make_random_normal},
+    {"", "Bernoulli", make_bernoulli},
+    {"", "Multinomial", make_multinomial},
+    {"", "ReverseSequence", make_reverse_sequence},
+    {"", "Det", make_determinant},
+    {passes::internal_domain, "FourierRows", make_fourier_rows},
+    {passes::internal_domain, "RecurrentCell", make_recurrent_cell},
     // Quantisation
     {"", "QuantizeLinear", make_quantize_linear},
     {"", "DequantizeLinear", make_dequantize_linear},

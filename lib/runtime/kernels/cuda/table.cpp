@@ -25,6 +25,7 @@ constexpr KernelEntry lines[] = {
     {"", "ScatterElements", make_scatter_elements},
     {"", "ScatterND", make_scatter_nd},
     {"", "OneHot", make_one_hot},
+    // Element-wise but for types that no operator computes in
     {"", "Cast", make_cast},
     {"", "CastLike", make_cast},
     {"", "TensorScatter", make_tensor_scatter},
@@ -65,6 +66,18 @@ constexpr KernelEntry lines[] = {
     {"", "ArgMin", make_arg_min},
     {"", "Hardmax", make_hardmax},
     {"", "TopK", make_top_k},
+    // Random numbers, and what is rare
+    {"", "RandomUniform", make_random_uniform},
+    {"", "RandomUniformLike", make_random_uniform},
+    {"", "RandomNormal", make_random_normal},
+    {"", "RandomNormalLike", make_random_normal},
+    {"", "Bernoulli", make_bernoulli},
+    {"", "Multinomial", make_multinomial},
+    {"", "ReverseSequence", make_reverse_sequence},
+    {"", "TensorScatter", make_tensor_scatter},
+    {"", "Det", make_determinant},
+    {passes::internal_domain, "FourierRows", make_fourier_rows},
+    {passes::internal_domain, "RecurrentCell", make_recurrent_cell},
     // Quantisation
     {"", "QuantizeLinear", make_quantize_linear},
     {"", "DequantizeLinear", make_dequantize_linear},

@@ -1,0 +1,243 @@
+// Products of 8-bit integers against loops.
+
+#include "unit/runtime/loops.h"
+
+using namespace autopar;
+using namespace autopar::runtime;
+using namespace autopar::runtime::testing;
+
+namespace {
+
+struct Operands {
+  Shape a;
+  Shape b;
+  Shape out;
+};
+const std::vector<Operands> operand_shapes = {{{3, 5}, {5, 4}, {3, 4}},
+                                              {{1, 1}, {1, 1}, {1, 1}},
+                                              {{33, 70}, {70, 40}, {33, 40}},
+                                              {{2, 3, 5}, {5, 4}, {2, 3, 4}},
+                                              {{2, 3, 5}, {2, 5, 4}, {2, 3, 4}},
+                                              {{2, 1, 3, 5}, {4, 5, 6}, {2, 4, 3, 6}},
+                                              {{5}, {5, 4}, {4}},
+                                              {{3, 5}, {5}, {3}},
+                                              {{0, 5}, {5, 4}, {0, 4}},
+                                              {{3, 0}, {0, 4}, {3, 4}}};
+
+Tensor random_bytes(Random& random, DataType type, const Shape& shape) {
+  return type == DataType::int8 ? random_in(type, shape, random, -128, 128)
+                                : random_in(type, shape, random, 0, 256);
+}
+
+/// The value of a tensor's element at an index of the result, aligned at the right.
+double zero_at(const std::optional<Tensor>& zero, std::int64_t place) {
+  if (!zero) return 0;
+  return number_at(*zero, static_cast<std::size_t>(zero->elements() == 1 ? 0 : place));
+}
+
+/// (A - a_zero) (B - b_zero) for matrices of at least two dimensions; vectors are made such.
+std::vector<double> product(const Tensor& a, const Tensor& b, const std::optional<Tensor>& a_zero,
+                            const std::optional<Tensor>& b_zero, const Shape& out) {
+  Shape a_shape = a.shape();
+  Shape b_shape = b.shape();
+  Shape shape = out;
+  if (a_shape.size() == 1) {
+    a_shape.insert(a_shape.begin(), 1);
+    shape.insert(shape.end() - 1, 1);
+  }
+  if (b_shape.size() == 1) {
+    b_shape.push_back(1);
+    shape.push_back(1);
+  }
+  const Tensor left = a.reshaped(a_shape);
+  const Tensor right = b.reshaped(b_shape);
+  std::vector<double> result;
+  for_each_index(shape, [&](const Shape& index) {
+    double sum = 0;
+    for (std::int64_t k = 0; k < a_shape.back(); ++k) {
+      Shape i = index;
+      i.back() = k;
+      Shape j = index;
+      j[j.size() - 2] = k;
+      sum += (at(left, i) - zero_at(a_zero, index[index.size() - 2])) *
+             (at(right, j) - zero_at(b_zero, index.back()));
+    }
+    result.push_back(sum);
+  });
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("MatMulInteger of signed and unsigned bytes, with zero points of each kind") {
+  Random random(1);
+  for (const Operands& shapes : operand_shapes)
+    for (const DataType a_type : {DataType::int8, DataType::uint8})
+      for (const DataType b_type : {DataType::int8, DataType::uint8})
+        for (const int zeros : {0, 1, 2, 3}) {
+          const bool has_matrices = shapes.a.size() >= 2 && shapes.b.size() >= 2;
+          if (zeros == 3 && !has_matrices) continue;
+          const Tensor a = random_bytes(random, a_type, shapes.a);
+          const Tensor b = random_bytes(random, b_type, shapes.b);
+          std::optional<Tensor> a_zero;
+          std::optional<Tensor> b_zero;
+          if (zeros & 1) a_zero = random_bytes(random, a_type, {});
+          if (zeros & 2) b_zero = random_bytes(random, b_type, {});
+          if (zeros == 3) {
+            a_zero = random_bytes(random, a_type, {shapes.a[shapes.a.size() - 2]});
+            b_zero = random_bytes(random, b_type, {shapes.b.back()});
+          }
+          for (const bool is_constant : {false, true}) {
+            if (is_constant && b.elements() == 0) continue;
+            NodeRun run{
+                "MatMulInteger", {}, {a, b, a_zero, b_zero}, {{DataType::int32, shapes.out}}};
+            if (is_constant) run.constants = {1};
+            CAPTURE(graph::to_string(shapes.a), graph::to_string(shapes.b), name_of(a_type),
+                    name_of(b_type), zeros, is_constant);
+            REQUIRE(doubles(run_node(run).front()) == product(a, b, a_zero, b_zero, shapes.out));
+          }
+        }
+}
+
+TEST_CASE("QLinearMatMul rounds the scaled sums") {
+  Random random(2);
+  for (const Operands& shapes : operand_shapes)
+    for (const DataType type : {DataType::int8, DataType::uint8})
+      for (const DataType scale : {DataType::float32, DataType::float16, DataType::bfloat16}) {
+        const Tensor a = random_bytes(random, type, shapes.a);
+        const Tensor b = random_bytes(random, type, shapes.b);
+        const Tensor a_zero = random_bytes(random, type, {1});
+        const Tensor b_zero = random_bytes(random, type, {});
+        const Tensor y_zero = tensor_of(type, {1}, {3});
+        // Powers of two, so that the scales' quotient is the same in every type; the sums are
+        // divided by 4096.
+        const auto scale_of = [&](double value) { return tensor_of(scale, {1}, {value}); };
+        const Tensor y = run_node({"QLinearMatMul",
+                                   {},
+                                   {a, scale_of(0.25), a_zero, b, scale_of(0.0625), b_zero,
+                                    scale_of(64), y_zero},
+                                   {{type, shapes.out}}})
+                             .front();
+        const bool is_signed = type == DataType::int8;
+        std::vector<double> expected = product(a, b, a_zero, b_zero, shapes.out);
+        for (double& x : expected)
+          x = std::clamp(std::nearbyint(x / 4096) + 3, is_signed ? -128.0 : 0.0,
+                         is_signed ? 127.0 : 255.0);
+        CAPTURE(graph::to_string(shapes.a), name_of(type), name_of(scale));
+        REQUIRE(doubles(y) == expected);
+      }
+}
+
+TEST_CASE("QLinearMatMul with a scale and a zero point for each row and column") {
+  Random random(3);
+  const Tensor a = random_bytes(random, DataType::uint8, {3, 5});
+  const Tensor b = random_bytes(random, DataType::int8, {5, 2});
+  const Tensor a_zero = random_bytes(random, DataType::uint8, {3});
+  const Tensor b_zero = random_bytes(random, DataType::int8, {2});
+  const Tensor y =
+      run_node({"QLinearMatMul",
+                {},
+                {a, tensor_of(DataType::float32, {3}, {1, 0.5, 0.25}), a_zero, b,
+                 tensor_of(DataType::float32, {2}, {0.125, 0.0625}), b_zero,
+                 tensor_of(DataType::float32, {}, {16}), tensor_of(DataType::uint8, {}, {100})},
+                {{DataType::uint8, {3, 2}}}})
+          .front();
+  std::vector<double> expected = product(a, b, a_zero, b_zero, {3, 2});
+  const std::vector<double> rows{1, 0.5, 0.25};
+  const std::vector<double> columns{0.125, 0.0625};
+  for (std::size_t i = 0; i < 6; ++i)
+    expected[i] = std::clamp(std::nearbyint(expected[i] * rows[i / 2] * columns[i % 2] / 16) + 100,
+                             0.0, 255.0);
+  CHECK(doubles(y) == expected);
+}
+
+namespace {
+
+struct ConvolutionCase {
+  Shape x;
+  Shape w;
+  Shape out;
+  std::int64_t group;
+  std::vector<std::int64_t> strides;
+  std::vector<std::int64_t> dilations;
+  std::vector<std::int64_t> pads;
+};
+const std::vector<ConvolutionCase> convolutions = {
+    {{1, 1, 3, 3}, {1, 1, 2, 2}, {1, 1, 2, 2}, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}},
+    {{2, 3, 7, 6}, {4, 3, 3, 2}, {2, 4, 4, 3}, 1, {2, 2}, {1, 1}, {1, 0, 1, 1}},
+    {{1, 4, 9}, {6, 2, 3}, {1, 6, 7}, 2, {1}, {2}, {1, 1}},
+    {{1, 300, 5}, {2, 300, 3}, {1, 2, 5}, 1, {1}, {1}, {1, 1}},
+    {{1, 2, 4, 4, 4},
+     {2, 1, 2, 2, 2},
+     {1, 2, 3, 3, 3},
+     2,
+     {1, 1, 1},
+     {1, 1, 1},
+     {0, 0, 0, 0, 0, 0}}};
+
+/// The padding has the zero point, and adds nothing.
+std::vector<double> convolution(const ConvolutionCase& c, const Tensor& x, const Tensor& w,
+                                double x_zero, const std::vector<double>& w_zero) {
+  std::vector<double> result;
+  const Shape taps(c.w.begin() + 1, c.w.end());
+  for_each_index(c.out, [&](const Shape& index) {
+    double sum = 0;
+    for_each_index(taps, [&](const Shape& tap) {
+      Shape from{index[0], index[1] / (c.w[0] / c.group) * c.w[1] + tap[0]};
+      Shape weight{index[1], tap[0]};
+      for (std::size_t d = 2; d < index.size(); ++d) {
+        from.push_back(index[d] * c.strides[d - 2] + tap[d - 1] * c.dilations[d - 2] -
+                       c.pads[d - 2]);
+        weight.push_back(tap[d - 1]);
+        if (from[d] < 0 || from[d] >= c.x[d]) return;
+      }
+      sum += (at(x, from) - x_zero) *
+             (at(w, weight) - w_zero[static_cast<std::size_t>(index[1]) % w_zero.size()]);
+    });
+    result.push_back(sum);
+  });
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("ConvInteger and QLinearConv against the definition of a convolution") {
+  Random random(4);
+  for (const ConvolutionCase& c : convolutions)
+    for (const DataType x_type : {DataType::int8, DataType::uint8})
+      for (const DataType w_type : {DataType::int8, DataType::uint8}) {
+        const Tensor x = random_bytes(random, x_type, c.x);
+        const Tensor w = random_bytes(random, w_type, c.w);
+        const Tensor x_zero = random_bytes(random, x_type, {});
+        const Tensor w_zero = random_bytes(random, w_type, {c.w[0]});
+        const std::map<std::string, Attribute> attributes{{"group", c.group},
+                                                          {"strides", c.strides},
+                                                          {"dilations", c.dilations},
+                                                          {"pads", c.pads}};
+        CAPTURE(graph::to_string(c.x), name_of(x_type), name_of(w_type));
+        std::vector<double> sums = convolution(c, x, w, number_at(x_zero, 0), doubles(w_zero));
+        REQUIRE(
+            doubles(
+                run_node(
+                    {"ConvInteger", attributes, {x, w, x_zero, w_zero}, {{DataType::int32, c.out}}})
+                    .front()) == sums);
+        const Tensor bias = random_in(DataType::int32, {c.w[0]}, random, -1000, 1000);
+        std::vector<double> w_scales(static_cast<std::size_t>(c.w[0]));
+        for (double& each : w_scales) each = std::ldexp(1, -static_cast<int>(random() % 4) - 6);
+        const std::int64_t places = graph::num_elements(c.out) / c.out[0] / c.out[1];
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+          const auto channel = i / static_cast<std::size_t>(places) % w_scales.size();
+          sums[i] = std::clamp(
+              std::nearbyint((sums[i] + number_at(bias, channel)) * w_scales[channel] / 4) + 7,
+              -128.0, 127.0);
+        }
+        REQUIRE(doubles(run_node({"QLinearConv",
+                                  attributes,
+                                  {x, tensor_of(DataType::float32, {}, {0.5}), x_zero, w,
+                                   tensor_of(DataType::float32, {c.w[0]}, w_scales), w_zero,
+                                   tensor_of(DataType::float32, {}, {2}),
+                                   tensor_of(DataType::int8, {}, {7}), bias},
+                                  {{DataType::int8, c.out}}})
+                            .front()) == sums);
+      }
+}
