@@ -350,6 +350,7 @@ TEST_CASE("QuantizeLinear to floats, by scales of every type") {
         CAPTURE(name_of(format.type), finite[i]);
         REQUIRE(format.value(codes[i]) == expected);
       }
+      if (scale == DataType::float16) continue;  // twice the largest is beyond it
       const auto back = doubles(
           run_node({"DequantizeLinear", {}, {y, tensor_of(scale, {}, {2})}, {{scale, shape}}})
               .front());

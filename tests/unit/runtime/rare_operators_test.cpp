@@ -117,34 +117,6 @@ TEST_CASE("ReverseSequence, either axis first, of elements of every size") {
     }
 }
 
-TEST_CASE("TensorScatter writes from each index on, and around the end") {
-  Random random(2);
-  const Shape cache{2, 3, 6, 2};
-  const Shape update{2, 3, 4, 2};
-  const Tensor past = random_in(DataType::float32, cache, random, 0, 1);
-  const Tensor next = random_in(DataType::float32, update, random, 2, 3);
-  for (const bool circular : {false, true})
-    for (const bool has_indices : {false, true}) {
-      const std::vector<std::int64_t> first = has_indices
-                                                  ? std::vector<std::int64_t>{1, circular ? 5 : 2}
-                                                  : std::vector<std::int64_t>{0, 0};
-      std::vector<double> expected = doubles(past);
-      for_each_index(update, [&](const Shape& index) {
-        const std::int64_t place = (first[static_cast<std::size_t>(index[0])] + index[2]) % 6;
-        const std::int64_t to = ((index[0] * 3 + index[1]) * 6 + place) * 2 + index[3];
-        expected[static_cast<std::size_t>(to)] = at(next, index);
-      });
-      NodeRun run{
-          "TensorScatter",
-          {{"axis", std::int64_t{2}}, {"mode", std::string(circular ? "circular" : "linear")}},
-          {past, next},
-          {{DataType::float32, cache}}};
-      if (has_indices) run.inputs.push_back(integers({2}, first));
-      CAPTURE(circular, has_indices);
-      CHECK(doubles(run_node(run).front()) == expected);
-    }
-}
-
 namespace {
 
 /// By expansion along the first row.

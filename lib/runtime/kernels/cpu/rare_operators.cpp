@@ -3,7 +3,7 @@
 #include "runtime/kernels/determinant_items.h"
 #include "runtime/kernels/fourier_items.h"
 #include "runtime/kernels/random_items.h"
-#include "runtime/kernels/sequence_items.h"
+#include "runtime/kernels/reverse_sequence_items.h"
 
 namespace autopar::runtime::cpu {
 

@@ -86,7 +86,6 @@ std::unique_ptr<Kernel> make_random_normal(const KernelRequest& request);
 std::unique_ptr<Kernel> make_bernoulli(const KernelRequest& request);
 std::unique_ptr<Kernel> make_multinomial(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reverse_sequence(const KernelRequest& request);
-std::unique_ptr<Kernel> make_tensor_scatter(const KernelRequest& request);
 std::unique_ptr<Kernel> make_determinant(const KernelRequest& request);
 /// Of kernels/fourier_items.h.
 std::unique_ptr<Kernel> make_fourier_rows(const KernelRequest& request);
@@ -101,6 +100,7 @@ std::unique_ptr<Kernel> make_requantize(const KernelRequest& request);
 
 /// Of kernels/recurrent_items.h.
 std::unique_ptr<Kernel> make_recurrent_cell(const KernelRequest& request);
+
 // Windows that slide over images, and normalisations and resampling of images.
 std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request);
 std::unique_ptr<Kernel> make_average_pool(const KernelRequest& request);

@@ -3,7 +3,7 @@
 #include "runtime/kernels/determinant_items.h"
 #include "runtime/kernels/fourier_items.h"
 #include "runtime/kernels/random_items.h"
-#include "runtime/kernels/sequence_items.h"
+#include "runtime/kernels/reverse_sequence_items.h"
 
 namespace autopar::runtime::cuda {
 
@@ -27,9 +27,6 @@ std::unique_ptr<Kernel> make_multinomial(const KernelRequest& request) {
 }
 std::unique_ptr<Kernel> make_reverse_sequence(const KernelRequest& request) {
   return make_reverse_sequence_items<ItemsDevice>(request);
-}
-std::unique_ptr<Kernel> make_tensor_scatter(const KernelRequest& request) {
-  return make_tensor_scatter_items<ItemsDevice>(request);
 }
 
 }  // namespace autopar::runtime::cuda

@@ -74,7 +74,6 @@ constexpr KernelEntry lines[] = {
     {"", "Bernoulli", make_bernoulli},
     {"", "Multinomial", make_multinomial},
     {"", "ReverseSequence", make_reverse_sequence},
-    {"", "TensorScatter", make_tensor_scatter},
     {"", "Det", make_determinant},
     {passes::internal_domain, "FourierRows", make_fourier_rows},
     {passes::internal_domain, "RecurrentCell", make_recurrent_cell},
