@@ -31,14 +31,19 @@ std::string to_text(const TestResult& result) {
                         {"operators", result.operators},
                         {"message", result.message},
                         {"plans", result.plans},
-                        {"fixed_inputs", result.fixed_inputs}}
+                        {"fixed_inputs", result.fixed_inputs},
+                        {"is_random", result.is_random}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 TestResult from_text(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
-  return {static_cast<Outcome>(json.at("outcome").get<int>()), json.at("operators"),
-          json.at("message"), json.at("plans"), json.at("fixed_inputs")};
+  return {static_cast<Outcome>(json.at("outcome").get<int>()),
+          json.at("operators"),
+          json.at("message"),
+          json.at("plans"),
+          json.at("fixed_inputs"),
+          json.at("is_random")};
 }
 
 [[noreturn]] void run_child(const std::filesystem::path& folder, const TestOptions& options,

@@ -61,6 +61,9 @@ class Report {
         fmt::print("{}: {}\n", name_of(outcome), tests);
     std::int64_t plans = 0;
     for (const TestResult& result : results_) plans += result.plans;
+    if (const auto random = std::ranges::count_if(results_, &TestResult::is_random); random > 0)
+      fmt::print("random numbers, of which types and shapes alone are compared: in {} tests\n",
+                 random);
     fmt::print("plans: {}; inputs fixed when the model was read: in {} tests\n", plans,
                std::ranges::count_if(
                    results_, [](const TestResult& result) { return result.fixed_inputs > 0; }));

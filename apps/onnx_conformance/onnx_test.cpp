@@ -28,6 +28,8 @@ std::optional<std::string> kind_of_operator(const onnx::NodeProto& node) {
   if (node.op_type().find("Sequence") != std::string::npos && node.op_type() != "ReverseSequence")
     return "sequences";
   if (node.op_type().starts_with("Optional")) return "optional";
+  constexpr int training_mode = 2;
+  if (node.op_type() == "Dropout" && node.input_size() > training_mode) return "training";
   if (node.op_type().starts_with("String")) return "strings";
   return std::nullopt;
 }
@@ -60,16 +62,37 @@ std::string operators_of(const onnx::GraphProto& graph) {
 }
 
 /// A tensor for each port that the data set has a file for.
-std::vector<NamedTensor> read_tensors(
-    const fs::path& folder, const std::string& kind,
-    const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& ports) {
+std::vector<NamedTensor> read_tensors(const fs::path& folder, const std::string& kind,
+                                      const std::vector<std::string>& ports) {
   std::vector<NamedTensor> tensors;
-  for (int i = 0; i < ports.size(); ++i) {
+  for (std::size_t i = 0; i < ports.size(); ++i) {
     const fs::path file = folder / (kind + "_" + std::to_string(i) + ".pb");
-    if (fs::exists(file))
-      tensors.emplace_back(ports.Get(i).name(), graph::load_tensor_proto(file).second);
+    if (fs::exists(file)) tensors.emplace_back(ports[i], graph::load_tensor_proto(file).second);
   }
   return tensors;
+}
+
+/// Those that a caller gives: old models list their weights as inputs, too.
+std::vector<std::string> input_names(const onnx::GraphProto& graph) {
+  std::vector<std::string> names;
+  for (const auto& input : graph.input())
+    if (std::ranges::find(graph.initializer(), input.name(), &onnx::TensorProto::name) ==
+        graph.initializer().end())
+      names.push_back(input.name());
+  return names;
+}
+
+std::vector<std::string> output_names(const onnx::GraphProto& graph) {
+  std::vector<std::string> names;
+  for (const auto& output : graph.output()) names.push_back(output.name());
+  return names;
+}
+
+bool draws_random_numbers(const onnx::GraphProto& graph) {
+  return std::ranges::any_of(graph.node(), [](const onnx::NodeProto& node) {
+    return node.op_type() == "Bernoulli" || node.op_type() == "Multinomial" ||
+           node.op_type().starts_with("Random");
+  });
 }
 
 }  // namespace
@@ -103,11 +126,14 @@ OnnxTest load_test(const fs::path& folder) {
     test.relative_tolerance = json.value("rtol", test.relative_tolerance);
     test.absolute_tolerance = json.value("atol", test.absolute_tolerance);
   }
+  test.is_random = draws_random_numbers(model.graph());
+  const auto inputs = input_names(model.graph());
+  const auto outputs = output_names(model.graph());
   for (int i = 0;; ++i) {
     const fs::path place = folder / ("test_data_set_" + std::to_string(i));
     if (!fs::exists(place)) break;
-    test.data_sets.push_back({read_tensors(place, "input", model.graph().input()),
-                              read_tensors(place, "output", model.graph().output())});
+    test.data_sets.push_back(
+        {read_tensors(place, "input", inputs), read_tensors(place, "output", outputs)});
   }
   if (test.data_sets.empty()) fail("{} has no test_data_set_0", folder.string());
   return test;

@@ -25,6 +25,7 @@ struct TestResult {
   /// Inputs whose values had to be fixed when the model was read, since shapes depend on them; with
   /// all of them fixed, the whole test is constant folding.
   int fixed_inputs = 0;
+  bool is_random = false;  ///< as OnnxTest's
 };
 
 struct TestOptions {

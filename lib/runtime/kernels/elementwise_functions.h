@@ -90,7 +90,8 @@ struct FloorMod {
   AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
     if constexpr (std::floating_point<T>) {
       const T remainder = std::fmod(x, y);
-      return remainder != T(0) && (remainder < T(0)) != (y < T(0)) ? remainder + y : remainder;
+      if (remainder == T(0)) return std::copysign(remainder, y);
+      return (remainder < T(0)) != (y < T(0)) ? remainder + y : remainder;
     } else {
       if (y == T(0) || (std::is_signed_v<T> && y == static_cast<T>(-1))) return T(0);
       const T remainder = static_cast<T>(x % y);
