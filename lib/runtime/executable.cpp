@@ -233,7 +233,7 @@ Executable::Executable(const graph::Graph& graph, const CompileOptions& options)
   const auto compile = [&] { impl_ = std::make_unique<Impl>(graph, options, rewrites); };
   // Rewrites may keep values longer. Where that breaks the promise of arena_bound, do without.
   const auto keeps_promise = [&] {
-    return impl_->plan.bytes_without_scratch <=
+    return impl_->derived_bytes + impl_->plan.bytes_without_scratch <=
            graph::arena_bound(graph) + graph::slot_bytes(graph, options.microbatches);
   };
   compile();

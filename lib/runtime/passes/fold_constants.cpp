@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "runtime/executable.h"
@@ -54,36 +55,51 @@ bool is_view_of_constant(const Graph& graph, const Node& node) {
          graph.value(node.inputs[0]).constant->is_contiguous();
 }
 
-/// Returns the bytes of memory that the node's outputs take; nullopt where they stay unknown.
-std::optional<std::int64_t> fold(Graph& graph, const Node& node) {
+/// By value, in whose new memory it lies; no_value where that is none, or mapped.
+using Owners = std::vector<ValueId>;
+
+/// Whether the node's outputs are constants now.
+bool fold(Graph& graph, const Node& node, Owners& owners) {
   if (is_view_of_constant(graph, node)) {
     graph::Value& output = graph.value(node.outputs[0]);
     output.constant = graph.value(node.inputs[0]).constant->reshaped(output.shape);
-    return 0;
+    owners[static_cast<std::size_t>(node.outputs[0])] =
+        owners[static_cast<std::size_t>(node.inputs[0])];
+    return true;
   }
   auto results = evaluate_constants(single_node_graph(graph, node));
-  if (!results) return std::nullopt;
+  if (!results) return false;
   std::size_t next = 0;
-  for (const ValueId id : node.outputs)
-    if (id != graph::no_value) graph.value(id).constant = std::move((*results)[next++]);
-  return bytes_of(graph, node.outputs);
+  for (const ValueId id : node.outputs) {
+    if (id == graph::no_value) continue;
+    graph.value(id).constant = std::move((*results)[next++]);
+    owners[static_cast<std::size_t>(id)] = id;
+  }
+  return true;
+}
+
+/// Of the new constants that are read, or lie where one lies that is.
+std::int64_t bytes_in_use(const Graph& graph, const Owners& owners) {
+  std::set<ValueId> used;
+  const auto use = [&](const std::vector<ValueId>& ids) {
+    for (const ValueId id : ids)
+      if (id != graph::no_value) used.insert(owners[static_cast<std::size_t>(id)]);
+  };
+  for (const Node& node : graph.nodes) use(node.inputs);
+  use(graph.outputs);
+  used.erase(graph::no_value);
+  return bytes_of(graph, {used.begin(), used.end()});
 }
 
 }  // namespace
 
 std::int64_t fold_constants(Graph& graph) {
-  std::int64_t total = 0;
+  Owners owners(graph.values.size(), graph::no_value);
   std::vector<Node> kept;
-  for (Node& node : graph.nodes) {
-    std::optional<std::int64_t> bytes;
-    if (is_foldable(graph, node)) bytes = fold(graph, node);
-    if (bytes)
-      total += *bytes;
-    else
-      kept.push_back(std::move(node));
-  }
+  for (Node& node : graph.nodes)
+    if (!is_foldable(graph, node) || !fold(graph, node, owners)) kept.push_back(std::move(node));
   graph.nodes = std::move(kept);
-  return total;
+  return bytes_in_use(graph, owners);
 }
 
 }  // namespace autopar::runtime::passes

@@ -32,6 +32,17 @@ void apply_within(std::int64_t limit, Graph& graph, const KernelTable& kernels, 
   if (planned_bytes(rewritten, kernels) <= limit) graph = std::move(rewritten);
 }
 
+/// What is folded takes memory of its own, for the whole run: where that would be more than the
+/// arena may take, nothing is. Returns its bytes.
+std::int64_t fold_within(std::int64_t limit, Graph& graph, const KernelTable& kernels) {
+  Graph folded = graph;
+  const std::int64_t bytes = fold_constants(folded);
+  graph::remove_dead_nodes(folded);
+  if (bytes + planned_bytes(folded, kernels) > limit) return 0;
+  graph = std::move(folded);
+  return bytes;
+}
+
 }  // namespace
 
 std::int64_t optimize(Graph& graph, const KernelTable& kernels, Rewrites rewrites) {
@@ -42,14 +53,14 @@ std::int64_t optimize(Graph& graph, const KernelTable& kernels, Rewrites rewrite
                                       planned_bytes(graph, kernels));
   // Before folding, which would copy a transposed weight.
   apply_within(limit, graph, kernels, fuse_transposes);
-  std::int64_t bytes = fold_constants(graph);
-  graph::remove_dead_nodes(graph);
+  const std::int64_t bound = graph::arena_bound(graph);
+  std::int64_t bytes = fold_within(bound, graph, kernels);
   bytes += fold_channel_scales(graph, kernels);
   graph::remove_dead_nodes(graph);
   for (const Pass pass : {drop_identities, fuse_normalizations, fuse_activations,
                           fuse_rotary_embeddings, fuse_attention, fuse_masked_softmax, fuse_biases,
                           fuse_product_activations, fuse_permutations, fuse_elementwise_chains})
-    apply_within(limit, graph, kernels, pass);
+    apply_within(std::min(limit, bound - bytes), graph, kernels, pass);
   return bytes;
 }
 
