@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/microsoft_operators.h"
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/kernel.h"
 #include "sharding/rules/table.h"
@@ -64,7 +65,8 @@ void print() {
     const std::string name = domain.empty() ? schema.Name() : domain + "." + schema.Name();
     if (!seen.insert(name).second || (domain.empty() && dissolved.contains(schema.Name())))
       continue;
-    const bool is_function = schema.HasFunction() || schema.HasContextDependentFunction();
+    const bool is_function = schema.HasFunction() || schema.HasContextDependentFunction() ||
+                             graph::has_microsoft_body(domain, schema.Name());
     groups[service_of(domain, schema.Name(), is_function)].insert(name);
   }
   fmt::print("| runs | split | operators |\n| --- | --- | --- |\n");
@@ -81,4 +83,7 @@ void print() {
 }  // namespace
 }  // namespace autopar
 
-int main() { autopar::print(); }
+int main() {
+  autopar::graph::register_microsoft_schemas();
+  autopar::print();
+}

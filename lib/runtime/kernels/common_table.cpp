@@ -1,15 +1,19 @@
 #include "runtime/kernels/common_table.h"
 
+#include <algorithm>
+
 #include "runtime/kernels/collectives.h"
 #include "runtime/kernels/compress.h"
 #include "runtime/kernels/data_movement.h"
 #include "runtime/kernels/einsum.h"
+#include "runtime/kernels/elementwise.h"
 #include "runtime/kernels/fourier.h"
 #include "runtime/kernels/generators.h"
 #include "runtime/kernels/quantized_products.h"
 #include "runtime/kernels/recurrent.h"
 
 namespace autopar::runtime {
+namespace {
 
 /// Views (`true`) run nothing; their factory checks the node and makes a copy where the output must
 /// have bytes of its own.
@@ -57,6 +61,21 @@ std::vector<KernelEntry> common_entries() {
       {graph::collective_domain, "Send", make_send},
       {graph::collective_domain, "Recv", make_recv},
   };
+}
+
+}  // namespace
+
+std::vector<KernelEntry> device_entries(std::span<const KernelEntry> own,
+                                        KernelFactory make_elementwise) {
+  std::vector<KernelEntry> entries = common_entries();
+  entries.insert(entries.end(), own.begin(), own.end());
+  for (const KernelEntry& entry : elementwise_entries(make_elementwise)) {
+    const auto is_same = [&](const KernelEntry& line) {
+      return line.domain == entry.domain && line.op_type == entry.op_type;
+    };
+    if (std::ranges::none_of(own, is_same)) entries.push_back(entry);
+  }
+  return entries;
 }
 
 }  // namespace autopar::runtime

@@ -124,13 +124,8 @@ bool serves(const graph::Node& node, std::span<const TensorView> inputs,
 }  // namespace
 
 const KernelTable& cpu_kernels() {
-  static const KernelTable table = [] {
-    std::vector<KernelEntry> entries = common_entries();
-    entries.insert(entries.end(), std::begin(kernels), std::end(kernels));
-    const auto elementwise = elementwise_entries(make_elementwise);
-    entries.insert(entries.end(), elementwise.begin(), elementwise.end());
-    return KernelTable{"CPU", std::move(entries), chain_slots, max_chain_slots, serves};
-  }();
+  static const KernelTable table{"CPU", device_entries(kernels, make_elementwise), chain_slots,
+                                 max_chain_slots, serves};
   return table;
 }
 

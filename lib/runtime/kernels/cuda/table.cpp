@@ -121,13 +121,8 @@ bool serves(const graph::Node& node, std::span<const TensorView> inputs,
 }  // namespace
 
 const KernelTable& kernels() {
-  static const KernelTable table = [] {
-    std::vector<KernelEntry> entries = common_entries();
-    entries.insert(entries.end(), std::begin(lines), std::end(lines));
-    const auto elementwise = elementwise_entries(make_elementwise);
-    entries.insert(entries.end(), elementwise.begin(), elementwise.end());
-    return KernelTable{"CUDA", std::move(entries), chain_slots, max_chain_slots, serves};
-  }();
+  static const KernelTable table{"CUDA", device_entries(lines, make_elementwise), chain_slots,
+                                 max_chain_slots, serves};
   return table;
 }
 
