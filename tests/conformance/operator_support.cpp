@@ -23,7 +23,9 @@ constexpr std::string_view training = "ai.onnx.preview.training";
 constexpr std::string_view machine_learning = "ai.onnx.ml";
 
 /// What the reader of a model makes of these: nothing is left of them at run time.
-const std::set<std::string_view> dissolved = {"Constant", "Identity", "If"};
+const std::set<std::string_view> dissolved = {"Constant", "Identity", "If", "Loop", "Scan"};
+/// Their shapes depend on data, which must be constant.
+const std::set<std::string_view> folded = {"Compress", "NonMaxSuppression", "NonZero", "Unique"};
 
 /// How an operator is served, the groups' order and text.
 struct Service {
@@ -39,7 +41,8 @@ struct Service {
                               : on_cpu         ? "CPU"
                               : on_gpu         ? "CUDA"
                                                : "as the function that defines it";
-    return fmt::format("{} | {}", where, is_split ? "yes" : "no");
+    const char* split = is_function ? "as its operators are" : is_split ? "yes" : "no";
+    return fmt::format("{} | {}", where, split);
   }
 };
 
@@ -53,6 +56,7 @@ Service service_of(const std::string& domain, const std::string& op_type, bool i
   service.on_cpu = has(runtime::cpu_kernels());
   service.on_gpu = has(runtime::cuda::kernels());
   service.is_function = !service.on_cpu && !service.on_gpu && is_function;
+  if (service.is_function) service.is_split = false;
   return service;
 }
 
@@ -63,7 +67,8 @@ void print() {
     const std::string domain = schema.domain() == "ai.onnx" ? "" : schema.domain();
     if (schema.deprecated() || domain == training || domain == machine_learning) continue;
     const std::string name = domain.empty() ? schema.Name() : domain + "." + schema.Name();
-    if (!seen.insert(name).second || (domain.empty() && dissolved.contains(schema.Name())))
+    if (!seen.insert(name).second ||
+        (domain.empty() && (dissolved.contains(schema.Name()) || folded.contains(schema.Name()))))
       continue;
     const bool is_function = schema.HasFunction() || schema.HasContextDependentFunction() ||
                              graph::has_microsoft_body(domain, schema.Name());
@@ -77,6 +82,9 @@ void print() {
     else
       fmt::print("| {} | {} |\n", service.text(), fmt::join(names, ", "));
   }
+  fmt::print("| when the model is read; nothing is left of them | | {} |\n",
+             fmt::join(dissolved, ", "));
+  fmt::print("| when the model is read, of constants | | {} |\n", fmt::join(folded, ", "));
   fmt::print("| not: refused by name | | {} |\n", fmt::join(rest, ", "));
 }
 
