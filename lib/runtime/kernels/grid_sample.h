@@ -8,6 +8,13 @@
 
 /// GridSample, AffineGrid and DeformConv: images read between their places, for all devices
 /// (cpu/loops.h tells what their classes are).
+/// A function that GPUs call, rather than have once more at each place: it is large.
+#if defined(__CUDACC__)
+#define AUTOPAR_CALLED __host__ __device__ __noinline__
+#else
+#define AUTOPAR_CALLED inline
+#endif
+
 namespace autopar::runtime {
 
 enum class Interpolation { nearest, linear, cubic };
@@ -37,7 +44,7 @@ struct Neighbours {
   W weights[most] = {};
 
   /// The coordinate counts places from 0 to `extent` - 1; mirrors stand at `low` and `high`.
-  AUTOPAR_ELEMENTWISE Neighbours(W x, int extent, Interpolation mode, Outside outside, W low,
+  AUTOPAR_CALLED Neighbours(W x, int extent, Interpolation mode, Outside outside, W low,
                                  W high) {
     // What is no number, or none that can be counted, is far outside.
     constexpr W far = 1 << 24;
@@ -91,7 +98,7 @@ struct SampledPoint {
   Neighbours<W> along[Windows::dimensions];
 
   template <typename T>
-  AUTOPAR_ELEMENTWISE W of(const T* plane, const int* extents) const {
+  AUTOPAR_CALLED W of(const T* plane, const int* extents) const {
     W sum = 0;
     for (int i = 0; i < along[0].count; ++i) {
       const int a = along[0].places[i];

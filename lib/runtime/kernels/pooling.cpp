@@ -41,7 +41,7 @@ Pooling::Pooling(const KernelRequest& request) : taps(taps_of(request)) {
   for (int d = 0; d < Windows::dimensions; ++d) {
     // The windows that may see nothing are the first ones and the last ones.
     for (int place = 0; place < windows.out[d]; ++place) {
-      Place at(0, windows.out);
+      Place at(0, Windows().out);
       at.at[d] = place;
       const TapsInside inside(windows, at);
       sees_image = sees_image && inside.first[d] < inside.last[d];

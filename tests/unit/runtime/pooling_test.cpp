@@ -174,6 +174,9 @@ TEST_CASE("poolings of nothing, and those that make no sense, end with words") {
   CHECK(run_node({"MaxPool", twos, {none}, {{DataType::float32, {0, 3, 3, 3}}}}).size() == 1);
   CHECK(run_node({"AveragePool", twos, {none}, {{DataType::float32, {0, 3, 3, 3}}}}).size() == 1);
 
+  const Tensor low = Tensor::zeros(DataType::float32, {2, 3, 1, 4});
+  CHECK(run_node({"MaxPool", twos, {low}, {{DataType::float32, {2, 3, 0, 3}}}}).size() == 1);
+
   const Tensor in = Tensor::zeros(DataType::float32, {1, 1, 2, 2});
   CHECK_THROWS_WITH(run_node({"MaxPool",
                               {{"kernel_shape", Integers{1, 1}}, {"pads", Integers{1, 1, 0, 0}}},
