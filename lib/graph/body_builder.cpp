@@ -134,6 +134,9 @@ std::string BodyBuilder::ints(const std::vector<std::int64_t>& values) {
 std::string BodyBuilder::integer(std::int64_t value) {
   return constant(Tensor::of_int64({}, std::span(&value, 1)));
 }
+std::string BodyBuilder::floats(const std::vector<float>& values) {
+  return constant(Tensor::of_float({static_cast<std::int64_t>(values.size())}, values));
+}
 std::string BodyBuilder::number(float value, DataType type) {
   const std::string name = constant(Tensor::of_float({}, std::span(&value, 1)));
   if (type == DataType::float32) return name;

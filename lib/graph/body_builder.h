@@ -46,6 +46,7 @@ class BodyBuilder {
   /// The name of a constant.
   std::string ints(const std::vector<std::int64_t>& values);
   std::string integer(std::int64_t value);
+  std::string floats(const std::vector<float>& values);
   /// A scalar of a floating type.
   std::string number(float value, DataType type);
 

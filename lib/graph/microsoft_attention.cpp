@@ -3,7 +3,7 @@
 // in any model.
 
 #include <algorithm>
-#include <array>
+#include <limits>
 #include <numeric>
 
 #include "graph/error.h"
@@ -352,14 +352,73 @@ Heads grouped_heads(BodyBuilder& body) {
 
 }  // namespace
 
+namespace {
+
+/// A key of zeros before all others, whose value is zeros: to its score, which is 0, `head_sink` is
+/// added. It is always visible, so a window becomes a mask.
+void add_sink(BodyBuilder& body, Heads& of, const std::string& first) {
+  const DataType type = body.type("query");
+  const std::string zeros = body.ints({of.batch, of.key_heads, 1, of.depth});
+  body.add(
+      fmt::format("sink = Expand ({}, {}) keys_and_sink = Concat <axis = 2> (sink, {}) "
+                  "values_and_sink = Concat <axis = 2> (sink, {})",
+                  body.number(0, type), zeros, of.k, of.v));
+  of.k = "keys_and_sink";
+  of.v = "values_and_sink";
+  body.add(fmt::format("valid_and_sink = Add (valid, {})", body.ints({1})));
+  of.lengths = "valid_and_sink";
+
+  if (of.mask.empty()) {
+    body.add(fmt::format("no_bias = Expand ({}, {})", body.number(0, type),
+                         body.ints({1, of.heads, 1, of.keys})));
+  } else {
+    const Shape& bias = body.shape(of.mask);
+    if (bias.size() != 4 || bias[3] != of.keys)
+      fail("its attention_bias {} is not of all {} keys", to_string(bias), of.keys);
+    body.add(fmt::format("no_bias = Expand ({}, {})", of.mask,
+                         body.ints({bias[0], of.heads, bias[2], of.keys})));
+  }
+  if (of.left_window >= 0) {
+    std::vector<std::int64_t> places(static_cast<std::size_t>(std::max(of.keys, of.queries)));
+    std::iota(places.begin(), places.end(), 0);
+    const std::string keys =
+        body.ints({places.begin(), places.begin() + static_cast<std::ptrdiff_t>(of.keys)});
+    const std::string queries =
+        body.ints({places.begin(), places.begin() + static_cast<std::ptrdiff_t>(of.queries)});
+    body.add(fmt::format(
+        "first_4 = Reshape ({}, {}) query_column = Reshape ({}, {}) "
+        "query_place = Add (first_4, query_column) window_begin = Sub (query_place, {}) "
+        "is_seen = GreaterOrEqual ({}, window_begin) bias = Where (is_seen, no_bias, {})",
+        first, body.ints({of.batch, 1, 1, 1}), queries, body.ints({1, 1, of.queries, 1}),
+        body.ints({of.left_window}), keys,
+        body.number(-std::numeric_limits<float>::infinity(), type)));
+    of.left_window = -1;
+  } else {
+    body.add("bias = Identity (no_bias)");
+  }
+  const bool is_wide = of.mask.empty() ? false : body.shape(of.mask)[2] != 1;
+  const bool has_window = body.int_attribute("local_window_size", -1) > 0;
+  const Shape column{
+      of.mask.empty() && !has_window ? 1 : (has_window ? of.batch : body.shape(of.mask)[0]),
+      of.heads, is_wide || has_window ? of.queries : 1, 1};
+  if (body.has("head_sink"))
+    body.add(fmt::format("sink_row = Reshape (head_sink, {}) sink_bias = Expand (sink_row, {})",
+                         body.ints({1, of.heads, 1, 1}), body.ints(column)));
+  else
+    body.add(fmt::format("sink_bias = Expand ({}, {})", body.number(0, type), body.ints(column)));
+  body.add("bias_and_sink = Concat <axis = 3> (sink_bias, bias)");
+  of.mask = "bias_and_sink";
+}
+
+}  // namespace
+
 /// Where a sequence begins in the cache is told by `seqlens_k`, so each batch has its own place;
 /// of one sequence it is the total length less the new one, and so often known at once.
 void group_query_attention(BodyBuilder& body) {
   refuse_attribute(body, "sliding_window_cache", 0);
   refuse_attribute(body, "qk_output", 0);
-  for (const char* input : {"k_scale", "v_scale", "head_sink"}) refuse_input(body, input);
-  if (body.int_attribute("smooth_softmax", 0) > 0)
-    fail("its attribute 'smooth_softmax' is not supported");
+  for (const char* input : {"k_scale", "v_scale"}) refuse_input(body, input);
+  const bool has_sink = body.has("head_sink") || body.int_attribute("smooth_softmax", 0) > 0;
   Heads of = grouped_heads(body);
   of.causal = body.int_attribute("causal", 1) != 0;
   of.softcap = body.float_attribute("softcap", 0);
@@ -424,12 +483,12 @@ void group_query_attention(BodyBuilder& body) {
   if (body.has("attention_bias")) of.mask = "attention_bias";
 
   const bool wants_present = body.wants("present_key") || body.wants("present_value");
-  if (past == 0 && of.keys == new_tokens) {
+  if (past == 0 && of.keys == new_tokens && !has_sink) {
     attend(body, of, {});
     if (wants_present) add_presents(body, of);
     return;
   }
-  if (is_known && known == past && of.keys == past + new_tokens) {
+  if (!has_sink && is_known && known == past && of.keys == past + new_tokens) {
     of.past_k = "past_key";
     of.past_v = "past_value";
     return attend(body, of, {"present_key", "present_value"});
@@ -437,7 +496,9 @@ void group_query_attention(BodyBuilder& body) {
   // The new tokens go to their places in the buffer.
   const auto extend = [&](const std::string& cache, const std::string& from,
                           const std::string& present) {
-    split_heads(body, from, from + "_new", {of.batch, new_tokens, of.key_heads, of.depth});
+    const Shape split{of.batch, new_tokens, of.key_heads, of.depth};
+    if (past == 0 && of.keys == new_tokens) return split_heads(body, from, present, split);
+    split_heads(body, from, from + "_new", split);
     std::string buffer = cache;
     if (past < of.keys) {
       body.add(fmt::format("{0}_longer = Pad ({0}, {1})", cache,
@@ -456,6 +517,7 @@ void group_query_attention(BodyBuilder& body) {
   of.four_dimensions = true;
   body.add(fmt::format("valid = Add ({}, {})", first, body.ints({new_tokens})));
   of.lengths = "valid";
+  if (has_sink) add_sink(body, of, first);
   attend(body, of, {});
 }
 

@@ -9,6 +9,7 @@
 
 #include "graph/error.h"
 #include "graph/microsoft_bodies.h"
+#include "graph/ml_bodies.h"
 
 namespace autopar::graph {
 namespace {
@@ -44,6 +45,7 @@ void infer_matmul_n_bits(onnx::InferenceContext& context) {
 }
 
 constexpr std::string_view ms = microsoft_domain;
+constexpr std::string_view ml_domain = "ai.onnx.ml";  // ONNX has its schemas
 
 /// Nearly all are written in ONNX's operators, which then fuse, fold and split as in any model:
 /// what they join costs nothing apart. MatMulNBits has a kernel, since its weights would otherwise
@@ -147,6 +149,10 @@ constexpr Operator operators[] = {
      microsoft::dynamic_quantize_matmul},
     {ms, "GatherBlockQuantized", "data indices scales zero_points?", "output",
      "bits:i block_size:i gather_axis:i quantize_axis:i", microsoft::gather_block_quantized},
+    // Classical models
+    {ml_domain, "ArrayFeatureExtractor", "X Y", "Z", "", ml::array_feature_extractor},
+    {ml_domain, "Binarizer", "X", "Y", "threshold:f", ml::binarizer},
+    {ml_domain, "Scaler", "X", "Y", "offset:fs scale:fs", ml::scaler},
 };
 
 std::vector<std::string> words(std::string_view text) {
@@ -224,8 +230,9 @@ void register_microsoft_schemas() {
     onnx::OpSchemaRegistry::DomainToVersionRange::Instance().AddDomainToVersion(microsoft_domain, 1,
                                                                                 1);
     for (const Operator& op : operators)
-      onnx::RegisterSchema(schema_of(op), 0, /*fail_duplicate_schema=*/true,
-                           /*fail_with_exception=*/true);
+      if (op.domain != ml_domain)
+        onnx::RegisterSchema(schema_of(op), 0, /*fail_duplicate_schema=*/true,
+                             /*fail_with_exception=*/true);
   });
 }
 

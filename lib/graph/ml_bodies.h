@@ -1,0 +1,12 @@
+#pragma once
+
+#include "graph/body_builder.h"
+
+/// Bodies of operators of the domain ai.onnx.ml that others make up.
+namespace autopar::graph::ml {
+
+void array_feature_extractor(BodyBuilder& body);
+void binarizer(BodyBuilder& body);
+void scaler(BodyBuilder& body);
+
+}  // namespace autopar::graph::ml
