@@ -187,6 +187,8 @@ namespace {
 /// its heads, which an attribute counts, in front.
 Graph heads_graph(std::int64_t heads) {
   static const bool is_registered = [] {
+    onnx::OpSchemaRegistry::DomainToVersionRange::Instance().AddDomainToVersion("test.discovery", 1,
+                                                                                1);
     onnx::RegisterSchema(onnx::OpSchema("SoftmaxOfHeads", __FILE__, __LINE__)
                              .SetDomain("test.discovery")
                              .SinceVersion(1)
