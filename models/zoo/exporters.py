@@ -8,6 +8,8 @@ from .sample import Wrapper
 # Two rows: a trace of one row can hold for one row only, whatever its symbolic dimension says.
 ROWS = 2
 
+SCOPES = "pkg.torch.onnx.name_scopes"
+
 
 def torchscript(sample, tokens, file, embed=True):
     """The one that traces, at the opset that was long the default. Weights up to 2 GB are in the file
@@ -38,9 +40,12 @@ def export_program(sample, names, tokens):
 
 
 def drop_metadata(file):
-    """What tells where a node comes from names files of the machine that exported, and classes of ours:
-    without it, the same model gets the same bytes anywhere."""
+    """Of what tells where a node comes from, all but its scopes, "layers.0.mlp": the rest names
+    files of the machine that exported, and classes of ours. So the same model gets the same bytes
+    anywhere."""
     model = onnx.load(file, load_external_data=False)
     for node in model.graph.node:
+        kept = [entry for entry in node.metadata_props if entry.key == SCOPES]
         del node.metadata_props[:]
+        node.metadata_props.extend(kept)
     file.write_bytes(model.SerializeToString(deterministic=True))

@@ -107,17 +107,20 @@ class BundleTest(TemporaryFolderTest):
         self.assertAlmostEqual(plan["summary"]["cost_seconds"], cost, delta=cost * 1e-9)
 
     def test_operator_without_a_kernel_is_told_when_it_is_partitioned(self):
-        shapes = [("x", [1, 3, 8, 8]), ("y", [1, 3, 7, 7])]
-        x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s) for n, s in shapes)
-        pool = onnx.helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])
-        graph = onnx.helper.make_graph([pool], "g", [x], [y])
+        x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.INT64, [6])
+        y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [3])
+        count = onnx.helper.make_node(
+            "TfIdfVectorizer", ["x"], ["y"], mode="TF", min_gram_length=1, max_gram_length=1,
+            max_skip_count=0, ngram_counts=[0], ngram_indexes=[0, 1, 2], pool_int64s=[5, 6, 7])  # fmt: skip
+        graph = onnx.helper.make_graph([count], "g", [x], [y])
         opset = onnx.helper.make_opsetid("", 18)
         onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=9),
-                  self.tmp / "pool.onnx")
-        done = autopar("partition", self.tmp / "pool.onnx", "--ngpus", 1, "--out", self.tmp / "pool")
-        self.assertRegex(done.stderr, "warning: .*no CPU kernel for MaxPool")
-        refused = autopar("run", "--dir", self.tmp / "pool", "--random-inputs", 1, expect=1)
-        self.assertIn("MaxPool", refused.stderr)
+                  self.tmp / "count.onnx")
+        out = self.tmp / "count"
+        done = autopar("partition", self.tmp / "count.onnx", "--ngpus", 1, "--out", out)
+        self.assertRegex(done.stderr, "warning: .*no CPU kernel for TfIdfVectorizer")
+        refused = autopar("run", "--dir", out, "--random-inputs", 1, expect=1)
+        self.assertIn("TfIdfVectorizer", refused.stderr)
 
     def test_options_may_stand_before_the_model(self):
         options = self.model.shape_options()
