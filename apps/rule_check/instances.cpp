@@ -15,6 +15,7 @@ Asin 4x6@-0.9..0.9
 Asinh 4x6
 Atan 4x6
 Atanh 4x6@-0.9..0.9
+BitCast@26(to=6) 4x6
 BitShift(direction=LEFT) u8:4x6 u8:6<3
 BitwiseAnd i32:4x6 i32:4x1
 BitwiseNot i32:4x6
@@ -113,8 +114,9 @@ MatMulInteger u8:4x6 i8:6x8
 MatMulInteger u8:3x4x6 u8:6x8 u8:. u8:.
 MatMulInteger u8:4x6 i8:6x8 u8:4 i8:8
 MatMulInteger u8:3x4x6 i8:3x6x8 u8:. i8:3x1x8
-QLinearMatMul u8:4x6 +. u8:. u8:6x8 +. u8:. +. u8:.
-QLinearMatMul u8:4x6 +4 u8:4 u8:6x8 +8 u8:8 +. u8:.
+QLinearMatMul u8:4x6<9 +. u8:.<9 u8:6x8<9 +. u8:.<9 +. u8=128
+QLinearMatMul u8:4x6<9 +4 u8:4<9 u8:6x8<9 +8 u8:8<9 +. u8=128
+QLinearMatMul u8:3x4x6<9 +. u8:.<9 u8:6x8<9 +. u8:.<9 +. u8=128
 Einsum(equation=ij,jk->ik) 4x6 6x8
 Einsum(equation=bhsd,bhtd->bhst) 2x3x4x5 2x3x6x5
 Einsum(equation=ij,jk) 4x5 5x6
@@ -157,8 +159,7 @@ LayerNormalization(axis=1) 3x4x6 4x6
 LayerNormalization(axis=-2) 2x3x4x6 4x6 4x6 -> 3
 RMSNormalization 4x6 6
 RMSNormalization(axis=1) 3x4x6 4x6
-RMSNormalization 3x4x6 1
-LRN(size=3) 3x4x5x6
+LRN(size=3;alpha=1.0) 3x4x5x6
 MeanVarianceNormalization 3x4x5x6
 MeanVarianceNormalization(axes=[0,2]) 3x4x5
 
@@ -215,7 +216,7 @@ Tile 4x5 [3,1]
 Tile 4x1x5 [1,6,2]
 Transpose 4x6
 Transpose(perm=[1,2,0]) 4x6x5
-Col2Im 2x12x5 [3,4] [2,2]
+Col2Im 2x12x6 [3,4] [2,2]
 
 Gather 6x4 i:2x3~6
 Gather(axis=1) 4x6 i:5<6
@@ -251,9 +252,11 @@ ConvInteger(group=2) u8:2x4x6 u8:6x2x3 u8:.
 ConvTranspose 2x4x6 4x5x3
 ConvTranspose 2x4x6 4x5x3 5
 ConvTranspose(group=2;strides=[2]) 2x4x6 4x3x3 6
-QLinearConv u8:2x4x6 +. u8:. u8:5x4x3 +. u8:. +. u8:.
-QLinearConv u8:2x4x6 +. u8:. i8:5x4x3 +5 i8:5 +. u8:. i32:5
-QLinearConv(group=2) u8:2x4x6 +. u8:. u8:6x2x3 +6 u8:6 +. u8:.
+QLinearConv u8:2x4x6<9 +. u8:.<9 u8:5x4x3<9 +. u8:.<9 +. u8=128
+QLinearConv u8:2x4x6<9 +. u8:.<9 i8:5x4x3~5 +5 i8:5~5 +. u8=128 i32:5
+QLinearConv(group=2) u8:2x4x6<9 +. u8:.<9 u8:6x2x3<9 +6 u8:6<9 +. u8=128
+DeformConv 3x4x6x5 6x4x2x2 3x8x5x4 6 3x4x5x4
+DeformConv(group=2) 3x4x6x5 6x2x2x2 3x8x5x4
 DeformConv 2x4x6x5 3x4x2x2 2x8x5x4
 DepthToSpace(blocksize=2) 3x8x5x6
 DepthToSpace(blocksize=2;mode=CRD) 3x8x5x6
@@ -265,7 +268,7 @@ GridSample 3x4x5x6 3x2x7x2
 LpPool(kernel_shape=[3]) 3x4x6
 MaxPool(kernel_shape=[3]) 3x4x6
 MaxPool(kernel_shape=[2,3]) 3x4x5x6 -> 2
-MaxRoiPool(pooled_shape=[2,2]) 2x3x6x6 +5x5
+MaxRoiPool(pooled_shape=[2,2];spatial_scale=3.0) 2x3x6x6 +5x5
 MaxUnpool(kernel_shape=[2]) 3x4x3 i:3x4x3<6
 Resize 3x4x6 - - [3,4,12]
 Resize(mode=linear) 3x4x6 - - [3,8,6]
@@ -321,6 +324,8 @@ Multinomial 4x6
 
 constexpr std::string_view nobody_sums_parameters = "what scales and shifts is no sum of a product";
 
+constexpr std::string_view whole_scale =
+    "nearest elements at a whole scale; others look beyond their share";
 constexpr std::string_view folded = "folded before there is a plan";
 
 constexpr Reason explained[] = {
@@ -334,6 +339,15 @@ constexpr Reason explained[] = {
     {"LayerNormalization", "linear in 1,2", nobody_sums_parameters},
     {"OneHot", "linear in 2", nobody_sums_parameters},
     {"RMSNormalization", "linear in 1", nobody_sums_parameters},
+    {"AveragePool", "RRS0R->RRS0R", "shares would have to begin at a multiple of the stride"},
+    {"BatchNormalization", "linear in 1,2", nobody_sums_parameters},
+    {"BatchNormalization", "linear in 0,2,3", nobody_sums_parameters},
+    {"DeformConv", "linear in 3,4", "what weighs samples is no sum of a product"},
+    {"DequantizeLinear", "linear in 1", nobody_sums_parameters},
+    {"InstanceNormalization", "linear in 1,2", nobody_sums_parameters},
+    {"Resize", "RRS0,.,.,R->RRS0", whole_scale},
+    {"com.microsoft::MatMulNBits", "linear in 2", nobody_sums_parameters},
+    {"com.microsoft::MatMulNBits", "linear in 2,5", nobody_sums_parameters},
     {"CastLike", "linear in 0", "a sum in a coarser type is rounded once, not in parts"},
 };
 

@@ -88,16 +88,28 @@ ShardingRule local_response(const graph::Graph& graph, const graph::Node& node) 
   return node_rule(graph, node, {text}, {text});
 }
 
-/// Offsets and mask tell by place where each channel's window looks; with one group, output
-/// channels split.
+/// Offsets and mask tell by place where each channel's window looks: with one group of them,
+/// channels split as in any convolution.
 ShardingRule deformable_convolution(const graph::Graph& graph, const graph::Node& node) {
-  const std::size_t space = input_shapes(graph, node)[0].size() - 2;
-  const std::string whole_space(space, '1');
-  const std::string m = node.int_attribute("group", 1) == 1 ? "m" : "1";
-  return node_rule(
-      graph, node,
-      {"n1" + whole_space, m + "1" + whole_space, "n1" + whole_space, m, "n1" + whole_space},
-      {"n" + m + whole_space}, {});
+  const std::string places(input_shapes(graph, node)[0].size() - 2, '1');
+  const std::string by_place = "n1" + places;
+  if (node.int_attribute("offset_group", 1) != 1) {
+    return node_rule(graph, node, {by_place, "", by_place, "", by_place}, {by_place});
+  }
+  ShardingRule rule =
+      node_rule(graph, node, {"n(gc)" + places, "(gm)c" + places, by_place, "(gm)", by_place},
+                {"n(gm)" + places},
+                {{'g', FactorKind::spatial, true, node.int_attribute("group", 1)},
+                 {'c', FactorKind::sum, true},
+                 {'m', FactorKind::spatial, true}});
+  rule.localize = [group = factor_index(rule, 'g'),
+                   channel = factor_index(rule, 'c')](LocalNode& local) {
+    local.node.attributes["group"] = local.factor_ranges[group].size();
+    const bool adds_bias = local.factor_ranges[channel].begin == 0;
+    if (!adds_bias && local.node.inputs.size() > 3) local.node.inputs[3] = graph::no_value;
+    local.shard.nodes.push_back(local.node);
+  };
+  return rule;
 }
 
 }  // namespace autopar::sharding::rules

@@ -33,6 +33,15 @@ Groups in_first_and_bias(const graph::Graph& /*graph*/, const graph::Node& node)
   return rules::has_input(node, 5) ? Groups{{0, 5}} : Groups{{0}};
 }
 
+Groups in_deformed(const graph::Graph& /*graph*/, const graph::Node& node) {
+  if (rules::has_input(node, 3)) return {{0, 3}, {1, 3}};
+  return {{0}, {1}};
+}
+
+Groups in_averages(const graph::Graph& /*graph*/, const graph::Node& node) {
+  return node.string_attribute("mode", "avg") == "avg" ? Groups{{0}} : Groups{};
+}
+
 Groups in_updates(const graph::Graph& /*graph*/, const graph::Node& node) {
   const std::string reduction = node.string_attribute("reduction", "none");
   return reduction == "none" || reduction == "add" ? Groups{{0, 2}} : Groups{};

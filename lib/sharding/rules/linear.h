@@ -22,6 +22,10 @@ Groups in_branches(const graph::Graph& graph, const graph::Node& node);
 Groups in_factors(const graph::Graph& graph, const graph::Node& node);
 /// MatMulNBits: a product of the first input with a constant, to which input 5 is added.
 Groups in_first_and_bias(const graph::Graph& graph, const graph::Node& node);
+/// DeformConv: data or weights, and the bias.
+Groups in_deformed(const graph::Graph& graph, const graph::Node& node);
+/// RoiAlign, where it does not take maxima.
+Groups in_averages(const graph::Graph& graph, const graph::Node& node);
 /// A scatter that replaces or adds.
 Groups in_updates(const graph::Graph& graph, const graph::Node& node);
 /// A cache and what is written to it.

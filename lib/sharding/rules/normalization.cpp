@@ -20,13 +20,17 @@ ShardingRule layer_normalization(const graph::Graph& graph, const graph::Node& n
   return node_rule(graph, node, inputs, outputs);
 }
 
-/// At inference the statistics are inputs, so everything splits; in training nothing does.
+/// At inference the statistics are inputs, so everything splits; in training channels do.
 ShardingRule batch_normalization(const graph::Graph& graph, const graph::Node& node) {
   const std::size_t rank = input_shapes(graph, node)[0].size();
-  if (node.int_attribute("training_mode", 0) != 0 || rank < 2) return replicated_rule(graph, node);
-  const std::string text = letters(rank);
+  if (rank < 2) return replicated_rule(graph, node);
+  std::string text = letters(rank);
   const std::string channel(1, text[1]);
-  return node_rule(graph, node, {text, channel, channel, channel, channel}, {text});
+  if (node.int_attribute("training_mode", 0) != 0) {
+    text = "1" + channel + std::string(rank - 2, '1');
+  }
+  return node_rule(graph, node, {text, channel, channel, channel, channel},
+                   {text, channel, channel});
 }
 
 /// Statistics over `axes`.
@@ -51,9 +55,10 @@ ShardingRule group_normalization(const graph::Graph& graph, const graph::Node& n
   const std::string text = "n(gc)" + std::string(rank - 2, '1');
   const std::string scale = graph.opsets.at("") < 21 ? "g" : "(gc)";
   const std::int64_t groups = node.int_attribute("num_groups", 1);
-  ShardingRule rule =
-      node_rule(graph, node, {text, scale, scale}, {text},
-                {{.letter = 'g', .never_empty = true, .size = groups}, {'c', FactorKind::whole}});
+  ShardingRule rule = node_rule(graph, node, {text, scale, scale}, {text},
+                                {{.letter = 'g', .never_empty = true, .size = groups},
+                                 {'c', FactorKind::whole},
+                                 {'n', FactorKind::spatial, true}});
   localize_count(rule, 'g', "num_groups");
   return rule;
 }

@@ -29,14 +29,22 @@ struct ProductTexts {
   std::string left;
   std::string right;
   std::string result;
+  std::vector<FactorOptions> options;
 };
 
-ProductTexts product_texts(const Shape& left, const Shape& right) {
+/// No share is empty: then it would have no scales.
+ProductTexts product_texts(const Shape& left, const Shape& right, FactorKind sums) {
   const std::size_t rank = std::max({left.size(), right.size(), std::size_t{2}});
   const std::string batch = letters(rank - 2, "mkn");
-  return {left.size() == 1 ? "k" : aligned(batch, left.size() - 2) + "mk",
-          right.size() == 1 ? "k" : aligned(batch, right.size() - 2) + "kn",
-          batch + (left.size() == 1 ? "" : "m") + (right.size() == 1 ? "" : "n")};
+  ProductTexts texts{left.size() == 1 ? "k" : aligned(batch, left.size() - 2) + "mk",
+                     right.size() == 1 ? "k" : aligned(batch, right.size() - 2) + "kn",
+                     batch,
+                     {{'k', sums}}};
+  if (left.size() > 1) texts.options.push_back({'m', FactorKind::spatial, true});
+  if (right.size() > 1) texts.options.push_back({'n', FactorKind::spatial, true});
+  texts.result += left.size() > 1 ? "m" : "";
+  texts.result += right.size() > 1 ? "n" : "";
+  return texts;
 }
 
 /// Channels are `gc` on the way in and `gm` on the way out; whole groups go to a device.
@@ -100,22 +108,23 @@ ShardingRule quantize(const graph::Graph& graph, const graph::Node& node) {
 /// Sums of integers are exact, however they are grouped.
 ShardingRule matmul_integer(const graph::Graph& graph, const graph::Node& node) {
   const std::vector<Shape> shapes = input_shapes(graph, node);
-  const auto [left, right, result] = product_texts(shapes[0], shapes[1]);
+  const auto [left, right, result, options] = product_texts(shapes[0], shapes[1], FactorKind::sum);
   return node_rule(
       graph, node,
       {left, right, scale_text(shapes, 2, left, 'm'), scale_text(shapes, 3, right, 'n')}, {result},
-      {{'k', FactorKind::sum}});
+      options);
 }
 
 /// Sums are rounded, and so whole.
 ShardingRule qlinear_matmul(const graph::Graph& graph, const graph::Node& node) {
   const std::vector<Shape> shapes = input_shapes(graph, node);
-  const auto [left, right, result] = product_texts(shapes[0], shapes[3]);
+  const auto [left, right, result, options] =
+      product_texts(shapes[0], shapes[3], FactorKind::whole);
   return node_rule(graph, node,
                    {left, scale_text(shapes, 1, left, 'm'), scale_text(shapes, 2, left, 'm'), right,
                     scale_text(shapes, 4, right, 'n'), scale_text(shapes, 5, right, 'n'),
                     scale_text(shapes, 6, result, 'm'), scale_text(shapes, 7, result, 'm')},
-                   {result}, {{'k', FactorKind::whole}});
+                   {result}, options);
 }
 
 ShardingRule convolution_integer(const graph::Graph& graph, const graph::Node& node) {
