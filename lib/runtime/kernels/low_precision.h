@@ -63,7 +63,7 @@ struct SmallFloat {
     const unsigned sign = raw >> 63 != 0 ? sign_bit : 0;
     if (value != value) {
       if constexpr (!has_nan) return sign_bit;
-      return has_negative_zero ? nan | sign : nan;
+      return static_cast<unsigned>(nan) | (has_negative_zero ? sign : 0);
     }
     // The step between the type's numbers near this one; below the least normal all are as far
     // apart.
@@ -83,7 +83,7 @@ struct SmallFloat {
       else if constexpr (!has_negative_zero)
         return nan;
       else
-        code = infinity;
+        code = static_cast<unsigned>(infinity);
     }
     return has_negative_zero || code != 0 ? code | sign : 0;
   }
