@@ -36,6 +36,8 @@ def takes(node, opset, half):
     if not onnx.defs.has(node.op_type, opset, node.domain):
         return True  # ONNX Runtime's own do
     schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
+    if any(port.type_str == IN_SCHEMA[FLOAT] for port in (*schema.inputs, *schema.outputs)):
+        return False
     return all(
         IN_SCHEMA[half] in constraint.allowed_type_strs
         for constraint in schema.type_constraints
