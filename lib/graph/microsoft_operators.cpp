@@ -45,7 +45,7 @@ void infer_matmul_n_bits(onnx::InferenceContext& context) {
 }
 
 constexpr std::string_view ms = microsoft_domain;
-constexpr std::string_view ml_domain = "ai.onnx.ml";  // ONNX has its schemas
+constexpr std::string_view ml_domain = "ai.onnx.ml";
 
 /// Nearly all are written in ONNX's operators, which then fuse, fold and split as in any model:
 /// what they join costs nothing apart. MatMulNBits has a kernel, since its weights would otherwise
@@ -152,6 +152,7 @@ constexpr Operator operators[] = {
     // Classical models
     {ml_domain, "ArrayFeatureExtractor", "X Y", "Z", "", ml::array_feature_extractor},
     {ml_domain, "Binarizer", "X", "Y", "threshold:f", ml::binarizer},
+    {"", "TfIdfVectorizer", "X", "Y", "", ml::tf_idf_vectorizer},
     {ml_domain, "Scaler", "X", "Y", "offset:fs scale:fs", ml::scaler},
 };
 
@@ -201,6 +202,11 @@ OpSchema schema_of(const Operator& op) {
   return schema;
 }
 
+/// Whether ONNX knows the operator without us.
+bool has_schema(const Operator& op) {
+  return op.domain == ml_domain || op.op_type == "TfIdfVectorizer";
+}
+
 const Operator* find(std::string_view domain, std::string_view op_type) {
   const auto found = std::ranges::find_if(
       operators, [&](const Operator& op) { return op.op_type == op_type && op.domain == domain; });
@@ -230,7 +236,7 @@ void register_microsoft_schemas() {
     onnx::OpSchemaRegistry::DomainToVersionRange::Instance().AddDomainToVersion(microsoft_domain, 1,
                                                                                 1);
     for (const Operator& op : operators)
-      if (op.domain != ml_domain)
+      if (!has_schema(op))
         onnx::RegisterSchema(schema_of(op), 0, /*fail_duplicate_schema=*/true,
                              /*fail_with_exception=*/true);
   });

@@ -387,6 +387,13 @@ const std::vector<FormChange>& form_changes() {
   return changes;
 }
 
+/// ONNX's own functions hand Range vectors of one number, which ONNX's inference refuses.
+void scalars_of_range(Rewrite& rewrite) {
+  if (rewrite.node.op_type() != "Range") return;
+  for (int i = 0; i < rewrite.node.input_size(); ++i)
+    if (rewrite.input(i).shape == Shape{1}) reshape_input(rewrite, i, {});
+}
+
 bool concerns(const FormChange& change, const onnx::NodeProto& node) {
   return change.op_types.empty() ||
          std::ranges::find(change.op_types, node.op_type()) != change.op_types.end();
@@ -423,6 +430,7 @@ std::vector<onnx::NodeProto> upgrade_node(const onnx::NodeProto& node, std::int6
   for (const FormChange& change : form_changes())
     if (change.opset > from && change.opset <= to && concerns(change, rewrite.node))
       change.upgrade(rewrite);
+  scalars_of_range(rewrite);
   std::vector<onnx::NodeProto> nodes = std::move(rewrite.before);
   nodes.push_back(std::move(rewrite.node));
   std::ranges::move(rewrite.after, std::back_inserter(nodes));

@@ -44,12 +44,27 @@ class IdentityRemoval {
   std::optional<ValueId> unchanged(const Node& node) const {
     if (!node.domain.empty() || node.inputs.empty()) return std::nullopt;
     ValueId from = node.inputs[0];
+    if (node.op_type == "Where") return always_chosen(node);
     if (node.op_type == "Cast") from = before_widening(from, matcher_.type(node.outputs[0]));
     const bool moves_nothing = std::ranges::find(movers, node.op_type) != movers.end() ||
                                (node.op_type == "Transpose" && keeps_order(node));
     const bool is_same = matcher_.type(from) == matcher_.type(node.outputs[0]) &&
                          matcher_.shape(from) == matcher_.shape(node.outputs[0]);
     return moves_nothing && is_same ? std::optional(from) : std::nullopt;
+  }
+
+  /// What a Where of a constant condition takes everywhere, if that is not broadcast.
+  std::optional<ValueId> always_chosen(const Node& where) const {
+    const auto& condition = graph_.value(where.inputs[0]).constant;
+    if (!condition || !condition->has_data() || condition->elements() == 0) return std::nullopt;
+    const graph::Tensor copy = condition->contiguous_copy();
+    const auto is_true = [](std::byte b) { return b != std::byte{0}; };
+    const bool first = is_true(copy.bytes()[0]);
+    if (std::ranges::any_of(copy.bytes(), [&](std::byte b) { return is_true(b) != first; }))
+      return std::nullopt;
+    const ValueId chosen = where.inputs[first ? 1 : 2];
+    const bool is_same = matcher_.shape(chosen) == matcher_.shape(where.outputs[0]);
+    return is_same ? std::optional(chosen) : std::nullopt;
   }
 
   static bool keeps_order(const Node& transpose) {

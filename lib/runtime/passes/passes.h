@@ -53,8 +53,8 @@ std::int64_t fold_constants(graph::Graph& graph);
 /// lose nothing by it. Returns the bytes that the new constants take beyond those that they replace.
 std::int64_t fold_channel_scales(graph::Graph& graph, const KernelTable& kernels);
 
-/// What reads a Cast, Reshape, Expand or Transpose that changes nothing, or a Cast to a wider type
-/// and back, reads what that reads.
+/// What reads a Cast, Reshape, Expand or Transpose that changes nothing, a Cast to a wider type and
+/// back, or a Where whose constant condition is the same everywhere, reads what that reads.
 void drop_identities(graph::Graph& graph, const KernelTable& kernels);
 
 /// LayerNormalization and RMSNormalization over the last dimension that are written out: with the

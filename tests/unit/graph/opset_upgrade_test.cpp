@@ -106,6 +106,25 @@ TEST_CASE("an old Softmax over several dimensions becomes one over a flat matrix
         Lines{"y = LogSoftmax<axis=1>(x)"});
 }
 
+TEST_CASE("a Range of vectors of one number is one of scalars") {
+  onnx::NodeProto range;
+  range.set_op_type("Range");
+  for (const char* name : {"first", "limit", "step"}) range.add_input(name);
+  range.add_output("y");
+  const Value vector{"v", DataType::int64, {1}, {}};
+  const Value scalar{"s", DataType::int64, {}, {}};
+  const UpgradeServices services{
+      [&](const std::string& name) -> const Value& { return name == "step" ? scalar : vector; },
+      [](const std::string& wanted, Tensor) { return wanted; }};
+  const auto nodes = upgrade_node(range, 18, 18, services);
+  REQUIRE(nodes.size() == 3);
+  CHECK(nodes[0].op_type() == "Reshape");
+  CHECK(nodes[0].input(0) == "first");
+  CHECK(nodes[2].input(0) == nodes[0].output(0));
+  CHECK(nodes[2].input(1) == nodes[1].output(0));
+  CHECK(nodes[2].input(2) == "step");
+}
+
 TEST_CASE("TopK and Scatter take their later forms") {
   CHECK(
       upgraded(7, "(float[2, 6] x) => (float[2, 3] v, int64[2, 3] i) { v, i = TopK<k = 3>(x) }") ==

@@ -76,6 +76,31 @@ TEST_CASE("A transpose that others read, that leaves the graph, or that moves ro
   CHECK(operators(rows.graph) == "Transpose MatMul");
 }
 
+TEST_CASE("A Where whose constant condition is the same everywhere is what it takes") {
+  for (const std::vector<std::uint8_t>& condition :
+       {std::vector<std::uint8_t>{1, 1}, std::vector<std::uint8_t>{0, 0},
+        std::vector<std::uint8_t>{1, 0}}) {
+    Builder b;
+    const ValueId x = b.node("Relu", {b.input("x", {2, 3})}, {2, 3});
+    const ValueId y = b.node("Neg", {b.input("y", {2, 3})}, {2, 3});
+    const ValueId c = b.graph.add_constant(
+        "c", graph::Tensor::of<std::uint8_t>(DataType::boolean, {2, 1}, condition));
+    b.graph.outputs = {b.node("Exp", {b.node("Where", {c, x, y}, {2, 3})}, {2, 3})};
+    passes::drop_identities(b.graph, cpu_kernels());
+    const std::string left =
+        condition[0] == condition[1] ? (condition[0] != 0 ? "Relu" : "Neg") : "Relu Neg Where";
+    CHECK(operators(b.graph) == left + " Exp");
+  }
+  // What is broadcast is not what it becomes.
+  Builder b;
+  const ValueId c = b.graph.add_constant(
+      "c", graph::Tensor::of<std::uint8_t>(DataType::boolean, {}, std::vector<std::uint8_t>{1}));
+  const ValueId chosen = b.node("Where", {c, b.input("x", {1, 3}), b.input("y", {2, 3})}, {2, 3});
+  b.graph.outputs = {b.node("Exp", {chosen}, {2, 3})};
+  passes::drop_identities(b.graph, cpu_kernels());
+  CHECK(operators(b.graph) == "Where Exp");
+}
+
 TEST_CASE("A bias goes into the product, whichever side of the Add it stands on") {
   for (const bool bias_first : {false, true}) {
     Builder b;
