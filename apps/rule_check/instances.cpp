@@ -316,10 +316,6 @@ EyeLike 4x6
 Range =0 =6 =1
 Shape 4x6
 Size 4x6
-Bernoulli 4x6
-RandomNormalLike 4x6
-RandomUniformLike 4x6
-Multinomial 4x6
 )";
 
 constexpr std::string_view nobody_sums_parameters = "what scales and shifts is no sum of a product";

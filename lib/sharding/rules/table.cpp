@@ -177,15 +177,23 @@ constexpr RuleEntry table[] = {
     // Attention
     {"", "Attention", rules::attention, linear::in_values},
     {"", "RotaryEmbedding", rules::rotary_embedding, linear::in_first},
-    // Made from shapes, or with positions in the whole tensor: never split, and no reason to warn
+    // Made from shapes, drawn by an element's number, or with positions in the whole tensor: never
+    // split, and no reason to warn
+    {"", "Bernoulli", replicated_rule},
     {"", "BlackmanWindow", replicated_rule},
+    {"", "Compress", replicated_rule},
     {"", "ConstantOfShape", replicated_rule},
     {"", "EyeLike", replicated_rule},
     {"", "HammingWindow", replicated_rule},
     {"", "HannWindow", replicated_rule},
     {"", "MaxUnpool", replicated_rule, linear::in_first},
     {"", "MelWeightMatrix", replicated_rule},
+    {"", "Multinomial", replicated_rule},
     {"", "NonZero", replicated_rule},
+    {"", "RandomNormal", replicated_rule},
+    {"", "RandomNormalLike", replicated_rule},
+    {"", "RandomUniform", replicated_rule},
+    {"", "RandomUniformLike", replicated_rule},
     {"", "Range", replicated_rule},
     {"", "Shape", replicated_rule},
     {"", "Size", replicated_rule},
