@@ -108,19 +108,18 @@ class BundleTest(TemporaryFolderTest):
 
     def test_operator_without_a_kernel_is_told_when_it_is_partitioned(self):
         x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.INT64, [6])
-        y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [3])
-        count = onnx.helper.make_node(
-            "TfIdfVectorizer", ["x"], ["y"], mode="TF", min_gram_length=1, max_gram_length=1,
-            max_skip_count=0, ngram_counts=[0], ngram_indexes=[0, 1, 2], pool_int64s=[5, 6, 7])  # fmt: skip
-        graph = onnx.helper.make_graph([count], "g", [x], [y])
-        opset = onnx.helper.make_opsetid("", 18)
-        onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=9),
-                  self.tmp / "count.onnx")
-        out = self.tmp / "count"
-        done = autopar("partition", self.tmp / "count.onnx", "--ngpus", 1, "--out", out)
-        self.assertRegex(done.stderr, "warning: .*no CPU kernel for TfIdfVectorizer")
+        y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [6, 3])
+        encode = onnx.helper.make_node(
+            "OneHotEncoder", ["x"], ["y"], domain="ai.onnx.ml", cats_int64s=[5, 6, 7])
+        graph = onnx.helper.make_graph([encode], "g", [x], [y])
+        opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+        onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9),
+                  self.tmp / "encode.onnx")
+        out = self.tmp / "encode"
+        done = autopar("partition", self.tmp / "encode.onnx", "--ngpus", 1, "--out", out)
+        self.assertRegex(done.stderr, "warning: .*no CPU kernel for ai.onnx.ml::OneHotEncoder")
         refused = autopar("run", "--dir", out, "--random-inputs", 1, expect=1)
-        self.assertIn("TfIdfVectorizer", refused.stderr)
+        self.assertIn("OneHotEncoder", refused.stderr)
 
     def test_options_may_stand_before_the_model(self):
         options = self.model.shape_options()

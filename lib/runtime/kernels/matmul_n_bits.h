@@ -22,10 +22,10 @@ struct PackedProduct {
   Zeros zeros = Zeros::usual;  ///< 2^(bits - 1), bytes as q, or of a's type
   bool has_bias = false;
 
-  std::int64_t block_bytes() const { return block * bits / 8; }
-  std::int64_t row_bytes() const { return blocks * block_bytes(); }
+  constexpr std::int64_t block_bytes() const { return block * bits / 8; }
+  constexpr std::int64_t row_bytes() const { return blocks * block_bytes(); }
   /// Of the packed zeros of a column.
-  std::int64_t zero_bytes() const { return (blocks * bits + 7) / 8; }
+  constexpr std::int64_t zero_bytes() const { return (blocks * bits + 7) / 8; }
 };
 
 /// The i-th number of a row of bytes.
