@@ -165,6 +165,16 @@ std::optional<Shape> compressed_shape(const NodeInContext& context) {
   return shape;
 }
 
+/// What MaxUnpool's third input says, which inference does not read.
+std::optional<Shape> unpooled_shape(const NodeInContext& context) {
+  const Value* shape = context.inputs.size() > 2 ? context.inputs[2] : nullptr;
+  if (shape == nullptr || !shape->constant || !shape->constant->has_data()) return std::nullopt;
+  const Shape found = shape->constant->to_int64s();
+  if (found.size() != context.inputs[0]->shape.size() || !is_possible(found))
+    fail("its output would have the impossible shape {}", to_string(found));
+  return found;
+}
+
 /// By the operator's own function for it, else by walking the body that defines it.
 void run_inference(const NodeInContext& context, onnx::InferenceContext& inference) {
   const onnx::OpSchema& schema = *context.schema;
@@ -219,6 +229,8 @@ std::vector<InferredOutput> infer_outputs(const NodeInContext& context, std::str
     check_operands(context, outputs);
     if (context.node.op_type() == "Compress" && context.node.domain().empty())
       outputs[0].shape = compressed_shape(context);
+    if (context.node.op_type() == "MaxUnpool" && !outputs[0].shape)
+      outputs[0].shape = unpooled_shape(context);
     return outputs;
   } catch (const Error& error) {
     fail("{}: {}: {}", where, describe(context.node), error.what());
