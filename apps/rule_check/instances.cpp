@@ -328,6 +328,7 @@ constexpr Reason explained[] = {
     {"ConstantOfShape", "", folded},
     {"RotaryEmbedding", "linear in 1,2", nobody_sums_parameters},
     {"Size", "", folded},
+    {"STFT", "linear in 2", nobody_sums_parameters},
     {"Slice", "RS0,R,R,R,R->RS0", "shares would have to begin at a multiple of the step"},
     {"Cast", "linear in 0", "a sum in a coarser type is rounded once, not in parts"},
     {"GroupNormalization", "linear in 1,2", nobody_sums_parameters},
