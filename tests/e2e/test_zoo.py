@@ -130,6 +130,8 @@ class HalfTest(TemporaryFolderTest):
                     done = autopar(
                         "run", "--dir", bundle, *model.input_options, "--output-dir", out, "--json"
                     )
-                    self.assertLessEqual(model.error_of(out), model.tolerance)
+                    # Partial sums of several ranks are rounded, too, before they are added.
+                    allowed = model.tolerance * (1 if ranks == 1 else 1.5)
+                    self.assertLessEqual(model.error_of(out), allowed)
                     measured = json.loads(done.stdout)
                     self.assertEqual(measured["collectives"], meta["plan"]["collectives"])

@@ -1,0 +1,61 @@
+"""ONNX's own tests, whole and with every strategy of every operator forced over two ranks."""
+
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from support import AUTOPAR, SOURCE, run
+
+CONFORMANCE = Path(AUTOPAR).parent / "onnx_conformance"
+# Decision trees; and a Fourier transform whose expected zeros are off by more than the tolerance.
+MAY_FAIL = re.compile(r"test_ai_onnx_ml_tree_ensemble|test_dft_inverse")
+# What half precision makes of a written-out attention depends on the order of its roundings.
+MAY_FAIL_SPLIT = re.compile(MAY_FAIL.pattern + r"|test_attention_4d_\w*fp16_expanded")
+
+
+class OnnxConformanceTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.tests = Path(folder.name)
+        run(sys.executable, SOURCE / "tests" / "conformance" / "make_onnx_tests.py", cls.tests)
+
+    def check(self, kinds, ranks, may_fail, at_least):
+        command = [CONFORMANCE, *(self.tests / kind for kind in kinds), "--ranks", ranks]
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+        failures = re.findall(r"^  (\w+) (\w+): (.*)$", done.stdout, re.MULTILINE)
+        unexpected = [failure for failure in failures if not may_fail.match(failure[1])]
+        self.assertEqual(unexpected, [])
+        last = done.stdout.strip().splitlines()[-1]
+        passed, failed, _ = map(
+            int, re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", last).groups()
+        )
+        self.assertEqual(failed, len(failures), done.stdout)
+        self.assertGreaterEqual(passed, at_least)
+        self.assertEqual(done.returncode, 1 if failed else 0)
+
+    def test_whole(self):
+        kinds = ("node", "simple", "pytorch-converted", "pytorch-operator")
+        self.check(kinds, 1, MAY_FAIL, 1900)
+
+    def test_on_two_ranks(self):
+        self.check(("node", "simple"), 2, MAY_FAIL_SPLIT, 1780)
+
+    def test_real_topologies(self):
+        for ranks in (1, 2, 4):
+            with self.subTest(ranks=ranks):
+                self.check(("light",), ranks, MAY_FAIL, 9)
+
+    def test_a_folder_without_tests_is_refused_in_one_line(self):
+        with tempfile.TemporaryDirectory() as empty:
+            done = run(CONFORMANCE, empty, expect=1)
+        self.assertIn("has no tests", done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
