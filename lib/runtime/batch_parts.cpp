@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "graph/error.h"
+
 namespace autopar::runtime {
 namespace {
 
@@ -12,6 +14,12 @@ using graph::Tensor;
 /// Writes a contiguous part of a tensor to its place.
 void place(const Tensor& part, const std::vector<Range>& ranges, Tensor& whole) {
   if (part.elements() == 0) return;
+  // Elements of less than a byte are never split.
+  if (graph::bits_of(part.type()) % 8 != 0) {
+    require(part.shape() == whole.shape(), "a tensor of packed elements is placed whole");
+    std::ranges::copy(part.bytes(), whole.mutable_bytes().begin());
+    return;
+  }
   const std::int64_t element = graph::bytes_of(part.type(), 1);
   const std::byte* from = part.data();
   std::byte* to = whole.mutable_bytes().data();
