@@ -22,8 +22,8 @@ struct TestResult {
   std::string operators;  ///< as OnnxTest's
   std::string message;    ///< why it did not pass; one line
   int plans = 0;          ///< that passed, the whole model counted as one
-  /// Inputs whose values had to be fixed when the model was read, since shapes depend on them; with
-  /// all of them fixed, the whole test is constant folding.
+  /// Inputs whose values had to be fixed when the model was read, since shapes depend on them or a
+  /// kernel wants them constant; with all of them fixed, the whole test is constant folding.
   int fixed_inputs = 0;
   bool is_random = false;  ///< as OnnxTest's
 };

@@ -90,7 +90,7 @@ class DecodeTest(TemporaryFolderTest):
                 self.assertEqual(tokens, expected)
 
     def check_bytes(self, bundle, printed):
-        """Each step communicates what a run was predicted to, and no cache is among it."""
+        """Each step communicates what one run was predicted to, and nothing between steps is added."""
         info = json.loads((bundle / "meta-info.json").read_text())
         predicted = info["plan"]["collectives"]
         counted = printed["collectives"]
