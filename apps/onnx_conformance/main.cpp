@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "graph/error.h"
+#include "graph/temporary_folder.h"
 #include "isolated_runs.h"
 #include "onnx_test.h"
 
@@ -115,6 +116,9 @@ int run(int argc, char** argv) {
   spdlog::set_level(spdlog::level::err);
   try {
     const auto tests = find_tests(folders);
+    // Owned by the process that lives on where a test crashes or hangs.
+    const TemporaryFolder scratch;
+    options.scratch = scratch.path();
     Report report(tests);
     run_isolated(tests, options, jobs, seconds,
                  [&](std::size_t place, const TestResult& result) { report.take(place, result); });

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
 
@@ -11,6 +9,7 @@
 #include "forced_plans.h"
 #include "graph/error.h"
 #include "graph/onnx_import.h"
+#include "graph/temporary_folder.h"
 #include "partition/write_bundle.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
@@ -79,19 +78,6 @@ void check_outputs(const OnnxTest& test, const DataSet& data, const runtime::Nam
   }
 }
 
-/// A folder for bundles, of this process alone.
-struct BundleFolder {
-  fs::path path =
-      fs::temp_directory_path() / fmt::format("autopar-onnx-conformance-{}", ::getpid());
-  BundleFolder() { fs::create_directory(path); }
-  ~BundleFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  BundleFolder(const BundleFolder&) = delete;
-  BundleFolder& operator=(const BundleFolder&) = delete;
-};
-
 void run_forced(const OnnxTest& test, const DataSet& data, const graph::Graph& graph,
                 const std::vector<search::Pin>& pins, const TestOptions& options) {
   const cost::DeviceModel device = cost::load_device_model("cpu");
@@ -102,8 +88,8 @@ void run_forced(const OnnxTest& test, const DataSet& data, const graph::Graph& g
   search.threads = 1;
   const search::Plan plan = search::search_plan(
       graph, cost::CostModel(device, sharding::DeviceMesh({options.ranks})), search);
-  const BundleFolder folder;
-  const fs::path bundle = folder.path / "bundle";
+  const TemporaryFolder folder(options.scratch);
+  const fs::path bundle = folder / "bundle";
   const bundle::MetaInfo written = partition::write_bundle(
       graph, {}, search::one_stage_plan(graph, plan), device, {bundle, "model.onnx", false});
   const runtime::RunResult result =

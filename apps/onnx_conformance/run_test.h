@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct TestResult {
 
 struct TestOptions {
   int ranks = 1;
+  std::filesystem::path scratch;  ///< bundles are written here, in folders that go when they ran
   runtime::DeviceOptions device;
 };
 

@@ -1,13 +1,11 @@
 #include "evaluate.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
 
 #include "graph/error.h"
 #include "graph/onnx_export.h"
 #include "graph/onnx_import.h"
+#include "graph/temporary_folder.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
 
@@ -18,31 +16,11 @@ bool is_native(std::string_view domain, std::string_view op_type) {
   return runtime::cpu_kernels().find(domain, op_type) != nullptr;
 }
 
-/// A folder of this process, gone with it.
-class Folder {
- public:
-  Folder()
-      : path_(std::filesystem::temp_directory_path() /
-              ("autopar-rule-check-" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 /// The graph as the importer makes it of the same graph in a file.
 graph::Graph inlined(const graph::Graph& graph) {
-  static const Folder folder;
-  const auto file = folder.path() / "node.onnx";
-  graph::save_onnx(graph, file, folder.path() / "node.data");
+  static const TemporaryFolder folder;
+  const auto file = folder / "node.onnx";
+  graph::save_onnx(graph, file, folder / "node.data");
   return graph::load_onnx(file, {.shapes = {},
                                  .evaluate = runtime::evaluate_constants,
                                  .is_native = is_native,

@@ -5,8 +5,8 @@
 
 #include "graph/error.h"
 #include "graph/file_digest.h"
+#include "graph/temporary_folder.h"
 #include "unit/bundle/json_schema.h"
-#include "unit/graph/temporary_folder.h"
 
 using namespace autopar;
 using namespace autopar::bundle;

@@ -1,7 +1,5 @@
 #include "cost/device_model.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -9,8 +7,10 @@
 
 #include "cost/device_file.h"
 #include "graph/error.h"
+#include "graph/temporary_folder.h"
 
 using autopar::Error;
+using autopar::TemporaryFolder;
 using autopar::cost::DeviceModel;
 using autopar::cost::load_device_model;
 using autopar::graph::DataType;
@@ -20,16 +20,11 @@ namespace {
 /// A file in the temporary folder, removed at the end.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::string& text)
-      : path_(std::filesystem::temp_directory_path() /
-              ("autopar-device-" + std::to_string(::getpid()) + ".json")) {
-    std::ofstream(path_) << text;
-  }
-  ~TemporaryFile() { std::filesystem::remove(path_); }
-  std::string path() const { return path_.string(); }
+  explicit TemporaryFile(const std::string& text) { std::ofstream(path()) << text; }
+  std::string path() const { return folder_ / "device.json"; }
 
  private:
-  std::filesystem::path path_;
+  TemporaryFolder folder_;
 };
 
 const std::string good = R"({
@@ -204,9 +199,8 @@ TEST_CASE("a device file that is written is read as the same model") {
 }
 
 TEST_CASE("a device file is written whole, where it may be, or not at all") {
-  const auto folder = std::filesystem::temp_directory_path() /
-                      ("autopar-device-folder-" + std::to_string(::getpid()));
-  std::filesystem::create_directory(folder);
+  const TemporaryFolder temporary;
+  const auto& folder = temporary.path();
   const auto file = folder / "device.json";
   using autopar::cost::check_device_file;
   using autopar::cost::save_device_file;
@@ -221,7 +215,6 @@ TEST_CASE("a device file is written whole, where it may be, or not at all") {
   CHECK_THROWS_WITH(save_device_file(folder / "none" / "device.json", load_device_model("cpu")),
                     Catch::Contains("cannot be written"));
   CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
-  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("a cluster has so many devices and no more") {

@@ -1,7 +1,5 @@
 #include "cost/fit.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -12,7 +10,9 @@
 #include "cost/device_file.h"
 #include "cost/experiments.h"
 #include "graph/error.h"
+#include "graph/temporary_folder.h"
 
+using autopar::TemporaryFolder;
 using namespace autopar::cost;
 using autopar::graph::DataType;
 using autopar::sharding::StepKind;
@@ -128,12 +128,11 @@ void check_is_loaded_again(DeviceModel fitted) {
   fitted.name = "fitted";
   fitted.source = "a test";
   fitted.memory_bytes = 1 << 30;
-  const auto file =
-      std::filesystem::temp_directory_path() / ("fitted-" + std::to_string(getpid()) + ".json");
+  const TemporaryFolder folder;
+  const auto file = folder / "fitted.json";
   save_device_file(file, fitted);
   DeviceModel loaded;
   CHECK_NOTHROW(loaded = load_device_file(file));
-  std::filesystem::remove(file);
   CHECK(device_json(loaded) == device_json(fitted));
 }
 

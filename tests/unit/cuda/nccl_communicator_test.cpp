@@ -16,6 +16,7 @@
 
 #include "conformance/communicator_conformance.h"
 #include "graph/error.h"
+#include "graph/temporary_folder.h"
 #include "runtime/collectives.h"
 #include "runtime/comm/nccl_launch.h"
 #include "runtime/comm/staged_communicator.h"
@@ -199,13 +200,11 @@ TEST_CASE("A plugin or a library that NCCL lacks is told in one line") {
     CHECK_THROWS_WITH(make(), Contains("/nowhere/libautopar_nccl.so is missing") &&
                                   Contains("--collectives host") && !Contains("\n"));
   }
-  const auto place = std::filesystem::temp_directory_path() / "autopar-broken-nccl";
-  std::filesystem::create_directories(place);
+  const TemporaryFolder place;
   std::ofstream(place / "libautopar_nccl.so") << "not a library";
-  const PluginFolder folder(place.string());
+  const PluginFolder folder(place.path().string());
   CHECK_THROWS_WITH(make(), Contains("'nccl' cannot be loaded") && Contains("--collectives host") &&
                                 !Contains("\n"));
-  std::filesystem::remove_all(place);
 }
 
 TEST_CASE("Collectives of several groups go out as one, and are replayed from a graph") {

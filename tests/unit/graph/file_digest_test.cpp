@@ -4,8 +4,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "unit/graph/temporary_folder.h"
+#include "graph/temporary_folder.h"
 
+using autopar::TemporaryFolder;
 using namespace autopar::graph;
 
 TEST_CASE("the digest of a file is XXH3-64 of its bytes") {

@@ -11,7 +11,7 @@
 
 #include "graph/graph.h"
 #include "graph/onnx_import.h"
-#include "unit/graph/temporary_folder.h"
+#include "graph/temporary_folder.h"
 
 namespace autopar::graph {
 

@@ -6,12 +6,12 @@
 #include <catch2/catch.hpp>
 
 #include "graph/error.h"
+#include "graph/temporary_folder.h"
 #include "partition/split_batch.h"
 #include "partition/write_bundle.h"
 #include "runtime/run_bundle.h"
 #include "runtime/tensor_files.h"
 #include "unit/bundle/json_schema.h"
-#include "unit/graph/temporary_folder.h"
 #include "unit/partition/random_graph.h"
 #include "unit/partition/random_pipeline.h"
 

@@ -11,11 +11,11 @@
 #include "graph/error.h"
 #include "graph/interruption.h"
 #include "graph/onnx_import.h"
+#include "graph/temporary_folder.h"
 #include "partition/staged_folder.h"
 #include "runtime/run_bundle.h"
 #include "runtime/tensor_files.h"
 #include "unit/bundle/json_schema.h"
-#include "unit/graph/temporary_folder.h"
 #include "unit/partition/bundle_checker.h"
 #include "unit/partition/random_graph.h"
 

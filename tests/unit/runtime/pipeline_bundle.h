@@ -1,7 +1,5 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +7,7 @@
 #include <random>
 
 #include "graph/onnx_export.h"
+#include "graph/temporary_folder.h"
 #include "pipeline_sketch.h"
 #include "runtime/run_bundle.h"
 
@@ -20,12 +19,11 @@ namespace fs = std::filesystem;
 /// for all microbatches.
 class PipelineBundle {
  public:
+  /// In a folder that ends with it, or in `dir`.
   explicit PipelineBundle(const std::function<void(bundle::MetaInfo&)>& spoil = {},
-                          fs::path dir = fs::temp_directory_path() /
-                                         ("autopar_pipeline_" + std::to_string(getpid())))
-      : dir_(std::move(dir)) {
-    fs::remove_all(dir_);
-    fs::create_directory(dir_);
+                          const fs::path& dir = {})
+      : dir_(dir.empty() ? temporary_.path() : dir) {
+    fs::create_directories(dir_);
     info_.model = "sketch.onnx";
     info_.microbatches = 2;
     for (std::size_t s = 0; s < sketch_.ranks.size(); ++s) {
@@ -40,9 +38,6 @@ class PipelineBundle {
     if (spoil) spoil(info_);
     std::ofstream(dir_ / "meta-info.json") << bundle::to_json(info_).dump();
   }
-  ~PipelineBundle() { fs::remove_all(dir_); }
-  PipelineBundle(const PipelineBundle&) = delete;
-  PipelineBundle& operator=(const PipelineBundle&) = delete;
 
   const fs::path& dir() const { return dir_; }
   const PipelineSketch& sketch() const { return sketch_; }
@@ -84,6 +79,7 @@ class PipelineBundle {
     }
   }
 
+  TemporaryFolder temporary_;
   fs::path dir_;
   PipelineSketch sketch_;
   bundle::MetaInfo info_;

@@ -6,8 +6,10 @@
 #include <fstream>
 
 #include "graph/error.h"
+#include "graph/temporary_folder.h"
 
 using autopar::Error;
+using autopar::TemporaryFolder;
 using autopar::runtime::plugin_function;
 using Catch::Matchers::Contains;
 
@@ -45,11 +47,9 @@ TEST_CASE("a function that a plugin lacks is named") {
 }
 
 TEST_CASE("a plugin that the system cannot load is named with the system's reason") {
-  const auto place = std::filesystem::temp_directory_path() / "autopar-broken-plugin";
-  std::filesystem::create_directories(place);
+  const TemporaryFolder place;
   std::ofstream(place / "libautopar_broken.so") << "not a library";
-  const PluginFolder folder(place.string());
+  const PluginFolder folder(place.path().string());
   CHECK_THROWS_WITH(plugin_function<int()>("broken", "pour"),
                     Contains("'broken' cannot be loaded") && Contains("libautopar_broken.so:"));
-  std::filesystem::remove_all(place);
 }

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "graph/error.h"
-#include "unit/graph/temporary_folder.h"
+#include "graph/temporary_folder.h"
 
 using namespace autopar;
 using namespace autopar::runtime;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "graph/error.h"
+#include "graph/temporary_folder.h"
 
 namespace autopar::runtime {
 namespace {
@@ -82,18 +83,17 @@ TEST_CASE("Bubbles are what of the run a rank neither computes nor communicates 
 }
 
 TEST_CASE("A trace that cannot be written is refused, and asking leaves no file") {
-  const auto folder = std::filesystem::temp_directory_path();
+  const TemporaryFolder temporary;
+  const auto& folder = temporary.path();
   CHECK_THROWS_WITH(check_trace_file(folder / "no such folder" / "trace.json", "--profile"),
                     Catch::Contains("--profile") && Catch::Contains("no such folder"));
   CHECK_THROWS_WITH(check_trace_file(folder, "--profile"), Catch::Contains("cannot be written"));
-  const auto file = folder / "autopar_trace_test.json";
-  std::filesystem::remove(file);
+  const auto file = folder / "trace.json";
   check_trace_file(file, "--profile");
   CHECK(!std::filesystem::exists(file));
   save_trace(file, std::vector<std::vector<Span>>{two_spans()}, "--profile");
   check_trace_file(file, "--profile");
   CHECK(std::filesystem::file_size(file) > 0);
-  std::filesystem::remove(file);
 }
 
 }  // namespace

@@ -1,13 +1,12 @@
 #include "search/plan_comparison.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "graph/error.h"
+#include "graph/temporary_folder.h"
 
 using namespace autopar;
 using Catch::Matchers::Contains;
@@ -48,12 +47,6 @@ json plan_of_two_layers() {
 
 class PlanFiles {
  public:
-  PlanFiles()
-      : folder_(std::filesystem::temp_directory_path() /
-                ("plan_comparison_test." + std::to_string(::getpid()))) {
-    std::filesystem::create_directory(folder_);
-  }
-  ~PlanFiles() { std::filesystem::remove_all(folder_); }
   std::filesystem::path write(const std::string& name, const std::string& text) const {
     std::ofstream(folder_ / name) << text;
     return folder_ / name;
@@ -61,10 +54,10 @@ class PlanFiles {
   search::PlanFile load(const std::string& name, const json& plan) const {
     return search::load_plan_file(write(name, plan.dump()));
   }
-  const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& folder() const { return folder_.path(); }
 
  private:
-  std::filesystem::path folder_;
+  TemporaryFolder folder_;
 };
 
 }  // namespace

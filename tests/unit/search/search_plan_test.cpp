@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "graph/error.h"
+#include "graph/temporary_folder.h"
 #include "plan_pricing.h"
 #include "search/plan_json.h"
-#include "unit/graph/temporary_folder.h"
 #include "unit/partition/random_graph.h"
 
 using namespace autopar;
