@@ -6,11 +6,24 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 #include "graph/error.h"
 
 namespace autopar::graph {
+namespace {
+
+/// Of the pages that lie within the part. Advice that the system does not take changes nothing.
+void advise(std::span<const std::byte> part, int advice) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(part.data());
+  const std::uintptr_t begin = (address + page - 1) / page * page;
+  const std::uintptr_t end = (address + part.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+}
+
+}  // namespace
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
   const auto refuse = [&path](const char* why) { fail("cannot read {}: {}", path.string(), why); };
@@ -33,6 +46,13 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
   if (error != nullptr) refuse(error);
   return std::shared_ptr<const MappedFile>(new MappedFile(
       {static_cast<const std::byte*>(data), static_cast<std::size_t>(status.st_size)}));
+}
+
+void MappedFile::release(std::span<const std::byte> part) { advise(part, MADV_DONTNEED); }
+
+void MappedFile::expect_few_reads(std::span<const std::byte> part) {
+  advise(part, MADV_RANDOM);
+  advise(part, MADV_NOHUGEPAGE);  // one row would map two megabytes
 }
 
 MappedFile::~MappedFile() {

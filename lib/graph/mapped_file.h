@@ -18,6 +18,10 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return bytes_; }
+  /// Of a part of some mapped file: its whole pages leave memory until they are read again.
+  static void release(std::span<const std::byte> part);
+  /// Of a part of some mapped file: pages that are read bring no others into memory.
+  static void expect_few_reads(std::span<const std::byte> part);
 
  private:
   explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}

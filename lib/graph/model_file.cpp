@@ -92,7 +92,8 @@ Tensor ModelFile::external_tensor(std::string_view name, const ExternalData& ext
         "the external data file '{}' is too short: it has {} bytes, tensor '{}' needs {} from byte "
         "{}; is its copy complete?",
         external.location, available, name, needed, external.offset);
-  Tensor view(type, std::move(shape), file->bytes().data() + external.offset, file);
+  const Tensor view =
+      Tensor::mapped(type, std::move(shape), file->bytes().data() + external.offset, file);
   return view.is_aligned() || needed > largest_aligning_copy ? view : view.contiguous_copy();
 }
 

@@ -6,6 +6,8 @@
 #include <limits>
 #include <new>
 
+#include "graph/mapped_file.h"
+
 namespace autopar::graph {
 namespace {
 
@@ -81,6 +83,13 @@ Tensor::Tensor(DataType type, Shape shape, const std::byte* data, std::shared_pt
       strides_(row_major_strides(shape_)),
       data_(data),
       owner_(std::move(owner)) {}
+
+Tensor Tensor::mapped(DataType type, Shape shape, const std::byte* data,
+                      std::shared_ptr<const MappedFile> file) {
+  Tensor result(type, std::move(shape), data, std::move(file));
+  result.is_mapped_ = true;
+  return result;
+}
 
 Tensor Tensor::zeros(DataType type, Shape shape) {
   const std::int64_t bytes = bytes_of(type, num_elements(shape));
@@ -219,6 +228,19 @@ void Tensor::for_each_run(const std::function<void(std::span<const std::byte>)>&
     }
     if (d == 0) return;
   }
+}
+
+void Tensor::drop_data() {
+  release_pages();
+  *this = absent(type_, std::move(shape_));
+}
+
+void Tensor::release_pages() const {
+  if (is_mapped_) for_each_run(MappedFile::release);
+}
+
+void Tensor::expect_few_reads() const {
+  if (is_mapped_) for_each_run(MappedFile::expect_few_reads);
 }
 
 bool Tensor::same_view(const Tensor& other) const {

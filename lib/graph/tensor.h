@@ -15,6 +15,8 @@
 
 namespace autopar::graph {
 
+class MappedFile;
+
 using Shape = std::vector<std::int64_t>;
 
 std::int64_t num_elements(const Shape& shape);
@@ -43,6 +45,9 @@ class Tensor {
   Tensor() = default;
   /// A contiguous view; `owner` keeps the memory alive and may be null for static data.
   Tensor(DataType type, Shape shape, const std::byte* data, std::shared_ptr<const void> owner);
+  /// A contiguous view of a file's bytes.
+  static Tensor mapped(DataType type, Shape shape, const std::byte* data,
+                       std::shared_ptr<const MappedFile> file);
   /// New memory, zeroed, 64-byte aligned.
   static Tensor zeros(DataType type, Shape shape);
   /// A type and a shape without data.
@@ -87,6 +92,16 @@ class Tensor {
   /// file is written without a copy in memory.
   void for_each_run(const std::function<void(std::span<const std::byte>)>& visit) const;
 
+  /// Drops the data and leaves a type and a shape: memory goes with its last view, a file's pages
+  /// go as release_pages() says.
+  void drop_data();
+  /// Gives back the memory that a file's bytes take; they are read again when they are needed.
+  /// Nothing happens to other memory.
+  void release_pages() const;
+  /// Tells the system that a run reads few of a file's bytes, here and there, so that it brings no
+  /// neighbours.
+  void expect_few_reads() const;
+
   /// True when both are views of the same bytes with the same layout.
   bool same_view(const Tensor& other) const;
 
@@ -97,6 +112,7 @@ class Tensor {
   const std::byte* data_ = nullptr;
   std::shared_ptr<const void> owner_;
   bool writable_ = false;
+  bool is_mapped_ = false;
 };
 
 template <typename T>

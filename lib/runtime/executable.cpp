@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "graph/arena.h"
-#include "runtime/devices/cpu_device.h"
 #include "runtime/data_shaped.h"
+#include "runtime/devices/cpu_device.h"
 #include "runtime/memory_plan.h"
 #include "runtime/passes/passes.h"
 #include "runtime/state_copies.h"
@@ -17,6 +17,7 @@ namespace {
 
 using graph::Graph;
 using graph::Node;
+using graph::NodeId;
 using graph::Tensor;
 using graph::ValueId;
 
@@ -129,6 +130,7 @@ struct Executable::Impl {
   }
 
   void make_steps() {
+    const auto readers = graph::consumers(graph);
     for (const Node& node : graph.nodes) {
       const KernelEntry& entry = entry_of(node, device.kernels());
       Step& step = steps.emplace_back();
@@ -143,7 +145,23 @@ struct Executable::Impl {
         storage.alias(node.outputs[0], node.inputs[0]);
         step.kernel.reset();
       }
-      if (step.kernel) step.scratch_bytes = step.kernel->scratch_bytes();
+      if (!step.kernel) continue;
+      step.scratch_bytes = step.kernel->scratch_bytes();
+      if (device.shares_host_memory()) spare_constants(node, *step.kernel, readers);
+    }
+  }
+
+  /// Memory of constants that the node alone reads, and not all of.
+  void spare_constants(const Node& node, const Kernel& kernel,
+                       const std::vector<std::vector<NodeId>>& readers) {
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId id = node.inputs[i];
+      if (id == graph::no_value || !graph.is_constant(id)) continue;
+      const bool is_output = std::ranges::find(graph.outputs, id) != graph.outputs.end();
+      if (is_output || readers[static_cast<std::size_t>(id)].size() != 1) continue;
+      const Kernel::Reads reads = kernel.reads(i);
+      if (reads == Kernel::Reads::nothing) graph.value(id).constant->drop_data();
+      if (reads == Kernel::Reads::few) graph.value(id).constant->expect_few_reads();
     }
   }
 

@@ -53,6 +53,11 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual void run(const KernelIo& io) = 0;
   virtual std::int64_t scratch_bytes() const { return 0; }
+
+  /// What a run reads of an input: all, some rows here and there, or nothing, as of a constant that
+  /// the kernel keeps in a form of its own.
+  enum class Reads { all, few, nothing };
+  virtual Reads reads(std::size_t /*input*/) const { return Reads::all; }
 };
 
 /// What a device may do at the same time: each queue runs its steps one after the other. What comes

@@ -131,6 +131,7 @@ class ChannelScaleFolding {
 
   /// A constant that the convolution no longer reads.
   void drop(ValueId id) {
+    graph_.value(id).constant->release_pages();
     if (id >= first_new_ || uses_.is_read_once(id))
       bytes_ -= graph_.value(id).constant->size_bytes();
   }

@@ -69,6 +69,8 @@ bool fold(Graph& graph, const Node& node, Owners& owners) {
   }
   auto results = evaluate_constants(single_node_graph(graph, node));
   if (!results) return false;
+  for (const ValueId id : node.inputs)
+    if (id != graph::no_value) graph.value(id).constant->release_pages();
   std::size_t next = 0;
   for (const ValueId id : node.outputs) {
     if (id == graph::no_value) continue;

@@ -1,8 +1,12 @@
 #include "graph/tensor.h"
 
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <numeric>
 #include <random>
+
+#include "graph/mapped_file.h"
+#include "graph/temporary_folder.h"
 
 using namespace autopar;
 using namespace autopar::graph;
@@ -79,6 +83,37 @@ TEST_CASE("views outlive the tensor they were cut from") {
     part = whole.slice(std::vector<Range>{{6, 8}});
   }
   CHECK(part.to_int64s() == std::vector<std::int64_t>{6, 7});
+}
+
+TEST_CASE("pages of a file that are given back are read again, and memory stays as it is") {
+  const TemporaryFolder folder;
+  std::vector<std::int64_t> values(5000);
+  std::iota(values.begin(), values.end(), 0);
+  std::ofstream(folder / "weights", std::ios::binary)
+      .write(reinterpret_cast<const char*>(values.data()),
+             static_cast<std::streamsize>(values.size() * sizeof(std::int64_t)));
+  const auto file = MappedFile::open(folder / "weights");
+  Tensor whole = Tensor::mapped(DataType::int64, {50, 100}, file->bytes().data(), file);
+  const Tensor columns = whole.slice(std::vector<Range>{{0, 50}, {20, 80}});
+  const std::vector<std::int64_t> before = columns.to_int64s();
+  for (const Tensor& tensor : {whole, columns}) {
+    tensor.expect_few_reads();
+    tensor.release_pages();
+  }
+  CHECK(whole.to_int64s() == values);
+  whole.drop_data();
+  CHECK_FALSE(whole.has_data());
+  CHECK(whole.shape() == Shape{50, 100});
+  CHECK(columns.to_int64s() == before);
+
+  Tensor own = counting({5000});
+  const Tensor view = own.slice(std::vector<Range>{{0, 5000}});
+  own.expect_few_reads();
+  own.release_pages();
+  CHECK(own.to_int64s() == values);
+  own.drop_data();
+  CHECK_FALSE(own.has_data());
+  CHECK(view.to_int64s() == values);
 }
 
 TEST_CASE("a 4-bit tensor is cut between bytes only") {

@@ -5,8 +5,11 @@
 #include <cstdlib>
 #include <new>
 #include <numeric>
+#include <optional>
+#include <random>
 
 #include "graph/arena.h"
+#include "loops.h"
 #include "run_node.h"
 
 namespace {
@@ -160,6 +163,43 @@ TEST_CASE("Unaligned and strided constants are read rightly, and their copies ar
   CHECK(doubles(out[0])[23] == 23);
   CHECK(doubles(out[1]) == std::vector<double>{3, 4, 9, 10, 15, 16, 21, 22});
   CHECK(executable.derived_constant_bytes() == static_cast<std::int64_t>((24 + 8) * sizeof(float)));
+}
+
+TEST_CASE(
+    "Weights that a kernel keeps in a form of its own are kept once, unless others read them") {
+  const Shape images{1, 32, 9, 9};
+  const Shape shape{32, 32, 3, 3};
+  const Shape sums{1, 32, 7, 7};
+  std::mt19937 random(3);
+  const Tensor image = random_in(DataType::float32, images, random, -1, 1);
+  auto memory = std::make_shared<const Tensor>(random_in(DataType::float32, shape, random, -1, 1));
+  const std::weak_ptr<const Tensor> stored = memory;
+
+  Builder given;  // as an input, which no kernel keeps
+  given.graph.outputs = {
+      given.node("Conv", {given.input("x", images), given.input("weights", shape)}, sums)};
+  Executable from_input = given.compile();
+  const auto expected = doubles(run(from_input, given.graph, {image, *memory})[0]);
+
+  Builder b;
+  const ValueId x = b.input("x", images);
+  const ValueId weights =
+      b.graph.add_constant("weights", Tensor(DataType::float32, shape, memory->data(), memory));
+  b.graph.outputs = {b.node("Conv", {x, weights}, sums)};
+  Executable once = b.compile();
+  b.graph.outputs.push_back(b.node("Add", {weights, b.input("y", shape)}, shape));
+  std::optional<Executable> twice = b.compile();
+  memory.reset();
+  b.graph.value(weights).constant->drop_data();
+
+  const Tensor y = Tensor::zeros(DataType::float32, shape);
+  CHECK_FALSE(stored.expired());
+  check_close(run(*twice, b.graph, {image, y})[0], expected, 32 * 9);
+  twice.reset();
+  CHECK(stored.expired());
+  b.graph.inputs.pop_back();
+  b.graph.outputs.pop_back();
+  check_close(run(once, b.graph, {image})[0], expected, 32 * 9);
 }
 
 TEST_CASE("Nodes of constants alone run once, when the graph is compiled") {

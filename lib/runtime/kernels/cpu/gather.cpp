@@ -38,6 +38,8 @@ class GatherKernel final : public Kernel {
     }
   }
 
+  Reads reads(std::size_t input) const override { return input == 0 ? Reads::few : Reads::all; }
+
  private:
   std::string node_;
   int threads_;
