@@ -56,9 +56,17 @@ bool is_data_shaped(const NodeInContext& context) {
 /// Of a result whose shape is not known, the evaluator gives one.
 Shape expected_shape(const InferredOutput& output) { return output.shape.value_or(Shape{0}); }
 
+/// Weights that are stored in few bits stay so: a run makes numbers of them, or computes with them
+/// as they are.
+bool unpacks_weights(const NodeInContext& context) {
+  if (context.schema->Name() != "DequantizeLinear" || context.inputs[0] == nullptr) return false;
+  return std::ranges::count_if(context.inputs[0]->shape,
+                               [](std::int64_t extent) { return extent > 1; }) > 1;
+}
+
 bool is_foldable(const NodeInContext& context, const std::vector<InferredOutput>& outputs,
                  const std::vector<bool>& is_weight) {
-  if (!context.schema->domain().empty() ||
+  if (!context.schema->domain().empty() || unpacks_weights(context) ||
       std::ranges::find(random_operators, context.schema->Name()) != random_operators.end())
     return false;
   std::int64_t input_bytes = 0;

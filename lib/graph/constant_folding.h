@@ -10,9 +10,9 @@ namespace autopar::graph {
 
 /// The outputs of a node whose values are known before any run; nullopt where they are not, or
 /// where folding would not pay: large results, random numbers, and anything computed from a weight
-/// matrix (`is_weight` by input), which would untie and copy weights. Shape and Size of a static
-/// shape always fold; the rest needs all inputs constant, and the evaluator or, failing that,
-/// ONNX's data propagation.
+/// matrix (`is_weight` by input, or quantised), which would untie and copy weights. Shape and Size
+/// of a static shape always fold; the rest needs all inputs constant, and the evaluator or, failing
+/// that, ONNX's data propagation.
 std::optional<std::vector<Tensor>> fold(const NodeInContext& context, const Node& node,
                                         const std::vector<InferredOutput>& outputs,
                                         const std::vector<bool>& is_weight,

@@ -1,7 +1,7 @@
 """Every sample model, tiny and full: what builds it, its sizes, and what writes it as ONNX."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import cached, encoder_decoder, exporters, linear, rewritten, text, vision
 
@@ -116,4 +116,6 @@ def tiny():
 
 
 def full():
-    return with_exporters(FULL) | FULL_REWRITTEN
+    """Many layers add up more rounding errors than the tiny ones' tolerance allows."""
+    return {name: replace(entry, tolerance=max(entry.tolerance, 1e-3))
+            for name, entry in (with_exporters(FULL) | FULL_REWRITTEN).items()}

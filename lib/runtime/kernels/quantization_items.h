@@ -179,13 +179,16 @@ class QuantizeItems {
       out_[item] = static_cast<std::byte>(byte);
     } else {
       const QuantizationRun run = runs_.run(item);
-      Stored* out = reinterpret_cast<Stored*>(out_);
+      // Bytes that are written might be this object's own: the loops read none of it.
+      Stored* const out = reinterpret_cast<Stored*>(out_);
       if (runs_.stride() == 0) {
         const float scale = scale_at(scale_, scale_type_, run.scale);
         const float zero = zero_at(run.scale);
         if (division_type_ == DataType::float32) {
+          const Conversion conversion = conversion_;
+          const std::byte* const in = in_;
           for (std::int64_t i = run.begin; i < run.end; ++i)
-            out[i] = quantized<true>(i, scale, zero);
+            out[i] = rounded(static_cast<float>(number_at<X>(in, i)) / scale, zero, conversion);
         } else {
           for (std::int64_t i = run.begin; i < run.end; ++i) out[i] = quantized(i, scale, zero);
         }
@@ -212,21 +215,21 @@ class QuantizeItems {
     return value;
   }
 
-  template <bool is_float_division = false>
   AUTOPAR_ELEMENTWISE Stored quantized(std::int64_t i, float scale, float zero) const {
-    float x = static_cast<float>(number_at<X>(in_, i));
-    if constexpr (is_float_division)
-      x = x / scale;
-    else
-      x = in_precision(in_precision(x) / in_precision(scale));
+    const float x = in_precision(static_cast<float>(number_at<X>(in_, i)));
+    return rounded(in_precision(x / in_precision(scale)), zero, conversion_);
+  }
+
+  AUTOPAR_ELEMENTWISE static Stored rounded(float x, float zero, const Conversion& conversion) {
     if constexpr (is_small_float<Y>) {
-      return static_cast<Stored>(Y::code_of(static_cast<double>(x + zero), conversion_));
+      return static_cast<Stored>(Y::code_of(static_cast<double>(x + zero), conversion));
     } else {
-      // Floats hold all sums that are not cut off.
-      float sum = std::rint(x) + zero;
-      sum = sum > float{lowest()} ? sum : float{lowest()};  // NaN too
-      sum = sum < float{highest()} ? sum : float{highest()};
-      const int integer = static_cast<int>(sum);
+      // Floats hold all integers here. Bounds that no compiler knows leave it no branches to make.
+      const float least = float{lowest()} - zero;
+      const float most = float{highest()} - zero;
+      x = x > least ? x : least;  // NaN too
+      x = x < most ? x : most;
+      const int integer = static_cast<int>(std::rint(x) + zero);
       if constexpr (is_number)
         return static_cast<Stored>(integer);
       else

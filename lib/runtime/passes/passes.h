@@ -32,6 +32,10 @@ namespace autopar::runtime::passes {
 ///                             sees keys up to i + T - S alone; fill and nan_to_zero as above;
 ///                             q_perm, k_perm, v_perm, out_perm (ints). The result is [B, H, S, E].
 ///                             Q, K, V and the result have one type, the mask may have another
+///   QuantizedMatMul(A, B, scale, a_zero?, b_zero?)
+///                             scale times the product of A - a_zero and B - b_zero, of int8 or
+///                             uint8, in float32, the sums in 32 bits. scale has one element, or
+///                             one a column of the result; zero points have one
 ///   ElementwiseChain(...)     several element-wise operators (kernels/elementwise_chain.h)
 ///   CollectiveGroup(...)      several collectives that go out together, input i and output i of
 ///                             member i (kernels/collective_group.h)
@@ -50,7 +54,8 @@ std::int64_t fold_constants(graph::Graph& graph);
 
 /// BatchNormalization of a Conv that nothing else reads, and Mul and Add of a constant with one
 /// element a channel, go into its weights and bias where all these are constants, in types that
-/// lose nothing by it. Returns the bytes that the new constants take beyond those that they replace.
+/// lose nothing by it. Returns the bytes that the new constants take beyond those that they
+/// replace.
 std::int64_t fold_channel_scales(graph::Graph& graph, const KernelTable& kernels);
 
 /// What reads a Cast, Reshape, Expand or Transpose that changes nothing, a Cast to a wider type and
@@ -90,6 +95,10 @@ void fuse_product_activations(graph::Graph& graph, const KernelTable& kernels);
 
 /// Transposes before and behind products, with Reshapes beside them, become permutations.
 void fuse_permutations(graph::Graph& graph, const KernelTable& kernels);
+
+/// A product of what DequantizeLinear makes, or MatMulInteger that is cast to float32 and scaled,
+/// becomes QuantizedMatMul. Rows are gathered from a table before they are dequantised.
+void fuse_quantized_products(graph::Graph& graph, const KernelTable& kernels);
 
 /// Element-wise nodes that follow one another on tensors of one shape, and whose results between
 /// nothing else reads, become one ElementwiseChain at the last one's place. It computes them tile

@@ -1,5 +1,6 @@
 // Products of 8-bit integers against loops.
 
+#include "runtime/passes/passes.h"
 #include "unit/runtime/loops.h"
 
 using namespace autopar;
@@ -97,6 +98,46 @@ TEST_CASE("MatMulInteger of signed and unsigned bytes, with zero points of each 
             REQUIRE(doubles(run_node(run).front()) == product(a, b, a_zero, b_zero, shapes.out));
           }
         }
+}
+
+TEST_CASE("QuantizedMatMul scales exact sums, by one number or one a column") {
+  const auto& kernels = device_under_test() ? device_under_test()->kernels() : cpu_kernels();
+  if (kernels.find(passes::internal_domain, "QuantizedMatMul") == nullptr) return;
+  Random random(4);
+  for (const Operands& shapes : operand_shapes)
+    for (const DataType a_type : {DataType::int8, DataType::uint8})
+      for (const DataType b_type : {DataType::int8, DataType::uint8})
+        for (const int zeros : {0, 1, 2, 3})
+          for (const bool is_by_column : {false, true})
+            for (const bool is_constant : {false, true}) {
+              const Tensor a = random_bytes(random, a_type, shapes.a);
+              const Tensor b = random_bytes(random, b_type, shapes.b);
+              if (shapes.a.size() < 2 || shapes.b.size() < 2 || a.elements() == 0) continue;
+              std::optional<Tensor> a_zero;
+              std::optional<Tensor> b_zero;
+              if (zeros & 1) a_zero = random_bytes(random, a_type, {});
+              if (zeros & 2) b_zero = random_bytes(random, b_type, {1});
+              const std::int64_t columns = shapes.b.back();
+              const Tensor scale = random_in(
+                  DataType::float32, is_by_column ? Shape{columns} : Shape{}, random, 0.01, 2);
+              NodeRun run{"QuantizedMatMul",
+                          {},
+                          {a, b, scale, a_zero, b_zero},
+                          {{DataType::float32, shapes.out}},
+                          is_constant ? std::vector<std::size_t>{1, 4} : std::vector<std::size_t>{},
+                          is_by_column ? 2 : 1,
+                          passes::internal_domain};
+              if (!b_zero) run.constants.resize(is_constant ? 1 : 0);
+              CAPTURE(graph::to_string(shapes.a), graph::to_string(shapes.b), name_of(a_type),
+                      name_of(b_type), zeros, is_by_column, is_constant);
+              std::vector<double> expected = product(a, b, a_zero, b_zero, shapes.out);
+              for (std::size_t i = 0; i < expected.size(); ++i)
+                expected[i] *=
+                    number_at(scale, is_by_column ? i % static_cast<std::size_t>(columns) : 0);
+              const std::vector<double> actual = doubles(run_node(run).front());
+              for (std::size_t i = 0; i < expected.size(); ++i)
+                REQUIRE(actual[i] == Approx(expected[i]).epsilon(1e-6).margin(1e-6));
+            }
 }
 
 TEST_CASE("QLinearMatMul rounds the scaled sums") {

@@ -4,11 +4,10 @@
 #include "graph/error.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/onednn.h"
+#include "runtime/kernels/cpu/onednn_product.h"
 #include "runtime/kernels/element_types.h"
 #include "runtime/kernels/elementwise_functions.h"
 #include "runtime/kernels/kernel_arguments.h"
-#include "runtime/kernels/product.h"
 
 namespace autopar::runtime::cpu {
 
@@ -16,29 +15,16 @@ namespace {
 
 using dnnl::memory;
 
-/// The matrices as oneDNN has them: dimensions of extent 1 are what it broadcasts.
-memory::desc described(const Product& product, const MatrixLayout& layout, std::int64_t rows,
-                       std::int64_t columns) {
-  memory::dims dims = product.batches;
-  memory::dims strides = layout.batch_strides;
-  for (std::size_t d = 0; d < dims.size(); ++d) {
-    if (strides[d] != 0) continue;
-    dims[d] = 1;
-    strides[d] = rows * columns;
-  }
-  dims.insert(dims.end(), {rows, columns});
-  // A single column's stride means nothing here, but oneDNN takes it for a leading dimension.
-  strides.insert(strides.end(), {layout.row_stride, columns == 1 ? 1 : layout.column_stride});
-  return {dims, memory::data_type::f32, strides};
-}
-
 /// What oneDNN takes as a bias; all else that is added lies in the result before.
 bool takes_bias(const Product& product) { return product.has_bias() && product.is_unscaled(); }
 
 dnnl::matmul::primitive_desc describe(const Product& product) {
-  const memory::desc a = described(product, product.a, product.rows, product.depth);
-  const memory::desc b = described(product, product.b, product.depth, product.columns);
-  const memory::desc out = described(product, product.out, product.rows, product.columns);
+  const auto described = [&](const MatrixLayout& layout, std::int64_t rows, std::int64_t columns) {
+    return matrices(product, layout, rows, columns, memory::data_type::f32);
+  };
+  const memory::desc a = described(product.a, product.rows, product.depth);
+  const memory::desc b = described(product.b, product.depth, product.columns);
+  const memory::desc out = described(product.out, product.rows, product.columns);
   dnnl::primitive_attr attributes = user_scratchpad();
   if (takes_bias(product)) {
     Shape bias(product.batches.size() + 2, 1);

@@ -1,5 +1,5 @@
-// MatMulInteger by oneDNN where the processor adds products of bytes up in 32 bits; others add them
-// in 16 and lose some. Zero points are made good afterwards:
+// MatMulInteger by oneDNN where the processor adds up exactly. Zero points are made good
+// afterwards:
 //   sum of (a - za)(b - zb) = sum of ab - zb sum of a - za sum of b + k za zb.
 
 #include <algorithm>
@@ -11,40 +11,13 @@
 #include "graph/arena.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/items_kernel.h"
-#include "runtime/kernels/cpu/onednn.h"
+#include "runtime/kernels/cpu/onednn_product.h"
 #include "runtime/kernels/integer_items.h"
 
 namespace autopar::runtime::cpu {
 namespace {
 
 using dnnl::memory;
-
-bool adds_bytes_exactly() {
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto has = [&](dnnl::cpu_isa wanted) {
-    return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
-  };
-  return has(dnnl::cpu_isa::avx512_core_vnni) || has(dnnl::cpu_isa::avx2_vnni);
-}
-
-memory::data_type onednn_type(DataType type) {
-  return type == DataType::int8 ? memory::data_type::s8 : memory::data_type::u8;
-}
-
-/// As described() of matmul.cpp, for any type.
-memory::desc matrices(const Product& product, const MatrixLayout& layout, std::int64_t rows,
-                      std::int64_t columns, memory::data_type type) {
-  memory::dims dims = product.batches;
-  memory::dims strides = layout.batch_strides;
-  for (std::size_t d = 0; d < dims.size(); ++d) {
-    if (strides[d] != 0) continue;
-    dims[d] = 1;
-    strides[d] = rows * columns;
-  }
-  dims.insert(dims.end(), {rows, columns});
-  strides.insert(strides.end(), {layout.row_stride, columns == 1 ? 1 : layout.column_stride});
-  return {dims, type, strides};
-}
 
 /// Of contiguous matrices [count, rows, columns]: the sum of each row, or of each column.
 template <typename T>
@@ -87,14 +60,14 @@ class OnednnMatMulInteger final : public Kernel {
         dnnl::matmul::primitive_desc(
             dnnl::matmul::desc(
                 matrices(product, product.a, product.rows, product.depth,
-                         onednn_type(request.inputs[0].type)),
+                         byte_type(request.inputs[0].type)),
                 matrices(product, product.b, product.depth, product.columns, memory::data_type::s8),
                 matrices(product, product.out, product.rows, product.columns,
                          memory::data_type::s32)),
             user_scratchpad(), onednn_engine()),
         {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
     if (request.is_constant(1)) {
-      kept_weights_.resize(static_cast<std::size_t>(b_elements_));
+      if (b_type_ == DataType::uint8) kept_weights_.resize(static_cast<std::size_t>(b_elements_));
       kept_sums_.resize(static_cast<std::size_t>(b_matrices_ * b_columns_));
       constant_ = prepare(request.inputs[1].data, kept_weights_.data(), kept_sums_.data());
     }

@@ -22,14 +22,15 @@ dnnl::primitive_attr user_scratchpad() {
 OnednnPrimitive::OnednnPrimitive(const dnnl::primitive_desc_base& description,
                                  const std::vector<int>& arguments)
     : primitive_(description.get()), stream_(onednn_engine()) {
-  const auto add = [&](int argument, const dnnl::memory::desc& layout) {
-    arguments_.emplace(argument, dnnl::memory(layout, onednn_engine(), nullptr));
-  };
   for (const int argument : arguments)
     add(argument, description.query_md(dnnl::query::exec_arg_md, argument));
   const dnnl::memory::desc scratchpad = description.scratchpad_desc();
   add(DNNL_ARG_SCRATCHPAD, scratchpad);
   scratch_bytes_ = graph::aligned(static_cast<std::int64_t>(scratchpad.get_size()));
+}
+
+void OnednnPrimitive::add(int argument, const dnnl::memory::desc& layout) {
+  arguments_.emplace(argument, dnnl::memory(layout, onednn_engine(), nullptr));
 }
 
 void OnednnPrimitive::bind(int argument, const void* data) {

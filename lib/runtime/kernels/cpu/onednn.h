@@ -25,6 +25,9 @@ class OnednnPrimitive {
   /// `arguments` (DNNL_ARG_...) are all but the scratchpad.
   OnednnPrimitive(const dnnl::primitive_desc_base& description, const std::vector<int>& arguments);
 
+  /// One more, of a layout that the description does not know.
+  void add(int argument, const dnnl::memory::desc& layout);
+
   /// A multiple of 64.
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
   /// oneDNN takes what it only reads as mutable, too.

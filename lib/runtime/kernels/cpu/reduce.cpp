@@ -6,6 +6,7 @@
 
 #include "graph/error.h"
 #include "runtime/device.h"
+#include "runtime/kernels/cpu/block_function.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cumsum.h"
 #include "runtime/kernels/reduction.h"
@@ -30,15 +31,18 @@ class ReduceBase : public Kernel {
   ReduceBase(const KernelRequest& request, const ReducedDimensions& dimensions)
       : threads_(request.device.threads()) {
     kept_ = offsets(dimensions.kept_extents, dimensions.kept_strides);
-    reduced_ = offsets(dimensions.reduced_extents, dimensions.reduced_strides);
+    elements_ = dimensions.row_elements();
+    const Shape& extents = dimensions.reduced_extents;
     neighbours_ =
-        !reduced_.empty() && reduced_.back() == static_cast<std::int64_t>(reduced_.size()) - 1;
+        extents.empty() || (extents.size() == 1 && dimensions.reduced_strides.back() == 1);
+    if (!neighbours_) reduced_ = offsets(extents, dimensions.reduced_strides);
   }
 
  protected:
   std::vector<std::int64_t> kept_;
-  std::vector<std::int64_t> reduced_;
-  bool neighbours_ = false;  ///< what is reduced lies together
+  std::int64_t elements_ = 0;          ///< that one result is made of
+  bool neighbours_ = false;            ///< they lie together
+  std::vector<std::int64_t> reduced_;  ///< where they lie, if not
   int threads_;
 
  private:
@@ -59,9 +63,9 @@ class ReduceBase : public Kernel {
 
 /// In lanes, so that elements need not wait for one another.
 template <typename T, typename Operation>
-Accumulator<T> reduce_neighbours(const T* from, std::int64_t n) {
+[[gnu::always_inline]] inline Accumulator<T> reduce_lanes(const T* from, std::int64_t n) {
   using Wide = Accumulator<T>;
-  constexpr int lanes = 8;
+  constexpr int lanes = 16;
   Wide parts[lanes];
   for (Wide& part : parts) part = Operation::template start<Wide>();
   std::int64_t i = 0;
@@ -74,6 +78,40 @@ Accumulator<T> reduce_neighbours(const T* from, std::int64_t n) {
   return result;
 }
 
+/// Of elements that lie together.
+template <typename T>
+using RowReduction = Accumulator<T> (*)(const T* from, std::int64_t n);
+
+template <typename T, typename Operation>
+Accumulator<T> reduce_row(const T* from, std::int64_t n) {
+  return reduce_lanes<T, Operation>(from, n);
+}
+#if defined(__x86_64__)
+template <typename T, typename Operation>
+[[gnu::target("avx2")]] Accumulator<T> reduce_row_avx2(const T* from, std::int64_t n) {
+  return reduce_lanes<T, Operation>(from, n);
+}
+template <typename T, typename Operation>
+[[gnu::target("avx512f,avx512dq,avx2")]] Accumulator<T> reduce_row_avx512(const T* from,
+                                                                          std::int64_t n) {
+  return reduce_lanes<T, Operation>(from, n);
+}
+#endif
+
+template <typename T, typename Operation>
+RowReduction<T> row_reduction() {
+#if defined(__x86_64__)
+  if constexpr (std::is_floating_point_v<T>) {
+    if (simd_level() == SimdLevel::avx512) return reduce_row_avx512<T, Operation>;
+    if (simd_level() == SimdLevel::avx2) return reduce_row_avx2<T, Operation>;
+  }
+#endif
+  return reduce_row<T, Operation>;
+}
+
+/// Fewer elements than this are not worth waking other threads.
+constexpr std::int64_t worth_a_thread = 16384;
+
 template <typename T, typename Operation>
 class Reduce final : public ReduceBase {
  public:
@@ -83,23 +121,47 @@ class Reduce final : public ReduceBase {
     const T* in = io.inputs[0].as<const T>();
     T* out = io.outputs[0].as<T>();
     const auto rows = static_cast<std::int64_t>(kept_.size());
-    const auto n = static_cast<std::int64_t>(reduced_.size());
-    using Wide = Accumulator<T>;
-    const bool is_large = rows * n > 16384;
+    const bool is_large = rows * elements_ > worth_a_thread;
+    if (neighbours_ && is_large && rows < threads_) {
+      for (std::int64_t row = 0; row < rows; ++row)
+        out[row] = finished(reduce_in_parts(in + kept_[static_cast<std::size_t>(row)]));
+      return;
+    }
 #pragma omp parallel for num_threads(threads_) if (is_large)
     for (std::int64_t row = 0; row < rows; ++row) {
       const T* from = in + kept_[static_cast<std::size_t>(row)];
-      auto result = Operation::template start<Wide>();
-      if (neighbours_) {
-        result = reduce_neighbours<T, Operation>(from, n);
-      } else {
-        for (const std::int64_t offset : reduced_) {
-          result = Operation::take(result, accumulated(from[offset]));
-        }
-      }
-      out[row] = narrowed<T>(Operation::finish(result, n));
+      out[row] = finished(neighbours_ ? reduce_row_(from, elements_) : reduce_offsets(from));
     }
   }
+
+ private:
+  using Wide = Accumulator<T>;
+
+  T finished(Wide result) const { return narrowed<T>(Operation::finish(result, elements_)); }
+
+  Wide reduce_offsets(const T* from) const {
+    auto result = Operation::template start<Wide>();
+    for (const std::int64_t offset : reduced_)
+      result = Operation::take(result, accumulated(from[offset]));
+    return result;
+  }
+
+  /// By all threads.
+  Wide reduce_in_parts(const T* from) const {
+    constexpr int most_parts = 64;
+    const int parts = std::min(threads_, most_parts);
+    Wide results[most_parts];
+#pragma omp parallel for num_threads(threads_)
+    for (int part = 0; part < parts; ++part) {
+      const std::int64_t begin = elements_ * part / parts;
+      results[part] = reduce_row_(from + begin, elements_ * (part + 1) / parts - begin);
+    }
+    Wide result = results[0];
+    for (int part = 1; part < parts; ++part) result = Operation::join(result, results[part]);
+    return result;
+  }
+
+  RowReduction<T> reduce_row_ = row_reduction<T, Operation>();
 };
 
 template <typename Operation>

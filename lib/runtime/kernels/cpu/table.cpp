@@ -6,6 +6,7 @@
 #include "runtime/kernels/common_table.h"
 #include "runtime/kernels/cpu/attention.h"
 #include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/cpu/quantized_matmul.h"
 #include "runtime/kernels/elementwise.h"
 #include "runtime/passes/passes.h"
 
@@ -82,6 +83,7 @@ constexpr KernelEntry kernels[] = {
     {"", "DequantizeLinear", make_dequantize_linear},
     {"", "MatMulInteger", make_matmul_integer},
     {"", "ConvInteger", make_conv_integer},
+    {passes::internal_domain, "QuantizedMatMul", make_quantized_matmul},
     {passes::internal_domain, "Requantize", make_requantize},
     // Images
     {"", "AveragePool", make_average_pool},
@@ -116,6 +118,7 @@ bool serves_fused_matmul(const graph::Node& node) {
 bool serves(const graph::Node& node, std::span<const TensorView> inputs,
             std::span<const TensorView> outputs) {
   if (node.op_type == "FusedMatMul") return serves_fused_matmul(node);
+  if (node.op_type == "QuantizedMatMul") return serves_quantized_matmul(inputs, outputs);
   if (node.op_type == "Attention") return serves_attention(node, inputs, outputs);
   if (node.op_type == "RotaryEmbedding") return serves_rotary_embedding(node, inputs, outputs);
   return true;

@@ -1,0 +1,162 @@
+#include "runtime/kernels/cpu/quantized_matmul.h"
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "graph/arena.h"
+#include "runtime/device.h"
+#include "runtime/kernels/cpu/onednn_product.h"
+#include "runtime/kernels/integer_items.h"
+
+namespace autopar::runtime::cpu {
+namespace {
+
+using dnnl::memory;
+
+constexpr std::size_t scale_input = 2;
+constexpr std::size_t a_zero_input = 3;
+constexpr std::size_t b_zero_input = 4;
+
+/// oneDNN has signed weights alone: uint8 is moved down, and its zero point with it.
+std::int32_t shift_of(DataType weights) { return weights == DataType::uint8 ? 128 : 0; }
+
+void move_down(const std::byte* from, std::int8_t* to, std::int64_t elements) {
+  for (std::int64_t i = 0; i < elements; ++i)
+    to[i] = static_cast<std::int8_t>(std::to_integer<int>(from[i]) - 128);
+}
+
+std::int32_t zero_point(const TensorView& view) {
+  return view.type == DataType::int8 ? std::int32_t{*view.as<const std::int8_t>()}
+                                     : std::int32_t{*view.as<const std::uint8_t>()};
+}
+
+class QuantizedMatMul final : public Kernel {
+ public:
+  QuantizedMatMul(const KernelRequest& request, const Product& product)
+      : shift_(shift_of(request.inputs[1].type)),
+        b_elements_(request.inputs[1].elements()),
+        has_a_zero_(has(request, a_zero_input)),
+        is_b_zero_given_(has(request, b_zero_input)),
+        has_b_zero_(needs_b_zero(request, shift_)) {
+    const bool is_constant = request.is_constant(1);
+    const memory::desc stored =
+        matrices(product, product.b, product.depth, product.columns, memory::data_type::s8);
+    const memory::desc wanted =
+        is_constant ? memory::desc(stored.dims(), stored.data_type(), memory::format_tag::any)
+                    : stored;
+    dnnl::primitive_attr attributes = user_scratchpad();
+    const std::int64_t scales = request.inputs[scale_input].elements();
+    Shape scale_shape(product.batches.size() + 2, 1);
+    scale_shape.back() = scales;
+    dnnl::post_ops scaling;
+    scaling.append_binary(dnnl::algorithm::binary_mul, float_layout(scale_shape));
+    attributes.set_post_ops(scaling);
+    if (has_a_zero_) attributes.set_zero_points(DNNL_ARG_SRC, 0, {DNNL_RUNTIME_S32_VAL});
+    if (has_b_zero_) attributes.set_zero_points(DNNL_ARG_WEIGHTS, 0, {DNNL_RUNTIME_S32_VAL});
+    const dnnl::matmul::primitive_desc description(
+        dnnl::matmul::desc(
+            matrices(product, product.a, product.rows, product.depth,
+                     byte_type(request.inputs[0].type)),
+            wanted,
+            matrices(product, product.out, product.rows, product.columns, memory::data_type::f32)),
+        attributes, onednn_engine());
+    matmul_ = OnednnPrimitive(description, {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
+    const auto vector = [](std::int64_t elements, memory::data_type type) {
+      return memory::desc({elements}, type, memory::format_tag::x);
+    };
+    matmul_.add(scale_argument, float_layout(scale_shape));
+    if (has_a_zero_) matmul_.add(a_zero_argument, vector(1, memory::data_type::s32));
+    if (has_b_zero_) matmul_.add(b_zero_argument, vector(1, memory::data_type::s32));
+    if (is_constant) keep_weights(request, stored, description.weights_desc());
+  }
+
+  std::int64_t scratch_bytes() const override { return matmul_.scratch_bytes() + moved_bytes(); }
+  Reads reads(std::size_t input) const override {
+    return input == 1 && kept_weights_ ? Reads::nothing : Reads::all;
+  }
+
+  void run(const KernelIo& io) override {
+    const std::byte* weights = kept_weights_ ? kept_weights_.get() : io.inputs[1].data;
+    if (moved_bytes() != 0) {
+      auto* moved = reinterpret_cast<std::int8_t*>(io.scratch + matmul_.scratch_bytes());
+      move_down(io.inputs[1].data, moved, b_elements_);
+      weights = reinterpret_cast<const std::byte*>(moved);
+    }
+    if (has_a_zero_) {
+      a_zero_ = zero_point(io.inputs[a_zero_input]);
+      matmul_.bind(a_zero_argument, &a_zero_);
+    }
+    if (has_b_zero_) {
+      b_zero_ = (is_b_zero_given_ ? zero_point(io.inputs[b_zero_input]) : 0) - shift_;
+      matmul_.bind(b_zero_argument, &b_zero_);
+    }
+    matmul_.bind(scale_argument, io.inputs[scale_input].data);
+    matmul_.bind(DNNL_ARG_SRC, io.inputs[0].data);
+    matmul_.bind(DNNL_ARG_WEIGHTS, weights);
+    matmul_.bind(DNNL_ARG_DST, io.outputs[0].data);
+    matmul_.run(io.scratch);
+  }
+
+ private:
+  static constexpr int scale_argument = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
+  static constexpr int a_zero_argument = DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC;
+  static constexpr int b_zero_argument = DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_WEIGHTS;
+
+  static bool has(const KernelRequest& request, std::size_t input) {
+    return input < request.inputs.size() && request.inputs[input].present();
+  }
+
+  /// One that is known to be nothing costs no sums over rows.
+  static bool needs_b_zero(const KernelRequest& request, std::int32_t shift) {
+    if (!has(request, b_zero_input)) return shift != 0;
+    return !request.is_constant(b_zero_input) || zero_point(request.inputs[b_zero_input]) != shift;
+  }
+
+  std::int64_t moved_bytes() const {
+    return shift_ == 0 || kept_weights_ ? 0 : graph::aligned(b_elements_);
+  }
+
+  /// Constant weights once, in oneDNN's layout.
+  void keep_weights(const KernelRequest& request, const memory::desc& stored,
+                    const memory::desc& wanted) {
+    std::vector<std::int8_t> moved(shift_ == 0 ? 0 : static_cast<std::size_t>(b_elements_));
+    const std::byte* from = request.inputs[1].data;
+    if (shift_ != 0) {
+      move_down(from, moved.data(), b_elements_);
+      from = reinterpret_cast<const std::byte*>(moved.data());
+    }
+    kept_weights_ = request.device.allocate(static_cast<std::int64_t>(wanted.get_size()));
+    const dnnl::reorder::primitive_desc description(onednn_engine(), stored, onednn_engine(),
+                                                    wanted, user_scratchpad());
+    OnednnPrimitive reorder(description, {DNNL_ARG_FROM, DNNL_ARG_TO});
+    const auto scratch = request.device.allocate(reorder.scratch_bytes());
+    reorder.bind(DNNL_ARG_FROM, from);
+    reorder.bind(DNNL_ARG_TO, kept_weights_.get());
+    reorder.run(scratch.get());
+  }
+
+  std::int32_t shift_;
+  std::int64_t b_elements_;
+  bool has_a_zero_;
+  bool is_b_zero_given_;
+  bool has_b_zero_;  ///< after the shift
+  std::int32_t a_zero_ = 0;
+  std::int32_t b_zero_ = 0;
+  OnednnPrimitive matmul_;
+  std::shared_ptr<std::byte> kept_weights_;  ///< null where weights are no constant
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_quantized_matmul(const KernelRequest& request) {
+  return std::make_unique<QuantizedMatMul>(request, byte_product(request));
+}
+
+bool serves_quantized_matmul(std::span<const TensorView> inputs,
+                             std::span<const TensorView> outputs) {
+  return adds_bytes_exactly() && inputs[0].elements() > 0 && inputs[1].elements() > 0 &&
+         outputs[0].elements() > 0;
+}
+
+}  // namespace autopar::runtime::cpu

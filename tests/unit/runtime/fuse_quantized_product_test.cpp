@@ -1,0 +1,201 @@
+// Products of what is dequantised, in every form that becomes a QuantizedMatMul, and near misses.
+
+#include "runtime/passes/matcher.h"
+#include "runtime/passes/passes.h"
+#include "unit/runtime/loops.h"
+#include "unit/runtime/spelling.h"
+
+namespace autopar::runtime {
+namespace {
+
+using namespace testing;
+
+/// A graph of quantised tensors.
+struct Sketch : Spelling {
+  Tensor bytes(DataType as, const Shape& of) {
+    return as == DataType::int8 ? random_in(as, of, random, -128, 128)
+                                : random_in(as, of, random, 0, 256);
+  }
+  ValueId constant_bytes(DataType as, const Shape& of) {
+    return graph.add_constant("bytes", bytes(as, of));
+  }
+  ValueId floats(const Shape& of) {
+    return graph.add_constant("scale", random_in(DataType::float32, of, random, 0.01, 0.5));
+  }
+  ValueId dequantised(ValueId values, ValueId scale, ValueId zero,
+                      std::map<std::string, Attribute> attributes = {}) {
+    std::vector<ValueId> inputs{values, scale};
+    if (zero != graph::no_value) inputs.push_back(zero);
+    return typed(node("DequantizeLinear", inputs, shape(values), std::move(attributes)),
+                 DataType::float32);
+  }
+  ValueId product(ValueId a, ValueId b, const Shape& to) {
+    return typed(node("MatMul", {a, b}, to), DataType::float32);
+  }
+};
+
+/// Whether this machine's CPU adds bytes up exactly.
+bool is_served() {
+  Sketch s;
+  const graph::Node node{
+      "",
+      "QuantizedMatMul",
+      passes::internal_domain,
+      {s.in("a", {2, 3}, DataType::int8), s.in("b", {3, 4}, DataType::int8), s.floats({})},
+      {s.value("out", {2, 4})},
+      {}};
+  return passes::can_run(cpu_kernels(), s.graph, node);
+}
+
+/// As the device runs it, rewritten and not. Answers with the graph after the pass.
+Graph check_same(const Graph& graph) {
+  Random random(3);
+  std::vector<Tensor> inputs;
+  for (const ValueId id : graph.inputs) {
+    const graph::Value& value = graph.value(id);
+    const bool is_signed = value.type == DataType::int8;
+    inputs.push_back(graph::is_floating_point(value.type)
+                         ? random_in(value.type, value.shape, random, 0.01, 0.5)
+                         : random_in(value.type, value.shape, random, is_signed ? -128 : 0,
+                                     is_signed             ? 128
+                                     : value.shape.empty() ? 5
+                                                           : 256));
+  }
+  Executable plain(graph, {.optimize = false});
+  Executable fused(graph, {});
+  const auto expected = run(plain, graph, inputs);
+  const auto actual = run(fused, graph, inputs);
+  for (std::size_t o = 0; o < expected.size(); ++o) {
+    const auto values = doubles(expected[o]);
+    double largest = 0;
+    for (const double x : values) largest = std::max(largest, std::abs(x));
+    check_close(actual[o], values, largest);
+  }
+  Graph after = graph;
+  passes::fuse_quantized_products(after, cpu_kernels());
+  remove_dead_nodes(after);
+  check_invariants(after);
+  return after;
+}
+
+TEST_CASE("A product of two that are dequantised, by one scale or one a column, is one of bytes") {
+  struct Shapes {
+    Shape a, b, out;
+  };
+  for (const Shapes& shapes : std::vector<Shapes>{{{5, 70}, {70, 9}, {5, 9}},
+                                                  {{2, 3, 8}, {8, 4}, {2, 3, 4}},
+                                                  {{2, 3, 5, 8}, {2, 3, 8, 6}, {2, 3, 5, 6}}})
+    for (const DataType a_type : {DataType::int8, DataType::uint8})
+      for (const DataType b_type : {DataType::int8, DataType::uint8})
+        for (const bool is_by_column : {false, true})
+          for (const bool has_zeros : {false, true})
+            for (const bool is_constant : {false, true}) {
+              Sketch s;
+              const std::int64_t columns = shapes.b.back();
+              const auto last = static_cast<std::int64_t>(shapes.b.size()) - 1;
+              const ValueId a =
+                  s.dequantised(s.in("a", shapes.a, a_type), s.floats({}),
+                                has_zeros ? s.constant_bytes(a_type, {}) : graph::no_value);
+              const Tensor same = tensor_of(b_type, {columns}, std::vector<double>(columns, 7));
+              const ValueId zero =
+                  is_by_column ? s.graph.add_constant("zeros", same) : s.constant_bytes(b_type, {});
+              const ValueId b = s.dequantised(
+                  is_constant ? s.constant_bytes(b_type, shapes.b) : s.in("b", shapes.b, b_type),
+                  s.floats(is_by_column ? Shape{columns} : Shape{}),
+                  has_zeros ? zero : graph::no_value, {{"axis", is_by_column ? last : 0}});
+              s.ends(s.product(a, b, shapes.out));
+              const Graph fused = check_same(s.graph);
+              CHECK(count(fused, "QuantizedMatMul") == (is_served() ? 1 : 0));
+              CHECK(count(fused, "DequantizeLinear") == (is_served() ? 0 : 2));
+            }
+}
+
+TEST_CASE("A scale or zero point that is no number a column stays with what it scales") {
+  const Shape a_shape{6, 8};
+  const Shape b_shape{8, 6};
+  const auto fuses = [&](const auto& a_of, const auto& b_of) {
+    Sketch s;
+    const ValueId a = a_of(s, s.in("a", a_shape, DataType::int8));
+    const ValueId b = b_of(s, s.constant_bytes(DataType::int8, b_shape));
+    s.ends(s.product(a, b, {6, 6}));
+    return count(check_same(s.graph), "QuantizedMatMul") != 0;
+  };
+  const auto plain = [](Sketch& s, ValueId values) {
+    return s.dequantised(values, s.floats({}), graph::no_value);
+  };
+  CHECK(fuses(plain, plain) == is_served());
+  const auto by_row = [](Sketch& s, ValueId values) {
+    return s.dequantised(values, s.floats({s.shape(values)[0]}), graph::no_value,
+                         {{"axis", std::int64_t{0}}});
+  };
+  CHECK_FALSE(fuses(plain, by_row));
+  CHECK_FALSE(fuses(by_row, plain));
+  const auto by_column = [](Sketch& s, ValueId values) {
+    return s.dequantised(values, s.floats({s.shape(values)[1]}), graph::no_value);
+  };
+  CHECK_FALSE(fuses(by_column, plain));
+  const auto zeros = [](Sketch& s, ValueId values) {
+    const Tensor some = tensor_of(DataType::int8, {6}, {1, 2, 3, 4, 5, 6});
+    return s.dequantised(values, s.floats({6}), s.graph.add_constant("zeros", some));
+  };
+  CHECK_FALSE(fuses(plain, zeros));
+  const auto in_blocks = [](Sketch& s, ValueId values) {
+    const Shape& shape = s.shape(values);
+    return s.dequantised(values, s.floats({shape[0] / 2, shape[1]}), graph::no_value,
+                         {{"axis", std::int64_t{0}}, {"block_size", std::int64_t{2}}});
+  };
+  CHECK_FALSE(fuses(plain, in_blocks));
+  const auto given_scale = [](Sketch& s, ValueId values) {
+    return s.dequantised(values, s.in("scale", {}), graph::no_value);
+  };
+  CHECK_FALSE(fuses(given_scale, plain));
+}
+
+TEST_CASE("Sums of MatMulInteger that are scaled are scaled as they are written") {
+  enum class Scale { one, by_column, by_row, longer };
+  for (const Scale kind : {Scale::one, Scale::by_column, Scale::by_row, Scale::longer})
+    for (const bool is_read_again : {false, true})
+      for (const bool comes_first : {false, true}) {
+        Sketch s;
+        const ValueId sums = s.typed(
+            s.node("MatMulInteger",
+                   {s.in("a", {2, 5, 8}, DataType::uint8), s.constant_bytes(DataType::int8, {8, 6}),
+                    s.in("zero", {}, DataType::uint8)},
+                   {2, 5, 6}),
+            DataType::int32);
+        const ValueId numbers = s.cast(sums, DataType::float32);
+        const Shape of = kind == Scale::one         ? Shape{}
+                         : kind == Scale::by_column ? Shape{6}
+                         : kind == Scale::by_row    ? Shape{5, 1}
+                                                    : Shape{1, 1, 1, 1};
+        const ValueId scale = s.in("scale", of);
+        const Shape to = kind == Scale::longer ? Shape{1, 2, 5, 6} : Shape{2, 5, 6};
+        s.ends(s.typed(
+            s.node("Mul", comes_first ? std::vector{scale, numbers} : std::vector{numbers, scale},
+                   to),
+            DataType::float32));
+        if (is_read_again) s.ends(s.unary("Neg", numbers));
+        const bool fuses =
+            is_served() && !is_read_again && (kind == Scale::one || kind == Scale::by_column);
+        const Graph fused = check_same(s.graph);
+        CHECK(count(fused, "QuantizedMatMul") == (fuses ? 1 : 0));
+        CHECK(count(fused, "MatMulInteger") == (fuses ? 0 : 1));
+      }
+}
+
+TEST_CASE("Rows of a table are gathered before they are dequantised") {
+  for (const bool is_by_row : {false, true}) {
+    Sketch s;
+    const ValueId table = s.dequantised(
+        s.constant_bytes(DataType::uint8, {50, 6}), s.floats(is_by_row ? Shape{50} : Shape{}),
+        is_by_row ? graph::no_value : s.constant_bytes(DataType::uint8, {}),
+        {{"axis", std::int64_t{0}}});
+    s.ends(
+        s.typed(s.node("Gather", {table, s.integers({4, 0, 49, 4})}, {4, 6}), DataType::float32));
+    const Graph fused = check_same(s.graph);
+    CHECK(fused.nodes.back().op_type == (is_by_row ? "Gather" : "DequantizeLinear"));
+  }
+}
+
+}  // namespace
+}  // namespace autopar::runtime
