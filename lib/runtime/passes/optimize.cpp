@@ -58,8 +58,8 @@ std::int64_t optimize(Graph& graph, const KernelTable& kernels, Rewrites rewrite
   bytes += fold_channel_scales(graph, kernels);
   graph::remove_dead_nodes(graph);
   for (const Pass pass :
-       {drop_identities, fuse_quantized_products, fuse_normalizations, fuse_activations,
-        fuse_rotary_embeddings, fuse_attention, fuse_masked_softmax, fuse_biases,
+       {drop_identities, fuse_quantized_products, fuse_gathered_products, fuse_normalizations,
+        fuse_activations, fuse_rotary_embeddings, fuse_attention, fuse_masked_softmax, fuse_biases,
         fuse_product_activations, fuse_permutations, fuse_elementwise_chains})
     apply_within(std::min(limit, bound - bytes), graph, kernels, pass);
   return bytes;

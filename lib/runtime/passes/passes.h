@@ -36,6 +36,11 @@ namespace autopar::runtime::passes {
 ///                             scale times the product of A - a_zero and B - b_zero, of int8 or
 ///                             uint8, in float32, the sums in 32 bits. scale has one element, or
 ///                             one a column of the result; zero points have one
+///   GatheredMatMul(A, B, indices)
+///                             the product of A and B, one of which is a constant table
+///                             [matrices, rows, columns]: A where `table` (int) is 0, B where it is
+///                             1. Its matrix number indices[i] stands at i; the other one has a
+///                             vector there, a column or a row
 ///   ElementwiseChain(...)     several element-wise operators (kernels/elementwise_chain.h)
 ///   CollectiveGroup(...)      several collectives that go out together, input i and output i of
 ///                             member i (kernels/collective_group.h)
@@ -99,6 +104,10 @@ void fuse_permutations(graph::Graph& graph, const KernelTable& kernels);
 /// A product of what DequantizeLinear makes, or MatMulInteger that is cast to float32 and scaled,
 /// becomes QuantizedMatMul. Rows are gathered from a table before they are dequantised.
 void fuse_quantized_products(graph::Graph& graph, const KernelTable& kernels);
+
+/// A product of a vector with a matrix that Gather or GatherND takes out of a constant, as a
+/// mixture of experts has it, becomes GatheredMatMul: no matrix is copied.
+void fuse_gathered_products(graph::Graph& graph, const KernelTable& kernels);
 
 /// Element-wise nodes that follow one another on tensors of one shape, and whose results between
 /// nothing else reads, become one ElementwiseChain at the last one's place. It computes them tile

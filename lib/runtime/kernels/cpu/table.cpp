@@ -6,6 +6,7 @@
 #include "runtime/kernels/common_table.h"
 #include "runtime/kernels/cpu/attention.h"
 #include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/cpu/gathered_matmul.h"
 #include "runtime/kernels/cpu/quantized_matmul.h"
 #include "runtime/kernels/elementwise.h"
 #include "runtime/passes/passes.h"
@@ -38,6 +39,7 @@ constexpr KernelEntry kernels[] = {
     {"", "EyeLike", make_eye_like},
     // Products, normalisations, reductions
     {passes::internal_domain, "FusedMatMul", make_matmul},
+    {passes::internal_domain, "GatheredMatMul", make_gathered_matmul},
     {"", "MatMul", make_matmul},
     {"", "Gemm", make_matmul},
     {"com.microsoft", "MatMulNBits", make_matmul_n_bits},
@@ -119,6 +121,7 @@ bool serves(const graph::Node& node, std::span<const TensorView> inputs,
             std::span<const TensorView> outputs) {
   if (node.op_type == "FusedMatMul") return serves_fused_matmul(node);
   if (node.op_type == "QuantizedMatMul") return serves_quantized_matmul(inputs, outputs);
+  if (node.op_type == "GatheredMatMul") return serves_gathered_matmul(inputs);
   if (node.op_type == "Attention") return serves_attention(node, inputs, outputs);
   if (node.op_type == "RotaryEmbedding") return serves_rotary_embedding(node, inputs, outputs);
   return true;

@@ -1,0 +1,149 @@
+#include "runtime/kernels/cpu/gathered_matmul.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "graph/arena.h"
+#include "runtime/device.h"
+#include "runtime/kernels/cpu/onednn.h"
+#include "runtime/kernels/kernel_arguments.h"
+
+namespace autopar::runtime::cpu {
+namespace {
+
+using dnnl::memory;
+
+/// Rows that one product of oneDNN has; the last one of a matrix may have fewer in use.
+constexpr std::int64_t most_tile_rows = 16;
+
+/// Vectors that meet the same matrix go through it together, so that it is read once for many.
+class GatheredMatMul final : public Kernel {
+ public:
+  explicit GatheredMatMul(const KernelRequest& request)
+      : node_(request.node.name),
+        table_(static_cast<std::size_t>(request.node.int_attribute("table", 0))),
+        vectors_(request.outputs[0].shape[0]),
+        matrices_(request.inputs[table_].shape[0]),
+        depth_(request.inputs[table_].shape[table_ == 0 ? 2 : 1]),
+        columns_(request.inputs[table_].shape[table_ == 0 ? 1 : 2]),
+        tile_rows_(std::min(vectors_, most_tile_rows)),
+        in_bytes_(graph::aligned(tile_rows_ * depth_ * 4)),
+        out_bytes_(graph::aligned(tile_rows_ * columns_ * 4)),
+        order_(static_cast<std::size_t>(vectors_)),
+        ends_(static_cast<std::size_t>(matrices_)) {
+    const memory::dims dims{depth_, columns_};
+    const memory::dims strides = table_ == 0 ? memory::dims{1, depth_} : memory::dims{columns_, 1};
+    const memory::desc stored(dims, memory::data_type::f32, strides);
+    const dnnl::matmul::primitive_desc description(
+        dnnl::matmul::desc(float_layout({tile_rows_, depth_}),
+                           {dims, memory::data_type::f32, memory::format_tag::any},
+                           float_layout({tile_rows_, columns_})),
+        user_scratchpad(), onednn_engine());
+    product_ = OnednnPrimitive(description, {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
+    keep(request, stored, description.weights_desc());
+  }
+
+  std::int64_t scratch_bytes() const override {
+    return product_.scratch_bytes() + in_bytes_ + out_bytes_;
+  }
+  Reads reads(std::size_t input) const override {
+    return input == table_ && kept_ ? Reads::nothing : Reads::all;
+  }
+
+  void run(const KernelIo& io) override {
+    sort_by_matrix(io.inputs[2]);
+    const auto* in = io.inputs[1 - table_].as<const float>();
+    auto* out = io.outputs[0].as<float>();
+    auto* tile_in = reinterpret_cast<float*>(io.scratch + product_.scratch_bytes());
+    auto* tile_out = tile_in + in_bytes_ / 4;
+    product_.bind(DNNL_ARG_SRC, tile_in);
+    product_.bind(DNNL_ARG_DST, tile_out);
+    std::int64_t begin = 0;
+    for (std::int64_t matrix = 0; matrix < matrices_; ++matrix) {
+      const std::int64_t end = ends_[static_cast<std::size_t>(matrix)];
+      product_.bind(DNNL_ARG_WEIGHTS, matrix_of(io, matrix));
+      for (; begin < end; begin = std::min(end, begin + tile_rows_)) {
+        const std::int64_t rows = std::min(tile_rows_, end - begin);
+        for (std::int64_t r = 0; r < rows; ++r)
+          std::copy_n(in + vector_at(begin + r) * depth_, depth_, tile_in + r * depth_);
+        std::fill(tile_in + rows * depth_, tile_in + tile_rows_ * depth_, 0.0F);
+        product_.run(io.scratch);
+        for (std::int64_t r = 0; r < rows; ++r)
+          std::copy_n(tile_out + r * columns_, columns_, out + vector_at(begin + r) * columns_);
+      }
+    }
+  }
+
+ private:
+  std::int64_t vector_at(std::int64_t place) const {
+    return order_[static_cast<std::size_t>(place)];
+  }
+
+  const void* matrix_of(const KernelIo& io, std::int64_t matrix) const {
+    const std::byte* all = kept_ ? kept_.get() : io.inputs[table_].data;
+    return all + matrix * matrix_bytes_;
+  }
+
+  /// Counting: `order_` has the vectors of matrix 0, then of 1, each up to its end in `ends_`.
+  void sort_by_matrix(const TensorView& indices) {
+    const auto matrix_of_vector = [&](std::int64_t vector) {
+      const std::int64_t index = checked_index(integer_at(indices, vector), matrices_, node_);
+      return static_cast<std::size_t>(index < 0 ? index + matrices_ : index);
+    };
+    std::ranges::fill(ends_, 0);
+    for (std::int64_t v = 0; v < vectors_; ++v) ++ends_[matrix_of_vector(v)];
+    for (std::size_t m = 1; m < ends_.size(); ++m) ends_[m] += ends_[m - 1];
+    // From the back: each end becomes a begin.
+    for (std::int64_t v = vectors_; v-- > 0;)
+      order_[static_cast<std::size_t>(--ends_[matrix_of_vector(v)])] = v;
+    for (std::size_t m = 1; m < ends_.size(); ++m) ends_[m - 1] = ends_[m];
+    ends_.back() = vectors_;
+  }
+
+  /// The table in oneDNN's layout, unless it is in that already.
+  void keep(const KernelRequest& request, const memory::desc& stored, const memory::desc& wanted) {
+    matrix_bytes_ = static_cast<std::int64_t>(wanted.get_size());
+    if (stored == wanted) return;
+    kept_ = request.device.allocate(matrices_ * matrix_bytes_);
+    const dnnl::reorder::primitive_desc description(onednn_engine(), stored, onednn_engine(),
+                                                    wanted, user_scratchpad());
+    OnednnPrimitive reorder(description, {DNNL_ARG_FROM, DNNL_ARG_TO});
+    const auto scratch = request.device.allocate(reorder.scratch_bytes());
+    for (std::int64_t matrix = 0; matrix < matrices_; ++matrix) {
+      reorder.bind(DNNL_ARG_FROM, request.inputs[table_].data + matrix * depth_ * columns_ * 4);
+      reorder.bind(DNNL_ARG_TO, kept_.get() + matrix * matrix_bytes_);
+      reorder.run(scratch.get());
+    }
+  }
+
+  std::string node_;
+  std::size_t table_;  ///< the input that it is
+  std::int64_t vectors_;
+  std::int64_t matrices_;
+  std::int64_t depth_;
+  std::int64_t columns_;
+  std::int64_t tile_rows_;
+  std::int64_t in_bytes_;
+  std::int64_t out_bytes_;
+  std::vector<std::int64_t> order_;
+  std::vector<std::int64_t> ends_;
+  OnednnPrimitive product_;
+  std::int64_t matrix_bytes_ = 0;
+  std::shared_ptr<std::byte> kept_;  ///< null where the node's own table serves
+};
+
+}  // namespace
+
+bool serves_gathered_matmul(std::span<const TensorView> inputs) {
+  const auto is_served = [](const TensorView& view) {
+    return view.type == DataType::float32 && view.elements() > 0;
+  };
+  return is_served(inputs[0]) && is_served(inputs[1]) && inputs[2].elements() > 0;
+}
+
+std::unique_ptr<Kernel> make_gathered_matmul(const KernelRequest& request) {
+  return std::make_unique<GatheredMatMul>(request);
+}
+
+}  // namespace autopar::runtime::cpu
