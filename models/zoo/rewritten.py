@@ -52,7 +52,7 @@ def static_int8(sample, tokens, file, embed=True):
     attention mask with the least float in it leaves no bits for scores."""
     with exported(dynamo, sample, tokens) as original:
         quantize_static(original, file, Examples(original, sample, tokens), per_channel=True,
-                        op_types_to_quantize=["Gather", "Gemm", "MatMul"])
+                        op_types_to_quantize=["Conv", "Gather", "Gemm", "MatMul"])
     write(onnx.load(file), file)
 
 

@@ -30,6 +30,7 @@ WHISPER = dict(vocab_size=509, d_model=64, encoder_layers=2, decoder_layers=2, e
                decoder_attention_heads=4, encoder_ffn_dim=144, decoder_ffn_dim=144, num_mel_bins=20,
                max_source_positions=24, max_target_positions=64, pad_token_id=0, bos_token_id=1,
                eos_token_id=2, decoder_start_token_id=1, init_std=0.2)
+RESNET = dict(image_size=64, embedding_size=8, hidden_sizes=[16, 32, 64, 128])
 UNET = dict(sample_size=16, layers_per_block=1, block_out_channels=(12, 24), norm_num_groups=4,
             down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
             up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"), cross_attention_dim=24,
@@ -49,7 +50,7 @@ TINY = {
         intermediate_size=60, num_local_experts=4, num_experts_per_tok=2)),
     "mlp": (linear.mlp, dict(width=48, hidden=130)),
     "qwen2": (text.qwen2, DECODER),
-    "resnet50": (vision.resnet, dict(image_size=64, embedding_size=8, hidden_sizes=[16, 32, 64, 128])),
+    "resnet50": (vision.resnet, RESNET),
     "t5-decoder": (encoder_decoder.t5_decoder, T5),
     "t5-encoder": (encoder_decoder.t5_encoder, T5),
     "unet": (vision.unet, UNET),
@@ -68,6 +69,7 @@ REWRITTEN = {
     "llama-gqa": Entry(cached.llama_step, WIDE_HEADS, rewritten.grouped_attention),
     "llama-gqa-4bit": Entry(cached.llama_step, WIDE_HEADS, rewritten.grouped_attention_four_bits),
     "llama-mha": Entry(cached.llama_step, WIDE_HEADS, rewritten.multi_head_attention),
+    "resnet50-qdq": Entry(vision.resnet, RESNET, rewritten.static_int8, 0.2),
 }
 FULL = {
     "bert-base": (text.bert, {}),
@@ -103,6 +105,7 @@ FULL_REWRITTEN = {
     "llama-160m-gqa-4bit": Entry(
         cached.llama_step, LLAMA_160M, rewritten.grouped_attention_four_bits, 5e-3),
     "llama-160m-mha": Entry(cached.llama_step, LLAMA_160M, rewritten.multi_head_attention),
+    "resnet50-qdq": Entry(vision.resnet, {}, rewritten.static_int8, 0.2),
 }
 
 

@@ -37,6 +37,7 @@ class QuantizedProductFusion {
       if (!node.domain.empty()) continue;
       std::optional<Node> fused;
       if (node.op_type == "MatMul") fused = product_of_quantized(node);
+      if (node.op_type == "Conv") fused = convolution_of_quantized(node);
       if (node.op_type == "Mul") fused = scaled_integers(node);
       if (node.op_type == "Gather") fused = gathered(node, static_cast<NodeId>(n));
       if (fused) graph_.nodes[n] = std::move(*fused);
@@ -47,46 +48,84 @@ class QuantizedProductFusion {
  private:
   /// MatMul of two that are dequantised.
   std::optional<Node> product_of_quantized(const Node& matmul) {
-    const auto a = quantized(matmul.inputs[0], 1);
-    const auto b = quantized(matmul.inputs[1], matcher_.shape(matmul.inputs[1]).back());
+    const graph::Shape& columns = matcher_.shape(matmul.inputs[1]);
+    const auto a = quantized(matmul.inputs[0]);
+    const auto b = quantized(matmul.inputs[1], static_cast<std::int64_t>(columns.size()) - 1);
     if (!a || !b) return std::nullopt;
-    Node fused = quantized_matmul(matmul, {a->values, b->values, a->scale, a->zero, b->zero});
+    Node fused =
+        successor(matmul, "QuantizedMatMul", {a->values, b->values, b->scale, a->zero, b->zero});
     if (!serves(fused)) return std::nullopt;
     fused.inputs[2] = product_of_scales(matmul.name, a->scale, b->scale);
     return fused;
   }
 
-  /// MatMulInteger, Cast, Mul.
+  /// Conv of an image and weights that are dequantised.
+  std::optional<Node> convolution_of_quantized(const Node& conv) {
+    const auto image = quantized(conv.inputs[0]);
+    const auto weights = quantized(conv.inputs[1], 0);
+    if (!image || !weights) return std::nullopt;
+    auto fused = quantized_conv(conv, conv, *image, *weights);
+    if (fused) fused->inputs[2] = product_of_scales(conv.name, image->scale, weights->scale);
+    return fused;
+  }
+
+  /// MatMulInteger or ConvInteger, Cast, Mul.
   std::optional<Node> scaled_integers(const Node& mul) {
-    const auto sums_of = [&](ValueId id) -> const Node* {
-      const Node* cast = matcher_.maker(id, "Cast");
-      const bool is_read_once = cast != nullptr && matcher_.uses().is_read_once(id) &&
-                                matcher_.uses().is_read_once(cast->inputs[0]);
-      return is_read_once ? matcher_.maker(cast->inputs[0], "MatMulInteger") : nullptr;
-    };
     const auto scale = matcher_.beside(&mul, [&](ValueId id) { return sums_of(id) != nullptr; });
     if (!scale || matcher_.type(*scale) != DataType::float32) return std::nullopt;
     const ValueId sums = mul.inputs[*scale == mul.inputs[0] ? 1 : 0];
     const Node& product = *sums_of(sums);
     const graph::Shape& shape = matcher_.shape(sums);
-    if (matcher_.shape(mul.outputs[0]) != shape || shape.empty() ||
-        !has_one_or_columns(*scale, shape.back()))
-      return std::nullopt;
-    const auto zero = [&](std::size_t input) {
-      return input < product.inputs.size() ? one_zero(product.inputs[input]) : graph::no_value;
+    if (matcher_.shape(mul.outputs[0]) != shape || shape.empty()) return std::nullopt;
+    const auto operand = [&](std::size_t input) -> std::optional<Quantized> {
+      const auto zero = input + 2 < product.inputs.size() ? one_zero(product.inputs[input + 2])
+                                                          : std::optional(graph::no_value);
+      return zero ? std::optional(Quantized{product.inputs[input], *scale, *zero}) : std::nullopt;
     };
-    const auto a_zero = zero(2);
-    const auto b_zero = zero(3);
-    if (!a_zero || !b_zero) return std::nullopt;
+    const auto a = operand(0);
+    const auto b = operand(1);
+    if (!a || !b) return std::nullopt;
+    if (product.op_type == "ConvInteger")
+      return graph::num_elements(matcher_.shape(*scale)) == 1 ? quantized_conv(mul, product, *a, *b)
+                                                              : std::nullopt;
+    if (!has_one_or_columns(*scale, shape.back())) return std::nullopt;
     Node fused =
-        quantized_matmul(mul, {product.inputs[0], product.inputs[1], *scale, *a_zero, *b_zero});
+        successor(mul, "QuantizedMatMul", {a->values, b->values, *scale, a->zero, b->zero});
     return serves(fused) ? std::optional(std::move(fused)) : std::nullopt;
+  }
+
+  /// The product of integers that a value is a Cast of, if nothing else reads either.
+  const Node* sums_of(ValueId value) const {
+    const Node* cast = matcher_.maker(value, "Cast");
+    if (cast == nullptr || !matcher_.uses().is_read_once(value) ||
+        !matcher_.uses().is_read_once(cast->inputs[0]))
+      return nullptr;
+    const Node* product = matcher_.maker(cast->inputs[0], "MatMulInteger");
+    return product != nullptr ? product : matcher_.maker(cast->inputs[0], "ConvInteger");
+  }
+
+  /// In the place of `node`, with what `conv` says: its weights must be constants around zero.
+  std::optional<Node> quantized_conv(const Node& node, const Node& conv, const Quantized& image,
+                                     const Quantized& weights) const {
+    const graph::Shape& taps = matcher_.shape(weights.values);
+    const std::int64_t sum = graph::num_elements(taps) / std::max<std::int64_t>(taps[0], 1);
+    const double middle = matcher_.type(weights.values) == DataType::uint8 ? 128 : 0;
+    const bool is_around_zero =
+        weights.zero == graph::no_value ? middle == 0 : matcher_.is_number(weights.zero, middle);
+    if (!graph_.is_constant(weights.values) || sum > deepest_sum || !is_around_zero)
+      return std::nullopt;
+    const bool has_bias = conv.op_type == "Conv" && conv.inputs.size() > 2;
+    Node fused = successor(node, "QuantizedConv",
+                           {image.values, weights.values, weights.scale, image.zero,
+                            has_bias ? conv.inputs[2] : graph::no_value});
+    fused.attributes = conv.attributes;
+    return can_run(kernels_, graph_, fused) ? std::optional(std::move(fused)) : std::nullopt;
   }
 
   /// Gather from a table that is dequantised by one scale.
   std::optional<Node> gathered(const Node& gather, NodeId place) {
     const Node* dequantize = matcher_.maker(gather.inputs[0], "DequantizeLinear");
-    const auto table = quantized(gather.inputs[0], 1);
+    const auto table = quantized(gather.inputs[0]);
     if (!table || !graph_.is_constant(table->values) || !matcher_.shape(table->scale).empty())
       return std::nullopt;
     Node rows = gather;
@@ -103,19 +142,19 @@ class QuantizedProductFusion {
     return numbers;
   }
 
-  /// Where the value comes from bytes by one scale, or one for each of so many columns.
-  std::optional<Quantized> quantized(ValueId value, std::int64_t columns) {
+  /// Where the value comes from bytes by one scale, or one for each place along the dimension.
+  std::optional<Quantized> quantized(ValueId value, std::optional<std::int64_t> by = {}) {
     const Node* node = matcher_.maker(value, "DequantizeLinear");
     if (node == nullptr || matcher_.type(value) != DataType::float32) return std::nullopt;
     const ValueId values = node->inputs[0];
     const ValueId scale = node->inputs[1];
     const auto rank = static_cast<std::int64_t>(matcher_.shape(values).size());
     const std::int64_t axis = node->int_attribute("axis", 1);
-    const bool is_by_column = axis == rank - 1 || axis == -1;
+    const bool is_by_place = by && (axis < 0 ? axis + rank : axis) == *by;
     const bool is_one = graph::num_elements(matcher_.shape(scale)) == 1;
     if (!is_byte(matcher_.type(values)) || matcher_.type(scale) != DataType::float32 ||
         !graph_.is_constant(scale) || node->int_attribute("block_size", 0) != 0 ||
-        !(is_one || (is_by_column && has_one_or_columns(scale, columns))))
+        !(is_one || is_by_place))
       return std::nullopt;
     const auto zero = one_zero(node->inputs.size() > 2 ? node->inputs[2] : graph::no_value);
     if (!zero) return std::nullopt;
@@ -141,10 +180,10 @@ class QuantizedProductFusion {
     return graph_.add_constant(graph_.value(given).name + "_one", one);
   }
 
-  /// The node's successor, without the inputs at the end that are left out.
-  static Node quantized_matmul(const Node& node, std::vector<ValueId> inputs) {
+  /// Of the node's name and outputs, without the inputs at the end that are left out.
+  static Node successor(const Node& node, const char* op_type, std::vector<ValueId> inputs) {
     while (inputs.back() == graph::no_value) inputs.pop_back();
-    return {node.name, "QuantizedMatMul", internal_domain, std::move(inputs), node.outputs, {}};
+    return {node.name, op_type, internal_domain, std::move(inputs), node.outputs, {}};
   }
 
   bool serves(const Node& fused) const {

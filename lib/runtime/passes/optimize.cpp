@@ -51,15 +51,16 @@ std::int64_t optimize(Graph& graph, const KernelTable& kernels, Rewrites rewrite
   if (!rewrites.fuse) return 0;
   const std::int64_t limit = std::max(graph::plan_arena(graph::value_lifetimes(graph)).bytes,
                                       planned_bytes(graph, kernels));
-  // Before folding, which would copy a transposed weight.
-  apply_within(limit, graph, kernels, fuse_transposes);
+  // Before folding, which would unpack small weights and copy transposed ones.
+  for (const Pass pass : {fuse_quantized_products, fuse_transposes})
+    apply_within(limit, graph, kernels, pass);
   const std::int64_t bound = graph::arena_bound(graph);
   std::int64_t bytes = fold_within(bound, graph, kernels);
   bytes += fold_channel_scales(graph, kernels);
   graph::remove_dead_nodes(graph);
   for (const Pass pass :
-       {drop_identities, fuse_quantized_products, fuse_gathered_products, fuse_normalizations,
-        fuse_activations, fuse_rotary_embeddings, fuse_attention, fuse_masked_softmax, fuse_biases,
+       {drop_identities, fuse_gathered_products, fuse_normalizations, fuse_activations,
+        fuse_rotary_embeddings, fuse_attention, fuse_masked_softmax, fuse_biases,
         fuse_product_activations, fuse_permutations, fuse_elementwise_chains})
     apply_within(std::min(limit, bound - bytes), graph, kernels, pass);
   return bytes;

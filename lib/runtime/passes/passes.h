@@ -36,6 +36,11 @@ namespace autopar::runtime::passes {
 ///                             scale times the product of A - a_zero and B - b_zero, of int8 or
 ///                             uint8, in float32, the sums in 32 bits. scale has one element, or
 ///                             one a column of the result; zero points have one
+///   QuantizedConv(X, W, scale, x_zero?, bias?)
+///                             Conv, with its attributes, of X - x_zero and W, of int8 or uint8,
+///                             the zero point of W being 0 or 128; then times scale, of one element
+///                             or one a channel of the result, plus bias, in float32. W is a
+///                             constant
 ///   GatheredMatMul(A, B, indices)
 ///                             the product of A and B, one of which is a constant table
 ///                             [matrices, rows, columns]: A where `table` (int) is 0, B where it is
@@ -101,8 +106,9 @@ void fuse_product_activations(graph::Graph& graph, const KernelTable& kernels);
 /// Transposes before and behind products, with Reshapes beside them, become permutations.
 void fuse_permutations(graph::Graph& graph, const KernelTable& kernels);
 
-/// A product of what DequantizeLinear makes, or MatMulInteger that is cast to float32 and scaled,
-/// becomes QuantizedMatMul. Rows are gathered from a table before they are dequantised.
+/// A product or convolution of what DequantizeLinear makes, or MatMulInteger or ConvInteger that is
+/// cast to float32 and scaled, becomes QuantizedMatMul or QuantizedConv. Rows are gathered from a
+/// table before they are dequantised.
 void fuse_quantized_products(graph::Graph& graph, const KernelTable& kernels);
 
 /// A product of a vector with a matrix that Gather or GatherND takes out of a constant, as a

@@ -110,6 +110,64 @@ TEST_CASE("A product of two that are dequantised, by one scale or one a column, 
             }
 }
 
+TEST_CASE("A convolution of what is dequantised is one of bytes, padded by what stands for zero") {
+  struct Form {
+    Shape in, weights, out;
+    std::vector<std::int64_t> pads, strides;
+    std::int64_t groups = 1;
+  };
+  for (const Form& form :
+       std::vector<Form>{{{2, 5, 7, 6}, {9, 5, 3, 3}, {2, 9, 7, 6}, {1, 1, 1, 1}, {1, 1}},
+                         {{1, 32, 9, 9}, {16, 32, 3, 3}, {1, 16, 5, 5}, {1, 1, 1, 1}, {2, 2}},
+                         {{1, 8, 5, 5}, {4, 8, 1, 1}, {1, 4, 5, 5}, {0, 0, 0, 0}, {1, 1}},
+                         {{2, 16, 6, 6}, {16, 1, 3, 3}, {2, 16, 6, 6}, {1, 1, 1, 1}, {1, 1}, 16},
+                         {{2, 6, 11}, {4, 3, 4}, {2, 4, 10}, {2, 0}, {1}, 2}})
+    for (const DataType image_type : {DataType::int8, DataType::uint8})
+      for (const DataType type : {DataType::int8, DataType::uint8})
+        for (const bool is_by_channel : {false, true})
+          for (const int bias : {0, 1, 2}) {
+            CAPTURE(graph::to_string(form.weights), name_of(image_type), name_of(type),
+                    is_by_channel, bias);
+            Sketch s;
+            const std::int64_t channels = form.weights[0];
+            const ValueId image = s.dequantised(s.in("x", form.in, image_type), s.floats({}),
+                                                s.constant_bytes(image_type, {}));
+            const Shape of = is_by_channel ? Shape{channels} : Shape{};
+            const Tensor zeros =
+                tensor_of(type, of,
+                          std::vector<double>(static_cast<std::size_t>(graph::num_elements(of)),
+                                              type == DataType::uint8 ? 128 : 0));
+            const ValueId weights =
+                s.dequantised(s.constant_bytes(type, form.weights), s.floats(of),
+                              s.graph.add_constant("zeros", zeros), {{"axis", std::int64_t{0}}});
+            std::vector<ValueId> inputs{image, weights};
+            if (bias == 1) inputs.push_back(s.floats({channels}));
+            if (bias == 2) inputs.push_back(s.in("bias", {channels}));
+            s.ends(s.typed(
+                s.node("Conv", inputs, form.out,
+                       {{"pads", form.pads}, {"strides", form.strides}, {"group", form.groups}}),
+                DataType::float32));
+            const Graph fused = check_same(s.graph);
+            CHECK(count(fused, "QuantizedConv") == (is_served() ? 1 : 0));
+            CHECK(count(fused, "DequantizeLinear") == (is_served() ? 0 : 2));
+          }
+}
+
+TEST_CASE("A convolution whose weights stand around no zero, or are given, stays") {
+  for (const bool is_given : {false, true}) {
+    Sketch s;
+    const ValueId image =
+        s.dequantised(s.in("x", {1, 3, 5, 5}, DataType::int8), s.floats({}), graph::no_value);
+    const Shape shape{4, 3, 3, 3};
+    const ValueId stored =
+        is_given ? s.in("w", shape, DataType::int8) : s.constant_bytes(DataType::int8, shape);
+    const Tensor zero = tensor_of(DataType::int8, {}, {is_given ? 0.0 : 3.0});
+    const ValueId weights = s.dequantised(stored, s.floats({}), s.graph.add_constant("zero", zero));
+    s.ends(s.typed(s.node("Conv", {image, weights}, {1, 4, 3, 3}), DataType::float32));
+    CHECK(count(check_same(s.graph), "QuantizedConv") == 0);
+  }
+}
+
 TEST_CASE("A scale or zero point that is no number a column stays with what it scales") {
   const Shape a_shape{6, 8};
   const Shape b_shape{8, 6};
@@ -181,6 +239,24 @@ TEST_CASE("Sums of MatMulInteger that are scaled are scaled as they are written"
         CHECK(count(fused, "QuantizedMatMul") == (fuses ? 1 : 0));
         CHECK(count(fused, "MatMulInteger") == (fuses ? 0 : 1));
       }
+}
+
+TEST_CASE("Sums of ConvInteger that one number scales are scaled as they are written") {
+  for (const DataType type : {DataType::int8, DataType::uint8})
+    for (const bool is_one : {false, true}) {
+      Sketch s;
+      const Tensor zero = tensor_of(type, {}, {type == DataType::uint8 ? 128.0 : 0.0});
+      const ValueId sums = s.typed(
+          s.node("ConvInteger",
+                 {s.in("x", {1, 6, 5, 5}, DataType::uint8), s.constant_bytes(type, {4, 6, 3, 3}),
+                  s.in("zero", {}, DataType::uint8), s.graph.add_constant("zero", zero)},
+                 {1, 4, 5, 5}, {{"pads", std::vector<std::int64_t>{1, 1, 1, 1}}}),
+          DataType::int32);
+      s.ends(s.binary("Mul", s.cast(sums, DataType::float32),
+                      s.in("scale", is_one ? Shape{} : Shape{4, 1, 1})));
+      const Graph fused = check_same(s.graph);
+      CHECK(count(fused, "QuantizedConv") == (is_one && is_served() ? 1 : 0));
+    }
 }
 
 TEST_CASE("Rows of a table are gathered before they are dequantised") {

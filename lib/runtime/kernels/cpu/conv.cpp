@@ -13,30 +13,21 @@ namespace {
 
 using dnnl::memory;
 
-/// oneDNN has the groups of weights as a dimension of their own.
-Shape grouped_weights(const KernelRequest& request, const Convolution& convolution) {
-  Shape weights = request.inputs[1].shape;
-  if (convolution.groups == 1) return weights;
-  weights.front() /= convolution.groups;
-  weights.insert(weights.begin(), convolution.groups);
-  return weights;
-}
-
 std::unique_ptr<Kernel> make_onednn_conv(const KernelRequest& request,
                                          const Convolution& convolution) {
   const Slide& slide = convolution.slide;
   memory::dims gaps = slide.dilations;
   for (std::int64_t& gap : gaps) --gap;
-  return make_onednn_convolution(request, float_layout(grouped_weights(request, convolution)),
-                                 [&](const ConvolutionLayouts& layouts) -> dnnl::primitive_desc {
-                                   const dnnl::convolution_forward::desc description(
-                                       dnnl::prop_kind::forward_inference,
-                                       dnnl::algorithm::convolution_direct, layouts.in,
-                                       layouts.weights, layouts.bias, layouts.out, slide.strides,
-                                       gaps, slide.begin_pads, slide.end_pads);
-                                   return dnnl::convolution_forward::primitive_desc(
-                                       description, user_scratchpad(), onednn_engine());
-                                 });
+  return make_onednn_convolution(
+      request, float_layout(grouped_weights(request.inputs[1].shape, convolution)),
+      [&](const ConvolutionLayouts& layouts) -> dnnl::primitive_desc {
+        const dnnl::convolution_forward::desc description(
+            dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, layouts.in,
+            layouts.weights, layouts.bias, layouts.out, slide.strides, gaps, slide.begin_pads,
+            slide.end_pads);
+        return dnnl::convolution_forward::primitive_desc(description, user_scratchpad(),
+                                                         onednn_engine());
+      });
 }
 
 /// By its definition: float64, which oneDNN has not, and sums over nothing (a share without input

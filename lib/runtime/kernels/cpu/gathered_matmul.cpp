@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "graph/arena.h"
-#include "runtime/device.h"
-#include "runtime/kernels/cpu/onednn.h"
+#include "runtime/kernels/cpu/onednn_reordering.h"
 #include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime::cpu {
@@ -104,17 +103,13 @@ class GatheredMatMul final : public Kernel {
   /// The table in oneDNN's layout, unless it is in that already.
   void keep(const KernelRequest& request, const memory::desc& stored, const memory::desc& wanted) {
     matrix_bytes_ = static_cast<std::int64_t>(wanted.get_size());
-    if (stored == wanted) return;
+    Reordering reordering(stored, wanted);
+    if (!reordering.is_needed()) return;
     kept_ = request.device.allocate(matrices_ * matrix_bytes_);
-    const dnnl::reorder::primitive_desc description(onednn_engine(), stored, onednn_engine(),
-                                                    wanted, user_scratchpad());
-    OnednnPrimitive reorder(description, {DNNL_ARG_FROM, DNNL_ARG_TO});
-    const auto scratch = request.device.allocate(reorder.scratch_bytes());
-    for (std::int64_t matrix = 0; matrix < matrices_; ++matrix) {
-      reorder.bind(DNNL_ARG_FROM, request.inputs[table_].data + matrix * depth_ * columns_ * 4);
-      reorder.bind(DNNL_ARG_TO, kept_.get() + matrix * matrix_bytes_);
-      reorder.run(scratch.get());
-    }
+    const auto scratch = request.device.allocate(reordering.scratch_bytes());
+    for (std::int64_t matrix = 0; matrix < matrices_; ++matrix)
+      reordering.run(request.inputs[table_].data + matrix * depth_ * columns_ * 4,
+                     kept_.get() + matrix * matrix_bytes_, scratch.get());
   }
 
   std::string node_;

@@ -1,11 +1,10 @@
 #include "runtime/kernels/cpu/onednn_convolution.h"
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 
-#include "runtime/device.h"
 #include "runtime/kernels/cpu/converted.h"
+#include "runtime/kernels/cpu/onednn_reordering.h"
 #include "runtime/kernels/windows.h"
 
 namespace autopar::runtime::cpu {
@@ -16,32 +15,6 @@ using dnnl::memory;
 memory::desc any_layout(const memory::desc& plain) {
   return {plain.dims(), memory::data_type::f32, memory::format_tag::any};
 }
-
-/// A tensor's way from one layout into another; empty where they are the same.
-class Reordering {
- public:
-  Reordering(const memory::desc& from, const memory::desc& to) {
-    if (from == to) return;
-    bytes_ = graph::aligned(static_cast<std::int64_t>(to.get_size()));
-    const dnnl::reorder::primitive_desc description(onednn_engine(), from, onednn_engine(), to,
-                                                    user_scratchpad());
-    primitive_.emplace(description, std::vector<int>{DNNL_ARG_FROM, DNNL_ARG_TO});
-  }
-
-  bool is_needed() const { return primitive_.has_value(); }
-  /// Of the tensor in its new layout, 0 where there is none; a multiple of 64.
-  std::int64_t bytes() const { return bytes_; }
-  std::int64_t scratch_bytes() const { return primitive_ ? primitive_->scratch_bytes() : 0; }
-  void run(const float* from, float* to, std::byte* scratch) {
-    primitive_->bind(DNNL_ARG_FROM, from);
-    primitive_->bind(DNNL_ARG_TO, to);
-    primitive_->run(scratch);
-  }
-
- private:
-  std::optional<OnednnPrimitive> primitive_;
-  std::int64_t bytes_ = 0;
-};
 
 class OnednnConvolution final : public Kernel {
  public:
@@ -116,7 +89,7 @@ class OnednnConvolution final : public Kernel {
     if (!weights_.is_needed()) return;
     kept_weights_ = request.device.allocate(weights_.bytes());
     const auto scratch = request.device.allocate(weights_.scratch_bytes());
-    weights_.run(plain, reinterpret_cast<float*>(kept_weights_.get()), scratch.get());
+    weights_.run(plain, kept_weights_.get(), scratch.get());
   }
 
   OnednnPrimitive primitive_;
@@ -129,10 +102,6 @@ class OnednnConvolution final : public Kernel {
   std::shared_ptr<std::byte> kept_weights_;  ///< null where the node's own serve
 };
 
-}  // namespace
-
-namespace {
-
 /// Whether images are best left in their own layout: where a convolution is a mere product, or
 /// weights would be reordered in each run.
 bool computes_plain(const KernelRequest& request) {
@@ -143,6 +112,14 @@ bool computes_plain(const KernelRequest& request) {
 }
 
 }  // namespace
+
+Shape grouped_weights(const Shape& stored, const Convolution& convolution) {
+  Shape weights = stored;
+  if (convolution.groups == 1) return weights;
+  weights.front() /= convolution.groups;
+  weights.insert(weights.begin(), convolution.groups);
+  return weights;
+}
 
 std::unique_ptr<Kernel> make_onednn_convolution(const KernelRequest& request,
                                                 const memory::desc& weights,

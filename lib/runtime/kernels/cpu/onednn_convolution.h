@@ -4,9 +4,13 @@
 #include <memory>
 
 #include "runtime/kernel.h"
+#include "runtime/kernels/convolution.h"
 #include "runtime/kernels/cpu/onednn.h"
 
 namespace autopar::runtime::cpu {
+
+/// A Conv's weights as oneDNN has them, with the groups as a dimension of their own.
+Shape grouped_weights(const Shape& stored, const Convolution& convolution);
 
 /// Layouts of a convolution's tensors. A desc of format `any` lets oneDNN choose.
 struct ConvolutionLayouts {

@@ -1,5 +1,7 @@
 #include "runtime/kernels/cpu/onednn_product.h"
 
+#include "runtime/kernels/cpu/onednn_reordering.h"
+
 namespace autopar::runtime::cpu {
 
 using dnnl::memory;
@@ -29,6 +31,27 @@ bool adds_bytes_exactly() {
 
 memory::data_type byte_type(DataType type) {
   return type == DataType::int8 ? memory::data_type::s8 : memory::data_type::u8;
+}
+
+std::int32_t byte_shift(DataType type) { return type == DataType::uint8 ? 128 : 0; }
+
+void move_down(const std::byte* from, std::int8_t* to, std::int64_t elements) {
+  for (std::int64_t i = 0; i < elements; ++i)
+    to[i] = static_cast<std::int8_t>(std::to_integer<int>(from[i]) - 128);
+}
+
+std::int32_t zero_point(const TensorView& view) {
+  return view.type == DataType::int8 ? std::int32_t{*view.as<const std::int8_t>()}
+                                     : std::int32_t{*view.as<const std::uint8_t>()};
+}
+
+std::shared_ptr<std::byte> kept_bytes(Device& device, const TensorView& weights,
+                                      const memory::desc& from, const memory::desc& to) {
+  if (byte_shift(weights.type) == 0) return reordered_copy(device, from, weights.data, to);
+  auto moved = device.allocate(weights.elements());
+  move_down(weights.data, reinterpret_cast<std::int8_t*>(moved.get()), weights.elements());
+  auto copy = reordered_copy(device, from, moved.get(), to);
+  return copy ? copy : moved;
 }
 
 }  // namespace autopar::runtime::cpu

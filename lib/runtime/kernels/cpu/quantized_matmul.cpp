@@ -1,11 +1,8 @@
 #include "runtime/kernels/cpu/quantized_matmul.h"
 
 #include <array>
-#include <optional>
-#include <vector>
 
 #include "graph/arena.h"
-#include "runtime/device.h"
 #include "runtime/kernels/cpu/onednn_product.h"
 #include "runtime/kernels/integer_items.h"
 
@@ -18,23 +15,10 @@ constexpr std::size_t scale_input = 2;
 constexpr std::size_t a_zero_input = 3;
 constexpr std::size_t b_zero_input = 4;
 
-/// oneDNN has signed weights alone: uint8 is moved down, and its zero point with it.
-std::int32_t shift_of(DataType weights) { return weights == DataType::uint8 ? 128 : 0; }
-
-void move_down(const std::byte* from, std::int8_t* to, std::int64_t elements) {
-  for (std::int64_t i = 0; i < elements; ++i)
-    to[i] = static_cast<std::int8_t>(std::to_integer<int>(from[i]) - 128);
-}
-
-std::int32_t zero_point(const TensorView& view) {
-  return view.type == DataType::int8 ? std::int32_t{*view.as<const std::int8_t>()}
-                                     : std::int32_t{*view.as<const std::uint8_t>()};
-}
-
 class QuantizedMatMul final : public Kernel {
  public:
   QuantizedMatMul(const KernelRequest& request, const Product& product)
-      : shift_(shift_of(request.inputs[1].type)),
+      : shift_(byte_shift(request.inputs[1].type)),
         b_elements_(request.inputs[1].elements()),
         has_a_zero_(has(request, a_zero_input)),
         is_b_zero_given_(has(request, b_zero_input)),
@@ -68,7 +52,9 @@ class QuantizedMatMul final : public Kernel {
     matmul_.add(scale_argument, float_layout(scale_shape));
     if (has_a_zero_) matmul_.add(a_zero_argument, vector(1, memory::data_type::s32));
     if (has_b_zero_) matmul_.add(b_zero_argument, vector(1, memory::data_type::s32));
-    if (is_constant) keep_weights(request, stored, description.weights_desc());
+    if (is_constant)
+      kept_weights_ =
+          kept_bytes(request.device, request.inputs[1], stored, description.weights_desc());
   }
 
   std::int64_t scratch_bytes() const override { return matmul_.scratch_bytes() + moved_bytes(); }
@@ -115,25 +101,6 @@ class QuantizedMatMul final : public Kernel {
 
   std::int64_t moved_bytes() const {
     return shift_ == 0 || kept_weights_ ? 0 : graph::aligned(b_elements_);
-  }
-
-  /// Constant weights once, in oneDNN's layout.
-  void keep_weights(const KernelRequest& request, const memory::desc& stored,
-                    const memory::desc& wanted) {
-    std::vector<std::int8_t> moved(shift_ == 0 ? 0 : static_cast<std::size_t>(b_elements_));
-    const std::byte* from = request.inputs[1].data;
-    if (shift_ != 0) {
-      move_down(from, moved.data(), b_elements_);
-      from = reinterpret_cast<const std::byte*>(moved.data());
-    }
-    kept_weights_ = request.device.allocate(static_cast<std::int64_t>(wanted.get_size()));
-    const dnnl::reorder::primitive_desc description(onednn_engine(), stored, onednn_engine(),
-                                                    wanted, user_scratchpad());
-    OnednnPrimitive reorder(description, {DNNL_ARG_FROM, DNNL_ARG_TO});
-    const auto scratch = request.device.allocate(reorder.scratch_bytes());
-    reorder.bind(DNNL_ARG_FROM, from);
-    reorder.bind(DNNL_ARG_TO, kept_weights_.get());
-    reorder.run(scratch.get());
   }
 
   std::int32_t shift_;

@@ -7,6 +7,7 @@
 #include "runtime/kernels/cpu/attention.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/gathered_matmul.h"
+#include "runtime/kernels/cpu/quantized_conv.h"
 #include "runtime/kernels/cpu/quantized_matmul.h"
 #include "runtime/kernels/elementwise.h"
 #include "runtime/passes/passes.h"
@@ -44,6 +45,7 @@ constexpr KernelEntry kernels[] = {
     {"", "Gemm", make_matmul},
     {"com.microsoft", "MatMulNBits", make_matmul_n_bits},
     {"", "Conv", make_conv},
+    {passes::internal_domain, "QuantizedConv", make_quantized_conv},
     {"", "Softmax", make_softmax},
     {"", "LogSoftmax", make_log_softmax},
     {passes::internal_domain, "MaskedSoftmax", make_masked_softmax},
@@ -121,6 +123,7 @@ bool serves(const graph::Node& node, std::span<const TensorView> inputs,
             std::span<const TensorView> outputs) {
   if (node.op_type == "FusedMatMul") return serves_fused_matmul(node);
   if (node.op_type == "QuantizedMatMul") return serves_quantized_matmul(inputs, outputs);
+  if (node.op_type == "QuantizedConv") return serves_quantized_conv(inputs, outputs);
   if (node.op_type == "GatheredMatMul") return serves_gathered_matmul(inputs);
   if (node.op_type == "Attention") return serves_attention(node, inputs, outputs);
   if (node.op_type == "RotaryEmbedding") return serves_rotary_embedding(node, inputs, outputs);

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "runtime/device.h"
+#include "runtime/kernels/cpu/onednn.h"
+
+namespace autopar::runtime::cpu {
+
+/// A tensor's way from one layout into another; empty where they are the same.
+class Reordering {
+ public:
+  Reordering(const dnnl::memory::desc& from, const dnnl::memory::desc& to);
+
+  bool is_needed() const { return primitive_.has_value(); }
+  /// Of the tensor in its new layout, 0 where there is none; a multiple of 64.
+  std::int64_t bytes() const { return bytes_; }
+  std::int64_t scratch_bytes() const { return primitive_ ? primitive_->scratch_bytes() : 0; }
+  void run(const void* from, void* to, std::byte* scratch);
+
+ private:
+  std::optional<OnednnPrimitive> primitive_;
+  std::int64_t bytes_ = 0;
+};
+
+/// Memory of the device with what lies at `data` in another layout; null where that is the same.
+std::shared_ptr<std::byte> reordered_copy(Device& device, const dnnl::memory::desc& from,
+                                          const void* data, const dnnl::memory::desc& to);
+
+}  // namespace autopar::runtime::cpu
