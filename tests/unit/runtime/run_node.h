@@ -93,6 +93,12 @@ inline double number_at(const Tensor& tensor, std::size_t i) {
       return to_float(tensor.values<Float16>()[i]);
     case DataType::bfloat16:
       return to_float(tensor.values<BFloat16>()[i]);
+    case DataType::int8:
+      return tensor.values<std::int8_t>()[i];
+    case DataType::uint8:
+      return tensor.values<std::uint8_t>()[i];
+    case DataType::int64:
+      return static_cast<double>(tensor.values<std::int64_t>()[i]);
     default:
       return static_cast<double>(tensor.to_int64s()[i]);
   }
