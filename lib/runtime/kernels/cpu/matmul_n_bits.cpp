@@ -6,6 +6,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "graph/error.h"
@@ -25,31 +26,113 @@ constexpr std::int64_t most_direct_rows = 4;
 constexpr std::int64_t tile_columns = 64;
 constexpr std::int64_t tile_depth = 1024;
 
-/// The numbers of `count` bytes, part by part: part p has those at place p of each byte.
+/// A column's weights and one row's numbers as they are arranged, block by block.
+struct Blocks {
+  const std::uint8_t* bytes = nullptr;
+  const float* a = nullptr;
+  const float* scales = nullptr;
+  std::int64_t count = 0;
+  std::int64_t bytes_each = 0;
+};
+
+constexpr int lanes = 16;
+using Lanes [[gnu::vector_size(4 * lanes)]] = float;
+using WholeLanes [[gnu::vector_size(4 * lanes)]] = std::int32_t;
+
+/// Sum over blocks of scale times q a, of whole lanes, which are added up once, at the end.
 template <int bits>
-[[gnu::always_inline]] inline float dot(const std::uint8_t* bytes, const float* a,
-                                        std::int64_t count) {
+[[gnu::always_inline]] inline float dot_in_lanes(const Blocks& blocks) {
+  constexpr int parts = 8 / bits;
+  constexpr int mask = (1 << bits) - 1;
+  Lanes sums{};
+  const std::uint8_t* bytes = blocks.bytes;
+  const float* a = blocks.a;
+  for (std::int64_t block = 0; block < blocks.count; ++block) {
+    Lanes sum{};
+    for (std::int64_t i = 0; i < blocks.bytes_each; i += lanes) {
+      WholeLanes packed;
+      for (int lane = 0; lane < lanes; ++lane) packed[lane] = bytes[i + lane];
+      for (int part = 0; part < parts; ++part) {
+        Lanes own;
+        std::memcpy(&own, a + part * blocks.bytes_each + i, sizeof own);
+        sum += own * __builtin_convertvector((packed >> (part * bits)) & mask, Lanes);
+      }
+    }
+    sums += blocks.scales[block] * sum;
+    bytes += blocks.bytes_each;
+    a += parts * blocks.bytes_each;
+  }
+  float sum = 0;
+  for (int lane = 0; lane < lanes; ++lane) sum += sums[lane];
+  return sum;
+}
+
+/// The same of blocks of any size.
+template <int bits>
+[[gnu::always_inline]] inline float dot_by_element(const Blocks& blocks) {
   constexpr int parts = 8 / bits;
   float sum = 0;
-  for (int part = 0; part < parts; ++part) {
-    const float* const own = a + part * count;
+  for (std::int64_t block = 0; block < blocks.count; ++block) {
+    const std::uint8_t* const bytes = blocks.bytes + block * blocks.bytes_each;
+    const float* const a = blocks.a + block * parts * blocks.bytes_each;
     float partial = 0;
-#pragma omp simd reduction(+ : partial)
-    for (std::int64_t i = 0; i < count; ++i)
-      partial += own[i] * static_cast<float>((bytes[i] >> (part * bits)) & ((1 << bits) - 1));
-    sum += partial;
+    for (int part = 0; part < parts; ++part)
+      for (std::int64_t i = 0; i < blocks.bytes_each; ++i)
+        partial += a[part * blocks.bytes_each + i] *
+                   static_cast<float>((bytes[i] >> (part * bits)) & ((1 << bits) - 1));
+    sum += blocks.scales[block] * partial;
   }
   return sum;
 }
 
-AUTOPAR_SIMD_CLONES float dot_2(const std::uint8_t* bytes, const float* a, std::int64_t count) {
-  return dot<2>(bytes, a, count);
+template <int bits>
+[[gnu::always_inline]] inline float dot(const Blocks& blocks) {
+  return blocks.bytes_each % lanes == 0 ? dot_in_lanes<bits>(blocks) : dot_by_element<bits>(blocks);
 }
-AUTOPAR_SIMD_CLONES float dot_4(const std::uint8_t* bytes, const float* a, std::int64_t count) {
-  return dot<4>(bytes, a, count);
+
+AUTOPAR_SIMD_CLONES float dot_2(const Blocks& blocks) { return dot<2>(blocks); }
+AUTOPAR_SIMD_CLONES float dot_4(const Blocks& blocks) { return dot<4>(blocks); }
+AUTOPAR_SIMD_CLONES float dot_8(const Blocks& blocks) { return dot<8>(blocks); }
+
+/// Where a column's zero points are: packed, numbers, or neither, but the usual ones.
+struct ZeroPoints {
+  const std::uint8_t* packed = nullptr;
+  const float* numbers = nullptr;
+};
+
+/// The same as zero_part(), of packed ones.
+template <int bits>
+[[gnu::always_inline]] inline float dot_zeros(const std::uint8_t* packed, const float* scales,
+                                              const float* sums, std::int64_t blocks) {
+  constexpr std::int64_t parts = 8 / bits;
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < blocks / parts; ++i)
+    for (std::int64_t part = 0; part < parts; ++part)
+      sum += scales[i * parts + part] * sums[i * parts + part] *
+             static_cast<float>((packed[i] >> (part * bits)) & ((1 << bits) - 1));
+  for (std::int64_t i = blocks / parts * parts; i < blocks; ++i)
+    sum += scales[i] * sums[i] * static_cast<float>(packed_number(packed, i, bits));
+  return sum;
 }
-AUTOPAR_SIMD_CLONES float dot_8(const std::uint8_t* bytes, const float* a, std::int64_t count) {
-  return dot<8>(bytes, a, count);
+
+/// Sum over blocks of scale times zero point times the sum of a, which is in `sums`.
+AUTOPAR_SIMD_CLONES float zero_part(const Blocks& blocks, const ZeroPoints& zeros, int bits,
+                                    const float* sums) {
+  const float* const scales = blocks.scales;
+  if (zeros.packed != nullptr)
+    return bits == 2   ? dot_zeros<2>(zeros.packed, scales, sums, blocks.count)
+           : bits == 4 ? dot_zeros<4>(zeros.packed, scales, sums, blocks.count)
+                       : dot_zeros<8>(zeros.packed, scales, sums, blocks.count);
+  float sum = 0;
+  if (zeros.numbers != nullptr) {
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = 0; i < blocks.count; ++i) sum += scales[i] * sums[i] * zeros.numbers[i];
+    return sum;
+  }
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < blocks.count; ++i) sum += scales[i] * sums[i];
+  return sum * static_cast<float>(1 << (bits - 1));
 }
 
 /// out[i] = scale (q[i] - zero)
@@ -156,24 +239,20 @@ class MatMulNBits final : public Kernel {
     for (std::int64_t row = 0; row < of_.rows; ++row)
       arrange(operands.a + row * of_.depth, arranged + row * arranged_row());
     const auto dot = of_.bits == 2 ? dot_2 : of_.bits == 4 ? dot_4 : dot_8;
-    const std::int64_t bytes = of_.block_bytes();
     const bool is_large = of_.columns * of_.depth > 16384;
 #pragma omp parallel for num_threads(threads_) schedule(static) if (is_large)
     for (std::int64_t column = 0; column < of_.columns; ++column) {
-      const std::uint8_t* const weights = operands.b + column * of_.row_bytes();
-      float sums[most_direct_rows] = {};
-      for (std::int64_t block = 0; block < of_.blocks; ++block) {
-        const float scale = operands.scales[column * of_.blocks + block];
-        const float zero = zero_of(operands, column, block);
-        for (std::int64_t row = 0; row < of_.rows; ++row) {
-          const float* const a = arranged + row * arranged_row();
-          const float whole = dot(weights + block * bytes, a + block * of_.block, bytes);
-          sums[row] += scale * (whole - zero * a[of_.blocks * of_.block + block]);
-        }
-      }
-      for (std::int64_t row = 0; row < of_.rows; ++row)
+      Blocks blocks{operands.b + column * of_.row_bytes(), arranged,
+                    operands.scales + column * of_.blocks, of_.blocks, of_.block_bytes()};
+      ZeroPoints zeros;
+      if (of_.zeros == Zeros::packed)
+        zeros.packed = operands.packed_zeros + column * of_.zero_bytes();
+      if (of_.zeros == Zeros::numbers) zeros.numbers = operands.zeros + column * of_.blocks;
+      const float bias = operands.bias != nullptr ? operands.bias[column] : 0.0F;
+      for (std::int64_t row = 0; row < of_.rows; ++row, blocks.a += arranged_row())
         operands.out[row * of_.columns + column] =
-            sums[row] + (operands.bias != nullptr ? operands.bias[column] : 0.0F);
+            dot(blocks) - zero_part(blocks, zeros, of_.bits, blocks.a + of_.blocks * of_.block) +
+            bias;
     }
   }
 
