@@ -85,6 +85,7 @@ class DecodeTest(TemporaryFolderTest):
                     tokens, printed = self.decode(bundle)
                     self.assertEqual(tokens, expected)
                     self.check_bytes(bundle, json.loads(printed))
+                    self.check_no_cache_is_gathered(model, bundle)
             with self.subTest(model=name, launch="mpirun"):
                 tokens, _ = self.decode(bundle, command=lambda *words: mpirun(3, *words))
                 self.assertEqual(tokens, expected)
@@ -101,6 +102,15 @@ class DecodeTest(TemporaryFolderTest):
         peaks = [rank["peak_bytes"] for rank in info["ranks"]]
         for measured, bound in zip(printed["peak_bytes"], peaks):
             self.assertLessEqual(measured, bound)
+
+    def check_no_cache_is_gathered(self, model, bundle):
+        """What a step sends at a time is less than a rank's share of any cache."""
+        info = json.loads((bundle / "meta-info.json").read_text())
+        heads, width = next((tensor.shape[1], tensor.shape[3]) for name, tensor in model.inputs.items()
+                            if name.startswith("past_key_values"))  # fmt: skip
+        share = heads * (STEPS - 1) * width * 4 / len(info["ranks"])
+        for collective in info["plan"]["collectives"]:
+            self.assertLess(collective["bytes"] / collective["count"], share, collective)
 
     def test_bad_loops_are_refused_in_one_line(self):
         model = Model("llama-step-torchscript")
