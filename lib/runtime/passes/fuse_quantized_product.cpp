@@ -37,6 +37,7 @@ class QuantizedProductFusion {
       if (!node.domain.empty()) continue;
       std::optional<Node> fused;
       if (node.op_type == "MatMul") fused = product_of_quantized(node);
+      if (node.op_type == "Gemm") fused = gemm_of_quantized(node, static_cast<NodeId>(n));
       if (node.op_type == "Conv") fused = convolution_of_quantized(node);
       if (node.op_type == "Mul") fused = scaled_integers(node);
       if (node.op_type == "Gather") fused = gathered(node, static_cast<NodeId>(n));
@@ -57,6 +58,32 @@ class QuantizedProductFusion {
     if (!serves(fused)) return std::nullopt;
     fused.inputs[2] = product_of_scales(matmul.name, a->scale, b->scale);
     return fused;
+  }
+
+  /// Gemm that scales nothing: the product, and what is added to it. Weights that are transposed
+  /// must be constants.
+  std::optional<Node> gemm_of_quantized(const Node& gemm, NodeId place) {
+    const bool is_transposed = gemm.int_attribute("transB", 0) != 0;
+    const bool has_addend = gemm.inputs.size() > 2 && gemm.inputs[2] != graph::no_value;
+    const bool is_scaled = gemm.float_attribute("alpha", 1) != 1 ||
+                           (has_addend && gemm.float_attribute("beta", 1) != 1);
+    const auto a = quantized(gemm.inputs[0]);
+    const auto b = quantized(gemm.inputs[1], is_transposed ? 0 : 1);
+    if (!a || !b || is_scaled || gemm.int_attribute("transA", 0) != 0 ||
+        (is_transposed && !graph_.is_constant(b->values)))
+      return std::nullopt;
+    Node product =
+        successor(gemm, "QuantizedMatMul", {a->values, b->values, b->scale, a->zero, b->zero});
+    if (!serves(product)) return std::nullopt;
+    if (is_transposed) product.inputs[1] = transposed(b->values);
+    product.inputs[2] = product_of_scales(gemm.name, a->scale, b->scale);
+    if (!has_addend) return product;
+    product.name += "_product";
+    product.outputs = {graph_.add_value(
+        {product.name, DataType::float32, matcher_.shape(gemm.outputs[0]), std::nullopt})};
+    const ValueId sums = product.outputs[0];
+    insertions_.before(place, std::move(product));
+    return Node{gemm.name, "Add", "", {sums, gemm.inputs[2]}, gemm.outputs, {}};
   }
 
   /// Conv of an image and weights that are dequantised.
@@ -191,6 +218,21 @@ class QuantizedProductFusion {
     const graph::Shape& b = matcher_.shape(fused.inputs[1]);
     return a.size() >= 2 && b.size() >= 2 && a.back() <= deepest_sum &&
            can_run(kernels_, graph_, fused);
+  }
+
+  /// A matrix of bytes; the one that it is made of leaves memory.
+  ValueId transposed(ValueId matrix) {
+    const Tensor stored = graph_.value(matrix).constant->contiguous_copy();
+    graph_.value(matrix).constant->release_pages();
+    const auto from = stored.bytes();
+    const auto rows = static_cast<std::size_t>(stored.shape()[0]);
+    const auto columns = static_cast<std::size_t>(stored.shape()[1]);
+    Tensor tensor = Tensor::zeros(stored.type(), {stored.shape()[1], stored.shape()[0]});
+    const auto to = tensor.mutable_bytes();
+    for (std::size_t row = 0; row < rows; ++row)
+      for (std::size_t column = 0; column < columns; ++column)
+        to[column * rows + row] = from[row * columns + column];
+    return graph_.add_constant(graph_.value(matrix).name + "_transposed", std::move(tensor));
   }
 
   ValueId product_of_scales(const std::string& name, ValueId one, ValueId columns) {

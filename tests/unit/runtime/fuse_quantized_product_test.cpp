@@ -110,6 +110,35 @@ TEST_CASE("A product of two that are dequantised, by one scale or one a column, 
             }
 }
 
+TEST_CASE("A Gemm of what is dequantised is a product of bytes and a sum") {
+  for (const DataType type : {DataType::int8, DataType::uint8})
+    for (const bool is_transposed : {false, true})
+      for (const bool is_by_column : {false, true})
+        for (const int addend : {0, 1, 2, 3})
+          for (const float alpha : {1.0F, 2.0F}) {
+            CAPTURE(name_of(type), is_transposed, is_by_column, addend, alpha);
+            Sketch s;
+            const ValueId a =
+                s.dequantised(s.in("a", {5, 8}, type), s.floats({}), s.constant_bytes(type, {}));
+            const ValueId b =
+                s.dequantised(s.constant_bytes(type, is_transposed ? Shape{6, 8} : Shape{8, 6}),
+                              s.floats(is_by_column ? Shape{6} : Shape{}),
+                              is_by_column ? graph::no_value : s.constant_bytes(type, {}),
+                              {{"axis", std::int64_t{is_transposed ? 0 : 1}}});
+            std::vector<ValueId> inputs{a, b};
+            if (addend == 1) inputs.push_back(s.floats({6}));
+            if (addend == 2) inputs.push_back(s.in("c", {5, 1}));
+            if (addend == 3) inputs.push_back(s.in("c", {}));
+            s.ends(s.typed(s.node("Gemm", inputs, {5, 6},
+                                  {{"transB", std::int64_t{is_transposed}}, {"alpha", alpha}}),
+                           DataType::float32));
+            const Graph fused = check_same(s.graph);
+            const bool fuses = is_served() && alpha == 1;
+            CHECK(count(fused, "QuantizedMatMul") == (fuses ? 1 : 0));
+            CHECK(count(fused, "Add") == (fuses && addend != 0 ? 1 : 0));
+          }
+}
+
 TEST_CASE("A convolution of what is dequantised is one of bytes, padded by what stands for zero") {
   struct Form {
     Shape in, weights, out;
