@@ -246,39 +246,47 @@ TEST_CASE("ConvInteger and QLinearConv against the definition of a convolution")
   Random random(4);
   for (const ConvolutionCase& c : convolutions)
     for (const DataType x_type : {DataType::int8, DataType::uint8})
-      for (const DataType w_type : {DataType::int8, DataType::uint8}) {
-        const Tensor x = random_bytes(random, x_type, c.x);
-        const Tensor w = random_bytes(random, w_type, c.w);
-        const Tensor x_zero = random_bytes(random, x_type, {});
-        const Tensor w_zero = random_bytes(random, w_type, {c.w[0]});
-        const std::map<std::string, Attribute> attributes{{"group", c.group},
-                                                          {"strides", c.strides},
-                                                          {"dilations", c.dilations},
-                                                          {"pads", c.pads}};
-        CAPTURE(graph::to_string(c.x), name_of(x_type), name_of(w_type));
-        std::vector<double> sums = convolution(c, x, w, number_at(x_zero, 0), doubles(w_zero));
-        REQUIRE(
-            doubles(
-                run_node(
-                    {"ConvInteger", attributes, {x, w, x_zero, w_zero}, {{DataType::int32, c.out}}})
-                    .front()) == sums);
-        const Tensor bias = random_in(DataType::int32, {c.w[0]}, random, -1000, 1000);
-        std::vector<double> w_scales(static_cast<std::size_t>(c.w[0]));
-        for (double& each : w_scales) each = std::ldexp(1, -static_cast<int>(random() % 4) - 6);
-        const std::int64_t places = graph::num_elements(c.out) / c.out[0] / c.out[1];
-        for (std::size_t i = 0; i < sums.size(); ++i) {
-          const auto channel = i / static_cast<std::size_t>(places) % w_scales.size();
-          sums[i] = std::clamp(
-              std::nearbyint((sums[i] + number_at(bias, channel)) * w_scales[channel] / 4) + 7,
-              -128.0, 127.0);
+      for (const DataType w_type : {DataType::int8, DataType::uint8})
+        for (const bool is_symmetric : {false, true}) {
+          const Tensor x = random_bytes(random, x_type, c.x);
+          const Tensor w = random_bytes(random, w_type, c.w);
+          const Tensor x_zero = random_bytes(random, x_type, {});
+          // Around zero, and known early, weights are kept in another layout.
+          const std::vector<double> middle(static_cast<std::size_t>(c.w[0]),
+                                           w_type == DataType::uint8 ? 128 : 0);
+          const Tensor w_zero = is_symmetric ? tensor_of(w_type, {c.w[0]}, middle)
+                                             : random_bytes(random, w_type, {c.w[0]});
+          using Inputs = std::vector<std::size_t>;
+          const std::map<std::string, Attribute> attributes{{"group", c.group},
+                                                            {"strides", c.strides},
+                                                            {"dilations", c.dilations},
+                                                            {"pads", c.pads}};
+          CAPTURE(graph::to_string(c.x), name_of(x_type), name_of(w_type));
+          std::vector<double> sums = convolution(c, x, w, number_at(x_zero, 0), doubles(w_zero));
+          REQUIRE(doubles(run_node({"ConvInteger",
+                                    attributes,
+                                    {x, w, x_zero, w_zero},
+                                    {{DataType::int32, c.out}},
+                                    is_symmetric ? Inputs{1, 3} : Inputs{}})
+                              .front()) == sums);
+          const Tensor bias = random_in(DataType::int32, {c.w[0]}, random, -1000, 1000);
+          std::vector<double> w_scales(static_cast<std::size_t>(c.w[0]));
+          for (double& each : w_scales) each = std::ldexp(1, -static_cast<int>(random() % 4) - 6);
+          const std::int64_t places = graph::num_elements(c.out) / c.out[0] / c.out[1];
+          for (std::size_t i = 0; i < sums.size(); ++i) {
+            const auto channel = i / static_cast<std::size_t>(places) % w_scales.size();
+            sums[i] = std::clamp(
+                std::nearbyint((sums[i] + number_at(bias, channel)) * w_scales[channel] / 4) + 7,
+                -128.0, 127.0);
+          }
+          REQUIRE(doubles(run_node({"QLinearConv",
+                                    attributes,
+                                    {x, tensor_of(DataType::float32, {}, {0.5}), x_zero, w,
+                                     tensor_of(DataType::float32, {c.w[0]}, w_scales), w_zero,
+                                     tensor_of(DataType::float32, {}, {2}),
+                                     tensor_of(DataType::int8, {}, {7}), bias},
+                                    {{DataType::int8, c.out}},
+                                    is_symmetric ? Inputs{3, 5} : Inputs{}})
+                              .front()) == sums);
         }
-        REQUIRE(doubles(run_node({"QLinearConv",
-                                  attributes,
-                                  {x, tensor_of(DataType::float32, {}, {0.5}), x_zero, w,
-                                   tensor_of(DataType::float32, {c.w[0]}, w_scales), w_zero,
-                                   tensor_of(DataType::float32, {}, {2}),
-                                   tensor_of(DataType::int8, {}, {7}), bias},
-                                  {{DataType::int8, c.out}}})
-                            .front()) == sums);
-      }
 }

@@ -5,9 +5,6 @@
 
 namespace autopar::runtime::cpu {
 
-std::unique_ptr<Kernel> make_conv_integer(const KernelRequest& request) {
-  return make_byte_items<ItemsDevice, ConvIntegerItems>(request);
-}
 std::unique_ptr<Kernel> make_requantize(const KernelRequest& request) {
   return make_requantize_items<ItemsDevice>(request);
 }

@@ -1,24 +1,33 @@
 #include "runtime/kernels/cpu/quantized_conv.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "graph/arena.h"
 #include "runtime/kernels/convolution.h"
+#include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/cpu/items_kernel.h"
 #include "runtime/kernels/cpu/onednn_convolution.h"
 #include "runtime/kernels/cpu/onednn_product.h"
 #include "runtime/kernels/cpu/onednn_reordering.h"
+#include "runtime/kernels/integer_items.h"
 
 namespace autopar::runtime::cpu {
 namespace {
 
 using dnnl::memory;
 
-constexpr std::size_t scale_input = 2;
-constexpr std::size_t zero_input = 3;
-constexpr std::size_t bias_input = 4;
+/// Where a node has what is optional here.
+struct Places {
+  std::optional<std::size_t> scale;  ///< without one, the result is the sums in int32
+  std::size_t zero = 0;
+  std::optional<std::size_t> bias;
+};
+constexpr Places of_quantized_conv{.scale = 2, .zero = 3, .bias = 4};
+constexpr Places of_conv_integer{.scale = {}, .zero = 2, .bias = {}};
 
-memory::desc bytes_layout(const Shape& shape, DataType type) {
-  return {shape, byte_type(type), row_major_strides(shape)};
+memory::desc plain_layout(const Shape& shape, memory::data_type type) {
+  return {shape, type, row_major_strides(shape)};
 }
 
 /// One number a channel, or one for all, beside images.
@@ -28,26 +37,32 @@ memory::desc by_channel(const TensorView& numbers, std::size_t rank) {
   return float_layout(shape);
 }
 
-/// oneDNN adds a bias to the sums before they are scaled, so both are done behind the convolution.
-class QuantizedConv final : public Kernel {
+/// QuantizedConv and ConvInteger. oneDNN adds a bias to the sums before they are scaled, so both
+/// are done behind the convolution.
+class ByteConvolution final : public Kernel {
  public:
-  QuantizedConv(const KernelRequest& request, const Convolution& convolution)
-      : has_zero_(has(request, zero_input)),
-        has_bias_(has(request, bias_input)),
+  ByteConvolution(const KernelRequest& request, const Convolution& convolution,
+                  const Places& places)
+      : places_(places),
+        has_zero_(has(request, places.zero)),
+        has_bias_(places.bias && has(request, *places.bias)),
+        out_type_(places.scale ? memory::data_type::f32 : memory::data_type::s32),
         description_(describe(request, convolution)),
-        in_(bytes_layout(request.inputs[0].shape, request.inputs[0].type), description_.src_desc()),
-        out_(description_.dst_desc(), float_layout(request.outputs[0].shape)),
+        in_(plain_layout(request.inputs[0].shape, byte_type(request.inputs[0].type)),
+            description_.src_desc()),
+        out_(description_.dst_desc(), plain_layout(request.outputs[0].shape, out_type_)),
         out_bytes_(out_.is_needed() ? graph::aligned(static_cast<std::int64_t>(
                                           description_.dst_desc().get_size()))
                                     : 0),
         primitive_(description_, {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST}),
-        kept_weights_(kept_bytes(
-            request.device, request.inputs[1],
-            bytes_layout(grouped_weights(request.inputs[1].shape, convolution), DataType::int8),
-            description_.weights_desc())) {
+        kept_weights_(kept_bytes(request.device, request.inputs[1],
+                                 plain_layout(grouped_weights(request.inputs[1].shape, convolution),
+                                              memory::data_type::s8),
+                                 description_.weights_desc())) {
     const std::size_t rank = request.inputs[0].shape.size();
-    primitive_.add(scale_argument, by_channel(request.inputs[scale_input], rank));
-    if (has_bias_) primitive_.add(bias_argument, by_channel(request.inputs[bias_input], rank));
+    if (places.scale)
+      primitive_.add(scale_argument, by_channel(request.inputs[*places.scale], rank));
+    if (has_bias_) primitive_.add(bias_argument, by_channel(request.inputs[*places.bias], rank));
     if (has_zero_)
       primitive_.add(zero_argument, {{1}, memory::data_type::s32, memory::format_tag::x});
   }
@@ -70,10 +85,10 @@ class QuantizedConv final : public Kernel {
     primitive_.bind(DNNL_ARG_SRC, in);
     primitive_.bind(DNNL_ARG_WEIGHTS, kept_weights_ ? kept_weights_.get() : io.inputs[1].data);
     primitive_.bind(DNNL_ARG_DST, out);
-    primitive_.bind(scale_argument, io.inputs[scale_input].data);
-    if (has_bias_) primitive_.bind(bias_argument, io.inputs[bias_input].data);
+    if (places_.scale) primitive_.bind(scale_argument, io.inputs[*places_.scale].data);
+    if (has_bias_) primitive_.bind(bias_argument, io.inputs[*places_.bias].data);
     if (has_zero_) {
-      zero_ = zero_point(io.inputs[zero_input]);
+      zero_ = zero_point(io.inputs[places_.zero]);
       primitive_.bind(zero_argument, &zero_);
     }
     primitive_.run(io.scratch);
@@ -101,18 +116,19 @@ class QuantizedConv final : public Kernel {
     dnnl::primitive_attr attributes = user_scratchpad();
     if (has_zero_) attributes.set_zero_points(DNNL_ARG_SRC, 0, {DNNL_RUNTIME_S32_VAL});
     dnnl::post_ops behind;
-    behind.append_binary(dnnl::algorithm::binary_mul,
-                         by_channel(request.inputs[scale_input], in.size()));
+    if (places_.scale)
+      behind.append_binary(dnnl::algorithm::binary_mul,
+                           by_channel(request.inputs[*places_.scale], in.size()));
     if (has_bias_)
       behind.append_binary(dnnl::algorithm::binary_add,
-                           by_channel(request.inputs[bias_input], in.size()));
+                           by_channel(request.inputs[*places_.bias], in.size()));
     attributes.set_post_ops(behind);
     const dnnl::convolution_forward::desc description(
         dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
         any(in, byte_type(request.inputs[0].type)),
         any(grouped_weights(request.inputs[1].shape, convolution), memory::data_type::s8),
-        any(request.outputs[0].shape, memory::data_type::f32), slide.strides, gaps,
-        slide.begin_pads, slide.end_pads);
+        any(request.outputs[0].shape, out_type_), slide.strides, gaps, slide.begin_pads,
+        slide.end_pads);
     return {description, attributes, onednn_engine()};
   }
 
@@ -120,8 +136,10 @@ class QuantizedConv final : public Kernel {
     return std::max({primitive_.scratch_bytes(), in_.scratch_bytes(), out_.scratch_bytes()});
   }
 
+  Places places_;
   bool has_zero_;
   bool has_bias_;
+  memory::data_type out_type_;
   dnnl::convolution_forward::primitive_desc description_;
   Reordering in_;
   Reordering out_;
@@ -130,6 +148,26 @@ class QuantizedConv final : public Kernel {
   std::shared_ptr<std::byte> kept_weights_;  ///< null where the node's own serve
   std::int32_t zero_ = 0;
 };
+
+std::unique_ptr<Kernel> make_byte_convolution(const KernelRequest& request, const Places& places) {
+  const KernelRequest images{
+      request.node, {request.inputs[0], request.inputs[1]}, request.outputs, request.device};
+  return std::make_unique<ByteConvolution>(request, convolution_of(images), places);
+}
+
+/// Whether the weights are constants that stand around zero.
+bool has_symmetric_weights(const KernelRequest& request) {
+  constexpr std::size_t zeros_input = 3;
+  const std::int32_t middle = byte_shift(request.inputs[1].type);
+  if (!request.is_constant(1)) return false;
+  if (zeros_input >= request.inputs.size() || !request.inputs[zeros_input].present())
+    return middle == 0;
+  if (!request.is_constant(zeros_input)) return false;
+  const TensorView& zeros = request.inputs[zeros_input];
+  const auto* bytes = zeros.as<const std::uint8_t>();
+  return std::all_of(bytes, bytes + zeros.elements(),
+                     [middle](std::uint8_t zero) { return zero == middle; });
+}
 
 }  // namespace
 
@@ -140,9 +178,18 @@ bool serves_quantized_conv(std::span<const TensorView> inputs,
 }
 
 std::unique_ptr<Kernel> make_quantized_conv(const KernelRequest& request) {
-  const KernelRequest images{
-      request.node, {request.inputs[0], request.inputs[1]}, request.outputs, request.device};
-  return std::make_unique<QuantizedConv>(request, convolution_of(images));
+  return make_byte_convolution(request, of_quantized_conv);
+}
+
+std::unique_ptr<Kernel> make_conv_integer(const KernelRequest& request) {
+  auto plain = make_byte_items<ItemsDevice, ConvIntegerItems>(request);  // checks types and shapes
+  if (!serves_quantized_conv(request.inputs, request.outputs) || !has_symmetric_weights(request))
+    return plain;
+  try {
+    return make_byte_convolution(request, of_conv_integer);
+  } catch (const dnnl::error&) {
+    return plain;
+  }
 }
 
 }  // namespace autopar::runtime::cpu
