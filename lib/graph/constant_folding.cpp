@@ -57,11 +57,13 @@ bool is_data_shaped(const NodeInContext& context) {
 Shape expected_shape(const InferredOutput& output) { return output.shape.value_or(Shape{0}); }
 
 /// Weights that are stored in few bits stay so: a run makes numbers of them, or computes with them
-/// as they are.
+/// as they are. What is smaller than any weight may be what shapes depend on.
 bool unpacks_weights(const NodeInContext& context) {
+  constexpr std::int64_t least_elements = 1024;
   if (context.schema->Name() != "DequantizeLinear" || context.inputs[0] == nullptr) return false;
-  return std::ranges::count_if(context.inputs[0]->shape,
-                               [](std::int64_t extent) { return extent > 1; }) > 1;
+  const Shape& shape = context.inputs[0]->shape;
+  return num_elements(shape) >= least_elements &&
+         std::ranges::count_if(shape, [](std::int64_t extent) { return extent > 1; }) > 1;
 }
 
 bool is_foldable(const NodeInContext& context, const std::vector<InferredOutput>& outputs,

@@ -9,9 +9,10 @@ namespace autopar {
 /// else, not even by what a process with the same number left when it crashed.
 class TemporaryFolder {
  public:
-  /// Under `parent`; throws Error if it cannot be made there.
-  explicit TemporaryFolder(
-      const std::filesystem::path& parent = std::filesystem::temp_directory_path());
+  /// Under the system's folder for such (TMPDIR), or `parent`; throws Error if it cannot be made
+  /// there.
+  TemporaryFolder();
+  explicit TemporaryFolder(const std::filesystem::path& parent);
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;

@@ -62,8 +62,10 @@ class Composite::Steps final : public Kernel {
  private:
   std::byte* data_of(const Part& part, const KernelIo& io) const {
     switch (part.place) {
-      case Part::Place::input:
-        return io.inputs[part.index].data + part.byte_offset;
+      case Part::Place::input: {
+        std::byte* data = io.inputs[part.index].data;  // null of what no step reads
+        return data == nullptr ? nullptr : data + part.byte_offset;
+      }
       case Part::Place::output:
         return io.outputs[part.index].data + part.byte_offset;
       case Part::Place::scratch:

@@ -49,9 +49,9 @@ class QuantizedProductFusion {
  private:
   /// MatMul of two that are dequantised.
   std::optional<Node> product_of_quantized(const Node& matmul) {
-    const graph::Shape& columns = matcher_.shape(matmul.inputs[1]);
+    const auto b_rank = static_cast<std::int64_t>(matcher_.shape(matmul.inputs[1]).size());
     const auto a = quantized(matmul.inputs[0]);
-    const auto b = quantized(matmul.inputs[1], static_cast<std::int64_t>(columns.size()) - 1);
+    const auto b = quantized(matmul.inputs[1], b_rank - 1);
     if (!a || !b) return std::nullopt;
     Node fused =
         successor(matmul, "QuantizedMatMul", {a->values, b->values, b->scale, a->zero, b->zero});
@@ -70,7 +70,7 @@ class QuantizedProductFusion {
     const auto a = quantized(gemm.inputs[0]);
     const auto b = quantized(gemm.inputs[1], is_transposed ? 0 : 1);
     if (!a || !b || is_scaled || gemm.int_attribute("transA", 0) != 0 ||
-        (is_transposed && !graph_.is_constant(b->values)))
+        (is_transposed && !has_data(b->values)))
       return std::nullopt;
     Node product =
         successor(gemm, "QuantizedMatMul", {a->values, b->values, b->scale, a->zero, b->zero});
@@ -102,7 +102,7 @@ class QuantizedProductFusion {
     if (!scale || matcher_.type(*scale) != DataType::float32) return std::nullopt;
     const ValueId sums = mul.inputs[*scale == mul.inputs[0] ? 1 : 0];
     const Node& product = *sums_of(sums);
-    const graph::Shape& shape = matcher_.shape(sums);
+    const graph::Shape shape = matcher_.shape(sums);  // a new constant may move the values
     if (matcher_.shape(mul.outputs[0]) != shape || shape.empty()) return std::nullopt;
     const auto operand = [&](std::size_t input) -> std::optional<Quantized> {
       const auto zero = input + 2 < product.inputs.size() ? one_zero(product.inputs[input + 2])
@@ -180,12 +180,16 @@ class QuantizedProductFusion {
     const bool is_by_place = by && (axis < 0 ? axis + rank : axis) == *by;
     const bool is_one = graph::num_elements(matcher_.shape(scale)) == 1;
     if (!is_byte(matcher_.type(values)) || matcher_.type(scale) != DataType::float32 ||
-        !graph_.is_constant(scale) || node->int_attribute("block_size", 0) != 0 ||
-        !(is_one || is_by_place))
+        !has_data(scale) || node->int_attribute("block_size", 0) != 0 || !(is_one || is_by_place))
       return std::nullopt;
     const auto zero = one_zero(node->inputs.size() > 2 ? node->inputs[2] : graph::no_value);
     if (!zero) return std::nullopt;
     return Quantized{values, scale, *zero};
+  }
+
+  /// Whether it is a constant that can be read: of a plan's model it may be absent.
+  bool has_data(ValueId id) const {
+    return graph_.is_constant(id) && graph_.value(id).constant->has_data();
   }
 
   bool has_one_or_columns(ValueId id, std::int64_t columns) const {
@@ -198,7 +202,7 @@ class QuantizedProductFusion {
   /// no_value where none is given.
   std::optional<ValueId> one_zero(ValueId given) {
     if (given == graph::no_value || graph::num_elements(matcher_.shape(given)) == 1) return given;
-    if (!graph_.is_constant(given)) return std::nullopt;
+    if (!has_data(given)) return std::nullopt;
     const Tensor zeros = graph_.value(given).constant->contiguous_copy();
     const auto bytes = zeros.bytes();
     const bool are_same = std::ranges::all_of(bytes, [&](auto x) { return x == bytes.front(); });

@@ -238,6 +238,44 @@ TEST_CASE("A scale or zero point that is no number a column stays with what it s
   CHECK_FALSE(fuses(given_scale, plain));
 }
 
+TEST_CASE("Zero points a column that are all the same are one, however many constants there are") {
+  for (const int constants : {0, 1, 2, 3, 5, 8, 13})
+    for (const bool differ : {false, true}) {
+      Sketch s;
+      for (int i = 0; i < constants; ++i) s.floats({3});  // so that values move at some point
+      const Tensor zeros = tensor_of(DataType::int8, {6}, {3, 3, 3, 3, 3, differ ? 4.0 : 3.0});
+      const Tensor a_zeros = tensor_of(DataType::uint8, {5}, {9, 9, 9, 9, 9});
+      const ValueId sums = s.typed(
+          s.node("MatMulInteger",
+                 {s.in("a", {5, 8}, DataType::uint8), s.constant_bytes(DataType::int8, {8, 6}),
+                  s.graph.add_constant("a_zeros", a_zeros), s.graph.add_constant("zeros", zeros)},
+                 {5, 6}),
+          DataType::int32);
+      s.ends(s.binary("Mul", s.cast(sums, DataType::float32), s.in("scale", {6})));
+      const Graph fused = check_same(s.graph);
+      CHECK(count(fused, "QuantizedMatMul") == (is_served() && !differ ? 1 : 0));
+    }
+}
+
+TEST_CASE(
+    "Where scales and zero points are absent, as when a model is only planned, nothing fuses") {
+  for (const bool is_conv : {false, true}) {
+    Sketch s;
+    const Tensor scales = Tensor::absent(DataType::float32, {6});
+    const ValueId a =
+        s.dequantised(s.in("a", is_conv ? Shape{1, 6, 3, 3} : Shape{6, 6}, DataType::int8),
+                      s.floats({}), graph::no_value);
+    const ValueId stored = s.graph.add_constant(
+        "w", Tensor::absent(DataType::int8, is_conv ? Shape{6, 6, 1, 1} : Shape{6, 6}));
+    const ValueId b = s.dequantised(stored, s.graph.add_constant("scales", scales), graph::no_value,
+                                    {{"axis", std::int64_t{is_conv ? 0 : 1}}});
+    s.ends(s.typed(s.node(is_conv ? "Conv" : "MatMul", {a, b}, s.shape(a)), DataType::float32));
+    Graph graph = s.graph;
+    passes::fuse_quantized_products(graph, cpu_kernels());
+    CHECK(count(graph, "DequantizeLinear") == 2);
+  }
+}
+
 TEST_CASE("Sums of MatMulInteger that are scaled are scaled as they are written") {
   enum class Scale { one, by_column, by_row, longer };
   for (const Scale kind : {Scale::one, Scale::by_column, Scale::by_row, Scale::longer})
