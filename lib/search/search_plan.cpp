@@ -131,6 +131,11 @@ class PlanSearch {
     bound_without_limits_ = bound_of(cheapest);
     problem_.usage_limits = std::move(limits);
     // Without limits what costs nothing may use more than it has to: the shards themselves tell.
+    if (cheapest.status == Status::infeasible && !options_.pins.empty())
+      throw NothingFits(
+          "no plan has all that --strategy pins: some of its entries contradict "
+          "others, or --loop; leave out one after the other to see which",
+          std::numeric_limits<std::int64_t>::max(), true);
     if (cheapest.status == Status::infeasible) return cheapest;
     if (!cheapest.choice.empty()) {
       consider(cheapest.choice);

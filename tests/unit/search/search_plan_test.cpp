@@ -320,6 +320,20 @@ TEST_CASE("an output and the input that it follows in the next step have one spe
   }
 }
 
+TEST_CASE("pins that contradict each other are told as that, not as a lack of memory") {
+  graph::Graph graph = block(64, 1024, 4096);
+  graph.states = {{0, 0}};
+  const std::string first = graph.value(graph.inputs[0]).name;
+  const std::string last = graph.nodes.back().name;
+  search::SearchOptions options;
+  const auto pinned = [](const char* spec) {
+    return std::vector{sharding::TensorShardSpec::parse(spec)};
+  };
+  const cost::CostModel cost(cost::load_device_model("h200"), sharding::DeviceMesh({2}));
+  options.pins = {{first, {}, pinned("RS0"), {}}, {last, {}, pinned("RR"), {}}};
+  CHECK_THROWS_WITH(search::search_plan(graph, cost, options), Contains("--strategy"));
+}
+
 TEST_CASE("the dimension along which a state grows is not split") {
   graph::Graph graph;
   graph.opsets[""] = 20;
