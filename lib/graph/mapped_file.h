@@ -20,7 +20,8 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return bytes_; }
   /// Of a part of some mapped file: its whole pages leave memory until they are read again.
   static void release(std::span<const std::byte> part);
-  /// Of a part of some mapped file: pages that are read bring no others into memory.
+  /// Of a part of some mapped file: asks the system to bring few other pages with those that are
+  /// read. It may still map what the page cache holds together with them.
   static void expect_few_reads(std::span<const std::byte> part);
 
  private:

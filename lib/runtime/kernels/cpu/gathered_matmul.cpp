@@ -1,7 +1,6 @@
 #include "runtime/kernels/cpu/gathered_matmul.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "graph/arena.h"

@@ -1,7 +1,5 @@
 #include "runtime/kernels/cpu/quantized_matmul.h"
 
-#include <array>
-
 #include "graph/arena.h"
 #include "runtime/kernels/cpu/onednn_product.h"
 #include "runtime/kernels/integer_items.h"
