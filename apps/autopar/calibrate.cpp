@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "commands.h"
 #include "cost/device_file.h"
@@ -96,13 +98,15 @@ struct CalibrateCommand {
                                         static_cast<int>(on.kind), on.host_collectives);
     std::uint32_t hash = 2166136261U;  // FNV-1a: the same on every machine
     for (const char letter : all) hash = (hash ^ static_cast<unsigned char>(letter)) * 16777619U;
-    const auto of_all = [&](runtime::ReduceOp op) {
-      double number = hash;  // exact
-      world.all_reduce(reinterpret_cast<std::byte*>(&number), 1, graph::DataType::float64, op);
-      return number;
-    };
-    const double least = of_all(runtime::ReduceOp::min);
-    if (least != of_all(runtime::ReduceOp::max)) {
+    std::vector<std::uint32_t> hashes(static_cast<std::size_t>(world.size()));
+    const std::vector<std::int64_t> blocks(hashes.size(), sizeof hash);
+    world.all_gather(reinterpret_cast<const std::byte*>(&hash),
+                     reinterpret_cast<std::byte*>(hashes.data()), blocks);
+    if (std::ranges::count(hashes, hash) != world.size()) {
+      try {
+        world.barrier();        // each rank is to know why, before the first one fails
+      } catch (const Error&) {  // somebody was here, and has failed for the same reason
+      }
       fail(
           "rank {} was started to measure {}{} on '{}', and another rank something else: give all "
           "ranks the same --mesh, --quick, --device and --collectives",
