@@ -32,17 +32,21 @@ bool is_shape_like(const graph::Value& value) {
 class Lowering {
  public:
   Lowering(const Graph& graph, const search::Plan& plan, const sharding::StepPrice& price)
-      : graph_(graph), plan_(plan), price_(price) {
+      : price_(price) {
     require(plan.operators.size() == graph.nodes.size(), "a plan has a strategy for every node");
-    find_base_specs();
+    program_.graph = graph;
+    program_.mesh = plan.mesh;
+    for (const OpShardSpec& strategy : plan.operators)
+      program_.operators.push_back(without_idle_axes(strategy));
+    find_base_specs(plan.stored);
   }
 
   Program run() && {
-    for (const ValueId input : graph_.inputs) program_.inputs.push_back(base_version(input));
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    for (const ValueId input : graph().inputs) program_.inputs.push_back(base_version(input));
+    for (std::size_t id = 0; id < graph().nodes.size(); ++id) {
       append_operator(static_cast<graph::NodeId>(id));
     }
-    for (const ValueId output : graph_.outputs) {
+    for (const ValueId output : graph().outputs) {
       require(!base_specs_.at(output).is_partial(), "a model output is not partial");
       program_.outputs.push_back(base_version(output));
     }
@@ -50,24 +54,26 @@ class Lowering {
   }
 
  private:
-  void find_base_specs() {
-    for (const auto& [value, spec] : plan_.stored) {
-      const graph::Value& tensor = graph_.value(value);
+  const Graph& graph() const { return program_.graph; }
+
+  void find_base_specs(const std::map<ValueId, TensorShardSpec>& stored) {
+    for (const auto& [value, spec] : stored) {
+      const graph::Value& tensor = graph().value(value);
       base_specs_[value] = is_shape_like(tensor) ? TensorShardSpec::replicated(tensor.shape.size())
                                                  : without_idle_axes(spec);
     }
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      const auto& outputs = graph_.nodes[id].outputs;
+    for (std::size_t id = 0; id < graph().nodes.size(); ++id) {
+      const auto& outputs = graph().nodes[id].outputs;
       for (std::size_t i = 0; i < outputs.size(); ++i) {
         if (outputs[i] == graph::no_value) continue;
-        base_specs_[outputs[i]] = without_idle_axes(plan_.operators[id].outputs[i]);
+        base_specs_[outputs[i]] = program_.operators[id].outputs[i];
       }
     }
   }
 
   /// A mesh axis of size 1 splits nothing, and a collective over it would move nothing.
   TensorShardSpec without_idle_axes(TensorShardSpec spec) const {
-    const auto is_idle = [this](int axis) { return plan_.mesh.axis_size(axis) == 1; };
+    const auto is_idle = [this](int axis) { return program_.mesh.axis_size(axis) == 1; };
     for (std::vector<int>& axes : spec.dims) std::erase_if(axes, is_idle);
     std::erase_if(spec.partial, is_idle);
     if (!spec.is_partial()) spec.reduce = sharding::Reduce::sum;
@@ -88,8 +94,8 @@ class Lowering {
 
   /// The operator behind the versions that it reads, and its reductions behind it.
   void append_operator(graph::NodeId id) {
-    const Node& node = graph_.node(id);
-    const OpShardSpec strategy = without_idle_axes(plan_.operators[static_cast<std::size_t>(id)]);
+    const Node& node = graph().node(id);
+    const OpShardSpec& strategy = program_.operators[static_cast<std::size_t>(id)];
     Instruction instruction{.node = id, .step = {}, .inputs = {}, .outputs = {}};
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const bool left_out = node.inputs[i] == graph::no_value;
@@ -125,9 +131,9 @@ class Lowering {
     VersionId version = base_version(value);
     const auto [entry, is_new] = known_.try_emplace({value, spec}, 0);
     if (!is_new) return entry->second;
-    const graph::Value& tensor = graph_.value(value);
+    const graph::Value& tensor = graph().value(value);
     const sharding::Connection connection = sharding::connect(
-        base_specs_.at(value), spec, tensor.shape, tensor.type, plan_.mesh, price_);
+        base_specs_.at(value), spec, tensor.shape, tensor.type, program_.mesh, price_);
     for (const ReshardStep& step : connection.steps) {
       const VersionId next = add_version({value, step.after});
       program_.instructions.push_back({graph::no_node, step, {version}, {next}});
@@ -141,8 +147,6 @@ class Lowering {
     return static_cast<VersionId>(program_.versions.size()) - 1;
   }
 
-  const Graph& graph_;
-  const search::Plan& plan_;
   const sharding::StepPrice& price_;
   std::map<ValueId, TensorShardSpec> base_specs_;
   Program program_;
@@ -156,38 +160,35 @@ Program lower(const Graph& graph, const search::Plan& plan, const sharding::Step
   return Lowering(graph, plan, price).run();
 }
 
-std::vector<bundle::CollectiveTotal> collective_totals(const Graph& graph,
-                                                       const sharding::DeviceMesh& mesh,
-                                                       const Program& program) {
+std::vector<bundle::CollectiveTotal> collective_totals(const Program& program) {
   std::vector<bundle::CollectiveTotal> totals;
   for (const Instruction& instruction : program.instructions) {
     if (!instruction.is_collective()) continue;
     const sharding::ReshardStep& step = instruction.step;
     const Version& version = program.versions[static_cast<std::size_t>(instruction.inputs[0])];
-    const graph::Value& value = graph.value(version.value);
-    for (int rank = 0; rank < mesh.num_devices(); ++rank) {
-      bundle::add_collective(totals, {std::string(name_of(step.kind)), step.mesh_axes, 1,
-                                      payload_bytes(step, value.shape, value.type, mesh, rank)});
+    const graph::Value& value = program.graph.value(version.value);
+    for (int rank = 0; rank < program.mesh.num_devices(); ++rank) {
+      bundle::add_collective(totals,
+                             {std::string(name_of(step.kind)), step.mesh_axes, 1,
+                              payload_bytes(step, value.shape, value.type, program.mesh, rank)});
     }
   }
   return totals;
 }
 
-std::vector<search::CollectiveUse> collective_uses(const Graph& graph,
-                                                   const sharding::DeviceMesh& mesh,
-                                                   const Program& program,
+std::vector<search::CollectiveUse> collective_uses(const Program& program,
                                                    const sharding::StepPrice& price) {
   std::map<std::pair<std::string_view, std::vector<int>>, search::CollectiveUse> uses;
   for (const Instruction& instruction : program.instructions) {
     if (instruction.node != graph::no_node) continue;
     const ReshardStep& step = instruction.step;
     const Version& version = program.versions[static_cast<std::size_t>(instruction.inputs[0])];
-    const graph::Value& value = graph.value(version.value);
+    const graph::Value& value = program.graph.value(version.value);
     search::CollectiveUse& use = uses[{name_of(step.kind), step.mesh_axes}];
     ++use.times;
     use.seconds += price(step, value.shape, value.type);
-    for (int rank = 0; rank < mesh.num_devices(); ++rank) {
-      use.bytes += payload_bytes(step, value.shape, value.type, mesh, rank);
+    for (int rank = 0; rank < program.mesh.num_devices(); ++rank) {
+      use.bytes += payload_bytes(step, value.shape, value.type, program.mesh, rank);
     }
   }
   std::vector<search::CollectiveUse> result;

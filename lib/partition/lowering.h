@@ -31,10 +31,14 @@ struct Instruction {
   }
 };
 
-/// The plan spelled out, still for all ranks at once, so that all have the same collectives in the
-/// same order. Each version of a tensor that operators read is made once, where the first of them
-/// reads it, by a chain of steps from the base version: what the search priced.
+/// A plan spelled out, still for all ranks at once, so that all have the same collectives in the
+/// same order. It stands for itself: graph, mesh and strategies are the plan's. Each version of a
+/// tensor that operators read is made once, where the first of them reads it, by a chain of steps
+/// from the base version: what the search priced.
 struct Program {
+  graph::Graph graph;
+  sharding::DeviceMesh mesh{{1}};
+  std::vector<sharding::OpShardSpec> operators;  ///< by NodeId
   std::vector<Version> versions;
   std::vector<Instruction> instructions;
   std::vector<VersionId> inputs;   ///< by model input
@@ -48,15 +52,11 @@ Program lower(const graph::Graph& graph, const search::Plan& plan,
               const sharding::StepPrice& price);
 
 /// What a run of the program communicates, over all ranks.
-std::vector<bundle::CollectiveTotal> collective_totals(const graph::Graph& graph,
-                                                       const sharding::DeviceMesh& mesh,
-                                                       const Program& program);
+std::vector<bundle::CollectiveTotal> collective_totals(const Program& program);
 
 /// The same for a person: with slices, and with the seconds that `price` predicts. By kind and
 /// axes.
-std::vector<search::CollectiveUse> collective_uses(const graph::Graph& graph,
-                                                   const sharding::DeviceMesh& mesh,
-                                                   const Program& program,
+std::vector<search::CollectiveUse> collective_uses(const Program& program,
                                                    const sharding::StepPrice& price);
 
 }  // namespace autopar::partition

@@ -30,16 +30,14 @@ std::vector<std::int64_t> likeness(const std::set<Kind>& kinds, const sharding::
 
 }  // namespace
 
-std::vector<std::vector<int>> alike_ranks(const graph::Graph& graph,
-                                          const sharding::DeviceMesh& mesh,
-                                          const Program& program) {
+std::vector<std::vector<int>> alike_ranks(const Program& program) {
   std::set<Kind> kinds;
   for (const Version& version : program.versions) {
-    kinds.emplace(version.spec, graph.value(version.value).shape);
+    kinds.emplace(version.spec, program.graph.value(version.value).shape);
   }
   std::map<std::vector<std::int64_t>, std::vector<int>> classes;
-  for (int rank = 0; rank < mesh.num_devices(); ++rank) {
-    classes[likeness(kinds, mesh, rank)].push_back(rank);
+  for (int rank = 0; rank < program.mesh.num_devices(); ++rank) {
+    classes[likeness(kinds, program.mesh, rank)].push_back(rank);
   }
   std::vector<std::vector<int>> result;
   for (auto& [likeness, ranks] : classes) result.push_back(std::move(ranks));
@@ -58,8 +56,8 @@ std::int64_t predict_peak_bytes(const graph::Graph& graph, const search::Plan& p
                                 const sharding::StepPrice& price) {
   const Program program = lower(graph, plan, price);
   std::int64_t peak = 0;
-  for (const std::vector<int>& ranks : alike_ranks(graph, plan.mesh, program)) {
-    const graph::Graph shard = rank_graph(graph, plan, program, ranks.front());
+  for (const std::vector<int>& ranks : alike_ranks(program)) {
+    const graph::Graph shard = rank_graph(program, ranks.front());
     peak = std::max(peak, predict_memory(shard).peak_bytes);
   }
   return peak;

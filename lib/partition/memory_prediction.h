@@ -21,8 +21,7 @@ MemoryPrediction predict_memory(const graph::Graph& rank_graph, int microbatches
 
 /// The ranks by class: those of one need the same memory, since each of their shares has the same
 /// extents and begins at 0 or does not.
-std::vector<std::vector<int>> alike_ranks(const graph::Graph& graph,
-                                          const sharding::DeviceMesh& mesh, const Program& program);
+std::vector<std::vector<int>> alike_ranks(const Program& program);
 
 /// The largest peak_bytes of the plan's ranks. `price` as lower() wants it.
 std::int64_t predict_peak_bytes(const graph::Graph& graph, const search::Plan& plan,

@@ -176,8 +176,7 @@ Graph rank_graph(const PipelinePlan& plan, const PipelineProgram& program, int r
   const std::size_t s = stage_of(plan, rank);
   const StagePlan& stage = plan.stages[s];
   const int rank_in_stage = rank - stage.first_rank;
-  Graph shard =
-      rank_graph(stage.stage.graph, stage.plan, program.stages[s], rank_in_stage, stage.first_rank);
+  Graph shard = rank_graph(program.stages[s], rank_in_stage, stage.first_rank);
   TransferNodes nodes(stage.stage, stage.plan, rank_in_stage, shard);
   auto arriving = stage.stage.arriving.begin();
   auto departing = stage.stage.departing.begin();
@@ -200,10 +199,7 @@ std::vector<bundle::CollectiveTotal> collective_totals(const PipelinePlan& plan,
     bundle::add_collective(totals, total);
   };
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const StagePlan& stage = plan.stages[s];
-    for (const auto& total :
-         collective_totals(stage.stage.graph, stage.plan.mesh, program.stages[s]))
-      add(total);
+    for (const auto& total : collective_totals(program.stages[s])) add(total);
   }
   for (const Transfer& transfer : program.transfers) {
     for (const Message& message : transfer.messages) add({"send", {}, 1, transfer.bytes(message)});
@@ -225,8 +221,7 @@ std::vector<search::CollectiveUse> collective_uses(const PipelinePlan& plan,
   };
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
-    for (const auto& use : collective_uses(stage.stage.graph, stage.plan.mesh, program.stages[s],
-                                           price_on(device, stage.plan.mesh)))
+    for (const auto& use : collective_uses(program.stages[s], price_on(device, stage.plan.mesh)))
       add(use);
     if (!stage.stage.departing.empty())
       add({.kind = "send", .mesh_axes = {}, .seconds = stage.transfer_seconds});
@@ -257,8 +252,8 @@ std::int64_t predict_peak_bytes(const StageGraph& stage, const search::Plan& pla
                                 const cost::DeviceModel& device, int microbatches) {
   const Program program = lower(stage.graph, plan, price_on(device, plan.mesh));
   std::int64_t peak = 0;
-  for (const std::vector<int>& ranks : alike_ranks(stage.graph, plan.mesh, program)) {
-    Graph shard = rank_graph(stage.graph, plan, program, ranks.front());
+  for (const std::vector<int>& ranks : alike_ranks(program)) {
+    Graph shard = rank_graph(program, ranks.front());
     TransferNodes nodes(stage, plan, ranks.front(), shard);
     for (const ValueId arriving : stage.arriving) nodes.receive(arriving, {});
     for (const ValueId departing : stage.departing) nodes.send(departing, {});

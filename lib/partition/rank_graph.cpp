@@ -21,14 +21,13 @@ using sharding::StepKind;
 
 class RankGraph {
  public:
-  RankGraph(const Graph& graph, const search::Plan& plan, const Program& program, int rank,
-            int first_rank)
-      : graph_(graph), plan_(plan), program_(program), rank_(rank), first_rank_(first_rank) {
-    shard_.name = graph.name;
-    shard_.opsets = graph.opsets;
+  RankGraph(const Program& program, int rank, int first_rank)
+      : program_(program), graph_(program.graph), rank_(rank), first_rank_(first_rank) {
+    shard_.name = graph_.name;
+    shard_.opsets = graph_.opsets;
     shard_.opsets[graph::collective_domain] = 1;
-    for (const graph::Value& value : graph.values) taken_names_.insert(value.name);
-    for (const Node& node : graph.nodes) taken_names_.insert(node.name);
+    for (const graph::Value& value : graph_.values) taken_names_.insert(value.name);
+    for (const Node& node : graph_.nodes) taken_names_.insert(node.name);
   }
 
   Graph build() && {
@@ -74,8 +73,8 @@ class RankGraph {
       shard_.nodes.push_back(std::move(local.node));
       return;
     }
-    const auto& strategy = plan_.operators[static_cast<std::size_t>(instruction.node)];
-    local.factor_ranges = sharding::factor_ranges(*rule, strategy, plan_.mesh, rank_);
+    const auto& strategy = program_.operators[static_cast<std::size_t>(instruction.node)];
+    local.factor_ranges = sharding::factor_ranges(*rule, strategy, program_.mesh, rank_);
     rule->localize(local);
   }
 
@@ -103,9 +102,9 @@ class RankGraph {
     const VersionId to = instruction.outputs[0];
     Node node = step_node(instruction, graph::collective_domain);
     auto& attributes = node.attributes;
-    const std::int64_t index = plan_.mesh.index_in_group(rank_, step.mesh_axes);
+    const std::int64_t index = program_.mesh.index_in_group(rank_, step.mesh_axes);
     attributes["mesh_axes"] = widened(step.mesh_axes);
-    std::vector<int> group = plan_.mesh.group(rank_, step.mesh_axes);
+    std::vector<int> group = program_.mesh.group(rank_, step.mesh_axes);
     for (int& member : group) member += first_rank_;
     attributes["ranks"] = widened(group);
     switch (step.kind) {
@@ -153,7 +152,7 @@ class RankGraph {
   /// The extent that each rank of the step's group has of a dimension of a version.
   std::vector<std::int64_t> extents(const ReshardStep& step, VersionId id, int dim) const {
     std::vector<std::int64_t> result;
-    for (const int member : plan_.mesh.group(rank_, step.mesh_axes)) {
+    for (const int member : program_.mesh.group(rank_, step.mesh_axes)) {
       result.push_back(ranges_of(version(id), member)[static_cast<std::size_t>(dim)].size());
     }
     return result;
@@ -164,7 +163,7 @@ class RankGraph {
   }
 
   std::vector<Range> ranges_of(const Version& version, int rank) const {
-    return sharding::local_ranges(version.spec, graph_.value(version.value).shape, plan_.mesh,
+    return sharding::local_ranges(version.spec, graph_.value(version.value).shape, program_.mesh,
                                   rank);
   }
 
@@ -190,9 +189,8 @@ class RankGraph {
     return name;
   }
 
-  const Graph& graph_;
-  const search::Plan& plan_;
   const Program& program_;
+  const Graph& graph_;
   int rank_;
   int first_rank_;
   Graph shard_;
@@ -202,9 +200,8 @@ class RankGraph {
 
 }  // namespace
 
-Graph rank_graph(const Graph& graph, const search::Plan& plan, const Program& program, int rank,
-                 int first_rank) {
-  return RankGraph(graph, plan, program, rank, first_rank).build();
+Graph rank_graph(const Program& program, int rank, int first_rank) {
+  return RankGraph(program, rank, first_rank).build();
 }
 
 }  // namespace autopar::partition

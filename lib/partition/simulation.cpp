@@ -19,10 +19,10 @@ using search::PipelinePlan;
 using search::StagePlan;
 using Lane = SimulatedStep::Lane;
 
-std::vector<double> seconds_of_instructions(const StagePlan& stage, const Program& program,
+std::vector<double> seconds_of_instructions(const Program& program,
                                             const cost::DeviceModel& device) {
-  const Graph& graph = stage.stage.graph;
-  const cost::CostModel cost(device, stage.plan.mesh);
+  const Graph& graph = program.graph;
+  const cost::CostModel cost(device, program.mesh);
   std::vector<double> seconds;
   for (const Instruction& instruction : program.instructions) {
     if (instruction.node == graph::no_node) {
@@ -35,7 +35,7 @@ std::vector<double> seconds_of_instructions(const StagePlan& stage, const Progra
     const auto rule = sharding::sharding_rule(graph, node);
     seconds.push_back(
         cost.operator_seconds(graph, node, rule ? *rule : sharding::replicated_rule(graph, node),
-                              stage.plan.operators[static_cast<std::size_t>(instruction.node)]));
+                              program.operators[static_cast<std::size_t>(instruction.node)]));
   }
   return seconds;
 }
@@ -68,11 +68,11 @@ double sum(const std::vector<double>& numbers) {
 /// slice by its place. -1 for what a rule adds around its operator, which takes no time.
 class NodeInstructions {
  public:
-  NodeInstructions(const Graph& graph, const Program& program) {
+  explicit NodeInstructions(const Program& program) {
     for (std::size_t i = 0; i < program.instructions.size(); ++i) {
       const Instruction& instruction = program.instructions[i];
       if (instruction.node != graph::no_node) {
-        operators_[graph.node(instruction.node).name] = static_cast<int>(i);
+        operators_[program.graph.node(instruction.node).name] = static_cast<int>(i);
       } else {
         (instruction.is_collective() ? collectives_ : slices_).push_back(static_cast<int>(i));
       }
@@ -117,9 +117,8 @@ Simulation::Simulation(const PipelinePlan& plan, const PipelineProgram& program,
   const auto end_of = [](const std::vector<Interval>& intervals, std::size_t k, std::size_t back) {
     return k < back ? 0 : intervals[k - back].end;
   };
-  for (std::size_t s = 0; s < plan.stages.size(); ++s)
-    instruction_seconds_.push_back(
-        seconds_of_instructions(plan.stages[s], program.stages[s], device));
+  for (const Program& stage : program.stages)
+    instruction_seconds_.push_back(seconds_of_instructions(stage, device));
   std::vector<double> way(plan.stages.size(), 0);
   for (std::size_t t = 0; t < program.transfers.size(); ++t)
     way[static_cast<std::size_t>(program.transfers[t].from_stage)] += transfer_seconds_[t];
@@ -148,11 +147,12 @@ Simulation::Simulation(const PipelinePlan& plan, const PipelineProgram& program,
 
 std::vector<SimulatedStep> Simulation::steps(int rank) const {
   const std::size_t s = stage_of(plan_, rank);
-  const StagePlan& stage = plan_.stages[s];
+  const Program& stage = program_.stages[s];
+  const int rank_in_stage = rank - plan_.stages[s].first_rank;
   const Graph shard = rank_graph(plan_, program_, rank);
   std::vector<SimulatedStep> steps;
   for (std::size_t k = 0; k < times_[s].work.size(); ++k) {
-    NodeInstructions instructions(stage.stage.graph, program_.stages[s]);
+    NodeInstructions instructions(stage);
     double now = times_[s].work[k].begin;
     double arriving = s == 0 ? 0 : times_[s - 1].departure[k].begin;
     double departing = times_[s].departure[k].begin;
@@ -180,15 +180,14 @@ std::vector<SimulatedStep> Simulation::steps(int rank) const {
         clock = &departing;
       } else if (const int index = instructions.next(node); index >= 0) {
         const auto i = static_cast<std::size_t>(index);
-        const Instruction& instruction = program_.stages[s].instructions[i];
+        const Instruction& instruction = stage.instructions[i];
         step.seconds = instruction_seconds_[s][i];
         if (instruction.is_collective()) {
-          const Version& version =
-              program_.stages[s].versions[static_cast<std::size_t>(instruction.inputs[0])];
-          const graph::Value& value = stage.stage.graph.value(version.value);
+          const Version& version = stage.versions[static_cast<std::size_t>(instruction.inputs[0])];
+          const graph::Value& value = stage.graph.value(version.value);
           step.lane = Lane::communication;
-          step.bytes = payload_bytes(instruction.step, value.shape, value.type, stage.plan.mesh,
-                                     rank - stage.first_rank);
+          step.bytes =
+              payload_bytes(instruction.step, value.shape, value.type, stage.mesh, rank_in_stage);
         }
       }
       step.begin_seconds = *clock;

@@ -39,9 +39,9 @@ class BatchSplitter {
     const sharding::StepPrice free = [](const auto&, const auto&, auto) { return 0.0; };
     const Program program = lower(graph_, plan_, free);
     require_no_collective(program);
-    SplitBatch result{rank_graph(graph_, plan_, program, 0), {}};
+    SplitBatch result{rank_graph(program, 0), {}};
     for (int i = 1; i < plan_.mesh.num_devices(); ++i) {
-      require_alike(result.microbatch, rank_graph(graph_, plan_, program, i));
+      require_alike(result.microbatch, rank_graph(program, i));
     }
     for (const auto* ports : {&graph_.inputs, &graph_.outputs}) {
       for (const ValueId id : *ports) {

@@ -56,7 +56,7 @@ inline void check_plan(const graph::Graph& graph, const search::Plan& plan,
   std::vector<graph::Graph> shards;
   std::vector<std::vector<graph::Tensor>> local_inputs;
   for (int rank = 0; rank < mesh.num_devices(); ++rank) {
-    shards.push_back(partition::rank_graph(graph, plan, program, rank));
+    shards.push_back(partition::rank_graph(program, rank));
     graph::check_invariants(shards.back());
     auto& local = local_inputs.emplace_back();
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -86,8 +86,7 @@ inline void check_plan(const graph::Graph& graph, const search::Plan& plan,
       CHECK(error_of(whole.outputs[i], ranges, ranks[rank].outputs[i]) < 1e-4);
     }
   }
-  CHECK(bundle::to_json(counted) ==
-        bundle::to_json(partition::collective_totals(graph, mesh, program)));
+  CHECK(bundle::to_json(counted) == bundle::to_json(partition::collective_totals(program)));
 }
 
 }  // namespace autopar

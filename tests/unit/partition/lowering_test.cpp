@@ -98,7 +98,7 @@ TEST_CASE("bytes are payloads summed over calls and ranks") {
   sketch.output("s");
   sketch.output("b");
   const Program program = lower(sketch.graph, sketch.plan, sketch.price());
-  CHECK(collective_totals(sketch.graph, sketch.plan.mesh, program) ==
+  CHECK(collective_totals(program) ==
         std::vector<bundle::CollectiveTotal>{{"all-gather", {0}, 4, 4 * (6 * 8 * 4)},
                                              {"all-reduce", {0}, 4, 4 * (1 * 8 * 4)},
                                              {"all-to-all", {0}, 4, 3 * (2 * 8 * 4)}});

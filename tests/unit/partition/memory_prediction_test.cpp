@@ -59,11 +59,10 @@ TEST_CASE("alike ranks need the same memory, and a plan's peak is that of its fu
       const partition::Program program = partition::lower(graph, plan, price);
       std::int64_t peak = 0;
       int ranks = 0;
-      for (const std::vector<int>& alike : partition::alike_ranks(graph, mesh, program)) {
+      for (const std::vector<int>& alike : partition::alike_ranks(program)) {
         std::set<std::pair<std::int64_t, std::int64_t>> needs;
         for (const int rank : alike) {
-          const auto memory =
-              partition::predict_memory(partition::rank_graph(graph, plan, program, rank));
+          const auto memory = partition::predict_memory(partition::rank_graph(program, rank));
           needs.emplace(memory.weight_bytes, memory.peak_bytes);
           peak = std::max(peak, memory.peak_bytes);
           ++ranks;
@@ -85,8 +84,10 @@ TEST_CASE("ranks with even shares are alike but for those that begin at 0") {
   graph.outputs = {y};
   const auto classes_on = [&](const char* mesh, const char* spec) {
     partition::Program program;
+    program.graph = graph;
+    program.mesh = sharding::DeviceMesh::parse(mesh);
     program.versions.push_back({x, sharding::TensorShardSpec::parse(spec), true});
-    return partition::alike_ranks(graph, sharding::DeviceMesh::parse(mesh), program).size();
+    return partition::alike_ranks(program).size();
   };
   CHECK(classes_on("4", "RR") == 1);
   CHECK(classes_on("4", "S0R") == 2);

@@ -20,7 +20,7 @@ std::vector<Graph> shards_of(const PlanSketch& sketch) {
   const Program program = lower(sketch.graph, sketch.plan, sketch.price());
   std::vector<Graph> shards;
   for (int rank = 0; rank < sketch.plan.mesh.num_devices(); ++rank) {
-    shards.push_back(rank_graph(sketch.graph, sketch.plan, program, rank));
+    shards.push_back(rank_graph(program, rank));
     graph::check_invariants(shards.back());
   }
   return shards;
