@@ -138,10 +138,12 @@ Hardmax(axis=0) 4x6
 LogSoftmax 4x6
 LogSoftmax(axis=0) 4x6
 LpNormalization(axis=1) 4x6
+LpNormalization(p=1) d:4x6
 OneHot i:4x3<6 =6 2
 OneHot(axis=0) i:4x3<5 =5 2
 Softmax(axis=1) 4x6x3
 Softmax 5x6
+Softmax h:5x6
 TopK(axis=1) 4x6 [2] -> 2
 TopK(axis=0) 4x6 [3] -> 2
 Trilu(upper=0) 3x4x6 =1
@@ -153,8 +155,10 @@ ReverseSequence(batch_axis=0;time_axis=1) 4x6x3 i:4<7
 BatchNormalization 3x4x6 4 4 4 +4
 BatchNormalization(training_mode=1) 3x4x6 4 4 4 +4 -> 3
 GroupNormalization(num_groups=4) 3x12x5 12 12
+GroupNormalization(num_groups=1) 2x6x4x3 6 6
 InstanceNormalization 3x4x6 4 4
 LayerNormalization 4x6 6 6
+LayerNormalization h:4x6 h:6 h:6 -> 3
 LayerNormalization(axis=1) 3x4x6 4x6
 LayerNormalization(axis=-2) 2x3x4x6 4x6 4x6 -> 3
 RMSNormalization 4x6 6
@@ -166,8 +170,10 @@ MeanVarianceNormalization(axes=[0,2]) 3x4x5
 ReduceL1 4x6 [1]
 ReduceL1(keepdims=0) 4x6x3 [-1,0]
 ReduceL2 4x6 [0]
+ReduceL2(keepdims=0) h:4x6x3 [0,2]
 ReduceLogSum +4x6 [1]
 ReduceLogSumExp 4x6 [1]
+ReduceLogSumExp(keepdims=0) d:4x6
 ReduceMax 4x6 [0]
 ReduceMax i32:4x6 [0]
 ReduceMax(keepdims=0) 4x6x5 [1,2]

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "sharding/spelled_out.h"
+
 namespace autopar::cost {
 namespace {
 
@@ -92,6 +94,19 @@ bool leaves_node(const sharding::DeviceMesh& mesh, int axis, int gpus_per_node) 
   return false;
 }
 
+/// Calls `visit` with graph, node, rule and strategy of each operator that the node is spelled out
+/// by.
+template <typename Visit>
+void for_each_spelled(const graph::Graph& graph, const graph::Node& node, const ShardingRule& rule,
+                      const OpShardSpec& spec, const sharding::DeviceMesh& mesh, Visit visit) {
+  const sharding::SpelledOut spelled = sharding::spell_out(graph, node, rule, spec, mesh);
+  for (std::size_t n = 0; n < spelled.graph.nodes.size(); ++n) {
+    const graph::Node& each = spelled.graph.nodes[n];
+    visit(spelled.graph, each, *sharding::sharding_rule(spelled.graph, each),
+          spelled.strategies[n]);
+  }
+}
+
 }  // namespace
 
 bool is_contraction(const ShardingRule& rule) {
@@ -179,6 +194,18 @@ double CostModel::traffic_seconds(const Work& work) const {
 
 double CostModel::operator_seconds(const graph::Graph& graph, const graph::Node& node,
                                    const ShardingRule& rule, const OpShardSpec& spec) const {
+  const double as_one = whole_operator_seconds(graph, node, rule, spec);
+  if (!sharding::splits_normalized(rule, spec)) return as_one;
+  double seconds = 0;
+  for_each_spelled(graph, node, rule, spec, mesh_,
+                   [&](const auto& in, const auto& each, const auto& its_rule, const auto& choice) {
+                     seconds += whole_operator_seconds(in, each, its_rule, choice);
+                   });
+  return std::max(seconds, as_one);
+}
+
+double CostModel::whole_operator_seconds(const graph::Graph& graph, const graph::Node& node,
+                                         const ShardingRule& rule, const OpShardSpec& spec) const {
   if (rule.is_view) return 0;
   return work_seconds(operator_work(graph, node, rule, spec), rate_type(graph, node), node.op_type);
 }
@@ -217,8 +244,15 @@ std::string CostModel::price_key(const graph::Graph& graph, const graph::Node& n
 }
 
 double CostModel::reduction_seconds(const graph::Graph& graph, const graph::Node& node,
-                                    const OpShardSpec& spec) const {
+                                    const ShardingRule& rule, const OpShardSpec& spec) const {
   double seconds = 0;
+  if (sharding::splits_normalized(rule, spec)) {
+    for_each_spelled(
+        graph, node, rule, spec, mesh_,
+        [&](const auto& in, const auto& each, const auto& its_rule, const auto& choice) {
+          seconds += reduction_seconds(in, each, its_rule, choice);
+        });
+  }
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     if (const auto step = reduction_step(spec, i)) {
       const graph::Value& value = graph.value(node.outputs[i]);

@@ -7,6 +7,7 @@
 
 #include "cost/cost_model.h"
 #include "graph/error.h"
+#include "sharding/spelled_out.h"
 
 namespace autopar::partition {
 
@@ -38,7 +39,8 @@ class Lowering {
     program_.mesh = plan.mesh;
     for (const OpShardSpec& strategy : plan.operators)
       program_.operators.push_back(without_idle_axes(strategy));
-    find_base_specs(plan.stored);
+    sharding::spell_out_normalized(program_.graph, program_.operators, program_.mesh);
+    find_base_specs(graph, plan.stored);
   }
 
   Program run() && {
@@ -56,11 +58,16 @@ class Lowering {
  private:
   const Graph& graph() const { return program_.graph; }
 
-  void find_base_specs(const std::map<ValueId, TensorShardSpec>& stored) {
+  void find_base_specs(const Graph& planned, const std::map<ValueId, TensorShardSpec>& stored) {
     for (const auto& [value, spec] : stored) {
       const graph::Value& tensor = graph().value(value);
       base_specs_[value] = is_shape_like(tensor) ? TensorShardSpec::replicated(tensor.shape.size())
                                                  : without_idle_axes(spec);
+    }
+    for (std::size_t id = planned.values.size(); id < graph().values.size(); ++id) {
+      const graph::Value& added = graph().values[id];  // a number, axes
+      if (added.constant)
+        base_specs_[static_cast<ValueId>(id)] = TensorShardSpec::replicated(added.shape.size());
     }
     for (std::size_t id = 0; id < graph().nodes.size(); ++id) {
       const auto& outputs = graph().nodes[id].outputs;

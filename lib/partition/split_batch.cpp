@@ -73,6 +73,9 @@ class BatchSplitter {
       if (input == graph::no_value || graph_.is_constant(input) || batch_dim(input) < 0) continue;
       const auto& factors = rule.inputs[i][static_cast<std::size_t>(batch_dim(input))];
       if (factors.empty() || (factor && *factor != factors.front())) refuse(node);
+      const sharding::FactorKind kind =
+          rule.factors[static_cast<std::size_t>(factors.front())].kind;
+      if (kind == sharding::FactorKind::normalized) refuse(node);
       factor = factors.front();
     }
     return factor;

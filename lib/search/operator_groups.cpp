@@ -161,7 +161,7 @@ class Grouping {
       group.inputs_as.push_back(input == graph::no_value ? TensorShardSpec{} : lies_as(input));
     }
     group.seconds = cost_.operator_seconds(graph_, node, rule, strategy) +
-                    cost_.reduction_seconds(graph_, node, strategy);
+                    cost_.reduction_seconds(graph_, node, rule, strategy);
     group.is_major = cost::is_contraction(rule) || weight_matrix(node) != graph::no_value ||
                      std::ranges::any_of(strategy.reductions, [](auto reduction) {
                        return reduction != sharding::ReduceFunction::none;

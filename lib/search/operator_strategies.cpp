@@ -1,10 +1,13 @@
 #include "search/operator_strategies.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include "graph/arena.h"
 #include "graph/error.h"
+#include "sharding/spelled_out.h"
 
 namespace autopar::search {
 
@@ -44,6 +47,7 @@ std::string key_of(const graph::Graph& graph, const graph::Node& node, const Sha
   for (const bool kept : partial.kept) append(key, kept);
   append(key, rule.is_view);
   append(key, rule.lookup_input);
+  if (rule.spell_out) key += node.op_type;
   for (const auto* values : {&node.inputs, &node.outputs}) {
     for (const graph::ValueId id : *values) {
       if (id != graph::no_value) {
@@ -55,6 +59,35 @@ std::string key_of(const graph::Graph& graph, const graph::Node& node, const Sha
     append(key, -2);
   }
   return key;
+}
+
+/// Of the arena, for what lives between the operators that one is spelled out by, where it is more
+/// than that one's outputs take.
+std::int64_t inner_bytes(const sharding::SpelledOut& spelled, const sharding::DeviceMesh& mesh) {
+  const graph::Graph& graph = spelled.graph;
+  std::map<graph::ValueId, std::int64_t> alive;
+  std::int64_t most = 0;
+  const auto readers = graph::consumers(graph);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const graph::Node& node = graph.nodes[n];
+    const sharding::OpShardSpec& strategy = spelled.strategies[n];
+    std::int64_t now = 0;
+    for (std::size_t o = 0; o < node.outputs.size(); ++o) {
+      const graph::Value& value = graph.value(node.outputs[o]);
+      alive[node.outputs[o]] = arena_bytes(value, strategy.outputs[o], mesh);
+      if (strategy.reductions[o] != sharding::ReduceFunction::none)
+        now += arena_bytes(value, strategy.computed[o], mesh);
+    }
+    for (const auto& [value, bytes] : alive) now += bytes;
+    most = std::max(most, now);
+    std::erase_if(alive, [&](const auto& entry) {
+      const auto& nodes = readers[static_cast<std::size_t>(entry.first)];
+      return !nodes.empty() && nodes.back() <= static_cast<graph::NodeId>(n);
+    });
+  }
+  std::int64_t outputs = 0;
+  for (const auto& [value, bytes] : alive) outputs += bytes;
+  return std::max<std::int64_t>(0, most - outputs);
 }
 
 NodeRules rules_of(const graph::Graph& graph) {
@@ -113,7 +146,7 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
                                          sharding::output_shapes(graph_, node), partial));
   for (const sharding::OpShardSpec& choice : strategies.choices) {
     strategies.costs.push_back(picoseconds(cost_.operator_seconds(graph_, node, *rule, choice) +
-                                               cost_.reduction_seconds(graph_, node, choice),
+                                               cost_.reduction_seconds(graph_, node, *rule, choice),
                                            node.name));
     std::int64_t& outputs = strategies.output_bytes.emplace_back(0);
     std::int64_t& sums = strategies.sum_bytes.emplace_back(0);
@@ -123,6 +156,10 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
       outputs += arena_bytes(value, choice.outputs[i], cost_.mesh());
       if (choice.reductions[i] == sharding::ReduceFunction::none) continue;
       sums += arena_bytes(value, choice.computed[i], cost_.mesh());
+    }
+    if (sharding::splits_normalized(*rule, choice)) {
+      sums +=
+          inner_bytes(sharding::spell_out(graph_, node, *rule, choice, cost_.mesh()), cost_.mesh());
     }
   }
   made = std::make_shared<const OperatorStrategies>(std::move(strategies));

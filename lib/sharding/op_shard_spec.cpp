@@ -31,6 +31,7 @@ std::optional<Reduce> reduce_of(FactorKind kind) {
     case FactorKind::mean:
       return Reduce::mean;
     case FactorKind::spatial:
+    case FactorKind::normalized:
     case FactorKind::whole:
       break;
   }

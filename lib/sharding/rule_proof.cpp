@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <utility>
 
 #include "graph/error.h"
+#include "sharding/spelled_out.h"
 
 namespace autopar::sharding {
 namespace {
@@ -14,6 +16,9 @@ namespace {
 using graph::Graph;
 using graph::Tensor;
 using graph::ValueId;
+
+/// One tensor on every rank.
+using OnRanks = std::vector<Tensor>;
 
 /// Runs one choice on every rank of a mesh.
 class ChoiceRun {
@@ -23,115 +28,157 @@ class ChoiceRun {
       : rule_(rule), choice_(choice), mesh_(mesh), run_(run), runner_(runner) {}
 
   std::string disproof() {
-    make_parts();
-    for (int rank = 0; rank < mesh_.num_devices(); ++rank) {
-      auto outputs = outputs_of(rank);
-      if (!outputs) return fmt::format("rank {} is refused", rank);
-      outputs_.push_back(std::move(*outputs));
+    std::map<ValueId, OnRanks> values;
+    const graph::Node& node = run_.node();
+    std::mt19937 random(11);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] != graph::no_value)
+        values[node.inputs[i]] = on_ranks(whole_input(node.inputs[i]), choice_.inputs[i], random);
     }
+    const std::string refusal = run_all(values);
+    if (!refusal.empty()) return refusal;
     for (std::size_t o = 0; o < run_.graph.outputs.size(); ++o) {
       for (int rank = 0; rank < mesh_.num_devices(); ++rank) {
-        if (!is_right(o, rank)) return fmt::format("output {} is wrong on rank {}", o, rank);
+        if (!is_right(o, rank, values.at(run_.graph.outputs[o])))
+          return fmt::format("output {} is wrong on rank {}", o, rank);
       }
     }
     return {};
   }
 
  private:
-  const TensorShardSpec& spec_of_input(ValueId id) const {
-    const auto& inputs = run_.node().inputs;
-    return choice_.inputs[static_cast<std::size_t>(std::ranges::find(inputs, id) - inputs.begin())];
-  }
-
-  std::size_t output_of(ValueId id) const {
-    const auto& outputs = run_.node().outputs;
-    return static_cast<std::size_t>(std::ranges::find(outputs, id) - outputs.begin());
-  }
-
-  /// Partial inputs become random parts that sum to the whole.
-  void make_parts() {
-    std::mt19937 random(11);
-    for (std::size_t i = 0; i < run_.inputs.size(); ++i) {
-      const auto type = run_.inputs[i].type();
-      auto& parts = parts_.emplace_back();
-      const int count = mesh_.group_size(spec_of_input(run_.graph.inputs[i]).partial);
-      if (count == 1) {
-        parts.push_back(run_.inputs[i]);
-        continue;
+  std::string run_all(std::map<ValueId, OnRanks>& values) const {
+    if (!splits_normalized(rule_, choice_))
+      return run_operator(run_.graph, run_.node(), rule_, choice_, values);
+    const SpelledOut spelled = spell_out(run_.graph, run_.node(), rule_, choice_, mesh_);
+    std::map<ValueId, OnRanks> inside;
+    for (std::size_t v = 0; v < spelled.graph.values.size(); ++v) {
+      const auto id = static_cast<ValueId>(v);
+      if (v < spelled.ports.size() && values.contains(spelled.ports[v])) {
+        inside[id] = values.at(spelled.ports[v]);
+      } else if (spelled.graph.is_constant(id)) {
+        inside[id] = OnRanks(ranks(), *spelled.graph.value(id).constant);
       }
-      Numbers rest = runner_.numbers(run_.inputs[i]);
-      for (int part = 1; part < count; ++part) {
-        parts.push_back(runner_.random(type, rest.shape, -2, 2, random));
-        const Numbers taken = runner_.numbers(parts.back());
-        for (std::size_t n = 0; n < taken.values.size(); ++n) rest.values[n] -= taken.values[n];
-      }
-      parts.push_back(runner_.tensor(type, rest));
     }
+    for (std::size_t n = 0; n < spelled.graph.nodes.size(); ++n) {
+      const graph::Node& node = spelled.graph.nodes[n];
+      const std::string refusal = run_operator(
+          spelled.graph, node, *sharding_rule(spelled.graph, node), spelled.strategies[n], inside);
+      if (!refusal.empty()) return fmt::format("{}: {}", node.name, refusal);
+    }
+    for (std::size_t p = 0; p < spelled.ports.size(); ++p)
+      values[spelled.ports[p]] = inside.at(static_cast<ValueId>(p));
+    return {};
   }
 
-  /// The rank's graph, as partition::rank_graph writes it.
-  Graph shard_of(int rank) const {
-    Graph shard = run_.graph;
-    shard.nodes.clear();
-    const graph::Node& node = run_.node();
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] == graph::no_value) continue;
-      graph::Value& value = shard.value(node.inputs[i]);
-      const Shape whole = run_.graph.value(node.inputs[i]).shape;
-      const auto ranges = local_ranges(choice_.inputs[i], whole, mesh_, rank);
-      value.shape = local_shape(choice_.inputs[i], whole, mesh_, rank);
-      if (run_.graph.is_constant(node.inputs[i])) {
-        value.constant = run_.graph.value(node.inputs[i]).constant->slice(ranges).contiguous_copy();
+  /// Adds the node's outputs to the values; all-reduced, where the choice says so.
+  std::string run_operator(const Graph& graph, const graph::Node& node, const ShardingRule& rule,
+                           const OpShardSpec& choice, std::map<ValueId, OnRanks>& values) const {
+    for (int rank = 0; rank < mesh_.num_devices(); ++rank) {
+      const auto outputs = runner_.run(shard_of(graph, node, rule, choice, rank, values), {});
+      if (!outputs) return fmt::format("rank {} is refused", rank);
+      auto output = outputs->begin();
+      for (const ValueId id : node.outputs) {
+        if (id != graph::no_value) values[id].push_back(*output++);
       }
     }
     for (std::size_t o = 0; o < node.outputs.size(); ++o) {
-      if (node.outputs[o] == graph::no_value) continue;
-      shard.value(node.outputs[o]).shape =
-          local_shape(choice_.computed[o], run_.graph.value(node.outputs[o]).shape, mesh_, rank);
+      if (choice.reductions[o] == ReduceFunction::none) continue;
+      OnRanks& output = values.at(node.outputs[o]);
+      const OnRanks parts = output;
+      for (int rank = 0; rank < mesh_.num_devices(); ++rank)
+        output[at(rank)] =
+            runner_.tensor(parts.front().type(), put_together(parts, choice.computed[o], rank));
     }
-    LocalNode local{shard, node, factor_ranges(rule_, choice_, mesh_, rank)};
-    if (rule_.localize) {
-      rule_.localize(local);
+    return {};
+  }
+
+  /// The rank's graph, as partition::rank_graph writes it, of nothing but constants.
+  Graph shard_of(const Graph& graph, const graph::Node& node, const ShardingRule& rule,
+                 const OpShardSpec& choice, int rank,
+                 const std::map<ValueId, OnRanks>& values) const {
+    Graph shard = graph;
+    shard.nodes.clear();
+    shard.inputs.clear();
+    shard.outputs.clear();
+    for (const ValueId input : node.inputs) {
+      if (input == graph::no_value) continue;
+      const Tensor& share = values.at(input)[at(rank)];
+      shard.value(input).shape = share.shape();
+      shard.value(input).constant = share.contiguous_copy();
+    }
+    for (std::size_t o = 0; o < node.outputs.size(); ++o) {
+      if (node.outputs[o] == graph::no_value) continue;
+      shard.outputs.push_back(node.outputs[o]);
+      shard.value(node.outputs[o]).shape =
+          local_shape(choice.computed[o], graph.value(node.outputs[o]).shape, mesh_, rank);
+    }
+    LocalNode local{shard, node, factor_ranges(rule, choice, mesh_, rank)};
+    if (rule.localize) {
+      rule.localize(local);
     } else {
       shard.nodes.push_back(node);
     }
     return shard;
   }
 
-  std::optional<std::vector<Numbers>> outputs_of(int rank) const {
-    std::vector<Tensor> inputs;
-    for (std::size_t i = 0; i < run_.inputs.size(); ++i) {
-      const TensorShardSpec& spec = spec_of_input(run_.graph.inputs[i]);
-      const auto part = static_cast<std::size_t>(mesh_.index_in_group(rank, spec.partial));
-      inputs.push_back(
-          parts_[i][part].slice(local_ranges(spec, run_.inputs[i].shape(), mesh_, rank)));
-    }
-    const auto tensors = runner_.run(shard_of(rank), inputs);
-    if (!tensors) return std::nullopt;
-    std::vector<Numbers> outputs;
-    for (const Tensor& tensor : *tensors) outputs.push_back(runner_.numbers(tensor));
-    return outputs;
+  const Tensor& whole_input(ValueId id) const {
+    const auto input = std::ranges::find(run_.graph.inputs, id);
+    return input == run_.graph.inputs.end()
+               ? *run_.graph.value(id).constant
+               : run_.inputs[static_cast<std::size_t>(input - run_.graph.inputs.begin())];
   }
 
-  bool is_right(std::size_t output, int rank) const {
-    const ValueId id = run_.graph.outputs[output];
-    const TensorShardSpec& spec = choice_.computed[output_of(id)];
-    std::vector<Numbers> parts;
-    for (const int member : mesh_.group(rank, spec.partial)) {
-      parts.push_back(outputs_[static_cast<std::size_t>(member)][output]);
+  /// Each rank's share. Partial inputs become random parts that sum to the whole.
+  OnRanks on_ranks(const Tensor& whole, const TensorShardSpec& spec, std::mt19937& random) const {
+    std::vector<Tensor> parts;
+    const int count = mesh_.group_size(spec.partial);
+    if (count == 1) {
+      parts.push_back(whole);
+    } else {
+      Numbers rest = runner_.numbers(whole);
+      for (int part = 1; part < count; ++part) {
+        parts.push_back(runner_.random(whole.type(), rest.shape, -2, 2, random));
+        const Numbers taken = runner_.numbers(parts.back());
+        for (std::size_t n = 0; n < taken.values.size(); ++n) rest.values[n] -= taken.values[n];
+      }
+      parts.push_back(runner_.tensor(whole.type(), rest));
     }
+    OnRanks shares;
+    for (int rank = 0; rank < mesh_.num_devices(); ++rank) {
+      const auto part = static_cast<std::size_t>(mesh_.index_in_group(rank, spec.partial));
+      shares.push_back(parts[part].slice(local_ranges(spec, whole.shape(), mesh_, rank)));
+    }
+    return shares;
+  }
+
+  /// What the rank has once partial values are reduced.
+  Numbers put_together(const OnRanks& tensors, const TensorShardSpec& spec, int rank) const {
+    std::vector<Numbers> parts;
+    for (const int member : mesh_.group(rank, spec.partial))
+      parts.push_back(runner_.numbers(tensors[at(member)]));
+    return reduced(parts, spec.reduce);
+  }
+
+  bool is_right(std::size_t output, int rank, const OnRanks& found) const {
+    const ValueId id = run_.graph.outputs[output];
+    const auto& outputs = run_.node().outputs;
+    const TensorShardSpec& spec =
+        choice_
+            .computed[static_cast<std::size_t>(std::ranges::find(outputs, id) - outputs.begin())];
     const graph::Value& value = run_.graph.value(id);
     const auto ranges = local_ranges(spec, value.shape, mesh_, rank);
-    return agree(cut(run_.outputs[output], ranges), reduced(parts, spec.reduce), value.type);
+    return agree(cut(run_.outputs[output], ranges), put_together(found, spec, rank), value.type);
   }
+
+  std::size_t ranks() const { return static_cast<std::size_t>(mesh_.num_devices()); }
+  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
   const ShardingRule& rule_;
   const OpShardSpec& choice_;
   const DeviceMesh& mesh_;
   const OperatorRun& run_;
   const ShardRunner& runner_;
-  std::vector<std::vector<Tensor>> parts_;     ///< by graph input, by part
-  std::vector<std::vector<Numbers>> outputs_;  ///< by rank
 };
 
 }  // namespace

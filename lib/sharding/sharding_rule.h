@@ -13,9 +13,12 @@
 
 namespace autopar::sharding {
 
-/// A spatial factor's shares make shares of the output; a reduction's make partial outputs; a
-/// `whole` factor is never split.
-enum class FactorKind { spatial, sum, max, min, mean, whole };
+class Spelling;
+
+/// A spatial factor's shares make shares of the output; a reduction's make partial outputs. So do a
+/// `normalized` one's make shares (or outputs without it), but only once the ranks have told each
+/// other statistics over all of it: ShardingRule::spell_out. A `whole` factor is never split.
+enum class FactorKind { spatial, sum, max, min, mean, normalized, whole };
 
 /// One loop of the operator, as an einsum letter is.
 struct Factor {
@@ -61,6 +64,9 @@ struct ShardingRule {
   /// it appends follow from the extents of the node's local tensors and from which of their shares
   /// begin at 0, so that ranks that are alike in these need the same memory.
   std::function<void(LocalNode&)> localize;
+  /// Writes the operator as others, which stand in its place where a `normalized` factor is split:
+  /// their reductions make the statistics.
+  std::function<void(Spelling&)> spell_out;
 };
 
 /// What a rule's text leaves open of a factor.

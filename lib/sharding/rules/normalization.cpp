@@ -1,23 +1,81 @@
-// Normalisations: whatever statistics are taken over is whole.
+// Normalisations. What statistics are taken over is split where they can be spelled out.
 
 #include "sharding/rules/rule_text.h"
 #include "sharding/rules/rules.h"
+#include "sharding/spelled_out.h"
 
 namespace autopar::sharding::rules {
+namespace {
 
-/// LayerNormalization and RMSNormalization: statistics over `axis` and all further dimensions.
+using graph::ValueId;
+
+/// `letters` as factors that are normalised over.
+std::vector<FactorOptions> normalized(std::string_view letters) {
+  std::vector<FactorOptions> options;
+  for (const char letter : letters) options.push_back({letter, FactorKind::normalized});
+  return options;
+}
+
+std::vector<std::size_t> dimensions_from(std::size_t first, std::size_t rank) {
+  std::vector<std::size_t> dims;
+  for (std::size_t d = first; d < rank; ++d) dims.push_back(d);
+  return dims;
+}
+
+/// Over the dimensions; 1 / sqrt(mean of squares + epsilon).
+ValueId inverse_root(Spelling& s, ValueId x, const std::vector<std::size_t>& dims) {
+  const ValueId epsilon = s.number(s.node().float_attribute("epsilon", 1e-5F), x);
+  const ValueId squares = s.mean("ReduceSumSquare", x, dims);
+  return s.make("Reciprocal", {s.make("Sqrt", {s.make("Add", {squares, epsilon})})});
+}
+
+/// y * scale + bias, as far as there are any.
+ValueId affine(Spelling& s, ValueId y, ValueId scale, ValueId bias) {
+  if (scale != graph::no_value) y = s.make("Mul", {y, s.wide(scale)});
+  if (bias != graph::no_value) y = s.make("Add", {y, s.wide(bias)});
+  return y;
+}
+
+/// Of one element a channel, beside what has so many dimensions behind the channels.
+ValueId by_channel(Spelling& s, ValueId vector, std::size_t places) {
+  std::vector<std::int64_t> axes;
+  for (std::size_t d = 0; d < places; ++d) axes.push_back(static_cast<std::int64_t>(d) + 1);
+  return places == 0 ? vector : s.make("Unsqueeze", {vector, s.ints(axes)});
+}
+
+/// (x - mean) / sqrt(variance + epsilon)
+ValueId standardized(Spelling& s, ValueId x, const std::vector<std::size_t>& dims) {
+  x = s.make("Sub", {x, s.mean("ReduceSum", x, dims)});
+  return s.make("Mul", {x, inverse_root(s, x, dims)});
+}
+
+}  // namespace
+
+/// Statistics over `axis` and all further dimensions; the further outputs are these.
 ShardingRule layer_normalization(const graph::Graph& graph, const graph::Node& node) {
   const std::vector<Shape> shapes = input_shapes(graph, node);
   const std::size_t rank = shapes[0].size();
   const std::size_t axis = axis_attribute(node, rank, -1);
-  const std::string text = letters(axis) + std::string(rank - axis, '1');
+  const std::string text = letters(rank);
+  const std::string statistics = text.substr(0, axis) + std::string(rank - axis, '1');
   std::vector<std::string> inputs;
   for (const Shape& shape : shapes) inputs.push_back(aligned(text, shape.size()));
-  std::vector<std::string> outputs;
-  for (const Shape& shape : output_shapes(graph, node)) {
-    outputs.push_back(aligned(text, shape.size()));
-  }
-  return node_rule(graph, node, inputs, outputs);
+  std::vector<std::string> outputs(node.outputs.size(), statistics);
+  outputs.front() = text;
+  ShardingRule rule = node_rule(graph, node, inputs, outputs, normalized(text.substr(axis)));
+  rule.spell_out = [dims = dimensions_from(axis, rank)](Spelling& s) {
+    ValueId x = s.wide(s.input(0));
+    ValueId mean = graph::no_value;
+    if (s.node().op_type == "LayerNormalization") {
+      mean = s.mean("ReduceSum", x, dims);
+      x = s.make("Sub", {x, mean});
+    }
+    const ValueId inverse = inverse_root(s, x, dims);
+    s.set_output(0, affine(s, s.make("Mul", {x, inverse}), s.input(1), s.input(2)));
+    s.set_output(1, mean);
+    s.set_output(2, inverse);
+  };
+  return rule;
 }
 
 /// At inference the statistics are inputs, so everything splits; in training channels do.
@@ -45,21 +103,47 @@ ShardingRule mean_variance_normalization(const graph::Graph& graph, const graph:
 
 ShardingRule instance_normalization(const graph::Graph& graph, const graph::Node& node) {
   const std::size_t rank = input_shapes(graph, node)[0].size();
-  const std::string text = "nc" + std::string(rank - 2, '1');
-  return node_rule(graph, node, {text, "c", "c"}, {text});
+  const std::string text = letters(rank);
+  const std::string channel(1, text[1]);
+  ShardingRule rule =
+      node_rule(graph, node, {text, channel, channel}, {text}, normalized(text.substr(2)));
+  rule.spell_out = [dims = dimensions_from(2, rank)](Spelling& s) {
+    s.set_output(
+        0, affine(s, standardized(s, s.wide(s.input(0)), dims),
+                  by_channel(s, s.input(1), dims.size()), by_channel(s, s.input(2), dims.size())));
+  };
+  return rule;
 }
 
-/// Whole groups go to a device. Up to opset 20 scale and bias are given by group.
+/// Whole groups go to a device, or shares of a single one, or of places. Up to opset 20 scale and
+/// bias are given by group.
 ShardingRule group_normalization(const graph::Graph& graph, const graph::Node& node) {
   const std::size_t rank = input_shapes(graph, node)[0].size();
-  const std::string text = "n(gc)" + std::string(rank - 2, '1');
-  const std::string scale = graph.opsets.at("") < 21 ? "g" : "(gc)";
+  const std::string places = letters(rank - 2, "ngc");
+  const std::string text = "n(gc)" + places;
+  const bool is_by_group = graph.opsets.at("") < 21;
+  const std::string scale = is_by_group ? "g" : "(gc)";
   const std::int64_t groups = node.int_attribute("num_groups", 1);
-  ShardingRule rule = node_rule(graph, node, {text, scale, scale}, {text},
-                                {{.letter = 'g', .never_empty = true, .size = groups},
-                                 {'c', FactorKind::whole},
-                                 {'n', FactorKind::spatial, true}});
+  std::vector<FactorOptions> options = normalized(places + "c");
+  options.push_back({.letter = 'g', .never_empty = true, .size = groups});
+  options.push_back({'n', FactorKind::spatial, true});
+  ShardingRule rule = node_rule(graph, node, {text, scale, scale}, {text}, options);
   localize_count(rule, 'g', "num_groups");
+  rule.spell_out = [dims = dimensions_from(2, rank + 1), groups, is_by_group](Spelling& s) {
+    const Shape whole = s.shape(s.input(0));
+    Shape grouped = whole;
+    grouped[1] = groups;
+    grouped.insert(grouped.begin() + 2, whole[1] / groups);
+    ValueId x = s.make("Reshape", {s.wide(s.input(0)), s.ints(grouped)});
+    x = standardized(s, x, dims);
+    const auto scaled = [&](std::size_t behind) {
+      x = affine(s, x, by_channel(s, s.input(1), behind), by_channel(s, s.input(2), behind));
+    };
+    if (is_by_group) scaled(dims.size());
+    x = s.make("Reshape", {x, s.ints(whole)});
+    if (!is_by_group) scaled(dims.size() - 1);
+    s.set_output(0, x);
+  };
   return rule;
 }
 

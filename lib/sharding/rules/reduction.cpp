@@ -2,6 +2,7 @@
 
 #include "sharding/rules/rule_text.h"
 #include "sharding/rules/rules.h"
+#include "sharding/spelled_out.h"
 
 namespace autopar::sharding::rules {
 namespace {
@@ -62,6 +63,29 @@ ShardingRule extremum(const graph::Graph& graph, const graph::Node& node, Factor
       FactorOptions{.letter = 0, .kind = kind, .never_empty = !graph::is_floating_point(type)});
 }
 
+/// A function of sums, which must be whole before it is taken. `spell_out` gets the input, wide,
+/// and the dimensions, and keeps these.
+ShardingRule of_sums(const graph::Graph& graph, const graph::Node& node,
+                     graph::ValueId (*spell_out)(Spelling&, graph::ValueId x,
+                                                 const std::vector<std::size_t>& dims)) {
+  if (!graph::is_floating_point(type_of(graph, node))) return reduce_whole(graph, node);
+  ShardingRule rule =
+      reduction(graph, node, FactorOptions{.letter = 0, .kind = FactorKind::normalized});
+  const auto reduced = reduced_dimensions(graph, node, input_shapes(graph, node)[0].size());
+  if (!reduced) return rule;
+  std::vector<std::size_t> dims;
+  for (std::size_t d = 0; d < reduced->size(); ++d) {
+    if ((*reduced)[d]) dims.push_back(d);
+  }
+  rule.spell_out = [dims, spell_out](Spelling& s) {
+    const graph::ValueId result = spell_out(s, s.wide(s.input(0)), dims);
+    const bool keeps = s.node().int_attribute("keepdims", 1) != 0;
+    s.set_output(0,
+                 keeps ? result : s.make("Squeeze", {result, s.ints({dims.begin(), dims.end()})}));
+  };
+  return rule;
+}
+
 }  // namespace
 
 /// Sums, also of what is first squared or made absolute.
@@ -81,6 +105,28 @@ ShardingRule reduce_max(const graph::Graph& graph, const graph::Node& node) {
 
 ShardingRule reduce_min(const graph::Graph& graph, const graph::Node& node) {
   return extremum(graph, node, FactorKind::min);
+}
+
+ShardingRule reduce_l2(const graph::Graph& graph, const graph::Node& node) {
+  return of_sums(graph, node, [](Spelling& s, auto x, const auto& dims) {
+    return s.make("Sqrt", {s.reduce("ReduceSumSquare", x, dims)});
+  });
+}
+
+ShardingRule reduce_log_sum(const graph::Graph& graph, const graph::Node& node) {
+  return of_sums(graph, node, [](Spelling& s, auto x, const auto& dims) {
+    return s.make("Log", {s.reduce("ReduceSum", x, dims)});
+  });
+}
+
+/// An infinite maximum is not taken off: infinities have no difference.
+ShardingRule reduce_log_sum_exp(const graph::Graph& graph, const graph::Node& node) {
+  return of_sums(graph, node, [](Spelling& s, auto x, const auto& dims) {
+    const auto largest = s.reduce("ReduceMax", x, dims);
+    const auto taken = s.make("Where", {s.make("IsInf", {largest}), s.number(0, x), largest});
+    const auto powers = s.make("Exp", {s.make("Sub", {x, taken})});
+    return s.make("Add", {s.make("Log", {s.reduce("ReduceSum", powers, dims)}), taken});
+  });
 }
 
 ShardingRule reduce_whole(const graph::Graph& graph, const graph::Node& node) {

@@ -19,6 +19,9 @@ ShardingRule einsum(const graph::Graph& graph, const graph::Node& node);
 
 // along_axis.cpp
 ShardingRule along_last_axis(const graph::Graph& graph, const graph::Node& node);
+ShardingRule softmax(const graph::Graph& graph, const graph::Node& node);
+ShardingRule log_softmax(const graph::Graph& graph, const graph::Node& node);
+ShardingRule lp_normalization(const graph::Graph& graph, const graph::Node& node);
 ShardingRule arg_reduction(const graph::Graph& graph, const graph::Node& node);
 ShardingRule cum_sum(const graph::Graph& graph, const graph::Node& node);
 ShardingRule trilu(const graph::Graph& graph, const graph::Node& node);
@@ -41,6 +44,9 @@ ShardingRule reduce_sum(const graph::Graph& graph, const graph::Node& node);
 ShardingRule reduce_mean(const graph::Graph& graph, const graph::Node& node);
 ShardingRule reduce_max(const graph::Graph& graph, const graph::Node& node);
 ShardingRule reduce_min(const graph::Graph& graph, const graph::Node& node);
+ShardingRule reduce_l2(const graph::Graph& graph, const graph::Node& node);
+ShardingRule reduce_log_sum(const graph::Graph& graph, const graph::Node& node);
+ShardingRule reduce_log_sum_exp(const graph::Graph& graph, const graph::Node& node);
 ShardingRule reduce_whole(const graph::Graph& graph, const graph::Node& node);
 
 // reshape.cpp

@@ -13,11 +13,11 @@ using Lines = std::vector<std::string>;
 namespace {
 
 /// "x@RR = slice x@RS0" and "MatMul x@RR w@RS0" for each instruction.
-Lines text_of(const PlanSketch& sketch, const Program& program) {
+Lines text_of(const Program& program) {
   const auto name = [&](VersionId id) {
     if (id < 0) return std::string("-");
     const Version& version = program.versions[static_cast<std::size_t>(id)];
-    return sketch.graph.value(version.value).name + "@" + to_string(version.spec);
+    return program.graph.value(version.value).name + "@" + to_string(version.spec);
   };
   Lines lines;
   for (const Instruction& instruction : program.instructions) {
@@ -25,7 +25,7 @@ Lines text_of(const PlanSketch& sketch, const Program& program) {
     for (const VersionId output : instruction.outputs) line += name(output) + " ";
     line += "= ";
     line += instruction.node == graph::no_node ? std::string(name_of(instruction.step.kind))
-                                               : sketch.graph.node(instruction.node).op_type;
+                                               : program.graph.node(instruction.node).op_type;
     for (const VersionId input : instruction.inputs) line += " " + name(input);
     lines.push_back(line);
   }
@@ -33,7 +33,7 @@ Lines text_of(const PlanSketch& sketch, const Program& program) {
 }
 
 Lines lowered(const PlanSketch& sketch) {
-  return text_of(sketch, lower(sketch.graph, sketch.plan, sketch.price()));
+  return text_of(lower(sketch.graph, sketch.plan, sketch.price()));
 }
 
 }  // namespace
@@ -87,6 +87,35 @@ TEST_CASE("partial values are reduced right behind their operator") {
   sketch.output("z");
   CHECK(lowered(sketch) == Lines{"y@RR+P0 = MatMul x@RS0 w@S0R", "y@RR = all-reduce y@RR+P0",
                                  "z@RR+P0 = MatMul x@RS0 w@S0R", "z@S0R = reduce-scatter z@RR+P0"});
+}
+
+TEST_CASE("an operator that splits what it normalises over is spelled out, with its reductions") {
+  PlanSketch sketch("2");
+  sketch.input("x", {4, 8}, "RS0");
+  sketch.node("Softmax", {"x"}, "y", {4, 8}, "RS0->RS0");
+  sketch.node("Softmax", {"y"}, "z", {4, 8}, "S0R->S0R");
+  sketch.output("z");
+  const std::string max = "y/ReduceMax0/y";
+  const std::string sum = "y/ReduceSum3/y";
+  CHECK(lowered(sketch) ==
+        Lines{max + "@RR+P0max = ReduceMax x@RS0 y/ints@R",
+              max + "@RR = all-reduce " + max + "@RR+P0max",
+              "y/Sub1/y@RS0 = Sub x@RS0 " + max + "@RR", "y/Exp2/y@RS0 = Exp y/Sub1/y@RS0",
+              sum + "@RR+P0 = ReduceSum y/Exp2/y@RS0 y/ints_1@R",
+              sum + "@RR = all-reduce " + sum + "@RR+P0", "y@RS0 = Div y/Exp2/y@RS0 " + sum + "@RR",
+              "y@S0R = all-to-all y@RS0", "z@S0R = Softmax y@S0R"});
+  const Program program = lower(sketch.graph, sketch.plan, sketch.price());
+  CHECK(collective_totals(program).front() ==
+        bundle::CollectiveTotal{"all-reduce", {0}, 4, 4 * (4 * 1 * 4)});
+}
+
+TEST_CASE("what is added keeps clear of the model's names") {
+  PlanSketch sketch("2");
+  sketch.input("y/Exp2/y", {4, 8}, "RS0");
+  sketch.node("Softmax", {"y/Exp2/y"}, "y", {4, 8}, "RS0->RS0");
+  sketch.output("y");
+  const Lines lines = lowered(sketch);
+  CHECK(lines[3] == "y/Exp2/y#1@RS0 = Exp y/Sub1/y@RS0");
 }
 
 TEST_CASE("bytes are payloads summed over calls and ranks") {

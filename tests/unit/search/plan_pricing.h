@@ -43,7 +43,7 @@ inline double price_of(const graph::Graph& graph, const cost::CostModel& cost,
     const graph::Node& node = graph.nodes[id];
     const sharding::OpShardSpec& strategy = plan.operators[id];
     seconds += cost.operator_seconds(graph, node, *sharding::sharding_rule(graph, node), strategy) +
-               cost.reduction_seconds(graph, node, strategy);
+               cost.reduction_seconds(graph, node, *sharding::sharding_rule(graph, node), strategy);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const graph::ValueId input = node.inputs[i];
       if (input == graph::no_value || !made.emplace(input, strategy.inputs[i]).second) continue;

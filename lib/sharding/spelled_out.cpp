@@ -1,0 +1,216 @@
+#include "sharding/spelled_out.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+
+#include "graph/error.h"
+#include "graph/infer_node.h"
+
+namespace autopar::sharding {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::ValueId;
+
+/// A graph of the operator's tensors alone.
+SpelledOut ports_of(const Graph& graph, const Node& node, Node& local) {
+  SpelledOut result;
+  result.graph.opsets = graph.opsets;
+  local = node;
+  for (auto* ids : {&local.inputs, &local.outputs}) {
+    for (ValueId& id : *ids) {
+      if (id == graph::no_value) continue;
+      result.ports.push_back(id);
+      id = result.graph.add_value(graph.value(id));
+      // Prices know values by name, and what a fusion saves is not saved here.
+      result.graph.value(id).name += "/of " + node.name;
+    }
+  }
+  return result;
+}
+
+/// Reads its inputs as they lie, and leaves none of its outputs partial or scattered.
+OpShardSpec strategy_of(const Graph& graph, const Node& node,
+                        const std::vector<TensorShardSpec>& specs, const DeviceMesh& mesh) {
+  const auto rule = sharding_rule(graph, node);
+  require(rule.has_value(), "what is spelled out has rules");
+  for (OpShardSpec& choice : enumerate_op_shard_specs(*rule, mesh, input_shapes(graph, node),
+                                                      output_shapes(graph, node))) {
+    bool fits = std::ranges::find(choice.reductions, ReduceFunction::reduce_scatter) ==
+                choice.reductions.end();
+    for (std::size_t i = 0; fits && i < node.inputs.size(); ++i) {
+      const ValueId input = node.inputs[i];
+      fits = input == graph::no_value || choice.inputs[i] == specs[static_cast<std::size_t>(input)];
+    }
+    if (fits) return std::move(choice);
+  }
+  throw InternalError("internal error: " + node.name + " cannot be split as it is spelled out");
+}
+
+class UniqueNames {
+ public:
+  explicit UniqueNames(const Graph& graph) {
+    for (const graph::Value& value : graph.values) taken_.insert(value.name);
+    for (const Node& node : graph.nodes) taken_.insert(node.name);
+  }
+
+  std::string like(const std::string& wanted) {
+    std::string name = wanted;
+    for (int copy = 1; !taken_.insert(name).second; ++copy)
+      name = wanted + "#" + std::to_string(copy);
+    return name;
+  }
+
+ private:
+  std::unordered_set<std::string> taken_;
+};
+
+/// Appends the operators to the graph that has their ports.
+void append(SpelledOut&& spelled, UniqueNames& names, Graph& graph) {
+  std::vector<ValueId> ids = spelled.ports;
+  for (std::size_t v = ids.size(); v < spelled.graph.values.size(); ++v) {
+    graph::Value& value = spelled.graph.values[v];
+    value.name = names.like(value.name);
+    ids.push_back(graph.add_value(std::move(value)));
+  }
+  for (Node& node : spelled.graph.nodes) {
+    node.name = names.like(node.name);
+    for (auto* list : {&node.inputs, &node.outputs}) {
+      for (ValueId& id : *list) {
+        if (id != graph::no_value) id = ids[static_cast<std::size_t>(id)];
+      }
+    }
+    graph.nodes.push_back(std::move(node));
+  }
+}
+
+}  // namespace
+
+ValueId Spelling::input(std::size_t i) const {
+  return i < node_.inputs.size() ? node_.inputs[i] : graph::no_value;
+}
+
+ValueId Spelling::make(const std::string& op_type, std::vector<ValueId> inputs,
+                       std::map<std::string, graph::Attribute> attributes) {
+  const std::string name = fmt::format("{}/{}{}", node_.name, op_type, graph_.nodes.size());
+  const ValueId output = graph_.add_value({name + "/y", {}, {}, std::nullopt});
+  Node& made = graph_.nodes.emplace_back(
+      Node{name, op_type, "", std::move(inputs), {output}, std::move(attributes)});
+  const graph::OutputType inferred = graph::infer_node(graph_, made).at(0);
+  require(inferred.shape.has_value(), "shapes follow from what is spelled out");
+  graph_.value(output).type = inferred.type;
+  graph_.value(output).shape = *inferred.shape;
+  return output;
+}
+
+ValueId Spelling::reduce(const std::string& op_type, ValueId value,
+                         const std::vector<std::size_t>& dims) {
+  return make(op_type, {value, ints({dims.begin(), dims.end()})}, {{"keepdims", std::int64_t{1}}});
+}
+
+ValueId Spelling::mean(const std::string& op_type, ValueId value,
+                       const std::vector<std::size_t>& dims) {
+  double count = 1;
+  for (const std::size_t d : dims) count *= static_cast<double>(shape(value)[d]);
+  const ValueId sum = reduce(op_type, value, dims);
+  return make("Div", {sum, number(count, sum)});
+}
+
+ValueId Spelling::ints(const std::vector<std::int64_t>& values) {
+  return graph_.add_constant(
+      node_.name + "/ints",
+      graph::Tensor::of_int64({static_cast<std::int64_t>(values.size())}, values));
+}
+
+ValueId Spelling::number(double value, ValueId like) {
+  const std::string name = node_.name + "/number";
+  if (type(like) == graph::DataType::float64)
+    return graph_.add_constant(name, graph::Tensor::of<double>(type(like), {}, {{value}}));
+  require(type(like) == graph::DataType::float32, "numbers stand beside wide values");
+  return graph_.add_constant(name, graph::Tensor::of_float({}, {{static_cast<float>(value)}}));
+}
+
+ValueId Spelling::wide(ValueId value) {
+  const bool is_half =
+      type(value) == graph::DataType::float16 || type(value) == graph::DataType::bfloat16;
+  return is_half ? cast(value, graph::DataType::float32) : value;
+}
+
+ValueId Spelling::cast(ValueId value, graph::DataType to) {
+  return type(value) == to ? value : make("Cast", {value}, {{"to", static_cast<std::int64_t>(to)}});
+}
+
+void Spelling::set_output(std::size_t i, ValueId value) {
+  if (i >= node_.outputs.size() || node_.outputs[i] == graph::no_value) return;
+  const ValueId output = node_.outputs[i];
+  const ValueId made = cast(value, type(output));
+  require(shape(made) == shape(output), "what is spelled out has the shape of the operator's");
+  for (Node& node : graph_.nodes) {
+    std::ranges::replace(node.inputs, made, output);
+    std::ranges::replace(node.outputs, made, output);
+  }
+}
+
+bool splits_normalized(const ShardingRule& rule, const OpShardSpec& spec) {
+  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
+    if (rule.factors[f].kind == FactorKind::normalized && !spec.factor_axes[f].empty()) return true;
+  }
+  return false;
+}
+
+SpelledOut spell_out(const Graph& graph, const Node& node, const ShardingRule& rule,
+                     const OpShardSpec& spec, const DeviceMesh& mesh) {
+  Node local;
+  SpelledOut result = ports_of(graph, node, local);
+  Spelling spelling(result.graph, local);
+  rule.spell_out(spelling);
+  std::vector<TensorShardSpec> specs;
+  for (const graph::Value& value : result.graph.values)
+    specs.push_back(TensorShardSpec::replicated(value.shape.size()));
+  for (std::size_t i = 0; i < local.inputs.size(); ++i) {
+    if (local.inputs[i] != graph::no_value)
+      specs[static_cast<std::size_t>(local.inputs[i])] = spec.inputs[i];
+  }
+  for (const Node& each : result.graph.nodes) {
+    OpShardSpec strategy = strategy_of(result.graph, each, specs, mesh);
+    for (std::size_t o = 0; o < each.outputs.size(); ++o)
+      specs[static_cast<std::size_t>(each.outputs[o])] = strategy.outputs[o];
+    result.strategies.push_back(std::move(strategy));
+  }
+  for (std::size_t o = 0; o < local.outputs.size(); ++o) {
+    require(local.outputs[o] == graph::no_value ||
+                specs[static_cast<std::size_t>(local.outputs[o])] == spec.outputs[o],
+            "what is spelled out leaves outputs as the strategy says");
+  }
+  return result;
+}
+
+void spell_out_normalized(Graph& graph, std::vector<OpShardSpec>& strategies,
+                          const DeviceMesh& mesh) {
+  std::vector<std::optional<SpelledOut>> spelled(graph.nodes.size());
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const auto rule = sharding_rule(graph, graph.nodes[n]);
+    if (rule && splits_normalized(*rule, strategies[n]))
+      spelled[n] = spell_out(graph, graph.nodes[n], *rule, strategies[n], mesh);
+  }
+  UniqueNames names(graph);
+  std::vector<Node> nodes = std::exchange(graph.nodes, {});
+  std::vector<OpShardSpec> of_nodes = std::exchange(strategies, {});
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    if (spelled[n]) {
+      append(std::move(*spelled[n]), names, graph);
+      std::ranges::move(spelled[n]->strategies, std::back_inserter(strategies));
+    } else {
+      graph.nodes.push_back(std::move(nodes[n]));
+      strategies.push_back(std::move(of_nodes[n]));
+    }
+  }
+}
+
+}  // namespace autopar::sharding
