@@ -29,7 +29,8 @@ struct ArenaPlan {
 ArenaPlan plan_arena(std::span<const BufferLifetime> buffers);
 
 /// A lifetime for each value of the graph, by ValueId, a step a node: inputs live from step 0,
-/// outputs and the inputs of states to the last step; constants and values that no node makes or reads have 0 bytes.
+/// outputs and the inputs of states to the last step; constants and values that no node makes or
+/// reads have 0 bytes.
 std::vector<BufferLifetime> value_lifetimes(const Graph& graph);
 
 /// A runtime that aliases and fuses keeps some values longer and packs others elsewhere, for which

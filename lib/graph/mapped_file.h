@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <utility>
 
 namespace autopar::graph {
 
@@ -20,13 +23,23 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return bytes_; }
   /// Of a part of some mapped file: its whole pages leave memory until they are read again.
   static void release(std::span<const std::byte> part);
-  /// Of a part of some mapped file: asks the system to bring few other pages with those that are
-  /// read. It may still map what the page cache holds together with them.
-  static void expect_few_reads(std::span<const std::byte> part);
+  /// Copies some of bytes() without mapping them: a row of a large table would bring megabytes into
+  /// memory, as from 6.18 on Linux maps all that the page cache holds together (a folio).
+  void read(std::size_t begin, std::span<std::byte> out) const;
 
  private:
-  explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  MappedFile(std::filesystem::path path, std::span<const std::byte> bytes)
+      : path_(std::move(path)), bytes_(bytes) {}
+  /// Of the file, opened once it is asked for: a model may have more files than a process may have
+  /// open. -1 where it cannot be, or is another one by now.
+  int descriptor() const;
+
+  std::filesystem::path path_;
   std::span<const std::byte> bytes_;
+  std::uint64_t device_ = 0;
+  std::uint64_t number_ = 0;  ///< the file's own on the device
+  mutable std::once_flag opened_;
+  mutable int descriptor_ = -1;
 };
 
 }  // namespace autopar::graph

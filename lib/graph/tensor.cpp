@@ -86,8 +86,8 @@ Tensor::Tensor(DataType type, Shape shape, const std::byte* data, std::shared_pt
 
 Tensor Tensor::mapped(DataType type, Shape shape, const std::byte* data,
                       std::shared_ptr<const MappedFile> file) {
-  Tensor result(type, std::move(shape), data, std::move(file));
-  result.is_mapped_ = true;
+  Tensor result(type, std::move(shape), data, nullptr);
+  result.file_ = std::move(file);
   return result;
 }
 
@@ -236,11 +236,16 @@ void Tensor::drop_data() {
 }
 
 void Tensor::release_pages() const {
-  if (is_mapped_) for_each_run(MappedFile::release);
+  if (file_) for_each_run(MappedFile::release);
 }
 
-void Tensor::expect_few_reads() const {
-  if (is_mapped_) for_each_run(MappedFile::expect_few_reads);
+void Tensor::read(std::int64_t begin, std::span<std::byte> out) const {
+  require(is_contiguous(), "read() counts bytes of a contiguous tensor");
+  if (file_) {
+    file_->read(static_cast<std::size_t>(data_ - file_->bytes().data() + begin), out);
+  } else if (!out.empty()) {
+    std::memcpy(out.data(), data_ + begin, out.size());
+  }
 }
 
 bool Tensor::same_view(const Tensor& other) const {

@@ -98,9 +98,10 @@ class Tensor {
   /// Gives back the memory that a file's bytes take; they are read again when they are needed.
   /// Nothing happens to other memory.
   void release_pages() const;
-  /// Tells the system that a run reads few of a file's bytes, here and there, so that it brings no
-  /// neighbours.
-  void expect_few_reads() const;
+  /// Whether the data is a file's.
+  bool is_mapped() const { return file_ != nullptr; }
+  /// Copies bytes of a contiguous tensor from `begin` on. Of a file's no page comes into memory.
+  void read(std::int64_t begin, std::span<std::byte> out) const;
 
   /// True when both are views of the same bytes with the same layout.
   bool same_view(const Tensor& other) const;
@@ -112,7 +113,7 @@ class Tensor {
   const std::byte* data_ = nullptr;
   std::shared_ptr<const void> owner_;
   bool writable_ = false;
-  bool is_mapped_ = false;
+  std::shared_ptr<const MappedFile> file_;  ///< of a view of a file
 };
 
 template <typename T>

@@ -134,8 +134,8 @@ struct Executable::Impl {
     for (const Node& node : graph.nodes) {
       const KernelEntry& entry = entry_of(node, device.kernels());
       Step& step = steps.emplace_back();
-      KernelRequest request{node, views_of(node.inputs), views_of(node.outputs), device,
-                            collectives};
+      KernelRequest request{node,   views_of(node.inputs), views_of(node.outputs),
+                            device, collectives,           constants_of(node.inputs)};
       step.node = node.name;
       step.op_type = node.op_type;
       step.kernel = entry.make(request);
@@ -159,9 +159,7 @@ struct Executable::Impl {
       if (id == graph::no_value || !graph.is_constant(id)) continue;
       const bool is_output = std::ranges::find(graph.outputs, id) != graph.outputs.end();
       if (is_output || readers[static_cast<std::size_t>(id)].size() != 1) continue;
-      const Kernel::Reads reads = kernel.reads(i);
-      if (reads == Kernel::Reads::nothing) graph.value(id).constant->drop_data();
-      if (reads == Kernel::Reads::few) graph.value(id).constant->expect_few_reads();
+      if (!kernel.reads(i)) graph.value(id).constant->drop_data();
     }
   }
 
@@ -192,6 +190,15 @@ struct Executable::Impl {
     std::vector<TensorView> views;
     for (const ValueId id : ids) views.push_back(view_of(id));
     return views;
+  }
+
+  std::vector<const graph::Tensor*> constants_of(const std::vector<ValueId>& ids) const {
+    std::vector<const graph::Tensor*> constants;
+    for (const ValueId id : ids) {
+      const auto root = id == graph::no_value ? id : storage.root(id);
+      constants.push_back(graph.is_constant(root) ? &*graph.value(root).constant : nullptr);
+    }
+    return constants;
   }
 
   /// Appends the microbatch's steps, but views, which run nothing, every tensor in its place.

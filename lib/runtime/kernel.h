@@ -54,10 +54,9 @@ class Kernel {
   virtual void run(const KernelIo& io) = 0;
   virtual std::int64_t scratch_bytes() const { return 0; }
 
-  /// What a run reads of an input: all, some rows here and there, or nothing, as of a constant that
-  /// the kernel keeps in a form of its own.
-  enum class Reads { all, few, nothing };
-  virtual Reads reads(std::size_t /*input*/) const { return Reads::all; }
+  /// Whether a run reads the input where it lies: not so of a constant that the kernel keeps in a
+  /// form of its own, or reads from its file.
+  virtual bool reads(std::size_t /*input*/) const { return true; }
 };
 
 /// What a device may do at the same time: each queue runs its steps one after the other. What comes
@@ -98,6 +97,9 @@ struct KernelRequest {
   Device& device;
   /// Communication of this rank; null where the graph holds no collective.
   CollectiveContext* collectives = nullptr;
+  /// By input, a constant as a tensor, which knows its file. Null for others; a request within a
+  /// kernel has none.
+  std::vector<const graph::Tensor*> constants = {};
 
   bool is_constant(std::size_t input) const {
     return input < inputs.size() && inputs[input].present() && inputs[input].data != nullptr;

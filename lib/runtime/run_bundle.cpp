@@ -317,6 +317,21 @@ class BundleFeed final : public RankFeed {
   std::map<std::string, std::vector<Tensor>> choices_;
 };
 
+/// Puts a part of an output into the whole one; the only part is the whole.
+void take_output(const bundle::PortInfo& port, const std::vector<Range>& ranges, int microbatch,
+                 Tensor part, NamedTensors& outputs) {
+  const auto known = outputs.find(port.name);
+  if (known == outputs.end() && part.shape() == port.shape) {
+    outputs.emplace(port.name, std::move(part));
+    return;
+  }
+  Tensor& whole = known != outputs.end()
+                      ? known->second
+                      : outputs.emplace(port.name, Tensor::zeros(port.type, port.shape))
+                            .first->second;
+  place_output(port, ranges, microbatch, part, whole);
+}
+
 /// A whole model's inputs.
 class WholeFeed final : public RankFeed {
  public:
@@ -352,9 +367,6 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
   result.launches.resize(ranks);
   result.upload_seconds.resize(ranks);
   if (options.profile) result.spans.resize(ranks);
-  for (const bundle::PortInfo& port : info.outputs) {
-    result.outputs.emplace(port.name, Tensor::zeros(port.type, port.shape));
-  }
   FirstError error;
   std::mutex assembling;
   const auto run_rank = [&](std::size_t r) {
@@ -387,8 +399,7 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
       for (const bundle::PortInfo& port : info.outputs) {
         if (!port.ranges[r]) continue;
         for (const int m : microbatches_read(info, port))
-          place_output(port, *port.ranges[r], m, run.output(of_shard, m),
-                       result.outputs.at(port.name));
+          take_output(port, *port.ranges[r], m, run.output(of_shard, m), result.outputs);
         ++of_shard;
       }
     } catch (...) {

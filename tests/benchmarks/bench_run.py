@@ -3,7 +3,8 @@
 Usage: bench_run.py MODEL_DIR... [--threads 2] [--rounds 5] [--repeat 10] [--scaling]
 A MODEL_DIR is one that models/export.py --full makes. Rounds alternate between the programs; a
 ratio above 1 means that autopar is faster, or takes less memory. Memory is the largest resident set,
-weights that are mapped included, less what Python and its packages took before the model was loaded.
+weights that are mapped included, less what the process takes without a model: of Python and its
+packages before one is loaded, of `autopar --version`.
 --scaling adds two ranks of one thread against one rank of two.
 """
 
@@ -95,7 +96,8 @@ class Model:
         return run_json(*self.run_words(ranks, threads, repeat))["seconds"]
 
     def memory(self, threads):
-        return peak_resident([AUTOPAR, *self.run_words(1, threads, 2)])
+        without_model = max(peak_resident([AUTOPAR, "--version"]) for _ in range(5))
+        return peak_resident([AUTOPAR, *self.run_words(1, threads, 2)]) - without_model
 
     def error(self, session, threads):
         """The largest difference from ONNX Runtime's outputs over their largest magnitude."""

@@ -34,14 +34,13 @@ class Composite::Steps final : public Kernel {
     }
   }
 
-  /// As much as the step that reads most.
-  Reads reads(std::size_t input) const override {
-    auto most = Reads::nothing;
+  bool reads(std::size_t input) const override {
     for (const Step& step : steps)
       for (std::size_t i = 0; i < step.inputs.size(); ++i)
-        if (step.inputs[i].place == Part::Place::input && step.inputs[i].index == input)
-          most = std::min(most, step.kernel->reads(i));
-    return most;
+        if (step.inputs[i].place == Part::Place::input && step.inputs[i].index == input &&
+            step.kernel->reads(i))
+          return true;
+    return false;
   }
 
   std::byte* host_data(const Part& part, const KernelRequest& request) const {

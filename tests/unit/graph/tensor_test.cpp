@@ -96,10 +96,7 @@ TEST_CASE("pages of a file that are given back are read again, and memory stays 
   Tensor whole = Tensor::mapped(DataType::int64, {50, 100}, file->bytes().data(), file);
   const Tensor columns = whole.slice(std::vector<Range>{{0, 50}, {20, 80}});
   const std::vector<std::int64_t> before = columns.to_int64s();
-  for (const Tensor& tensor : {whole, columns}) {
-    tensor.expect_few_reads();
-    tensor.release_pages();
-  }
+  for (const Tensor& tensor : {whole, columns}) tensor.release_pages();
   CHECK(whole.to_int64s() == values);
   whole.drop_data();
   CHECK_FALSE(whole.has_data());
@@ -108,12 +105,39 @@ TEST_CASE("pages of a file that are given back are read again, and memory stays 
 
   Tensor own = counting({5000});
   const Tensor view = own.slice(std::vector<Range>{{0, 5000}});
-  own.expect_few_reads();
   own.release_pages();
   CHECK(own.to_int64s() == values);
   own.drop_data();
   CHECK_FALSE(own.has_data());
   CHECK(view.to_int64s() == values);
+}
+
+TEST_CASE("bytes of a file are read as the mapping has them, whatever becomes of its name") {
+  const TemporaryFolder folder;
+  const std::string text = "the bytes of some file";
+  std::ofstream(folder / "weights") << text;
+  const auto open = [&] {
+    const auto file = MappedFile::open(folder / "weights");
+    const std::span<const std::byte> tail = file->bytes().subspan(4);
+    return Tensor::mapped(DataType::uint8, {static_cast<std::int64_t>(tail.size())}, tail.data(),
+                          file);
+  };
+  const auto five_from = [](const Tensor& tensor, std::int64_t begin) {
+    std::string out(5, ' ');
+    tensor.read(begin, std::as_writable_bytes(std::span(out)));
+    return out;
+  };
+  const Tensor read_before = open();
+  CHECK(five_from(read_before, 0) == "bytes");
+  const Tensor read_behind = open();
+  const Tensor read_without = open();
+  std::ofstream(folder / "other") << "something else that is longer";
+  std::filesystem::rename(folder / "other", folder / "weights");
+  CHECK(five_from(read_before, 9) == "some ");
+  CHECK(five_from(read_behind, 9) == "some ");
+  std::filesystem::remove(folder / "weights");
+  CHECK(five_from(read_without, 13) == " file");
+  CHECK(five_from(read_before.contiguous_copy(), 0) == "bytes");
 }
 
 TEST_CASE("a 4-bit tensor is cut between bytes only") {

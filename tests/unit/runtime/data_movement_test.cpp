@@ -1,8 +1,11 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <functional>
 #include <numeric>
 
+#include "graph/mapped_file.h"
+#include "graph/temporary_folder.h"
 #include "run_node.h"
 
 namespace autopar::runtime {
@@ -339,6 +342,34 @@ TEST_CASE("Gather along every axis, with negative indices of both types") {
           return at(x, source);
         });
       }
+}
+
+TEST_CASE("Gather reads the rows of a large table from its file") {
+  const TemporaryFolder folder;
+  const Tensor table = counting(DataType::float32, {5000, 300});
+  std::ofstream(folder / "table", std::ios::binary)
+      .write(reinterpret_cast<const char*>(table.bytes().data()),
+             static_cast<std::streamsize>(table.size_bytes()));
+  const auto file = graph::MappedFile::open(folder / "table");
+  const Tensor mapped = Tensor::mapped(table.type(), table.shape(), file->bytes().data(), file);
+  std::mt19937 random(9);
+  for (const std::int64_t rows : {1, 200}) {
+    const Tensor indices = random_indices(random, {rows}, 5000);
+    NodeRun node{"Gather", {}, {table, indices}, {{DataType::float32, {rows, 300}}}, {0}};
+    node.threads = 2;
+    const auto expected = doubles(run_node(node)[0]);
+    node.inputs[0] = mapped;
+    CHECK(doubles(run_node(node)[0]) == expected);
+    // Nothing of the table need be in memory, but others may read it all the same.
+    graph::Graph graph = make_graph(node);
+    graph.nodes.push_back({"again", "ReduceMax", "", {graph.nodes[0].inputs[0]}, {}, {}});
+    graph.nodes[1].outputs = {graph.add_value({"max", DataType::float32, {1, 1}, std::nullopt})};
+    graph.outputs.push_back(graph.nodes[1].outputs[0]);
+    Executable executable(graph, {.device = device_under_test()});
+    const auto outputs = run(executable, graph, {indices});
+    CHECK(doubles(outputs[0]) == expected);
+    CHECK(doubles(outputs[1]) == std::vector<double>{5000 * 300 - 1});
+  }
 }
 
 TEST_CASE("A large Gather is shared among threads, and a scalar index drops its axis") {

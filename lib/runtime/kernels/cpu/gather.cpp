@@ -1,5 +1,7 @@
 #include <cstring>
+#include <optional>
 
+#include "graph/tensor.h"
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/broadcast.h"
 #include "runtime/kernels/cpu/element_indices.h"
@@ -9,16 +11,29 @@
 namespace autopar::runtime::cpu {
 namespace {
 
-constexpr std::int64_t parallel_bytes = 128 * 1024;
+using graph::Tensor;
 
-/// Copies row indices[i] of each of the input's outer blocks.
+constexpr std::int64_t parallel_bytes = 128 * 1024;
+/// A call of the system takes as long as copying some hundred bytes.
+constexpr std::int64_t long_row_bytes = 512;
+constexpr std::int64_t large_table_bytes = 4 << 20;
+
+/// Copies row indices[i] of each of the input's outer blocks. The few of a large table in a file
+/// are read from there, so that the others take no memory.
 class GatherKernel final : public Kernel {
  public:
   explicit GatherKernel(const KernelRequest& request)
       : node_(request.node.name),
         threads_(request.device.threads()),
         extents_(gathered_extents(request)),
-        row_bytes_(extents_.inner * element_bytes_of(request, request.inputs[0])) {}
+        row_bytes_(extents_.inner * element_bytes_of(request, request.inputs[0])) {
+    const Tensor* table = request.constants.empty() ? nullptr : request.constants[0];
+    const std::int64_t table_bytes = request.inputs[0].size_bytes();
+    const bool reads_few = 4 * request.outputs[0].size_bytes() < table_bytes;
+    if (table != nullptr && table->is_mapped() && reads_few && table_bytes >= large_table_bytes &&
+        row_bytes_ >= long_row_bytes)
+      table_ = *table;
+  }
 
   void run(const KernelIo& io) override {
     const TensorView& indices = io.inputs[1];
@@ -33,18 +48,23 @@ class GatherKernel final : public Kernel {
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t index = integer_at(indices, row % count);
       const std::int64_t source = row / count * extent + (index < 0 ? index + extent : index);
-      std::memcpy(io.outputs[0].data + row * row_bytes_, io.inputs[0].data + source * row_bytes_,
-                  bytes);
+      std::byte* out = io.outputs[0].data + row * row_bytes_;
+      if (table_) {
+        table_->read(source * row_bytes_, {out, bytes});
+      } else {
+        std::memcpy(out, io.inputs[0].data + source * row_bytes_, bytes);
+      }
     }
   }
 
-  Reads reads(std::size_t input) const override { return input == 0 ? Reads::few : Reads::all; }
+  bool reads(std::size_t input) const override { return input != 0 || !table_; }
 
  private:
   std::string node_;
   int threads_;
   AxisExtents extents_;
   std::int64_t row_bytes_;
+  std::optional<Tensor> table_;
 };
 
 /// out[i, j, k] = data[i, indices[i, j, k], k] for axis 1.

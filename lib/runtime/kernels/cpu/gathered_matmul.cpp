@@ -45,9 +45,7 @@ class GatheredMatMul final : public Kernel {
   std::int64_t scratch_bytes() const override {
     return product_.scratch_bytes() + in_bytes_ + out_bytes_;
   }
-  Reads reads(std::size_t input) const override {
-    return input == table_ && kept_ ? Reads::nothing : Reads::all;
-  }
+  bool reads(std::size_t input) const override { return input != table_ || !kept_; }
 
   void run(const KernelIo& io) override {
     sort_by_matrix(io.inputs[2]);

@@ -40,9 +40,7 @@ class OnednnConvolution final : public Kernel {
     return primitive_scratch_bytes() + float_bytes_ + in_.bytes() + weights + out_bytes_;
   }
 
-  Reads reads(std::size_t input) const override {
-    return input == 1 && kept_weights_ ? Reads::nothing : Reads::all;
-  }
+  bool reads(std::size_t input) const override { return input != 1 || !kept_weights_; }
 
   void run(const KernelIo& io) override {
     std::byte* next = io.scratch + primitive_scratch_bytes() + float_bytes_;

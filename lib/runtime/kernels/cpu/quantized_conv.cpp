@@ -70,9 +70,7 @@ class ByteConvolution final : public Kernel {
   std::int64_t scratch_bytes() const override {
     return primitive_scratch_bytes() + in_.bytes() + out_bytes_;
   }
-  Reads reads(std::size_t input) const override {
-    return input == 1 && kept_weights_ ? Reads::nothing : Reads::all;
-  }
+  bool reads(std::size_t input) const override { return input != 1 || !kept_weights_; }
 
   void run(const KernelIo& io) override {
     std::byte* in = io.inputs[0].data;

@@ -56,9 +56,7 @@ class QuantizedMatMul final : public Kernel {
   }
 
   std::int64_t scratch_bytes() const override { return matmul_.scratch_bytes() + moved_bytes(); }
-  Reads reads(std::size_t input) const override {
-    return input == 1 && kept_weights_ ? Reads::nothing : Reads::all;
-  }
+  bool reads(std::size_t input) const override { return input != 1 || !kept_weights_; }
 
   void run(const KernelIo& io) override {
     const std::byte* weights = kept_weights_ ? kept_weights_.get() : io.inputs[1].data;
