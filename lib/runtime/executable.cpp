@@ -134,8 +134,9 @@ struct Executable::Impl {
     for (const Node& node : graph.nodes) {
       const KernelEntry& entry = entry_of(node, device.kernels());
       Step& step = steps.emplace_back();
-      KernelRequest request{node,   views_of(node.inputs), views_of(node.outputs),
-                            device, collectives,           constants_of(node.inputs)};
+      KernelRequest request{
+          node,        views_of(node.inputs),     views_of(node.outputs),   device,
+          collectives, constants_of(node.inputs), own_inputs(node, readers)};
       step.node = node.name;
       step.op_type = node.op_type;
       step.kernel = entry.make(request);
@@ -147,20 +148,27 @@ struct Executable::Impl {
       }
       if (!step.kernel) continue;
       step.scratch_bytes = step.kernel->scratch_bytes();
-      if (device.shares_host_memory()) spare_constants(node, *step.kernel, readers);
+      if (device.shares_host_memory()) spare_constants(node, *step.kernel, request.is_own);
     }
   }
 
   /// Memory of constants that the node alone reads, and not all of.
-  void spare_constants(const Node& node, const Kernel& kernel,
-                       const std::vector<std::vector<NodeId>>& readers) {
+  void spare_constants(const Node& node, const Kernel& kernel, const std::vector<bool>& is_own) {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId id = node.inputs[i];
-      if (id == graph::no_value || !graph.is_constant(id)) continue;
-      const bool is_output = std::ranges::find(graph.outputs, id) != graph.outputs.end();
-      if (is_output || readers[static_cast<std::size_t>(id)].size() != 1) continue;
-      if (!kernel.reads(i)) graph.value(id).constant->drop_data();
+      if (is_own[i] && !kernel.reads(i)) graph.value(id).constant->drop_data();
     }
+  }
+
+  std::vector<bool> own_inputs(const Node& node,
+                               const std::vector<std::vector<NodeId>>& readers) const {
+    std::vector<bool> is_own;
+    for (const ValueId id : node.inputs) {
+      const bool is_output = std::ranges::find(graph.outputs, id) != graph.outputs.end();
+      is_own.push_back(graph.is_constant(id) && !is_output &&
+                       readers[static_cast<std::size_t>(id)].size() == 1);
+    }
+    return is_own;
   }
 
   /// Whether the node's only output may share its input's bytes: one that leaves the graph must

@@ -100,6 +100,13 @@ struct KernelRequest {
   /// By input, a constant as a tensor, which knows its file. Null for others; a request within a
   /// kernel has none.
   std::vector<const graph::Tensor*> constants = {};
+  /// By input, whether nothing but this node needs it: of a constant that the kernel keeps in a
+  /// form of its own, the data is dropped then. A request within a kernel tells nothing.
+  std::vector<bool> is_own = {};
+
+  bool may_replace(std::size_t input) const {
+    return is_constant(input) && input < is_own.size() && is_own[input];
+  }
 
   bool is_constant(std::size_t input) const {
     return input < inputs.size() && inputs[input].present() && inputs[input].data != nullptr;

@@ -74,6 +74,45 @@ TEST_CASE("MatMul equals a loop for all batches, sizes of zero included") {
   }
 }
 
+TEST_CASE("weights that are brought into another layout once serve all runs, in any form") {
+  Random random(2);
+  for (const auto& [m, k, n] : std::vector<std::array<std::int64_t, 3>>{
+           {1, 64, 64}, {7, 64, 128}, {40, 100, 37}, {128, 512, 256}, {3, 128, 1}, {65, 1, 64}}) {
+    for (const bool transposed : {false, true}) {
+      const Tensor a = random_floats(random, {2, m, k});
+      const Tensor b = random_floats(random, transposed ? Shape{n, k} : Shape{k, n});
+      const Tensor row = random_floats(random, {n});
+      const std::vector<double> bias = doubles(row);
+      const auto expected = matmul(a, b, {2, m, n}, k, false, transposed);
+      for (const bool has_bias : {false, true}) {
+        NodeRun node{"FusedMatMul", {}, {a, b}, {{DataType::float32, {2, m, n}}}, {1}};
+        node.domain = passes::internal_domain;
+        if (transposed) node.attributes["transB"] = std::int64_t{1};
+        if (has_bias) node.inputs.push_back(row);
+        if (has_bias) node.constants.push_back(2);
+        graph::Graph graph = make_graph(node);
+        for (const bool is_read_twice : {false, true}) {
+          if (is_read_twice) {  // it stays as it is for the other
+            graph.nodes.push_back({"again", "Neg", "", {graph.nodes[0].inputs[1]}, {}, {}});
+            graph.nodes[1].outputs = {
+                graph.add_value({"neg", DataType::float32, b.shape(), std::nullopt})};
+            graph.outputs.push_back(graph.nodes[1].outputs[0]);
+          }
+          Executable executable(graph, {.threads = 2, .device = device_under_test()});
+          for (int run = 0; run < 2; ++run) {
+            std::vector<double> found = doubles(testing::run(executable, graph, {a})[0]);
+            for (std::size_t i = 0; has_bias && i < found.size(); ++i)
+              found[i] -= bias[i % static_cast<std::size_t>(n)];
+            for (std::size_t i = 0; i < found.size(); ++i)
+              REQUIRE(found[i] == Approx(expected[i]).margin(1e-4));
+          }
+          if (is_read_twice) CHECK(doubles(executable.read_output(1))[0] == -doubles(b)[0]);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a product of depth 1 whose first matrix is read as transposed equals a loop") {
   Random random(1);
   const Tensor a = random_floats(random, {3, 1, 8});

@@ -1,10 +1,13 @@
 // MatMul, Gemm and the compiler's FusedMatMul: one product, by oneDNN for float32 and half types
 // (computed in float32), by plain loops for float64 and integers.
 
+#include <algorithm>
+
 #include "graph/error.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/onednn_product.h"
+#include "runtime/kernels/cpu/onednn_reordering.h"
 #include "runtime/kernels/element_types.h"
 #include "runtime/kernels/elementwise_functions.h"
 #include "runtime/kernels/kernel_arguments.h"
@@ -15,16 +18,24 @@ namespace {
 
 using dnnl::memory;
 
+constexpr std::int64_t largest_packed_bytes = 32 << 20;
+
 /// What oneDNN takes as a bias; all else that is added lies in the result before.
 bool takes_bias(const Product& product) { return product.has_bias() && product.is_unscaled(); }
 
-dnnl::matmul::primitive_desc describe(const Product& product) {
-  const auto described = [&](const MatrixLayout& layout, std::int64_t rows, std::int64_t columns) {
-    return matrices(product, layout, rows, columns, memory::data_type::f32);
-  };
-  const memory::desc a = described(product.a, product.rows, product.depth);
-  const memory::desc b = described(product.b, product.depth, product.columns);
-  const memory::desc out = described(product.out, product.rows, product.columns);
+memory::desc described(const Product& product, const MatrixLayout& layout, std::int64_t rows,
+                       std::int64_t columns) {
+  return matrices(product, layout, rows, columns, memory::data_type::f32);
+}
+
+memory::desc stored_b(const Product& product) {
+  return described(product, product.b, product.depth, product.columns);
+}
+
+/// `b`: how it lies, or any layout.
+dnnl::matmul::primitive_desc describe(const Product& product, const memory::desc& b) {
+  const memory::desc a = described(product, product.a, product.rows, product.depth);
+  const memory::desc out = described(product, product.out, product.rows, product.columns);
   dnnl::primitive_attr attributes = user_scratchpad();
   if (takes_bias(product)) {
     Shape bias(product.batches.size() + 2, 1);
@@ -51,8 +62,11 @@ class FloatMatMul final : public Kernel {
     if (is_empty_ || sums_nothing_) return;
     std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
     if (takes_bias(product_)) arguments.push_back(DNNL_ARG_BIAS);
-    matmul_ = OnednnPrimitive(describe(product), arguments);
+    const dnnl::matmul::primitive_desc packed = pack(request);
+    matmul_ = OnednnPrimitive(kept_b_ ? packed : describe(product, stored_b(product)), arguments);
   }
+
+  bool reads(std::size_t input) const override { return input != 1 || !kept_b_; }
 
   std::int64_t scratch_bytes() const override { return matmul_.scratch_bytes() + float_bytes_; }
 
@@ -72,7 +86,8 @@ class FloatMatMul final : public Kernel {
         for (std::int64_t i = 0; i < out.elements(); ++i) target[i] = c[product_.c_offset(i)];
       }
       matmul_.bind(DNNL_ARG_SRC, copies.load(io.inputs[0]));
-      matmul_.bind(DNNL_ARG_WEIGHTS, copies.load(io.inputs[1]));
+      matmul_.bind(DNNL_ARG_WEIGHTS, kept_b_ ? reinterpret_cast<const float*>(kept_b_.get())
+                                             : copies.load(io.inputs[1]));
       matmul_.bind(DNNL_ARG_DST, target);
       matmul_.run(io.scratch);
     }
@@ -80,7 +95,27 @@ class FloatMatMul final : public Kernel {
   }
 
  private:
+  /// Keeps constant weights in the layout that oneDNN would bring them into in each run, if that
+  /// takes no more memory; a large matrix would be there twice for a while.
+  dnnl::matmul::primitive_desc pack(const KernelRequest& request) {
+    const TensorView& b = request.inputs[1];
+    const bool is_single = std::ranges::all_of(product_.b.batch_strides,
+                                               [](std::int64_t stride) { return stride == 0; });
+    if (!request.may_replace(1) || b.type != DataType::float32 || !is_single ||
+        b.size_bytes() > largest_packed_bytes)
+      return {};
+    const memory::desc stored = stored_b(product_);
+    const memory::desc any(stored.dims(), memory::data_type::f32, memory::format_tag::any);
+    dnnl::matmul::primitive_desc packed = describe(product_, any);
+    const memory::desc layout = packed.weights_desc();
+    const auto most_bytes = static_cast<std::size_t>(b.size_bytes() + b.size_bytes() / 32);
+    if (layout.get_size() <= most_bytes)
+      kept_b_ = reordered_copy(request.device, stored, b.data, layout);
+    return packed;
+  }
+
   OnednnPrimitive matmul_;
+  std::shared_ptr<std::byte> kept_b_;  ///< null where the node's own serves
   Product product_;
   bool is_empty_;
   bool sums_nothing_;
