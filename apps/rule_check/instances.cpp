@@ -156,6 +156,7 @@ BatchNormalization 3x4x6 4 4 4 +4
 BatchNormalization(training_mode=1) 3x4x6 4 4 4 +4 -> 3
 GroupNormalization(num_groups=4) 3x12x5 12 12
 GroupNormalization(num_groups=1) 2x6x4x3 6 6
+GroupNormalization(num_groups=2) 1x4x3 4 4
 InstanceNormalization 3x4x6 4 4
 LayerNormalization 4x6 6 6
 LayerNormalization h:4x6 h:6 h:6 -> 3

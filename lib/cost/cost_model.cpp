@@ -194,18 +194,18 @@ double CostModel::traffic_seconds(const Work& work) const {
 
 double CostModel::operator_seconds(const graph::Graph& graph, const graph::Node& node,
                                    const ShardingRule& rule, const OpShardSpec& spec) const {
-  const double as_one = whole_operator_seconds(graph, node, rule, spec);
+  const double as_one = seconds_as_one(graph, node, rule, spec);
   if (!sharding::splits_normalized(rule, spec)) return as_one;
   double seconds = 0;
   for_each_spelled(graph, node, rule, spec, mesh_,
                    [&](const auto& in, const auto& each, const auto& its_rule, const auto& choice) {
-                     seconds += whole_operator_seconds(in, each, its_rule, choice);
+                     seconds += seconds_as_one(in, each, its_rule, choice);
                    });
   return std::max(seconds, as_one);
 }
 
-double CostModel::whole_operator_seconds(const graph::Graph& graph, const graph::Node& node,
-                                         const ShardingRule& rule, const OpShardSpec& spec) const {
+double CostModel::seconds_as_one(const graph::Graph& graph, const graph::Node& node,
+                                 const ShardingRule& rule, const OpShardSpec& spec) const {
   if (rule.is_view) return 0;
   return work_seconds(operator_work(graph, node, rule, spec), rate_type(graph, node), node.op_type);
 }

@@ -84,9 +84,9 @@ class CostModel {
   sharding::StepPrice step_price() const;
 
  private:
-  double whole_operator_seconds(const graph::Graph& graph, const graph::Node& node,
-                                const sharding::ShardingRule& rule,
-                                const sharding::OpShardSpec& spec) const;
+  double seconds_as_one(const graph::Graph& graph, const graph::Node& node,
+                        const sharding::ShardingRule& rule,
+                        const sharding::OpShardSpec& spec) const;
   bool is_stored(const graph::Value& value) const;
   bool is_weight(const graph::Value& value) const;
   double slice_seconds(const sharding::ReshardStep& step, const sharding::Shape& shape,

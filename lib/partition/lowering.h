@@ -31,11 +31,10 @@ struct Instruction {
   }
 };
 
-/// A plan spelled out, still for all ranks at once, so that all have the same collectives in the
-/// same order. It stands for itself: graph, mesh and strategies are the
-/// plan's, with operators spelled out where their strategy takes that (sharding/spelled_out.h).
-/// Each version of a tensor that operators read is made once, where the first of them reads it, by
-/// a chain of steps from the base version: what the search priced.
+/// A plan as one program, still for all ranks at once, so that all have the same collectives in the
+/// same order. Graph, mesh and strategies are the plan's, but for operators that are spelled out
+/// (sharding/spelled_out.h). Each version of a tensor that operators read is made once, where the
+/// first of them reads it, by a chain of steps from the base version: what the search priced.
 struct Program {
   graph::Graph graph;
   sharding::DeviceMesh mesh{{1}};

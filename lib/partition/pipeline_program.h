@@ -22,7 +22,7 @@ struct Transfer {
   std::int64_t bytes(const sharding::Message& message) const;
 };
 
-/// A pipeline's plan spelled out: each stage for all of its ranks, and what goes from each to the
+/// A pipeline's plan as programs: each stage for all of its ranks, and what goes from each to the
 /// next, in the order in which it is sent and received.
 struct PipelineProgram {
   std::vector<Program> stages;

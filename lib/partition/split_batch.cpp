@@ -73,9 +73,6 @@ class BatchSplitter {
       if (input == graph::no_value || graph_.is_constant(input) || batch_dim(input) < 0) continue;
       const auto& factors = rule.inputs[i][static_cast<std::size_t>(batch_dim(input))];
       if (factors.empty() || (factor && *factor != factors.front())) refuse(node);
-      const sharding::FactorKind kind =
-          rule.factors[static_cast<std::size_t>(factors.front())].kind;
-      if (kind == sharding::FactorKind::normalized) refuse(node);
       factor = factors.front();
     }
     return factor;
@@ -104,6 +101,9 @@ class BatchSplitter {
   /// Splits the operator along the factor, or not at all, with all that it reads.
   bool decide(graph::NodeId id, const ShardingRule& rule, std::optional<int> factor) {
     const Node& node = graph_.node(id);
+    if (factor &&
+        rule.factors[static_cast<std::size_t>(*factor)].kind == sharding::FactorKind::normalized)
+      return false;
     for (OpShardSpec& choice : choices_of(graph_, node, rule, plan_.mesh)) {
       if (!splits_alone(choice, factor)) continue;
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -168,7 +168,7 @@ class BatchSplitter {
       if (!instruction.is_collective()) continue;
       const Version& read = program.versions[static_cast<std::size_t>(instruction.inputs[0])];
       fail("--microbatches {}: '{}' is read both by rows and whole; give --microbatches 1",
-           plan_.mesh.num_devices(), graph_.value(read.value).name);
+           plan_.mesh.num_devices(), program.graph.value(read.value).name);
     }
   }
 

@@ -47,7 +47,12 @@ std::string key_of(const graph::Graph& graph, const graph::Node& node, const Sha
   for (const bool kept : partial.kept) append(key, kept);
   append(key, rule.is_view);
   append(key, rule.lookup_input);
-  if (rule.spell_out) key += node.op_type;
+  if (rule.spell_out) {  // by which others depends on these
+    key += node.op_type;
+    for (const auto& [name, value] : node.attributes) {
+      if (const auto* number = std::get_if<std::int64_t>(&value)) append(key += name, *number);
+    }
+  }
   for (const auto* values : {&node.inputs, &node.outputs}) {
     for (const graph::ValueId id : *values) {
       if (id != graph::no_value) {
@@ -63,7 +68,7 @@ std::string key_of(const graph::Graph& graph, const graph::Node& node, const Sha
 
 /// Of the arena, for what lives between the operators that one is spelled out by, where it is more
 /// than that one's outputs take.
-std::int64_t inner_bytes(const sharding::SpelledOut& spelled, const sharding::DeviceMesh& mesh) {
+std::int64_t bytes_between(const sharding::SpelledOut& spelled, const sharding::DeviceMesh& mesh) {
   const graph::Graph& graph = spelled.graph;
   std::map<graph::ValueId, std::int64_t> alive;
   std::int64_t most = 0;
@@ -149,17 +154,17 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
                                                cost_.reduction_seconds(graph_, node, *rule, choice),
                                            node.name));
     std::int64_t& outputs = strategies.output_bytes.emplace_back(0);
-    std::int64_t& sums = strategies.sum_bytes.emplace_back(0);
+    std::int64_t& inner = strategies.inner_bytes.emplace_back(0);
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] == graph::no_value) continue;
       const graph::Value& value = graph_.value(node.outputs[i]);
       outputs += arena_bytes(value, choice.outputs[i], cost_.mesh());
       if (choice.reductions[i] == sharding::ReduceFunction::none) continue;
-      sums += arena_bytes(value, choice.computed[i], cost_.mesh());
+      inner += arena_bytes(value, choice.computed[i], cost_.mesh());
     }
     if (sharding::splits_normalized(*rule, choice)) {
-      sums +=
-          inner_bytes(sharding::spell_out(graph_, node, *rule, choice, cost_.mesh()), cost_.mesh());
+      inner += bytes_between(sharding::spell_out(graph_, node, *rule, choice, cost_.mesh()),
+                             cost_.mesh());
     }
   }
   made = std::make_shared<const OperatorStrategies>(std::move(strategies));

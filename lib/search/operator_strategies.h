@@ -19,7 +19,7 @@ struct OperatorStrategies {
   std::vector<sharding::OpShardSpec> choices;
   std::vector<Cost> costs;                 ///< picoseconds, with the reductions
   std::vector<std::int64_t> output_bytes;  ///< of the arena, after the reductions
-  std::vector<std::int64_t> sum_bytes;     ///< of the arena, for what lives within the operator
+  std::vector<std::int64_t> inner_bytes;   ///< of the arena, for what lives within the operator
   bool has_rule = true;                    ///< false: only replicated, for want of a rule
 };
 

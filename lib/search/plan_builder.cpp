@@ -85,7 +85,8 @@ class Builder {
 
   PlanProblem build() && {
     add_operators();
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) add_sums(static_cast<NodeId>(id));
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id)
+      add_inner_values(static_cast<NodeId>(id));
     add_stored_tensors();
     for (std::size_t id = 0; id < graph_.values.size(); ++id) add_edges(static_cast<ValueId>(id));
     for (const graph::State& state : graph_.states) add_state(state);
@@ -169,9 +170,10 @@ class Builder {
     }
   }
 
-  /// Partial values that are reduced at once live for the operator's own step.
-  void add_sums(NodeId op) {
-    const std::vector<std::int64_t>& bytes = built_.operators[index(op)]->sum_bytes;
+  /// What lives for the operator's own step: partial values that are reduced at once, and what lies
+  /// between the operators that it is spelled out by.
+  void add_inner_values(NodeId op) {
+    const std::vector<std::int64_t>& bytes = built_.operators[index(op)]->inner_bytes;
     if (is_worth_counting(std::ranges::max(bytes))) add_usage(op, op + 1, op + 2, bytes);
   }
 

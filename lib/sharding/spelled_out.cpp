@@ -71,8 +71,9 @@ class UniqueNames {
   std::unordered_set<std::string> taken_;
 };
 
-/// Appends the operators to the graph that has their ports.
-void append(SpelledOut&& spelled, UniqueNames& names, Graph& graph) {
+/// Appends the operators to the graph that has their ports, and their strategies.
+void append(SpelledOut spelled, UniqueNames& names, Graph& graph,
+            std::vector<OpShardSpec>& strategies) {
   std::vector<ValueId> ids = spelled.ports;
   for (std::size_t v = ids.size(); v < spelled.graph.values.size(); ++v) {
     graph::Value& value = spelled.graph.values[v];
@@ -88,6 +89,7 @@ void append(SpelledOut&& spelled, UniqueNames& names, Graph& graph) {
     }
     graph.nodes.push_back(std::move(node));
   }
+  std::ranges::move(spelled.strategies, std::back_inserter(strategies));
 }
 
 }  // namespace
@@ -151,7 +153,7 @@ void Spelling::set_output(std::size_t i, ValueId value) {
   const ValueId output = node_.outputs[i];
   const ValueId made = cast(value, type(output));
   require(shape(made) == shape(output), "what is spelled out has the shape of the operator's");
-  for (Node& node : graph_.nodes) {
+  for (Node& node : graph_.nodes) {  // of `made` itself nobody knows from now on
     std::ranges::replace(node.inputs, made, output);
     std::ranges::replace(node.outputs, made, output);
   }
@@ -204,8 +206,7 @@ void spell_out_normalized(Graph& graph, std::vector<OpShardSpec>& strategies,
   std::vector<OpShardSpec> of_nodes = std::exchange(strategies, {});
   for (std::size_t n = 0; n < nodes.size(); ++n) {
     if (spelled[n]) {
-      append(std::move(*spelled[n]), names, graph);
-      std::ranges::move(spelled[n]->strategies, std::back_inserter(strategies));
+      append(std::move(*spelled[n]), names, graph, strategies);
     } else {
       graph.nodes.push_back(std::move(nodes[n]));
       strategies.push_back(std::move(of_nodes[n]));

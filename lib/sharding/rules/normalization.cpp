@@ -115,34 +115,28 @@ ShardingRule instance_normalization(const graph::Graph& graph, const graph::Node
   return rule;
 }
 
-/// Whole groups go to a device, or shares of a single one, or of places. Up to opset 20 scale and
-/// bias are given by group.
+/// Whole groups go to a device, or shares of a single one, or of places.
 ShardingRule group_normalization(const graph::Graph& graph, const graph::Node& node) {
   const std::size_t rank = input_shapes(graph, node)[0].size();
   const std::string places = letters(rank - 2, "ngc");
   const std::string text = "n(gc)" + places;
-  const bool is_by_group = graph.opsets.at("") < 21;
-  const std::string scale = is_by_group ? "g" : "(gc)";
   const std::int64_t groups = node.int_attribute("num_groups", 1);
-  std::vector<FactorOptions> options = normalized(places + "c");
+  std::vector<FactorOptions> options = normalized(places);
   options.push_back({.letter = 'g', .never_empty = true, .size = groups});
+  options.push_back({'c', groups == 1 ? FactorKind::normalized : FactorKind::whole});
   options.push_back({'n', FactorKind::spatial, true});
-  ShardingRule rule = node_rule(graph, node, {text, scale, scale}, {text}, options);
+  ShardingRule rule = node_rule(graph, node, {text, "(gc)", "(gc)"}, {text}, options);
   localize_count(rule, 'g', "num_groups");
-  rule.spell_out = [dims = dimensions_from(2, rank + 1), groups, is_by_group](Spelling& s) {
+  rule.spell_out = [dims = dimensions_from(2, rank + 1), groups](Spelling& s) {
     const Shape whole = s.shape(s.input(0));
     Shape grouped = whole;
     grouped[1] = groups;
     grouped.insert(grouped.begin() + 2, whole[1] / groups);
-    ValueId x = s.make("Reshape", {s.wide(s.input(0)), s.ints(grouped)});
-    x = standardized(s, x, dims);
-    const auto scaled = [&](std::size_t behind) {
-      x = affine(s, x, by_channel(s, s.input(1), behind), by_channel(s, s.input(2), behind));
-    };
-    if (is_by_group) scaled(dims.size());
-    x = s.make("Reshape", {x, s.ints(whole)});
-    if (!is_by_group) scaled(dims.size() - 1);
-    s.set_output(0, x);
+    const ValueId x = s.make("Reshape", {s.wide(s.input(0)), s.ints(grouped)});
+    const ValueId y = s.make("Reshape", {standardized(s, x, dims), s.ints(whole)});
+    const std::size_t behind = whole.size() - 2;
+    s.set_output(
+        0, affine(s, y, by_channel(s, s.input(1), behind), by_channel(s, s.input(2), behind)));
   };
   return rule;
 }

@@ -160,6 +160,13 @@ TEST_CASE("what is computed across the batch is refused") {
     return s.node("op", "Softmax", {x}, {4, 6}, {{"axis", std::int64_t{0}}});
   });
   refusal([](Sketch& s, ValueId x) {
+    const ValueId weights = s.node(
+        "weights", "Softmax",
+        {s.graph.add_constant("scores", graph::Tensor::zeros(graph::DataType::float32, {4, 6}))},
+        {4, 6}, {{"axis", std::int64_t{0}}});
+    return s.node("op", "Add", {x, weights}, {4, 6});
+  });
+  refusal([](Sketch& s, ValueId x) {
     const ValueId turned =
         s.node("turned", "Transpose", {x}, {6, 4}, {{"perm", std::vector<std::int64_t>{1, 0}}});
     return s.node("op", "MatMul", {x, turned}, {4, 4});

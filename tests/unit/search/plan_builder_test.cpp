@@ -93,10 +93,10 @@ std::vector<std::int64_t> alive_bytes(const graph::Graph& graph, const search::S
     }
   }
   for (std::size_t op = 0; op < graph.nodes.size(); ++op) {
-    const auto& sums = solved.built.operators[op]->sum_bytes;
-    if (std::ranges::max(sums) <= least_counted) continue;
+    const auto& inner = solved.built.operators[op]->inner_bytes;
+    if (std::ranges::max(inner) <= least_counted) continue;
     const int at = static_cast<int>(op) + 1;
-    add(at, at + 1, sums[static_cast<std::size_t>(solved.choice[op])]);
+    add(at, at + 1, inner[static_cast<std::size_t>(solved.choice[op])]);
   }
   return usage;
 }
@@ -146,4 +146,27 @@ TEST_CASE("a problem counts what a plan has alive, each copy of a tensor once an
   }
   CHECK(with_copies > 40);
   CHECK(exact_with_copies > 5);
+}
+
+TEST_CASE("operators that are spelled out by others have prices of their own") {
+  graph::Graph graph;
+  graph.opsets[""] = 22;
+  const auto value = [&](const char* name) {
+    return graph.add_value({name, graph::DataType::float32, {1000, 1000}, std::nullopt});
+  };
+  graph.inputs = {value("x")};
+  graph.outputs = {value("y"), value("z")};
+  for (const std::int64_t p : {1, 2}) {
+    graph.nodes.push_back({"norm" + std::to_string(p),
+                           "LpNormalization",
+                           "",
+                           graph.inputs,
+                           {graph.outputs[static_cast<std::size_t>(p) - 1]},
+                           {{"p", p}}});
+  }
+  const cost::CostModel cost(cost::load_device_model("cpu"), sharding::DeviceMesh({2}));
+  const search::Pins pins({}, graph);
+  search::StrategyTable table(graph, cost, pins);
+  CHECK(table.of(0)->choices == table.of(1)->choices);
+  CHECK(table.of(0)->costs.back() < table.of(1)->costs.back());
 }
