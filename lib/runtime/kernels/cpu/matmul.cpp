@@ -18,8 +18,6 @@ namespace {
 
 using dnnl::memory;
 
-constexpr std::int64_t largest_packed_bytes = 32 << 20;
-
 /// What oneDNN takes as a bias; all else that is added lies in the result before.
 bool takes_bias(const Product& product) { return product.has_bias() && product.is_unscaled(); }
 
@@ -95,14 +93,14 @@ class FloatMatMul final : public Kernel {
   }
 
  private:
-  /// Keeps constant weights in the layout that oneDNN would bring them into in each run, if that
-  /// takes no more memory; a large matrix would be there twice for a while.
+  /// Keeps weights out of a file in the layout that oneDNN would bring them into in each run, if
+  /// that takes no more memory.
   dnnl::matmul::primitive_desc pack(const KernelRequest& request) {
     const TensorView& b = request.inputs[1];
     const bool is_single = std::ranges::all_of(product_.b.batch_strides,
                                                [](std::int64_t stride) { return stride == 0; });
-    if (!request.may_replace(1) || b.type != DataType::float32 || !is_single ||
-        b.size_bytes() > largest_packed_bytes)
+    const graph::Tensor* weights = request.constants.size() > 1 ? request.constants[1] : nullptr;
+    if (!request.may_replace(1) || b.type != DataType::float32 || !is_single || weights == nullptr)
       return {};
     const memory::desc stored = stored_b(product_);
     const memory::desc any(stored.dims(), memory::data_type::f32, memory::format_tag::any);
@@ -110,7 +108,7 @@ class FloatMatMul final : public Kernel {
     const memory::desc layout = packed.weights_desc();
     const auto most_bytes = static_cast<std::size_t>(b.size_bytes() + b.size_bytes() / 32);
     if (layout.get_size() <= most_bytes)
-      kept_b_ = reordered_copy(request.device, stored, b.data, layout);
+      kept_b_ = reordered_copy(request.device, stored, *weights, layout);
     return packed;
   }
 

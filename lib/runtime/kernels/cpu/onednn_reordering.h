@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "graph/tensor.h"
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/onednn.h"
 
@@ -27,5 +28,12 @@ class Reordering {
 /// Memory of the device with what lies at `data` in another layout; null where that is the same.
 std::shared_ptr<std::byte> reordered_copy(Device& device, const dnnl::memory::desc& from,
                                           const void* data, const dnnl::memory::desc& to);
+
+/// The same of a constant's matrix, which is read from its file part by part, so that it is not in
+/// memory twice. `from`: how it lies, row by row or column by column. Null, too, where `to` cannot
+/// be written in parts.
+std::shared_ptr<std::byte> reordered_copy(Device& device, const dnnl::memory::desc& from,
+                                          const graph::Tensor& matrix,
+                                          const dnnl::memory::desc& to);
 
 }  // namespace autopar::runtime::cpu
