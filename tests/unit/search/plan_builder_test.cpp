@@ -165,7 +165,8 @@ TEST_CASE("operators that are spelled out by others have prices of their own") {
                            {{"p", p}}});
   }
   const cost::CostModel cost(cost::load_device_model("cpu"), sharding::DeviceMesh({2}));
-  const search::Pins pins({}, graph);
+  const std::vector<search::Pin> no_pins;
+  const search::Pins pins(no_pins, graph);
   search::StrategyTable table(graph, cost, pins);
   CHECK(table.of(0)->choices == table.of(1)->choices);
   CHECK(table.of(0)->costs.back() < table.of(1)->costs.back());
