@@ -12,6 +12,7 @@
 #include "graph/error.h"
 
 namespace autopar::graph {
+
 std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
   const auto refuse = [&path](const char* why) { fail("cannot read {}: {}", path.string(), why); };
   // Without O_NONBLOCK a pipe would be waited for.

@@ -198,8 +198,8 @@ std::vector<bundle::CollectiveTotal> collective_totals(const PipelinePlan& plan,
     total.bytes *= plan.microbatches;
     bundle::add_collective(totals, total);
   };
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    for (const auto& total : collective_totals(program.stages[s])) add(total);
+  for (const Program& stage : program.stages) {
+    for (const auto& total : collective_totals(stage)) add(total);
   }
   for (const Transfer& transfer : program.transfers) {
     for (const Message& message : transfer.messages) add({"send", {}, 1, transfer.bytes(message)});
