@@ -93,8 +93,8 @@ class FloatMatMul final : public Kernel {
   }
 
  private:
-  /// Keeps weights out of a file in the layout that oneDNN would bring them into in each run, if
-  /// that takes no more memory.
+  /// Keeps constant weights in the layout that oneDNN would bring them into in each run, if that
+  /// takes no more memory.
   dnnl::matmul::primitive_desc pack(const KernelRequest& request) {
     const TensorView& b = request.inputs[1];
     const bool is_single = std::ranges::all_of(product_.b.batch_strides,
