@@ -86,7 +86,7 @@ class CalibrateTest(TemporaryFolderTest):
     def test_ranks_that_would_measure_different_things(self):
         place = f"127.0.0.1:{free_port()}"
         ranks = [self.start(0, place, "--mesh", "2x1"), self.start(1, place, "--mesh", "1x2")]
-        errors = [rank.communicate(timeout=60)[1] for rank in ranks]
+        errors = [rank.communicate(timeout=300)[1] for rank in ranks]
         self.assertEqual([rank.returncode for rank in ranks], [1, 1], errors)
         for error in errors:
             self.assertEqual(len(error.splitlines()), 1, error)
@@ -110,7 +110,7 @@ class CalibrateTest(TemporaryFolderTest):
             time.sleep(0.02)
             self.assertIsNone(ranks[1].poll(), "it ended before it was disturbed")
         ranks[1].send_signal(signal.SIGKILL)
-        _, err = ranks[0].communicate(timeout=60)
+        _, err = ranks[0].communicate(timeout=300)
         self.assertEqual(ranks[0].returncode, 1)
         self.assertEqual(err.count("error: "), 1, err)
         self.assertIn("rank 1", err)

@@ -38,7 +38,7 @@ class FailingRanksTest(TemporaryFolderTest):
                 time.sleep(0.01)
             time.sleep(0.5)  # well into the runs; earlier is as good a test
             os.kill(ranks[1], signal.SIGKILL)
-            launcher.communicate(timeout=120)
+            launcher.communicate(timeout=300)
             self.assertNotEqual(launcher.returncode, 0)
         while any(Path(f"/proc/{rank}").exists() for rank in ranks):  # ctest has the deadline
             time.sleep(0.01)

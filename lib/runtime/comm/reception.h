@@ -26,7 +26,7 @@ requires std::is_trivially_copyable_v<T> std::span<std::byte> writable_bytes_of(
 /// What the first message on a connection begins with, in all versions.
 struct Signature {
   std::array<char, 12> magic = {'a', 'u', 't', 'o', 'p', 'a', 'r', ' ', 'r', 'a', 'n', 'k'};
-  std::uint32_t version = 2;
+  std::uint32_t version = 3;
   bool operator==(const Signature&) const = default;
 };
 

@@ -26,9 +26,12 @@ using Clock = std::chrono::steady_clock;
 
 std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
-/// What goes over control connections: the rank that failed, or that the sender is done.
+/// What goes over control connections: the rank that failed, or what the sender does. One that has
+/// waited for a while itself is not the one to blame that others wait for it.
 using Notice = std::int32_t;
 constexpr Notice done = -1;
+constexpr Notice waiting = -2;
+constexpr Notice going_on = -3;
 
 /// A rank's connections, shared by the world and its subgroups, and by the threads that are in a
 /// collective, send and receive.
@@ -38,6 +41,7 @@ class Connections {
       : rank_(rank),
         peers_(std::move(peers)),
         has_left_(peers_.size()),
+        is_waiting_(peers_.size()),
         failure_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     if (!failure_.is_open()) fail("rank {}: {}", rank_, std::strerror(errno));
   }
@@ -53,6 +57,17 @@ class Connections {
   const Socket& data(int peer) const { return peers_[at(peer)].data; }
   const Socket& messages(int peer) const { return peers_[at(peer)].messages; }
   bool has_left(int peer) const { return has_left_[at(peer)]; }
+  bool is_waiting(int peer) const { return is_waiting_[at(peer)]; }
+
+  /// In one of this rank's threads, which come and go.
+  void begin_long_wait() {
+    const std::lock_guard lock(telling_);
+    if (long_waits_++ == 0 && failed_rank_ == nobody) tell_all(waiting);
+  }
+  void end_long_wait() {
+    const std::lock_guard lock(telling_);
+    if (--long_waits_ == 0 && failed_rank_ == nobody) tell_all(going_on);
+  }
 
   /// Throws if any rank of the world is known to have failed; `what` is given up then.
   void check(const char* what) {
@@ -144,6 +159,10 @@ class Connections {
         has_left_[at(peer)] = true;
         continue;
       }
+      if (notice == waiting || notice == going_on) {
+        is_waiting_[at(peer)] = notice == waiting;
+        continue;
+      }
       fail_all(notice);
       throw_failure(what, notice);
     }
@@ -161,7 +180,10 @@ class Connections {
   int rank_;
   std::vector<PeerSockets> peers_;
   std::vector<std::atomic<bool>> has_left_;
-  std::mutex hearing_;                     ///< held while notices are taken from the sockets
+  std::vector<std::atomic<bool>> is_waiting_;
+  std::mutex hearing_;  ///< held while notices are taken from the sockets
+  std::mutex telling_;
+  int long_waits_ = 0;                     ///< of this rank's threads
   std::atomic<int> failed_rank_ = nobody;  ///< `abort` may come from another thread
   Descriptor failure_;                     ///< can be read once a rank is known to have failed
 };
@@ -172,6 +194,29 @@ struct Header {
   std::array<char, 16> collective{};
   std::int64_t bytes = 0;
   bool operator==(const Header&) const = default;
+};
+
+/// A wait that may be told to the other ranks.
+class LongWait {
+ public:
+  explicit LongWait(Connections& connections) : connections_(connections) {}
+  LongWait(const LongWait&) = delete;
+  LongWait& operator=(const LongWait&) = delete;
+  ~LongWait() { end(); }
+
+  bool is_told() const { return is_told_; }
+  void tell() {
+    connections_.begin_long_wait();
+    is_told_ = true;
+  }
+  void end() {
+    if (is_told_) connections_.end_long_wait();
+    is_told_ = false;
+  }
+
+ private:
+  Connections& connections_;
+  bool is_told_ = false;
 };
 
 /// Which of a rank's connections a transfer takes.
@@ -200,21 +245,27 @@ class Transfer {
     receives_.push_back({.peer = peer, .header = {}, .data = data, .bytes = bytes});
   }
 
-  /// Waits until all is sent and received. The timeout is for nothing at all being moved.
+  /// Waits until all is sent and received. The timeout is for nothing at all being moved. It is
+  /// doubled where all that are missing wait for others: these have their names from them by then.
   void finish() {
-    Deadline deadline = Clock::now() + timeout_;
-    while (true) {
-      bool has_moved = false;
-      for (Message& message : sends_) has_moved |= advance(message, sendmsg);
-      for (Message& message : receives_) {
-        has_moved |= advance(message, recvmsg);
-        check_header(message);
+    LongWait wait(connections_);
+    Clock::time_point last_move = Clock::now();
+    std::chrono::milliseconds patience = timeout_;
+    while (move()) {
+      if (has_moved_) {
+        last_move = Clock::now();
+        patience = timeout_;
+        wait.end();
       }
-      std::erase_if(sends_, &Message::is_done);
-      std::erase_if(receives_, &Message::is_done);
-      if (sends_.empty() && receives_.empty()) return;
-      if (has_moved) deadline = Clock::now() + timeout_;
-      if (!connections_.wait(what_, awaited(), deadline)) give_up_waiting();
+      const auto until = wait.is_told() ? patience : timeout_ / parts_of_timeout;
+      if (connections_.wait(what_, awaited(), last_move + until)) continue;
+      if (!wait.is_told()) {
+        wait.tell();
+      } else if (patience == timeout_ && idle_peers().empty()) {
+        patience = 2 * timeout_;
+      } else {
+        give_up_waiting(patience);
+      }
     }
   }
 
@@ -229,6 +280,22 @@ class Transfer {
     std::size_t total() const { return sizeof header + static_cast<std::size_t>(bytes); }
     static bool is_done(const Message& message) { return message.moved == message.total(); }
   };
+
+  /// After this part of the timeout a wait is told to the others.
+  static constexpr int parts_of_timeout = 8;
+
+  /// Moves what can be moved now; false when all is.
+  bool move() {
+    has_moved_ = false;
+    for (Message& message : sends_) has_moved_ |= advance(message, sendmsg);
+    for (Message& message : receives_) {
+      has_moved_ |= advance(message, recvmsg);
+      check_header(message);
+    }
+    std::erase_if(sends_, &Message::is_done);
+    std::erase_if(receives_, &Message::is_done);
+    return !sends_.empty() || !receives_.empty();
+  }
 
   /// Moves what can be moved now, by sendmsg or recvmsg; whether that is anything.
   template <typename Move>
@@ -286,15 +353,28 @@ class Transfer {
     return sockets;
   }
 
-  [[noreturn]] void give_up_waiting() {
+  std::vector<int> missing_peers() const {
     std::vector<int> missing;
     for (const Message& message : receives_.empty() ? sends_ : receives_) {
       missing.push_back(message.peer);
     }
+    return missing;
+  }
+
+  /// Those of the missing that do not wait themselves.
+  std::vector<int> idle_peers() const {
+    std::vector<int> idle = missing_peers();
+    std::erase_if(idle, [&](int peer) { return connections_.is_waiting(peer); });
+    return idle;
+  }
+
+  [[noreturn]] void give_up_waiting(std::chrono::milliseconds waited) {
+    const std::vector<int> idle = idle_peers();
+    const std::vector<int> absent = idle.empty() ? missing_peers() : idle;
     connections_.give_up(
-        missing.front(),
+        absent.front(),
         fmt::format("rank {}: {} waited {} ms for rank(s) {}; they did not come",
-                    connections_.rank(), what_, timeout_.count(), fmt::join(missing, ", ")));
+                    connections_.rank(), what_, waited.count(), fmt::join(absent, ", ")));
   }
 
   Connections& connections_;
@@ -305,6 +385,7 @@ class Transfer {
   Header header_;
   std::vector<Message> sends_;
   std::vector<Message> receives_;
+  bool has_moved_ = false;  ///< at the last look
 };
 
 class TcpCommunicator final : public ExchangingCommunicator {

@@ -43,7 +43,7 @@ inline RankResult run_graph(const graph::Graph& graph, const std::vector<graph::
 inline std::vector<RankResult> run_ranks(const std::vector<graph::Graph>& shards,
                                          const std::vector<std::vector<graph::Tensor>>& inputs) {
   auto worlds =
-      runtime::make_thread_communicators(static_cast<int>(shards.size()), std::chrono::seconds(30));
+      runtime::make_thread_communicators(static_cast<int>(shards.size()), std::chrono::minutes(1));
   std::vector<RankResult> results(shards.size());
   std::mutex mutex;
   std::exception_ptr first_error;

@@ -11,7 +11,7 @@ namespace {
 
 using namespace testing;
 using namespace std::chrono_literals;
-const RunOptions options{.device = {.threads = 1}, .repeat = 2, .profile = true, .timeout = 20s};
+const RunOptions options{.device = {.threads = 1}, .repeat = 2, .profile = true, .timeout = 1min};
 
 TEST_CASE("A bundle of stages runs in threads, and its microbatches are put together in order") {
   std::mt19937 random(5);
@@ -25,7 +25,7 @@ TEST_CASE("A bundle of stages runs as ranks that meet over TCP") {
   const PipelineBundle bundle;
   const NamedTensors inputs = random_batch(random);
   RunResult result;
-  const auto errors = errors_of(rendezvous_of(6, 20s), [&](Communicator& world) {
+  const auto errors = errors_of(rendezvous_of(6), [&](Communicator& world) {
     RunResult of_rank = run_as_rank(bundle.dir(), inputs, options, world,
                                     {.rank = world.rank(), .count = world.size()});
     if (world.rank() == 0) result = std::move(of_rank);
@@ -58,7 +58,7 @@ TEST_CASE(
 
   const PipelineBundle bundle(
       [](bundle::MetaInfo& info) { info.transfers[0].messages[1].bytes = 44; });
-  for (const std::string& error : errors_of(rendezvous_of(6, 5s), [&](Communicator& world) {
+  for (const std::string& error : errors_of(rendezvous_of(6), [&](Communicator& world) {
          run_as_rank(bundle.dir(), inputs, options, world,
                      {.rank = world.rank(), .count = world.size()});
        }))

@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 /// Runs a function on every rank, a thread each. What it throws ends all and is thrown, a cause
 /// before its consequences.
 void on_ranks(int ranks, const std::function<void(Communicator&)>& work,
-              std::chrono::milliseconds timeout = 20s) {
+              std::chrono::milliseconds timeout = 1min) {
   auto worlds = make_thread_communicators(ranks, timeout);
   FirstError error;
   {
@@ -253,7 +253,7 @@ TEST_CASE("What arrives and what departs overlap with the work between") {
     std::vector<float> data(elements);
     auto* bytes = reinterpret_cast<std::byte*>(data.data());
     const auto wait = [](std::promise<void>& promise) {
-      if (promise.get_future().wait_for(10s) != std::future_status::ready)
+      if (promise.get_future().wait_for(30s) != std::future_status::ready)
         throw Error("there is no overlap");
     };
     switch (world.rank()) {

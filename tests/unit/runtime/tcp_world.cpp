@@ -37,6 +37,12 @@ std::vector<runtime::Rendezvous> rendezvous_of(int ranks, std::chrono::milliseco
   return all;
 }
 
+std::vector<runtime::Rendezvous> impatient_ranks(int ranks, std::chrono::milliseconds run_timeout) {
+  std::vector<runtime::Rendezvous> all = rendezvous_of(ranks);
+  for (runtime::Rendezvous& rank : all) rank.run_timeout = run_timeout;
+  return all;
+}
+
 std::vector<std::string> errors_of(const std::vector<runtime::Rendezvous>& ranks,
                                    const std::function<void(runtime::Communicator&)>& work) {
   std::vector<std::string> errors(ranks.size());

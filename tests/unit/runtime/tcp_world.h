@@ -12,7 +12,11 @@ namespace autopar {
 runtime::Endpoint free_endpoint(const std::string& host = "127.0.0.1");
 
 /// What all ranks of a world are told, by rank.
-std::vector<runtime::Rendezvous> rendezvous_of(int ranks, std::chrono::milliseconds timeout);
+std::vector<runtime::Rendezvous> rendezvous_of(
+    int ranks, std::chrono::milliseconds timeout = std::chrono::minutes(1));
+
+/// The same for ranks whose runs have a timeout that a test waits for: they meet in peace.
+std::vector<runtime::Rendezvous> impatient_ranks(int ranks, std::chrono::milliseconds run_timeout);
 
 /// Meets as each of the given ranks, a thread each, and does the work. What they threw, by place in
 /// the list; empty where nothing.

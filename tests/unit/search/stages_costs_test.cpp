@@ -82,7 +82,7 @@ void check_bounds(const graph::Graph& graph, const cost::DeviceModel& device, in
       seen.push_back(costs.lower_bound(run.size, run.begin, run.end));
       is_settled = is_settled && costs.is_settled(run.size, run.begin, run.end);
     }
-    costs.advance(runs, 60);
+    costs.advance(runs, 3600);
   }
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto& run = runs[i];
