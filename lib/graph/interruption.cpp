@@ -7,24 +7,25 @@
 namespace autopar::graph {
 namespace {
 
-std::atomic<bool> interrupted = false;
+std::atomic<int> noted = 0;
+std::atomic<int> pardoned = 0;  ///< of those noted
 std::atomic<int> guards = 0;
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may write it");
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may write it");
 
-void note(int) { interrupted = true; }
+void note(int) { ++noted; }
 
 }  // namespace
 
 InterruptionGuard::InterruptionGuard(std::initializer_list<int> signals) {
-  if (guards++ == 0) interrupted = false;
-  struct sigaction noted {};
-  noted.sa_handler = note;
-  noted.sa_flags = SA_RESTART;
+  if (guards++ == 0) noted = 0;
+  struct sigaction noting {};
+  noting.sa_handler = note;
+  noting.sa_flags = SA_RESTART;
   for (const int signal : signals) {
     struct sigaction before {};
     sigaction(signal, nullptr, &before);
     if (before.sa_handler == SIG_IGN) continue;  // nohup
-    sigaction(signal, &noted, nullptr);
+    sigaction(signal, &noting, nullptr);
     replaced_.emplace_back(signal, before);
   }
 }
@@ -34,10 +35,16 @@ InterruptionGuard::~InterruptionGuard() {
   --guards;
 }
 
-bool was_interrupted() { return interrupted; }
+InterruptionReprieve::InterruptionReprieve() : pardoned_before_(pardoned) {
+  pardoned = noted.load();
+}
+
+InterruptionReprieve::~InterruptionReprieve() { pardoned = pardoned_before_; }
+
+bool was_interrupted() { return noted > pardoned; }
 
 void check_interruption() {
-  if (interrupted) fail("interrupted: nothing is left of what was written");
+  if (was_interrupted()) fail("interrupted: nothing is left of what was written");
 }
 
 }  // namespace autopar::graph

@@ -20,6 +20,19 @@ class InterruptionGuard {
   std::vector<std::pair<int, struct sigaction>> replaced_;
 };
 
+/// While it lives, the signals that were noted before count for nothing: for work that is needed
+/// all the same. The next one counts.
+class InterruptionReprieve {
+ public:
+  InterruptionReprieve();
+  ~InterruptionReprieve();
+  InterruptionReprieve(const InterruptionReprieve&) = delete;
+  InterruptionReprieve& operator=(const InterruptionReprieve&) = delete;
+
+ private:
+  int pardoned_before_;
+};
+
 /// True where a signal was noted since the last guard was made that no other guard enclosed.
 bool was_interrupted();
 /// Throws Error where one was.

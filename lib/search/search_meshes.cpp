@@ -52,7 +52,7 @@ class MeshesSearch {
 
   bool may_be_worth_it(std::size_t i) const {
     if (i == 0) return true;
-    if (graph::was_interrupted()) return false;
+    if (graph::was_interrupted()) return !best_;
     if (best_ && best_->plan.summary.cost_seconds <= least_) return false;
     return expected_seconds(meshes_[i].mesh().num_axes()) < seconds_left();
   }

@@ -11,10 +11,11 @@
 
 #include "graph/error.h"
 #include "graph/interruption.h"
-#include "search/forest_descent.h"
+#include "search/elimination.h"
 #include "search/least_peak.h"
 #include "search/operator_bound.h"
 #include "search/plan_builder.h"
+#include "search/presolve.h"
 #include "search/propagation.h"
 #include "search/recursive.h"
 #include "search/solved_plan.h"
@@ -50,6 +51,9 @@ double communication_seconds(const Graph& graph, const cost::CostModel& cost, co
   return std::max(0.0, total - computation);
 }
 
+/// Where what is left to choose hangs together more, a plan is not carried over.
+constexpr double most_cells_of_a_table = 4e6;
+
 std::string in_mebibytes(std::int64_t bytes) {
   return fmt::format("{:.1f} MiB ({} bytes)", static_cast<double>(bytes) / 1048576.0, bytes);
 }
@@ -59,17 +63,22 @@ std::string in_mebibytes(std::int64_t bytes) {
 std::vector<int> moved(const PlanProblem& from, const std::vector<int>& choice,
                        const PlanProblem& to) {
   AssignmentProblem problem = to.problem;
-  for (const auto& [value, stored] : to.stored) {
-    auto& costs = problem.nodes[static_cast<std::size_t>(stored.node)].costs;
-    const int place = choice[static_cast<std::size_t>(from.stored.at(value).node)];
+  problem.usage_limits.clear();
+  const auto fix = [&](std::size_t node, int strategy) {
+    auto& costs = problem.nodes[node].costs;
     for (std::size_t s = 0; s < costs.size(); ++s) {
-      if (static_cast<int>(s) != place) costs[s] = impossible;
+      if (static_cast<int>(s) != strategy) costs[s] = impossible;
     }
+  };
+  for (std::size_t id = 0; id < to.operators.size(); ++id) fix(id, choice[id]);
+  for (const auto& [value, stored] : to.stored) {
+    fix(static_cast<std::size_t>(stored.node),
+        choice[static_cast<std::size_t>(from.stored.at(value).node)]);
   }
-  std::vector<int> operators(problem.nodes.size(), 0);
-  std::copy_n(choice.begin(), to.operators.size(), operators.begin());
-  return complete(problem, operators, static_cast<int>(to.operators.size()))
-      .value_or(std::vector<int>{});
+  const auto reduced = presolve(std::move(problem));
+  if (!reduced) return {};
+  const auto rest = choose_by_elimination(reduced->core, most_cells_of_a_table);
+  return rest ? reduced->original(*rest) : std::vector<int>{};
 }
 
 class PlanSearch {
@@ -255,19 +264,26 @@ class PlanSearch {
       options.memory.bytes = bytes_on_one_device(graph_) / cost_.mesh().num_devices();
     }
     PlanProblem built = build_plan_problem(graph_, cost_, options);
-    auto least = find_least_peak(
-        built.problem, is_fair ? 1 : 0, static_cast<int>(built.problem.usage_limits.size()),
-        {.time_limit_seconds = std::max(1.0, share_of_least_peak * seconds_left()),
-         .threads = options_.threads});
+    auto least = least_peak_of(built.problem, is_fair ? 1 : 0);
     if (least) least->choice = least_to_pack(std::move(built), *least, is_fair ? 1 : 0);
     if (!least || least->choice.empty()) {
+      const char* const end = graph::was_interrupted() ? "interruption" : "time limit";
       throw NothingFits(
-          fmt::format("nothing fits a memory limit of {} a device, as far as the time limit let "
-                      "see: raise --memory or --time-limit",
-                      in_mebibytes(limit_)),
+          fmt::format("nothing fits a memory limit of {} a device, as far as the {} let see: raise "
+                      "--memory or give the search more time",
+                      in_mebibytes(limit_), end),
           std::numeric_limits<std::int64_t>::max(), false);
     }
     return *least;
+  }
+
+  /// Without it there is no plan at all, so a first Ctrl-C lets it end; a second one does not.
+  std::optional<LeastPeak> least_peak_of(const AssignmentProblem& problem, int first) const {
+    const graph::InterruptionReprieve reprieve;
+    return find_least_peak(
+        problem, first, static_cast<int>(problem.usage_limits.size()),
+        {.time_limit_seconds = std::max(1.0, share_of_least_peak * seconds_left()),
+         .threads = options_.threads});
   }
 
   /// Of the choices of the least peak the one that was found or the cheapest: where shards move

@@ -5,8 +5,10 @@ Nothing here uses autopar's own code: outputs are compared with ONNX Runtime's b
 
 import json
 import os
+import re
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -45,6 +47,17 @@ def autopar(*arguments, expect=0):
 def mpirun(ranks, *arguments, expect=0):
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     return run("mpirun", *root, "--oversubscribe", "-np", ranks, AUTOPAR, *arguments, expect=expect)
+
+
+def wait_until_it_catches(process, number):
+    """Until a process has its own handler for a signal, which does not end it from then on."""
+    while process.poll() is None:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        caught = int(re.search(r"^SigCgt:\s*(\w+)", status, re.M)[1], 16)
+        if caught >> (number - 1) & 1:
+            return
+        time.sleep(0.001)
+    raise AssertionError("it ended before it was disturbed")
 
 
 def relative_error(expected, actual):

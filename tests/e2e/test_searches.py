@@ -5,7 +5,15 @@ import signal
 import subprocess
 import time
 
-from support import AUTOPAR, PLANNED, TOLERANCE, Model, TemporaryFolderTest, autopar
+from support import (
+    AUTOPAR,
+    PLANNED,
+    TOLERANCE,
+    Model,
+    TemporaryFolderTest,
+    autopar,
+    wait_until_it_catches,
+)
 
 MESHES = {"4": 4, "2x2": 4}
 QUICK = ("propagation", "recursive")
@@ -117,7 +125,7 @@ class SearchesTest(TemporaryFolderTest):
             self.assertIn("the smallest known to do is", done.stderr, search)
 
     def interrupted(self, mesh, delay):
-        """A long search's plan after Ctrl-C; None where the signal came before the search."""
+        """A long search's plan after Ctrl-C, so many seconds after it began."""
         model = Model("llama-torchscript")
         command = [
             AUTOPAR, "plan", model.file, "--shape", "input_ids=4x16", "--ngpus", 4, "--mesh", mesh,
@@ -126,20 +134,19 @@ class SearchesTest(TemporaryFolderTest):
         with subprocess.Popen(
             list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
+            wait_until_it_catches(process, signal.SIGINT)
             time.sleep(delay)
             process.send_signal(signal.SIGINT)
             output, error = process.communicate()
-        if process.returncode == -signal.SIGINT:
-            return None
         self.assertEqual(process.returncode, 0, error)
         self.assertIn("interrupted", error)
         return json.loads(output)["summary"]
 
     def test_ctrl_c_ends_a_search_with_the_best_plan_so_far(self):
         for mesh in ("2x2", "auto"):
-            with self.subTest(mesh=mesh):
-                attempts = (self.interrupted(mesh, delay) for delay in (2, 8, 32, 128))
-                plan = next(plan for plan in attempts if plan)
-                self.assertFalse(plan["proven_optimal"])
-                self.assertLess(plan["lower_bound_seconds"], plan["cost_seconds"])
-                self.assertLessEqual(plan["peak_bytes"], 560000)
+            for delay in (0, 1):  # at once, there is no plan yet that fits
+                with self.subTest(mesh=mesh, delay=delay):
+                    plan = self.interrupted(mesh, delay)
+                    self.assertFalse(plan["proven_optimal"])
+                    self.assertLess(plan["lower_bound_seconds"], plan["cost_seconds"])
+                    self.assertLessEqual(plan["peak_bytes"], 560000)
