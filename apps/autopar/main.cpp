@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "graph/error.h"
+#include "wait_policy.h"
 
 namespace {
 
@@ -26,6 +27,7 @@ std::string one_line(std::string text) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  autopar::use_short_waits(argv);
   spdlog::set_default_logger(spdlog::stderr_color_mt("autopar"));
   spdlog::set_pattern("%^%l%$: %v");
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "commands.h"
@@ -16,6 +17,10 @@
 namespace autopar {
 
 namespace {
+
+double mean(const std::vector<double>& seconds) {
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
+}
 
 double median(std::vector<double> seconds) {
   std::ranges::sort(seconds);
@@ -104,6 +109,7 @@ struct RunCommand {
       fmt::print("{}\n", nlohmann::json{{"ranks", info.ranks.size()},
                                         {"repeat", result.run_seconds.size()},
                                         {"seconds", seconds},
+                                        {"mean_seconds", mean(result.run_seconds)},
                                         {"collectives", bundle::to_json(result.collectives)},
                                         {"arena_bytes", result.arena_bytes},
                                         {"peak_bytes", result.peak_bytes},
