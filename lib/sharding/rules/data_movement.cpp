@@ -107,13 +107,14 @@ ShardingRule tile(const graph::Graph& graph, const graph::Node& node) {
   const Shape input = input_shapes(graph, node)[0];
   const Shape output = output_shapes(graph, node)[0];
   const std::string all = letters(2 * input.size());
-  const std::string text = all.substr(0, input.size());
+  std::string text = all.substr(0, input.size());
   const std::string repeats = all.substr(input.size());
   std::string result;
   std::vector<FactorOptions> options;
   for (std::size_t d = 0; d < input.size(); ++d) {
-    if (input[d] == output[d] || input[d] == 0) {
-      result += output[d] == 0 ? '1' : text[d];
+    if (output[d] == 0) text[d] = '1';
+    if (input[d] == output[d] || output[d] == 0) {
+      result += text[d];
       continue;
     }
     result += fmt::format("({}{})", repeats[d], text[d]);
