@@ -17,7 +17,7 @@ NormalizedRows::NormalizedRows(const KernelRequest& request)
   for (std::size_t i = axis; i < shape.size(); ++i) extent *= shape[i];
   for (std::size_t i = 1; i < request.inputs.size(); ++i) {
     if (request.inputs[i].present() && request.inputs[i].elements() != extent)
-      fail("node '{}': {} wants a scale and bias of the normalised shape", request.node.name,
+      fail("node '{}': {} wants a scale and bias that broadcast to its input", request.node.name,
            request.node.op_type);
   }
 }

@@ -85,6 +85,26 @@ TEST_CASE("LogSoftmax of large numbers keeps what lies behind the point") {
     }
 }
 
+TEST_CASE("LogSoftmax of one element is 0, and so is that of one that outweighs all others") {
+  Random random(6);
+  for (const DataType type : float_types)
+    for (const Shape& shape : {Shape{1}, Shape{4, 1}, Shape{3, 1, 5}, Shape{2, 1, 130}}) {
+      const Tensor x = random_in(type, shape, random, -30, 30);
+      const auto axis = static_cast<std::int64_t>(shape.size() > 1 ? 1 : 0);
+      const Tensor y = run_softmax(x, axis, true);
+      for (const double value : doubles(y)) CHECK(value == 0);
+    }
+  for (const std::int64_t inner : {1, 3}) {
+    std::vector<double> x(static_cast<std::size_t>(40 * inner), -200);
+    for (std::int64_t i = 0; i < inner; ++i) x[static_cast<std::size_t>(7 * inner + i)] = 100;
+    const Tensor y = run_softmax(tensor_of(DataType::float32, {40, inner}, x), 0, true);
+    for (std::int64_t i = 0; i < inner; ++i) {
+      CHECK(at(y, {7, i}) == 0);
+      CHECK(at(y, {8, i}) == -300);
+    }
+  }
+}
+
 TEST_CASE("Softmax and LogSoftmax of every type along every axis equal a loop") {
   Random random(4);
   for (const DataType type : float_types) {
@@ -206,4 +226,44 @@ TEST_CASE("RMSNormalization of every type equals a loop") {
                   normalize(x, 1, scale, std::nullopt, false).out, 4);
     }
   }
+}
+
+TEST_CASE("scale and bias of a normalisation broadcast to its input") {
+  Random random(21);
+  struct Case {
+    Shape x, scale, bias;
+    std::int64_t axis;
+  };
+  const std::vector<Case> cases = {
+      {{2, 3, 8}, {2, 1, 8}, {8}, -1},    {{2, 3, 8}, {3, 8}, {2, 1, 1}, 2},
+      {{2, 3, 8}, {1}, {1, 3, 1}, 1},     {{2, 3, 3}, {3, 1}, {3}, 2},
+      {{4, 2, 3}, {2, 1}, {1, 1, 3}, 1},  {{2, 3, 8}, {2, 3, 8}, {2, 3, 8}, -1},
+      {{5, 1}, {5, 1}, {1}, 1},           {{0, 3, 4}, {3, 4}, {1, 3, 1}, -1},
+      {{2, 3, 8}, {1, 1, 8}, {1, 8}, -1}, {{2, 2, 2, 2}, {2, 1, 1, 2}, {2, 2}, 2},
+  };
+  for (const DataType type : float_types)
+    for (const Case& c : cases)
+      for (const bool centred : {true, false}) {
+        const Tensor x = random_floats(random, c.x, type);
+        const Tensor scale = random_floats(random, c.scale, type);
+        const Tensor bias = random_floats(random, c.bias, type);
+        const auto rank = static_cast<std::int64_t>(c.x.size());
+        const auto axis = static_cast<std::size_t>(c.axis < 0 ? c.axis + rank : c.axis);
+        const Shape row(c.x.begin() + static_cast<std::ptrdiff_t>(axis), c.x.end());
+        const auto elements = static_cast<std::size_t>(graph::num_elements(row));
+        const Tensor ones = tensor_of(DataType::float64, row, std::vector<double>(elements, 1));
+        std::vector<double> expected = normalize(x, axis, ones, std::nullopt, centred).out;
+        for_each_index(c.x, [&, i = std::size_t{0}](const Shape& index) mutable {
+          expected[i] *= at(scale, index);
+          if (centred) expected[i] += at(bias, index);
+          ++i;
+        });
+        NodeRun run{.op_type = centred ? "LayerNormalization" : "RMSNormalization",
+                    .attributes = {{"axis", c.axis}},
+                    .inputs = {x, scale},
+                    .outputs = {{type, c.x}}};
+        if (centred) run.inputs.emplace_back(bias);
+        CAPTURE(name_of(type), c.x, c.scale, c.bias, c.axis, centred);
+        check_close(run_node(run).front(), expected, 3);
+      }
 }

@@ -314,3 +314,27 @@ TEST_CASE("A recurrent network that makes no sense is an error that names the no
   CHECK_THROWS_WITH(run({{"activations", std::vector<std::string>{"Wave"}}}, {1, 5, 4}),
                     Catch::Contains("Wave"));
 }
+
+TEST_CASE("RNN, GRU and LSTM of a share that is empty, or of one element") {
+  Random random(23);
+  for (const Network& kind : networks())
+    for (const std::int64_t batch : {0, 1})
+      for (const std::int64_t steps : {0, 1, 2})
+        for (const std::int64_t hidden : {1, 3})
+          for (const char* direction : {"forward", "bidirectional"})
+            for (const bool is_batch_first : {false, true})
+              for (const bool has_all : {false, true}) {
+                Network n = kind;
+                n.batch = batch;
+                n.steps = steps;
+                n.hidden = hidden;
+                n.inputs = hidden;
+                n.direction = direction;
+                n.is_batch_first = is_batch_first;
+                n.has_bias = n.has_state = has_all;
+                n.has_lengths = has_all && steps > 0;
+                for (const DataType type :
+                     {DataType::float32, DataType::float64, DataType::float16})
+                  check(n, type, random);
+              }
+}

@@ -5,6 +5,7 @@
 
 #include "graph/error.h"
 #include "runtime/device.h"
+#include "runtime/kernels/broadcast_normalization.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/lane_sum.h"
@@ -177,6 +178,7 @@ class PlainNormalization final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request) {
+  if (has_broadcast_scale(request)) return make_broadcast_normalization(request);
   const TensorView& in = request.inputs[0];
   if (in.type == DataType::float64 || in.elements() == 0)
     return std::make_unique<PlainNormalization>(request, true);
@@ -184,6 +186,7 @@ std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request) {
+  if (has_broadcast_scale(request)) return make_broadcast_normalization(request);
   return std::make_unique<PlainNormalization>(request, false);
 }
 

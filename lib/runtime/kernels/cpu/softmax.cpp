@@ -1,5 +1,5 @@
-// Softmax and LogSoftmax along one axis, by oneDNN in float32; float64, which oneDNN has not, by
-// a loop.
+// Softmax along one axis by oneDNN, in float32. By loops: LogSoftmax, of which oneDNN's is 1e-6 off
+// where a row has one large number or one alone, and what is of float64.
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,10 @@
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/cpu/lane_sum.h"
 #include "runtime/kernels/cpu/onednn.h"
+#include "runtime/kernels/cpu/simd_clones.h"
+#include "runtime/kernels/elementwise_math.h"
 #include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime::cpu {
@@ -31,10 +34,91 @@ void spread_nan(float* row, std::int64_t n) {
   if (std::isnan(sum)) std::fill_n(row, n, sum);
 }
 
+/// Rows that stand side by side, one element of each after the other: element i of row r at
+/// i * inner + r. No more than `most_lanes` of them.
+struct RowsAbreast {
+  const float* in;
+  float* out;
+  std::int64_t extent;
+  std::int64_t inner;
+  std::int64_t rows;
+};
+constexpr std::int64_t most_lanes = 64;
+
+/// Taken off one after the other: beside a large number the logarithm of the sum would be lost.
+AUTOPAR_SIMD_CLONES void log_softmax_abreast(const RowsAbreast& block) {
+  float largest[most_lanes];
+  float sums[most_lanes];
+  for (std::int64_t r = 0; r < block.rows; ++r) {
+    largest[r] = -std::numeric_limits<float>::infinity();
+    sums[r] = 0;
+  }
+  for (std::int64_t i = 0; i < block.extent; ++i) {
+    const float* in = block.in + i * block.inner;
+    for (std::int64_t r = 0; r < block.rows; ++r)
+      largest[r] = in[r] > largest[r] ? in[r] : largest[r];
+  }
+  for (std::int64_t i = 0; i < block.extent; ++i) {
+    const float* in = block.in + i * block.inner;
+#pragma omp simd
+    for (std::int64_t r = 0; r < block.rows; ++r) sums[r] += math::exp(in[r] - largest[r]);
+  }
+  for (std::int64_t r = 0; r < block.rows; ++r) sums[r] = std::log(sums[r]);
+  for (std::int64_t i = 0; i < block.extent; ++i) {
+    const std::int64_t at = i * block.inner;
+    for (std::int64_t r = 0; r < block.rows; ++r)
+      block.out[at + r] = block.in[at + r] - largest[r] - sums[r];
+  }
+}
+
+AUTOPAR_SIMD_CLONES void log_softmax_row(const float* in, float* out, std::int64_t n) {
+  float largest = -std::numeric_limits<float>::infinity();
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t i = 0; i < n; ++i) largest = in[i] > largest ? in[i] : largest;
+  const float log_sum = std::log(
+      lane_sum<float>(n, [in, largest](std::int64_t i) { return math::exp(in[i] - largest); }));
+  for (std::int64_t i = 0; i < n; ++i) out[i] = in[i] - largest - log_sum;
+}
+
+/// float32, float16, bfloat16.
+class LogSoftmax final : public Kernel {
+ public:
+  explicit LogSoftmax(const KernelRequest& request)
+      : rows_(rows_of(request)),
+        threads_(request.device.threads()),
+        float_bytes_(float_bytes(request)) {}
+
+  std::int64_t scratch_bytes() const override { return float_bytes_; }
+
+  void run(const KernelIo& io) override {
+    FloatCopies copies(io.scratch);
+    float* out = copies.target(io.outputs[0]);
+    const float* in = copies.load(io.inputs[0]);
+    const std::int64_t blocks = (rows_.inner + most_lanes - 1) / most_lanes;
+    const bool is_large = rows_.rows() * rows_.extent >= 1 << 14;
+#pragma omp parallel for num_threads(threads_) if (is_large)
+    for (std::int64_t task = 0; task < rows_.outer * blocks; ++task) {
+      const std::int64_t first = task % blocks * most_lanes;
+      const std::int64_t begin = task / blocks * rows_.extent * rows_.inner + first;
+      if (rows_.inner == 1)
+        log_softmax_row(in + begin, out + begin, rows_.extent);
+      else
+        log_softmax_abreast({in + begin, out + begin, rows_.extent, rows_.inner,
+                             std::min(most_lanes, rows_.inner - first)});
+    }
+    FloatCopies::store(out, io.outputs[0]);
+  }
+
+ private:
+  AxisExtents rows_;
+  int threads_;
+  std::int64_t float_bytes_;
+};
+
 /// float32, float16, bfloat16.
 class Softmax final : public Kernel {
  public:
-  Softmax(const KernelRequest& request, bool logarithm)
+  explicit Softmax(const KernelRequest& request)
       : rows_(rows_of(request)),
         threads_(request.device.threads()),
         is_empty_(request.outputs[0].elements() == 0),
@@ -43,9 +127,7 @@ class Softmax final : public Kernel {
     const auto layout = rows_.inner == 1 ? float_layout({rows_.outer, rows_.extent})
                                          : float_layout({rows_.outer, rows_.extent, rows_.inner});
     const dnnl::softmax_v2_forward::desc description(
-        dnnl::prop_kind::forward_inference,
-        logarithm ? dnnl::algorithm::softmax_log : dnnl::algorithm::softmax_accurate, layout,
-        layout, 1);
+        dnnl::prop_kind::forward_inference, dnnl::algorithm::softmax_accurate, layout, layout, 1);
     softmax_ = OnednnPrimitive(
         dnnl::softmax_v2_forward::primitive_desc(description, user_scratchpad(), onednn_engine()),
         {DNNL_ARG_SRC, DNNL_ARG_DST});
@@ -114,7 +196,8 @@ std::unique_ptr<Kernel> make(const KernelRequest& request, bool logarithm) {
   const DataType type = request.inputs[0].type;
   if (type == DataType::float64) return std::make_unique<DoubleSoftmax>(request, logarithm);
   if (type != DataType::float32 && !is_half(type)) fail_type(request, type);
-  return std::make_unique<Softmax>(request, logarithm);
+  if (logarithm) return std::make_unique<LogSoftmax>(request);
+  return std::make_unique<Softmax>(request);
 }
 
 }  // namespace

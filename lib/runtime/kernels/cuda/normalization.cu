@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/kernels/broadcast_normalization.h"
 #include "runtime/kernels/cuda/block_reduce.h"
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/vector_access.h"
@@ -176,6 +177,7 @@ class Normalization final : public Kernel {
 };
 
 std::unique_ptr<Kernel> make(const KernelRequest& request, bool centred) {
+  if (has_broadcast_scale(request)) return make_broadcast_normalization(request);
   std::unique_ptr<Kernel> kernel;
   const DataType type = request.inputs.at(0).type;
   if (!visit_type(type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
