@@ -1,10 +1,13 @@
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <functional>
 #include <thread>
 
 #include "conformance/communicator_conformance.h"
 #include "graph/error.h"
+#include "runtime/comm/reduce.h"
 #include "runtime/comm/thread_communicator.h"
+#include "unit/runtime/run_node.h"
 
 using namespace autopar;
 using namespace autopar::runtime;
@@ -118,4 +121,24 @@ TEST_CASE("threads that wait for something else learn of a rank that failed") {
                                while (true) world.check_members();
                              }),
                     Contains("the run was given up: another rank failed"));
+}
+
+TEST_CASE("maxima and minima over ranks are NaN where any rank has NaN") {
+  for (const graph::DataType type : testing::float_types)
+    for (const ReduceOp op : {ReduceOp::max, ReduceOp::min})
+      for (std::size_t of = 0; of < 3; ++of) {
+        std::vector<graph::Tensor> ranks;
+        std::vector<const std::byte*> sources;
+        for (std::size_t rank = 0; rank < 3; ++rank) {
+          const double first = rank == of ? std::nan("") : static_cast<double>(rank);
+          ranks.push_back(testing::tensor_of(type, {2}, {first, static_cast<double>(rank)}));
+        }
+        for (const graph::Tensor& tensor : ranks) sources.push_back(tensor.data());
+        graph::Tensor result = graph::Tensor::zeros(type, {2});
+        reduce_elements(sources, 2, type, op, result.mutable_bytes().data());
+        const std::vector<double> numbers = testing::doubles(result);
+        CAPTURE(name_of(type), of);
+        CHECK(std::isnan(numbers[0]));
+        CHECK(numbers[1] == (op == ReduceOp::max ? 2 : 0));
+      }
 }

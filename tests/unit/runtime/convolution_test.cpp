@@ -86,8 +86,12 @@ TEST_CASE("ConvTranspose puts each window's share back, in every form of its out
   for (const DataType type : float_types)
     for (int round = 0; round < 8; ++round)
       for (const std::size_t spatial : {1, 2, 3})
-        for (const std::string form : {"pads", "output_padding", "output_shape", "SAME_UPPER",
-                                       "SAME_LOWER", "upper_shape"}) {
+        for (const std::string form :
+             {"pads", "output_padding", "output_shape", "SAME_UPPER", "SAME_LOWER", "upper_shape",
+              "output_padding and output_shape", "output_padding and SAME_UPPER"}) {
+          const bool has_extra = form.starts_with("output_padding");
+          const bool is_shape = form.ends_with("_shape");
+          const bool is_upper = form.ends_with("SAME_UPPER") || form == "upper_shape";
           const std::int64_t groups = pick(random, 1, 3);
           const std::int64_t in_group = pick(random, 1, 5);
           const std::int64_t out_group = pick(random, 1, 5);
@@ -105,33 +109,29 @@ TEST_CASE("ConvTranspose puts each window's share back, in every form of its out
             dilations.push_back(pick(random, 1, 2));
             in_places.push_back(pick(random, 1, 4));
             const std::int64_t reach = (taps[d] - 1) * dilations[d] + 1;
-            const std::int64_t all = (in_places[d] - 1) * strides[d] + reach;
+            if (has_extra)
+              extra[d] = pick(random, 0, static_cast<int>(std::max(strides[d], dilations[d])) - 1);
+            const std::int64_t all = (in_places[d] - 1) * strides[d] + reach + extra[d];
             if (form == "pads" || form == "output_padding") {
               pads[d] = pick(random, 0, static_cast<int>(reach - 1) / 2);
               pads[spatial + d] = pick(random, 0, static_cast<int>(reach - 1) / 2);
-              if (form == "output_padding")
-                extra[d] =
-                    pick(random, 0, static_cast<int>(std::max(strides[d], dilations[d])) - 1);
               begins.push_back(pads[d]);
-              out_places.push_back(all - pads[d] - pads[spatial + d] + extra[d]);
+              out_places.push_back(all - pads[d] - pads[spatial + d]);
               continue;
             }
-            const bool is_shape = form == "output_shape" || form == "upper_shape";
             out_places.push_back(is_shape ? all + pick(random, -static_cast<int>(reach) + 1, 2)
                                           : in_places[d] * strides[d]);
             if (out_places.back() < 1) out_places.back() = 1;
             const std::int64_t total = std::max<std::int64_t>(0, all - out_places.back());
-            const bool is_upper = form == "SAME_UPPER" || form == "upper_shape";
             begins.push_back(is_upper ? total / 2 : total - total / 2);
           }
           std::map<std::string, Attribute> attributes = {
               {"strides", strides}, {"dilations", dilations}, {"group", groups}};
           if (form == "pads" || form == "output_padding") attributes["pads"] = pads;
-          if (form == "output_padding") attributes["output_padding"] = extra;
-          if (form == "output_shape" || form == "upper_shape")
-            attributes["output_shape"] = out_places;
-          if (form == "upper_shape") attributes["auto_pad"] = std::string("SAME_UPPER");
-          if (form == "SAME_UPPER" || form == "SAME_LOWER") attributes["auto_pad"] = form;
+          if (has_extra) attributes["output_padding"] = extra;
+          if (is_shape) attributes["output_shape"] = out_places;
+          if (is_upper) attributes["auto_pad"] = std::string("SAME_UPPER");
+          if (form == "SAME_LOWER") attributes["auto_pad"] = form;
 
           const Tensor in =
               random_in(type, joined({images, groups * in_group}, in_places), random, -1, 1);

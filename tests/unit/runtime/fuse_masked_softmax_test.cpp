@@ -44,6 +44,25 @@ TEST_CASE("A softmax over another dimension, or whose masked scores others read,
   }
 }
 
+TEST_CASE("A mask of one number a row, or of one for all, is the same for each column") {
+  Random random(3);
+  for (const DataType type : float_types)
+    for (const Shape& shape : {Shape{4, 1}, Shape{1, 1}, Shape{2, 1, 1}}) {
+      Spelling s;
+      s.type = type;
+      const ValueId scores = s.in("x", {2, 4, 6});
+      s.ends(s.op("Softmax", {s.either("Add", scores, s.in("mask", shape))}, {2, 4, 6}));
+      CAPTURE(name_of(type), shape);
+      CHECK(count(after(s.graph, masked_softmax), "MaskedSoftmax") == 1);
+      Executable plain(s.graph, {.optimize = false});
+      Executable fused(s.graph, {});
+      std::vector<Tensor> inputs;
+      for (const ValueId input : s.graph.inputs)
+        inputs.push_back(random_in(type, s.graph.value(input).shape, random, -2, 2));
+      check_close(run(fused, s.graph, inputs)[0], doubles(run(plain, s.graph, inputs)[0]), 10);
+    }
+}
+
 TEST_CASE("A mask that hides where it is true is none that the kernel knows") {
   Spelling s;
   const ValueId masked = s.where(s.in("mask", {4, 6}, DataType::boolean), s.number(-3, s.type),

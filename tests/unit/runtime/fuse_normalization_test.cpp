@@ -66,6 +66,14 @@ TEST_CASE("Normalisations are recognised in every spelling") {
           }
 }
 
+TEST_CASE("RMSNormalization takes no bias in: what is added behind it stays an Add") {
+  Spelling s;
+  s.ends(spell(s, {.bias = true}, s.in("x", {3, 5, 8})));
+  const Graph fused = after(s.graph, normalizations);
+  CHECK(only(fused, "RMSNormalization").inputs.size() == 2);
+  CHECK(count(fused, "Add") == 1);
+}
+
 TEST_CASE("What only resembles a normalisation stays as it is") {
   const auto fuses = [](const std::function<void(Spelling&, ValueId)>& write) {
     Spelling s;

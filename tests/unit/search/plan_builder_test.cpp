@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
+#include <ranges>
 #include <set>
 
 #include "graph/error.h"
@@ -93,10 +94,15 @@ std::vector<std::int64_t> alive_bytes(const graph::Graph& graph, const search::S
     }
   }
   for (std::size_t op = 0; op < graph.nodes.size(); ++op) {
-    const auto& inner = solved.built.operators[op]->inner_bytes;
-    if (std::ranges::max(inner) <= least_counted) continue;
+    const graph::Value& output = graph.value(graph.nodes[op].outputs[0]);
+    const auto reduced = [&](const sharding::OpShardSpec& choice) -> std::int64_t {
+      if (choice.reductions[0] == sharding::ReduceFunction::none) return 0;
+      return search::arena_bytes(output, choice.computed[0], plan.mesh);
+    };
+    const auto& choices = solved.built.operators[op]->choices;
+    if (std::ranges::max(choices | std::views::transform(reduced)) <= least_counted) continue;
     const int at = static_cast<int>(op) + 1;
-    add(at, at + 1, inner[static_cast<std::size_t>(solved.choice[op])]);
+    add(at, at + 1, reduced(plan.operators[op]));
   }
   return usage;
 }
@@ -146,6 +152,40 @@ TEST_CASE("a problem counts what a plan has alive, each copy of a tensor once an
   }
   CHECK(with_copies > 40);
   CHECK(exact_with_copies > 5);
+}
+
+TEST_CASE("what a state follows is alive until the step ends, long after its last reader") {
+  graph::Graph graph;
+  graph.opsets[""] = 20;
+  const auto value = [&](const std::string& name) {
+    return graph.add_value({name, graph::DataType::float32, {256, 64}, std::nullopt});
+  };
+  const auto past = value("past");
+  graph::ValueId last = value("present");
+  graph.nodes.push_back({"step", "Relu", "", {past}, {last}, {}});
+  graph.inputs = {past};
+  graph.outputs = {last};
+  for (const char* name : {"a", "b", "c"}) {
+    const auto next = value(name);
+    graph.nodes.push_back({std::string("op_") + name, "Relu", "", {last}, {next}, {}});
+    last = next;
+  }
+  graph.outputs.push_back(last);
+  const cost::CostModel cost = model_of("1");
+  search::SearchOptions options;
+  options.memory = {search::MemoryPolicy::Kind::bytes, std::int64_t{1} << 30};
+  const auto alive = [&] {
+    const search::SolvedPlan solved = search_solved_plan(graph, cost, options);
+    return usage_over_time(solved.built.problem, solved.choice);
+  };
+  const auto without = alive();
+  graph.states = {{0, 0}};
+  const auto with = alive();
+  const std::int64_t bytes =
+      search::arena_bytes(graph.value(past), sharding::TensorShardSpec::replicated(2), cost.mesh());
+  REQUIRE(with.size() == 5);
+  for (const std::size_t time : {0U, 1U}) CHECK(with[time] == without[time]);
+  for (const std::size_t time : {2U, 3U, 4U}) CHECK(with[time] == without[time] + bytes);
 }
 
 TEST_CASE("operators that are spelled out by others have prices of their own") {
