@@ -84,8 +84,7 @@ class GatheredMatMul final : public Kernel {
   /// Counting: `order_` has the vectors of matrix 0, then of 1, each up to its end in `ends_`.
   void sort_by_matrix(const TensorView& indices) {
     const auto matrix_of_vector = [&](std::int64_t vector) {
-      const std::int64_t index = checked_index(integer_at(indices, vector), matrices_, node_);
-      return static_cast<std::size_t>(index < 0 ? index + matrices_ : index);
+      return static_cast<std::size_t>(checked_index(integer_at(indices, vector), matrices_, node_));
     };
     std::ranges::fill(ends_, 0);
     for (std::int64_t v = 0; v < vectors_; ++v) ++ends_[matrix_of_vector(v)];
