@@ -281,12 +281,22 @@ void check_mesh_groups(Communicator& world, Reductions reductions) {
   }
 }
 
-/// A group may order its ranks as it likes: blocks come in the group's order.
+/// A group may order its ranks as it likes: blocks come in the group's order, and in that order its
+/// own groups count its ranks.
 void check_order_of_members(Communicator& world, Reductions reductions) {
   std::vector<int> members(at(world.size()));
   std::iota(members.rbegin(), members.rend(), 0);
   const auto reversed = world.subgroup(members);
   Group(*reversed, members, reductions).check_all();
+
+  const int half = world.size() / 2;
+  const bool is_in_front = reversed->rank() < half;
+  std::vector<int> ranks(at(is_in_front ? half : world.size() - half));
+  std::iota(ranks.begin(), ranks.end(), is_in_front ? 0 : half);
+  std::vector<int> of_world;
+  for (const int rank : ranks) of_world.push_back(members[at(rank)]);
+  const auto part = reversed->subgroup(ranks);
+  Group(*part, of_world, reductions).check_all();
 }
 
 /// Longer than what an implementation may hold in one buffer or send at once.

@@ -47,12 +47,15 @@ TEST_CASE("a Loop that makes no round passes its values") {
 }
 
 TEST_CASE("a Scan is unrolled over its inputs in either direction") {
-  CHECK(text_of(import(parse_graph(18, R"(
+  const Lines lines = text_of(import(parse_graph(18, R"(
     (float[2] s, float[2, 3] x) => (float[2] t, float[2, 3] y) {
       t, y = Scan<num_scan_inputs = 1, scan_input_axes = [1], scan_input_directions = [1],
                   scan_output_axes = [-1], body = b (float[2] a, float[2] e)
           => (float[2] sum, float[2] out) { sum = Add(a, e) out = Neg(sum) }>(s, x)
-    })")))[0] == "Scan/Gather = Gather<axis=1>(x, 2)");
+    })")));
+  CHECK(lines[0] == "Scan/Gather = Gather<axis=1>(x, 2)");
+  // Stacked along a new dimension, which is the last one.
+  CHECK(lines.back().starts_with("y = Concat<axis=1>("));
 }
 
 TEST_CASE("nested graphs that cannot be read are errors that name the node") {

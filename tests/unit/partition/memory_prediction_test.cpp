@@ -94,3 +94,23 @@ TEST_CASE("ranks with even shares are alike but for those that begin at 0") {
   CHECK(classes_on("3", "S0R") == 3);  // 3, 3 and 2 rows
   CHECK(classes_on("2x4", "S0S1") == 4);
 }
+
+TEST_CASE("each microbatch has its own inputs and outputs, which the predicted peak has too") {
+  graph::Graph graph;
+  graph.opsets[""] = 20;
+  const auto value = [&](const char* name) {
+    return graph.add_value({name, graph::DataType::float32, {1000, 64}, std::nullopt});
+  };
+  const graph::ValueId x = value("x");
+  const graph::ValueId y = value("y");
+  graph.nodes.push_back({"op", "Relu", "", {x}, {y}, {}});
+  graph.inputs = {x};
+  graph.outputs = {y};
+  const std::int64_t bytes = 1000 * 64 * 4;
+  for (const int microbatches : {1, 2, 5}) {
+    runtime::Executable executable(graph, {.threads = 1, .microbatches = microbatches});
+    const std::int64_t peak = partition::predict_memory(graph, microbatches).peak_bytes;
+    CHECK(peak >= executable.arena_bytes());
+    CHECK(peak >= 2 * microbatches * bytes);
+  }
+}

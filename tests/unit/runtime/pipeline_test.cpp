@@ -297,6 +297,46 @@ TEST_CASE("What arrives and what departs overlap with the work between") {
   });
 }
 
+TEST_CASE("Messages go by rank whatever order nodes list them in, so that none waits in a circle") {
+  const Shape shape{4, 4};
+  const Layout columns = split(shape, 1, 0, {0, 2, 4});
+  const Layout rows = split(shape, 0, 2, {0, 2, 4});
+  std::mt19937 random(5);
+  const Tensor whole = random_in(DataType::float32, shape, random, -1, 1);
+  const auto turn_around = [](graph::Node& node) {
+    auto peers = node.ints_attribute("peers", {});
+    std::ranges::reverse(peers);
+    node.attributes["peers"] = peers;
+    for (const char* name : {"starts", "ends"}) {  // two numbers a message
+      auto corners = node.ints_attribute(name, {});
+      std::ranges::rotate(corners, corners.begin() + 2);
+      node.attributes[name] = corners;
+    }
+  };
+  on_ranks(
+      4,
+      [&](Communicator& world) {
+        CollectiveContext collectives(world);
+        collectives.enter_stage({{0, 1}, {2, 3}});
+        const int rank = world.rank();
+        StageSketch s{rank};
+        if (rank < 2)
+          s.send(s.node("Neg", {s.input("x", columns)}, "y"), columns, rows);
+        else
+          s.graph.outputs = {s.node("Neg", {s.receive("y", columns, rows)}, "z")};
+        for (graph::Node& node : s.graph.nodes)
+          if (node.domain == graph::collective_domain && (rank == 0 || rank == 3))
+            turn_around(node);
+        Executable executable(s.graph, {.threads = 1, .collectives = &collectives});
+        if (rank < 2) executable.write_input(0, part_of(whole, columns.at(rank)), 0);
+        executable.run();
+        if (rank >= 2 &&
+            doubles(executable.read_output(0, 0)) != doubles(part_of(whole, rows.at(rank))))
+          throw Error("rank " + std::to_string(rank) + " got something else");
+      },
+      10s);
+}
+
 TEST_CASE("A stage that fails in the middle of a run ends all, and its error is the cause") {
   const PipelineSketch sketch;
   const auto work = [&](Communicator& world) {

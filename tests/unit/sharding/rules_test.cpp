@@ -4,11 +4,13 @@
 
 #include "graph/error.h"
 #include "sharding/rules/table.h"
+#include "sharding/spelled_out.h"
 #include "unit/sharding/node_sketch.h"
 
 using namespace autopar::sharding;
 using autopar::graph::DataType;
 using autopar::graph::Graph;
+using autopar::graph::Node;
 using Texts = std::vector<std::string>;
 using Ints = std::vector<std::int64_t>;
 
@@ -245,6 +247,32 @@ TEST_CASE("what is normalised over is split where the operator can be spelled ou
                         {of({1, 6}, DataType::int32)})) == Texts{"RR,R->RR", "RS0,R->RS0"});
 }
 
+TEST_CASE("a normalisation that is spelled out has the epsilon that is given, or the default") {
+  const auto has_number = [](Graph graph, float number) {
+    const ShardingRule rule = rule_of(graph);
+    const Node node = graph.nodes.front();
+    graph.nodes.clear();
+    Spelling spelling(graph, node);
+    rule.spell_out(spelling);
+    return std::ranges::any_of(graph.values, [&](const autopar::graph::Value& value) {
+      return value.constant && value.type == DataType::float32 &&
+             value.constant->values<float>()[0] == number;
+    });
+  };
+  using Attributes = std::map<std::string, autopar::graph::Attribute>;
+  const auto norms = [](const Attributes& attributes) {
+    Attributes groups = attributes;
+    groups["num_groups"] = std::int64_t{1};
+    const Operand x = of({2, 4, 6});
+    return std::vector{sketch("LayerNormalization", {x, of({6})}, {x}, attributes),
+                       sketch("RMSNormalization", {x, of({6})}, {x}, attributes),
+                       sketch("InstanceNormalization", {x, of({4}), of({4})}, {x}, attributes),
+                       sketch("GroupNormalization", {x, of({4}), of({4})}, {x}, groups)};
+  };
+  for (const Graph& graph : norms({})) CHECK(has_number(graph, 1e-5F));
+  for (const Graph& graph : norms({{"epsilon", 0.25F}})) CHECK(has_number(graph, 0.25F));
+}
+
 TEST_CASE("normalisations split whatever else they have") {
   CHECK(texts_of(sketch("LayerNormalization", {of({2, 4, 6}), of({6}), of({6})},
                         {of({2, 4, 6}), of({2, 4, 1}), of({2, 4, 1})})) ==
@@ -346,6 +374,8 @@ TEST_CASE("data that is moved splits where it passes through") {
   CHECK(localized(sketch("Tile", {of({4, 6}), ints({1, 4})}, {of({4, 24})}), "RR,R->RS0", 1)
             .ints(1) == Ints{1, 2});
   CHECK(texts_of(sketch("Pad", {of({4, 6}), ints({0, 1, 0, 1})}, {of({4, 8})})) ==
+        Texts{"RR,R->RR", "S0R,R->S0R"});
+  CHECK(texts_of(sketch("Pad", {of({4, 6}), ints({0, 0, 0, 2})}, {of({4, 8})})) ==
         Texts{"RR,R->RR", "S0R,R->S0R"});
   CHECK(texts_of(sketch("Pad", {of({4, 6}), ints({1, -1}), absent(), ints({-1})}, {of({4, 6})})) ==
         Texts{"RR,R,.,R->RR", "S0R,R,.,R->S0R"});
