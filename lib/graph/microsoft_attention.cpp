@@ -337,12 +337,13 @@ Heads grouped_heads(BodyBuilder& body) {
          to_string(query));
   const auto normalize = [&](std::string& x, std::int64_t heads, const std::string& weight) {
     if (!body.has(weight)) return;
-    body.add(fmt::format(
-        "{0}_heads = Reshape ({0}, {1}) {0}_scaled = RMSNormalization <axis = -1, epsilon = {2:e}> "
-        "({0}_heads, {3}) {0}_normal = Reshape ({0}_scaled, {4})",
-        x, body.ints({of.batch, of.queries, heads, of.depth}),
-        body.float_attribute("qk_norm_epsilon", 1e-6F), weight,
-        body.ints({of.batch, of.queries, heads * of.depth})));
+    body.add(
+        fmt::format("{0}_heads = Reshape ({0}, {1}) {0}_scaled = RMSNormalization <axis = -1, "
+                    "epsilon = {2:.8e}> "
+                    "({0}_heads, {3}) {0}_normal = Reshape ({0}_scaled, {4})",
+                    x, body.ints({of.batch, of.queries, heads, of.depth}),
+                    body.float_attribute("qk_norm_epsilon", 1e-6F), weight,
+                    body.ints({of.batch, of.queries, heads * of.depth})));
     x += "_normal";
   };
   normalize(of.q, of.heads, "q_norm_weight");
@@ -354,9 +355,163 @@ Heads grouped_heads(BodyBuilder& body) {
 
 namespace {
 
+/// Where the new tokens of a GroupQueryAttention stand.
+struct Placement {
+  std::optional<std::int64_t> total;                 ///< the longest sequence with its new tokens
+  std::optional<std::vector<std::int64_t>> lengths;  ///< of each batch with its new tokens
+  bool is_first = false;     ///< known to be the first prompt, which ONNX Runtime places at 0
+  std::string may_be_first;  ///< a truth that only the run tells; empty where it is known
+  std::string begin;         ///< of [batch]: the position of the first new token
+  std::optional<std::vector<std::int64_t>> known_begin;
+};
+
+std::vector<std::int64_t> counted(std::int64_t count) {
+  std::vector<std::int64_t> places(static_cast<std::size_t>(count));
+  std::iota(places.begin(), places.end(), 0);
+  return places;
+}
+
+/// "lengths_k", of [batch]: how many keys each sequence has, with the new tokens.
+void add_lengths(BodyBuilder& body, const Heads& of) {
+  body.add(
+      fmt::format("lengths_64 = Cast <to = 7> (seqlens_k) lengths_row = Reshape (lengths_64, {}) "
+                  "lengths_k = Add (lengths_row, {})",
+                  body.ints({of.batch}), body.ints({1})));
+}
+
+/// A sequence ends where `seqlens_k` says, in a first prompt, too: there it begins at 0, and what
+/// is behind its length is padding. Of constants the numbers are known at once.
+Placement place_new_tokens(BodyBuilder& body, const Heads& of, std::int64_t past) {
+  Placement placed;
+  if (const auto total = body.integers("total_sequence_length")) placed.total = total->at(0);
+  if (auto lengths = body.integers("seqlens_k")) {
+    for (std::int64_t& length : *lengths) ++length;
+    placed.lengths = std::move(lengths);
+  }
+  placed.is_first = past == 0 || placed.total == of.queries;
+  add_lengths(body, of);
+  if (placed.is_first) {
+    placed.known_begin.emplace(static_cast<std::size_t>(of.batch), 0);
+  } else if (placed.lengths && placed.total) {
+    placed.known_begin = placed.lengths;
+    for (std::int64_t& begin : *placed.known_begin) begin -= of.queries;
+  }
+  if (placed.known_begin) {
+    placed.begin = body.ints(*placed.known_begin);
+    return placed;
+  }
+  body.add(fmt::format("later_begin = Sub (lengths_k, {})", body.ints({of.queries})));
+  placed.begin = "later_begin";
+  if (placed.total) return placed;
+  body.add(
+      fmt::format("total_64 = Cast <to = 7> (total_sequence_length) "
+                  "is_first = Equal (total_64, {}) begin = Where (is_first, {}, later_begin)",
+                  body.ints({of.queries}), body.ints({0})));
+  placed.may_be_first = "is_first";
+  placed.begin = "begin";
+  return placed;
+}
+
+/// Turns "q" and "k" by their positions; returns their new names. Of the `position_ids` of a first
+/// prompt ONNX Runtime reads the first alone, from which all sequences count.
+void turn_heads(BodyBuilder& body, Heads& of, const Placement& placed) {
+  const std::string steps = body.ints(counted(of.queries));
+  const std::string all = body.ints({of.batch, of.queries});
+  std::string positions = "position_ids";
+  if (!body.has("position_ids")) {
+    body.add(fmt::format("begin_column = Reshape ({}, {}) positions = Add (begin_column, {})",
+                         placed.begin, body.ints({of.batch, 1}), steps));
+    positions = "positions";
+  } else if (placed.is_first || !placed.may_be_first.empty()) {
+    body.add(
+        fmt::format("ids_row = Reshape (position_ids, {}) first_id = Gather (ids_row, {}) "
+                    "from_first = Add (first_id, {}) first_positions = Expand (from_first, {})",
+                    body.ints({-1}), body.ints({0}), steps, all));
+    positions = "first_positions";
+    if (!placed.is_first) {
+      body.add(fmt::format("positions = Where ({}, first_positions, position_ids)",
+                           placed.may_be_first));
+      positions = "positions";
+    }
+  }
+  const std::int64_t turned = 2 * body.shape("cos_cache").at(1);
+  const auto turn = [&](std::string& x, std::int64_t heads) {
+    body.add(
+        fmt::format("{0}_turned = RotaryEmbedding ({0}, cos_cache, sin_cache, {1})", x, positions));
+    body.set("num_heads", heads);
+    body.set("interleaved", body.int_attribute("rotary_interleaved", 0));
+    if (turned != of.depth) body.set("rotary_embedding_dim", turned);
+    x += "_turned";
+  };
+  turn(of.q, of.heads);
+  turn(of.k, of.key_heads);
+}
+
+/// A name and a shape that broadcasts to that of the scores; no name where there is nothing.
+struct ScoreMask {
+  std::string name;
+  Shape shape;
+};
+
+/// `attention_bias`, and for each sequence which keys are no padding (`keeps`, a truth): one of
+/// them, or the bias with infinity where there is padding.
+ScoreMask score_mask(BodyBuilder& body, const Heads& of, bool hides_padding) {
+  ScoreMask mask;
+  if (body.has("attention_bias")) mask = {"attention_bias", body.shape("attention_bias")};
+  if (!mask.name.empty() && (mask.shape.size() != 4 || mask.shape[3] > of.keys))
+    fail("its attention_bias {} does not fit {} keys", to_string(mask.shape), of.keys);
+  if (!hides_padding) return mask;
+  const std::int64_t keys = mask.name.empty() ? of.keys : mask.shape[3];
+  body.add(fmt::format("length_column = Reshape (lengths_k, {}) keeps = Less ({}, length_column)",
+                       body.ints({of.batch, 1, 1, 1}), body.ints(counted(keys))));
+  if (mask.name.empty()) return {"keeps", {of.batch, 1, 1, keys}};
+  body.add(fmt::format(
+      "bias_kept = Where (keeps, attention_bias, {})",
+      body.number(-std::numeric_limits<float>::infinity(), body.type("attention_bias"))));
+  mask.name = "bias_kept";
+  mask.shape[0] = std::max(mask.shape[0], of.batch);
+  return mask;
+}
+
+/// What is added to the scores of all keys, of [1 or batch, heads, 1 or queries, keys]: the mask
+/// and the window.
+ScoreMask score_bias(BodyBuilder& body, const Heads& of, const ScoreMask& mask,
+                     const std::string& first) {
+  const DataType type = body.type("query");
+  const std::string hidden = body.number(-std::numeric_limits<float>::infinity(), type);
+  const std::string zero = body.number(0, type);
+  ScoreMask bias{"zero_bias", {1, of.heads, 1, of.keys}};
+  if (mask.name.empty()) {
+    body.add(fmt::format("zero_bias = Expand ({}, {})", zero, body.ints(bias.shape)));
+  } else {
+    bias.shape = {mask.shape[0], of.heads, mask.shape[2], of.keys};
+    std::string numbers = mask.name;
+    if (mask.name == "keeps") {
+      body.add(fmt::format("kept_bias = Where (keeps, {}, {})", zero, hidden));
+      numbers = "kept_bias";
+    }
+    if (mask.shape[3] < of.keys) {  // keys that no sequence has
+      body.add(fmt::format("longer_bias = Pad ({}, {})", numbers,
+                           body.ints({0, 0, 0, 0, 0, 0, 0, of.keys - mask.shape[3]})));
+      numbers = "longer_bias";
+    }
+    body.add(fmt::format("zero_bias = Expand ({}, {})", numbers, body.ints(bias.shape)));
+  }
+  if (of.left_window < 0) return bias;
+  body.add(
+      fmt::format("first_4 = Reshape ({}, {}) query_column = Reshape ({}, {}) "
+                  "query_place = Add (first_4, query_column) window_begin = Sub (query_place, {}) "
+                  "is_seen = GreaterOrEqual ({}, window_begin) "
+                  "window_bias = Where (is_seen, zero_bias, {})",
+                  first, body.ints({of.batch, 1, 1, 1}), body.ints(counted(of.queries)),
+                  body.ints({1, 1, of.queries, 1}), body.ints({of.left_window}),
+                  body.ints(counted(of.keys)), hidden));
+  return {"window_bias", {of.batch, of.heads, of.queries, of.keys}};
+}
+
 /// A key of zeros before all others, whose value is zeros: to its score, which is 0, `head_sink` is
 /// added. It is always visible, so a window becomes a mask.
-void add_sink(BodyBuilder& body, Heads& of, const std::string& first) {
+void add_sink(BodyBuilder& body, Heads& of, const ScoreMask& mask, const std::string& first) {
   const DataType type = body.type("query");
   const std::string zeros = body.ints({of.batch, of.key_heads, 1, of.depth});
   body.add(
@@ -368,52 +523,23 @@ void add_sink(BodyBuilder& body, Heads& of, const std::string& first) {
   body.add(fmt::format("valid_and_sink = Add (valid, {})", body.ints({1})));
   of.lengths = "valid_and_sink";
 
-  if (of.mask.empty()) {
-    body.add(fmt::format("no_bias = Expand ({}, {})", body.number(0, type),
-                         body.ints({1, of.heads, 1, of.keys})));
-  } else {
-    const Shape& bias = body.shape(of.mask);
-    if (bias.size() != 4 || bias[3] != of.keys)
-      fail("its attention_bias {} is not of all {} keys", to_string(bias), of.keys);
-    body.add(fmt::format("no_bias = Expand ({}, {})", of.mask,
-                         body.ints({bias[0], of.heads, bias[2], of.keys})));
-  }
-  if (of.left_window >= 0) {
-    std::vector<std::int64_t> places(static_cast<std::size_t>(std::max(of.keys, of.queries)));
-    std::iota(places.begin(), places.end(), 0);
-    const std::string keys =
-        body.ints({places.begin(), places.begin() + static_cast<std::ptrdiff_t>(of.keys)});
-    const std::string queries =
-        body.ints({places.begin(), places.begin() + static_cast<std::ptrdiff_t>(of.queries)});
-    body.add(fmt::format(
-        "first_4 = Reshape ({}, {}) query_column = Reshape ({}, {}) "
-        "query_place = Add (first_4, query_column) window_begin = Sub (query_place, {}) "
-        "is_seen = GreaterOrEqual ({}, window_begin) bias = Where (is_seen, no_bias, {})",
-        first, body.ints({of.batch, 1, 1, 1}), queries, body.ints({1, 1, of.queries, 1}),
-        body.ints({of.left_window}), keys,
-        body.number(-std::numeric_limits<float>::infinity(), type)));
-    of.left_window = -1;
-  } else {
-    body.add("bias = Identity (no_bias)");
-  }
-  const bool is_wide = of.mask.empty() ? false : body.shape(of.mask)[2] != 1;
-  const bool has_window = body.int_attribute("local_window_size", -1) > 0;
-  const Shape column{
-      of.mask.empty() && !has_window ? 1 : (has_window ? of.batch : body.shape(of.mask)[0]),
-      of.heads, is_wide || has_window ? of.queries : 1, 1};
+  const ScoreMask bias = score_bias(body, of, mask, first);
+  of.left_window = -1;
+  Shape column = bias.shape;
+  column[3] = 1;
   if (body.has("head_sink"))
     body.add(fmt::format("sink_row = Reshape (head_sink, {}) sink_bias = Expand (sink_row, {})",
                          body.ints({1, of.heads, 1, 1}), body.ints(column)));
   else
     body.add(fmt::format("sink_bias = Expand ({}, {})", body.number(0, type), body.ints(column)));
-  body.add("bias_and_sink = Concat <axis = 3> (sink_bias, bias)");
+  body.add(fmt::format("bias_and_sink = Concat <axis = 3> (sink_bias, {})", bias.name));
   of.mask = "bias_and_sink";
 }
 
 }  // namespace
 
-/// Where a sequence begins in the cache is told by `seqlens_k`, so each batch has its own place;
-/// of one sequence it is the total length less the new one, and so often known at once.
+/// Where a sequence's new tokens stand in its cache, and how long it is, is told by `seqlens_k`;
+/// how long the cache is by `total_sequence_length` and the past.
 void group_query_attention(BodyBuilder& body) {
   refuse_attribute(body, "sliding_window_cache", 0);
   refuse_attribute(body, "qk_output", 0);
@@ -428,67 +554,33 @@ void group_query_attention(BodyBuilder& body) {
   const bool has_past = body.has("past_key");
   if (has_past != body.has("past_value")) fail("it has one of past_key and past_value alone");
   const std::int64_t past = has_past ? body.shape("past_key").at(2) : 0;
-  const auto total = body.integers("total_sequence_length");
-  // Unknown before the run, it fits into what was given: the buffer has room for all that comes.
-  of.keys = std::max(past, total ? total->at(0) : 0);
-  if (!total && !has_past) of.keys = of.queries;
   const std::int64_t new_tokens = of.queries;
-  if (total && (total->at(0) < new_tokens || total->at(0) > past + new_tokens))
-    fail("its total_sequence_length is {} for {} new tokens and a past of {}", total->at(0),
+  const Placement placed = place_new_tokens(body, of, past);
+  if (placed.total && (*placed.total < new_tokens || *placed.total > past + new_tokens))
+    fail("its total_sequence_length is {} for {} new tokens and a past of {}", *placed.total,
          new_tokens, past);
-
-  // The place of the first new token of each batch.
-  const bool is_first = (total && total->at(0) == new_tokens) || past == 0;
-  const bool is_known = is_first || (total && of.batch == 1);
-  const std::int64_t known = is_first || !total ? 0 : total->at(0) - new_tokens;
-  std::string first;  // of [batch]
-  if (is_known) {
-    first = body.ints(std::vector<std::int64_t>(static_cast<std::size_t>(of.batch), known));
-  } else {
-    body.add(
-        fmt::format("lengths_k = Cast <to = 7> (seqlens_k) lengths_row = Reshape (lengths_k, "
-                    "{}) first_token = Add (lengths_row, {})",
-                    body.ints({of.batch}), body.ints({1 - new_tokens})));
-    first = "first_token";
-    if (!total && new_tokens > 1) {  // the first run of all begins at 0, whatever is padded
-      body.add(fmt::format(
-          "total_64 = Cast <to = 7> (total_sequence_length) is_first = Equal (total_64, {}) "
-          "first_place = Where (is_first, {}, first_token)",
-          body.ints({new_tokens}), body.ints({0})));
-      first = "first_place";
-    }
-  }
-
-  if (body.int_attribute("do_rotary", 0) != 0) {
-    std::string positions = "position_ids";
-    if (!body.has("position_ids") || is_first) {
-      std::vector<std::int64_t> places(static_cast<std::size_t>(new_tokens));
-      std::iota(places.begin(), places.end(), 0);
-      body.add(fmt::format("first_column = Reshape ({}, {}) positions = Add (first_column, {})",
-                           first, body.ints({of.batch, 1}), body.ints(places)));
-      positions = "positions";
-    }
-    const std::int64_t turned = 2 * body.shape("cos_cache").at(1);
-    const auto turn = [&](std::string& x, std::int64_t heads) {
-      body.add(fmt::format("{0}_turned = RotaryEmbedding ({0}, cos_cache, sin_cache, {1})", x,
-                           positions));
-      body.set("num_heads", heads);
-      body.set("interleaved", body.int_attribute("rotary_interleaved", 0));
-      if (turned != of.depth) body.set("rotary_embedding_dim", turned);
-      x += "_turned";
-    };
-    turn(of.q, of.heads);
-    turn(of.k, of.key_heads);
-  }
-  if (body.has("attention_bias")) of.mask = "attention_bias";
+  // A total that only the run tells fits into what was given: the buffer has room for what comes.
+  of.keys = std::max(past, placed.total.value_or(new_tokens));
+  if (body.int_attribute("do_rotary", 0) != 0) turn_heads(body, of, placed);
+  if (placed.known_begin)
+    for (const std::int64_t place : *placed.known_begin)
+      if (place < 0 || place + new_tokens > of.keys)
+        fail("its seqlens_k places {} new tokens at {} of {}", new_tokens, place, of.keys);
+  // Behind the length of a sequence that begins at 0 stands padding.
+  const bool has_padding = new_tokens > 1 && (placed.is_first || !placed.may_be_first.empty()) &&
+                           !(placed.lengths && std::ranges::min(*placed.lengths) >= new_tokens);
+  const ScoreMask mask = score_mask(body, of, has_padding);
+  of.mask = mask.name;
 
   const bool wants_present = body.wants("present_key") || body.wants("present_value");
-  if (past == 0 && of.keys == new_tokens && !has_sink) {
+  if (past == 0 && !has_sink) {
     attend(body, of, {});
     if (wants_present) add_presents(body, of);
     return;
   }
-  if (!has_sink && is_known && known == past && of.keys == past + new_tokens) {
+  const auto is_behind_past = [&](std::int64_t place) { return place == past; };
+  if (!has_sink && placed.known_begin && std::ranges::all_of(*placed.known_begin, is_behind_past) &&
+      of.keys == past + new_tokens) {
     of.past_k = "past_key";
     of.past_v = "past_value";
     return attend(body, of, {"present_key", "present_value"});
@@ -497,7 +589,7 @@ void group_query_attention(BodyBuilder& body) {
   const auto extend = [&](const std::string& cache, const std::string& from,
                           const std::string& present) {
     const Shape split{of.batch, new_tokens, of.key_heads, of.depth};
-    if (past == 0 && of.keys == new_tokens) return split_heads(body, from, present, split);
+    if (past == 0) return split_heads(body, from, present, split);
     split_heads(body, from, from + "_new", split);
     std::string buffer = cache;
     if (past < of.keys) {
@@ -506,7 +598,7 @@ void group_query_attention(BodyBuilder& body) {
       buffer += "_longer";
     }
     body.add(fmt::format("{} = TensorScatter <axis = 2> ({}, {}_new, {})", present, buffer, from,
-                         first));
+                         placed.begin));
   };
   extend("past_key", of.k, "present_key");
   extend("past_value", of.v, "present_value");
@@ -515,9 +607,9 @@ void group_query_attention(BodyBuilder& body) {
   of.k = "present_key";
   of.v = "present_value";
   of.four_dimensions = true;
-  body.add(fmt::format("valid = Add ({}, {})", first, body.ints({new_tokens})));
+  body.add(fmt::format("valid = Add ({}, {})", placed.begin, body.ints({new_tokens})));
   of.lengths = "valid";
-  if (has_sink) add_sink(body, of, first);
+  if (has_sink) add_sink(body, of, mask, placed.begin);
   attend(body, of, {});
 }
 

@@ -87,6 +87,19 @@ std::optional<Growth> growth_of(const std::string& output, const Shape& output_s
   return growth;
 }
 
+bool keeps_places(const Graph& graph, const State& state) {
+  const std::vector<NodeId> made_by = producers(graph);
+  bool is_padded = false;
+  ValueId value = graph.outputs[state.output];
+  for (NodeId maker; (maker = made_by[static_cast<std::size_t>(value)]) != no_node;) {
+    const Node& node = graph.node(maker);
+    if (node.inputs.empty()) return false;
+    is_padded |= node.op_type == "Pad";
+    value = node.inputs.front();
+  }
+  return is_padded && value == graph.inputs[state.input];
+}
+
 std::vector<State> match_states(const Graph& graph, std::span<const std::string> patterns) {
   std::vector<State> states;
   for (const std::string& pattern : patterns) {

@@ -21,6 +21,11 @@ struct Growth {
 std::optional<Growth> growth_of(const std::string& output, const Shape& output_shape,
                                 const std::string& input, const Shape& input_shape);
 
+/// Whether a state that grows is a buffer in which rows keep their places: its output is its input,
+/// lengthened by padding and then written into, as com.microsoft's GroupQueryAttention does where
+/// `seqlens_k` says. Else what a step has made is the output's last rows.
+bool keeps_places(const Graph& graph, const State& state);
+
 /// The states that patterns such as "present.*=past.*" name: for each output that fits the left
 /// side, the input that the right side gives with what the star stood for. Throws Error for a
 /// pattern that names nothing, and for a pair that does not fit.

@@ -48,7 +48,7 @@ class Executable {
   void run();
   /// After run() number `step` of a loop, from 0: the inputs of Graph::states become what the
   /// outputs are. Where an output is longer, its last rows go to where its input's are `first_row`
-  /// and those of all steps before.
+  /// and those of all steps before, but for rows that keep their places (graph::keeps_places).
   void hand_on_states(std::int64_t first_row, int step);
   /// A run that takes the time of each step (see Runner); what it sends is not counted.
   std::vector<Span> profile();

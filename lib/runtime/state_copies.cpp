@@ -24,7 +24,9 @@ StateCopies::StateCopies(const graph::Graph& graph, std::span<const TensorView> 
     CopyLayout layout{from.shape, row_major_strides(from.shape), row_major_strides(to.shape),
                       element};
     Place place{from.data, to.data};
-    if (growth) {
+    if (growth && graph::keeps_places(graph, state)) {
+      layout.shape = to.shape;
+    } else if (growth) {
       const auto dim = static_cast<std::size_t>(growth->dim);
       place.rows = growth->rows;
       place.row_bytes = layout.out_strides[dim] * element;

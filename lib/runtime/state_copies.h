@@ -26,7 +26,7 @@ class StateCopies {
     const std::byte* from = nullptr;
     std::byte* to = nullptr;
     std::int64_t row_bytes = 0;
-    std::int64_t rows = 0;  ///< of a step; 0 for a state that does not grow
+    std::int64_t rows = 0;  ///< of a step; 0 for a state whose rows keep their places
   };
 
   std::vector<Place> places_;

@@ -75,6 +75,29 @@ TEST_CASE("a state grows along one dimension, or not at all") {
   CHECK_THROWS_AS(growth_of("o", {2}, "i", {2, 3}), Error);
 }
 
+TEST_CASE(
+    "rows keep their places where padding makes an output longer, not where rows are joined") {
+  const auto cache = [](const std::vector<std::string>& op_types) {
+    Graph graph;
+    const auto value = [&](const std::string& name, const Shape& shape) {
+      return graph.add_value({name, DataType::float32, shape, std::nullopt});
+    };
+    const ValueId past = value("past", {2, 4}), row = value("row", {2, 1});
+    graph.inputs = {past, row};
+    ValueId last = past;
+    for (const std::string& op_type : op_types) {
+      const ValueId made = value(op_type, {2, 5});
+      graph.nodes.push_back({op_type, op_type, "", {last, row}, {made}, {}});
+      last = made;
+    }
+    graph.outputs = {last};
+    return graph;
+  };
+  CHECK(keeps_places(cache({"Pad", "TensorScatter"}), {0, 0}));
+  CHECK_FALSE(keeps_places(cache({"Concat"}), {0, 0}));
+  CHECK_FALSE(keeps_places(cache({"Pad", "TensorScatter"}), {0, 1}));  // another input
+}
+
 TEST_CASE("a state's input keeps its memory until the end of the run") {
   Graph graph;
   const auto value = [&](const std::string& name) {

@@ -81,6 +81,37 @@ TEST_CASE("states follow from step to step: as they are, or their last rows behi
   }
 }
 
+TEST_CASE("rows that the model puts into a buffer stay where it has put them") {
+  Builder sketch;
+  const ValueId row = sketch.input("row", {1, 1, 2});
+  const ValueId place = sketch.graph.add_value({"place", DataType::int64, {1}, std::nullopt});
+  const ValueId past = sketch.input("past", {1, 4, 2});
+  sketch.graph.inputs = {row, place, past};
+  const std::vector<std::int64_t> one_row = {0, 0, 0, 0, 1, 0};
+  const ValueId pads = sketch.graph.add_constant("pads", Tensor::of_int64({6}, one_row));
+  const ValueId longer = sketch.node("Pad", {past, pads}, {1, 5, 2});
+  const ValueId present =
+      sketch.node("TensorScatter", {longer, row, place}, {1, 5, 2}, {{"axis", std::int64_t{1}}});
+  sketch.graph.outputs = {present};
+  sketch.graph.states = {{0, 2}};
+  Executable executable(sketch.graph, {});
+
+  std::vector<double> rows(8, -1);  // what `past` has to be, by plain loops
+  executable.write_input(2, tensor_of(DataType::float32, {1, 4, 2}, rows));
+  for (int step = 0; step < 3; ++step) {
+    const std::int64_t to = std::vector<std::int64_t>{2, 0, 3}[static_cast<std::size_t>(step)];
+    const std::vector<double> values = {10.0 * step, 10.0 * step + 1};
+    executable.write_input(0, tensor_of(DataType::float32, {1, 1, 2}, values));
+    executable.write_input(1, Tensor::of_int64({1}, std::span(&to, 1)));
+    executable.run();
+    std::ranges::copy(values, rows.begin() + 2 * to);
+    const graph::Tensor made = executable.read_output(0);
+    for (std::size_t i = 0; i < 8; ++i)
+      CHECK(made.values<float>()[i] == static_cast<float>(rows[i]));
+    executable.hand_on_states(0, step);
+  }
+}
+
 TEST_CASE("a loop needs outputs that lie as the inputs do which they follow") {
   CHECK(error_of(decoder(), two_steps) == "no error");
   bundle::MetaInfo swapped = decoder();
