@@ -130,6 +130,8 @@ class PlanSearch {
   /// Of the time left, for a search that may have to be repeated, and for the least peak.
   static constexpr double share_of_search = 0.7;
   static constexpr double share_of_least_peak = 0.7;
+  /// Work ends the search for the least peak sooner, unless the machine is busy or the model large.
+  static constexpr double least_seconds_for_a_plan = 10;
 
   /// Without limits first: where the cheapest plan of all fits, it is soon found. Where no plan
   /// that fits is found, the one that needs least memory shows whether there is any.
@@ -280,10 +282,10 @@ class PlanSearch {
   /// Without it there is no plan at all, so a first Ctrl-C lets it end; a second one does not.
   std::optional<LeastPeak> least_peak_of(const AssignmentProblem& problem, int first) const {
     const graph::InterruptionReprieve reprieve;
-    return find_least_peak(
-        problem, first, static_cast<int>(problem.usage_limits.size()),
-        {.time_limit_seconds = std::max(1.0, share_of_least_peak * seconds_left()),
-         .threads = options_.threads});
+    return find_least_peak(problem, first, static_cast<int>(problem.usage_limits.size()),
+                           {.time_limit_seconds = std::max(least_seconds_for_a_plan,
+                                                           share_of_least_peak * seconds_left()),
+                            .threads = options_.threads});
   }
 
   /// Of the choices of the least peak the one that was found or the cheapest: where shards move
