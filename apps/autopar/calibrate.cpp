@@ -170,6 +170,7 @@ struct CalibrateCommand {
                                 is_quick ? ", quick and rough" : "");
     fitted.memory_bytes = result.memory_bytes;
     fitted.is_fusing = true;
+    fitted.runs_on = result.is_cpu ? "cpu" : "cuda";
     cost::save_device_file(out, fitted);
     if (result.measurements.collectives.empty()) {
       spdlog::warn(

@@ -20,6 +20,7 @@
 #include "runtime/executable.h"
 #include "runtime/fused_values.h"
 #include "runtime/kernel.h"
+#include "runtime/run_bytes.h"
 #include "search/logical_meshes.h"
 #include "sharding/discovered_rules.h"
 #include "sharding/hoist_splits.h"
@@ -248,11 +249,14 @@ std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
 
 void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& graph) {
   cost::DeviceModel device = models.front().device();
-  if (!device.is_fusing) return;
-  device.fused = std::make_shared<const cost::ValueNames>(
-      runtime::fused_values(graph, runtime::cpu_kernels()));
+  if (device.runs_on == "cpu")
+    device.without_memory = std::make_shared<const cost::ValueNames>(
+        runtime::values_without_memory(graph, runtime::cpu_kernels()));
+  if (device.is_fusing)
+    device.fused = std::make_shared<const cost::ValueNames>(
+        runtime::fused_values(graph, runtime::cpu_kernels()));
   // A run reads each weight once: of few, a cache holds as much as of anything.
-  if (device.weight_bytes_per_second > 0) {
+  if (device.is_fusing && device.weight_bytes_per_second > 0) {
     const auto weights = static_cast<double>(graph::weight_bytes(graph));
     device.weight_bytes_per_second =
         std::max(device.weight_bytes_per_second, device.memory_bytes_per_second.at(weights));
@@ -297,6 +301,13 @@ void tell_of_interruption() {
 
 }  // namespace
 
+partition::RunBytes run_bytes_on(const cost::DeviceModel& device) {
+  if (device.runs_on != "cpu") return partition::most_run_bytes;
+  return [](const graph::Graph& graph, int microbatches) {
+    return runtime::packed_graph(graph, runtime::cpu_kernels(), microbatches).bytes;
+  };
+}
+
 search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& plan,
                                std::span<const cost::CostModel> meshes,
                                search::SearchOptions options) {
@@ -311,7 +322,8 @@ search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& pla
   const cost::DeviceModel& device = meshes.front().device();
   options.peak_bytes = [&](const search::Plan& found) {
     const cost::CostModel cost(device, found.mesh);
-    return partition::predict_peak_bytes(model.whole, found, cost.step_price());
+    return partition::predict_peak_bytes(model.whole, found, cost.step_price(),
+                                         run_bytes_on(device));
   };
   search::PipelineOptions pipeline;
   pipeline.stages = stages.value_or(0);
@@ -320,7 +332,8 @@ search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& pla
       plan.objective == "latency" ? search::Objective::latency : search::Objective::throughput;
   if (mesh_is_of_a_stage(plan)) pipeline.mesh = sharding::DeviceMesh::parse(plan.mesh);
   pipeline.peak_bytes = [&](const graph::StageGraph& stage, const search::Plan& found) {
-    return partition::predict_peak_bytes(stage, found, device, plan.microbatches);
+    return partition::predict_peak_bytes(stage, found, device, plan.microbatches,
+                                         run_bytes_on(device));
   };
   search::PipelinePlan found = search::search_pipeline(model.whole, model.split.microbatch, device,
                                                        meshes, options, pipeline);
@@ -333,8 +346,9 @@ search::SolvedPlan find_solved_plan(const graph::Graph& graph,
                                     search::SearchOptions options) {
   const Progress progress("searching for the best plan");
   options.peak_bytes = [&](const search::Plan& plan) {
-    const cost::CostModel cost(meshes.front().device(), plan.mesh);
-    return partition::predict_peak_bytes(graph, plan, cost.step_price());
+    const cost::DeviceModel& device = meshes.front().device();
+    const cost::CostModel cost(device, plan.mesh);
+    return partition::predict_peak_bytes(graph, plan, cost.step_price(), run_bytes_on(device));
   };
   search::SolvedPlan found = search::search_meshes(graph, meshes, options);
   tell_of_interruption();

@@ -8,6 +8,7 @@
 
 #include "cost/cost_model.h"
 #include "graph/graph.h"
+#include "partition/memory_prediction.h"
 #include "partition/split_batch.h"
 #include "search/search_meshes.h"
 #include "search/stages/search_pipeline.h"
@@ -61,6 +62,8 @@ std::vector<cost::CostModel> make_cost_models(const PlanOptions& options);
 /// this model, and weights that all fit a cache.
 void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& graph);
 search::SearchOptions make_search_options(const PlanOptions& options);
+/// The runtime's answer for what the device model runs on: the CPU, or else any device.
+partition::RunBytes run_bytes_on(const cost::DeviceModel& device);
 /// Searches, with the memory limit held against what the shards will need.
 search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& plan,
                                std::span<const cost::CostModel> meshes,

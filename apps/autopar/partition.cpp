@@ -28,7 +28,10 @@ struct PartitionCommand {
     std::vector<cost::CostModel> meshes = make_cost_models(plan);
     const search::SearchOptions search_options = make_search_options(plan);
     const partition::BundleOptions bundle_options{
-        .out = out, .model_name = model.model.filename().string(), .force = force};
+        .out = out,
+        .model_name = model.model.filename().string(),
+        .force = force,
+        .run_bytes = run_bytes_on(meshes.front().device())};
     partition::check_output_folder(bundle_options);
 
     const BatchedModel loaded = load();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "partition/pipeline_program.h"
+#include "runtime/run_bytes.h"
 #include "summary.h"
 
 namespace autopar {
@@ -91,6 +92,15 @@ std::string operators_text(const Graph& graph, const search::Plan& plan,
   return text + cheap_text(graph, groups);
 }
 
+/// As the device that the model is planned for runs it.
+partition::RunGraph run_of(const Graph& rank_graph, const cost::DeviceModel& device) {
+  if (device.runs_on != "cpu") return partition::run_as_written(rank_graph);
+  runtime::PackedGraph packed =
+      runtime::packed_graph(rank_graph, runtime::cpu_kernels(), /*microbatches=*/1);
+  const std::int64_t weights = graph::constant_bytes(rank_graph);
+  return {std::move(packed.graph), std::move(packed.lifetimes), {weights, weights + packed.bytes}};
+}
+
 }  // namespace
 
 PlanReport make_plan_report(const search::PipelinePlan& plan, const cost::DeviceModel& device) {
@@ -100,8 +110,8 @@ PlanReport make_plan_report(const search::PipelinePlan& plan, const cost::Device
   for (const search::StagePlan& stage : plan.stages) {
     const cost::CostModel cost(device, stage.plan.mesh);
     report.stages.push_back(
-        {partition::find_memory_peak(partition::rank_graph(plan, program, stage.first_rank),
-                                     most_buffers),
+        {partition::find_memory_peak(
+             run_of(partition::rank_graph(plan, program, stage.first_rank), device), most_buffers),
          search::group_operators(stage.stage.graph, cost, stage.plan)});
   }
   return report;

@@ -221,8 +221,6 @@ Split 4x6 [1,3] -> 2
 Tile 4x6 [1,2]
 Tile 4x5 [3,1]
 Tile 4x1x5 [1,6,2]
-Tile 0x4 [2,3]
-Tile 4x6 [0,2]
 Transpose 4x6
 Transpose(perm=[1,2,0]) 4x6x5
 Col2Im 2x12x6 [3,4] [2,2]

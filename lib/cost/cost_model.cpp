@@ -131,6 +131,10 @@ bool CostModel::is_stored(const graph::Value& value) const {
   return !device_.is_fusing || device_.fused == nullptr || !device_.fused->contains(value.name);
 }
 
+bool CostModel::takes_memory(const graph::Value& value) const {
+  return device_.without_memory == nullptr || !device_.without_memory->contains(value.name);
+}
+
 bool CostModel::is_weight(const graph::Value& value) const {
   return device_.weight_bytes_per_second > 0 && value.constant.has_value();
 }
@@ -237,6 +241,7 @@ std::string CostModel::price_key(const graph::Graph& graph, const graph::Node& n
       } else {
         const graph::Value& value = graph.value(id);
         key += is_weight(value) ? 'w' : is_stored(value) ? 's' : 'f';
+        if (!takes_memory(value)) key += '-';
       }
     }
   }

@@ -62,6 +62,8 @@ class CostModel {
   double least_operator_seconds(int devices, const graph::Graph& graph, const graph::Node& node,
                                 const sharding::ShardingRule& rule,
                                 const sharding::OpShardSpec& whole) const;
+  /// Whether a run stores the value, in no other's memory, where no strategy sends it anywhere.
+  bool takes_memory(const graph::Value& value) const;
   Work operator_work(const graph::Graph& graph, const graph::Node& node,
                      const sharding::ShardingRule& rule, const sharding::OpShardSpec& spec) const;
   /// What the memory traffic takes.

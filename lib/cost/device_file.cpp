@@ -249,7 +249,7 @@ DeviceModel load_device_file(const std::filesystem::path& path) {
   const FieldReader fields(document, file, "");
   fields.allow_only({"name", "source", "flops_per_second", "memory_bytes_per_second",
                      "weight_bytes_per_second", "overlap", "launch_seconds", "element_seconds",
-                     "fuses", "memory_bytes", "links", "gpus_per_node", "nodes"});
+                     "fuses", "runs_on", "memory_bytes", "links", "gpus_per_node", "nodes"});
   DeviceModel device;
   device.name = fields.text("name");
   device.source = fields.text("source");
@@ -261,6 +261,9 @@ DeviceModel load_device_file(const std::filesystem::path& path) {
   device.launch_seconds = fields.duration("launch_seconds");
   if (fields.has("element_seconds")) device.element_seconds = read_element_seconds(fields, file);
   if (fields.has("fuses")) device.is_fusing = fields.flag("fuses");
+  if (fields.has("runs_on")) device.runs_on = fields.text("runs_on");
+  if (!device.runs_on.empty() && device.runs_on != "cpu" && device.runs_on != "cuda")
+    fields.malformed("runs_on", "be cpu or cuda");
   const double memory = fields.rate("memory_bytes");
   if (memory > 1e18) fields.malformed("memory_bytes", "lie between 1 and 1e18");
   device.memory_bytes = static_cast<std::int64_t>(memory);
@@ -288,6 +291,7 @@ std::string device_json(const DeviceModel& device) {
   written["launch_seconds"] = device.launch_seconds;
   if (!device.element_seconds.empty()) written["element_seconds"] = device.element_seconds;
   if (device.is_fusing) written["fuses"] = true;
+  if (!device.runs_on.empty()) written["runs_on"] = device.runs_on;
   written["memory_bytes"] = device.memory_bytes;
   json links = json::array();
   for (const Link& link : device.links) links.push_back(link_json(link));

@@ -35,11 +35,12 @@ namespace autopar::cost {
 ///     "weight_bytes_per_second": 2e10,
 ///     "overlap": 0.2,
 ///     "element_seconds": {"Tanh": 1e-9, "Softmax": 2e-9},
-///     "fuses": true
+///     "fuses": true, "runs_on": "cpu"
 ///
 /// Rates by size (SizedRate, DeviceModel), that of reading weights, how much of arithmetic and
 /// traffic goes on at the same time (1 by default), times of operators by element, and that
-/// autopar's own runtime runs the shards, whose fusions are taken into account. In a link,
+/// autopar's own runtime runs the shards, whose fusions are taken into account; and on what, "cpu"
+/// or "cuda", whose memory is predicted then. In a link,
 /// "all-reduce", "all-gather", "reduce-scatter" and "all-to-all" may each have an object with a
 /// latency and a rate of its own. Rates and sizes are from 1 to 1e24, times from 0 to 1000 s.
 /// Throws Error that names the file and the field that is missing, unknown or malformed.

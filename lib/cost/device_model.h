@@ -59,6 +59,12 @@ struct DeviceModel {
   /// Not of the device file but of the model at hand, and null where it is not known: the values
   /// that are never stored, since the runtime makes one kernel of their producers and readers.
   std::shared_ptr<const ValueNames> fused = nullptr;
+  /// What `autopar run --device` calls it: "cpu" or "cuda"; empty where that is not known.
+  std::string runs_on = {};
+  /// Of the model at hand, as `fused`: values that take no memory of their own on such a device,
+  /// since they are never stored or are views of others. Null where any device may run the shards:
+  /// then each value counts, with what packing may waste (graph::with_arena_slack).
+  std::shared_ptr<const ValueNames> without_memory = nullptr;
   std::int64_t memory_bytes = 0;
   /// By mesh axis, the last one serving all further axes. Never empty. Where devices stand in
   /// nodes: the link within a node, then the one between nodes.

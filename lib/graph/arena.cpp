@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <tuple>
 
 namespace autopar::graph {
 namespace {
@@ -79,8 +80,9 @@ std::int64_t aligned(std::int64_t bytes) {
 ArenaPlan plan_arena(std::span<const BufferLifetime> buffers) {
   std::vector<std::size_t> by_size(buffers.size());
   std::iota(by_size.begin(), by_size.end(), std::size_t{0});
-  std::ranges::stable_sort(by_size, std::greater<>{},
-                           [&](std::size_t i) { return buffers[i].bytes; });
+  std::ranges::stable_sort(by_size, {}, [&](std::size_t i) {
+    return std::tuple(-buffers[i].bytes, buffers[i].first, buffers[i].last);
+  });
 
   ArenaPlan plan{std::vector<std::int64_t>(buffers.size(), 0), 0};
   LifetimeIndex placed(buffers);

@@ -25,7 +25,7 @@ struct ArenaPlan {
 
 /// Packs buffers into one arena so that no two that live at the same time overlap: greedy by size,
 /// first gap that fits (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
-/// Inference", 2020).
+/// Inference", 2020). The size does not depend on the order of the buffers.
 ArenaPlan plan_arena(std::span<const BufferLifetime> buffers);
 
 /// A lifetime for each value of the graph, by ValueId, a step a node: inputs live from step 0,

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "graph/arena.h"
-#include "partition/memory_prediction.h"
 
 namespace autopar::partition {
 
@@ -40,22 +39,24 @@ std::vector<MemoryPeak::Buffer> alive_at(int step, const graph::Graph& graph,
 
 }  // namespace
 
-MemoryPeak find_memory_peak(const graph::Graph& rank_graph, std::size_t most_listed) {
-  const MemoryPrediction predicted = predict_memory(rank_graph);
+RunGraph run_as_written(const graph::Graph& rank_graph) {
+  return {rank_graph, graph::value_lifetimes(rank_graph), predict_memory(rank_graph)};
+}
+
+MemoryPeak find_memory_peak(const RunGraph& run, std::size_t most_listed) {
   MemoryPeak peak;
-  peak.weight_bytes = predicted.weight_bytes;
-  if (!rank_graph.nodes.empty()) {
-    const std::vector<BufferLifetime> lifetimes = graph::value_lifetimes(rank_graph);
-    const auto usage = usage_by_step(lifetimes, rank_graph.nodes.size());
+  peak.weight_bytes = run.predicted.weight_bytes;
+  if (!run.graph.nodes.empty()) {
+    const auto usage = usage_by_step(run.lifetimes, run.graph.nodes.size());
     const auto step = std::ranges::max_element(usage) - usage.begin();
-    const graph::Node& node = rank_graph.nodes[static_cast<std::size_t>(step)];
+    const graph::Node& node = run.graph.nodes[static_cast<std::size_t>(step)];
     peak.node = node.name;
     peak.op_type = qualified_op_type(node);
     peak.activation_bytes = usage[static_cast<std::size_t>(step)];
-    peak.largest = alive_at(static_cast<int>(step), rank_graph, lifetimes);
+    peak.largest = alive_at(static_cast<int>(step), run.graph, run.lifetimes);
     peak.largest.resize(std::min(peak.largest.size(), most_listed));
   }
-  peak.reserve_bytes = predicted.peak_bytes - peak.weight_bytes - peak.activation_bytes;
+  peak.reserve_bytes = run.predicted.peak_bytes - peak.weight_bytes - peak.activation_bytes;
   return peak;
 }
 

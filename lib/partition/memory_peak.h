@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "graph/arena.h"
 #include "graph/graph.h"
+#include "partition/memory_prediction.h"
 
 namespace autopar::partition {
 
@@ -20,11 +22,21 @@ struct MemoryPeak {
   std::vector<Buffer> largest;        ///< alive then, constants aside, largest first
   std::int64_t weight_bytes = 0;      ///< all constants
   std::int64_t activation_bytes = 0;  ///< all values alive then
-  /// What predict_memory adds: for packing values into one arena, and the arena's slack.
+  /// What is predicted beside: for packing values into one arena, and constants that are folded.
   std::int64_t reserve_bytes = 0;
 };
 
+/// A rank's graph as it is run: with a lifetime for each value, and what is predicted for all.
+struct RunGraph {
+  graph::Graph graph;
+  std::vector<graph::BufferLifetime> lifetimes;  ///< by ValueId
+  MemoryPrediction predicted;
+};
+
+/// Node for node and value for value, as most_run_bytes has it.
+RunGraph run_as_written(const graph::Graph& rank_graph);
+
 /// The first of several equal peaks. `largest` has at most `most_listed` buffers.
-MemoryPeak find_memory_peak(const graph::Graph& rank_graph, std::size_t most_listed);
+MemoryPeak find_memory_peak(const RunGraph& run, std::size_t most_listed);
 
 }  // namespace autopar::partition

@@ -44,21 +44,23 @@ std::vector<std::vector<int>> alike_ranks(const Program& program) {
   return result;
 }
 
-MemoryPrediction predict_memory(const graph::Graph& rank_graph, int microbatches) {
-  MemoryPrediction prediction;
-  prediction.weight_bytes = graph::constant_bytes(rank_graph);
-  prediction.peak_bytes = prediction.weight_bytes + graph::arena_bound(rank_graph) +
-                          graph::slot_bytes(rank_graph, microbatches);
-  return prediction;
+std::int64_t most_run_bytes(const graph::Graph& rank_graph, int microbatches) {
+  return graph::arena_bound(rank_graph) + graph::slot_bytes(rank_graph, microbatches);
+}
+
+MemoryPrediction predict_memory(const graph::Graph& rank_graph, int microbatches,
+                                const RunBytes& run_bytes) {
+  const std::int64_t weight_bytes = graph::constant_bytes(rank_graph);
+  return {weight_bytes, weight_bytes + run_bytes(rank_graph, microbatches)};
 }
 
 std::int64_t predict_peak_bytes(const graph::Graph& graph, const search::Plan& plan,
-                                const sharding::StepPrice& price) {
+                                const sharding::StepPrice& price, const RunBytes& run_bytes) {
   const Program program = lower(graph, plan, price);
   std::int64_t peak = 0;
   for (const std::vector<int>& ranks : alike_ranks(program)) {
     const graph::Graph shard = rank_graph(program, ranks.front());
-    peak = std::max(peak, predict_memory(shard).peak_bytes);
+    peak = std::max(peak, predict_memory(shard, 1, run_bytes).peak_bytes);
   }
   return peak;
 }

@@ -249,7 +249,8 @@ std::vector<bundle::TransferInfo> transfer_infos(const PipelineProgram& program)
 }
 
 std::int64_t predict_peak_bytes(const StageGraph& stage, const search::Plan& plan,
-                                const cost::DeviceModel& device, int microbatches) {
+                                const cost::DeviceModel& device, int microbatches,
+                                const RunBytes& run_bytes) {
   const Program program = lower(stage.graph, plan, price_on(device, plan.mesh));
   std::int64_t peak = 0;
   for (const std::vector<int>& ranks : alike_ranks(program)) {
@@ -258,7 +259,7 @@ std::int64_t predict_peak_bytes(const StageGraph& stage, const search::Plan& pla
     for (const ValueId arriving : stage.arriving) nodes.receive(arriving, {});
     for (const ValueId departing : stage.departing) nodes.send(departing, {});
     std::move(nodes).insert();
-    peak = std::max(peak, predict_memory(shard, microbatches).peak_bytes);
+    peak = std::max(peak, predict_memory(shard, microbatches, run_bytes).peak_bytes);
   }
   return peak;
 }

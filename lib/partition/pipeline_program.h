@@ -7,6 +7,7 @@
 #include "cost/device_model.h"
 #include "graph/graph.h"
 #include "partition/lowering.h"
+#include "partition/memory_prediction.h"
 #include "search/pipeline_plan.h"
 #include "sharding/cross_mesh.h"
 
@@ -52,8 +53,9 @@ std::vector<search::CollectiveUse> collective_uses(const search::PipelinePlan& p
 std::vector<bundle::TransferInfo> transfer_infos(const PipelineProgram& program);
 
 /// Bytes on the fullest rank of a stage: weights, activations, and what microbatches in flight take
-/// beside these (graph::slot_bytes).
+/// beside these.
 std::int64_t predict_peak_bytes(const graph::StageGraph& stage, const search::Plan& plan,
-                                const cost::DeviceModel& device, int microbatches);
+                                const cost::DeviceModel& device, int microbatches,
+                                const RunBytes& run_bytes = most_run_bytes);
 
 }  // namespace autopar::partition

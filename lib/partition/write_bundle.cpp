@@ -43,11 +43,11 @@ void write_text(const fs::path& file, const std::string& text) {
 }
 
 bundle::RankInfo write_rank(const Graph& shard, const PipelinePlan& plan, int rank,
-                            const fs::path& folder) {
+                            const fs::path& folder, const BundleOptions& options) {
   const std::string model = fmt::format("rank{}.onnx", rank);
   const std::string data = fmt::format("rank{}.data", rank);
   const graph::WrittenModel written = graph::save_onnx(shard, folder / model, folder / data);
-  const MemoryPrediction memory = predict_memory(shard, plan.microbatches);
+  const MemoryPrediction memory = predict_memory(shard, plan.microbatches, options.run_bytes);
 
   const std::size_t stage = stage_of(plan, rank);
   const search::StagePlan& of_stage = plan.stages[stage];
@@ -212,7 +212,7 @@ bundle::MetaInfo write_bundle(const Graph& whole,
 
   StagedFolder folder(place_of(options.out));
   info.ranks = write_ranks(plan.num_devices(), [&](int rank) {
-    return write_rank(rank_graph(plan, program, rank), plan, rank, folder.path());
+    return write_rank(rank_graph(plan, program, rank), plan, rank, folder.path(), options);
   });
   write_text(folder.path() / "plan.json",
              search::plan_json(plan, collective_uses(plan, program, device)));

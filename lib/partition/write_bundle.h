@@ -7,6 +7,7 @@
 #include "bundle/meta_info.h"
 #include "cost/device_model.h"
 #include "graph/graph.h"
+#include "partition/memory_prediction.h"
 #include "search/pipeline_plan.h"
 
 namespace autopar::partition {
@@ -14,7 +15,8 @@ namespace autopar::partition {
 struct BundleOptions {
   std::filesystem::path out;
   std::string model_name;
-  bool force = false;  ///< replace `out` where it is a bundle
+  bool force = false;                   ///< replace `out` where it is a bundle
+  RunBytes run_bytes = most_run_bytes;  ///< as for the search
 };
 
 /// Throws Error where `out` exists and may not be replaced, without `force` or where it is no

@@ -41,12 +41,6 @@ std::int64_t realign_constants(Graph& graph, bool is_copied) {
   return copied;
 }
 
-/// Returns the bytes of new constants.
-std::int64_t rewrite(Graph& graph, const Device& device, passes::Rewrites rewrites) {
-  const std::int64_t folded = passes::optimize(graph, device.kernels(), rewrites);
-  return folded + realign_constants(graph, !device.shares_host_memory());
-}
-
 const KernelEntry& entry_of(const Node& node, const KernelTable& kernels) {
   const KernelEntry* entry = kernels.find(node.domain, node.op_type);
   if (entry == nullptr)
@@ -62,7 +56,8 @@ struct Executable::Impl {
   std::unique_ptr<Device> own_device;
   Device& device;
   CollectiveContext* collectives = nullptr;
-  std::int64_t derived_bytes = 0;
+  std::int64_t folded_bytes = 0;
+  std::int64_t realigned_bytes = 0;
   double upload_seconds = 0;
   MemoryPlan plan;
   std::shared_ptr<std::byte> memory;      ///< the arena, then the constants that are copied
@@ -82,8 +77,9 @@ struct Executable::Impl {
         own_device(options.device ? nullptr : std::make_unique<CpuDevice>(options.threads)),
         device(options.device ? *options.device : *own_device),
         collectives(options.collectives),
-        derived_bytes(rewrite(graph, device, rewrites)),
-        storage(graph),
+        folded_bytes(passes::optimize(graph, device.kernels(), rewrites)),
+        realigned_bytes(realign_constants(graph, !device.shares_host_memory())),
+        storage(alias_views(graph, device.kernels())),
         microbatches(options.microbatches) {
     require(microbatches > 0, "there is a microbatch");
     make_steps();
@@ -142,11 +138,10 @@ struct Executable::Impl {
       step.kernel = entry.make(request);
       step.inputs = std::move(request.inputs);
       step.outputs = std::move(request.outputs);
-      if (entry.is_view && may_alias(node)) {
-        storage.alias(node.outputs[0], node.inputs[0]);
+      if (entry.is_view && shares_bytes_with_input(node)) {
         step.kernel.reset();
+        continue;
       }
-      if (!step.kernel) continue;
       step.scratch_bytes = step.kernel->scratch_bytes();
       if (device.shares_host_memory()) spare_constants(node, *step.kernel, request.is_own);
     }
@@ -171,17 +166,8 @@ struct Executable::Impl {
     return is_own;
   }
 
-  /// Whether the node's only output may share its input's bytes: one that leaves the graph must
-  /// not be an input or a constant in another guise.
-  bool may_alias(const Node& node) const {
-    if (std::ranges::count_if(node.outputs, [](ValueId id) { return id != graph::no_value; }) != 1)
-      return false;
-    const auto is_one_of = [](const std::vector<ValueId>& ids, ValueId id) {
-      return std::ranges::find(ids, id) != ids.end();
-    };
-    const ValueId root = storage.root(node.inputs[0]);
-    const bool is_given = graph.is_constant(root) || is_one_of(graph.inputs, root);
-    return !(is_given && is_one_of(graph.outputs, node.outputs[0]));
+  bool shares_bytes_with_input(const Node& node) const {
+    return storage.root(node.outputs[0]) == storage.root(node.inputs[0]);
   }
 
   /// Views with data, which the host can read, for constants alone.
@@ -266,7 +252,7 @@ Executable::Executable(const graph::Graph& graph, const CompileOptions& options)
   const auto compile = [&] { impl_ = std::make_unique<Impl>(graph, options, rewrites); };
   // Rewrites may keep values longer. Where that breaks the promise of arena_bound, do without.
   const auto keeps_promise = [&] {
-    return impl_->derived_bytes + impl_->plan.bytes_without_scratch <=
+    return impl_->folded_bytes + impl_->plan.bytes_without_scratch <=
            graph::arena_bound(graph) + graph::slot_bytes(graph, options.microbatches);
   };
   compile();
@@ -323,7 +309,9 @@ std::int64_t Executable::scratch_bytes() const {
 }
 std::int64_t Executable::launches() const { return impl_->runner->launches(); }
 double Executable::upload_seconds() const { return impl_->upload_seconds; }
-std::int64_t Executable::derived_constant_bytes() const { return impl_->derived_bytes; }
+std::int64_t Executable::derived_constant_bytes() const {
+  return impl_->folded_bytes + impl_->realigned_bytes;
+}
 
 std::optional<std::vector<graph::Tensor>> evaluate_constants(const graph::Graph& graph) {
   try {

@@ -15,4 +15,9 @@ namespace autopar::runtime {
 std::set<std::string, std::less<>> fused_values(const graph::Graph& graph,
                                                 const KernelTable& kernels);
 
+/// Names of the nodes' outputs that take no memory of their own in such a run: those, but for what
+/// is folded, and views that share the memory of what they view.
+std::set<std::string, std::less<>> values_without_memory(const graph::Graph& graph,
+                                                         const KernelTable& kernels);
+
 }  // namespace autopar::runtime

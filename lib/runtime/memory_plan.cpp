@@ -3,12 +3,41 @@
 #include <algorithm>
 #include <numeric>
 
-#include "graph/arena.h"
-
 namespace autopar::runtime {
 namespace {
 
-/// One lifetime a root: from the first to the last of the values that share its bytes.
+bool is_one_of(const std::vector<graph::ValueId>& ids, graph::ValueId id) {
+  return std::ranges::find(ids, id) != ids.end();
+}
+
+bool has_one_output(const graph::Node& node) {
+  return std::ranges::count_if(node.outputs,
+                               [](graph::ValueId id) { return id != graph::no_value; }) == 1;
+}
+
+}  // namespace
+
+Storage::Storage(const graph::Graph& graph) : roots_(graph.values.size()) {
+  std::iota(roots_.begin(), roots_.end(), 0);
+}
+
+void Storage::alias(graph::ValueId view, graph::ValueId source) {
+  roots_[static_cast<std::size_t>(view)] = root(source);
+}
+
+Storage alias_views(const graph::Graph& graph, const KernelTable& kernels) {
+  Storage storage(graph);
+  for (const graph::Node& node : graph.nodes) {
+    const KernelEntry* entry = kernels.find(node.domain, node.op_type);
+    if (entry == nullptr || !entry->is_view || !has_one_output(node)) continue;
+    const graph::ValueId root = storage.root(node.inputs[0]);
+    const bool is_given = graph.is_constant(root) || is_one_of(graph.inputs, root);
+    if (is_given && is_one_of(graph.outputs, node.outputs[0])) continue;
+    storage.alias(node.outputs[0], node.inputs[0]);
+  }
+  return storage;
+}
+
 std::vector<graph::BufferLifetime> root_lifetimes(const graph::Graph& graph,
                                                   const Storage& storage) {
   std::vector<graph::BufferLifetime> lifetimes = graph::value_lifetimes(graph);
@@ -26,16 +55,6 @@ std::vector<graph::BufferLifetime> root_lifetimes(const graph::Graph& graph,
     lifetimes[v].bytes = 0;
   }
   return lifetimes;
-}
-
-}  // namespace
-
-Storage::Storage(const graph::Graph& graph) : roots_(graph.values.size()) {
-  std::iota(roots_.begin(), roots_.end(), 0);
-}
-
-void Storage::alias(graph::ValueId view, graph::ValueId source) {
-  roots_[static_cast<std::size_t>(view)] = root(source);
 }
 
 MemoryPlan plan_memory(const graph::Graph& graph, const Storage& storage,

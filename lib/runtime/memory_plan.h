@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "graph/arena.h"
 #include "graph/graph.h"
 #include "runtime/kernel.h"
 
@@ -22,6 +23,15 @@ class Storage {
  private:
   std::vector<graph::ValueId> roots_;
 };
+
+/// What the device's kernels make as a view of their first input shares its bytes, but for one that
+/// leaves the graph and would be an input or a constant in another guise.
+Storage alias_views(const graph::Graph& graph, const KernelTable& kernels);
+
+/// One lifetime a root, by ValueId: from the first to the last of the values that share its bytes;
+/// of 0 bytes for views.
+std::vector<graph::BufferLifetime> root_lifetimes(const graph::Graph& graph,
+                                                  const Storage& storage);
 
 /// Where every value and every step's scratch memory lies in the arena.
 struct MemoryPlan {

@@ -68,7 +68,7 @@ std::string key_of(const graph::Graph& graph, const graph::Node& node, const Sha
 
 /// Of the arena, for what lives between the operators that one is spelled out by, where it is more
 /// than that one's outputs take.
-std::int64_t bytes_between(const sharding::SpelledOut& spelled, const sharding::DeviceMesh& mesh) {
+std::int64_t bytes_between(const sharding::SpelledOut& spelled, const cost::CostModel& cost) {
   const graph::Graph& graph = spelled.graph;
   std::map<graph::ValueId, std::int64_t> alive;
   std::int64_t most = 0;
@@ -79,9 +79,9 @@ std::int64_t bytes_between(const sharding::SpelledOut& spelled, const sharding::
     std::int64_t now = 0;
     for (std::size_t o = 0; o < node.outputs.size(); ++o) {
       const graph::Value& value = graph.value(node.outputs[o]);
-      alive[node.outputs[o]] = arena_bytes(value, strategy.outputs[o], mesh);
+      alive[node.outputs[o]] = arena_bytes(value, strategy.outputs[o], cost);
       if (strategy.reductions[o] != sharding::ReduceFunction::none)
-        now += arena_bytes(value, strategy.computed[o], mesh);
+        now += arena_bytes(value, strategy.computed[o], cost);
     }
     for (const auto& [value, bytes] : alive) now += bytes;
     most = std::max(most, now);
@@ -116,9 +116,11 @@ Cost picoseconds(double seconds, std::string_view of) {
 }
 
 std::int64_t arena_bytes(const graph::Value& value, const sharding::TensorShardSpec& spec,
-                         const sharding::DeviceMesh& mesh) {
-  return graph::with_arena_slack(bytes_of(
-      value.type, graph::num_elements(sharding::largest_local_shape(spec, value.shape, mesh))));
+                         const cost::CostModel& cost) {
+  const graph::Shape local = sharding::largest_local_shape(spec, value.shape, cost.mesh());
+  const std::int64_t bytes = bytes_of(value.type, graph::num_elements(local));
+  const bool is_exact = cost.device().without_memory != nullptr;
+  return is_exact ? graph::aligned(bytes) : graph::with_arena_slack(bytes);
 }
 
 StrategyTable::StrategyTable(const graph::Graph& graph, const cost::CostModel& cost,
@@ -158,13 +160,13 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] == graph::no_value) continue;
       const graph::Value& value = graph_.value(node.outputs[i]);
-      outputs += arena_bytes(value, choice.outputs[i], cost_.mesh());
-      if (choice.reductions[i] == sharding::ReduceFunction::none) continue;
-      inner += arena_bytes(value, choice.computed[i], cost_.mesh());
+      const bool is_reduced = choice.reductions[i] != sharding::ReduceFunction::none;
+      if (is_reduced || cost_.takes_memory(value))
+        outputs += arena_bytes(value, choice.outputs[i], cost_);
+      if (is_reduced) inner += arena_bytes(value, choice.computed[i], cost_);
     }
     if (sharding::splits_normalized(*rule, choice)) {
-      inner += bytes_between(sharding::spell_out(graph_, node, *rule, choice, cost_.mesh()),
-                             cost_.mesh());
+      inner += bytes_between(sharding::spell_out(graph_, node, *rule, choice, cost_.mesh()), cost_);
     }
   }
   made = std::make_shared<const OperatorStrategies>(std::move(strategies));

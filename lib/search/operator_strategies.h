@@ -44,8 +44,8 @@ inline constexpr double seconds_per_cost = 1e-12;
 /// Throws Error, naming what is priced, where the price is out of all proportion.
 Cost picoseconds(double seconds, std::string_view of);
 
-/// What rank 0, which holds most, needs for the value in the arena.
+/// What rank 0, which holds most, needs for the value in the arena, where it is stored.
 std::int64_t arena_bytes(const graph::Value& value, const sharding::TensorShardSpec& spec,
-                         const sharding::DeviceMesh& mesh);
+                         const cost::CostModel& cost);
 
 }  // namespace autopar::search

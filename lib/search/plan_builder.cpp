@@ -134,6 +134,18 @@ class Builder {
     for (const ValueId output : graph_.outputs) last_use_[index(output)] = horizon_ - 1;
     for (const graph::State& state : graph_.states)
       last_use_[index(graph_.inputs[state.input])] = horizon_ - 1;
+    for (std::size_t id = graph_.nodes.size(); id-- > 0;) keep_for_readers(graph_.nodes[id]);
+  }
+
+  /// Who reads what takes no memory of its own reads what that is made of.
+  void keep_for_readers(const graph::Node& node) {
+    int last = 0;
+    for (const ValueId output : node.outputs)
+      if (output != graph::no_value && !cost_.takes_memory(graph_.value(output)))
+        last = std::max(last, last_use_[index(output)]);
+    for (const ValueId input : node.inputs)
+      if (input != graph::no_value)
+        last_use_[index(input)] = std::max(last_use_[index(input)], last);
   }
 
   // Nodes
@@ -211,7 +223,7 @@ class Builder {
         add_strategy(stored.node, 0,
                      is_weight ? bytes_of(value.type, graph::num_elements(largest_local_shape(
                                                           spec, value.shape, cost_.mesh())))
-                               : arena_bytes(value, spec, cost_.mesh()));
+                               : arena_bytes(value, spec, cost_));
       }
       if (is_weight) {
         const auto least = std::ranges::min(built_.problem.nodes.back().usages);
@@ -395,7 +407,7 @@ class Builder {
 
   /// Alive from the first operator that may read the version to behind the last one.
   Copy copy_of(const Versions& tensor, const TensorShardSpec& spec) const {
-    Copy copy{horizon_, 0, arena_bytes(graph_.value(tensor.value), spec, cost_.mesh())};
+    Copy copy{horizon_, 0, arena_bytes(graph_.value(tensor.value), spec, cost_)};
     for (std::size_t k = 0; k < tensor.read.size(); ++k) {
       const SpecList& read = *tensor.read[k];
       if (std::ranges::find(read, spec) == read.end()) continue;

@@ -114,6 +114,7 @@ class PlanSearch {
       starts_.push_back(std::move(solution.choice));
       solution = solve(problem_);
     }
+    if (best_.empty()) consider_fair_plan();
     if (best_.empty()) {
       if (!least_) least_ = least_peak();
       problem_.usage_limits = built_.problem.usage_limits;
@@ -186,6 +187,20 @@ class PlanSearch {
       plan_ = std::move(plan);
     }
     return excess;
+  }
+
+  /// Where shards fuse less than the whole model does, the sums say too little: what a fair share
+  /// of the weights leads to may fit where nothing else was found.
+  void consider_fair_plan() {
+    if (options_.memory.kind != MemoryPolicy::Kind::bytes) return;
+    SearchOptions fair = options_;
+    fair.memory.kind = MemoryPolicy::Kind::fair;
+    const PlanProblem built = build_plan_problem(graph_, cost_, fair);
+    starts_.clear();
+    const Solution solution = solve(built.problem);
+    if (solution.choice.empty()) return;
+    const std::vector<int> choice = moved(built, solution.choice, built_);
+    if (!choice.empty()) consider(choice);
   }
 
   /// Throws where even that does not fit.

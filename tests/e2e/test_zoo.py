@@ -45,7 +45,8 @@ class ZooTest(TemporaryFolderTest):
         self.model = Model(os.environ["AUTOPAR_MODEL"])
 
     def check(self, bundle, meta, launchers=("threads", "mpi")):
-        """Runs the bundle in one process and under MPI: outputs and bytes, measured peak memory."""
+        """Runs the bundle in one process and under MPI: outputs and bytes, measured peak memory,
+        which a plan for the CPU knows, and one for any device bounds."""
         ranks = len(meta["ranks"])
         starts = {"threads": autopar, "mpi": lambda *a: mpirun(ranks, *a)}
         for launcher in launchers:
@@ -57,8 +58,28 @@ class ZooTest(TemporaryFolderTest):
             self.assertLessEqual(self.model.error_of(out), self.model.tolerance, launcher)
             self.assertEqual(measured["collectives"], meta["plan"]["collectives"], launcher)
             for rank, peak in zip(meta["ranks"], measured["peak_bytes"], strict=True):
-                self.assertLessEqual(peak, rank["peak_bytes"], launcher)
+                predicted, weights = rank["peak_bytes"], rank["weight_bytes"]
+                self.assertLessEqual(peak, predicted, launcher)
+                if meta["plan"]["device"] == "cpu":
+                    self.assertLessEqual(predicted - weights, 1.5 * (peak - weights), launcher)
             shutil.rmtree(out)
+
+    def test_memory_on_the_cpu_is_known_and_a_limit_that_holds_is_not_refused(self):
+        for mesh, ranks in (("1", 1), ("2", 2), ("3", 3), ("4", 4), ("2x2", 4)):
+            for search in SEARCHES:
+                with self.subTest(mesh=mesh, search=search):
+                    bundle = self.tmp / f"{search}-{mesh}"
+                    options = ("--mesh", mesh, "--device", "cpu", "--time-limit", 5)
+                    meta = self.model.partition(bundle, ranks, *options, "--search", search)
+                    self.check(bundle, meta, ["threads"])
+                    if search != "ilp":
+                        continue
+                    # The search sums what is alive; how shards pack and fuse it differs by a little.
+                    limit = round(1.05 * max(rank["peak_bytes"] for rank in meta["ranks"]))
+                    within = self.model.partition(
+                        self.tmp / f"within-{mesh}", ranks, *options, "--memory", limit
+                    )
+                    self.assertLessEqual(max(r["peak_bytes"] for r in within["ranks"]), limit)
 
     def test_the_best_plan(self):
         for ranks in (1, 2, 3, 4):

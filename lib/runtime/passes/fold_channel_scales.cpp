@@ -123,9 +123,9 @@ class ChannelScaleFolding {
     if (!conv.domain.empty() || conv.op_type != "Conv") return false;
     const graph::Value& weights = graph_.value(conv.inputs[1]);
     const bool is_exact = weights.type == DataType::float32 || weights.type == DataType::float64;
-    const bool has_weights = weights.constant && weights.constant->has_data();
     const bool has_bias = conv.inputs.size() > 2 && conv.inputs[2] != graph::no_value;
-    return is_exact && has_weights && weights.shape[0] == static_cast<std::int64_t>(channels) &&
+    return is_exact && weights.constant &&
+           weights.shape[0] == static_cast<std::int64_t>(channels) &&
            (!has_bias || numbers(conv.inputs[2]).has_value());
   }
 
@@ -142,16 +142,18 @@ class ChannelScaleFolding {
   }
 
   ValueId scaled_weights(ValueId weights, const ChannelScale& scale) {
-    Tensor scaled = graph_.value(weights).constant->contiguous_copy();
-    visit_type(scaled.type(), Floats{}, [&]<typename T>(T) {
-      auto* elements = reinterpret_cast<T*>(scaled.mutable_bytes().data());
-      const auto channels = static_cast<std::int64_t>(scale.factors.size());
-      const std::int64_t each = channels == 0 ? 0 : scaled.elements() / channels;
-      for (std::int64_t c = 0; c < channels; ++c)
-        for (std::int64_t i = c * each; i < (c + 1) * each; ++i)
-          elements[i] = static_cast<T>(static_cast<double>(elements[i]) *
-                                       scale.factors[static_cast<std::size_t>(c)]);
-    });
+    const Tensor& stored = *graph_.value(weights).constant;
+    Tensor scaled = stored.has_data() ? stored.contiguous_copy() : stored;
+    if (scaled.has_data())
+      visit_type(scaled.type(), Floats{}, [&]<typename T>(T) {
+        auto* elements = reinterpret_cast<T*>(scaled.mutable_bytes().data());
+        const auto channels = static_cast<std::int64_t>(scale.factors.size());
+        const std::int64_t each = channels == 0 ? 0 : scaled.elements() / channels;
+        for (std::int64_t c = 0; c < channels; ++c)
+          for (std::int64_t i = c * each; i < (c + 1) * each; ++i)
+            elements[i] = static_cast<T>(static_cast<double>(elements[i]) *
+                                         scale.factors[static_cast<std::size_t>(c)]);
+      });
     drop(weights);
     return add(weights, "_scaled", std::move(scaled));
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -26,9 +27,8 @@ std::int64_t bytes_of(const Graph& graph, const std::vector<ValueId>& ids) {
 
 bool is_foldable(const Graph& graph, const Node& node) {
   if (node.domain == graph::collective_domain) return false;
-  const bool all_constant = std::ranges::all_of(node.inputs, [&](ValueId id) {
-    return id == graph::no_value || (graph.is_constant(id) && graph.value(id).constant->has_data());
-  });
+  const bool all_constant = std::ranges::all_of(
+      node.inputs, [&](ValueId id) { return id == graph::no_value || graph.is_constant(id); });
   if (!all_constant || cpu_kernels().find(node.domain, node.op_type) == nullptr) return false;
   const std::int64_t bytes = bytes_of(graph, node.outputs);
   return bytes <= always_worth_bytes || bytes <= bytes_of(graph, node.inputs);
@@ -58,6 +58,20 @@ bool is_view_of_constant(const Graph& graph, const Node& node) {
 /// By value, in whose new memory it lies; no_value where that is none, or mapped.
 using Owners = std::vector<ValueId>;
 
+/// The outputs, without data where an input has none.
+std::optional<std::vector<Tensor>> evaluate(const Graph& graph, const Node& node) {
+  const bool has_data = std::ranges::all_of(node.inputs, [&](ValueId id) {
+    return id == graph::no_value || graph.value(id).constant->has_data();
+  });
+  if (has_data) return evaluate_constants(single_node_graph(graph, node));
+  std::vector<Tensor> results;
+  for (const ValueId id : node.outputs) {
+    if (id == graph::no_value) continue;
+    results.push_back(Tensor::absent(graph.value(id).type, graph.value(id).shape));
+  }
+  return results;
+}
+
 /// Whether the node's outputs are constants now.
 bool fold(Graph& graph, const Node& node, Owners& owners) {
   if (is_view_of_constant(graph, node)) {
@@ -67,7 +81,7 @@ bool fold(Graph& graph, const Node& node, Owners& owners) {
         owners[static_cast<std::size_t>(node.inputs[0])];
     return true;
   }
-  auto results = evaluate_constants(single_node_graph(graph, node));
+  auto results = evaluate(graph, node);
   if (!results) return false;
   for (const ValueId id : node.inputs)
     if (id != graph::no_value) graph.value(id).constant->release_pages();

@@ -70,7 +70,7 @@ class QuantizedProductFusion {
     const auto a = quantized(gemm.inputs[0]);
     const auto b = quantized(gemm.inputs[1], is_transposed ? 0 : 1);
     if (!a || !b || is_scaled || gemm.int_attribute("transA", 0) != 0 ||
-        (is_transposed && !has_data(b->values)))
+        (is_transposed && !graph_.is_constant(b->values)))
       return std::nullopt;
     Node product =
         successor(gemm, "QuantizedMatMul", {a->values, b->values, b->scale, a->zero, b->zero});
@@ -187,7 +187,7 @@ class QuantizedProductFusion {
     return Quantized{values, scale, *zero};
   }
 
-  /// Whether it is a constant that can be read: of a plan's model it may be absent.
+  /// Whether it is a constant that can be read: where memory is predicted it may be absent.
   bool has_data(ValueId id) const {
     return graph_.is_constant(id) && graph_.value(id).constant->has_data();
   }
@@ -226,17 +226,22 @@ class QuantizedProductFusion {
 
   /// A matrix of bytes; the one that it is made of leaves memory.
   ValueId transposed(ValueId matrix) {
+    const std::string name = graph_.value(matrix).name + "_transposed";
+    const graph::Shape& shape = matcher_.shape(matrix);
+    const graph::Shape swapped{shape[1], shape[0]};
+    if (!has_data(matrix))
+      return graph_.add_constant(name, Tensor::absent(matcher_.type(matrix), swapped));
     const Tensor stored = graph_.value(matrix).constant->contiguous_copy();
     graph_.value(matrix).constant->release_pages();
     const auto from = stored.bytes();
-    const auto rows = static_cast<std::size_t>(stored.shape()[0]);
-    const auto columns = static_cast<std::size_t>(stored.shape()[1]);
-    Tensor tensor = Tensor::zeros(stored.type(), {stored.shape()[1], stored.shape()[0]});
+    const auto rows = static_cast<std::size_t>(shape[0]);
+    const auto columns = static_cast<std::size_t>(shape[1]);
+    Tensor tensor = Tensor::zeros(stored.type(), swapped);
     const auto to = tensor.mutable_bytes();
     for (std::size_t row = 0; row < rows; ++row)
       for (std::size_t column = 0; column < columns; ++column)
         to[column * rows + row] = from[row * columns + column];
-    return graph_.add_constant(graph_.value(matrix).name + "_transposed", std::move(tensor));
+    return graph_.add_constant(name, std::move(tensor));
   }
 
   ValueId product_of_scales(const std::string& name, ValueId one, ValueId columns) {

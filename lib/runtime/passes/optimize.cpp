@@ -12,15 +12,8 @@ using Pass = void (*)(Graph&, const KernelTable&);
 
 /// What the values take, those that kernels alias in the memory of what they view.
 std::int64_t planned_bytes(const Graph& graph, const KernelTable& kernels) {
-  Storage storage(graph);
-  for (const graph::Node& node : graph.nodes) {
-    const KernelEntry* entry = kernels.find(node.domain, node.op_type);
-    if (entry == nullptr || !entry->is_view) continue;
-    const bool is_output = std::ranges::find(graph.outputs, node.outputs[0]) != graph.outputs.end();
-    if (!is_output) storage.alias(node.outputs[0], node.inputs[0]);
-  }
   const std::vector<std::int64_t> no_scratch(graph.nodes.size());
-  return plan_memory(graph, storage, no_scratch).arena_bytes;
+  return plan_memory(graph, alias_views(graph, kernels), no_scratch).arena_bytes;
 }
 
 /// Fusing makes some values live longer. Memory is predicted for the graph as it was: a pass that

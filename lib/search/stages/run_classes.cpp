@@ -186,7 +186,7 @@ class Run {
 }  // namespace
 
 RunClasses::RunClasses(const Graph& graph, const graph::StageCutter& cutter, const LayerCuts& cuts,
-                       const cost::ValueNames* fused, bool names_matter)
+                       std::span<const cost::ValueNames* const> told_apart, bool names_matter)
     : layers_(static_cast<int>(cuts.size()) - 1), classes_(cuts.size() * cuts.size(), -1) {
   std::vector<Hash> nodes;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n)
@@ -197,8 +197,9 @@ RunClasses::RunClasses(const Graph& graph, const graph::StageCutter& cutter, con
   std::vector<Hash> values;
   for (std::size_t v = 0; v < graph.values.size(); ++v)
     values.push_back(hash_of_value(graph.values[v], static_cast<ValueId>(v)));
-  for (std::size_t v = 0; fused != nullptr && v < values.size(); ++v)
-    values[v].add(fused->contains(graph.values[v].name) ? 1 : 0);
+  for (const cost::ValueNames* names : told_apart)
+    for (std::size_t v = 0; names != nullptr && v < values.size(); ++v)
+      values[v].add(names->contains(graph.values[v].name) ? 1 : 0);
   std::map<Hash, int> known;
   for (int begin = 0; begin < layers_; ++begin) {
     Run run(graph, cutter, nodes, values, cuts[at(begin)]);

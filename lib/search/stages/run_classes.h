@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cost/device_model.h"
@@ -17,10 +18,10 @@ namespace autopar::search {
 /// contents, what arrives and departs.
 class RunClasses {
  public:
-  /// `fused`: values that are priced as never stored, or null. `names_matter`: runs of other names
-  /// are other stages, for pins.
+  /// `told_apart`: sets of values that are priced otherwise than the rest, some may be null.
+  /// `names_matter`: runs of other names are other stages, for pins.
   RunClasses(const graph::Graph& graph, const graph::StageCutter& cutter, const LayerCuts& cuts,
-             const cost::ValueNames* fused = nullptr, bool names_matter = false);
+             std::span<const cost::ValueNames* const> told_apart = {}, bool names_matter = false);
 
   /// Of layers [begin, end).
   int of(int begin, int end) const {

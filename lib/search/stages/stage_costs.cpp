@@ -21,6 +21,7 @@
 #include "search/stages/stage_costs.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <mutex>
@@ -123,7 +124,8 @@ StageCosts::StageCosts(const graph::Graph& graph, const graph::StageCutter& cutt
       submeshes_(std::move(submeshes)),
       options_(options),
       peak_(std::move(peak)),
-      classes_(graph, cutter, cuts_, device.fused.get(), !options.pins.empty()) {
+      classes_(graph, cutter, cuts_, std::array{device.fused.get(), device.without_memory.get()},
+               !options.pins.empty()) {
   for (std::size_t size = 0; size < submeshes_.size(); ++size) {
     auto& views = views_of_size_.emplace_back();
     for (const sharding::DeviceMesh& mesh : submeshes_[size].views) {

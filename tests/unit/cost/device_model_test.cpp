@@ -155,6 +155,7 @@ TEST_CASE("a malformed device file is an error of one line that names file and f
   refused(with_field("\"element_seconds\": 7"), "element_seconds");
   refused(with_field("\"element_seconds\": {\"Tanh\": -1}"), "element_seconds.Tanh");
   refused(with_field("\"fuses\": 1"), "fuses");
+  refused(with_field("\"runs_on\": \"tpu\""), "runs_on");
   refused(with_field("\"nodes\": 2"), "gpus_per_node");
   refused(with_field("\"gpus_per_node\": 8, \"nodes\": 0"), "nodes");
   refused(replaced("\"bytes_per_second\": 1e10",
@@ -180,6 +181,7 @@ TEST_CASE("a device file that is written is read as the same model") {
   device.memory_bytes_per_second = autopar::cost::SizedRate({{1e5, 1e11}, {1e8, 1e10 / 3}});
   device.element_seconds = {{"Tanh", 1e-9 / 3}};
   device.is_fusing = true;
+  device.runs_on = "cuda";
   device.links[1].by_kind[autopar::sharding::StepKind::all_reduce] = {1e-6 / 7, 1e9 / 3};
   for (const DeviceModel& written : {load_device_model("cpu"), device}) {
     autopar::cost::save_device_file(file.path(), written);
@@ -191,6 +193,7 @@ TEST_CASE("a device file that is written is read as the same model") {
     CHECK(read.launch_seconds == written.launch_seconds);
     CHECK(read.element_seconds == written.element_seconds);
     CHECK(read.is_fusing == written.is_fusing);
+    CHECK(read.runs_on == written.runs_on);
     CHECK(read.memory_bytes == written.memory_bytes);
     CHECK(read.links == written.links);
     CHECK(read.gpus_per_node == written.gpus_per_node);

@@ -56,7 +56,8 @@ std::int64_t alive_at(const graph::Graph& graph, std::size_t step) {
 }  // namespace
 
 TEST_CASE("the peak is where most is alive, and lists what is, largest first") {
-  const partition::MemoryPeak peak = partition::find_memory_peak(hourglass(), 1);
+  const partition::MemoryPeak peak =
+      partition::find_memory_peak(partition::run_as_written(hourglass()), 1);
   CHECK(peak.node == "widen");
   CHECK(peak.op_type == "MatMul");
   CHECK(peak.weight_bytes == 8 * 64 * 4);
@@ -72,7 +73,8 @@ TEST_CASE("weights, values and reserve make the predicted peak") {
   for (int round = 0; round < 50; ++round) {
     const graph::Graph graph = RandomGraph(random).grow(pick(random, 1, 6));
     CAPTURE(round);
-    const partition::MemoryPeak peak = partition::find_memory_peak(graph, 100);
+    const partition::MemoryPeak peak =
+        partition::find_memory_peak(partition::run_as_written(graph), 100);
     CHECK(peak.weight_bytes + peak.activation_bytes + peak.reserve_bytes ==
           partition::predict_memory(graph).peak_bytes);
     CHECK(peak.reserve_bytes >= 0);
@@ -94,7 +96,7 @@ TEST_CASE("weights, values and reserve make the predicted peak") {
 }
 
 TEST_CASE("a graph without operators has its peak nowhere") {
-  const partition::MemoryPeak peak = partition::find_memory_peak(graph::Graph{}, 3);
+  const partition::MemoryPeak peak = partition::find_memory_peak(partition::run_as_written({}), 3);
   CHECK(peak.node.empty());
   CHECK(peak.largest.empty());
 }

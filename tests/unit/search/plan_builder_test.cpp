@@ -45,7 +45,8 @@ graph::Graph four_readers() {
 }
 
 /// What a plan of `four_readers` has alive over time, summed up from the plan.
-std::vector<std::int64_t> alive_bytes(const graph::Graph& graph, const search::SolvedPlan& solved,
+std::vector<std::int64_t> alive_bytes(const graph::Graph& graph, const cost::CostModel& cost,
+                                      const search::SolvedPlan& solved,
                                       std::int64_t least_counted) {
   const search::Plan& plan = solved.plan;
   const int horizon = static_cast<int>(graph.nodes.size()) + 1;
@@ -74,9 +75,7 @@ std::vector<std::int64_t> alive_bytes(const graph::Graph& graph, const search::S
         read.insert(plan.operators[op].inputs[k]);
       }
     }
-    const auto bytes = [&](const auto& spec) {
-      return search::arena_bytes(value, spec, plan.mesh);
-    };
+    const auto bytes = [&](const auto& spec) { return search::arena_bytes(value, spec, cost); };
     const sharding::TensorShardSpec made = plan.spec_of(graph, id);
     const int end = readers.empty() ? horizon : readers.back().first + 2;
     if (!value.constant) add(made_at + 1, end, bytes(made));
@@ -132,7 +131,7 @@ TEST_CASE("a problem counts what a plan has alive, each copy of a tensor once an
         CAPTURE(mesh, limit, spec);
         try {
           const search::SolvedPlan solved = search_solved_plan(graph, cost, options);
-          const auto expected = alive_bytes(graph, solved, limit / smallest_counted_share);
+          const auto expected = alive_bytes(graph, cost, solved, limit / smallest_counted_share);
           const auto usage = usage_over_time(solved.built.problem, solved.choice);
           std::set<sharding::TensorShardSpec> versions{solved.plan.stored.at(graph.inputs[0])};
           for (std::size_t op = 0; op < 4; ++op) {

@@ -371,6 +371,8 @@ TEST_CASE("data that is moved splits where it passes through") {
                         {{"axis", std::int64_t{-1}}})) == Texts{"RR,RR->RR", "S0R,S0R->S0R"});
   CHECK(texts_of(sketch("Tile", {of({4, 6}), ints({1, 2})}, {of({4, 12})})) ==
         Texts{"RR,R->RR", "S0R,R->S0R", "RR,R->RS0"});
+  CHECK_NOTHROW(texts_of(sketch("Tile", {of({0, 6}), ints({2, 2})}, {of({0, 12})})));
+  CHECK_NOTHROW(texts_of(sketch("Tile", {of({4, 6}), ints({0, 2})}, {of({0, 12})})));
   CHECK(localized(sketch("Tile", {of({4, 6}), ints({1, 4})}, {of({4, 24})}), "RR,R->RS0", 1)
             .ints(1) == Ints{1, 2});
   CHECK(texts_of(sketch("Pad", {of({4, 6}), ints({0, 1, 0, 1})}, {of({4, 8})})) ==
