@@ -192,12 +192,12 @@ class PlanSearch {
   /// Where shards fuse less than the whole model does, the sums say too little: what a fair share
   /// of the weights leads to may fit where nothing else was found.
   void consider_fair_plan() {
-    if (options_.memory.kind != MemoryPolicy::Kind::bytes) return;
+    if (!is_exact() || options_.memory.kind != MemoryPolicy::Kind::bytes) return;
     SearchOptions fair = options_;
     fair.memory.kind = MemoryPolicy::Kind::fair;
     const PlanProblem built = build_plan_problem(graph_, cost_, fair);
     starts_.clear();
-    const Solution solution = solve(built.problem);
+    const Solution solution = solve_exactly(built.problem);
     if (solution.choice.empty()) return;
     const std::vector<int> choice = moved(built, solution.choice, built_);
     if (!choice.empty()) consider(choice);
