@@ -209,6 +209,7 @@ Expand 4x1 [2,4,6]
 Expand 1x6 [4,1]
 Expand 5 [3,5]
 Pad 4x6 [0,1,0,2]
+Pad 4x6 [0,0,0,2]
 Pad 4x6 [0,1,0,2] =0.0
 Pad(mode=reflect) 4x6 [2,0,1,0]
 Pad 4x6x3 [1,1] =1.5 [1]

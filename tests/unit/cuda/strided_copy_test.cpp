@@ -243,6 +243,16 @@ TEST_CASE("What is too large for one launch, or has too many dimensions, is cut"
       CHECK(job.out_offset % job.store_bytes == 0);
     }
   CHECK(plan_copy({{4096}, {1}, {1}, 1}, widest_word, 1500).front().load_bytes == widest_word);
+  // Rows that are launched one by one begin at wide words on one side alone.
+  for (const CopyLayout& rows :
+       {CopyLayout{{2, 16}, {64, 1}, {17, 1}, 4}, CopyLayout{{2, 16}, {17, 1}, {64, 1}, 4}}) {
+    const auto jobs = plan_copy(rows, widest_word, 16);
+    CHECK(jobs.size() == 2);
+    for (const CopyJob& job : jobs) {
+      CHECK(job.in_offset % job.load_bytes == 0);
+      CHECK(job.out_offset % job.store_bytes == 0);
+    }
+  }
   Case deep;
   deep.layout.shape = {2, 3, 2, 2, 2, 2, 2, 2, 3, 2, 2};
   std::vector<std::size_t> order(deep.layout.shape.size());
