@@ -8,8 +8,9 @@
 namespace autopar::graph::microsoft {
 namespace {
 
-/// The float attribute as the text form has it: with a point or an exponent.
-std::string float_text(float value) { return fmt::format("{:e}", value); }
+/// The float attribute as the text form has it: with a point and an exponent, and with so many
+/// digits that it is read as the same number.
+std::string float_text(float value) { return fmt::format("{:.8e}", value); }
 
 std::string epsilon(const BodyBuilder& body, float otherwise) {
   return float_text(body.float_attribute("epsilon", otherwise));
@@ -36,6 +37,8 @@ void add_activation(BodyBuilder& body, const std::string& name, std::vector<floa
     body.add(fmt::format("{} = Identity ({})", y, x));
   else if (name == "LeakyRelu")
     body.add(fmt::format("{} = LeakyRelu <alpha = {}> ({})", y, parameter(0, 0.01F), x));
+  else if (name == "Elu")
+    body.add(fmt::format("{} = Elu <alpha = {}> ({})", y, parameter(0, 1), x));
   else if (name == "HardSigmoid")
     body.add(fmt::format("{} = HardSigmoid <alpha = {}, beta = {}> ({})", y, parameter(0, 0.2F),
                          parameter(1, 0.5F), x));
@@ -43,7 +46,7 @@ void add_activation(BodyBuilder& body, const std::string& name, std::vector<floa
     body.add(fmt::format("{} = Clip ({}, {}, {})", y, x, body.number(parameters[0], type),
                          body.number(parameters[1], type)));
   else if (name == "Relu" || name == "Sigmoid" || name == "Tanh" || name == "Softplus" ||
-           name == "HardSwish" || name == "Elu")
+           name == "HardSwish")
     body.add(fmt::format("{} = {} ({})", y, name, x));
   else
     fail("its activation '{}' is not supported", name);
@@ -84,19 +87,20 @@ void embed_layer_normalization(BodyBuilder& body) {
     body.add(fmt::format("positions = Slice (position_embedding, {}, {}, {})", body.ints({0}),
                          body.ints({ids[1]}), body.ints({0})));
   body.add("embedded = Add (words, positions)");
-  if (body.wants("embedding_sum")) body.add("embedding_sum = Identity (embedded)");
   if (body.has("segment_ids"))
     body.add("segments = Gather (segment_embedding, segment_ids) sum = Add (embedded, segments)");
   else
     body.add("sum = Identity (embedded)");
+  if (body.wants("embedding_sum")) body.add("embedding_sum = Identity (sum)");
   body.add(fmt::format("output = LayerNormalization <axis = -1, epsilon = {}> (sum, gamma, beta)",
                        epsilon(body, 1e-12F)));
   if (!body.wants("mask_index")) return;
   if (body.has("mask"))
-    body.add(fmt::format(
-        "words_in_mask = ReduceSum <keepdims = 0> (mask, {}) mask_index = Cast <to = 6> "
-        "(words_in_mask)",
-        body.ints({1})));
+    body.add(
+        fmt::format("mask_64 = Cast <to = 7> (mask) is_word = Equal (mask_64, {}) "
+                    "words_in_mask = Cast <to = 6> (is_word) "
+                    "mask_index = ReduceSum <keepdims = 0> (words_in_mask, {})",
+                    body.integer(1), body.ints({1})));
   else
     body.add(fmt::format("no_words = ConstantOfShape ({}) mask_index = Cast <to = 6> (no_words)",
                          body.ints({ids[0]})));

@@ -20,11 +20,22 @@ bool is_per_axis(const BodyBuilder& body, const std::string& scale) {
   return num_elements(body.shape(scale)) != 1;
 }
 
-/// `to`, the numbers that `x` stands for; a scale of several is one of each column.
+/// `to`, the numbers that `x` stands for. A scale or a zero point of several is one of each place
+/// along `axis`, beside which the other may be one for all.
 void dequantize(BodyBuilder& body, const std::string& x, const std::string& scale,
-                const std::string& zero_point, const std::string& to) {
-  body.add("DequantizeLinear", {x, parameter(body, scale), parameter(body, zero_point)}, {to});
-  if (is_per_axis(body, scale)) body.set("axis", std::int64_t{-1});
+                const std::string& zero_point, const std::string& to, std::int64_t axis = -1) {
+  std::string scales = parameter(body, scale);
+  std::string zeros = parameter(body, zero_point);
+  const bool has_scales = is_per_axis(body, scale);
+  const bool has_zeros = !zeros.empty() && is_per_axis(body, zero_point);
+  const auto repeat = [&](std::string& one, const std::string& like) {
+    body.add(fmt::format("{0}_each = Expand ({0}, {1})", one, body.ints(body.shape(like))));
+    one += "_each";
+  };
+  if (has_scales && !zeros.empty() && !has_zeros) repeat(zeros, scale);
+  if (has_zeros && !has_scales) repeat(scales, zero_point);
+  body.add("DequantizeLinear", {x, scales, zeros}, {to});
+  if (has_scales || has_zeros) body.set("axis", axis);
 }
 
 void quantize(BodyBuilder& body, const std::string& x, const std::string& scale,
@@ -107,9 +118,7 @@ void qlinear_concat(BodyBuilder& body) {
 void qgemm(BodyBuilder& body) {
   dequantize(body, "A", "a_scale", "a_zero_point", "a");
   const bool is_transposed = body.int_attribute("transB", 0) != 0;
-  body.add("DequantizeLinear", {"B", parameter(body, "b_scale"), parameter(body, "b_zero_point")},
-           {"b"});
-  if (is_per_axis(body, "b_scale")) body.set("axis", std::int64_t{is_transposed ? 0 : 1});
+  dequantize(body, "B", "b_scale", "b_zero_point", "b", is_transposed ? 0 : 1);
   body.add("product = Gemm (a, b)");
   body.pass_attributes({"alpha", "transA", "transB"});
   std::string sum = "product";

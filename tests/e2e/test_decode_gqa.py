@@ -1,6 +1,6 @@
-"""A decoder whose GroupQueryAttention is told by attention_mask, through seqlens_k, where its tokens
-stand: decoded step by step with buffers of fixed length, and whole with padding, against ONNX
-Runtime."""
+"""A decoder whose GroupQueryAttention is told by attention_mask, through seqlens_k, where its
+tokens stand: decoded step by step with buffers of fixed length, and whole with padding, against
+ONNX Runtime."""
 
 import unittest
 
