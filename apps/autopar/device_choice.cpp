@@ -1,6 +1,6 @@
 #include "device_choice.h"
 
-#include "graph/error.h"
+#include "graph/problems.h"
 #include "input_options.h"
 
 namespace autopar {
@@ -33,16 +33,18 @@ void DeviceChoice::add_to(CLI::App& command) {
 }
 
 runtime::DeviceOptions DeviceChoice::checked() const {
-  check_threads(threads);
-  const runtime::DeviceOptions options{.kind = kind_of(device),
-                                       .threads = threads,
-                                       .gpu = gpu,
-                                       .allow_tf32 = allow_tf32,
-                                       .host_collectives = collectives == "host"};
+  runtime::DeviceOptions options{.threads = threads,
+                                 .gpu = gpu,
+                                 .allow_tf32 = allow_tf32,
+                                 .host_collectives = collectives == "host"};
+  Problems problems;
+  problems.collect([&] { check_threads(threads); });
+  problems.collect([&] { options.kind = kind_of(device); });
   if (collectives != "nccl" && collectives != "host")
-    fail("--collectives {}: give nccl or host", collectives);
-  if (gpu && device != "cuda") fail("--gpu {}: give --device cuda too", *gpu);
-  if (gpu && *gpu < 0) fail("--gpu {}: GPUs are numbered from 0", *gpu);
+    problems.add("--collectives {}: give nccl or host", collectives);
+  if (gpu && device != "cuda") problems.add("--gpu {}: give --device cuda too", *gpu);
+  if (gpu && *gpu < 0) problems.add("--gpu {}: GPUs are numbered from 0", *gpu);
+  problems.throw_if_any();
   return options;
 }
 

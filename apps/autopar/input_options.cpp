@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "graph/error.h"
+#include "graph/problems.h"
 #include "runtime/tensor_files.h"
 
 namespace autopar {
@@ -27,11 +27,20 @@ void InputOptions::add_to(CLI::App& command) {
 runtime::NamedTensors InputOptions::load(const bundle::MetaInfo& info,
                                          const runtime::LoopOptions& loop) const {
   runtime::NamedTensors inputs;
+  std::vector<std::string> unread;
+  Problems problems;
   for (const std::string& text : files) {
-    auto [name, tensor] = load_named_tensor("--input", text);
-    if (!inputs.emplace(name, std::move(tensor)).second) {
-      fail("--input gives '{}' twice; give it once", name);
-    }
+    problems.collect([&] {
+      try {
+        auto [name, tensor] = load_named_tensor("--input", text);
+        if (!inputs.emplace(name, std::move(tensor)).second) {
+          fail("--input gives '{}' twice; give it once", name);
+        }
+      } catch (const Error&) {
+        unread.push_back(text.substr(0, text.find('=')));
+        throw;
+      }
+    });
   }
   if (random_seed) {
     std::uint64_t seed = *random_seed;
@@ -42,7 +51,8 @@ runtime::NamedTensors InputOptions::load(const bundle::MetaInfo& info,
       }
     }
   }
-  runtime::check_inputs(info, inputs, loop);
+  problems.collect([&] { runtime::check_inputs(info, inputs, loop, unread); });
+  problems.throw_if_any();
   return inputs;
 }
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "commands.h"
-#include "graph/error.h"
+#include "graph/problems.h"
 #include "wait_policy.h"
 
 namespace {
@@ -57,6 +57,9 @@ int main(int argc, char** argv) {
     return failed;
   } catch (const nlohmann::json::type_error&) {  // of what is written; what is read is checked
     spdlog::error("a name in the model, or its file's, is not UTF-8, as JSON needs it; rename it");
+    return failed;
+  } catch (const autopar::SeveralErrors& errors) {
+    for (const std::string& line : errors.lines()) spdlog::error("{}", one_line(line));
     return failed;
   } catch (const std::exception& error) {
     spdlog::error("{}", one_line(error.what()));

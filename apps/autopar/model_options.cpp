@@ -12,6 +12,7 @@
 #include "graph/error.h"
 #include "graph/interruption.h"
 #include "graph/onnx_import.h"
+#include "graph/problems.h"
 #include "graph/state.h"
 #include "input_options.h"
 #include "partition/memory_prediction.h"
@@ -79,8 +80,8 @@ void PlanOptions::add_to(CLI::App& command) {
       ->capture_default_str();
   command
       .add_option("--batch", batch,
-                  "An input whose first dimension is the batch (default: the first input, and "
-                  "those with as many rows); may be repeated")
+                  "An input whose first dimension is the batch, or NAME=1 where it is dimension 1 "
+                  "(default: the first input's, wherever it is); may be repeated")
       ->allow_extra_args(false);
   command
       .add_option("--objective", objective,
@@ -91,20 +92,35 @@ void PlanOptions::add_to(CLI::App& command) {
                    "Find out how operators without a sharding rule split, by running them");
 }
 
-graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent) {
+namespace {
+
+/// What the importer is told by the options alone; all that is wrong with them at once.
+graph::ImportOptions import_options(const ModelOptions& options) {
   graph::ImportOptions how;
+  Problems problems;
   for (const std::string& text : options.shapes) {
-    auto [name, shape] = graph::parse_shape_binding(text);
-    if (!how.shapes.emplace(name, shape).second) {
-      fail("--shape binds input '{}' twice; give it once", name);
-    }
+    problems.collect([&] {
+      auto [name, shape] = graph::parse_shape_binding(text);
+      if (!how.shapes.emplace(name, shape).second)
+        fail("--shape binds input '{}' twice; give it once", name);
+    });
   }
   for (const std::string& text : options.constants) {
-    auto [name, tensor] = load_named_tensor("--constant", text);
-    if (!how.constants.emplace(name, tensor).second) {
-      fail("--constant gives input '{}' twice; give it once", name);
-    }
+    problems.collect([&] {
+      auto [name, tensor] = load_named_tensor("--constant", text);
+      if (!how.constants.emplace(name, tensor).second)
+        fail("--constant gives input '{}' twice; give it once", name);
+    });
   }
+  how.loops = options.loops;
+  problems.throw_if_any();
+  return how;
+}
+
+}  // namespace
+
+graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent) {
+  graph::ImportOptions how = import_options(options);
   how.evaluate = runtime::evaluate_constants;
   how.is_native = [](std::string_view domain, std::string_view op_type) {
     return runtime::cpu_kernels().find(domain, op_type) != nullptr;
@@ -141,17 +157,23 @@ std::int64_t microbatch_rows(std::int64_t batch, int microbatches) {
 
 /// With a batch of so many rows, which the model may not allow.
 graph::Graph load_with_batch(const ModelOptions& options, const graph::Graph& whole,
-                             const std::vector<graph::ValueId>& batched, std::int64_t rows,
+                             const partition::BatchInputs& batch, std::int64_t rows,
                              bool weights_may_be_absent) {
   ModelOptions other = options;
-  for (const graph::ValueId input : batched) {
+  for (const auto& [input, dim] : batch.dims) {
     const std::string prefix = whole.value(input).name + "=";
     std::erase_if(other.shapes, [&](const std::string& text) { return text.starts_with(prefix); });
     graph::Shape shape = whole.value(input).shape;
-    shape.front() = rows;
+    shape[static_cast<std::size_t>(dim)] = rows;
     other.shapes.push_back(prefix + graph::to_string(shape));
   }
   return load_model(other, weights_may_be_absent);
+}
+
+void tell_where_it_is(const partition::BatchInputs& batch, const graph::Graph& graph) {
+  const auto& [input, dim] = batch.dims.front();
+  if (dim > 0)
+    spdlog::info("microbatches cut dimension {} of input '{}'", dim, graph.value(input).name);
 }
 
 }  // namespace
@@ -165,37 +187,33 @@ BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& 
     model.split.microbatch = model.whole;
     return model;
   }
-  const auto batched = partition::batched_inputs(model.whole, plan.batch);
-  if (plan.microbatches < 1 || batched.empty()) {
-    fail("--microbatches {}: {}", plan.microbatches,
-         batched.empty() ? "the model has no batched input; leave it out" : "give at least 1");
-  }
-  const std::int64_t batch = model.whole.value(batched.front()).shape.front();
-  const std::int64_t rows = microbatch_rows(batch, plan.microbatches);
-  if (rows * plan.microbatches == batch) {
-    model.split = partition::split_batch(model.whole, plan.microbatches, plan.batch);
+  if (plan.microbatches < 1) fail("--microbatches {}: give at least 1", plan.microbatches);
+  const partition::BatchInputs batch = partition::find_batch(model.whole, plan.batch);
+  tell_where_it_is(batch, model.whole);
+  const std::int64_t rows = microbatch_rows(batch.rows, plan.microbatches);
+  if (rows * plan.microbatches == batch.rows) {
+    model.split = partition::split_batch(model.whole, plan.microbatches, batch);
     discover_missing_rules(plan, model.split.microbatch);
     return model;
   }
   const std::int64_t filled = rows * plan.microbatches;
   const graph::Graph filled_up = [&] {
     try {
-      return load_with_batch(options, model.whole, batched, filled, weights_may_be_absent);
+      return load_with_batch(options, model.whole, batch, filled, weights_may_be_absent);
     } catch (const Error&) {
       fail("--microbatches {}: the model is for a batch of {} alone; give a divisor of it",
-           plan.microbatches, batch);
+           plan.microbatches, batch.rows);
     }
   }();
   discover_missing_rules(plan, filled_up);
-  if (!partition::differ_in_batch_alone(model.whole, filled_up, batch, filled)) {
+  if (!partition::differ_in_batch_alone(model.whole, filled_up, batch.rows, filled)) {
     fail(
         "--microbatches {}: the model computes with the size of its batch, {}; give a divisor of "
         "it",
-        plan.microbatches, batch);
+        plan.microbatches, batch.rows);
   }
-  std::vector<std::string> names;
-  for (const graph::ValueId input : batched) names.push_back(model.whole.value(input).name);
-  model.split = partition::split_batch(filled_up, plan.microbatches, names);
+  // Both graphs are one model's, value by value.
+  model.split = partition::split_batch(filled_up, plan.microbatches, batch);
   discover_missing_rules(plan, model.split.microbatch);
   return model;
 }
@@ -216,8 +234,6 @@ std::optional<int> stage_count(const PlanOptions& options) {
 bool mesh_is_of_a_stage(const PlanOptions& options) {
   return stage_count(options).value_or(2) > 1 && !options.mesh.empty() && options.mesh != "auto";
 }
-
-}  // namespace
 
 std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
   if (options.ngpus < 1) fail("--ngpus {}: give at least 1", options.ngpus);
@@ -247,6 +263,8 @@ std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
   return models;
 }
 
+}  // namespace
+
 void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& graph) {
   cost::DeviceModel device = models.front().device();
   if (device.runs_on == "cpu")
@@ -274,23 +292,41 @@ search::SearchMethod method_of(const std::string& name) {
   return SearchMethod::ilp;  // the option's check lets no other name through
 }
 
-}  // namespace
-
 search::SearchOptions make_search_options(const PlanOptions& options) {
   search::SearchOptions search;
   search.method = method_of(options.search);
   if (options.no_presolve && search.method != search::SearchMethod::ilp) {
     throw CLI::ValidationError("--no-presolve", "is for --search ilp alone; leave it out");
   }
+  Problems problems;
   if (!(options.time_limit_seconds >= 0)) {
-    fail("--time-limit {}: give seconds, 0 or more", options.time_limit_seconds);
+    problems.add("--time-limit {}: give seconds, 0 or more", options.time_limit_seconds);
   }
   search.presolve = !options.no_presolve;
   search.bound = options.bound;
-  search.memory = search::MemoryPolicy::parse(options.memory);
-  if (!options.strategy.empty()) search.pins = search::load_pins(options.strategy);
+  problems.collect([&] { search.memory = search::MemoryPolicy::parse(options.memory); });
+  problems.collect([&] {
+    if (!options.strategy.empty()) search.pins = search::load_pins(options.strategy);
+  });
   search.time_limit_seconds = options.time_limit_seconds;
+  problems.throw_if_any();
   return search;
+}
+
+}  // namespace
+
+SearchSetup make_search_setup(const PlanOptions& plan, const ModelOptions& model,
+                              const std::function<void()>& check_files) {
+  SearchSetup setup;
+  Problems problems;
+  problems.collect([&] { setup.meshes = make_cost_models(plan); });
+  problems.collect([&] { stage_count(plan); });
+  problems.collect([&] { setup.options = make_search_options(plan); });
+  problems.collect(check_files);
+  if (problems.any())
+    problems.collect([&] { graph::check_import_options(model.model, import_options(model)); });
+  problems.throw_if_any();
+  return setup;
 }
 
 namespace {

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,6 +45,17 @@ struct PlanOptions {
   void add_to(CLI::App& command);
 };
 
+/// What `plan` and `partition` know before they read the model.
+struct SearchSetup {
+  /// For each mesh that is to be tried, the same device: one, or with `--mesh auto` all.
+  std::vector<cost::CostModel> meshes;
+  search::SearchOptions options;
+};
+/// Throws Error, all that is wrong at once: with the options, with what `check_files` finds, and
+/// where something is wrong already with names and shapes that do not fit the model.
+SearchSetup make_search_setup(const PlanOptions& plan, const ModelOptions& model,
+                              const std::function<void()>& check_files);
+
 /// Reads the model; constants are folded by the CPU's kernels.
 graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent);
 
@@ -56,12 +68,9 @@ struct BatchedModel {
 BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& plan,
                                 bool weights_may_be_absent);
 
-/// For each mesh that is to be tried, the same device: one, or with `--mesh auto` all.
-std::vector<cost::CostModel> make_cost_models(const PlanOptions& options);
 /// Where the device file says that autopar's runtime runs the shards: prices what that fuses in
 /// this model, and weights that all fit a cache.
 void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& graph);
-search::SearchOptions make_search_options(const PlanOptions& options);
 /// The runtime's answer for what the device model runs on: the CPU, or else any device.
 partition::RunBytes run_bytes_on(const cost::DeviceModel& device);
 /// Searches, with the memory limit held against what the shards will need.

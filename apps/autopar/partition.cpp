@@ -25,14 +25,11 @@ struct PartitionCommand {
   bool force = false;
 
   void run() const {
-    std::vector<cost::CostModel> meshes = make_cost_models(plan);
-    const search::SearchOptions search_options = make_search_options(plan);
-    const partition::BundleOptions bundle_options{
-        .out = out,
-        .model_name = model.model.filename().string(),
-        .force = force,
-        .run_bytes = run_bytes_on(meshes.front().device())};
-    partition::check_output_folder(bundle_options);
+    partition::BundleOptions bundle_options{
+        .out = out, .model_name = model.model.filename().string(), .force = force};
+    auto [meshes, search_options] =
+        make_search_setup(plan, model, [&] { partition::check_output_folder(bundle_options); });
+    bundle_options.run_bytes = run_bytes_on(meshes.front().device());
 
     const BatchedModel loaded = load();
     fit_to_model(meshes, loaded.whole);

@@ -28,12 +28,12 @@ struct PlanCommand {
 
   void run() const {
     if (!compare.empty()) return print_comparison();
-    std::vector<cost::CostModel> meshes = make_cost_models(plan);
-    const search::SearchOptions options = make_search_options(plan);
+    auto [meshes, options] = make_search_setup(plan, model, [&] {
+      if (!simulate.empty() && explain.empty()) runtime::check_trace_file(simulate, "--simulate");
+    });
     const BatchedModel loaded = load_batched_model(model, plan, /*weights_may_be_absent=*/true);
     fit_to_model(meshes, loaded.whole);
     if (!explain.empty()) return print_explanation(loaded.whole, meshes, options);
-    if (!simulate.empty()) runtime::check_trace_file(simulate, "--simulate");
     const search::PipelinePlan found = find_plan(loaded, plan, meshes, options);
     if (!simulate.empty()) {
       runtime::save_trace(simulate, simulated_spans(found, meshes.front().device()), "--simulate");

@@ -8,7 +8,7 @@
 
 #include "commands.h"
 #include "device_choice.h"
-#include "graph/error.h"
+#include "graph/problems.h"
 #include "input_options.h"
 #include "launch.h"
 #include "runtime/tensor_files.h"
@@ -40,12 +40,7 @@ struct RunCommand {
   bool json = false;
 
   void run() {
-    check_options();
-    options.device = device.checked();
-    if (!profile.empty()) runtime::check_trace_file(profile, "--profile");
-    bundle::MetaInfo info = bundle::load_meta_info(dir);
-    options.loop.choices = parsed_choices();
-    prepare_loop(info, options.loop);
+    bundle::MetaInfo info = checked_bundle();
     const Launch launch(launching, dir, info);
     const runtime::RunResult result = launch.run(inputs.load(info, options.loop), options);
     if (!launch.is_first()) return;
@@ -55,24 +50,49 @@ struct RunCommand {
   }
 
  private:
+  /// Reads what the bundle tells. Throws Error for all that is wrong with the options at once;
+  /// inputs are read then, too, else later, when all ranks would know that one has failed.
+  bundle::MetaInfo checked_bundle() {
+    bundle::MetaInfo info;
+    Problems problems;
+    problems.collect([&] { check_options(); });
+    problems.collect([&] { options.device = device.checked(); });
+    problems.collect([&] {
+      if (!profile.empty()) runtime::check_trace_file(profile, "--profile");
+    });
+    problems.collect([&] { options.loop.choices = parsed_choices(); });
+    problems.collect([&] {
+      info = bundle::load_meta_info(dir);
+      problems.collect([&] { prepare_loop(info, options.loop); });
+      if (problems.any()) inputs.load(info, options.loop);
+    });
+    problems.throw_if_any();
+    return info;
+  }
+
   std::vector<runtime::LoopOptions::Choice> parsed_choices() const {
     std::vector<runtime::LoopOptions::Choice> parsed;
+    Problems problems;
     for (const std::string& text : choices) {
       const auto equals = text.find('=');
       if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
-        fail("--choose {}: give OUTPUT=INPUT", text);
-      parsed.push_back({text.substr(0, equals), text.substr(equals + 1)});
+        problems.add("--choose {}: give OUTPUT=INPUT", text);
+      else
+        parsed.push_back({text.substr(0, equals), text.substr(equals + 1)});
     }
+    problems.throw_if_any();
     return parsed;
   }
 
   void check_options() const {
+    Problems problems;
     const bool loops = !options.loop.states.empty() || options.loop.start != 0 || !choices.empty();
     if (loops && !options.loop.is_loop())
-      fail("--loop, --start and --choose are for several steps; give --steps");
-    if (options.repeat < 1) fail("--repeat {}: give at least 1", options.repeat);
+      problems.add("--loop, --start and --choose are for several steps; give --steps");
+    if (options.repeat < 1) problems.add("--repeat {}: give at least 1", options.repeat);
     if (std::filesystem::exists(output_dir) && !std::filesystem::is_directory(output_dir))
-      fail("--output-dir {} is no folder; choose another place", output_dir.string());
+      problems.add("--output-dir {} is no folder; choose another place", output_dir.string());
+    problems.throw_if_any();
   }
 
   /// Two names that are the same once they are safe get a number.

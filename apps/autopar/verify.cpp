@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "commands.h"
-#include "graph/error.h"
+#include "graph/problems.h"
 #include "input_options.h"
 #include "launch.h"
 #include "model_options.h"
@@ -39,12 +39,18 @@ struct VerifyCommand {
   bool json = false;
 
   void run() const {
-    check_threads(options.device.threads);
-    if (tolerance && !(*tolerance >= 0)) fail("--tolerance {}: give 0 or more", *tolerance);
-    const bundle::MetaInfo info = bundle::load_meta_info(dir);
-    InputOptions some_inputs = inputs;
-    if (!some_inputs.random_seed) some_inputs.random_seed = 0;
-    const runtime::NamedTensors tensors = some_inputs.load(info);
+    bundle::MetaInfo info;
+    runtime::NamedTensors tensors;
+    Problems problems;
+    problems.collect([&] { check_threads(options.device.threads); });
+    if (tolerance && !(*tolerance >= 0)) problems.add("--tolerance {}: give 0 or more", *tolerance);
+    problems.collect([&] {
+      info = bundle::load_meta_info(dir);
+      InputOptions some_inputs = inputs;
+      if (!some_inputs.random_seed) some_inputs.random_seed = 0;
+      tensors = some_inputs.load(info);
+    });
+    problems.throw_if_any();
 
     const Launch launch(launching, dir, info);
     const runtime::RunResult sharded = launch.run(tensors, options);
@@ -55,13 +61,12 @@ struct VerifyCommand {
   }
 
  private:
-  /// With the input shapes that the bundle was made for. An extent of 0 is the model's own.
+  /// With the input shapes that the bundle was made for.
   graph::Graph load_whole_model(const bundle::MetaInfo& info) const {
     ModelOptions with_shapes = model;
     for (const bundle::PortInfo& input : info.inputs) {
-      if (!input.shape.empty() && graph::num_elements(input.shape) > 0) {
+      if (!input.shape.empty())
         with_shapes.shapes.push_back(input.name + "=" + graph::to_string(input.shape));
-      }
     }
     return load_model(with_shapes, /*weights_may_be_absent=*/false);
   }
@@ -103,6 +108,9 @@ void add_verify_command(CLI::App& app) {
   sub->add_option("model", command->model.model, "The ONNX file")->required();
   sub->add_option("dir", command->dir, "The bundle")->required();
   command->inputs.add_to(*sub);
+  sub->add_option("--constant", command->model.constants,
+                  "As the model was partitioned with, NAME=FILE (.npy or .pb); may be repeated")
+      ->allow_extra_args(false);
   sub->add_option(
       "--tolerance", command->tolerance,
       "Largest relative error allowed (default: 1e-4; 1e-2 for models with float16, 8e-2 "

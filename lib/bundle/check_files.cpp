@@ -2,8 +2,8 @@
 #include <system_error>
 
 #include "bundle/meta_info.h"
-#include "graph/error.h"
 #include "graph/file_digest.h"
+#include "graph/problems.h"
 
 namespace autopar::bundle {
 
@@ -33,18 +33,21 @@ bool looks_like_shard(const fs::path& file) {
 
 void check_files(const MetaInfo& info, const fs::path& bundle_dir, int rank) {
   std::set<std::string> known;
+  Problems problems;
   for (const RankInfo& of_rank : info.ranks) {
     for (const FileInfo& file : of_rank.files) {
       known.insert(file.name);
-      if (rank < 0 || rank == of_rank.rank) check_file(file, bundle_dir / file.name);
+      if (rank < 0 || rank == of_rank.rank)
+        problems.collect([&] { check_file(file, bundle_dir / file.name); });
     }
   }
   for (const auto& entry : fs::directory_iterator(bundle_dir)) {
     if (looks_like_shard(entry.path()) && !known.contains(entry.path().filename().string())) {
-      fail("{} is no file of this bundle; remove it or partition the model again",
-           entry.path().string());
+      problems.add("{} is no file of this bundle; remove it or partition the model again",
+                   entry.path().string());
     }
   }
+  problems.throw_if_any();
 }
 
 }  // namespace autopar::bundle

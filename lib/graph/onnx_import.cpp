@@ -13,6 +13,9 @@
 #include "graph/model_file.h"
 #include "graph/node_conversion.h"
 #include "graph/opset_upgrade.h"
+#include "graph/problems.h"
+#include "graph/refused_nodes.h"
+#include "graph/state.h"
 #include "graph/topological_order.h"
 
 namespace autopar::graph {
@@ -30,6 +33,8 @@ class Importer {
  public:
   Importer(const std::filesystem::path& path, const ImportOptions& options)
       : file_(path, options.weights_may_be_absent), options_(options), where_(path.string()) {}
+
+  void check_options() const { check_options(file_.model().graph()); }
 
   Graph run() {
     const onnx::GraphProto& proto = file_.model().graph();
@@ -50,9 +55,18 @@ class Importer {
     Scope scope;
     scope.opsets = file_.opsets();
     scope.opsets.try_emplace("", target_opsets_[""]);
-    add_inputs(proto, scope);
+    const BoundInputs bound = add_inputs(proto, scope);
     add_initializers(proto, scope);
-    for (const auto* node : order) import_node(*node, scope);
+    RefusedNodes refused(where_);
+    for (const auto* node : order) {
+      depth_ = 0;  // a refused node may have left it anywhere
+      refused.try_node(*node, [&] { import_node(*node, scope); });
+    }
+    warn_of_contradicted_outputs(proto, bound, [&](const std::string& output) {
+      const auto id = scope.find(output);
+      return id && *id != no_value ? std::optional(builder_.value(*id).shape) : std::nullopt;
+    });
+    refused.throw_if_any();
 
     std::vector<std::pair<std::string, ValueId>> outputs;
     for (const auto& output : proto.output())
@@ -90,31 +104,50 @@ class Importer {
     return canonical_domain(domain) + "::" + name + "::" + overload;
   }
 
-  void add_inputs(const onnx::GraphProto& proto, Scope& scope) {
+  BoundInputs add_inputs(const onnx::GraphProto& proto, Scope& scope) {
+    BoundInputs bound = check_options(proto);
+    Problems problems;
+    for (const auto* input : free_inputs(proto))
+      problems.collect([&] { add_input(*input, bound.shapes.at(input->name()), scope); });
+    problems.throw_if_any();
+    return bound;
+  }
+
+  void add_input(const onnx::ValueInfoProto& input, const Shape& shape, Scope& scope) {
+    const DataType type =
+        data_type_from_proto(input.type().tensor_type().elem_type(), input.name());
+    if (type == DataType::string)
+      fail("{}: input '{}' holds strings, which are not supported", where_, input.name());
+    const ValueName name{input.name(), true};
+    const auto constant = options_.constants.find(input.name());
+    if (constant == options_.constants.end())
+      return bind(scope, input.name(), builder_.add_input(name, type, shape));
+    if (constant->second.type() != type)
+      fail("--constant {}: the model's input is {}, not {}", input.name(), name_of(type),
+           name_of(constant->second.type()));
+    bind(scope, input.name(), builder_.add_constant(name, constant->second, true));
+  }
+
+  /// All that is wrong with names and shapes at once.
+  BoundInputs check_options(const onnx::GraphProto& proto) const {
     ShapeBindings bindings = options_.shapes;
+    Problems problems;
     for (const auto& [name, tensor] : options_.constants) {
       if (std::ranges::find(proto.input(), name, &onnx::ValueInfoProto::name) ==
           proto.input().end())
-        fail("--constant {} names no input of {}", name, where_);
-      bindings.insert_or_assign(name, tensor.shape());
+        problems.add("--constant {} names no input of {}", name, where_);
+      else
+        bindings.insert_or_assign(name, tensor.shape());
     }
-    const auto shapes = bind_input_shapes(proto, bindings, where_);
-    for (const auto* input : free_inputs(proto)) {
-      const DataType type =
-          data_type_from_proto(input->type().tensor_type().elem_type(), input->name());
-      if (type == DataType::string)
-        fail("{}: input '{}' holds strings, which are not supported", where_, input->name());
-      const ValueName name{input->name(), true};
-      const auto constant = options_.constants.find(input->name());
-      if (constant == options_.constants.end()) {
-        bind(scope, input->name(), builder_.add_input(name, type, shapes.at(input->name())));
-        continue;
-      }
-      if (constant->second.type() != type)
-        fail("--constant {}: the model's input is {}, not {}", input->name(), name_of(type),
-             name_of(constant->second.type()));
-      bind(scope, input->name(), builder_.add_constant(name, constant->second, true));
-    }
+    StateNames names;
+    for (const auto& output : proto.output()) names.outputs.push_back(output.name());
+    for (const auto* input : free_inputs(proto)) names.inputs.push_back(input->name());
+    for (const std::string& pattern : options_.loops)
+      problems.collect([&] { match_state_names(names, pattern); });
+    BoundInputs bound;
+    problems.collect([&] { bound = bind_input_shapes(proto, bindings, where_); });
+    problems.throw_if_any();
+    return bound;
   }
 
   void add_initializers(const onnx::GraphProto& proto, Scope& scope) {
@@ -477,6 +510,10 @@ Graph load_onnx(const std::filesystem::path& file, const ImportOptions& options)
   register_collective_schemas();
   register_microsoft_schemas();
   return Importer(file, options).run();
+}
+
+void check_import_options(const std::filesystem::path& file, const ImportOptions& options) {
+  Importer(file, options).check_options();
 }
 
 }  // namespace autopar::graph

@@ -36,6 +36,8 @@ struct ImportOptions {
   bool weights_may_be_absent = false;
   /// Values of model inputs by name, from `--constant`: the graph has constants in their place.
   std::map<std::string, Tensor> constants = {};
+  /// Patterns of states, from `--loop`, whose names are checked with those of the other options.
+  std::vector<std::string> loops = {};
 };
 
 /// Reads an ONNX file into a Graph. Weights, embedded or external, stay views of the mapped files
@@ -43,7 +45,11 @@ struct ImportOptions {
 /// (`Tensor::is_aligned`). Nodes whose inputs are all constant are folded unless the result is
 /// large or an input is a matrix of floating-point numbers from the file: such stay nodes, so that
 /// ties between weights survive. Throws UnknownShape, or Error for anything else that is wrong with
-/// the file.
+/// the file or the options; what does not depend on each other is told together.
 Graph load_onnx(const std::filesystem::path& file, const ImportOptions& options);
+
+/// Throws the Error that load_onnx would throw for names and shapes in the options, reading nothing
+/// else of the model.
+void check_import_options(const std::filesystem::path& file, const ImportOptions& options);
 
 }  // namespace autopar::graph

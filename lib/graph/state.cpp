@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "graph/error.h"
+#include "graph/problems.h"
 
 namespace autopar::graph {
 namespace {
@@ -53,12 +53,10 @@ std::pair<Side, Side> parse(const std::string& pattern) {
   return {from, to};
 }
 
-std::optional<std::size_t> find(const Graph& graph, const std::vector<ValueId>& ports,
-                                const std::string& name) {
-  const auto found =
-      std::ranges::find_if(ports, [&](ValueId id) { return graph.value(id).name == name; });
-  if (found == ports.end()) return std::nullopt;
-  return static_cast<std::size_t>(found - ports.begin());
+std::vector<std::string> names_of(const Graph& graph, const std::vector<ValueId>& ports) {
+  std::vector<std::string> names;
+  for (const ValueId id : ports) names.push_back(graph.value(id).name);
+  return names;
 }
 
 void check_pair(const Value& output, const Value& input) {
@@ -100,26 +98,42 @@ bool keeps_places(const Graph& graph, const State& state) {
   return is_padded && value == graph.inputs[state.input];
 }
 
-std::vector<State> match_states(const Graph& graph, std::span<const std::string> patterns) {
+std::vector<State> match_state_names(const StateNames& names, const std::string& pattern) {
+  const auto [from, to] = parse(pattern);
   std::vector<State> states;
-  for (const std::string& pattern : patterns) {
-    const auto [from, to] = parse(pattern);
-    const std::size_t before = states.size();
-    for (std::size_t o = 0; o < graph.outputs.size(); ++o) {
-      const Value& output = graph.value(graph.outputs[o]);
-      const auto star = from.star_in(output.name);
-      if (!star) continue;
-      const auto input = find(graph, graph.inputs, to.with(*star));
-      if (!input)
-        fail("--loop {}: output '{}' has no input '{}' to follow", pattern, output.name,
-             to.with(*star));
-      if (std::ranges::find(states, *input, &State::input) != states.end())
-        fail("--loop {}: input '{}' is given twice", pattern, to.with(*star));
-      check_pair(output, graph.value(graph.inputs[*input]));
-      states.push_back({o, *input});
-    }
-    if (states.size() == before) fail("--loop {}: the model has no such output", pattern);
+  Problems problems;
+  for (std::size_t o = 0; o < names.outputs.size(); ++o) {
+    const auto star = from.star_in(names.outputs[o]);
+    if (!star) continue;
+    const auto input = std::ranges::find(names.inputs, to.with(*star));
+    if (input == names.inputs.end())
+      problems.add("--loop {}: output '{}' has no input '{}' to follow", pattern, names.outputs[o],
+                   to.with(*star));
+    else
+      states.push_back({o, static_cast<std::size_t>(input - names.inputs.begin())});
   }
+  problems.throw_if_any();
+  if (states.empty()) fail("--loop {}: the model has no such output", pattern);
+  return states;
+}
+
+std::vector<State> match_states(const Graph& graph, std::span<const std::string> patterns) {
+  const StateNames names{names_of(graph, graph.outputs), names_of(graph, graph.inputs)};
+  std::vector<State> states;
+  Problems problems;
+  const auto add = [&](const std::string& pattern, const State& state) {
+    if (std::ranges::find(states, state.input, &State::input) != states.end())
+      fail("--loop {}: input '{}' is given twice", pattern, names.inputs[state.input]);
+    check_pair(graph.value(graph.outputs[state.output]), graph.value(graph.inputs[state.input]));
+    states.push_back(state);
+  };
+  for (const std::string& pattern : patterns) {
+    problems.collect([&] {
+      for (const State& state : match_state_names(names, pattern))
+        problems.collect([&] { add(pattern, state); });
+    });
+  }
+  problems.throw_if_any();
   return states;
 }
 

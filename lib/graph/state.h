@@ -26,9 +26,20 @@ std::optional<Growth> growth_of(const std::string& output, const Shape& output_s
 /// `seqlens_k` says. Else what a step has made is the output's last rows.
 bool keeps_places(const Graph& graph, const State& state);
 
-/// The states that patterns such as "present.*=past.*" name: for each output that fits the left
-/// side, the input that the right side gives with what the star stood for. Throws Error for a
-/// pattern that names nothing, and for a pair that does not fit.
+/// A model's outputs and inputs by name.
+struct StateNames {
+  std::vector<std::string> outputs;
+  std::vector<std::string> inputs;
+};
+
+/// The states that a pattern such as "present.*=past.*" names: for each output that fits the left
+/// side, the input that the right side gives with what the star stood for. Throws Error, all that
+/// is wrong at once, for a pattern of another form, one that names nothing, and an output without
+/// its input.
+std::vector<State> match_state_names(const StateNames& names, const std::string& pattern);
+
+/// The states that all patterns name. Throws Error, all that is wrong at once, for what
+/// match_state_names refuses, an input that is given twice, and a pair that does not fit.
 std::vector<State> match_states(const Graph& graph, std::span<const std::string> patterns);
 
 }  // namespace autopar::graph

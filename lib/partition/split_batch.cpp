@@ -1,9 +1,11 @@
 #include "partition/split_batch.h"
 
 #include <algorithm>
+#include <charconv>
+#include <exception>
 #include <optional>
 
-#include "graph/error.h"
+#include "graph/problems.h"
 #include "partition/lowering.h"
 #include "partition/rank_graph.h"
 #include "sharding/sharding_rule.h"
@@ -19,25 +21,44 @@ using sharding::OpShardSpec;
 using sharding::ShardingRule;
 using sharding::TensorShardSpec;
 
+using BatchDims = std::vector<std::pair<ValueId, int>>;
+
+/// Something is computed across the batch.
+struct NoSuchCut : Error {
+  using Error::Error;
+};
+
 /// Follows the batch from the inputs through all operators, on a mesh whose one axis is that of the
 /// microbatches.
 class BatchSplitter {
  public:
-  BatchSplitter(const Graph& graph, int microbatches, std::vector<ValueId> batched)
-      : graph_(graph), producers_(graph::producers(graph)), batch_dims_(graph.values.size(), -1) {
+  BatchSplitter(const Graph& graph, int microbatches, const BatchDims& batched)
+      : graph_(graph), producers_(graph::producers(graph)) {
     plan_.mesh = sharding::DeviceMesh({microbatches});
-    for (const ValueId input : batched) batch_dims_[static_cast<std::size_t>(input)] = 0;
+    begin(batched);
+  }
+
+  /// Adds the inputs that operators need cut along with those that are. A pass may have read such
+  /// an input whole before, so that all begins anew with it, until none is found.
+  BatchDims find_inputs(BatchDims batched) && {
+    while (true) {
+      begin(batched);
+      std::exception_ptr refusal;
+      try {
+        choose_strategies();
+        if (found_.empty()) require_no_collective(lowered());
+      } catch (const NoSuchCut&) {
+        refusal = std::current_exception();
+      }
+      if (found_.empty() && refusal) std::rethrow_exception(refusal);
+      if (found_.empty()) return batched;
+      batched.insert(batched.end(), found_.begin(), found_.end());
+    }
   }
 
   SplitBatch run() && {
-    for (const Node& node : graph_.nodes) append_strategy(node);
-    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
-      const auto id = static_cast<ValueId>(v);
-      const bool is_input = std::ranges::find(graph_.inputs, id) != graph_.inputs.end();
-      if (is_input || graph_.is_constant(id)) plan_.stored.emplace(id, spec_of(id));
-    }
-    const sharding::StepPrice free = [](const auto&, const auto&, auto) { return 0.0; };
-    const Program program = lower(graph_, plan_, free);
+    choose_strategies();
+    const Program program = lowered();
     require_no_collective(program);
     SplitBatch result{rank_graph(program, 0), {}};
     for (int i = 1; i < plan_.mesh.num_devices(); ++i) {
@@ -52,6 +73,31 @@ class BatchSplitter {
   }
 
  private:
+  void begin(const BatchDims& batched) {
+    plan_.operators.clear();
+    plan_.stored.clear();
+    found_.clear();
+    batch_dims_.assign(graph_.values.size(), -1);
+    for (const auto& [input, dim] : batched) batch_dims_[static_cast<std::size_t>(input)] = dim;
+  }
+
+  void choose_strategies() {
+    for (const Node& node : graph_.nodes) append_strategy(node);
+  }
+
+  Program lowered() {
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      const auto id = static_cast<ValueId>(v);
+      if (is_input(id) || graph_.is_constant(id)) plan_.stored.emplace(id, spec_of(id));
+    }
+    const sharding::StepPrice free = [](const auto&, const auto&, auto) { return 0.0; };
+    return lower(graph_, plan_, free);
+  }
+
+  bool is_input(ValueId id) const {
+    return std::ranges::find(graph_.inputs, id) != graph_.inputs.end();
+  }
+
   int batch_dim(ValueId id) const { return batch_dims_[static_cast<std::size_t>(id)]; }
 
   std::int64_t rows(ValueId id) const {
@@ -126,14 +172,20 @@ class BatchSplitter {
     return std::ranges::none_of(choice.computed, &TensorShardSpec::is_partial);
   }
 
-  /// Whether the value is cut so, or can be: constants are cut as they are read, and so is what is
-  /// computed of constants alone and too large to be folded (a mask), by cutting its operators.
+  /// Whether the value is cut so, or can be: constants are cut as they are read, and so are inputs
+  /// that were whole so far, and what is computed of these and too large to be folded (a mask), by
+  /// cutting its operators.
   bool is_had_as(ValueId value, const TensorShardSpec& spec) {
     if (graph_.is_constant(value)) {
       cut_as(value, spec);
       return true;
     }
     if (spec == spec_of(value)) return true;
+    if (batch_dim(value) < 0 && is_input(value)) {
+      cut_as(value, spec);
+      found_.emplace_back(value, batch_dim(value));
+      return true;
+    }
     const graph::NodeId producer = producers_[static_cast<std::size_t>(value)];
     if (batch_dim(value) >= 0 || producer == graph::no_node) return false;
     const Node& node = graph_.node(producer);
@@ -156,10 +208,11 @@ class BatchSplitter {
   }
 
   [[noreturn]] void refuse(const Node& node) const {
-    fail(
-        "--microbatches {}: '{}' ({}) computes across the batch, or cannot be cut so; give "
-        "--microbatches 1, or name the batched inputs with --batch",
-        plan_.mesh.num_devices(), node.name, qualified_op_type(node));
+    throw NoSuchCut(fmt::format(
+        "--microbatches: '{}' ({}) computes across the batch, or cannot be cut so; give "
+        "--microbatches 1, or name the inputs that have the batch with --batch NAME, or --batch "
+        "NAME=1 where it is in dimension 1",
+        node.name, qualified_op_type(node)));
   }
 
   /// Microbatches know nothing of each other.
@@ -167,8 +220,9 @@ class BatchSplitter {
     for (const Instruction& instruction : program.instructions) {
       if (!instruction.is_collective()) continue;
       const Version& read = program.versions[static_cast<std::size_t>(instruction.inputs[0])];
-      fail("--microbatches {}: '{}' is read both by rows and whole; give --microbatches 1",
-           plan_.mesh.num_devices(), program.graph.value(read.value).name);
+      throw NoSuchCut(
+          fmt::format("--microbatches: '{}' is read both by rows and whole; give --microbatches 1",
+                      program.graph.value(read.value).name));
     }
   }
 
@@ -194,8 +248,98 @@ class BatchSplitter {
   const Graph& graph_;
   const std::vector<graph::NodeId> producers_;
   std::vector<int> batch_dims_;  ///< by value; -1 where it is not cut
+  BatchDims found_;              ///< inputs that operators need cut, beside those given
   search::Plan plan_;
 };
+
+/// The inputs that have the batch, beginning with these.
+BatchDims follow(const Graph& graph, const BatchDims& seeds, std::int64_t rows) {
+  return BatchSplitter(graph, static_cast<int>(rows), seeds).find_inputs(seeds);
+}
+
+/// "x" or "x=1".
+std::pair<ValueId, int> named_batch(const Graph& graph, const std::string& text) {
+  const auto find = [&](std::string_view name) {
+    return std::ranges::find_if(graph.inputs,
+                                [&](ValueId id) { return graph.value(id).name == name; });
+  };
+  auto found = find(text);
+  int dim = 0;
+  const std::size_t equals = text.rfind('=');
+  if (found == graph.inputs.end() && equals != std::string::npos) {
+    found = find(std::string_view(text).substr(0, equals));
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data() + equals + 1, end, dim);
+    if (error != std::errc() || rest != end || dim < 0)
+      fail("--batch {}: give an input, or INPUT=DIMENSION such as {}=1", text,
+           text.substr(0, equals));
+  }
+  if (found == graph.inputs.end()) fail("--batch {}: the model has no such input", text);
+  const auto rank = std::ssize(graph.value(*found).shape);
+  if (rank == 0) fail("--batch {}: a scalar has no batch", text);
+  if (dim >= rank) fail("--batch {}: the input has {} dimensions, numbered from 0", text, rank);
+  return {*found, dim};
+}
+
+std::int64_t extent_of(const Graph& graph, const std::pair<ValueId, int>& batched) {
+  return graph.value(batched.first).shape[static_cast<std::size_t>(batched.second)];
+}
+
+BatchInputs named_inputs(const Graph& graph, const std::vector<std::string>& named) {
+  BatchInputs batch;
+  Problems problems;
+  for (const std::string& text : named) {
+    problems.collect([&] {
+      batch.dims.push_back(named_batch(graph, text));
+      const std::int64_t rows = extent_of(graph, batch.dims.back());
+      if (batch.dims.size() == 1) batch.rows = rows;
+      if (rows != batch.rows)
+        fail("--batch {}: it has {} rows, but '{}' has {}; microbatches cut inputs of as many rows",
+             text, rows, graph.value(batch.dims.front().first).name, batch.rows);
+    });
+  }
+  problems.throw_if_any();
+  return batch;
+}
+
+/// Adds the inputs that nothing needs cut, where they have as many rows and can be cut.
+void add_separate_inputs(const Graph& graph, BatchInputs& batch) {
+  for (const ValueId input : graph.inputs) {
+    const graph::Shape& shape = graph.value(input).shape;
+    const bool has_rows = !shape.empty() && shape.front() == batch.rows;
+    if (!has_rows ||
+        std::ranges::find(batch.dims, input, &BatchDims::value_type::first) != batch.dims.end())
+      continue;
+    BatchDims more = batch.dims;
+    more.emplace_back(input, 0);
+    try {
+      batch.dims = follow(graph, more, batch.rows);
+    } catch (const NoSuchCut&) {
+      continue;  // it is the same for all microbatches
+    }
+  }
+}
+
+/// Along the first dimension of the first input that has one, or the first where there is a cut.
+BatchInputs default_batch(const Graph& graph) {
+  const auto first = std::ranges::find_if(
+      graph.inputs, [&](ValueId id) { return !graph.value(id).shape.empty(); });
+  if (first == graph.inputs.end()) fail("--microbatches: the model has no batched input");
+  std::exception_ptr refusal;
+  for (int dim = 0; dim < std::ssize(graph.value(*first).shape); ++dim) {
+    BatchInputs batch{{{*first, dim}}, extent_of(graph, {*first, dim})};
+    if (batch.rows < 2) continue;
+    try {
+      batch.dims = follow(graph, batch.dims, batch.rows);
+      add_separate_inputs(graph, batch);
+      return batch;
+    } catch (const NoSuchCut&) {
+      if (!refusal) refusal = std::current_exception();
+    }
+  }
+  if (refusal) std::rethrow_exception(refusal);
+  return {{{*first, 0}}, extent_of(graph, {*first, 0})};
+}
 
 /// Weights of the file are the same; only what was folded may follow from the batch.
 constexpr std::int64_t most_compared_bytes = 1 << 20;
@@ -236,47 +380,23 @@ bool differ_in_batch_alone(const Graph& graph, const Graph& other, std::int64_t 
   return true;
 }
 
-std::vector<ValueId> batched_inputs(const Graph& graph, const std::vector<std::string>& batched) {
-  std::vector<ValueId> inputs;
-  for (const std::string& name : batched) {
-    const auto found = std::ranges::find_if(
-        graph.inputs, [&](ValueId id) { return graph.value(id).name == name; });
-    if (found == graph.inputs.end()) fail("--batch {}: the model has no such input", name);
-    if (graph.value(*found).shape.empty()) fail("--batch {}: a scalar has no batch", name);
-    inputs.push_back(*found);
-    const std::int64_t batch = graph.value(inputs.front()).shape.front();
-    if (graph.value(*found).shape.front() != batch) {
-      fail("--batch {}: it has {} rows, but '{}' has {}; microbatches cut inputs of as many rows",
-           name, graph.value(*found).shape.front(), graph.value(inputs.front()).name, batch);
-    }
-  }
-  if (!inputs.empty()) return inputs;
-  for (const ValueId input : graph.inputs) {
-    const graph::Shape& shape = graph.value(input).shape;
-    if (shape.empty()) continue;
-    if (inputs.empty() || shape.front() == graph.value(inputs.front()).shape.front())
-      inputs.push_back(input);
-  }
-  return inputs;
+BatchInputs find_batch(const Graph& graph, const std::vector<std::string>& named) {
+  if (named.empty()) return default_batch(graph);
+  BatchInputs batch = named_inputs(graph, named);
+  if (batch.rows > 1) batch.dims = follow(graph, batch.dims, batch.rows);
+  return batch;
 }
 
-SplitBatch split_batch(const Graph& graph, int microbatches,
-                       const std::vector<std::string>& batched) {
+SplitBatch split_batch(const Graph& graph, int microbatches, const BatchInputs& batch) {
   if (microbatches < 1) fail("--microbatches {}: give at least 1", microbatches);
-  const std::vector<ValueId> inputs = batched_inputs(graph, batched);
-  if (inputs.empty()) fail("--microbatches {}: the model has no batched input", microbatches);
-  for (const ValueId input : inputs) {
-    const graph::Value& value = graph.value(input);
-    if (value.shape.front() % microbatches != 0 || value.shape.front() == 0) {
+  if (microbatches == 1) return {graph, {}};
+  for (const auto& batched : batch.dims) {
+    const std::int64_t rows = extent_of(graph, batched);
+    if (rows % microbatches != 0 || rows == 0)
       fail("--microbatches {}: input '{}' has a batch of {}; give a divisor of it", microbatches,
-           value.name, value.shape.front());
-    }
+           graph.value(batched.first).name, rows);
   }
-  if (microbatches == 1) {
-    SplitBatch whole{graph, {}};
-    return whole;
-  }
-  return BatchSplitter(graph, microbatches, inputs).run();
+  return BatchSplitter(graph, microbatches, batch.dims).run();
 }
 
 }  // namespace autopar::partition

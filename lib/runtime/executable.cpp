@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <utility>
 
 #include "graph/arena.h"
+#include "graph/problems.h"
 #include "runtime/data_shaped.h"
 #include "runtime/devices/cpu_device.h"
 #include "runtime/memory_plan.h"
@@ -43,10 +45,24 @@ std::int64_t realign_constants(Graph& graph, bool is_copied) {
 
 const KernelEntry& entry_of(const Node& node, const KernelTable& kernels) {
   const KernelEntry* entry = kernels.find(node.domain, node.op_type);
-  if (entry == nullptr)
-    fail("node '{}': operator {} has no {} kernel", node.name, qualified_op_type(node),
-         kernels.device);
+  require(entry != nullptr, "operators without a kernel are refused before");
   return *entry;
+}
+
+/// Names all operators that have no kernel, each once.
+void require_kernels(const Graph& graph, const KernelTable& kernels) {
+  std::map<std::string, std::vector<std::string>> nodes_without;  // by operator
+  for (const Node& node : graph.nodes) {
+    if (kernels.find(node.domain, node.op_type) == nullptr)
+      nodes_without[qualified_op_type(node)].push_back(node.name);
+  }
+  Problems problems;
+  for (const auto& [op_type, nodes] : nodes_without) {
+    problems.add("node '{}': operator {} has no {} kernel{}", nodes.front(), op_type,
+                 kernels.device,
+                 nodes.size() > 1 ? fmt::format(" ({} nodes in all)", nodes.size()) : "");
+  }
+  problems.throw_if_any();
 }
 
 }  // namespace
@@ -126,6 +142,7 @@ struct Executable::Impl {
   }
 
   void make_steps() {
+    require_kernels(graph, device.kernels());
     const auto readers = graph::consumers(graph);
     for (const Node& node : graph.nodes) {
       const KernelEntry& entry = entry_of(node, device.kernels());

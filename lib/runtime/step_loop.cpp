@@ -1,10 +1,12 @@
 #include "runtime/step_loop.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 
-#include "graph/error.h"
+#include "graph/problems.h"
 #include "graph/state.h"
 #include "runtime/kernels/element_types.h"
 
@@ -113,6 +115,17 @@ void check_input(const bundle::MetaInfo& info, const bundle::PortInfo& port, con
          name_of(port.type), steps > 0 ? fmt::format(", in {} steps", options.steps) : "");
 }
 
+/// "input 'a'" or "inputs 'a', 'b'".
+std::string listed(const std::vector<std::string>& names, std::string_view what) {
+  return fmt::format("{}{} '{}'", what, names.size() > 1 ? "s" : "", fmt::join(names, "', '"));
+}
+
+std::vector<std::string> file_options(const std::vector<std::string>& names) {
+  std::vector<std::string> options;
+  for (const std::string& name : names) options.push_back(fmt::format("--input {}=FILE.npy", name));
+  return options;
+}
+
 }  // namespace
 
 void prepare_loop(bundle::MetaInfo& info, const LoopOptions& options) {
@@ -128,28 +141,45 @@ void prepare_loop(bundle::MetaInfo& info, const LoopOptions& options) {
     for (const graph::State& state : graph::match_states(ports, options.states))
       info.states.push_back({info.outputs[state.output].name, info.inputs[state.input].name});
   }
+  Problems problems;
   for (const bundle::StateInfo& state : info.states)
-    check_state(*find_port(info.outputs, state.output), *find_port(info.inputs, state.input),
-                options);
-  for (const LoopOptions::Choice& choice : options.choices) check_choice(info, choice);
+    problems.collect([&] {
+      check_state(*find_port(info.outputs, state.output), *find_port(info.inputs, state.input),
+                  options);
+    });
+  for (const LoopOptions::Choice& choice : options.choices)
+    problems.collect([&] { check_choice(info, choice); });
+  problems.throw_if_any();
 }
 
 void check_inputs(const bundle::MetaInfo& info, const NamedTensors& inputs,
-                  const LoopOptions& options) {
+                  const LoopOptions& options, const std::vector<std::string>& unread) {
   std::string known;
   for (const bundle::PortInfo& port : info.inputs) known += (known.empty() ? "" : ", ") + port.name;
-  for (const auto& [name, tensor] : inputs)
-    if (find_port(info.inputs, name) == nullptr)
-      fail("--input {}: the model has no such input; it has {}", name, known);
+  Problems problems;
+  const auto is_unknown = [&](const std::string& name) {
+    return find_port(info.inputs, name) == nullptr;
+  };
+  auto misnamed = static_cast<std::size_t>(std::ranges::count_if(unread, is_unknown));
+  for (const auto& [name, tensor] : inputs) {
+    if (!is_unknown(name)) continue;
+    ++misnamed;
+    problems.add("--input {}: the model has no such input; it has {}", name, known);
+  }
+  std::vector<std::string> missing;
   for (const bundle::PortInfo& port : info.inputs) {
     const auto found = inputs.find(port.name);
-    if (found != inputs.end()) {
-      check_input(info, port, found->second, options);
-    } else if (!options.is_loop() || !is_state(info, port.name)) {
-      fail("no tensor for input '{}': give --input {}=FILE.npy, or --random-inputs SEED", port.name,
-           port.name);
-    }
+    const bool may_be_absent = (options.is_loop() && is_state(info, port.name)) ||
+                               std::ranges::find(unread, port.name) != unread.end();
+    if (found != inputs.end())
+      problems.collect([&] { check_input(info, port, found->second, options); });
+    else if (!may_be_absent)
+      missing.push_back(port.name);
   }
+  if (missing.size() > misnamed)  // else they are those that the names mean
+    problems.add("no tensor for {}: give {}, or --random-inputs SEED", listed(missing, "input"),
+                 fmt::join(file_options(missing), " "));
+  problems.throw_if_any();
 }
 
 NamedTensors inputs_of_step(const bundle::MetaInfo& info, const NamedTensors& inputs,

@@ -35,11 +35,12 @@ struct LoopOptions {
 /// several stages or microbatches, an output or input that there is not.
 void prepare_loop(bundle::MetaInfo& info, const LoopOptions& options);
 
-/// Throws Error for a missing, superfluous or misshapen input or one of another type. In a loop a
-/// tensor may have one more dimension in front, with an entry a step; an input that is chosen may
-/// have fewer, and states that are not given begin as zeros.
+/// Throws Error, all that is wrong at once, for missing, superfluous or misshapen inputs and those
+/// of another type. In a loop a tensor may have one more dimension in front, with an entry a step;
+/// an input that is chosen may have fewer, and states that are not given begin as zeros. `unread`
+/// names inputs that were given and could not be read, which is told elsewhere.
 void check_inputs(const bundle::MetaInfo& info, const NamedTensors& inputs,
-                  const LoopOptions& options = {});
+                  const LoopOptions& options = {}, const std::vector<std::string>& unread = {});
 
 /// What is written before a step: all but, after the first one, states. `chosen` has what the step
 /// before has chosen, by input.

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "graph/error.h"
+#include "graph/problems.h"
 
 namespace autopar::search {
 
@@ -96,12 +96,35 @@ std::vector<Pin> load_pins(const std::filesystem::path& file) {
          file.string());
   }
   std::vector<Pin> pins;
+  Problems problems;
+  std::size_t place = 0;
   for (const json& entry : parsed["operators"]) {
-    pins.push_back(
-        read_pin(entry, fmt::format("--strategy {}: operators[{}]", file.string(), pins.size())));
+    const std::string where = fmt::format("--strategy {}: operators[{}]", file.string(), place++);
+    problems.collect([&] { pins.push_back(read_pin(entry, where)); });
   }
+  problems.throw_if_any();
   return pins;
 }
+
+namespace {
+
+/// An input or a weight, which has a place and no strategy.
+void check_names_tensor(const Pin& pin, const graph::Graph& graph,
+                        const std::vector<graph::NodeId>& producers) {
+  bool names_stored = false;
+  for (std::size_t id = 0; id < graph.values.size() && !names_stored; ++id) {
+    names_stored = producers[id] == graph::no_node && matches(pin, graph.values[id].name);
+  }
+  if (!names_stored) {
+    fail("--strategy pins '{}', but the model has no operator, input or weight of that name",
+         pin.name);
+  }
+  if (pin.inputs || pin.reductions) {
+    fail("--strategy pins '{}', an input or weight, which has 'outputs' alone", pin.name);
+  }
+}
+
+}  // namespace
 
 bool names_operator(const Pin& pin, const graph::Graph& graph) {
   return std::ranges::any_of(graph.nodes,
@@ -110,21 +133,13 @@ bool names_operator(const Pin& pin, const graph::Graph& graph) {
 
 Pins::Pins(const std::vector<Pin>& pins, const graph::Graph& graph) : pins_(pins) {
   const std::vector<graph::NodeId> producers = graph::producers(graph);
+  Problems problems;
   for (const Pin& pin : pins) {
     is_for_operators_.push_back(names_operator(pin, graph));
-    if (is_for_operators_.back()) continue;
-    bool names_stored = false;
-    for (std::size_t id = 0; id < graph.values.size() && !names_stored; ++id) {
-      names_stored = producers[id] == graph::no_node && matches(pin, graph.values[id].name);
-    }
-    if (!names_stored) {
-      fail("--strategy pins '{}', but the model has no operator, input or weight of that name",
-           pin.name);
-    }
-    if (pin.inputs || pin.reductions) {
-      fail("--strategy pins '{}', an input or weight, which has 'outputs' alone", pin.name);
-    }
+    if (!is_for_operators_.back())
+      problems.collect([&] { check_names_tensor(pin, graph, producers); });
   }
+  problems.throw_if_any();
 }
 
 const Pin* Pins::pin_of(const std::string& op_name) const {

@@ -225,7 +225,7 @@ class BadOptionTest(BadInputTest):
         self.refuse_model(self.symbolic(), "batch", "x", "--shape")
 
     def test_symbolic_dimension_bound_to_nonsense(self):
-        for shape in (f"x={1 << 62}x8", "x=ax8", "x=0x8", "x=-1x8", "x=4x9", "x=4", "nothing=4x8", "x", "x="):
+        for shape in (f"x={1 << 62}x8", "x=ax8", "x=-1x8", "x=4x9", "x=4", "nothing=4x8", "x", "x="):
             with self.subTest(shape):
                 self.refuse_model(
                     self.symbolic(), "--shape", options=("--ngpus", 2, "--shape", shape)
@@ -275,7 +275,7 @@ class BadOptionTest(BadInputTest):
             [floats("x", 4, 8)],
             [floats("y", 4, 8)],
         )
-        options = ("--ngpus", 1, "--microbatches", 2)
+        options = ("--ngpus", 1, "--microbatches", 2, "--batch", "x")
         self.refuse_model(model, "'across'", "Softmax", "batch", options=options)
 
     def test_explaining_and_comparing_stages(self):

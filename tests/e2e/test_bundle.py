@@ -157,6 +157,10 @@ class BundleTest(TemporaryFolderTest):
         )
         autopar("partition", self.tmp / "none.onnx", "--ngpus", 2, "--out", self.tmp / "none")
         autopar("verify", self.tmp / "none.onnx", self.tmp / "none")
+        np.save(self.tmp / "x.npy", np.zeros((0, 8), np.float32))
+        autopar("run", "--dir", self.tmp / "none", "--input", f"x={self.tmp}/x.npy",
+                "--output-dir", self.tmp / "y")  # fmt: skip
+        self.assertEqual(np.load(self.tmp / "y" / "y.npy").shape, (0, 8))
 
     def test_device_file_of_the_readme(self):
         example = re.search(r'`(\{"name": "box".*?\})`', (SOURCE / "README.md").read_text())

@@ -58,7 +58,8 @@ class ReportTest(PlanTest):
         self.assertRegex(text, r"meshes tried:\n +4 .*\n +2x2 ")
         meta = mlp.partition(self.tmp / "bundle", 4, "--mesh", "auto")
         self.assertEqual([axis["size"] for axis in meta["stages"][0]["mesh"]], best["mesh"])
-        autopar("verify", mlp.file, self.tmp / "bundle", *mlp.input_options())
+        autopar("run", "--dir", self.tmp / "bundle", *mlp.input_options(), "--output-dir", self.tmp / "out")
+        self.assertLessEqual(mlp.error_of(self.tmp / "out"), mlp.tolerance)
 
     def test_memory_collectives_and_gap_are_told(self):
         text = self.plan().stdout

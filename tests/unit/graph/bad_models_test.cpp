@@ -230,8 +230,8 @@ TEST_CASE("a symbolic dimension bound to nonsense is an error that says why") {
   CHECK_THAT(error_of_shape(model, {{"x", {3, 5}}}), Contains("the model fixes it to 4"));
 
   CHECK_THAT(error_of_shape(model, {{"x", {-1, 4}}}), Contains("impossible shape"));
-  CHECK_THAT(error_of_shape(model, {{"x", {2, 4}}, {"z", {3, 4}}}),
-             Contains("binds 'batch' to 2 in input 'x' and to 3 in input 'z'"));
+  // Two extents of one symbol are the operators' matter.
+  CHECK_THAT(error_of_shape(model, {{"x", {2, 4}}, {"z", {3, 4}}}), Contains("do not fit"));
   CHECK_THAT(error_of_shape(model, {{"w", {2, 4}}}),
              Contains("--shape w=2x4 names no input") && Contains("x, z"));
 }

@@ -356,6 +356,7 @@ TEST_CASE("a shape binding is read from NAME=EXTENTS") {
   CHECK(parse_shape_binding("a=b=1x128") == std::pair<std::string, Shape>("a=b", {1, 128}));
   CHECK(parse_shape_binding("mask=7").second == Shape{7});
   CHECK(parse_shape_binding("alpha=scalar").second.empty());
-  for (const char* wrong : {"x", "=1", "x=", "x=1x", "x=0", "x=-1", "x=1,2", "x=a", "x=1xx2"})
+  CHECK(parse_shape_binding("past=1x4x0x8").second == Shape{1, 4, 0, 8});
+  for (const char* wrong : {"x", "=1", "x=", "x=1x", "x=-1", "x=1,2", "x=a", "x=1xx2"})
     CHECK_THROWS_WITH(parse_shape_binding(wrong), Catch::Contains("input_ids=1x128"));
 }

@@ -24,11 +24,9 @@ namespace {
 
 /// The batch in as many parts as it has rows, where the graph allows it.
 SplitBatch in_rows(const Graph& graph) {
-  const auto inputs = batched_inputs(graph, {});
-  const auto rows = static_cast<int>(graph.value(inputs.front()).shape.front());
-  if (rows < 2) return {graph, {}};
   try {
-    return split_batch(graph, rows);
+    const BatchInputs batch = find_batch(graph);
+    return split_batch(graph, std::max(1, static_cast<int>(batch.rows)), batch);
   } catch (const Error&) {
     return {graph, {}};
   }
@@ -45,11 +43,7 @@ void check_random_pipeline(unsigned seed, Tally& tally) {
   Random random(seed);
   const Graph whole = RandomGraph(random).grow(pick(random, 2, 12));
   const SplitBatch split = in_rows(whole);
-  const graph::Value& batched = whole.value(batched_inputs(whole, {}).front());
-  const int microbatches =
-      split.ports.empty()
-          ? 1
-          : static_cast<int>(batched.shape.front() / split.ports.at(batched.name).rows);
+  const int microbatches = split.ports.empty() ? 1 : static_cast<int>(find_batch(whole).rows);
   const search::PipelinePlan plan = random_pipeline(random, split.microbatch, microbatches);
   tally.stages += static_cast<int>(plan.stages.size());
   tally.pipelines += plan.stages.size() > 1 ? 1 : 0;
