@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from . import cached, encoder_decoder, exporters, linear, rewritten, text, vision
+from . import cached, encoder_decoder, exporters, linear, merged, rewritten, text, vision
 
 
 @dataclass
@@ -64,12 +64,15 @@ REWRITTEN = {
     "bert-qdq": Entry(text.bert, BERT, rewritten.static_int8, 0.2),
     "bert-dynamic": Entry(text.bert, BERT, rewritten.dynamic_int8, 0.2),
     "gpt2-fused": Entry(text.gpt2, GPT2, rewritten.fused("gpt2")),
+    "gpt2-step": Entry(cached.gpt2_step, GPT2, exporters.torchscript),
     "llama-4bit": Entry(text.llama, DECODER, rewritten.four_bits),
     "llama-offline": Entry(text.llama, DECODER, rewritten.offline),
     "llama-gqa": Entry(cached.llama_step, WIDE_HEADS, rewritten.grouped_attention),
     "llama-gqa-4bit": Entry(cached.llama_step, WIDE_HEADS, rewritten.grouped_attention_four_bits),
     "llama-mha": Entry(cached.llama_step, WIDE_HEADS, rewritten.multi_head_attention),
+    "llama-static": Entry(cached.llama_static, DECODER | dict(length=16), exporters.dynamo),
     "resnet50-qdq": Entry(vision.resnet, RESNET, rewritten.static_int8, 0.2),
+    "t5-merged": Entry(merged.t5, T5, merged.merged),
 }
 FULL = {
     "bert-base": (text.bert, {}),

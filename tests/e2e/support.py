@@ -72,6 +72,8 @@ class Model:
     """A sample model with ONNX Runtime's input and output."""
 
     tolerance = TOLERANCE
+    # Inputs whose value the graph's structure depends on: a bundle is for one.
+    STRUCTURAL = ("use_cache_branch",)
 
     def __init__(self, name):
         self.folder = MODELS / name
@@ -97,17 +99,28 @@ class Model:
     def shape_options(self):
         options = []
         for name, tensor in self.inputs.items():
-            options += ["--shape", f"{name}={'x'.join(map(str, tensor.shape))}"]
+            if name not in self.STRUCTURAL:
+                options += ["--shape", f"{name}={'x'.join(map(str, tensor.shape))}"]
         return options
 
+    def constant_options(self):
+        return self._file_options("--constant", structural=True)
+
     def input_options(self):
+        return self._file_options("--input", structural=False)
+
+    def _file_options(self, option, structural):
         options = []
         for name, path in self.input_files.items():
-            options += ["--input", f"{name}={path}"]
+            if (name in self.STRUCTURAL) == structural:
+                options += [option, f"{name}={path}"]
         return options
 
     def partition(self, out, ngpus, *more):
-        autopar("partition", self.file, *self.shape_options(), "--ngpus", ngpus, "--out", out, *more)
+        autopar(
+            "partition", self.file, *self.shape_options(), *self.constant_options(),
+            "--ngpus", ngpus, "--out", out, *more,
+        )  # fmt: skip
         return json.loads((out / "meta-info.json").read_text())
 
     def error_of(self, output_dir):
