@@ -53,8 +53,8 @@ class Executable {
   /// A run that takes the time of each step (see Runner); what it sends is not counted.
   std::vector<Span> profile();
 
-  /// The arena (inputs, outputs, activations, scratch) without weights. With derived constants it is
-  /// at most graph::arena_bound and graph::slot_bytes of the graph, but for scratch memory.
+  /// The arena (inputs, outputs, activations, scratch) without weights. With derived constants it
+  /// is at most graph::arena_bound and graph::slot_bytes of the graph, but for scratch memory.
   std::int64_t arena_bytes() const;
   /// What of the arena is there for kernels' scratch memory alone: without it, the arena would be
   /// smaller by so much.

@@ -22,8 +22,8 @@ struct LoopOptions {
   int steps = 1;
   std::vector<std::string> states;  ///< "present.*=past.*"; none: the bundle's own
   /// An output that is longer than its input is a growing one: what a step has made, its last rows,
-  /// goes behind the rows that the input holds, so many at first. Rows that the model itself has put
-  /// into their places (graph::keeps_places) stay there.
+  /// goes behind the rows that the input holds, so many at first. Rows that the model itself has
+  /// put into their places (graph::keeps_places) stay there.
   std::int64_t start = 0;
   std::vector<Choice> choices;
 
