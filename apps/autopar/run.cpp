@@ -60,11 +60,12 @@ struct RunCommand {
     problems.collect([&] {
       if (!profile.empty()) runtime::check_trace_file(profile, "--profile");
     });
-    problems.collect([&] { options.loop.choices = parsed_choices(); });
     problems.collect([&] {
+      check_loop_options();
+      options.loop.choices = parsed_choices();
       info = bundle::load_meta_info(dir);
-      problems.collect([&] { prepare_loop(info, options.loop); });
-      if (problems.any()) inputs.load(info, options.loop);
+      prepare_loop(info, options.loop);
+      if (problems.any()) inputs.load(info, options.loop);  // which steps an input is for is known
     });
     problems.throw_if_any();
     return info;
@@ -84,11 +85,14 @@ struct RunCommand {
     return parsed;
   }
 
-  void check_options() const {
-    Problems problems;
+  void check_loop_options() const {
     const bool loops = !options.loop.states.empty() || options.loop.start != 0 || !choices.empty();
     if (loops && !options.loop.is_loop())
-      problems.add("--loop, --start and --choose are for several steps; give --steps");
+      fail("--loop, --start and --choose are for several steps; give --steps");
+  }
+
+  void check_options() const {
+    Problems problems;
     if (options.repeat < 1) problems.add("--repeat {}: give at least 1", options.repeat);
     if (std::filesystem::exists(output_dir) && !std::filesystem::is_directory(output_dir))
       problems.add("--output-dir {} is no folder; choose another place", output_dir.string());

@@ -101,18 +101,20 @@ bool keeps_places(const Graph& graph, const State& state) {
 std::vector<State> match_state_names(const StateNames& names, const std::string& pattern) {
   const auto [from, to] = parse(pattern);
   std::vector<State> states;
-  Problems problems;
+  std::vector<std::pair<std::string, std::string>> alone;  // outputs, and inputs that there are not
   for (std::size_t o = 0; o < names.outputs.size(); ++o) {
     const auto star = from.star_in(names.outputs[o]);
     if (!star) continue;
     const auto input = std::ranges::find(names.inputs, to.with(*star));
     if (input == names.inputs.end())
-      problems.add("--loop {}: output '{}' has no input '{}' to follow", pattern, names.outputs[o],
-                   to.with(*star));
+      alone.emplace_back(names.outputs[o], to.with(*star));
     else
       states.push_back({o, static_cast<std::size_t>(input - names.inputs.begin())});
   }
-  problems.throw_if_any();
+  if (!alone.empty())
+    fail("--loop {}: output '{}' has no input '{}' to follow{}", pattern, alone.front().first,
+         alone.front().second,
+         alone.size() > 1 ? fmt::format(" ({} such outputs)", alone.size()) : "");
   if (states.empty()) fail("--loop {}: the model has no such output", pattern);
   return states;
 }
@@ -129,8 +131,7 @@ std::vector<State> match_states(const Graph& graph, std::span<const std::string>
   };
   for (const std::string& pattern : patterns) {
     problems.collect([&] {
-      for (const State& state : match_state_names(names, pattern))
-        problems.collect([&] { add(pattern, state); });
+      for (const State& state : match_state_names(names, pattern)) add(pattern, state);
     });
   }
   problems.throw_if_any();

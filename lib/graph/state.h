@@ -33,12 +33,11 @@ struct StateNames {
 };
 
 /// The states that a pattern such as "present.*=past.*" names: for each output that fits the left
-/// side, the input that the right side gives with what the star stood for. Throws Error, all that
-/// is wrong at once, for a pattern of another form, one that names nothing, and an output without
-/// its input.
+/// side, the input that the right side gives with what the star stood for. Throws Error for a
+/// pattern of another form, one that names nothing, and an output without its input.
 std::vector<State> match_state_names(const StateNames& names, const std::string& pattern);
 
-/// The states that all patterns name. Throws Error, all that is wrong at once, for what
+/// The states that all patterns name. Throws Error, once for each pattern that is wrong, for what
 /// match_state_names refuses, an input that is given twice, and a pair that does not fit.
 std::vector<State> match_states(const Graph& graph, std::span<const std::string> patterns);
 

@@ -142,11 +142,11 @@ void prepare_loop(bundle::MetaInfo& info, const LoopOptions& options) {
       info.states.push_back({info.outputs[state.output].name, info.inputs[state.input].name});
   }
   Problems problems;
-  for (const bundle::StateInfo& state : info.states)
-    problems.collect([&] {
+  problems.collect([&] {  // what is wrong with one state is so with those of all layers
+    for (const bundle::StateInfo& state : info.states)
       check_state(*find_port(info.outputs, state.output), *find_port(info.inputs, state.input),
                   options);
-    });
+  });
   for (const LoopOptions::Choice& choice : options.choices)
     problems.collect([&] { check_choice(info, choice); });
   problems.throw_if_any();
