@@ -319,6 +319,14 @@ com.microsoft::MatMulNBits(K=64;N=6;block_size=16;bits=4) 4x64 u8:6x4x8 24 u8:12
 com.microsoft::MatMulNBits(K=64;N=6;block_size=16;bits=4) 5x64 u8:6x4x8 6x4 u8:6x2 - 6
 com.microsoft::MatMulNBits(K=64;N=5;block_size=16;bits=8) 3x64 u8:5x4x16 5x4 5x4
 
+autopar.ops::ExpertMatMulNBits(bits=4;block_size=16) 5x64 i:5<4 u8:4x6x32 4x6x4
+autopar.ops::ExpertMatMulNBits(bits=4;block_size=16) 5x64 i:5<3 u8:3x5x32 3x5x4 u8:3x5x2 3x5
+autopar.ops::ExpertMatMulNBits(bits=8;block_size=16) h:4x48 i:4<3 u8:3x4x48 h:3x4x3
+autopar.ops::ExpertMatMulNBits(bits=4) 5x32 i:5<4 u8:4x6x16 4x6x1 u8:4x6x1 4x6
+autopar.ops::ExpertMatMulNBits(bits=2;block_size=16) 3x40 i:3<2 u8:2x6x10 2x6x3
+autopar.ops::TreeSums(n_targets=3) 4x5 i32:6x5<5 6x5 u8:6x5<7 i32:6x5x2<3 i32:6x4<3 6x4
+autopar.ops::TreeSums(n_targets=2;aggregate=MAX) d:4x5 i32:24x5<5 d:24x5 u8:24x5<7 i32:24x5x2<3 i32:24x4<2 d:24x4
+
 ConstantOfShape [6]
 EyeLike 4x6
 Range =0 =6 =1
@@ -351,6 +359,11 @@ constexpr Reason explained[] = {
     {"DequantizeLinear", "linear in 1", nobody_sums_parameters},
     {"InstanceNormalization", "linear in 1,2", nobody_sums_parameters},
     {"Resize", "RRS0,.,.,R->RRS0", whole_scale},
+    {"autopar.ops::ExpertMatMulNBits", "linear in 3", nobody_sums_parameters},
+    {"autopar.ops::ExpertMatMulNBits", "linear in 3,5", nobody_sums_parameters},
+    {"autopar.ops::TreeSums", "linear in 6", nobody_sums_parameters},
+    {"autopar.ops::TreeSums", "RR,S0R,S0R,S0R,S0RR,S0R,S0R->RR max",
+     "what has no vote is 0, and a share of the trees may have none"},
     {"com.microsoft::MatMulNBits", "linear in 2", nobody_sums_parameters},
     {"com.microsoft::MatMulNBits", "linear in 2,5", nobody_sums_parameters},
     {"CastLike", "linear in 0", "a sum in a coarser type is rounded once, not in parts"},

@@ -77,6 +77,20 @@ std::vector<float> BodyBuilder::floats_attribute(std::string_view name) const {
   return {found->floats().begin(), found->floats().end()};
 }
 
+std::vector<std::string> BodyBuilder::strings_attribute(std::string_view name) const {
+  const auto* found = attribute(name);
+  if (found == nullptr) return {};
+  return {found->strings().begin(), found->strings().end()};
+}
+
+std::optional<Tensor> BodyBuilder::tensor_attribute(std::string_view name) const {
+  const auto* found = attribute(name);
+  if (found == nullptr) return std::nullopt;
+  const Tensor tensor = call_.tensor(found->t());
+  if (!tensor.has_data()) fail("the data of its attribute '{}' is absent", name);
+  return tensor.is_contiguous() && tensor.is_aligned() ? tensor : tensor.contiguous_copy();
+}
+
 void BodyBuilder::add(const std::string& nodes) {
   onnx::OnnxParser parser(nodes.c_str());
   while (!parser.EndOfInput()) {
@@ -91,6 +105,14 @@ void BodyBuilder::add(const std::string& op_type, const std::vector<std::string>
   node.set_op_type(op_type);
   for (const std::string& input : inputs) node.add_input(input);
   for (const std::string& output : outputs) node.add_output(output);
+}
+
+void BodyBuilder::add_in(const std::string& domain, const std::string& op_type,
+                         const std::vector<std::string>& inputs,
+                         const std::vector<std::string>& outputs) {
+  add(op_type, inputs, outputs);
+  last_node().set_domain(domain);
+  body_.opsets[domain] = 1;
 }
 
 onnx::NodeProto& BodyBuilder::last_node() {
@@ -108,6 +130,12 @@ void BodyBuilder::set(const std::string& name, float value) {
   attribute.set_name(name);
   attribute.set_type(onnx::AttributeProto::FLOAT);
   attribute.set_f(value);
+}
+void BodyBuilder::set(const std::string& name, const std::string& value) {
+  auto& attribute = *last_node().add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(onnx::AttributeProto::STRING);
+  attribute.set_s(value);
 }
 
 void BodyBuilder::pass_attributes(std::initializer_list<std::string_view> names) {

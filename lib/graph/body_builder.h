@@ -26,24 +26,36 @@ class BodyBuilder {
   /// Whether the call reads the output.
   bool wants(std::string_view output) const;
 
+  /// The version of the call's own operator set.
+  std::int64_t opset() const { return call_.opsets.at(call_.node.domain()); }
+
   bool has_attribute(std::string_view name) const { return attribute(name) != nullptr; }
   std::int64_t int_attribute(std::string_view name, std::int64_t otherwise) const;
   float float_attribute(std::string_view name, float otherwise) const;
   std::string string_attribute(std::string_view name, const std::string& otherwise) const;
   std::vector<std::int64_t> ints_attribute(std::string_view name) const;
   std::vector<float> floats_attribute(std::string_view name) const;
+  std::vector<std::string> strings_attribute(std::string_view name) const;
+  /// Contiguous and aligned; nullopt where the call does not have it.
+  std::optional<Tensor> tensor_attribute(std::string_view name) const;
 
   /// Nodes in ONNX's text form, "y = Add (x, bias)".
   void add(const std::string& nodes);
   /// One node; empty names are operands that are left out.
   void add(const std::string& op_type, const std::vector<std::string>& inputs,
            const std::vector<std::string>& outputs);
+  /// The same, of another domain's operator, in its version 1: one of autopar's own
+  /// (own_operators.h), or one that has a body itself.
+  void add_in(const std::string& domain, const std::string& op_type,
+              const std::vector<std::string>& inputs, const std::vector<std::string>& outputs);
   /// Attributes of the last node.
   void set(const std::string& name, std::int64_t value);
   void set(const std::string& name, float value);
+  void set(const std::string& name, const std::string& value);
   /// The last node gets the call's attributes of these names, as far as it has them.
   void pass_attributes(std::initializer_list<std::string_view> names);
   /// The name of a constant.
+  std::string constant(const Tensor& tensor);
   std::string ints(const std::vector<std::int64_t>& values);
   std::string integer(std::int64_t value);
   std::string floats(const std::vector<float>& values);
@@ -57,7 +69,6 @@ class BodyBuilder {
   const Value& value(std::string_view input) const;
   const onnx::AttributeProto* attribute(std::string_view name) const;
   onnx::NodeProto& last_node();
-  std::string constant(const Tensor& tensor);
 
   const NodeInContext& call_;
   std::vector<std::string> inputs_;

@@ -44,6 +44,17 @@ void qlinear_concat(BodyBuilder& body);
 void qgemm(BodyBuilder& body);
 void matmul_integer_to_float(BodyBuilder& body);
 void dynamic_quantize_matmul(BodyBuilder& body);
+
+// Quantised parts of models (microsoft_quantised_models.cpp).
+void qembed_layer_normalization(BodyBuilder& body);
+void qattention(BodyBuilder& body);
+void dynamic_quantize_lstm(BodyBuilder& body);
+
+// Lookups in quantised tables (microsoft_gather.cpp).
 void gather_block_quantized(BodyBuilder& body);
+
+// Mixtures of experts (microsoft_experts.cpp).
+void mixture_of_experts(BodyBuilder& body);
+void quantized_mixture_of_experts(BodyBuilder& body);
 
 }  // namespace autopar::graph::microsoft

@@ -10,6 +10,8 @@
 #include "graph/error.h"
 #include "graph/microsoft_bodies.h"
 #include "graph/ml_bodies.h"
+#include "graph/own_inference.h"
+#include "graph/own_operators.h"
 
 namespace autopar::graph {
 namespace {
@@ -18,7 +20,8 @@ using onnx::AttributeProto;
 using onnx::OpSchema;
 
 /// One operator. Inputs and outputs are names, with '?' behind those that may be left out and '*'
-/// behind a variadic one; attributes are names with a type behind a colon: i, f, s, is, fs.
+/// behind a variadic one; attributes are names with a type behind a colon: i, f, s, is, fs, ss.
+/// None are told where ONNX itself has the operator's schema.
 struct Operator {
   std::string_view domain;
   std::string_view op_type;
@@ -149,11 +152,67 @@ constexpr Operator operators[] = {
      microsoft::dynamic_quantize_matmul},
     {ms, "GatherBlockQuantized", "data indices scales zero_points?", "output",
      "bits:i block_size:i gather_axis:i quantize_axis:i", microsoft::gather_block_quantized},
+    {ms, "QEmbedLayerNormalization",
+     "input_ids segment_ids? word_embedding_quant position_embedding_quant segment_embedding? "
+     "gamma_quant beta_quant mask? word_embedding_scale position_embedding_scale "
+     "segment_embedding_scale? gamma_scale beta_scale word_embedding_zero_point "
+     "position_embedding_zero_point segment_embedding_zero_point? gamma_zero_point "
+     "beta_zero_point",
+     "layernorm_out mask_index_out?", "epsilon:f", microsoft::qembed_layer_normalization},
+    {ms, "QAttention",
+     "input weight bias input_scale weight_scale mask_index? input_zero_point? "
+     "weight_zero_point? past?",
+     "output present?",
+     "do_rotary:i mask_filter_value:f num_heads:i past_present_share_buffer:i scale:f "
+     "unidirectional:i",
+     microsoft::qattention},
+    {ms, "DynamicQuantizeLSTM",
+     "X W R B? sequence_lens? initial_h? initial_c? P? W_scale W_zero_point R_scale R_zero_point",
+     "Y? Y_h? Y_c?",
+     "activation_alpha:fs activation_beta:fs activations:ss clip:f direction:s hidden_size:i "
+     "input_forget:i",
+     microsoft::dynamic_quantize_lstm},
+    // Experts
+    {ms, "MoE",
+     "input router_probs fc1_experts_weights fc1_experts_bias? fc2_experts_weights "
+     "fc2_experts_bias? fc3_experts_weights? fc3_experts_bias?",
+     "output",
+     "activation_alpha:f activation_beta:f activation_type:s k:i normalize_routing_weights:i "
+     "swiglu_fusion:i swiglu_limit:f use_sparse_mixer:i",
+     microsoft::mixture_of_experts},
+    {ms, "QMoE",
+     "input router_probs fc1_experts_weights fc1_scales? fc1_experts_bias? fc2_experts_weights "
+     "fc2_scales? fc2_experts_bias? fc3_experts_weights? fc3_scales? fc3_experts_bias? "
+     "fc1_zero_points? fc2_zero_points? fc3_zero_points? router_weights? fc1_global_scale? "
+     "fc2_global_scale? fc1_act_scale? fc2_act_scale? fc1_act_block_scale? fc2_act_block_scale?",
+     "output",
+     "accuracy_level:i activation_alpha:f activation_beta:f activation_type:s block_size:i "
+     "expert_weight_bits:i fc1_expert_weight_bits:i fc2_expert_weight_bits:i "
+     "fc3_expert_weight_bits:i k:i normalize_routing_weights:i quant_type:s swiglu_fusion:i "
+     "swiglu_limit:f use_sparse_mixer:i weights_prepacked:i",
+     microsoft::quantized_mixture_of_experts},
+    // What bodies need and ONNX does not have
+    {own_domain, "TreeSums", "X features splits modes branches targets weights", "Y",
+     "aggregate:s n_targets:i", nullptr, infer_tree_sums},
+    {own_domain, "ExpertMatMulNBits", "A indices B scales zero_points? bias?", "Y",
+     "bits:i block_size:i", nullptr, infer_expert_matmul_n_bits},
     // Classical models
     {ml_domain, "ArrayFeatureExtractor", "X Y", "Z", "", ml::array_feature_extractor},
-    {ml_domain, "Binarizer", "X", "Y", "threshold:f", ml::binarizer},
+    {ml_domain, "Binarizer", "X", "Y", "", ml::binarizer},
+    {ml_domain, "FeatureVectorizer", "inputs*", "Y", "", ml::feature_vectorizer},
+    {ml_domain, "Imputer", "X", "Y", "", ml::imputer},
+    {ml_domain, "LabelEncoder", "X", "Y", "", ml::label_encoder},
+    {ml_domain, "LinearClassifier", "X", "Y Z", "", ml::linear_classifier},
+    {ml_domain, "LinearRegressor", "X", "Y", "", ml::linear_regressor},
+    {ml_domain, "Normalizer", "X", "Y", "", ml::normalizer},
+    {ml_domain, "OneHotEncoder", "X", "Y", "", ml::one_hot_encoder},
+    {ml_domain, "SVMClassifier", "X", "Y Z", "", ml::svm_classifier},
+    {ml_domain, "SVMRegressor", "X", "Y", "", ml::svm_regressor},
+    {ml_domain, "Scaler", "X", "Y", "", ml::scaler},
+    {ml_domain, "TreeEnsemble", "X", "Y", "", ml::tree_ensemble},
+    {ml_domain, "TreeEnsembleClassifier", "X", "Y Z", "", ml::tree_ensemble_classifier},
+    {ml_domain, "TreeEnsembleRegressor", "X", "Y", "", ml::tree_ensemble_regressor},
     {"", "TfIdfVectorizer", "X", "Y", "", ml::tf_idf_vectorizer},
-    {ml_domain, "Scaler", "X", "Y", "offset:fs scale:fs", ml::scaler},
 };
 
 std::vector<std::string> words(std::string_view text) {
@@ -165,7 +224,8 @@ AttributeProto::AttributeType attribute_type(std::string_view letters) {
   if (letters == "i") return AttributeProto::INT;
   if (letters == "f") return AttributeProto::FLOAT;
   if (letters == "s") return AttributeProto::STRING;
-  return letters == "is" ? AttributeProto::INTS : AttributeProto::FLOATS;
+  if (letters == "is") return AttributeProto::INTS;
+  return letters == "fs" ? AttributeProto::FLOATS : AttributeProto::STRINGS;
 }
 
 /// A name and what the letter behind it says of how often it comes.
@@ -233,8 +293,8 @@ std::vector<std::string> input_names(const Operator& op, std::size_t given) {
 void register_microsoft_schemas() {
   static std::once_flag once;
   std::call_once(once, [] {
-    onnx::OpSchemaRegistry::DomainToVersionRange::Instance().AddDomainToVersion(microsoft_domain, 1,
-                                                                                1);
+    for (const char* domain : {microsoft_domain, own_domain})
+      onnx::OpSchemaRegistry::DomainToVersionRange::Instance().AddDomainToVersion(domain, 1, 1);
     for (const Operator& op : operators)
       if (!has_schema(op))
         onnx::RegisterSchema(schema_of(op), 0, /*fail_duplicate_schema=*/true,

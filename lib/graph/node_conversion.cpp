@@ -1,5 +1,6 @@
 #include "graph/node_conversion.h"
 
+#include "graph/operator_advice.h"
 #include "graph/topological_order.h"
 
 namespace autopar::graph {
@@ -49,7 +50,7 @@ struct ToTensor {
   Tensor operator()(const std::vector<std::string>&) const { return refuse_strings(); }
 
   [[noreturn]] Tensor refuse_strings() const {
-    fail("{} holds strings, which are not supported", where);
+    fail("{} holds strings, which are not supported: {}", where, advice_about_strings);
   }
   std::string where;
 };

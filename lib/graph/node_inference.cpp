@@ -7,6 +7,7 @@
 
 #include "graph/function_body.h"
 #include "graph/model_file.h"
+#include "graph/operator_advice.h"
 #include "graph/tensor_proto.h"
 #include "graph/topological_order.h"
 
@@ -69,14 +70,16 @@ std::string one_line(std::string text) {
   return text;
 }
 
-InferredOutput output_of(const onnx::TypeProto& type) {
+InferredOutput output_of(const onnx::TypeProto& type, const onnx::NodeProto& node) {
   if (type.value_case() == onnx::TypeProto::VALUE_NOT_SET) return {};
   if (!type.has_tensor_type())
-    fail("it makes a sequence, a map, an optional or a sparse tensor, which are not supported");
+    fail("it makes a sequence, a map, an optional or a sparse tensor, which are not supported: {}",
+         advice_about(node.domain(), node.op_type()));
   InferredOutput output;
   const auto& tensor = type.tensor_type();
   output.type = static_cast<DataType>(tensor.elem_type());
-  if (output.type == DataType::string) fail("it makes strings, which are not supported");
+  if (output.type == DataType::string)
+    fail("it makes strings, which are not supported: {}", advice_about_strings);
   if (!tensor.has_shape()) return output;
   Shape shape;
   for (const auto& dim : tensor.shape().dim()) {
@@ -201,11 +204,10 @@ const onnx::OpSchema& schema_of(const onnx::NodeProto& node,
           ? nullptr
           : onnx::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(opset->second), domain);
   if (!schema || schema->deprecated())
-    fail(
-        "{}: {} uses the operator {} of domain '{}', opset {}, which is not known: export the "
-        "model with ONNX's own operators or with the function that defines it",
-        where, describe(node), node.op_type(), domain.empty() ? "ai.onnx" : domain,
-        opset == opsets.end() ? "not imported" : std::to_string(opset->second));
+    fail("{}: {} uses the operator {} of domain '{}', opset {}, which is not known: {}", where,
+         describe(node), node.op_type(), domain.empty() ? "ai.onnx" : domain,
+         opset == opsets.end() ? "not imported" : std::to_string(opset->second),
+         advice_about(domain, node.op_type()));
   try {
     schema->Verify(node);
   } catch (const std::exception& error) {
@@ -225,7 +227,8 @@ std::vector<InferredOutput> infer_outputs(const NodeInContext& context, std::str
         messages.node, messages.type_pointers, messages.data_pointers, no_sparse_data, options);
     run_inference(context, inference);
     std::vector<InferredOutput> outputs;
-    for (const auto& type : inference.allOutputTypes_) outputs.push_back(output_of(type));
+    for (const auto& type : inference.allOutputTypes_)
+      outputs.push_back(output_of(type, context.node));
     check_operands(context, outputs);
     if (context.node.op_type() == "Compress" && context.node.domain().empty())
       outputs[0].shape = compressed_shape(context);

@@ -2,6 +2,7 @@
 
 #include <onnx/defs/schema.h>
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,6 +18,8 @@ struct NodeInContext {
   std::vector<const Value*> inputs;
   const onnx::OpSchema* schema = nullptr;
   std::map<std::string, std::int64_t> opsets;
+  /// The data of a tensor among the attributes; null where the node is of no file.
+  std::function<Tensor(const onnx::TensorProto&)> tensor = nullptr;
 };
 
 struct InferredOutput {

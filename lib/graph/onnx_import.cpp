@@ -12,7 +12,9 @@
 #include "graph/microsoft_operators.h"
 #include "graph/model_file.h"
 #include "graph/node_conversion.h"
+#include "graph/operator_advice.h"
 #include "graph/opset_upgrade.h"
+#include "graph/own_operators.h"
 #include "graph/problems.h"
 #include "graph/refused_nodes.h"
 #include "graph/state.h"
@@ -117,7 +119,8 @@ class Importer {
     const DataType type =
         data_type_from_proto(input.type().tensor_type().elem_type(), input.name());
     if (type == DataType::string)
-      fail("{}: input '{}' holds strings, which are not supported", where_, input.name());
+      fail("{}: input '{}' holds strings, which are not supported: {}", where_, input.name(),
+           advice_about_strings);
     const ValueName name{input.name(), true};
     const auto constant = options_.constants.find(input.name());
     if (constant == options_.constants.end())
@@ -196,10 +199,13 @@ class Importer {
 
   /// A node in the form of the target opset.
   void import_upgraded(const onnx::NodeProto& node, Scope& scope) {
-    NodeInContext context{node, {}, nullptr, target_opsets_};
+    NodeInContext context{
+        node, {}, nullptr, target_opsets_, [this](const onnx::TensorProto& proto) {
+          return file_.tensor(proto);
+        }};
     *context.node.mutable_domain() = canonical_domain(node.domain());
-    if (context.node.domain() == collective_domain)
-      context.opsets.try_emplace(collective_domain, 1);
+    for (const char* domain : {collective_domain, own_domain})
+      if (context.node.domain() == domain) context.opsets.try_emplace(domain, 1);
     context.schema = &schema_of(context.node, context.opsets, where_);
     std::vector<ValueId> inputs;
     for (std::string& name : *context.node.mutable_input()) {

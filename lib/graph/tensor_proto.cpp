@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "graph/operator_advice.h"
+
 namespace autopar::graph {
 namespace {
 
@@ -78,7 +80,7 @@ Tensor tensor_from_proto(const onnx::TensorProto& proto, const ExternalDataReade
   const std::string& name = proto.name();
   const DataType type = data_type_from_proto(proto.data_type(), name);
   if (type == DataType::string)
-    fail("tensor '{}' holds strings, which autopar cannot process", name);
+    fail("tensor '{}' holds strings, which are not supported: {}", name, advice_about_strings);
   Shape shape = shape_of(proto);
   if (proto.data_location() == onnx::TensorProto::EXTERNAL)
     return read_external(name, external_data_of(proto), type, std::move(shape));

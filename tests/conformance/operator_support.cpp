@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "graph/microsoft_operators.h"
+#include "graph/own_operators.h"
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/kernel.h"
 #include "sharding/rules/table.h"
@@ -20,7 +21,6 @@ namespace autopar {
 namespace {
 
 constexpr std::string_view training = "ai.onnx.preview.training";
-constexpr std::string_view machine_learning = "ai.onnx.ml";
 
 /// What the reader of a model makes of these: nothing is left of them at run time.
 const std::set<std::string_view> dissolved = {"Constant", "Identity", "If", "Loop", "Scan"};
@@ -65,7 +65,8 @@ void print() {
   std::set<std::string> seen;
   for (const onnx::OpSchema& schema : onnx::OpSchemaRegistry::get_all_schemas()) {
     const std::string domain = schema.domain() == "ai.onnx" ? "" : schema.domain();
-    if (schema.deprecated() || domain == training || domain == machine_learning) continue;
+    if (domain == training || domain == graph::own_domain) continue;
+    if (schema.deprecated() && !graph::has_microsoft_body(domain, schema.Name())) continue;
     const std::string name = domain.empty() ? schema.Name() : domain + "." + schema.Name();
     if (!seen.insert(name).second ||
         (domain.empty() && (dissolved.contains(schema.Name()) || folded.contains(schema.Name()))))

@@ -87,6 +87,7 @@ class Case:
     expected: dict | None = None
     same_as: dict | None = None
     tolerance: tuple | None = None
+    ml_opset: int = 3
 
 
 def tensor_info(name, array):
@@ -130,7 +131,7 @@ def make_model(domain, op_type, case, draw):
         [onnx.ValueInfoProto(name=name) for name in case.outputs if name],
         initializers,
     )
-    opsets = [(ONNX, 21), (MICROSOFT, 1), (ML, 3)]
+    opsets = [(ONNX, 21), (MICROSOFT, 1), (ML, case.ml_opset)]
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid(*opset) for opset in opsets], ir_version=10
     )

@@ -107,19 +107,25 @@ class BundleTest(TemporaryFolderTest):
         self.assertAlmostEqual(plan["summary"]["cost_seconds"], cost, delta=cost * 1e-9)
 
     def test_operator_without_a_kernel_is_told_when_it_is_partitioned(self):
-        x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.INT64, [6])
-        y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [6, 3])
-        encode = onnx.helper.make_node(
-            "OneHotEncoder", ["x"], ["y"], domain="ai.onnx.ml", cats_int64s=[5, 6, 7])
-        graph = onnx.helper.make_graph([encode], "g", [x], [y])
-        opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
-        onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9),
-                  self.tmp / "encode.onnx")
-        out = self.tmp / "encode"
-        done = autopar("partition", self.tmp / "encode.onnx", "--ngpus", 1, "--out", out)
-        self.assertRegex(done.stderr, "warning: .*no CPU kernel for ai.onnx.ml::OneHotEncoder")
+        value = lambda name, shape: helper.make_tensor_value_info(
+            name, onnx.TensorProto.FLOAT, shape
+        )
+        scalar = onnx.TensorProto.INT64
+        step = helper.make_node(
+            "Momentum", ["r", "t", "x", "g", "v"], ["y", "w"], domain="ai.onnx.preview.training",
+            alpha=0.9, beta=1.0, mode="standard", norm_coefficient=0.0,
+        )
+        inputs = [value("r", []), helper.make_tensor_value_info("t", scalar, [])]
+        inputs += [value(name, [6]) for name in "xgv"]
+        graph = helper.make_graph([step], "g", inputs, [value("y", [6]), value("w", [6])])
+        opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.preview.training", 1)]
+        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9),
+                  self.tmp / "momentum.onnx")
+        out = self.tmp / "momentum"
+        done = autopar("partition", self.tmp / "momentum.onnx", "--ngpus", 1, "--out", out)
+        self.assertRegex(done.stderr, "warning: .*no CPU kernel for .*::Momentum")
         refused = autopar("run", "--dir", out, "--random-inputs", 1, expect=1)
-        self.assertIn("OneHotEncoder", refused.stderr)
+        self.assertIn("Momentum", refused.stderr)
 
     def test_options_may_stand_before_the_model(self):
         options = self.model.shape_options()

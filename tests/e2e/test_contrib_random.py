@@ -13,8 +13,10 @@ from collections import Counter
 from pathlib import Path
 
 import drawn_attention
+import drawn_experts
 import drawn_operators
 import drawn_quantised
+import drawn_trees
 from drawn_cases import MICROSOFT, ML, ONNX, Draw, Refused, write_test
 from support import AUTOPAR, SOURCE, TemporaryFolderTest
 
@@ -23,7 +25,13 @@ CASES = 200
 SPLIT_CASES = 40
 MOST_REFUSED = 3 * CASES
 
-DRAWN = {**drawn_operators.DRAWN, **drawn_attention.DRAWN, **drawn_quantised.DRAWN}
+DRAWN = {
+    **drawn_operators.DRAWN,
+    **drawn_attention.DRAWN,
+    **drawn_quantised.DRAWN,
+    **drawn_experts.DRAWN,
+    **drawn_trees.DRAWN,
+}
 DOMAINS = {"ms": MICROSOFT, "ml_domain": ML, '""': ONNX}
 
 
@@ -83,6 +91,8 @@ def tests_of(name, drawn):
 OperatorsTest = tests_of("OperatorsTest", drawn_operators.DRAWN)
 AttentionTest = tests_of("AttentionTest", drawn_attention.DRAWN)
 QuantisedTest = tests_of("QuantisedTest", drawn_quantised.DRAWN)
+ExpertsTest = tests_of("ExpertsTest", drawn_experts.DRAWN)
+TreesTest = tests_of("TreesTest", drawn_trees.DRAWN)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 #include <map>
 #include <utility>
 
+#include "graph/own_operators.h"
 #include "sharding/rules/linear.h"
+#include "sharding/rules/own.h"
 #include "sharding/rules/rules.h"
 
 namespace autopar::sharding {
@@ -174,6 +176,10 @@ constexpr RuleEntry table[] = {
     {"", "QLinearMatMul", rules::qlinear_matmul},
     {"", "QuantizeLinear", rules::quantize},
     {"com.microsoft", "MatMulNBits", rules::matmul_n_bits, linear::in_first_and_bias},
+    // autopar's own
+    {graph::own_domain, "ExpertMatMulNBits", rules::expert_matmul_n_bits,
+     linear::in_first_and_bias},
+    {graph::own_domain, "TreeSums", rules::tree_sums},
     // Attention
     {"", "Attention", rules::attention, linear::in_values},
     {"", "RotaryEmbedding", rules::rotary_embedding, linear::in_first},

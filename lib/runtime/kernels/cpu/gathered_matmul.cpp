@@ -1,10 +1,10 @@
 #include "runtime/kernels/cpu/gathered_matmul.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "graph/arena.h"
 #include "runtime/kernels/cpu/onednn_reordering.h"
+#include "runtime/kernels/cpu/rows_by_matrix.h"
 #include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime::cpu {
@@ -28,8 +28,7 @@ class GatheredMatMul final : public Kernel {
         tile_rows_(std::min(vectors_, most_tile_rows)),
         in_bytes_(graph::aligned(tile_rows_ * depth_ * 4)),
         out_bytes_(graph::aligned(tile_rows_ * columns_ * 4)),
-        order_(static_cast<std::size_t>(vectors_)),
-        ends_(static_cast<std::size_t>(matrices_)) {
+        rows_(vectors_, matrices_) {
     const memory::dims dims{depth_, columns_};
     const memory::dims strides = table_ == 0 ? memory::dims{1, depth_} : memory::dims{columns_, 1};
     const memory::desc stored(dims, memory::data_type::f32, strides);
@@ -48,52 +47,41 @@ class GatheredMatMul final : public Kernel {
   bool reads(std::size_t input) const override { return input != table_ || !kept_; }
 
   void run(const KernelIo& io) override {
-    sort_by_matrix(io.inputs[2]);
+    const TensorView& indices = io.inputs[2];
+    rows_.sort([&](std::int64_t vector) {
+      return static_cast<std::size_t>(checked_index(integer_at(indices, vector), matrices_, node_));
+    });
     const auto* in = io.inputs[1 - table_].as<const float>();
     auto* out = io.outputs[0].as<float>();
     auto* tile_in = reinterpret_cast<float*>(io.scratch + product_.scratch_bytes());
     auto* tile_out = tile_in + in_bytes_ / 4;
     product_.bind(DNNL_ARG_SRC, tile_in);
     product_.bind(DNNL_ARG_DST, tile_out);
-    std::int64_t begin = 0;
     for (std::int64_t matrix = 0; matrix < matrices_; ++matrix) {
-      const std::int64_t end = ends_[static_cast<std::size_t>(matrix)];
+      auto vectors = rows_.rows_of(matrix);
+      if (vectors.empty()) continue;
       product_.bind(DNNL_ARG_WEIGHTS, matrix_of(io, matrix));
-      for (; begin < end; begin = std::min(end, begin + tile_rows_)) {
-        const std::int64_t rows = std::min(tile_rows_, end - begin);
-        for (std::int64_t r = 0; r < rows; ++r)
-          std::copy_n(in + vector_at(begin + r) * depth_, depth_, tile_in + r * depth_);
-        std::fill(tile_in + rows * depth_, tile_in + tile_rows_ * depth_, 0.0F);
+      while (!vectors.empty()) {
+        const auto tile =
+            vectors.first(std::min(vectors.size(), static_cast<std::size_t>(tile_rows_)));
+        vectors = vectors.subspan(tile.size());
+        float* row = tile_in;
+        for (const std::int64_t vector : tile) row = std::copy_n(in + vector * depth_, depth_, row);
+        std::fill(row, tile_in + tile_rows_ * depth_, 0.0F);
         product_.run(io.scratch);
-        for (std::int64_t r = 0; r < rows; ++r)
-          std::copy_n(tile_out + r * columns_, columns_, out + vector_at(begin + r) * columns_);
+        const float* result = tile_out;
+        for (const std::int64_t vector : tile) {
+          std::copy_n(result, columns_, out + vector * columns_);
+          result += columns_;
+        }
       }
     }
   }
 
  private:
-  std::int64_t vector_at(std::int64_t place) const {
-    return order_[static_cast<std::size_t>(place)];
-  }
-
   const void* matrix_of(const KernelIo& io, std::int64_t matrix) const {
     const std::byte* all = kept_ ? kept_.get() : io.inputs[table_].data;
     return all + matrix * matrix_bytes_;
-  }
-
-  /// Counting: `order_` has the vectors of matrix 0, then of 1, each up to its end in `ends_`.
-  void sort_by_matrix(const TensorView& indices) {
-    const auto matrix_of_vector = [&](std::int64_t vector) {
-      return static_cast<std::size_t>(checked_index(integer_at(indices, vector), matrices_, node_));
-    };
-    std::ranges::fill(ends_, 0);
-    for (std::int64_t v = 0; v < vectors_; ++v) ++ends_[matrix_of_vector(v)];
-    for (std::size_t m = 1; m < ends_.size(); ++m) ends_[m] += ends_[m - 1];
-    // From the back: each end becomes a begin.
-    for (std::int64_t v = vectors_; v-- > 0;)
-      order_[static_cast<std::size_t>(--ends_[matrix_of_vector(v)])] = v;
-    for (std::size_t m = 1; m < ends_.size(); ++m) ends_[m - 1] = ends_[m];
-    ends_.back() = vectors_;
   }
 
   /// The table in oneDNN's layout, unless it is in that already.
@@ -117,8 +105,7 @@ class GatheredMatMul final : public Kernel {
   std::int64_t tile_rows_;
   std::int64_t in_bytes_;
   std::int64_t out_bytes_;
-  std::vector<std::int64_t> order_;
-  std::vector<std::int64_t> ends_;
+  RowsByMatrix rows_;
   OnednnPrimitive product_;
   std::int64_t matrix_bytes_ = 0;
   std::shared_ptr<std::byte> kept_;  ///< null where the node's own table serves

@@ -3,10 +3,12 @@
 #include <iterator>
 #include <utility>
 
+#include "graph/own_operators.h"
 #include "runtime/kernels/common_table.h"
 #include "runtime/kernels/cpu/attention.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/gathered_matmul.h"
+#include "runtime/kernels/cpu/own_operators.h"
 #include "runtime/kernels/cpu/quantized_conv.h"
 #include "runtime/kernels/cpu/quantized_matmul.h"
 #include "runtime/kernels/elementwise.h"
@@ -44,6 +46,7 @@ constexpr KernelEntry kernels[] = {
     {"", "MatMul", make_matmul},
     {"", "Gemm", make_matmul},
     {"com.microsoft", "MatMulNBits", make_matmul_n_bits},
+    {graph::own_domain, "ExpertMatMulNBits", make_expert_matmul_n_bits},
     {"", "Conv", make_conv},
     {passes::internal_domain, "QuantizedConv", make_quantized_conv},
     {"", "Softmax", make_softmax},
@@ -80,6 +83,7 @@ constexpr KernelEntry kernels[] = {
     {"", "Multinomial", make_multinomial},
     {"", "ReverseSequence", make_reverse_sequence},
     {"", "Det", make_determinant},
+    {graph::own_domain, "TreeSums", make_tree_sums},
     {passes::internal_domain, "FourierRows", make_fourier_rows},
     {passes::internal_domain, "RecurrentCell", make_recurrent_cell},
     // Quantisation

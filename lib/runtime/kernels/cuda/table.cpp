@@ -2,11 +2,13 @@
 #include <utility>
 #include <vector>
 
+#include "graph/own_operators.h"
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/kernels/collectives.h"
 #include "runtime/kernels/common_table.h"
 #include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/factories.h"
+#include "runtime/kernels/cuda/own_operators.h"
 #include "runtime/kernels/elementwise.h"
 #include "runtime/passes/passes.h"
 
@@ -37,6 +39,7 @@ constexpr KernelEntry lines[] = {
     {"", "MatMul", make_matmul},
     {"", "Gemm", make_matmul},
     {"com.microsoft", "MatMulNBits", make_matmul_n_bits},
+    {graph::own_domain, "ExpertMatMulNBits", make_expert_matmul_n_bits},
     {"", "Conv", make_conv},
     // Made by the compiler (passes/passes.h)
     {passes::internal_domain, "ElementwiseChain", make_elementwise_chain},
@@ -75,6 +78,7 @@ constexpr KernelEntry lines[] = {
     {"", "Multinomial", make_multinomial},
     {"", "ReverseSequence", make_reverse_sequence},
     {"", "Det", make_determinant},
+    {graph::own_domain, "TreeSums", make_tree_sums},
     {passes::internal_domain, "FourierRows", make_fourier_rows},
     {passes::internal_domain, "RecurrentCell", make_recurrent_cell},
     // Quantisation

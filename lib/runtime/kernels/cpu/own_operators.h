@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "runtime/kernel.h"
+
+/// Of graph/own_operators.h.
+namespace autopar::runtime::cpu {
+
+std::unique_ptr<Kernel> make_tree_sums(const KernelRequest& request);
+std::unique_ptr<Kernel> make_expert_matmul_n_bits(const KernelRequest& request);
+
+}  // namespace autopar::runtime::cpu
