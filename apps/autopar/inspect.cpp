@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bundle/meta_info.h"
+#include "bundle/tail_info.h"
 #include "commands.h"
 #include "graph/onnx_overview.h"
 #include "summary.h"
@@ -59,9 +60,10 @@ std::string specs_text(const bundle::PortInfo& port) {
   return text;
 }
 
-void print_bundle(const bundle::MetaInfo& info, bool json) {
+void print_bundle(const bundle::MetaInfo& info, const std::optional<bundle::TailInfo>& tail,
+                  bool json) {
   if (json) {
-    fmt::print("{}\n", bundle::to_json(info).dump(2));
+    fmt::print("{}\n", bundle::to_json(info, tail).dump(2));
     return;
   }
   fmt::print("{}, planned for {}", info.model, info.device);
@@ -87,6 +89,7 @@ void print_bundle(const bundle::MetaInfo& info, bool json) {
                fmt::join(rank.coordinates, ","), rank.stage, in_bytes(rank.weight_bytes),
                in_bytes(rank.peak_bytes));
   }
+  if (tail) fmt::print("{}", tail_text(tail->summary));
   fmt::print("a run: {} predicted, no plan below {}{}\n", in_seconds(info.cost_seconds),
              in_seconds(info.lower_bound_seconds), info.proven_optimal ? ", proven optimal" : "");
   fmt::print("communication of a run, over all ranks:\n{}", collectives_table(info.collectives));
@@ -98,7 +101,8 @@ struct InspectCommand {
 
   void run() const {
     if (std::filesystem::is_directory(what)) {
-      print_bundle(bundle::load_meta_info(what), json);
+      const bundle::MetaInfo info = bundle::load_meta_info(what);
+      print_bundle(info, bundle::load_tail_info(what, info), json);
     } else {
       print_model(graph::onnx_overview(what), json);
     }

@@ -94,6 +94,13 @@ void PlanOptions::add_to(CLI::App& command) {
 
 namespace {
 
+std::vector<std::string> state_inputs(const graph::Graph& graph) {
+  std::vector<std::string> names;
+  for (const graph::State& state : graph.states)
+    names.push_back(graph.value(graph.inputs[state.input]).name);
+  return names;
+}
+
 /// What the importer is told by the options alone; all that is wrong with them at once.
 graph::ImportOptions import_options(const ModelOptions& options) {
   graph::ImportOptions how;
@@ -119,19 +126,22 @@ graph::ImportOptions import_options(const ModelOptions& options) {
 
 }  // namespace
 
-graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent) {
+graph::Imported load_model(const ModelOptions& options, bool weights_may_be_absent) {
   graph::ImportOptions how = import_options(options);
   how.evaluate = runtime::evaluate_constants;
   how.is_native = [](std::string_view domain, std::string_view op_type) {
     return runtime::cpu_kernels().find(domain, op_type) != nullptr;
   };
   how.weights_may_be_absent = weights_may_be_absent;
-  graph::Graph graph = graph::load_onnx(options.model, how);
+  graph::Imported model = graph::load_onnx_with_tail(options.model, how);
+  graph::Graph& graph = model.graph;
   sharding::hoist_splits(graph);
   sharding::reshape_whole_gathers(graph);
   sharding::unflatten_packed_scales(graph);
+  if (model.tail) graph::refuse_states_of_tail(model.tail->summary, options.loops);
   graph.states = graph::match_states(graph, options.loops);
-  return graph;
+  if (model.tail) graph::refuse_tail_of_states(model.tail->summary, state_inputs(graph));
+  return model;
 }
 
 namespace {
@@ -167,7 +177,7 @@ graph::Graph load_with_batch(const ModelOptions& options, const graph::Graph& wh
     shape[static_cast<std::size_t>(dim)] = rows;
     other.shapes.push_back(prefix + graph::to_string(shape));
   }
-  return load_model(other, weights_may_be_absent);
+  return load_model(other, weights_may_be_absent).graph;
 }
 
 void tell_where_it_is(const partition::BatchInputs& batch, const graph::Graph& graph) {
@@ -180,7 +190,8 @@ void tell_where_it_is(const partition::BatchInputs& batch, const graph::Graph& g
 
 BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& plan,
                                 bool weights_may_be_absent) {
-  BatchedModel model{load_model(options, weights_may_be_absent), {}};
+  graph::Imported imported = load_model(options, weights_may_be_absent);
+  BatchedModel model{std::move(imported.graph), std::move(imported.tail), {}};
   discover_missing_rules(plan, model.whole);
   if (plan.microbatches == 1) {
     if (!plan.batch.empty()) fail("--batch {}: give --microbatches, too", plan.batch.front());

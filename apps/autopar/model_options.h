@@ -3,12 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cost/cost_model.h"
 #include "graph/graph.h"
+#include "graph/import_with_tail.h"
 #include "partition/memory_prediction.h"
 #include "partition/split_batch.h"
 #include "search/search_meshes.h"
@@ -56,12 +58,13 @@ struct SearchSetup {
 SearchSetup make_search_setup(const PlanOptions& plan, const ModelOptions& model,
                               const std::function<void()>& check_files);
 
-/// Reads the model; constants are folded by the CPU's kernels.
-graph::Graph load_model(const ModelOptions& options, bool weights_may_be_absent);
+/// Reads the model, its states among the graph's; constants are folded by the CPU's kernels.
+graph::Imported load_model(const ModelOptions& options, bool weights_may_be_absent);
 
 /// A model and what one microbatch of it is.
 struct BatchedModel {
   graph::Graph whole;
+  std::optional<graph::Tail> tail;
   partition::SplitBatch split;
 };
 /// Where the batch is no multiple of the microbatches, `split` is that of the next greater one.

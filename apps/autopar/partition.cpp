@@ -32,11 +32,13 @@ struct PartitionCommand {
     bundle_options.run_bytes = run_bytes_on(meshes.front().device());
 
     const BatchedModel loaded = load();
+    if (loaded.tail) bundle_options.tail = &*loaded.tail;
     fit_to_model(meshes, loaded.whole);
     const search::PipelinePlan found = find_plan(loaded, plan, meshes, search_options);
     const bundle::MetaInfo written = write(loaded, found, meshes.front().device(), bundle_options);
 
     fmt::print(stderr, "{}", plan_summary(found, written.collectives));
+    if (loaded.tail) fmt::print(stderr, "{}", tail_text(loaded.tail->summary));
     fmt::print("{}\n", out.string());
   }
 

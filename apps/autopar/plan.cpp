@@ -13,6 +13,7 @@
 #include "progress.h"
 #include "search/plan_json.h"
 #include "simulated_trace.h"
+#include "summary.h"
 
 namespace autopar {
 
@@ -43,6 +44,7 @@ struct PlanCommand {
       fmt::print("{}\n", search::plan_json(found, report.collectives));
     } else {
       fmt::print("{}", report_text(found, report));
+      if (loaded.tail) fmt::print("{}", tail_text(loaded.tail->summary));
     }
   }
 

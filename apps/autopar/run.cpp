@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "bundle/tail_info.h"
 #include "commands.h"
 #include "device_choice.h"
 #include "graph/problems.h"
@@ -40,20 +41,26 @@ struct RunCommand {
   bool json = false;
 
   void run() {
-    bundle::MetaInfo info = checked_bundle();
+    const auto [info, tail] = checked_bundle();
     const Launch launch(launching, dir, info);
     const runtime::RunResult result = launch.run(inputs.load(info, options.loop), options);
     if (!launch.is_first()) return;
-    if (!output_dir.empty()) write_outputs(info, result);
+    if (!output_dir.empty()) write_outputs(bundle::model_outputs(info, tail), result);
     if (!profile.empty()) report_profile(result);
-    report(info, result);
+    report(info, bundle::model_outputs(info, tail), result);
   }
 
  private:
+  struct Bundle {
+    bundle::MetaInfo info;
+    std::optional<bundle::TailInfo> tail;
+  };
+
   /// Reads what the bundle tells. Throws Error for all that is wrong with the options at once;
   /// inputs are read then, too, else later, when all ranks would know that one has failed.
-  bundle::MetaInfo checked_bundle() {
-    bundle::MetaInfo info;
+  Bundle checked_bundle() {
+    Bundle bundle;
+    auto& [info, tail] = bundle;
     Problems problems;
     problems.collect([&] { check_options(); });
     problems.collect([&] { options.device = device.checked(); });
@@ -64,11 +71,12 @@ struct RunCommand {
       check_loop_options();
       options.loop.choices = parsed_choices();
       info = bundle::load_meta_info(dir);
-      prepare_loop(info, options.loop);
+      tail = bundle::load_tail_info(dir, info);
+      prepare_loop(info, tail, options.loop);
       if (problems.any()) inputs.load(info, options.loop);  // which steps an input is for is known
     });
     problems.throw_if_any();
-    return info;
+    return bundle;
   }
 
   std::vector<runtime::LoopOptions::Choice> parsed_choices() const {
@@ -100,12 +108,13 @@ struct RunCommand {
   }
 
   /// Two names that are the same once they are safe get a number.
-  void write_outputs(const bundle::MetaInfo& info, const runtime::RunResult& result) const {
+  void write_outputs(const std::vector<graph::ModelOutput>& outputs,
+                     const runtime::RunResult& result) const {
     std::error_code error;
     std::filesystem::create_directories(output_dir, error);
     if (error) fail("--output-dir {} cannot be made: {}", output_dir.string(), error.message());
     std::set<std::string> taken;
-    for (const bundle::PortInfo& output : info.outputs) {
+    for (const graph::ModelOutput& output : outputs) {
       const std::string safe = runtime::safe_file_name(output.name);
       std::string name = safe;
       for (int i = 1; !taken.insert(name).second; ++i) name = fmt::format("{}_{}", safe, i);
@@ -127,27 +136,33 @@ struct RunCommand {
     fmt::print(stderr, "bubbles:{}\n", shares);
   }
 
-  void report(const bundle::MetaInfo& info, const runtime::RunResult& result) const {
+  void report(const bundle::MetaInfo& info, const std::vector<graph::ModelOutput>& outputs,
+              const runtime::RunResult& result) const {
     const double seconds = median(result.run_seconds);
     if (json) {
-      fmt::print("{}\n", nlohmann::json{{"ranks", info.ranks.size()},
-                                        {"repeat", result.run_seconds.size()},
-                                        {"seconds", seconds},
-                                        {"mean_seconds", mean(result.run_seconds)},
-                                        {"collectives", bundle::to_json(result.collectives)},
-                                        {"arena_bytes", result.arena_bytes},
-                                        {"peak_bytes", result.peak_bytes},
-                                        {"launches_per_run", result.launches},
-                                        {"upload_seconds", result.upload_seconds}}
-                             .dump(2));
+      nlohmann::json measured{{"ranks", info.ranks.size()},
+                              {"repeat", result.run_seconds.size()},
+                              {"seconds", seconds},
+                              {"mean_seconds", mean(result.run_seconds)},
+                              {"collectives", bundle::to_json(result.collectives)},
+                              {"arena_bytes", result.arena_bytes},
+                              {"peak_bytes", result.peak_bytes},
+                              {"launches_per_run", result.launches},
+                              {"upload_seconds", result.upload_seconds}};
+      if (!result.tail_seconds.empty()) measured["tail_seconds"] = median(result.tail_seconds);
+      fmt::print("{}\n", measured.dump(2));
       return;
     }
     fmt::print(stderr, "{} rank(s), {} a run, arena {} on the fullest rank\n", info.ranks.size(),
                in_seconds(seconds), in_bytes(std::ranges::max(result.arena_bytes)));
+    if (!result.tail_seconds.empty())
+      fmt::print(stderr, "and {} for the tail on rank 0's host\n",
+                 in_seconds(median(result.tail_seconds)));
     fmt::print(stderr, "communication of a run, over all ranks:\n{}",
                collectives_table(result.collectives));
-    for (const bundle::PortInfo& output : info.outputs) {
-      fmt::print("{} {} {}\n", output.name, name_of(output.type), graph::to_string(output.shape));
+    for (const graph::ModelOutput& output : outputs) {
+      fmt::print("{} {} {}\n", output.name, name_of(output.type),
+                 graph::to_string(result.outputs.at(output.name).shape()));
     }
   }
 };

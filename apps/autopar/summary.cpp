@@ -26,6 +26,17 @@ std::string in_bytes(std::int64_t bytes) {
   return fmt::format("{:.{}f} {}", amount, unit == 0 ? 0 : 1, units[unit]);
 }
 
+std::string tail_text(const graph::TailSummary& tail) {
+  std::string outputs;
+  for (const graph::ModelOutput& output : tail.outputs)
+    outputs +=
+        fmt::format("{}'{}' {}", outputs.empty() ? "" : ", ", output.name, dims_text(output));
+  return fmt::format(
+      "tail, from {} on: {} nodes of shapes that only a run tells, computed by rank 0 on its host\n"
+      "  makes {}; {} of weights ({:.0f} %); no part of what is predicted of time and memory\n",
+      tail.first_node, tail.nodes, outputs, in_bytes(tail.weight_bytes), 100 * tail.weight_share);
+}
+
 std::string way_text(const std::vector<int>& mesh_axes) {
   if (mesh_axes.empty()) return "to the next stage";
   return fmt::format("over mesh axis {}", fmt::join(mesh_axes, ","));

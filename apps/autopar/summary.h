@@ -5,6 +5,7 @@
 
 #include "bundle/meta_info.h"
 #include "graph/graph.h"
+#include "graph/tail.h"
 #include "search/pipeline_plan.h"
 
 namespace autopar {
@@ -24,6 +25,8 @@ std::string stage_headline(const search::PipelinePlan& plan, std::size_t stage);
 /// The headline and the collectives.
 std::string plan_summary(const search::PipelinePlan& plan,
                          const std::vector<bundle::CollectiveTotal>& collectives);
+/// What one rank computes behind the others.
+std::string tail_text(const graph::TailSummary& tail);
 /// A line for each kind of collective.
 std::string collectives_table(const std::vector<bundle::CollectiveTotal>& collectives);
 

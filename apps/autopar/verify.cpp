@@ -5,11 +5,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "bundle/tail_info.h"
 #include "commands.h"
 #include "graph/problems.h"
+#include "graph/temporary_folder.h"
 #include "input_options.h"
 #include "launch.h"
 #include "model_options.h"
+#include "runtime/tail_run.h"
 #include "runtime/tensor_files.h"
 
 namespace autopar {
@@ -55,14 +58,16 @@ struct VerifyCommand {
     const Launch launch(launching, dir, info);
     const runtime::RunResult sharded = launch.run(tensors, options);
     if (!launch.is_first()) return;
-    const graph::Graph whole_model = load_whole_model(info);
-    const runtime::RunResult whole = runtime::run_whole(whole_model, tensors, options);
-    report(info, whole.outputs, sharded.outputs, tolerance.value_or(tolerance_of(whole_model)));
+    const graph::Imported whole_model = load_whole_model(info);
+    runtime::NamedTensors whole = runtime::run_whole(whole_model.graph, tensors, options).outputs;
+    if (whole_model.tail) whole = outputs_of_tail(*whole_model.tail, tensors, whole);
+    report(bundle::model_outputs(info, bundle::load_tail_info(dir, info)), whole, sharded.outputs,
+           tolerance.value_or(tolerance_of(whole_model.graph)));
   }
 
  private:
   /// With the input shapes that the bundle was made for.
-  graph::Graph load_whole_model(const bundle::MetaInfo& info) const {
+  graph::Imported load_whole_model(const bundle::MetaInfo& info) const {
     ModelOptions with_shapes = model;
     for (const bundle::PortInfo& input : info.inputs) {
       if (!input.shape.empty())
@@ -71,12 +76,20 @@ struct VerifyCommand {
     return load_model(with_shapes, /*weights_may_be_absent=*/false);
   }
 
-  void report(const bundle::MetaInfo& info, const runtime::NamedTensors& whole,
+  runtime::NamedTensors outputs_of_tail(const graph::Tail& tail, const runtime::NamedTensors& read,
+                                        const runtime::NamedTensors& made) const {
+    const TemporaryFolder folder;
+    graph::save_tail(tail, folder / "tail.onnx", folder / "tail.data");
+    const int threads = runtime::threads_of(options.device, {.rank = 0, .count = 1});
+    return runtime::TailRun(folder / "tail.onnx", tail.summary, threads).run(read, made);
+  }
+
+  void report(const std::vector<graph::ModelOutput>& outputs, const runtime::NamedTensors& whole,
               const runtime::NamedTensors& sharded, double allowed) const {
     nlohmann::json errors = nlohmann::json::object();
     std::string worst_output;
     double worst = 0;
-    for (const bundle::PortInfo& output : info.outputs) {
+    for (const graph::ModelOutput& output : outputs) {
       const auto reference = whole.find(output.name);
       if (reference == whole.end()) {
         fail("{} has no output '{}', which {} has; verify a bundle with the model it was made from",

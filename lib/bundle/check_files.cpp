@@ -2,6 +2,7 @@
 #include <system_error>
 
 #include "bundle/meta_info.h"
+#include "bundle/tail_info.h"
 #include "graph/file_digest.h"
 #include "graph/problems.h"
 
@@ -48,6 +49,10 @@ void check_files(const MetaInfo& info, const fs::path& bundle_dir, int rank) {
     }
   }
   problems.throw_if_any();
+}
+
+void check_tail_files(const TailInfo& tail, const fs::path& bundle_dir) {
+  for (const FileInfo& file : tail.files) check_file(file, bundle_dir / file.name);
 }
 
 }  // namespace autopar::bundle

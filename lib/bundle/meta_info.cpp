@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <tuple>
 
+#include "bundle/json_reader.h"
+
 namespace autopar::bundle {
 
 namespace {
-
-using nlohmann::json;
 
 json ranges_json(const std::vector<graph::Range>& ranges) {
   json list = json::array();
@@ -27,14 +27,10 @@ json port_json(const PortInfo& port) {
 }
 
 json rank_json(const RankInfo& rank) {
-  json files = json::array();
-  for (const FileInfo& file : rank.files) {
-    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3", file.xxh3}});
-  }
   return {{"rank", rank.rank},
           {"stage", rank.stage},
           {"coordinates", rank.coordinates},
-          {"files", files},
+          {"files", to_json(rank.files)},
           {"weight_bytes", rank.weight_bytes},
           {"peak_bytes", rank.peak_bytes}};
 }
@@ -66,6 +62,13 @@ json transfer_json(const TransferInfo& transfer) {
 }
 
 }  // namespace
+
+json to_json(const std::vector<FileInfo>& files) {
+  json list = json::array();
+  for (const FileInfo& file : files)
+    list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3", file.xxh3}});
+  return list;
+}
 
 graph::Shape PortInfo::microbatch_shape() const {
   graph::Shape result = shape;

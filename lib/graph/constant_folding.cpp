@@ -126,14 +126,15 @@ Graph single_node_graph(const NodeInContext& context, const Node& node,
 std::optional<std::vector<Tensor>> fold(const NodeInContext& context, const Node& node,
                                         const std::vector<InferredOutput>& outputs,
                                         const std::vector<bool>& is_weight,
-                                        const Evaluator& evaluate) {
+                                        const Evaluator& evaluate, Folding folding) {
   if (context.schema->domain().empty()) {
     const auto shape_operator =
         std::ranges::find(shape_operators, node.op_type, &ShapeOperator::op_type);
     if (shape_operator != shape_operators.end())
       return std::vector{shape_operator->evaluate(node, context.inputs[0]->shape)};
   }
-  if (!is_foldable(context, outputs, is_weight)) return std::nullopt;
+  if (folding != Folding::of_everything && !is_foldable(context, outputs, is_weight))
+    return std::nullopt;
   if (evaluate) {
     const Graph graph = single_node_graph(context, node, outputs);
     if (auto results = evaluate(graph)) {

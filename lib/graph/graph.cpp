@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "graph/weight_types.h"
+
 namespace autopar::graph {
 namespace {
 
@@ -14,12 +16,6 @@ T attribute_or(const Node& node, const std::string& key, T otherwise, const char
   if (const T* value = std::get_if<T>(&found->second)) return *value;
   fail("attribute '{}' of {} node '{}' must be {}", key, qualified_op_type(node), node.name,
        expected);
-}
-
-/// Only what stands for a trained number counts as a weight: not indices, shapes and masks.
-bool holds_weights(DataType type) {
-  return is_floating_point(type) || type == DataType::int8 || type == DataType::uint8 ||
-         is_low_precision(type);
 }
 
 /// Marks what the outputs, and nodes that exist for their effect, depend on. A collective is one of
@@ -118,6 +114,11 @@ std::vector<std::vector<NodeId>> consumers(const Graph& graph) {
       if (input != no_value)
         result[static_cast<std::size_t>(input)].push_back(static_cast<NodeId>(n));
   return result;
+}
+
+bool holds_weights(DataType type) {
+  return is_floating_point(type) || type == DataType::int8 || type == DataType::uint8 ||
+         is_low_precision(type);
 }
 
 std::int64_t constant_bytes(const Graph& graph) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -49,6 +50,9 @@ class GraphBuilder {
   std::size_t nodes() const { return graph_.nodes.size(); }
   const Value& value(ValueId id) const { return graph_.value(id); }
   bool is_constant(ValueId id) const { return graph_.is_constant(id); }
+  bool is_input(ValueId id) const {
+    return std::ranges::find(graph_.inputs, id) != graph_.inputs.end();
+  }
   /// A matrix (or more) of numbers from the file that training may have made.
   bool is_weight_matrix(ValueId id) const;
 

@@ -1,6 +1,7 @@
 #include "graph/model_file.h"
 
 #include <onnx/defs/schema.h>
+#include <onnx/inliner/inliner.h>
 
 #include "graph/weight_stripping.h"
 
@@ -64,6 +65,11 @@ void ModelFile::check_versions() {
           path_.string(), version, domain.empty() ? "ai.onnx" : domain, oldest,
           range->second.second);
   }
+}
+
+void ModelFile::inline_functions() {
+  onnx::inliner::InlineLocalFunctions(model_);
+  is_inlined_ = true;
 }
 
 Tensor ModelFile::tensor(const onnx::TensorProto& proto) {

@@ -25,6 +25,9 @@ class ModelFile {
   /// The tensor of a message in model(); throws Error where its data is missing, too short or
   /// outside the model's folder.
   Tensor tensor(const onnx::TensorProto& proto);
+  /// Replaces calls of the model's functions by what is in them, where their opsets allow it.
+  void inline_functions();
+  bool is_inlined() const { return is_inlined_; }
   /// Opset version by domain, ONNX's own domain as "".
   const std::map<std::string, std::int64_t>& opsets() const { return opsets_; }
 
@@ -38,6 +41,7 @@ class ModelFile {
 
   std::filesystem::path path_;
   bool weights_may_be_absent_;
+  bool is_inlined_ = false;
   std::shared_ptr<const MappedFile> mapped_;
   std::map<std::string, std::shared_ptr<const MappedFile>> external_files_;  ///< by location
   onnx::ModelProto model_;

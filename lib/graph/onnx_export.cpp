@@ -3,17 +3,13 @@
 #include <onnx/onnx_pb.h>
 
 #include <algorithm>
-#include <unordered_map>
 
-#include "graph/digesting_file.h"
+#include "graph/external_data_writer.h"
 #include "graph/node_to_proto.h"
 #include "graph/tensor_proto.h"
 
 namespace autopar::graph {
 namespace {
-
-constexpr std::int64_t smallest_external_bytes = 1024;
-constexpr std::uint64_t page_bytes = 4096;
 
 /// The format that first allows the opset (onnx/docs/Versioning.md), so that older readers do.
 std::int64_t ir_version_for(std::int64_t opset) {
@@ -26,7 +22,7 @@ std::int64_t ir_version_for(std::int64_t opset) {
 class Writer {
  public:
   Writer(const Graph& graph, const std::filesystem::path& data_file)
-      : graph_(graph), data_file_(data_file) {}
+      : graph_(graph), data_(data_file) {}
 
   WrittenModel write(const std::filesystem::path& model_file) {
     write_header();
@@ -39,14 +35,8 @@ class Writer {
     }
     write_value_types();
     WrittenModel written;
-    if (data_) written.data = data_->close();
-    const std::string serialized = model_.SerializeAsString();
-    if (serialized.empty())
-      fail("cannot write {}: the graph without its weights is larger than protobuf's 2 GiB",
-           model_file.string());
-    DigestingFile file(model_file);
-    file.write(std::as_bytes(std::span(serialized)));
-    written.model = file.close();
+    written.data = data_.close();
+    written.model = save_model(model_, model_file);
     return written;
   }
 
@@ -81,32 +71,7 @@ class Writer {
       });
       return;
     }
-    set_external(proto, append_once(constant), bytes);
-  }
-
-  /// Writes a constant's bytes, unless one with the same view was written; returns the offset.
-  std::uint64_t append_once(const Tensor& tensor) {
-    auto& same_start = written_[tensor.data()];
-    for (const auto& [other, offset] : same_start)
-      if (other->same_view(tensor)) return offset;
-    if (!data_) data_.emplace(data_file_);
-    data_->pad_to(page_bytes);
-    const std::uint64_t offset = data_->position();
-    tensor.for_each_run([this](std::span<const std::byte> run) { data_->write(run); });
-    same_start.emplace_back(&tensor, offset);
-    return offset;
-  }
-
-  void set_external(onnx::TensorProto& proto, std::uint64_t offset, std::int64_t bytes) {
-    proto.set_data_location(onnx::TensorProto::EXTERNAL);
-    const auto add = [&proto](const char* key, std::string value) {
-      auto& entry = *proto.add_external_data();
-      entry.set_key(key);
-      entry.set_value(std::move(value));
-    };
-    add("location", data_file_.filename().string());
-    add("offset", std::to_string(offset));
-    add("length", std::to_string(bytes));
+    data_.write(constant, proto);
   }
 
   void write_value_types() {
@@ -129,12 +94,8 @@ class Writer {
   }
 
   const Graph& graph_;
-  std::filesystem::path data_file_;
   onnx::ModelProto model_;
-  std::optional<DigestingFile> data_;
-  /// Offsets of what was written, by where its bytes start in memory.
-  std::unordered_map<const std::byte*, std::vector<std::pair<const Tensor*, std::uint64_t>>>
-      written_;
+  ExternalDataWriter data_;
 };
 
 }  // namespace

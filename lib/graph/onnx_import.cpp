@@ -8,16 +8,19 @@
 #include "graph/control_flow.h"
 #include "graph/function_body.h"
 #include "graph/graph_builder.h"
+#include "graph/import_with_tail.h"
 #include "graph/input_shapes.h"
 #include "graph/microsoft_operators.h"
 #include "graph/model_file.h"
 #include "graph/node_conversion.h"
+#include "graph/onnx_interpreter.h"
 #include "graph/operator_advice.h"
 #include "graph/opset_upgrade.h"
 #include "graph/own_operators.h"
 #include "graph/problems.h"
 #include "graph/refused_nodes.h"
 #include "graph/state.h"
+#include "graph/tail_nodes.h"
 #include "graph/topological_order.h"
 
 namespace autopar::graph {
@@ -27,18 +30,66 @@ using NodeList = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
 
 constexpr int deepest_calls = 64;
 
+/// What becomes of a node whose outputs have shapes that only a run tells.
+enum class OfUnknownShape {
+  refused,  ///< as an error
+  left,     ///< to the tail
+};
+
+/// A function of the model has such a node in it: only nodes of the model's own graph are left.
+struct FunctionHidesTail {};
+
 /// Walks a model's nodes in order, as an interpreter would, and builds the graph as it goes. For
 /// each node: upgrade its form, infer its outputs, and fold it into constants, inline it where it
 /// is a function without a kernel, or add it. Functions and branches are walked in scopes of their
 /// own.
 class Importer {
  public:
-  Importer(const std::filesystem::path& path, const ImportOptions& options)
-      : file_(path, options.weights_may_be_absent), options_(options), where_(path.string()) {}
+  Importer(ModelFile& file, const ImportOptions& options, OfUnknownShape unknown, Folding folding)
+      : file_(file),
+        options_(options),
+        unknown_(unknown),
+        folding_(folding),
+        where_(file.path().string()) {}
 
   void check_options() const { check_options(file_.model().graph()); }
 
-  Graph run() {
+  Imported run() {
+    Scope scope;
+    walk(scope);
+    const onnx::GraphProto& proto = file_.model().graph();
+    std::unordered_set<std::string> names;
+    for (const auto& output : proto.output()) names.insert(output.name());
+    tail_.keep_what_makes(std::move(names));
+    std::vector<std::pair<std::string, ValueId>> outputs;
+    for (const auto& output : proto.output())
+      if (!tail_.makes(output.name()))
+        outputs.emplace_back(output.name(), scope.find(output.name()).value());
+    const TailReads reads = reads_of_tail(scope, outputs);
+    Imported imported;
+    Graph& graph = imported.graph;
+    graph = builder_.finish(outputs);
+    graph.name = proto.name();
+    graph.opsets = used_opsets(graph);
+    if (!tail_.empty()) imported.tail = make_tail(file_, tail_, reads, graph);
+    remove_dead_nodes(graph);
+    check_invariants(graph);
+    if (!tail_.empty()) check_tail(tail_, *imported.tail, graph);
+    return imported;
+  }
+
+  /// The model's outputs by name, where everything folds.
+  std::map<std::string, Tensor> interpret() {
+    Scope scope;
+    walk(scope);
+    std::map<std::string, Tensor> outputs;
+    for (const auto& output : file_.model().graph().output())
+      outputs.emplace(output.name(), *builder_.value(scope.find(output.name()).value()).constant);
+    return outputs;
+  }
+
+ private:
+  void walk(Scope& scope) {
     const onnx::GraphProto& proto = file_.model().graph();
     // A stage that is not a pipeline's last may have no outputs but what it sends.
     const auto sends = [](const onnx::NodeProto& node) {
@@ -54,34 +105,70 @@ class Importer {
     target_opsets_[""] = target_opset(file_.model());
     collect_model_facts(proto);
 
-    Scope scope;
     scope.opsets = file_.opsets();
     scope.opsets.try_emplace("", target_opsets_[""]);
     const BoundInputs bound = add_inputs(proto, scope);
     add_initializers(proto, scope);
+    if (folding_ == Folding::of_everything) {
+      for (const auto* node : order) interpret_node(*node, scope);
+      return;
+    }
     RefusedNodes refused(where_);
     for (const auto* node : order) {
       depth_ = 0;  // a refused node may have left it anywhere
-      refused.try_node(*node, [&] { import_node(*node, scope); });
+      refused.try_node(*node, [&] { import_or_leave(*node, scope); });
     }
     warn_of_contradicted_outputs(proto, bound, [&](const std::string& output) {
       const auto id = scope.find(output);
       return id && *id != no_value ? std::optional(builder_.value(*id).shape) : std::nullopt;
     });
     refused.throw_if_any();
-
-    std::vector<std::pair<std::string, ValueId>> outputs;
-    for (const auto& output : proto.output())
-      outputs.emplace_back(output.name(), scope.find(output.name()).value());
-    Graph graph = builder_.finish(outputs);
-    graph.name = proto.name();
-    graph.opsets = used_opsets(graph);
-    remove_dead_nodes(graph);
-    check_invariants(graph);
-    return graph;
   }
 
- private:
+  void interpret_node(const onnx::NodeProto& node, Scope& scope) {
+    try {
+      import_node(node, scope);
+    } catch (const Error& error) {
+      if (std::string_view(error.what()).starts_with(where_)) throw;
+      fail("{}: {}: {}", where_, describe(node), error.what());
+    }
+  }
+
+  /// Imports a node of the model's own graph, or leaves it to the tail.
+  void import_or_leave(const onnx::NodeProto& node, Scope& scope) {
+    if (unknown_ == OfUnknownShape::refused) return import_node(node, scope);
+    if (tail_.follows(node)) return tail_.add(node);
+    const int depth = depth_;
+    try {
+      import_node(node, scope);
+    } catch (const UnknownShape& reason) {
+      if (is_local_function(node) && !file_.is_inlined()) throw FunctionHidesTail{};
+      depth_ = depth;
+      for (const std::string& output : node.output()) scope.values.erase(output);
+      tail_.add(node, reason.what());
+    }
+  }
+
+  /// What the tail reads that is made before it; values that it reads become outputs, unless they
+  /// are inputs, constants or outputs already.
+  TailReads reads_of_tail(const Scope& scope,
+                          std::vector<std::pair<std::string, ValueId>>& outputs) const {
+    TailReads reads;
+    std::unordered_set<ValueId> known;
+    for (const auto& [name, id] : outputs) known.insert(id);
+    for (const std::string& name : tail_.reads()) {
+      const ValueId id = scope.find(name).value();
+      reads.emplace_back(name, id);
+      const bool is_made = !builder_.is_constant(id) && !builder_.is_input(id);
+      if (is_made && known.insert(id).second) outputs.emplace_back(builder_.value(id).name, id);
+    }
+    return reads;
+  }
+
+  bool is_local_function(const onnx::NodeProto& node) const {
+    return functions_.contains(function_key(node.domain(), node.op_type(), node.overload()));
+  }
+
   /// Names that belong to the model's values, names that are read, and functions.
   void collect_model_facts(const onnx::GraphProto& proto) {
     for (const auto& input : proto.input()) builder_.reserve(input.name());
@@ -225,7 +312,7 @@ class Importer {
     converted.name = scope.prefix + node.name();
     std::vector<bool> is_weight;
     for (const ValueId id : inputs) is_weight.push_back(builder_.is_weight_matrix(id));
-    if (auto folded = fold(context, converted, outputs, is_weight, options_.evaluate))
+    if (auto folded = fold(context, converted, outputs, is_weight, options_.evaluate, folding_))
       return bind_constants(node, std::move(*folded), scope);
     if (is_inlined(context))
       if (auto body = schema_function_body(context)) return call(node, std::move(*body), scope);
@@ -267,8 +354,15 @@ class Importer {
 
   void emit(const onnx::NodeProto& node, Node converted, const std::vector<InferredOutput>& outputs,
             Scope& scope) {
+    if (folding_ == Folding::of_everything)
+      fail("{}: no kernel of the host computes {}", where_, describe(node));
     while (!converted.inputs.empty() && converted.inputs.back() == no_value)
       converted.inputs.pop_back();
+    for (int o = 0; o < node.output_size(); ++o) {
+      const InferredOutput& output = outputs[static_cast<std::size_t>(o)];
+      if (!node.output(o).empty() && (output.type == DataType::undefined || !output.shape))
+        fail_without_shape(node, node.output(o), converted.inputs);
+    }
     for (int o = 0; o < node.output_size(); ++o) {
       const std::string& name = node.output(o);
       const InferredOutput& output = outputs[static_cast<std::size_t>(o)];
@@ -276,8 +370,6 @@ class Importer {
         converted.outputs.push_back(no_value);
         continue;
       }
-      if (output.type == DataType::undefined || !output.shape)
-        fail_without_shape(node, name, converted.inputs);
       const ValueId id = builder_.add_value(scope.name_outside(name), output.type, *output.shape);
       converted.outputs.push_back(id);
       bind(scope, name, id);
@@ -499,9 +591,12 @@ class Importer {
     return used;
   }
 
-  ModelFile file_;
+  ModelFile& file_;
   const ImportOptions& options_;
+  OfUnknownShape unknown_;
+  Folding folding_;
   std::string where_;
+  TailNodes tail_;
   GraphBuilder builder_;
   std::map<std::string, std::int64_t> target_opsets_;
   std::unordered_map<std::string, const onnx::FunctionProto*> functions_;
@@ -512,14 +607,54 @@ class Importer {
 
 }  // namespace
 
-Graph load_onnx(const std::filesystem::path& file, const ImportOptions& options) {
+namespace {
+
+void register_schemas() {
   register_collective_schemas();
   register_microsoft_schemas();
-  return Importer(file, options).run();
+}
+
+}  // namespace
+
+Graph load_onnx(const std::filesystem::path& file, const ImportOptions& options) {
+  register_schemas();
+  ModelFile model(file, options.weights_may_be_absent);
+  return Importer(model, options, OfUnknownShape::refused, Folding::of_small_constants).run().graph;
+}
+
+Imported load_onnx_with_tail(const std::filesystem::path& file, const ImportOptions& options) {
+  register_schemas();
+  ModelFile model(file, options.weights_may_be_absent);
+  const auto import = [&] {
+    return Importer(model, options, OfUnknownShape::left, Folding::of_small_constants).run();
+  };
+  try {
+    return import();
+  } catch (const FunctionHidesTail&) {
+    model.inline_functions();
+    return import();
+  }
+}
+
+OnnxInterpreter::OnnxInterpreter(const std::filesystem::path& file, Evaluator evaluate,
+                                 IsNative is_native)
+    : evaluate_(std::move(evaluate)), is_native_(std::move(is_native)) {
+  register_schemas();
+  file_ = std::make_unique<ModelFile>(file, /*weights_may_be_absent=*/false);
+}
+OnnxInterpreter::~OnnxInterpreter() = default;
+
+std::map<std::string, Tensor> OnnxInterpreter::run(std::map<std::string, Tensor> inputs) const {
+  ImportOptions options;
+  options.evaluate = evaluate_;
+  options.is_native = is_native_;
+  options.constants = std::move(inputs);
+  return Importer(*file_, options, OfUnknownShape::refused, Folding::of_everything).interpret();
 }
 
 void check_import_options(const std::filesystem::path& file, const ImportOptions& options) {
-  Importer(file, options).check_options();
+  ModelFile model(file, options.weights_may_be_absent);
+  Importer(model, options, OfUnknownShape::refused, Folding::of_small_constants).check_options();
 }
 
 }  // namespace autopar::graph

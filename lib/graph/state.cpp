@@ -138,4 +138,25 @@ std::vector<State> match_states(const Graph& graph, std::span<const std::string>
   return states;
 }
 
+void refuse_states_of_tail(const TailSummary& tail, std::span<const std::string> patterns) {
+  for (const std::string& pattern : patterns) {
+    const Side from = parse(pattern).first;
+    for (const ModelOutput& output : tail.outputs)
+      if (from.star_in(output.name))
+        fail(
+            "--loop {}: output '{}' is the tail's, which is computed behind the last step: only an "
+            "output whose shape is known before the run can be a state",
+            pattern, output.name);
+  }
+}
+
+void refuse_tail_of_states(const TailSummary& tail, std::span<const std::string> state_inputs) {
+  for (const std::string& input : state_inputs)
+    if (std::ranges::find(tail.inputs, input) != tail.inputs.end())
+      fail(
+          "--loop: input '{}' is a state, but the tail reads it, which is computed behind the last "
+          "step; leave this state out",
+          input);
+}
+
 }  // namespace autopar::graph

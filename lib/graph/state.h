@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/tail.h"
 
 namespace autopar::graph {
 
@@ -40,5 +41,10 @@ std::vector<State> match_state_names(const StateNames& names, const std::string&
 /// The states that all patterns name. Throws Error, once for each pattern that is wrong, for what
 /// match_state_names refuses, an input that is given twice, and a pair that does not fit.
 std::vector<State> match_states(const Graph& graph, std::span<const std::string> patterns);
+
+/// A state stays on its rank, and the tail is computed once, behind the last step. Throws Error for
+/// a pattern that fits an output of the tail, and for an input of a state that the tail reads.
+void refuse_states_of_tail(const TailSummary& tail, std::span<const std::string> patterns);
+void refuse_tail_of_states(const TailSummary& tail, std::span<const std::string> state_inputs);
 
 }  // namespace autopar::graph

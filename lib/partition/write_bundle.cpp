@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "bundle/tail_info.h"
 #include "graph/error.h"
 #include "graph/onnx_export.h"
 #include "partition/memory_prediction.h"
@@ -42,6 +43,20 @@ void write_text(const fs::path& file, const std::string& text) {
   if (!stream) fail("cannot write {}: the disk may be full; free some space", file.string());
 }
 
+std::vector<bundle::FileInfo> file_infos(const std::string& model, const std::string& data,
+                                         const graph::WrittenModel& written) {
+  std::vector<bundle::FileInfo> files = {{model, written.model.bytes, written.model.xxh3}};
+  if (written.data.bytes > 0) files.push_back({data, written.data.bytes, written.data.xxh3});
+  return files;
+}
+
+bundle::TailInfo write_tail(const graph::Tail& tail, const fs::path& folder) {
+  const std::string model = "tail.onnx";
+  const std::string data = "tail.data";
+  return {file_infos(model, data, graph::save_tail(tail, folder / model, folder / data)),
+          tail.summary};
+}
+
 bundle::RankInfo write_rank(const Graph& shard, const PipelinePlan& plan, int rank,
                             const fs::path& folder, const BundleOptions& options) {
   const std::string model = fmt::format("rank{}.onnx", rank);
@@ -51,14 +66,12 @@ bundle::RankInfo write_rank(const Graph& shard, const PipelinePlan& plan, int ra
 
   const std::size_t stage = stage_of(plan, rank);
   const search::StagePlan& of_stage = plan.stages[stage];
-  bundle::RankInfo info{.rank = rank,
-                        .stage = static_cast<int>(stage),
-                        .coordinates = of_stage.plan.mesh.coordinates(rank - of_stage.first_rank),
-                        .files = {{model, written.model.bytes, written.model.xxh3}},
-                        .weight_bytes = memory.weight_bytes,
-                        .peak_bytes = memory.peak_bytes};
-  if (written.data.bytes > 0) info.files.push_back({data, written.data.bytes, written.data.xxh3});
-  return info;
+  return {.rank = rank,
+          .stage = static_cast<int>(stage),
+          .coordinates = of_stage.plan.mesh.coordinates(rank - of_stage.first_rank),
+          .files = file_infos(model, data, written),
+          .weight_bytes = memory.weight_bytes,
+          .peak_bytes = memory.peak_bytes};
 }
 
 /// A few ranks at a time: one thread that faults in, digests and writes keeps no disk busy. Throws
@@ -214,9 +227,11 @@ bundle::MetaInfo write_bundle(const Graph& whole,
   info.ranks = write_ranks(plan.num_devices(), [&](int rank) {
     return write_rank(rank_graph(plan, program, rank), plan, rank, folder.path(), options);
   });
+  std::optional<bundle::TailInfo> tail;
+  if (options.tail != nullptr) tail = write_tail(*options.tail, folder.path());
   write_text(folder.path() / "plan.json",
              search::plan_json(plan, collective_uses(plan, program, device)));
-  write_text(folder.path() / "meta-info.json", bundle::to_json(info).dump(2));
+  write_text(folder.path() / "meta-info.json", bundle::to_json(info, tail).dump(2));
   folder.publish();
   return info;
 }

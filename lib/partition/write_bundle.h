@@ -7,6 +7,7 @@
 #include "bundle/meta_info.h"
 #include "cost/device_model.h"
 #include "graph/graph.h"
+#include "graph/tail.h"
 #include "partition/memory_prediction.h"
 #include "search/pipeline_plan.h"
 
@@ -17,6 +18,7 @@ struct BundleOptions {
   std::string model_name;
   bool force = false;                   ///< replace `out` where it is a bundle
   RunBytes run_bytes = most_run_bytes;  ///< as for the search
+  const graph::Tail* tail = nullptr;    ///< of the model, if it has one
 };
 
 /// Throws Error where `out` exists and may not be replaced, without `force` or where it is no
@@ -24,12 +26,13 @@ struct BundleOptions {
 /// write_bundle.
 void check_output_folder(const BundleOptions& options);
 
-/// Writes one shard a rank, plan.json and meta-info.json into a folder beside `out` and moves it
-/// there, so that a bundle is whole or absent; one that is replaced stays until then. Weights
-/// stream from the model's mapping to the files: memory does not grow with them. Throws Error where
-/// check_output_folder does or where writing fails (a full disk); then nothing is left behind.
-/// `device` is the search's. `whole` is the model for the whole batch, whose inputs and outputs
-/// `batch` cuts into the microbatches that the plan is for, if it is for several (split_batch.h).
+/// Writes one shard a rank, the tail, plan.json and meta-info.json into a folder beside `out` and
+/// moves it there, so that a bundle is whole or absent; one that is replaced stays until then.
+/// Weights stream from the model's mapping to the files: memory does not grow with them. Throws
+/// Error where check_output_folder does or where writing fails (a full disk); then nothing is left
+/// behind. `device` is the search's. `whole` is the model for the whole batch, whose inputs and
+/// outputs `batch` cuts into the microbatches that the plan is for, if it is for several
+/// (split_batch.h).
 bundle::MetaInfo write_bundle(const graph::Graph& whole,
                               const std::map<std::string, bundle::BatchInfo>& batch,
                               const search::PipelinePlan& plan, const cost::DeviceModel& device,

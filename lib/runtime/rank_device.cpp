@@ -18,12 +18,6 @@ namespace {
 
 using Kind = DeviceOptions::Kind;
 
-int threads_of(const DeviceOptions& options, const LocalRanks& local) {
-  if (options.threads > 0) return options.threads;
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  return std::max(1, cores / local.count);
-}
-
 /// Asked before the plugin is loaded, whose libraries are large.
 bool has_gpu_driver() {
   void* const driver = dlopen("libcuda.so.1", RTLD_LAZY);
@@ -72,6 +66,12 @@ int gpu_of(const DeviceOptions& options, Communicator& host, const LocalRanks& l
 }
 
 }  // namespace
+
+int threads_of(const DeviceOptions& options, const LocalRanks& local) {
+  if (options.threads > 0) return options.threads;
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return std::max(1, cores / local.count);
+}
 
 RankDevice::RankDevice(const DeviceOptions& options, Communicator& host, const LocalRanks& local,
                        std::chrono::milliseconds timeout)

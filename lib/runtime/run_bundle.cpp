@@ -7,7 +7,9 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
+#include "bundle/tail_info.h"
 #include "graph/error.h"
 #include "graph/message_boxes.h"
 #include "graph/onnx_import.h"
@@ -15,6 +17,7 @@
 #include "runtime/executable.h"
 #include "runtime/first_error.h"
 #include "runtime/gather.h"
+#include "runtime/tail_run.h"
 
 namespace autopar::runtime {
 
@@ -269,8 +272,12 @@ class BundleFeed final : public RankFeed {
     if (step == 0) choices_.clear();
     NamedTensors chosen;
     for (const auto& [input, steps] : choices_) chosen[input] = steps.back();
-    return parts_of(info_, inputs_of_step(info_, inputs_, loop_, step, chosen), world_.rank());
+    of_step_ = inputs_of_step(info_, inputs_, loop_, step, chosen);
+    return parts_of(info_, of_step_, world_.rank());
   }
+
+  /// The whole inputs of the step that was fed last, without states.
+  const NamedTensors& last_inputs() const { return of_step_; }
 
   void take(const RankRun& run) override {
     for (const LoopOptions::Choice& choice : loop_.choices) {
@@ -315,6 +322,7 @@ class BundleFeed final : public RankFeed {
   const LoopOptions& loop_;
   Communicator& world_;
   std::map<std::string, std::vector<Tensor>> choices_;
+  NamedTensors of_step_;
 };
 
 /// Puts a part of an output into the whole one; the only part is the whole.
@@ -325,10 +333,10 @@ void take_output(const bundle::PortInfo& port, const std::vector<Range>& ranges,
     outputs.emplace(port.name, std::move(part));
     return;
   }
-  Tensor& whole = known != outputs.end()
-                      ? known->second
-                      : outputs.emplace(port.name, Tensor::zeros(port.type, port.shape))
-                            .first->second;
+  Tensor& whole =
+      known != outputs.end()
+          ? known->second
+          : outputs.emplace(port.name, Tensor::zeros(port.type, port.shape)).first->second;
   place_output(port, ranges, microbatch, part, whole);
 }
 
@@ -344,22 +352,71 @@ class WholeFeed final : public RankFeed {
   InputParts parts_;
 };
 
+/// Null where the bundle has none.
+std::unique_ptr<TailRun> load_tail(const std::optional<bundle::TailInfo>& tail,
+                                   const std::filesystem::path& dir, int threads) {
+  if (!tail) return nullptr;
+  bundle::check_tail_files(*tail, dir);
+  return std::make_unique<TailRun>(dir / tail->files.front().name, tail->summary, threads);
+}
+
+/// Computes the model's outputs of what the ranks have made, as often as they have made it. Its
+/// span in the trace stands behind the last of the ranks'.
+void run_tail(const TailRun& tail, const NamedTensors& inputs, const RunOptions& options,
+              RunResult& result) {
+  NamedTensors outputs;
+  Clock::duration duration{};
+  for (int i = 0; i < options.repeat; ++i) {
+    const auto start = Clock::now();
+    outputs = tail.run(inputs, result.outputs);
+    duration = Clock::now() - start;
+    result.tail_seconds.push_back(std::chrono::duration<double>(duration).count());
+  }
+  result.outputs = std::move(outputs);
+  if (result.spans.empty()) return;
+  Span span;
+  span.node = "tail";
+  span.duration = duration;
+  for (const std::vector<Span>& of_rank : result.spans)
+    for (const Span& other : of_rank)
+      span.begin = std::max(span.begin, other.begin + other.duration);
+  result.spans.front().push_back(span);
+}
+
+/// Rank 0 computes the tail, while the others wait; all of them fail where it does.
+void run_tail_on_first(const TailRun* tail, const NamedTensors& inputs, const RunOptions& options,
+                       Communicator& world, RunResult& result) {
+  std::string error;
+  if (tail != nullptr) try {
+      run_tail(*tail, inputs, options, result);
+    } catch (const Error& failure) {
+      error = failure.what();
+    }
+  world.barrier(loading_timeout);
+  const std::string of_first = gather_json(error, world).front().get<std::string>();
+  if (!error.empty()) fail("{}", error);
+  if (!of_first.empty()) fail("rank 0 failed: {}", of_first);
+}
+
 /// The bundle as this run has it.
-bundle::MetaInfo load_bundle(const std::filesystem::path& dir, const NamedTensors& inputs,
-                             const RunOptions& options) {
+std::pair<bundle::MetaInfo, std::optional<bundle::TailInfo>> load_bundle(
+    const std::filesystem::path& dir, const NamedTensors& inputs, const RunOptions& options) {
   bundle::MetaInfo info = bundle::load_meta_info(dir);
-  prepare_loop(info, options.loop);
+  auto tail = bundle::load_tail_info(dir, info);
+  prepare_loop(info, tail, options.loop);
   check_inputs(info, inputs, options.loop);
-  return info;
+  return {std::move(info), std::move(tail)};
 }
 
 }  // namespace
 
 RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& inputs,
                          const RunOptions& options) {
-  const bundle::MetaInfo info = load_bundle(dir, inputs, options);
+  const auto [info, tail_info] = load_bundle(dir, inputs, options);
   const auto ranks = info.ranks.size();
   auto worlds = make_thread_communicators(static_cast<int>(ranks), options.timeout);
+  const auto tail = load_tail(tail_info, dir, threads_of(options.device, {.rank = 0, .count = 1}));
+  NamedTensors last_inputs;
 
   RunResult result;
   result.arena_bytes.resize(ranks);
@@ -381,6 +438,7 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
       BundleFeed feed(info, inputs, options.loop, *worlds[r]);
       const auto seconds = run.run(feed, options.repeat);
       NamedTensors choices = feed.choices();
+      if (rank == 0) last_inputs = feed.last_inputs();
       if (options.profile) result.spans[r] = run.profile(feed.parts(0));
       const std::lock_guard lock(assembling);
       result.choices = std::move(choices);
@@ -412,18 +470,21 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
     for (std::size_t r = 0; r < ranks; ++r) started.emplace_back(run_rank, r);
   }
   error.rethrow();
+  if (tail) run_tail(*tail, last_inputs, options, result);
   return result;
 }
 
 RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inputs,
                       const RunOptions& options, Communicator& world, const LocalRanks& local) {
-  const bundle::MetaInfo info = load_bundle(dir, inputs, options);
+  const auto [info, tail_info] = load_bundle(dir, inputs, options);
   if (static_cast<std::size_t>(world.size()) != info.ranks.size()) {
     fail("{} has {} ranks, but {} processes were started; start {}", dir.string(),
          info.ranks.size(), world.size(), info.ranks.size());
   }
   const int rank = world.rank();
   std::optional<Graph> shard = load_shard(info, dir, rank);
+  const auto tail =
+      rank == 0 ? load_tail(tail_info, dir, threads_of(options.device, local)) : nullptr;
   world.barrier(loading_timeout);
   RankRun run(*shard, options, world, local, pipeline_of(info));
   shard.reset();
@@ -433,6 +494,7 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
   BundleFeed feed(info, inputs, options.loop, world);
   const std::vector<double> seconds = run.run(feed, options.repeat);
   result.choices = feed.choices();
+  const NamedTensors last_inputs = feed.last_inputs();
   for (const double each : seconds) {
     result.run_seconds.push_back(std::ranges::max(gather_values(each, world)));
   }
@@ -465,6 +527,7 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
     if (is_mine) ++of_shard;
     if (rank == 0) result.outputs.emplace(port.name, std::move(whole));
   }
+  if (tail_info) run_tail_on_first(tail.get(), last_inputs, options, world, result);
   return result;
 }
 

@@ -27,10 +27,13 @@ struct RunOptions {
 };
 
 struct RunResult {
-  NamedTensors outputs;  ///< global tensors, of the last step (rank 0 alone under MPI)
+  /// The model's, global tensors of the last step (rank 0 alone where ranks are processes); of a
+  /// whole graph, its own.
+  NamedTensors outputs;
   /// By input: what each step of a loop chose for the next, an entry a step in front.
   NamedTensors choices;
-  std::vector<double> run_seconds;  ///< the slowest rank's, of all steps, by repetition
+  std::vector<double> run_seconds;   ///< the slowest rank's, of all steps, by repetition
+  std::vector<double> tail_seconds;  ///< by repetition; none where there is no tail
   std::vector<bundle::CollectiveTotal> collectives;  ///< of one run, summed over ranks
   std::vector<std::int64_t> arena_bytes;             ///< by rank
   std::vector<std::int64_t> peak_bytes;              ///< by rank: weights and arena, measured
@@ -45,7 +48,7 @@ RunResult run_in_threads(const std::filesystem::path& bundle_dir, const NamedTen
 /// This process's rank of the world; the world's size must be the bundle's.
 RunResult run_as_rank(const std::filesystem::path& bundle_dir, const NamedTensors& inputs,
                       const RunOptions& options, Communicator& world, const LocalRanks& local);
-/// A whole model, for `verify` and comparison.
+/// A whole graph, for `verify` and comparison.
 RunResult run_whole(const graph::Graph& graph, const NamedTensors& inputs,
                     const RunOptions& options);
 

@@ -64,6 +64,15 @@ void check_state(const bundle::PortInfo& output, const bundle::PortInfo& input,
         options.steps, input.name, held, input.shape[whole]);
 }
 
+void refuse_choice_of_tail(const graph::TailSummary& tail, const LoopOptions::Choice& choice) {
+  if (std::ranges::find(tail.outputs, choice.output, &graph::ModelOutput::name) !=
+      tail.outputs.end())
+    fail(
+        "--choose {}={}: output '{}' is the tail's, which is computed behind the last step; name "
+        "an output whose shape is known before the run",
+        choice.output, choice.input, choice.output);
+}
+
 void check_choice(const bundle::MetaInfo& info, const LoopOptions::Choice& choice) {
   const bundle::PortInfo* output = find_port(info.outputs, choice.output);
   const bundle::PortInfo* input = find_port(info.inputs, choice.input);
@@ -79,6 +88,12 @@ void check_choice(const bundle::MetaInfo& info, const LoopOptions::Choice& choic
         "wanted, not {} of {} for {}",
         choice.output, choice.input, graph::to_string(input->shape), name_of(input->type),
         graph::to_string(output->shape));
+}
+
+std::vector<std::string> state_inputs(const bundle::MetaInfo& info) {
+  std::vector<std::string> names;
+  for (const bundle::StateInfo& state : info.states) names.push_back(state.input);
+  return names;
 }
 
 bool is_state(const bundle::MetaInfo& info, const std::string& input) {
@@ -128,7 +143,8 @@ std::vector<std::string> file_options(const std::vector<std::string>& names) {
 
 }  // namespace
 
-void prepare_loop(bundle::MetaInfo& info, const LoopOptions& options) {
+void prepare_loop(bundle::MetaInfo& info, const std::optional<bundle::TailInfo>& tail,
+                  const LoopOptions& options) {
   if (options.steps < 1) fail("--steps {}: give at least 1", options.steps);
   if (!options.is_loop()) return;
   if (info.stages.size() > 1 || info.microbatches > 1)
@@ -137,6 +153,7 @@ void prepare_loop(bundle::MetaInfo& info, const LoopOptions& options) {
     fail("--start {}: give the rows that states hold, 0 or more", options.start);
   if (!options.states.empty()) {
     info.states.clear();
+    if (tail) graph::refuse_states_of_tail(tail->summary, options.states);
     const graph::Graph ports = graph_of_ports(info);
     for (const graph::State& state : graph::match_states(ports, options.states))
       info.states.push_back({info.outputs[state.output].name, info.inputs[state.input].name});
@@ -147,8 +164,13 @@ void prepare_loop(bundle::MetaInfo& info, const LoopOptions& options) {
       check_state(*find_port(info.outputs, state.output), *find_port(info.inputs, state.input),
                   options);
   });
+  if (tail)
+    problems.collect([&] { graph::refuse_tail_of_states(tail->summary, state_inputs(info)); });
   for (const LoopOptions::Choice& choice : options.choices)
-    problems.collect([&] { check_choice(info, choice); });
+    problems.collect([&] {
+      if (tail) refuse_choice_of_tail(tail->summary, choice);
+      check_choice(info, choice);
+    });
   problems.throw_if_any();
 }
 

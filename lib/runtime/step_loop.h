@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bundle/meta_info.h"
+#include "bundle/tail_info.h"
 #include "runtime/batch_parts.h"
 
 /// A run of several steps, as a decoder makes them: each rank hands its states, outputs that take
@@ -32,8 +34,10 @@ struct LoopOptions {
 
 /// Resolves the options' states, if they name any, and checks that the bundle can be run so. Throws
 /// Error: a state whose output is not split as its input is, one that does not hold so many rows,
-/// several stages or microbatches, an output or input that there is not.
-void prepare_loop(bundle::MetaInfo& info, const LoopOptions& options);
+/// several stages or microbatches, an output or input that there is not, or one that the tail makes
+/// or reads, which is computed behind the last step.
+void prepare_loop(bundle::MetaInfo& info, const std::optional<bundle::TailInfo>& tail,
+                  const LoopOptions& options);
 
 /// Throws Error, all that is wrong at once, for missing, superfluous or misshapen inputs and those
 /// of another type. In a loop a tensor may have one more dimension in front, with an entry a step;

@@ -85,7 +85,7 @@ void print() {
   }
   fmt::print("| when the model is read; nothing is left of them | | {} |\n",
              fmt::join(dissolved, ", "));
-  fmt::print("| when the model is read, of constants | | {} |\n", fmt::join(folded, ", "));
+  fmt::print("| when the model is read, of constants, or in the tail | | {} |\n", fmt::join(folded, ", "));
   fmt::print("| not: refused by name | | {} |\n", fmt::join(rest, ", "));
 }
 

@@ -172,10 +172,15 @@ class BundleChecker {
       }
       shards_.emplace_back(std::make_unique<Shard>(folder, rank["files"][0]["name"]));
     }
+    if (meta_.contains("tail"))
+      for (const Json& file : meta_["tail"]["files"])
+        CHECK(file["bytes"] ==
+              std::filesystem::file_size(folder / file["name"].get<std::string>()));
   }
 
   void check(const graph::Graph& whole) const {
     check_ports();
+    check_tail();
     check_weights(whole);
     check_collectives_meet();
     check_communicated_bytes();
@@ -188,7 +193,8 @@ class BundleChecker {
       for (const Json& port : meta_[kind]) {
         const Ints shape = port["shape"];
         for (std::size_t rank = 0; rank < shards_.size(); ++rank) {
-          const auto expected = share(port["specs"][0], shape, mesh_, static_cast<std::int64_t>(rank));
+          const auto expected =
+              share(port["specs"][0], shape, mesh_, static_cast<std::int64_t>(rank));
           const Json& ranges = port["ranges"].at(rank);
           Ints local;
           for (std::size_t dim = 0; dim < expected.size(); ++dim) {
@@ -199,6 +205,20 @@ class BundleChecker {
         }
       }
     }
+  }
+
+  /// The tail reads what there is, and the model's outputs are the ranks' or its own.
+  void check_tail() const {
+    CHECK(meta_["version"] == (meta_.contains("tail") ? 4 : 3));
+    if (!meta_.contains("tail")) return;
+    const Json& tail = meta_["tail"];
+    const auto has = [](const Json& ports, const Json& name) {
+      return std::ranges::any_of(ports, [&](const Json& port) { return port["name"] == name; });
+    };
+    for (const Json& name : tail["inputs"])
+      CHECK((has(meta_["inputs"], name) || has(meta_["outputs"], name)));
+    for (const Json& name : tail["model_outputs"])
+      CHECK(has(meta_["outputs"], name) != has(tail["outputs"], name));
   }
 
   /// Puts every weight together from the ranks' shares, byte by byte.

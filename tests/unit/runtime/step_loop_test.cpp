@@ -34,7 +34,7 @@ bundle::MetaInfo decoder() {
 
 std::string error_of(bundle::MetaInfo info, const LoopOptions& options) {
   try {
-    prepare_loop(info, options);
+    prepare_loop(info, {}, options);
   } catch (const Error& error) {
     return error.what();
   }
@@ -159,7 +159,7 @@ TEST_CASE("inputs of a step: an entry of those that have one, states at first, w
   LoopOptions options = two_steps;
   options.steps = 3;
   options.choices = {{"logits", "ids"}};
-  prepare_loop(info, options);
+  prepare_loop(info, {}, options);
   const graph::Tensor prompt = graph::Tensor::of_int64({2, 1}, {{7, 8}});
   const NamedTensors inputs = {{"ids", prompt}};
   CHECK_NOTHROW(check_inputs(info, inputs, options));

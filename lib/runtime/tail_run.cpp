@@ -1,0 +1,58 @@
+#include "runtime/tail_run.h"
+
+#include <utility>
+
+#include "graph/error.h"
+#include "runtime/data_shaped.h"
+#include "runtime/executable.h"
+#include "runtime/kernel.h"
+
+namespace autopar::runtime {
+namespace {
+
+using graph::Tensor;
+
+bool has_kernel(std::string_view domain, std::string_view op_type) {
+  return cpu_kernels().find(domain, op_type) != nullptr;
+}
+
+std::vector<Tensor> computed(const graph::Graph& graph, int threads) {
+  Executable executable(graph, {.threads = threads, .optimize = false});
+  executable.run();
+  std::vector<Tensor> results;
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i)
+    results.push_back(executable.read_output(i));
+  return results;
+}
+
+graph::Evaluator evaluator(int threads) {
+  return [threads](const graph::Graph& graph) -> std::optional<std::vector<Tensor>> {
+    if (auto results = evaluate_data_shaped(graph)) return results;
+    const graph::Node& node = graph.nodes.at(0);
+    if (!has_kernel(node.domain, node.op_type)) return std::nullopt;
+    return computed(graph, threads);
+  };
+}
+
+}  // namespace
+
+TailRun::TailRun(const std::filesystem::path& model_file, graph::TailSummary summary, int threads)
+    : summary_(std::move(summary)), interpreter_(model_file, evaluator(threads), has_kernel) {}
+
+NamedTensors TailRun::run(const NamedTensors& inputs, const NamedTensors& made) const {
+  NamedTensors read;
+  for (const std::string& name : summary_.inputs) {
+    const auto found = made.find(name);
+    read.emplace(name, found != made.end() ? found->second : inputs.at(name));
+  }
+  NamedTensors outputs = interpreter_.run(std::move(read));
+  for (const graph::ModelOutput& output : summary_.outputs)
+    if (const auto type = outputs.at(output.name).type(); type != output.type)
+      fail("output '{}' is {}, but the model says {}: export it again", output.name, name_of(type),
+           name_of(output.type));
+  for (const std::string& name : summary_.model_outputs)
+    if (const auto found = made.find(name); found != made.end()) outputs.emplace(*found);
+  return outputs;
+}
+
+}  // namespace autopar::runtime
