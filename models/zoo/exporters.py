@@ -11,14 +11,19 @@ ROWS = 2
 SCOPES = "pkg.torch.onnx.name_scopes"
 
 
-def torchscript(sample, tokens, file, embed=True):
+def torchscript(sample, tokens, file, embed=True, opset=14):
     """The one that traces, at the opset that was long the default. Weights up to 2 GB are in the file
     whatever `embed` says."""
     names = list(sample.inputs)
     axes = {name: sample.dynamic_dimensions(name) for name in [*names, *sample.outputs]}
     torch.onnx.export(
-        Wrapper(sample, names), sample.draw(names, ROWS, tokens), file, dynamo=False, opset_version=14,
+        Wrapper(sample, names), sample.draw(names, ROWS, tokens), file, dynamo=False, opset_version=opset,
         input_names=names, output_names=sample.outputs, dynamic_axes=axes)
+
+
+def newer_torchscript(sample, tokens, file, embed=True):
+    """At the first opset that has GridSample."""
+    torchscript(sample, tokens, file, embed, opset=16)
 
 
 def dynamo(sample, tokens, file, embed=True):

@@ -56,5 +56,6 @@ def make(entry, folder, tokens, embed):
     file = folder / "model.onnx"
     entry.way(sample, tokens, file, embed)
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-    run_checked(session, sample, 3, tokens - 5, entry.tolerance)
+    if not sample.fixed:
+        run_checked(session, sample, 3, tokens - 5, entry.tolerance)
     save_test_data(folder, *run_checked(session, sample, sample.rows, tokens, entry.tolerance))

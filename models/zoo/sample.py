@@ -22,6 +22,7 @@ class Sample:
     dynamic_of: dict = field(default_factory=dict)  # of those that have others
     not_for_dynamo: tuple = ()  # inputs that its exporter is not given
     rows: int = 1  # of the test data
+    fixed: bool = False  # whether the graph is for one number of rows
     tokens: int | None = None  # the one number that the graph is for, where it is not symbolic
 
     def dynamic_dimensions(self, name):

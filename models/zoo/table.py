@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from . import cached, encoder_decoder, exporters, linear, merged, rewritten, text, vision
+from . import cached, detection, encoder_decoder, exporters, linear, merged, rewritten, text, vision
 
 
 @dataclass
@@ -74,6 +74,25 @@ REWRITTEN = {
     "resnet50-qdq": Entry(vision.resnet, RESNET, rewritten.static_int8, 0.2),
     "t5-merged": Entry(merged.t5, T5, merged.merged),
 }
+PYRAMID = dict(channels=16, classes=5, width=0.15)
+DETECTORS = {
+    "detector-faster-rcnn": Entry(detection.faster_rcnn_mobilenet, PYRAMID | dict(hidden=32),
+                                  exporters.torchscript, 1e-4),
+    "detector-fcos": Entry(detection.fcos, PYRAMID | dict(channels=32), exporters.torchscript, 1e-4),
+    "detector-mask-rcnn": Entry(detection.mask_rcnn_mobilenet, PYRAMID | dict(hidden=32),
+                                exporters.torchscript, 1e-4),
+    "detector-retinanet": Entry(detection.retinanet, PYRAMID | dict(channels=32), exporters.torchscript, 1e-4),
+    "detector-rt-detr": Entry(detection.rt_detr, dict(
+        image_size=64, kept=15, least_score=0.486, d_model=32, num_labels=6, num_queries=20,
+        backbone=dict(embedding_size=8, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1]),
+        encoder_hidden_dim=32, encoder_in_channels=[16, 24, 32], encoder_layers=1, encoder_ffn_dim=48,
+        encoder_attention_heads=4, decoder_in_channels=[32, 32, 32], decoder_ffn_dim=48, decoder_layers=2,
+        decoder_attention_heads=4, hidden_expansion=0.5), exporters.newer_torchscript, 1e-4),
+    "detector-ssd-lite": Entry(detection.ssd_lite, dict(classes=5, width=0.1, size=96),
+                               exporters.torchscript, 1e-4),
+    "detector-yolo": Entry(detection.yolo, dict(image_size=64, classes=5, width=8, least_score=0.6, most=30),
+                           exporters.torchscript, 1e-4),
+}
 FULL = {
     "bert-base": (text.bert, {}),
     "gemma2-small": (text.gemma2, dict(
@@ -119,7 +138,7 @@ def with_exporters(models):
 
 def tiny():
     """By the name of its folder."""
-    return with_exporters(TINY) | REWRITTEN
+    return with_exporters(TINY) | REWRITTEN | DETECTORS
 
 
 def full():

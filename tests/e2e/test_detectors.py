@@ -1,0 +1,38 @@
+"""A detector that picks its boxes itself finds what it finds in ONNX Runtime, split in every way."""
+
+import json
+import os
+
+from support import Model, TemporaryFolderTest, autopar, mpirun
+
+SPLITS = {"1": 1, "2": 2, "3": 3, "4": 4, "2x2": 4}
+
+
+class DetectorTest(TemporaryFolderTest):
+    def setUp(self):
+        super().setUp()
+        self.model = Model(os.environ["AUTOPAR_MODEL"])
+
+    def check(self, bundle, meta, start):
+        out = self.tmp / f"out-{len(list(self.tmp.iterdir()))}"
+        done = start("run", "--dir", bundle, *self.model.input_options(), "--output-dir", out, "--json")
+        self.assertLessEqual(self.model.error_of(out), self.model.tolerance)
+        measured = json.loads(done.stdout)
+        self.assertEqual(measured["collectives"], meta["plan"]["collectives"])
+        for rank, peak in zip(meta["ranks"], measured["peak_bytes"], strict=True):
+            self.assertLessEqual(peak, rank["peak_bytes"])
+
+    def test_finds_the_same(self):
+        self.assertTrue(all(array.size for array in self.model.outputs.values()))
+        for mesh, ranks in SPLITS.items():
+            with self.subTest(mesh=mesh):
+                bundle = self.tmp / f"bundle-{mesh}"
+                meta = self.model.partition(bundle, ranks, "--mesh", mesh, "--time-limit", 5)
+                self.assertIn("tail", meta)
+                self.check(bundle, meta, autopar)
+
+    def test_one_process_a_rank_and_verify(self):
+        bundle = self.tmp / "bundle"
+        meta = self.model.partition(bundle, 2, "--time-limit", 5)
+        self.check(bundle, meta, lambda *command: mpirun(2, *command))
+        autopar("verify", self.model.file, bundle, *self.model.input_options())
