@@ -22,12 +22,8 @@ onnx::ModelProto read_model(const fs::path& file) {
   return model;
 }
 
-/// Operators make sequences and optionals out of tensors, too; their names say so.
 std::optional<std::string> kind_of_operator(const onnx::NodeProto& node) {
   if (node.domain().find("training") != std::string::npos) return "training";
-  if (node.op_type().find("Sequence") != std::string::npos && node.op_type() != "ReverseSequence")
-    return "sequences";
-  if (node.op_type().starts_with("Optional")) return "optional";
   constexpr int training_mode = 2;
   if (node.op_type() == "Dropout" && node.input_size() > training_mode) return "training";
   if (node.op_type().starts_with("String")) return "strings";

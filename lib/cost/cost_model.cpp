@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/loop_body.h"
 #include "sharding/spelled_out.h"
 
 namespace autopar::cost {
@@ -211,13 +212,31 @@ double CostModel::operator_seconds(const graph::Graph& graph, const graph::Node&
 double CostModel::seconds_as_one(const graph::Graph& graph, const graph::Node& node,
                                  const ShardingRule& rule, const OpShardSpec& spec) const {
   if (rule.is_view) return 0;
+  if (node.body) return loop_seconds(graph, node);
   return work_seconds(operator_work(graph, node, rule, spec), rate_type(graph, node), node.op_type);
+}
+
+double CostModel::loop_seconds(const graph::Graph& graph, const graph::Node& loop) const {
+  const graph::Graph& body = loop.body->graph;
+  double round = 0;
+  for (const graph::Node& node : body.nodes) {
+    const auto known = sharding::sharding_rule(body, node);
+    const ShardingRule rule = known ? *known : sharding::replicated_rule(body, node);
+    const auto choices = sharding::enumerate_op_shard_specs(rule, sharding::DeviceMesh({1}),
+                                                            sharding::input_shapes(body, node),
+                                                            sharding::output_shapes(body, node));
+    round += CostModel(device_, sharding::DeviceMesh({1}))
+                 .operator_seconds(body, node, rule, choices.front());
+  }
+  return device_.launch_seconds +
+         round * static_cast<double>(graph::expected_rounds(graph, loop).rounds);
 }
 
 double CostModel::least_operator_seconds(int devices, const graph::Graph& graph,
                                          const graph::Node& node, const ShardingRule& rule,
                                          const OpShardSpec& whole) const {
   if (rule.is_view) return 0;
+  if (node.body) return loop_seconds(graph, node);  // every device makes all rounds
   // A share has no less than its part of each, and time never falls with any. Its products may be
   // smaller, and of the size that is the fastest.
   Work share = operator_work(graph, node, rule, whole);
@@ -233,6 +252,7 @@ double CostModel::least_operator_seconds(int devices, const graph::Graph& graph,
 
 std::string CostModel::price_key(const graph::Graph& graph, const graph::Node& node) const {
   std::string key;
+  if (node.body) key = node.name;
   if (device_.element_seconds.contains(node.op_type)) key = node.op_type;
   for (const auto* ids : {&node.inputs, &node.outputs}) {
     for (const graph::ValueId id : *ids) {

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "graph/loop_body.h"
+
 namespace autopar::graph {
 namespace {
 
@@ -67,7 +69,7 @@ std::int64_t bound(const Graph& graph, int microbatches) {
     lifetimes[v].bytes = 0;
   }
   constexpr std::int64_t page = 4096;
-  return with_arena_slack(plan_arena(lifetimes).bytes) + page + in_slots;
+  return with_arena_slack(plan_arena(lifetimes).bytes) + page + in_slots + bodies_bound(graph);
 }
 
 }  // namespace
@@ -123,6 +125,13 @@ std::vector<BufferLifetime> value_lifetimes(const Graph& graph) {
   for (const State& state : graph.states) live_at(graph.inputs[state.input], last_step);
   for (const ValueId input : graph.inputs) result[static_cast<std::size_t>(input)].first = 0;
   return result;
+}
+
+std::int64_t bodies_bound(const Graph& graph) {
+  std::int64_t bytes = 0;
+  for (const Node& node : graph.nodes)
+    if (node.body) bytes += arena_bound(body_to_run(graph, node));
+  return bytes;
 }
 
 std::int64_t arena_bound(const Graph& graph) { return bound(graph, 1); }

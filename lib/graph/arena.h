@@ -37,8 +37,12 @@ std::vector<BufferLifetime> value_lifetimes(const Graph& graph);
 /// it may take a quarter more than the values themselves, and a page.
 constexpr std::int64_t with_arena_slack(std::int64_t bytes) { return bytes + bytes / 4; }
 
+/// What the arenas of the bodies of the graph's loops may take; 0 where it has none.
+std::int64_t bodies_bound(const Graph& graph);
+
 /// What an arena for the graph may take: every value in memory of its own, packed by plan_arena,
-/// with slack and a page. The partitioner predicts it and the runtime stays within it.
+/// with slack and a page, and beside it bodies_bound. The partitioner predicts it and the runtime
+/// stays within it.
 std::int64_t arena_bound(const Graph& graph);
 
 /// By ValueId, how many copies a runtime keeps of a value, outside of what it packs, so that one

@@ -1,7 +1,10 @@
 #include "graph/control_flow.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "graph/control_flow_parts.h"
+#include "graph/native_loop.h"
 #include "graph/unknown_shape.h"
 
 namespace autopar::graph {
@@ -14,17 +17,6 @@ using Services = ControlFlowServices;
   throw UnknownShape(what + ": give a model input's value with --constant");
 }
 
-const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, std::string_view name) {
-  const auto found = std::ranges::find(node.attribute(), name, &onnx::AttributeProto::name);
-  return found == node.attribute().end() ? nullptr : &*found;
-}
-
-const onnx::GraphProto& body_of(const onnx::NodeProto& node, std::string_view name) {
-  const auto* attribute = find_attribute(node, name);
-  if (attribute == nullptr || !attribute->has_g()) fail("it has no graph '{}'", name);
-  return attribute->g();
-}
-
 /// The attribute's integers, `size` of them; as many `otherwise` where it is absent.
 std::vector<std::int64_t> integers(const onnx::NodeProto& node, std::string_view name,
                                    std::size_t size, std::int64_t otherwise) {
@@ -35,31 +27,28 @@ std::vector<std::int64_t> integers(const onnx::NodeProto& node, std::string_view
   return {attribute->ints().begin(), attribute->ints().end()};
 }
 
-/// The number of a constant of one; nullopt where it is known in a run alone.
-std::optional<std::int64_t> known(ValueId id, const Services& services) {
-  const auto& constant = services.value(id).constant;
-  if (!constant || !constant->has_data() || constant->elements() != 1) return std::nullopt;
-  return constant->to_int64s()[0];
-}
+ValueId either(ValueId condition, ValueId yes, ValueId no, const Services& services);
 
-ValueId integer(std::int64_t value, const Services& services) {
-  return services.add_constant(Tensor::of_int64({}, std::span(&value, 1)));
-}
-
-ValueId truth(bool value, const Services& services) {
-  Tensor tensor = Tensor::zeros(DataType::boolean, {});
-  tensor.mutable_bytes()[0] = static_cast<std::byte>(value);
-  return services.add_constant(std::move(tensor));
-}
-
-ValueId vector_of(const Shape& values, const Services& services) {
-  return services.add_constant(
-      Tensor::of_int64({static_cast<std::int64_t>(values.size())}, values));
+/// Of two sequences.
+ValueId either_list(ValueId condition, ValueId yes, ValueId no, const Services& services) {
+  if (!Sequences::is_sequence(yes) || !Sequences::is_sequence(no))
+    fail("its condition is not known before the run, but decides whether a value is there");
+  Values elements = services.sequences.elements(yes);
+  const Values others = services.sequences.elements(no);
+  if (elements.size() != others.size())
+    fail(
+        "its condition is not known before the run, but decides whether a sequence has {} or {} "
+        "tensors",
+        elements.size(), others.size());
+  for (std::size_t i = 0; i < elements.size(); ++i)
+    elements[i] = either(condition, elements[i], others[i], services);
+  return services.sequences.add(std::move(elements));
 }
 
 /// `yes` where the condition, of one element, holds, else `no`.
 ValueId either(ValueId condition, ValueId yes, ValueId no, const Services& services) {
   if (yes == no) return yes;
+  if (yes <= no_value || no <= no_value) return either_list(condition, yes, no, services);
   const auto describe = [&](ValueId id) {
     return fmt::format("{} {}", name_of(services.value(id).type),
                        to_string(services.value(id).shape));
@@ -74,27 +63,12 @@ ValueId either(ValueId condition, ValueId yes, ValueId no, const Services& servi
   return services.add("Where", {condition, yes, no}, {});
 }
 
-/// Along a new dimension.
-ValueId stacked(const Values& parts, std::int64_t axis, const Services& services) {
-  if (parts.empty()) fail("it makes no round, so that the shape of what it collects is not known");
-  const ValueId axes = vector_of({axis}, services);
-  Values wide;
-  for (const ValueId part : parts) wide.push_back(services.add("Unsqueeze", {part, axes}, {}));
-  return wide.size() == 1 ? wide[0] : services.add("Concat", wide, {{"axis", axis}});
-}
-
-ValueId part(ValueId of, std::int64_t index, std::int64_t axis, const Services& services) {
-  return services.add("Gather", {of, integer(index, services)}, {{"axis", axis}});
-}
-
 /// Counts the nodes that unrolling adds.
 class Growth {
  public:
   explicit Growth(const Services& services) : services_(services), before_(services.nodes()) {}
-  void check(std::int64_t rounds) const {
-    if (services_.nodes() - before_ > most_unrolled_nodes || rounds > most_rounds)
-      fail("unrolled, it has more than {} nodes or {} rounds, which is not supported",
-           most_unrolled_nodes, most_rounds);
+  bool is_too_much(std::int64_t rounds) const {
+    return services_.nodes() - before_ > most_unrolled_nodes || rounds > most_rounds;
   }
 
  private:
@@ -115,7 +89,7 @@ void check_ports(const onnx::NodeProto& node, const onnx::GraphProto& body, std:
 }  // namespace
 
 std::vector<ValueId> read_if(const onnx::NodeProto& node, const std::vector<ValueId>& inputs,
-                             const ControlFlowServices& services) {
+                             std::int64_t /*opset*/, const ControlFlowServices& services) {
   const auto read = [&](const char* branch, int round) {
     const onnx::GraphProto& body = body_of(node, branch);
     if (body.output_size() != node.output_size())
@@ -136,46 +110,77 @@ std::vector<ValueId> read_if(const onnx::NodeProto& node, const std::vector<Valu
   return outputs;
 }
 
-std::vector<ValueId> read_loop(const onnx::NodeProto& node, const std::vector<ValueId>& inputs,
-                               const ControlFlowServices& services) {
-  const onnx::GraphProto& body = body_of(node, "body");
-  Values state(inputs.begin() + std::min<std::ptrdiff_t>(2, std::ssize(inputs)), inputs.end());
-  const std::size_t carried = state.size();
-  const auto outputs = static_cast<std::size_t>(std::max(body.output_size(), 1));
-  check_ports(node, body, carried + 2, outputs);
-  if (outputs < carried + 1) fail("its graph has {} outputs for {} values", outputs, carried);
-  std::vector<Values> collected(outputs - 1 - carried);
+namespace {
 
-  std::optional<std::int64_t> trips;
-  if (!inputs.empty() && inputs[0] != no_value) {
-    trips = known(inputs[0], services);
-    if (!trips) fail_unknown("its trip count is not known before the run");
-  }
-  const bool has_condition = inputs.size() > 1 && inputs[1] != no_value;
-  ValueId goes_on = has_condition ? inputs[1] : truth(true, services);
+/// Its trip count where that is known.
+std::optional<std::int64_t> known_trips(const NativeLoop& loop, const Services& services) {
+  return loop.trip_count == no_value ? std::nullopt : known(loop.trip_count, services);
+}
+
+/// The rounds one after the other; nullopt where the run alone knows how many there are at most, or
+/// there are too many. `read` reads the body for a round.
+template <typename Read>
+std::optional<Values> unroll(const NativeLoop& loop, const Services& services, const Read& read) {
+  const auto trips = known_trips(loop, services);
+  if (loop.trip_count != no_value && !trips) return std::nullopt;
+  Values state = loop.carried;
+  std::vector<Values> collected(loop.is_collected.size());
+  ValueId goes_on = loop.condition == no_value ? truth(true, services) : loop.condition;
   const Growth growth(services);
   for (std::int64_t round = 0; !trips || round < *trips; ++round) {
     const auto goes = known(goes_on, services);
     if (goes == 0) break;
-    if (!goes && !trips)
-      fail_unknown("neither its trip count nor its condition is known before the run");
-    if (!goes && !collected.empty())
+    if (!goes && (!trips || *trips > most_rounds)) return std::nullopt;
+    if (!goes && std::ranges::find(loop.is_collected, true) != loop.is_collected.end())
       fail_unknown("its condition is not known before the run, but decides how much it collects");
     Values given{integer(round, services), goes ? goes_on : truth(true, services)};
     given.insert(given.end(), state.begin(), state.end());
-    const Values made = services.read(body, given, static_cast<int>(round));
-    for (std::size_t i = 0; i < carried; ++i)
+    const Values made = read(given, static_cast<int>(round));
+    for (std::size_t i = 0; i < state.size(); ++i)
       state[i] = goes ? made[i + 1] : either(goes_on, made[i + 1], state[i], services);
     for (std::size_t i = 0; i < collected.size(); ++i)
-      collected[i].push_back(made[1 + carried + i]);
+      collected[i].push_back(made[1 + state.size() + i]);
     if (goes)
       goes_on = made[0];
     else if (known(made[0], services) != 1)
       goes_on = services.add("And", {goes_on, made[0]}, {});
-    growth.check(round);
+    if (growth.is_too_much(round)) return std::nullopt;
   }
-  for (const Values& parts : collected) state.push_back(stacked(parts, 0, services));
+  for (std::size_t i = 0; i < collected.size(); ++i)
+    state.push_back(loop.is_collected[i] ? stacked(collected[i], 0, services) : no_value);
   return state;
+}
+
+}  // namespace
+
+std::vector<ValueId> read_loop(const onnx::NodeProto& node, const std::vector<ValueId>& inputs,
+                               std::int64_t /*opset*/, const ControlFlowServices& services) {
+  const onnx::GraphProto& body = body_of(node, "body");
+  NativeLoop loop;
+  if (!inputs.empty()) loop.trip_count = inputs[0];
+  if (inputs.size() > 1) loop.condition = inputs[1];
+  loop.carried.assign(inputs.begin() + std::min<std::ptrdiff_t>(2, std::ssize(inputs)),
+                      inputs.end());
+  const std::size_t carried = loop.carried.size();
+  const auto outputs = static_cast<std::size_t>(std::max(body.output_size(), 1));
+  check_ports(node, body, carried + 2, outputs);
+  if (outputs < carried + 1) fail("its graph has {} outputs for {} values", outputs, carried);
+  for (std::size_t o = carried; o + 1 < outputs; ++o) {
+    const int output = static_cast<int>(o);
+    loop.is_collected.push_back(output < node.output_size() && !node.output(output).empty());
+  }
+  const auto read_round = [&](const Values& given, int round) {
+    return services.read(body, given, round);
+  };
+  if (services.unrolls)
+    if (auto unrolled = unroll(loop, services, read_round)) return *unrolled;
+  // In every round that is made the condition holds.
+  loop.read = [&](ValueId round, const Values& given) {
+    Values all{round, truth(true, services)};
+    all.insert(all.end(), given.begin(), given.end());
+    return services.read(body, all, -1);
+  };
+  return add_native_loop(loop, services);
 }
 
 namespace {
@@ -191,10 +196,10 @@ struct Sequence {
   std::vector<std::int64_t> output_directions;
 };
 
-Values scan(const Sequence& of, Values state, const Values& sequences, int& round,
-            const Growth& growth, const Services& services) {
+/// The sequences' length; makes their axes count from the front.
+std::int64_t length_of(const Sequence& of, const Values& sequences, std::vector<std::int64_t>& axes,
+                       const Services& services) {
   std::optional<std::int64_t> length;
-  std::vector<std::int64_t> axes = of.input_axes;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const Shape& shape = services.value(sequences[i]).shape;
     const auto rank = static_cast<std::int64_t>(shape.size());
@@ -207,16 +212,24 @@ Values scan(const Sequence& of, Values state, const Values& sequences, int& roun
       fail("its sequences have lengths of {} and {}", *length, extent);
     length = extent;
   }
+  return *length;
+}
+
+/// nullopt where there are too many rounds.
+std::optional<Values> unrolled_scan(const Sequence& of, Values state, const Values& sequences,
+                                    int& round, const Growth& growth, const Services& services) {
+  std::vector<std::int64_t> axes = of.input_axes;
+  const std::int64_t length = length_of(of, sequences, axes, services);
   std::vector<Values> collected(of.output_axes.size());
-  for (std::int64_t t = 0; t < *length; ++t) {
+  for (std::int64_t t = 0; t < length; ++t) {
+    if (growth.is_too_much(round)) return std::nullopt;
     Values given = state;
     for (std::size_t i = 0; i < sequences.size(); ++i)
       given.push_back(
-          part(sequences[i], of.input_directions[i] != 0 ? *length - 1 - t : t, axes[i], services));
+          part(sequences[i], of.input_directions[i] != 0 ? length - 1 - t : t, axes[i], services));
     const Values made = services.read(of.body, given, round++);
     std::copy_n(made.begin(), of.states, state.begin());
     for (std::size_t i = 0; i < collected.size(); ++i) collected[i].push_back(made[of.states + i]);
-    growth.check(round);
   }
   for (std::size_t i = 0; i < collected.size(); ++i) {
     if (of.output_directions[i] != 0) std::ranges::reverse(collected[i]);
@@ -226,6 +239,67 @@ Values scan(const Sequence& of, Values state, const Values& sequences, int& roun
     state.push_back(stacked(collected[i], axis, services));
   }
   return state;
+}
+
+/// What a Loop collects along its first dimension, as the Scan has it: along `axis`, in the order
+/// that `is_reversed` says.
+ValueId arranged(ValueId collected, std::int64_t axis, bool is_reversed, const Services& services) {
+  if (is_reversed)
+    collected = services.add("Slice",
+                             {collected, vector_of({-1}, services),
+                              vector_of({std::numeric_limits<std::int64_t>::min()}, services),
+                              vector_of({0}, services), vector_of({-1}, services)},
+                             {});
+  const auto rank = static_cast<std::int64_t>(services.value(collected).shape.size());
+  if (axis < 0) axis += rank;
+  if (axis == 0 || axis >= rank) return collected;
+  std::vector<std::int64_t> order;
+  for (std::int64_t d = 1; d < rank; ++d) order.push_back(d);
+  order.insert(order.begin() + axis, 0);
+  return services.add("Transpose", {collected}, {{"perm", order}});
+}
+
+/// The Scan as a Loop that counts the places of its sequences.
+Values native_scan(const Sequence& of, const Values& state, const Values& sequences,
+                   const Services& services) {
+  std::vector<std::int64_t> axes = of.input_axes;
+  const std::int64_t length = length_of(of, sequences, axes, services);
+  const int around = services.frames.depth();
+  NativeLoop loop;
+  loop.trip_count = integer(length, services);
+  loop.carried = state;
+  for (std::size_t o = 0; o < of.output_axes.size(); ++o) {
+    const int output = static_cast<int>(of.states + o);
+    loop.is_collected.push_back(output < of.node.output_size() && !of.node.output(output).empty());
+  }
+  loop.read = [&](ValueId round, const Values& given) {
+    Values all = given;
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      const ValueId place = of.input_directions[i] == 0
+                                ? round
+                                : services.add("Sub", {integer(length - 1, services), round}, {});
+      all.push_back(services.add("Gather", {services.frames.bring_in(sequences[i], around), place},
+                                 {{"axis", axes[i]}}));
+    }
+    Values made = services.read(of.body, all, -1);
+    made.insert(made.begin(), truth(true, services));
+    return made;
+  };
+  Values result = add_native_loop(loop, services);
+  for (std::size_t o = 0; o < of.output_axes.size(); ++o) {
+    ValueId& collected = result[of.states + o];
+    if (collected != no_value)
+      collected = arranged(collected, of.output_axes[o], of.output_directions[o] != 0, services);
+  }
+  return result;
+}
+
+Values scan(const Sequence& of, const Values& state, const Values& sequences, int& round,
+            const Growth& growth, const Services& services) {
+  if (services.unrolls)
+    if (auto unrolled = unrolled_scan(of, state, sequences, round, growth, services))
+      return *unrolled;
+  return native_scan(of, state, sequences, services);
 }
 
 }  // namespace
@@ -239,6 +313,8 @@ std::vector<ValueId> read_scan(const onnx::NodeProto& node, const std::vector<Va
   const Values given(inputs.begin() + (in_batches && !inputs.empty() ? 1 : 0), inputs.end());
   if (count == nullptr || count->i() <= 0 || count->i() > std::ssize(given))
     fail("its attribute 'num_scan_inputs' does not fit its {} inputs", given.size());
+  for (const ValueId id : given)
+    if (id <= no_value) fail("one of its inputs is no tensor");
   const auto scanned = static_cast<std::size_t>(count->i());
   Sequence of{node, body_of(node, "body"), given.size() - scanned, {}, {}, {}, {}};
   const auto outputs = static_cast<std::size_t>(of.body.output_size());

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "graph/loop_body.h"
 #include "graph/weight_types.h"
 
 namespace autopar::graph {
@@ -55,6 +56,17 @@ void check_value(const Value& value) {
   if (!value.constant) return;
   require(value.constant->type() == value.type, "a constant has its value's type");
   require(value.constant->shape() == value.shape, "a constant has its value's shape");
+}
+
+void check_body(const Node& node) {
+  const LoopBody& body = *node.body;
+  require(body.graph.inputs.size() > body.carried && body.graph.outputs.size() > body.carried,
+          "a loop's body has the round, what is carried and whether another round follows");
+  require(node.inputs.size() == body.graph.inputs.size() + 1,
+          "a loop has an input for each that its body carries or captures");
+  require(node.outputs.size() == body.carried + body.collected(),
+          "a loop has an output for each that its body carries or that is collected");
+  check_invariants(body.graph);
 }
 
 }  // namespace
@@ -125,6 +137,8 @@ std::int64_t constant_bytes(const Graph& graph) {
   std::int64_t bytes = 0;
   for (const Value& value : graph.values)
     if (value.constant) bytes += value.constant->size_bytes();
+  for (const Node& node : graph.nodes)
+    if (node.body) bytes += constant_bytes(node.body->graph);
   return bytes;
 }
 
@@ -167,6 +181,7 @@ void check_invariants(const Graph& graph) {
     for (const ValueId input : node.inputs)
       require(input == no_value || (in_range(input) && made[static_cast<std::size_t>(input)]),
               "a node reads what stands before it");
+    if (node.body) check_body(node);
     for (const ValueId output : node.outputs) {
       if (output == no_value) continue;
       require(in_range(output) && !made[static_cast<std::size_t>(output)],

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -32,6 +33,8 @@ struct Value {
   std::optional<Tensor> constant;
 };
 
+struct LoopBody;  // graph/loop_body.h
+
 struct Node {
   std::string name;
   std::string op_type;
@@ -39,6 +42,8 @@ struct Node {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   std::map<std::string, Attribute> attributes;
+  /// What a Loop that runs as one node computes each round; null for every other node.
+  std::shared_ptr<const LoopBody> body = nullptr;
 
   bool has_attribute(const std::string& key) const { return attributes.contains(key); }
   /// The attribute, or the default where it is absent. Throws Error when it has another type.
@@ -56,9 +61,9 @@ struct State {
   std::size_t input = 0;
 };
 
-/// A model after import: static shapes, no symbolic dimension, no function, no dead node; names of
-/// nodes and values are unique; nodes stand in topological order. Every operator has the form of
-/// opset 18 or newer (`opsets` tells which).
+/// A model after import: static shapes, no symbolic dimension, no function, no dead node, no nested
+/// graph but a Loop's body; names of nodes and values are unique; nodes stand in topological order.
+/// Every operator has the form of opset 18 or newer (`opsets` tells which).
 struct Graph {
   std::string name;
   std::map<std::string, std::int64_t> opsets;  ///< version by domain
@@ -94,7 +99,7 @@ std::string qualified_op_type(const Node& node);
 std::vector<NodeId> producers(const Graph& graph);
 /// The nodes that read each value, in order, a node once for each reading input.
 std::vector<std::vector<NodeId>> consumers(const Graph& graph);
-/// Bytes of all constants.
+/// Bytes of all constants, those of loops' bodies among them.
 std::int64_t constant_bytes(const Graph& graph);
 /// Bytes of all constants with floating-point or quantised (8 bits or fewer) data, tied ones once.
 std::int64_t weight_bytes(const Graph& graph);

@@ -6,10 +6,10 @@
 
 namespace autopar::graph {
 
-std::optional<ValueId> Scope::find(const std::string& name) const {
+std::optional<ScopedValue> Scope::find(const std::string& name) const {
   for (const Scope* scope = this; scope; scope = scope->parent)
     if (const auto found = scope->values.find(name); found != scope->values.end())
-      return found->second;
+      return ScopedValue{found->second, scope->depth};
   return std::nullopt;
 }
 
@@ -19,21 +19,26 @@ ValueName Scope::name_outside(const std::string& name) const {
   return found != outer_names.end() ? found->second : ValueName{prefix + name, false};
 }
 
-std::string GraphBuilder::unique(const std::string& name, std::unordered_set<std::string>& taken) {
+std::string UniqueNames::take(const std::string& name) {
   std::string result = name;
-  for (int suffix = 1; !taken.insert(result).second; ++suffix)
-    result = fmt::format("{}_{}", name, suffix);
+  while (!taken_.insert(result).second) result = fmt::format("{}_{}", name, ++suffixes_[name]);
   return result;
 }
 
+GraphBuilder GraphBuilder::for_body() const {
+  GraphBuilder body;
+  body.names_ = names_;
+  return body;
+}
+
 void GraphBuilder::reserve(const std::string& name) {
-  reserved_names_.insert(name);
-  value_names_.insert(name);
+  names_->reserved.insert(name);
+  names_->values.insert(name);
 }
 
 std::string GraphBuilder::take(const ValueName& name) {
-  const bool is_reserved = name.is_models && reserved_names_.erase(name.text) > 0;
-  return is_reserved ? name.text : unique(name.text, value_names_);
+  const bool is_reserved = name.is_models && names_->reserved.erase(name.text) > 0;
+  return is_reserved ? name.text : names_->values.take(name.text);
 }
 
 ValueId GraphBuilder::add_value(const ValueName& name, DataType type, Shape shape) {
@@ -55,7 +60,7 @@ ValueId GraphBuilder::add_constant(const ValueName& name, Tensor tensor, bool fr
 void GraphBuilder::add_node(Node node) {
   if (node.name.empty() || node.name.back() == '/')
     node.name += fmt::format("{}_{}", node.op_type, graph_.nodes.size());
-  node.name = unique(node.name, node_names_);
+  node.name = names_->nodes.take(node.name);
   graph_.nodes.push_back(std::move(node));
 }
 
@@ -76,15 +81,36 @@ Graph GraphBuilder::finish(const std::vector<std::pair<std::string, ValueId>>& o
       continue;
     }
     if (graph_.is_constant(id) && graph_.value(id).name == name)
-      graph_.value(id).name = unique(name, value_names_);
-    Value copy = graph_.value(id);
-    copy.constant.reset();
-    copy.name = copy.name == name ? unique(name, value_names_) : name;
-    const ValueId output = graph_.add_value(std::move(copy));
-    add_node({name + "/Identity", "Identity", "", {id}, {output}, {}});
-    graph_.outputs.push_back(output);
+      graph_.value(id).name = names_->values.take(name);
+    add_copied_output(id, graph_.value(id).name == name ? names_->values.take(name) : name);
   }
   return std::move(graph_);
+}
+
+Graph GraphBuilder::finish_body(const std::vector<ValueId>& outputs) {
+  const auto made_by = producers(graph_);
+  for (const ValueId id : outputs) {
+    const bool made = made_by[static_cast<std::size_t>(id)] != no_node;
+    if (made && std::ranges::find(graph_.outputs, id) == graph_.outputs.end())
+      graph_.outputs.push_back(id);
+    else
+      add_copied_output(id, names_->values.take(graph_.value(id).name));
+  }
+  return std::move(graph_);
+}
+
+void GraphBuilder::release_names() {
+  for (const Value& value : graph_.values) names_->values.release(value.name);
+  for (const Node& node : graph_.nodes) names_->nodes.release(node.name);
+}
+
+void GraphBuilder::add_copied_output(ValueId id, const std::string& name) {
+  Value copy = graph_.value(id);
+  copy.constant.reset();
+  copy.name = name;
+  const ValueId output = graph_.add_value(std::move(copy));
+  add_node({name + "/Identity", "Identity", "", {id}, {output}, {}});
+  graph_.outputs.push_back(output);
 }
 
 }  // namespace autopar::graph

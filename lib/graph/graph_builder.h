@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -20,23 +21,59 @@ struct ValueName {
   bool is_models = false;
 };
 
+/// A value that a scope's name stands for, and the depth of the graph that has it.
+struct ScopedValue {
+  ValueId id = no_value;
+  int depth = 0;
+};
+
 /// The names that nodes of one ONNX graph or function body see, and how they are called outside.
 struct Scope {
   const Scope* parent = nullptr;  ///< what the branches of an If see as well
   std::map<std::string, std::int64_t> opsets;
+  int depth = 0;  ///< of the graph that its values are in: 0 the model's, 1 a loop's body there
   std::string prefix;  ///< of names from inside, "layer_0/"; empty in the model's own graph
   std::unordered_map<std::string, ValueId> values;  ///< no_value: an input that is left out
   /// What the body's results are called by its caller.
   std::unordered_map<std::string, ValueName> outer_names;
 
   /// Nothing where the name is not defined.
-  std::optional<ValueId> find(const std::string& name) const;
+  std::optional<ScopedValue> find(const std::string& name) const;
   ValueName name_outside(const std::string& name) const;
+};
+
+/// Names that are taken, each once.
+class UniqueNames {
+ public:
+  void insert(const std::string& name) { taken_.insert(name); }
+  void release(const std::string& name) { taken_.erase(name); }
+  /// Takes the name, with a suffix where it is taken already.
+  std::string take(const std::string& name);
+
+  /// The last suffix by name. Older ones may take their place: then suffixes are sought from there.
+  using Suffixes = std::unordered_map<std::string, int>;
+  const Suffixes& suffixes() const { return suffixes_; }
+  void set_suffixes(Suffixes suffixes) { suffixes_ = std::move(suffixes); }
+
+ private:
+  std::unordered_set<std::string> taken_;
+  Suffixes suffixes_;
+};
+
+/// The names of values and nodes of a graph and the bodies of its loops together.
+struct TakenNames {
+  std::unordered_set<std::string> reserved;  ///< kept for values of the model
+  UniqueNames values;
+  UniqueNames nodes;
 };
 
 /// A Graph in the making: keeps the names of values and nodes unique.
 class GraphBuilder {
  public:
+  GraphBuilder() : names_(std::make_shared<TakenNames>()) {}
+  /// A builder for the body of a loop of this graph, whose names differ from all others.
+  GraphBuilder for_body() const;
+
   /// Keeps a name for the value of the model that bears it.
   void reserve(const std::string& name);
 
@@ -53,21 +90,32 @@ class GraphBuilder {
   bool is_input(ValueId id) const {
     return std::ranges::find(graph_.inputs, id) != graph_.inputs.end();
   }
+  /// Whether the file holds the constant.
+  bool is_from_file(ValueId id) const { return from_file_.contains(id); }
+  const std::unordered_set<ValueId>& constants_from_file() const { return from_file_; }
   /// A matrix (or more) of numbers from the file that training may have made.
   bool is_weight_matrix(ValueId id) const;
 
   /// The graph, whose outputs are called as given; an Identity makes those that no node makes or
   /// that are outputs already. Nothing may be added afterwards.
   Graph finish(const std::vector<std::pair<std::string, ValueId>>& outputs);
+  /// The graph of a loop's body, whose outputs keep their names: an Identity makes those that no
+  /// node makes or that are outputs already.
+  Graph finish_body(const std::vector<ValueId>& outputs);
+
+  /// The names of this graph and the loops' bodies around it.
+  TakenNames& names() const { return *names_; }
+  /// Gives back the names of all that was added here: it is thrown away.
+  void release_names();
 
  private:
-  static std::string unique(const std::string& name, std::unordered_set<std::string>& taken);
   std::string take(const ValueName& name);
 
+  /// Appends an Identity that makes a copy of the value under the name.
+  void add_copied_output(ValueId id, const std::string& name);
+
   Graph graph_;
-  std::unordered_set<std::string> reserved_names_;
-  std::unordered_set<std::string> value_names_;
-  std::unordered_set<std::string> node_names_;
+  std::shared_ptr<TakenNames> names_;
   std::unordered_set<ValueId> from_file_;
 };
 

@@ -76,21 +76,13 @@ class Writer {
 
   void write_value_types() {
     auto& proto = *model_.mutable_graph();
-    for (const ValueId input : graph_.inputs) write_type(*proto.add_input(), input);
-    for (const ValueId output : graph_.outputs) write_type(*proto.add_output(), output);
+    for (const ValueId input : graph_.inputs) write_type(*proto.add_input(), graph_.value(input));
+    for (const ValueId output : graph_.outputs)
+      write_type(*proto.add_output(), graph_.value(output));
     for (const Node& node : graph_.nodes)
       for (const ValueId output : node.outputs)
         if (output != no_value && std::ranges::find(graph_.outputs, output) == graph_.outputs.end())
-          write_type(*proto.add_value_info(), output);
-  }
-
-  void write_type(onnx::ValueInfoProto& proto, ValueId id) {
-    const Value& value = graph_.value(id);
-    proto.set_name(value.name);
-    auto& type = *proto.mutable_type()->mutable_tensor_type();
-    type.set_elem_type(static_cast<int>(value.type));
-    auto& shape = *type.mutable_shape();
-    for (const std::int64_t extent : value.shape) shape.add_dim()->set_dim_value(extent);
+          write_type(*proto.add_value_info(), graph_.value(output));
   }
 
   const Graph& graph_;

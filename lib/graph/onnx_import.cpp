@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "graph/body_frames.h"
 #include "graph/collective_schemas.h"
 #include "graph/constant_folding.h"
 #include "graph/control_flow.h"
@@ -19,6 +20,7 @@
 #include "graph/own_operators.h"
 #include "graph/problems.h"
 #include "graph/refused_nodes.h"
+#include "graph/sequence_operators.h"
 #include "graph/state.h"
 #include "graph/tail_nodes.h"
 #include "graph/topological_order.h"
@@ -38,6 +40,18 @@ enum class OfUnknownShape {
 
 /// A function of the model has such a node in it: only nodes of the model's own graph are left.
 struct FunctionHidesTail {};
+
+/// One level more while it lives.
+class Deeper {
+ public:
+  explicit Deeper(int& depth) : depth_(depth) { ++depth_; }
+  ~Deeper() { --depth_; }
+  Deeper(const Deeper&) = delete;
+  Deeper& operator=(const Deeper&) = delete;
+
+ private:
+  int& depth_;
+};
 
 /// Walks a model's nodes in order, as an interpreter would, and builds the graph as it goes. For
 /// each node: upgrade its form, infer its outputs, and fold it into constants, inline it where it
@@ -64,11 +78,11 @@ class Importer {
     std::vector<std::pair<std::string, ValueId>> outputs;
     for (const auto& output : proto.output())
       if (!tail_.makes(output.name()))
-        outputs.emplace_back(output.name(), scope.find(output.name()).value());
+        outputs.emplace_back(output.name(), model_output(output.name(), scope));
     const TailReads reads = reads_of_tail(scope, outputs);
     Imported imported;
     Graph& graph = imported.graph;
-    graph = builder_.finish(outputs);
+    graph = builder().finish(outputs);
     graph.name = proto.name();
     graph.opsets = used_opsets(graph);
     if (!tail_.empty()) imported.tail = make_tail(file_, tail_, reads, graph);
@@ -84,7 +98,7 @@ class Importer {
     walk(scope);
     std::map<std::string, Tensor> outputs;
     for (const auto& output : file_.model().graph().output())
-      outputs.emplace(output.name(), *builder_.value(scope.find(output.name()).value()).constant);
+      outputs.emplace(output.name(), *builder().value(model_output(output.name(), scope)).constant);
     return outputs;
   }
 
@@ -114,13 +128,11 @@ class Importer {
       return;
     }
     RefusedNodes refused(where_);
-    for (const auto* node : order) {
-      depth_ = 0;  // a refused node may have left it anywhere
-      refused.try_node(*node, [&] { import_or_leave(*node, scope); });
-    }
+    for (const auto* node : order) refused.try_node(*node, [&] { import_or_leave(*node, scope); });
     warn_of_contradicted_outputs(proto, bound, [&](const std::string& output) {
-      const auto id = scope.find(output);
-      return id && *id != no_value ? std::optional(builder_.value(*id).shape) : std::nullopt;
+      const auto found = scope.find(output);
+      return found && found->id > no_value ? std::optional(builder().value(found->id).shape)
+                                           : std::nullopt;
     });
     refused.throw_if_any();
   }
@@ -138,12 +150,10 @@ class Importer {
   void import_or_leave(const onnx::NodeProto& node, Scope& scope) {
     if (unknown_ == OfUnknownShape::refused) return import_node(node, scope);
     if (tail_.follows(node)) return tail_.add(node);
-    const int depth = depth_;
     try {
       import_node(node, scope);
     } catch (const UnknownShape& reason) {
       if (is_local_function(node) && !file_.is_inlined()) throw FunctionHidesTail{};
-      depth_ = depth;
       for (const std::string& output : node.output()) scope.values.erase(output);
       tail_.add(node, reason.what());
     }
@@ -157,10 +167,15 @@ class Importer {
     std::unordered_set<ValueId> known;
     for (const auto& [name, id] : outputs) known.insert(id);
     for (const std::string& name : tail_.reads()) {
-      const ValueId id = scope.find(name).value();
+      const ValueId id = scope.find(name).value().id;
+      if (Sequences::is_sequence(id))
+        fail(
+            "{}: the sequence '{}' is made before shapes that only a run tells and read behind "
+            "them, which is not supported: take it apart before",
+            where_, name);
       reads.emplace_back(name, id);
-      const bool is_made = !builder_.is_constant(id) && !builder_.is_input(id);
-      if (is_made && known.insert(id).second) outputs.emplace_back(builder_.value(id).name, id);
+      const bool is_made = !builder().is_constant(id) && !builder().is_input(id);
+      if (is_made && known.insert(id).second) outputs.emplace_back(builder().value(id).name, id);
     }
     return reads;
   }
@@ -171,15 +186,15 @@ class Importer {
 
   /// Names that belong to the model's values, names that are read, and functions.
   void collect_model_facts(const onnx::GraphProto& proto) {
-    for (const auto& input : proto.input()) builder_.reserve(input.name());
-    for (const auto& initializer : proto.initializer()) builder_.reserve(initializer.name());
+    for (const auto& input : proto.input()) builder().reserve(input.name());
+    for (const auto& initializer : proto.initializer()) builder().reserve(initializer.name());
     const auto collect = [this](const NodeList& nodes) {
       for (const auto& node : nodes)
         for (const std::string_view name : names_read(node)) names_read_.emplace(name);
     };
     collect(proto.node());
     for (const auto& node : proto.node())
-      for (const auto& output : node.output()) builder_.reserve(output);
+      for (const auto& output : node.output()) builder().reserve(output);
     for (const auto& output : proto.output()) names_read_.insert(output.name());
     for (const auto& function : file_.model().functions()) {
       collect(function.node());
@@ -211,11 +226,11 @@ class Importer {
     const ValueName name{input.name(), true};
     const auto constant = options_.constants.find(input.name());
     if (constant == options_.constants.end())
-      return bind(scope, input.name(), builder_.add_input(name, type, shape));
+      return bind(scope, input.name(), builder().add_input(name, type, shape));
     if (constant->second.type() != type)
       fail("--constant {}: the model's input is {}, not {}", input.name(), name_of(type),
            name_of(constant->second.type()));
-    bind(scope, input.name(), builder_.add_constant(name, constant->second, true));
+    bind(scope, input.name(), builder().add_constant(name, constant->second, true));
   }
 
   /// All that is wrong with names and shapes at once.
@@ -243,8 +258,9 @@ class Importer {
   void add_initializers(const onnx::GraphProto& proto, Scope& scope) {
     for (const auto& initializer : proto.initializer())
       bind(scope, initializer.name(),
-           builder_.add_constant(scope.name_outside(initializer.name()), file_.tensor(initializer),
-                                 true));
+           frames_.builder(scope.depth)
+               .add_constant(scope.name_outside(initializer.name()), file_.tensor(initializer),
+                             true));
   }
 
   void bind(Scope& scope, const std::string& name, ValueId id) {
@@ -263,15 +279,15 @@ class Importer {
     if (opset == scope.opsets.end())
       fail("{}: {} uses ONNX's own domain, whose opset the model does not import", where_,
            describe(node));
-    if (read_control_flow(node, opset->second, scope)) return;
+    if (read_special(node, opset->second, scope)) return;
     const UpgradeServices services{
         [&](const std::string& input) -> const Value& {
-          return builder_.value(lookup(input, node, scope));
+          return tensor_value(lookup(input, node, scope), node);
         },
         [&](const std::string& wanted, Tensor tensor) {
           std::string local = fmt::format("\x01{}_{}", wanted, helper_constants_++);
           bind(scope, local,
-               builder_.add_constant({scope.prefix + wanted, false}, std::move(tensor), false));
+               builder().add_constant({scope.prefix + wanted, false}, std::move(tensor), false));
           return local;
         }};
     for (const auto& upgraded : upgrade_node(node, opset->second, target_opsets_[""], services))
@@ -301,7 +317,7 @@ class Importer {
     }
     if (dissolve(node, inputs, scope)) return;
     for (const ValueId id : inputs)
-      context.inputs.push_back(id == no_value ? nullptr : &builder_.value(id));
+      context.inputs.push_back(id == no_value ? nullptr : &tensor_value(id, node));
     if (auto body = microsoft_body(context)) return call(node, std::move(*body), scope);
     if (has_nested_graph(node)) {  // a function of functions
       if (auto body = schema_function_body(context)) return call(node, std::move(*body), scope);
@@ -311,7 +327,7 @@ class Importer {
     Node converted = convert_node(context.node, file_);
     converted.name = scope.prefix + node.name();
     std::vector<bool> is_weight;
-    for (const ValueId id : inputs) is_weight.push_back(builder_.is_weight_matrix(id));
+    for (const ValueId id : inputs) is_weight.push_back(builder().is_weight_matrix(id));
     if (auto folded = fold(context, converted, outputs, is_weight, options_.evaluate, folding_))
       return bind_constants(node, std::move(*folded), scope);
     if (is_inlined(context))
@@ -329,13 +345,35 @@ class Importer {
   }
 
   /// no_value for a function's input that the caller left out.
-  ValueId lookup(const std::string& name, const onnx::NodeProto& reader, const Scope& scope) const {
-    const auto id = scope.find(name);
-    if (!id)
+  ValueId lookup(const std::string& name, const onnx::NodeProto& reader, const Scope& scope) {
+    const auto found = scope.find(name);
+    if (!found)
       fail("{}: {} reads '{}', which no input, initializer or node makes", where_, describe(reader),
            name);
-    return *id;
+    return frames_.bring_in(found->id, found->depth);
   }
+
+  ValueId model_output(const std::string& name, const Scope& scope) const {
+    const ValueId id = scope.find(name).value().id;
+    if (id <= no_value)
+      fail(
+          "{}: output '{}' is a sequence or an optional value, which is not supported: give the "
+          "tensors in it as outputs",
+          where_, name);
+    return id;
+  }
+
+  /// A value that is a tensor, for operators that know nothing else.
+  const Value& tensor_value(ValueId id, const onnx::NodeProto& reader) const {
+    if (Sequences::is_sequence(id))
+      fail("{}: {} reads a sequence, which only operators on sequences can", where_,
+           describe(reader));
+    if (id == no_value) fail("{}: {} reads a value that is left out", where_, describe(reader));
+    return builder().value(id);
+  }
+
+  GraphBuilder& builder() { return frames_.builder(); }
+  const GraphBuilder& builder() const { return frames_.builder(); }
 
   bool is_inlined(const NodeInContext& context) const {
     return options_.is_native && context.node.domain() != collective_domain &&
@@ -348,8 +386,8 @@ class Importer {
     for (const auto& output : node.output())
       if (!output.empty())
         bind(scope, output,
-             builder_.add_constant(scope.name_outside(output), std::move(tensors[next++]),
-                                   from_file));
+             builder().add_constant(scope.name_outside(output), std::move(tensors[next++]),
+                                    from_file));
   }
 
   void emit(const onnx::NodeProto& node, Node converted, const std::vector<InferredOutput>& outputs,
@@ -370,21 +408,21 @@ class Importer {
         converted.outputs.push_back(no_value);
         continue;
       }
-      const ValueId id = builder_.add_value(scope.name_outside(name), output.type, *output.shape);
+      const ValueId id = builder().add_value(scope.name_outside(name), output.type, *output.shape);
       converted.outputs.push_back(id);
       bind(scope, name, id);
     }
-    builder_.add_node(std::move(converted));
+    builder().add_node(std::move(converted));
   }
 
   [[noreturn]] void fail_without_shape(const onnx::NodeProto& node, const std::string& output,
                                        const std::vector<ValueId>& inputs) const {
     std::string suspects;
     for (const ValueId id : inputs) {
-      if (id == no_value || builder_.is_constant(id)) continue;
-      const DataType type = builder_.value(id).type;
+      if (id == no_value || builder().is_constant(id)) continue;
+      const DataType type = builder().value(id).type;
       if (type == DataType::int64 || type == DataType::int32)
-        suspects += (suspects.empty() ? "" : "', '") + builder_.value(id).name;
+        suspects += (suspects.empty() ? "" : "', '") + builder().value(id).name;
     }
     throw UnknownShape(fmt::format(
         "{}: {}: the shape of its output '{}' is not known before the run, but autopar needs "
@@ -427,20 +465,34 @@ class Importer {
     const bool mask_is_read = node.output_size() > 1 && names_read_.contains(node.output(1));
     const bool may_train =
         inputs.size() > 2 && inputs[2] != no_value &&
-        (!builder_.is_constant(inputs[2]) || constant_ints(inputs[2]).at(0) != 0);
+        (!builder().is_constant(inputs[2]) || constant_ints(inputs[2]).at(0) != 0);
     if (mask_is_read || may_train) return false;
     return pass_through(node, inputs, scope);
   }
 
   // --- nested graphs
 
-  /// Reads If, Loop and Scan into nodes without nested graphs, and binds their outputs.
-  bool read_control_flow(const onnx::NodeProto& node, std::int64_t opset, Scope& scope) {
-    const bool is_loop = node.op_type() == "Loop";
-    const bool is_scan = node.op_type() == "Scan";
-    if (!is_loop && !is_scan && node.op_type() != "If") return false;
+  using ReadSpecial = std::vector<ValueId> (*)(const onnx::NodeProto& node,
+                                               const std::vector<ValueId>& inputs,
+                                               std::int64_t opset,
+                                               const ControlFlowServices& services);
+
+  /// Null for most operators.
+  static ReadSpecial reader_of(const std::string& op_type) {
+    static const std::map<std::string_view, ReadSpecial> table = {
+        {"If", read_if}, {"Loop", read_loop}, {"Scan", read_scan}};
+    const auto found = table.find(op_type);
+    return found == table.end() ? find_sequence_operator(op_type) : found->second;
+  }
+
+  /// Reads nodes with nested graphs into nodes without, but for loops that only the run ends, and
+  /// what is done with sequences into what is done with their tensors; binds the outputs.
+  bool read_special(const onnx::NodeProto& node, std::int64_t opset, Scope& scope) {
+    const ReadSpecial read = reader_of(node.op_type());
+    if (read == nullptr) return false;
     schema_of(node, {{"", opset}}, where_);
-    if (++depth_ > deepest_calls)
+    const Deeper deeper(depth_);
+    if (depth_ > deepest_calls)
       fail("{}: {} nests graphs more than {} deep", where_, describe(node), deepest_calls);
     std::vector<ValueId> inputs;
     for (const std::string& name : node.input())
@@ -449,9 +501,7 @@ class Importer {
     const ControlFlowServices services = control_flow_services(node, scope, shared);
     std::vector<ValueId> outputs;
     try {
-      outputs = is_loop   ? read_loop(node, inputs, services)
-                : is_scan ? read_scan(node, inputs, opset, services)
-                          : read_if(node, inputs, services);
+      outputs = read(node, inputs, opset, services);
     } catch (const UnknownShape& error) {
       if (std::string_view(error.what()).starts_with(where_)) throw;
       throw UnknownShape(fmt::format("{}: {}: {}", where_, describe(node), error.what()));
@@ -462,26 +512,28 @@ class Importer {
     for (int o = 0; o < node.output_size(); ++o)
       if (!node.output(o).empty())
         bind(scope, node.output(o), outputs.at(static_cast<std::size_t>(o)));
-    --depth_;
     return true;
   }
 
-  /// `shared` gets a scope a nested graph: its initializers, which all rounds have in common.
+  /// `shared` has a scope for each nested graph: its initializers, which all rounds have in common.
   ControlFlowServices control_flow_services(const onnx::NodeProto& node, Scope& scope,
                                             std::map<const onnx::GraphProto*, Scope>& shared) {
     const std::string prefix =
         fmt::format("{}{}/", scope.prefix, node.name().empty() ? node.op_type() : node.name());
-    const auto inner_scope = [&scope](const Scope& parent, std::string inner_prefix) {
+    const auto inner_scope = [this, &scope](const Scope& parent, std::string inner_prefix) {
       Scope inner;
+      inner.depth = frames_.depth();
       inner.parent = &parent;
       inner.opsets = scope.opsets;
       inner.prefix = std::move(inner_prefix);
       return inner;
     };
-    return {[this](ValueId id) -> const Value& { return builder_.value(id); },
-            [this, &node, &scope, &shared, prefix, inner_scope](
+    const int around = frames_.depth();
+    return {[this, &node](ValueId id) -> const Value& { return tensor_value(id, node); },
+            [this, &node, &scope, &shared, prefix, inner_scope, around](
                 const onnx::GraphProto& body, const std::vector<ValueId>& inputs, int round) {
               const auto [common, is_new] = shared.try_emplace(&body, inner_scope(scope, prefix));
+              common->second.depth = around;
               if (is_new) add_initializers(body, common->second);
               Scope inner = inner_scope(common->second,
                                         round < 0 ? prefix : fmt::format("{}{}/", prefix, round));
@@ -493,10 +545,11 @@ class Importer {
                 outputs.push_back(lookup(output.name(), node, inner));
               return outputs;
             },
-            [this, &node, &scope, prefix](
-                const std::string& op_type, const std::vector<ValueId>& inputs,
-                const std::vector<std::pair<std::string, std::int64_t>>& attributes) {
+            [this, &node, &scope, prefix](const std::string& op_type,
+                                          const std::vector<ValueId>& inputs,
+                                          const AddedAttributes& attributes) {
               Scope local;
+              local.depth = frames_.depth();
               local.parent = &scope;
               local.opsets = scope.opsets;
               local.prefix = prefix;
@@ -510,21 +563,53 @@ class Importer {
               for (const auto& [name, value] : attributes) {
                 auto& attribute = *added.add_attribute();
                 attribute.set_name(name);
-                attribute.set_type(onnx::AttributeProto::INT);
-                attribute.set_i(value);
+                if (const auto* number = std::get_if<std::int64_t>(&value)) {
+                  attribute.set_type(onnx::AttributeProto::INT);
+                  attribute.set_i(*number);
+                } else {
+                  const auto& numbers = std::get<std::vector<std::int64_t>>(value);
+                  attribute.set_type(onnx::AttributeProto::INTS);
+                  attribute.mutable_ints()->Add(numbers.begin(), numbers.end());
+                }
               }
               added.add_output(op_type);
               import_upgraded(added, local);
               return lookup(op_type, node, local);
             },
             [this, prefix](Tensor tensor) {
-              return builder_.add_constant({prefix + "constant", false}, std::move(tensor), false);
+              return builder().add_constant({prefix + "constant", false}, std::move(tensor), false);
             },
-            [this] { return builder_.nodes(); }};
+            [this] { return builder().nodes(); },
+            sequences_,
+            options_.unrolls,
+            frames_,
+            [this, &node, &scope](std::vector<ValueId> inputs, LoopBody body,
+                                  const std::vector<LoopOutput>& outputs) {
+              return add_loop(node, scope, std::move(inputs), std::move(body), outputs);
+            }};
+  }
+
+  std::vector<ValueId> add_loop(const onnx::NodeProto& node, const Scope& scope,
+                                std::vector<ValueId> inputs, LoopBody body,
+                                const std::vector<LoopOutput>& outputs) {
+    Node loop;
+    loop.name = scope.prefix + node.name();
+    loop.op_type = "Loop";
+    loop.inputs = std::move(inputs);
+    for (const LoopOutput& output : outputs)
+      loop.outputs.push_back(builder().add_value(
+          {scope.prefix + (node.name().empty() ? "Loop" : node.name()) + "/last", false},
+          output.type, output.shape));
+    body.graph.name = loop.name.empty() ? "body" : loop.name;
+    body.graph.opsets = target_opsets_;
+    loop.body = std::make_shared<const LoopBody>(std::move(body));
+    const std::vector<ValueId> made = loop.outputs;
+    builder().add_node(std::move(loop));
+    return made;
   }
 
   std::vector<std::int64_t> constant_ints(ValueId id) const {
-    const Value& value = builder_.value(id);
+    const Value& value = builder().value(id);
     if (!value.constant->has_data() || value.constant->elements() == 0)
       fail("{}: the data of '{}' is absent, but the graph's structure depends on it", where_,
            value.name);
@@ -549,6 +634,7 @@ class Importer {
     if (node.input_size() > function.input_size() || node.output_size() > function.output_size())
       fail("{}: {} gives its function more inputs or outputs than it has", where_, describe(node));
     Scope inner;
+    inner.depth = frames_.depth();
     inner.opsets = std::move(body.opsets);
     import_body(
         function.node(), node, scope, inner,
@@ -566,7 +652,8 @@ class Importer {
   template <typename Prepare, typename OutputName>
   void import_body(const NodeList& nodes, const onnx::NodeProto& caller, Scope& scope, Scope& inner,
                    const Prepare& prepare, const OutputName& output_name) {
-    if (++depth_ > deepest_calls)
+    const Deeper deeper(depth_);
+    if (depth_ > deepest_calls)
       fail("{}: {} calls functions more than {} deep: does one call itself?", where_,
            describe(caller), deepest_calls);
     const std::string name = caller.name().empty() ? caller.op_type() : caller.name();
@@ -579,7 +666,6 @@ class Importer {
     for (int o = 0; o < caller.output_size(); ++o)
       if (!caller.output(o).empty())
         bind(scope, caller.output(o), lookup(output_name(o), caller, inner));
-    --depth_;
   }
 
   std::map<std::string, std::int64_t> used_opsets(const Graph& graph) const {
@@ -587,6 +673,7 @@ class Importer {
     for (const Node& node : graph.nodes) {
       const auto found = target_opsets_.find(node.domain);
       used[node.domain] = found == target_opsets_.end() ? 1 : found->second;
+      if (node.body) used.merge(used_opsets(node.body->graph));
     }
     return used;
   }
@@ -597,7 +684,8 @@ class Importer {
   Folding folding_;
   std::string where_;
   TailNodes tail_;
-  GraphBuilder builder_;
+  Sequences sequences_;
+  BodyFrames frames_{sequences_};
   std::map<std::string, std::int64_t> target_opsets_;
   std::unordered_map<std::string, const onnx::FunctionProto*> functions_;
   std::unordered_set<std::string> names_read_;

@@ -38,6 +38,9 @@ struct ImportOptions {
   std::map<std::string, Tensor> constants = {};
   /// Patterns of states, from `--loop`, whose names are checked with those of the other options.
   std::vector<std::string> loops = {};
+  /// Whether loops of a known number of rounds are unrolled. A shard has those alone that are to be
+  /// run as they are.
+  bool unrolls = true;
 };
 
 /// Reads an ONNX file into a Graph. Weights, embedded or external, stay views of the mapped files

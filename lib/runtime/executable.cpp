@@ -76,6 +76,7 @@ struct Executable::Impl {
   std::int64_t realigned_bytes = 0;
   double upload_seconds = 0;
   MemoryPlan plan;
+  OwnMemory of_kernels;
   std::shared_ptr<std::byte> memory;      ///< the arena, then the constants that are copied
   std::vector<std::byte*> constant_data;  ///< by ValueId: where kernels read it
   std::vector<const CollectiveKernel*> collective_kernels;  ///< a step each
@@ -160,8 +161,24 @@ struct Executable::Impl {
         continue;
       }
       step.scratch_bytes = step.kernel->scratch_bytes();
+      add_own_memory(*step.kernel);
       if (device.shares_host_memory()) spare_constants(node, *step.kernel, request.is_own);
     }
+  }
+
+  void add_own_memory(const Kernel& kernel) {
+    const OwnMemory own = kernel.own_memory();
+    of_kernels.arena_bytes += own.arena_bytes;
+    of_kernels.scratch_bytes += own.scratch_bytes;
+    of_kernels.derived_bytes += own.derived_bytes;
+  }
+
+  std::int64_t arena_bytes() const { return plan.arena_bytes + of_kernels.arena_bytes; }
+  std::int64_t bytes_without_scratch() const {
+    return plan.bytes_without_scratch + of_kernels.arena_bytes - of_kernels.scratch_bytes;
+  }
+  std::int64_t all_derived_bytes() const {
+    return folded_bytes + realigned_bytes + of_kernels.derived_bytes;
   }
 
   /// Memory of constants that the node alone reads, and not all of.
@@ -269,7 +286,7 @@ Executable::Executable(const graph::Graph& graph, const CompileOptions& options)
   const auto compile = [&] { impl_ = std::make_unique<Impl>(graph, options, rewrites); };
   // Rewrites may keep values longer. Where that breaks the promise of arena_bound, do without.
   const auto keeps_promise = [&] {
-    return impl_->folded_bytes + impl_->plan.bytes_without_scratch <=
+    return impl_->folded_bytes + impl_->of_kernels.derived_bytes + impl_->bytes_without_scratch() <=
            graph::arena_bound(graph) + graph::slot_bytes(graph, options.microbatches);
   };
   compile();
@@ -320,15 +337,13 @@ void Executable::hand_on_states(std::int64_t first_row, int step) {
   impl_->states.hand_on(first_row, step);
 }
 
-std::int64_t Executable::arena_bytes() const { return impl_->plan.arena_bytes; }
+std::int64_t Executable::arena_bytes() const { return impl_->arena_bytes(); }
 std::int64_t Executable::scratch_bytes() const {
-  return impl_->plan.arena_bytes - impl_->plan.bytes_without_scratch;
+  return impl_->arena_bytes() - impl_->bytes_without_scratch();
 }
 std::int64_t Executable::launches() const { return impl_->runner->launches(); }
 double Executable::upload_seconds() const { return impl_->upload_seconds; }
-std::int64_t Executable::derived_constant_bytes() const {
-  return impl_->folded_bytes + impl_->realigned_bytes;
-}
+std::int64_t Executable::derived_constant_bytes() const { return impl_->all_derived_bytes(); }
 
 std::optional<std::vector<graph::Tensor>> evaluate_constants(const graph::Graph& graph) {
   try {

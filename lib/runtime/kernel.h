@@ -46,6 +46,13 @@ struct KernelIo {
   void* stream = nullptr;
 };
 
+/// Memory that a kernel has for good, apart from the arena that it works in.
+struct OwnMemory {
+  std::int64_t arena_bytes = 0;    ///< of a graph within it, scratch included
+  std::int64_t scratch_bytes = 0;  ///< of that
+  std::int64_t derived_bytes = 0;  ///< constants made of others
+};
+
 /// An operator instance ready to run any number of times on fixed shapes without allocating (oneDNN
 /// allocates a list of a call's arguments). On a GPU, to run is to join the stream.
 class Kernel {
@@ -53,6 +60,7 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual void run(const KernelIo& io) = 0;
   virtual std::int64_t scratch_bytes() const { return 0; }
+  virtual OwnMemory own_memory() const { return {}; }
 
   /// Whether a run reads the input where it lies: not so of a constant that the kernel keeps in a
   /// form of its own, or reads from its file.

@@ -211,7 +211,9 @@ std::size_t place_of(const Graph& shard, const std::vector<graph::ValueId>& port
 Graph load_shard(const bundle::MetaInfo& info, const std::filesystem::path& dir, int rank) {
   bundle::check_files(info, dir, rank);
   const bundle::RankInfo& of_rank = info.ranks[static_cast<std::size_t>(rank)];
-  Graph shard = graph::load_onnx(dir / of_rank.files.front().name, {});
+  graph::ImportOptions as_it_is;
+  as_it_is.unrolls = false;
+  Graph shard = graph::load_onnx(dir / of_rank.files.front().name, as_it_is);
   for (const bool sends : {false, true}) check_messages(info, shard, rank, sends);
   const auto count = [&](const std::vector<bundle::PortInfo>& ports) {
     return std::ranges::count_if(ports, [&](const bundle::PortInfo& port) {

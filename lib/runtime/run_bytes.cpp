@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "graph/loop_body.h"
 #include "runtime/memory_plan.h"
 #include "runtime/passes/passes.h"
 
@@ -20,6 +21,14 @@ bool is_large_weight(const graph::Value& value) {
   return value.constant && is_of_weights && value.constant->size_bytes() > largest_read_bytes;
 }
 
+/// Of the bodies of loops, each an Executable of its own.
+std::int64_t bytes_of_bodies(const Graph& graph, const KernelTable& kernels) {
+  std::int64_t bytes = 0;
+  for (const graph::Node& node : graph.nodes)
+    if (node.body) bytes += packed_graph(graph::body_to_run(graph, node), kernels, 1).bytes;
+  return bytes;
+}
+
 PackedGraph packed(Graph graph, const KernelTable& kernels, int microbatches,
                    passes::Rewrites rewrites) {
   PackedGraph result;
@@ -29,7 +38,8 @@ PackedGraph packed(Graph graph, const KernelTable& kernels, int microbatches,
   if (microbatches > 1) apart.slots = graph::value_slots(graph, microbatches);
   const std::vector<std::int64_t> no_scratch(graph.nodes.size());
   result.lifetimes = root_lifetimes(graph, storage);
-  result.bytes = folded + plan_memory(graph, storage, no_scratch, apart).arena_bytes;
+  result.bytes = folded + plan_memory(graph, storage, no_scratch, apart).arena_bytes +
+                 bytes_of_bodies(graph, kernels);
   result.graph = std::move(graph);
   return result;
 }

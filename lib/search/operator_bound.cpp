@@ -33,7 +33,8 @@ double least_seconds_on(int devices, const graph::Graph& graph, const cost::Devi
 }
 
 std::int64_t bytes_on_one_device(const graph::Graph& graph) {
-  return graph::constant_bytes(graph) + graph::plan_arena(graph::value_lifetimes(graph)).bytes;
+  return graph::constant_bytes(graph) + graph::plan_arena(graph::value_lifetimes(graph)).bytes +
+         graph::bodies_bound(graph);
 }
 
 }  // namespace autopar::search

@@ -115,6 +115,7 @@ class Grouping {
     for (const auto& [name, attribute] : node.attributes) {
       key += fmt::format("{}={} ", name, attribute_text(attribute));
     }
+    if (node.body) key += node.name;
     for (const ValueId input : node.inputs) {
       if (input == graph::no_value) {
         key += "\nnone";

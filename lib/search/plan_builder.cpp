@@ -35,6 +35,7 @@
 #include <utility>
 
 #include "graph/error.h"
+#include "graph/loop_body.h"
 #include "graph/state.h"
 #include "search/saturating.h"
 #include "search/tensor_versions.h"
@@ -164,13 +165,22 @@ class Builder {
     entry.usages.push_back(usage);
   }
 
+  std::string described_loop(const graph::Node& loop) const {
+    const graph::ExpectedRounds expected = graph::expected_rounds(graph_, loop);
+    return expected.is_known
+               ? fmt::format("Loop '{}' of up to {} rounds", loop.name, expected.rounds)
+               : fmt::format("Loop '{}', whose rounds the run alone counts, priced at {},",
+                             loop.name, expected.rounds);
+  }
+
   void add_operators() {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const graph::Node& node = graph_.nodes[id];
       const auto& strategies =
           built_.operators.emplace_back(strategies_.of(static_cast<NodeId>(id)));
       if (!strategies->has_rule) {
-        built_.operators_without_rule.push_back(qualified_op_type(node));
+        built_.operators_without_rule.push_back(node.body ? described_loop(node)
+                                                          : qualified_op_type(node));
       }
       int last = static_cast<int>(id) + 1;
       for (const ValueId output : node.outputs) {

@@ -26,7 +26,7 @@ struct PlanProblem {
     std::vector<sharding::TensorShardSpec> specs;
   };
   std::map<graph::ValueId, Stored> stored;
-  std::vector<std::string> operators_without_rule;  ///< qualified types, one entry an operator
+  std::vector<std::string> operators_without_rule;  ///< types, one entry an operator; loops by name
 
   const std::vector<sharding::OpShardSpec>& choices(graph::NodeId id) const {
     return operators[static_cast<std::size_t>(id)]->choices;

@@ -144,6 +144,7 @@ std::string objection(const Graph& graph, const Node& node) {
       "Bernoulli",        "Dropout",       "Multinomial",      "RandomNormal",
       "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
   if (random_operators.contains(node.op_type)) return "it draws random numbers";
+  if (node.body) return "it is a loop that only the run ends";
   std::int64_t elements = 0;
   for (const auto* values : {&node.inputs, &node.outputs}) {
     for (const ValueId id : *values) {

@@ -23,7 +23,11 @@ namespace {
 constexpr std::string_view training = "ai.onnx.preview.training";
 
 /// What the reader of a model makes of these: nothing is left of them at run time.
-const std::set<std::string_view> dissolved = {"Constant", "Identity", "If", "Loop", "Scan"};
+const std::set<std::string_view> dissolved = {
+    "ConcatFromSequence", "Constant",           "Identity",           "If",
+    "Optional",           "OptionalGetElement", "OptionalHasElement", "Scan",
+    "SequenceAt",         "SequenceConstruct",  "SequenceEmpty",      "SequenceErase",
+    "SequenceInsert",     "SequenceLength",     "SequenceMap",        "SplitToSequence"};
 /// Their shapes depend on data, which must be constant.
 const std::set<std::string_view> folded = {"Compress", "NonMaxSuppression", "NonZero", "Unique"};
 

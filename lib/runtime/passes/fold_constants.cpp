@@ -26,7 +26,7 @@ std::int64_t bytes_of(const Graph& graph, const std::vector<ValueId>& ids) {
 }
 
 bool is_foldable(const Graph& graph, const Node& node) {
-  if (node.domain == graph::collective_domain) return false;
+  if (node.domain == graph::collective_domain || node.body) return false;
   const bool all_constant = std::ranges::all_of(
       node.inputs, [&](ValueId id) { return id == graph::no_value || graph.is_constant(id); });
   if (!all_constant || cpu_kernels().find(node.domain, node.op_type) == nullptr) return false;

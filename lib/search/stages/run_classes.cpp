@@ -96,6 +96,7 @@ Hash hash_of_node(const graph::Node& node, NodeId id) {
     hash.add_text(key);
     hash.add(hash_of_attribute(attribute, -1 - id));
   }
+  if (node.body) hash.add_text(node.name);  // no two loops are taken to be alike
   return hash;
 }
 

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "graph/error.h"
+#include "graph/loop_body.h"
 #include "sharding/spelled_out.h"
 #include "unit/sharding/node_sketch.h"
 
@@ -63,6 +64,35 @@ TEST_CASE("a product takes its arithmetic where that is the longer") {
   CHECK(operator_seconds(product(100, 100, 100), mesh, "RS0,S0R->RR all-reduce") ==
         Approx(3 + 1000.0));
   CHECK(operator_seconds(product(101, 100, 100), mesh, "S0R,RR->S0R") == Approx(3 + 1020.0));
+}
+
+TEST_CASE("a loop takes its body's time so often as it has rounds, on any number of devices") {
+  auto body = std::make_shared<autopar::graph::LoopBody>();
+  body->graph = product(10, 20, 30);
+  Graph graph;
+  const auto trips = [&](std::int64_t count) {
+    return graph.add_constant("trips", autopar::graph::Tensor::of_int64({}, {&count, 1}));
+  };
+  graph.nodes.push_back({"l", "Loop", "", {trips(7), autopar::graph::no_value}, {}, {}, body});
+  const auto seconds = [&] {
+    const auto rule = replicated_rule(graph, graph.nodes[0]);
+    const CostModel model(slow_device(), DeviceMesh({2}));
+    const auto whole = enumerate_op_shard_specs(
+                           rule, DeviceMesh({2}), input_shapes(graph, graph.nodes[0]), {})
+                           .front();
+    CHECK(model.least_operator_seconds(2, graph, graph.nodes[0], rule, whole) ==
+          model.operator_seconds(graph, graph.nodes[0], rule, whole));
+    return model.operator_seconds(graph, graph.nodes[0], rule, whole);
+  };
+  const double round = 3 + 44;
+  CHECK(seconds() == Approx(3 + 7 * round));
+  graph.nodes[0].inputs[0] = trips(0);
+  CHECK(seconds() == Approx(3));
+  // What only the run tells, and the greatest integer, which says as much.
+  graph.nodes[0].inputs[0] = trips(std::numeric_limits<std::int64_t>::max());
+  CHECK(seconds() == Approx(3 + autopar::graph::assumed_rounds * round));
+  graph.nodes[0].inputs[0] = autopar::graph::no_value;
+  CHECK(seconds() == Approx(3 + autopar::graph::assumed_rounds * round));
 }
 
 TEST_CASE("arithmetic has the rate of its type") {

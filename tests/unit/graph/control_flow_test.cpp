@@ -79,11 +79,6 @@ TEST_CASE("nested graphs that cannot be read are errors that name the node") {
                       "{ [l] y, all = Loop(n, c, x) " +
                       body),
              Contains("node 'l' (Loop)") && Contains("how much it collects"));
-  CHECK_THAT(error_of("(float[2] x) => (float[2] y, float[A, 2] all) <int64 n = {30000}> "
-                      "{ [l] y, all = Loop(n, , x) <body = b (int64 i, bool on, float[2] v) => "
-                      "(bool more, float[2] w, float[2] k) "
-                      "{ more = Identity(on) w = Relu(v) k = Neg(v) }> }"),
-             Contains("node 'l' (Loop): unrolled"));
   CHECK_THROWS_AS(import(parse_graph(18,
                                      "(float[2] x, int64 n) => (float[2] y, float[A, 2] all) "
                                      "{ [l] y, all = Loop(n, , x) " +

@@ -111,5 +111,6 @@ std::unique_ptr<Kernel> make_roi_align(const KernelRequest& request);
 std::unique_ptr<Kernel> make_max_roi_pool(const KernelRequest& request);
 std::unique_ptr<Kernel> make_col2im(const KernelRequest& request);
 std::unique_ptr<Kernel> make_max_unpool(const KernelRequest& request);
+std::unique_ptr<Kernel> make_loop(const KernelRequest& request);
 
 }  // namespace autopar::runtime::cpu

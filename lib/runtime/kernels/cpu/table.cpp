@@ -86,6 +86,7 @@ constexpr KernelEntry kernels[] = {
     {graph::own_domain, "TreeSums", make_tree_sums},
     {passes::internal_domain, "FourierRows", make_fourier_rows},
     {passes::internal_domain, "RecurrentCell", make_recurrent_cell},
+    {"", "Loop", make_loop},
     // Quantisation
     {"", "QuantizeLinear", make_quantize_linear},
     {"", "DequantizeLinear", make_dequantize_linear},
