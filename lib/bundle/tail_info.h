@@ -17,7 +17,7 @@ struct TailInfo {
   graph::TailSummary summary;
 };
 
-/// Of a bundle that has a tail; a program that knows none must not run it.
+/// The version of a bundle that has a tail; a program that knows none must not run it.
 inline constexpr int meta_info_version_with_tail = 4;
 
 /// The whole of meta-info.json.

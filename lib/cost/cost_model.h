@@ -89,7 +89,7 @@ class CostModel {
   double seconds_as_one(const graph::Graph& graph, const graph::Node& node,
                         const sharding::ShardingRule& rule,
                         const sharding::OpShardSpec& spec) const;
-  /// Of a Loop that runs as one node: its body, so many times as graph::expected_rounds says.
+  /// The seconds of a Loop that runs as one node: its body's, graph::expected_rounds times.
   double loop_seconds(const graph::Graph& graph, const graph::Node& loop) const;
   bool is_stored(const graph::Value& value) const;
   bool is_weight(const graph::Value& value) const;

@@ -61,7 +61,7 @@ struct DeviceModel {
   std::shared_ptr<const ValueNames> fused = nullptr;
   /// What `autopar run --device` calls it: "cpu" or "cuda"; empty where that is not known.
   std::string runs_on = {};
-  /// Of the model at hand, as `fused`: values that take no memory of their own on such a device,
+  /// Values of the model at hand, as in `fused`, that take no memory of their own on such a device,
   /// since they are never stored or are views of others. Null where any device may run the shards:
   /// then each value counts, with what packing may waste (graph::with_arena_slack).
   std::shared_ptr<const ValueNames> without_memory = nullptr;

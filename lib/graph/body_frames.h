@@ -17,7 +17,7 @@ class BodyFrames {
  public:
   explicit BodyFrames(Sequences& sequences) : sequences_(sequences) { frames_.emplace_back(); }
 
-  /// Of the innermost graph.
+  /// The builder of the innermost graph.
   GraphBuilder& builder() { return frames_.back().builder; }
   const GraphBuilder& builder() const { return frames_.back().builder; }
   GraphBuilder& builder(int depth) { return frames_[static_cast<std::size_t>(depth)].builder; }

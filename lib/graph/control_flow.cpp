@@ -29,7 +29,7 @@ std::vector<std::int64_t> integers(const onnx::NodeProto& node, std::string_view
 
 ValueId either(ValueId condition, ValueId yes, ValueId no, const Services& services);
 
-/// Of two sequences.
+/// `yes` where the condition holds, else `no`, element by element of two sequences.
 ValueId either_list(ValueId condition, ValueId yes, ValueId no, const Services& services) {
   if (!Sequences::is_sequence(yes) || !Sequences::is_sequence(no))
     fail("its condition is not known before the run, but decides whether a value is there");

@@ -114,7 +114,7 @@ void warn_of_two_extents(const Symbols& symbols) {
   }
 }
 
-/// Of inputs whose shape says how long they must be, "past_sequence_length + sequence_length".
+/// For inputs whose shape says how long they must be, "past_sequence_length + sequence_length".
 void warn_of_contradicted_inputs(const std::vector<const onnx::ValueInfoProto*>& inputs,
                                  const BoundInputs& bound) {
   for (const auto* input : inputs) {

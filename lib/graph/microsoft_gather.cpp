@@ -17,7 +17,7 @@ struct BlockTable {
   Shape indices;
 
   std::int64_t blocks() const { return (data[quantized] + block - 1) / block; }
-  /// Of what the lookup makes of a tensor like the table.
+  /// The shape of what the lookup makes of a tensor like the table.
   Shape looked_up(Shape shape) const {
     const auto at = shape.begin() + static_cast<std::ptrdiff_t>(gathered);
     const auto after = shape.erase(at);
@@ -52,7 +52,7 @@ void look_up(BodyBuilder& body, const BlockTable& of, const std::string& from,
   body.set("axis", static_cast<std::int64_t>(of.gathered));
 }
 
-/// Of 4 bits: ONNX looks nothing up in such a table, so all of it becomes numbers.
+/// A table of 4 bits: ONNX looks nothing up in one, so all of it becomes numbers.
 void gather_typed(BodyBuilder& body, const BlockTable& of) {
   const DataType type = body.type("data");
   if (type != DataType::int4 && type != DataType::uint4)

@@ -30,11 +30,11 @@ struct TreeNode {
 /// Node 0 is the root.
 using Tree = std::vector<TreeNode>;
 
-/// Of TreeEnsembleClassifier and TreeEnsembleRegressor, whose votes' attributes begin with `votes`,
-/// "class" or "target". Throws Error where nodes do not make trees.
+/// The trees of TreeEnsembleClassifier and TreeEnsembleRegressor, whose attributes for votes begin
+/// with `votes`, "class" or "target". Throws Error where nodes do not make trees.
 std::vector<Tree> listed_trees(const BodyBuilder& body, const std::string& votes);
 
-/// Of TreeEnsemble, a test for membership as a chain of comparisons.
+/// The trees of TreeEnsemble, a test for membership as a chain of comparisons.
 std::vector<Tree> indexed_trees(const BodyBuilder& body);
 
 /// `scores`, [rows, targets], of the votes that X's rows get; X is of `type`, float32 or float64.

@@ -16,7 +16,7 @@ using Services = ControlFlowServices;
 constexpr int deepest_loops = 4;
 /// What is found to change from round to round may let more change.
 constexpr int most_readings = 4;
-/// Of a count that stands for no end at all.
+/// A trip count from here on stands for no end at all.
 constexpr std::int64_t most_native_rounds = std::int64_t{1} << 30;
 
 bool is_same(ValueId a, ValueId b, const Services& services) {
@@ -145,7 +145,7 @@ void require_an_end(const NativeLoop& loop, const Services& services) {
       is_counted ? "its condition" : "its trip count"));
 }
 
-/// Of a loop that makes nothing.
+/// For a loop that makes nothing.
 Values left_as_it_was(const NativeLoop& loop) {
   Values result = loop.carried;
   result.resize(result.size() + loop.is_collected.size(), no_value);

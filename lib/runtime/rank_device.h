@@ -22,7 +22,7 @@ struct DeviceOptions {
   bool host_collectives = false;
 };
 
-/// Of the CPU, for one rank of so many on its machine.
+/// The CPU's threads for one rank of so many on its machine.
 int threads_of(const DeviceOptions& options, const LocalRanks& local);
 
 /// What one rank runs on, and the communicator of the memory there.

@@ -21,7 +21,7 @@ bool is_large_weight(const graph::Value& value) {
   return value.constant && is_of_weights && value.constant->size_bytes() > largest_read_bytes;
 }
 
-/// Of the bodies of loops, each an Executable of its own.
+/// For the bodies of loops, each an Executable of its own.
 std::int64_t bytes_of_bodies(const Graph& graph, const KernelTable& kernels) {
   std::int64_t bytes = 0;
   for (const graph::Node& node : graph.nodes)

@@ -126,7 +126,7 @@ class GlpkTest(QualityTest):
     def test_glpk_alone_finds_nothing_cheaper(self):
         for mesh in MESHES:
             with self.subTest(mesh=mesh):
-                # Of the others it proves nothing in minutes.
+                # It proves nothing about the others in minutes.
                 is_quick = mesh == "4" or not MODEL.startswith(("gpt2", "llama"))
                 time_limit = TIME_LIMIT if is_quick else 1
                 ours = self.plan(mesh, "fair")["summary"]

@@ -114,7 +114,7 @@ class ScikitLearnTest(TemporaryFolderTest):
     def test_classifiers(self):
         for name, model in CLASSIFIERS.items():
             for classes, y in (("two", TWO), ("three", THREE)):
-                # Of doubles ONNX Runtime loads no other exports.
+                # ONNX Runtime loads no other exports with doubles.
                 for kind in (np.float32, *([np.float64] if name == "random_forest" else [])):
                     with self.subTest(name, classes=classes, kind=kind):
                         x = X.astype(kind)

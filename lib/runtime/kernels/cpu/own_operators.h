@@ -4,7 +4,7 @@
 
 #include "runtime/kernel.h"
 
-/// Of graph/own_operators.h.
+/// The operators of graph/own_operators.h.
 namespace autopar::runtime::cpu {
 
 std::unique_ptr<Kernel> make_tree_sums(const KernelRequest& request);
