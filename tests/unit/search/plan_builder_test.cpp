@@ -96,7 +96,7 @@ std::vector<std::int64_t> alive_bytes(const graph::Graph& graph, const cost::Cos
     const graph::Value& output = graph.value(graph.nodes[op].outputs[0]);
     const auto reduced = [&](const sharding::OpShardSpec& choice) -> std::int64_t {
       if (choice.reductions[0] == sharding::ReduceFunction::none) return 0;
-      return search::arena_bytes(output, choice.computed[0], plan.mesh);
+      return search::arena_bytes(output, choice.computed[0], cost);
     };
     const auto& choices = solved.built.operators[op]->choices;
     if (std::ranges::max(choices | std::views::transform(reduced)) <= least_counted) continue;
@@ -181,7 +181,7 @@ TEST_CASE("what a state follows is alive until the step ends, long after its las
   graph.states = {{0, 0}};
   const auto with = alive();
   const std::int64_t bytes =
-      search::arena_bytes(graph.value(past), sharding::TensorShardSpec::replicated(2), cost.mesh());
+      search::arena_bytes(graph.value(past), sharding::TensorShardSpec::replicated(2), cost);
   REQUIRE(with.size() == 5);
   for (const std::size_t time : {0U, 1U}) CHECK(with[time] == without[time]);
   for (const std::size_t time : {2U, 3U, 4U}) CHECK(with[time] == without[time] + bytes);
