@@ -1,6 +1,7 @@
 #include "graph/state.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -66,6 +67,61 @@ void check_pair(const Value& output, const Value& input) {
          input.name, name_of(input.type));
 }
 
+/// The integers of an input that is a constant; none where it is left out; nullopt otherwise.
+std::optional<std::vector<std::int64_t>> known_ints(const Graph& graph, const Node& node,
+                                                    std::size_t input) {
+  std::vector<std::int64_t> ints;
+  if (node.inputs.size() <= input || node.inputs[input] == no_value) return ints;
+  const Value& value = graph.value(node.inputs[input]);
+  if (!value.constant || value.type != DataType::int64) return std::nullopt;
+  const Tensor whole = value.constant->contiguous_copy();
+  std::ranges::copy(whole.values<std::int64_t>(), std::back_inserter(ints));
+  return ints;
+}
+
+bool pads_behind_alone(const Graph& graph, const Node& node) {
+  const auto pads = known_ints(graph, node, 1);
+  return pads && std::ranges::all_of(std::span(*pads).first(pads->size() / 2),
+                                     [](std::int64_t pad) { return pad == 0; });
+}
+
+bool goes_forward(const Graph& graph, const Node& node) {
+  const auto steps = known_ints(graph, node, 4);
+  return steps && std::ranges::all_of(*steps, [](std::int64_t step) { return step > 0; });
+}
+
+/// An operator whose output has the elements of its first input at their places, along each
+/// dimension that stays as long as it was, or of which some are written over.
+struct BufferOperator {
+  std::string_view domain;
+  std::string_view op_type;
+  bool lengthens = false;  ///< a dimension may become longer: what is behind says nothing
+  bool (*leaves)(const Graph&, const Node&) = nullptr;  ///< null: so it is of every node
+};
+
+constexpr BufferOperator buffer_operators[] = {
+    {"", "Cast"},
+    {"", "Identity"},
+    {"", "Pad", true, pads_behind_alone},
+    {"", "ScatterElements"},
+    {"", "ScatterND"},
+    {"", "Slice", false, goes_forward},
+    {"", "TensorScatter"},
+    // What a shard does with a buffer whose parts are needed elsewhere
+    {collective_domain, "AllGather"},
+    {collective_domain, "AllReduce"},
+    {collective_domain, "AllToAll"},
+    {collective_domain, "Broadcast"},
+    {collective_domain, "ReduceScatter"},
+};
+
+const BufferOperator* find_buffer_operator(const Node& node) {
+  const auto* found = std::ranges::find_if(buffer_operators, [&](const BufferOperator& entry) {
+    return entry.domain == node.domain && entry.op_type == node.op_type;
+  });
+  return found != std::end(buffer_operators) ? found : nullptr;
+}
+
 }  // namespace
 
 std::optional<Growth> growth_of(const std::string& output, const Shape& output_shape,
@@ -86,16 +142,25 @@ std::optional<Growth> growth_of(const std::string& output, const Shape& output_s
 }
 
 bool keeps_places(const Graph& graph, const State& state) {
+  const Value& output = graph.value(graph.outputs[state.output]);
+  const Value& input = graph.value(graph.inputs[state.input]);
+  const auto growth = growth_of(output.name, output.shape, input.name, input.shape);
+  if (!growth) return false;
+  const auto dim = static_cast<std::size_t>(growth->dim);
   const std::vector<NodeId> made_by = producers(graph);
-  bool is_padded = false;
+  bool is_lengthened = false;
   ValueId value = graph.outputs[state.output];
   for (NodeId maker; (maker = made_by[static_cast<std::size_t>(value)]) != no_node;) {
     const Node& node = graph.node(maker);
-    if (node.inputs.empty()) return false;
-    is_padded |= node.op_type == "Pad";
-    value = node.inputs.front();
+    const BufferOperator* buffer = find_buffer_operator(node);
+    if (!buffer || (buffer->leaves && !buffer->leaves(graph, node))) return false;
+    const ValueId from = node.inputs.front();
+    const std::int64_t more = graph.value(value).shape[dim] - graph.value(from).shape[dim];
+    if (more < 0 || (more > 0 && !buffer->lengthens)) return false;
+    is_lengthened |= more > 0;
+    value = from;
   }
-  return is_padded && value == graph.inputs[state.input];
+  return is_lengthened && value == graph.inputs[state.input];
 }
 
 std::vector<State> match_state_names(const StateNames& names, const std::string& pattern) {

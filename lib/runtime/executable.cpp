@@ -7,6 +7,7 @@
 
 #include "graph/arena.h"
 #include "graph/problems.h"
+#include "graph/state.h"
 #include "runtime/data_shaped.h"
 #include "runtime/devices/cpu_device.h"
 #include "runtime/memory_plan.h"
@@ -65,6 +66,14 @@ void require_kernels(const Graph& graph, const KernelTable& kernels) {
   problems.throw_if_any();
 }
 
+/// Of each state whether its rows keep their places, which the graph tells before passes rewrite
+/// it.
+std::vector<bool> rows_stay(const Graph& graph) {
+  std::vector<bool> stay;
+  for (const graph::State& state : graph.states) stay.push_back(graph::keeps_places(graph, state));
+  return stay;
+}
+
 }  // namespace
 
 struct Executable::Impl {
@@ -72,6 +81,7 @@ struct Executable::Impl {
   std::unique_ptr<Device> own_device;
   Device& device;
   CollectiveContext* collectives = nullptr;
+  std::vector<bool> state_rows_stay;  ///< by state
   std::int64_t folded_bytes = 0;
   std::int64_t realigned_bytes = 0;
   double upload_seconds = 0;
@@ -94,6 +104,7 @@ struct Executable::Impl {
         own_device(options.device ? nullptr : std::make_unique<CpuDevice>(options.threads)),
         device(options.device ? *options.device : *own_device),
         collectives(options.collectives),
+        state_rows_stay(rows_stay(original)),
         folded_bytes(passes::optimize(graph, device.kernels(), rewrites)),
         realigned_bytes(realign_constants(graph, !device.shares_host_memory())),
         storage(alias_views(graph, device.kernels())),
@@ -139,7 +150,8 @@ struct Executable::Impl {
       if (const auto* collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get()))
         collective_kernels.push_back(collective);
     runner = device.make_runner(std::move(placed), collectives);
-    if (!graph.states.empty()) states = StateCopies(graph, inputs.front(), outputs.front(), device);
+    if (!graph.states.empty())
+      states = StateCopies(graph, state_rows_stay, inputs.front(), outputs.front(), device);
   }
 
   void make_steps() {

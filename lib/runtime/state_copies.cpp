@@ -7,11 +7,13 @@
 
 namespace autopar::runtime {
 
-StateCopies::StateCopies(const graph::Graph& graph, std::span<const TensorView> inputs,
-                         std::span<const TensorView> outputs, Device& device)
+StateCopies::StateCopies(const graph::Graph& graph, const std::vector<bool>& rows_stay,
+                         std::span<const TensorView> inputs, std::span<const TensorView> outputs,
+                         Device& device)
     : queue_(device.queue(Queue::computation)) {
   std::vector<CopyLayout> layouts;
-  for (const graph::State& state : graph.states) {
+  for (std::size_t i = 0; i < graph.states.size(); ++i) {
+    const graph::State& state = graph.states[i];
     const TensorView& from = outputs[state.output];
     const TensorView& to = inputs[state.input];
     const std::string& name = graph.value(graph.outputs[state.output]).name;
@@ -24,7 +26,7 @@ StateCopies::StateCopies(const graph::Graph& graph, std::span<const TensorView> 
     CopyLayout layout{from.shape, row_major_strides(from.shape), row_major_strides(to.shape),
                       element};
     Place place{from.data, to.data};
-    if (growth && graph::keeps_places(graph, state)) {
+    if (growth && rows_stay[i]) {
       layout.shape = to.shape;
     } else if (growth) {
       const auto dim = static_cast<std::size_t>(growth->dim);

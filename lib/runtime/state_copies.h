@@ -14,8 +14,10 @@ namespace autopar::runtime {
 class StateCopies {
  public:
   StateCopies() = default;
-  StateCopies(const graph::Graph& graph, std::span<const TensorView> inputs,
-              std::span<const TensorView> outputs, Device& device);
+  /// `rows_stay`: of each state whether it keeps_places.
+  StateCopies(const graph::Graph& graph, const std::vector<bool>& rows_stay,
+              std::span<const TensorView> inputs, std::span<const TensorView> outputs,
+              Device& device);
 
   /// See Executable::hand_on_states.
   void hand_on(std::int64_t first_row, int step) const;

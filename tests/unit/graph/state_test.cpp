@@ -75,27 +75,63 @@ TEST_CASE("a state grows along one dimension, or not at all") {
   CHECK_THROWS_AS(growth_of("o", {2}, "i", {2, 3}), Error);
 }
 
-TEST_CASE(
-    "rows keep their places where padding makes an output longer, not where rows are joined") {
-  const auto cache = [](const std::vector<std::string>& op_types) {
-    Graph graph;
-    const auto value = [&](const std::string& name, const Shape& shape) {
-      return graph.add_value({name, DataType::float32, shape, std::nullopt});
-    };
-    const ValueId past = value("past", {2, 4}), row = value("row", {2, 1});
-    graph.inputs = {past, row};
-    ValueId last = past;
-    for (const std::string& op_type : op_types) {
-      const ValueId made = value(op_type, {2, 5});
-      graph.nodes.push_back({op_type, op_type, "", {last, row}, {made}, {}});
-      last = made;
-    }
-    graph.outputs = {last};
-    return graph;
+namespace {
+
+/// An operator that reads the buffer, then a constant if it has one, then an input.
+struct BufferStep {
+  std::string op_type;
+  Shape shape;  ///< of what it makes
+  std::vector<std::int64_t> constant = {};
+  std::string domain = "";
+};
+
+const Shape past_shape{2, 4};
+
+bool stays(const std::vector<BufferStep>& steps, std::size_t input = 0) {
+  Graph graph;
+  const auto value = [&](const std::string& name, const Shape& shape) {
+    return graph.add_value({name, DataType::float32, shape, std::nullopt});
   };
-  CHECK(keeps_places(cache({"Pad", "TensorScatter"}), {0, 0}));
-  CHECK_FALSE(keeps_places(cache({"Concat"}), {0, 0}));
-  CHECK_FALSE(keeps_places(cache({"Pad", "TensorScatter"}), {0, 1}));  // another input
+  graph.inputs = {value("past", past_shape), value("row", past_shape)};
+  ValueId last = graph.inputs.front();
+  for (const BufferStep& step : steps) {
+    std::vector<ValueId> read{last};
+    if (!step.constant.empty()) {
+      const Shape shape{static_cast<std::int64_t>(step.constant.size())};
+      read.push_back(graph.add_constant("ints", Tensor::of_int64(shape, step.constant)));
+    }
+    read.resize(4, graph.inputs.back());
+    last = value(step.op_type, step.shape);
+    graph.nodes.push_back({step.op_type, step.op_type, step.domain, read, {last}, {}});
+  }
+  graph.outputs = {last};
+  return keeps_places(graph, {0, input});
+}
+
+const BufferStep pad{"Pad", {2, 5}, {0, 0, 0, 1}};
+const BufferStep scatter{"TensorScatter", {2, 5}};
+
+}  // namespace
+
+TEST_CASE("rows keep their places where padding behind makes a buffer longer") {
+  CHECK(stays({pad, scatter}));
+  CHECK(stays({pad, {"ScatterND", {2, 5}}}));
+  CHECK(stays({{"Identity", past_shape}, pad, {"ScatterElements", {2, 5}}, {"Cast", {2, 5}}}));
+  CHECK_FALSE(stays({{"Concat", {2, 5}}}));
+  CHECK_FALSE(stays({pad, scatter}, 1));                         // another input
+  CHECK_FALSE(stays({{"Pad", {2, 5}, {0, 1, 0, 0}}, scatter}));  // rows move behind padding
+  CHECK_FALSE(stays({{"Pad", {2, 5}}, scatter}));                // which only a run tells
+  CHECK_FALSE(stays({pad, {"Gather", {2, 5}}}));                 // rows are picked
+  CHECK_FALSE(stays({{"TensorScatter", past_shape}}));           // it does not grow
+  CHECK_FALSE(stays({pad, {"Concat", {2, 6}}}));                 // joined behind the padding
+}
+
+TEST_CASE("rows keep their places where a shard hands a buffer's parts around") {
+  CHECK(stays({{"Slice", {1, 4}, {0}},
+               {"Pad", {1, 5}, {0, 0, 0, 1}},
+               {"AllGather", {2, 5}, {}, collective_domain}}));
+  CHECK_FALSE(stays({{"Slice", {2, 3}, {0}}, pad}));  // the first rows may be gone
+  CHECK_FALSE(stays({{"Pad", {2, 3}, {0, 0, 0, -1}}, {"Pad", {2, 5}, {0, 0, 0, 2}}}));
 }
 
 TEST_CASE("a state's input keeps its memory until the end of the run") {
