@@ -8,6 +8,7 @@
 
 #include "graph/error.h"
 #include "graph/microsoft_bodies.h"
+#include "graph/microsoft_caches.h"
 
 namespace autopar::graph::microsoft {
 namespace {
@@ -543,9 +544,11 @@ void add_sink(BodyBuilder& body, Heads& of, const ScoreMask& mask, const std::st
 void group_query_attention(BodyBuilder& body) {
   refuse_attribute(body, "sliding_window_cache", 0);
   refuse_attribute(body, "qk_output", 0);
-  for (const char* input : {"k_scale", "v_scale"}) refuse_input(body, input);
   const bool has_sink = body.has("head_sink") || body.int_attribute("smooth_softmax", 0) > 0;
   Heads of = grouped_heads(body);
+  const CacheForm key_form = cache_form(body, "k", of.key_heads, of.depth);
+  const CacheForm value_form = cache_form(body, "v", of.key_heads, of.depth);
+  const bool is_quantised = key_form.is_quantised();
   of.causal = body.int_attribute("causal", 1) != 0;
   of.softcap = body.float_attribute("softcap", 0);
   // ONNX Runtime's window counts the query's own key.
@@ -573,24 +576,29 @@ void group_query_attention(BodyBuilder& body) {
   of.mask = mask.name;
 
   const bool wants_present = body.wants("present_key") || body.wants("present_value");
-  if (past == 0 && !has_sink) {
+  if (past == 0 && !has_sink && !is_quantised) {
     attend(body, of, {});
     if (wants_present) add_presents(body, of);
     return;
   }
   const auto is_behind_past = [&](std::int64_t place) { return place == past; };
-  if (!has_sink && placed.known_begin && std::ranges::all_of(*placed.known_begin, is_behind_past) &&
-      of.keys == past + new_tokens) {
+  const bool joins = placed.known_begin &&
+                     std::ranges::all_of(*placed.known_begin, is_behind_past) &&
+                     of.keys == past + new_tokens;
+  if (joins && !has_sink && !is_quantised) {
     of.past_k = "past_key";
     of.past_v = "past_value";
     return attend(body, of, {"present_key", "present_value"});
   }
   // The new tokens go to their places in the buffer.
-  const auto extend = [&](const std::string& cache, const std::string& from,
+  const auto extend = [&](const CacheForm& form, const std::string& cache, const std::string& from,
                           const std::string& present) {
-    const Shape split{of.batch, new_tokens, of.key_heads, of.depth};
-    if (past == 0) return split_heads(body, from, present, split);
-    split_heads(body, from, from + "_new", split);
+    const std::string stored = stored_rows(body, form, from, of.batch, new_tokens);
+    const Shape split{of.batch, new_tokens, of.key_heads, form.width()};
+    if (past == 0) return split_heads(body, stored, present, split);
+    split_heads(body, stored, from + "_new", split);
+    if (joins)
+      return body.add(fmt::format("{} = Concat <axis = 2> ({}, {}_new)", present, cache, from));
     std::string buffer = cache;
     if (past < of.keys) {
       body.add(fmt::format("{0}_longer = Pad ({0}, {1})", cache,
@@ -600,12 +608,12 @@ void group_query_attention(BodyBuilder& body) {
     body.add(fmt::format("{} = TensorScatter <axis = 2> ({}, {}_new, {})", present, buffer, from,
                          placed.begin));
   };
-  extend("past_key", of.k, "present_key");
-  extend("past_value", of.v, "present_value");
+  extend(key_form, "past_key", of.k, "present_key");
+  extend(value_form, "past_value", of.v, "present_value");
   split_heads(body, of.q, "q_heads", {of.batch, new_tokens, of.heads, of.depth});
   of.q = "q_heads";
-  of.k = "present_key";
-  of.v = "present_value";
+  of.k = numbers_in(body, key_form, "present_key", of.batch, of.keys);
+  of.v = numbers_in(body, value_form, "present_value", of.batch, of.keys);
   of.four_dimensions = true;
   body.add(fmt::format("valid = Add ({}, {})", placed.begin, body.ints({new_tokens})));
   of.lengths = "valid";

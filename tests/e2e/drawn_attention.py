@@ -1,8 +1,10 @@
 """Draws of attention operators: shapes, masks, lengths, pasts, and what of them is a constant."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from drawn_cases import MICROSOFT, Case
+from drawn_cases import MICROSOFT, Case, answers_of_onnx_runtime, make_model
 
 
 def rotary_tables(draw, rows, columns, kind=np.float32):
@@ -200,12 +202,13 @@ class Sequences:
         return np.arange(self.keys) < end[:, None]
 
 
-def group_query_attention(draw):
+def group_query_attention(draw, turns_halves=True):
     of = Sequences(draw)
     kind = draw.choice(np.float16, np.float32, np.float32, np.float32)
     key_heads, group = draw.integer(1, 2), draw.integer(1, 3)
     heads, depth = key_heads * group, draw.choice(8, 16, 16, 32)
     is_packed, turns = draw.chance(), depth >= 16 and draw.chance(0.6)
+    turns = turns and (turns_halves or kind != np.float16)
     width = (heads + 2 * key_heads if is_packed else heads) * depth
 
     def keys():
@@ -273,6 +276,95 @@ def group_query_attention(draw):
     )
 
 
+CACHES = {"k": "key", "v": "value"}
+
+
+def quantised_group_query_attention(draw):
+    """A case of the above whose caches hold integers. What is stored is asked for exactly, so no
+    number is drawn that stands between two integers, where rounding may go either way; what is
+    turned in half precision is rounded by as much as such a step."""
+    while True:
+        case = group_query_attention(draw, turns_halves=False)
+        bits = draw.choice(8, 4)
+        with_scales = quantised(draw, case, bits)
+        if is_far_from_halves(draw, case, with_scales):
+            return with_scales
+
+
+def is_far_from_halves(draw, case, with_scales):
+    """By what ONNX Runtime stores as floats, behind nothing, since a turn is rounded."""
+    empty = {n: x if x is None else np.zeros_like(x) for n, x in pasts_of(case).items()}
+    asked = replace(case, inputs=case.inputs | empty, counts={})
+    stored = answers_of_onnx_runtime(*make_model(MICROSOFT, "GroupQueryAttention", asked, draw))
+    for part, name in CACHES.items():
+        scales = by_channel(with_scales.inputs[f"{part}_scale"], case)
+        steps = stored[f"present_{name}"].astype(np.float32) / scales
+        counts = case.counts.get(f"present_{name}", np.ones(steps.shape, bool))
+        if np.abs(steps - np.floor(steps) - 0.5)[counts].min() < 1e-4:
+            return False
+    return True
+
+
+def pasts_of(case):
+    return {name: case.inputs[name] for name in ("past_key", "past_value")}
+
+
+def depth_of(case):
+    heads, key_heads = case.attributes["num_heads"], case.attributes["kv_num_heads"]
+    parts = heads if case.inputs["key"] is not None else heads + 2 * key_heads
+    return case.inputs["query"].shape[2] // parts
+
+
+def by_channel(scale, case):
+    """One for each element of each key head, whether or not they are alike."""
+    key_heads = case.attributes["kv_num_heads"]
+    all_scales = np.broadcast_to(scale.reshape(-1), key_heads * depth_of(case))
+    return all_scales.reshape(1, key_heads, 1, -1).copy()
+
+
+def quantised(draw, case, bits):
+    kind = np.int8 if bits == 8 else np.uint8
+    batch, key_heads = len(case.inputs["query"]), case.attributes["kv_num_heads"]
+    depth = depth_of(case)
+    width = depth * bits // 8
+    inputs, attributes = dict(case.inputs), dict(case.attributes, kv_cache_bit_width=bits)
+    for name, past in pasts_of(case).items():
+        if past is not None:
+            inputs[name] = draw.whole_range(*past.shape[:3], width, kind=kind)
+    for part in CACHES:
+        shape = draw.choice((1,), (1, key_heads, 1, depth), (key_heads, depth))
+        attributes[f"{part}_quant_type"] = "PER_TENSOR" if shape == (1,) else "PER_CHANNEL"
+        low, high = (0.01, 0.03) if bits == 8 else (0.15, 0.45)  # some numbers are too large
+        inputs[f"{part}_scale"] = draw.positive(*shape, low=low, high=high)
+    # ONNX Runtime wants a past, of no rows if there is none, and one form for keys and values.
+    same_as, same_attributes = dict(inputs), dict(attributes)
+    for name, past in pasts_of(case).items():
+        if past is None:
+            same_as[name] = np.zeros((batch, key_heads, 0, width), kind)
+    if attributes["k_quant_type"] != attributes["v_quant_type"]:
+        for part in CACHES:
+            same_as[f"{part}_scale"] = by_channel(inputs[f"{part}_scale"], case)
+            same_attributes[f"{part}_quant_type"] = "PER_CHANNEL"
+    counts = {
+        name: counted if name == "output" else counted[..., :width].copy()
+        for name, counted in case.counts.items()
+    }
+    return replace(
+        case,
+        inputs=inputs,
+        attributes=attributes,
+        maybe_fixed=(*case.maybe_fixed, "k_scale", "v_scale"),
+        counts=counts,
+        kinds={"present_key": kind, "present_value": kind},
+        same_as=same_as,
+        same_attributes=same_attributes,
+    )
+
+
+# Further forms of operators that are drawn above, by what they are called in tests.
+FORMS = {
+    "quantised caches": ((MICROSOFT, "GroupQueryAttention"), quantised_group_query_attention),
+}
 DRAWN = {
     (MICROSOFT, "RotaryEmbedding"): rotary_embedding,
     (MICROSOFT, "Attention"): attention,

@@ -74,9 +74,9 @@ class Draw:
 class Case:
     """A node. `inputs` maps names to arrays, None where one is left out; those in `fixed` are
     initializers, those in `maybe_fixed` sometimes, as exporters have both. `counts` has for an
-    output which of its elements say anything. Where ONNX Runtime has no kernel for CPUs, `expected`
-    is there; where it lacks a form alone, `same_as` has inputs in another form, which say the
-    same."""
+    output which of its elements say anything, `kinds` its type if it is not the first input's. Where ONNX Runtime has no kernel for CPUs, `expected`
+    is there; where it lacks a form alone, `same_as` has inputs in another form, and
+    `same_attributes` the attributes for it, which say the same."""
 
     inputs: dict
     outputs: list
@@ -84,8 +84,10 @@ class Case:
     fixed: tuple = ()
     maybe_fixed: tuple = ()
     counts: dict = field(default_factory=dict)
+    kinds: dict = field(default_factory=dict)
     expected: dict | None = None
     same_as: dict | None = None
+    same_attributes: dict | None = None
     tolerance: tuple | None = None
     ml_opset: int = 3
 
@@ -120,7 +122,8 @@ def make_model(domain, op_type, case, draw):
     feeds = {name: array for name, array in given.items() if name not in fixed}
     for name, counts in case.counts.items():
         feeds[f"counts_{name}"] = counts
-        initializers.append(numpy_helper.from_array(np.zeros((), draw_kind(case)), f"zero_{name}"))
+        zero = np.zeros((), case.kinds.get(name, draw_kind(case)))
+        initializers.append(numpy_helper.from_array(zero, f"zero_{name}"))
         nodes.append(
             helper.make_node("Where", [f"counts_{name}", f"made_{name}", f"zero_{name}"], [name])
         )
@@ -161,7 +164,11 @@ def write_test(folder, domain, op_type, case, draw):
     model, feeds = make_model(domain, op_type, case, draw)
     expected = case.expected
     if expected is None:
-        asked = replace(case, inputs=case.same_as or case.inputs)
+        asked = replace(
+            case,
+            inputs=case.same_as or case.inputs,
+            attributes=case.same_attributes or case.attributes,
+        )
         expected = answers_of_onnx_runtime(*make_model(domain, op_type, asked, draw))
     for output in model.graph.output:  # autopar wants to know the outputs' types
         output.CopyFrom(tensor_info(output.name, expected[output.name]))

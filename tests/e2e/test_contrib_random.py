@@ -41,9 +41,9 @@ def operators_in_table():
     return {(DOMAINS[domain], name) for domain, name in rows}
 
 
-def write_cases(folder, operator, draw_case):
+def write_cases(folder, operator, draw_case, form=""):
     """Returns why ONNX Runtime refused what it did."""
-    draw, refused, written = Draw("::".join(operator)), Counter(), 0
+    draw, refused, written = Draw("::".join(operator) + form), Counter(), 0
     while written < CASES:
         case = draw_case(draw)
         kind = "split" if written < SPLIT_CASES else "whole"
@@ -72,24 +72,26 @@ class DrawnTest(TemporaryFolderTest):
         self.assertIn("inputs fixed when the model was read: in 0 tests", done.stdout)
 
 
-def test_of(operator, draw_case):
+def test_of(operator, draw_case, form=""):
     def test(self):
-        write_cases(self.tmp, operator, draw_case)
+        write_cases(self.tmp, operator, draw_case, form)
         self.check(self.tmp, 1, CASES)
         self.check(self.tmp / "split", 2, SPLIT_CASES)
 
     return test
 
 
-def tests_of(name, drawn):
-    """A test an operator, "test_Gelu"."""
+def tests_of(name, drawn, forms=None):
+    """A test an operator, "test_Gelu", and one a further form of it."""
     tests = {f"test_{operator[1]}": test_of(operator, draw) for operator, draw in drawn.items()}
+    for form, (operator, draw) in (forms or {}).items():
+        tests[f"test_{operator[1]}_{form.replace(' ', '_')}"] = test_of(operator, draw, form)
     return type(name, (DrawnTest,), tests)
 
 
 # One of these classes is one of CTest's tests (CMakeLists.txt).
 OperatorsTest = tests_of("OperatorsTest", drawn_operators.DRAWN)
-AttentionTest = tests_of("AttentionTest", drawn_attention.DRAWN)
+AttentionTest = tests_of("AttentionTest", drawn_attention.DRAWN, drawn_attention.FORMS)
 QuantisedTest = tests_of("QuantisedTest", drawn_quantised.DRAWN)
 ExpertsTest = tests_of("ExpertsTest", drawn_experts.DRAWN)
 TreesTest = tests_of("TreesTest", drawn_trees.DRAWN)
