@@ -44,7 +44,7 @@ std::size_t place_of(ValueId id, std::size_t size, bool may_be_behind, const Ser
   if (id != no_value) {
     const auto told = known(id, services);
     if (!told)
-      throw UnknownShape(
+      fail(
           "its position in a sequence is not known before the run: give the model input that it "
           "depends on with --constant");
     place = *told;
