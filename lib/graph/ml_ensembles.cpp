@@ -152,49 +152,118 @@ void add_best_class(BodyBuilder& body, const std::vector<Tree>& trees, const Vot
                   number_of(body, -std::numeric_limits<double>::infinity(), type)));
 }
 
-/// "is_second", [rows]: of two classes, whether the row is of the second one; and both scores, the
-/// result's name.
-std::string add_two_classes(BodyBuilder& body, const std::vector<Tree>& trees, const Votes& votes,
-                            DataType type, const std::vector<double>& bases,
-                            const std::string& transform) {
-  const bool second_votes = votes.classes.contains(1);
-  if (second_votes && !votes.always.contains(1))
-    fail("not all leaves vote for the second of its two classes, which is not supported");
-  const bool both_vote = second_votes && votes.classes.contains(0);
-  if (!bases.empty() && bases.size() != (both_vote ? 2 : 1))
-    fail("it has {} base values where {} of its two classes have votes, which is not supported",
-         bases.size(), votes.classes.size());
-  if (bases.size() == 1 && second_votes)
-    fail(
-        "it has a base value where the second of its two classes alone has votes, which is not "
-        "supported");
-  add_tree_sums(body, trees, "x", type, 2, "SUM", "votes");
-  body.add("first_votes, second_votes = Split <axis = 1, num_outputs = 2> (votes)");
-  // Without votes for the second class the first column has those that decide.
-  const bool is_one_score = !second_votes;
-  const auto with_base = [&](const std::string& column, std::size_t base) {
-    return fmt::format("Add ({}, {})", column, number_of(body, bases[base], type));
-  };
-  std::string first = "Identity (first_votes)";
-  std::string second = "Identity (second_votes)";
-  if (bases.size() == 2) {
-    second = with_base("first_votes", 1);
-    first = "Neg (second_score)";
-  } else if (bases.size() == 1) {
-    first = with_base("first_votes", 0);
+/// What is made of two classes' votes, row by row as ONNX Runtime has it: the standard does not say
+/// how votes for one class alone and base values, one or two, go together. A row with votes for the
+/// second class has a pair of scores, of which the second decides. Any other row has a single one,
+/// of its votes for the first class, which decides; both classes' scores are made of that, unless
+/// there are two base values. A class without votes has 0, whatever its base value is.
+class TwoClasses {
+ public:
+  TwoClasses(BodyBuilder& body, const Votes& votes, DataType type, const std::vector<double>& bases,
+             const std::string& transform)
+      : body_(body), votes_(votes), type_(type), bases_(bases), transform_(transform) {
+    if (bases_.size() > 2) fail("it has {} base values for two classes", bases_.size());
+    if (!is_binary() && may_be_single() && bases_.size() == 1)
+      fail(
+          "it has one base value, and not all leaves vote for the second of its two classes: such "
+          "rows have no second score");
   }
-  body.add(fmt::format("second_score = {} first_score = {}", second, first));
-  const std::string deciding = second_votes ? "second_score" : "first_score";
-  const bool is_binary = votes.classes.size() == 1;
-  const double threshold = is_binary && !votes.may_be_negative ? 0.5 : 0;
-  body.add(
-      fmt::format("is_second_column = Greater ({}, {}) "
-                  "is_second = Squeeze (is_second_column, {})",
-                  deciding, number_of(body, threshold, type), body.ints({1})));
-  if (is_one_score) return both_scores(body, "first_score", transform, votes.may_be_negative, type);
-  body.add("two_scores = Concat <axis = 1> (first_score, second_score)");
-  return transformed(body, "two_scores", transform, type, 2);
-}
+
+  /// "is_second", [rows]; returns the scores' name.
+  std::string add(const std::vector<Tree>& trees) {
+    add_votes(trees);
+    if (may_be_pair()) add_pairs();
+    if (may_be_single()) add_singles();
+    join("deciding");
+    const double threshold = is_binary() && !votes_.may_be_negative ? 0.5 : 0;
+    body_.add(
+        fmt::format("is_second_column = Greater (deciding, {}) "
+                    "is_second = Squeeze (is_second_column, {})",
+                    number(threshold), body_.ints({1})));
+    if (bases_.size() == 2) {
+      join("scores");
+      return transformed(body_, "scores", transform_, type_, 2);
+    }
+    if (may_be_pair())
+      rename(transformed(body_, "scores_of_pair", transform_, type_, 2), "answers_of_pair");
+    if (may_be_single())
+      rename(both_scores(body_, "scores_of_single", transform_,
+                         !is_binary() || votes_.may_be_negative, type_),
+             "answers_of_single");
+    join("answers");
+    return "answers";
+  }
+
+  /// Whether all votes are for the same class.
+  bool is_binary() const { return votes_.classes.size() == 1; }
+
+ private:
+  bool may_be_pair() const { return votes_.classes.contains(1); }
+  bool may_be_single() const { return !votes_.always.contains(1); }
+  std::string number(double value) { return number_of(body_, value, type_); }
+
+  void rename(const std::string& from, const std::string& to) {
+    body_.add(fmt::format("{} = Identity ({})", to, from));
+  }
+
+  void add_votes(const std::vector<Tree>& trees) {
+    const bool counts_second = may_be_pair() && may_be_single();
+    const bool counts_first = may_be_pair() && !bases_.empty() && !votes_.always.contains(0);
+    if (!counts_second && !counts_first) {
+      add_tree_sums(body_, trees, "x", type_, 2, "SUM", "votes");
+      body_.add("first_votes, second_votes = Split <axis = 1, num_outputs = 2> (votes)");
+      return;
+    }
+    add_tree_sums(body_, with_counts(trees, 2), "x", type_, 4, "SUM", "votes");
+    body_.add(fmt::format(
+        "first_votes, second_votes, first_count, second_count = "
+        "Split <axis = 1, num_outputs = 4> (votes) "
+        "has_first = Greater (first_count, {0}) has_second = Greater (second_count, {0})",
+        number(0)));
+  }
+
+  void add_pairs() {
+    std::string first = "first_votes";
+    std::string second = "second_votes";
+    if (bases_.size() == 2) {
+      body_.add(fmt::format("second_based = Add (first_votes, {}) first_based = Neg (second_based)",
+                            number(bases_[1])));
+      second = "second_based";
+    } else if (bases_.size() == 1) {
+      body_.add(fmt::format("first_based = Add (first_votes, {})", number(bases_[0])));
+    }
+    if (!bases_.empty()) first = "first_based";
+    if (!bases_.empty() && !votes_.always.contains(0)) {
+      body_.add(fmt::format("first_where_voted = Where (has_first, first_based, {})", number(0)));
+      first = "first_where_voted";
+    }
+    rename(second, "deciding_of_pair");
+    body_.add(fmt::format("scores_of_pair = Concat <axis = 1> ({}, {})", first, second));
+  }
+
+  void add_singles() {
+    body_.add(bases_.empty()
+                  ? "deciding_of_single = Identity (first_votes)"
+                  : fmt::format("deciding_of_single = Add (first_votes, {})", number(bases_[0])));
+    body_.add(bases_.size() == 2 ? fmt::format("scores_of_single = Pad (deciding_of_single, {})",
+                                               body_.ints({0, 0, 0, 1}))
+                                 : "scores_of_single = Identity (deciding_of_single)");
+  }
+
+  /// `name`, of each row's kind.
+  void join(const std::string& name) {
+    if (may_be_pair() && may_be_single())
+      body_.add(fmt::format("{0} = Where (has_second, {0}_of_pair, {0}_of_single)", name));
+    else
+      rename(name + (may_be_pair() ? "_of_pair" : "_of_single"), name);
+  }
+
+  BodyBuilder& body_;
+  const Votes& votes_;
+  DataType type_;
+  const std::vector<double>& bases_;
+  const std::string& transform_;
+};
 
 }  // namespace
 
@@ -236,11 +305,11 @@ void tree_ensemble_classifier(BodyBuilder& body) {
   const std::string transform = body.string_attribute("post_transform", "NONE");
   std::string scores;
   if (classes == 2) {
-    scores = add_two_classes(body, trees, votes, type, bases, transform);
+    TwoClasses two(body, votes, type, bases, transform);
+    scores = two.add(trees);
     // Where both classes have votes, ONNX Runtime answers with 0 and 1, whatever the labels are.
-    const bool is_binary = votes.classes.size() == 1;
     body.add("best = Cast <to = 7> (is_second)");
-    add_labels(body, is_binary ? labels : std::vector<std::int64_t>{0, 1}, "best", "Y");
+    add_labels(body, two.is_binary() ? labels : std::vector<std::int64_t>{0, 1}, "best", "Y");
   } else {
     add_best_class(body, trees, votes, type, classes, bases);
     add_labels(body, labels, "best", "Y");

@@ -173,8 +173,7 @@ void linear_classifier(BodyBuilder& body) {
     add_is_above(body, "scores", 0, "is_second");
     body.add("best = Cast <to = 7> (is_second)");
     add_labels(body, has_both ? labels : std::vector<std::int64_t>{0, 1}, "best", "Y");
-    scores = has_both ? both_scores(body, "scores", transform, transform == "LOGISTIC",
-                                    DataType::float32)
+    scores = has_both ? both_scores(body, "scores", transform, false, DataType::float32)
                       : transformed(body, "scores", transform, DataType::float32, 1);
   } else {
     if (static_cast<std::int64_t>(labels.size()) < targets)
@@ -226,8 +225,7 @@ void svm_classifier(BodyBuilder& body) {
   add_labels(body, labels, "best", "Y");
   const std::int64_t columns = is_linear ? classes : classes * (classes - 1) / 2;
   const std::string scores =
-      columns == 1 ? both_scores(body, "scores", transform,
-                                 transform == "NONE" || transform == "LOGISTIC", DataType::float32)
+      columns == 1 ? both_scores(body, "scores", transform, transform == "NONE", DataType::float32)
                    : transformed(body, "scores", transform, DataType::float32, columns);
   body.add(fmt::format("Z = Identity ({})", scores));
 }

@@ -1,5 +1,7 @@
 #include "graph/ml_scores.h"
 
+#include <numbers>
+
 #include "graph/error.h"
 
 namespace autopar::graph::ml {
@@ -21,12 +23,13 @@ std::string softmax_zero(BodyBuilder& body, const std::string& x, DataType type)
   return "zero_scores";
 }
 
-/// The inverse of the normal distribution, by the approximation and in the precision that ONNX
-/// Runtime has: sqrt(2) erf_inv(2 x - 1).
+/// The inverse of the normal distribution by the approximation that ONNX Runtime has: sqrt(2)
+/// erf_inv(2 x - 1). In float64, since of float32 nothing is left near x = 1/2.
 std::string probit(BodyBuilder& body, const std::string& x, DataType type) {
-  const auto number = [&](float value) { return body.number(value, DataType::float32); };
+  constexpr double a = 0.147;
+  const auto number = [&](double value) { return number_of(body, value, DataType::float64); };
   body.add(fmt::format(
-      "probit_in = Cast <to = 1> ({0}) probit_twice = Mul (probit_in, {1}) "
+      "probit_in = Cast <to = 11> ({0}) probit_twice = Mul (probit_in, {1}) "
       "probit_x = Sub (probit_twice, {2}) probit_below = Sub ({2}, probit_x) "
       "probit_above = Add ({2}, probit_x) probit_product = Mul (probit_below, probit_above) "
       "probit_log = Log (probit_product) probit_half = Mul (probit_log, {3}) "
@@ -36,9 +39,9 @@ std::string probit(BodyBuilder& body, const std::string& x, DataType type) {
       "probit_size = Sqrt (probit_rest) probit_is_below = Less (probit_x, {6}) "
       "probit_opposite = Neg (probit_size) "
       "probit_erf = Where (probit_is_below, probit_opposite, probit_size) "
-      "probit_float = Mul (probit_erf, {7}) probit_scores = Cast <to = {8}> (probit_float)",
-      x, number(2), number(1), number(0.5F), number(2 / (3.14159F * 0.147F)), number(1 / 0.147F),
-      number(0), number(1.41421356F), static_cast<int>(type)));
+      "probit_double = Mul (probit_erf, {7}) probit_scores = Cast <to = {8}> (probit_double)",
+      x, number(2), number(1), number(0.5), number(2 / (std::numbers::pi * a)), number(1 / a),
+      number(0), number(std::numbers::sqrt2), static_cast<int>(type)));
   return "probit_scores";
 }
 
@@ -67,14 +70,14 @@ std::string transformed(BodyBuilder& body, const std::string& scores, const std:
 std::string both_scores(BodyBuilder& body, const std::string& score, const std::string& transform,
                         bool may_be_negative, DataType type) {
   if (transform == "PROBIT") fail("PROBIT of one score for two classes has no second score");
-  if (!may_be_negative)
-    body.add(fmt::format("other_score = Sub ({}, {}) own_score = Identity ({})",
-                         number_of(body, 1, type), score, score));
-  else if (transform == "LOGISTIC")
+  if (transform == "LOGISTIC")
     body.add(
         fmt::format("opposite = Neg ({0}) other_score = Sigmoid (opposite) "
                     "own_score = Sigmoid ({0})",
                     score));
+  else if (!may_be_negative)
+    body.add(fmt::format("other_score = Sub ({}, {}) own_score = Identity ({})",
+                         number_of(body, 1, type), score, score));
   else
     body.add(fmt::format("other_score = Neg ({0}) own_score = Identity ({0})", score));
   body.add("both_scores = Concat <axis = 1> (other_score, own_score)");

@@ -14,7 +14,8 @@ std::string transformed(BodyBuilder& body, const std::string& scores, const std:
                         DataType type, std::int64_t columns);
 
 /// Both classes' scores, [rows, 2], of the second one's, [rows, 1]: the first one's is 1 less the
-/// second's, or, where scores may be negative, the opposite.
+/// second's, or, where scores may be negative, the opposite; LOGISTIC is of the second's and the
+/// opposite.
 std::string both_scores(BodyBuilder& body, const std::string& score, const std::string& transform,
                         bool may_be_negative, DataType type);
 

@@ -1,10 +1,14 @@
 """Draws of decision trees, linear models, support vector machines and what scikit-learn's exporter
 puts before them, of ai.onnx.ml."""
 
+from dataclasses import replace
+
 import numpy as np
 from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.ops.aionnxml._common_classifier import probit
 
-from drawn_cases import ML, TOLERANCES, Case
+from drawn_cases import ML, TOLERANCES, Case, answers_of_onnx_runtime, make_model, tensor_info
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT")
@@ -19,15 +23,41 @@ def features(draw, rows, columns, kind=np.float32):
     return x.astype(kind)
 
 
+def onnx_runtime(draw, operator, case, **attributes):
+    """ONNX Runtime's answers to the case with some attributes changed."""
+    asked = replace(case, attributes=case.attributes | attributes)
+    return answers_of_onnx_runtime(*make_model(ML, operator, asked, draw))
+
+
+def reference(draw, operator, case):
+    """The answer of ONNX's reference implementation."""
+    attributes = case.attributes
+    if nodes := len(attributes.get("nodes_featureids", [])):  # the default, without which it fails
+        attributes = {"nodes_missing_value_tracks_true": [0] * nodes} | attributes
+    model, feeds = make_model(ML, operator, replace(case, attributes=attributes), draw)
+    (output,) = case.outputs
+    model.graph.output[0].CopyFrom(tensor_info(output, feeds["X"]))  # it wants one, and any will do
+    (answer,) = ReferenceEvaluator(model).run(None, feeds)
+    return {output: answer}
+
+
+def with_exact_probits(draw, operator, case, output, none="NONE"):
+    """Near one half ONNX Runtime's PROBIT cancels out (0 for 0.4999): there ONNX's reference
+    implementation, in float64, is what is expected."""
+    scores = onnx_runtime(draw, operator, case, post_transform=none)[output]
+    expected = onnx_runtime(draw, operator, case)
+    near = np.abs(scores - 0.5) < 0.05
+    exact = probit(np.where(near, scores, 0.5).astype(np.float64))
+    made = np.where(near, exact, expected[output]).astype(expected[output].dtype)
+    return replace(case, expected=expected | {output: made})
+
+
 class Branch:
     def __init__(self, draw, depth, columns):
         self.feature = draw.integer(0, columns - 1)
         self.split = draw.integer(-3, 3) / 2
         self.mode = draw.choice(*MODES)
-        if self.mode == "BRANCH_EQ":  # ONNX Runtime joins whole numbers to sets, and then cuts x
-            self.split = draw.integer(-2, 2) + 0.5
         self.missing = draw.integer(0, 1)
-        self.members = None
         self.children = [grown(draw, depth - 1, columns) for _ in range(2)]
 
 
@@ -90,11 +120,10 @@ def leaf_votes(trees, prefix, targets_of, weight, kind):
 
 
 def weights_of(draw, transform, votes):
-    """Sums stay between 0 and 1 where the transform wants probabilities."""
-    if transform == "PROBIT":
-        return lambda: float(draw.random.uniform(0.05, 0.3)) / votes
-    if draw.chance(0.3):
-        return lambda: float(draw.random.uniform(0, 1)) / votes
+    """Sums stay between 0 and 1, or close to one half, where the transform wants probabilities."""
+    if transform == "PROBIT" or draw.chance(0.3):
+        low, high = draw.choice((0, 1), (0.49, 0.51))
+        return lambda: float(draw.random.uniform(low, high)) / votes
     return lambda: float(draw.random.standard_normal())
 
 
@@ -108,52 +137,84 @@ def tree_ensemble_regressor(draw):
     targets, trees = draw.integer(1, 4), forest(draw, columns)
     transform = draw.choice(*TRANSFORMS)
     aggregate = draw.choice("SUM", "AVERAGE", "MIN", "MAX")
-    attributes = listed_trees(trees, draw.chance(0.7), kind)
-    has_bases = transform == "PROBIT" or draw.chance()
-    # Where there are base values, all leaves vote for all, as exporters have it.
+    x = features(draw, rows, columns, kind)
     some = lambda: range(targets) if draw.chance(0.7) else [draw.integer(0, targets - 1)]
-    targets_of = (lambda: range(targets)) if has_bases else some
+    has_bases, all_vote = draw.chance(), draw.chance()
+    if has_bases and not all_vote:
+        # To a target without votes ONNX Runtime adds no base value, which the standard and its
+        # reference implementation do. That has no transforms, nor doubles, and sends missing values
+        # on by another branch of BRANCH_NEQ; the least of no votes is the largest number.
+        transform, aggregate = "NONE", draw.choice("SUM", "AVERAGE")
+        kind, x = np.float32, np.nan_to_num(x.astype(np.float32))
+    attributes = listed_trees(trees, draw.chance(0.7), kind)
+    targets_of = (lambda: range(targets)) if all_vote else some
     weight = weights_of(draw, transform, len(trees))
     attributes |= leaf_votes(trees, "target", targets_of, weight, kind)
     attributes |= {
         "n_targets": targets, "post_transform": transform, "aggregate_function": aggregate,
     }  # fmt: skip
+    if has_bases:
+        bases = draw.positive(targets) if transform == "PROBIT" else draw.floats(targets)
+        attributes |= numbers("base_values", bases, kind)
+    case = Case({"X": x}, ["Y"], attributes)
+    if has_bases and not all_vote:
+        return replace(case, expected=reference(draw, "TreeEnsembleRegressor", case))
     if transform == "PROBIT":
-        attributes |= numbers("base_values", [0.05] * targets, kind)
-    elif has_bases:
-        attributes |= numbers("base_values", draw.floats(targets), kind)
-    return Case({"X": features(draw, rows, columns, kind)}, ["Y"], attributes)
+        return with_exact_probits(draw, "TreeEnsembleRegressor", case, "Y")
+    return case
+
+
+def votes_of_two_classes(draw, transform):
+    """What leaves vote for, and how many base values there are, where ONNX Runtime's answer is
+    defined: it does not write both scores of a row without votes for the second class where they
+    are a PROBIT or, with one base value, where other leaves have such votes."""
+    own = draw.choice([0], [1], [0, 1], None)
+    bases = draw.integer(0, 2)
+    if transform == "PROBIT" and bases < 2 or own is None and bases == 1:
+        own = draw.choice([1], [0, 1])
+    return (lambda: own or [[0], [1], [0, 1]][draw.integer(0, 2)]), bases
 
 
 def tree_ensemble_classifier(draw):
     rows, columns = draw.integer(1, 12), draw.integer(1, 5)
     kind = draw.choice(np.float32, np.float32, np.float64, np.int64, np.int32)
     table = np.float64 if kind == np.float64 else np.float32
-    classes, trees = draw.choice(2, 3, 5), forest(draw, columns)
-    transform = draw.choice(*TRANSFORMS[: 4 if classes == 2 else 5])
-    own = [draw.integer(0, 1)] if classes == 2 else None
-    if classes == 2:  # as exporters have it: all leaves vote for one class, or all for both
-        own = draw.choice([0], [0], [1], [0, 1])
-        targets_of = lambda: own
-    else:
-        targets_of = lambda: (
-            range(classes) if draw.chance(0.7) else [draw.integer(0, classes - 1)]
-        )
+    classes, trees = draw.choice(2, 2, 3, 5), forest(draw, columns)
+    transform = draw.choice(*TRANSFORMS)
+    some = lambda: range(classes) if draw.chance(0.7) else [draw.integer(0, classes - 1)]
+    targets_of, bases = some, draw.choice(0, classes)
+    if classes == 2:
+        targets_of, bases = votes_of_two_classes(draw, transform)
     attributes = listed_trees(trees, draw.chance(0.7), table)
     weight = weights_of(draw, transform, len(trees))
     attributes |= leaf_votes(trees, "class", targets_of, weight, table)
     labels = draw.random.permutation(20)[:classes].tolist()
     attributes |= {"classlabels_int64s": labels, "post_transform": transform}
+    if bases:
+        values = draw.positive(bases) if transform == "PROBIT" else draw.floats(bases)
+        attributes |= numbers("base_values", values, table)
+    case = Case({"X": features(draw, rows, columns, kind)}, ["Y", "Z"], attributes)
     if transform == "PROBIT":
-        attributes |= numbers("base_values", [0.05] * classes, table)
-    elif own != [1] and draw.chance():
-        attributes |= numbers("base_values", draw.floats(len(own) if own else classes), table)
-    return Case({"X": features(draw, rows, columns, kind)}, ["Y", "Z"], attributes)
+        return with_exact_probits(draw, "TreeEnsembleClassifier", case, "Z")
+    return case
+
+
+def members(draw, modes):
+    """The values of the tests for membership that become some of the nodes' modes, and whether ONNX
+    Runtime tests them as they are: where a set has others than small whole numbers, it cuts x, and
+    refuses fractions."""
+    is_small = draw.chance(0.7)
+    one = lambda: draw.integer(0, 3) if is_small else draw.choice(-2, -1, -0.5, 0.5, 1, 1.5)
+    values = []
+    for n in range(len(modes)):
+        if draw.chance(0.2):
+            modes[n] = MEMBER
+            values += [*(one() for _ in range(draw.integer(1, 3))), np.nan]
+    return values, is_small
 
 
 def tree_ensemble(draw):
-    """The newer form: nodes and leaves by their places in lists, and tests for membership, which ONNX
-    Runtime has of positive integers alone."""
+    """The newer form: nodes and leaves by their places in lists, and tests for membership."""
     rows, columns = draw.integer(1, 12), draw.integer(1, 5)
     kind = draw.choice(np.float32, np.float64)
     targets = draw.integer(1, 4)
@@ -163,13 +224,10 @@ def tree_ensemble(draw):
     node_places = {id(node): n for n, node in enumerate(nodes)}
     leaf_places = {id(node): n for n, node in enumerate(leaves)}
     modes = [MODES.index(node.mode) for node in nodes]
-    members = []
-    for n in range(len(nodes)):
-        if draw.chance(0.2):
-            modes[n] = MEMBER
-            members += [*draw.integers(1, 4, draw.integer(1, 3)), np.nan]
+    values, is_small = members(draw, modes)
+    is_of_reference = bool(values) and not is_small  # which has no transforms
     place = lambda node: (leaf_places if not node.children else node_places)[id(node)]
-    transform = draw.choice(0, 3, 4)  # ONNX Runtime takes 1 and 2 for one another
+    transform = 0 if is_of_reference else draw.integer(0, 4)
     weight = weights_of(draw, ("NONE", "", "", "", "PROBIT")[transform], len(trees))
     tensor = lambda values, dtype: numpy_helper.from_array(np.array(values, dtype))
     attributes = {
@@ -180,23 +238,32 @@ def tree_ensemble(draw):
         "leaf_targetids": [draw.integer(0, targets - 1) for _ in leaves],
         "leaf_weights": tensor([weight() for _ in leaves], kind),
         "n_targets": targets,
-        "aggregate_function": draw.integer(0, 3),
+        "aggregate_function": draw.integer(0, 1 if is_of_reference else 3),
         "post_transform": transform,
     }
     for name, child in (("true", 0), ("false", 1)):
         attributes[f"nodes_{name}nodeids"] = [place(node.children[child]) for node in nodes]
         attributes[f"nodes_{name}leafs"] = [int(not node.children[child].children) for node in nodes]
-    if members:
-        attributes["membership_values"] = tensor(members, kind)
+    if values:
+        attributes["membership_values"] = tensor(values, kind)
     if draw.chance(0.7):
         attributes["nodes_missing_value_tracks_true"] = [node.missing for node in nodes]
-    return Case(
+    case = Case(
         {"X": features(draw, rows, columns, kind)},
         ["Y"],
         attributes,
         ml_opset=5,
         tolerance=TOLERANCES[np.dtype(np.float32)] if transform else None,  # which is of floats
     )
+    if is_of_reference:
+        return replace(case, expected=reference(draw, "TreeEnsemble", case))
+    if transform in (1, 2):
+        # SOFTMAX and LOGISTIC of the standard, which ONNX Runtime takes for one another.
+        expected = onnx_runtime(draw, "TreeEnsemble", case, post_transform=3 - transform)
+        return replace(case, expected=expected)
+    if transform == 4:
+        return with_exact_probits(draw, "TreeEnsemble", case, "Y", none=0)
+    return case
 
 
 def numeric(draw, rows, columns, *kinds):
@@ -319,10 +386,16 @@ def one_hot_encoder(draw):
 def label_encoder(draw):
     keys = draw.random.permutation(9)[: draw.integer(1, 6)]
     x = draw.integers(0, 9, *draw.shape(1, 3))
+    opset = draw.choice(3, 4)
+    has_nan, is_twice = False, opset == 4 and draw.chance(0.3)
+    if is_twice:
+        keys[-1] = keys[0]
     if draw.chance():
         keys, x = keys.astype(np.float32) / 2, x.astype(np.float32) / 2
         if draw.chance():
             x[draw.random.random(x.shape) < 0.2] = np.nan
+        if has_nan := not is_twice and draw.chance():
+            keys[draw.integer(0, len(keys) - 1)] = np.nan
         attributes = {"keys_floats": keys.tolist()}
     else:
         attributes = {"keys_int64s": keys.tolist()}
@@ -332,7 +405,15 @@ def label_encoder(draw):
     else:
         attributes["values_int64s"] = draw.integers(0, 99, len(keys)).tolist()
         attributes |= draw.some(default_int64=-7)
-    return Case({"X": x}, ["Y"], attributes)
+    case = Case({"X": x}, ["Y"], attributes, ml_opset=opset)
+    if has_nan:
+        # Before opset 4 ONNX Runtime finds no NaN, which the standard does: its bits are the same.
+        expected = onnx_runtime(draw, "LabelEncoder", replace(case, ml_opset=4))
+        return replace(case, expected=expected)
+    if is_twice:
+        # Of a key that is there twice the last one counts, not the first as in ONNX Runtime.
+        return replace(case, expected=reference(draw, "LabelEncoder", case))
+    return case
 
 
 DRAWN = {

@@ -189,6 +189,31 @@ class RefusedTest(TemporaryFolderTest):
         encoder = fitted(OneHotEncoder(sparse_output=False), x, TWO)
         self.refused(exported(encoder, x), "input 'X' holds strings", "encode", shape="X=4x2")
 
+    def test_two_classes_without_a_second_score(self):
+        """ONNX Runtime leaves the second score of such rows unwritten."""
+        tree = {
+            "nodes_treeids": [0] * 3, "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0] * 3,
+            "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_values": [0.0] * 3,
+            "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0],
+            "class_treeids": [0, 0], "class_nodeids": [1, 2], "class_ids": [0, 1],
+            "class_weights": [1.0, 1.0], "classlabels_int64s": [0, 1],
+        }  # fmt: skip
+        for attribute, fragment in (
+            ({"base_values": [0.5]}, "one base value"),
+            ({"post_transform": "PROBIT"}, "PROBIT of one score"),
+        ):
+            node = helper.make_node(
+                "TreeEnsembleClassifier", ["X"], ["Y", "Z"], "the_node", domain="ai.onnx.ml",
+                **tree, **attribute,
+            )  # fmt: skip
+            value = helper.make_tensor_value_info
+            outputs = [value("Y", TensorProto.INT64, [4]), value("Z", TensorProto.FLOAT, [4, 2])]
+            graph = helper.make_graph([node], "g", [value("X", TensorProto.FLOAT, [4, 1])], outputs)
+            opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
+            model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+            with self.subTest(fragment):
+                self.refused(model, "the_node", fragment, "no second score", shape="X=4x1")
+
     def test_operators_for_one_kind_of_cpu(self):
         node = helper.make_node("Conv", ["X", "w"], ["y"], domain="com.microsoft.nchwc")
         value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8, 3, 3])
