@@ -124,6 +124,8 @@ def packed_weights(draw, name, shape, bits, block, kind, has_zeros):
     experts, columns, depth = shape
     blocks = -(-depth // block) if block else 1
     values = draw.integers(0, 2**bits - 1, *shape)
+    # Answers of about 1: of scales 20 times as large they reach 1e5, and ONNX Runtime's own float32
+    # is farther from float64 than our tolerance where such numbers cancel out.
     step = 2.0 ** (1 - bits)
     scales = draw.positive(experts, columns, blocks, low=step / 20, high=step / 5, kind=kind)
     zeros = np.full(scales.shape, 2 ** (bits - 1))
@@ -152,8 +154,6 @@ def qmoe(draw):
     kind = draw.choice(*ACTIVATIONS)
     bits = draw.choice(2, 4, 4, 8)
     own_bits = draw.choice(bits, bits, 4, 8)  # of the second product
-    if bits == 2 and block == 32:  # ONNX Runtime then rounds tokens to 8 bits
-        block = 16
     width = 2 * inner if kind == "swiglu" else inner
     inputs = dict.fromkeys(QMOE_INPUTS)
     inputs["input"] = draw.floats(*tokens, hidden, kind=number)
@@ -172,8 +172,10 @@ def qmoe(draw):
     attributes = attributes_of(draw, chosen, kind, 1 if kind == "swiglu" else 0)
     attributes |= {"expert_weight_bits": bits, "weights_prepacked": 0}
     expected = None
-    if own_bits != bits:  # not of ONNX Runtime's CPU
-        attributes["fc2_expert_weight_bits"] = own_bits
+    # ONNX Runtime's CPU has no different bits. Of 2 bits and blocks of 32 it rounds tokens to 8
+    # bits: its answers are then up to 600 times our tolerance away from those of float64.
+    if own_bits != bits or (bits == 2 and block == 32):
+        attributes |= {"fc2_expert_weight_bits": own_bits} if own_bits != bits else {}
         always = attributes | {"normalize_routing_weights": 1}
         expected = {"output": mixture(plain, always).astype(number)}
     elif draw.chance(0.3):
