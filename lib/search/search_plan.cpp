@@ -224,14 +224,14 @@ class PlanSearch {
   double seconds_left() const { return options_.time_limit_seconds - stopwatch_.seconds(); }
 
   /// Where limits bind, some time is left for what may have to follow.
-  Solution solve_exactly(const AssignmentProblem& problem) {
+  Solution solve_exactly(const AssignmentProblem& problem, double least_seconds = 0) {
     const double share = problem.usage_limits.empty() ? 1 : share_of_search;
-    Solution solution =
-        search::solve(problem, {.time_limit_seconds = std::max(0.0, share * seconds_left()),
-                                .patience_seconds = patience_seconds,
-                                .presolve = options_.presolve,
-                                .starts = starts_,
-                                .threads = options_.threads});
+    Solution solution = search::solve(
+        problem, {.time_limit_seconds = std::max(least_seconds, share * seconds_left()),
+                  .patience_seconds = patience_seconds,
+                  .presolve = options_.presolve,
+                  .starts = starts_,
+                  .threads = options_.threads});
     glpk_seconds_ += solution.glpk_seconds;
     return solution;
   }
@@ -310,7 +310,7 @@ class PlanSearch {
     std::fill(built.problem.usage_limits.begin() + first, built.problem.usage_limits.end(),
               least.peak);
     starts_ = {least.choice};
-    const Solution solution = solve_exactly(built.problem);
+    const Solution solution = solve_exactly(built.problem, least_seconds_for_a_plan);
     if (solution.choice.empty()) return found;
     std::vector<int> cheapest = moved(built, solution.choice, built_);
     if (cheapest.empty() || found.empty()) return cheapest.empty() ? found : cheapest;
