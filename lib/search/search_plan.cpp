@@ -114,13 +114,13 @@ class PlanSearch {
       starts_.push_back(std::move(solution.choice));
       solution = solve(problem_);
     }
+    if (best_.empty()) consider_fair_plan();
     if (best_.empty()) {
       if (!least_) least_ = least_peak();
       problem_.usage_limits = built_.problem.usage_limits;
+      require_least_to_fit();
       consider(least_->choice);
     }
-    if (best_.empty()) consider_fair_plan();
-    if (best_.empty()) require_least_to_fit();
     return described(lower_bound);
   }
 
