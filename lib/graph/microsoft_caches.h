@@ -15,7 +15,7 @@ struct CacheForm {
   std::int64_t heads = 1;
   std::int64_t depth = 0;
   DataType computed = DataType::float32;  ///< of what the attention reads
-  /// Of a number in the cache: 8, as int8; 4, two to a byte, the first one low, 0 for -8; or 0
+  /// Bits of a number in the cache: 8, as int8; 4, two to a byte, the first one low, 0 for -8; or 0
   /// where the cache is not quantised.
   std::int64_t bits = 0;
   bool by_channel = false;  ///< each element of each head has a scale of its own

@@ -66,7 +66,7 @@ void require_kernels(const Graph& graph, const KernelTable& kernels) {
   problems.throw_if_any();
 }
 
-/// Of each state whether its rows keep their places, which the graph tells before passes rewrite
+/// For each state whether its rows keep their places, which the graph tells before passes rewrite
 /// it.
 std::vector<bool> rows_stay(const Graph& graph) {
   std::vector<bool> stay;
