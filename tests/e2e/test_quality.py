@@ -112,14 +112,20 @@ class ExpertsTest(QualityTest):
         self.assertLessEqual(ours["cost_seconds"], expert["cost_seconds"] * slack)
 
     def test_no_expert_is_cheaper_within_the_memory_that_it_needs(self):
-        mesh, best = MESH_FOR_LIMITS, {}
+        mesh = MESH_FOR_LIMITS
         for expert, pins in self.experts(mesh).items():
             plan = self.plan(mesh, "device", "--strategy", pins, batch=self.batch)
             cost, peak = (plan["summary"][key] for key in ("cost_seconds", "peak_bytes"))
-            if peak not in best:
-                best[peak] = self.cost(mesh, peak, batch=self.batch)
             with self.subTest(mesh=mesh, expert=expert, limit=peak):
-                self.assertLessEqual(best[peak], cost)
+                self.assertLessEqual(self.cost_within(mesh, peak, cost), cost)
+
+    def cost_within(self, mesh, limit, enough):
+        """What a search finds in seconds, or in minutes on a machine with much else to do."""
+        for time_limit in (TIME_LIMIT_WITHIN_BYTES, 60, TIME_LIMIT):
+            cost = self.cost(mesh, limit, batch=self.batch, time_limit=time_limit)
+            if cost <= enough:
+                break
+        return cost
 
 
 class GlpkTest(QualityTest):
