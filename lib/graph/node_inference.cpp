@@ -152,7 +152,7 @@ void check_operands(const NodeInContext& context, const std::vector<InferredOutp
 }
 
 /// What a constant condition leaves of Compress's data, which inference does not tell.
-std::optional<Shape> compressed_shape(const NodeInContext& context) {
+std::optional<Shape> compressed_shape(const NodeInContext& context, const onnx::TypeProto&) {
   const Value* data = context.inputs[0];
   const Value* condition = context.inputs[1];
   if (!condition->constant || !condition->constant->has_data()) return std::nullopt;
@@ -169,13 +169,39 @@ std::optional<Shape> compressed_shape(const NodeInContext& context) {
 }
 
 /// What MaxUnpool's third input says, which inference does not read.
-std::optional<Shape> unpooled_shape(const NodeInContext& context) {
+std::optional<Shape> unpooled_shape(const NodeInContext& context, const onnx::TypeProto&) {
   const Value* shape = context.inputs.size() > 2 ? context.inputs[2] : nullptr;
   if (shape == nullptr || !shape->constant || !shape->constant->has_data()) return std::nullopt;
   const Shape found = shape->constant->to_int64s();
   if (found.size() != context.inputs[0]->shape.size() || !is_possible(found))
     fail("its output would have the impossible shape {}", to_string(found));
   return found;
+}
+
+/// With Resize's sizes known, inference leaves open what is 0, as a rank's share may be.
+std::optional<Shape> resized_shape(const NodeInContext& context, const onnx::TypeProto& inferred) {
+  const Value* sizes = context.inputs.size() > 3 ? context.inputs[3] : nullptr;
+  if (sizes == nullptr || !sizes->constant || !sizes->constant->has_data()) return std::nullopt;
+  const Shape extents = sizes->constant->to_int64s();
+  if (extents.empty()) return std::nullopt;  // scales are given
+  if (!is_possible(extents)) fail("its sizes are {}", to_string(extents));
+  Shape shape;
+  for (const auto& dim : inferred.tensor_type().shape().dim())
+    shape.push_back(dim.has_dim_value() ? dim.dim_value() : 0);
+  return shape;
+}
+
+/// What there is to know of the first output's shape where inference left it open.
+std::optional<Shape> open_shape(const NodeInContext& context, const onnx::TypeProto& inferred) {
+  using Infer = std::optional<Shape> (*)(const NodeInContext&, const onnx::TypeProto&);
+  static const std::map<std::string_view, Infer> table = {
+      {"Compress", compressed_shape},
+      {"MaxUnpool", unpooled_shape},
+      {"Resize", resized_shape},
+  };
+  const auto found = table.find(context.node.op_type());
+  if (!context.node.domain().empty() || found == table.end()) return std::nullopt;
+  return found->second(context, inferred);
 }
 
 /// By the operator's own function for it, else by walking the body that defines it.
@@ -230,10 +256,8 @@ std::vector<InferredOutput> infer_outputs(const NodeInContext& context, std::str
     for (const auto& type : inference.allOutputTypes_)
       outputs.push_back(output_of(type, context.node));
     check_operands(context, outputs);
-    if (context.node.op_type() == "Compress" && context.node.domain().empty())
-      outputs[0].shape = compressed_shape(context);
-    if (context.node.op_type() == "MaxUnpool" && !outputs[0].shape)
-      outputs[0].shape = unpooled_shape(context);
+    if (!outputs.empty() && !outputs[0].shape)
+      outputs[0].shape = open_shape(context, inference.allOutputTypes_[0]);
     return outputs;
   } catch (const Error& error) {
     fail("{}: {}: {}", where, describe(context.node), error.what());
