@@ -4,14 +4,16 @@
     heldout.py [--only NAME...]    all, or those whose names begin so
 
 Each model of zoo/heldout.py goes through both exporters, is checked (against PyTorch, and that every
-input changes what comes out), split over each of --ranks at two shapes, and run; its outputs are
-compared with ONNX Runtime's, the bytes that it predicts with those that it counts, and the memory.
+input changes what comes out), planned for each of --device, split over each of --ranks at two shapes,
+and run on CPUs; its outputs are compared with ONNX Runtime's, the bytes that it predicts with those
+that it counts, and the memory.
 A model has a process of its own, so that none ends the trial of the others. Prints a table; exit
 code 1 if any number is wrong. What is refused, by an exporter or by autopar, is told in a line.
 """
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -33,7 +35,7 @@ HERE = Path(__file__).resolve().parent
 TOLERANCE = 1e-4  # of autopar against ONNX Runtime, relative to the largest value
 OF_EXPORTS = 1e-3  # of ONNX Runtime against PyTorch
 SHAPES = {"wide": (ROWS, 16), "odd": (3, 11)}  # rows and tokens
-COLUMNS = ("architecture", "exporter", "ranks", "error", "bytes", "memory", "")
+COLUMNS = ("architecture", "exporter", "plan for", "ranks", "error", "bytes", "memory", "")
 
 
 class Refused(Exception):
@@ -172,7 +174,7 @@ class Outcome:
                 "WRONG" if self.is_wrong() else ""]
 
 
-def try_case(autopar, file, mesh, case, folder, outcome):
+def try_case(autopar, file, device, mesh, case, folder, outcome):
     bundle, out = folder / "bundle", folder / "out"
     shapes, inputs = [], []
     for name, array in case.feeds.items():
@@ -181,8 +183,8 @@ def try_case(autopar, file, mesh, case, folder, outcome):
         shapes += ["--shape", f"{name}={'x'.join(map(str, array.shape))}"]
         inputs += ["--input", f"{name}={given}"]
     ranks = np.prod([int(axis) for axis in mesh.split("x")])
-    run_autopar(autopar, "partition", file, *shapes, "--ngpus", ranks, "--mesh", mesh,
-                "--time-limit", 10, "--out", bundle)
+    run_autopar(autopar, "partition", file, *shapes, "--device", device, "--ngpus", ranks,
+                "--mesh", mesh, "--time-limit", 10, "--out", bundle)
     measured = json.loads(
         run_autopar(autopar, "run", "--dir", bundle, *inputs, "--output-dir", out, "--json"))
     meta = json.loads((bundle / "meta-info.json").read_text())
@@ -195,12 +197,12 @@ def try_case(autopar, file, mesh, case, folder, outcome):
         outcome.memory = min(outcome.memory[0], ratio), max(outcome.memory[1], ratio)
 
 
-def try_mesh(autopar, file, mesh, cases):
+def try_mesh(autopar, file, device, mesh, cases):
     outcome = Outcome()
     for case in cases:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                try_case(autopar, file, mesh, case, Path(folder), outcome)
+                try_case(autopar, file, device, mesh, case, Path(folder), outcome)
             except Refused as refusal:
                 outcome.refusal = f"{case.name}: {refusal}" if len(cases) > 1 else str(refusal)
                 return outcome
@@ -221,13 +223,13 @@ def try_model(options):
         with torch.no_grad():
             file, cases = export(name, exporter, folder)
     except Refused as refusal:
-        print_row(name, exporter, "", "", "", "", str(refusal))
+        print_row(name, exporter, *[""] * 5, str(refusal))
         return 0
     is_wrong = False
-    for mesh in options.ranks:
-        outcome = try_mesh(options.autopar, file, mesh, cases)
+    for device, mesh in itertools.product(options.device, options.ranks):
+        outcome = try_mesh(options.autopar, file, device, mesh, cases)
         is_wrong |= outcome.is_wrong()
-        print_row(name, exporter, mesh, *outcome.cells())
+        print_row(name, exporter, device, mesh, *outcome.cells())
     if not is_wrong and not options.keep:
         shutil.rmtree(folder)
     return int(is_wrong)
@@ -247,12 +249,12 @@ def try_all(options):
                 done = subprocess.run(command, timeout=options.minutes * 60, text=True, check=False,
                                       stderr=subprocess.PIPE)
             except subprocess.TimeoutExpired:
-                print_row(name, exporter, "", "", "", "", f"not done in {options.minutes} minutes")
+                print_row(name, exporter, *[""] * 5, f"not done in {options.minutes} minutes")
                 continue
             is_wrong |= done.returncode == 1
             if done.returncode not in (0, 1) or "Traceback" in done.stderr:
                 is_wrong = True
-                print_row(name, exporter, "", "", "", "", f"the trial: {last_line(done.stderr)}")
+                print_row(name, exporter, *[""] * 5, f"the trial: {last_line(done.stderr)}")
     return int(is_wrong)
 
 
@@ -265,6 +267,8 @@ def main():
     parser.add_argument("--out", type=Path, help="keep models there whose numbers are wrong")
     parser.add_argument("--keep", action="store_true", help="keep the others, too")
     parser.add_argument("--ranks", nargs="+", default=["1", "2", "3", "4", "2x2"], metavar="MESH")
+    parser.add_argument("--device", nargs="+", default=["h200", "cpu"], metavar="DEVICE",
+                        help="what plans are for; a run's memory is that of CPUs")
     parser.add_argument("--exporters", nargs="+", default=list(EXPORTERS), choices=EXPORTERS)
     parser.add_argument("--minutes", type=float, default=10, help="for a model and exporter")
     parser.add_argument("--list", action="store_true", help="print the architectures")

@@ -100,6 +100,29 @@ def decoder(family, kind="ForCausalLM", inputs=("input_ids", "attention_mask")):
     return build
 
 
+def deepseek_v2(**sizes):
+    """Its rotary embedding in real numbers: neither exporter writes complex ones."""
+    modeling = transformers.models.deepseek_v2.modeling_deepseek_v2
+
+    def cosines_and_sines(self, x, position_ids):
+        angles = position_ids[..., None].float() * self.inv_freq
+        return torch.stack((angles.cos(), angles.sin())) * self.attention_scaling
+
+    def turn_pairs(queries, keys, turns):
+        cosines, sines = turns.unsqueeze(2).unbind()
+
+        def turn(x):
+            real, imaginary = x.unflatten(-1, (-1, 2)).unbind(-1)
+            return torch.stack((real * cosines - imaginary * sines,
+                                real * sines + imaginary * cosines), -1).flatten(-2)
+
+        return turn(queries), turn(keys)
+
+    modeling.DeepseekV2RotaryEmbedding.forward = cosines_and_sines
+    modeling.apply_rotary_emb = turn_pairs
+    return decoder("DeepseekV2")(**sizes)
+
+
 def translator(family):
     """Encoder and decoder in one."""
 
@@ -150,9 +173,12 @@ def speech(family, kind="Model", outputs=("last_hidden_state",)):
 
 
 def whisper(**sizes):
-    model = make("Whisper", "ForConditionalGeneration", sizes, use_cache=False)
+    def call(model, input_features, decoder_input_ids):
+        return model(input_features=input_features, decoder_input_ids=decoder_input_ids,
+                     decoder_attention_mask=torch.ones_like(decoder_input_ids)).logits  # as in Decoder
+
     return Sample(
-        model,
+        Called(make("Whisper", "ForConditionalGeneration", sizes, use_cache=False), call),
         inputs={"input_features": noise(20, 48), "decoder_input_ids": token_ids(VOCABULARY)},
         outputs=["logits"], dynamic=TOKENS, dynamic_of={"input_features": ROWS})
 
@@ -295,7 +321,7 @@ HELDOUT = {
     "deberta": (text("DebertaV2"), TEXT | dict(
         relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=8, norm_rel_ebd="layer_norm",
         share_att_key=True, position_biased_input=False)),
-    "deepseek-v2": (decoder("DeepseekV2"), TEXT | EXPERTS),
+    "deepseek-v2": (deepseek_v2, TEXT | EXPERTS | dict(topk_method="group_limited_greedy")),
     "deepseek-v3": (decoder("DeepseekV3"), TEXT | EXPERTS),
     "deit": (image("DeiT"), IMAGES | dict(num_labels=10)),
     "densenet": (from_torchvision("DenseNet"), dict(
