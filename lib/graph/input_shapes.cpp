@@ -3,11 +3,13 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <charconv>
 #include <set>
 #include <unordered_set>
 
 #include "graph/problems.h"
+#include "graph/state.h"
 
 namespace autopar::graph {
 namespace {
@@ -271,6 +273,27 @@ BoundInputs bind_input_shapes(const onnx::GraphProto& graph, const ShapeBindings
   BoundInputs bound = Binder(inputs, where).bind(bindings);
   warn_of_two_extents(bound.symbols);
   warn_of_contradicted_inputs(inputs, bound);
+  return bound;
+}
+
+BoundInputs bind_inputs(const onnx::GraphProto& graph, const ImportOptions& options,
+                        std::string_view where) {
+  ShapeBindings bindings = options.shapes;
+  Problems problems;
+  for (const auto& [name, tensor] : options.constants) {
+    if (std::ranges::find(graph.input(), name, &onnx::ValueInfoProto::name) == graph.input().end())
+      problems.add("--constant {} names no input of {}", name, where);
+    else
+      bindings.insert_or_assign(name, tensor.shape());
+  }
+  StateNames names;
+  for (const auto& output : graph.output()) names.outputs.push_back(output.name());
+  for (const auto* input : free_inputs(graph)) names.inputs.push_back(input->name());
+  for (const std::string& pattern : options.loops)
+    problems.collect([&] { match_state_names(names, pattern); });
+  BoundInputs bound;
+  problems.collect([&] { bound = bind_input_shapes(graph, bindings, where); });
+  problems.throw_if_any();
   return bound;
 }
 

@@ -32,6 +32,11 @@ struct BoundInputs {
 BoundInputs bind_input_shapes(const onnx::GraphProto& graph, const ShapeBindings& bindings,
                               std::string_view where);
 
+/// As bind_input_shapes, with the values of inputs and the states of loops in the options checked,
+/// too.
+BoundInputs bind_inputs(const onnx::GraphProto& graph, const ImportOptions& options,
+                        std::string_view where);
+
 /// Warns where the model's outputs have other extents than its symbols say: an input that tells
 /// lengths, as a mask does, is then too short or too long. `shape_of` is what inference found of an
 /// output, nullopt where it found nothing.
