@@ -5,6 +5,7 @@
 
 #include "graph/control_flow_parts.h"
 #include "graph/native_loop.h"
+#include "graph/tensor_proto.h"
 #include "graph/unknown_shape.h"
 
 namespace autopar::graph {
@@ -112,15 +113,78 @@ std::vector<ValueId> read_if(const onnx::NodeProto& node, const std::vector<Valu
 
 namespace {
 
+Values brought_in(Values values, int depth, const Services& services) {
+  for (ValueId& id : values) id = services.frames.bring_in(id, depth);
+  return values;
+}
+
+/// What is collected of no round, along a new dimension.
+ValueId none_of(const LoopOutput& of_round, std::int64_t axis, const Services& services) {
+  Shape shape = of_round.shape;
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  if (axis < 0) axis += rank + 1;
+  if (axis < 0 || axis > rank) fail("what it collects has {} dimensions, not {}", rank + 1, axis);
+  shape.insert(shape.begin() + axis, 0);
+  return services.add_constant(Tensor::zeros(of_round.type, shape));
+}
+
+LoopOutput declared(const onnx::ValueInfoProto& output) {
+  const auto& type = output.type().tensor_type();
+  LoopOutput result{data_type_from_proto(type.elem_type(), output.name()), {}};
+  for (const auto& dim : type.shape().dim())
+    result.shape.push_back(std::max<std::int64_t>(dim.dim_value(), 0));
+  return result;
+}
+
+/// What the outputs of a round are, from the first that is collected on, where no round is made:
+/// its nodes are read for their shapes and thrown away. Extents that these do not tell are those
+/// that the graph's outputs declare, and 0 where they declare none, as ONNX Runtime has it.
+template <typename Read>
+std::vector<LoopOutput> outputs_of_no_round(const onnx::GraphProto& body, std::size_t first,
+                                            const Services& services, const Read& read) {
+  const BodyFrames::Body thrown_away(services.frames);
+  const ValueId round = services.frames.builder().add_input({"round", false}, DataType::int64, {});
+  std::vector<LoopOutput> outputs;
+  try {
+    const Values made = read(round);
+    for (std::size_t o = first; o < made.size(); ++o)
+      outputs.push_back({services.value(made[o]).type, services.value(made[o]).shape});
+  } catch (const UnknownShape&) {
+    outputs.clear();
+    for (int o = static_cast<int>(first); o < body.output_size(); ++o)
+      outputs.push_back(declared(body.output(o)));
+  }
+  return outputs;
+}
+
 /// Its trip count where that is known.
 std::optional<std::int64_t> known_trips(const NativeLoop& loop, const Services& services) {
   return loop.trip_count == no_value ? std::nullopt : known(loop.trip_count, services);
 }
 
+/// Appends what the rounds have made for each output that is collected.
+template <typename OutputsOfNone>
+void append_collected(const NativeLoop& loop, const std::vector<Values>& by_output,
+                      const OutputsOfNone& outputs_of_none, const Services& services,
+                      Values& outputs) {
+  const bool collects = std::ranges::find(loop.is_collected, true) != loop.is_collected.end();
+  std::vector<LoopOutput> of_none;
+  if (collects && by_output.front().empty()) of_none = outputs_of_none();
+  for (std::size_t i = 0; i < by_output.size(); ++i) {
+    if (!loop.is_collected[i])
+      outputs.push_back(no_value);
+    else
+      outputs.push_back(of_none.empty() ? stacked(by_output[i], 0, services)
+                                        : none_of(of_none[i], 0, services));
+  }
+}
+
 /// The rounds one after the other; nullopt where the run alone knows how many there are at most, or
-/// there are too many. `read` reads the body for a round.
-template <typename Read>
-std::optional<Values> unroll(const NativeLoop& loop, const Services& services, const Read& read) {
+/// there are too many. `read` reads the body for a round; `outputs_of_none` tells what it would
+/// have collected where it makes none.
+template <typename Read, typename OutputsOfNone>
+std::optional<Values> unroll(const NativeLoop& loop, const Services& services, const Read& read,
+                             const OutputsOfNone& outputs_of_none) {
   const auto trips = known_trips(loop, services);
   if (loop.trip_count != no_value && !trips) return std::nullopt;
   Values state = loop.carried;
@@ -146,8 +210,7 @@ std::optional<Values> unroll(const NativeLoop& loop, const Services& services, c
       goes_on = services.add("And", {goes_on, made[0]}, {});
     if (growth.is_too_much(round)) return std::nullopt;
   }
-  for (std::size_t i = 0; i < collected.size(); ++i)
-    state.push_back(loop.is_collected[i] ? stacked(collected[i], 0, services) : no_value);
+  append_collected(loop, collected, outputs_of_none, services, state);
   return state;
 }
 
@@ -172,14 +235,20 @@ std::vector<ValueId> read_loop(const onnx::NodeProto& node, const std::vector<Va
   const auto read_round = [&](const Values& given, int round) {
     return services.read(body, given, round);
   };
-  if (services.unrolls)
-    if (auto unrolled = unroll(loop, services, read_round)) return *unrolled;
   // In every round that is made the condition holds.
   loop.read = [&](ValueId round, const Values& given) {
     Values all{round, truth(true, services)};
     all.insert(all.end(), given.begin(), given.end());
     return services.read(body, all, -1);
   };
+  const int around = services.frames.depth();
+  const auto outputs_of_none = [&] {
+    return outputs_of_no_round(body, 1 + carried, services, [&](ValueId round) {
+      return loop.read(round, brought_in(loop.carried, around, services));
+    });
+  };
+  if (services.unrolls)
+    if (auto unrolled = unroll(loop, services, read_round, outputs_of_none)) return *unrolled;
   return add_native_loop(loop, services);
 }
 
@@ -215,6 +284,19 @@ std::int64_t length_of(const Sequence& of, const Values& sequences, std::vector<
   return *length;
 }
 
+/// Reads a round whose number is a value, in the body of a loop.
+Values read_in_body(const Sequence& of, Values given, const Values& sequences,
+                    const std::vector<std::int64_t>& axes, std::int64_t length, ValueId round,
+                    const Services& services) {
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const ValueId place = of.input_directions[i] == 0
+                              ? round
+                              : services.add("Sub", {integer(length - 1, services), round}, {});
+    given.push_back(services.add("Gather", {sequences[i], place}, {{"axis", axes[i]}}));
+  }
+  return services.read(of.body, given, -1);
+}
+
 /// nullopt where there are too many rounds.
 std::optional<Values> unrolled_scan(const Sequence& of, Values state, const Values& sequences,
                                     int& round, const Growth& growth, const Services& services) {
@@ -231,10 +313,21 @@ std::optional<Values> unrolled_scan(const Sequence& of, Values state, const Valu
     std::copy_n(made.begin(), of.states, state.begin());
     for (std::size_t i = 0; i < collected.size(); ++i) collected[i].push_back(made[of.states + i]);
   }
+  const int around = services.frames.depth();
+  std::vector<LoopOutput> of_none;
+  if (length == 0 && !collected.empty())
+    of_none = outputs_of_no_round(of.body, of.states, services, [&](ValueId first) {
+      return read_in_body(of, brought_in(state, around, services),
+                          brought_in(sequences, around, services), axes, length, first, services);
+    });
   for (std::size_t i = 0; i < collected.size(); ++i) {
+    if (!of_none.empty()) {
+      state.push_back(none_of(of_none[i], of.output_axes[i], services));
+      continue;
+    }
     if (of.output_directions[i] != 0) std::ranges::reverse(collected[i]);
     std::int64_t axis = of.output_axes[i];
-    if (axis < 0 && !collected[i].empty())
+    if (axis < 0)
       axis += static_cast<std::int64_t>(services.value(collected[i][0]).shape.size()) + 1;
     state.push_back(stacked(collected[i], axis, services));
   }
@@ -273,15 +366,8 @@ Values native_scan(const Sequence& of, const Values& state, const Values& sequen
     loop.is_collected.push_back(output < of.node.output_size() && !of.node.output(output).empty());
   }
   loop.read = [&](ValueId round, const Values& given) {
-    Values all = given;
-    for (std::size_t i = 0; i < sequences.size(); ++i) {
-      const ValueId place = of.input_directions[i] == 0
-                                ? round
-                                : services.add("Sub", {integer(length - 1, services), round}, {});
-      all.push_back(services.add("Gather", {services.frames.bring_in(sequences[i], around), place},
-                                 {{"axis", axes[i]}}));
-    }
-    Values made = services.read(of.body, all, -1);
+    Values made = read_in_body(of, given, brought_in(sequences, around, services), axes, length,
+                               round, services);
     made.insert(made.begin(), truth(true, services));
     return made;
   };

@@ -40,7 +40,7 @@ ValueId vector_of(const Shape& values, const Services& services) {
 }
 
 ValueId stacked(const Values& parts, std::int64_t axis, const Services& services) {
-  if (parts.empty()) fail("it makes no round, so that the shape of what it collects is not known");
+  if (parts.empty()) fail("it goes over no sequence, so that the shape of its outputs is not known");
   const ValueId axes = vector_of({axis}, services);
   Values wide;
   for (const ValueId part : parts) wide.push_back(services.add("Unsqueeze", {part, axes}, {}));

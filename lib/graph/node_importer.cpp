@@ -151,7 +151,7 @@ void NodeImporter::import_upgraded(const onnx::NodeProto& node, Scope& scope) {
   converted.name = scope.prefix + node.name();
   std::vector<bool> is_weight;
   for (const ValueId id : inputs) is_weight.push_back(builder().is_weight_matrix(id));
-  if (auto folded = fold(context, converted, outputs, is_weight, options_.evaluate, folding_))
+  if (auto folded = fold(context, converted, outputs, is_weight, options_.evaluate, folding()))
     return bind_constants(node, std::move(*folded), scope);
   if (is_inlined(context))
     if (auto body = schema_function_body(context)) return call(node, std::move(*body), scope);
@@ -211,7 +211,7 @@ void NodeImporter::bind_constants(const onnx::NodeProto& node, std::vector<Tenso
 
 void NodeImporter::emit(const onnx::NodeProto& node, Node converted,
                         const std::vector<InferredOutput>& outputs, Scope& scope) {
-  if (folding_ == Folding::of_everything)
+  if (folding() == Folding::of_everything)
     fail("{}: no kernel of the host computes {}", where_, describe(node));
   while (!converted.inputs.empty() && converted.inputs.back() == no_value)
     converted.inputs.pop_back();
@@ -373,6 +373,9 @@ ControlFlowServices NodeImporter::control_flow_services(
 std::vector<ValueId> NodeImporter::add_loop(const onnx::NodeProto& node, const Scope& scope,
                                             std::vector<ValueId> inputs, LoopBody body,
                                             const std::vector<LoopOutput>& outputs) {
+  if (folding() == Folding::of_everything)
+    fail("it makes more than {} rounds, which is not supported behind shapes that only a run tells",
+         most_rounds);
   Node loop;
   loop.name = scope.prefix + node.name();
   loop.op_type = "Loop";

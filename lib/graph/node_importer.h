@@ -41,6 +41,8 @@ class NodeImporter {
 
   bool is_local_function(const onnx::NodeProto& node) const;
   ValueId model_output(const std::string& name, const Scope& scope) const;
+  /// The tensors of a sequence.
+  std::vector<ValueId> elements(ValueId sequence) const { return sequences_.elements(sequence); }
   GraphBuilder& builder() { return frames_.builder(); }
   const GraphBuilder& builder() const { return frames_.builder(); }
   /// By domain: the version that all nodes are brought to.

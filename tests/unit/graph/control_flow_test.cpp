@@ -46,6 +46,23 @@ TEST_CASE("a Loop that makes no round passes its values") {
     })"))) == Lines{"y = Neg(x)"});
 }
 
+TEST_CASE("what no round collects has the shape of what a round would make, or is declared") {
+  const auto shape_of = [](const std::string& body) {
+    const Graph graph = import(parse_graph(18, R"(
+      (float[2, 3] x) => (float[A, B, C] y) <int64 n = {0}> {
+        r, all = Loop(n, , x) <body = b (int64 i, bool on, float[2, 3] v)
+            => (bool more, float[2, 3] w, )" + body +
+                                                   R"( }>
+        y = Neg(all)
+      })"));
+    return to_string(graph.value(graph.outputs.at(0)).shape);
+  };
+  const std::string rest = "{ more = Identity(on) w = Relu(v) ";
+  CHECK(shape_of("float[3, 2] c) " + rest + "c = Transpose(w)") == "0x3x2");
+  CHECK(shape_of("float c) " + rest + "c = Transpose(w)") == "0x3x2");
+  CHECK(shape_of("int64[2, N] c) " + rest + "c = NonZero(w)") == "0x2x0");
+}
+
 TEST_CASE("a Scan is unrolled over its inputs in either direction") {
   const Lines lines = text_of(import(parse_graph(18, R"(
     (float[2] s, float[2, 3] x) => (float[2] t, float[2, 3] y) {
