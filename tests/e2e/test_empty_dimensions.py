@@ -186,6 +186,34 @@ class EmptyDimensionsTest(TemporaryFolderTest):
         autopar("verify", self.file, self.check("2", 2))
 
 
+class EmptyShareTest(TemporaryFolderTest):
+    """Three channels over four ranks: the last has none."""
+
+    def test_resize(self):
+        constants = {"sizes": ints(1, 3, 10, 14), "rows": ints(10, 3), "scales": np.array([1, 1, 2, 2], np.float32)}
+        nodes = [
+            helper.make_node("Relu", ["x"], ["a"], "relu"),
+            helper.make_node("Resize", ["a", "", "", "sizes"], ["y"], "by-sizes", mode="linear"),
+            helper.make_node("Resize", ["a", "", "", "rows"], ["z"], "by-axes", axes=[2, 1]),
+            helper.make_node("Resize", ["a", "", "scales"], ["w"], "by-scales", mode="cubic"),
+        ]
+        shapes = {"x": (1, 3, 5, 7), "y": (1, 3, 10, 14), "z": (1, 3, 10, 7), "w": (1, 3, 10, 14)}
+        ports = {k: helper.make_tensor_value_info(k, TensorProto.FLOAT, shape) for k, shape in shapes.items()}
+        fixed = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+        graph = helper.make_graph(nodes, "g", [ports.pop("x")], list(ports.values()), fixed)
+        feeds = {"x": random.standard_normal(shapes["x"]).astype(np.float32)}
+        onnx.save(model_of(graph), self.tmp / "model.onnx")
+        np.save(self.tmp / "x.npy", feeds["x"])
+        pins = [{"name": node.name, "outputs": ["RS0RR"]} for node in nodes]
+        (self.tmp / "strategy.json").write_text(json.dumps({"operators": pins}))
+        autopar("partition", self.tmp / "model.onnx", "--ngpus", 4, "--out", self.tmp / "bundle",
+                "--strategy", self.tmp / "strategy.json")  # fmt: skip
+        autopar("run", "--dir", self.tmp / "bundle", "--input", f"x={self.tmp}/x.npy", "--output-dir",
+                self.tmp / "out")  # fmt: skip
+        for name, expected in reference(graph, feeds).items():
+            self.assertLessEqual(relative_error(expected, np.load(self.tmp / "out" / f"{name}.npy")), TOLERANCE)
+
+
 class EmptyCacheTest(TemporaryFolderTest):
     """The first step of a decoder, whose cache has no rows."""
 

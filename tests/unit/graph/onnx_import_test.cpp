@@ -344,6 +344,19 @@ TEST_CASE("a dimension of extent 0 is fixed, one of -1 is unknown") {
   CHECK_THROWS_WITH(import(model), Catch::Contains("--shape x=1x2"));
 }
 
+TEST_CASE("sizes of 0, which a share of few channels has, leave the shape of a Resize known") {
+  const auto shape_of = [](const std::string& resize) {
+    const Graph graph = import(parse_graph(
+        18,
+        "(float[1, 0, 5, 7] x) => (float[1, 0, 10, 7] y) <int64[4] sizes = {1, 0, 10, 7}, "
+        "int64[2] two = {10, 0}> { y = " +
+            resize + " }"));
+    return to_string(graph.value(graph.outputs[0]).shape);
+  };
+  CHECK(shape_of("Resize(x, , , sizes)") == "1x0x10x7");
+  CHECK(shape_of("Resize<axes = [-2, 1]>(x, , , two)") == "1x0x10x7");
+}
+
 TEST_CASE("symbolic dimensions are bound once for all inputs") {
   const onnx::ModelProto model = parse_graph(18, R"(
     (float[batch, 4] x, float[batch, 4] y) => (float[batch, 4] z) { z = Add(x, y) })");
