@@ -7,7 +7,9 @@
 #include "bundle/meta_info.h"
 #include "bundle/tail_info.h"
 #include "commands.h"
+#include "graph/error.h"
 #include "graph/onnx_overview.h"
+#include "model_options.h"
 #include "summary.h"
 
 namespace autopar {
@@ -22,17 +24,25 @@ nlohmann::json ports_json(const std::vector<graph::ModelOverview::Port>& ports) 
   return list;
 }
 
-void print_model(const graph::ModelOverview& model, bool json) {
+/// What the shapes that are known before a run tell of the model's end.
+struct EndOfModel {
+  std::optional<graph::TailSummary> tail;
+  std::string refusal;  ///< where the tail would be nearly all of the model
+};
+
+void print_model(const graph::ModelOverview& model, const EndOfModel& end, bool json) {
   if (json) {
-    fmt::print("{}\n", nlohmann::json{{"producer", model.producer},
-                                      {"ir_version", model.ir_version},
-                                      {"opsets", model.opsets},
-                                      {"inputs", ports_json(model.inputs)},
-                                      {"outputs", ports_json(model.outputs)},
-                                      {"operators", model.operators},
-                                      {"weights", model.weights},
-                                      {"weight_bytes", model.weight_bytes}}
-                           .dump(2));
+    nlohmann::json whole{{"producer", model.producer},
+                         {"ir_version", model.ir_version},
+                         {"opsets", model.opsets},
+                         {"inputs", ports_json(model.inputs)},
+                         {"outputs", ports_json(model.outputs)},
+                         {"operators", model.operators},
+                         {"weights", model.weights},
+                         {"weight_bytes", model.weight_bytes}};
+    if (end.tail) whole["tail"] = bundle::to_json(*end.tail);
+    if (!end.refusal.empty()) whole["refusal"] = end.refusal;
+    fmt::print("{}\n", whole.dump(2));
     return;
   }
   fmt::print("made by {}\n", model.producer.empty() ? "an unnamed producer" : model.producer);
@@ -47,6 +57,8 @@ void print_model(const graph::ModelOverview& model, bool json) {
   }
   fmt::print("{} weights, {}\n", model.weights, in_bytes(model.weight_bytes));
   for (const auto& [op_type, count] : model.operators) fmt::print("{:>6} {}\n", count, op_type);
+  if (end.tail) fmt::print("{}", tail_text(*end.tail));
+  if (!end.refusal.empty()) fmt::print("cannot be split: {}\n", end.refusal);
 }
 
 /// By the stages that have it.
@@ -96,15 +108,33 @@ void print_bundle(const bundle::MetaInfo& info, const std::optional<bundle::Tail
 }
 
 struct InspectCommand {
-  std::filesystem::path what;
+  ModelOptions model;
   bool json = false;
 
   void run() const {
+    const std::filesystem::path& what = model.model;
     if (std::filesystem::is_directory(what)) {
+      if (!model.shapes.empty())
+        fail("--shape {}: a bundle's shapes are fixed; leave it out", model.shapes.front());
       const bundle::MetaInfo info = bundle::load_meta_info(what);
       print_bundle(info, bundle::load_tail_info(what, info), json);
     } else {
-      print_model(graph::onnx_overview(what), json);
+      print_model(graph::onnx_overview(what), end_of_model(), json);
+    }
+  }
+
+ private:
+  /// Nothing where shapes are left open, or the model is refused for what has nothing to do with
+  /// its end.
+  EndOfModel end_of_model() const {
+    try {
+      const graph::Imported imported = load_model(model, /*weights_may_be_absent=*/true);
+      return {imported.tail ? std::optional(imported.tail->summary) : std::nullopt, ""};
+    } catch (const graph::UnknownShape& refusal) {
+      return {std::nullopt, refusal.what()};
+    } catch (const Error&) {
+      if (!model.shapes.empty()) throw;
+      return {};
     }
   }
 };
@@ -114,7 +144,11 @@ struct InspectCommand {
 void add_inspect_command(CLI::App& app) {
   auto command = std::make_shared<InspectCommand>();
   CLI::App* sub = app.add_subcommand("inspect", "What is in a model or a bundle");
-  sub->add_option("what", command->what, "An ONNX file or a bundle")->required();
+  sub->add_option("what", command->model.model, "An ONNX file or a bundle")->required();
+  sub->add_option("--shape", command->model.shapes,
+                  "Shape of a model input, NAME=1x128, to be told of the end of the model whose "
+                  "shapes only a run tells; may be repeated")
+      ->allow_extra_args(false);
   sub->add_flag("--json", command->json, "Print it as JSON");
   sub->callback([command] { command->run(); });
 }

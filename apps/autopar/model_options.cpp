@@ -346,6 +346,13 @@ void tell_of_interruption() {
   if (graph::was_interrupted()) spdlog::warn("interrupted: this is the best plan found so far");
 }
 
+/// Weights that rank 0 keeps for the tail where that shares memory with its shard. Its shares are
+/// the largest, so that the fullest rank has them.
+std::int64_t tail_bytes_on(const cost::DeviceModel& device,
+                           const std::optional<graph::Tail>& tail) {
+  return tail && device.runs_on == "cpu" ? tail->summary.weight_bytes : 0;
+}
+
 }  // namespace
 
 partition::RunBytes run_bytes_on(const cost::DeviceModel& device) {
@@ -361,7 +368,7 @@ search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& pla
   const std::optional<int> stages = stage_count(plan);
   if (stages == 1 && plan.microbatches == 1) {
     return search::one_stage_plan(model.whole,
-                                  find_solved_plan(model.whole, meshes, std::move(options)).plan);
+                                  find_solved_plan(model, meshes, std::move(options)).plan);
   }
   if (!model.whole.states.empty())
     fail("--loop: states stay on one stage's devices; leave --stages and --microbatches out");
@@ -369,8 +376,9 @@ search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& pla
   const cost::DeviceModel& device = meshes.front().device();
   options.peak_bytes = [&](const search::Plan& found) {
     const cost::CostModel cost(device, found.mesh);
-    return partition::predict_peak_bytes(model.whole, found, cost.step_price(),
-                                         run_bytes_on(device));
+    return tail_bytes_on(device, model.tail) + partition::predict_peak_bytes(model.whole, found,
+                                                                             cost.step_price(),
+                                                                             run_bytes_on(device));
   };
   search::PipelineOptions pipeline;
   pipeline.stages = stages.value_or(0);
@@ -388,16 +396,18 @@ search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& pla
   return found;
 }
 
-search::SolvedPlan find_solved_plan(const graph::Graph& graph,
+search::SolvedPlan find_solved_plan(const BatchedModel& model,
                                     std::span<const cost::CostModel> meshes,
                                     search::SearchOptions options) {
   const Progress progress("searching for the best plan");
   options.peak_bytes = [&](const search::Plan& plan) {
     const cost::DeviceModel& device = meshes.front().device();
     const cost::CostModel cost(device, plan.mesh);
-    return partition::predict_peak_bytes(graph, plan, cost.step_price(), run_bytes_on(device));
+    return tail_bytes_on(device, model.tail) + partition::predict_peak_bytes(model.whole, plan,
+                                                                             cost.step_price(),
+                                                                             run_bytes_on(device));
   };
-  search::SolvedPlan found = search::search_meshes(graph, meshes, options);
+  search::SolvedPlan found = search::search_meshes(model.whole, meshes, options);
   tell_of_interruption();
   return found;
 }

@@ -81,7 +81,7 @@ search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& pla
                                std::span<const cost::CostModel> meshes,
                                search::SearchOptions options);
 /// The plan of one stage, and the problem that it solves.
-search::SolvedPlan find_solved_plan(const graph::Graph& graph,
+search::SolvedPlan find_solved_plan(const BatchedModel& model,
                                     std::span<const cost::CostModel> meshes,
                                     search::SearchOptions options);
 

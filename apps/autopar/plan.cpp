@@ -9,9 +9,9 @@
 #include "explanation_text.h"
 #include "graph/error.h"
 #include "model_options.h"
+#include "partition/write_bundle.h"
 #include "plan_report.h"
 #include "progress.h"
-#include "search/plan_json.h"
 #include "simulated_trace.h"
 #include "summary.h"
 
@@ -34,14 +34,15 @@ struct PlanCommand {
     });
     const BatchedModel loaded = load_batched_model(model, plan, /*weights_may_be_absent=*/true);
     fit_to_model(meshes, loaded.whole);
-    if (!explain.empty()) return print_explanation(loaded.whole, meshes, options);
+    if (!explain.empty()) return print_explanation(loaded, meshes, options);
     const search::PipelinePlan found = find_plan(loaded, plan, meshes, options);
     if (!simulate.empty()) {
       runtime::save_trace(simulate, simulated_spans(found, meshes.front().device()), "--simulate");
     }
     const PlanReport report = make_plan_report(found, meshes.front().device());
     if (json) {
-      fmt::print("{}\n", search::plan_json(found, report.collectives));
+      fmt::print("{}\n", partition::plan_json(found, report.collectives,
+                                              loaded.tail ? &*loaded.tail : nullptr));
     } else {
       fmt::print("{}", report_text(found, report));
       if (loaded.tail) fmt::print("{}", tail_text(loaded.tail->summary));
@@ -49,14 +50,15 @@ struct PlanCommand {
   }
 
  private:
-  void print_explanation(const graph::Graph& graph, std::span<const cost::CostModel> meshes,
+  void print_explanation(const BatchedModel& loaded, std::span<const cost::CostModel> meshes,
                          const search::SearchOptions& options) const {
     if (!simulate.empty()) fail("--simulate {}: leave it out with --explain", simulate.string());
     if (plan.stages != "1" || plan.microbatches != 1)
       fail("--explain {}: it tells of plans of one stage; leave out --stages and --microbatches",
            explain);
+    const graph::Graph& graph = loaded.whole;
     const graph::NodeId node = search::find_operator(graph, explain);  // before a long search
-    const search::SolvedPlan solved = find_solved_plan(graph, meshes, options);
+    const search::SolvedPlan solved = find_solved_plan(loaded, meshes, options);
     const cost::CostModel cost(meshes.front().device(), solved.plan.mesh);
     const Progress progress("trying the candidates of " + graph.node(node).name);
     const search::Explanation explanation =

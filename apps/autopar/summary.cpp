@@ -33,8 +33,12 @@ std::string tail_text(const graph::TailSummary& tail) {
         fmt::format("{}'{}' {}", outputs.empty() ? "" : ", ", output.name, dims_text(output));
   return fmt::format(
       "tail, from {} on: {} nodes of shapes that only a run tells, computed by rank 0 on its host\n"
-      "  makes {}; {} of weights ({:.0f} %); no part of what is predicted of time and memory\n",
-      tail.first_node, tail.nodes, outputs, in_bytes(tail.weight_bytes), 100 * tail.weight_share);
+      "  why: {}\n"
+      "  makes {}; no part of the predicted time\n"
+      "  rank 0 keeps its weights, {} ({:.0f} %), beside its shard's; what else it takes in memory "
+      "depends on the run\n",
+      tail.first_node, tail.nodes, tail.reason, outputs, in_bytes(tail.weight_bytes),
+      100 * tail.weight_share);
 }
 
 std::string way_text(const std::vector<int>& mesh_axes) {

@@ -38,8 +38,8 @@ struct RankInfo {
   int stage = 0;
   std::vector<int> coordinates;  ///< on its stage's mesh
   std::vector<FileInfo> files;   ///< model first, then data where there is one
-  std::int64_t weight_bytes = 0;
-  std::int64_t peak_bytes = 0;  ///< predicted: weights and arena
+  std::int64_t weight_bytes = 0;  ///< rank 0's with those of the tail
+  std::int64_t peak_bytes = 0;    ///< predicted: weights and arena
 };
 
 /// How a tensor is cut into microbatches: along `dim`, `rows` each. The last may have fewer; it is

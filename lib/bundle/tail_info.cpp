@@ -19,17 +19,9 @@ json output_json(const graph::ModelOutput& output) {
 }
 
 json tail_json(const TailInfo& tail) {
-  json outputs = json::array();
-  for (const graph::ModelOutput& output : tail.summary.outputs)
-    outputs.push_back(output_json(output));
-  return {{"files", to_json(tail.files)},
-          {"inputs", tail.summary.inputs},
-          {"outputs", outputs},
-          {"model_outputs", tail.summary.model_outputs},
-          {"nodes", tail.summary.nodes},
-          {"first_node", tail.summary.first_node},
-          {"weight_bytes", tail.summary.weight_bytes},
-          {"weight_share", tail.summary.weight_share}};
+  json whole = to_json(tail.summary);
+  whole["files"] = to_json(tail.files);
+  return whole;
 }
 
 graph::ModelOutput read_output(const Reader& reader) {
@@ -47,8 +39,10 @@ TailInfo read_tail(const Reader& reader) {
   tail.summary.model_outputs = reader.get<std::vector<std::string>>("model_outputs");
   tail.summary.nodes = reader.get<std::int64_t>("nodes");
   tail.summary.first_node = reader.get<std::string>("first_node");
+  tail.summary.reason = reader.get<std::string>("reason");
   tail.summary.weight_bytes = reader.get<std::int64_t>("weight_bytes");
   tail.summary.weight_share = reader.get<double>("weight_share");
+  tail.summary.work_share = reader.get<double>("work_share");
   return tail;
 }
 
@@ -73,6 +67,20 @@ graph::ModelOutput output_of(const PortInfo& port) {
 }
 
 }  // namespace
+
+json to_json(const graph::TailSummary& tail) {
+  json outputs = json::array();
+  for (const graph::ModelOutput& output : tail.outputs) outputs.push_back(output_json(output));
+  return {{"inputs", tail.inputs},
+          {"outputs", outputs},
+          {"model_outputs", tail.model_outputs},
+          {"nodes", tail.nodes},
+          {"first_node", tail.first_node},
+          {"reason", tail.reason},
+          {"weight_bytes", tail.weight_bytes},
+          {"weight_share", tail.weight_share},
+          {"work_share", tail.work_share}};
+}
 
 json to_json(const MetaInfo& info, const std::optional<TailInfo>& tail) {
   json whole = to_json(info);

@@ -20,6 +20,9 @@ struct TailInfo {
 /// The version of a bundle that has a tail; a program that knows none must not run it.
 inline constexpr int meta_info_version_with_tail = 4;
 
+/// What meta-info.json says of a tail, without its files.
+nlohmann::json to_json(const graph::TailSummary& tail);
+
 /// The whole of meta-info.json.
 nlohmann::json to_json(const MetaInfo& info, const std::optional<TailInfo>& tail);
 

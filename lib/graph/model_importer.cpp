@@ -115,15 +115,19 @@ TailReads ModelImporter::reads_of_tail(
   for (const auto& [name, id] : outputs) known.insert(id);
   for (const std::string& name : tail_.reads()) {
     const ValueId id = scope.find(name).value().id;
-    if (Sequences::is_sequence(id))
-      fail(
-          "{}: the sequence '{}' is made before shapes that only a run tells and read behind "
-          "them, which is not supported: take it apart before",
-          where_, name);
-    reads.emplace_back(name, id);
-    const bool is_made = !nodes_.builder().is_constant(id) && !nodes_.builder().is_input(id);
-    if (is_made && known.insert(id).second)
-      outputs.emplace_back(nodes_.builder().value(id).name, id);
+    const bool is_sequence = Sequences::is_sequence(id);
+    reads.push_back({name, is_sequence ? nodes_.elements(id) : std::vector{id}, is_sequence});
+    for (const ValueId value : reads.back().values) {
+      if (value <= no_value)
+        fail(
+            "{}: '{}' is made before shapes that only a run tells and read behind them, but is a "
+            "sequence of sequences or an optional value: take it apart before",
+            where_, name);
+      const bool is_made =
+          !nodes_.builder().is_constant(value) && !nodes_.builder().is_input(value);
+      if (is_made && known.insert(value).second)
+        outputs.emplace_back(nodes_.builder().value(value).name, value);
+    }
   }
   return reads;
 }

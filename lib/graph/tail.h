@@ -29,8 +29,11 @@ struct TailSummary {
   std::vector<std::string> model_outputs;  ///< the model's, in order: the graph's and the tail's
   std::int64_t nodes = 0;
   std::string first_node;  ///< the first whose shapes are not known, to name it
+  std::string reason;      ///< why they are not
   std::int64_t weight_bytes = 0;
   double weight_share = 0;  ///< of all weights of the model that are more than looked up
+  /// Of the model's arithmetic, at least: extents that only a run tells are counted as 1.
+  double work_share = 0;
 };
 
 /// The end of a model, from where on only a run tells shapes: what is left when the graph before it

@@ -12,12 +12,14 @@
 #include "graph/topological_order.h"
 #include "graph/unknown_shape.h"
 #include "graph/weight_types.h"
+#include "graph/work.h"
 
 namespace autopar::graph {
 namespace {
 
-/// With more of the weights in the tail, the graph before it is not worth a split.
-constexpr double most_weight_share = 0.9;
+/// With more of the weights or of the arithmetic in the tail, the graph before it is not worth a
+/// split.
+constexpr double most_share = 0.9;
 
 /// Operators that read some rows of their first input: large tables cost nothing to compute.
 constexpr std::array<std::string_view, 1> lookup_operators = {"Gather"};
@@ -37,21 +39,17 @@ class TailBuilder {
     model_.mutable_graph()->set_name(whole.graph().name().empty() ? "tail" : whole.graph().name());
   }
 
-  /// A value that the graph has. Where it has another name there, an Identity makes that of the
-  /// tail.
-  void add_read(const std::string& name, ValueId id) {
-    const Value& value = graph_.value(id);
-    if (read_.insert(id).second) {
-      if (value.constant)
-        add_constant(value);
-      else
-        add_input(value);
-    }
-    if (value.name == name) return;
-    auto& identity = *model_.mutable_graph()->add_node();
-    identity.set_op_type("Identity");
-    identity.add_input(value.name);
-    identity.add_output(name);
+  /// What the graph has. Where a value has another name there, an Identity makes that of the tail;
+  /// a sequence is put together again.
+  void add_read(const TailRead& read) {
+    for (const ValueId id : read.values) add_value(graph_.value(id));
+    if (!read.is_sequence && graph_.value(read.values.front()).name == read.name) return;
+    auto& node = *model_.mutable_graph()->add_node();
+    node.set_op_type(!read.is_sequence     ? "Identity"
+                     : read.values.empty() ? "SequenceEmpty"
+                                           : "SequenceConstruct");
+    for (const ValueId id : read.values) node.add_input(graph_.value(id).name);
+    node.add_output(read.name);
   }
 
   void add_node(const onnx::NodeProto& node) { *model_.mutable_graph()->add_node() = node; }
@@ -71,6 +69,14 @@ class TailBuilder {
   }
 
  private:
+  void add_value(const Value& value) {
+    if (!read_.insert(value.name).second) return;
+    if (value.constant)
+      add_constant(value);
+    else
+      add_input(value);
+  }
+
   void add_constant(const Value& value) {
     auto& proto = *model_.mutable_graph()->add_initializer();
     const Tensor& tensor = *value.constant;
@@ -166,7 +172,7 @@ class TailBuilder {
   const Graph& graph_;
   onnx::ModelProto model_;
   Tail tail_;
-  std::set<ValueId> read_;
+  std::set<std::string> read_;
   std::set<const onnx::FunctionProto*> functions_;
 };
 
@@ -194,13 +200,18 @@ std::int64_t computed_weight_bytes(const TailNodes& nodes, const TailReads& read
   for (const auto* node : nodes.nodes())
     for (const std::string_view name : names_read(*node))
       if (!looks_up(node->op_type()) || name != node->input(0)) computed.insert(name);
-  for (const auto& [name, id] : reads) {
-    const Value& value = graph.value(id);
-    const bool counts = is_weight(value) && computed.contains(name);
-    if (value.constant && holds_weights(value.type) && !counts)
-      all_bytes -= value.constant->size_bytes();
-  }
+  for (const TailRead& read : reads)
+    for (const ValueId id : read.values) {
+      const Value& value = graph.value(id);
+      const bool counts = is_weight(value) && computed.contains(read.name);
+      if (value.constant && holds_weights(value.type) && !counts)
+        all_bytes -= value.constant->size_bytes();
+    }
   return all_bytes;
+}
+
+std::string without_place(const std::string& message, const std::string& place) {
+  return message.starts_with(place) ? message.substr(place.size()) : message;
 }
 
 }  // namespace
@@ -213,7 +224,7 @@ bool TailNodes::follows(const onnx::NodeProto& node) const {
 }
 
 void TailNodes::add(const onnx::NodeProto& node, std::string reason) {
-  if (nodes_.empty()) first_reason_ = std::move(reason);
+  if (!reason.empty()) reasons_.emplace(&node, std::move(reason));
   nodes_.push_back(&node);
   for (const std::string& output : node.output())
     if (!output.empty()) made_.insert(output);
@@ -246,7 +257,7 @@ std::vector<std::string> TailNodes::reads() const {
 Tail make_tail(ModelFile& file, const TailNodes& nodes, const TailReads& reads,
                const Graph& graph) {
   TailBuilder builder(file, graph);
-  for (const auto& [name, id] : reads) builder.add_read(name, id);
+  for (const TailRead& read : reads) builder.add_read(read);
   for (const auto* node : nodes.nodes()) builder.add_node(*node);
   const auto& outputs = file.model().graph().output();
   for (const auto& output : outputs)
@@ -255,25 +266,31 @@ Tail make_tail(ModelFile& file, const TailNodes& nodes, const TailReads& reads,
   for (const auto& output : outputs) tail.summary.model_outputs.push_back(output.name());
   tail.summary.nodes = static_cast<std::int64_t>(nodes.nodes().size());
   tail.summary.first_node = describe(*nodes.nodes().front());
+  tail.summary.reason = without_place(
+      nodes.reason(), fmt::format("{}: {}: ", file.path().string(), tail.summary.first_node));
   tail.computed_weight_bytes =
       computed_weight_bytes(nodes, reads, graph, tail.summary.weight_bytes);
   return tail;
 }
 
 void check_tail(const TailNodes& nodes, Tail& tail, const Graph& graph) {
-  const auto of_tail = static_cast<double>(tail.computed_weight_bytes);
-  const double all = of_tail + static_cast<double>(computed_weight_bytes(graph));
-  tail.summary.weight_share = all > 0 ? of_tail / all : 0;
-  if (graph.nodes.empty())
-    throw UnknownShape(
-        fmt::format("{}; nothing is before it that could be split", nodes.first_reason()));
-  if (tail.summary.weight_share > most_weight_share)
+  const auto refuse_if_most = [&](double share, std::string_view what) {
+    if (share <= most_share) return;
     throw UnknownShape(fmt::format(
-        "{}; it and what follows has {:.0f} % of the weights that are computed with, too much to "
-        "be "
-        "left to one rank: cut the model there, so that it ends in '{}', and partition both parts",
-        nodes.first_reason(), 100 * tail.summary.weight_share,
-        fmt::join(tail.summary.inputs, "', '")));
+        "{}; it and what follows has {:.0f} % of the {}, too much to be left to one rank: cut the "
+        "model there, so that it ends in '{}', and partition both parts",
+        nodes.reason(), 100 * share, what, fmt::join(tail.summary.inputs, "', '")));
+  };
+  const auto share_of = [](double of_tail, double before) {
+    return of_tail > 0 ? of_tail / (of_tail + before) : 0;
+  };
+  if (graph.nodes.empty())
+    throw UnknownShape(fmt::format("{}; nothing is before it that could be split", nodes.reason()));
+  tail.summary.weight_share = share_of(static_cast<double>(tail.computed_weight_bytes),
+                                       static_cast<double>(computed_weight_bytes(graph)));
+  tail.summary.work_share = share_of(least_work(tail), work(graph));
+  refuse_if_most(tail.summary.weight_share, "weights that are computed with");
+  refuse_if_most(tail.summary.work_share, "arithmetic, even if it finds only one of each");
 }
 
 }  // namespace autopar::graph

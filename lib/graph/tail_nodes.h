@@ -2,6 +2,7 @@
 
 #include <onnx/onnx_pb.h>
 
+#include <map>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -28,23 +29,29 @@ class TailNodes {
   std::vector<std::string> reads() const;
 
   const std::vector<const onnx::NodeProto*>& nodes() const { return nodes_; }
-  const std::string& first_reason() const { return first_reason_; }
+  /// Of the first node.
+  const std::string& reason() const { return reasons_.at(nodes_.front()); }
 
  private:
   std::vector<const onnx::NodeProto*> nodes_;
   std::unordered_set<std::string> made_;
-  std::string first_reason_;
+  std::map<const onnx::NodeProto*, std::string> reasons_;  ///< of nodes that follow none
 };
 
-/// What the tail calls a value that is made before it, and which that is.
-using TailReads = std::vector<std::pair<std::string, ValueId>>;
+/// What the tail calls a value that is made before it.
+struct TailRead {
+  std::string name;
+  std::vector<ValueId> values;  ///< one, or the tensors of a sequence
+  bool is_sequence = false;
+};
+using TailReads = std::vector<TailRead>;
 
 /// `graph` has all that is before the tail; what the tail reads of it is an input, a constant or an
 /// output there. Throws Error for an output of strings, and for one without a type.
 Tail make_tail(ModelFile& file, const TailNodes& nodes, const TailReads& reads, const Graph& graph);
 
-/// Tells the tail's share of the weights. Throws UnknownShape where so much is left to it that to
-/// split the graph means nothing.
+/// Tells the tail's shares of weights and arithmetic. Throws UnknownShape where so much is left to
+/// it that to split the graph means nothing.
 void check_tail(const TailNodes& nodes, Tail& tail, const Graph& graph);
 
 }  // namespace autopar::graph

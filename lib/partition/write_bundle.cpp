@@ -213,6 +213,15 @@ void check_output_folder(const BundleOptions& options) {
   }
 }
 
+std::string plan_json(const PipelinePlan& plan, std::span<const search::CollectiveUse> collectives,
+                      const graph::Tail* tail) {
+  std::string text = search::plan_json(plan, collectives);
+  if (tail == nullptr) return text;
+  auto whole = nlohmann::json::parse(text);
+  whole["tail"] = bundle::to_json(tail->summary);
+  return whole.dump(2);
+}
+
 bundle::MetaInfo write_bundle(const Graph& whole,
                               const std::map<std::string, bundle::BatchInfo>& batch,
                               const PipelinePlan& plan, const cost::DeviceModel& device,
@@ -228,9 +237,13 @@ bundle::MetaInfo write_bundle(const Graph& whole,
     return write_rank(rank_graph(plan, program, rank), plan, rank, folder.path(), options);
   });
   std::optional<bundle::TailInfo> tail;
-  if (options.tail != nullptr) tail = write_tail(*options.tail, folder.path());
+  if (options.tail != nullptr) {
+    tail = write_tail(*options.tail, folder.path());
+    info.ranks.front().weight_bytes += tail->summary.weight_bytes;
+    info.ranks.front().peak_bytes += tail->summary.weight_bytes;
+  }
   write_text(folder.path() / "plan.json",
-             search::plan_json(plan, collective_uses(plan, program, device)));
+             plan_json(plan, collective_uses(plan, program, device), options.tail));
   write_text(folder.path() / "meta-info.json", bundle::to_json(info, tail).dump(2));
   folder.publish();
   return info;

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 
 #include "bundle/meta_info.h"
@@ -25,6 +26,10 @@ struct BundleOptions {
 /// bundle, and where its parent folder does not exist. Asked before a long search, and again by
 /// write_bundle.
 void check_output_folder(const BundleOptions& options);
+
+/// search::plan_json with what is known of the tail, if there is one, under "tail".
+std::string plan_json(const search::PipelinePlan& plan,
+                      std::span<const search::CollectiveUse> collectives, const graph::Tail* tail);
 
 /// Writes one shard a rank, the tail, plan.json and meta-info.json into a folder beside `out` and
 /// moves it there, so that a bundle is whole or absent; one that is replaced stays until then.

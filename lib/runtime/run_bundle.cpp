@@ -391,7 +391,7 @@ void run_tail_on_first(const TailRun* tail, const NamedTensors& inputs, const Ru
   std::string error;
   if (tail != nullptr) try {
       run_tail(*tail, inputs, options, result);
-    } catch (const Error& failure) {
+    } catch (const std::exception& failure) {
       error = failure.what();
     }
   world.barrier(loading_timeout);
@@ -472,7 +472,10 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
     for (std::size_t r = 0; r < ranks; ++r) started.emplace_back(run_rank, r);
   }
   error.rethrow();
-  if (tail) run_tail(*tail, last_inputs, options, result);
+  if (tail) {
+    result.peak_bytes.front() += tail->summary().weight_bytes;
+    run_tail(*tail, last_inputs, options, result);
+  }
   return result;
 }
 
@@ -529,7 +532,10 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
     if (is_mine) ++of_shard;
     if (rank == 0) result.outputs.emplace(port.name, std::move(whole));
   }
-  if (tail_info) run_tail_on_first(tail.get(), last_inputs, options, world, result);
+  if (tail_info) {
+    result.peak_bytes.front() += tail_info->summary.weight_bytes;
+    run_tail_on_first(tail.get(), last_inputs, options, world, result);
+  }
   return result;
 }
 

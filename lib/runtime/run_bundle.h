@@ -36,10 +36,11 @@ struct RunResult {
   std::vector<double> tail_seconds;  ///< by repetition; none where there is no tail
   std::vector<bundle::CollectiveTotal> collectives;  ///< of one run, summed over ranks
   std::vector<std::int64_t> arena_bytes;             ///< by rank
-  std::vector<std::int64_t> peak_bytes;              ///< by rank: weights and arena, measured
-  std::vector<std::int64_t> launches;                ///< by rank: of a run after the first
-  std::vector<double> upload_seconds;                ///< by rank: copying weights to its device
-  std::vector<std::vector<Span>> spans;              ///< by rank, of the profiled run
+  std::vector<std::int64_t>
+      peak_bytes;  ///< by rank: weights (rank 0's with the tail's) and arena, measured
+  std::vector<std::int64_t> launches;    ///< by rank: of a run after the first
+  std::vector<double> upload_seconds;    ///< by rank: copying weights to its device
+  std::vector<std::vector<Span>> spans;  ///< by rank, of the profiled run
 };
 
 /// Every rank in this process, a thread each.

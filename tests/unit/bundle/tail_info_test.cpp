@@ -33,8 +33,10 @@ struct BundleWithTail {
                     .model_outputs = {"z", "y", "w"},
                     .nodes = 2,
                     .first_node = "node 'n' (NonZero)",
+                    .reason = "the shape of its output is not known",
                     .weight_bytes = 40,
-                    .weight_share = 0.5};
+                    .weight_share = 0.5,
+                    .work_share = 0.25};
     save(to_json(info, tail));
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/import_with_tail.h"
+#include "graph/work.h"
 #include "unit/graph/models.h"
 
 using namespace autopar;
@@ -200,4 +201,70 @@ TEST_CASE("a table that is looked up is not computed with") {
     y = Gather(table, n) })");
   CHECK(imported.tail->summary.weight_bytes == 256);
   CHECK(imported.tail->summary.weight_share == 0);
+}
+
+TEST_CASE("a tail tells why it begins where it does, though nodes before it are not needed") {
+  const Imported imported = import_with_tail(R"((float[4] x) => (int64[1, N] y) {
+    a = Relu(x)
+    needless = Unique(a)
+    y = NonZero(a)
+    more = Neg(y) })");
+  CHECK(imported.tail->summary.first_node == "the unnamed node (NonZero) of 'y'");
+  CHECK_THAT(imported.tail->summary.reason,
+             Catch::StartsWith("the shape of its output 'y' is not known before the run"));
+}
+
+TEST_CASE("a tail with nearly all of the arithmetic is refused, though weights lie before it") {
+  const auto text = [](int channels) {
+    return fmt::format(R"((float[8, 64, 64] x) => (float[N, {0}, 62, 62] y) <
+        int64[2] places = {{1, 2}}, float least = {{0}}, float one = {{1}},
+        int64[4] shape = {{8, 1, 64, 64}}, int64[2] table_shape = {{64, 64}},
+        int64[4] kernel_shape = {{{0}, 1, 3, 3}}> {{
+      table = Expand(one, table_shape)
+      mixed = MatMul(x, table)
+      most = ReduceMax<keepdims = 0>(mixed, places)
+      keep = Greater(most, least)
+      images = Reshape(x, shape)
+      kept = Compress<axis = 0>(images, keep)
+      kernel = Expand(one, kernel_shape)
+      y = Conv(kept, kernel) }})",
+                       channels);
+  };
+  CHECK_THROWS_WITH(import_with_tail(text(2000)), Contains("Compress") &&
+                                                      Contains("% of the arithmetic") &&
+                                                      Contains("cut the model there"));
+  // 62 x 62 x 9 multiply-adds a channel for one image, against 8 x 64 x 64 x 64.
+  const double share = import_with_tail(text(64)).tail->summary.work_share;
+  CHECK(share > 0.4);
+  CHECK(share < 0.6);
+}
+
+TEST_CASE("what is counted of a model's arithmetic") {
+  const auto work_of = [](const std::string& text) { return work(import(parse_graph(18, text))); };
+  CHECK(work_of("(float[4, 8] a, float[8, 3] b) => (float[4, 3] c) { c = MatMul(a, b) }") ==
+        4 * 8 * 3);
+  CHECK(work_of("(float[8, 4] a, float[3, 8] b) => (float[4, 3] c) "
+                "{ c = Gemm<transA = 1, transB = 1>(a, b) }") == 4 * 8 * 3);
+  CHECK(work_of("(float[2, 6, 9] a, float[4, 3, 5] b) => (float[2, 4, 5] c) "
+                "{ c = Conv<group = 2>(a, b) }") == 2 * 4 * 5 * 3 * 5);
+  CHECK(work_of("(float[2, 6, 9] a, float[6, 3, 5] b) => (float[2, 3, 13] c) "
+                "{ c = ConvTranspose(a, b) }") == 2 * 6 * 9 * 3 * 5);
+  CHECK(work_of("(float[7, 2, 5] x, float[1, 12, 5] w, float[1, 12, 3] r) => (float[7, 1, 2, 3] y) "
+                "{ y = LSTM<hidden_size = 3>(x, w, r) }") == 7 * 2 * (12 * 5 + 12 * 3));
+  CHECK(work_of("(float[4, 8] a) => (float[4, 8] c) { b = Relu(a) c = Exp(b) }") == 2 * 4 * 8);
+}
+
+TEST_CASE("a sequence that is made before the tail is put together again in it") {
+  const Imported imported = import_with_tail(R"((float[6, 2] x) => (float[N, 2] y, int64[2, M] z)
+ {
+    a = Relu(x)
+    parts = SplitToSequence<axis = 0>(a)
+    z = NonZero(a)
+    count = Size(z)
+    two = Constant<value_int = 2> ()
+    at = Mod(count, two)
+    y = SequenceAt(parts, at)
+  })");
+  CHECK(tail_of(imported).front() == "SequenceConstruct");
+  CHECK(imported.tail->summary.inputs.size() == 7);
 }
