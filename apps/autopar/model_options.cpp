@@ -12,6 +12,7 @@
 #include "graph/error.h"
 #include "graph/interruption.h"
 #include "graph/onnx_import.h"
+#include "graph/onnx_overview.h"
 #include "graph/problems.h"
 #include "graph/state.h"
 #include "input_options.h"
@@ -23,6 +24,7 @@
 #include "runtime/kernel.h"
 #include "runtime/run_bytes.h"
 #include "search/logical_meshes.h"
+#include "search/pins.h"
 #include "sharding/discovered_rules.h"
 #include "sharding/hoist_splits.h"
 #include "sharding/packed_scales.h"
@@ -186,20 +188,56 @@ void tell_where_it_is(const partition::BatchInputs& batch, const graph::Graph& g
     spdlog::info("microbatches cut dimension {} of input '{}'", dim, graph.value(input).name);
 }
 
+/// All that is wrong with names in options, as far as the model's file tells by itself.
+void check_names_in_file(const ModelOptions& options, const PlanOptions& plan) {
+  Problems problems;
+  std::vector<std::string> inputs;
+  for (const auto& port : graph::onnx_overview(options.model).inputs) inputs.push_back(port.name);
+  problems.collect([&] { partition::check_batch_names(plan.batch, inputs); });
+  problems.collect([&] {
+    if (!plan.strategy.empty())
+      search::check_pin_names(search::load_pins(plan.strategy),
+                              graph::names_in_onnx(options.model));
+  });
+  problems.throw_if_any();
+}
+
+/// Where the model is refused, names that it does not have are told, too.
+graph::Imported load_or_tell_names(const ModelOptions& options, const PlanOptions& plan,
+                                   bool weights_may_be_absent) {
+  graph::Imported model;
+  Problems problems;
+  if (!problems.collect([&] { model = load_model(options, weights_may_be_absent); }))
+    problems.collect([&] { check_names_in_file(options, plan); });
+  problems.throw_if_any();
+  return model;
+}
+
+/// Where it is refused, pins that name nothing are told, too.
+partition::BatchInputs find_batch_or_tell_pins(const graph::Graph& graph, const PlanOptions& plan) {
+  partition::BatchInputs batch;
+  Problems problems;
+  const bool is_found = problems.collect([&] { batch = partition::find_batch(graph, plan.batch); });
+  if (!is_found && !plan.strategy.empty()) {
+    const std::vector<search::Pin> pins = search::load_pins(plan.strategy);
+    search::Pins(pins, graph, problems);
+  }
+  problems.throw_if_any();
+  return batch;
+}
+
 }  // namespace
 
 BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& plan,
                                 bool weights_may_be_absent) {
-  graph::Imported imported = load_model(options, weights_may_be_absent);
+  graph::Imported imported = load_or_tell_names(options, plan, weights_may_be_absent);
   BatchedModel model{std::move(imported.graph), std::move(imported.tail), {}};
   discover_missing_rules(plan, model.whole);
   if (plan.microbatches == 1) {
-    if (!plan.batch.empty()) fail("--batch {}: give --microbatches, too", plan.batch.front());
     model.split.microbatch = model.whole;
     return model;
   }
-  if (plan.microbatches < 1) fail("--microbatches {}: give at least 1", plan.microbatches);
-  const partition::BatchInputs batch = partition::find_batch(model.whole, plan.batch);
+  const partition::BatchInputs batch = find_batch_or_tell_pins(model.whole, plan);
   tell_where_it_is(batch, model.whole);
   const std::int64_t rows = microbatch_rows(batch.rows, plan.microbatches);
   if (rows * plan.microbatches == batch.rows) {
@@ -332,10 +370,15 @@ SearchSetup make_search_setup(const PlanOptions& plan, const ModelOptions& model
   Problems problems;
   problems.collect([&] { setup.meshes = make_cost_models(plan); });
   problems.collect([&] { stage_count(plan); });
+  if (plan.microbatches < 1) problems.add("--microbatches {}: give at least 1", plan.microbatches);
+  if (plan.microbatches == 1 && !plan.batch.empty())
+    problems.add("--batch {}: give --microbatches, too", plan.batch.front());
   problems.collect([&] { setup.options = make_search_options(plan); });
   problems.collect(check_files);
-  if (problems.any())
+  if (problems.any()) {
     problems.collect([&] { graph::check_import_options(model.model, import_options(model)); });
+    problems.collect([&] { check_names_in_file(model, plan); });
+  }
   problems.throw_if_any();
   return setup;
 }

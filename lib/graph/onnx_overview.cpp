@@ -51,4 +51,17 @@ ModelOverview onnx_overview(const std::filesystem::path& file) {
   return overview;
 }
 
+std::vector<std::string> names_in_onnx(const std::filesystem::path& file) {
+  const ModelFile model_file(file, /*weights_may_be_absent=*/true);
+  const onnx::GraphProto& graph = model_file.model().graph();
+  std::vector<std::string> names;
+  for (const auto& input : graph.input()) names.push_back(input.name());
+  for (const auto& initializer : graph.initializer()) names.push_back(initializer.name());
+  for (const auto& node : graph.node()) {
+    names.push_back(node.name().empty() ? node.op_type() : node.name());
+    names.insert(names.end(), node.output().begin(), node.output().end());
+  }
+  return names;
+}
+
 }  // namespace autopar::graph

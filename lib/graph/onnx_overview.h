@@ -31,4 +31,8 @@ struct ModelOverview {
 /// Reads only structure: weights need not be present. Throws Error where it is no ONNX file.
 ModelOverview onnx_overview(const std::filesystem::path& file);
 
+/// What the file calls its nodes, those without a name by their operator, and its values. Names of
+/// what comes from inside of nodes begin with these.
+std::vector<std::string> names_in_onnx(const std::filesystem::path& file);
+
 }  // namespace autopar::graph

@@ -24,13 +24,15 @@ class SeveralErrors : public Error {
 /// does not hide the others.
 class Problems {
  public:
-  /// Takes the step and keeps the Error that it throws.
+  /// Takes the step and keeps the Error that it throws; whether it threw none.
   template <typename Step>
-  void collect(const Step& step) {
+  bool collect(const Step& step) {
     try {
       step();
+      return true;
     } catch (const Error& error) {
       keep(error, std::current_exception());
+      return false;
     }
   }
 

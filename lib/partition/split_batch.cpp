@@ -257,6 +257,10 @@ BatchDims follow(const Graph& graph, const BatchDims& seeds, std::int64_t rows) 
   return BatchSplitter(graph, static_cast<int>(rows), seeds).find_inputs(seeds);
 }
 
+[[noreturn]] void fail_unnamed(const std::string& text) {
+  fail("--batch {}: the model has no such input", text);
+}
+
 /// "x" or "x=1".
 std::pair<ValueId, int> named_batch(const Graph& graph, const std::string& text) {
   const auto find = [&](std::string_view name) {
@@ -274,7 +278,7 @@ std::pair<ValueId, int> named_batch(const Graph& graph, const std::string& text)
       fail("--batch {}: give an input, or INPUT=DIMENSION such as {}=1", text,
            text.substr(0, equals));
   }
-  if (found == graph.inputs.end()) fail("--batch {}: the model has no such input", text);
+  if (found == graph.inputs.end()) fail_unnamed(text);
   const auto rank = std::ssize(graph.value(*found).shape);
   if (rank == 0) fail("--batch {}: a scalar has no batch", text);
   if (dim >= rank) fail("--batch {}: the input has {} dimensions, numbered from 0", text, rank);
@@ -385,6 +389,18 @@ BatchInputs find_batch(const Graph& graph, const std::vector<std::string>& named
   BatchInputs batch = named_inputs(graph, named);
   if (batch.rows > 1) batch.dims = follow(graph, batch.dims, batch.rows);
   return batch;
+}
+
+void check_batch_names(const std::vector<std::string>& named,
+                       const std::vector<std::string>& inputs) {
+  Problems problems;
+  for (const std::string& text : named) {
+    const auto is_named = [&](const std::string& input) {
+      return text == input || text.substr(0, text.rfind('=')) == input;
+    };
+    if (std::ranges::none_of(inputs, is_named)) problems.collect([&] { fail_unnamed(text); });
+  }
+  problems.throw_if_any();
 }
 
 SplitBatch split_batch(const Graph& graph, int microbatches, const BatchInputs& batch) {

@@ -31,6 +31,9 @@ struct BatchInputs {
 /// inputs that are read apart from these and have as many rows are cut as well where that is
 /// possible. Throws Error, naming the operator, where something is computed across the batch.
 BatchInputs find_batch(const graph::Graph& graph, const std::vector<std::string>& named = {});
+/// Throws Error, all at once, for what names none of these inputs.
+void check_batch_names(const std::vector<std::string>& named,
+                       const std::vector<std::string>& inputs);
 
 /// Cuts the model into as many equal microbatches, along the batch of these inputs. The cut follows
 /// each operator's sharding rule, as a mesh axis would that all operators are split over and that

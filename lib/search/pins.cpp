@@ -56,10 +56,11 @@ Pin read_pin(const json& entry, const std::string& where) {
   return pin;
 }
 
+bool is_glob(const std::string& name) { return name.find_first_of("*?[") != std::string::npos; }
+
 bool matches(const Pin& pin, const std::string& name) {
   if (pin.name == name) return true;
-  const bool is_glob = pin.name.find_first_of("*?[") != std::string::npos;
-  return is_glob && fnmatch(pin.name.c_str(), name.c_str(), 0) == 0;
+  return is_glob(pin.name) && fnmatch(pin.name.c_str(), name.c_str(), 0) == 0;
 }
 
 std::vector<std::string> texts(const std::vector<TensorShardSpec>& specs) {
@@ -108,6 +109,11 @@ std::vector<Pin> load_pins(const std::filesystem::path& file) {
 
 namespace {
 
+[[noreturn]] void fail_unnamed(const Pin& pin) {
+  fail("--strategy pins '{}', but the model has no operator, input or weight of that name",
+       pin.name);
+}
+
 /// An input or a weight, which has a place and no strategy.
 void check_names_tensor(const Pin& pin, const graph::Graph& graph,
                         const std::vector<graph::NodeId>& producers) {
@@ -115,10 +121,7 @@ void check_names_tensor(const Pin& pin, const graph::Graph& graph,
   for (std::size_t id = 0; id < graph.values.size() && !names_stored; ++id) {
     names_stored = producers[id] == graph::no_node && matches(pin, graph.values[id].name);
   }
-  if (!names_stored) {
-    fail("--strategy pins '{}', but the model has no operator, input or weight of that name",
-         pin.name);
-  }
+  if (!names_stored) fail_unnamed(pin);
   if (pin.inputs || pin.reductions) {
     fail("--strategy pins '{}', an input or weight, which has 'outputs' alone", pin.name);
   }
@@ -131,15 +134,36 @@ bool names_operator(const Pin& pin, const graph::Graph& graph) {
                              [&](const graph::Node& node) { return matches(pin, node.name); });
 }
 
-Pins::Pins(const std::vector<Pin>& pins, const graph::Graph& graph) : pins_(pins) {
-  const std::vector<graph::NodeId> producers = graph::producers(graph);
+void check_pin_names(const std::vector<Pin>& pins, const std::vector<std::string>& names) {
   Problems problems;
   for (const Pin& pin : pins) {
+    const auto may_be_inside = [&](const std::string& name) {
+      return !name.empty() && pin.name.starts_with(name);
+    };
+    if (!is_glob(pin.name) && std::ranges::none_of(names, may_be_inside))
+      problems.collect([&] { fail_unnamed(pin); });
+  }
+  problems.throw_if_any();
+}
+
+Pins::Pins(const std::vector<Pin>& pins, const graph::Graph& graph) : pins_(pins) {
+  Problems problems;
+  find_what_is_named(graph, problems);
+  problems.throw_if_any();
+}
+
+Pins::Pins(const std::vector<Pin>& pins, const graph::Graph& graph, Problems& problems)
+    : pins_(pins) {
+  find_what_is_named(graph, problems);
+}
+
+void Pins::find_what_is_named(const graph::Graph& graph, Problems& problems) {
+  const std::vector<graph::NodeId> producers = graph::producers(graph);
+  for (const Pin& pin : pins_) {
     is_for_operators_.push_back(names_operator(pin, graph));
     if (!is_for_operators_.back())
       problems.collect([&] { check_names_tensor(pin, graph, producers); });
   }
-  problems.throw_if_any();
 }
 
 const Pin* Pins::pin_of(const std::string& op_name) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/problems.h"
 #include "sharding/op_shard_spec.h"
 
 namespace autopar::search {
@@ -29,6 +30,11 @@ std::vector<Pin> load_pins(const std::filesystem::path& file);
 /// Whether its name is an operator's, or a glob that matches one.
 bool names_operator(const Pin& pin, const graph::Graph& graph);
 
+/// Throws Error, all at once, for entries that can name nothing of a model whose file has these
+/// names: what comes from inside of nodes has names that begin with theirs. Nothing is said of
+/// globs.
+void check_pin_names(const std::vector<Pin>& pins, const std::vector<std::string>& names);
+
 /// The pins of one graph. An entry whose name matches an operator is for operators alone, except
 /// for the tensor of exactly that name.
 class Pins {
@@ -36,8 +42,11 @@ class Pins {
   /// Throws Error for an entry that matches no operator, model input or constant. Keeps a reference
   /// to `pins`.
   Pins(const std::vector<Pin>& pins, const graph::Graph& graph);
+  /// The same, but what it would throw is collected.
+  Pins(const std::vector<Pin>& pins, const graph::Graph& graph, Problems& problems);
 
   bool is_pinned(const std::string& op_name) const { return pin_of(op_name) != nullptr; }
+  const Pin* pin_of(const std::string& op_name) const;  ///< null where it has none
   /// Some entry asks for partial inputs or outputs.
   bool name_partial_values() const;
   /// The strategies among `choices` that the operator's pin allows; all where it has none. Throws
@@ -49,7 +58,7 @@ class Pins {
       const std::string& tensor_name, std::vector<sharding::TensorShardSpec> choices) const;
 
  private:
-  const Pin* pin_of(const std::string& op_name) const;  ///< null where it has none
+  void find_what_is_named(const graph::Graph& graph, Problems& problems);
 
   const std::vector<Pin>& pins_;
   std::vector<bool> is_for_operators_;  ///< by pin

@@ -76,7 +76,7 @@ class Builder {
         cost_(cost),
         memory_(options.memory),
         arriving_(options.arriving),
-        pins_(options.pins, graph),
+        pins_(options.pins, graph, problems_),
         strategies_(graph, cost, pins_, options.keep_partial),
         price_(cost.step_price()),
         horizon_(static_cast<int>(graph.nodes.size()) + 1),
@@ -85,6 +85,7 @@ class Builder {
   }
 
   PlanProblem build() && {
+    check_pins();
     add_operators();
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id)
       add_inner_values(static_cast<NodeId>(id));
@@ -171,6 +172,21 @@ class Builder {
                ? fmt::format("Loop '{}' of up to {} rounds", loop.name, expected.rounds)
                : fmt::format("Loop '{}', whose rounds the run alone counts, priced at {},",
                              loop.name, expected.rounds);
+  }
+
+  /// What is wrong with the pins, all at once: of each the first operator that refuses it.
+  void check_pins() {
+    std::set<const Pin*> refused;
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const Pin* pin = pins_.pin_of(graph_.nodes[id].name);
+      if (pin == nullptr || refused.contains(pin)) continue;
+      const bool is_possible = problems_.collect([&] { strategies_.of(static_cast<NodeId>(id)); });
+      if (!is_possible) refused.insert(pin);
+    }
+    for (std::size_t id = 0; id < graph_.values.size(); ++id)
+      if (producers_[id] == graph::no_node)
+        problems_.collect([&] { stored_specs(graph_.values[id]); });
+    problems_.throw_if_any();
   }
 
   void add_operators() {
@@ -547,6 +563,7 @@ class Builder {
   const cost::CostModel& cost_;
   const MemoryPolicy memory_;
   const std::set<ValueId>& arriving_;
+  Problems problems_;  ///< with pins
   const Pins pins_;
   StrategyTable strategies_;
   sharding::StepPrice price_;

@@ -73,6 +73,46 @@ class SeveralProblemsTest(BadInputTest):
         done = autopar("plan", self.tmp / "model.onnx", "--ngpus", 2, "--strategy", file, expect=1)
         self.assert_lines(done, ["'nobody'"], ["'nothing'"])
 
+    def test_pins_that_name_nothing_beside_shapes_and_batches(self):
+        """What only the model's file has to tell is told though its shapes are wrong."""
+        onnx.save(self.two_inputs(), self.tmp / "model.onnx")
+        file = self.tmp / "strategy.json"
+        names = ("nobody", "sum", "x", "sum/inside", "no*", "nothing")
+        file.write_text(json.dumps({"operators": [{"name": name, "outputs": ["RR"]} for name in names]}))
+        done = autopar(
+            "plan", self.tmp / "model.onnx", "--ngpus", 2, "--shape", "x=4x9", "--strategy", file,
+            "--microbatches", 2, "--batch", "u", "--batch", "x=0", "--batch", "v=1", expect=1,
+        )  # fmt: skip
+        self.assert_lines(done, ["--shape x=4x9"], ["'y'", "'m'"], ["'nobody'"], ["'nothing'"], ["--batch u"],
+                          ["--batch v=1"])  # fmt: skip
+        done = autopar(
+            "plan", self.tmp / "model.onnx", "--ngpus", 2, "--memory", "lots", "--strategy", file,
+            "--batch", "u", expect=1,
+        )  # fmt: skip
+        self.assert_lines(
+            done, ["--memory"], ["'nobody'"], ["'nothing'"], ["--batch u: give --microbatches"],
+            ["--batch u: the model has no such input"], ["'x'", "'n'"],
+        )  # fmt: skip
+        shapes = ("--shape", "x=4x8", "--shape", "y=4x8")
+        done = autopar(
+            "plan", self.tmp / "model.onnx", *shapes, "--ngpus", 2, "--strategy", file,
+            "--microbatches", 2, "--batch", "u", expect=1,
+        )  # fmt: skip
+        self.assert_lines(done, ["--batch u"], ["'nobody'"], ["'nothing'"], ["'sum/inside'"], ["'no*'"])
+
+    def test_impossible_pins(self):
+        """Each once, for the first operator that refuses it, beside those that name nothing."""
+        nodes = [helper.make_node("Relu", ["x"], ["a"], "layer.0"), helper.make_node("Exp", ["a"], ["b"], "layer.1"),
+                 helper.make_node("Add", ["b", "y"], ["z"], "sum")]  # fmt: skip
+        model = model_of(nodes, [floats("x", 4, 8), floats("y", 4, 8)], [floats("z", 4, 8)])
+        onnx.save(model, self.tmp / "model.onnx")
+        file = self.tmp / "strategy.json"
+        pins = {"nobody": "RR", "layer.*": "S1R", "sum": "RRR", "y": "RS1", "x": "S0R"}
+        file.write_text(json.dumps({"operators": [{"name": n, "outputs": [s]} for n, s in pins.items()]}))
+        done = autopar("plan", self.tmp / "model.onnx", "--ngpus", 2, "--strategy", file, expect=1)
+        self.assert_lines(done, ["'nobody'"], ["operator 'layer.0'", "S1R"], ["operator 'sum'", "RRR"],
+                          ["tensor 'y'", "RS1"])  # fmt: skip
+
     def test_operators(self):
         """Each once, with how often it comes; what reads their outputs is not to blame."""
         nodes = [
