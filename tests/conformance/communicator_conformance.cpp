@@ -13,10 +13,12 @@
 #include <functional>
 #include <numeric>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "graph/error.h"
 #include "runtime/comm/local_ranks.h"
 
 namespace autopar {
@@ -25,6 +27,7 @@ namespace {
 
 using graph::DataType;
 using runtime::Communicator;
+using runtime::GivenUp;
 using runtime::ReduceOp;
 
 using Bytes = std::vector<std::byte>;
@@ -456,6 +459,39 @@ void check_conformance(Communicator& world, Reductions reductions, Callers calle
   }
   check_local_ranks(world);
   check_health(world);
+}
+
+void check_blame(Communicator& world) {
+  const int last = world.size() - 1;
+  const int rank = world.rank();
+  expect(last >= 2, "a wait for a rank that waits takes three ranks");
+  const std::array<int, 2> first_two = {0, 1};
+  const auto pair = rank < 2 ? world.subgroup(first_two) : nullptr;
+  world.barrier();
+  // Each waits for the next one, and begins before that does, so that its timeout is over first.
+  // The last does not come, and looks on until the others give up.
+  std::this_thread::sleep_for(rank * std::chrono::milliseconds(100));
+  std::byte data{};
+  try {
+    if (rank == 0)
+      pair->barrier();
+    else if (rank < last)
+      world.receive(&data, 1, rank + 1);
+    while (rank == last) {
+      world.check_members();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  } catch (const GivenUp&) {
+    return;
+  } catch (const Error& error) {
+    const bool names_last =
+        std::string_view(error.what()).find(fmt::format("rank(s) {};", last)) != std::string::npos;
+    const bool is_told = std::string_view(error.what()).find("given up") != std::string::npos;
+    expect(rank == last ? is_told : names_last,
+           "rank {} says '{}' when rank {} alone does not come", rank, error.what(), last);
+    return;
+  }
+  expect(false, "rank {} got what nobody sent", rank);
 }
 
 }  // namespace autopar

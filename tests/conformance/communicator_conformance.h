@@ -16,4 +16,9 @@ enum class Callers { several_threads, one_thread };
 void check_conformance(runtime::Communicator& world, Reductions reductions = Reductions::ours,
                        Callers callers = Callers::several_threads);
 
+/// That at a timeout nobody accuses a rank that waits for another itself; all ranks of a world of 3
+/// or more call it, and none can do anything else afterwards. The world's timeout should be a few
+/// seconds: ranks that a busy machine makes late come within it.
+void check_blame(runtime::Communicator& world);
+
 }  // namespace autopar

@@ -33,17 +33,35 @@ struct Exchange {
   std::string refusal;      ///< why the receiver does not take the message
 };
 
+/// How many of each rank's threads wait for other ranks, in whatever group.
+using Waits = std::vector<std::atomic<int>>;
+
+/// A wait of a rank of the world, told to the others as long as it lasts.
+class Wait {
+ public:
+  Wait(Waits& waits, int rank) : count_(waits[static_cast<std::size_t>(rank)]) { ++count_; }
+  ~Wait() { --count_; }
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
+
 /// What the members of one group share. A collective is: publish a pointer, meet, read the others'
 /// memory, meet again so that nobody leaves while it is read.
 struct SharedGroup {
-  SharedGroup(std::vector<int> world_ranks, std::chrono::milliseconds usual_timeout)
+  SharedGroup(std::vector<int> world_ranks, std::chrono::milliseconds usual_timeout,
+              std::shared_ptr<Waits> of_world)
       : ranks(std::move(world_ranks)),
         timeout(usual_timeout),
+        waits(std::move(of_world)),
         published(ranks.size()),
         progress(ranks.size()) {}
 
   std::vector<int> ranks;  ///< world ranks, for messages
   std::chrono::milliseconds timeout;
+  std::shared_ptr<Waits> waits;  ///< by world rank
   std::vector<const std::byte*> published;
   std::vector<std::atomic<std::int64_t>> progress;  ///< by rank
 
@@ -81,6 +99,37 @@ struct SharedGroup {
     return *made;
   }
 
+  /// Those of these ranks of the group that do not wait themselves.
+  std::vector<int> idle(std::vector<int> missing) const {
+    std::erase_if(missing, [this](int rank) {
+      return (*waits)[static_cast<std::size_t>(world_rank(rank))] > 0;
+    });
+    return missing;
+  }
+
+  /// How a rank's wait ended.
+  struct Waited {
+    bool in_time = true;
+    std::chrono::milliseconds patience{};
+    std::vector<int> absent;  ///< where it was not in time: who is to blame, as ranks of the group
+  };
+
+  /// Waits until `is_over` or for the timeout, which is doubled where all that are missing wait for
+  /// others: these have their names from them by then. Who waits is not to blame, unless all do.
+  template <typename IsOver, typename Missing>
+  Waited wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, int rank,
+                  std::chrono::milliseconds patience, const IsOver& is_over,
+                  const Missing& missing) {
+    const Wait wait(*waits, world_rank(rank));
+    if (changed.wait_for(lock, patience, is_over)) return {};
+    if (idle(missing()).empty()) {
+      if (changed.wait_for(lock, patience, is_over)) return {};
+      patience *= 2;
+    }
+    const std::vector<int> absent = idle(missing());
+    return {false, patience, absent.empty() ? missing() : absent};
+  }
+
   void send(const std::byte* data, std::int64_t bytes, int from, int to) {
     Exchange& at = exchange(from, to);
     std::unique_lock lock(at.mutex);
@@ -91,7 +140,8 @@ struct SharedGroup {
     at.changed.notify_all();
     const std::uint64_t mine = at.taken;
     const auto is_over = [&] { return at.taken != mine || aborted; };
-    const bool in_time = at.changed.wait_for(lock, timeout, is_over);
+    const Waited waited =
+        wait_for(at.changed, lock, from, timeout, is_over, [&] { return std::vector{to}; });
     // Whatever happened, the receiver must not be left reading memory that changes.
     at.changed.wait(lock, [&] { return at.state != Exchange::State::copied_from; });
     const bool is_taken = at.taken != mine;
@@ -100,19 +150,20 @@ struct SharedGroup {
     lock.unlock();
     if (!refusal.empty()) throw Error(refusal);
     if (is_taken) return;
-    if (in_time) fail_aborted("a send");
-    fail_absent("a send", from, to);
+    if (waited.in_time) fail_aborted("a send");
+    fail_absent("a send", from, waited);
   }
 
   void receive(std::byte* out, std::int64_t bytes, int from, int to) {
     Exchange& at = exchange(from, to);
     std::unique_lock lock(at.mutex);
     const auto is_offered = [&] { return at.state == Exchange::State::offered || aborted; };
-    const bool in_time = at.changed.wait_for(lock, timeout, is_offered);
+    const Waited waited =
+        wait_for(at.changed, lock, to, timeout, is_offered, [&] { return std::vector{from}; });
     if (aborted) fail_aborted("a receive");
-    if (!in_time) {
+    if (!waited.in_time) {
       lock.unlock();
-      fail_absent("a receive", to, from);
+      fail_absent("a receive", to, waited);
     }
     if (at.bytes != bytes) {
       at.refusal = fmt::format(
@@ -137,18 +188,20 @@ struct SharedGroup {
 
   int world_rank(int rank) const { return ranks[static_cast<std::size_t>(rank)]; }
 
-  [[noreturn]] void fail_absent(const char* what, int waiting, int absent) {
+  [[noreturn]] void fail_absent(const char* what, int waiting, const Waited& waited) {
     {
       const std::lock_guard lock(mutex);
       give_up();
     }
+    std::vector<int> absent;
+    for (const int rank : waited.absent) absent.push_back(world_rank(rank));
     fail("rank {}: {} waited {} ms for rank(s) {}; they did not come", world_rank(waiting), what,
-         timeout.count(), world_rank(absent));
+         waited.patience.count(), fmt::join(absent, ", "));
   }
 
   void meet(int rank, const char* collective) { meet(rank, collective, timeout); }
 
-  void meet(int rank, const char* collective, std::chrono::milliseconds wait) {
+  void meet(int rank, const char* collective, std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex);
     if (aborted) fail_aborted(collective);
     is_here.resize(ranks.size());
@@ -161,19 +214,20 @@ struct SharedGroup {
       met.notify_all();
       return;
     }
-    const bool in_time = met.wait_for(lock, wait, [&] { return meeting != mine || aborted; });
+    const Waited waited = wait_for(
+        met, lock, rank, patience, [&] { return meeting != mine || aborted; },
+        [&] { return not_here(); });
     if (meeting != mine) return;
-    if (!in_time) {
-      std::vector<int> missing;
-      for (std::size_t i = 0; i < ranks.size(); ++i) {
-        if (!is_here[i]) missing.push_back(ranks[i]);
-      }
-      give_up();
-      fail("rank {}: {} waited {} ms for rank(s) {}; they did not come",
-           ranks[static_cast<std::size_t>(rank)], collective, wait.count(),
-           fmt::join(missing, ", "));
-    }
-    fail_aborted(collective);
+    if (waited.in_time) fail_aborted(collective);
+    lock.unlock();
+    fail_absent(collective, rank, waited);
+  }
+
+  std::vector<int> not_here() const {
+    std::vector<int> missing;
+    for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
+      if (!is_here[static_cast<std::size_t>(rank)]) missing.push_back(rank);
+    return missing;
   }
 
   [[noreturn]] static void fail_aborted(const char* collective) {
@@ -200,7 +254,8 @@ class ThreadCommunicator final : public Communicator {
       for (const int member : members) {
         world_ranks.push_back(group_->ranks[static_cast<std::size_t>(member)]);
       }
-      shared = std::make_shared<SharedGroup>(std::move(world_ranks), group_->timeout);
+      shared =
+          std::make_shared<SharedGroup>(std::move(world_ranks), group_->timeout, group_->waits);
       shared->aborted = group_->aborted.load();
     }
     return std::make_unique<ThreadCommunicator>(shared, static_cast<int>(me - members.begin()));
@@ -345,7 +400,8 @@ std::vector<std::unique_ptr<Communicator>> make_thread_communicators(
     int size, std::chrono::milliseconds timeout) {
   std::vector<int> ranks;
   for (int rank = 0; rank < size; ++rank) ranks.push_back(rank);
-  const auto group = std::make_shared<SharedGroup>(ranks, timeout);
+  const auto waits = std::make_shared<Waits>(static_cast<std::size_t>(size));
+  const auto group = std::make_shared<SharedGroup>(ranks, timeout, waits);
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (const int rank : ranks) {
     communicators.push_back(std::make_unique<ThreadCommunicator>(group, rank));

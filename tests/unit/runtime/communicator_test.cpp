@@ -52,6 +52,21 @@ TEST_CASE("a rank that never comes ends the others with an error that names it")
                     Contains("barrier") && (Contains("rank(s) 2") || Contains("another rank")));
 }
 
+TEST_CASE("threads do not accuse a rank that waits for another itself") {
+  const int ranks = GENERATE(3, 5);
+  std::vector<std::string> wrong(static_cast<std::size_t>(ranks));
+  const auto work = [&](Communicator& world) {
+    try {
+      check_blame(world);
+    } catch (const std::exception& error) {
+      wrong[static_cast<std::size_t>(world.rank())] = error.what();
+    }
+    world.abort();
+  };
+  on_ranks(ranks, work, std::chrono::seconds(2));
+  for (const std::string& what : wrong) CHECK(what == "");
+}
+
 TEST_CASE("messages of other lengths than the receiver waits for end both ranks, which are named") {
   const auto work = [](Communicator& world) {
     std::vector<std::byte> data(8);

@@ -114,6 +114,12 @@ TEST_CASE("over TCP, a rank that never sends or receives ends the one that waits
   CHECK(errors[1] == "rank 1: a receive waited 300 ms for rank(s) 2; they did not come");
 }
 
+TEST_CASE("over TCP, nobody accuses a rank that waits for another itself") {
+  const int ranks = GENERATE(3, 5);
+  CHECK(errors_of(impatient_ranks(ranks, 2s), [](Communicator& world) { check_blame(world); }) ==
+        std::vector<std::string>(static_cast<std::size_t>(ranks)));
+}
+
 TEST_CASE("over TCP, a rank's own failure ends what its other threads wait in") {
   const auto errors = errors_of(rendezvous_of(2), [](Communicator& world) {
     if (world.rank() == 1) {
