@@ -32,6 +32,8 @@ std::string to_text(const TestResult& result) {
                         {"message", result.message},
                         {"plans", result.plans},
                         {"fixed_inputs", result.fixed_inputs},
+                        {"inputs", result.inputs},
+                        {"fixed_since", result.fixed_since},
                         {"is_random", result.is_random}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -43,6 +45,8 @@ TestResult from_text(const std::string& text) {
           json.at("message"),
           json.at("plans"),
           json.at("fixed_inputs"),
+          json.at("inputs"),
+          json.at("fixed_since"),
           json.at("is_random")};
 }
 

@@ -55,6 +55,7 @@ class Report {
         fmt::print("  {} {}: {}\n", name_of(results_[i].outcome), folders_[i].filename().string(),
                    one_line(results_[i].message));
     }
+    print_fixed();
     for (const auto& [reason, count] : skipped) fmt::print("skipped: {} {}\n", count, reason);
     for (const Outcome outcome :
          {Outcome::refused, Outcome::wrong, Outcome::crashed, Outcome::hung})
@@ -65,9 +66,9 @@ class Report {
     if (const auto random = std::ranges::count_if(results_, &TestResult::is_random); random > 0)
       fmt::print("random numbers, of which types and shapes alone are compared: in {} tests\n",
                  random);
-    fmt::print("plans: {}; inputs fixed when the model was read: in {} tests\n", plans,
-               std::ranges::count_if(
-                   results_, [](const TestResult& result) { return result.fixed_inputs > 0; }));
+    fmt::print("plans: {}; inputs fixed when the model was read: in {} tests, all of them in {}\n",
+               plans, std::ranges::count_if(results_, has_fixed),
+               std::ranges::count_if(results_, is_folded));
     fmt::print("{} passed, {} failed, {} skipped\n", count(Outcome::passed), failed(),
                count(Outcome::skipped));
   }
@@ -75,6 +76,19 @@ class Report {
   std::ptrdiff_t failed() const { return std::ranges::count_if(results_, is_failure); }
 
  private:
+  /// What was run otherwise than the test says, and why.
+  void print_fixed() const {
+    for (std::size_t i = 0; i < results_.size(); ++i)
+      if (has_fixed(results_[i]))
+        fmt::print("fixed: {}, {} of {} inputs, since else: {}\n", folders_[i].filename().string(),
+                   results_[i].fixed_inputs, results_[i].inputs, one_line(results_[i].fixed_since));
+  }
+
+  static bool has_fixed(const TestResult& result) { return result.fixed_inputs > 0; }
+  /// Nothing but constant folding was tested.
+  static bool is_folded(const TestResult& result) {
+    return has_fixed(result) && result.fixed_inputs == result.inputs;
+  }
   static bool is_failure(const TestResult& result) {
     return result.outcome != Outcome::passed && result.outcome != Outcome::skipped;
   }

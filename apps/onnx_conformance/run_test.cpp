@@ -148,22 +148,32 @@ TestResult run(const OnnxTest& test, IsFixed is_fixed, const TestOptions& option
     int fixed = 0;
     for (std::size_t i = 0; i < data.inputs.size(); ++i)
       fixed += is_fixed(i, data.inputs[i].second) ? 1 : 0;
-    result.fixed_inputs = std::max(result.fixed_inputs, fixed);
+    if (fixed <= result.fixed_inputs) continue;
+    result.fixed_inputs = fixed;
+    result.inputs = static_cast<int>(data.inputs.size());
   }
   return result;
 }
 
-/// With as few inputs fixed as it takes.
+TestResult run_with_fixed(const OnnxTest& test, const TestOptions& options) {
+  try {
+    return run(test, parameters, options);
+  } catch (const graph::UnknownShape&) {
+    return run(test, all, options);
+  }
+}
+
+/// With as few inputs fixed as it takes; the result tells which and why.
 TestResult run(const OnnxTest& test, const TestOptions& options) {
+  std::string refusal;
   try {
     return run(test, none, options);
-  } catch (const Error&) {
-    try {
-      return run(test, parameters, options);
-    } catch (const graph::UnknownShape&) {
-      return run(test, all, options);
-    }
+  } catch (const Error& error) {
+    refusal = error.what();
   }
+  TestResult result = run_with_fixed(test, options);
+  result.fixed_since = refusal;
+  return result;
 }
 
 }  // namespace

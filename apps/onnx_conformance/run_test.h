@@ -23,9 +23,12 @@ struct TestResult {
   std::string operators;  ///< as OnnxTest's
   std::string message;    ///< why it did not pass; one line
   int plans = 0;          ///< that passed, the whole model counted as one
-  /// Inputs whose values had to be fixed when the model was read, since shapes depend on them or a
-  /// kernel wants them constant; with all of them fixed, the whole test is constant folding.
+  /// Inputs whose values were fixed when the model was read, of a data set that has most of them.
   int fixed_inputs = 0;
+  int inputs = 0;  ///< of that data set; with all of them fixed, the whole test is constant folding
+  /// With what the test is refused where no inputs are fixed, as shapes depend on them or a kernel
+  /// wants them constant; empty where none are.
+  std::string fixed_since;
   bool is_random = false;  ///< as OnnxTest's
 };
 

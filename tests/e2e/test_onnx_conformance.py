@@ -35,6 +35,11 @@ class OnnxConformanceTest(unittest.TestCase):
         )
         self.assertEqual(failed, len(failures), done.stdout)
         self.assertGreaterEqual(passed, at_least)
+        fixed = re.findall(r"^fixed: \w+, (\d+) of (\d+) inputs, since else: .+$", done.stdout, re.MULTILINE)
+        counted = re.search(r"inputs fixed when the model was read: in (\d+) tests, all of them in (\d+)$",
+                            done.stdout, re.MULTILINE).groups()
+        folded = sum(some == every for some, every in fixed)
+        self.assertEqual((len(fixed), folded), tuple(map(int, counted)))
         self.assertEqual(done.returncode, 1 if failed else 0)
 
     def test_whole(self):
