@@ -1,6 +1,6 @@
 // Attention in tiles against a loop in double.
 
-#include "runtime/kernels/cuda/attention.h"
+#include "runtime/kernels/cuda_operators.h"
 
 #include <algorithm>
 
@@ -228,12 +228,14 @@ TEST_CASE("What Attention on GPUs does not serve is told before a pass makes it"
     const std::vector<TensorView> inputs{{of.type, q}, {of.type, k}, {of.type, k}};
     const std::vector<TensorView> outputs{{of.type, q}};
     const graph::Node node{"n", "Attention", "autopar.internal", {}, {}, {}};
-    return cuda::serves_attention(node, inputs, outputs);
+    return cuda::serves(node, inputs, outputs);
   };
-  CHECK(serves({}));
-  CHECK_FALSE(serves({.type = DataType::float32}));
-  CHECK_FALSE(serves({.depth = 12}));
-  CHECK_FALSE(serves({.depth = 264}));
+  CHECK(serves({.queries = 70}));
+  CHECK_FALSE(serves({.queries = 70, .type = DataType::float32}));
+  CHECK_FALSE(serves({.queries = 70, .depth = 12}));
+  CHECK_FALSE(serves({.queries = 70, .depth = 264}));
+  CHECK(serves({.queries = 4, .depth = 264, .type = DataType::float32}));
+  CHECK_FALSE(serves({.queries = 1, .type = DataType::int32}));
 }
 
 }  // namespace

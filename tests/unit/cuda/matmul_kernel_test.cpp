@@ -8,6 +8,7 @@
 #include "emulation_cublaslt.h"
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/kernels/cuda/factories.h"
+#include "runtime/kernels/cuda_operators.h"
 #include "runtime/passes/passes.h"
 #include "unit/runtime/loops.h"
 
@@ -405,7 +406,7 @@ TEST_CASE("FusedMatMul is served in floating types, with the activations that it
                            {},
                            {{"activation", std::string(activation)}}};
     const std::vector<TensorView> views(2, TensorView{type, {2, 2}, nullptr});
-    return cuda::serves_fused_matmul(node, views, {views.data(), 1});
+    return cuda::serves(node, views, {views.data(), 1});
   };
   CHECK(serves(DataType::bfloat16, "Gelu"));
   CHECK(serves(DataType::float64, "Relu"));

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "runtime/kernels/cuda/factories.h"
+#include "runtime/kernels/cuda_operators.h"
 #include "unit/runtime/loops.h"
 
 namespace autopar::runtime::testing {
@@ -132,7 +133,7 @@ TEST_CASE("RotaryEmbedding is made of factors alone that its kernel finds") {
                                            TensorView{of_factor, factor, nullptr},
                                            TensorView{of_factor, factor, nullptr}};
     const graph::Node node{"n", "RotaryEmbedding", "autopar.internal", {}, {}, {}};
-    return cuda::serves_rotary_embedding(node, inputs, {});
+    return cuda::serves(node, inputs, {});
   };
   const DataType type = DataType::float32;
   CHECK(serves({1, 2, 4, 8}, {4, 8}, type, type));

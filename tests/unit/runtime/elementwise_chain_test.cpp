@@ -1,8 +1,7 @@
 #include <catch2/catch.hpp>
 
-#include "run_node.h"
-#include "runtime/device.h"
 #include "runtime/passes/passes.h"
+#include "unit/runtime/kernels_under_test.h"
 
 // Chains of element-wise operators on the device under test, beside the same operators one by one
 // on the CPU.
@@ -13,10 +12,6 @@ namespace {
 using namespace testing;
 using graph::Graph;
 using graph::ValueId;
-
-const KernelTable& kernels_under_test() {
-  return device_under_test() ? device_under_test()->kernels() : cpu_kernels();
-}
 
 /// Random operators whose results are rounded as IEEE 754 tells, so that all devices agree in every
 /// bit.

@@ -1,7 +1,9 @@
-// Products of what is dequantised, in every form that becomes a QuantizedMatMul, and near misses.
+// Products of what is dequantised, in every form that becomes a QuantizedMatMul, and near misses,
+// on the device under test beside the graph as it is written on the CPU.
 
 #include "runtime/passes/matcher.h"
 #include "runtime/passes/passes.h"
+#include "unit/runtime/kernels_under_test.h"
 #include "unit/runtime/loops.h"
 #include "unit/runtime/spelling.h"
 
@@ -34,7 +36,7 @@ struct Sketch : Spelling {
   }
 };
 
-/// Whether this machine's CPU adds bytes up exactly.
+/// Whether the device adds bytes up exactly: not every CPU does.
 bool is_served() {
   Sketch s;
   const graph::Node node{
@@ -44,7 +46,7 @@ bool is_served() {
       {s.in("a", {2, 3}, DataType::int8), s.in("b", {3, 4}, DataType::int8), s.floats({})},
       {s.value("out", {2, 4})},
       {}};
-  return passes::can_run(cpu_kernels(), s.graph, node);
+  return passes::can_run(kernels_under_test(), s.graph, node);
 }
 
 /// As the device runs it, rewritten and not. Answers with the graph after the pass.
@@ -62,7 +64,7 @@ Graph check_same(const Graph& graph) {
                                                            : 256));
   }
   Executable plain(graph, {.optimize = false});
-  Executable fused(graph, {});
+  Executable fused(graph, {.device = device_under_test()});
   const auto expected = run(plain, graph, inputs);
   const auto actual = run(fused, graph, inputs);
   for (std::size_t o = 0; o < expected.size(); ++o) {
@@ -72,7 +74,7 @@ Graph check_same(const Graph& graph) {
     check_close(actual[o], values, largest);
   }
   Graph after = graph;
-  passes::fuse_quantized_products(after, cpu_kernels());
+  passes::fuse_quantized_products(after, kernels_under_test());
   remove_dead_nodes(after);
   check_invariants(after);
   return after;
@@ -197,6 +199,20 @@ TEST_CASE("A convolution whose weights stand around no zero, or are given, stays
   }
 }
 
+TEST_CASE("A share that has none of the result dequantises no weights, on any device") {
+  for (const bool is_conv : {false, true}) {
+    Sketch s;
+    const Shape shape = is_conv ? Shape{0, 6, 3, 3} : Shape{0, 6};
+    const ValueId a =
+        s.dequantised(s.in("a", shape, DataType::int8), s.floats({}), graph::no_value);
+    const ValueId w = s.constant_bytes(DataType::int8, is_conv ? Shape{6, 6, 1, 1} : Shape{6, 6});
+    const ValueId b =
+        s.dequantised(w, s.floats({6}), graph::no_value, {{"axis", std::int64_t{is_conv ? 0 : 1}}});
+    s.ends(s.typed(s.node(is_conv ? "Conv" : "MatMul", {a, b}, shape), DataType::float32));
+    CHECK(count(check_same(s.graph), "DequantizeLinear") == 0);
+  }
+}
+
 TEST_CASE("A scale or zero point that is no number a column stays with what it scales") {
   const Shape a_shape{6, 8};
   const Shape b_shape{8, 6};
@@ -271,7 +287,7 @@ TEST_CASE(
                                     {{"axis", std::int64_t{is_conv ? 0 : 1}}});
     s.ends(s.typed(s.node(is_conv ? "Conv" : "MatMul", {a, b}, s.shape(a)), DataType::float32));
     Graph graph = s.graph;
-    passes::fuse_quantized_products(graph, cpu_kernels());
+    passes::fuse_quantized_products(graph, kernels_under_test());
     CHECK(count(graph, "DequantizeLinear") == 2);
   }
 }

@@ -11,6 +11,7 @@
 #include "runtime/kernels/cpu/onednn_product.h"
 #include "runtime/kernels/cpu/onednn_reordering.h"
 #include "runtime/kernels/integer_items.h"
+#include "runtime/kernels/no_work.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -171,18 +172,22 @@ bool has_symmetric_weights(const KernelRequest& request) {
 
 bool serves_quantized_conv(std::span<const TensorView> inputs,
                            std::span<const TensorView> outputs) {
+  if (outputs[0].elements() == 0) return true;
   return adds_bytes_exactly() && inputs[0].elements() > 0 && inputs[1].elements() > 0 &&
-         outputs[0].elements() > 0 && inputs[0].shape.size() <= 2 + Windows::dimensions;
+         inputs[0].shape.size() <= 2 + Windows::dimensions;
 }
 
 std::unique_ptr<Kernel> make_quantized_conv(const KernelRequest& request) {
+  if (request.outputs[0].elements() == 0) return std::make_unique<NoWork>();
   return make_byte_convolution(request, of_quantized_conv);
 }
 
 std::unique_ptr<Kernel> make_conv_integer(const KernelRequest& request) {
   auto plain = make_byte_items<ItemsDevice, ConvIntegerItems>(request);  // checks types and shapes
-  if (!serves_quantized_conv(request.inputs, request.outputs) || !has_symmetric_weights(request))
-    return plain;
+  const bool is_served = request.outputs[0].elements() > 0 &&
+                         serves_quantized_conv(request.inputs, request.outputs) &&
+                         has_symmetric_weights(request);
+  if (!is_served) return plain;
   try {
     return make_byte_convolution(request, of_conv_integer);
   } catch (const dnnl::error&) {

@@ -7,7 +7,7 @@
 
 namespace autopar::runtime::cpu {
 
-/// Whether the processor adds bytes up exactly, and there is something to add.
+/// Whether the processor adds bytes up exactly, and there is something to add; or nothing to make.
 bool serves_quantized_conv(std::span<const TensorView> inputs, std::span<const TensorView> outputs);
 
 /// The compiler's QuantizedConv.

@@ -3,6 +3,7 @@
 #include "graph/arena.h"
 #include "runtime/kernels/cpu/onednn_product.h"
 #include "runtime/kernels/integer_items.h"
+#include "runtime/kernels/no_work.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -113,13 +114,14 @@ class QuantizedMatMul final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_quantized_matmul(const KernelRequest& request) {
+  if (request.outputs[0].elements() == 0) return std::make_unique<NoWork>();
   return std::make_unique<QuantizedMatMul>(request, byte_product(request));
 }
 
 bool serves_quantized_matmul(std::span<const TensorView> inputs,
                              std::span<const TensorView> outputs) {
-  return adds_bytes_exactly() && inputs[0].elements() > 0 && inputs[1].elements() > 0 &&
-         outputs[0].elements() > 0;
+  if (outputs[0].elements() == 0) return true;
+  return adds_bytes_exactly() && inputs[0].elements() > 0 && inputs[1].elements() > 0;
 }
 
 }  // namespace autopar::runtime::cpu

@@ -10,6 +10,7 @@
 #include "runtime/kernels/attention_cache.h"
 #include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/tensor_core.h"
+#include "runtime/kernels/cuda_operators.h"
 #include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime::cuda {
@@ -17,7 +18,8 @@ namespace {
 
 constexpr int warps = 4;
 constexpr int threads = 32 * warps;
-constexpr int tile_queries = 16 * warps;
+constexpr int tile_queries = attention_tile_queries;
+static_assert(tile_queries == 16 * warps);
 constexpr float log2_e = 1.44269504F;
 
 enum class MaskKind { none, boolean, float32, half };
@@ -341,33 +343,6 @@ class Attention final : public Kernel {
 };
 
 }  // namespace
-
-bool serves_attention(const graph::Node& node, std::span<const TensorView> inputs,
-                      std::span<const TensorView> outputs) {
-  const DataType type = inputs[0].type;
-  if (type != DataType::float16 && type != DataType::bfloat16) return false;
-  if (inputs[1].type != type || inputs[2].type != type) return false;
-  if (inputs.size() > 3 && inputs[3].present()) {
-    const DataType mask = inputs[3].type;
-    if (mask != DataType::boolean && mask != DataType::float32 && mask != type) return false;
-  }
-  AttentionProblem problem(node, inputs, outputs);
-  if (problem.softcap != 0 || problem.left_window >= 0 || problem.right_window >= 0 ||
-      problem.has_lengths || problem.mask_keys != problem.keys ||
-      problem.scores != AttentionProblem::Scores::none)
-    return false;
-  // Rows are copied 16 bytes at a time.
-  const auto has_packed_rows = [](const AttentionProblem::Layout& layout) {
-    return layout.column == 1 && layout.row % 8 == 0 && layout.head % 8 == 0 &&
-           layout.batch % 8 == 0;
-  };
-  constexpr std::int64_t most = std::numeric_limits<int>::max();
-  return problem.depth % 8 == 0 && problem.value_depth % 8 == 0 && problem.depth <= 256 &&
-         problem.value_depth <= 256 && has_packed_rows(problem.q) && has_packed_rows(problem.k) &&
-         has_packed_rows(problem.v) && has_packed_rows(problem.out) && problem.keys <= most / 2 &&
-         problem.queries <= most / 2 &&
-         problem.batches * problem.heads * (problem.queries / tile_queries + 1) <= most;
-}
 
 std::unique_ptr<Kernel> make_attention(const KernelRequest& request) {
   if (!serves_attention(request.node, request.inputs, request.outputs))

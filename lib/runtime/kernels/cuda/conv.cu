@@ -13,6 +13,7 @@
 #include "runtime/kernels/cuda/product_finish.h"
 #include "runtime/kernels/cuda/vector_access.h"
 #include "runtime/kernels/kernel_arguments.h"
+#include "runtime/kernels/no_work.h"
 
 namespace autopar::runtime::cuda {
 namespace {
@@ -188,12 +189,6 @@ class MatrixConv final : public Kernel {
   std::unique_ptr<DeviceProduct> last_;  ///< for the images that are left
 };
 
-/// Of an output without elements.
-class NoConv final : public Kernel {
- public:
-  void run(const KernelIo&) override {}
-};
-
 }  // namespace
 
 std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
@@ -206,7 +201,7 @@ std::unique_ptr<Kernel> make_conv_within(const KernelRequest& request,
   const TensorView& weights = request.inputs[1];
   const DataType type = in.type;
   if (!visit_type(type, Joined<Floats, Halves>{}, [](auto) {})) fail_type(request, type);
-  if (request.outputs[0].elements() == 0) return std::make_unique<NoConv>();
+  if (request.outputs[0].elements() == 0) return std::make_unique<NoWork>();
   const Convolution convolution = convolution_of(request);
   const Sizes sizes{.windows = windows_of(request, places_of(in), places_of(request.outputs[0]),
                                           places_of(weights), convolution.slide),

@@ -56,11 +56,4 @@ std::unique_ptr<Kernel> make_elementwise_chain(const KernelRequest& request) {
   return std::make_unique<ElementwiseKernel>(chain_program(request), request);
 }
 
-std::optional<int> chain_slots(const graph::Node& node, std::span<const TensorView> inputs,
-                               const TensorView& output) {
-  const auto program = link_program(node, inputs, output);
-  if (!program || output.shape.size() > max_code_dimensions) return std::nullopt;
-  return instruction_count(*program);
-}
-
 }  // namespace autopar::runtime::cuda

@@ -30,13 +30,6 @@ DataType bits_type(DataType type) {
   }
 }
 
-/// The half type that a function rounds to; undefined for all others.
-DataType rounding_of(FunctionId rounding) {
-  if (rounding == function<functions::RoundTo<Float16>, Types<float>>) return DataType::float16;
-  if (rounding == function<functions::RoundTo<BFloat16>, Types<float>>) return DataType::bfloat16;
-  return DataType::undefined;
-}
-
 /// Walks a program's instructions and keeps track of where its slots' elements are.
 class CodeMaker {
  public:
@@ -139,15 +132,6 @@ bool needs_wide_registers(const ElementwiseProgram& program) {
   return std::ranges::any_of(program.instructions(), [](const auto& instruction) {
     return is_only_wide(ElementwiseFunctions{}, instruction.function);
   });
-}
-
-int instruction_count(const ElementwiseProgram& program) {
-  const auto& instructions = program.instructions();
-  const auto roundings = std::ranges::count_if(instructions, [](const auto& instruction) {
-    return rounding_of(instruction.function) != DataType::undefined;
-  });
-  const auto all = static_cast<std::ptrdiff_t>(instructions.size());
-  return static_cast<int>(roundings < all ? all - roundings : all);
 }
 
 ElementwiseCode make_code(const ElementwiseProgram& program, int width, const graph::Node& node) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/kernels/cuda/fast_division.h"
+#include "runtime/kernels/cuda_operators.h"
 #include "runtime/kernels/elementwise_program.h"
 
 /// An element-wise program as the interpreter (elementwise_interpreter.h) reads it: plain data that
@@ -15,10 +16,9 @@
 /// memory; inputs are loaded anew wherever they are read.
 namespace autopar::runtime::cuda {
 
-inline constexpr int max_code_dimensions = 8;
 inline constexpr int max_code_inputs = 20;
 inline constexpr int max_code_instructions = 24;
-/// Enough for a chain of max_chain_slots (factories.h): where m results wait, here and in
+/// Enough for a chain of max_chain_slots (cuda_operators.h): where m results wait, here and in
 /// the accumulator, m instructions have made them, and (m - 1) / 2 more will read them.
 inline constexpr int max_code_slots = 12;
 
@@ -75,8 +75,6 @@ struct ElementwiseCode {
 DataType register_type(DataType type);
 /// Whether the interpreter with 64-bit registers is needed.
 bool needs_wide_registers(const ElementwiseProgram& program);
-/// The instructions that a program takes; rounding is a part of others unless there are none.
-int instruction_count(const ElementwiseProgram& program);
 /// The code of a program, of which a thread computes `width` elements, but for pointers and their
 /// alignment. Throws Error naming `node` where there are more dimensions or inputs than the
 /// interpreter serves.

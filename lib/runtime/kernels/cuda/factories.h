@@ -1,8 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <span>
 
 #include "runtime/kernel.h"
 
@@ -28,9 +26,7 @@ std::unique_ptr<Kernel> make_eye_like(const KernelRequest& request);
 // Products.
 /// MatMul, Gemm and FusedMatMul.
 std::unique_ptr<Kernel> make_matmul(const KernelRequest& request);
-/// Whether a FusedMatMul of this form has a kernel.
-bool serves_fused_matmul(const graph::Node& node, std::span<const TensorView> inputs,
-                         std::span<const TensorView> outputs);
+std::unique_ptr<Kernel> make_gathered_matmul(const KernelRequest& request);
 std::unique_ptr<Kernel> make_matmul_n_bits(const KernelRequest& request);
 std::unique_ptr<Kernel> make_conv(const KernelRequest& request);
 /// The same, of so many images at a time that their windows, laid out in scratch memory, take no
@@ -42,25 +38,15 @@ std::unique_ptr<Kernel> make_elementwise(const KernelRequest& request);
 /// Cast and CastLike: element-wise unless a type is one that no operator computes in.
 std::unique_ptr<Kernel> make_cast(const KernelRequest& request);
 std::unique_ptr<Kernel> make_elementwise_chain(const KernelRequest& request);
-/// As KernelTable tells: a link takes as many as it has instructions.
-inline constexpr int max_chain_slots = 20;
-std::optional<int> chain_slots(const graph::Node& node, std::span<const TensorView> inputs,
-                               const TensorView& output);
 
 // Normalisations, reductions.
 std::unique_ptr<Kernel> make_softmax(const KernelRequest& request);
 std::unique_ptr<Kernel> make_log_softmax(const KernelRequest& request);
 std::unique_ptr<Kernel> make_masked_softmax(const KernelRequest& request);
-/// Whether a MaskedSoftmax with this mask has a kernel.
-bool serves_masked_softmax(const graph::Node& node, std::span<const TensorView> inputs,
-                           std::span<const TensorView> outputs);
 std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request);
 std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request);
 /// ONNX's RotaryEmbedding and the compiler's.
 std::unique_ptr<Kernel> make_rotary_embedding(const KernelRequest& request);
-/// Whether cosines and sines of these shapes and types have a kernel.
-bool serves_rotary_embedding(const graph::Node& node, std::span<const TensorView> inputs,
-                             std::span<const TensorView> outputs);
 std::unique_ptr<Kernel> make_reduce_sum(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_mean(const KernelRequest& request);
 std::unique_ptr<Kernel> make_reduce_prod(const KernelRequest& request);
@@ -95,6 +81,8 @@ std::unique_ptr<Kernel> make_quantize_linear(const KernelRequest& request);
 std::unique_ptr<Kernel> make_dequantize_linear(const KernelRequest& request);
 std::unique_ptr<Kernel> make_matmul_integer(const KernelRequest& request);
 std::unique_ptr<Kernel> make_conv_integer(const KernelRequest& request);
+std::unique_ptr<Kernel> make_quantized_matmul(const KernelRequest& request);
+std::unique_ptr<Kernel> make_quantized_conv(const KernelRequest& request);
 /// Of kernels/integer_items.h.
 std::unique_ptr<Kernel> make_requantize(const KernelRequest& request);
 

@@ -42,16 +42,6 @@ std::unique_ptr<Kernel> make_matmul(const KernelRequest& request) {
   return std::make_unique<MatMul>(std::move(on_device), product.c.has_value());
 }
 
-bool serves_fused_matmul(const graph::Node& node, std::span<const TensorView>,
-                         std::span<const TensorView> outputs) {
-  const DataType type = outputs[0].type;
-  const std::string activation = node.string_attribute("activation", "");
-  const bool is_float = type == DataType::float32 || type == DataType::float64 ||
-                        type == DataType::float16 || type == DataType::bfloat16;
-  return is_float && (activation.empty() || activation == "Relu" || activation == "Gelu" ||
-                      activation == "GeluTanh");
-}
-
 std::unique_ptr<DeviceProduct> make_device_product(const ProductRequest& request) {
   const bool is_plain = !graph::is_floating_point(request.type) || request.product.depth == 0;
   if (is_plain) return make_plain_product(request);

@@ -109,11 +109,6 @@ class RotaryEmbedding final : public Kernel {
 
 }  // namespace
 
-bool serves_rotary_embedding(const graph::Node& node, std::span<const TensorView> inputs,
-                             std::span<const TensorView>) {
-  return RotaryProblem::of(node, inputs).has_value();
-}
-
 std::unique_ptr<Kernel> make_rotary_embedding(const KernelRequest& request) {
   std::unique_ptr<Kernel> kernel;
   const DataType type = request.inputs.at(0).type;

@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include "runtime/kernels/cuda/block_reduce.h"
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/vector_access.h"
+#include "runtime/kernels/cuda_operators.h"
 #include "runtime/kernels/element_types.h"
 #include "runtime/kernels/elementwise_math.h"
 #include "runtime/kernels/kernel_arguments.h"
-#include "runtime/kernels/strides.h"
 
 namespace autopar::runtime::cuda {
 namespace {
@@ -25,7 +24,7 @@ struct Larger {
   }
 };
 
-constexpr int mask_dimensions = 4;
+constexpr int mask_dimensions = MaskLayout::max_dimensions;
 
 /// What is added to a row before, or chooses from it; by the row's place in the dimensions before
 /// the last.
@@ -176,29 +175,6 @@ class Softmax final : public Kernel {
   bool logarithm_;
 };
 
-/// A mask's strides along rows, merged, and along columns.
-struct MaskLayout {
-  Shape extents;
-  std::vector<std::int64_t> strides;
-  std::int64_t column_stride = 0;
-};
-
-/// nullopt where the kernel does not take the mask, input 1, to input 0.
-std::optional<MaskLayout> mask_layout(std::span<const TensorView> inputs) {
-  const TensorView& mask = inputs[1];
-  if (mask.type != DataType::boolean && mask.type != inputs[0].type) return std::nullopt;
-  Shape shape = inputs[0].shape;
-  std::vector<std::int64_t> strides = broadcast_strides(mask.shape, shape);
-  if (strides.empty()) return std::nullopt;
-  const std::int64_t column_stride = strides.back();
-  shape.pop_back();
-  strides.pop_back();
-  std::vector<std::vector<std::int64_t>> lists{std::move(strides)};
-  merge_dimensions(shape, lists);
-  if (shape.size() > mask_dimensions) return std::nullopt;
-  return MaskLayout{std::move(shape), std::move(lists.front()), column_stride};
-}
-
 template <typename T>
 class MaskedSoftmax final : public Kernel {
  public:
@@ -267,10 +243,6 @@ std::unique_ptr<Kernel> make_softmax(const KernelRequest& request) {
 std::unique_ptr<Kernel> make_log_softmax(const KernelRequest& request) {
   return make_for_type(request,
                        [&]<typename T>(T) { return std::make_unique<Softmax<T>>(request, true); });
-}
-bool serves_masked_softmax(const graph::Node&, std::span<const TensorView> inputs,
-                           std::span<const TensorView>) {
-  return inputs.size() < 2 || !inputs[1].present() || mask_layout(inputs).has_value();
 }
 std::unique_ptr<Kernel> make_masked_softmax(const KernelRequest& request) {
   return make_for_type(request,

@@ -9,6 +9,7 @@
 #include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/own_operators.h"
+#include "runtime/kernels/cuda_operators.h"
 #include "runtime/kernels/elementwise.h"
 #include "runtime/passes/passes.h"
 
@@ -16,7 +17,7 @@ namespace autopar::runtime::cuda {
 namespace {
 
 /// One line an operator, beside those of kernels/common_table.cpp and elementwise_table.h, before
-/// which these count.
+/// which these count. cuda_operators() has the same names.
 constexpr KernelEntry lines[] = {
     // Data movement
     {"", "Pad", make_pad},
@@ -36,6 +37,7 @@ constexpr KernelEntry lines[] = {
     {"", "EyeLike", make_eye_like},
     // Products
     {passes::internal_domain, "FusedMatMul", make_matmul},
+    {passes::internal_domain, "GatheredMatMul", make_gathered_matmul},
     {"", "MatMul", make_matmul},
     {"", "Gemm", make_matmul},
     {"com.microsoft", "MatMulNBits", make_matmul_n_bits},
@@ -86,6 +88,8 @@ constexpr KernelEntry lines[] = {
     {"", "DequantizeLinear", make_dequantize_linear},
     {"", "MatMulInteger", make_matmul_integer},
     {"", "ConvInteger", make_conv_integer},
+    {passes::internal_domain, "QuantizedMatMul", make_quantized_matmul},
+    {passes::internal_domain, "QuantizedConv", make_quantized_conv},
     {passes::internal_domain, "Requantize", make_requantize},
     // Images
     {"", "AveragePool", make_average_pool},
@@ -111,16 +115,6 @@ constexpr KernelEntry lines[] = {
     // Collectives
     {passes::internal_domain, "CollectiveGroup", make_collective_group},
 };
-
-/// What passes may make.
-bool serves(const graph::Node& node, std::span<const TensorView> inputs,
-            std::span<const TensorView> outputs) {
-  if (node.op_type == "FusedMatMul") return serves_fused_matmul(node, inputs, outputs);
-  if (node.op_type == "Attention") return serves_attention(node, inputs, outputs);
-  if (node.op_type == "MaskedSoftmax") return serves_masked_softmax(node, inputs, outputs);
-  if (node.op_type == "RotaryEmbedding") return serves_rotary_embedding(node, inputs, outputs);
-  return true;
-}
 
 }  // namespace
 

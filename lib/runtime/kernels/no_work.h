@@ -1,0 +1,13 @@
+#pragma once
+
+#include "runtime/kernel.h"
+
+namespace autopar::runtime {
+
+/// Of an output without elements, as a rank has it whose share is empty.
+class NoWork final : public Kernel {
+ public:
+  void run(const KernelIo&) override {}
+};
+
+}  // namespace autopar::runtime
