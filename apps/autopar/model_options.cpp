@@ -22,6 +22,7 @@
 #include "runtime/executable.h"
 #include "runtime/fused_values.h"
 #include "runtime/kernel.h"
+#include "runtime/kernels/cuda_operators.h"
 #include "runtime/run_bytes.h"
 #include "search/logical_meshes.h"
 #include "search/pins.h"
@@ -314,14 +315,19 @@ std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
 
 }  // namespace
 
+std::vector<const runtime::KernelTable*> kernels_for(const cost::DeviceModel& device) {
+  if (device.runs_on == "cpu") return {&runtime::cpu_kernels()};
+  if (device.runs_on == "cuda") return {&runtime::cuda_operators(), &runtime::cpu_kernels()};
+  return {&runtime::cpu_kernels(), &runtime::cuda_operators()};
+}
+
 void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& graph) {
   cost::DeviceModel device = models.front().device();
-  if (device.runs_on == "cpu")
-    device.without_memory = std::make_shared<const cost::ValueNames>(
-        runtime::values_without_memory(graph, runtime::cpu_kernels()));
+  const runtime::KernelTable& kernels = *kernels_for(device).front();
+  device.without_memory =
+      std::make_shared<const cost::ValueNames>(runtime::values_without_memory(graph, kernels));
   if (device.is_fusing)
-    device.fused = std::make_shared<const cost::ValueNames>(
-        runtime::fused_values(graph, runtime::cpu_kernels()));
+    device.fused = std::make_shared<const cost::ValueNames>(runtime::fused_values(graph, kernels));
   // A run reads each weight once: of few, a cache holds as much as of anything.
   if (device.is_fusing && device.weight_bytes_per_second > 0) {
     const auto weights = static_cast<double>(graph::weight_bytes(graph));
@@ -399,9 +405,8 @@ std::int64_t tail_bytes_on(const cost::DeviceModel& device,
 }  // namespace
 
 partition::RunBytes run_bytes_on(const cost::DeviceModel& device) {
-  if (device.runs_on != "cpu") return partition::most_run_bytes;
-  return [](const graph::Graph& graph, int microbatches) {
-    return runtime::packed_graph(graph, runtime::cpu_kernels(), microbatches).bytes;
+  return [kernels = kernels_for(device)](const graph::Graph& graph, int microbatches) {
+    return runtime::packed_graph(graph, kernels, microbatches).bytes;
   };
 }
 

@@ -13,6 +13,7 @@
 #include "graph/import_with_tail.h"
 #include "partition/memory_prediction.h"
 #include "partition/split_batch.h"
+#include "runtime/kernel.h"
 #include "search/search_meshes.h"
 #include "search/stages/search_pipeline.h"
 
@@ -74,7 +75,10 @@ BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& 
 /// Where the device file says that autopar's runtime runs the shards: prices what that fuses in
 /// this model, and weights that all fit a cache.
 void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& graph);
-/// The runtime's answer for what the device model runs on: the CPU, or else any device.
+/// What may run a shard that is planned for the device: what it is for first, and the CPU, which
+/// takes a GPU's place where there is none.
+std::vector<const runtime::KernelTable*> kernels_for(const cost::DeviceModel& device);
+/// The runtime's answer for whichever of these needs most.
 partition::RunBytes run_bytes_on(const cost::DeviceModel& device);
 /// Searches, with the memory limit held against what the shards will need.
 search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& plan,

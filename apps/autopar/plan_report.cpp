@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "model_options.h"
 #include "partition/pipeline_program.h"
 #include "runtime/run_bytes.h"
 #include "summary.h"
@@ -92,11 +93,10 @@ std::string operators_text(const Graph& graph, const search::Plan& plan,
   return text + cheap_text(graph, groups);
 }
 
-/// As the device that the model is planned for runs it.
+/// As that device runs it, of those that may, which needs most.
 partition::RunGraph run_of(const Graph& rank_graph, const cost::DeviceModel& device) {
-  if (device.runs_on != "cpu") return partition::run_as_written(rank_graph);
   runtime::PackedGraph packed =
-      runtime::packed_graph(rank_graph, runtime::cpu_kernels(), /*microbatches=*/1);
+      runtime::packed_graph(rank_graph, kernels_for(device), /*microbatches=*/1);
   const std::int64_t weights = graph::constant_bytes(rank_graph);
   return {std::move(packed.graph), std::move(packed.lifetimes), {weights, weights + packed.bytes}};
 }

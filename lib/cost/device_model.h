@@ -62,7 +62,7 @@ struct DeviceModel {
   /// What `autopar run --device` calls it: "cpu" or "cuda"; empty where that is not known.
   std::string runs_on = {};
   /// Values of the model at hand, as in `fused`, that take no memory of their own on such a device,
-  /// since they are never stored or are views of others. Null where any device may run the shards:
+  /// since they are never stored or are views of others. Null where nobody said which they are:
   /// then each value counts, with what packing may waste (graph::with_arena_slack).
   std::shared_ptr<const ValueNames> without_memory = nullptr;
   std::int64_t memory_bytes = 0;

@@ -41,8 +41,8 @@ constexpr std::int64_t with_arena_slack(std::int64_t bytes) { return bytes + byt
 std::int64_t bodies_bound(const Graph& graph);
 
 /// What an arena for the graph may take: every value in memory of its own, packed by plan_arena,
-/// with slack and a page, and beside it bodies_bound. The partitioner predicts it and the runtime
-/// stays within it.
+/// with slack and a page, and beside it bodies_bound. No device of the runtime takes more: what
+/// would is compiled without fusions.
 std::int64_t arena_bound(const Graph& graph);
 
 /// By ValueId, how many copies a runtime keeps of a value, outside of what it packs, so that one

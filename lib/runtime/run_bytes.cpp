@@ -1,5 +1,6 @@
 #include "runtime/run_bytes.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "graph/loop_body.h"
@@ -29,6 +30,11 @@ std::int64_t bytes_of_bodies(const Graph& graph, const KernelTable& kernels) {
   return bytes;
 }
 
+bool has_collective_groups(const Graph& graph) {
+  return std::ranges::any_of(
+      graph.nodes, [](const graph::Node& node) { return node.op_type == "CollectiveGroup"; });
+}
+
 PackedGraph packed(Graph graph, const KernelTable& kernels, int microbatches,
                    passes::Rewrites rewrites) {
   PackedGraph result;
@@ -56,9 +62,24 @@ Graph without_large_weights(const Graph& graph) {
 PackedGraph packed_graph(const Graph& graph, const KernelTable& kernels, int microbatches) {
   const std::int64_t bound = graph::arena_bound(graph) + graph::slot_bytes(graph, microbatches);
   const Graph light = without_large_weights(graph);
-  PackedGraph result = packed(light, kernels, microbatches, {});
-  if (result.bytes > bound) result = packed(light, kernels, microbatches, {.fuse = false});
-  return result;
+  const auto pack = [&](passes::Rewrites rewrites) {
+    return packed(light, kernels, microbatches, rewrites);
+  };
+  const PackedGraph grouped = pack({});
+  const bool has_groups = has_collective_groups(grouped.graph);
+  PackedGraph ungrouped = has_groups ? pack({.group_collectives = false}) : grouped;
+  if (ungrouped.bytes > bound) ungrouped = pack({.fuse = false, .group_collectives = false});
+  // Groups that do not fit on some rank, perhaps another one, are left by all.
+  const bool may_be_grouped = has_groups && grouped.bytes <= bound;
+  return may_be_grouped && grouped.bytes > ungrouped.bytes ? grouped : ungrouped;
+}
+
+PackedGraph packed_graph(const Graph& graph, std::span<const KernelTable* const> devices,
+                         int microbatches) {
+  std::vector<PackedGraph> by_device;
+  for (const KernelTable* kernels : devices)
+    by_device.push_back(packed_graph(graph, *kernels, microbatches));
+  return std::move(*std::ranges::max_element(by_device, {}, &PackedGraph::bytes));
 }
 
 }  // namespace autopar::runtime

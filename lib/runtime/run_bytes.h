@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "graph/arena.h"
@@ -24,5 +25,9 @@ struct PackedGraph {
 
 /// As an Executable will have it; large weights are not read.
 PackedGraph packed_graph(const graph::Graph& graph, const KernelTable& kernels, int microbatches);
+
+/// On that one of some devices which needs most.
+PackedGraph packed_graph(const graph::Graph& graph, std::span<const KernelTable* const> devices,
+                         int microbatches);
 
 }  // namespace autopar::runtime

@@ -28,6 +28,8 @@ from test_rendezvous import free_port
 sys.path.insert(0, str(SOURCE / "scripts"))
 from gpu_checks import tiny_models  # noqa: E402
 
+# Products whose matrices are chosen in the run, or are of bytes.
+EXPERTS_AND_BYTES = ("bert-qdq", "mixtral-dynamo", "mixtral-torchscript", "resnet50-qdq")
 EMULATED = os.environ["AUTOPAR_EMULATED_PLUGINS"]
 
 
@@ -69,7 +71,7 @@ class CudaTest(TemporaryFolderTest):
 
 class ZooTest(CudaTest):
     def test_models_give_onnx_runtimes_output_on_one_to_four_ranks(self):
-        for name in PLANNED:
+        for name in (*PLANNED, *EXPERTS_AND_BYTES):
             model = Model(name)
             for ranks in (1, 2, 3, 4):
                 bundle = self.tmp / f"{name}-{ranks}"
@@ -87,6 +89,10 @@ class ZooTest(CudaTest):
                         self.assertEqual(measured["collectives"], meta["plan"]["collectives"])
                         if collectives == "nccl":
                             self.assertEqual(measured["launches_per_run"], [1] * ranks)
+                        for rank, peak in zip(meta["ranks"], measured["peak_bytes"], strict=True):
+                            weights = rank["weight_bytes"]
+                            self.assertLessEqual(peak, rank["peak_bytes"])
+                            self.assertLessEqual(rank["peak_bytes"] - weights, 1.5 * (peak - weights))
 
     def test_stages_give_what_they_give_on_the_cpu(self):
         self.environment["AUTOPAR_EMULATED_GPUS"] = "6"
