@@ -18,9 +18,8 @@ class OnednnLrn final : public Kernel {
         dnnl::prop_kind::forward_inference, dnnl::algorithm::lrn_across_channels,
         float_layout(request.inputs[0].shape), window.size, static_cast<float>(window.alpha),
         static_cast<float>(window.beta), static_cast<float>(window.bias));
-    primitive_ = OnednnPrimitive(
-        dnnl::lrn_forward::primitive_desc(description, user_scratchpad(), onednn_engine()),
-        {DNNL_ARG_SRC, DNNL_ARG_DST});
+    primitive_ = OnednnPrimitive(describe_primitive<dnnl::lrn_forward>(description),
+                                 {DNNL_ARG_SRC, DNNL_ARG_DST});
   }
 
   std::int64_t scratch_bytes() const override { return primitive_.scratch_bytes(); }

@@ -25,8 +25,7 @@ std::unique_ptr<Kernel> make_onednn_conv(const KernelRequest& request,
             dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, layouts.in,
             layouts.weights, layouts.bias, layouts.out, slide.strides, gaps, slide.begin_pads,
             slide.end_pads);
-        return dnnl::convolution_forward::primitive_desc(description, user_scratchpad(),
-                                                         onednn_engine());
+        return describe_primitive<dnnl::convolution_forward>(description);
       });
 }
 

@@ -33,16 +33,15 @@ std::unique_ptr<Kernel> make_onednn(const KernelRequest& request) {
   const Slide& slide = convolution.slide;
   memory::dims gaps = slide.dilations;
   for (std::int64_t& gap : gaps) --gap;
-  return make_onednn_convolution(request, described_weights(request, convolution),
-                                 [&](const ConvolutionLayouts& layouts) -> dnnl::primitive_desc {
-                                   const dnnl::deconvolution_forward::desc description(
-                                       dnnl::prop_kind::forward_inference,
-                                       dnnl::algorithm::deconvolution_direct, layouts.in,
-                                       layouts.weights, layouts.bias, layouts.out, slide.strides,
-                                       gaps, slide.begin_pads, slide.end_pads);
-                                   return dnnl::deconvolution_forward::primitive_desc(
-                                       description, user_scratchpad(), onednn_engine());
-                                 });
+  return make_onednn_convolution(
+      request, described_weights(request, convolution),
+      [&](const ConvolutionLayouts& layouts) -> dnnl::primitive_desc {
+        const dnnl::deconvolution_forward::desc description(
+            dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct, layouts.in,
+            layouts.weights, layouts.bias, layouts.out, slide.strides, gaps, slide.begin_pads,
+            slide.end_pads);
+        return describe_primitive<dnnl::deconvolution_forward>(description);
+      });
 }
 
 }  // namespace

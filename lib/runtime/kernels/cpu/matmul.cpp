@@ -38,7 +38,7 @@ dnnl::matmul::primitive_desc describe(const Product& product, const memory::desc
   if (takes_bias(product)) {
     Shape bias(product.batches.size() + 2, 1);
     bias.back() = product.columns;
-    return {dnnl::matmul::desc(a, b, float_layout(bias), out), attributes, onednn_engine()};
+    return describe_primitive<dnnl::matmul>({a, b, float_layout(bias), out}, attributes);
   }
   if (product.alpha != 1) attributes.set_output_scales(0, {product.alpha});
   if (product.c) {
@@ -46,7 +46,7 @@ dnnl::matmul::primitive_desc describe(const Product& product, const memory::desc
     add_to_out.append_sum(product.beta);
     attributes.set_post_ops(add_to_out);
   }
-  return {dnnl::matmul::desc(a, b, out), attributes, onednn_engine()};
+  return describe_primitive<dnnl::matmul>({a, b, out}, attributes);
 }
 
 /// float32, float16, bfloat16.

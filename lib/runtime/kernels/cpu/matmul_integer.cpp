@@ -57,14 +57,12 @@ class OnednnMatMulInteger final : public Kernel {
     a_zeros_ = repeated_input(request, 2, "a_zero_point", a.size() > 1 ? a[a.size() - 2] : 1, 1);
     b_zeros_ = repeated_input(request, 3, "b_zero_point", b_columns_, 1);
     matmul_ = OnednnPrimitive(
-        dnnl::matmul::primitive_desc(
-            dnnl::matmul::desc(
-                matrices(product, product.a, product.rows, product.depth,
-                         byte_type(request.inputs[0].type)),
-                matrices(product, product.b, product.depth, product.columns, memory::data_type::s8),
-                matrices(product, product.out, product.rows, product.columns,
-                         memory::data_type::s32)),
-            user_scratchpad(), onednn_engine()),
+        describe_primitive<dnnl::matmul>(
+            {matrices(product, product.a, product.rows, product.depth,
+                      byte_type(request.inputs[0].type)),
+             matrices(product, product.b, product.depth, product.columns, memory::data_type::s8),
+             matrices(product, product.out, product.rows, product.columns,
+                      memory::data_type::s32)}),
         {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
     if (request.is_constant(1)) {
       if (b_type_ == DataType::uint8) kept_weights_.resize(static_cast<std::size_t>(b_elements_));

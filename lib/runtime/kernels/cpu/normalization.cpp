@@ -86,8 +86,7 @@ class LayerNormalization final : public Kernel {
         float_layout({rows_.count, rows_.extent}), float_layout({rows_.count}), rows_.epsilon,
         has_bias_ ? normalization_flags::use_scale | normalization_flags::use_shift
                   : normalization_flags::use_scale);
-    const dnnl::layer_normalization_forward::primitive_desc primitive(
-        description, user_scratchpad(), onednn_engine());
+    const auto primitive = describe_primitive<dnnl::layer_normalization_forward>(description);
     std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_SCALE, DNNL_ARG_DST};
     if (has_bias_) arguments.push_back(DNNL_ARG_SHIFT);
     if (has_moments_) arguments.insert(arguments.end(), {DNNL_ARG_MEAN, DNNL_ARG_VARIANCE});

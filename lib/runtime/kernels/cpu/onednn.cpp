@@ -19,9 +19,18 @@ dnnl::primitive_attr user_scratchpad() {
   return attributes;
 }
 
+std::unique_lock<std::mutex> onednn_lock() {
+  static std::mutex mutex;
+  return std::unique_lock(mutex);
+}
+
 OnednnPrimitive::OnednnPrimitive(const dnnl::primitive_desc_base& description,
                                  const std::vector<int>& arguments)
-    : primitive_(description.get()), stream_(onednn_engine()) {
+    : stream_(onednn_engine()) {
+  {
+    const auto lock = onednn_lock();
+    primitive_ = dnnl::primitive(description.get());
+  }
   for (const int argument : arguments)
     add(argument, description.query_md(dnnl::query::exec_arg_md, argument));
   const dnnl::memory::desc scratchpad = description.scratchpad_desc();

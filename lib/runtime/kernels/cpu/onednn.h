@@ -1,5 +1,6 @@
 #pragma once
 
+#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 #include <vector>
@@ -16,6 +17,19 @@ dnnl::memory::desc float_layout(const Shape& shape);
 
 /// Scratchpads are the kernel's scratch memory.
 dnnl::primitive_attr user_scratchpad();
+
+/// Held while oneDNN describes or makes a primitive: what it chooses a convolution's form by is in
+/// variables that all threads share, and one that is described beside another may compute
+/// something else (seen in oneDNN 2.6: bytes beside float32).
+[[nodiscard]] std::unique_lock<std::mutex> onednn_lock();
+
+template <typename Primitive>
+typename Primitive::primitive_desc describe_primitive(
+    const typename Primitive::desc& description,
+    const dnnl::primitive_attr& attributes = user_scratchpad()) {
+  const auto lock = onednn_lock();
+  return {description, attributes, onednn_engine()};
+}
 
 /// A primitive on one thread's stream. Bind all of its arguments, then run it.
 class OnednnPrimitive {

@@ -9,8 +9,11 @@ namespace autopar::runtime::cpu {
 Reordering::Reordering(const dnnl::memory::desc& from, const dnnl::memory::desc& to) {
   if (from == to) return;
   bytes_ = graph::aligned(static_cast<std::int64_t>(to.get_size()));
-  const dnnl::reorder::primitive_desc description(onednn_engine(), from, onednn_engine(), to,
-                                                  user_scratchpad());
+  const auto describe = [&]() -> dnnl::reorder::primitive_desc {
+    const auto lock = onednn_lock();
+    return {onednn_engine(), from, onednn_engine(), to, user_scratchpad()};
+  };
+  const dnnl::reorder::primitive_desc description = describe();
   primitive_.emplace(description, std::vector<int>{DNNL_ARG_FROM, DNNL_ARG_TO});
 }
 

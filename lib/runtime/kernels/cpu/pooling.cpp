@@ -22,9 +22,8 @@ class OnednnPooling final : public Kernel {
         dnnl::prop_kind::forward_inference, algorithm, float_layout(request.inputs[0].shape),
         float_layout(request.outputs[0].shape), slide.strides, pooling.taps, gaps, slide.begin_pads,
         slide.end_pads);
-    primitive_ = OnednnPrimitive(
-        dnnl::pooling_v2_forward::primitive_desc(description, user_scratchpad(), onednn_engine()),
-        {DNNL_ARG_SRC, DNNL_ARG_DST});
+    primitive_ = OnednnPrimitive(describe_primitive<dnnl::pooling_v2_forward>(description),
+                                 {DNNL_ARG_SRC, DNNL_ARG_DST});
   }
 
   std::int64_t scratch_bytes() const override { return primitive_.scratch_bytes(); }

@@ -128,7 +128,7 @@ class ByteConvolution final : public Kernel {
         any(grouped_weights(request.inputs[1].shape, convolution), memory::data_type::s8),
         any(request.outputs[0].shape, out_type_), slide.strides, gaps, slide.begin_pads,
         slide.end_pads);
-    return {description, attributes, onednn_engine()};
+    return describe_primitive<dnnl::convolution_forward>(description, attributes);
   }
 
   std::int64_t primitive_scratch_bytes() const {

@@ -37,13 +37,12 @@ class QuantizedMatMul final : public Kernel {
     attributes.set_post_ops(scaling);
     if (has_a_zero_) attributes.set_zero_points(DNNL_ARG_SRC, 0, {DNNL_RUNTIME_S32_VAL});
     if (has_b_zero_) attributes.set_zero_points(DNNL_ARG_WEIGHTS, 0, {DNNL_RUNTIME_S32_VAL});
-    const dnnl::matmul::primitive_desc description(
-        dnnl::matmul::desc(
-            matrices(product, product.a, product.rows, product.depth,
-                     byte_type(request.inputs[0].type)),
-            wanted,
-            matrices(product, product.out, product.rows, product.columns, memory::data_type::f32)),
-        attributes, onednn_engine());
+    const auto description = describe_primitive<dnnl::matmul>(
+        {matrices(product, product.a, product.rows, product.depth,
+                  byte_type(request.inputs[0].type)),
+         wanted,
+         matrices(product, product.out, product.rows, product.columns, memory::data_type::f32)},
+        attributes);
     matmul_ = OnednnPrimitive(description, {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
     const auto vector = [](std::int64_t elements, memory::data_type type) {
       return memory::desc({elements}, type, memory::format_tag::x);

@@ -128,9 +128,8 @@ class Softmax final : public Kernel {
                                          : float_layout({rows_.outer, rows_.extent, rows_.inner});
     const dnnl::softmax_v2_forward::desc description(
         dnnl::prop_kind::forward_inference, dnnl::algorithm::softmax_accurate, layout, layout, 1);
-    softmax_ = OnednnPrimitive(
-        dnnl::softmax_v2_forward::primitive_desc(description, user_scratchpad(), onednn_engine()),
-        {DNNL_ARG_SRC, DNNL_ARG_DST});
+    softmax_ = OnednnPrimitive(describe_primitive<dnnl::softmax_v2_forward>(description),
+                               {DNNL_ARG_SRC, DNNL_ARG_DST});
   }
 
   std::int64_t scratch_bytes() const override { return softmax_.scratch_bytes() + float_bytes_; }
