@@ -76,6 +76,8 @@ TEST_CASE("after a fault the device is lost, others are not, and a reset brings 
 
 // Launches
 
+__global__ void __launch_bounds__(1024) nothing_in_large_blocks() {}
+
 TEST_CASE("launches keep to the hardware's limits") {
   reset();
   CHECK(launch({0, 1}, nothing) == cudaErrorInvalidConfiguration);
@@ -89,7 +91,7 @@ TEST_CASE("launches keep to the hardware's limits") {
   CHECK(cudaPeekAtLastError() == cudaErrorInvalidConfiguration);
   CHECK(cudaGetLastError() == cudaErrorInvalidConfiguration);
   CHECK(cudaGetLastError() == cudaSuccess);
-  CHECK(launch({dim3(2, 3, 4), dim3(16, 1, 64)}, nothing) == cudaSuccess);
+  CHECK(launch({dim3(2, 3, 4), dim3(16, 1, 64)}, nothing_in_large_blocks) == cudaSuccess);
   CHECK(cudaDeviceSynchronize() == cudaSuccess);
 }
 

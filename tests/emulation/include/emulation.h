@@ -24,8 +24,16 @@
 /// - Device memory can be read and written by device work alone: host code that touches it crashes,
 ///   and so does what goes beyond an allocation's end. Standard error says who touched what.
 /// - A kernel that goes wrong (threads wait for ever, a warp operation names lanes that are gone,
-///   an exception, __trap) is cudaErrorLaunchFailure for its device from then on; last_fault()
-///   says what happened, and where, and standard error shows it too.
+///   memory is read or written at an address that its type is not aligned at, dynamic shared memory
+///   is written behind its end, an exception, __trap) is cudaErrorLaunchFailure for its device from
+///   then on; last_fault() says what happened, and where, and standard error shows it too.
+/// - A launch that the device could not take is refused, and told of in the same way: sizes of
+///   grids and blocks, threads beyond __launch_bounds__ (256 without, for which there are always
+///   registers), shared memory.
+///
+/// Names of kernels, their launch bounds and the static shared memory in their own body are read
+/// from the program's file (src/kernel_info.cpp); what functions that they call have is not
+/// counted.
 ///
 /// Environment, read when the first call comes and by reset():
 ///   AUTOPAR_EMULATED_GPUS       number of devices, 4 by default, at most 16
@@ -93,6 +101,10 @@ void warp_exchange(const T& mine, T (&all)[32],
   exchange("warp_exchange", 0xffffffffu, &mine, all, sizeof(T), where);
 }
 
+/// Ends the kernel with a fault where `address` is no multiple of `bytes`: for what instructions
+/// that have no C++ access, such as cp.async, ask for.
+void require_aligned(const char* operation, const void* address, std::size_t bytes);
+
 /// Ends the kernel with a fault.
 [[noreturn]] void fault(const char* what);
 
@@ -128,7 +140,8 @@ void fail_allocations_above(std::size_t bytes);
 /// turn comes: a lost device, or a kernel that failed.
 void lose_device(int device, cudaError_t error = cudaErrorLaunchFailure);
 
-/// What the last kernel that went wrong did, one line; empty if none did.
+/// What the last kernel that went wrong did, or why the last launch was refused, one line; empty if
+/// nothing went wrong.
 std::string last_fault();
 
 /// The names of the NVTX ranges pushed so far in any thread, in order, and how deep the calling

@@ -12,7 +12,11 @@
 #define __host__
 #define __constant__
 #define __grid_constant__
-#define __launch_bounds__(...)
+// As many instructions that do nothing before the kernel's first one as its blocks may have
+// threads: src/kernel_info.cpp counts them. (In a template only sizeof makes a number of a constant
+// in time.)
+#define __launch_bounds__(threads, ...) \
+  __attribute__((patchable_function_entry(sizeof(char[threads]), sizeof(char[threads]))))
 #define __forceinline__ __inline__ __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))

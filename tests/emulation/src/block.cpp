@@ -29,6 +29,7 @@ namespace {
 constexpr unsigned kWarp = 32;
 constexpr std::size_t kSharedBytes = 256 << 10;
 constexpr std::size_t kGuardBytes = 4096;
+constexpr std::byte kUntouched{0xa5};
 
 std::string position(uint3 at) {
   std::ostringstream text;
@@ -90,6 +91,7 @@ class BlockRunner {
                        const std::function<void()>& thread) {
     gridDim = grid;
     blockDim = block;
+    given_bytes_ = dynamic_shared_bytes;
     shared_bytes_ = (dynamic_shared_bytes + 1023) / 1024 * 1024;
     const std::function<void()> task = [this, &thread] { run_thread(thread); };
     // A random walk through all blocks: a start, and a stride that has no divisor in common.
@@ -168,7 +170,8 @@ class BlockRunner {
 
  private:
   void run_block(const std::function<void()>& task) {
-    std::memset(shared(), 0xff, shared_bytes_);
+    std::memset(shared(), 0xff, given_bytes_);
+    std::fill(shared() + given_bytes_, shared_end_, kUntouched);
     const unsigned count = blockDim.x * blockDim.y * blockDim.z;
     threads_.assign(count, {});
     ready_.resize(count);
@@ -186,6 +189,7 @@ class BlockRunner {
       resume(*current_, task);
     }
     if (fault_.empty() && ended_ != count) fault_ = describe_deadlock();
+    if (fault_.empty()) fault_ = describe_overrun();
     if (!fault_.empty()) abandon_threads();
   }
 
@@ -274,6 +278,18 @@ class BlockRunner {
     }
   }
 
+  /// What was written between the end of dynamic shared memory and the guard page.
+  std::string describe_overrun() const {
+    const std::byte* end = shared() + given_bytes_;
+    const std::byte* touched = std::find_if(end, static_cast<const std::byte*>(shared_end_),
+                                            [](std::byte each) { return each != kUntouched; });
+    if (touched == shared_end_) return {};
+    std::ostringstream text;
+    text << "block " << position(blockIdx) << " wrote byte " << touched - shared() << " of "
+         << given_bytes_ << " bytes of dynamic shared memory";
+    return text.str();
+  }
+
   /// The threads that wait, those in the same operation at the same place once.
   std::string describe_deadlock() {
     std::ostringstream text;
@@ -325,7 +341,8 @@ class BlockRunner {
   std::vector<std::unique_ptr<Fibre>> fibres_;
   std::vector<Fibre*> free_fibres_;
   std::byte* shared_end_;
-  std::size_t shared_bytes_ = 0;
+  std::size_t given_bytes_ = 0;   ///< of dynamic shared memory
+  std::size_t shared_bytes_ = 0;  ///< the same in whole units of 1024
 
   std::vector<Thread> threads_;
   std::vector<Thread*> ready_;
@@ -377,5 +394,12 @@ void fault(const char* what) {
 }
 
 void trap() { fault("called __trap"); }
+
+void require_aligned(const char* operation, const void* address, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(address) % bytes == 0) return;
+  std::ostringstream text;
+  text << operation << " at " << address << ", which is no multiple of " << bytes << " bytes";
+  fault(text.str().c_str());
+}
 
 }  // namespace autopar::emulation

@@ -36,12 +36,16 @@ thread_local int range_depth = 0;
 
 cudaError_t device_error(int device) { return controls().device_errors[device]; }
 
-void report_fault(int device, const std::string& what) {
+void report_refusal(int device, const std::string& what) {
   {
     const std::lock_guard lock(controls().mutex);
     controls().fault = what;
   }
   std::fprintf(stderr, "emulated device %d: %s\n", device, what.c_str());
+}
+
+void report_fault(int device, const std::string& what) {
+  report_refusal(device, what);
   lose_device(device, cudaErrorLaunchFailure);
 }
 

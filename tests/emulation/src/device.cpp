@@ -86,9 +86,9 @@ cudaDeviceProp properties_of(int device) {
   p.l2CacheSize = 60 << 20;
   p.maxThreadsPerMultiProcessor = 2048;
   p.streamPrioritiesSupported = 1;
-  p.sharedMemPerMultiprocessor = 228 << 10;
+  p.sharedMemPerBlockOptin = most_shared_bytes(machine().architecture);
+  p.sharedMemPerMultiprocessor = p.sharedMemPerBlockOptin + 1024;
   p.managedMemory = 1;
-  p.sharedMemPerBlockOptin = kMaxSharedBytes;
   p.maxBlocksPerMultiProcessor = 32;
   p.reservedSharedMemPerBlock = 1024;
   p.hostRegisterSupported = p.hostRegisterReadOnlySupported = 1;

@@ -1,9 +1,13 @@
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <map>
 #include <mutex>
 
 #include "block.h"
 #include "cuda_runtime.h"
 #include "emulation.h"
+#include "kernel_info.h"
 #include "machine.h"
 #include "stream.h"
 
@@ -17,7 +21,9 @@ class DynamicSharedLimits {
   std::size_t get(const void* kernel, int device) {
     const std::lock_guard lock(mutex_);
     const auto it = limits_.find({kernel, device});
-    return it == limits_.end() ? kDefaultSharedBytes : it->second;
+    if (it != limits_.end()) return it->second;
+    return kDefaultSharedBytes -
+           std::min(kDefaultSharedBytes, kernel_info(kernel).static_shared_bytes);
   }
   void set(const void* kernel, int device, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
@@ -34,11 +40,66 @@ DynamicSharedLimits& shared_limits() {
   return instance;
 }
 
-bool is_possible(dim3 grid, dim3 block) {
-  const auto within = [](unsigned size, unsigned limit) { return size > 0 && size <= limit; };
-  return within(grid.x, 0x7fffffff) && within(grid.y, 65535) && within(grid.z, 65535) &&
-         within(block.x, 1024) && within(block.y, 1024) && within(block.z, 64) &&
-         std::uint64_t{block.x} * block.y * block.z <= 1024;
+/// Registers of a multiprocessor, and what a thread may take of them.
+constexpr unsigned kRegisters = 65536;
+constexpr unsigned kMostRegistersAThread = 256;
+
+std::string text_of(dim3 size) { return fmt::format("{}x{}x{}", size.x, size.y, size.z); }
+
+bool is_within(dim3 size, dim3 most) {
+  const auto within = [](unsigned each, unsigned limit) { return each > 0 && each <= limit; };
+  return within(size.x, most.x) && within(size.y, most.y) && within(size.z, most.z);
+}
+
+/// Tells why `kernel` is not launched.
+cudaError_t refuse(cudaError_t error, const void* kernel, const std::string& why) {
+  report_refusal(current_device(), fmt::format("kernel {}: {}", kernel_info(kernel).name, why));
+  return error;
+}
+
+cudaError_t check_sizes(dim3 grid, dim3 block, const void* kernel) {
+  constexpr dim3 most_blocks(0x7fffffff, 65535, 65535);
+  constexpr dim3 most_threads(1024, 1024, 64);
+  if (!is_within(grid, most_blocks)) {
+    return refuse(
+        cudaErrorInvalidConfiguration, kernel,
+        fmt::format("a grid of {} blocks; it has 1 to {}", text_of(grid), text_of(most_blocks)));
+  }
+  if (!is_within(block, most_threads) || std::uint64_t{block.x} * block.y * block.z > 1024) {
+    return refuse(cudaErrorInvalidConfiguration, kernel,
+                  fmt::format("a block of {} threads; it has 1 to {}, and 1024 in all",
+                              text_of(block), text_of(most_threads)));
+  }
+  return cudaSuccess;
+}
+
+/// The compiler keeps a kernel's registers to what a block of its launch bound has; of one without
+/// it nothing is known.
+cudaError_t check_registers(dim3 block, const void* kernel) {
+  const unsigned threads = block.x * block.y * block.z;
+  const unsigned bound = kernel_info(kernel).launch_bound;
+  if (bound != 0 && threads > bound) {
+    return refuse(
+        cudaErrorLaunchOutOfResources, kernel,
+        fmt::format("a block of {} threads; its __launch_bounds__ are {}", threads, bound));
+  }
+  constexpr unsigned always = kRegisters / kMostRegistersAThread;
+  if (bound == 0 && threads > always) {
+    return refuse(cudaErrorLaunchOutOfResources, kernel,
+                  fmt::format("a block of {} threads; without __launch_bounds__ there may be "
+                              "registers for {} alone",
+                              threads, always));
+  }
+  return cudaSuccess;
+}
+
+cudaError_t check_shared(std::size_t dynamic_bytes, const void* kernel) {
+  const std::size_t most = shared_limits().get(kernel, current_device());
+  if (dynamic_bytes <= most) return cudaSuccess;
+  return refuse(cudaErrorInvalidValue, kernel,
+                fmt::format("{} bytes of dynamic shared memory; it may have {}, beside {} of its "
+                            "own, unless cudaFuncSetAttribute allows more",
+                            dynamic_bytes, most, kernel_info(kernel).static_shared_bytes));
 }
 
 /// One block at a time: blocks cannot wait for each other.
@@ -51,10 +112,10 @@ bool needs_blocks_together(const cudaLaunchAttribute& attribute) {
 
 cudaError_t check(const cudaLaunchConfig_t& config, const void* kernel) {
   if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
-  if (!is_possible(config.gridDim, config.blockDim)) return cudaErrorInvalidConfiguration;
-  if (config.dynamicSmemBytes > shared_limits().get(kernel, current_device())) {
-    return cudaErrorInvalidValue;
-  }
+  cudaError_t error = check_sizes(config.gridDim, config.blockDim, kernel);
+  if (error == cudaSuccess) error = check_registers(config.blockDim, kernel);
+  if (error == cudaSuccess) error = check_shared(config.dynamicSmemBytes, kernel);
+  if (error != cudaSuccess) return error;
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     if (needs_blocks_together(config.attrs[i])) return cudaErrorNotSupported;
   }
@@ -69,15 +130,17 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
   return call([&] {
     if (cudaError_t error = check(config, kernel); error != cudaSuccess) return error;
     ++count().launches;
-    return submit(config.stream, cudaGraphNodeTypeKernel,
-                  [grid = config.gridDim, block = config.blockDim, shared = config.dynamicSmemBytes,
-                   device = current_device(), thread = std::move(thread)] {
-                    const bool is_bad = ++count().kernels == machine().bad_kernel;
-                    const std::string fault = is_bad ? "a kernel that the environment lets go wrong"
-                                                     : run_grid(grid, block, shared, thread);
-                    if (!fault.empty()) report_fault(device, fault);
-                    return true;
-                  });
+    return submit(
+        config.stream, cudaGraphNodeTypeKernel,
+        [grid = config.gridDim, block = config.blockDim, shared = config.dynamicSmemBytes,
+         device = current_device(), kernel, thread = std::move(thread)] {
+          const bool is_bad = ++count().kernels == machine().bad_kernel;
+          const std::string fault =
+              is_bad ? "the environment lets it go wrong" : run_grid(grid, block, shared, thread);
+          if (!fault.empty())
+            report_fault(device, fmt::format("kernel {}: {}", kernel_info(kernel).name, fault));
+          return true;
+        });
   });
 }
 
@@ -89,10 +152,16 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
   return call([&] {
     if (function == nullptr) return cudaErrorInvalidDeviceFunction;
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    if (value < 0 || static_cast<std::size_t>(value) > kMaxSharedBytes) {
-      return cudaErrorInvalidValue;
+    const std::size_t own = kernel_info(function).static_shared_bytes;
+    const std::size_t most = most_shared_bytes(machine().architecture);
+    const auto bytes = static_cast<std::size_t>(std::max(value, 0));
+    if (value < 0 || own + bytes > most) {
+      return refuse(cudaErrorInvalidValue, function,
+                    fmt::format("is to have {} bytes of dynamic shared memory beside {} of its "
+                                "own; a block of this device has {}",
+                                value, own, most));
     }
-    shared_limits().set(function, current_device(), static_cast<std::size_t>(value));
+    shared_limits().set(function, current_device(), bytes);
     return cudaSuccess;
   });
 }
@@ -101,9 +170,12 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
   return call([&] {
     if (function == nullptr) return cudaErrorInvalidDeviceFunction;
     *attributes = {};
-    attributes->maxThreadsPerBlock = 1024;
+    const KernelInfo& info = kernel_info(function);
+    attributes->sharedSizeBytes = info.static_shared_bytes;
+    attributes->maxThreadsPerBlock =
+        info.launch_bound == 0 ? 1024 : static_cast<int>(info.launch_bound);
     attributes->numRegs = 32;
-    attributes->ptxVersion = attributes->binaryVersion = 90;
+    attributes->ptxVersion = attributes->binaryVersion = machine().architecture;
     attributes->maxDynamicSharedSizeBytes =
         static_cast<int>(shared_limits().get(function, current_device()));
     return cudaSuccess;
@@ -117,8 +189,10 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
     if (function == nullptr) return cudaErrorInvalidDeviceFunction;
     if (block_size <= 0) return cudaErrorInvalidValue;
     const int threads = (block_size + 31) / 32 * 32;
-    const int by_shared = static_cast<int>((228 << 10) / (dynamic_shared_bytes + 1024));
-    const bool fits = block_size <= 1024 && dynamic_shared_bytes <= kMaxSharedBytes;
+    const std::size_t shared = dynamic_shared_bytes + kernel_info(function).static_shared_bytes;
+    const std::size_t most = most_shared_bytes(machine().architecture);
+    const int by_shared = static_cast<int>((most + 1024) / (shared + 1024));
+    const bool fits = block_size <= 1024 && shared <= most;
     *blocks = fits ? std::min({32, 2048 / threads, by_shared}) : 0;
     return cudaSuccess;
   });

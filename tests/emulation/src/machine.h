@@ -13,7 +13,25 @@ namespace autopar::emulation {
 
 inline constexpr int kMaxDevices = 16;
 inline constexpr std::size_t kDefaultSharedBytes = 48 << 10;
-inline constexpr std::size_t kMaxSharedBytes = 227 << 10;
+
+/// Of a block, at most, where cudaFuncSetAttribute allows it (CUDA Programming Guide, "Compute
+/// Capabilities").
+constexpr std::size_t most_shared_bytes(int architecture) {
+  switch (architecture) {
+    case 75:
+      return 64 << 10;
+    case 86:
+    case 89:
+    case 120:
+    case 121:
+      return 99 << 10;
+    case 80:
+    case 87:
+      return 163 << 10;
+    default:
+      return 227 << 10;
+  }
+}
 
 /// The machine as the environment describes it.
 struct Machine {
@@ -36,6 +54,9 @@ cudaError_t device_error(int device);
 
 /// Tells of a kernel or other work of `device` that went wrong; the device is lost.
 void report_fault(int device, const std::string& what);
+
+/// Tells of a call of `device` that is refused.
+void report_refusal(int device, const std::string& what);
 
 /// Set while the calling thread executes queued work.
 bool& executes_work();

@@ -80,6 +80,7 @@ __device__ __forceinline__ void multiply_add(float (&c)[4], const std::uint32_t 
 template <bool transposed>
 __device__ __forceinline__ void load_matrices(std::uint32_t (&matrices)[4], const void* row) {
 #if defined(AUTOPAR_EMULATED_CUDA)
+  emulation::require_aligned("ldmatrix", row, 16);
   const std::uint16_t* rows[32];
   emulation::warp_exchange(static_cast<const std::uint16_t*>(row), rows);
   const int lane = emulation::lane_id();
@@ -106,6 +107,8 @@ __device__ __forceinline__ void load_matrices(std::uint32_t (&matrices)[4], cons
 /// Begins to copy 16 bytes, both sides aligned, to shared memory; zeros where not `is_there`.
 __device__ __forceinline__ void copy_async(void* shared, const void* global, bool is_there) {
 #if defined(AUTOPAR_EMULATED_CUDA)
+  emulation::require_aligned("cp.async", shared, 16);
+  emulation::require_aligned("cp.async", global, 16);
   auto* to = static_cast<std::uint64_t*>(shared);
   const auto* from = static_cast<const std::uint64_t*>(global);
   for (int i = 0; i < 2; ++i) to[i] = is_there ? from[i] : 0;
