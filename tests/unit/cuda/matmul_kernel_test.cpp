@@ -468,16 +468,15 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("Conv takes as many images at a time as its scratch memory allows, to the same result") {
-  Random random(20);
+/// Makes a kernel of a node of 5 images that may take so many bytes for what it lays out of them.
+using MakeWithin = std::unique_ptr<Kernel> (*)(const KernelRequest& request, std::int64_t bytes);
+
+/// Runs the node in pieces of 1, 2 and 5 images, for each of which it lays out `an_image` bytes:
+/// the result is that of the whole.
+void check_pieces(const NodeRun& node, MakeWithin make_within, std::int64_t an_image) {
   Device& device = *device_under_test();
-  const Tensor x = random_floats(random, {5, 2, 5, 5});
-  const Tensor w = random_floats(random, {3, 2, 3, 3});
-  const Tensor bias = random_floats(random, {3});
-  const NodeRun node{"Conv", {}, {x, w, bias}, {{DataType::float32, {5, 3, 3, 3}}}};
   const Tensor expected = run_node(node).front();
   const graph::Graph graph = make_graph(node);
-
   const auto memory = device.allocate(1 << 16);
   std::byte* next = memory.get();
   const auto place = [&](const Shape& shape) {
@@ -486,17 +485,15 @@ TEST_CASE("Conv takes as many images at a time as its scratch memory allows, to 
     return view;
   };
   std::vector<TensorView> inputs;
-  for (const Tensor& tensor : {x, w, bias}) {
-    inputs.push_back(place(tensor.shape()));
-    const auto values = tensor.values<float>();
+  for (const auto& input : node.inputs) {
+    inputs.push_back(place(input->shape()));
+    const auto values = input->values<float>();
     device.write(inputs.back().data, std::as_bytes(values));
   }
-  const std::vector<TensorView> outputs = {place({5, 3, 3, 3})};
-  const std::int64_t an_image = 2 * 9 * 12 * 4;  // rows of 9 places, to a multiple of 16 bytes
+  const std::vector<TensorView> outputs = {place(expected.shape())};
   for (const auto& [bytes, pieces] :
        {std::pair<std::int64_t, std::size_t>{0, 5}, {2 * an_image, 3}, {6 * an_image, 1}}) {
-    const auto kernel =
-        cuda::make_conv_within({graph.nodes.front(), inputs, outputs, device}, bytes);
+    const auto kernel = make_within({graph.nodes.front(), inputs, outputs, device}, bytes);
     CHECK(kernel->scratch_bytes() <= std::max(bytes, an_image) + 64);
     emulation::clear_matmul_calls();
     auto& cuda_device = static_cast<cuda::CudaDevice&>(device);
@@ -508,4 +505,22 @@ TEST_CASE("Conv takes as many images at a time as its scratch memory allows, to 
     device.read(std::as_writable_bytes(std::span(result)), outputs[0].data);
     CHECK(std::ranges::equal(result, expected.values<float>()));
   }
+}
+
+TEST_CASE("Conv takes as many images at a time as its scratch memory allows, to the same result") {
+  Random random(20);
+  const Tensor x = random_floats(random, {5, 2, 5, 5});
+  const Tensor w = random_floats(random, {3, 2, 3, 3});
+  const Tensor bias = random_floats(random, {3});
+  check_pieces({"Conv", {}, {x, w, bias}, {{DataType::float32, {5, 3, 3, 3}}}},
+               cuda::make_conv_within, 2 * 9 * 12 * 4);  // rows of 9 places, to whole 16 bytes
+}
+
+TEST_CASE("ConvTranspose takes images at a time that begin at no multiple of 16 bytes") {
+  Random random(27);
+  const Tensor x = random_floats(random, {5, 3, 3, 3});  // 108 bytes an image
+  const Tensor w = random_floats(random, {3, 2, 2, 2});
+  const Tensor bias = random_floats(random, {2});
+  check_pieces({"ConvTranspose", {}, {x, w, bias}, {{DataType::float32, {5, 2, 4, 4}}}},
+               cuda::make_conv_transpose_within, 2 * 4 * 9 * 4);
 }

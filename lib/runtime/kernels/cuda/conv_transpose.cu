@@ -14,12 +14,10 @@
 namespace autopar::runtime::cuda {
 namespace {
 
-/// Columns of so many bytes at most are made at a time, of one image at least.
-constexpr std::int64_t most_column_bytes = std::int64_t{256} << 20;
-
 class FoldedProduct final : public Kernel {
  public:
-  FoldedProduct(const KernelRequest& request, const TransposedConvolution& convolution)
+  FoldedProduct(const KernelRequest& request, const TransposedConvolution& convolution,
+                std::int64_t most_column_bytes)
       : convolution_(convolution), element_bytes_(element_bytes_of(request, request.outputs[0])) {
     const std::int64_t an_image = image_columns() * element_bytes_;
     piece_ = std::clamp<std::int64_t>(most_column_bytes / std::max<std::int64_t>(an_image, 1), 1,
@@ -37,12 +35,11 @@ class FoldedProduct final : public Kernel {
 
   void run(const KernelIo& io) override {
     const Windows& windows = convolution_.windows;
-    const std::int64_t in_elements = convolution_.channels * windows.out_places();
     const std::int64_t out_elements = convolution_.out_channels * windows.in_places();
     for (std::int64_t image = 0; image < convolution_.images; image += piece_) {
       const std::int64_t images = std::min(piece_, convolution_.images - image);
       const ProductData data = {.a = io.inputs[1].data,
-                                .b = io.inputs[0].data + image * in_elements * element_bytes_,
+                                .b = io.inputs[0].data + image * in_bytes(),
                                 .c = nullptr,
                                 .out = io.scratch};
       DeviceProduct& product = images == piece_ ? *whole_ : *last_;
@@ -59,6 +56,10 @@ class FoldedProduct final : public Kernel {
   }
 
  private:
+  /// Of one image of the input.
+  std::int64_t in_bytes() const {
+    return convolution_.channels * convolution_.windows.out_places() * element_bytes_;
+  }
   std::int64_t image_columns() const {
     return convolution_.out_channels * convolution_.windows.tap_places() *
            convolution_.windows.out_places();
@@ -77,8 +78,13 @@ class FoldedProduct final : public Kernel {
                  1};
     product.out = {{image_columns(), product.rows * product.columns}, product.columns, 1};
     merge_batches(product);
-    return make_device_product(
-        {device_of(request), request.node.name, request.outputs[0].type, product, 64});
+    // Pieces begin at any image, which need not be a stride of the product.
+    const auto b_alignment = static_cast<int>(std::gcd(piece_ * in_bytes(), std::int64_t{64}));
+    return make_device_product({.device = device_of(request),
+                                .node = request.node.name,
+                                .type = request.outputs[0].type,
+                                .product = product,
+                                .b_alignment = b_alignment});
   }
 
   TransposedConvolution convolution_;
@@ -92,11 +98,16 @@ class FoldedProduct final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request) {
+  return make_conv_transpose_within(request, std::int64_t{256} << 20);
+}
+
+std::unique_ptr<Kernel> make_conv_transpose_within(const KernelRequest& request,
+                                                   std::int64_t most_column_bytes) {
   const TransposedConvolution convolution(request);
   const bool is_empty = request.inputs[0].elements() == 0 || request.inputs[1].elements() == 0 ||
                         request.outputs[0].elements() == 0;
   if (is_empty) return make_loops<ConvTranspose>(request);
-  return std::make_unique<FoldedProduct>(request, convolution);
+  return std::make_unique<FoldedProduct>(request, convolution, most_column_bytes);
 }
 
 }  // namespace autopar::runtime::cuda

@@ -89,7 +89,7 @@ class CublasProduct final : public DeviceProduct {
         alpha_double_(product_.alpha) {
     stage_operands();
     merge_batches(product_);
-    plan_batches(request.out_alignment);
+    plan_batches(request);
     if (!plan_with_epilogue() && !plan_without_epilogue())
       fail("node '{}': {} has no algorithm in cuBLASLt", node_, description());
   }
@@ -167,7 +167,7 @@ class CublasProduct final : public DeviceProduct {
   // -----------------------------------------------------------------------------------
 
   /// The longest batch dimension is one call's; the others are a call each.
-  void plan_batches(int out_alignment) {
+  void plan_batches(const ProductRequest& request) {
     const Shape& batches = product_.batches;
     Shape outer = batches;
     if (!batches.empty()) {
@@ -181,7 +181,8 @@ class CublasProduct final : public DeviceProduct {
       calls_.push_back({offset(product_.a), offset(product_.b),
                         product_.c ? offset(*product_.c) : 0, offset(product_.out)});
     }
-    out_alignment_ = staged_out_.copy ? scratch_alignment : out_alignment;
+    out_alignment_ = staged_out_.copy ? scratch_alignment : request.out_alignment;
+    b_alignment_ = staged_b_.copy ? scratch_alignment : request.b_alignment;
   }
 
   std::int32_t batch_count() const {
@@ -299,7 +300,7 @@ class CublasProduct final : public DeviceProduct {
     };
     const bool is_swapped = out_layout().by_rows;
     const std::uint32_t of_a = alignment_of(product_.a, scratch_alignment);
-    const std::uint32_t of_b = alignment_of(product_.b, scratch_alignment);
+    const std::uint32_t of_b = alignment_of(product_.b, b_alignment_);
     const std::uint32_t of_out = alignment_of(product_.out, out_alignment_);
     const std::uint32_t of_c =
         c_is_operand_ ? alignment_of(*product_.c, scratch_alignment) : of_out;
@@ -398,6 +399,7 @@ class CublasProduct final : public DeviceProduct {
   std::optional<std::size_t> batch_;  ///< the dimension that is one call's
   std::vector<Offsets> calls_;
   std::int64_t out_alignment_ = 0;
+  std::int64_t b_alignment_ = 0;
 
   bool bias_in_epilogue_ = false;
   Activation activation_after_ = Activation::none;

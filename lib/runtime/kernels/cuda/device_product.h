@@ -35,7 +35,8 @@ struct ProductRequest {
   std::string node;  ///< for messages
   DataType type = DataType::undefined;
   Product product;         ///< its batches merged, not empty
-  int out_alignment = 64;  ///< bytes that `out` is a multiple of; the others are multiples of 64
+  int out_alignment = 64;  ///< bytes that `out` is a multiple of in every run
+  int b_alignment = 64;    ///< the same of `b`; the others are multiples of 64
 };
 
 /// By cuBLASLt, but for what has a kernel of its own: few rows, integers, sums over nothing. Null

@@ -91,6 +91,10 @@ std::unique_ptr<Kernel> make_recurrent_cell(const KernelRequest& request);
 
 // Windows that slide over images, and normalisations and resampling of images.
 std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request);
+/// The same, of so many images at a time that their columns take no more bytes than that; one image
+/// at least.
+std::unique_ptr<Kernel> make_conv_transpose_within(const KernelRequest& request,
+                                                   std::int64_t most_column_bytes);
 std::unique_ptr<Kernel> make_average_pool(const KernelRequest& request);
 std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request);
 /// LpPool and GlobalLpPool.

@@ -245,6 +245,7 @@ std::optional<RowShapes> row_shapes(const Product& product, std::int64_t pack) {
 
 std::unique_ptr<DeviceProduct> make_row_product(const ProductRequest& request) {
   std::unique_ptr<DeviceProduct> made;
+  if (request.b_alignment % 16 != 0) return made;
   visit_type(request.type, Types<float, Float16, BFloat16>{}, [&]<typename T>(T) {
     if (const auto shapes = row_shapes(request.product, full_pack<T>))
       made = std::make_unique<RowProduct<T>>(*shapes, request.device.multiprocessors());
