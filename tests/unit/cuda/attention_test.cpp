@@ -3,6 +3,7 @@
 #include "runtime/kernels/cuda_operators.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "unit/runtime/loops.h"
 
@@ -213,6 +214,125 @@ TEST_CASE("NaN makes its row of attention NaN, no other") {
   const Tensor q = tensor_of(of.type, {1, 1, 20, 16}, values);
   const auto out = doubles(run_node(node_of(of, q, plain, plain)).front());
   for (std::size_t i = 0; i < out.size(); ++i) CHECK(std::isnan(out[i]) == (i / 16 == 3));
+}
+
+/// A mask of this kind that hides the keys for which `hides(query, key)` holds.
+enum class Hiding { causal, boolean, float32, half };
+Case hiding_case(Hiding hiding, DataType type, std::int64_t queries, std::int64_t keys,
+                 std::int64_t depth, const std::function<bool(std::int64_t, std::int64_t)>& hides) {
+  Case of{.heads = 1, .key_heads = 1, .queries = queries, .keys = keys, .depth = depth};
+  of.value_depth = depth;
+  of.type = type;
+  of.causal = hiding == Hiding::causal;
+  if (of.causal) return of;
+  const bool is_boolean = hiding == Hiding::boolean;
+  std::vector<double> mask;
+  for (std::int64_t i = 0; i < queries; ++i)
+    for (std::int64_t j = 0; j < keys; ++j)
+      mask.push_back(is_boolean ? !hides(i, j) : (hides(i, j) ? -infinity : 0.25));
+  const DataType mask_type = is_boolean                  ? DataType::boolean
+                             : hiding == Hiding::float32 ? DataType::float32
+                                                         : type;
+  of.mask = tensor_of(mask_type, {queries, keys}, mask);
+  return of;
+}
+
+/// `number` in some columns of the keys or values that `is_odd(key)`.
+Tensor with_odd_rows(const Tensor& tensor, double number,
+                     const std::function<bool(std::int64_t)>& is_odd) {
+  std::vector<double> values = doubles(tensor);
+  const std::int64_t columns = tensor.shape().back();
+  for (std::int64_t key = 0; key < tensor.shape()[2]; ++key)
+    for (std::int64_t e = 0; e < columns; e += 3)
+      if (is_odd(key)) values[static_cast<std::size_t>(key * columns + e)] = number;
+  return tensor_of(tensor.type(), tensor.shape(), values);
+}
+
+/// Of each query over the keys that it sees alone, in double: keys that it does not see are not
+/// even read.
+std::vector<double> attention_of_seen(
+    const Case& of, const Tensor& q, const Tensor& k, const Tensor& v,
+    const std::function<bool(std::int64_t, std::int64_t)>& hides) {
+  std::vector<double> result;
+  for (std::int64_t i = 0; i < of.queries; ++i) {
+    std::vector<std::pair<std::int64_t, double>> seen;
+    for (std::int64_t j = 0; j < of.keys; ++j) {
+      if (hides(i, j)) continue;
+      double score = 0;
+      for (std::int64_t d = 0; d < of.depth; ++d)
+        score += at(q, {0, 0, i, d}) * at(k, {0, 0, j, d});
+      seen.emplace_back(j, score * scale);
+    }
+    double largest = -infinity;
+    for (const auto& [j, score] : seen) largest = std::max(largest, score);
+    double sum = 0;
+    for (auto& [j, score] : seen) sum += score = std::exp(score - largest);
+    for (std::int64_t e = 0; e < of.value_depth; ++e) {
+      double mixed = 0;
+      for (const auto& [j, share] : seen) mixed += share / sum * at(v, {0, 0, j, e});
+      result.push_back(mixed);
+    }
+  }
+  return result;
+}
+
+void check_numbers(const std::vector<double>& actual, const std::vector<double>& expected,
+                   DataType type) {
+  REQUIRE(actual.size() == expected.size());
+  const double tolerance = 2 * tolerance_of(type);
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    CAPTURE(i, actual[i], expected[i]);
+    if (std::isnan(expected[i]))
+      REQUIRE(std::isnan(actual[i]));
+    else if (std::isinf(expected[i]))
+      REQUIRE(actual[i] == expected[i]);
+    else
+      REQUIRE(actual[i] == Approx(expected[i]).epsilon(tolerance).margin(tolerance));
+  }
+}
+
+TEST_CASE("Values of keys that nobody sees, or not this query, do not reach what it gets") {
+  Random random(27);
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [queries, keys, depth] :
+       {std::tuple<std::int64_t, std::int64_t, std::int64_t>{20, 20, 16},
+        {5, 150, 24},
+        {150, 150, 16},
+        {9, 70, 136}}) {
+    for (const DataType type : {DataType::float16, DataType::bfloat16}) {
+      for (const Hiding hiding : {Hiding::causal, Hiding::boolean, Hiding::float32, Hiding::half}) {
+        const bool is_causal = hiding == Hiding::causal;
+        // Some keys are hidden from all, and some from every second query.
+        const std::int64_t begin = keys / 2;
+        const auto hides = [&, keys = keys, queries = queries](std::int64_t i, std::int64_t j) {
+          if (is_causal) return j > i + keys - queries;
+          return j >= begin && (j % 5 == 0 || i % 2 == 0);
+        };
+        const Case of = hiding_case(hiding, type, queries, keys, depth, hides);
+        CAPTURE(queries, keys, depth, name_of(type), static_cast<int>(hiding));
+        const Tensor q = random_floats(random, {1, 1, queries, depth}, type);
+        const Tensor k = random_floats(random, {1, 1, keys, depth}, type);
+        const Tensor v = random_floats(random, {1, 1, keys, depth}, type);
+        for (const double odd : {nan, infinity, -infinity}) {
+          const auto is_odd = [&, keys = keys](std::int64_t j) {
+            return is_causal ? j == keys - 1 : j >= begin;
+          };
+          NodeRun node = node_of(of, q, k, with_odd_rows(v, odd, is_odd));
+          if (hiding == Hiding::boolean) node.attributes["fill"] = static_cast<float>(-infinity);
+          check_numbers(doubles(run_node(node).front()),
+                        attention_of_seen(of, q, k, with_odd_rows(v, odd, is_odd), hides), type);
+        }
+        if (hiding == Hiding::float32 || hiding == Hiding::half) continue;  // NaN - inf is NaN
+        const auto is_hidden_from_all = [&, keys = keys, queries = queries](std::int64_t j) {
+          return is_causal ? false : j >= begin && j % 5 == 0;
+        };
+        NodeRun node = node_of(of, q, with_odd_rows(k, nan, is_hidden_from_all),
+                               with_odd_rows(v, nan, is_hidden_from_all));
+        if (hiding == Hiding::boolean) node.attributes["fill"] = static_cast<float>(-infinity);
+        check_numbers(doubles(run_node(node).front()), attention_of_seen(of, q, k, v, hides), type);
+      }
+    }
+  }
 }
 
 TEST_CASE("Attention without queries or batches is nothing") {

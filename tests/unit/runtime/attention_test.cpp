@@ -273,13 +273,40 @@ TEST_CASE("Rows that a mask hides altogether are zeros, whatever the keys hold")
       of.mask = tensor_of(is_bool ? DataType::boolean : type, {3, 4}, mask);
       check_form(of, random);
     }
-  // NaN among the values of keys that nobody sees stays there.
-  Form of{.heads = 1, .key_heads = 1, .queries = 1, .new_keys = 4, .lengths = {{2.0}}};
-  Given given = random_given(of, random);
-  std::vector<double> values = doubles(given.v);
-  std::fill(values.begin() + 16, values.end(), std::numeric_limits<double>::quiet_NaN());
-  given.v = tensor_of(of.type, given.v.shape(), values);
-  for (const double x : doubles(run_node(node_of(of, given))[0])) CHECK(std::isfinite(x));
+}
+
+/// `number` in all rows of [batch, head, row, column] behind the batch's length.
+Tensor with_odd_rows(const Tensor& tensor, const std::vector<double>& lengths, double number) {
+  std::vector<double> values = doubles(tensor);
+  std::size_t next = 0;
+  for_each_index(tensor.shape(), [&](const Shape& i) {
+    if (static_cast<double>(i[2]) >= lengths[static_cast<std::size_t>(i[0])]) values[next] = number;
+    ++next;
+  });
+  return tensor_of(tensor.type(), tensor.shape(), values);
+}
+
+TEST_CASE("What lies in a cache behind its valid keys is not seen, be it no number") {
+  Random random(46);
+  for (const DataType type : float_types)
+    for (const bool causal : {false, true}) {
+      const std::vector<double> lengths{2, 4};
+      const Form of{.batches = 2,
+                    .queries = 2,
+                    .new_keys = 5,
+                    .type = type,
+                    .causal = causal,
+                    .lengths = lengths};
+      const Given given = random_given(of, random);
+      const std::vector<double> expected = attend(of, given).out;
+      for (const double number : {std::numeric_limits<double>::quiet_NaN(), infinity, -infinity}) {
+        Given odd = given;
+        odd.k = with_odd_rows(given.k, lengths, number);
+        odd.v = with_odd_rows(given.v, lengths, number);
+        CAPTURE(name_of(type), causal, number);
+        check_close(run_node(node_of(of, odd))[0], expected);
+      }
+    }
 }
 
 TEST_CASE("Attention of no queries, keys or batches") {

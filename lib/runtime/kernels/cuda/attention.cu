@@ -103,6 +103,20 @@ __device__ __forceinline__ float masked(const Arguments<T>& of, std::int64_t at,
   }
 }
 
+/// The score, scaled, of a query and a key under all that may hide the key.
+template <typename T>
+__device__ __forceinline__ float seen_score(const Arguments<T>& of, std::int64_t batch,
+                                            std::int64_t head, int query, int key, float score) {
+  const bool is_there = key < of.keys && query < of.queries;
+  if (of.mask_kind != MaskKind::none && is_there)
+    score = masked(of,
+                   batch * of.mask_layout.batch + head * of.mask_layout.head +
+                       query * of.mask_layout.row + key * of.mask_layout.column,
+                   score);
+  const bool is_hidden = key >= of.keys || (of.causal && key > query + of.first_position);
+  return is_hidden ? -std::numeric_limits<float>::infinity() : score;
+}
+
 /// Over the four lanes that share a row.
 __device__ __forceinline__ float row_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, 1));
@@ -113,8 +127,49 @@ __device__ __forceinline__ float row_sum(float x) {
   return x + __shfl_xor_sync(0xffffffffU, x, 2);
 }
 
+/// Computes what a query gets once more, by all lanes of a warp, from the values of those keys
+/// alone that have a share. The tensor core multiplies those of all keys of a tile, and 0 times NaN
+/// or infinity is NaN.
+template <typename T>
+__device__ __noinline__ void attend_without_hidden(const Arguments<T>& of, std::int64_t batch,
+                                                   std::int64_t head, int query, float largest,
+                                                   float total) {
+  constexpr int lanes = 32;
+  constexpr int most_columns_a_lane = 256 / lanes;
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  const std::int64_t key_head = head / of.heads_a_key_head;
+  const T* const q =
+      of.q + batch * of.q_layout.batch + head * of.q_layout.head + query * of.q_layout.row;
+  const T* const k = of.k + batch * of.k_layout.batch + key_head * of.k_layout.head;
+  const T* const v = of.v + batch * of.v_layout.batch + key_head * of.v_layout.head;
+  float mixed[most_columns_a_lane] = {};
+  for (int first = 0; first < of.keys; first += lanes) {
+    const int key = first + lane;
+    float score = 0;
+    for (int d = 0; d < of.depth && key < of.keys; ++d)
+      score += widened(q[d]) * widened(k[key * of.k_layout.row + d]);
+    const float share = exp2f(seen_score(of, batch, head, query, key, score * of.scale) - largest);
+    for (int other = 0; other < lanes; ++other) {
+      const float share_of_key = __shfl_sync(0xffffffffU, share, other);
+      if (share_of_key == 0.0F) continue;
+      const T* const row = v + (first + other) * of.v_layout.row;
+#pragma unroll
+      for (int i = 0; i < most_columns_a_lane; ++i)
+        if (const int column = i * lanes + lane; column < of.value_depth)
+          mixed[i] += share_of_key * widened(row[column]);
+    }
+  }
+  T* const out =
+      of.out + batch * of.out_layout.batch + head * of.out_layout.head + query * of.out_layout.row;
+  __syncwarp();  // other lanes have written there
+#pragma unroll
+  for (int i = 0; i < most_columns_a_lane; ++i)
+    if (const int column = i * lanes + lane; column < of.value_depth)
+      out[column] = narrowed<T>(mixed[i] / total);
+}
+
 template <typename T, int max_depth>
-__global__ void __launch_bounds__(threads) attend(const Arguments<T> of) {
+__global__ void __launch_bounds__(threads) attend(const __grid_constant__ Arguments<T> of) {
   constexpr int stride = row_stride<max_depth>;
   constexpr int keys_a_tile = tile_keys<max_depth>;
   constexpr int score_tiles = keys_a_tile / 8;
@@ -191,14 +246,7 @@ __global__ void __launch_bounds__(threads) attend(const Arguments<T> of) {
       for (int i = 0; i < 4; ++i) {
         const int query = first_query + warp_row + row_in_warp + i / 2 * 8;
         const int key = tile * keys_a_tile + n * 8 + column_in_tile + i % 2;
-        float score = scores[n][i] * of.scale;
-        const bool is_there = key < of.keys && query < of.queries;
-        if (of.mask_kind != MaskKind::none && is_there)
-          score = masked(of,
-                         batch * of.mask_layout.batch + head * of.mask_layout.head +
-                             query * of.mask_layout.row + key * of.mask_layout.column,
-                         score);
-        if (key >= of.keys || (of.causal && key > query + of.first_position)) score = -infinity;
+        const float score = seen_score(of, batch, head, query, key, scores[n][i] * of.scale);
         scores[n][i] = score;
         tile_largest[i / 2] = fmaxf(tile_largest[i / 2], score);
       }
@@ -248,22 +296,35 @@ __global__ void __launch_bounds__(threads) attend(const Arguments<T> of) {
   }
 
   T* const out = of.out + batch * of.out_layout.batch + head * of.out_layout.head;
+  float total[2];
+  unsigned odd_lanes[2];  // that have infinity, or no number, for a query whose shares are numbers
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int query = first_query + warp_row + row_in_warp + r * 8;
-    const float total = row_sum(sum[r]);
-    if (query >= of.queries) continue;
+    total[r] = row_sum(sum[r]);
     const bool is_nothing =
-        (of.nan_to_zero && !(total > 0.0F)) || (of.none_is_zero && total == 0.0F);
-    const float share = 1.0F / total;
+        (of.nan_to_zero && !(total[r] > 0.0F)) || (of.none_is_zero && total[r] == 0.0F);
+    const float share = 1.0F / total[r];
+    bool is_odd = false;
 #pragma unroll
     for (int n = 0; n < max_depth / 8; ++n) {
       const int column = n * 8 + column_in_tile;
-      if (column >= of.value_depth) break;
+      if (column >= of.value_depth || query >= of.queries) break;
+      is_odd |= !std::isfinite(result[n][2 * r]) || !std::isfinite(result[n][2 * r + 1]);
       *reinterpret_cast<std::uint32_t*>(out + query * of.out_layout.row + column) =
           is_nothing ? 0U : pack_halves<T>(result[n][2 * r] * share, result[n][2 * r + 1] * share);
     }
+    odd_lanes[r] = __ballot_sync(0xffffffffU, is_odd && total[r] > 0.0F);
   }
+#pragma unroll
+  for (int r = 0; r < 2; ++r)
+    for (int row = 0; row < 8; ++row) {
+      const float row_largest = __shfl_sync(0xffffffffU, largest[r], 4 * row);
+      const float row_total = __shfl_sync(0xffffffffU, total[r], 4 * row);
+      if ((odd_lanes[r] >> (4 * row) & 15U) != 0)
+        attend_without_hidden(of, batch, head, first_query + warp_row + row + r * 8, row_largest,
+                              row_total);
+    }
 }
 
 template <typename T>
