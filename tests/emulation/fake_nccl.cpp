@@ -174,15 +174,19 @@ class Init {
     return refuse(ncclInProgress, "Bootstrap Root : " + why);
   }
 
+  static std::string duplicate_text(int rank, int other, const char* device) {
+    if (duplicate_words() == emulation::DuplicateWords::since_2_30)
+      return "Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1";
+    return fmt::format("Duplicate GPU detected : rank {} and rank {} both on CUDA device {}", rank,
+                       other, device);
+  }
+
   ncclResult_t check_devices() {
     const Segment& segment = communicator_.segment;
     for (int i = 0; i < communicator_.ranks; ++i) {
       for (int j = i + 1; j < communicator_.ranks; ++j) {
         if (std::strcmp(segment.member(i).device, segment.member(j).device) == 0) {
-          return refuse(ncclInvalidUsage,
-                        fmt::format("Duplicate GPU detected : rank {} and rank {} both on CUDA "
-                                    "device {}",
-                                    i, j, segment.member(i).device));
+          return refuse(ncclInvalidUsage, duplicate_text(i, j, segment.member(i).device));
         }
       }
     }

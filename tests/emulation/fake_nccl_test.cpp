@@ -582,14 +582,18 @@ TEST_CASE("fake NCCL's init waits for a rank that does not come until it is abor
 }
 
 TEST_CASE("fake NCCL refuses two ranks on one device") {
+  const bool is_new = GENERATE(false, true);
+  if (is_new) emulation::tell_of_duplicates(emulation::DuplicateWords::since_2_30);
   const ncclUniqueId id = new_id();
   run_ranks(2, [&](int rank) {
     EXPECT(cudaSetDevice(0) == cudaSuccess);
     ncclComm_t comm = nullptr;
     EXPECT(ncclCommInitRank(&comm, 2, id, rank) == ncclInvalidUsage);
-    EXPECT(std::string(ncclGetLastError(nullptr)).starts_with("Duplicate GPU detected"));
+    EXPECT(std::string(ncclGetLastError(nullptr))
+               .starts_with(is_new ? "Multiple Ranks are using" : "Duplicate GPU detected"));
     EXPECT(ncclCommAbort(comm) == ncclSuccess);
   });
+  emulation::clear_nccl_faults();
 }
 
 TEST_CASE("fake NCCL never ends the init of two ranks with one number, or of two sizes") {

@@ -80,6 +80,11 @@ std::atomic<bool>& peers_are_told() {
   return told;
 }
 
+std::atomic<emulation::DuplicateWords>& duplicate_words() {
+  static std::atomic words = emulation::DuplicateWords::up_to_2_29;
+  return words;
+}
+
 void Communicator::fail(ncclResult_t result, const std::string& message) {
   ncclResult_t expected = ncclSuccess;
   if (!state.compare_exchange_strong(expected, result) && expected == ncclInProgress) {
@@ -245,10 +250,13 @@ void fail_at(int rank, int k) {
 
 void tell_peers_of_aborts(bool tell) { fake_nccl::peers_are_told() = tell; }
 
+void tell_of_duplicates(DuplicateWords words) { fake_nccl::duplicate_words() = words; }
+
 void clear_nccl_faults() {
   const std::lock_guard lock(fake_nccl::faults().mutex);
   fake_nccl::faults().hang = fake_nccl::faults().failure = fake_nccl::nowhere;
   tell_peers_of_aborts(true);
+  tell_of_duplicates(DuplicateWords::up_to_2_29);
 }
 
 }  // namespace autopar::emulation

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "emulation_nccl.h"
 #include "nccl.h"
 #include "nccl_segment.h"
 
@@ -56,6 +57,8 @@ void set_last_error(const std::string& message);
 
 /// See emulation::tell_peers_of_aborts.
 std::atomic<bool>& peers_are_told();
+/// See emulation::tell_of_duplicates.
+std::atomic<emulation::DuplicateWords>& duplicate_words();
 
 /// One call of a collective, a send or a receive, and how far it has come.
 struct Operation {

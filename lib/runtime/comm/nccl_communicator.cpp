@@ -39,11 +39,27 @@ std::string reason(ncclResult_t result) {
   if (details != nullptr && *details != '\0') text += std::string(": ") + details;
   while (text.back() == '\n') text.pop_back();
   std::ranges::replace(text, '\n', ' ');
-  if (text.find("Duplicate GPU") != std::string::npos)
-    text += "; start one rank for each GPU, or use --collectives host";
   if (text.find("out of memory") != std::string::npos)
     text += "; NCCL needs memory beside the model's: plan with a lower --memory";
   return text;
+}
+
+/// "ranks 0 and 2 have the same GPU", the first two that do; empty where none do. Every rank asks.
+/// NCCL says which in some releases, in changing words.
+std::string ranks_with_one_gpu(Communicator& host) {
+  int gpu = 0;
+  cudaDeviceProp properties{};
+  cuda::check(cudaGetDevice(&gpu), "the GPU");
+  cuda::check(cudaGetDeviceProperties(&properties, gpu), "the GPU's properties");
+  std::vector<cudaUUID_t> all(at(host.size()));
+  const std::vector<std::int64_t> bytes(all.size(), sizeof(cudaUUID_t));
+  host.all_gather(reinterpret_cast<const std::byte*>(&properties.uuid),
+                  reinterpret_cast<std::byte*>(all.data()), bytes);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (std::size_t j = i + 1; j < all.size(); ++j)
+      if (std::ranges::equal(all[i].bytes, all[j].bytes))
+        return fmt::format("ranks {} and {} have the same GPU", i, j);
+  return {};
 }
 
 struct Reduction {
@@ -130,13 +146,16 @@ class NcclRank {
     check_version();
     host_.barrier(loading_timeout);  // some may still be reading their shards
     const std::string what = fmt::format("connecting the GPUs of {} ranks", host_.size());
+    with_one_gpu_ = ranks_with_one_gpu(host_);
     ncclUniqueId id{};
     if (host_.rank() == 0) run(what, [&] { return ncclGetUniqueId(&id); });
     host_.broadcast(reinterpret_cast<std::byte*>(&id), sizeof id, 0);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     check(ncclCommInitRankConfig(&made_, host_.size(), id, host_.rank(), &config), what);
-    return keep_made(what);
+    const ncclComm_t world = keep_made(what);
+    with_one_gpu_.clear();  // it does not mind
+    return world;
   }
 
   /// Every member of `parent` calls it; null where `color` is none.
@@ -231,8 +250,12 @@ class NcclRank {
       abort();
       throw GivenUp(fmt::format("rank {}: NCCL: {}: {}", host_.rank(), what, why));
     }
-    if (result != ncclSuccess && result != ncclInProgress) give_up(what, reason(result));
+    if (result == ncclSuccess || result == ncclInProgress) return;
+    const bool is_refused_for_gpu = result == ncclInvalidUsage && !with_one_gpu_.empty();
+    give_up(what, reason(result) + (is_refused_for_gpu ? "; " + with_one_gpu_ + advice : ""));
   }
+
+  static constexpr const char* advice = "; start one rank for each GPU, or use --collectives host";
 
   [[noreturn]] void give_up(const std::string& what, const std::string& why) {
     abort();
@@ -281,6 +304,7 @@ class NcclRank {
   bool is_aborted_ = false;
   bool is_closing_ = false;
   int group_depth_ = 0;
+  std::string with_one_gpu_;       ///< see ranks_with_one_gpu; while the world is made
   std::vector<ncclComm_t> comms_;  ///< in the order in which they were made, as on all ranks
   ncclComm_t made_ = nullptr;      ///< NCCL may write here until a communicator is made
 };

@@ -19,7 +19,11 @@ void fail_at(int rank, int k);
 /// abort themselves.
 void tell_peers_of_aborts(bool tell);
 
-/// Forgets faults; aborts are told again.
+/// How NCCL words that two ranks have one GPU; which it does has changed between releases.
+enum class DuplicateWords { up_to_2_29, since_2_30 };
+void tell_of_duplicates(DuplicateWords words);
+
+/// Forgets faults; aborts are told again, and duplicates in the first words.
 void clear_nccl_faults();
 
 }  // namespace autopar::emulation
