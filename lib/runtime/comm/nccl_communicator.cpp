@@ -12,12 +12,12 @@
 #include <mutex>
 #include <ranges>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "graph/error.h"
 #include "runtime/devices/cuda/cuda_error.h"
+#include "runtime/devices/cuda/pause.h"
 
 namespace autopar::runtime {
 
@@ -263,14 +263,16 @@ class NcclRank {
   }
 
   /// Until nothing is in progress. Throws Error at the timeout, and if a rank is known to be gone.
+  /// NCCL has no event for this: it must be asked, and a call is most often done in microseconds.
   void wait(const std::string& what) {
-    const auto deadline = Clock::now() + timeout_;
+    const auto start = Clock::now();
     while (check_all(what)) {
-      if (Clock::now() > deadline) {
+      const auto waited = Clock::now() - start;
+      if (waited > timeout_) {
         give_up(what, fmt::format("not done within {} ms", timeout_.count()));
       }
       if (!is_closing_) host_.check_members();
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      cuda::pause(waited);
     }
   }
 

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "graph/error.h"
 #include "runtime/devices/cuda/nvtx_range.h"
+#include "runtime/devices/cuda/pause.h"
 
 namespace autopar::runtime::cuda {
 namespace {
@@ -18,17 +18,6 @@ using Clock = std::chrono::steady_clock;
 
 /// How often other ranks are looked after while the device works.
 constexpr auto check_interval = std::chrono::milliseconds(100);
-
-/// Sleeps for a hundredth of what the wait has lasted, so that it ends hardly later for it.
-void pause(Clock::duration waited) {
-  constexpr auto shortest = std::chrono::microseconds(10);
-  constexpr auto longest = std::chrono::microseconds(100);
-  const auto sleep = waited / 100;
-  if (sleep < shortest)
-    std::this_thread::yield();
-  else
-    std::this_thread::sleep_for(std::min<Clock::duration>(sleep, longest));
-}
 
 /// A stream takes some thousand launches; one more blocks the host, which then watches nothing. So
 /// where other ranks may fail, the host is never further ahead than two batches of steps.
