@@ -812,6 +812,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     return CUBLAS_STATUS_INVALID_VALUE;
   }
 
+  if (load_code(device, chosen.problem, "cuBLASLt's code for a product") != cudaSuccess) {
+    return CUBLAS_STATUS_EXECUTION_FAILED;
+  }
   const Operands operands = {a, b, c, d, workspace, chosen.workspace};
   if (enqueue(stream, product(*problem, operands, alpha, beta)) != cudaSuccess) {
     return CUBLAS_STATUS_EXECUTION_FAILED;

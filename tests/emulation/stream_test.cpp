@@ -9,6 +9,12 @@
 namespace autopar::emulation {
 namespace {
 
+template <typename... Parameters>
+void load(void (*kernel)(Parameters...)) {
+  cudaFuncAttributes attributes{};
+  cudaFuncGetAttributes(&attributes, kernel);
+}
+
 /// The results over many seeds of `3 + 4` in one stream and `* 5` in another, ordered by an event
 /// or not.
 std::set<int> results_of_two_streams(bool with_event) {
@@ -149,6 +155,7 @@ TEST_CASE("threads with a device each run side by side, and wait for each other'
       cudaStream_t stream = nullptr;
       cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
       cudaMalloc(&value, 4);
+      load(add);
       launch({1, 1, 0, stream}, set, value, rank);
       enqueue_polled(stream, [arrived, first = true]() mutable {
         if (first) ++*arrived;
@@ -165,6 +172,37 @@ TEST_CASE("threads with a device each run side by side, and wait for each other'
   }
   for (std::thread& rank : ranks) rank.join();
   CHECK(right == 4);
+}
+
+TEST_CASE("code is loaded before work that waits for others, or from the start") {
+  const bool is_eager = GENERATE(false, true);
+  if (is_eager) setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  reset();
+  unsetenv("CUDA_MODULE_LOADING");
+  DeviceArray<int> value(std::vector<int>{0});
+  Stream waiting, stream;
+  auto flag = std::make_shared<bool>(false);
+  load(set);
+  REQUIRE(enqueue_polled(waiting.handle, [flag] { return *flag; }) == cudaSuccess);
+  CHECK(launch({1, 1, 0, stream.handle}, set, value.get(), 1) == cudaSuccess);
+  const cudaError_t first_launch = launch({1, 1, 0, stream.handle}, add, value.get(), 2);
+  CHECK((first_launch == cudaSuccess) == is_eager);
+  if (!is_eager) {
+    CHECK(last_fault() ==
+          "kernel autopar::emulation::add is loaded while work waits for other ranks here, which "
+          "loading may wait for; load it before");
+    CHECK(load_code(0, 1, "a library's code") == cudaErrorNotPermitted);
+    CHECK(load_code(1, 1, "a library's code") == cudaSuccess);
+    REQUIRE(cudaSetDevice(1) == cudaSuccess);
+    CHECK(launch({}, nothing) == cudaSuccess);
+    REQUIRE(cudaSetDevice(0) == cudaSuccess);
+  }
+  *flag = true;
+  REQUIRE(cudaStreamSynchronize(waiting.handle) == cudaSuccess);
+  CHECK(launch({1, 1, 0, stream.handle}, add, value.get(), 3) == cudaSuccess);
+  REQUIRE(cudaStreamSynchronize(stream.handle) == cudaSuccess);
+  CHECK(value.values() == std::vector<int>{is_eager ? 6 : 4});
+  reset();
 }
 
 TEST_CASE("work that another thread queued executes where it is needed") {

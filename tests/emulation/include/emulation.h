@@ -41,6 +41,7 @@
 ///   CUDA_VISIBLE_DEVICES        those that are seen, neighbours: "2,3"
 ///   AUTOPAR_EMULATED_ARCHITECTURE  of the devices, 90 by default
 ///   AUTOPAR_EMULATED_DRIVER     driver version, 13000 by default
+///   CUDA_MODULE_LOADING         EAGER: kernels are loaded before they are launched first
 ///   AUTOPAR_EMULATED_BAD_KERNEL which kernel goes wrong, counted from 1 as they execute; none
 ///   AUTOPAR_EMULATION_SEED      of the random generators, 1 by default
 namespace autopar::emulation {
@@ -56,6 +57,12 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 /// The same for work that waits for others, such as a collective's ranks: `poll` is called again
 /// and again until it is true, other streams' work in between. It must not block.
 cudaError_t enqueue_polled(cudaStream_t stream, std::function<bool()> poll);
+
+/// Loads code, a kernel's or a library's, onto `device` unless it is there. CUDA does so when it is
+/// first launched, or asked for attributes; all code is there from the start where
+/// CUDA_MODULE_LOADING is EAGER. Refused, and told of, while work of enqueue_polled is under way on
+/// the device: loading may wait for all that runs there, and that for what others launch.
+cudaError_t load_code(int device, std::uintptr_t code, const std::string& name);
 
 /// The device that `stream` belongs to; that of the null stream is the current device.
 int device_of(cudaStream_t stream);

@@ -91,6 +91,7 @@ int nvtx_depth() { return range_depth; }
 void reset() {
   drop_queued_work();
   forget_queued_work();
+  forget_loaded_code();
   read_machine_again();
   for (auto& error : controls().device_errors) error = cudaSuccess;
   fail_launch(-1, cudaSuccess);

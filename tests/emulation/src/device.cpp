@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "capture.h"
 #include "emulation.h"
@@ -27,6 +28,11 @@ int visible_devices(int devices) {
   return std::min(devices, static_cast<int>(named));
 }
 
+bool loads_eagerly() {
+  const char* loading = std::getenv("CUDA_MODULE_LOADING");
+  return loading != nullptr && std::string_view(loading) == "EAGER";
+}
+
 Machine read_machine() {
   set_seed(static_cast<std::uint64_t>(environment("AUTOPAR_EMULATION_SEED", 1)));
   return {visible_devices(static_cast<int>(
@@ -35,7 +41,8 @@ Machine read_machine() {
           static_cast<int>(environment("AUTOPAR_EMULATED_DRIVER", kRuntimeVersion)),
           environment("AUTOPAR_EMULATED_BAD_KERNEL", 0),
           static_cast<int>(environment("AUTOPAR_EMULATED_ARCHITECTURE", 90)),
-          static_cast<int>(environment("CUDA_VISIBLE_DEVICES", 0))};
+          static_cast<int>(environment("CUDA_VISIBLE_DEVICES", 0)),
+          loads_eagerly()};
 }
 
 Machine& mutable_machine() {

@@ -57,6 +57,11 @@ cudaError_t refuse(cudaError_t error, const void* kernel, const std::string& why
   return error;
 }
 
+cudaError_t load(const void* kernel) {
+  return load_code(current_device(), reinterpret_cast<std::uintptr_t>(kernel),
+                   "kernel " + kernel_info(kernel).name);
+}
+
 cudaError_t check_sizes(dim3 grid, dim3 block, const void* kernel) {
   constexpr dim3 most_blocks(0x7fffffff, 65535, 65535);
   constexpr dim3 most_threads(1024, 1024, 64);
@@ -120,6 +125,8 @@ cudaError_t check(const cudaLaunchConfig_t& config, const void* kernel) {
     if (needs_blocks_together(config.attrs[i])) return cudaErrorNotSupported;
   }
   if (device_of(config.stream) != current_device()) return cudaErrorInvalidResourceHandle;
+  error = load(kernel);
+  if (error != cudaSuccess) return error;
   return take_launch_failure();
 }
 
@@ -169,6 +176,7 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
   return call([&] {
     if (function == nullptr) return cudaErrorInvalidDeviceFunction;
+    if (cudaError_t error = load(function); error != cudaSuccess) return error;
     *attributes = {};
     const KernelInfo& info = kernel_info(function);
     attributes->sharedSizeBytes = info.static_shared_bytes;

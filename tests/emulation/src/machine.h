@@ -41,6 +41,7 @@ struct Machine {
   std::int64_t bad_kernel;  ///< 0: none
   int architecture;         ///< 90 is compute capability 9.0
   int first_device;         ///< what the first one is called without CUDA_VISIBLE_DEVICES
+  bool loads_eagerly;       ///< all code is there from the start
 };
 const Machine& machine();
 
@@ -87,6 +88,9 @@ struct AtomicCounters {
       copies;
 };
 AtomicCounters& count();
+
+/// Code is loaded anew when it is launched next.
+void forget_loaded_code();
 
 /// What is to be returned instead of launching, by fail_launch(); cudaSuccess else.
 cudaError_t take_launch_failure();

@@ -31,7 +31,8 @@ struct Streams {
   std::set<CUstream_st*> streams;
   std::set<CUevent_st*> events;
   std::array<CUstream_st, kMaxDevices> null_streams;
-  std::vector<std::pair<int, OperationPtr>> detached;  ///< of streams that were destroyed
+  std::vector<std::pair<int, OperationPtr>> detached;          ///< of streams that were destroyed
+  std::array<std::vector<OperationPtr>, kMaxDevices> waiting;  ///< for others, by device
 };
 
 Streams& all() {
@@ -163,22 +164,40 @@ void finish_device(int device) {
   for (const OperationPtr& operation : operations) finish(operation);
 }
 
+bool has_waiting_work(int device) {
+  const std::lock_guard lock(all().mutex);
+  auto& waiting = all().waiting[static_cast<std::size_t>(device)];
+  std::erase_if(waiting, is_done);
+  return !waiting.empty();
+}
+
 void forget_queued_work() {
   const std::lock_guard lock(all().mutex);
   all().detached.clear();
+  for (auto& waiting : all().waiting) waiting.clear();
   for (CUstream_st& stream : all().null_streams) stream.last = nullptr;
   for (CUstream_st* stream : all().streams) stream->last = nullptr;
 }
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
-  return enqueue_polled(stream, [work = std::move(work)] {
-    work();
-    return true;
+  return call([&] {
+    return submit(stream, cudaGraphNodeTypeKernel, [work = std::move(work)] {
+      work();
+      return true;
+    });
   });
 }
 
 cudaError_t enqueue_polled(cudaStream_t stream, std::function<bool()> poll) {
-  return call([&] { return submit(stream, cudaGraphNodeTypeKernel, std::move(poll)); });
+  return call([&] {
+    OperationPtr queued;
+    const cudaError_t error = submit(stream, cudaGraphNodeTypeKernel, std::move(poll), &queued);
+    if (queued == nullptr) return error;  // captured
+    const int device = device_of(stream);
+    const std::lock_guard lock(all().mutex);
+    all().waiting[static_cast<std::size_t>(device)].push_back(std::move(queued));
+    return error;
+  });
 }
 
 int device_of(cudaStream_t handle) {

@@ -45,6 +45,9 @@ cudaError_t synchronise(const OperationPtr& operation, int device);
 /// Executes all that is queued for `device`.
 void finish_device(int device);
 
+/// Whether work of enqueue_polled is queued for `device` that is not done.
+bool has_waiting_work(int device);
+
 /// Drops the streams' hold on what they queued.
 void forget_queued_work();
 

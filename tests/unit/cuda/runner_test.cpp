@@ -10,6 +10,7 @@
 
 #include "graph/error.h"
 #include "runtime/comm/thread_communicator.h"
+#include "runtime/kernels/cuda/launch.h"
 #include "unit/runtime/run_node.h"
 
 namespace autopar::runtime::cuda {
@@ -171,6 +172,16 @@ TEST_CASE("A step that fails while it is captured leaves the streams usable") {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+__global__ void first_used_behind_a_collective() {}
+
+/// Launches a kernel that nothing else launches.
+class LaunchesItsOwn final : public Kernel {
+ public:
+  void run(const KernelIo& io) override {
+    launch(static_cast<cudaStream_t>(io.stream), {}, first_used_behind_a_collective);
+  }
+};
+
 /// Work on the device that lasts until `is_over`, or until a rank has given up: what an abort of
 /// NCCL's communicator does to its kernels.
 void enqueue_waiting(cudaStream_t stream, Communicator& world, std::function<bool()> is_over) {
@@ -309,6 +320,35 @@ TEST_CASE("The host watches while it launches, and is never far ahead of its dev
   for (const std::string& error : errors_of_ranks(none, std::chrono::minutes(1), 1, 500, &launches))
     CHECK(error.empty());
   CHECK(launches[0] == 1000);  // once, and once to be captured
+}
+
+TEST_CASE("No kernel is loaded while a collective of its GPU is under way") {
+  emulation::reset();
+  auto worlds = make_thread_communicators(2, std::chrono::seconds(60));
+  std::array<std::string, 2> errors;
+  std::array<std::atomic<int>, 3> arrived{};
+  const auto run_rank = [&](std::size_t rank) {
+    try {
+      CollectiveContext collectives(*worlds[rank], std::chrono::minutes(1));
+      CudaDevice device({.gpu = static_cast<int>(rank)});
+      std::vector<Step> steps(6);
+      for (std::size_t s = 0; s < steps.size(); s += 2) {
+        steps[s].kernel = std::make_unique<Meeting>(*worlds[rank], arrived[s / 2]);
+        steps[s + 1].kernel = std::make_unique<LaunchesItsOwn>();
+      }
+      CudaRunner runner(device, std::move(steps), &collectives);
+      for (int run = 0; run < 3; ++run) runner.run();
+    } catch (const std::exception& error) {
+      errors[rank] = error.what();
+      worlds[rank]->abort();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t rank = 0; rank < 2; ++rank) threads.emplace_back(run_rank, rank);
+  }
+  for (const std::string& error : errors) CHECK(error == "");
+  CHECK(emulation::last_fault() == "");
 }
 
 TEST_CASE("Computation may take longer than a collective may wait") {

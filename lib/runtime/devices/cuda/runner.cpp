@@ -10,6 +10,8 @@
 #include "graph/error.h"
 #include "runtime/devices/cuda/nvtx_range.h"
 #include "runtime/devices/cuda/pause.h"
+#include "runtime/kernels/cuda/strided_copy.h"
+#include "runtime/kernels/cuda/write_mark.h"
 
 namespace autopar::runtime::cuda {
 namespace {
@@ -104,6 +106,10 @@ CudaRunner::CudaRunner(CudaDevice& device, std::vector<Step> steps, CollectiveCo
   for (const Queue queue : all_queues)
     if (!collective_steps_[at(queue)].empty()) other_queues_.push_back(queue);
   has_others_ = !other_queues_.empty() && collectives_ != nullptr && collectives_->world_size() > 1;
+  if (has_others_) {
+    load_write_mark();
+    load_strided_copies();
+  }
   schedule_ = schedule(accesses);
   for (const ScheduledStep& step : schedule_)
     complete_.push_back(step.signals ? make_event() : Event());
@@ -160,6 +166,7 @@ void CudaRunner::enqueue(const std::vector<Timing>& timings, bool is_watched) {
     if (!timings.empty()) check(cudaEventRecord(timings[s].end.get(), stream), "timing a step");
     if (is_marked) progress_of(place.queue).mark_end(stream, started[at(place.queue)]);
     if (place.signals) check(cudaEventRecord(complete_[s].get(), stream), "ordering streams");
+    if (is_watched && is_marked && runs_ == 0) finish(stream);
     if (is_watched && has_others_ && (s + 1) % batch_steps == 0) keep_pace((s + 1) / batch_steps);
   }
   for (const Queue queue : other_queues_) {
@@ -167,6 +174,11 @@ void CudaRunner::enqueue(const std::vector<Timing>& timings, bool is_watched) {
     check(cudaStreamWaitEvent(device_.compute_stream(), join_[at(queue)].get(), 0),
           "ordering streams");
   }
+}
+
+void CudaRunner::finish(cudaStream_t stream) {
+  check(cudaEventRecord(done_.get(), stream), "the run");
+  watch(done_);
 }
 
 void CudaRunner::keep_pace(std::size_t batch) {
@@ -196,8 +208,7 @@ void CudaRunner::run_launched(const std::function<void()>& launch) {
   try {
     for (Progress& progress : progress_) progress.reset();
     launch();
-    check(cudaEventRecord(done_.get(), device_.compute_stream()), "the run");
-    watch(done_);
+    finish(device_.compute_stream());
     if (has_others_) {
       const std::size_t all = collective_steps_[at(Queue::communication)].size();
       collectives_->report_progress(progress_at(static_cast<unsigned>(all)));

@@ -18,6 +18,13 @@ namespace autopar::runtime::cuda {
 /// same work is captured as a CUDA graph, and every later run is one launch of it. A collective
 /// that waits on the host cannot be captured: then every run goes step by step.
 ///
+/// In the first run the host waits for each collective before it goes on. A kernel's code is loaded
+/// when it is first launched, and its stack and cuBLASLt's tables are set up; CUDA may wait for all
+/// that runs on the GPU then (CUDA Programming Guide, "Lazy Loading"), and a collective runs until
+/// other ranks have launched theirs, which in one process may need the lock that this one holds.
+/// CUDA_MODULE_LOADING=EAGER would be no cure for all of that, and takes memory for every kernel of
+/// every library. What collectives launch behind themselves is loaded before the first of them.
+///
 /// Where there are other ranks it watches, while the device works, whether they are still there,
 /// and how long a collective takes that has started. When a run fails, no rank is left waiting for
 /// this one.
@@ -47,6 +54,8 @@ class CudaRunner final : public Runner {
   void capture();
   /// Launches by `launch`, and returns when the device is done. Throws Error as run() does.
   void run_launched(const std::function<void()>& launch);
+  /// Until the stream has done what it has.
+  void finish(cudaStream_t stream);
   /// Until the event is complete.
   void watch(const Event& event);
   [[noreturn]] void fail_late(Queue queue, unsigned number) const;

@@ -8,6 +8,7 @@
 
 #include "graph/error.h"
 #include "runtime/kernels/cuda/launch.h"
+#include "runtime/kernels/cuda/load.h"
 #include "runtime/kernels/cuda/words.h"
 
 namespace autopar::runtime::cuda {
@@ -202,6 +203,21 @@ void CudaStridedCopies::run_words(std::span<const CopyPlace> places, void* strea
           job.store_bytes == sizeof(Store))
         batch.add(job, places[i]);
   batch.launch_all();
+}
+
+void load_strided_copies() {
+  const auto load_words = [&]<typename Load, typename Store>(Load, Store) {
+    load(copy_words<Load, Store, 1>);
+    load(copy_words<Load, Store, most_jobs>);
+  };
+  for (int bytes = 1; bytes <= widest_word; bytes *= 2)
+    visit_word(bytes, [&]<typename Word>(Word word) {
+      load_words(word, word);
+      if constexpr (sizeof(Word) < widest_word) {
+        load_words(word, uint4{});
+        load(transpose_tiles<Word>);
+      }
+    });
 }
 
 void CudaStridedCopies::run(std::span<const CopyPlace> places, void* stream) const {

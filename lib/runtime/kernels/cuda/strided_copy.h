@@ -28,4 +28,7 @@ class CudaStridedCopies final : public StridedCopies {
   std::vector<Copy> copies_;
 };
 
+/// Loads all kernels that copy (see CudaRunner).
+void load_strided_copies();
+
 }  // namespace autopar::runtime::cuda

@@ -1,6 +1,7 @@
 #include "runtime/kernels/cuda/write_mark.h"
 
 #include "runtime/kernels/cuda/launch.h"
+#include "runtime/kernels/cuda/load.h"
 
 namespace autopar::runtime::cuda {
 namespace {
@@ -15,5 +16,7 @@ __global__ void write(volatile unsigned* mark, unsigned value) {
 void write_mark(cudaStream_t stream, unsigned* mark, unsigned value) {
   launch(stream, {dim3(1), dim3(1)}, write, mark, value);
 }
+
+void load_write_mark() { load(write); }
 
 }  // namespace autopar::runtime::cuda

@@ -8,4 +8,7 @@ namespace autopar::runtime::cuda {
 /// can read it while the stream goes on.
 void write_mark(cudaStream_t stream, unsigned* mark, unsigned value);
 
+/// Loads its kernel (see CudaRunner).
+void load_write_mark();
+
 }  // namespace autopar::runtime::cuda
