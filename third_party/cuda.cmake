@@ -24,9 +24,13 @@ if(NOT AUTOPAR_CUDA STREQUAL "OFF")
 endif()
 
 if(AUTOPAR_HAS_CUDA)
-  # Ampere and Hopper; CUDAARCHS in the environment or CMAKE_CUDA_ARCHITECTURES say otherwise.
+  # Ampere, Ada, Hopper and, where the toolkit knows it, Blackwell; PTX of the newest for what comes.
+  # CUDAARCHS in the environment or CMAKE_CUDA_ARCHITECTURES say otherwise.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
-    set(CMAKE_CUDA_ARCHITECTURES 80 90)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+    if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100-real 120)
+    endif()
   endif()
   set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
   if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)

@@ -202,6 +202,14 @@ class LaunchTest(TwoRanksTest):
                        collectives, *self.options, "--output-dir", out)  # fmt: skip
             self.check(out)
 
+    def test_gpus_of_every_architecture_that_has_code(self):
+        for architecture in (80, 86, 89, 90, 100, 103, 120):
+            with self.subTest(architecture):
+                self.environment["AUTOPAR_EMULATED_ARCHITECTURE"] = str(architecture)
+                out = self.tmp / f"out-{architecture}"
+                self.run_cuda(self.bundle, *self.options, "--output-dir", out, "--repeat", 2)
+                self.check(out)
+
     def start_at_rendezvous(self, *options):
         place = f"127.0.0.1:{free_port()}"
         return [
@@ -289,8 +297,11 @@ class FaultTest(TwoRanksTest):
         self.refuse(self.bundle, *self.options, parts=("no GPU", "--device cpu"))
         self.environment = environment(AUTOPAR_EMULATED_DRIVER="11080")
         self.refuse(self.bundle, *self.options, parts=("driver", "11.8"))
-        self.environment = environment(AUTOPAR_EMULATED_ARCHITECTURE="75")
-        self.refuse(self.bundle, *self.options, parts=("7.5", "8.0", "--device cpu"))
+        for architecture, capability in (("75", "7.5"), ("110", "11.0")):
+            self.environment = environment(AUTOPAR_EMULATED_ARCHITECTURE=architecture)
+            self.refuse(self.bundle, *self.options, parts=(
+                f"compute capability {capability}", "8.0, 9.0, 10.0, 12.0 and newer", "--device cpu"
+            ))  # fmt: skip
 
     def test_a_gpu_without_enough_memory_tells_what_was_needed_and_what_was_free(self):
         self.environment["AUTOPAR_EMULATED_MEMORY"] = "65536"

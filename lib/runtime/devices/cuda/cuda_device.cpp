@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "graph/error.h"
+#include "runtime/devices/cuda/architectures.h"
 #include "runtime/devices/cuda/runner.h"
 #include "runtime/devices/cuda/upload.h"
 #include "runtime/kernels/cuda/strided_copy.h"
@@ -18,19 +19,19 @@ std::string version_text(int version) {
 
 /// How many of them this build has kernels for: CUDA names the newest first.
 int gpus_with_code(int count) {
-  constexpr int least = AUTOPAR_LEAST_CUDA_ARCHITECTURE;
+  constexpr std::string_view architectures = AUTOPAR_CUDA_ARCHITECTURES;
   for (int gpu = 0; gpu < count; ++gpu) {
     int major = 0;
     int minor = 0;
     check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu), "the GPU's kind");
     check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, gpu), "the GPU's kind");
-    const int architecture = 10 * major + minor;
-    if (architecture >= least) continue;
+    const int capability = 10 * major + minor;
+    if (has_code_for(architectures, capability)) continue;
     if (gpu > 0) return gpu;
     fail(
-        "--device cuda: the GPU has compute capability {}.{}, but this build serves {}.{} and "
-        "newer; build it with -DCMAKE_CUDA_ARCHITECTURES={}, or use --device cpu",
-        major, minor, least / 10, least % 10, architecture);
+        "--device cuda: the GPU has compute capability {}.{}, but this build has code for {}; "
+        "build it with -DCMAKE_CUDA_ARCHITECTURES={}, or use --device cpu",
+        major, minor, served_capabilities(architectures), capability);
   }
   return count;
 }
