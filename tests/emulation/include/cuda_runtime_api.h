@@ -91,6 +91,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 // Kernels; their templates are in cuda_runtime.h.
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value);
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function);
+cudaError_t cudaFuncGetName(const char** name, const void* function);
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function,
                                                           int block_size,
                                                           std::size_t dynamic_shared_bytes);

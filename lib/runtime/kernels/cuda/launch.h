@@ -7,6 +7,7 @@
 
 #include "graph/error.h"
 #include "runtime/devices/cuda/cuda_error.h"
+#include "runtime/devices/cuda/kernel_checks.h"
 #include "runtime/kernel.h"
 
 #if defined(AUTOPAR_EMULATED_CUDA)
@@ -51,6 +52,7 @@ void launch(cudaStream_t stream, const LaunchShape& shape, void (*kernel)(Parame
   config.stream = stream;
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...),
         "launching a kernel");
+  note_launch(reinterpret_cast<const void*>(kernel));
 }
 
 /// The block's shared memory of the launch's size, 16-byte aligned.

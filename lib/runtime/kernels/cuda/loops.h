@@ -76,7 +76,7 @@ class Loops {
   void rows(std::int64_t rows, std::int64_t n, const Function& f) const {
     const std::int64_t rounds = rows * n;
     if (rounds == 0) return;
-    if (rounds < FastDivisor::limit)
+    if (rounds < FastDivisor::limit && !counts_all_loops_long())
       launch(stream_, a_thread_each(rounds), loop_short_rows<Function>, f, FastDivisor(n), rounds);
     else
       launch(stream_, a_thread_each(rounds), loop_rows<Function>, f, n, rounds);
