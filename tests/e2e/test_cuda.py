@@ -210,12 +210,16 @@ class LaunchTest(TwoRanksTest):
                 self.run_cuda(self.bundle, *self.options, "--output-dir", out, "--repeat", 2)
                 self.check(out)
 
-    def start_at_rendezvous(self, *options):
+    def start_at_rendezvous(self, *options, of_rank=lambda _: {}):
+        """`of_rank` gives what a rank's environment has beside that of all."""
         place = f"127.0.0.1:{free_port()}"
-        return [
-            self.start(self.bundle, *self.options, "--rank", rank, "--rendezvous", place, *options)
-            for rank in (0, 1)
-        ]
+        common, ranks = self.environment, []
+        for rank in (0, 1):
+            self.environment = {**common, **of_rank(rank)}
+            ranks.append(self.start(self.bundle, *self.options, "--rank", rank, "--rendezvous",
+                                    place, *options))  # fmt: skip
+        self.environment = common
+        return ranks
 
     def test_ranks_at_a_rendezvous(self):
         for collectives in ("nccl", "host"):
@@ -281,6 +285,20 @@ class LaunchTest(TwoRanksTest):
         self.assertEqual(done.returncode, 0, err)
         self.assertEqual(err.count("collectives go through the host"), 1, err)
         self.check(out)
+
+    def test_ranks_that_name_two_machines_share_a_gpu_with_nccl(self):
+        self.environment["AUTOPAR_EMULATED_GPUS"] = "1"
+        for repeat in (1, 3):
+            out = self.tmp / f"out{repeat}"
+            for rank in self.start_at_rendezvous(
+                "--gpu", 0, "--repeat", repeat, "--output-dir", out,
+                of_rank=lambda rank: {"NCCL_HOSTID": f"machine-{rank}"},
+            ):  # fmt: skip
+                self.finish(rank)
+            self.check(out)
+        ranks = self.start_at_rendezvous("--gpu", 0, of_rank=lambda _: {"NCCL_HOSTID": "machine"})
+        errors = [self.finish(rank, expect=1) for rank in ranks]
+        self.assertTrue(any("start one rank for each GPU" in error for error in errors), errors)
 
 
 class FaultTest(TwoRanksTest):

@@ -158,7 +158,7 @@ class Init {
       is_open_ = true;
       std::array<char, 32> device = {};
       cudaDeviceGetPCIBusId(device.data(), static_cast<int>(device.size()), communicator_.device);
-      if (!segment.come(device.data())) {
+      if (!segment.come(host(), device.data())) {
         return wait_in_vain(fmt::format("rank {} of {} ranks has already checked in",
                                         communicator_.rank, communicator_.ranks));
       }
@@ -181,11 +181,18 @@ class Init {
                        other, device);
   }
 
+  /// NCCL_HOSTID takes the place of the machine's own name.
+  static std::uint64_t host() {
+    const char* const name = std::getenv("NCCL_HOSTID");
+    return std::hash<std::string>()(name == nullptr ? "" : name);
+  }
+
   ncclResult_t check_devices() {
     const Segment& segment = communicator_.segment;
     for (int i = 0; i < communicator_.ranks; ++i) {
       for (int j = i + 1; j < communicator_.ranks; ++j) {
-        if (std::strcmp(segment.member(i).device, segment.member(j).device) == 0) {
+        if (segment.member(i).host == segment.member(j).host &&
+            std::strcmp(segment.member(i).device, segment.member(j).device) == 0) {
           return refuse(ncclInvalidUsage, duplicate_text(i, j, segment.member(i).device));
         }
       }

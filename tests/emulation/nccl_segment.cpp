@@ -117,11 +117,12 @@ Segment::Opening Segment::open(const std::string& name, int ranks, int rank, std
   return memory_ != nullptr ? Opening::done : Opening::not_yet;
 }
 
-bool Segment::come(const std::string& device) {
+bool Segment::come(std::uint64_t host, const std::string& device) {
   Member& me = member(rank_);
   int has_come = 0;
   if (!me.has_come.compare_exchange_strong(has_come, 1)) return false;
   me.process = getpid();
+  me.host = host;
   std::strncpy(me.device, device.c_str(), sizeof me.device - 1);
   if (header()->come.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks_) forget_name();
   return true;

@@ -16,7 +16,8 @@ class Segment {
     std::atomic<int> has_come;
     std::atomic<int> has_aborted;
     int process;
-    char device[32];  ///< PCI bus id
+    std::uint64_t host;  ///< of which machine it says that it is
+    char device[32];     ///< PCI bus id
   };
 
   /// Bytes of a collective that every member shows the others at a time.
@@ -67,7 +68,7 @@ class Segment {
 
   /// Tells the others that this rank is here; false if the rank has already come. The last to come
   /// removes the name.
-  bool come(const std::string& device);
+  bool come(std::uint64_t host, const std::string& device);
   bool all_have_come() const;
   /// Tells the others that this rank takes part no more. Removes the name if not all have come.
   void tell_of_abort();

@@ -316,7 +316,8 @@ constexpr ncclDataType_t byte_type = ncclUint8;
 
 class NcclCommunicator final : public Communicator {
  public:
-  /// `comm` is null for a group of one rank, which needs no NCCL. A subgroup owns its host.
+  /// `comm` is null for a group of one rank of several, which needs no NCCL. A subgroup owns its
+  /// host.
   NcclCommunicator(std::shared_ptr<NcclRank> nccl, ncclComm_t comm, Communicator& host,
                    std::unique_ptr<Communicator> own_host = nullptr)
       : nccl_(std::move(nccl)), comm_(comm), own_host_(std::move(own_host)), host_(host) {
@@ -347,7 +348,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void all_reduce(std::byte* data, std::int64_t elements, DataType type, ReduceOp op) override {
-    if (size() == 1) return;
+    if (comm_ == nullptr) return;
     const auto [nccl_type, nccl_op] = reduction(type, op);
     nccl_->run("all-reduce", [&] {
       return ncclAllReduce(data, data, at(elements), nccl_type, nccl_op, comm_, stream());
@@ -356,7 +357,7 @@ class NcclCommunicator final : public Communicator {
 
   void all_gather(const std::byte* in, std::byte* out,
                   std::span<const std::int64_t> block_bytes) override {
-    if (size() == 1) return copy(in, out, block_bytes[0]);
+    if (comm_ == nullptr) return copy(in, out, block_bytes[0]);
     if (are_equal(block_bytes)) {
       return nccl_->run("all-gather", [&] {
         return ncclAllGather(in, out, at(block_bytes[0]), byte_type, comm_, stream());
@@ -378,7 +379,7 @@ class NcclCommunicator final : public Communicator {
   void reduce_scatter(const std::byte* in, std::byte* out,
                       std::span<const std::int64_t> block_elements, DataType type,
                       ReduceOp op) override {
-    if (size() == 1) return copy(in, out, graph::bytes_of(type, block_elements[0]));
+    if (comm_ == nullptr) return copy(in, out, graph::bytes_of(type, block_elements[0]));
     const auto [nccl_type, nccl_op] = reduction(type, op);
     if (are_equal(block_elements)) {
       return nccl_->run("reduce-scatter", [&] {
@@ -402,7 +403,7 @@ class NcclCommunicator final : public Communicator {
 
   void all_to_all(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
                   std::span<const std::int64_t> receive_bytes) override {
-    if (size() == 1) return copy(in, out, send_bytes[0]);
+    if (comm_ == nullptr) return copy(in, out, send_bytes[0]);
     nccl_->begin_group("all-to-all");
     for (int peer = 0; peer < size(); ++peer) {
       const std::int64_t sent = send_bytes[at(peer)];
@@ -426,7 +427,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void broadcast(std::byte* data, std::int64_t bytes, int root) override {
-    if (size() == 1) return;
+    if (comm_ == nullptr) return;
     nccl_->run("broadcast", [&] {
       return ncclBroadcast(data, data, at(bytes), byte_type, root, comm_, stream());
     });
@@ -525,6 +526,5 @@ extern "C" autopar::runtime::Communicator* autopar_make_nccl_communicator(
   using namespace autopar::runtime;
   const auto nccl = std::make_shared<NcclRank>(*host, static_cast<cudaStream_t>(stream),
                                                std::chrono::milliseconds(timeout_milliseconds));
-  const ncclComm_t world = host->size() > 1 ? nccl->init() : nullptr;
-  return new NcclCommunicator(nccl, world, *host);
+  return new NcclCommunicator(nccl, nccl->init(), *host);
 }

@@ -191,6 +191,20 @@ TEST_CASE("Collectives staged through the host conform to what a communicator mu
   });
 }
 
+TEST_CASE("A lone rank calls NCCL, too") {
+  const NcclFaults faults;
+  emulation::hang_at(0, 0);
+  on_gpus(1, [](CudaDevice& device, Communicator& host) {
+    const auto world = nccl_world(device, host);
+    const OnDevice<float> x(device, {1, 2});
+    world->all_reduce(x.data(), 2, DataType::float32, ReduceOp::sum);
+    for (int i = 0; i < 100; ++i)
+      expect(cudaStreamQuery(device.collective_stream()) == cudaErrorNotReady, "NCCL hangs");
+    world->abort();
+    expect(cudaStreamSynchronize(device.collective_stream()) == cudaSuccess, "aborted work ends");
+  });
+}
+
 TEST_CASE("NCCL's plugin is loaded and serves all ranks") {
   const PluginFolder folder(AUTOPAR_EMULATED_PLUGINS);
   on_gpus(2, [](CudaDevice& device, Communicator& host) {
