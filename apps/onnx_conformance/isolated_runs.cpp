@@ -10,6 +10,8 @@
 #include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
 
 #include "graph/error.h"
 
@@ -18,12 +20,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+using Places = std::vector<std::size_t>;
+
 struct Child {
-  std::size_t place = 0;
+  Places places;         ///< its tests, in order
+  std::size_t done = 0;  ///< of which it has told the result
   pid_t pid = 0;
-  int pipe = -1;  ///< what it says of its test comes here
+  int pipe = -1;  ///< a line for each test comes here
   std::string said;
-  Clock::time_point deadline;
+  bool has_failed = false;     ///< its last test
+  Clock::time_point deadline;  ///< of the test that it is at
 };
 
 std::string to_text(const TestResult& result) {
@@ -50,84 +56,146 @@ TestResult from_text(const std::string& text) {
           json.at("is_random")};
 }
 
-[[noreturn]] void run_child(const std::filesystem::path& folder, const TestOptions& options,
-                            int pipe) {
-  const std::string text = to_text(run_test(folder, options));
+bool is_failure(const TestResult& result) {
+  return result.outcome != Outcome::passed && result.outcome != Outcome::skipped;
+}
+
+bool write_all(int pipe, const std::string& text) {
   for (std::size_t at = 0; at < text.size();) {
     const ssize_t written = ::write(pipe, text.data() + at, text.size() - at);
-    if (written < 0) break;
+    if (written < 0) return false;
     at += static_cast<std::size_t>(written);
+  }
+  return true;
+}
+
+/// Ends at the first failure, which may have broken what later tests would use.
+[[noreturn]] void run_child(const std::vector<std::filesystem::path>& folders, const Places& places,
+                            const TestOptions& options, int pipe) {
+  for (const std::size_t place : places) {
+    const TestResult result = run_test(folders[place], options);
+    if (!write_all(pipe, to_text(result) + "\n") || is_failure(result)) break;
   }
   std::fflush(nullptr);
   ::_exit(0);
 }
 
-Child start(std::size_t place, const std::filesystem::path& folder, const TestOptions& options,
-            int seconds) {
-  int ends[2];
-  if (::pipe(ends) != 0) fail("cannot make a pipe for {}", folder.string());
-  std::fflush(nullptr);
-  const pid_t pid = ::fork();
-  if (pid < 0) fail("cannot start a process for {}", folder.string());
-  if (pid == 0) {
-    ::close(ends[0]);
-    run_child(folder, options, ends[1]);
+/// Tests that wait for a process, and those at work.
+class Runs {
+ public:
+  Runs(const std::vector<std::filesystem::path>& folders, const TestOptions& options,
+       const Isolation& isolation, const Reporter& report)
+      : folders_(folders), options_(options), isolation_(isolation), report_(report) {
+    for (std::size_t place = folders.size(); place-- > 0;) waiting_.push_back(place);
   }
-  ::close(ends[1]);
-  return {place, pid, ends[0], {}, Clock::now() + std::chrono::seconds(seconds)};
-}
 
-/// When the pipe is closed: the process has ended, or is about to.
-TestResult finish(const Child& child, bool was_killed) {
-  ::close(child.pipe);
-  int status = 0;
-  ::waitpid(child.pid, &status, 0);
-  TestResult result;
-  if (was_killed) {
-    result.outcome = Outcome::hung;
-    result.message = "took too long and was killed";
-  } else if (WIFSIGNALED(status) || child.said.empty()) {
-    result.outcome = Outcome::crashed;
-    result.message =
-        WIFSIGNALED(status) ? fmt::format("ended by signal {}", WTERMSIG(status)) : "said nothing";
-  } else {
-    result = from_text(child.said);
+  void run_all() {
+    while (!waiting_.empty() || !children_.empty()) {
+      while (!waiting_.empty() && std::ssize(children_) < isolation_.jobs) start();
+      std::vector<pollfd> polled;
+      for (const Child& child : children_) polled.push_back({child.pipe, POLLIN, 0});
+      ::poll(polled.data(), polled.size(), 1000);
+      for (std::size_t i = children_.size(); i-- > 0;) {
+        const bool has_ended = polled[i].revents != 0 && listen(children_[i]);
+        const bool is_late = !has_ended && Clock::now() > children_[i].deadline;
+        if (is_late) ::kill(children_[i].pid, SIGKILL);
+        if (!is_late && !has_ended) continue;
+        finish(children_[i], is_late);
+        children_.erase(children_.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+    }
   }
-  return result;
-}
 
-/// Takes what the child says; true where it has said all.
-bool listen(Child& child) {
-  char buffer[4096];
-  const ssize_t got = ::read(child.pipe, buffer, sizeof buffer);
-  if (got > 0) child.said.append(buffer, static_cast<std::size_t>(got));
-  return got <= 0;
-}
+ private:
+  Clock::time_point next_deadline() const {
+    return Clock::now() + std::chrono::seconds(isolation_.seconds);
+  }
+
+  /// No process gets more than its share, so that none works alone at the end.
+  Places take_tests() {
+    const std::size_t share = waiting_.size() / static_cast<std::size_t>(isolation_.jobs);
+    const auto most = static_cast<std::size_t>(isolation_.tests_a_process);
+    Places places;
+    for (std::size_t i = 0; i < std::clamp<std::size_t>(share, 1, most); ++i) {
+      places.push_back(waiting_.back());
+      waiting_.pop_back();
+    }
+    return places;
+  }
+
+  void start() {
+    Child child;
+    child.places = take_tests();
+    const std::string first = folders_[child.places.front()].string();
+    int ends[2];
+    if (::pipe(ends) != 0) fail("cannot make a pipe for {}", first);
+    std::fflush(nullptr);
+    child.pid = ::fork();
+    if (child.pid < 0) fail("cannot start a process for {}", first);
+    if (child.pid == 0) {
+      ::close(ends[0]);
+      run_child(folders_, child.places, options_, ends[1]);
+    }
+    ::close(ends[1]);
+    child.pipe = ends[0];
+    child.deadline = next_deadline();
+    children_.push_back(std::move(child));
+  }
+
+  /// Takes what the child says; true where it has said all.
+  bool listen(Child& child) {
+    char buffer[4096];
+    const ssize_t got = ::read(child.pipe, buffer, sizeof buffer);
+    if (got <= 0) return true;
+    child.said.append(buffer, static_cast<std::size_t>(got));
+    for (std::size_t end; (end = child.said.find('\n')) != std::string::npos;) {
+      const TestResult result = from_text(child.said.substr(0, end));
+      child.said.erase(0, end + 1);
+      report_(child.places[child.done++], result);
+      child.has_failed = is_failure(result);
+      child.deadline = next_deadline();
+    }
+    return false;
+  }
+
+  /// When the pipe is closed: the process has ended, or is about to. The test that it was at has
+  /// failed then, unless the process ended by itself after a failure; those behind wait again.
+  void finish(Child& child, bool was_killed) {
+    ::close(child.pipe);
+    int status = 0;
+    ::waitpid(child.pid, &status, 0);
+    if (child.done == child.places.size()) return;
+    if (was_killed) {
+      give_up(child, Outcome::hung, "took too long and was killed");
+    } else if (WIFSIGNALED(status)) {
+      give_up(child, Outcome::crashed, fmt::format("ended by signal {}", WTERMSIG(status)));
+    } else if (!child.has_failed) {
+      give_up(child, Outcome::crashed, "said nothing");
+    }
+    const auto left = std::span(child.places).subspan(child.done);
+    waiting_.insert(waiting_.end(), left.rbegin(), left.rend());
+  }
+
+  void give_up(Child& child, Outcome outcome, std::string why) {
+    TestResult result;
+    result.outcome = outcome;
+    result.message = std::move(why);
+    report_(child.places[child.done++], result);
+  }
+
+  const std::vector<std::filesystem::path>& folders_;
+  const TestOptions& options_;
+  const Isolation& isolation_;
+  const Reporter& report_;
+  Places waiting_;  ///< the next one last
+  std::vector<Child> children_;
+};
 
 }  // namespace
 
 void run_isolated(const std::vector<std::filesystem::path>& folders, const TestOptions& options,
-                  int jobs, int seconds,
-                  const std::function<void(std::size_t place, const TestResult& result)>& report) {
-  std::vector<Child> children;
-  for (std::size_t next = 0; next < folders.size() || !children.empty();) {
-    while (next < folders.size() && children.size() < static_cast<std::size_t>(jobs)) {
-      children.push_back(start(next, folders[next], options, seconds));
-      ++next;
-    }
-    std::vector<pollfd> polled;
-    for (const Child& child : children) polled.push_back({child.pipe, POLLIN, 0});
-    ::poll(polled.data(), polled.size(), 1000);
-    for (std::size_t i = children.size(); i-- > 0;) {
-      Child& child = children[i];
-      const bool is_late = Clock::now() > child.deadline;
-      if (is_late) ::kill(child.pid, SIGKILL);
-      const bool has_ended = polled[i].revents != 0 && listen(child);
-      if (!is_late && !has_ended) continue;
-      report(child.place, finish(child, is_late));
-      children.erase(children.begin() + static_cast<std::ptrdiff_t>(i));
-    }
-  }
+                  const Isolation& isolation, const Reporter& report) {
+  Runs(folders, options, isolation, report).run_all();
 }
 
 }  // namespace autopar::conformance

@@ -107,8 +107,8 @@ int run(int argc, char** argv) {
   TestOptions options;
   options.device.threads = 1;
   std::string device = "cpu";
-  int jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  int seconds = 300;
+  Isolation isolation;
+  isolation.jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   app.add_option("folders", folders, "Tests, or folders of tests")->required();
   app.add_option("--device", device, "What to run on")
       ->check(CLI::IsMember({"cpu", "cuda"}))
@@ -117,8 +117,13 @@ int run(int argc, char** argv) {
                  "1: the whole model; more: every non-trivial plan forced in turn")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_option("--jobs", jobs, "Tests at the same time")->check(CLI::PositiveNumber);
-  app.add_option("--timeout", seconds, "Seconds for one test")
+  app.add_option("--jobs", isolation.jobs, "Tests at the same time")->check(CLI::PositiveNumber);
+  app.add_option("--timeout", isolation.seconds, "Seconds for one test")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--tests-a-process", isolation.tests_a_process,
+                 "Tests that a process runs, until one fails: setting up a GPU takes longer than a "
+                 "test")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   try {
@@ -134,7 +139,7 @@ int run(int argc, char** argv) {
     const TemporaryFolder scratch;
     options.scratch = scratch.path();
     Report report(tests);
-    run_isolated(tests, options, jobs, seconds,
+    run_isolated(tests, options, isolation,
                  [&](std::size_t place, const TestResult& result) { report.take(place, result); });
     report.print();
     return report.failed() == 0 ? 0 : 1;
