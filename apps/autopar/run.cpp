@@ -144,6 +144,7 @@ struct RunCommand {
                               {"repeat", result.run_seconds.size()},
                               {"seconds", seconds},
                               {"mean_seconds", mean(result.run_seconds)},
+                              {"device_seconds", median(result.device_seconds)},
                               {"collectives", bundle::to_json(result.collectives)},
                               {"arena_bytes", result.arena_bytes},
                               {"peak_bytes", result.peak_bytes},

@@ -39,6 +39,9 @@ class Runner {
   virtual std::vector<Span> profile() = 0;
   /// Launches that the next run takes: one a step, or one for all.
   virtual std::int64_t launches() const = 0;
+  /// What the last run took by the device's own clock, without what the host waits for it; 0 where
+  /// there is no such clock.
+  virtual double device_seconds() const { return 0; }
 };
 
 /// Elements of one shape in two layouts. Strides are in elements; those of the input may be 0 or

@@ -354,6 +354,7 @@ std::int64_t Executable::scratch_bytes() const {
   return impl_->arena_bytes() - impl_->bytes_without_scratch();
 }
 std::int64_t Executable::launches() const { return impl_->runner->launches(); }
+double Executable::device_seconds() const { return impl_->runner->device_seconds(); }
 double Executable::upload_seconds() const { return impl_->upload_seconds; }
 std::int64_t Executable::derived_constant_bytes() const { return impl_->all_derived_bytes(); }
 

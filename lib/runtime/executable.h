@@ -61,6 +61,8 @@ class Executable {
   std::int64_t scratch_bytes() const;
   /// See Runner::launches.
   std::int64_t launches() const;
+  /// See Runner::device_seconds.
+  double device_seconds() const;
   /// Copying constants to the device took so long; 0 where they stay on the host.
   double upload_seconds() const;
   /// Constants computed when compiling (folded or realigned), beside the mapped ones.

@@ -69,10 +69,14 @@ class RankRun {
     std::vector<double> seconds;
     for (int i = 0; i < repeat; ++i) {
       collectives_.reset_totals();
+      device_seconds_.push_back(0);
       seconds.push_back(run_steps(feed));
     }
     return seconds;
   }
+
+  /// Of each counted run, by the device's clock.
+  const std::vector<double>& device_seconds() const { return device_seconds_; }
 
   /// Of a run that is not counted.
   std::vector<Span> profile(const InputParts& parts) {
@@ -132,6 +136,7 @@ class RankRun {
       if (step + 1 < feed.steps()) executable_.hand_on_states(feed.first_row(), step);
       host_.barrier();
       seconds += std::chrono::duration<double>(Clock::now() - start).count();
+      if (!device_seconds_.empty()) device_seconds_.back() += executable_.device_seconds();
       feed.take(*this);
     }
     return seconds;
@@ -144,6 +149,7 @@ class RankRun {
   Executable executable_;
   std::int64_t weight_bytes_;
   std::vector<std::string> input_names_;
+  std::vector<double> device_seconds_;
 };
 
 Pipeline pipeline_of(const bundle::MetaInfo& info) {
@@ -410,6 +416,12 @@ std::pair<bundle::MetaInfo, std::optional<bundle::TailInfo>> load_bundle(
   return {std::move(info), std::move(tail)};
 }
 
+/// Keeps, by repetition, the larger of what ranks took.
+void take_slowest(std::vector<double>& slowest, const std::vector<double>& of_rank) {
+  slowest.resize(of_rank.size(), 0);
+  for (std::size_t i = 0; i < of_rank.size(); ++i) slowest[i] = std::max(slowest[i], of_rank[i]);
+}
+
 }  // namespace
 
 RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& inputs,
@@ -448,10 +460,8 @@ RunResult run_in_threads(const std::filesystem::path& dir, const NamedTensors& i
       result.peak_bytes[r] = run.peak_bytes();
       result.launches[r] = run.launches();
       result.upload_seconds[r] = run.upload_seconds();
-      result.run_seconds.resize(seconds.size(), 0);
-      for (std::size_t i = 0; i < seconds.size(); ++i) {
-        result.run_seconds[i] = std::max(result.run_seconds[i], seconds[i]);
-      }
+      take_slowest(result.run_seconds, seconds);
+      take_slowest(result.device_seconds, run.device_seconds());
       for (const auto& total : run.collectives()) {
         bundle::add_collective(result.collectives, total);
       }
@@ -500,9 +510,10 @@ RunResult run_as_rank(const std::filesystem::path& dir, const NamedTensors& inpu
   const std::vector<double> seconds = run.run(feed, options.repeat);
   result.choices = feed.choices();
   const NamedTensors last_inputs = feed.last_inputs();
-  for (const double each : seconds) {
+  for (const double each : seconds)
     result.run_seconds.push_back(std::ranges::max(gather_values(each, world)));
-  }
+  for (const double each : run.device_seconds())
+    result.device_seconds.push_back(std::ranges::max(gather_values(each, world)));
   result.arena_bytes = gather_values(run.arena_bytes(), world);
   result.peak_bytes = gather_values(run.peak_bytes(), world);
   result.launches = gather_values(run.launches(), world);
@@ -545,6 +556,7 @@ RunResult run_whole(const Graph& graph, const NamedTensors& inputs, const RunOpt
   WholeFeed feed(inputs);
   RunResult result;
   result.run_seconds = run.run(feed, options.repeat);
+  result.device_seconds = run.device_seconds();
   result.arena_bytes = {run.arena_bytes()};
   result.peak_bytes = {run.peak_bytes()};
   result.launches = {run.launches()};

@@ -32,8 +32,9 @@ struct RunResult {
   NamedTensors outputs;
   /// By input: what each step of a loop chose for the next, an entry a step in front.
   NamedTensors choices;
-  std::vector<double> run_seconds;   ///< the slowest rank's, of all steps, by repetition
-  std::vector<double> tail_seconds;  ///< by repetition; none where there is no tail
+  std::vector<double> run_seconds;     ///< the slowest rank's, of all steps, by repetition
+  std::vector<double> device_seconds;  ///< the same by the devices' own clocks; 0 on CPUs
+  std::vector<double> tail_seconds;    ///< by repetition; none where there is no tail
   std::vector<bundle::CollectiveTotal> collectives;  ///< of one run, summed over ranks
   std::vector<std::int64_t> arena_bytes;             ///< by rank
   std::vector<std::int64_t>

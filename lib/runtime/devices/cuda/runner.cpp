@@ -93,7 +93,8 @@ CudaRunner::CudaRunner(CudaDevice& device, std::vector<Step> steps, CollectiveCo
       collectives_(collectives),
       fork_(make_event()),
       join_(make_events()),
-      done_(make_event()),
+      begin_(make_event(cudaEventDefault)),
+      done_(make_event(cudaEventDefault)),
       batches_{make_events(), make_events()} {
   std::vector<StepAccess> accesses;
   for (std::size_t s = 0; s < steps_.size(); ++s) {
@@ -122,6 +123,11 @@ void CudaRunner::run() {
     else
       enqueue({}, true);
   });
+}
+
+double CudaRunner::device_seconds() const {
+  if (runs_ == 0) return 0;
+  return std::chrono::duration<double>(between(begin_, done_)).count();
 }
 
 std::vector<Span> CudaRunner::profile() {
@@ -207,6 +213,7 @@ void CudaRunner::capture() {
 void CudaRunner::run_launched(const std::function<void()>& launch) {
   try {
     for (Progress& progress : progress_) progress.reset();
+    check(cudaEventRecord(begin_.get(), device_.compute_stream()), "the run");
     launch();
     finish(device_.compute_stream());
     if (has_others_) {

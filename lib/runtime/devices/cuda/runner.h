@@ -36,6 +36,7 @@ class CudaRunner final : public Runner {
   std::int64_t launches() const override {
     return graph_ ? 1 : static_cast<std::int64_t>(steps_.size());
   }
+  double device_seconds() const override;
 
  private:
   /// Around one step's work on its stream.
@@ -77,6 +78,7 @@ class CudaRunner final : public Runner {
   std::int64_t runs_ = 0;
   Event fork_;
   std::array<Event, num_queues> join_;
+  Event begin_;
   Event done_;
   /// Complete when the streams have come to a batch's end; of the last two batches.
   using Batch = std::array<Event, num_queues>;
