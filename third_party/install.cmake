@@ -1,4 +1,5 @@
 # What `cmake --install` and the package hold: bin/autopar, its plugins in lib/autopar, and the pages.
+# AUTOPAR_GPU_CHECK adds the programs that scripts/gpu_check runs.
 # AUTOPAR_PORTABLE adds, in lib, the shared libraries that the program needs, for machines without
 # them, with their licences; what a plugin alone needs (CUDA, NCCL, MPI) is the machine's own.
 
@@ -13,15 +14,21 @@ function(autopar_install)
     install(TARGETS ${plugins} LIBRARY DESTINATION lib/autopar)
   endif()
   install(FILES README.md LICENSE DESTINATION share/doc/autopar)
+  set(programs autopar)
+  if(AUTOPAR_GPU_CHECK)
+    list(APPEND programs onnx_conformance run_shards gpu_kernel_test)
+  endif()
   if(NOT AUTOPAR_PORTABLE)
-    install(TARGETS autopar RUNTIME DESTINATION bin)
+    install(TARGETS ${programs} RUNTIME DESTINATION bin)
     return()
   endif()
 
   # As an RPATH, it holds for what the libraries beside the program and the plugins need too.
-  target_link_options(autopar PRIVATE -Wl,--disable-new-dtags)
-  set_target_properties(autopar PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
-  install(TARGETS autopar RUNTIME_DEPENDENCY_SET needed RUNTIME DESTINATION bin)
+  foreach(program ${programs})
+    target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
+  endforeach()
+  set_target_properties(${programs} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+  install(TARGETS ${programs} RUNTIME_DEPENDENCY_SET needed RUNTIME DESTINATION bin)
   # glibc's parts belong together, and to the machine.
   install(RUNTIME_DEPENDENCY_SET needed
     PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|util)[.]so"
