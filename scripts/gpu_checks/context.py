@@ -5,6 +5,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import kernel_names
+from .processes import ShortTime
 from .program import Program
 from .report import Report
 
@@ -31,14 +33,30 @@ class Context:
     report: Report
     clock: Clock
     work: Path
-    self_test: bool  # on a CPU, with small models: what is measured means nothing
+    self_test: bool  # without a GPU, with small models: what is measured means nothing
     exports: object = None  # Exports, of the large models
     torch_sides: dict = field(default_factory=dict)  # TorchSide by model's name
     figures: dict = field(default_factory=dict)  # what later sections need of earlier ones
 
+    def start_section(self, name, kept_for_later):
+        self.clock.start_section(kept_for_later)
+        self.program.record_kernels(self.work / "launched" / name)
+
+    def launched_in(self):
+        """Sections by the mangled name of each kernel that they have launched."""
+        found = {}
+        for file in sorted((self.work / "launched").glob("*")):
+            for name in kernel_names.launched(file):
+                found.setdefault(name, []).append(file.name)
+        return found
+
     def timeout(self, most=120):
         """For a command: what is left of the section, at least a moment."""
-        return max(1.0, min(most, self.clock.left()))
+        left = self.clock.left()
+        return most if left >= most else ShortTime(max(1.0, left))
+
+    def torch_device(self):
+        return "cpu" if self.self_test else "cuda"
 
     def is_late(self, needed=5):
         return self.clock.left() < needed

@@ -141,7 +141,8 @@ def check(context):
     faults = Faults(context)
     cases = ON_ANY_DEVICE
     if context.program.device == "cuda":
-        cases = (*ON_GPUS, *cases, *(() if exports.missing_packages() else WITH_PYTORCH))
+        has_pytorch = not context.self_test and not exports.missing_packages()
+        cases = (*ON_GPUS, *cases, *(WITH_PYTORCH if has_pytorch else ()))
     for case in cases:
         what = case.__name__.replace("_", " ")
         if context.is_late(2 * (WAIT + GRACE)):

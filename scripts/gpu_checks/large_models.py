@@ -32,10 +32,11 @@ LLAMA_8B = dict(hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, 
 BERT_LARGE = dict(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16,
                   intermediate_size=4096)
 MODELS = {model.name: model for model in (
-    LargeModel("gpt2-124m", "gpt2", {}, "float16", 8, 1024),
-    LargeModel("llama-8b", "llama", LLAMA_8B, "bfloat16", 1, 2048, has_step=True, is_hollow=True),
-    LargeModel("bert-large", "bert", BERT_LARGE, "float16", 32, 512),
+    # The largest last: its weights and its bundle's are 32 GB, when those of the others are gone.
     LargeModel("llama-1b", "llama", LLAMA_1B, "bfloat16", 1, 2048, has_step=True),
+    LargeModel("gpt2-124m", "gpt2", {}, "float16", 8, 1024),
+    LargeModel("bert-large", "bert", BERT_LARGE, "float16", 32, 512),
+    LargeModel("llama-8b", "llama", LLAMA_8B, "bfloat16", 1, 2048, has_step=True, is_hollow=True),
 )}
 SMALL = {model.name: model for model in (  # for --self-test
     LargeModel("gpt2-small", "gpt2", dict(n_embd=64, n_layer=2, n_head=4, vocab_size=509,

@@ -2,6 +2,7 @@
 
 import datetime
 import platform
+import shutil
 import subprocess
 
 from .context import SOURCE
@@ -47,17 +48,31 @@ def cuda_version():
     return line.strip() or "no nvcc"
 
 
+def print_free_space(folder):
+    """Before anything is written; the check needs 35 GB at most."""
+    disk = shutil.disk_usage(folder)
+    memory = output_of("bash", "-c", "grep MemAvailable /proc/meminfo")
+    print(f"{disk.free / 1e9:.1f} GB of {disk.total / 1e9:.1f} GB free at {folder}; {memory}",
+          flush=True)
+
+
+def commit_of(program):
+    """What the package was built of; a working copy without its history does not tell."""
+    of_package = program.folder / "COMMIT"
+    if of_package.exists():
+        return of_package.read_text().strip()
+    return output_of("git", "-C", str(SOURCE), "rev-parse", "HEAD") or "not known"
+
+
 def head(program, arguments):
     gpu = output_of("nvidia-smi", f"--query-gpu={','.join(GPU_FIELDS)}", "--format=csv,noheader")
-    # A working copy without its history has no commit to tell.
-    commit = output_of("git", "-C", str(SOURCE), "rev-parse", "HEAD") or "not known"
     now = datetime.datetime.now(datetime.timezone.utc)
     libraries = ", ".join(map(str, program.library_folders)) or "not found"
     return "\n".join([
         "# Results on a GPU",
         "",
-        f"`scripts/gpu_check {' '.join(arguments)}`, {now:%Y-%m-%d %H:%M} UTC, commit {commit}, "
-        f"autopar {output_of(str(program.file), '--version')}.",
+        f"`scripts/gpu_check {' '.join(arguments)}`, {now:%Y-%m-%d %H:%M} UTC, "
+        f"commit {commit_of(program)}, autopar {output_of(str(program.file), '--version')}.",
         "",
         f"- GPU: {gpu_text(gpu)}",
         f"- CUDA: {cuda_version()}; libraries from {libraries}",

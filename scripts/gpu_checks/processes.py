@@ -1,5 +1,6 @@
 """Commands with a time limit that leave no process behind."""
 
+import json
 import os
 import shlex
 import signal
@@ -16,6 +17,18 @@ class Skip(Exception):
     """What cannot be checked here, and why."""
 
 
+class ShortTime(float):
+    """Seconds, fewer than a command may take: those that are left of its section."""
+
+    def too_late(self, what):
+        return Skip(f"no time was left: {what}")
+
+
+def too_late(timeout, what):
+    """The exception for what did not come in time: a command's own fault, or the section's end."""
+    return timeout.too_late(what) if isinstance(timeout, ShortTime) else Failure(what)
+
+
 @dataclass(frozen=True)
 class Finished:
     command: list
@@ -25,6 +38,9 @@ class Finished:
 
     def text(self):
         return shlex.join(self.command)
+
+    def json(self):
+        return json.loads(self.stdout)
 
     def last_line(self):
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
@@ -58,13 +74,14 @@ class Process:
         return self._process.poll() is not None
 
     def finish(self, timeout):
-        """Waits for its end. Throws Failure if that does not come in time; nothing is left then."""
+        """Waits for its end. Throws Failure, or Skip where the section's time is over, if that does
+        not come in time; nothing is left then."""
         try:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.stop()
-            raise Failure(
-                f"did not end within {timeout:.0f} s: {shlex.join(self.command)}") from None
+            raise too_late(
+                timeout, f"did not end within {timeout:.0f} s: {shlex.join(self.command)}") from None
         for said in self._said:
             said.seek(0)
         stdout, stderr = (said.read() for said in self._said)

@@ -56,16 +56,27 @@ def library_folders(names, folders):
 
 
 class Program:
-    """bin/autopar of a portable folder on one device, "cuda" or, for --self-test, "cpu"."""
+    """bin/autopar of a portable folder, and the programs beside it, on one device: "cuda" or "cpu".
+    `plugins` is a folder of other plugins than those of the package: the emulated ones."""
 
-    def __init__(self, folder, device):
+    def __init__(self, folder, device, plugins=None):
+        self.folder, self.device = folder, device
         self.file = folder / "bin" / "autopar"
-        self.device = device
-        plugins = sorted((folder / "lib" / "autopar").glob("*.so"))
-        self.library_folders = library_folders(needed_libraries(plugins), candidate_folders())
+        self.is_emulated = plugins is not None
+        self.plugins = plugins or folder / "lib" / "autopar"
+        needed = needed_libraries(sorted(self.plugins.glob("*.so")))
+        self.library_folders = library_folders(needed, candidate_folders())
         self.environment = dict(os.environ)
         path = [*map(str, self.library_folders), os.environ.get("LD_LIBRARY_PATH", "")]
         self.environment["LD_LIBRARY_PATH"] = ":".join(filter(None, path))
+        if plugins:
+            self.environment["AUTOPAR_PLUGIN_DIR"] = str(plugins)
+            self.environment["AUTOPAR_EMULATED_GPUS"] = "1"
+
+    def record_kernels(self, file):
+        """From now on, names of kernels that are launched are appended to the file."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self.environment["AUTOPAR_LAUNCHED_KERNELS"] = str(file)
 
     def on_device(self, collectives=None):
         """Options of `run`. Collectives are chosen where there is a choice: on GPUs."""
@@ -74,12 +85,16 @@ class Program:
             options += ["--collectives", collectives]
         return options
 
-    def start(self, *arguments):
-        return processes.Process([self.file, *arguments], self.environment)
+    def command(self, arguments, program=None):
+        return [self.file.with_name(program) if program else self.file, *arguments]
 
-    def finish(self, *arguments, timeout, under=()):
+    def start(self, *arguments, program=None, environment=None):
+        return processes.Process(self.command(arguments, program), environment or self.environment)
+
+    def finish(self, *arguments, timeout, under=(), program=None, environment=None):
         """Runs it, perhaps under another program, whatever it ends with."""
-        return processes.run([*under, self.file, *arguments], self.environment, timeout)
+        return processes.run([*under, *self.command(arguments, program)],
+                             environment or self.environment, timeout)
 
     def run(self, *arguments, timeout):
         """Runs it. Throws Failure with what it said if it does not end with 0."""
@@ -91,7 +106,7 @@ class Program:
     def run_json(self, *arguments, timeout):
         """What it measured, and how it was called."""
         done = self.run(*arguments, "--json", timeout=timeout)
-        return json.loads(done.stdout), done.text()
+        return done.json(), done.text()
 
     def partition(self, model, out, ranks, shapes, timeout, *more):
         """Writes a bundle; its meta-info."""

@@ -1,6 +1,7 @@
 """Rows of what was asked and what was measured: printed as they come, kept as a page."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 OK, MISSED, FAILED, SKIPPED, TOLD = "ok", "MISSED", "FAILED", "skipped", ""
@@ -34,6 +35,7 @@ class Report:
         self.file, self.head = Path(file), head
         self.short = short or {}  # what commands are shown with, by what they have
         self.rows = []
+        self.notes = {}  # further text, by its heading
         self._section = ""
 
     def start(self, section):
@@ -60,16 +62,23 @@ class Report:
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(self.page())
 
+    def write_part(self, part, kernels):
+        """What parts.merged puts together, beside the page."""
+        written = {"part": part, "head": self.head, "rows": list(map(asdict, self.rows)),
+                   "notes": self.notes, "kernels": kernels}
+        self.file.with_suffix(".json").write_text(json.dumps(written, indent=1) + "\n")
+
     def page(self):
         parts = [self.head]
         for section in dict.fromkeys(row.section for row in self.rows):
             cells = [row.cells() for row in self.rows if row.section == section]
             parts.append("\n".join([f"## {section}", COLUMNS, *cells]))
+        parts += [f"## {heading}\n{text}" for heading, text in self.notes.items()]
         return "\n\n".join(parts) + "\n"
 
     def _add(self, what, asked, measured, verdict, command):
         for long, short in self.short.items():
             command = command.replace(long, short)
-        row = Row(self._section, what, asked, measured, verdict, command)
+        row = Row(self._section, str(what), str(asked), str(measured), verdict, command)
         self.rows.append(row)
         print(row.cells(), flush=True)

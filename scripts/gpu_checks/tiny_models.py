@@ -19,6 +19,13 @@ def names():
             for exporter in ("dynamo", "torchscript")]
 
 
+def further_names():
+    """All others but those whose graph depends on a value of an input, or ends in a tail."""
+    others = {folder.name for folder in FOLDER.iterdir() if (folder / "model.onnx").exists()}
+    return sorted(name for name in others - set(names())
+                  if not name.startswith("detector-") and name != "t5-merged")
+
+
 @dataclass(frozen=True)
 class TinyModel:
     """A model in one type, its inputs, and the outputs that ONNX Runtime gave in float32."""

@@ -45,11 +45,11 @@ class TorchSide:
             raise Failure("PyTorch's process died") from None
 
     def receive(self, timeout):
-        """Throws Failure if there is no answer in time; the process is gone then."""
+        """Throws as Process.finish does if there is no answer in time; the process is gone then."""
         ready, _, _ = select.select([self._process.stdout], [], [], timeout)
         if not ready:
             self.stop()
-            raise Failure(f"PyTorch did not answer within {timeout:.0f} s")
+            raise processes.too_late(timeout, f"PyTorch did not answer within {timeout:.0f} s")
         line = self._process.stdout.readline()
         answer = json.loads(line) if line else {"error": "PyTorch's process died"}
         if "error" in answer:
