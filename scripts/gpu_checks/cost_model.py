@@ -132,6 +132,6 @@ def check(context):
         for what, device_file in files.items():
             seconds, command = predicted(context, model, device_file)
             told.append(f"by {what} {compared(seconds, measured)}")
-        context.report.judge(
+        context.report.judge_time(
             name, f"the preset h200's prediction, {OF_SHEET}, within {WITHIN:.0%}", "; ".join(told),
             abs(model["predicted"] / measured - 1) <= WITHIN, command)

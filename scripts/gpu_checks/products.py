@@ -77,7 +77,7 @@ def check_one(context, torch, name, m, k, n, data_type):
     answer = torch.ask(context.timeout(), do="products", m=m, k=k, n=n, pairs=PAIRS, repeat=repeat,
                        type=tensors.NAMES[data_type], device=context.torch_device())
     theirs = flops(m, k, n) / answer["seconds"]
-    context.report.judge(
+    context.report.judge_time(
         what, f"{SHARE:.0%} of cuBLAS's rate",
         f"{rate / 1e12:.3g} TFLOP/s of {theirs / 1e12:.3g}: {rate / theirs:.0%}",
         rate / theirs >= SHARE, command)

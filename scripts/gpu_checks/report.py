@@ -31,8 +31,9 @@ def in_cell(text):
 class Report:
     """The page is written anew after each section, so that what was measured outlives a crash."""
 
-    def __init__(self, file, head, short=None):
+    def __init__(self, file, head, short=None, judges_times=True):
         self.file, self.head = Path(file), head
+        self.judges_times = judges_times  # else they are told: without a GPU they mean nothing
         self.short = short or {}  # what commands are shown with, by what they have
         self.rows = []
         self.notes = {}  # further text, by its heading
@@ -44,6 +45,11 @@ class Report:
 
     def judge(self, what, asked, measured, is_met, command=""):
         self._add(what, asked, measured, OK if is_met else MISSED, command)
+
+    def judge_time(self, what, asked, measured, is_met, command=""):
+        """Of what times were measured for."""
+        self._add(what, asked, measured,
+                  (OK if is_met else MISSED) if self.judges_times else TOLD, command)
 
     def tell(self, what, measured, command=""):
         """A figure that nothing was asked of."""

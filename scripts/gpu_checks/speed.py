@@ -85,7 +85,7 @@ class ModelSpeed:
         theirs.append(self.time_torch(*size))
         compiled, ours = statistics.median(theirs), measured["seconds"]
         what = f"{model.name}, {model.rows}x{model.tokens}, {model.data_type}"
-        report.judge(
+        report.judge_time(
             f"{what}: beside torch.compile", f"at least as fast: ratio {SLOWER_ALLOWED:g}",
             f"{milliseconds(ours)}, torch.compile {milliseconds(compiled)}, "
             f"ratio {compiled / ours:.2f}", compiled / ours >= SLOWER_ALLOWED, command)
@@ -122,8 +122,9 @@ class ModelSpeed:
         peak = peaks["flops_per_second"][self.model.data_type]
         told = f"{rate / 1e12:.0f} TFLOP/s of {peak / 1e12:.0f}: {rate / peak:.0%}"
         if self.model.name == "llama-8b":
-            self.context.report.judge(f"{what}: share of the peak", f"{PREFILL_SHARE:.0%}", told,
-                                      rate / peak >= PREFILL_SHARE, command)
+            self.context.report.judge_time(
+                f"{what}: share of the peak", f"{PREFILL_SHARE:.0%}", told,
+                rate / peak >= PREFILL_SHARE, command)
         else:
             self.context.report.tell(f"{what}: share of the peak", told, command)
 
@@ -137,7 +138,7 @@ class ModelSpeed:
             return
         seconds = max(seconds) if isinstance(seconds, list) else seconds  # by rank
         rate, pinned = weight_bytes / seconds, peaks["pinned_bytes_per_second"]
-        self.context.report.judge(
+        self.context.report.judge_time(
             f"{what}: loading weights", f"{LOADING_SHARE:.0%} of a pinned copy's rate",
             f"{rate / 1e9:.1f} GB/s of {pinned / 1e9:.1f}: {rate / pinned:.0%}",
             rate / pinned >= LOADING_SHARE, command)
@@ -151,7 +152,7 @@ class ModelSpeed:
             return
         read_bytes = BYTES_OF_HALF * self.loaded["multiplied_weights"]
         reading = read_bytes / peaks["copy_bytes_per_second"]
-        self.context.report.judge(
+        self.context.report.judge_time(
             what, f"{STEP_ALLOWED:g} times reading the weights once",
             f"{milliseconds(seconds)}, reading {milliseconds(reading)}: {seconds / reading:.2f}",
             seconds / reading <= STEP_ALLOWED, command)

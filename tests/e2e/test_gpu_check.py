@@ -47,6 +47,12 @@ class ReportTest(TemporaryFolderTest):
         self.assertTrue(self.report.has_failed())
         self.assertIn("| 0.8 | MISSED |", self.report.page())
 
+    def test_times_are_judged_on_a_gpu_alone(self):
+        for judges_times, verdict in ((True, report.MISSED), (False, report.TOLD)):
+            page = report.Report("unused", "", judges_times=judges_times)
+            page.judge_time("speed", "at least 1", "0.8", False)
+            self.assertEqual(page.rows[-1].verdict, verdict)
+
     def test_an_error_of_several_lines_is_one_cell(self):
         self.report.fail("model", ValueError("one\n\ttwo"))
         self.assertTrue(self.report.has_failed())

@@ -57,10 +57,14 @@ class EmulationTest(PartTest):
 
 
 class CpuTest(PartTest):
-    def test_what_needs_no_gpu(self):
-        page, _ = self.check("cpu", 1, "--only", "correctness", "nccl")
+    def test_every_part_does_what_needs_no_gpu(self):
+        page, _ = self.check("cpu", 1)
         for line in ("| bytes of collectives counted as predicted | 48 runs",
-                     "| NCCL |  | for GPUs alone | skipped |"):
+                     "| NCCL |  | for GPUs alone | skipped |",
+                     "| Kernels |  | for GPUs alone | skipped |"):
             self.assertIn(line, page)
-        page, _ = self.check("cpu", 3, "--only", "products")
-        self.assertIn("TFLOP/s", page)
+        page, _ = self.check("cpu", 2)
+        self.assertIn("| killed rank |", page)
+        page, _ = self.check("cpu", 3)
+        for line in ("TFLOP/s", "| autopar calibrate |"):
+            self.assertIn(line, page)
