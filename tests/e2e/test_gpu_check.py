@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
-import unittest
+import unittest.mock
 from pathlib import Path
 
 import numpy as np
@@ -400,6 +400,20 @@ class NcclTest(unittest.TestCase):
                       "Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1"):
             self.assertTrue(nccl.REFUSALS.search(f"error: rank 0: NCCL: connecting: {words}"))
         self.assertFalse(nccl.REFUSALS.search("error: rank 0: NCCL: a collective: unhandled system error"))
+
+
+class RefusalTest(TemporaryFolderTest):
+    def test_where_nccl_sees_one_machine_it_is_told_and_no_pass(self):
+        package = program.Program(Path(AUTOPAR).parents[1], "cuda",
+                                  Path(os.environ["AUTOPAR_EMULATED_PLUGINS"]))
+        page = report.Report(self.tmp / "page.md", "")
+        context = Context(package, page, Clock(600), self.tmp, True)
+        of_one_machine = {**package.environment, "NCCL_HOSTID": "one"}
+        with unittest.mock.patch.object(nccl, "environment_of", lambda *_: of_one_machine):
+            self.assertFalse(nccl.try_all(context, "2 ranks", nccl.check_collectives, 2))
+        [row] = page.rows
+        self.assertEqual(row.verdict, report.SKIPPED)
+        self.assertRegex(row.measured, "not possible here: error: rank [01]: NCCL: connecting the GPUs")
 
 
 class ParserTest(unittest.TestCase):

@@ -1,12 +1,15 @@
 """ONNX's own tests, whole and with every strategy of every operator forced over two ranks."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
+import onnx
+from onnx import numpy_helper
 from support import AUTOPAR, SOURCE, run
 
 CONFORMANCE = Path(AUTOPAR).parent / "onnx_conformance"
@@ -53,6 +56,26 @@ class OnnxConformanceTest(unittest.TestCase):
         for ranks in (1, 2, 4):
             with self.subTest(ranks=ranks):
                 self.check(("light",), ranks, MAY_FAIL, 9)
+
+    def test_tests_that_share_a_process_are_told_one_by_one(self):
+        """The one that fails ends its process, and those behind it go on in another."""
+        with tempfile.TemporaryDirectory() as folder:
+            names = ("add", "cos", "mul", "neg", "relu", "sub")
+            for name in names:
+                shutil.copytree(self.tests / "node" / f"test_{name}", Path(folder) / f"test_{name}")
+            outputs = [Path(folder) / f"test_{name}" / "test_data_set_0" / "output_0.pb"
+                       for name in names]  # fmt: skip
+            tensor = onnx.load_tensor(outputs[2])
+            outputs[2].write_bytes(
+                numpy_helper.from_array(-numpy_helper.to_array(tensor)).SerializeToString()
+            )
+            for tests, jobs in ((1, 2), (2, 1), (10, 1), (10, 3)):
+                with self.subTest(tests=tests, jobs=jobs):
+                    done = run(
+                        CONFORMANCE, folder, "--jobs", jobs, "--tests-a-process", tests, expect=1
+                    )
+                    self.assertRegex(done.stdout, r"WRONG test_mul: output 'z': element 0 is ")
+                    self.assertIn("5 passed, 1 failed, 0 skipped", done.stdout)
 
     def test_a_folder_without_tests_is_refused_in_one_line(self):
         with tempfile.TemporaryDirectory() as empty:
