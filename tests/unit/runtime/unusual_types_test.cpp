@@ -198,3 +198,37 @@ TEST_CASE("A device's copies in every form, by themselves and several at once") 
     }
   }
 }
+
+TEST_CASE("A quantised convolution of many channels, in every type of bytes") {
+  if (device_under_test() == nullptr) return;  // the CPU's have tests of their own
+  constexpr std::int64_t images = 2, channels = 3, side = 5, rows = 20, taps = 3, places = 3;
+  constexpr double scale = 0.5;
+  Random random(5);
+  for (const DataType x_type : {DataType::int8, DataType::uint8}) {
+    for (const DataType w_type : {DataType::int8, DataType::uint8}) {
+      const Tensor x = random_in(x_type, {images, channels, side, side}, random, 0, 9);
+      Tensor w = random_in(w_type, {rows, channels, taps, taps}, random, 0, 5);
+      std::vector<double> expected;
+      for_each_index({images, rows, places, places}, [&](const Shape& out) {
+        double sum = 0;
+        for_each_index({channels, taps, taps}, [&](const Shape& tap) {
+          sum += at(x, {out[0], tap[0], out[2] + tap[1], out[3] + tap[2]}) *
+                 at(w, {out[1], tap[0], tap[1], tap[2]});
+        });
+        expected.push_back(scale * sum);
+      });
+      if (w_type == DataType::uint8) {  // such weights stand around 128
+        std::vector<double> values = doubles(w);
+        for (double& each : values) each += 128;
+        w = tensor_of(w_type, w.shape(), values);
+      }
+      NodeRun node{"QuantizedConv",
+                   {},
+                   {x, w, tensor_of(DataType::float32, {1}, {scale})},
+                   {{DataType::float32, {images, rows, places, places}}}};
+      node.domain = "autopar.internal";
+      CAPTURE(name_of(x_type), name_of(w_type));
+      check_close(run_node(node).front(), expected, 100);
+    }
+  }
+}
