@@ -24,11 +24,12 @@ if(NOT AUTOPAR_CUDA STREQUAL "OFF")
 endif()
 
 if(AUTOPAR_HAS_CUDA)
-  # Ampere, Ada, Hopper and, where the toolkit knows it, Blackwell; PTX of the newest for what comes.
-  # CUDAARCHS in the environment or CMAKE_CUDA_ARCHITECTURES say otherwise.
+  # Ampere, Ada and Hopper; drivers of newer GPUs compile the PTX of the newest. What is packed for
+  # other machines has code for Blackwell, too, where the toolkit knows it. CUDAARCHS in the
+  # environment or CMAKE_CUDA_ARCHITECTURES say otherwise.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
-    if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
+    if(AUTOPAR_PORTABLE AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
       set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100-real 120)
     endif()
   endif()
