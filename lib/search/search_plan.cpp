@@ -303,19 +303,26 @@ class PlanSearch {
                             .threads = options_.threads});
   }
 
-  /// Of the choices of the least peak the one that was found or the cheapest: where shards move
-  /// less they may need less, too.
+  /// Of the choices of the least peak, as the search sums it, or a little more, the one whose
+  /// shards need least: the cheapest ones move less, and how shards are packed differs.
   std::vector<int> least_to_pack(PlanProblem built, const LeastPeak& least, int first) {
-    std::vector<int> found = moved(built, least.choice, built_);
-    std::fill(built.problem.usage_limits.begin() + first, built.problem.usage_limits.end(),
-              least.peak);
+    std::vector<int> best = moved(built, least.choice, built_);
+    const auto packed = [&](const auto& choice) {
+      return choice.empty() ? std::numeric_limits<std::int64_t>::max()
+                            : plan_of(choice).summary.peak_bytes;
+    };
+    auto& limits = built.problem.usage_limits;
     starts_ = {least.choice};
-    const Solution solution = solve_exactly(built.problem, least_seconds_for_a_plan);
-    if (solution.choice.empty()) return found;
-    std::vector<int> cheapest = moved(built, solution.choice, built_);
-    if (cheapest.empty() || found.empty()) return cheapest.empty() ? found : cheapest;
-    const auto packed = [&](const auto& choice) { return plan_of(choice).summary.peak_bytes; };
-    return packed(found) < packed(cheapest) ? found : cheapest;
+    double least_seconds = least_seconds_for_a_plan;
+    for (const double slack : {0.0, 0.02, 0.05}) {
+      const auto limit = static_cast<std::int64_t>((1 + slack) * static_cast<double>(least.peak));
+      std::fill(limits.begin() + first, limits.end(), limit);
+      const Solution solution = solve_exactly(built.problem, std::exchange(least_seconds, 0));
+      if (solution.choice.empty()) continue;
+      std::vector<int> cheapest = moved(built, solution.choice, built_);
+      if (packed(cheapest) <= packed(best)) best = std::move(cheapest);
+    }
+    return best;
   }
 
   /// As the search sums it.
