@@ -101,7 +101,7 @@ class NodeImporter {
   void import_body(const NodeList& nodes, const onnx::NodeProto& caller, Scope& scope, Scope& inner,
                    const Prepare& prepare, const OutputName& output_name);
 
-  /// Of a loop's body nothing is computed as it is read.
+  /// Within a loop's body nothing is computed as it is read.
   Folding folding() const { return frames_.depth() == 0 ? folding_ : Folding::of_small_constants; }
 
   ModelFile& file_;

@@ -32,7 +32,8 @@ struct TailSummary {
   std::string reason;      ///< why they are not
   std::int64_t weight_bytes = 0;
   double weight_share = 0;  ///< of all weights of the model that are more than looked up
-  /// Of the model's arithmetic, at least: extents that only a run tells are counted as 1.
+  /// At least, as a share of the model's arithmetic: extents that only a run tells are counted
+  /// as 1.
   double work_share = 0;
 };
 

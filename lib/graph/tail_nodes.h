@@ -29,7 +29,7 @@ class TailNodes {
   std::vector<std::string> reads() const;
 
   const std::vector<const onnx::NodeProto*>& nodes() const { return nodes_; }
-  /// Of the first node.
+  /// Why the first node is one of them.
   const std::string& reason() const { return reasons_.at(nodes_.front()); }
 
  private:

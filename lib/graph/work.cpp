@@ -74,7 +74,7 @@ double of_recurrence(const Shapes& shapes) {
 
 using Work = double (*)(const Shapes& shapes);
 
-/// Of operators that make one operation an element, elements_made.
+/// elements_made for operators that make one operation an element.
 Work work_of(std::string_view op_type) {
   static const std::map<std::string_view, Work> table = {
       {"Conv", of_convolution<1>},

@@ -75,7 +75,7 @@ class RankRun {
     return seconds;
   }
 
-  /// Of each counted run, by the device's clock.
+  /// A number for each counted run, by the device's clock.
   const std::vector<double>& device_seconds() const { return device_seconds_; }
 
   /// Of a run that is not counted.

@@ -303,7 +303,7 @@ class PlanSearch {
                             .threads = options_.threads});
   }
 
-  /// Of the choices of the least peak, as the search sums it, or a little more, the one whose
+  /// Among choices of the least peak, as the search sums it, or a little more, the one whose
   /// shards need least: the cheapest ones move less, and how shards are packed differs.
   std::vector<int> least_to_pack(PlanProblem built, const LeastPeak& least, int first) {
     std::vector<int> best = moved(built, least.choice, built_);

@@ -4,7 +4,7 @@
 
 namespace autopar::runtime {
 
-/// Of an output without elements, as a rank has it whose share is empty.
+/// Makes an output without elements, as a rank has it whose share is empty.
 class NoWork final : public Kernel {
  public:
   void run(const KernelIo&) override {}

@@ -14,8 +14,8 @@ namespace autopar::emulation {
 inline constexpr int kMaxDevices = 16;
 inline constexpr std::size_t kDefaultSharedBytes = 48 << 10;
 
-/// Of a block, at most, where cudaFuncSetAttribute allows it (CUDA Programming Guide, "Compute
-/// Capabilities").
+/// The most that a block may have where cudaFuncSetAttribute allows it (CUDA Programming Guide,
+/// "Compute Capabilities").
 constexpr std::size_t most_shared_bytes(int architecture) {
   switch (architecture) {
     case 75:

@@ -248,7 +248,7 @@ Tensor with_odd_rows(const Tensor& tensor, double number,
   return tensor_of(tensor.type(), tensor.shape(), values);
 }
 
-/// Of each query over the keys that it sees alone, in double: keys that it does not see are not
+/// Attends each query to the keys that it sees alone, in double: keys that it does not see are not
 /// even read.
 std::vector<double> attention_of_seen(
     const Case& of, const Tensor& q, const Tensor& k, const Tensor& v,

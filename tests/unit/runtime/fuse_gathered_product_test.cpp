@@ -55,7 +55,7 @@ int fused_products(const Spelling& s) {
   return count(graph, "GatheredMatMul");
 }
 
-/// Of x and the table, by loops.
+/// The products of x and the table, by loops.
 std::vector<double> products(const Mixture& m, const Spelling& s, const Tensor& x,
                              const Tensor& indices) {
   const Tensor table = s.graph.value(s.graph.nodes.front().inputs[0]).constant->contiguous_copy();

@@ -5,7 +5,7 @@
 
 namespace autopar::runtime::testing {
 
-/// Of the device under test.
+/// The kernels of the device under test.
 inline const KernelTable& kernels_under_test() {
   return device_under_test() ? device_under_test()->kernels() : cpu_kernels();
 }

@@ -56,7 +56,7 @@ class FoldedProduct final : public Kernel {
   }
 
  private:
-  /// Of one image of the input.
+  /// The size of one image of the input.
   std::int64_t in_bytes() const {
     return convolution_.channels * convolution_.windows.out_places() * element_bytes_;
   }

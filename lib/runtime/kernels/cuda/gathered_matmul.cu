@@ -57,8 +57,8 @@ __device__ void load_weights(const GatheredProduct<T>& of, const T* matrix, std:
   }
 }
 
-/// Of the `count` vectors that `chosen` begins with, as many as a tile has; a thread has one
-/// vector's product with some columns.
+/// Multiplies as many of the `count` vectors that `chosen` begins with as a tile has; a thread has
+/// one vector's product with some columns.
 template <typename T>
 __device__ void multiply_tile(const GatheredProduct<T>& of, const T* matrix,
                               std::int64_t first_column, const std::int64_t* chosen, int count,
