@@ -63,8 +63,9 @@ class Module {
   KernelInfo info_of(const void* kernel) const {
     const auto found = functions_.find(reinterpret_cast<std::uintptr_t>(kernel) - base_);
     if (found == functions_.end())
-      return {fmt::format("at {}", kernel), launch_bound_of(kernel), 0};
-    return {readable(found->second), launch_bound_of(kernel), shared_bytes_of(found->second)};
+      return {fmt::format("at {}", kernel), nullptr, launch_bound_of(kernel), 0};
+    const char* const symbol = found->second;
+    return {readable(symbol), symbol, launch_bound_of(kernel), shared_bytes_of(symbol)};
   }
 
  private:

@@ -173,6 +173,14 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
   });
 }
 
+cudaError_t cudaFuncGetName(const char** name, const void* function) {
+  return call([&] {
+    if (name == nullptr || function == nullptr) return cudaErrorInvalidValue;
+    *name = kernel_info(function).symbol;
+    return *name == nullptr ? cudaErrorInvalidDeviceFunction : cudaSuccess;
+  });
+}
+
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
   return call([&] {
     if (function == nullptr) return cudaErrorInvalidDeviceFunction;
