@@ -6,14 +6,14 @@
 #include <set>
 #include <vector>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "json_scanner.h"
 
 namespace autopar {
 
 namespace {
 
-using search::AssignmentProblem;
+using assignment::AssignmentProblem;
 using Rows = std::vector<std::vector<std::int64_t>>;
 
 /// The file's lists as they stand there.
@@ -117,7 +117,7 @@ AssignmentProblem assemble(Lists lists, const JsonScanner& json) {
 
 }  // namespace
 
-search::AssignmentProblem read_contest_file(const std::string& path) {
+assignment::AssignmentProblem read_contest_file(const std::string& path) {
   JsonScanner json(path);
   return assemble(read(json), json);
 }

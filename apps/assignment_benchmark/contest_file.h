@@ -2,12 +2,12 @@
 
 #include <string>
 
-#include "search/assignment_problem.h"
+#include "assignment/assignment_problem.h"
 
 namespace autopar {
 
 /// Reads an instance of the ASPLOS / EuroSys 2025 contest on intra-operator parallelism
 /// (github.com/google/iopddl): JSON, gzipped or not. Throws Error where it cannot.
-search::AssignmentProblem read_contest_file(const std::string& path);
+assignment::AssignmentProblem read_contest_file(const std::string& path);
 
 }  // namespace autopar

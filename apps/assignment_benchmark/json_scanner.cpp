@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar {
 

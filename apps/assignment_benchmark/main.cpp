@@ -11,11 +11,11 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
+#include "assignment/assignment_problem.h"
+#include "base/error.h"
+#include "base/interruption.h"
+#include "base/stopwatch.h"
 #include "contest_file.h"
-#include "graph/error.h"
-#include "graph/interruption.h"
-#include "search/assignment_problem.h"
-#include "search/stopwatch.h"
 
 namespace {
 
@@ -27,7 +27,7 @@ constexpr int wrong_usage = 2;
 struct Options {
   std::string file;
   std::string solution;
-  search::SolveOptions solve{.time_limit_seconds = 60};
+  assignment::SolveOptions solve{.time_limit_seconds = 60};
 };
 
 void write_solution(const std::string& path, const std::vector<int>& choice) {
@@ -38,20 +38,20 @@ void write_solution(const std::string& path, const std::vector<int>& choice) {
 }
 
 void run(const Options& options) {
-  const search::Stopwatch stopwatch;
+  const Stopwatch stopwatch;
   // What is left to do when the search ends: pricing, writing, and freeing memory.
   constexpr double share_of_the_end = 0.01;
-  const search::AssignmentProblem problem = read_contest_file(options.file);
-  search::SolveOptions solve = options.solve;
+  const assignment::AssignmentProblem problem = read_contest_file(options.file);
+  assignment::SolveOptions solve = options.solve;
   const double end = std::min(1.0, share_of_the_end * solve.time_limit_seconds);
   solve.time_limit_seconds -= stopwatch.seconds() + end;
-  const graph::InterruptionGuard guard{SIGINT};  // Ctrl-C: the best choice so far will do
-  const search::Solution solution = search::solve(problem, solve);
+  const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best choice so far will do
+  const assignment::Solution solution = assignment::solve(problem, solve);
 
-  const bool is_infeasible = solution.status == search::Status::infeasible;
+  const bool is_infeasible = solution.status == assignment::Status::infeasible;
   nlohmann::json line = {{"cost", nullptr},
                          {"lower_bound", nullptr},
-                         {"proven_optimal", solution.status == search::Status::optimal},
+                         {"proven_optimal", solution.status == assignment::Status::optimal},
                          {"peak_usage", nullptr}};
   if (!is_infeasible) line["lower_bound"] = solution.lower_bound;
   if (!solution.choice.empty()) {

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "commands.h"
 #include "cost/device_file.h"
 #include "cost/experiments.h"
 #include "cost/fit.h"
 #include "device_choice.h"
-#include "graph/error.h"
 #include "launch.h"
 #include "progress.h"
 #include "runtime/calibration/rank_stopwatch.h"

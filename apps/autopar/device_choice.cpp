@@ -1,6 +1,6 @@
 #include "device_choice.h"
 
-#include "graph/problems.h"
+#include "base/problems.h"
 #include "input_options.h"
 
 namespace autopar {

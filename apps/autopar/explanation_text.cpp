@@ -13,7 +13,7 @@ namespace {
 
 using Candidate = search::Explanation::Candidate;
 using Proof = search::Explanation::Proof;
-using Difference = search::PlanComparison::Difference;
+using Difference = plan::PlanComparison::Difference;
 
 std::string in_signed_seconds(double seconds) {
   return (seconds < 0 ? "-" : "+") + in_seconds(std::abs(seconds));
@@ -60,7 +60,7 @@ std::string candidate_text(const Candidate& candidate, double plan_seconds) {
   return text;
 }
 
-std::string gap_text(const search::PlanSummary& summary) {
+std::string gap_text(const plan::PlanSummary& summary) {
   if (summary.proven_optimal) return "optimal";
   return fmt::format("bound {}", in_seconds(summary.lower_bound_seconds));
 }
@@ -107,8 +107,8 @@ std::string explanation_text(const graph::Graph& graph, const search::Explanatio
   return text;
 }
 
-std::string comparison_text(const search::PlanFile& a, const search::PlanFile& b,
-                            const search::PlanComparison& comparison) {
+std::string comparison_text(const plan::PlanFile& a, const plan::PlanFile& b,
+                            const plan::PlanComparison& comparison) {
   std::string text =
       fmt::format("A: {} (device {}, {})\nB: {} (device {}, {})\n", a.source, a.device,
                   gap_text(a.summary), b.source, b.device, gap_text(b.summary));

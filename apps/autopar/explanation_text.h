@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "plan/plan_comparison.h"
 #include "search/explanation.h"
-#include "search/plan_comparison.h"
 
 namespace autopar {
 
@@ -11,7 +11,7 @@ namespace autopar {
 std::string explanation_text(const graph::Graph& graph, const search::Explanation& explanation);
 
 /// What `--compare` prints.
-std::string comparison_text(const search::PlanFile& a, const search::PlanFile& b,
-                            const search::PlanComparison& comparison);
+std::string comparison_text(const plan::PlanFile& a, const plan::PlanFile& b,
+                            const plan::PlanComparison& comparison);
 
 }  // namespace autopar

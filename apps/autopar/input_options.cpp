@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "graph/problems.h"
+#include "base/problems.h"
 #include "runtime/tensor_files.h"
 
 namespace autopar {

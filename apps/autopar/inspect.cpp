@@ -4,11 +4,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "bundle/meta_info.h"
 #include "bundle/tail_info.h"
 #include "commands.h"
-#include "graph/error.h"
-#include "graph/onnx_overview.h"
+#include "graph/onnx/onnx_overview.h"
 #include "model_options.h"
 #include "summary.h"
 

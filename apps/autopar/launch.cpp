@@ -5,8 +5,8 @@
 #include <charconv>
 #include <cstdint>
 
-#include "graph/error.h"
-#include "graph/file_digest.h"
+#include "base/error.h"
+#include "base/file_digest.h"
 #include "runtime/comm/local_ranks.h"
 #include "runtime/comm/mpi_launch.h"
 #include "runtime/comm/tcp_communicator.h"
@@ -107,7 +107,7 @@ Launch::Launch(const LaunchOptions& options, std::filesystem::path bundle_dir,
       world_(find_other_ranks(
           options, {.ranks = ranks_,
                     .what = bundle_dir_.string(),
-                    .digest = [&] { return graph::xxh3_of_file(bundle_dir_ / "meta-info.json"); },
+                    .digest = [&] { return xxh3_of_file(bundle_dir_ / "meta-info.json"); },
                     .patience = patience_of(info)})),
       local_(world_ ? runtime::local_ranks(*world_) : runtime::LocalRanks{}) {}
 

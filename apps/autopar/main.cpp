@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/problems.h"
 #include "commands.h"
-#include "graph/problems.h"
 #include "wait_policy.h"
 
 namespace {

@@ -9,15 +9,15 @@
 #include <optional>
 #include <utility>
 
-#include "graph/error.h"
-#include "graph/interruption.h"
-#include "graph/onnx_import.h"
-#include "graph/onnx_overview.h"
-#include "graph/problems.h"
+#include "base/error.h"
+#include "base/interruption.h"
+#include "base/problems.h"
+#include "graph/onnx/onnx_import.h"
+#include "graph/onnx/onnx_overview.h"
 #include "graph/state.h"
 #include "input_options.h"
-#include "partition/memory_prediction.h"
-#include "partition/pipeline_program.h"
+#include "program/memory_prediction.h"
+#include "program/pipeline_program.h"
 #include "progress.h"
 #include "runtime/executable.h"
 #include "runtime/fused_values.h"
@@ -170,7 +170,7 @@ std::int64_t microbatch_rows(std::int64_t batch, int microbatches) {
 
 /// With a batch of so many rows, which the model may not allow.
 graph::Graph load_with_batch(const ModelOptions& options, const graph::Graph& whole,
-                             const partition::BatchInputs& batch, std::int64_t rows,
+                             const program::BatchInputs& batch, std::int64_t rows,
                              bool weights_may_be_absent) {
   ModelOptions other = options;
   for (const auto& [input, dim] : batch.dims) {
@@ -183,7 +183,7 @@ graph::Graph load_with_batch(const ModelOptions& options, const graph::Graph& wh
   return load_model(other, weights_may_be_absent).graph;
 }
 
-void tell_where_it_is(const partition::BatchInputs& batch, const graph::Graph& graph) {
+void tell_where_it_is(const program::BatchInputs& batch, const graph::Graph& graph) {
   const auto& [input, dim] = batch.dims.front();
   if (dim > 0)
     spdlog::info("microbatches cut dimension {} of input '{}'", dim, graph.value(input).name);
@@ -194,7 +194,7 @@ void check_names_in_file(const ModelOptions& options, const PlanOptions& plan) {
   Problems problems;
   std::vector<std::string> inputs;
   for (const auto& port : graph::onnx_overview(options.model).inputs) inputs.push_back(port.name);
-  problems.collect([&] { partition::check_batch_names(plan.batch, inputs); });
+  problems.collect([&] { program::check_batch_names(plan.batch, inputs); });
   problems.collect([&] {
     if (!plan.strategy.empty())
       search::check_pin_names(search::load_pins(plan.strategy),
@@ -215,10 +215,10 @@ graph::Imported load_or_tell_names(const ModelOptions& options, const PlanOption
 }
 
 /// Where it is refused, pins that name nothing are told, too.
-partition::BatchInputs find_batch_or_tell_pins(const graph::Graph& graph, const PlanOptions& plan) {
-  partition::BatchInputs batch;
+program::BatchInputs find_batch_or_tell_pins(const graph::Graph& graph, const PlanOptions& plan) {
+  program::BatchInputs batch;
   Problems problems;
-  const bool is_found = problems.collect([&] { batch = partition::find_batch(graph, plan.batch); });
+  const bool is_found = problems.collect([&] { batch = program::find_batch(graph, plan.batch); });
   if (!is_found && !plan.strategy.empty()) {
     const std::vector<search::Pin> pins = search::load_pins(plan.strategy);
     search::Pins(pins, graph, problems);
@@ -238,11 +238,11 @@ BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& 
     model.split.microbatch = model.whole;
     return model;
   }
-  const partition::BatchInputs batch = find_batch_or_tell_pins(model.whole, plan);
+  const program::BatchInputs batch = find_batch_or_tell_pins(model.whole, plan);
   tell_where_it_is(batch, model.whole);
   const std::int64_t rows = microbatch_rows(batch.rows, plan.microbatches);
   if (rows * plan.microbatches == batch.rows) {
-    model.split = partition::split_batch(model.whole, plan.microbatches, batch);
+    model.split = program::split_batch(model.whole, plan.microbatches, batch);
     discover_missing_rules(plan, model.split.microbatch);
     return model;
   }
@@ -256,14 +256,14 @@ BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& 
     }
   }();
   discover_missing_rules(plan, filled_up);
-  if (!partition::differ_in_batch_alone(model.whole, filled_up, batch.rows, filled)) {
+  if (!program::differ_in_batch_alone(model.whole, filled_up, batch.rows, filled)) {
     fail(
         "--microbatches {}: the model computes with the size of its batch, {}; give a divisor of "
         "it",
         plan.microbatches, batch.rows);
   }
   // Both graphs are one model's, value by value.
-  model.split = partition::split_batch(filled_up, plan.microbatches, batch);
+  model.split = program::split_batch(filled_up, plan.microbatches, batch);
   discover_missing_rules(plan, model.split.microbatch);
   return model;
 }
@@ -392,7 +392,7 @@ SearchSetup make_search_setup(const PlanOptions& plan, const ModelOptions& model
 namespace {
 
 void tell_of_interruption() {
-  if (graph::was_interrupted()) spdlog::warn("interrupted: this is the best plan found so far");
+  if (was_interrupted()) spdlog::warn("interrupted: this is the best plan found so far");
 }
 
 /// Weights that rank 0 keeps for the tail where that shares memory with its shard. Its shares are
@@ -404,42 +404,41 @@ std::int64_t tail_bytes_on(const cost::DeviceModel& device,
 
 }  // namespace
 
-partition::RunBytes run_bytes_on(const cost::DeviceModel& device) {
+program::RunBytes run_bytes_on(const cost::DeviceModel& device) {
   return [kernels = kernels_for(device)](const graph::Graph& graph, int microbatches) {
     return runtime::packed_graph(graph, kernels, microbatches).bytes;
   };
 }
 
-search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& plan,
-                               std::span<const cost::CostModel> meshes,
-                               search::SearchOptions options) {
+plan::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& plan,
+                             std::span<const cost::CostModel> meshes,
+                             search::SearchOptions options) {
   const std::optional<int> stages = stage_count(plan);
   if (stages == 1 && plan.microbatches == 1) {
-    return search::one_stage_plan(model.whole,
-                                  find_solved_plan(model, meshes, std::move(options)).plan);
+    return plan::one_stage_plan(model.whole,
+                                find_solved_plan(model, meshes, std::move(options)).plan);
   }
   if (!model.whole.states.empty())
     fail("--loop: states stay on one stage's devices; leave --stages and --microbatches out");
   const Progress progress("searching for the best stages");
   const cost::DeviceModel& device = meshes.front().device();
-  options.peak_bytes = [&](const search::Plan& found) {
+  options.peak_bytes = [&](const plan::Plan& found) {
     const cost::CostModel cost(device, found.mesh);
-    return tail_bytes_on(device, model.tail) + partition::predict_peak_bytes(model.whole, found,
-                                                                             cost.step_price(),
-                                                                             run_bytes_on(device));
+    return tail_bytes_on(device, model.tail) +
+           program::predict_peak_bytes(model.whole, found, cost.step_price(), run_bytes_on(device));
   };
   search::PipelineOptions pipeline;
   pipeline.stages = stages.value_or(0);
   pipeline.microbatches = plan.microbatches;
   pipeline.objective =
-      plan.objective == "latency" ? search::Objective::latency : search::Objective::throughput;
+      plan.objective == "latency" ? plan::Objective::latency : plan::Objective::throughput;
   if (mesh_is_of_a_stage(plan)) pipeline.mesh = sharding::DeviceMesh::parse(plan.mesh);
-  pipeline.peak_bytes = [&](const graph::StageGraph& stage, const search::Plan& found) {
-    return partition::predict_peak_bytes(stage, found, device, plan.microbatches,
-                                         run_bytes_on(device));
+  pipeline.peak_bytes = [&](const graph::StageGraph& stage, const plan::Plan& found) {
+    return program::predict_peak_bytes(stage, found, device, plan.microbatches,
+                                       run_bytes_on(device));
   };
-  search::PipelinePlan found = search::search_pipeline(model.whole, model.split.microbatch, device,
-                                                       meshes, options, pipeline);
+  plan::PipelinePlan found = search::search_pipeline(model.whole, model.split.microbatch, device,
+                                                     meshes, options, pipeline);
   tell_of_interruption();
   return found;
 }
@@ -448,12 +447,11 @@ search::SolvedPlan find_solved_plan(const BatchedModel& model,
                                     std::span<const cost::CostModel> meshes,
                                     search::SearchOptions options) {
   const Progress progress("searching for the best plan");
-  options.peak_bytes = [&](const search::Plan& plan) {
+  options.peak_bytes = [&](const plan::Plan& plan) {
     const cost::DeviceModel& device = meshes.front().device();
     const cost::CostModel cost(device, plan.mesh);
-    return tail_bytes_on(device, model.tail) + partition::predict_peak_bytes(model.whole, plan,
-                                                                             cost.step_price(),
-                                                                             run_bytes_on(device));
+    return tail_bytes_on(device, model.tail) +
+           program::predict_peak_bytes(model.whole, plan, cost.step_price(), run_bytes_on(device));
   };
   search::SolvedPlan found = search::search_meshes(model.whole, meshes, options);
   tell_of_interruption();

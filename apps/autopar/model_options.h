@@ -10,9 +10,9 @@
 
 #include "cost/cost_model.h"
 #include "graph/graph.h"
-#include "graph/import_with_tail.h"
-#include "partition/memory_prediction.h"
-#include "partition/split_batch.h"
+#include "graph/onnx/import_with_tail.h"
+#include "program/memory_prediction.h"
+#include "program/split_batch.h"
 #include "runtime/kernel.h"
 #include "search/search_meshes.h"
 #include "search/stages/search_pipeline.h"
@@ -66,7 +66,7 @@ graph::Imported load_model(const ModelOptions& options, bool weights_may_be_abse
 struct BatchedModel {
   graph::Graph whole;
   std::optional<graph::Tail> tail;
-  partition::SplitBatch split;
+  program::SplitBatch split;
 };
 /// Where the batch is no multiple of the microbatches, `split` is that of the next greater one.
 BatchedModel load_batched_model(const ModelOptions& options, const PlanOptions& plan,
@@ -79,11 +79,11 @@ void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& grap
 /// takes a GPU's place where there is none.
 std::vector<const runtime::KernelTable*> kernels_for(const cost::DeviceModel& device);
 /// The runtime's answer for whichever of these needs most.
-partition::RunBytes run_bytes_on(const cost::DeviceModel& device);
+program::RunBytes run_bytes_on(const cost::DeviceModel& device);
 /// Searches, with the memory limit held against what the shards will need.
-search::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& plan,
-                               std::span<const cost::CostModel> meshes,
-                               search::SearchOptions options);
+plan::PipelinePlan find_plan(const BatchedModel& model, const PlanOptions& plan,
+                             std::span<const cost::CostModel> meshes,
+                             search::SearchOptions options);
 /// The plan of one stage, and the problem that it solves.
 search::SolvedPlan find_solved_plan(const BatchedModel& model,
                                     std::span<const cost::CostModel> meshes,

@@ -9,7 +9,7 @@
 
 #include "commands.h"
 #include "model_options.h"
-#include "partition/write_bundle.h"
+#include "planner/write_bundle.h"
 #include "progress.h"
 #include "runtime/kernel.h"
 #include "summary.h"
@@ -25,16 +25,16 @@ struct PartitionCommand {
   bool force = false;
 
   void run() const {
-    partition::BundleOptions bundle_options{
+    planner::BundleOptions bundle_options{
         .out = out, .model_name = model.model.filename().string(), .force = force};
     auto [meshes, search_options] =
-        make_search_setup(plan, model, [&] { partition::check_output_folder(bundle_options); });
+        make_search_setup(plan, model, [&] { planner::check_output_folder(bundle_options); });
     bundle_options.run_bytes = run_bytes_on(meshes.front().device());
 
     const BatchedModel loaded = load();
     if (loaded.tail) bundle_options.tail = &*loaded.tail;
     fit_to_model(meshes, loaded.whole);
-    const search::PipelinePlan found = find_plan(loaded, plan, meshes, search_options);
+    const plan::PipelinePlan found = find_plan(loaded, plan, meshes, search_options);
     const bundle::MetaInfo written = write(loaded, found, meshes.front().device(), bundle_options);
 
     fmt::print(stderr, "{}", plan_summary(found, written.collectives));
@@ -63,11 +63,11 @@ struct PartitionCommand {
                  fmt::join(op_types, ", "));
   }
 
-  static bundle::MetaInfo write(const BatchedModel& model, const search::PipelinePlan& plan,
+  static bundle::MetaInfo write(const BatchedModel& model, const plan::PipelinePlan& plan,
                                 const cost::DeviceModel& device,
-                                const partition::BundleOptions& options) {
+                                const planner::BundleOptions& options) {
     const Progress progress("writing " + options.out.string());
-    return partition::write_bundle(model.whole, model.split.ports, plan, device, options);
+    return planner::write_bundle(model.whole, model.split.ports, plan, device, options);
   }
 };
 

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "commands.h"
 #include "explanation_text.h"
-#include "graph/error.h"
 #include "model_options.h"
-#include "partition/write_bundle.h"
 #include "plan_report.h"
+#include "planner/write_bundle.h"
 #include "progress.h"
 #include "simulated_trace.h"
 #include "summary.h"
@@ -35,14 +35,14 @@ struct PlanCommand {
     const BatchedModel loaded = load_batched_model(model, plan, /*weights_may_be_absent=*/true);
     fit_to_model(meshes, loaded.whole);
     if (!explain.empty()) return print_explanation(loaded, meshes, options);
-    const search::PipelinePlan found = find_plan(loaded, plan, meshes, options);
+    const plan::PipelinePlan found = find_plan(loaded, plan, meshes, options);
     if (!simulate.empty()) {
       runtime::save_trace(simulate, simulated_spans(found, meshes.front().device()), "--simulate");
     }
     const PlanReport report = make_plan_report(found, meshes.front().device());
     if (json) {
-      fmt::print("{}\n", partition::plan_json(found, report.collectives,
-                                              loaded.tail ? &*loaded.tail : nullptr));
+      fmt::print("{}\n", planner::plan_json(found, report.collectives,
+                                            loaded.tail ? &*loaded.tail : nullptr));
     } else {
       fmt::print("{}", report_text(found, report));
       if (loaded.tail) fmt::print("{}", tail_text(loaded.tail->summary));
@@ -68,10 +68,10 @@ struct PlanCommand {
   }
 
   void print_comparison() const {
-    const search::PlanFile a = search::load_plan_file(compare[0]);
-    const search::PlanFile b = search::load_plan_file(compare[1]);
-    const search::PlanComparison comparison = search::compare_plans(a, b);
-    fmt::print("{}", json ? search::comparison_json(a, b, comparison) + "\n"
+    const plan::PlanFile a = plan::load_plan_file(compare[0]);
+    const plan::PlanFile b = plan::load_plan_file(compare[1]);
+    const plan::PlanComparison comparison = plan::compare_plans(a, b);
+    fmt::print("{}", json ? plan::comparison_json(a, b, comparison) + "\n"
                           : comparison_text(a, b, comparison));
   }
 };

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "model_options.h"
-#include "partition/pipeline_program.h"
+#include "program/pipeline_program.h"
 #include "runtime/run_bytes.h"
 #include "summary.h"
 
@@ -17,13 +17,13 @@ namespace autopar {
 namespace {
 
 using graph::Graph;
-using search::OperatorGroup;
+using plan::OperatorGroup;
 
 constexpr std::size_t most_buffers = 4;
 constexpr std::size_t most_cheap_types = 8;
 constexpr std::size_t widest_strategy = 40;
 
-std::string memory_text(const search::PlanSummary& summary, const partition::MemoryPeak& peak) {
+std::string memory_text(const plan::PlanSummary& summary, const program::MemoryPeak& peak) {
   std::string text = fmt::format(
       "memory of the fullest rank, {}:\n"
       "  {} of weights, {} of values alive at the peak, {} kept for packing them\n",
@@ -74,7 +74,7 @@ std::string cheap_text(const Graph& graph, const std::vector<OperatorGroup>& gro
                      fmt::join(names, ", "), sorted.size() > most_cheap_types ? ", ..." : "");
 }
 
-std::string operators_text(const Graph& graph, const search::Plan& plan,
+std::string operators_text(const Graph& graph, const plan::Plan& plan,
                            const std::vector<OperatorGroup>& groups) {
   std::string text =
       "operators, those of repeated layers once (a>b: comes as a, is read as b):\n"
@@ -94,7 +94,7 @@ std::string operators_text(const Graph& graph, const search::Plan& plan,
 }
 
 /// As that device runs it, of those that may, which needs most.
-partition::RunGraph run_of(const Graph& rank_graph, const cost::DeviceModel& device) {
+program::RunGraph run_of(const Graph& rank_graph, const cost::DeviceModel& device) {
   runtime::PackedGraph packed =
       runtime::packed_graph(rank_graph, kernels_for(device), /*microbatches=*/1);
   const std::int64_t weights = graph::constant_bytes(rank_graph);
@@ -103,26 +103,26 @@ partition::RunGraph run_of(const Graph& rank_graph, const cost::DeviceModel& dev
 
 }  // namespace
 
-PlanReport make_plan_report(const search::PipelinePlan& plan, const cost::DeviceModel& device) {
-  const partition::PipelineProgram program = partition::lower(plan, device);
+PlanReport make_plan_report(const plan::PipelinePlan& plan, const cost::DeviceModel& device) {
+  const program::PipelineProgram program = program::lower(plan, device);
   PlanReport report;
-  report.collectives = partition::collective_uses(plan, program, device);
-  for (const search::StagePlan& stage : plan.stages) {
+  report.collectives = program::collective_uses(plan, program, device);
+  for (const plan::StagePlan& stage : plan.stages) {
     const cost::CostModel cost(device, stage.plan.mesh);
     report.stages.push_back(
-        {partition::find_memory_peak(
-             run_of(partition::rank_graph(plan, program, stage.first_rank), device), most_buffers),
-         search::group_operators(stage.stage.graph, cost, stage.plan)});
+        {program::find_memory_peak(
+             run_of(program::rank_graph(plan, program, stage.first_rank), device), most_buffers),
+         plan::group_operators(stage.stage.graph, cost, stage.plan)});
   }
   return report;
 }
 
-std::string report_text(const search::PipelinePlan& plan, const PlanReport& report) {
+std::string report_text(const plan::PipelinePlan& plan, const PlanReport& report) {
   std::string text = plan_headline(plan);
   if (plan.is_pipeline())
     text += "communication of a run, over all ranks:\n" + collectives_table(report.collectives);
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const search::StagePlan& stage = plan.stages[s];
+    const plan::StagePlan& stage = plan.stages[s];
     if (plan.is_pipeline()) text += "\n" + stage_headline(plan, s);
     text += memory_text(stage.plan.summary, report.stages[s].peak);
     if (!plan.is_pipeline())
@@ -132,10 +132,10 @@ std::string report_text(const search::PipelinePlan& plan, const PlanReport& repo
   return text;
 }
 
-std::string collectives_table(std::span<const search::CollectiveUse> uses) {
+std::string collectives_table(std::span<const plan::CollectiveUse> uses) {
   if (uses.empty()) return "  no communication\n";
   std::string text;
-  for (const search::CollectiveUse& use : uses) {
+  for (const plan::CollectiveUse& use : uses) {
     text += fmt::format("  {:<15} {:<20} {:>6} times, {:>12}, {:>10}\n", use.kind,
                         way_text(use.mesh_axes), use.times, in_bytes(use.bytes),
                         in_seconds(use.seconds));

@@ -6,10 +6,10 @@
 #include <numeric>
 #include <set>
 
+#include "base/problems.h"
 #include "bundle/tail_info.h"
 #include "commands.h"
 #include "device_choice.h"
-#include "graph/problems.h"
 #include "input_options.h"
 #include "launch.h"
 #include "runtime/tensor_files.h"

@@ -2,13 +2,13 @@
 
 #include <utility>
 
-#include "partition/simulation.h"
+#include "program/simulation.h"
 
 namespace autopar {
 
 namespace {
 
-using partition::SimulatedStep;
+using program::SimulatedStep;
 
 runtime::Queue queue_of(SimulatedStep::Lane lane) {
   switch (lane) {
@@ -41,13 +41,13 @@ runtime::Span span_of(SimulatedStep step) {
 
 }  // namespace
 
-std::vector<std::vector<runtime::Span>> simulated_spans(const search::PipelinePlan& plan,
+std::vector<std::vector<runtime::Span>> simulated_spans(const plan::PipelinePlan& plan,
                                                         const cost::DeviceModel& device) {
   constexpr int most_ranks = 64;
-  const partition::PipelineProgram program = partition::lower(plan, device);
-  const partition::Simulation simulation(plan, program, device);
+  const program::PipelineProgram program = program::lower(plan, device);
+  const program::Simulation simulation(plan, program, device);
   std::vector<std::vector<runtime::Span>> by_rank(static_cast<std::size_t>(plan.num_devices()));
-  for (const search::StagePlan& stage : plan.stages) {
+  for (const plan::StagePlan& stage : plan.stages) {
     const int ranks = plan.num_devices() > most_ranks ? 1 : stage.num_devices();
     for (int rank = stage.first_rank; rank < stage.first_rank + ranks; ++rank) {
       for (SimulatedStep& step : simulation.steps(rank))

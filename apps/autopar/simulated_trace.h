@@ -3,14 +3,14 @@
 #include <vector>
 
 #include "cost/device_model.h"
+#include "plan/pipeline_plan.h"
 #include "runtime/trace.h"
-#include "search/pipeline_plan.h"
 
 namespace autopar {
 
 /// A run of the plan as the cost model has it, in the form of a profile: by rank, from time 0 on.
 /// Of more than 64 ranks, the first of each stage alone, which stands for the others.
-std::vector<std::vector<runtime::Span>> simulated_spans(const search::PipelinePlan& plan,
+std::vector<std::vector<runtime::Span>> simulated_spans(const plan::PipelinePlan& plan,
                                                         const cost::DeviceModel& device);
 
 }  // namespace autopar

@@ -58,7 +58,7 @@ std::string collectives_table(const std::vector<bundle::CollectiveTotal>& collec
 
 namespace {
 
-std::string certificate(const search::PlanSummary& summary) {
+std::string certificate(const plan::PlanSummary& summary) {
   if (summary.proven_optimal) return "proven optimal, gap 0 %";
   if (summary.lower_bound_seconds <= 0) return "best found, no bound";
   const double gap = summary.cost_seconds / summary.lower_bound_seconds - 1;
@@ -71,11 +71,11 @@ std::string certificate(const search::PlanSummary& summary) {
 }
 
 /// Of the meshes that `--mesh auto` tried, a line each.
-std::string meshes_text(const search::PlanSummary& summary) {
+std::string meshes_text(const plan::PlanSummary& summary) {
   if (summary.meshes.empty()) return "";
   std::string text = "  meshes tried:\n";
   std::vector<std::string> left_out;
-  for (const search::MeshTrial& trial : summary.meshes) {
+  for (const plan::MeshTrial& trial : summary.meshes) {
     const std::string mesh = to_string(trial.mesh);
     if (trial.cost_seconds) {
       text += fmt::format("    {:<11} {:>10}, no plan on it is below {}\n", mesh,
@@ -97,8 +97,8 @@ std::string meshes_text(const search::PlanSummary& summary) {
 
 }  // namespace
 
-std::string stage_headline(const search::PipelinePlan& plan, std::size_t stage) {
-  const search::StagePlan& of_stage = plan.stages[stage];
+std::string stage_headline(const plan::PipelinePlan& plan, std::size_t stage) {
+  const plan::StagePlan& of_stage = plan.stages[stage];
   const int last = of_stage.first_rank + of_stage.num_devices() - 1;
   const bool is_last = stage + 1 == plan.stages.size();
   return fmt::format(
@@ -111,9 +111,9 @@ std::string stage_headline(const search::PipelinePlan& plan, std::size_t stage) 
               : fmt::format(" and {} to the next stage", in_seconds(of_stage.transfer_seconds)));
 }
 
-std::string plan_headline(const search::PipelinePlan& plan) {
-  const search::PlanSummary& summary = plan.summary;
-  const search::Plan& first = plan.stages.front().plan;
+std::string plan_headline(const plan::PipelinePlan& plan) {
+  const plan::PlanSummary& summary = plan.summary;
+  const plan::Plan& first = plan.stages.front().plan;
   std::string text = plan.is_pipeline()
                          ? fmt::format("{} stages, {} microbatches, for the best {}, device {}\n",
                                        plan.stages.size(), plan.microbatches,
@@ -144,7 +144,7 @@ std::string plan_headline(const search::PipelinePlan& plan) {
   return text;
 }
 
-std::string plan_summary(const search::PipelinePlan& plan,
+std::string plan_summary(const plan::PipelinePlan& plan,
                          const std::vector<bundle::CollectiveTotal>& collectives) {
   return plan_headline(plan) + "communication of a run, over all ranks:\n" +
          collectives_table(collectives);

@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/problems.h"
+#include "base/temporary_folder.h"
 #include "bundle/tail_info.h"
 #include "commands.h"
-#include "graph/problems.h"
-#include "graph/temporary_folder.h"
 #include "input_options.h"
 #include "launch.h"
 #include "model_options.h"

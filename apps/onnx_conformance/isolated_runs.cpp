@@ -13,7 +13,7 @@
 #include <span>
 #include <utility>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::conformance {
 namespace {

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "graph/error.h"
-#include "graph/temporary_folder.h"
+#include "base/error.h"
+#include "base/temporary_folder.h"
 #include "isolated_runs.h"
 #include "onnx_test.h"
 

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "graph/error.h"
-#include "graph/onnx_tensor_file.h"
+#include "base/error.h"
+#include "graph/onnx/onnx_tensor_file.h"
 
 namespace autopar::conformance {
 namespace {

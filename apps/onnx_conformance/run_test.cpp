@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/error.h"
+#include "base/temporary_folder.h"
 #include "comparison.h"
 #include "forced_plans.h"
-#include "graph/error.h"
-#include "graph/onnx_import.h"
-#include "graph/temporary_folder.h"
-#include "partition/write_bundle.h"
+#include "graph/onnx/onnx_import.h"
+#include "planner/write_bundle.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
 #include "runtime/run_bundle.h"
@@ -86,12 +86,12 @@ void run_forced(const OnnxTest& test, const DataSet& data, const graph::Graph& g
   search.memory = search::MemoryPolicy::parse("device");
   search.warns = false;
   search.threads = 1;
-  const search::Plan plan = search::search_plan(
+  const plan::Plan plan = search::search_plan(
       graph, cost::CostModel(device, sharding::DeviceMesh({options.ranks})), search);
   const TemporaryFolder folder(options.scratch);
   const fs::path bundle = folder / "bundle";
-  const bundle::MetaInfo written = partition::write_bundle(
-      graph, {}, search::one_stage_plan(graph, plan), device, {bundle, "model.onnx", false});
+  const bundle::MetaInfo written = planner::write_bundle(
+      graph, {}, plan::one_stage_plan(graph, plan), device, {bundle, "model.onnx", false});
   const runtime::RunResult result =
       runtime::run_in_threads(bundle, inputs_of(graph, data), {.device = options.device});
   check_outputs(test, data, result.outputs);

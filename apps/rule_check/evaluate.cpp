@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "graph/error.h"
-#include "graph/onnx_export.h"
-#include "graph/onnx_import.h"
-#include "graph/temporary_folder.h"
+#include "base/error.h"
+#include "base/temporary_folder.h"
+#include "graph/onnx/onnx_export.h"
+#include "graph/onnx/onnx_import.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
 

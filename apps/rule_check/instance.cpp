@@ -6,8 +6,8 @@
 #include <sstream>
 #include <utility>
 
-#include "graph/error.h"
-#include "graph/infer_node.h"
+#include "base/error.h"
+#include "graph/onnx/infer_node.h"
 
 namespace autopar::rule_check {
 namespace {

@@ -8,10 +8,10 @@
 #include <CLI/CLI.hpp>
 #include <set>
 
+#include "base/error.h"
 #include "check.h"
 #include "evaluate.h"
-#include "graph/error.h"
-#include "graph/infer_node.h"
+#include "graph/onnx/infer_node.h"
 #include "instances.h"
 #include "sharding/rules/table.h"
 

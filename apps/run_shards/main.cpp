@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "graph/error.h"
-#include "graph/onnx_import.h"
+#include "base/error.h"
+#include "graph/onnx/onnx_import.h"
 #include "runtime/collectives.h"
 #include "runtime/comm/nccl_launch.h"
 #include "runtime/comm/staged_communicator.h"

@@ -1,10 +1,10 @@
 #include <set>
 #include <system_error>
 
+#include "base/file_digest.h"
+#include "base/problems.h"
 #include "bundle/meta_info.h"
 #include "bundle/tail_info.h"
-#include "graph/file_digest.h"
-#include "graph/problems.h"
 
 namespace autopar::bundle {
 
@@ -20,7 +20,7 @@ void check_file(const FileInfo& info, const fs::path& file) {
     fail("{} has {} bytes but was written with {}; partition the model again", file.string(), bytes,
          info.bytes);
   }
-  if (graph::xxh3_of_file(file) != info.xxh3) {
+  if (xxh3_of_file(file) != info.xxh3) {
     fail("{} was changed after it was written; partition the model again", file.string());
   }
 }

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "bundle/meta_info.h"
-#include "graph/error.h"
 
 namespace autopar::bundle {
 

@@ -2,10 +2,10 @@
 #include <fstream>
 #include <utility>
 
+#include "base/error.h"
 #include "bundle/json_reader.h"
 #include "bundle/meta_info.h"
 #include "bundle/tail_info.h"
-#include "graph/error.h"
 
 namespace autopar::bundle {
 

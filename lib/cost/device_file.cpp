@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::cost {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/error.h"
 #include "cost/device_file.h"
 #include "cost/device_presets.h"
-#include "graph/error.h"
 
 namespace autopar::cost {
 

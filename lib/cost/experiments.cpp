@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::cost {
 namespace {

@@ -12,8 +12,8 @@
 #include <optional>
 #include <ranges>
 
+#include "base/error.h"
 #include "cost/experiments.h"
-#include "graph/error.h"
 
 namespace autopar::cost {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::cost {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::graph {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "graph/problems.h"
+#include "base/problems.h"
 
 namespace autopar::graph {
 namespace {

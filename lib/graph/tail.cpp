@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "graph/external_data_writer.h"
+#include "graph/onnx/external_data_writer.h"
 
 namespace autopar::graph {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/onnx_export.h"
+#include "graph/onnx/onnx_export.h"
 #include "graph/tensor.h"
 
 namespace autopar::graph {

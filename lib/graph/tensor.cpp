@@ -6,7 +6,7 @@
 #include <limits>
 #include <new>
 
-#include "graph/mapped_file.h"
+#include "base/mapped_file.h"
 
 namespace autopar::graph {
 namespace {

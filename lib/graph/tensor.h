@@ -10,12 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+#include "base/mapped_file.h"
 #include "graph/data_type.h"
-#include "graph/error.h"
 
 namespace autopar::graph {
-
-class MappedFile;
 
 using Shape = std::vector<std::int64_t>;
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::runtime {
 namespace {

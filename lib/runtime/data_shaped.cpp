@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string_view>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/element_types.h"
 #include "runtime/kernels/kernel_arguments.h"
 

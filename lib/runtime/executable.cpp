@@ -5,8 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "base/problems.h"
 #include "graph/arena.h"
-#include "graph/problems.h"
 #include "graph/state.h"
 #include "runtime/data_shaped.h"
 #include "runtime/devices/cpu_device.h"

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::runtime {
 

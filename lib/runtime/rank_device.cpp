@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/collectives.h"
 #include "runtime/comm/nccl_launch.h"
 #include "runtime/comm/staged_communicator.h"

@@ -9,10 +9,10 @@
 #include <thread>
 #include <utility>
 
+#include "base/error.h"
 #include "bundle/tail_info.h"
-#include "graph/error.h"
 #include "graph/message_boxes.h"
-#include "graph/onnx_import.h"
+#include "graph/onnx/onnx_import.h"
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/executable.h"
 #include "runtime/first_error.h"

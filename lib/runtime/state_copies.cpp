@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "graph/state.h"
 
 namespace autopar::runtime {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "graph/problems.h"
+#include "base/problems.h"
 #include "graph/state.h"
 #include "runtime/kernels/element_types.h"
 

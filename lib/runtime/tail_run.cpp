@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/data_shaped.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"

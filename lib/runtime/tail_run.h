@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/onnx_interpreter.h"
+#include "graph/onnx/onnx_interpreter.h"
 #include "graph/tail.h"
 #include "runtime/batch_parts.h"
 

@@ -10,8 +10,8 @@
 #include <random>
 #include <sstream>
 
-#include "graph/error.h"
-#include "graph/onnx_tensor_file.h"
+#include "base/error.h"
+#include "graph/onnx/onnx_tensor_file.h"
 #include "runtime/kernels/element_types.h"
 
 namespace autopar::runtime {

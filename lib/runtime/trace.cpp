@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::runtime {
 namespace {

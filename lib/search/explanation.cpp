@@ -9,9 +9,9 @@
 #include <set>
 #include <tuple>
 
-#include "graph/error.h"
-#include "search/needless_changes.h"
-#include "search/stopwatch.h"
+#include "assignment/needless_changes.h"
+#include "base/error.h"
+#include "base/stopwatch.h"
 #include "sharding/connect.h"
 
 namespace autopar::search {
@@ -64,7 +64,7 @@ std::vector<std::string> nearest_names(const Graph& graph, std::string_view name
 }
 
 /// Nodes within `radius` edges of `start`.
-std::vector<bool> nodes_near(const AssignmentProblem& problem, int start, int radius) {
+std::vector<bool> nodes_near(const assignment::AssignmentProblem& problem, int start, int radius) {
   std::vector<std::vector<int>> neighbours(problem.nodes.size());
   for (const auto& edge : problem.edges) {
     neighbours[at(edge.a)].push_back(edge.b);
@@ -87,10 +87,10 @@ std::vector<bool> nodes_near(const AssignmentProblem& problem, int start, int ra
 }
 
 /// Leaves the node this strategy alone.
-void fix(AssignmentProblem& problem, int node, int strategy) {
-  std::vector<Cost>& costs = problem.nodes[at(node)].costs;
+void fix(assignment::AssignmentProblem& problem, int node, int strategy) {
+  std::vector<assignment::Cost>& costs = problem.nodes[at(node)].costs;
   for (std::size_t k = 0; k < costs.size(); ++k) {
-    if (k != at(strategy)) costs[k] = impossible;
+    if (k != at(strategy)) costs[k] = assignment::impossible;
   }
 }
 
@@ -103,7 +103,7 @@ class Explainer {
         node_(node),
         problem_(solved.built.problem),
         is_near_(nodes_near(problem_, node, near_radius)),
-        plan_cost_(cost_of(problem_, solved.choice)),
+        plan_cost_(assignment::cost_of(problem_, solved.choice)),
         strategies_(*solved.built.operators[at(node)]) {
     find_neighbours();
   }
@@ -158,20 +158,20 @@ class Explainer {
       describe(result, solved_.plan);
       return result;
     }
-    const Solution solution = solve_fixed_to(static_cast<int>(k), seconds);
-    const auto worse_by = [&](Cost cost) {
+    const assignment::Solution solution = solve_fixed_to(static_cast<int>(k), seconds);
+    const auto worse_by = [&](assignment::Cost cost) {
       return static_cast<double>(cost - plan_cost_) * seconds_per_cost;
     };
-    if (solution.status == Status::infeasible) {
+    if (solution.status == assignment::Status::infeasible) {
       result.proof = Proof::none_fits;
       return result;
     }
     result.worse_by_at_least_seconds = least_worse(solution);
     if (solution.choice.empty()) return result;
     const std::vector<int> choice =
-        without_needless_changes(problem_, solved_.choice, solution.choice, node_);
-    const Cost cost = cost_of(problem_, choice);
-    result.proof = solution.status == Status::optimal ? Proof::exact : Proof::bounded;
+        assignment::without_needless_changes(problem_, solved_.choice, solution.choice, node_);
+    const assignment::Cost cost = assignment::cost_of(problem_, choice);
+    result.proof = solution.status == assignment::Status::optimal ? Proof::exact : Proof::bounded;
     result.worse_by_seconds = worse_by(cost);
     if (result.proof == Proof::exact) result.worse_by_at_least_seconds = result.worse_by_seconds;
     describe(result, decode(solved_.built, choice, cost_));
@@ -180,33 +180,34 @@ class Explainer {
 
   /// First with all as it was but around the operator, then with all free: what the first finds
   /// stands where the time ends the second, or is as good.
-  Solution solve_fixed_to(int strategy, double seconds) const {
+  assignment::Solution solve_fixed_to(int strategy, double seconds) const {
     const Stopwatch stopwatch;
-    AssignmentProblem fixed = problem_;
+    assignment::AssignmentProblem fixed = problem_;
     fix(fixed, node_, strategy);
-    AssignmentProblem around = fixed;
+    assignment::AssignmentProblem around = fixed;
     for (std::size_t node = 0; node < is_near_.size(); ++node) {
       if (!is_near_[node]) fix(around, static_cast<int>(node), solved_.choice[node]);
     }
-    const Solution near = solve(around, {.time_limit_seconds = seconds * near_share});
+    const assignment::Solution near = solve(around, {.time_limit_seconds = seconds * near_share});
     const double left = std::max(0.0, seconds - stopwatch.seconds());
-    Solution best = solve(fixed, {.time_limit_seconds = left});
+    assignment::Solution best = solve(fixed, {.time_limit_seconds = left});
     if (!near.choice.empty() && near.cost <= best.cost) {
       best.choice = near.choice;
       best.cost = near.cost;
-      best.status = best.cost == best.lower_bound ? Status::optimal : Status::feasible;
+      best.status = best.cost == best.lower_bound ? assignment::Status::optimal
+                                                  : assignment::Status::feasible;
     }
     return best;
   }
 
   /// No plan costs less than the search's bound, so none with the candidate does.
-  double least_worse(const Solution& solution) const {
+  double least_worse(const assignment::Solution& solution) const {
     const double bound = std::max(static_cast<double>(solution.lower_bound) * seconds_per_cost,
                                   solved_.plan.summary.lower_bound_seconds);
     return bound - static_cast<double>(plan_cost_) * seconds_per_cost;
   }
 
-  void describe(Candidate& candidate, const Plan& plan) const {
+  void describe(Candidate& candidate, const plan::Plan& plan) const {
     const graph::Node& node = graph_.node(node_);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] == graph::no_value) continue;
@@ -219,7 +220,7 @@ class Explainer {
               .seconds;
       candidate.reshardings.push_back({value.name, from, to, seconds});
     }
-    const Plan& before = solved_.plan;
+    const plan::Plan& before = solved_.plan;
     for (const ValueId input : stored_) {
       const auto& from = before.stored.at(input);
       const auto& to = plan.stored.at(input);
@@ -242,9 +243,9 @@ class Explainer {
   const cost::CostModel& cost_;
   const SolvedPlan& solved_;
   const NodeId node_;
-  const AssignmentProblem& problem_;
+  const assignment::AssignmentProblem& problem_;
   const std::vector<bool> is_near_;  ///< by node of the problem
-  const Cost plan_cost_;
+  const assignment::Cost plan_cost_;
   const OperatorStrategies& strategies_;
   std::set<NodeId> neighbours_;
   std::set<ValueId> stored_;  ///< among the inputs

@@ -26,17 +26,18 @@ bool uses_only(const TensorShardSpec& spec, int num_axes) {
 }  // namespace
 
 void forbid_unfair_places(const PlanProblem& built, const sharding::DeviceMesh& mesh, int num_axes,
-                          AssignmentProblem& problem) {
-  const auto node_of = [&](const PlanProblem::Stored& stored) -> AssignmentProblem::Node& {
+                          assignment::AssignmentProblem& problem) {
+  const auto node_of =
+      [&](const PlanProblem::Stored& stored) -> assignment::AssignmentProblem::Node& {
     return problem.nodes[static_cast<std::size_t>(stored.node)];
   };
   std::vector<Weight> weights;
   double total = 0;
   for (const auto& [value, stored] : built.stored) {
-    AssignmentProblem::Node& node = node_of(stored);
+    assignment::AssignmentProblem::Node& node = node_of(stored);
     if (std::ranges::any_of(stored.specs, [&](const auto& s) { return uses_only(s, num_axes); })) {
       for (std::size_t s = 0; s < stored.specs.size(); ++s) {
-        if (!uses_only(stored.specs[s], num_axes)) node.costs[s] = impossible;
+        if (!uses_only(stored.specs[s], num_axes)) node.costs[s] = assignment::impossible;
       }
     }
     if (node.first > 0) continue;  // an input
@@ -52,10 +53,10 @@ void forbid_unfair_places(const PlanProblem& built, const sharding::DeviceMesh& 
   const double share = room / std::max(total, 1.0);
   if (share >= 1) return;
   for (Weight& weight : weights) {
-    const AssignmentProblem::Node& node = node_of(*weight.stored);
+    const assignment::AssignmentProblem::Node& node = node_of(*weight.stored);
     std::int64_t least = weight.whole;
     for (std::size_t s = 0; s < node.costs.size(); ++s) {
-      if (node.costs[s] >= impossible) continue;
+      if (node.costs[s] >= assignment::impossible) continue;
       least = std::min(least, node.usages[s]);
       if (static_cast<double>(node.usages[s]) <= share * static_cast<double>(weight.whole)) {
         weight.allowed = std::max(weight.allowed, node.usages[s]);
@@ -71,9 +72,9 @@ void forbid_unfair_places(const PlanProblem& built, const sharding::DeviceMesh& 
       room -= more;
       continue;
     }
-    AssignmentProblem::Node& node = node_of(*weight.stored);
+    assignment::AssignmentProblem::Node& node = node_of(*weight.stored);
     for (std::size_t s = 0; s < node.costs.size(); ++s) {
-      if (node.usages[s] > weight.allowed) node.costs[s] = impossible;
+      if (node.usages[s] > weight.allowed) node.costs[s] = assignment::impossible;
     }
   }
 }

@@ -9,6 +9,6 @@ namespace autopar::search {
 /// weights may lie anywhere while that leaves room. Whatever places are then chosen, the limit at
 /// rest holds, as far as it can.
 void forbid_unfair_places(const PlanProblem& built, const sharding::DeviceMesh& mesh, int num_axes,
-                          AssignmentProblem& problem);
+                          assignment::AssignmentProblem& problem);
 
 }  // namespace autopar::search

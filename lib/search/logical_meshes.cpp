@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::search {
 

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::search {
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <optional>
 
+#include "base/error.h"
 #include "graph/arena.h"
-#include "graph/error.h"
 #include "sharding/spelled_out.h"
 
 namespace autopar::search {
@@ -105,7 +105,7 @@ NodeRules rules_of(const graph::Graph& graph) {
 
 }  // namespace
 
-Cost picoseconds(double seconds, std::string_view of) {
+assignment::Cost picoseconds(double seconds, std::string_view of) {
   if (!(seconds <= most_seconds)) {
     fail(
         "{} is predicted to take {:.3g} s: the rates of the device, or the shapes, are not "

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "assignment/assignment_problem.h"
 #include "cost/cost_model.h"
 #include "graph/graph.h"
-#include "search/assignment_problem.h"
 #include "search/partial_flow.h"
 #include "search/pins.h"
 
@@ -17,7 +17,7 @@ namespace autopar::search {
 /// The strategies of an operator, and what each costs. Operators that are alike share one.
 struct OperatorStrategies {
   std::vector<sharding::OpShardSpec> choices;
-  std::vector<Cost> costs;                 ///< picoseconds, with the reductions
+  std::vector<assignment::Cost> costs;     ///< picoseconds, with the reductions
   std::vector<std::int64_t> output_bytes;  ///< of the arena, after the reductions
   std::vector<std::int64_t> inner_bytes;   ///< of the arena, for what lives within the operator
   bool has_rule = true;                    ///< false: only replicated, for want of a rule
@@ -42,7 +42,7 @@ class StrategyTable {
 
 inline constexpr double seconds_per_cost = 1e-12;
 /// Throws Error, naming what is priced, where the price is out of all proportion.
-Cost picoseconds(double seconds, std::string_view of);
+assignment::Cost picoseconds(double seconds, std::string_view of);
 
 /// What rank 0, which holds most, needs for the value in the arena, where it is stored.
 std::int64_t arena_bytes(const graph::Value& value, const sharding::TensorShardSpec& spec,

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::search {
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "graph/problems.h"
+#include "base/problems.h"
 
 namespace autopar::search {
 

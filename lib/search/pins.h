@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/problems.h"
 #include "graph/graph.h"
-#include "graph/problems.h"
 #include "sharding/op_shard_spec.h"
 
 namespace autopar::search {

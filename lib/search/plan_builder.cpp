@@ -34,10 +34,10 @@
 #include <tuple>
 #include <utility>
 
-#include "graph/error.h"
+#include "assignment/saturating.h"
+#include "base/error.h"
 #include "graph/loop_body.h"
 #include "graph/state.h"
-#include "search/saturating.h"
 #include "search/tensor_versions.h"
 #include "sharding/connect.h"
 #include "sharding/cross_mesh.h"
@@ -153,14 +153,14 @@ class Builder {
   // Nodes
 
   int add_node(int first, int end) {
-    AssignmentProblem::Node node;
+    assignment::AssignmentProblem::Node node;
     node.first = first;
     node.end = end;
     built_.problem.nodes.push_back(std::move(node));
     return static_cast<int>(built_.problem.nodes.size()) - 1;
   }
 
-  void add_strategy(int node, Cost cost, std::int64_t usage) {
+  void add_strategy(int node, assignment::Cost cost, std::int64_t usage) {
     auto& entry = built_.problem.nodes[index(node)];
     entry.costs.push_back(cost);
     entry.usages.push_back(usage);
@@ -219,11 +219,11 @@ class Builder {
   void add_usage(int node, int first, int end, const std::vector<std::int64_t>& bytes) {
     const std::set<std::int64_t> amounts(bytes.begin(), bytes.end());
     const int usage = add_node(first, end);
-    std::vector<Cost> costs;
+    std::vector<assignment::Cost> costs;
     for (const std::int64_t amount : amounts) add_strategy(usage, 0, amount);
     for (const std::int64_t needed : bytes) {
       for (const std::int64_t amount : amounts) {
-        costs.push_back(needed == amount ? 0 : impossible);
+        costs.push_back(needed == amount ? 0 : assignment::impossible);
       }
     }
     add_edge(node, usage, std::move(costs));
@@ -313,11 +313,11 @@ class Builder {
     const auto [follower, stored] = source_of(input);
     const auto growth = graph::growth_of(graph_.value(output).name, graph_.value(output).shape,
                                          graph_.value(input).name, graph_.value(input).shape);
-    std::vector<Cost> table;
+    std::vector<assignment::Cost> table;
     for (const TensorShardSpec& from : *made)
       for (const TensorShardSpec& to : *stored) {
         const bool fits = from == to && (!growth || from.dims[index(growth->dim)].empty());
-        table.push_back(fits ? 0 : impossible);
+        table.push_back(fits ? 0 : assignment::impossible);
       }
     add_edge(producer, follower, std::move(table));
   }
@@ -406,25 +406,26 @@ class Builder {
       add_strategy(copy, 0, 0);  // the tensor as it was made
       add_strategy(copy, 0, 0);  // left out
       add_strategy(copy, 0, tensor.copies[v].bytes);
-      std::vector<Cost> making;
+      std::vector<assignment::Cost> making;
       for (const TensorShardSpec& from : *tensor.made) {
-        making.push_back(from == tensor.specs[v] ? 0 : impossible);
+        making.push_back(from == tensor.specs[v] ? 0 : assignment::impossible);
         making.push_back(0);
         making.push_back(hub == no_hub ? connect_cost(value, from, tensor.specs[v]) : 0);
       }
       add_edge(tensor.producer, copy, std::move(making));
       if (hub != no_hub) {
-        std::vector<Cost> having;
+        std::vector<assignment::Cost> having;
         for (std::size_t set = 0; set < versions.sets.size(); ++set) {
-          having.insert(having.end(), {0, versions.is_in(v, set) ? impossible : 0, 0});
+          having.insert(having.end(), {0, versions.is_in(v, set) ? assignment::impossible : 0, 0});
         }
         add_edge(hub, copy, std::move(having));
         continue;
       }
       for (std::size_t k = 0; k < tensor.read.size(); ++k) {
-        std::vector<Cost> reading;
+        std::vector<assignment::Cost> reading;
         for (const TensorShardSpec& spec : *tensor.read[k]) {
-          reading.insert(reading.end(), {0, spec == tensor.specs[v] ? impossible : 0, 0});
+          reading.insert(reading.end(),
+                         {0, spec == tensor.specs[v] ? assignment::impossible : 0, 0});
         }
         add_edge(readers_[index(tensor.value)][k].node, copy, std::move(reading));
       }
@@ -446,7 +447,7 @@ class Builder {
 
   /// By time, how many before it may be over their limit.
   std::vector<int> full_times_before() const {
-    std::vector<WideCost> most(index(horizon_) + 1, 0);  // changes from time to time
+    std::vector<assignment::WideCost> most(index(horizon_) + 1, 0);  // changes from time to time
     const auto add = [&](int first, int end, std::int64_t bytes) {
       most[index(first)] += bytes;
       most[index(end)] -= bytes;
@@ -466,8 +467,9 @@ class Builder {
     return full_before;
   }
 
-  void add_edge(int a, int b, CostTable costs) {
-    const bool matters = std::ranges::any_of(costs, [](Cost cost) { return cost != 0; });
+  void add_edge(int a, int b, assignment::CostTable costs) {
+    const bool matters =
+        std::ranges::any_of(costs, [](assignment::Cost cost) { return cost != 0; });
     if (matters) built_.problem.edges.push_back({a, b, std::move(costs)});
   }
 
@@ -493,29 +495,31 @@ class Builder {
                   [&](const OpShardSpec& choice) { return choice.outputs[output]; });
   }
 
-  CostTable connecting_table(const Value& value, const SpecList* made, const SpecList* read) {
-    CostTable& table = connecting_[{made, read, {value.shape, value.type}}];
+  assignment::CostTable connecting_table(const Value& value, const SpecList* made,
+                                         const SpecList* read) {
+    assignment::CostTable& table = connecting_[{made, read, {value.shape, value.type}}];
     if (!table.empty()) return table;
-    std::vector<Cost> costs;
+    std::vector<assignment::Cost> costs;
     for (const TensorShardSpec& from : *made) {
       for (const TensorShardSpec& to : *read) costs.push_back(connect_cost(value, from, to));
     }
     return table = std::move(costs);
   }
 
-  CostTable making_table(const Value& value, const SpecList* made, const TensorVersions& versions) {
-    CostTable& table = making_[{made, &versions, {value.shape, value.type}}];
+  assignment::CostTable making_table(const Value& value, const SpecList* made,
+                                     const TensorVersions& versions) {
+    assignment::CostTable& table = making_[{made, &versions, {value.shape, value.type}}];
     if (!table.empty()) return table;
-    std::vector<Cost> costs;
+    std::vector<assignment::Cost> costs;
     for (const TensorShardSpec& from : *made) {
-      std::vector<Cost> each;
+      std::vector<assignment::Cost> each;
       for (const TensorShardSpec& to : versions.specs) {
         each.push_back(connect_cost(value, from, to));
       }
       for (std::size_t set = 0; set < versions.sets.size(); ++set) {
-        Cost sum = versions.can_make(from, set) ? 0 : impossible;
+        assignment::Cost sum = versions.can_make(from, set) ? 0 : assignment::impossible;
         for (std::size_t v = 0; v < each.size(); ++v) {
-          if (versions.is_in(v, set)) sum = plus(sum, each[v]);
+          if (versions.is_in(v, set)) sum = assignment::plus(sum, each[v]);
         }
         costs.push_back(sum);
       }
@@ -523,21 +527,22 @@ class Builder {
     return table = std::move(costs);
   }
 
-  CostTable reading_table(const TensorVersions& versions, const SpecList* read) {
-    CostTable& table = reading_[{&versions, read}];
+  assignment::CostTable reading_table(const TensorVersions& versions, const SpecList* read) {
+    assignment::CostTable& table = reading_[{&versions, read}];
     if (!table.empty()) return table;
-    std::vector<Cost> costs;
+    std::vector<assignment::Cost> costs;
     for (std::size_t set = 0; set < versions.sets.size(); ++set) {
       for (const TensorShardSpec& spec : *read) {
-        costs.push_back(versions.is_in(versions.index_of(spec), set) ? 0 : impossible);
+        costs.push_back(versions.is_in(versions.index_of(spec), set) ? 0 : assignment::impossible);
       }
     }
     return table = std::move(costs);
   }
 
-  Cost connect_cost(const Value& value, const TensorShardSpec& from, const TensorShardSpec& to) {
+  assignment::Cost connect_cost(const Value& value, const TensorShardSpec& from,
+                                const TensorShardSpec& to) {
     if (from == to) return 0;
-    if (!can_connect(from, to)) return impossible;
+    if (!can_connect(from, to)) return assignment::impossible;
     const auto [entry, is_new] = connection_seconds_.try_emplace({from, {value.shape, value.type}});
     if (is_new) {
       entry->second =
@@ -579,9 +584,9 @@ class Builder {
   std::map<std::tuple<const OperatorStrategies*, std::size_t, bool>, const SpecList*> lists_;
   std::map<std::pair<std::vector<const SpecList*>, std::vector<int>>, TensorVersions> versions_;
   std::map<std::pair<TensorShardSpec, Kind>, std::map<TensorShardSpec, double>> connection_seconds_;
-  std::map<std::tuple<const SpecList*, const SpecList*, Kind>, CostTable> connecting_;
-  std::map<std::tuple<const SpecList*, const TensorVersions*, Kind>, CostTable> making_;
-  std::map<std::pair<const TensorVersions*, const SpecList*>, CostTable> reading_;
+  std::map<std::tuple<const SpecList*, const SpecList*, Kind>, assignment::CostTable> connecting_;
+  std::map<std::tuple<const SpecList*, const TensorVersions*, Kind>, assignment::CostTable> making_;
+  std::map<std::pair<const TensorVersions*, const SpecList*>, assignment::CostTable> reading_;
 };
 
 }  // namespace

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "assignment/assignment_problem.h"
 #include "cost/cost_model.h"
 #include "graph/graph.h"
-#include "search/assignment_problem.h"
+#include "plan/plan.h"
 #include "search/operator_strategies.h"
-#include "search/plan.h"
 #include "search/search_plan.h"
 
 namespace autopar::search {
@@ -17,7 +17,7 @@ namespace autopar::search {
 /// A graph's sharding as an assignment problem, and what its strategies mean. Costs are
 /// picoseconds.
 struct PlanProblem {
-  AssignmentProblem problem;
+  assignment::AssignmentProblem problem;
   /// By NodeId, which is the index of the operator's node in the problem too.
   std::vector<std::shared_ptr<const OperatorStrategies>> operators;
   /// Model inputs and constants: the problem's node and its strategies.

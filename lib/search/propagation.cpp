@@ -4,21 +4,21 @@
 #include <deque>
 #include <numeric>
 
+#include "assignment/local_search/forest_descent.h"
+#include "assignment/partial_choice.h"
 #include "search/fair_places.h"
-#include "search/forest_descent.h"
-#include "search/partial_choice.h"
 
 namespace autopar::search {
 
 namespace {
 
-int least(const std::vector<WideCost>& costs) {
+int least(const std::vector<assignment::WideCost>& costs) {
   return static_cast<int>(std::ranges::min_element(costs) - costs.begin());
 }
 
 class Propagation {
  public:
-  Propagation(const AssignmentProblem& problem, int num_operators)
+  Propagation(const assignment::AssignmentProblem& problem, int num_operators)
       : problem_(problem), partial_(problem, num_operators) {}
 
   void decide_seed(graph::NodeId op) {
@@ -42,8 +42,8 @@ class Propagation {
 
  private:
   int with_least_resharding(graph::NodeId op) const {
-    const std::vector<WideCost> resharding = partial_.resharding(op);
-    const std::vector<Cost>& own = problem_.nodes[static_cast<std::size_t>(op)].costs;
+    const std::vector<assignment::WideCost> resharding = partial_.resharding(op);
+    const std::vector<assignment::Cost>& own = problem_.nodes[static_cast<std::size_t>(op)].costs;
     std::size_t best = 0;
     for (std::size_t s = 1; s < own.size(); ++s) {
       if (std::pair(resharding[s], own[s]) < std::pair(resharding[best], own[best])) best = s;
@@ -51,8 +51,8 @@ class Propagation {
     return static_cast<int>(best);
   }
 
-  const AssignmentProblem& problem_;
-  PartialChoice partial_;
+  const assignment::AssignmentProblem& problem_;
+  assignment::PartialChoice partial_;
   std::deque<graph::NodeId> queue_;
 };
 
@@ -68,10 +68,10 @@ std::vector<graph::NodeId> heaviest_first(const PlanProblem& built) {
 }
 
 std::optional<std::vector<int>> choose_by_propagation(const PlanProblem& built,
-                                                      const AssignmentProblem& limited,
+                                                      const assignment::AssignmentProblem& limited,
                                                       const sharding::DeviceMesh& mesh,
                                                       const std::vector<graph::NodeId>& seeds) {
-  AssignmentProblem fair = limited;
+  assignment::AssignmentProblem fair = limited;
   forbid_unfair_places(built, mesh, static_cast<int>(mesh.axis_sizes().size()), fair);
   const int num_operators = static_cast<int>(built.operators.size());
   Propagation propagation(fair, num_operators);
@@ -82,7 +82,7 @@ std::optional<std::vector<int>> choose_by_propagation(const PlanProblem& built,
     propagation.decide_seed(op);
     propagation.run();
   }
-  return settle(limited, fair, propagation.choice(), num_operators);
+  return assignment::settle(limited, fair, propagation.choice(), num_operators);
 }
 
 }  // namespace autopar::search

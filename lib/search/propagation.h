@@ -14,7 +14,7 @@ namespace autopar::search {
 /// within the weights' fair share. `limited` is the built problem, maybe with other limits. nullopt
 /// where no repair brings the result within them.
 std::optional<std::vector<int>> choose_by_propagation(const PlanProblem& built,
-                                                      const AssignmentProblem& limited,
+                                                      const assignment::AssignmentProblem& limited,
                                                       const sharding::DeviceMesh& mesh,
                                                       const std::vector<graph::NodeId>& seeds);
 

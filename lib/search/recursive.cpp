@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <deque>
 
+#include "assignment/local_search/forest_descent.h"
+#include "assignment/partial_choice.h"
 #include "search/fair_places.h"
-#include "search/forest_descent.h"
-#include "search/partial_choice.h"
 #include "search/propagation.h"
 
 namespace autopar::search {
@@ -31,34 +31,36 @@ FactorAxes over_first_axes(const OpShardSpec& spec, int num_axes) {
 /// Forbids what the cut over the axis leaves no room for, unless that is everything, as a pin may
 /// want it.
 void forbid_other_cuts(const OperatorStrategies& strategies, int axis, const FactorAxes& so_far,
-                       std::vector<Cost>& costs) {
-  std::vector<Cost> left = costs;
+                       std::vector<assignment::Cost>& costs) {
+  std::vector<assignment::Cost> left = costs;
   for (std::size_t s = 0; s < left.size(); ++s) {
     const OpShardSpec& choice = strategies.choices[s];
     const bool extends = over_first_axes(choice, axis) == so_far &&
                          over_first_axes(choice, axis + 1) == choice.factor_axes;
-    if (!extends) left[s] = impossible;
+    if (!extends) left[s] = assignment::impossible;
   }
-  if (std::ranges::min(left) < impossible) costs = std::move(left);
+  if (std::ranges::min(left) < assignment::impossible) costs = std::move(left);
 }
 
 /// The inner recursion: heavy operators one by one, then breadth first from them to the rest.
-std::vector<int> choose_for_cut(const PlanProblem& built, const AssignmentProblem& problem) {
-  PartialChoice partial(problem, static_cast<int>(built.operators.size()));
+std::vector<int> choose_for_cut(const PlanProblem& built,
+                                const assignment::AssignmentProblem& problem) {
+  assignment::PartialChoice partial(problem, static_cast<int>(built.operators.size()));
   std::deque<graph::NodeId> queue;
   const auto decide = [&](graph::NodeId op) {
-    const std::vector<WideCost> costs = partial.estimate(op);
+    const std::vector<assignment::WideCost> costs = partial.estimate(op);
     partial.decide(op, static_cast<int>(std::ranges::min_element(costs) - costs.begin()));
     queue.push_back(op);
   };
   const std::vector<graph::NodeId> order = heaviest_first(built);
   const auto weight = [&](graph::NodeId op) {
-    return WideCost{std::ranges::max(built.operators[static_cast<std::size_t>(op)]->costs)};
+    return assignment::WideCost{
+        std::ranges::max(built.operators[static_cast<std::size_t>(op)]->costs)};
   };
-  WideCost total = 0;
+  assignment::WideCost total = 0;
   for (const graph::NodeId op : order) total += weight(op);
   for (const graph::NodeId op : order) {
-    if (weight(op) * static_cast<WideCost>(order.size()) > total) decide(op);
+    if (weight(op) * static_cast<assignment::WideCost>(order.size()) > total) decide(op);
   }
   const auto propagate = [&] {
     for (; !queue.empty(); queue.pop_front()) {
@@ -79,7 +81,7 @@ std::vector<int> choose_for_cut(const PlanProblem& built, const AssignmentProble
 }  // namespace
 
 std::optional<std::vector<int>> choose_recursively(const PlanProblem& built,
-                                                   const AssignmentProblem& limited,
+                                                   const assignment::AssignmentProblem& limited,
                                                    const sharding::DeviceMesh& mesh) {
   const int num_axes = static_cast<int>(mesh.axis_sizes().size());
   const std::size_t num_operators = built.operators.size();
@@ -88,7 +90,7 @@ std::optional<std::vector<int>> choose_recursively(const PlanProblem& built,
     so_far.push_back(over_first_axes(strategies->choices.front(), 0));
   }
   std::vector<int> choice;
-  AssignmentProblem cut = limited;
+  assignment::AssignmentProblem cut = limited;
   for (int axis = 0; axis < num_axes; ++axis) {
     for (std::size_t i = 0; i < cut.nodes.size(); ++i) cut.nodes[i].costs = limited.nodes[i].costs;
     forbid_unfair_places(built, mesh, axis + 1, cut);
@@ -101,14 +103,14 @@ std::optional<std::vector<int>> choose_recursively(const PlanProblem& built,
           built.operators[op]->choices[static_cast<std::size_t>(choice[op])], axis + 1);
     }
   }
-  AssignmentProblem& fair = cut;
+  assignment::AssignmentProblem& fair = cut;
   for (std::size_t i = 0; i < num_operators; ++i) fair.nodes[i].costs = limited.nodes[i].costs;
   const int fixed = static_cast<int>(num_operators);
   std::optional<std::vector<int>> improved = complete(fair, choice, fixed);
-  if (improved) improved = descend(fair, std::move(*improved), rounds_of_improvement);
-  auto settled = settle(limited, fair, improved ? *improved : choice, fixed);
+  if (improved) improved = assignment::descend(fair, std::move(*improved), rounds_of_improvement);
+  auto settled = assignment::settle(limited, fair, improved ? *improved : choice, fixed);
   if (!settled) return improved;
-  return descend(limited, std::move(*settled), rounds_of_improvement);
+  return assignment::descend(limited, std::move(*settled), rounds_of_improvement);
 }
 
 }  // namespace autopar::search

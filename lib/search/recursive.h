@@ -16,7 +16,7 @@ namespace autopar::search {
 /// for sorting them. `limited` is the built problem, maybe with other limits. nullopt where no
 /// repair brings the result within them.
 std::optional<std::vector<int>> choose_recursively(const PlanProblem& built,
-                                                   const AssignmentProblem& limited,
+                                                   const assignment::AssignmentProblem& limited,
                                                    const sharding::DeviceMesh& mesh);
 
 }  // namespace autopar::search

@@ -9,10 +9,10 @@
 #include <optional>
 #include <utility>
 
-#include "graph/error.h"
-#include "graph/interruption.h"
+#include "base/error.h"
+#include "base/interruption.h"
+#include "base/stopwatch.h"
 #include "search/operator_bound.h"
-#include "search/stopwatch.h"
 
 namespace autopar::search {
 
@@ -52,7 +52,7 @@ class MeshesSearch {
 
   bool may_be_worth_it(std::size_t i) const {
     if (i == 0) return true;
-    if (graph::was_interrupted()) return !best_;
+    if (was_interrupted()) return !best_;
     if (best_ && best_->plan.summary.cost_seconds <= least_) return false;
     return expected_seconds(meshes_[i].mesh().num_axes()) < seconds_left();
   }
@@ -79,7 +79,7 @@ class MeshesSearch {
     options.time_limit_seconds = share_of_time(i);
     options.warns = options_.warns && i == 0;
     const Stopwatch stopwatch;
-    MeshTrial trial{.mesh = meshes_[i].mesh()};
+    plan::MeshTrial trial{.mesh = meshes_[i].mesh()};
     try {
       SolvedPlan solved = search_solved_plan(graph_, meshes_[i], options);
       trial.cost_seconds = solved.plan.summary.cost_seconds;
@@ -106,8 +106,9 @@ class MeshesSearch {
 
   /// With the error that names the least memory, proven where it is so of all meshes.
   [[noreturn]] void refuse() const {
-    const bool is_proven = std::ranges::all_of(
-        trials_, [](const MeshTrial& trial) { return trial.lower_bound_seconds == infinity; });
+    const bool is_proven = std::ranges::all_of(trials_, [](const plan::MeshTrial& trial) {
+      return trial.lower_bound_seconds == infinity;
+    });
     try {
       std::rethrow_exception(refusal_);
     } catch (const NothingFits& error) {
@@ -119,9 +120,9 @@ class MeshesSearch {
     trials_.push_back({.mesh = mesh, .lower_bound_seconds = least_});
   }
 
-  void conclude(PlanSummary& summary) {
+  void conclude(plan::PlanSummary& summary) {
     double bound = infinity;
-    for (const MeshTrial& trial : trials_) bound = std::min(bound, trial.lower_bound_seconds);
+    for (const plan::MeshTrial& trial : trials_) bound = std::min(bound, trial.lower_bound_seconds);
     // Costs are rounded to picoseconds, which bounds by operators are not.
     summary.lower_bound_seconds = std::min(bound, summary.cost_seconds);
     summary.proven_optimal = bound >= summary.cost_seconds;
@@ -130,14 +131,14 @@ class MeshesSearch {
     summary.meshes = std::move(trials_);
   }
 
-  const graph::InterruptionGuard guard_{SIGINT};  ///< Ctrl-C: the best mesh so far will do
+  const InterruptionGuard guard_{SIGINT};  ///< Ctrl-C: the best mesh so far will do
   const Stopwatch stopwatch_;
   const graph::Graph& graph_;
   const std::span<const cost::CostModel> meshes_;
   const SearchOptions& options_;
   const double least_;  ///< no plan on any mesh takes less
   std::optional<SolvedPlan> best_;
-  std::vector<MeshTrial> trials_;
+  std::vector<plan::MeshTrial> trials_;
   std::map<int, double> longest_;  ///< seconds of a search, by number of axes
   std::exception_ptr refusal_;
   std::int64_t least_bytes_ = std::numeric_limits<std::int64_t>::max();

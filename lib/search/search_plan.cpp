@@ -9,17 +9,17 @@
 #include <string>
 #include <utility>
 
-#include "graph/error.h"
-#include "graph/interruption.h"
-#include "search/elimination.h"
-#include "search/least_peak.h"
+#include "assignment/elimination/elimination.h"
+#include "assignment/elimination/least_peak.h"
+#include "assignment/presolve/presolve.h"
+#include "base/error.h"
+#include "base/interruption.h"
+#include "base/stopwatch.h"
 #include "search/operator_bound.h"
 #include "search/plan_builder.h"
-#include "search/presolve.h"
 #include "search/propagation.h"
 #include "search/recursive.h"
 #include "search/solved_plan.h"
-#include "search/stopwatch.h"
 
 namespace autopar::search {
 
@@ -39,8 +39,8 @@ void warn_of_missing_rules(const std::vector<std::string>& op_types) {
 }
 
 /// Seconds that are not operators': what the choice costs beyond them.
-double communication_seconds(const Graph& graph, const cost::CostModel& cost, const Plan& plan,
-                             double total) {
+double communication_seconds(const Graph& graph, const cost::CostModel& cost,
+                             const plan::Plan& plan, double total) {
   double computation = 0;
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const graph::Node& node = graph.nodes[id];
@@ -62,12 +62,12 @@ std::string in_mebibytes(std::int64_t bytes) {
 /// empty where there is none.
 std::vector<int> moved(const PlanProblem& from, const std::vector<int>& choice,
                        const PlanProblem& to) {
-  AssignmentProblem problem = to.problem;
+  assignment::AssignmentProblem problem = to.problem;
   problem.usage_limits.clear();
   const auto fix = [&](std::size_t node, int strategy) {
     auto& costs = problem.nodes[node].costs;
     for (std::size_t s = 0; s < costs.size(); ++s) {
-      if (static_cast<int>(s) != strategy) costs[s] = impossible;
+      if (static_cast<int>(s) != strategy) costs[s] = assignment::impossible;
     }
   };
   for (std::size_t id = 0; id < to.operators.size(); ++id) fix(id, choice[id]);
@@ -95,15 +95,15 @@ class PlanSearch {
   }
 
   SolvedPlan run_to_solved_plan() && {
-    Plan plan = run();
+    plan::Plan plan = run();
     // The best may be from an attempt before the last.
-    if (within_limits(problem_, best_)) built_.problem = std::move(problem_);
+    if (assignment::within_limits(problem_, best_)) built_.problem = std::move(problem_);
     return {std::move(plan), std::move(built_), std::move(best_)};
   }
 
-  Plan run() {
-    Solution solution = solve();
-    const Cost lower_bound = is_exact() ? bound_of(solution) : bound_of_quick_method();
+  plan::Plan run() {
+    assignment::Solution solution = solve();
+    const assignment::Cost lower_bound = is_exact() ? bound_of(solution) : bound_of_quick_method();
     for (int attempt = 0; attempt < most_attempts && !solution.choice.empty(); ++attempt) {
       const std::int64_t excess = consider(solution.choice);
       if (excess <= 0) break;
@@ -136,38 +136,38 @@ class PlanSearch {
 
   /// Without limits first: where the cheapest plan of all fits, it is soon found. Where no plan
   /// that fits is found, the one that needs least memory shows whether there is any.
-  Solution solve() {
+  assignment::Solution solve() {
     if (!is_exact() || !options_.presolve) return solve(problem_);
     auto limits = std::exchange(problem_.usage_limits, {});
-    Solution cheapest = solve_exactly(problem_);
+    assignment::Solution cheapest = solve_exactly(problem_);
     bound_without_limits_ = bound_of(cheapest);
     problem_.usage_limits = std::move(limits);
     // Without limits what costs nothing may use more than it has to: the shards themselves tell.
-    if (cheapest.status == Status::infeasible && !options_.pins.empty())
+    if (cheapest.status == assignment::Status::infeasible && !options_.pins.empty())
       throw NothingFits(
           "no plan has all that --strategy pins: some of its entries contradict "
           "others, or --loop; leave out one after the other to see which",
           std::numeric_limits<std::int64_t>::max(), true);
-    if (cheapest.status == Status::infeasible) return cheapest;
+    if (cheapest.status == assignment::Status::infeasible) return cheapest;
     if (!cheapest.choice.empty()) {
       consider(cheapest.choice);
       starts_.push_back(cheapest.choice);
     }
-    if (!best_.empty() && (cheapest.status == Status::optimal || seconds_left() > 0))
+    if (!best_.empty() && (cheapest.status == assignment::Status::optimal || seconds_left() > 0))
       return cheapest;
     if (auto quick = solve_quickly(problem_, SearchMethod::recursive).choice; !quick.empty()) {
       consider(quick);
       starts_.push_back(std::move(quick));
     }
-    Solution solution = solve_exactly(problem_);
+    assignment::Solution solution = solve_exactly(problem_);
     if (solution.choice.empty() && best_.empty()) {
       least_ = least_peak();
       require_least_to_fit();
-      if (!within_limits(problem_, least_->choice)) return solution;
+      if (!assignment::within_limits(problem_, least_->choice)) return solution;
       starts_ = {least_->choice};
       solution = solve(problem_);
     }
-    if (solution.status != Status::infeasible) {
+    if (solution.status != assignment::Status::infeasible) {
       solution.lower_bound = std::max(solution.lower_bound, cheapest.lower_bound);
     }
     return solution;
@@ -175,12 +175,12 @@ class PlanSearch {
 
   /// Keeps it if it is the cheapest whose shards fit. Returns how far its peak is over the limit.
   std::int64_t consider(const std::vector<int>& choice) {
-    Plan plan = plan_of(choice);
+    plan::Plan plan = plan_of(choice);
     const std::int64_t excess = plan.summary.peak_bytes - limit_;
-    const Cost cost = cost_of(built_.problem, choice);
+    const assignment::Cost cost = assignment::cost_of(built_.problem, choice);
     const std::int64_t fair_share = built_.problem.usage_limits.front();
     const bool is_fair =
-        fair_share < 0 || usage_over_time(built_.problem, choice).front() <= fair_share;
+        fair_share < 0 || assignment::usage_over_time(built_.problem, choice).front() <= fair_share;
     if (excess <= 0 && is_fair && cost < best_cost_) {
       best_ = choice;
       best_cost_ = cost;
@@ -197,7 +197,7 @@ class PlanSearch {
     fair.memory.kind = MemoryPolicy::Kind::fair;
     const PlanProblem built = build_plan_problem(graph_, cost_, fair);
     starts_.clear();
-    const Solution solution = solve_exactly(built.problem);
+    const assignment::Solution solution = solve_exactly(built.problem);
     if (solution.choice.empty()) return;
     const std::vector<int> choice = moved(built, solution.choice, built_);
     if (!choice.empty()) consider(choice);
@@ -205,7 +205,7 @@ class PlanSearch {
 
   /// Throws where even that does not fit.
   void require_least_to_fit() const {
-    const Plan plan = plan_of(least_->choice);
+    const plan::Plan plan = plan_of(least_->choice);
     if (plan.summary.peak_bytes > limit_) {
       throw NothingFits(
           fmt::format("nothing fits a memory limit of {} a device: the smallest known to do is {}: "
@@ -215,7 +215,7 @@ class PlanSearch {
     }
   }
 
-  Solution solve(const AssignmentProblem& problem) {
+  assignment::Solution solve(const assignment::AssignmentProblem& problem) {
     return is_exact() ? solve_exactly(problem) : solve_quickly(problem, options_.method);
   }
 
@@ -224,9 +224,10 @@ class PlanSearch {
   double seconds_left() const { return options_.time_limit_seconds - stopwatch_.seconds(); }
 
   /// Where limits bind, some time is left for what may have to follow.
-  Solution solve_exactly(const AssignmentProblem& problem, double least_seconds = 0) {
+  assignment::Solution solve_exactly(const assignment::AssignmentProblem& problem,
+                                     double least_seconds = 0) {
     const double share = problem.usage_limits.empty() ? 1 : share_of_search;
-    Solution solution = search::solve(
+    assignment::Solution solution = assignment::solve(
         problem, {.time_limit_seconds = std::max(least_seconds, share * seconds_left()),
                   .patience_seconds = patience_seconds,
                   .presolve = options_.presolve,
@@ -236,13 +237,14 @@ class PlanSearch {
     return solution;
   }
 
-  Solution solve_quickly(const AssignmentProblem& problem, SearchMethod method) const {
+  assignment::Solution solve_quickly(const assignment::AssignmentProblem& problem,
+                                     SearchMethod method) const {
     auto choice = method == SearchMethod::propagation
                       ? choose_by_propagation(built_, problem, cost_.mesh(), seeds_)
                       : choose_recursively(built_, problem, cost_.mesh());
     if (!choice) return {};
-    const Cost cost = cost_of(problem, *choice);
-    return {.status = Status::feasible, .choice = std::move(*choice), .cost = cost};
+    const assignment::Cost cost = assignment::cost_of(problem, *choice);
+    return {.status = assignment::Status::feasible, .choice = std::move(*choice), .cost = cost};
   }
 
   /// The operators that the user has pinned, or the heaviest one.
@@ -260,21 +262,21 @@ class PlanSearch {
     return {heaviest};
   }
 
-  Cost bound_of_quick_method() {
-    Cost least = 0;
+  assignment::Cost bound_of_quick_method() {
+    assignment::Cost least = 0;
     for (const auto& operators : built_.operators) least += std::ranges::min(operators->costs);
     return options_.bound ? std::max(least, bound_of(solve_exactly(built_.problem))) : least;
   }
 
   /// What holds with a lower limit need not hold with the one that was asked for.
-  static Cost bound_of(const Solution& solution) {
-    return solution.status == Status::infeasible ? 0 : solution.lower_bound;
+  static assignment::Cost bound_of(const assignment::Solution& solution) {
+    return solution.status == assignment::Status::infeasible ? 0 : solution.lower_bound;
   }
 
   /// The choice that needs least memory, whatever it costs; weights stay within a fair share. What
   /// is worth counting is decided as for one and the same limit, whatever was asked for: so what is
   /// named as the least is found again where it is asked for.
-  LeastPeak least_peak() {
+  assignment::LeastPeak least_peak() {
     const bool is_fair = options_.memory.kind == MemoryPolicy::Kind::fair;
     SearchOptions options = options_;
     if (options.memory.kind == MemoryPolicy::Kind::bytes) {
@@ -284,7 +286,7 @@ class PlanSearch {
     auto least = least_peak_of(built.problem, is_fair ? 1 : 0);
     if (least) least->choice = least_to_pack(std::move(built), *least, is_fair ? 1 : 0);
     if (!least || least->choice.empty()) {
-      const char* const end = graph::was_interrupted() ? "interruption" : "time limit";
+      const char* const end = was_interrupted() ? "interruption" : "time limit";
       throw NothingFits(
           fmt::format("nothing fits a memory limit of {} a device, as far as the {} let see: raise "
                       "--memory or give the search more time",
@@ -295,17 +297,19 @@ class PlanSearch {
   }
 
   /// Without it there is no plan at all, so a first Ctrl-C lets it end; a second one does not.
-  std::optional<LeastPeak> least_peak_of(const AssignmentProblem& problem, int first) const {
-    const graph::InterruptionReprieve reprieve;
-    return find_least_peak(problem, first, static_cast<int>(problem.usage_limits.size()),
-                           {.time_limit_seconds = std::max(least_seconds_for_a_plan,
-                                                           share_of_least_peak * seconds_left()),
-                            .threads = options_.threads});
+  std::optional<assignment::LeastPeak> least_peak_of(const assignment::AssignmentProblem& problem,
+                                                     int first) const {
+    const InterruptionReprieve reprieve;
+    return assignment::find_least_peak(
+        problem, first, static_cast<int>(problem.usage_limits.size()),
+        {.time_limit_seconds =
+             std::max(least_seconds_for_a_plan, share_of_least_peak * seconds_left()),
+         .threads = options_.threads});
   }
 
   /// Among choices of the least peak, as the search sums it, or a little more, the one whose
   /// shards need least: the cheapest ones move less, and how shards are packed differs.
-  std::vector<int> least_to_pack(PlanProblem built, const LeastPeak& least, int first) {
+  std::vector<int> least_to_pack(PlanProblem built, const assignment::LeastPeak& least, int first) {
     std::vector<int> best = moved(built, least.choice, built_);
     const auto packed = [&](const auto& choice) {
       return choice.empty() ? std::numeric_limits<std::int64_t>::max()
@@ -317,7 +321,8 @@ class PlanSearch {
     for (const double slack : {0.0, 0.02, 0.05}) {
       const auto limit = static_cast<std::int64_t>((1 + slack) * static_cast<double>(least.peak));
       std::fill(limits.begin() + first, limits.end(), limit);
-      const Solution solution = solve_exactly(built.problem, std::exchange(least_seconds, 0));
+      const assignment::Solution solution =
+          solve_exactly(built.problem, std::exchange(least_seconds, 0));
       if (solution.choice.empty()) continue;
       std::vector<int> cheapest = moved(built, solution.choice, built_);
       if (packed(cheapest) <= packed(best)) best = std::move(cheapest);
@@ -327,21 +332,21 @@ class PlanSearch {
 
   /// As the search sums it.
   std::int64_t peak_of(const std::vector<int>& choice) const {
-    return std::ranges::max(usage_over_time(built_.problem, choice));
+    return std::ranges::max(assignment::usage_over_time(built_.problem, choice));
   }
 
   /// With its memory, the one thing that the loop asks for.
-  Plan plan_of(const std::vector<int>& choice) const {
-    Plan plan = decode(built_, choice, cost_);
+  plan::Plan plan_of(const std::vector<int>& choice) const {
+    plan::Plan plan = decode(built_, choice, cost_);
     plan.summary.peak_bytes = options_.peak_bytes ? options_.peak_bytes(plan) : peak_of(choice);
     return plan;
   }
 
-  Plan described(Cost lower_bound) {
+  plan::Plan described(assignment::Cost lower_bound) {
     // Shards may need less than the search sums; its bound is not for a plan that is over the sums.
     if (best_cost_ < lower_bound) lower_bound = 0;
     lower_bound = std::max(lower_bound, bound_without_limits_);
-    PlanSummary& summary = plan_.summary;
+    plan::PlanSummary& summary = plan_.summary;
     summary.search = name_of(options_.method);
     summary.bound_is_searched = is_exact() || options_.bound;
     summary.cost_seconds = static_cast<double>(best_cost_) * seconds_per_cost;
@@ -350,7 +355,7 @@ class PlanSearch {
     summary.proven_optimal = best_cost_ == lower_bound;
     summary.communication_seconds =
         communication_seconds(graph_, cost_, plan_, summary.cost_seconds);
-    summary.weight_bytes = usage_over_time(built_.problem, best_).front();
+    summary.weight_bytes = assignment::usage_over_time(built_.problem, best_).front();
     summary.one_device_seconds = least_seconds_on(1, graph_, cost_.device());
     summary.one_device_bytes = bytes_on_one_device(graph_);
     summary.glpk_seconds = glpk_seconds_;
@@ -358,28 +363,29 @@ class PlanSearch {
     return std::move(plan_);
   }
 
-  const graph::InterruptionGuard guard_{SIGINT};  ///< Ctrl-C: the best plan so far will do
+  const InterruptionGuard guard_{SIGINT};  ///< Ctrl-C: the best plan so far will do
   const Stopwatch stopwatch_;
   const Graph& graph_;
   const cost::CostModel& cost_;
   const SearchOptions& options_;
   PlanProblem built_;
-  AssignmentProblem problem_;  ///< with the limits of the last attempt
-  std::vector<int> best_;      ///< the cheapest choice whose shards fit
-  Cost best_cost_ = impossible;
-  Cost bound_without_limits_ = 0;
-  Plan plan_;                               ///< the best choice's
-  std::vector<std::vector<int>> starts_;    ///< what the next search begins with
-  std::optional<LeastPeak> least_;          ///< once it was looked for
-  const std::int64_t limit_;                ///< of weights and activations together
-  const std::vector<graph::NodeId> seeds_;  ///< of propagation
+  assignment::AssignmentProblem problem_;  ///< with the limits of the last attempt
+  std::vector<int> best_;                  ///< the cheapest choice whose shards fit
+  assignment::Cost best_cost_ = assignment::impossible;
+  assignment::Cost bound_without_limits_ = 0;
+  plan::Plan plan_;                             ///< the best choice's
+  std::vector<std::vector<int>> starts_;        ///< what the next search begins with
+  std::optional<assignment::LeastPeak> least_;  ///< once it was looked for
+  const std::int64_t limit_;                    ///< of weights and activations together
+  const std::vector<graph::NodeId> seeds_;      ///< of propagation
   double glpk_seconds_ = 0;
 };
 
 }  // namespace
 
-Plan decode(const PlanProblem& built, const std::vector<int>& choice, const cost::CostModel& cost) {
-  Plan plan;
+plan::Plan decode(const PlanProblem& built, const std::vector<int>& choice,
+                  const cost::CostModel& cost) {
+  plan::Plan plan;
   plan.mesh = cost.mesh();
   plan.device = cost.device().name;
   const auto chosen = [&](std::size_t node) { return static_cast<std::size_t>(choice[node]); };
@@ -417,7 +423,8 @@ void warn_of_missing_rules(const Graph& graph) {
   warn_of_missing_rules(op_types);
 }
 
-Plan search_plan(const Graph& graph, const cost::CostModel& cost, const SearchOptions& options) {
+plan::Plan search_plan(const Graph& graph, const cost::CostModel& cost,
+                       const SearchOptions& options) {
   return PlanSearch(graph, cost, options).run();
 }
 

@@ -7,13 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "cost/cost_model.h"
-#include "graph/error.h"
 #include "graph/graph.h"
+#include "plan/plan.h"
 #include "search/memory_policy.h"
 #include "search/partial_flow.h"
 #include "search/pins.h"
-#include "search/plan.h"
 
 namespace autopar::search {
 
@@ -33,7 +33,7 @@ struct SearchOptions {
   double time_limit_seconds = 60;
   /// Bytes on the fullest rank, as the shards of a plan will need them. The search itself only sums
   /// what is alive; where this is given, it is this that the memory limit holds for.
-  std::function<std::int64_t(const Plan&)> peak_bytes;
+  std::function<std::int64_t(const plan::Plan&)> peak_bytes;
   /// Graph inputs that come from another mesh: they are stored in a landing spec
   /// (sharding/cross_mesh.h), however small they are, and no pin is for them.
   std::set<graph::ValueId> arriving;
@@ -56,7 +56,7 @@ struct NothingFits : Error {
 /// one. Throws Error where a pin names no operator or leaves one without a strategy, and
 /// NothingFits. Operators without
 /// a rule are run replicated and named in one warning.
-Plan search_plan(const graph::Graph& graph, const cost::CostModel& cost,
-                 const SearchOptions& options);
+plan::Plan search_plan(const graph::Graph& graph, const cost::CostModel& cost,
+                       const SearchOptions& options);
 
 }  // namespace autopar::search

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::sharding {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "sharding/sharding_rule.h"
 
 namespace autopar::sharding {

@@ -7,7 +7,7 @@
 #include <random>
 #include <utility>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "sharding/spelled_out.h"
 
 namespace autopar::sharding {
@@ -93,7 +93,7 @@ class ChoiceRun {
     return {};
   }
 
-  /// The rank's graph, as partition::rank_graph writes it, of nothing but constants.
+  /// The rank's graph, as program::rank_graph writes it, of nothing but constants.
   Graph shard_of(const Graph& graph, const graph::Node& node, const ShardingRule& rule,
                  const OpShardSpec& choice, int rank,
                  const std::map<ValueId, OnRanks>& values) const {

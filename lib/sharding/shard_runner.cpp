@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "graph/error.h"
-#include "graph/infer_node.h"
+#include "base/error.h"
+#include "graph/onnx/infer_node.h"
 
 namespace autopar::sharding {
 namespace {

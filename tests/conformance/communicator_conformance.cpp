@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/comm/local_ranks.h"
 
 namespace autopar {

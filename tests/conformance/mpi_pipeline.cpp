@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/comm/local_ranks.h"
 #include "runtime/comm/mpi_launch.h"
 #include "unit/runtime/pipeline_bundle.h"

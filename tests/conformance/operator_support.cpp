@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/microsoft_operators.h"
+#include "graph/contrib/microsoft_operators.h"
 #include "graph/own_operators.h"
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/kernel.h"
@@ -89,7 +89,8 @@ void print() {
   }
   fmt::print("| when the model is read; nothing is left of them | | {} |\n",
              fmt::join(dissolved, ", "));
-  fmt::print("| when the model is read, of constants, or in the tail | | {} |\n", fmt::join(folded, ", "));
+  fmt::print("| when the model is read, of constants, or in the tail | | {} |\n",
+             fmt::join(folded, ", "));
   fmt::print("| not: refused by name | | {} |\n", fmt::join(rest, ", "));
 }
 

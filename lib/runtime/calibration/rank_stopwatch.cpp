@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/executable.h"
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "base/error.h"
 #include "graph/data_type.h"
-#include "graph/error.h"
 
 namespace autopar::runtime {
 

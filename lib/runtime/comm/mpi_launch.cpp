@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/comm/mpi_communicator.h"
 #include "runtime/plugin.h"
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/devices/cuda/cuda_error.h"
 #include "runtime/devices/cuda/pause.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/element_types.h"
 
 namespace autopar::runtime {

@@ -9,7 +9,7 @@
 #include <random>
 #include <thread>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/comm/reception.h"
 
 namespace autopar::runtime {

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <memory>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::runtime {
 

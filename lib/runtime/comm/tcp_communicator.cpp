@@ -15,7 +15,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/comm/exchanging_communicator.h"
 
 namespace autopar::runtime {

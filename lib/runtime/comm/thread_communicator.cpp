@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/comm/reduce.h"
 
 namespace autopar::runtime {

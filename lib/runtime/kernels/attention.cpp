@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/strides.h"
 
 namespace autopar::runtime {

@@ -1,6 +1,6 @@
 #include "runtime/kernels/channel_normalization.h"
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime {

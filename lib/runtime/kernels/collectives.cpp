@@ -8,8 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/error.h"
 #include "graph/arena.h"
-#include "graph/error.h"
 #include "graph/message_boxes.h"
 #include "runtime/collectives.h"
 #include "runtime/device.h"

@@ -1,6 +1,6 @@
 #include "runtime/kernels/cumsum.h"
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::runtime {
 

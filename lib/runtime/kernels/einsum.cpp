@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/composite.h"
 #include "runtime/kernels/einsum_equation.h"
 #include "runtime/passes/passes.h"

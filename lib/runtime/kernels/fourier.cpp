@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/composite.h"
 #include "runtime/kernels/element_types.h"
 #include "runtime/kernels/kernel_arguments.h"

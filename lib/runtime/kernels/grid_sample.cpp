@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/convolution.h"
 #include "runtime/kernels/kernel_arguments.h"
 

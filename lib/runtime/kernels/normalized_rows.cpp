@@ -1,6 +1,6 @@
 #include "runtime/kernels/normalized_rows.h"
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/element_types.h"
 #include "runtime/kernels/kernel_arguments.h"
 

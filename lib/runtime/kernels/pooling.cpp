@@ -1,6 +1,6 @@
 #include "runtime/kernels/pooling.h"
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/kernel_arguments.h"
 #include "runtime/kernels/strides.h"
 

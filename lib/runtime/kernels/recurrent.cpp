@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/composite.h"
 #include "runtime/passes/passes.h"
 

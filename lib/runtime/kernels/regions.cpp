@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/kernel_arguments.h"
 
 namespace autopar::runtime {

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/floats.h"
 #include "runtime/kernels/kernel_arguments.h"

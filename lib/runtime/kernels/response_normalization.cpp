@@ -1,6 +1,6 @@
 #include "runtime/kernels/response_normalization.h"
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::runtime {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/element_types.h"
 #include "runtime/kernels/strides.h"
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::runtime {
 namespace {

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <optional>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "search/stages/run_classes.h"
 
 namespace autopar::search {

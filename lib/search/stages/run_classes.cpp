@@ -6,7 +6,7 @@
 #include <utility>
 #include <variant>
 
-#include "search/memo.h"
+#include "assignment/memo.h"
 
 namespace autopar::search {
 
@@ -26,8 +26,8 @@ std::size_t at(std::int32_t number) { return static_cast<std::size_t>(number); }
 class Hash {
  public:
   void add(std::uint64_t number) {
-    first_ = combined(first_, number);
-    second_ = combined(second_ * 0x9e3779b97f4a7c15 + 1, number + 0x632be59bd9b4e019);
+    first_ = assignment::combined(first_, number);
+    second_ = assignment::combined(second_ * 0x9e3779b97f4a7c15 + 1, number + 0x632be59bd9b4e019);
   }
   void add_signed(std::int64_t number) { add(static_cast<std::uint64_t>(number)); }
   void add_text(std::string_view text) {

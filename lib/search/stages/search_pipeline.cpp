@@ -10,16 +10,16 @@
 #include <limits>
 #include <utility>
 
+#include "assignment/saturating.h"
+#include "base/error.h"
+#include "base/interruption.h"
+#include "base/stopwatch.h"
 #include "cost/transfer_cost.h"
-#include "graph/error.h"
-#include "graph/interruption.h"
 #include "search/operator_bound.h"
 #include "search/plan_builder.h"
-#include "search/saturating.h"
 #include "search/search_meshes.h"
 #include "search/stages/stage_sequence.h"
 #include "search/stages/submeshes.h"
-#include "search/stopwatch.h"
 
 namespace autopar::search {
 
@@ -49,7 +49,7 @@ struct NoPipelineFits : NothingFits {
 
 /// What came of the search of one kind of plans.
 struct Outcome {
-  std::optional<PipelinePlan> plan = std::nullopt;
+  std::optional<plan::PipelinePlan> plan = std::nullopt;
   double lower_bound_seconds = infinity;  ///< where there is no plan; infinite if none fits
 
   double bound() const { return plan ? plan->summary.lower_bound_seconds : lower_bound_seconds; }
@@ -71,14 +71,15 @@ class PipelineSearch {
         pipeline_(pipeline),
         devices_(meshes.front().mesh().num_devices()) {}
 
-  PipelinePlan run() {
+  plan::PipelinePlan run() {
     if (pipeline_.stages == 1 || microbatch_.nodes.empty()) return one_stage_for_microbatches();
     require_enough_devices();
     Pins(options_.pins, microbatch_);  // throws for one that names nothing
     if (pipeline_.stages == 0 && devices_ == 1 && pipeline_.microbatches == 1)
       return one_stage_for_the_whole(options_);
     if (options_.warns) warn_of_missing_rules(microbatch_);
-    std::optional<PipelinePlan> best = pipeline_.stages == 0 ? with_open_count() : in_stages();
+    std::optional<plan::PipelinePlan> best =
+        pipeline_.stages == 0 ? with_open_count() : in_stages();
     return std::move(*best);
   }
 
@@ -89,11 +90,11 @@ class PipelineSearch {
     const double share = pipeline_.stages == 0 ? share_of_whole : 0;
     return seconds_left() - share * options_.time_limit_seconds;
   }
-  bool is_over() const { return seconds_left_for_stages() <= 0 || graph::was_interrupted(); }
-  bool is_over_for_all() const { return seconds_left() <= 0 || graph::was_interrupted(); }
+  bool is_over() const { return seconds_left_for_stages() <= 0 || was_interrupted(); }
+  bool is_over_for_all() const { return seconds_left() <= 0 || was_interrupted(); }
 
   /// Stages first: often they are better than any plan of the whole model can be.
-  PipelinePlan with_open_count() {
+  plan::PipelinePlan with_open_count() {
     Outcome staged;
     try {
       staged.plan = in_stages();
@@ -129,11 +130,11 @@ class PipelineSearch {
     options.memory = {MemoryPolicy::Kind::bytes, std::int64_t{1} << 60};  // none is looked at
     return std::ranges::all_of(meshes_, [&](const cost::CostModel& mesh) {
       if (is_over_for_all()) return false;
-      AssignmentProblem problem = build_plan_problem(whole_, mesh, options).problem;
+      assignment::AssignmentProblem problem = build_plan_problem(whole_, mesh, options).problem;
       problem.usage_limits.clear();
       if (is_over_for_all()) return false;
       const double share = seconds_left() / static_cast<double>(meshes_.size() + 1);
-      const Solution solution =
+      const assignment::Solution solution =
           solve(problem, {.time_limit_seconds = std::max(0.0, share), .patience_seconds = 1});
       return static_cast<double>(solution.lower_bound) * seconds_per_cost > seconds;
     });
@@ -141,18 +142,18 @@ class PipelineSearch {
 
   // One stage
 
-  PipelinePlan one_stage(const graph::Graph& graph, int microbatches, Plan plan) const {
-    PipelinePlan result;
+  plan::PipelinePlan one_stage(const graph::Graph& graph, int microbatches, plan::Plan plan) const {
+    plan::PipelinePlan result;
     result.microbatches = microbatches;
     result.objective = pipeline_.objective;
     result.summary = plan.summary;
-    StagePlan& stage = result.stages.emplace_back();
+    plan::StagePlan& stage = result.stages.emplace_back();
     stage.stage = graph::whole_stage(graph);
     stage.plan = std::move(plan);
-    result.summary.cost_seconds = pipeline_seconds(result);
+    result.summary.cost_seconds = plan::pipeline_seconds(result);
     result.summary.lower_bound_seconds *= microbatches;
     result.summary.communication_seconds *= microbatches;
-    for (MeshTrial& trial : result.summary.meshes) {
+    for (plan::MeshTrial& trial : result.summary.meshes) {
       if (trial.cost_seconds) *trial.cost_seconds *= microbatches;
       trial.lower_bound_seconds *= microbatches;
     }
@@ -160,20 +161,20 @@ class PipelineSearch {
     return result;
   }
 
-  PipelinePlan one_stage_for_the_whole(const SearchOptions& options) const {
+  plan::PipelinePlan one_stage_for_the_whole(const SearchOptions& options) const {
     return one_stage(whole_, 1, search_meshes(whole_, meshes_, options).plan);
   }
 
-  PipelinePlan one_stage_for_microbatches() {
+  plan::PipelinePlan one_stage_for_microbatches() {
     SearchOptions options = options_;
     if (pipeline_.microbatches > 1 && pipeline_.peak_bytes) {
       const graph::StageGraph stage = graph::whole_stage(microbatch_);
-      options.peak_bytes = [&, stage](const Plan& plan) {
+      options.peak_bytes = [&, stage](const plan::Plan& plan) {
         return pipeline_.peak_bytes(stage, plan);
       };
     }
-    PipelinePlan result = one_stage(microbatch_, pipeline_.microbatches,
-                                    search_meshes(microbatch_, meshes_, options).plan);
+    plan::PipelinePlan result = one_stage(microbatch_, pipeline_.microbatches,
+                                          search_meshes(microbatch_, meshes_, options).plan);
     result.summary.one_device_seconds = least_seconds_on(1, whole_, device_);
     result.summary.one_device_bytes = bytes_on_one_device(whole_);
     return result;
@@ -209,7 +210,7 @@ class PipelineSearch {
          devices_, pipeline_.mesh ? " of mesh " + to_string(*pipeline_.mesh) : "", known);
   }
 
-  std::optional<PipelinePlan> in_stages() {
+  std::optional<plan::PipelinePlan> in_stages() {
     const graph::StageCutter cutter(microbatch_);
     const int one[] = {1};
     const std::vector<double> work = least_operator_seconds(one, microbatch_, device_).front();
@@ -252,8 +253,8 @@ class PipelineSearch {
     return problem;
   }
 
-  Cost transfer(const graph::StageCutter& cutter, graph::NodeId cut, int devices,
-                const cost::Link& link) const {
+  assignment::Cost transfer(const graph::StageCutter& cutter, graph::NodeId cut, int devices,
+                            const cost::Link& link) const {
     double seconds = 0;
     for (const graph::ValueId id : cutter.crossing(cut)) {
       const graph::Value& value = microbatch_.value(id);
@@ -263,7 +264,7 @@ class PipelineSearch {
     return picoseconds(seconds, "what crosses between two stages");
   }
 
-  using Price = Cost (StageCosts::*)(int, int, int) const;
+  using Price = assignment::Cost (StageCosts::*)(int, int, int) const;
   static void set_prices(SequenceProblem& problem, const StageCosts& costs, Price price) {
     for (int size = 0; size < static_cast<int>(problem.sizes.size()); ++size) {
       for (int begin = 0; begin < problem.layers; ++begin) {
@@ -273,9 +274,9 @@ class PipelineSearch {
     }
   }
 
-  std::optional<PipelinePlan> search(StageCosts& costs, SequenceProblem problem) {
+  std::optional<plan::PipelinePlan> search(StageCosts& costs, SequenceProblem problem) {
     std::optional<StageSequence> best;  // of plans that are known
-    Cost bound = 0;
+    assignment::Cost bound = 0;
     int searches = 0;
     if (devices_ > devices_worth_coarseness && pipeline_.epsilon > 0)
       problem.epsilon = std::max(pipeline_.epsilon, coarse_epsilon);
@@ -322,8 +323,8 @@ class PipelineSearch {
       costs.find_quickly(tried->stages, std::max(0.0, seconds_left_for_stages()));
       bool is_complete = true;
       for (const StageChoice& stage : tried->stages) {
-        if (costs.cost(stage.size, stage.begin, stage.end) < impossible) continue;
-        left.stage(stage.size, stage.begin, stage.end) = impossible;
+        if (costs.cost(stage.size, stage.begin, stage.end) < assignment::impossible) continue;
+        left.stage(stage.size, stage.begin, stage.end) = assignment::impossible;
         is_complete = false;
       }
       if (is_complete || best_known(costs, problem)) return;
@@ -343,16 +344,16 @@ class PipelineSearch {
     for (int size = 0; size < static_cast<int>(problem.sizes.size()); ++size) {
       for (int begin = 0; begin < problem.layers; ++begin) {
         for (int end = begin + 1; end <= problem.layers; ++end) {
-          if (problem.stage(size, begin, end) < impossible &&
+          if (problem.stage(size, begin, end) < assignment::impossible &&
               !costs.refusal(size, begin, end).empty())
-            problem.stage(size, begin, end) = impossible;
+            problem.stage(size, begin, end) = assignment::impossible;
         }
       }
     }
   }
 
   /// By epsilon.
-  bool is_close(Cost cost, Cost bound) const {
+  bool is_close(assignment::Cost cost, assignment::Cost bound) const {
     return static_cast<double>(cost) <= (1 + pipeline_.epsilon) * static_cast<double>(bound);
   }
 
@@ -386,33 +387,34 @@ class PipelineSearch {
         bound);
   }
 
-  PipelinePlan described(const StageCosts& costs, const SequenceProblem& problem,
-                         const StageSequence& sequence, Cost bound) const {
-    PipelinePlan result;
+  plan::PipelinePlan described(const StageCosts& costs, const SequenceProblem& problem,
+                               const StageSequence& sequence, assignment::Cost bound) const {
+    plan::PipelinePlan result;
     result.microbatches = pipeline_.microbatches;
     result.objective = pipeline_.objective;
-    PlanSummary& summary = result.summary;
+    plan::PlanSummary& summary = result.summary;
     double communication = 0;
     for (std::size_t s = 0; s < sequence.stages.size(); ++s) {
       const StageChoice& choice = sequence.stages[s];
-      StagePlan& stage = result.stages.emplace_back();
+      plan::StagePlan& stage = result.stages.emplace_back();
       stage.stage = costs.cut(choice.begin, choice.end);
       stage.first_rank = choice.first_rank;
       stage.plan = costs.plan(choice.size, choice.begin, choice.end);
       if (s + 1 < sequence.stages.size()) {
         const StageChoice& next = sequence.stages[s + 1];
-        const Cost transfer = problem.transfer(next.first_rank % problem.devices_per_node == 0,
-                                               choice.end, std::min(choice.size, next.size));
+        const assignment::Cost transfer =
+            problem.transfer(next.first_rank % problem.devices_per_node == 0, choice.end,
+                             std::min(choice.size, next.size));
         stage.transfer_seconds = static_cast<double>(transfer) * seconds_per_cost;
       }
-      const PlanSummary& own = stage.plan.summary;
+      const plan::PlanSummary& own = stage.plan.summary;
       communication += own.communication_seconds + stage.transfer_seconds;
       summary.weight_bytes = std::max(summary.weight_bytes, own.weight_bytes);
       summary.peak_bytes = std::max(summary.peak_bytes, own.peak_bytes);
     }
     summary.search = name_of(options_.method);
     summary.bound_is_searched = options_.method == SearchMethod::ilp;
-    summary.cost_seconds = pipeline_seconds(result);
+    summary.cost_seconds = plan::pipeline_seconds(result);
     summary.lower_bound_seconds =
         std::min(summary.cost_seconds, static_cast<double>(bound) * seconds_per_cost);
     summary.proven_optimal = bound == sequence.cost;
@@ -428,15 +430,15 @@ class PipelineSearch {
   }
 
   /// Of equals the whole model's. Its bound is for both.
-  PipelinePlan better_of(Outcome whole, Outcome staged) const {
+  plan::PipelinePlan better_of(Outcome whole, Outcome staged) const {
     const double bound = std::min(whole.bound(), staged.bound());
     const bool are_proven = whole.is_proven() && staged.is_proven();
-    const std::optional<PlanSummary> in_one = summary_of(whole);
-    const std::optional<PlanSummary> in_stages = summary_of(staged);
+    const std::optional<plan::PlanSummary> in_one = summary_of(whole);
+    const std::optional<plan::PlanSummary> in_stages = summary_of(staged);
     const bool keeps_whole =
         in_one && (!in_stages || in_one->cost_seconds <= in_stages->cost_seconds);
-    PipelinePlan& best = keeps_whole ? *whole.plan : *staged.plan;
-    PlanSummary& summary = best.summary;
+    plan::PipelinePlan& best = keeps_whole ? *whole.plan : *staged.plan;
+    plan::PlanSummary& summary = best.summary;
     summary.proven_optimal = bound >= summary.cost_seconds || are_proven;
     summary.lower_bound_seconds =
         summary.proven_optimal ? summary.cost_seconds : std::min(bound, summary.cost_seconds);
@@ -451,11 +453,11 @@ class PipelineSearch {
     return std::move(best);
   }
 
-  static std::optional<PlanSummary> summary_of(const Outcome& outcome) {
+  static std::optional<plan::PlanSummary> summary_of(const Outcome& outcome) {
     return outcome.plan ? std::optional(outcome.plan->summary) : std::nullopt;
   }
 
-  const graph::InterruptionGuard guard_{SIGINT};  ///< Ctrl-C: the best so far will do
+  const InterruptionGuard guard_{SIGINT};  ///< Ctrl-C: the best so far will do
   const Stopwatch stopwatch_;
   const graph::Graph& whole_;
   const graph::Graph& microbatch_;
@@ -468,10 +470,10 @@ class PipelineSearch {
 
 }  // namespace
 
-PipelinePlan search_pipeline(const graph::Graph& whole, const graph::Graph& microbatch,
-                             const cost::DeviceModel& device,
-                             std::span<const cost::CostModel> meshes, const SearchOptions& options,
-                             const PipelineOptions& pipeline) {
+plan::PipelinePlan search_pipeline(const graph::Graph& whole, const graph::Graph& microbatch,
+                                   const cost::DeviceModel& device,
+                                   std::span<const cost::CostModel> meshes,
+                                   const SearchOptions& options, const PipelineOptions& pipeline) {
   require(!meshes.empty(), "a search has a mesh");
   require(pipeline.stages >= 0 && pipeline.microbatches > 0 && pipeline.epsilon >= 0,
           "a pipeline has stages and microbatches");

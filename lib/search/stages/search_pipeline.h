@@ -5,7 +5,7 @@
 
 #include "cost/cost_model.h"
 #include "graph/graph.h"
-#include "search/pipeline_plan.h"
+#include "plan/pipeline_plan.h"
 #include "search/search_plan.h"
 #include "search/stages/stage_costs.h"
 
@@ -14,7 +14,7 @@ namespace autopar::search {
 struct PipelineOptions {
   int stages = 0;  ///< 0: whatever is best
   int microbatches = 1;
-  Objective objective = Objective::latency;
+  plan::Objective objective = plan::Objective::latency;
   /// Of every stage; otherwise each has the devices and the view that serve best (submeshes.h).
   std::optional<sharding::DeviceMesh> mesh;
   int layers = 0;  ///< between which stages may be cut; 0: chosen (layers.h)
@@ -39,9 +39,9 @@ struct PipelineOptions {
 ///
 /// Throws Error, one line, for more stages than devices or layers, for devices that cannot be cut
 /// into so many stages, and where a stage fits nowhere.
-PipelinePlan search_pipeline(const graph::Graph& whole, const graph::Graph& microbatch,
-                             const cost::DeviceModel& device,
-                             std::span<const cost::CostModel> meshes, const SearchOptions& options,
-                             const PipelineOptions& pipeline);
+plan::PipelinePlan search_pipeline(const graph::Graph& whole, const graph::Graph& microbatch,
+                                   const cost::DeviceModel& device,
+                                   std::span<const cost::CostModel> meshes,
+                                   const SearchOptions& options, const PipelineOptions& pipeline);
 
 }  // namespace autopar::search

@@ -29,11 +29,11 @@
 #include <tuple>
 #include <utility>
 
-#include "graph/error.h"
-#include "graph/interruption.h"
+#include "assignment/saturating.h"
+#include "base/error.h"
+#include "base/interruption.h"
 #include "search/operator_bound.h"
 #include "search/plan_builder.h"
-#include "search/saturating.h"
 #include "search/stages/in_parallel.h"
 
 namespace autopar::search {
@@ -52,7 +52,7 @@ constexpr double share_of_flows = 0.1;
 
 std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
-Cost to_cost(double seconds) { return std::llround(seconds / seconds_per_cost); }
+assignment::Cost to_cost(double seconds) { return std::llround(seconds / seconds_per_cost); }
 
 /// Of the graph's operators, by NodeId.
 std::vector<sharding::PartialUse> partial_uses(const graph::Graph& graph, KeepPartial keep) {
@@ -93,21 +93,24 @@ std::optional<Pin> pin_for(const graph::Graph& stage, Pin pin, bool is_for_opera
 }
 
 /// Adds to what strategies cost what they take, rounded down.
-void set_price(AssignmentProblem& problem, const std::vector<int>& nodes, double price) {
+void set_price(assignment::AssignmentProblem& problem, const std::vector<int>& nodes,
+               double price) {
   if (price == 0) return;
   for (const int id : nodes) {
-    AssignmentProblem::Node& node = problem.nodes[at(id)];
+    assignment::AssignmentProblem::Node& node = problem.nodes[at(id)];
     for (std::size_t s = 0; s < node.costs.size(); ++s) {
       const double paid = price * static_cast<double>(node.usages[s]);
       node.costs[s] =
-          plus(node.costs[s], static_cast<Cost>(std::min(paid, static_cast<double>(impossible))));
+          assignment::plus(node.costs[s], static_cast<assignment::Cost>(std::min(
+                                              paid, static_cast<double>(assignment::impossible))));
     }
   }
 }
 
 /// Of bounds; that of a block without one is `-impossible`.
-Cost sum_of_bounds(Cost a, Cost b) {
-  return a <= -impossible || b <= -impossible ? -impossible : plus(a, b);
+assignment::Cost sum_of_bounds(assignment::Cost a, assignment::Cost b) {
+  return a <= -assignment::impossible || b <= -assignment::impossible ? -assignment::impossible
+                                                                      : assignment::plus(a, b);
 }
 
 }  // namespace
@@ -149,14 +152,15 @@ void StageCosts::find_operator_bounds(const cost::DeviceModel& device) {
   std::vector<int> devices;
   for (const Submesh& submesh : submeshes_) devices.push_back(submesh.devices);
   for (const std::vector<double>& shares : least_operator_seconds(devices, graph_, device)) {
-    std::vector<Cost>& sums = operator_bounds_.emplace_back();
-    Cost sum = 0;
+    std::vector<assignment::Cost>& sums = operator_bounds_.emplace_back();
+    assignment::Cost sum = 0;
     int layer = 0;
     for (std::size_t n = 0; n <= shares.size(); ++n) {
       for (; layer <= layers_ && at(cuts_[at(layer)]) == n; ++layer) sums.push_back(sum);
       if (n == shares.size()) break;
       // Rounded down, and further than the rounding of either goes.
-      sum += std::max<Cost>(0, static_cast<Cost>(shares[n] / seconds_per_cost) - 1);
+      sum += std::max<assignment::Cost>(
+          0, static_cast<assignment::Cost>(shares[n] / seconds_per_cost) - 1);
     }
   }
 }
@@ -232,16 +236,16 @@ const StageCosts::Found* StageCosts::found(int view, int begin, int end) const {
   return entry == found_.end() ? nullptr : &entry->second;
 }
 
-Cost StageCosts::bound_on(int view, int begin, int end) const {
+assignment::Cost StageCosts::bound_on(int view, int begin, int end) const {
   const Found* known = found(view, begin, end);
   if (known != nullptr && known->is_done) return known->bound;
   return bound_without_search(view, begin, end);
 }
 
-Cost StageCosts::bound_without_search(int view, int begin, int end) const {
+assignment::Cost StageCosts::bound_without_search(int view, int begin, int end) const {
   const View& on = views_[at(view)];
-  const std::vector<Cost>& operators = operator_bounds_[at(on.size)];
-  Cost bound = operators[at(end)] - operators[at(begin)];
+  const std::vector<assignment::Cost>& operators = operator_bounds_[at(on.size)];
+  assignment::Cost bound = operators[at(end)] - operators[at(begin)];
   if (!on.first.empty()) bound = std::max(bound, on.first[place(begin, end)]);
   return bound;
 }
@@ -252,15 +256,16 @@ int StageCosts::view_of_least_bound(int size, int begin, int end) const {
       views, {}, [&](int view) { return std::pair(bound_on(view, begin, end), view); });
 }
 
-Cost StageCosts::lower_bound(int size, int begin, int end) const {
+assignment::Cost StageCosts::lower_bound(int size, int begin, int end) const {
   const std::int64_t devices = submeshes_[at(size)].devices;
-  if (weights_[place(begin, end)] / devices > capacity_) return impossible;
+  if (weights_[place(begin, end)] / devices > capacity_) return assignment::impossible;
   return bound_on(view_of_least_bound(size, begin, end), begin, end);
 }
 
-Cost StageCosts::certain_bound(int size, int begin, int end) const {
-  if (weights_[place(begin, end)] / submeshes_[at(size)].devices > capacity_) return impossible;
-  Cost least = impossible;
+assignment::Cost StageCosts::certain_bound(int size, int begin, int end) const {
+  if (weights_[place(begin, end)] / submeshes_[at(size)].devices > capacity_)
+    return assignment::impossible;
+  assignment::Cost least = assignment::impossible;
   for (const int view : views_of_size_[at(size)]) {
     const Found* known = found(view, begin, end);
     least = std::min(least, known != nullptr && !known->is_certain
@@ -270,8 +275,8 @@ Cost StageCosts::certain_bound(int size, int begin, int end) const {
   return least;
 }
 
-Cost StageCosts::cost(int size, int begin, int end) const {
-  Cost least = impossible;
+assignment::Cost StageCosts::cost(int size, int begin, int end) const {
+  assignment::Cost least = assignment::impossible;
   for (const int view : views_of_size_[at(size)]) {
     if (const Found* known = found(view, begin, end)) least = std::min(least, known->cost);
   }
@@ -279,12 +284,12 @@ Cost StageCosts::cost(int size, int begin, int end) const {
 }
 
 bool StageCosts::is_settled(int size, int begin, int end) const {
-  if (lower_bound(size, begin, end) >= impossible) return true;
+  if (lower_bound(size, begin, end) >= assignment::impossible) return true;
   const Found* known = found(view_of_least_bound(size, begin, end), begin, end);
   return known != nullptr && known->is_done;
 }
 
-const Plan& StageCosts::plan(int size, int begin, int end) const {
+const plan::Plan& StageCosts::plan(int size, int begin, int end) const {
   const Found* best = nullptr;
   for (const int view : views_of_size_[at(size)]) {
     const Found* known = found(view, begin, end);
@@ -308,7 +313,7 @@ std::string StageCosts::refusal(int size, int begin, int end) const {
   std::string text;
   for (const int view : views_of_size_[at(size)]) {
     const Found* known = found(view, begin, end);
-    if (known == nullptr || known->bound < impossible) return "";
+    if (known == nullptr || known->bound < assignment::impossible) return "";
     text = known->refusal;
   }
   return text;
@@ -347,7 +352,7 @@ void StageCosts::find_quickly(std::span<const StageChoice> stages, double second
   for (const bool is_first : {true, false}) {
     std::vector<std::pair<int, StageChoice>> runs;
     for (const StageChoice& stage : stages) {
-      if (cost(stage.size, stage.begin, stage.end) < impossible) continue;
+      if (cost(stage.size, stage.begin, stage.end) < assignment::impossible) continue;
       const std::vector<int>& views = views_of_size_[at(stage.size)];
       for (const int view : views) {
         const bool is_tried = found(view, stage.begin, stage.end) != nullptr;
@@ -402,23 +407,23 @@ StageCosts::Found StageCosts::search(int view, int begin, int end, SearchOptions
   const graph::StageGraph stage = cut(begin, end);
   options = options_for(stage, std::move(options));
   options.peak_bytes = nullptr;
-  if (peak_) options.peak_bytes = [&](const Plan& plan) { return peak_(stage, plan); };
+  if (peak_) options.peak_bytes = [&](const plan::Plan& plan) { return peak_(stage, plan); };
   const bool is_exact = options.method == SearchMethod::ilp;
   Found result;
   try {
-    Plan plan = search_plan(stage.graph, views_[at(view)].model, options);
+    plan::Plan plan = search_plan(stage.graph, views_[at(view)].model, options);
     result.cost = to_cost(plan.summary.cost_seconds);
     // What a quick method finds is what is compared.
     result.is_certain = is_exact;
     result.bound =
         is_exact ? std::min(result.cost, to_cost(plan.summary.lower_bound_seconds)) : result.cost;
-    result.plan = std::make_shared<const Plan>(std::move(plan));
+    result.plan = std::make_shared<const plan::Plan>(std::move(plan));
   } catch (const NothingFits& error) {
-    result.bound = impossible;
+    result.bound = assignment::impossible;
     result.is_certain = error.is_proven;
     result.refusal = error.what();
   } catch (const Error& error) {  // a pin that leaves nothing on this submesh, say
-    result.bound = impossible;
+    result.bound = assignment::impossible;
     result.refusal = error.what();
   }
   return result;
@@ -475,13 +480,13 @@ void StageCosts::refine(const std::map<int, int>& levels, const Deadline& deadli
     }
   }
   const std::vector<std::pair<Key, Block>> jobs(wanted.begin(), wanted.end());
-  std::vector<Cost> bounds(jobs.size(), 0);
+  std::vector<assignment::Cost> bounds(jobs.size(), 0);
   in_parallel(jobs.size(),
               [&](std::size_t i) { bounds[i] = relaxed_bound(jobs[i].second, deadline.left()); });
   for (std::size_t i = 0; i < jobs.size(); ++i) relaxed_.emplace(jobs[i].first, bounds[i]);
   for (const auto& [block, key] : blocks) {
     View& on = views_[at(block.view)];
-    Cost& bound = (block.is_first ? on.first : on.inner)[place(block.begin, block.end)];
+    assignment::Cost& bound = (block.is_first ? on.first : on.inner)[place(block.begin, block.end)];
     bound = std::max(bound, relaxed_.at(key));
   }
   for (const auto& [view, level] : levels) {
@@ -493,9 +498,9 @@ void StageCosts::refine(const std::map<int, int>& levels, const Deadline& deadli
 /// Without any block's but what operators take.
 void StageCosts::begin_bounds(View& view, double seconds_left) {
   view.price = price_of_weights(static_cast<int>(&view - views_.data()), seconds_left);
-  view.inner.assign(at(layers_ + 1) * at(layers_ + 1), -impossible);
+  view.inner.assign(at(layers_ + 1) * at(layers_ + 1), -assignment::impossible);
   if (view.price == 0) {
-    const std::vector<Cost>& operators = operator_bounds_[at(view.size)];
+    const std::vector<assignment::Cost>& operators = operator_bounds_[at(view.size)];
     for (int layer = 0; layer < layers_; ++layer)
       view.inner[place(layer, layer + 1)] = operators[at(layer) + 1] - operators[at(layer)];
   }
@@ -508,10 +513,10 @@ void StageCosts::compose(View& view) {
     for (int begin = 0; begin + length <= layers_; ++begin) {
       const int end = begin + length;
       if (!flows_alike_[at(classes_.of(begin, end))]) continue;
-      Cost& inner = view.inner[place(begin, end)];
-      Cost& first = view.first[place(begin, end)];
+      assignment::Cost& inner = view.inner[place(begin, end)];
+      assignment::Cost& first = view.first[place(begin, end)];
       for (int between = begin + 1; between < end; ++between) {
-        const Cost rest = view.inner[place(between, end)];
+        const assignment::Cost rest = view.inner[place(between, end)];
         inner = std::max(inner, sum_of_bounds(view.inner[place(begin, between)], rest));
         first = std::max(first, sum_of_bounds(view.first[place(begin, between)], rest));
       }
@@ -548,33 +553,34 @@ StageCosts::Relaxation StageCosts::relaxation(const Block& block) const {
     for (const graph::ValueId value : stage.arriving)
       free_nodes.insert(built.stored.at(value).node);
   }
-  std::erase_if(made.problem.edges, [&](const AssignmentProblem::Edge& edge) {
+  std::erase_if(made.problem.edges, [&](const assignment::AssignmentProblem::Edge& edge) {
     return free_nodes.contains(edge.a) || free_nodes.contains(edge.b);
   });
   return made;
 }
 
-Cost StageCosts::relaxed_bound(const Block& block, double seconds_left) const {
+assignment::Cost StageCosts::relaxed_bound(const Block& block, double seconds_left) const {
   const double price = views_[at(block.view)].price;
-  if (seconds_left <= 0 || graph::was_interrupted()) return price > 0 ? -impossible : 0;
+  if (seconds_left <= 0 || was_interrupted()) return price > 0 ? -assignment::impossible : 0;
   Relaxation relaxed = relaxation(block);
   set_price(relaxed.problem, relaxed.weights, price);
-  const Solution solution =
+  const assignment::Solution solution =
       solve(relaxed.problem, {.time_limit_seconds = std::min(seconds_left, most_seconds_a_block),
                               .patience_seconds = 1,
                               .threads = 1});
   // What a price makes impossible may be had all the same.
-  if (solution.status == Status::infeasible) return price > 0 ? -impossible : impossible;
+  if (solution.status == assignment::Status::infeasible)
+    return price > 0 ? -assignment::impossible : assignment::impossible;
   const double allowed = price * static_cast<double>(relaxed.fair + relaxed.slack);
-  if (allowed >= static_cast<double>(impossible)) return -impossible;
-  return solution.lower_bound - static_cast<Cost>(std::ceil(allowed));
+  if (allowed >= static_cast<double>(assignment::impossible)) return -assignment::impossible;
+  return solution.lower_bound - static_cast<assignment::Cost>(std::ceil(allowed));
 }
 
 /// Under which a layer of the most frequent kind has the greatest bound: where two tangents of the
 /// bound, which is a concave function of the price, meet, until they are one.
 double StageCosts::price_of_weights(int view, double seconds_left) const {
   if (options_.memory.kind != MemoryPolicy::Kind::fair) return 0;
-  if (seconds_left <= 0 || graph::was_interrupted()) return 0;
+  if (seconds_left <= 0 || was_interrupted()) return 0;
   const Deadline deadline(std::min(seconds_left, most_seconds_a_block));
   std::map<int, std::pair<int, int>> kinds;  // how many, and one of them
   for (int layer = 0; layer < layers_; ++layer) {
@@ -591,11 +597,12 @@ double StageCosts::price_of_weights(int view, double seconds_left) const {
     double slope;  ///< bytes above what may be taken
   };
   const auto at_price = [&](double price) {
-    AssignmentProblem problem = relaxed.problem;
+    assignment::AssignmentProblem problem = relaxed.problem;
     set_price(problem, relaxed.weights, price);
-    const Solution solution = solve(problem, {.time_limit_seconds = std::max(0.0, deadline.left()),
-                                              .patience_seconds = 1,
-                                              .threads = 1});
+    const assignment::Solution solution =
+        solve(problem, {.time_limit_seconds = std::max(0.0, deadline.left()),
+                        .patience_seconds = 1,
+                        .threads = 1});
     Point point{price, -price * static_cast<double>(relaxed.fair), 0};
     if (solution.choice.empty()) return point;
     point.bound += static_cast<double>(solution.cost);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/stopwatch.h"
 #include "cost/cost_model.h"
 #include "graph/stage_graph.h"
 #include "search/search_plan.h"
@@ -16,12 +17,11 @@
 #include "search/stages/run_classes.h"
 #include "search/stages/stage_sequence.h"
 #include "search/stages/submeshes.h"
-#include "search/stopwatch.h"
 
 namespace autopar::search {
 
 /// Bytes on a stage's fullest rank; may be called from several threads at once.
-using StagePeak = std::function<std::int64_t(const graph::StageGraph&, const Plan&)>;
+using StagePeak = std::function<std::int64_t(const graph::StageGraph&, const plan::Plan&)>;
 
 /// What every run of layers costs on every submesh: bounds at first, and what the search of
 /// strategies finds where it is asked for. Runs that are alike are searched once. Keeps references.
@@ -34,13 +34,13 @@ class StageCosts {
   int layers() const { return layers_; }
   /// What to reckon with for layers [begin, end) on that submesh: no plan is known to cost less,
   /// and none will be found that does; `impossible` where none will be found at all.
-  Cost lower_bound(int size, int begin, int end) const;
+  assignment::Cost lower_bound(int size, int begin, int end) const;
   /// No plan costs less, whatever was found: lower than lower_bound() where a search was by a
   /// method without a bound, or had no time to tell whether anything fits.
-  Cost certain_bound(int size, int begin, int end) const;
+  assignment::Cost certain_bound(int size, int begin, int end) const;
   bool is_certain() const { return is_certain_; }  ///< both bounds are the same everywhere
   /// The cheapest plan's that is known; `impossible` where none is.
-  Cost cost(int size, int begin, int end) const;
+  assignment::Cost cost(int size, int begin, int end) const;
   /// Whether more search would change neither: then both agree, but for searches that were stopped.
   bool is_settled(int size, int begin, int end) const;
   /// Brings each of these that is not settled nearer to it, on all cores.
@@ -48,7 +48,7 @@ class StageCosts {
   /// A plan of each of these that has none, by the quick method, which may take longer.
   void find_quickly(std::span<const StageChoice> stages, double seconds_left);
   /// The plan that cost() is of.
-  const Plan& plan(int size, int begin, int end) const;
+  const plan::Plan& plan(int size, int begin, int end) const;
   /// Why the run has no plan on the submesh, as far as it is known; empty where it may have one.
   std::string refusal(int size, int begin, int end) const;
 
@@ -58,11 +58,11 @@ class StageCosts {
 
  private:
   struct Found {
-    Cost cost = impossible;
-    Cost bound = 0;
+    assignment::Cost cost = assignment::impossible;
+    assignment::Cost bound = 0;
     bool is_certain = true;
     bool is_done = false;  ///< searched by the method that was asked for
-    std::shared_ptr<const Plan> plan;
+    std::shared_ptr<const plan::Plan> plan;
     std::string refusal;
   };
   /// A run that stands for all of its class, on one view; with `is_first`, what arrives is priced.
@@ -77,13 +77,13 @@ class StageCosts {
     int size;
     double price = 0;  ///< of a byte of weights, in the bounds of blocks
     int level = -1;    ///< bounds of blocks of up to 2^level layers are in `inner` and `first`
-    std::vector<Cost> inner;  ///< by begin and end: as a part of any stage
-    std::vector<Cost> first;  ///< as the first part of a stage
+    std::vector<assignment::Cost> inner;  ///< by begin and end: as a part of any stage
+    std::vector<assignment::Cost> first;  ///< as the first part of a stage
   };
   using SharedFlags = std::vector<bool>;
   /// A block's problem.
   struct Relaxation {
-    AssignmentProblem problem;
+    assignment::AssignmentProblem problem;
     std::vector<int> weights;  ///< nodes of the problem: those that no other block reads
     std::int64_t fair = 0;     ///< what they may take by the stage's limit on weights
     std::int64_t slack =
@@ -95,8 +95,8 @@ class StageCosts {
            static_cast<std::size_t>(end);
   }
   const Found* found(int view, int begin, int end) const;
-  Cost bound_on(int view, int begin, int end) const;
-  Cost bound_without_search(int view, int begin, int end) const;
+  assignment::Cost bound_on(int view, int begin, int end) const;
+  assignment::Cost bound_without_search(int view, int begin, int end) const;
   int view_of_least_bound(int size, int begin, int end) const;
   void find_flows();
   void find_operator_bounds(const cost::DeviceModel& device);
@@ -105,7 +105,7 @@ class StageCosts {
   bool is_worth_refining(int view, int level) const;
   void refine(const std::map<int, int>& levels, const Deadline& deadline);
   Relaxation relaxation(const Block& block) const;
-  Cost relaxed_bound(const Block& block, double seconds_left) const;
+  assignment::Cost relaxed_bound(const Block& block, double seconds_left) const;
   double price_of_weights(int view, double seconds_left) const;
   SharedFlags shared_flags(int begin, int end) const;
   void begin_bounds(View& view, double seconds_left);
@@ -127,12 +127,13 @@ class StageCosts {
   std::vector<bool> pins_operators_;  ///< by pin: whether it is for operators of the whole model
   std::vector<View> views_;
   std::vector<std::vector<int>> views_of_size_;
-  std::vector<std::vector<Cost>> operator_bounds_;  ///< by size: of all operators before a layer
-  std::vector<std::int64_t> weights_;               ///< by begin and end: bytes of all constants
+  std::vector<std::vector<assignment::Cost>>
+      operator_bounds_;                ///< by size: of all operators before a layer
+  std::vector<std::int64_t> weights_;  ///< by begin and end: bytes of all constants
   std::vector<bool> flows_alike_;  ///< by class: strategies are those of the layers by themselves
   std::map<std::string, std::pair<int, int>> readers_;  ///< first and last layer, by value's name
   std::map<std::pair<int, int>, Found> found_;          ///< by class and view
-  std::map<std::tuple<int, int, bool, SharedFlags>, Cost> relaxed_;
+  std::map<std::tuple<int, int, bool, SharedFlags>, assignment::Cost> relaxed_;
   bool is_certain_ = true;
   double glpk_seconds_ = 0;
 };

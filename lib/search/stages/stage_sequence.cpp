@@ -20,8 +20,8 @@
 #include <cmath>
 #include <utility>
 
-#include "graph/error.h"
-#include "search/saturating.h"
+#include "assignment/saturating.h"
+#include "base/error.h"
 
 namespace autopar::search {
 
@@ -42,33 +42,36 @@ class SequenceSearch {
   }
 
   std::optional<StageSequence> run() {
-    return problem_.objective == Objective::latency ? least_latency() : most_throughput();
+    return problem_.objective == plan::Objective::latency ? least_latency() : most_throughput();
   }
 
  private:
   std::optional<StageSequence> least_latency() {
     std::optional<StageSequence> best;
-    const Cost further = problem_.microbatches - 1;
-    Cost missed = impossible;  // no sequence that was passed over costs less
-    Cost limit = impossible - 1;
+    const assignment::Cost further = problem_.microbatches - 1;
+    assignment::Cost missed =
+        assignment::impossible;  // no sequence that was passed over costs less
+    assignment::Cost limit = assignment::impossible - 1;
     while (auto found = least_sum(limit)) {
-      found->cost = saturated(static_cast<WideCost>(found->sum) +
-                              static_cast<WideCost>(further) * found->slowest);
-      const Cost sum = found->sum;
-      const Cost slowest = found->slowest;
+      found->cost =
+          assignment::saturated(static_cast<assignment::WideCost>(found->sum) +
+                                static_cast<assignment::WideCost>(further) * found->slowest);
+      const assignment::Cost sum = found->sum;
+      const assignment::Cost slowest = found->slowest;
       if (!best || found->cost < best->cost) best = std::move(found);
       if (further == 0) break;
-      const Cost goal = std::min(
-          best->cost - 1,
-          static_cast<Cost>(std::floor(static_cast<double>(best->cost) / (1 + problem_.epsilon))));
+      const assignment::Cost goal =
+          std::min(best->cost - 1, static_cast<assignment::Cost>(std::floor(
+                                       static_cast<double>(best->cost) / (1 + problem_.epsilon))));
       if (goal < sum) {
         missed = std::min(missed, sum);
         break;
       }
       limit = std::min(slowest - 1, (goal - sum) / further);
       if (limit < slowest - 1) {
-        missed = std::min(missed, saturated(static_cast<WideCost>(sum) +
-                                            static_cast<WideCost>(further) * (limit + 1)));
+        missed = std::min(missed, assignment::saturated(static_cast<assignment::WideCost>(sum) +
+                                                        static_cast<assignment::WideCost>(further) *
+                                                            (limit + 1)));
       }
     }
     if (best) best->lower_bound = std::min(best->cost, missed);
@@ -76,18 +79,22 @@ class SequenceSearch {
   }
 
   std::optional<StageSequence> most_throughput() {
-    const Cost slowest = fill(impossible - 1, [](Cost a, Cost b) { return std::max(a, b); });
-    if (slowest >= impossible) return std::nullopt;
+    const assignment::Cost slowest =
+        fill(assignment::impossible - 1,
+             [](assignment::Cost a, assignment::Cost b) { return std::max(a, b); });
+    if (slowest >= assignment::impossible) return std::nullopt;
     auto best = least_sum(slowest);
     require(best.has_value(), "a sequence keeps to the limit that it was found under");
-    best->cost = saturated(static_cast<WideCost>(best->slowest) * problem_.microbatches);
+    best->cost = assignment::saturated(static_cast<assignment::WideCost>(best->slowest) *
+                                       problem_.microbatches);
     best->lower_bound = best->cost;
     return best;
   }
 
-  std::optional<StageSequence> least_sum(Cost limit) {
-    const Cost sum = fill(limit, [](Cost a, Cost b) { return a + b; });
-    if (sum >= impossible) return std::nullopt;
+  std::optional<StageSequence> least_sum(assignment::Cost limit) {
+    const assignment::Cost sum =
+        fill(limit, [](assignment::Cost a, assignment::Cost b) { return a + b; });
+    if (sum >= assignment::impossible) return std::nullopt;
     return trace(sum);
   }
 
@@ -113,26 +120,28 @@ class SequenceSearch {
 
   int slot(int p, int size) const { return slots_[at(p) * at(num_sizes_) + at(size)]; }
   /// By layer. `left`: stages that follow, 0 where their number is open.
-  Cost* rest(int left, int p, int size) {
+  assignment::Cost* rest(int left, int p, int size) {
     return rest_.data() + (at(left) * num_slots_ + at(slot(p, size))) * width_;
   }
   bool node_begins(int p) const { return p % problem_.devices_per_node == 0; }
   /// Of the limit that the last fill was for.
-  Cost limited(Cost cost) const { return cost <= limit_ ? cost : impossible; }
-  Cost stage(int size, int begin, int end) const {
+  assignment::Cost limited(assignment::Cost cost) const {
+    return cost <= limit_ ? cost : assignment::impossible;
+  }
+  assignment::Cost stage(int size, int begin, int end) const {
     return limited(problem_.stage(size, begin, end));
   }
-  Cost transfer(int p, int cut, int smaller) const {
+  assignment::Cost transfer(int p, int cut, int smaller) const {
     return limited(problem_.transfer(node_begins(p), cut, smaller));
   }
 
   /// Fills in `rest` for all that keeps to the limit; returns what the best of it comes to.
   template <typename Combine>
-  Cost fill(Cost limit, Combine combine) {
+  assignment::Cost fill(assignment::Cost limit, Combine combine) {
     limit_ = limit;
     stages_ = problem_.stages;
-    for (Cost& cost : stages_) cost = limited(cost);
-    std::ranges::fill(rest_, impossible);
+    for (assignment::Cost& cost : stages_) cost = limited(cost);
+    std::ranges::fill(rest_, assignment::impossible);
     for (int b = 0; b < num_sizes_; ++b) {
       if (slot(problem_.devices, b) >= 0) rest(0, problem_.devices, b)[problem_.layers] = 0;
     }
@@ -151,7 +160,7 @@ class SequenceSearch {
       }
       find_next(problem_.stage_count - 1, 0, combine);
     }
-    Cost best = impossible;
+    assignment::Cost best = assignment::impossible;
     for (const int b : begins_.front()) best = std::min(best, next_[at(b) * width_]);
     return best;
   }
@@ -161,11 +170,11 @@ class SequenceSearch {
   void find_next(int left_behind, int p, Combine combine) {
     const int layers = problem_.layers;
     for (const int b : begins_[at(p)]) {
-      const Cost* behind = rest(left_behind, p + problem_.sizes[at(b)], b);
-      Cost* found = next_.data() + at(b) * width_;
+      const assignment::Cost* behind = rest(left_behind, p + problem_.sizes[at(b)], b);
+      assignment::Cost* found = next_.data() + at(b) * width_;
       for (int j = 0; j < layers; ++j) {
-        const Cost* stage = stages_.data() + problem_.stage_place(b, j, 0);
-        Cost least = impossible;
+        const assignment::Cost* stage = stages_.data() + problem_.stage_place(b, j, 0);
+        assignment::Cost least = assignment::impossible;
         for (int k = j + 1; k <= layers; ++k) least = std::min(least, combine(stage[k], behind[k]));
         found[j] = least;
       }
@@ -177,10 +186,10 @@ class SequenceSearch {
     const std::vector<int>& begins = begins_[at(p)];
     if (begins.empty()) return;
     for (int j = 1; j < problem_.layers; ++j) {
-      Cost of_larger = impossible;
+      assignment::Cost of_larger = assignment::impossible;
       for (const int b : begins) of_larger = std::min(of_larger, next_[at(b) * width_ + at(j)]);
-      if (of_larger >= impossible) continue;
-      suffix_.assign(at(num_sizes_) + 1, impossible);  // from a size on
+      if (of_larger >= assignment::impossible) continue;
+      suffix_.assign(at(num_sizes_) + 1, assignment::impossible);  // from a size on
       auto b = begins.rbegin();
       for (int a = num_sizes_ - 1; a >= 0; --a) {
         suffix_[at(a)] = suffix_[at(a) + 1];
@@ -189,29 +198,29 @@ class SequenceSearch {
           ++b;
         }
       }
-      Cost of_smaller = impossible;  // with their transfers
+      assignment::Cost of_smaller = assignment::impossible;  // with their transfers
       auto smaller = begins.begin();
       for (int a = 0; a < num_sizes_; ++a) {
-        const Cost crossing = transfer(p, j, a);
+        const assignment::Cost crossing = transfer(p, j, a);
         if (smaller != begins.end() && *smaller == a) {
           of_smaller = std::min(of_smaller, combine(crossing, next_[at(a) * width_ + at(j)]));
           ++smaller;
         }
         if (slot(p, a) < 0) continue;
         rest(left, p, a)[j] =
-            std::min({impossible, of_smaller, combine(crossing, suffix_[at(a) + 1])});
+            std::min({assignment::impossible, of_smaller, combine(crossing, suffix_[at(a) + 1])});
       }
     }
   }
 
   /// A sequence of that sum, by what the last fill has left. Longer stages on more devices first.
-  StageSequence trace(Cost sum) {
+  StageSequence trace(assignment::Cost sum) {
     StageSequence found{.stages = {}, .sum = sum};
     int left = fixes_count_ ? problem_.stage_count : 0;
     for (int j = 0, p = 0, last = -1; j < problem_.layers;) {
       if (fixes_count_) --left;
       const auto [stage, crossing] = step(left, j, p, last, sum);
-      const Cost cost = problem_.stage(stage.size, stage.begin, stage.end);
+      const assignment::Cost cost = problem_.stage(stage.size, stage.begin, stage.end);
       found.slowest = std::max({found.slowest, cost, crossing});
       sum -= cost + crossing;
       j = stage.end;
@@ -222,13 +231,14 @@ class SequenceSearch {
     return found;
   }
 
-  std::pair<StageChoice, Cost> step(int left_behind, int j, int p, int last, Cost sum) {
+  std::pair<StageChoice, assignment::Cost> step(int left_behind, int j, int p, int last,
+                                                assignment::Cost sum) {
     const std::vector<int>& begins = begins_[at(p)];
     for (auto b = begins.rbegin(); b != begins.rend(); ++b) {
-      const Cost crossing = last < 0 ? 0 : transfer(p, j, std::min(last, *b));
-      const Cost* behind = rest(left_behind, p + problem_.sizes[at(*b)], *b);
+      const assignment::Cost crossing = last < 0 ? 0 : transfer(p, j, std::min(last, *b));
+      const assignment::Cost* behind = rest(left_behind, p + problem_.sizes[at(*b)], *b);
       for (int k = problem_.layers; k > j; --k) {
-        if (plus(plus(crossing, stage(*b, j, k)), behind[k]) == sum)
+        if (assignment::plus(assignment::plus(crossing, stage(*b, j, k)), behind[k]) == sum)
           return {{j, k, *b, p}, crossing};
       }
     }
@@ -242,11 +252,11 @@ class SequenceSearch {
   std::vector<std::vector<int>> begins_;  ///< by device: the sizes of stages that may begin there
   std::vector<int> slots_;                ///< by device and size of the stage that ends before it
   std::size_t num_slots_ = 0;
-  Cost limit_ = impossible;
-  std::vector<Cost> stages_;  ///< within the limit
-  std::vector<Cost> rest_;    ///< by stages left, slot and layer
-  std::vector<Cost> next_;    ///< by size and layer
-  std::vector<Cost> suffix_;
+  assignment::Cost limit_ = assignment::impossible;
+  std::vector<assignment::Cost> stages_;  ///< within the limit
+  std::vector<assignment::Cost> rest_;    ///< by stages left, slot and layer
+  std::vector<assignment::Cost> next_;    ///< by size and layer
+  std::vector<assignment::Cost> suffix_;
 };
 
 }  // namespace
@@ -260,7 +270,7 @@ std::size_t SequenceProblem::transfer_place(bool node_begins, int cut, int small
 }
 
 void SequenceProblem::allocate() {
-  stages.assign(sizes.size() * at(layers + 1) * at(layers + 1), impossible);
+  stages.assign(sizes.size() * at(layers + 1) * at(layers + 1), assignment::impossible);
   transfers.assign(2 * at(layers + 1) * sizes.size(), 0);
 }
 

@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "search/assignment_problem.h"
-#include "search/pipeline_plan.h"
+#include "assignment/assignment_problem.h"
+#include "plan/pipeline_plan.h"
 
 namespace autopar::search {
 
@@ -22,26 +22,30 @@ struct StageChoice {
 struct SequenceProblem {
   int layers = 0;
   int devices = 0;
-  int devices_per_node = 0;  ///< where there are no nodes, `devices`
-  std::vector<int> sizes;    ///< devices that a stage may have, ascending
-  std::vector<Cost> stages;  ///< by size, begin and end: stage()
+  int devices_per_node = 0;              ///< where there are no nodes, `devices`
+  std::vector<int> sizes;                ///< devices that a stage may have, ascending
+  std::vector<assignment::Cost> stages;  ///< by size, begin and end: stage()
   /// By whether a node begins behind the cut, cut, and the size of the smaller of both stages:
   /// transfer().
-  std::vector<Cost> transfers;
+  std::vector<assignment::Cost> transfers;
   int microbatches = 1;
-  Objective objective = Objective::latency;
+  plan::Objective objective = plan::Objective::latency;
   int stage_count = 0;  ///< 0: whatever is best
   /// Sequences that are better than the answer by no more than this part of its cost may be missed.
   double epsilon = 0;
 
   std::size_t stage_place(int size, int begin, int end) const;
   std::size_t transfer_place(bool node_begins, int cut, int smaller_size) const;
-  Cost& stage(int size, int begin, int end) { return stages[stage_place(size, begin, end)]; }
-  Cost stage(int size, int begin, int end) const { return stages[stage_place(size, begin, end)]; }
-  Cost& transfer(bool node_begins, int cut, int smaller_size) {
+  assignment::Cost& stage(int size, int begin, int end) {
+    return stages[stage_place(size, begin, end)];
+  }
+  assignment::Cost stage(int size, int begin, int end) const {
+    return stages[stage_place(size, begin, end)];
+  }
+  assignment::Cost& transfer(bool node_begins, int cut, int smaller_size) {
     return transfers[transfer_place(node_begins, cut, smaller_size)];
   }
-  Cost transfer(bool node_begins, int cut, int smaller_size) const {
+  assignment::Cost transfer(bool node_begins, int cut, int smaller_size) const {
     return transfers[transfer_place(node_begins, cut, smaller_size)];
   }
   /// Makes room for all stages, impossible, and all transfers, free.
@@ -53,10 +57,10 @@ struct SequenceProblem {
 
 struct StageSequence {
   std::vector<StageChoice> stages;
-  Cost sum = 0;          ///< of all stages and transfers
-  Cost slowest = 0;      ///< of all stages and transfers
-  Cost cost = 0;         ///< as pipeline_seconds
-  Cost lower_bound = 0;  ///< no sequence costs less; at least cost / (1 + epsilon)
+  assignment::Cost sum = 0;          ///< of all stages and transfers
+  assignment::Cost slowest = 0;      ///< of all stages and transfers
+  assignment::Cost cost = 0;         ///< as pipeline_seconds
+  assignment::Cost lower_bound = 0;  ///< no sequence costs less; at least cost / (1 + epsilon)
 };
 
 /// The cheapest sequence, of those that are as cheap under throughput the one of the least sum.

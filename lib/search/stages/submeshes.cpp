@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "search/logical_meshes.h"
 
 namespace autopar::search {

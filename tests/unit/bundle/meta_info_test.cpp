@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "graph/error.h"
-#include "graph/file_digest.h"
-#include "graph/temporary_folder.h"
+#include "base/error.h"
+#include "base/file_digest.h"
+#include "base/temporary_folder.h"
 #include "unit/bundle/json_schema.h"
 
 using namespace autopar;
@@ -31,7 +31,7 @@ class SmallBundle {
       for (const char* ending : {".onnx", ".data"}) {
         const std::string name = "rank" + std::to_string(rank) + ending;
         write(name, "contents of " + name);
-        of_rank.files.push_back({name, fs::file_size(dir / name), graph::xxh3_of_file(dir / name)});
+        of_rank.files.push_back({name, fs::file_size(dir / name), xxh3_of_file(dir / name)});
       }
     }
     info.groups = {{0, {0}, {{0, 1}}}};

@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "graph/error.h"
-#include "graph/file_digest.h"
-#include "graph/temporary_folder.h"
+#include "base/error.h"
+#include "base/file_digest.h"
+#include "base/temporary_folder.h"
 #include "unit/bundle/json_schema.h"
 
 using namespace autopar;
@@ -42,7 +42,7 @@ struct BundleWithTail {
 
   FileInfo written(const std::string& name) const {
     std::ofstream(dir / name) << name;
-    return {name, name.size(), graph::xxh3_of_file(dir / name)};
+    return {name, name.size(), xxh3_of_file(dir / name)};
   }
   void save(const json& contents) const {
     std::ofstream(dir / "meta-info.json") << contents.dump();

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "graph/loop_body.h"
 #include "sharding/spelled_out.h"
 #include "unit/sharding/node_sketch.h"
@@ -77,9 +77,9 @@ TEST_CASE("a loop takes its body's time so often as it has rounds, on any number
   const auto seconds = [&] {
     const auto rule = replicated_rule(graph, graph.nodes[0]);
     const CostModel model(slow_device(), DeviceMesh({2}));
-    const auto whole = enumerate_op_shard_specs(
-                           rule, DeviceMesh({2}), input_shapes(graph, graph.nodes[0]), {})
-                           .front();
+    const auto whole =
+        enumerate_op_shard_specs(rule, DeviceMesh({2}), input_shapes(graph, graph.nodes[0]), {})
+            .front();
     CHECK(model.least_operator_seconds(2, graph, graph.nodes[0], rule, whole) ==
           model.operator_seconds(graph, graph.nodes[0], rule, whole));
     return model.operator_seconds(graph, graph.nodes[0], rule, whole);
@@ -235,8 +235,8 @@ TEST_CASE("an operator that is spelled out costs what the others do, and their r
   // What fuses with the operator as one has to be stored for the others.
   device = slow_device();
   device.is_fusing = true;
-  device.fused = std::make_shared<const autopar::cost::ValueNames>(
-      autopar::cost::ValueNames{"in0", "out0"});
+  device.fused =
+      std::make_shared<const autopar::cost::ValueNames>(autopar::cost::ValueNames{"in0", "out0"});
   CHECK(seconds_of(graph, "RS0->RS0") == Approx(parts));
 }
 

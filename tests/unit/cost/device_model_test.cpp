@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/error.h"
+#include "base/temporary_folder.h"
 #include "cost/device_file.h"
-#include "graph/error.h"
-#include "graph/temporary_folder.h"
 
 using autopar::Error;
 using autopar::TemporaryFolder;

@@ -7,10 +7,10 @@
 #include <random>
 #include <string>
 
+#include "base/error.h"
+#include "base/temporary_folder.h"
 #include "cost/device_file.h"
 #include "cost/experiments.h"
-#include "graph/error.h"
-#include "graph/temporary_folder.h"
 
 using autopar::TemporaryFolder;
 using namespace autopar::cost;

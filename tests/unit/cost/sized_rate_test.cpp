@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 using autopar::InternalError;
 using autopar::cost::SizedRate;

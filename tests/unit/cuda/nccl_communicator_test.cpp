@@ -14,9 +14,9 @@
 #include <functional>
 #include <thread>
 
+#include "base/error.h"
+#include "base/temporary_folder.h"
 #include "conformance/communicator_conformance.h"
-#include "graph/error.h"
-#include "graph/temporary_folder.h"
 #include "runtime/collectives.h"
 #include "runtime/comm/nccl_launch.h"
 #include "runtime/comm/staged_communicator.h"

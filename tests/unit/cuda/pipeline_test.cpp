@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/comm/staged_communicator.h"
 #include "runtime/comm/thread_communicator.h"

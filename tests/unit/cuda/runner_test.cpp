@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "unit/runtime/run_node.h"

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "graph/onnx_overview.h"
+#include "graph/onnx/onnx_overview.h"
 #include "unit/graph/models.h"
 
 using namespace autopar;

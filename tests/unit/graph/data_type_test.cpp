@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 using namespace autopar::graph;
 

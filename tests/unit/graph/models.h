@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "base/temporary_folder.h"
 #include "graph/graph.h"
-#include "graph/onnx_import.h"
-#include "graph/temporary_folder.h"
+#include "graph/onnx/onnx_import.h"
 
 namespace autopar::graph {
 

@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "base/error.h"
 #include "graph/arena.h"
-#include "graph/error.h"
 
 using namespace autopar;
 using namespace autopar::graph;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "graph/import_with_tail.h"
-#include "graph/work.h"
+#include "graph/onnx/import_with_tail.h"
+#include "graph/onnx/work.h"
 #include "unit/graph/models.h"
 
 using namespace autopar;

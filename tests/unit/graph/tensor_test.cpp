@@ -5,8 +5,8 @@
 #include <numeric>
 #include <random>
 
-#include "graph/mapped_file.h"
-#include "graph/temporary_folder.h"
+#include "base/mapped_file.h"
+#include "base/temporary_folder.h"
 
 using namespace autopar;
 using namespace autopar::graph;

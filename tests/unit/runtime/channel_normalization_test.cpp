@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "unit/runtime/random_windows.h"
 
 using namespace autopar;
@@ -57,7 +57,8 @@ TEST_CASE("BatchNormalization scales each channel by numbers of any type") {
         for_each_index(shape, [&](const Shape& index) {
           const std::int64_t c = index[1];
           expected.push_back((at(in, index) - of_channel(mean, c)) /
-                                 std::sqrt(of_channel(variance, c) + 0.0078125) * of_channel(scale, c) +
+                                 std::sqrt(of_channel(variance, c) + 0.0078125) *
+                                 of_channel(scale, c) +
                              of_channel(bias, c));
         });
         const Tensor out = run_node({"BatchNormalization",

@@ -3,8 +3,8 @@
 #include <functional>
 #include <thread>
 
+#include "base/error.h"
 #include "conformance/communicator_conformance.h"
-#include "graph/error.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/comm/thread_communicator.h"
 #include "unit/runtime/run_node.h"

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "unit/runtime/random_windows.h"
 
 using namespace autopar;

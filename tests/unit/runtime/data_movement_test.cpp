@@ -4,8 +4,8 @@
 #include <functional>
 #include <numeric>
 
-#include "graph/mapped_file.h"
-#include "graph/temporary_folder.h"
+#include "base/mapped_file.h"
+#include "base/temporary_folder.h"
 #include "run_node.h"
 
 namespace autopar::runtime {
@@ -350,7 +350,7 @@ TEST_CASE("Gather reads the rows of a large table from its file") {
   std::ofstream(folder / "table", std::ios::binary)
       .write(reinterpret_cast<const char*>(table.bytes().data()),
              static_cast<std::streamsize>(table.size_bytes()));
-  const auto file = graph::MappedFile::open(folder / "table");
+  const auto file = MappedFile::open(folder / "table");
   const Tensor mapped = Tensor::mapped(table.type(), table.shape(), file->bytes().data(), file);
   std::mt19937 random(9);
   for (const std::int64_t rows : {1, 200}) {

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/passes/passes.h"
 #include "unit/runtime/kernels_under_test.h"
 #include "unit/runtime/loops.h"

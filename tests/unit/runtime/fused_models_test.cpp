@@ -1,6 +1,6 @@
 #include <filesystem>
 
-#include "graph/onnx_import.h"
+#include "graph/onnx/onnx_import.h"
 #include "unit/runtime/spelling.h"
 
 namespace autopar::runtime {

@@ -3,7 +3,7 @@
 #include <random>
 #include <thread>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "run_node.h"
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/devices/cpu_device.h"

@@ -6,8 +6,8 @@
 #include <functional>
 #include <random>
 
-#include "graph/onnx_export.h"
-#include "graph/temporary_folder.h"
+#include "base/temporary_folder.h"
+#include "graph/onnx/onnx_export.h"
 #include "pipeline_sketch.h"
 #include "runtime/run_bundle.h"
 

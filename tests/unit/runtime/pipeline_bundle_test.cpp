@@ -2,7 +2,7 @@
 #include <functional>
 #include <random>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "pipeline_bundle.h"
 #include "unit/runtime/tcp_world.h"
 

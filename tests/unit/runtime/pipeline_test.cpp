@@ -4,8 +4,8 @@
 #include <random>
 #include <thread>
 
+#include "base/error.h"
 #include "graph/arena.h"
-#include "graph/error.h"
 #include "pipeline_sketch.h"
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/first_error.h"

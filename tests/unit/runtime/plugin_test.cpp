@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "graph/error.h"
-#include "graph/temporary_folder.h"
+#include "base/error.h"
+#include "base/temporary_folder.h"
 
 using autopar::Error;
 using autopar::TemporaryFolder;

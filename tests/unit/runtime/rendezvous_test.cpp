@@ -5,7 +5,7 @@
 #include <string_view>
 #include <thread>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/comm/reception.h"
 #include "unit/runtime/tcp_world.h"
 

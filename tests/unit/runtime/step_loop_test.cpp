@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "graph_sketch.h"
 #include "runtime/executable.h"
 

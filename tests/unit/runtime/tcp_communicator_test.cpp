@@ -9,8 +9,8 @@
 #include <string_view>
 #include <thread>
 
+#include "base/error.h"
 #include "conformance/communicator_conformance.h"
-#include "graph/error.h"
 #include "unit/runtime/tcp_world.h"
 
 using namespace autopar;

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar {
 

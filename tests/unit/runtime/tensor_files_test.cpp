@@ -5,8 +5,8 @@
 #include <fstream>
 #include <limits>
 
-#include "graph/error.h"
-#include "graph/temporary_folder.h"
+#include "base/error.h"
+#include "base/temporary_folder.h"
 
 using namespace autopar;
 using namespace autopar::runtime;

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "graph/error.h"
-#include "graph/temporary_folder.h"
+#include "base/error.h"
+#include "base/temporary_folder.h"
 
 namespace autopar::runtime {
 namespace {

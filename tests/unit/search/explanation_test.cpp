@@ -6,9 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "plan_pricing.h"
-#include "unit/partition/random_graph.h"
+#include "unit/assignment/brute_force.h"
+#include "unit/program/random_graph.h"
 
 using namespace autopar;
 using Catch::Matchers::Contains;
@@ -54,7 +55,7 @@ std::map<std::string, double> least_prices(const graph::Graph& graph, const cost
   std::map<std::string, double> least;
   for_each_plan(
       graph, cost.mesh(), [&](const graph::Value& v) { return places_of(v, cost.mesh()); },
-      [&](const search::Plan& plan) {
+      [&](const plan::Plan& plan) {
         if (weight_bytes_of(graph, plan) > weight_limit) return;
         const double price = price_of(graph, cost, plan);
         const auto [entry, is_new] =
@@ -202,14 +203,15 @@ TEST_CASE("a candidate that no plan within the memory limit has is told from cos
     for (auto& limit : solved.built.problem.usage_limits) limit = std::ranges::max(usage);
     const auto explanation = explain_operator(graph, cost, solved, 0, plenty);
     for (const auto& candidate : explanation.candidates) {
-      search::AssignmentProblem fixed = solved.built.problem;
+      assignment::AssignmentProblem fixed = solved.built.problem;
       const auto& choices = solved.built.choices(0);
       for (std::size_t k = 0; k < choices.size(); ++k) {
-        if (!(choices[k] == candidate.strategy)) fixed.nodes[0].costs[k] = search::impossible;
+        if (!(choices[k] == candidate.strategy)) fixed.nodes[0].costs[k] = assignment::impossible;
       }
       const auto best = solve_by_brute_force(fixed);
       CAPTURE(round, to_string(candidate.strategy));
-      CHECK((best.status == search::Status::infeasible) == (candidate.proof == Proof::none_fits));
+      CHECK((best.status == assignment::Status::infeasible) ==
+            (candidate.proof == Proof::none_fits));
       if (candidate.proof == Proof::none_fits) {
         ++none_fits;
         continue;

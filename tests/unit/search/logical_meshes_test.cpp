@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 using namespace autopar;
 using sharding::DeviceMesh;

@@ -6,7 +6,7 @@
 #include <ranges>
 #include <set>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "plan_pricing.h"
 #include "search/operator_strategies.h"
 #include "search/solved_plan.h"
@@ -48,7 +48,7 @@ graph::Graph four_readers() {
 std::vector<std::int64_t> alive_bytes(const graph::Graph& graph, const cost::CostModel& cost,
                                       const search::SolvedPlan& solved,
                                       std::int64_t least_counted) {
-  const search::Plan& plan = solved.plan;
+  const plan::Plan& plan = solved.plan;
   const int horizon = static_cast<int>(graph.nodes.size()) + 1;
   std::vector<std::int64_t> usage(static_cast<std::size_t>(horizon), 0);
   const auto add = [&](int first, int end, std::int64_t bytes) {

@@ -9,7 +9,7 @@
 
 #include "cost/cost_model.h"
 #include "graph/graph.h"
-#include "search/plan.h"
+#include "plan/plan.h"
 #include "search/search_plan.h"
 
 namespace autopar {
@@ -36,7 +36,7 @@ inline std::vector<sharding::TensorShardSpec> places_of(const graph::Value& valu
 /// A plan's seconds as the design defines them, without the assignment problem: operators, their
 /// reductions, and each version of a tensor that operators read made once from the base version.
 inline double price_of(const graph::Graph& graph, const cost::CostModel& cost,
-                       const search::Plan& plan) {
+                       const plan::Plan& plan) {
   double seconds = 0;
   std::set<std::pair<graph::ValueId, sharding::TensorShardSpec>> made;
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
@@ -57,7 +57,7 @@ inline double price_of(const graph::Graph& graph, const cost::CostModel& cost,
 }
 
 /// Bytes of the constants on the first rank, whose shares are the largest.
-inline std::int64_t weight_bytes_of(const graph::Graph& graph, const search::Plan& plan) {
+inline std::int64_t weight_bytes_of(const graph::Graph& graph, const plan::Plan& plan) {
   std::int64_t bytes = 0;
   for (const auto& [id, spec] : plan.stored) {
     const graph::Value& value = graph.value(id);
@@ -70,7 +70,7 @@ inline std::int64_t weight_bytes_of(const graph::Graph& graph, const search::Pla
 }
 
 /// Whether every operator gets its inputs, and no model output is partial.
-inline bool can_run(const graph::Graph& graph, const search::Plan& plan) {
+inline bool can_run(const graph::Graph& graph, const plan::Plan& plan) {
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const auto& inputs = graph.nodes[id].inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -96,7 +96,7 @@ inline sharding::PartialUse every_partial_value(const sharding::ShardingRule& ru
 inline void for_each_plan(
     const graph::Graph& graph, const sharding::DeviceMesh& mesh,
     const std::function<std::vector<sharding::TensorShardSpec>(const graph::Value&)>& places,
-    const std::function<void(const search::Plan&)>& visit) {
+    const std::function<void(const plan::Plan&)>& visit) {
   std::vector<std::vector<sharding::OpShardSpec>> strategies;
   for (const graph::Node& node : graph.nodes) {
     const auto rule = sharding::sharding_rule(graph, node);
@@ -110,7 +110,7 @@ inline void for_each_plan(
     const bool is_input = std::ranges::find(graph.inputs, value) != graph.inputs.end();
     if (is_input || graph.is_constant(value)) stored.push_back(value);
   }
-  search::Plan plan;
+  plan::Plan plan;
   plan.mesh = mesh;
   plan.operators.resize(graph.nodes.size());
   const std::function<void(std::size_t)> choose = [&](std::size_t i) {

@@ -2,13 +2,13 @@
 
 #include <catch2/catch.hpp>
 
-#include "graph/error.h"
+#include "base/error.h"
+#include "base/stopwatch.h"
 #include "plan_pricing.h"
 #include "search/propagation.h"
 #include "search/recursive.h"
 #include "search/search_plan.h"
-#include "search/stopwatch.h"
-#include "unit/partition/random_graph.h"
+#include "unit/program/random_graph.h"
 
 using namespace autopar;
 using Catch::Matchers::Contains;
@@ -72,11 +72,11 @@ TEST_CASE("quick searches' plans cost what they say, no less than the optimum, a
     const std::string mesh = any_of<std::string>(random, {"2", "3", "4", "2x2"});
     const cost::CostModel cost = model_of(mesh);
     const std::string memory = any_of<std::string>(random, {"fair", "device"});
-    const search::Plan best = search_plan(graph, cost, options_of(SearchMethod::ilp, memory));
+    const plan::Plan best = search_plan(graph, cost, options_of(SearchMethod::ilp, memory));
     for (const SearchMethod method : {SearchMethod::propagation, SearchMethod::recursive}) {
       CAPTURE(round, mesh, memory, name_of(method));
       search::SearchOptions options = options_of(method, memory);
-      const search::Plan plan = search_plan(graph, cost, options);
+      const plan::Plan plan = search_plan(graph, cost, options);
       CHECK(plan.summary.search == name_of(method));
       CHECK(price_of(graph, cost, plan) == Approx(plan.summary.cost_seconds).margin(rounding));
       CHECK(plan.summary.lower_bound_seconds <= plan.summary.cost_seconds + rounding);
@@ -88,7 +88,7 @@ TEST_CASE("quick searches' plans cost what they say, no less than the optimum, a
         near += plan.summary.cost_seconds <= 1.2 * best.summary.cost_seconds ? 1 : 0;
       }
       options.bound = true;
-      const search::PlanSummary bounded = search_plan(graph, cost, options).summary;
+      const plan::PlanSummary bounded = search_plan(graph, cost, options).summary;
       CHECK(bounded.bound_is_searched);
       CHECK(bounded.lower_bound_seconds == Approx(best.summary.cost_seconds).margin(rounding));
       CHECK(bounded.proven_optimal == (bounded.cost_seconds == bounded.lower_bound_seconds));
@@ -106,7 +106,7 @@ TEST_CASE("propagation keeps pins and follows them without resharding") {
        std::vector<std::pair<std::string, std::string>>{{"RS0", "RS0"}, {"S0R", "S0R"}}) {
     search::SearchOptions options = options_of(SearchMethod::propagation, "device");
     options.pins = {{"up1", {}, specs({text}), {}}};
-    const search::Plan plan = search_plan(graph, cost, options);
+    const plan::Plan plan = search_plan(graph, cost, options);
     CHECK(plan.operators[4].outputs == specs({text}));
     CHECK(plan.operators[5].outputs == specs({follower}));
     CHECK(plan.operators[6].inputs.front() == specs({follower}).front());
@@ -119,7 +119,7 @@ TEST_CASE("propagation starts from the heaviest operator where nothing is pinned
   const auto built = build_plan_problem(graph, cost, options_of(SearchMethod::propagation, "fair"));
   const graph::Node& heaviest = graph.node(search::heaviest_first(built).front());
   CHECK(heaviest.op_type == "MatMul");
-  const search::Plan plan = search_plan(graph, cost, options_of(SearchMethod::propagation, "fair"));
+  const plan::Plan plan = search_plan(graph, cost, options_of(SearchMethod::propagation, "fair"));
   CHECK(plan.summary.weight_bytes <= 2 * 2 * 64 * 128 * 4 * 5 / 4 / 4);
 }
 
@@ -135,7 +135,7 @@ TEST_CASE("quick searches repair what exceeds a limit in bytes, or refuse as the
       CAPTURE(limit);
       options.memory = {MemoryPolicy::Kind::bytes, limit};
       try {
-        const search::Plan plan = search_plan(graph, cost, options);
+        const plan::Plan plan = search_plan(graph, cost, options);
         CHECK(plan.summary.peak_bytes <= limit);
         ++feasible;
         CHECK(refusal.empty());
@@ -152,9 +152,9 @@ TEST_CASE("GLPK without presolve agrees") {
   const cost::CostModel cost = model_of("2x2");
   const graph::Graph graph = stack(2, 128, 48, 96);
   search::SearchOptions options = options_of(SearchMethod::ilp, "fair");
-  const search::PlanSummary with = search_plan(graph, cost, options).summary;
+  const plan::PlanSummary with = search_plan(graph, cost, options).summary;
   options.presolve = false;
-  const search::PlanSummary without = search_plan(graph, cost, options).summary;
+  const plan::PlanSummary without = search_plan(graph, cost, options).summary;
   REQUIRE(with.proven_optimal);
   REQUIRE(without.proven_optimal);
   CHECK(with.cost_seconds == without.cost_seconds);

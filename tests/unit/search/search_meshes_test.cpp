@@ -6,7 +6,7 @@
 
 #include "search/logical_meshes.h"
 #include "search/operator_bound.h"
-#include "unit/partition/random_graph.h"
+#include "unit/program/random_graph.h"
 
 using namespace autopar;
 using Catch::Matchers::Contains;
@@ -40,9 +40,9 @@ search::SearchOptions within(const std::string& memory) {
   return options;
 }
 
-const search::MeshTrial& trial_of(const search::Plan& plan, const sharding::DeviceMesh& mesh) {
+const plan::MeshTrial& trial_of(const plan::Plan& plan, const sharding::DeviceMesh& mesh) {
   const auto& trials = plan.summary.meshes;
-  const auto found = std::ranges::find(trials, mesh, &search::MeshTrial::mesh);
+  const auto found = std::ranges::find(trials, mesh, &plan::MeshTrial::mesh);
   REQUIRE(found != trials.end());
   return *found;
 }
@@ -56,11 +56,11 @@ TEST_CASE("the plan over all meshes is the cheapest of the meshes' own plans") {
     const auto meshes =
         all_meshes(pick(random, 0, 1) ? 4 : 6, cost::load_device_model(round % 2 ? "h200" : "cpu"));
     CAPTURE(round);
-    const search::Plan best = search_meshes(graph, meshes, within("fair")).plan;
+    const plan::Plan best = search_meshes(graph, meshes, within("fair")).plan;
     double least = std::numeric_limits<double>::infinity();
     for (const cost::CostModel& cost : meshes) {
-      const search::Plan plan = search_plan(graph, cost, within("fair"));
-      const search::MeshTrial& trial = trial_of(best, cost.mesh());
+      const plan::Plan plan = search_plan(graph, cost, within("fair"));
+      const plan::MeshTrial& trial = trial_of(best, cost.mesh());
       if (trial.cost_seconds) {
         CHECK(*trial.cost_seconds == plan.summary.cost_seconds);
         CHECK(trial.lower_bound_seconds <= plan.summary.cost_seconds);
@@ -96,7 +96,7 @@ TEST_CASE("no plan on any mesh takes less than the operators' shares of arithmet
       const cost::CostModel cost(device, sharding::DeviceMesh::parse(mesh));
       const double bound =
           search::least_seconds_on(cost.mesh().num_devices(), graph, cost.device());
-      const search::Plan plan = search_plan(graph, cost, within("device"));
+      const plan::Plan plan = search_plan(graph, cost, within("device"));
       const double rounding = 1e-12 * static_cast<double>(graph.nodes.size());
       CHECK(bound <= plan.summary.cost_seconds + rounding);
       if (cost.mesh().num_devices() == 1) {
@@ -111,9 +111,9 @@ TEST_CASE("a mesh that there was no time for keeps an optimum from being proven"
   search::SearchOptions options = within("fair");
   options.time_limit_seconds = 0;
   const auto meshes = all_meshes(4, cost::load_device_model("h200"));
-  const search::Plan plan = search_meshes(graph, meshes, options).plan;
+  const plan::Plan plan = search_meshes(graph, meshes, options).plan;
   CHECK(plan.mesh == sharding::DeviceMesh({4}));
-  const search::MeshTrial& left_out = trial_of(plan, sharding::DeviceMesh({2, 2}));
+  const plan::MeshTrial& left_out = trial_of(plan, sharding::DeviceMesh({2, 2}));
   CHECK_FALSE(left_out.cost_seconds);
   CHECK(left_out.refusal.empty());
   CHECK_FALSE(plan.summary.proven_optimal);
@@ -149,7 +149,7 @@ TEST_CASE("a pin that one mesh alone can satisfy decides for it") {
   search::SearchOptions options = within("device");
   options.pins = {{"product", {}, {{sharding::TensorShardSpec::parse("S0S1")}}, {}}};
   const auto meshes = all_meshes(4, cost::load_device_model("h200"));
-  const search::Plan plan = search_meshes(graph, meshes, options).plan;
+  const plan::Plan plan = search_meshes(graph, meshes, options).plan;
   CHECK(plan.mesh == sharding::DeviceMesh({2, 2}));
   CHECK_FALSE(trial_of(plan, sharding::DeviceMesh({4})).refusal.empty());
   CHECK(plan.summary.proven_optimal);
@@ -167,7 +167,7 @@ TEST_CASE("where devices stand in nodes, a mesh that keeps to them beats one axi
   cost::DeviceModel device = cost::load_device_model("h200");
   device.gpus_per_node = 4;
   device.links = {{3e-6, 4.5e11}, {1e-3, 1e9}};
-  const search::Plan plan = search_meshes(graph, all_meshes(8, device), within("fair")).plan;
+  const plan::Plan plan = search_meshes(graph, all_meshes(8, device), within("fair")).plan;
   const cost::CostModel one_axis(device, sharding::DeviceMesh({8}));
   CHECK(plan.summary.cost_seconds <
         search_plan(graph, one_axis, within("fair")).summary.cost_seconds);

@@ -6,11 +6,11 @@
 #include <random>
 #include <utility>
 
-#include "graph/error.h"
-#include "graph/temporary_folder.h"
+#include "base/error.h"
+#include "base/temporary_folder.h"
+#include "plan/plan_json.h"
 #include "plan_pricing.h"
-#include "search/plan_json.h"
-#include "unit/partition/random_graph.h"
+#include "unit/program/random_graph.h"
 
 using namespace autopar;
 using Catch::Matchers::Contains;
@@ -86,7 +86,7 @@ double least_price(const graph::Graph& graph, const cost::CostModel& cost,
   double least = std::numeric_limits<double>::infinity();
   for_each_plan(
       graph, cost.mesh(), [&](const graph::Value& v) { return places_of(v, cost.mesh()); },
-      [&](const search::Plan& plan) {
+      [&](const plan::Plan& plan) {
         if (weight_bytes_of(graph, plan) > weight_limit) return;
         least = std::min(least, price_of(graph, cost, plan));
       });
@@ -104,7 +104,7 @@ TEST_CASE("the plan of a random graph costs what it says, and no plan costs less
     const graph::Graph graph = RandomGraph(random).grow(pick(random, 1, 2));
     const cost::CostModel cost = model_of(pick(random, 0, 1) ? "2" : "3");
     CAPTURE(round);
-    const search::Plan plan = search_plan(graph, cost, within("device"));
+    const plan::Plan plan = search_plan(graph, cost, within("device"));
     REQUIRE(plan.summary.proven_optimal);
     REQUIRE(price_of(graph, cost, plan) == Approx(plan.summary.cost_seconds).margin(rounding));
     double plans = 1;
@@ -124,10 +124,10 @@ TEST_CASE("a block's plan equals brute force, with and without a fair share of t
     for (const char* mesh : {"2", "3"}) {
       const cost::CostModel cost = model_of(mesh);
       CAPTURE(rows, width, hidden, mesh);
-      const search::Plan free = search_plan(graph, cost, within("device"));
+      const plan::Plan free = search_plan(graph, cost, within("device"));
       CHECK(free.summary.cost_seconds ==
             Approx(least_price(graph, cost, no_limit)).margin(rounding));
-      const search::Plan fair = search_plan(graph, cost, within("fair"));
+      const plan::Plan fair = search_plan(graph, cost, within("fair"));
       const std::int64_t share = 2 * width * hidden * 4 * 5 / 4 / cost.mesh().num_devices();
       CHECK(weight_bytes_of(graph, fair) <= share);
       CHECK(weight_bytes_of(graph, fair) == fair.summary.weight_bytes);
@@ -142,11 +142,11 @@ TEST_CASE("a limit in bytes holds for what the shards need, and the smallest one
   const cost::CostModel cost = model_of("4");
   search::SearchOptions options = within("device");
   // Shards that need more than the search knows of, and most where the input is whole.
-  options.peak_bytes = [&](const search::Plan& plan) {
+  options.peak_bytes = [&](const plan::Plan& plan) {
     const bool whole = to_string(plan.stored.at(graph.inputs[0])) == "RR";
     return weight_bytes_of(graph, plan) * 3 / 2 + (whole ? 300'000 : 180'000);
   };
-  const search::Plan free = search_plan(graph, cost, options);
+  const plan::Plan free = search_plan(graph, cost, options);
   CHECK(free.summary.peak_bytes == options.peak_bytes(free));
   double last_cost = free.summary.cost_seconds;
   int feasible = 0;
@@ -155,7 +155,7 @@ TEST_CASE("a limit in bytes holds for what the shards need, and the smallest one
     options.memory = {search::MemoryPolicy::Kind::bytes, limit};
     CAPTURE(limit);
     try {
-      const search::Plan plan = search_plan(graph, cost, options);
+      const plan::Plan plan = search_plan(graph, cost, options);
       CHECK(plan.summary.peak_bytes <= limit);
       CHECK(plan.summary.peak_bytes == options.peak_bytes(plan));
       CHECK(plan.summary.cost_seconds >= last_cost - rounding);
@@ -179,16 +179,16 @@ TEST_CASE("the bound holds where shards need less than the search sums") {
   const graph::Graph graph = block(256, 64, 128);
   const cost::CostModel cost = model_of("4");
   search::SearchOptions options = within("device");
-  const search::Plan free = search_plan(graph, cost, options);
+  const plan::Plan free = search_plan(graph, cost, options);
   int over = 0;
   for (std::int64_t limit = 200'000; limit > 20'000; limit -= 10'000) {
     options.memory = {search::MemoryPolicy::Kind::bytes, limit};
     // All that the search tries fits, but for the first, the cheapest of all.
     bool is_first = true;
-    options.peak_bytes = [&](const search::Plan&) {
+    options.peak_bytes = [&](const plan::Plan&) {
       return std::exchange(is_first, false) ? limit + 1 : 0;
     };
-    const search::Plan plan = search_plan(graph, cost, options);
+    const plan::Plan plan = search_plan(graph, cost, options);
     CAPTURE(limit, plan.summary.cost_seconds, plan.summary.lower_bound_seconds);
     CHECK(plan.summary.lower_bound_seconds <= plan.summary.cost_seconds);
     CHECK(plan.summary.lower_bound_seconds >= free.summary.cost_seconds);
@@ -205,7 +205,7 @@ TEST_CASE(
     const graph::Graph graph = two_products(48, 4096, 48);
     const cost::CostModel cost = model_of(mesh);
     search::SearchOptions options = with_split_sums("S0R");
-    const search::Plan plan = search_plan(graph, cost, options);
+    const plan::Plan plan = search_plan(graph, cost, options);
     CHECK(to_string(plan.operators[0]) == "RS0,S0R->RR+P0");
     CHECK(to_string(plan.operators[1]) == "RS0,S0R->RR+P0");
     CHECK(to_string(plan.operators[2]) == "RR+P0,RR+P0->S0R reduce-scatter");
@@ -217,7 +217,7 @@ TEST_CASE(
         [&](const graph::Value& value) {
           return value.constant ? std::vector{split} : places_of(value, cost.mesh());
         },
-        [&](const search::Plan& each) { least = std::min(least, price_of(graph, cost, each)); });
+        [&](const plan::Plan& each) { least = std::min(least, price_of(graph, cost, each)); });
     CHECK(plan.summary.cost_seconds == Approx(least).margin(rounding));
     options.keep_partial = search::KeepPartial::never;
     CHECK(search_plan(graph, cost, options).summary.cost_seconds >
@@ -229,7 +229,7 @@ TEST_CASE("a plan with partial values is pinned by its own JSON") {
   const graph::Graph graph = two_products(48, 4096, 48);
   const cost::CostModel cost = model_of("2x2");
   search::SearchOptions options = with_split_sums("S01R");
-  const search::Plan plan = search_plan(graph, cost, options);
+  const plan::Plan plan = search_plan(graph, cost, options);
   const std::string json = plan_json(one_stage_plan(graph, plan), {});
   REQUIRE(json.find("+P") != std::string::npos);
   const TemporaryFolder folder;
@@ -247,7 +247,7 @@ TEST_CASE("a pin has values kept where the search would see no use in it") {
   CHECK_THROWS_WITH(search_plan(graph, model_of("2"), options), Contains("'up'"));
   graph::Graph linear = graph;
   linear.nodes[1].op_type = "Neg";
-  const search::Plan plan = search_plan(linear, model_of("2"), options);
+  const plan::Plan plan = search_plan(linear, model_of("2"), options);
   CHECK(plan.operators[0].outputs[0] == spec);
   CHECK(price_of(linear, model_of("2"), plan) ==
         Approx(plan.summary.cost_seconds).margin(rounding));
@@ -268,7 +268,7 @@ TEST_CASE("pins hold, the last that matches counts, and globs mean operators fir
                   {"up", specs({"RR", "RS0"}), {}, {}},
                   {"gelu", {}, specs({"RS0"}), {}},
                   {"w2", {}, specs({"RS0"}), {}}};
-  const search::Plan plan = search_plan(graph, cost, options);
+  const plan::Plan plan = search_plan(graph, cost, options);
   CHECK(plan.operators[0].inputs == specs({"RR", "RS0"}));
   CHECK(plan.operators[1].outputs == specs({"RS0"}));
   CHECK(plan.operators[2].outputs == specs({"S0R"}));
@@ -309,7 +309,7 @@ TEST_CASE("an output and the input that it follows in the next step have one spe
     search::SearchOptions options;
     options.method = method;
     const cost::CostModel cost(cost::load_device_model("h200"), sharding::DeviceMesh({2, 2}));
-    const search::Plan plan = search::search_plan(graph, cost, options);
+    const plan::Plan plan = search::search_plan(graph, cost, options);
     return std::pair(plan.spec_of(graph, graph.outputs[0]), plan.spec_of(graph, graph.inputs[0]));
   };
   graph.states = {{0, 0}};
@@ -347,7 +347,7 @@ TEST_CASE("the dimension along which a state grows is not split") {
   graph.inputs = {past, x};
   graph.outputs = {present};
   graph.states = {{0, 0}};
-  const search::Plan plan = search::search_plan(
+  const plan::Plan plan = search::search_plan(
       graph, cost::CostModel(cost::load_device_model("h200"), sharding::DeviceMesh({2})), {});
   CHECK(plan.spec_of(graph, present) == plan.spec_of(graph, past));
   CHECK(plan.spec_of(graph, present).dims[1].empty());

@@ -6,11 +6,11 @@
 #include "search/stages/layers.h"
 #include "search/stages/run_classes.h"
 #include "search/stages/stage_costs.h"
-#include "unit/partition/random_graph.h"
+#include "unit/program/random_graph.h"
 
 using namespace autopar;
-using search::Cost;
-using search::impossible;
+using assignment::Cost;
+using assignment::impossible;
 
 namespace {
 

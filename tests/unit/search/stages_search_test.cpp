@@ -14,13 +14,14 @@
 #include "search/search_meshes.h"
 #include "search/stages/search_pipeline.h"
 #include "sharding/cross_mesh.h"
-#include "unit/partition/random_graph.h"
+#include "unit/assignment/brute_force.h"
+#include "unit/program/random_graph.h"
 
 using namespace autopar;
+using assignment::Cost;
+using assignment::impossible;
 using Catch::Matchers::Contains;
-using search::Cost;
-using search::impossible;
-using search::Objective;
+using plan::Objective;
 
 namespace {
 
@@ -39,9 +40,9 @@ search::SearchOptions within(const std::string& memory) {
 
 Cost in_picoseconds(double seconds) { return std::llround(seconds * 1e12); }
 
-search::PipelinePlan search_stages(const graph::Graph& graph, const cost::DeviceModel& device,
-                                   int devices, const search::SearchOptions& options,
-                                   const search::PipelineOptions& pipeline) {
+plan::PipelinePlan search_stages(const graph::Graph& graph, const cost::DeviceModel& device,
+                                 int devices, const search::SearchOptions& options,
+                                 const search::PipelineOptions& pipeline) {
   return search_pipeline(graph, graph, device, all_meshes(devices, device), options, pipeline);
 }
 
@@ -126,10 +127,10 @@ class AllPipelines {
       double choices = 1;
       for (const auto& node : built.problem.nodes)
         choices *= static_cast<double>(node.costs.size());
-      const search::Solution solution = choices < 20000
-                                            ? solve_by_brute_force(built.problem)
-                                            : solve(built.problem, search::SolveOptions{});
-      if (solution.status == search::Status::optimal)
+      const assignment::Solution solution = choices < 20000
+                                                ? solve_by_brute_force(built.problem)
+                                                : solve(built.problem, assignment::SolveOptions{});
+      if (solution.status == assignment::Status::optimal)
         entry->second = std::min(entry->second, solution.cost);
     }
     return entry->second;
@@ -193,10 +194,10 @@ cost::DeviceModel two_machines(double bytes_per_second_between) {
   return device;
 }
 
-void check_shape(const search::PipelinePlan& plan, const graph::Graph& graph, int devices) {
+void check_shape(const plan::PipelinePlan& plan, const graph::Graph& graph, int devices) {
   int rank = 0;
   std::size_t nodes = 0;
-  for (const search::StagePlan& stage : plan.stages) {
+  for (const plan::StagePlan& stage : plan.stages) {
     CHECK(stage.first_rank == rank);
     CHECK(stage.plan.operators.size() == stage.stage.graph.nodes.size());
     CHECK(stage.stage.graph.nodes.front().name == graph.nodes.at(nodes).name);
@@ -296,7 +297,7 @@ TEST_CASE("one stage and one run is the plan without stages") {
   const graph::Graph graph = chain(3, 64, 64);
   const auto device = two_machines(1e9);
   const auto meshes = all_meshes(8, device);
-  const search::Plan plan = search_meshes(graph, meshes, within("fair")).plan;
+  const plan::Plan plan = search_meshes(graph, meshes, within("fair")).plan;
   search::PipelineOptions pipeline;
   pipeline.stages = 1;
   const auto one = search_pipeline(graph, graph, device, meshes, within("fair"), pipeline);
@@ -368,7 +369,7 @@ TEST_CASE("a memory limit holds for each stage, and a stage that fits nowhere is
                     Contains("a stage from 'matmul") && Contains("--memory"));
 
   int asked = 0;
-  pipeline.peak_bytes = [&](const graph::StageGraph&, const search::Plan&) {
+  pipeline.peak_bytes = [&](const graph::StageGraph&, const plan::Plan&) {
     ++asked;
     return std::int64_t{1} << 50;
   };
@@ -393,7 +394,7 @@ TEST_CASE("nothing is proven where one kind of plans was not seen to the end") {
   const auto device = two_machines(1e9);
   const auto meshes = all_meshes(8, device);
   const std::int64_t too_much = std::int64_t{1} << 50;
-  const auto check_open = [](const search::PipelinePlan& plan) {
+  const auto check_open = [](const plan::PipelinePlan& plan) {
     CHECK_FALSE(plan.summary.proven_optimal);
     CHECK(plan.summary.lower_bound_seconds > 0);
     CHECK(plan.summary.lower_bound_seconds < plan.summary.cost_seconds);
@@ -404,17 +405,17 @@ TEST_CASE("nothing is proven where one kind of plans was not seen to the end") {
     options.time_limit_seconds = seconds;
     options.pins = {{"matmul0", {}, {}, {}}};  // which leaves bounds by operators alone
     search::PipelineOptions pipeline;
-    pipeline.peak_bytes = [=](const graph::StageGraph&, const search::Plan&) { return too_much; };
+    pipeline.peak_bytes = [=](const graph::StageGraph&, const plan::Plan&) { return too_much; };
     const auto whole = search_pipeline(graph, graph, device, meshes, options, pipeline);
     CHECK_FALSE(whole.is_pipeline());
     check_open(whole);
-    options.peak_bytes = [=](const search::Plan&) { return too_much; };
+    options.peak_bytes = [=](const plan::Plan&) { return too_much; };
     pipeline.peak_bytes = nullptr;
     pipeline.microbatches = 2;  // of a model as large, so that the whole might be faster
     const auto staged = search_pipeline(graph, graph, device, meshes, options, pipeline);
     CHECK(staged.microbatches == 2);
     check_open(staged);
-    pipeline.peak_bytes = [=](const graph::StageGraph&, const search::Plan&) { return too_much; };
+    pipeline.peak_bytes = [=](const graph::StageGraph&, const plan::Plan&) { return too_much; };
     try {
       search_pipeline(graph, graph, device, meshes, options, pipeline);
       FAIL("nothing fits");
@@ -432,7 +433,7 @@ TEST_CASE("without time a stage that has no quick plan is passed by") {
   pipeline.stages = 3;
   std::mutex mutex;
   std::optional<std::pair<std::string, std::string>> refused;  // the first that is asked for
-  pipeline.peak_bytes = [&](const graph::StageGraph& stage, const search::Plan&) -> std::int64_t {
+  pipeline.peak_bytes = [&](const graph::StageGraph& stage, const plan::Plan&) -> std::int64_t {
     const std::pair ends(stage.graph.nodes.front().name, stage.graph.nodes.back().name);
     const std::lock_guard lock(mutex);
     if (!refused) refused = ends;
@@ -441,11 +442,11 @@ TEST_CASE("without time a stage that has no quick plan is passed by") {
   const auto plan = search_stages(graph, two_machines(1e9), 8, options, pipeline);
   check_shape(plan, graph, 8);
   REQUIRE(refused);
-  for (const search::StagePlan& stage : plan.stages) {
+  for (const plan::StagePlan& stage : plan.stages) {
     const graph::Graph& own = stage.stage.graph;
     CHECK(std::pair(own.nodes.front().name, own.nodes.back().name) != *refused);
   }
-  pipeline.peak_bytes = [](const graph::StageGraph&, const search::Plan&) {
+  pipeline.peak_bytes = [](const graph::StageGraph&, const plan::Plan&) {
     return std::int64_t{1} << 50;
   };
   CHECK_THROWS_WITH(search_stages(graph, two_machines(1e9), 8, options, pipeline),
@@ -461,7 +462,7 @@ TEST_CASE("what every mesh of one stage costs is told of all microbatches") {
   const auto plan = search_stages(graph, device, 8, within("fair"), pipeline);
   REQUIRE_FALSE(plan.summary.meshes.empty());
   double least = std::numeric_limits<double>::infinity();
-  for (const search::MeshTrial& trial : plan.summary.meshes) {
+  for (const plan::MeshTrial& trial : plan.summary.meshes) {
     least = std::min(least, trial.cost_seconds.value_or(least));
     CHECK(trial.lower_bound_seconds >= plan.summary.lower_bound_seconds * (1 - 1e-9));
   }
@@ -492,7 +493,7 @@ TEST_CASE("a pin is for the stage that has the operator") {
   const auto plan = search_stages(graph, cost::load_device_model("h100"), 4, options, pipeline);
   REQUIRE(plan.stages.size() == 2);
   int found = 0;
-  for (const search::StagePlan& stage : plan.stages) {
+  for (const plan::StagePlan& stage : plan.stages) {
     for (std::size_t n = 0; n < stage.stage.graph.nodes.size(); ++n) {
       if (stage.stage.graph.nodes[n].name != "matmul3") continue;
       ++found;
@@ -513,8 +514,8 @@ TEST_CASE("a glob over operators pins no tensor of a stage that has none of them
   for (graph::Value& value : graph.values) {
     if (value.name == "w3") value.name = "block/w3";
   }
-  const auto spec_of_it = [](const search::PipelinePlan& plan) {
-    for (const search::StagePlan& stage : plan.stages) {
+  const auto spec_of_it = [](const plan::PipelinePlan& plan) {
+    for (const plan::StagePlan& stage : plan.stages) {
       for (std::size_t v = 0; v < stage.stage.graph.values.size(); ++v) {
         if (stage.stage.graph.values[v].name == "block/w3")
           return to_string(stage.plan.stored.at(static_cast<graph::ValueId>(v)));

@@ -2,13 +2,13 @@
 #include <functional>
 #include <random>
 
-#include "search/saturating.h"
+#include "assignment/saturating.h"
 #include "search/stages/stage_sequence.h"
 
 using namespace autopar;
-using search::Cost;
-using search::impossible;
-using search::Objective;
+using assignment::Cost;
+using assignment::impossible;
+using plan::Objective;
 using search::SequenceProblem;
 using search::StageChoice;
 using search::StageSequence;

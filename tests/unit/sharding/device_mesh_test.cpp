@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "graph/error.h"
+#include "base/error.h"
 
 using autopar::Error;
 using autopar::sharding::DeviceMesh;

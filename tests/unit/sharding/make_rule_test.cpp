@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "sharding/sharding_rule.h"
 
 using namespace autopar::sharding;

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "sharding/rules/table.h"
 #include "sharding/spelled_out.h"
 #include "unit/sharding/node_sketch.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/devices/cuda/architectures.h"
 #include "runtime/devices/cuda/runner.h"
 #include "runtime/devices/cuda/upload.h"

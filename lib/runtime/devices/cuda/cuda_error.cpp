@@ -1,6 +1,6 @@
 #include "runtime/devices/cuda/cuda_error.h"
 
-#include "graph/error.h"
+#include "base/error.h"
 
 namespace autopar::runtime::cuda {
 

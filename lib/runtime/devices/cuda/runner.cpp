@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/devices/cuda/nvtx_range.h"
 #include "runtime/devices/cuda/pause.h"
 #include "runtime/kernels/cuda/strided_copy.h"

@@ -9,7 +9,7 @@
 #include <limits>
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/attention_cache.h"
 #include "runtime/kernels/cpu/converted.h"

@@ -1,6 +1,6 @@
 // Conv by oneDNN, in float32: one to three spatial dimensions, groups, dilations, uneven padding.
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/convolution.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/onednn_convolution.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernel.h"
 #include "runtime/kernels/cpu/lane_sum.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/factories.h"

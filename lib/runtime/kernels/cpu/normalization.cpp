@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/broadcast_normalization.h"
 #include "runtime/kernels/cpu/converted.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/block_function.h"
 #include "runtime/kernels/cpu/factories.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/simd_clones.h"

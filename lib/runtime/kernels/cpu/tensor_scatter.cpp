@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/cpu/factories.h"
 
 namespace autopar::runtime::cpu {

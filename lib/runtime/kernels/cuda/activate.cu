@@ -1,6 +1,6 @@
 // The activations that a product's own kernel could not apply.
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/cuda/device_product.h"
 #include "runtime/kernels/cuda/product_finish.h"
 #include "runtime/kernels/cuda/vector_access.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/attention_cache.h"
 #include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/tensor_core.h"

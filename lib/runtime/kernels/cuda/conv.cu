@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/error.h"
 #include "graph/arena.h"
-#include "graph/error.h"
 #include "runtime/kernels/convolution.h"
 #include "runtime/kernels/cuda/device_product.h"
 #include "runtime/kernels/cuda/factories.h"

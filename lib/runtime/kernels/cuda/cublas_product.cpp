@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "graph/arena.h"
-#include "graph/error.h"
 #include "runtime/kernels/cuda/device_product.h"
 
 namespace autopar::runtime::cuda {

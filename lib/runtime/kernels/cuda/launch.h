@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/devices/cuda/cuda_error.h"
 #include "runtime/devices/cuda/kernel_checks.h"
 #include "runtime/kernel.h"

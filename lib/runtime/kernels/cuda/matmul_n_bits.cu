@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/cuda/block_reduce.h"
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/launch.h"

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/attention_cache.h"
 #include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/block_reduce.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/cuda/device_product.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/product_finish.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/load.h"
 #include "runtime/kernels/cuda/words.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/cuda/words.h"
 #include "runtime/kernels/strides.h"
 

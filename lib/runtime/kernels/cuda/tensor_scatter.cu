@@ -1,6 +1,6 @@
 #include "runtime/kernels/tensor_scatter.h"
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/words.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "runtime/kernels/cuda/fast_division.h"
 #include "runtime/kernels/kernel_arguments.h"
 

@@ -1,0 +1,95 @@
+#include "assignment/assignment_problem.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "base/error.h"
+
+namespace autopar::assignment {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+Cost edge_cost(const AssignmentProblem& problem, const AssignmentProblem::Edge& edge,
+               const std::vector<int>& choice) {
+  const std::size_t columns = problem.nodes[at(edge.b)].costs.size();
+  return edge.costs[at(choice[at(edge.a)]) * columns + at(choice[at(edge.b)])];
+}
+
+void check_choice(const AssignmentProblem& problem, const std::vector<int>& choice) {
+  require(choice.size() == problem.nodes.size(), "a choice has a strategy for every node");
+  for (std::size_t i = 0; i < choice.size(); ++i) {
+    require(choice[i] >= 0 && at(choice[i]) < problem.nodes[i].costs.size(),
+            "a choice holds strategies that exist");
+  }
+}
+
+}  // namespace
+
+double size_of(const AssignmentProblem& problem) {
+  double size = 0;
+  for (const auto& node : problem.nodes) size += static_cast<double>(node.costs.size());
+  std::unordered_set<const void*> tables;
+  for (const auto& edge : problem.edges) {
+    if (tables.insert(edge.costs.identity()).second) size += static_cast<double>(edge.costs.size());
+  }
+  return size;
+}
+
+void check(const AssignmentProblem& problem) {
+  for (const auto& node : problem.nodes) {
+    require(!node.costs.empty(), "every node has a strategy");
+    require(node.usages.size() == node.costs.size(), "every strategy has a usage");
+    require(std::ranges::all_of(node.usages, [](auto usage) { return usage >= 0; }),
+            "usages are not negative");
+    require(node.first >= 0 && node.end >= node.first, "usage intervals are in order");
+  }
+  const int nodes = static_cast<int>(problem.nodes.size());
+  for (const auto& edge : problem.edges) {
+    require(edge.a >= 0 && edge.a < nodes && edge.b >= 0 && edge.b < nodes && edge.a != edge.b,
+            "an edge joins two nodes");
+    require(edge.costs.size() ==
+                problem.nodes[at(edge.a)].costs.size() * problem.nodes[at(edge.b)].costs.size(),
+            "an edge has a cost for every pair of strategies");
+  }
+}
+
+Cost cost_of(const AssignmentProblem& problem, const std::vector<int>& choice) {
+  check_choice(problem, choice);
+  WideCost sum = 0;
+  bool possible = true;
+  const auto add = [&](Cost cost) {
+    possible = possible && cost < impossible;
+    sum += cost;
+  };
+  for (std::size_t i = 0; i < choice.size(); ++i) add(problem.nodes[i].costs[at(choice[i])]);
+  for (const auto& edge : problem.edges) add(edge_cost(problem, edge, choice));
+  return possible && sum < impossible ? static_cast<Cost>(sum) : impossible;
+}
+
+std::vector<std::int64_t> usage_over_time(const AssignmentProblem& problem,
+                                          const std::vector<int>& choice) {
+  check_choice(problem, choice);
+  std::size_t horizon = problem.usage_limits.size();
+  for (const auto& node : problem.nodes) horizon = std::max(horizon, at(node.end));
+  std::vector<std::int64_t> usage(horizon + 1, 0);
+  for (std::size_t i = 0; i < choice.size(); ++i) {
+    const auto& node = problem.nodes[i];
+    usage[at(node.first)] += node.usages[at(choice[i])];
+    usage[at(node.end)] -= node.usages[at(choice[i])];
+  }
+  for (std::size_t t = 1; t < usage.size(); ++t) usage[t] += usage[t - 1];
+  usage.pop_back();
+  return usage;
+}
+
+bool within_limits(const AssignmentProblem& problem, const std::vector<int>& choice) {
+  const std::vector<std::int64_t> usage = usage_over_time(problem, choice);
+  for (std::size_t t = 0; t < problem.usage_limits.size(); ++t) {
+    if (problem.usage_limits[t] >= 0 && usage[t] > problem.usage_limits[t]) return false;
+  }
+  return true;
+}
+
+}  // namespace autopar::assignment

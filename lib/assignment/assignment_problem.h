@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assignment/cost_table.h"
+
+namespace autopar::assignment {
+
+/// Choose a strategy for every node so that the sum of node and edge costs is least and at no time
+/// the usages of the nodes alive then exceed that time's limit. It is the problem of the ASPLOS /
+/// EuroSys 2025 contest on intra-operator parallelism, and Alpa's ILP with memory over time.
+struct AssignmentProblem {
+  struct Node {
+    std::vector<Cost> costs;           ///< by strategy, at least one
+    std::vector<std::int64_t> usages;  ///< by strategy, not negative
+    int first = 0;                     ///< the usage counts at times [first, end)
+    int end = 0;
+  };
+  struct Edge {
+    int a = 0;
+    int b = 0;
+    CostTable costs;  ///< row-major: a's strategy times b's count, plus b's strategy
+  };
+  std::vector<Node> nodes;
+  std::vector<Edge> edges;
+  /// By time; times beyond its end, and negative entries, have no limit.
+  std::vector<std::int64_t> usage_limits;
+};
+
+/// `optimal` and `infeasible` are proven; `feasible` is the best found, `unknown` means that the
+/// time ran out before any choice within the limits was found.
+enum class Status { optimal, feasible, infeasible, unknown };
+
+struct Solution {
+  Status status = Status::unknown;
+  std::vector<int> choice = {};  ///< a strategy a node; empty unless optimal or feasible
+  Cost cost = impossible;
+  Cost lower_bound = 0;  ///< no choice costs less; equals `cost` where optimal
+  double seconds = 0;
+  double glpk_seconds = 0;  ///< the part of `seconds` in GLPK
+};
+
+struct SolveOptions {
+  double time_limit_seconds = 60;
+  /// After so many seconds of work, as an ordinary core does it, a gap of this part of the cost is
+  /// small enough to stop.
+  double patience_seconds = 1e18;
+  double small_gap = 0.001;
+  bool presolve = true;  ///< false: GLPK is handed the whole problem
+  /// Choices to begin with, within the limits or not, where any are known.
+  std::vector<std::vector<int>> starts = {};
+  /// With the same seed and number of threads the answer is the same, unless time ends the search.
+  unsigned seed = 1;
+  int threads = 0;  ///< 0: as many as the machine has
+  /// What is left of a problem is GLPK's where it has at most so many strategies.
+  int most_strategies_for_glpk = 300;
+  bool log = false;
+};
+
+/// Costs of all nodes, and of edges' tables where they share them once.
+double size_of(const AssignmentProblem& problem);
+/// Throws InternalError where sizes or indices do not fit together.
+void check(const AssignmentProblem& problem);
+/// The choice's cost, `impossible` where it holds an impossible strategy or pair; sums saturate.
+Cost cost_of(const AssignmentProblem& problem, const std::vector<int>& choice);
+/// The usage at each time of the problem's horizon.
+std::vector<std::int64_t> usage_over_time(const AssignmentProblem& problem,
+                                          const std::vector<int>& choice);
+bool within_limits(const AssignmentProblem& problem, const std::vector<int>& choice);
+
+/// The cheapest choice within the limits, proven, or the best found in time with a bound.
+Solution solve(const AssignmentProblem& problem, const SolveOptions& options);
+
+/// The whole problem as one integer linear program, handed to GLPK's branch and cut. The optimum is
+/// claimed only where GLPK proves it and the choice, priced anew, agrees.
+Solution solve_with_glpk(const AssignmentProblem& problem, const SolveOptions& options);
+
+}  // namespace autopar::assignment

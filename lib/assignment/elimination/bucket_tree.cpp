@@ -1,0 +1,118 @@
+#include "assignment/elimination/bucket_tree.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <set>
+#include <utility>
+
+namespace autopar::assignment {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+}  // namespace
+
+std::optional<BucketTree> BucketTree::make(const AssignmentProblem& problem, const Limits& limits) {
+  BucketTree tree(problem);
+  const std::size_t count = problem.nodes.size();
+  std::vector<std::set<int>> neighbours(count);
+  std::vector<std::vector<std::size_t>> edges(count);
+  std::vector<std::vector<std::size_t>> children(count);
+  std::vector<char> is_gone(count, 0);
+  for (std::size_t k = 0; k < problem.edges.size(); ++k) {
+    const auto& edge = problem.edges[k];
+    neighbours[at(edge.a)].insert(edge.b);
+    neighbours[at(edge.b)].insert(edge.a);
+    edges[at(edge.a)].push_back(k);
+    edges[at(edge.b)].push_back(k);
+  }
+  const auto cells_of = [&](int i) {
+    double cells = static_cast<double>(tree.strategies(i));
+    for (const int j : neighbours[at(i)]) cells *= static_cast<double>(tree.strategies(j));
+    return cells;
+  };
+  using Entry = std::pair<double, int>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+  for (int i = 0; at(i) < count; ++i) queue.emplace(cells_of(i), i);
+  std::optional<std::size_t> root;
+  double cells_left = limits.most_cells;
+  while (!queue.empty()) {
+    const auto [cells, i] = queue.top();
+    queue.pop();
+    if (is_gone[at(i)]) continue;
+    if (const double now = cells_of(i); now > cells) {
+      queue.emplace(now, i);
+      continue;
+    }
+    cells_left -= cells;
+    if (cells_left < 0 || cells > limits.most_cells_of_a_table || limits.deadline.is_over()) {
+      return std::nullopt;
+    }
+    is_gone[at(i)] = 1;
+    Bucket bucket;
+    bucket.node = i;
+    bucket.nodes.assign(neighbours[at(i)].begin(), neighbours[at(i)].end());
+    bucket.nodes.push_back(i);
+    for (const std::size_t k : edges[at(i)]) {
+      const auto& edge = problem.edges[k];
+      if (!is_gone[at(edge.a == i ? edge.b : edge.a)]) bucket.edges.push_back(k);
+    }
+    bucket.children = std::move(children[at(i)]);
+    // Its table goes where the first of its neighbours goes; that is known then.
+    for (const int j : bucket.separator()) {
+      neighbours[at(j)].erase(i);
+      for (const int k : bucket.separator()) {
+        if (j != k) neighbours[at(j)].insert(k);
+      }
+      children[at(j)].push_back(tree.buckets_.size());
+      queue.emplace(cells_of(j), j);
+    }
+    // The others no longer wait for the tables that went in here.
+    for (const std::size_t child : bucket.children) {
+      for (const int j : tree.buckets_[child].separator()) {
+        if (j != i) std::erase(children[at(j)], child);
+      }
+    }
+    if (bucket.nodes.size() == 1) {
+      if (root) bucket.children.push_back(*root);
+      root = tree.buckets_.size();
+    }
+    tree.buckets_.push_back(std::move(bucket));
+  }
+  return tree;
+}
+
+std::size_t BucketTree::strategies(int node) const {
+  return problem_->nodes[at(node)].costs.size();
+}
+
+std::size_t BucketTree::cells(const Bucket& bucket) const {
+  std::size_t cells = 1;
+  for (const int i : bucket.separator()) cells *= strategies(i);
+  return cells;
+}
+
+std::vector<std::vector<std::size_t>> BucketTree::strides(const Bucket& bucket) const {
+  std::vector<std::vector<std::size_t>> result(bucket.nodes.size());
+  for (auto& steps : result) steps.resize(bucket.edges.size() + bucket.children.size(), 0);
+  std::size_t table = 0;
+  const auto add_table = [&](std::span<const int> nodes) {
+    std::size_t stride = 1;
+    for (std::size_t k = nodes.size(); k-- > 0;) {
+      const auto place = std::ranges::find(bucket.nodes, nodes[k]) - bucket.nodes.begin();
+      result[static_cast<std::size_t>(place)][table] = stride;
+      stride *= strategies(nodes[k]);
+    }
+    ++table;
+  };
+  for (const std::size_t k : bucket.edges) {
+    const int nodes[] = {problem_->edges[k].a, problem_->edges[k].b};
+    add_table(nodes);
+  }
+  for (const std::size_t child : bucket.children) add_table(buckets_[child].separator());
+  return result;
+}
+
+}  // namespace autopar::assignment

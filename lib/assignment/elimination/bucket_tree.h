@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "assignment/assignment_problem.h"
+#include "base/stopwatch.h"
+
+namespace autopar::assignment {
+
+/// A node that bucket elimination takes away, and the tables that go with it.
+struct Bucket {
+  int node = 0;
+  std::vector<int> nodes;             ///< its neighbours then, and the node last
+  std::vector<std::size_t> edges;     ///< of the problem: the node's with them
+  std::vector<std::size_t> children;  ///< buckets whose tables go in here
+
+  /// The nodes of the table that it leaves.
+  std::span<const int> separator() const { return std::span(nodes).first(nodes.size() - 1); }
+};
+
+/// How bucket elimination (Dechter 1999) goes through a problem: nodes go one after the other, each
+/// replaced by a table over its neighbours' strategies, always the one whose table is smallest. On
+/// graphs that are nearly trees all tables stay small. The problem must outlive it.
+class BucketTree {
+ public:
+  struct Limits {
+    double most_cells_of_a_table = 1e18;
+    double most_cells = 1e18;  ///< of all tables together
+    Deadline deadline = {};
+  };
+
+  /// nullopt where tables grow beyond the limits.
+  static std::optional<BucketTree> make(const AssignmentProblem& problem, const Limits& limits);
+
+  /// Children before parents; the last is the root, where what has no edges in common meets.
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  std::size_t strategies(int node) const;
+  /// Of the table that the bucket leaves.
+  std::size_t cells(const Bucket& bucket) const;
+  /// By the bucket's nodes, how far a step goes in the tables of its edges and then its children's.
+  std::vector<std::vector<std::size_t>> strides(const Bucket& bucket) const;
+
+  /// Calls visit(cell, places, digits) for each cell over the bucket's nodes, row-major: where it
+  /// lies in the tables of the bucket's edges and then its children's, and the nodes' strategies.
+  template <typename Visit>
+  void for_each_cell(const Bucket& bucket, const Visit& visit) const;
+
+ private:
+  explicit BucketTree(const AssignmentProblem& problem) : problem_(&problem) {}
+
+  const AssignmentProblem* problem_;
+  std::vector<Bucket> buckets_;
+};
+
+template <typename Visit>
+void BucketTree::for_each_cell(const Bucket& bucket, const Visit& visit) const {
+  const auto steps = strides(bucket);
+  std::vector<std::size_t> digits(bucket.nodes.size(), 0);
+  std::vector<std::size_t> places(bucket.edges.size() + bucket.children.size(), 0);
+  const std::size_t end = cells(bucket) * strategies(bucket.node);
+  for (std::size_t cell = 0; cell < end; ++cell) {
+    visit(cell, std::as_const(places), std::as_const(digits));
+    for (std::size_t k = digits.size(); k-- > 0;) {
+      const bool is_carried = ++digits[k] == strategies(bucket.nodes[k]);
+      for (std::size_t table = 0; table < places.size(); ++table) {
+        places[table] += steps[k][table];
+        if (is_carried) places[table] -= steps[k][table] * digits[k];
+      }
+      if (!is_carried) break;
+      digits[k] = 0;
+    }
+  }
+}
+
+}  // namespace autopar::assignment

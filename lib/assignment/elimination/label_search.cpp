@@ -1,0 +1,52 @@
+#include "assignment/elimination/label_search.h"
+
+#include <algorithm>
+
+#include "assignment/elimination/limited_elimination.h"
+#include "assignment/presolve/presolve.h"
+#include "assignment/saturating.h"
+
+namespace autopar::assignment {
+
+namespace {
+
+constexpr std::size_t first_width = 16;
+constexpr std::size_t growth_of_width = 16;
+
+}  // namespace
+
+std::optional<LabelSearch> search_labels(AssignmentProblem problem, std::vector<double> prices,
+                                         const LabelSearchOptions& options) {
+  LabelSearch result;
+  options.deadline.count(size_of(problem) / presolved_a_second);
+  const auto presolved = presolve(std::move(problem), std::move(prices));
+  if (!presolved || presolved->constant >= options.goal) {
+    result.bound = options.goal;
+    result.is_exact = true;
+    return result;
+  }
+  result.bound = saturated(presolved->constant);
+  const auto elimination = LimitedElimination::make(presolved->core, presolved->prices,
+                                                    options.most_cells, options.deadline);
+  if (!elimination) return std::nullopt;
+  LabelOptions pass{.goal = saturated(options.goal - presolved->constant),
+                    .width = first_width,
+                    .deadline = options.deadline};
+  double comparisons = options.most_comparisons;
+  for (; !result.is_exact && comparisons > 0 && !options.deadline.is_over();
+       pass.width *= growth_of_width) {
+    pass.most_comparisons =
+        std::min(comparisons, options.deadline.work_left() * comparisons_a_second);
+    const auto answer = elimination->run(pass);
+    options.deadline.count(answer.comparisons / comparisons_a_second);
+    result.bound = std::max(result.bound, saturated(answer.bound + presolved->constant));
+    result.is_exact = answer.is_exact;
+    comparisons -= answer.comparisons;
+    if (!answer.choice) continue;
+    result.choice = presolved->original(*answer.choice);
+    pass.goal = cost_of(presolved->core, *answer.choice);
+  }
+  return result;
+}
+
+}  // namespace autopar::assignment

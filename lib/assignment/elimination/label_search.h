@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "assignment/assignment_problem.h"
+#include "base/stopwatch.h"
+
+namespace autopar::assignment {
+
+struct LabelSearchOptions {
+  Cost goal = impossible;         ///< choices that cost as much are of no interest
+  double most_cells = 1e6;        ///< of all tables together
+  double most_comparisons = 1e7;  ///< of labels
+  Deadline deadline = {};
+};
+
+struct LabelSearch {
+  Cost bound = 0;                                         ///< no choice costs less, up to the goal
+  std::optional<std::vector<int>> choice = std::nullopt;  ///< cheaper than the goal
+  bool is_exact = false;  ///< the choice is the cheapest, or none is cheaper than the goal
+};
+
+/// Presolves a problem and eliminates what is left (limited_elimination.h), in lists of labels that
+/// grow wider until nothing is dropped or the comparisons are used up; work is counted on the
+/// deadline's clock. `prices` are by time, of a unit of usage. nullopt where tables become too
+/// large or time runs out. Sums of all costs must stay below `impossible`.
+std::optional<LabelSearch> search_labels(AssignmentProblem problem, std::vector<double> prices,
+                                         const LabelSearchOptions& options);
+
+}  // namespace autopar::assignment

@@ -1,0 +1,178 @@
+// Every time is a set of terms: nodes, or slots of buckets in their stead. Sets are told apart by
+// the sums of random numbers, one a term (Zobrist 1970), so that what is not behind a bucket is a
+// difference. Two of 128 bits are never equal by chance.
+
+#include "assignment/elimination/usage_slots.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <span>
+#include <utility>
+
+namespace autopar::assignment {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+__extension__ typedef unsigned __int128 TermSet;
+
+class SlotMaker {
+ public:
+  SlotMaker(const AssignmentProblem& problem, const BucketTree& tree)
+      : problem_(problem),
+        tree_(tree),
+        limits_(problem.usage_limits),
+        all_(problem.usage_limits.size(), 0),
+        slot_of_(tree.buckets().size()),
+        sets_(tree.buckets().size()) {
+    for (std::size_t t = 0; t < all_.size(); ++t) times_.push_back(static_cast<int>(t));
+    for (const auto& node : problem.nodes) {
+      const TermSet term = node_terms_.emplace_back(new_term());
+      for (int t = node.first; t < node.end; ++t) all_[at(t)] += term;
+    }
+  }
+
+  std::vector<UsageSlots> run() {
+    std::vector<UsageSlots> result;
+    for (std::size_t k = 0; k < tree_.buckets().size(); ++k) result.push_back(slots_of(k));
+    return result;
+  }
+
+ private:
+  TermSet new_term() {
+    const TermSet high = random_();
+    return (high << 64) + random_();
+  }
+
+  /// A time that is told apart yet.
+  struct Time {
+    TermSet elsewhere;  ///< what it has that is not behind the bucket
+    int time;
+    int sum;
+  };
+
+  UsageSlots slots_of(std::size_t k) {
+    UsageSlots result;
+    std::vector<TermSet> behind;  // by sum
+    std::vector<Time> open = sum_up(k, result, behind);
+    for (const std::size_t child : tree_.buckets()[k].children) slot_of_[child] = {};
+    slot_of_[k].assign(all_.size(), -1);
+    times_.clear();
+    std::vector<int> slot_of_sum(behind.size(), -1);
+    const auto alike = may_be_alike(open, behind.size());
+    std::ranges::sort(open.begin(), alike, {}, &Time::elsewhere);
+    for (auto first = open.begin(); first != open.end();) {
+      auto end = first + 1;
+      while (end < alike && end->elsewhere == first->elsewhere) ++end;
+      merge(k, std::span(first, end), behind, slot_of_sum, result);
+      first = end;
+    }
+    std::ranges::sort(times_);
+    return result;
+  }
+
+  /// Brings those to the front that may have the same as another elsewhere: times of the same sum
+  /// have not, as they were told apart before.
+  static std::vector<Time>::iterator may_be_alike(std::vector<Time>& open, std::size_t sums) {
+    std::vector<int> counts(sums, 0);
+    for (const Time& time : open) ++counts[at(time.sum)];
+    const int commonest = static_cast<int>(std::ranges::max_element(counts) - counts.begin());
+    std::vector<TermSet> others;
+    for (const Time& time : open) {
+      if (time.sum != commonest) others.push_back(time.elsewhere);
+    }
+    std::ranges::sort(others);
+    return std::partition(open.begin(), open.end(), [&](const Time& time) {
+      return time.sum != commonest || std::ranges::binary_search(others, time.elsewhere);
+    });
+  }
+
+  /// The sums of the bucket, and the times that use something elsewhere too.
+  std::vector<Time> sum_up(std::size_t k, UsageSlots& result, std::vector<TermSet>& behind) const {
+    const Bucket& bucket = tree_.buckets()[k];
+    const auto& node = problem_.nodes[at(bucket.node)];
+    result.child_slots.resize(bucket.children.size());
+    std::vector<Time> open;
+    std::map<std::vector<int>, int> sums;
+    std::vector<int> parts(1 + bucket.children.size());
+    std::vector<int> last;
+    int sum = -1;
+    for (const int t : times_) {
+      parts[0] = node.first <= t && t < node.end ? 1 : 0;
+      for (std::size_t c = 0; c < bucket.children.size(); ++c) {
+        parts[c + 1] = slot_of_[bucket.children[c]][at(t)];
+      }
+      if (parts != last) {
+        last = parts;
+        const auto [known, is_new] = sums.emplace(parts, static_cast<int>(behind.size()));
+        sum = known->second;
+        if (is_new) {
+          TermSet set = parts[0] ? node_terms_[at(bucket.node)] : 0;
+          for (std::size_t c = 0; c < bucket.children.size(); ++c) {
+            result.child_slots[c].push_back(parts[c + 1]);
+            if (parts[c + 1] >= 0) set += sets_[bucket.children[c]][at(parts[c + 1])];
+          }
+          behind.push_back(set);
+          result.has_node.push_back(static_cast<char>(parts[0]));
+          result.limits.push_back(limits_[at(t)]);
+        }
+      }
+      std::int64_t& limit = result.limits[at(sum)];
+      limit = std::min(limit, limits_[at(t)]);
+      if (all_[at(t)] != behind[at(sum)]) open.push_back({all_[at(t)] - behind[at(sum)], t, sum});
+    }
+    return open;
+  }
+
+  /// Times that differ by what is behind the bucket alone become one.
+  void merge(std::size_t k, std::span<const Time> times, const std::vector<TermSet>& behind,
+             std::vector<int>& slot_of_sum, UsageSlots& result) {
+    const int t = times.front().time;
+    const std::int64_t limit = limits_[at(t)];
+    times_.push_back(t);
+    std::map<int, std::int64_t> terms;
+    for (const Time& time : times) {
+      const std::int64_t more = limit - limits_[at(time.time)];
+      const auto [known, is_new] = terms.emplace(time.sum, more);
+      if (!is_new) known->second = std::max(known->second, more);
+    }
+    if (terms.size() > 1) {
+      slot_of_[k][at(t)] = static_cast<int>(result.slots.size());
+      auto& slot = result.slots.emplace_back();
+      for (const auto& [sum, more] : terms) slot.push_back({sum, more});
+      sets_[k].push_back(new_term());
+      all_[at(t)] = times.front().elsewhere + sets_[k].back();
+      return;
+    }
+    const auto [sum, more] = *terms.begin();
+    limits_[at(t)] -= more;
+    if (behind[at(sum)] == 0) return;
+    int& slot = slot_of_sum[at(sum)];
+    if (slot < 0) {
+      slot = static_cast<int>(result.slots.size());
+      result.slots.push_back({{sum, 0}});
+      sets_[k].push_back(behind[at(sum)]);
+    }
+    slot_of_[k][at(t)] = slot;
+  }
+
+  const AssignmentProblem& problem_;
+  const BucketTree& tree_;
+  std::vector<std::int64_t> limits_;  ///< by time
+  std::mt19937_64 random_;
+  std::vector<TermSet> node_terms_;
+  std::vector<int> times_;                  ///< that are told apart
+  std::vector<TermSet> all_;                ///< by time, what is used then
+  std::vector<std::vector<int>> slot_of_;   ///< by bucket and time; -1 where nothing is used behind
+  std::vector<std::vector<TermSet>> sets_;  ///< by bucket and slot
+};
+
+}  // namespace
+
+std::vector<UsageSlots> usage_slots(const AssignmentProblem& problem, const BucketTree& tree) {
+  return SlotMaker(problem, tree).run();
+}
+
+}  // namespace autopar::assignment

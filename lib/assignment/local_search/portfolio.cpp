@@ -1,0 +1,161 @@
+#include "assignment/local_search/portfolio.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace autopar::assignment {
+
+namespace {
+
+constexpr double steps_a_round = 20;
+constexpr double least_work_of_step = 8000;
+constexpr double steps_to_relax = 300;
+constexpr int rounds_before_searches = 2;
+/// Rounds without a better choice after which the searches are stuck.
+constexpr int most_idle_rounds = 10;
+/// After so many rounds without a better choice, one search begins anew from what is cheap at the
+/// present prices, for so many rounds.
+constexpr int rounds_together = 4;
+constexpr int rounds_apart = 6;
+/// Rounds between recombinations.
+constexpr int longest_pause = 16;
+/// Times the bound, or twice the goal, costs are as bad as impossible.
+constexpr double hopeless_over_bound = 64;
+
+}  // namespace
+
+Portfolio::Portfolio(const AssignmentProblem& problem, Cost goal, std::vector<double> prices,
+                     std::vector<std::vector<int>> starts, double cost_elsewhere, int threads,
+                     unsigned seed)
+    : problem_(problem),
+      goal_(goal),
+      threads_(threads),
+      seed_(seed),
+      starts_(std::move(starts)),
+      relaxation_(problem, std::move(prices), cost_elsewhere),
+      recombination_(problem),
+      work_(steps_a_round * (least_work_of_step + relaxation_.work_of_step())) {
+  for (const auto& start : starts_) {
+    offer(start);
+    recombination_.keep(start);
+  }
+}
+
+void Portfolio::offer(const std::vector<int>& choice) {
+  const Cost cost = cost_of(problem_, choice);
+  if (cost >= cost_ || !within_limits(problem_, choice)) return;
+  choice_ = choice;
+  cost_ = cost;
+}
+
+bool Portfolio::is_done(const Patience& patience) const {
+  if (bound() >= goal()) return true;
+  if (choice_.empty() || !patience.end.is_over()) return false;
+  const double whole = static_cast<double>(bound()) + patience.cost_elsewhere;
+  const double gap = static_cast<double>(goal() - bound()) + patience.gap_elsewhere;
+  return gap <= patience.small_gap * whole;
+}
+
+double Portfolio::seconds_to_relax() const {
+  return steps_to_relax / steps_a_round * work_ / costs_a_second;
+}
+
+void Portfolio::shake() {
+  relaxation_.shake();
+  idle_rounds_ = 0;
+}
+
+bool Portfolio::run(const Deadline& deadline, const Patience& patience, bool until_stuck,
+                    int rounds) {
+  for (; !deadline.is_over() && !is_done(patience); --rounds) {
+    if (rounds == 0) return false;
+    const Cost before = cost_;
+    const Stopwatch stopwatch;
+    run_round(deadline);
+    take_what_was_found();
+    recombine(deadline);
+    seconds_of_round_ = stopwatch.seconds();
+    idle_rounds_ = cost_ < before ? 0 : idle_rounds_ + 1;
+    guide_searches();
+    if (until_stuck && relaxation_.is_stuck() && idle_rounds_ >= most_idle_rounds) break;
+  }
+  return true;
+}
+
+void Portfolio::run_round(const Deadline& deadline) {
+  const bool is_relaxing = !relaxation_.is_stuck();
+  const std::size_t busy = std::min<std::size_t>(
+      searches_.size(), static_cast<std::size_t>(std::max(1, threads_ - (is_relaxing ? 1 : 0))));
+  const auto relax = [&] {
+    if (is_relaxing) relaxation_.advance(work_, goal(), deadline);
+  };
+  if (threads_ == 1) {
+    relax();
+    for (std::size_t k = 0; k < busy; ++k) searches_[k]->advance(work_, deadline);
+  } else {
+    std::vector<std::jthread> threads;
+    for (std::size_t k = 0; k < busy; ++k) {
+      threads.emplace_back([&, k] { searches_[k]->advance(work_, deadline); });
+    }
+    relax();
+  }
+  const std::size_t parts = busy + (is_relaxing ? 1 : 0);
+  const double parts_in_turn = threads_ == 1 ? static_cast<double>(parts) : 1;
+  deadline.count(parts_in_turn * work_ / costs_a_second);
+}
+
+void Portfolio::recombine(const Deadline& deadline) {
+  for (const auto& choice : relaxation_.priced_choices()) recombination_.add(choice);
+  for (const auto& search : searches_) recombination_.add(search->choice());
+  if (--rounds_to_recombination_ > 0) return;
+  const auto choice = recombination_.run(choice_, goal(), relaxation_.prices(), deadline);
+  if (!choice.empty()) offer(choice);
+  // Seldom where it seldom helps.
+  pause_ = choice.empty() ? std::min(2 * pause_, longest_pause) : 1;
+  rounds_to_recombination_ = pause_;
+}
+
+void Portfolio::take_what_was_found() {
+  ++rounds_;
+  if (!relaxation_.choice().empty()) offer(relaxation_.choice());
+  for (const auto& search : searches_) {
+    if (!search->best().empty()) offer(search->best());
+  }
+}
+
+void Portfolio::guide_searches() {
+  if (searches_.empty()) {
+    // Where the relaxation alone closes the gap, searches are not worth their start.
+    if (rounds_ >= rounds_before_searches || relaxation_.is_stuck()) start_searches();
+    return;
+  }
+  if (idle_rounds_ % rounds_together == rounds_together - 1) apart_until_ = rounds_ + rounds_apart;
+  for (std::size_t k = 0; k < searches_.size(); ++k) {
+    searches_[k]->set_prices(relaxation_.prices());
+    // The first goes its own way for a while where nothing gets better.
+    const bool is_apart = k == 0 && rounds_ < apart_until_;
+    const bool starts_apart = k == 0 && rounds_ + rounds_apart == apart_until_;
+    if (choice_.empty() ? rounds_ % rounds_apart == 0 && k % 2 == 0 : starts_apart) {
+      searches_[k]->restart(relaxation_.priced_choice());
+    } else if (!choice_.empty() && !is_apart && searches_[k]->best() != choice_) {
+      searches_[k]->restart(choice_);
+    }
+  }
+}
+
+void Portfolio::start_searches() {
+  const double most = goal() < impossible
+                          ? 2.0 * static_cast<double>(goal()) + 1
+                          : hopeless_over_bound * (static_cast<double>(bound()) + 1);
+  costs_.emplace(problem_, 1, most);
+  const std::vector<int>& start = !choice_.empty()   ? choice_
+                                  : !starts_.empty() ? starts_.front()
+                                                     : relaxation_.priced_choice();
+  for (int k = 0; k < threads_; ++k) {
+    searches_.push_back(std::make_unique<NeighbourhoodSearch>(problem_, *costs_, start, most,
+                                                              seed_ + static_cast<unsigned>(k)));
+    searches_.back()->set_prices(relaxation_.prices());
+  }
+}
+
+}  // namespace autopar::assignment

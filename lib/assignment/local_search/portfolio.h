@@ -1,0 +1,87 @@
+#pragma once
+
+#include <limits>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "assignment/assignment_problem.h"
+#include "assignment/local_search/neighbourhood_search.h"
+#include "assignment/local_search/recombination.h"
+#include "assignment/relaxation/relaxation.h"
+#include "base/stopwatch.h"
+
+namespace autopar::assignment {
+
+/// When a gap is small enough to stop.
+struct Patience {
+  Deadline end = {};          ///< then
+  double small_gap = 0;       ///< of the cost
+  double cost_elsewhere = 0;  ///< what the problem's cost lacks
+  double gap_elsewhere = 0;   ///< what is used up of the gap that is small enough
+};
+
+/// A relaxation and neighbourhood searches side by side, a thread each, that tell each other what
+/// they find at the end of every round. Rounds are measured in work, not in time, so that the same
+/// seed gives the same answer.
+class Portfolio {
+ public:
+  /// `goal` is a cost that choices have to stay below. `starts` may be over the limits.
+  Portfolio(const AssignmentProblem& problem, Cost goal, std::vector<double> prices,
+            std::vector<std::vector<int>> starts, double cost_elsewhere, int threads,
+            unsigned seed);
+
+  /// Goes on until it is done or the deadline comes, on whose clock work is counted, or nothing has
+  /// got better for some rounds where that is asked. False where the rounds were over before.
+  bool run(const Deadline& deadline, const Patience& patience, bool until_stuck,
+           int rounds = std::numeric_limits<int>::max());
+  /// Lets what is stuck try something else.
+  void shake();
+
+  /// The bound meets the cheapest choice or the goal, or the gap is small enough.
+  bool is_done(const Patience& patience) const;
+  Cost bound() const { return std::max(raised_bound_, relaxation_.bound()); }
+  /// Takes over what is known otherwise.
+  void raise_bound(Cost bound) { raised_bound_ = std::max(raised_bound_, bound); }
+  /// That the last round took.
+  double seconds_of_round() const { return seconds_of_round_; }
+  /// About the work that a relaxation takes until it is stuck.
+  double seconds_to_relax() const;
+  /// What a better choice has to stay below.
+  Cost goal() const { return std::min(goal_, cost_); }
+  /// The cheapest within the limits; empty where none was found.
+  const std::vector<int>& choice() const { return choice_; }
+  Cost cost() const { return cost_; }
+  /// Takes over a choice that is within the limits, where it is cheaper.
+  void offer(const std::vector<int>& choice);
+  Relaxation& relaxation() { return relaxation_; }
+
+ private:
+  void run_round(const Deadline& deadline);
+  void take_what_was_found();
+  void guide_searches();
+  void recombine(const Deadline& deadline);
+  void start_searches();
+
+  const AssignmentProblem& problem_;
+  const Cost goal_;
+  const int threads_;
+  const unsigned seed_;
+  const std::vector<std::vector<int>> starts_;
+  Relaxation relaxation_;
+  Recombination recombination_;
+  std::optional<ArcCosts> costs_;  ///< the searches'
+  std::vector<std::unique_ptr<NeighbourhoodSearch>> searches_;
+  std::vector<int> choice_;
+  Cost cost_ = impossible;
+  Cost raised_bound_ = 0;
+  const double work_;  ///< of a round and thread
+  double seconds_of_round_ = 0;
+  int rounds_ = 0;
+  int pause_ = 1;  ///< rounds from one recombination to the next
+  int rounds_to_recombination_ = 1;
+  int idle_rounds_ = 0;  ///< since a better choice was found
+  int apart_until_ = 0;  ///< the round in which the first search joins the others again
+};
+
+}  // namespace autopar::assignment

@@ -1,0 +1,68 @@
+// Optimal recombination (Aggarwal, Orlin and Tai 1997): what solutions have between them is a small
+// problem of its own, and its optimum is no worse than any of them. Choices of a relaxation that
+// pays for usage are cheap and just over or below the limits, so that a mixture of them is what is
+// looked for.
+
+#include "assignment/local_search/recombination.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "assignment/elimination/label_search.h"
+
+namespace autopar::assignment {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+constexpr std::int64_t always = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t first_window = 64;
+
+}  // namespace
+
+Recombination::Recombination(const AssignmentProblem& problem)
+    : problem_(problem), window_(first_window) {
+  for (const auto& node : problem.nodes) newest_.emplace_back(node.costs.size(), 0);
+}
+
+void Recombination::add(const std::vector<int>& choice) {
+  ++added_;
+  for (std::size_t i = 0; i < choice.size(); ++i) {
+    std::int64_t& newest = newest_[i][at(choice[i])];
+    newest = std::max(newest, added_);
+  }
+}
+
+void Recombination::keep(const std::vector<int>& choice) {
+  for (std::size_t i = 0; i < choice.size(); ++i) newest_[i][at(choice[i])] = always;
+}
+
+std::vector<int> Recombination::run(const std::vector<int>& best, Cost goal,
+                                    const std::vector<double>& prices, const Deadline& deadline) {
+  for (; !deadline.is_over(); window_ /= 2) {
+    const auto found = search_labels(of_newest(best), prices, {.goal = goal, .deadline = deadline});
+    if (found) {
+      window_ += window_ / 4 + 1;
+      return found->choice.value_or(std::vector<int>{});
+    }
+    if (window_ == 1) break;
+  }
+  return {};
+}
+
+AssignmentProblem Recombination::of_newest(const std::vector<int>& best) const {
+  AssignmentProblem met = problem_;
+  for (std::size_t i = 0; i < met.nodes.size(); ++i) {
+    auto& costs = met.nodes[i].costs;
+    for (std::size_t s = 0; s < costs.size(); ++s) {
+      const bool is_best = !best.empty() && at(best[i]) == s;
+      if (!is_best && newest_[i][s] <= std::max<std::int64_t>(0, added_ - window_)) {
+        costs[s] = impossible;
+      }
+    }
+  }
+  return met;
+}
+
+}  // namespace autopar::assignment

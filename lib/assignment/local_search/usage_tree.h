@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace autopar::assignment {
+
+/// By time, how far usage is over its limit (negative: below it); the largest is at hand at once,
+/// and an interval changes in logarithmic time.
+class UsageTree {
+ public:
+  /// Nothing is used.
+  explicit UsageTree(const std::vector<std::int64_t>& limits);
+  /// At times [first, end).
+  void add(int first, int end, std::int64_t usage);
+  /// The largest usage over the limit; where there are no limits, far below 0.
+  std::int64_t most() const { return most_[1]; }
+  /// The first time that has it.
+  int time_of_most() const;
+  std::int64_t at(int time) const;
+
+ private:
+  std::size_t leaves_ = 1;  ///< a power of two
+  std::vector<std::int64_t>
+      most_;  ///< by place in the tree: of its times, with `added_` of its own
+  std::vector<std::int64_t> added_;
+};
+
+}  // namespace autopar::assignment

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "assignment/cost_table.h"
+
+namespace autopar::assignment {
+
+/// A hash that one more number has gone into.
+inline std::size_t combined(std::size_t hash, std::uint64_t number) {
+  const std::uint64_t mixed = (hash ^ number) * 0xff51afd7ed558ccd;
+  return static_cast<std::size_t>(mixed ^ (mixed >> 32));
+}
+
+/// By order and contents.
+inline std::size_t hash_of(const auto& numbers) {
+  std::size_t hash = 0x9e3779b97f4a7c15;
+  for (const auto number : numbers) hash = combined(hash, static_cast<std::uint64_t>(number));
+  return hash;
+}
+
+/// Tables by their contents: of equal ones one is kept for all.
+class TablePool {
+ public:
+  CostTable unique(const CostTable& table) {
+    if (identities_.contains(table.identity())) return table;
+    const auto [kept, is_new] = tables_.insert(table);
+    if (is_new) {
+      identities_.insert(table.identity());
+      cells_ += table.size();
+    }
+    return *kept;
+  }
+  /// Of all tables together.
+  std::size_t cells() const { return cells_; }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const CostTable& table) const { return hash_of(table); }
+  };
+  std::unordered_set<CostTable, Hash> tables_;
+  std::unordered_set<const void*> identities_;
+  std::size_t cells_ = 0;
+};
+
+/// What a question is about. Tables in it must live as long, so that no other gets their identity.
+class MemoKey {
+ public:
+  MemoKey& add(const CostTable& table) {
+    parts_.push_back(reinterpret_cast<std::uintptr_t>(table.identity()));
+    return *this;
+  }
+  MemoKey& add(std::size_t number) {
+    parts_.push_back(number);
+    return *this;
+  }
+  template <typename Number>
+  MemoKey& add(const std::vector<Number>& numbers) {
+    add(numbers.size());
+    for (const Number number : numbers) parts_.push_back(static_cast<std::uintptr_t>(number));
+    return *this;
+  }
+  bool operator==(const MemoKey&) const = default;
+  struct Hash {
+    std::size_t operator()(const MemoKey& key) const { return hash_of(key.parts_); }
+  };
+
+ private:
+  std::vector<std::uintptr_t> parts_;
+};
+
+/// Answers by what was asked.
+template <typename Answer>
+class Memo {
+ public:
+  template <typename Make>
+  std::shared_ptr<const Answer> get(const MemoKey& key, const Make& make) {
+    auto& known = answers_[key];
+    if (!known) known = std::make_shared<const Answer>(make());
+    return known;
+  }
+
+ private:
+  std::unordered_map<MemoKey, std::shared_ptr<const Answer>, MemoKey::Hash> answers_;
+};
+
+}  // namespace autopar::assignment

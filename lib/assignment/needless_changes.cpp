@@ -1,0 +1,53 @@
+#include "assignment/needless_changes.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace autopar::assignment {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+/// The parts that nodes chosen otherwise than in `before` make, joined by edges.
+std::vector<std::vector<int>> changed_parts(const AssignmentProblem& problem,
+                                            const std::vector<int>& before,
+                                            const std::vector<int>& after) {
+  std::vector<int> root(problem.nodes.size());
+  std::iota(root.begin(), root.end(), 0);
+  const auto find = [&](int node) {
+    while (root[at(node)] != node) node = root[at(node)] = root[at(root[at(node)])];
+    return node;
+  };
+  const auto is_changed = [&](int node) { return before[at(node)] != after[at(node)]; };
+  for (const auto& edge : problem.edges) {
+    if (is_changed(edge.a) && is_changed(edge.b)) root[at(find(edge.a))] = find(edge.b);
+  }
+  std::vector<std::vector<int>> parts(problem.nodes.size());
+  for (int node = 0; node < static_cast<int>(problem.nodes.size()); ++node) {
+    if (is_changed(node)) parts[at(find(node))].push_back(node);
+  }
+  std::erase_if(parts, [](const std::vector<int>& part) { return part.empty(); });
+  return parts;
+}
+
+}  // namespace
+
+std::vector<int> without_needless_changes(const AssignmentProblem& problem,
+                                          const std::vector<int>& before, std::vector<int> after,
+                                          int fixed) {
+  Cost cost = cost_of(problem, after);
+  for (const std::vector<int>& part : changed_parts(problem, before, after)) {
+    if (std::ranges::find(part, fixed) != part.end()) continue;
+    std::vector<int> restored = after;
+    for (const int node : part) restored[at(node)] = before[at(node)];
+    const Cost restored_cost = cost_of(problem, restored);
+    if (restored_cost > cost || !within_limits(problem, restored)) continue;
+    after = std::move(restored);
+    cost = restored_cost;
+  }
+  return after;
+}
+
+}  // namespace autopar::assignment

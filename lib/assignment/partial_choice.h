@@ -1,0 +1,51 @@
+#pragma once
+
+#include <vector>
+
+#include "assignment/assignment_problem.h"
+
+namespace autopar::assignment {
+
+/// A choice that grows node by node, and what each strategy of a node would add to it. The first
+/// nodes of the problem are operators; the others only serve them (tensors' places, versions and
+/// copies), and while they are open they count with their best answer.
+class PartialChoice {
+ public:
+  /// Keeps a reference to `problem`.
+  PartialChoice(const AssignmentProblem& problem, int num_operators);
+
+  void decide(int node, int strategy);
+  bool is_decided(int node) const { return choice_[at(node)] >= 0; }
+  const std::vector<int>& choice() const { return choice_; }  ///< -1 where open
+
+  /// By strategy of an open operator, what its edges to the decided ones cost, over the nodes that
+  /// serve them both.
+  std::vector<WideCost> resharding(int node) const { return sums(node, false); }
+  /// The same with its own costs, and with the best answers of the open operators next to it.
+  std::vector<WideCost> estimate(int node) const;
+  /// The open operators that an edge, or a node that serves both, joins to this one. Each serving
+  /// node answers once: calls for all nodes take time linear in the edges.
+  std::vector<int> take_open_neighbours(int node);
+
+ private:
+  struct Link {
+    int edge;
+    int other;
+  };
+  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
+  bool is_operator(int node) const { return node < num_operators_; }
+  Cost edge_cost(int edge, int node, std::size_t strategy, std::size_t other_strategy) const;
+  std::vector<WideCost> sums(int node, bool looks_ahead) const;
+  std::vector<WideCost> best_answers(int edge, int node, const std::vector<WideCost>& other) const;
+  std::vector<WideCost> so_far(int node) const;
+  std::vector<WideCost> serving(int node, int without, bool looks_ahead) const;
+
+  const AssignmentProblem& problem_;
+  const int num_operators_;
+  std::vector<std::vector<Link>> links_;
+  std::vector<std::vector<WideCost>> decided_;  ///< by node and strategy: edges to decided nodes
+  std::vector<int> choice_;
+  std::vector<char> has_answered_;  ///< in take_open_neighbours
+};
+
+}  // namespace autopar::assignment

@@ -1,0 +1,213 @@
+#include "assignment/presolve/reductions.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "assignment/saturating.h"
+
+namespace autopar::assignment {
+
+namespace {
+
+/// Comparing all strategies of one node costs at most so many steps; beyond, none is compared.
+constexpr double most_comparisons = 2e7;
+/// No more costs are remembered; what is as large hardly repeats.
+constexpr std::size_t most_remembered_cells = 30'000'000;
+
+constexpr int is_impossible = -1;
+
+MemoKey& add(const HalfEdge& edge, MemoKey& key) {
+  return key.add(edge.table).add(edge.own).add(edge.is_row ? 1 : 0);
+}
+
+/// The least of each line's costs, taken off the line where it is possible.
+std::vector<Cost> take_minima(std::vector<Cost>& costs, std::size_t lines, std::size_t step,
+                              std::size_t others, std::size_t other_step) {
+  std::vector<Cost> minima(lines, impossible);
+  for (std::size_t s = 0; s < lines; ++s) {
+    Cost* line = costs.data() + s * step;
+    for (std::size_t t = 0; t < others; ++t) minima[s] = std::min(minima[s], line[t * other_step]);
+    if (minima[s] >= impossible || minima[s] == 0) continue;
+    for (std::size_t t = 0; t < others; ++t) {
+      Cost& cost = line[t * other_step];
+      if (cost < impossible) cost -= minima[s];
+    }
+  }
+  return minima;
+}
+
+/// The edge's costs with a row for each of the other end's strategies.
+CostTable by_others(const HalfEdge& edge) {
+  if (!edge.is_row) return edge.table;
+  std::vector<Cost> turned(edge.table.size());
+  const Cost* costs = edge.table.begin();
+  for (std::size_t s = 0; s < edge.own; ++s) {
+    for (std::size_t t = 0; t < edge.others; ++t) {
+      turned[t * edge.own + s] = costs[s * edge.others + t];
+    }
+  }
+  return turned;
+}
+
+/// The least sum of two rows, `impossible` at most, and where it is. Costs are moderate, so that
+/// sums of a few stay far from overflow.
+std::pair<Cost, std::size_t> least_sum(const std::vector<Cost>& a, const Cost* b) {
+  Cost least = impossible;
+  for (std::size_t s = 0; s < a.size(); ++s) least = std::min(least, a[s] + b[s]);
+  std::size_t best = 0;
+  while (best + 1 < a.size() && std::min(impossible, a[best] + b[best]) != least) ++best;
+  return {least, best};
+}
+
+/// True where changing `worse` to `better` never costs more.
+bool dominates(const std::vector<Cost>& costs, const std::vector<HalfEdge>& edges,
+               const std::vector<std::vector<char>>& is_possible, std::size_t better,
+               std::size_t worse) {
+  Cost saved = costs[worse] - costs[better];  // at least, by taking the better one
+  for (std::size_t k = 0; k < edges.size(); ++k) {
+    const HalfEdge& edge = edges[k];
+    const Cost* worse_costs = edge.table.begin() + worse * edge.own_step();
+    const Cost* better_costs = edge.table.begin() + better * edge.own_step();
+    Cost least = impossible;
+    for (std::size_t t = 0; t < edge.others; ++t) {
+      const Cost cost = worse_costs[t * edge.other_step()];
+      if (cost >= impossible || !is_possible[k][t]) continue;
+      const Cost instead = better_costs[t * edge.other_step()];
+      if (instead >= impossible) return false;
+      least = std::min(least, cost - instead);
+    }
+    if (least >= impossible) return true;  // the worse one has no partner
+    saved += least;
+  }
+  return saved >= 0;
+}
+
+}  // namespace
+
+bool Reductions::is_full() const { return pool_.cells() > most_remembered_cells; }
+
+template <typename Answer, typename Make>
+std::shared_ptr<const Answer> Reductions::remembered(Memo<Answer>& memo, const MemoKey& key,
+                                                     const Make& make) {
+  return is_full() ? std::make_shared<const Answer>(make()) : memo.get(key, make);
+}
+
+CostTable Reductions::unique(const CostTable& table) {
+  return is_full() ? table : pool_.unique(table);
+}
+
+std::shared_ptr<const Reductions::Normalised> Reductions::normalise(const CostTable& table,
+                                                                    std::size_t columns) {
+  return remembered(normalised_, MemoKey().add(table).add(columns), [&] {
+    const std::size_t rows = table.size() / columns;
+    std::vector<Cost> costs(table.begin(), table.end());
+    Normalised result;
+    result.row_minima = take_minima(costs, rows, columns, columns, 1);
+    result.column_minima = take_minima(costs, columns, 1, rows, columns);
+    result.is_nothing = std::ranges::all_of(costs, [](Cost cost) { return cost == 0; });
+    result.rest = unique(std::move(costs));
+    return result;
+  });
+}
+
+CostTable Reductions::sum(const HalfEdge& edge, const HalfEdge& parallel) {
+  MemoKey key;
+  add(edge, key);
+  add(parallel, key);
+  return *remembered(sums_, key, [&] {
+    std::vector<Cost> costs(edge.table.begin(), edge.table.end());
+    for (std::size_t s = 0; s < edge.own; ++s) {
+      for (std::size_t t = 0; t < edge.others; ++t) {
+        Cost& cost = costs[s * edge.own_step() + t * edge.other_step()];
+        cost = plus(cost, parallel.table[s * parallel.own_step() + t * parallel.other_step()]);
+      }
+    }
+    return unique(std::move(costs));
+  });
+}
+
+CostTable Reductions::remove(const HalfEdge& edge, const std::vector<char>& is_removed) {
+  MemoKey key;
+  return *remembered(rests_, add(edge, key).add(is_removed), [&] {
+    const std::size_t columns = edge.is_row ? edge.others : edge.own;
+    std::vector<Cost> costs;
+    costs.reserve(edge.table.size());
+    for (std::size_t c = 0; c < edge.table.size(); ++c) {
+      if (!is_removed[edge.is_row ? c / columns : c % columns]) costs.push_back(edge.table[c]);
+    }
+    return unique(std::move(costs));
+  });
+}
+
+std::shared_ptr<const std::vector<int>> Reductions::dominators(
+    const std::vector<Cost>& costs, const std::vector<std::int64_t>& usages,
+    const std::vector<HalfEdge>& edges, const std::vector<std::vector<char>>& is_possible) {
+  MemoKey key;
+  key.add(costs).add(usages);
+  for (std::size_t k = 0; k < edges.size(); ++k) add(edges[k], key).add(is_possible[k]);
+  return remembered(dominators_, key, [&] {
+    std::vector<int> result(costs.size());
+    std::iota(result.begin(), result.end(), 0);
+    for (std::size_t s = 0; s < costs.size(); ++s) {
+      if (costs[s] >= impossible) result[s] = is_impossible;
+    }
+    double work = static_cast<double>(costs.size());
+    for (const HalfEdge& edge : edges) work += static_cast<double>(edge.table.size());
+    if (work * static_cast<double>(costs.size()) > most_comparisons) return result;
+    const auto is_left = [&](std::size_t s) { return result[s] == static_cast<int>(s); };
+    for (std::size_t s = 0; s < costs.size(); ++s) {
+      for (std::size_t t = 0; t < costs.size() && is_left(s); ++t) {
+        if (t == s || !is_left(t) || (!usages.empty() && usages[t] > usages[s])) continue;
+        if (dominates(costs, edges, is_possible, t, s)) result[s] = static_cast<int>(t);
+      }
+    }
+    return result;
+  });
+}
+
+std::shared_ptr<const Reductions::Eliminated> Reductions::eliminate(const std::vector<Cost>& costs,
+                                                                    const HalfEdge& edge) {
+  MemoKey key;
+  return remembered(eliminated_, add(edge, key).add(costs), [&] {
+    Eliminated result;
+    std::vector<Cost> sums;
+    const CostTable beside = by_others(edge);
+    for (std::size_t t = 0; t < edge.others; ++t) {
+      const auto [least, s] = least_sum(costs, beside.begin() + t * costs.size());
+      sums.push_back(least);
+      result.answers.push_back(static_cast<int>(s));
+    }
+    result.costs = std::move(sums);
+    return result;
+  });
+}
+
+std::shared_ptr<const Reductions::Eliminated> Reductions::eliminate(const std::vector<Cost>& costs,
+                                                                    const HalfEdge& rows,
+                                                                    const HalfEdge& columns) {
+  MemoKey key;
+  add(rows, key);
+  return remembered(eliminated_, add(columns, key).add(costs), [&] {
+    Eliminated result;
+    const CostTable row_costs = by_others(rows);
+    const CostTable column_costs = by_others(columns);
+    std::vector<Cost> sums;
+    std::vector<Cost> beside(costs.size());
+    sums.reserve(rows.others * columns.others);
+    result.answers.reserve(sums.capacity());
+    for (std::size_t t = 0; t < rows.others; ++t) {
+      for (std::size_t s = 0; s < beside.size(); ++s) {
+        beside[s] = plus(costs[s], row_costs[t * beside.size() + s]);
+      }
+      for (std::size_t u = 0; u < columns.others; ++u) {
+        const auto [least, s] = least_sum(beside, column_costs.begin() + u * beside.size());
+        sums.push_back(least);
+        result.answers.push_back(static_cast<int>(s));
+      }
+    }
+    result.costs = unique(std::move(sums));
+    return result;
+  });
+}
+
+}  // namespace autopar::assignment

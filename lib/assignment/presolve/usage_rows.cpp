@@ -1,0 +1,140 @@
+#include "assignment/presolve/usage_rows.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace autopar::assignment {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+/// By time, the sum of what `usage(node)` says of the nodes alive then.
+template <typename Usage>
+std::vector<WideCost> sum_over_time(const AssignmentProblem& problem, const Usage& usage) {
+  std::vector<WideCost> sums(problem.usage_limits.size() + 1, 0);
+  for (const auto& node : problem.nodes) {
+    sums[at(node.first)] += usage(node);
+    sums[at(node.end)] -= usage(node);
+  }
+  std::inclusive_scan(sums.begin(), sums.end(), sums.begin());
+  return sums;
+}
+
+void drop_constant_usage(AssignmentProblem& problem, std::vector<WideCost>& limits) {
+  const auto least = sum_over_time(
+      problem, [](const auto& node) -> WideCost { return std::ranges::min(node.usages); });
+  for (std::size_t t = 0; t < limits.size(); ++t) limits[t] -= least[t];
+  for (auto& node : problem.nodes) {
+    const std::int64_t usage = std::ranges::min(node.usages);
+    for (std::int64_t& more : node.usages) more -= usage;
+    if (std::ranges::max(node.usages) == 0) node.first = node.end = 0;
+  }
+}
+
+/// Renumbers the times that are left, which are their own heirs, from 0, and hands down the prices
+/// of others to theirs, -1 for none; nodes alive at no time that is left end up at [0, 0).
+void keep_heirs(AssignmentProblem& problem, std::vector<WideCost>& limits,
+                std::vector<double>& prices, const std::vector<int>& heirs) {
+  std::vector<int> kept_before(heirs.size() + 1, 0);
+  for (std::size_t t = 0; t < heirs.size(); ++t) {
+    const bool is_kept = heirs[t] == static_cast<int>(t);
+    kept_before[t + 1] = kept_before[t] + (is_kept ? 1 : 0);
+    if (!is_kept && heirs[t] >= 0) prices[at(heirs[t])] += prices[t];
+  }
+  for (std::size_t t = 0; t < heirs.size(); ++t) {
+    if (heirs[t] != static_cast<int>(t)) continue;
+    limits[at(kept_before[t])] = limits[t];
+    prices[at(kept_before[t])] = prices[t];
+  }
+  limits.resize(at(kept_before.back()));
+  prices.resize(limits.size());
+  problem.usage_limits.resize(limits.size());
+  for (auto& node : problem.nodes) {
+    node.first = kept_before[at(node.first)];
+    node.end = kept_before[at(node.end)];
+    if (node.first < node.end) continue;
+    node.first = node.end = 0;
+    std::ranges::fill(node.usages, 0);
+  }
+}
+
+/// A time is covered by a neighbour that has all its nodes and no higher limit.
+std::vector<int> heirs_of_covered(const AssignmentProblem& problem,
+                                  const std::vector<WideCost>& limits) {
+  std::vector<int> starting(limits.size() + 1, 0);
+  std::vector<int> ending(limits.size() + 1, 0);
+  for (const auto& node : problem.nodes) {
+    if (!is_limited(node)) continue;
+    ++starting[at(node.first)];
+    ++ending[at(node.end)];
+  }
+  std::vector<int> heirs(limits.size());
+  std::iota(heirs.begin(), heirs.end(), 0);
+  for (std::size_t t = 0; t + 1 < limits.size(); ++t) {
+    const bool is_kept = heirs[t] == static_cast<int>(t);
+    if (ending[t + 1] == 0 && limits[t + 1] <= limits[t]) {
+      if (is_kept) heirs[t] = static_cast<int>(t) + 1;
+    } else if (is_kept && starting[t + 1] == 0 && limits[t] <= limits[t + 1]) {
+      heirs[t + 1] = static_cast<int>(t);
+    }
+  }
+  for (std::size_t t = limits.size(); t-- > 0;) heirs[t] = heirs[at(heirs[t])];
+  return heirs;
+}
+
+/// A time is implied by the one with the least limit where all that is alive then and not at that
+/// one cannot make up the difference: weights that fit a device's fair share leave room enough.
+std::vector<int> heirs_of_implied(const AssignmentProblem& problem,
+                                  const std::vector<WideCost>& limits) {
+  const int tightest = static_cast<int>(std::ranges::min_element(limits) - limits.begin());
+  const auto most_beside = sum_over_time(problem, [&](const auto& node) -> WideCost {
+    return node.first <= tightest && tightest < node.end ? 0 : std::ranges::max(node.usages);
+  });
+  std::vector<int> heirs(limits.size());
+  for (std::size_t t = 0; t < limits.size(); ++t) {
+    const bool is_implied = most_beside[t] <= limits[t] - limits[at(tightest)];
+    heirs[t] = is_implied ? tightest : static_cast<int>(t);
+  }
+  return heirs;
+}
+
+}  // namespace
+
+bool compress_usage(AssignmentProblem& problem, std::vector<double>* prices) {
+  std::vector<WideCost> limits(problem.usage_limits.begin(), problem.usage_limits.end());
+  std::vector<double> no_prices;
+  if (!prices) prices = &no_prices;
+  prices->resize(limits.size(), 0);
+  const int times = static_cast<int>(limits.size());
+  for (auto& node : problem.nodes) {
+    node.first = std::min(node.first, times);
+    node.end = std::min(node.end, times);
+  }
+  const auto keep = [&](const auto& is_kept) {
+    std::vector<int> heirs(limits.size());
+    for (std::size_t t = 0; t < heirs.size(); ++t) heirs[t] = is_kept(t) ? static_cast<int>(t) : -1;
+    keep_heirs(problem, limits, *prices, heirs);
+  };
+  keep([&](std::size_t t) { return limits[t] >= 0; });
+  drop_constant_usage(problem, limits);
+  if (std::ranges::any_of(limits, [](WideCost limit) { return limit < 0; })) return false;
+
+  const auto most = sum_over_time(
+      problem, [](const auto& node) -> WideCost { return std::ranges::max(node.usages); });
+  keep([&](std::size_t t) { return most[t] > limits[t]; });
+  if (!limits.empty()) keep_heirs(problem, limits, *prices, heirs_of_implied(problem, limits));
+  for (std::size_t before = limits.size() + 1; limits.size() < before;) {
+    before = limits.size();
+    keep_heirs(problem, limits, *prices, heirs_of_covered(problem, limits));
+  }
+  problem.usage_limits.clear();
+  for (const WideCost limit : limits) {
+    problem.usage_limits.push_back(static_cast<std::int64_t>(limit));
+  }
+  return true;
+}
+
+}  // namespace autopar::assignment

@@ -1,0 +1,230 @@
+// Sequential tree-reweighted message passing (Kolmogorov 2006), in the form of its generalisation
+// SRMP (Kolmogorov 2015): costs move between edges and nodes, which changes no choice's cost. An
+// edge's message is what has moved from it into its node. A sweep visits the nodes in order; a
+// node pulls all that the edges behind it can give, and pushes equal shares of what it has into
+// those before it. Trees that hang on the rest only give, as if eliminated. The sum of the nodes'
+// least costs bounds every choice and never falls. It reaches about what the linear relaxation over
+// the local polytope would, in linear time a sweep.
+
+#include "assignment/relaxation/message_passing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <span>
+
+namespace autopar::assignment {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+constexpr double largest_exact = 4503599627370496.0;  // 2^52
+// A strategy that is dearer than the node's cheapest by so much is as good as gone: its cost may be
+// lowered to that, so that numbers stay small.
+constexpr double hopeless = 1125899906842624.0;  // 2^50
+
+void lower_hopeless(std::span<double> beliefs) {
+  const double least = std::min(*std::ranges::min_element(beliefs), hopeless);
+  for (double& belief : beliefs) belief = std::min(belief, least + hopeless);
+}
+
+/// Trees hang on the core where every later node has one arc to an earlier one.
+std::size_t nodes_before_trees(const ArcCosts& costs) {
+  std::size_t core = costs.nodes();
+  while (core > 0) {
+    const auto arcs = costs.arcs(core - 1);
+    if (arcs.size() > 1 && at(arcs[1].other) < core - 1) break;
+    --core;
+  }
+  return core;
+}
+
+}  // namespace
+
+std::vector<int> sweep_order(const AssignmentProblem& problem) {
+  std::vector<std::vector<int>> neighbours(problem.nodes.size());
+  for (const auto& edge : problem.edges) {
+    neighbours[at(edge.a)].push_back(edge.b);
+    neighbours[at(edge.b)].push_back(edge.a);
+  }
+  std::vector<std::size_t> degrees;
+  std::vector<int> leaves;
+  for (std::size_t i = 0; i < neighbours.size(); ++i) {
+    degrees.push_back(neighbours[i].size());
+    if (degrees[i] <= 1) leaves.push_back(static_cast<int>(i));
+  }
+  std::vector<char> is_peeled(neighbours.size(), 0);
+  for (std::size_t k = 0; k < leaves.size(); ++k) {
+    is_peeled[at(leaves[k])] = 1;
+    for (const int other : neighbours[at(leaves[k])]) {
+      if (!is_peeled[at(other)] && --degrees[at(other)] == 1) leaves.push_back(other);
+    }
+  }
+  std::vector<int> order;
+  for (std::size_t i = 0; i < neighbours.size(); ++i) {
+    if (!is_peeled[i]) order.push_back(static_cast<int>(i));
+  }
+  std::ranges::stable_sort(order, std::greater{}, [&](int i) { return neighbours[at(i)].size(); });
+  order.insert(order.end(), leaves.rbegin(), leaves.rend());
+  return order;
+}
+
+MessagePassing::MessagePassing(const ArcCosts& costs)
+    : costs_(costs),
+      classes_(costs),
+      core_(nodes_before_trees(costs)),
+      messages_(costs.message_entries(), 0.0),
+      choice_(costs.nodes(), 0) {
+  for (std::size_t i = 0; i < costs.nodes(); ++i) {
+    for (std::size_t s = 0; s < costs.strategies(i); ++s) {
+      beliefs_.push_back(costs.node_cost(i, s));
+    }
+    lower_hopeless(std::span(beliefs_).subspan(costs.first_strategy(i)));
+  }
+}
+
+void MessagePassing::set_prices(const UsagePrices& prices) {
+  for (std::size_t i = 0; i < costs_.nodes(); ++i) {
+    double* belief = &beliefs_[costs_.first_strategy(i)];
+    for (std::size_t s = 0; s < costs_.strategies(i); ++s) {
+      belief[s] = costs_.node_cost(i, s) + prices.of(i, s);
+      for (const ArcCosts::Arc& arc : costs_.arcs(i)) belief[s] += messages_[arc.message + s];
+    }
+    lower_hopeless({belief, costs_.strategies(i)});
+  }
+}
+
+/// Moves all that the k-th arc's edge can give into its node.
+void MessagePassing::pull(std::size_t k) {
+  const ArcCosts::Arc& arc = costs_.arc(k);
+  const ArcClasses::Arc& classes = classes_.arc(k);
+  const double* moved = &messages_[costs_.arc(arc.reverse).message];
+  of_other_classes_.assign(classes.others->representatives.size(), -infinite);
+  for (std::size_t t = 0; t < classes.others->of.size(); ++t) {
+    double& most = of_other_classes_[at(classes.others->of[t])];
+    most = std::max(most, moved[t]);
+  }
+  const std::size_t count = classes.own->representatives.size();
+  // An edge without a possible pair can give more than that; numbers stay finite so.
+  of_classes_.assign(count, hopeless);
+  double* least = of_classes_.data();
+  const double* row = classes.costs.data();
+  for (const double most : of_other_classes_) {
+    for (std::size_t c = 0; c < count; ++c) least[c] = std::min(least[c], row[c] - most);
+    row += count;
+  }
+  double* message = &messages_[arc.message];
+  double* belief = &beliefs_[costs_.first_strategy(at(arc.node))];
+  const std::vector<int>& class_of = classes.own->of;
+  for (std::size_t s = 0; s < class_of.size(); ++s) {
+    const double given = least[at(class_of[s])];
+    belief[s] += given - message[s];
+    message[s] = given;
+  }
+  lower_hopeless({belief, class_of.size()});
+}
+
+void MessagePassing::visit(std::size_t i, bool forward) {
+  const auto arcs = costs_.arcs(i);
+  const auto first_from = [&](std::size_t other) {
+    return std::ranges::partition_point(
+        arcs, [&](const ArcCosts::Arc& arc) { return at(arc.other) < other; });
+  };
+  const std::span before(arcs.begin(), first_from(i));
+  const std::span after(before.end(), arcs.end());
+  const std::span core(after.begin(), std::max(after.begin(), first_from(core_)));
+  const std::size_t first = costs_.first_arc(i);
+  const std::size_t last = first + arcs.size();
+  const std::size_t middle = first + before.size();
+  for (std::size_t k = forward ? first : middle; k < (forward ? middle : last); ++k) pull(k);
+  const auto& ahead = forward ? core : before;
+
+  const std::size_t count = costs_.strategies(i);
+  double* belief = &beliefs_[costs_.first_strategy(i)];
+  if (forward) choose(i);
+  const double least = *std::min_element(belief, belief + count);
+  for (std::size_t s = 0; s < count; ++s) largest_ = std::max(largest_, std::abs(belief[s]));
+  if (!ahead.empty()) {
+    // What is pushed is over the least, so that the bound is what stays in the nodes.
+    const double shares = static_cast<double>(std::max(before.size(), core.size()));
+    for (std::size_t s = 0; s < count; ++s) {
+      const double share = std::floor((belief[s] - least) / shares);
+      for (const ArcCosts::Arc& arc : ahead) messages_[arc.message + s] -= share;
+      belief[s] -= share * static_cast<double>(ahead.size());
+    }
+  }
+  bound_ += *std::min_element(belief, belief + count);
+}
+
+void MessagePassing::choose(std::size_t i) {
+  const std::size_t count = costs_.strategies(i);
+  const std::size_t first = costs_.first_strategy(i);
+  scratch_.assign(beliefs_.begin() + static_cast<std::ptrdiff_t>(first),
+                  beliefs_.begin() + static_cast<std::ptrdiff_t>(first + count));
+  for (const ArcCosts::Arc& arc : costs_.arcs(i)) {
+    if (at(arc.other) > i) break;
+    const double* row = costs_.row(arc, at(choice_[at(arc.other)]));
+    const double* message = &messages_[arc.message];
+    for (std::size_t s = 0; s < count; ++s) scratch_[s] += row[s] - message[s];
+  }
+  choice_[i] = static_cast<int>(std::ranges::min_element(scratch_) - scratch_.begin());
+}
+
+void MessagePassing::sweep() {
+  largest_ = 0;
+  bound_ = 0;
+  for (std::size_t i = 0; i < costs_.nodes(); ++i) visit(i, true);
+  bound_ = 0;
+  for (std::size_t i = costs_.nodes(); i-- > 0;) visit(i, false);
+}
+
+std::vector<double> MessagePassing::bounds_with() const {
+  // What stays in nodes and edges is not negative, and the least of each node is the bound. A
+  // choice with a strategy pays what is over that in its node, and in its edges and neighbours.
+  std::vector<double> least(costs_.nodes());
+  double bound = 0;
+  for (std::size_t i = 0; i < costs_.nodes(); ++i) {
+    const double* belief = &beliefs_[costs_.first_strategy(i)];
+    least[i] = *std::min_element(belief, belief + costs_.strategies(i));
+    bound += least[i];
+  }
+  std::vector<double> bounds;
+  for (std::size_t i = 0; i < costs_.nodes(); ++i) {
+    const std::size_t first = bounds.size();
+    for (std::size_t s = 0; s < costs_.strategies(i); ++s) {
+      bounds.push_back(bound + beliefs_[costs_.first_strategy(i) + s] - least[i]);
+    }
+    for (std::size_t k = costs_.first_arc(i); k < costs_.first_arc(i) + costs_.arcs(i).size();
+         ++k) {
+      const ArcCosts::Arc& arc = costs_.arc(k);
+      const ArcClasses::Arc& classes = classes_.arc(k);
+      const double* belief = &beliefs_[costs_.first_strategy(at(arc.other))];
+      const double* message = &messages_[costs_.arc(arc.reverse).message];
+      std::vector<double> others(classes.others->representatives.size(), infinite);
+      for (std::size_t t = 0; t < classes.others->of.size(); ++t) {
+        double& other = others[at(classes.others->of[t])];
+        other = std::min(other, belief[t] - message[t]);
+      }
+      std::vector<double> more(classes.own->representatives.size(), infinite);
+      const double* row = classes.costs.data();
+      for (const double other : others) {
+        for (double& sum : more) sum = std::min(sum, *row++ + other);
+      }
+      for (std::size_t s = 0; s < classes.own->of.size(); ++s) {
+        bounds[first + s] +=
+            more[at(classes.own->of[s])] - messages_[arc.message + s] - least[at(arc.other)];
+      }
+    }
+  }
+  return bounds;
+}
+
+std::optional<double> MessagePassing::bound() const {
+  if (!(largest_ < largest_exact) || !(std::abs(bound_) < largest_exact)) return std::nullopt;
+  return bound_;
+}
+
+}  // namespace autopar::assignment

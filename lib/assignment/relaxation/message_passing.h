@@ -1,0 +1,57 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "assignment/arc_classes.h"
+#include "assignment/arc_costs.h"
+#include "assignment/relaxation/usage_prices.h"
+
+namespace autopar::assignment {
+
+/// Nodes of many edges first, for those decide most; those of trees that hang on the rest come
+/// last, parents first.
+std::vector<int> sweep_order(const AssignmentProblem& problem);
+
+/// A lower bound on the cost of a problem's choices under prices instead of limits, raised sweep by
+/// sweep, with a choice at each. The bound is exact in whole numbers: rounding only lowers it. It
+/// rises soonest where the nodes are in `sweep_order`.
+class MessagePassing {
+ public:
+  explicit MessagePassing(const ArcCosts& costs);
+
+  /// The prices count from the next sweep on.
+  void set_prices(const UsagePrices& prices);
+  /// Forward over all nodes and back.
+  void sweep();
+  /// The costs that a sweep looks at.
+  double work_of_sweep() const { return 4 * classes_.work(); }
+  /// The bound in multiples of 1 / scale, of costs and prices; nullopt where numbers grew too large
+  /// to be exact.
+  std::optional<double> bound() const;
+  /// The choice of the last sweep: node by node, the best beside those chosen before.
+  const std::vector<int>& choice() const { return choice_; }
+  /// By strategy of all nodes, a bound on the choices that hold it. Where nodes and edges have
+  /// given all to their neighbours, it is the best of those that tells. No two edges may join the
+  /// same nodes.
+  std::vector<double> bounds_with() const;
+
+ private:
+  void pull(std::size_t k);
+  void visit(std::size_t i, bool forward);
+  void choose(std::size_t i);
+
+  const ArcCosts& costs_;
+  const ArcClasses classes_;
+  const std::size_t core_;        ///< nodes from here on form trees, parents first
+  std::vector<double> beliefs_;   ///< by strategy of all nodes: its cost, price and messages
+  std::vector<double> messages_;  ///< by arc and its node's strategy
+  std::vector<int> choice_;
+  std::vector<double> scratch_;
+  std::vector<double> of_classes_;
+  std::vector<double> of_other_classes_;
+  double bound_ = 0;
+  double largest_ = 0;  ///< number met
+};
+
+}  // namespace autopar::assignment

@@ -1,0 +1,186 @@
+// The Lagrangian relaxation puts a price on usage instead of limiting it. For any prices, what the
+// cheapest choice costs and pays, less what the limits are worth, bounds the limited problem. The
+// prices follow the volume algorithm (Barahona and Anbil 2000): steps from the best prices so far
+// along the usage over the limits, averaged over the choices met. Message passing bounds the priced
+// problem; its messages stay good where prices change.
+
+#include "assignment/relaxation/relaxation.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace autopar::assignment {
+
+namespace {
+
+/// A bound that gained less than this part of its gap between two checks is stuck.
+constexpr double least_gain = 0.005;
+constexpr int steps_a_check = 60;
+/// Among many limits, so many steps look for choices before all others look for the bound.
+constexpr std::size_t many_limits = 1000;
+constexpr int bold_steps = 240;
+constexpr int first_sweeps = 10;
+constexpr int sweeps_a_step = 2;
+constexpr double weight_of_newest = 0.1;
+constexpr double first_factor = 0.5;
+constexpr int most_nulls = 20;
+/// An optimum is taken to be at most so much over the bound, of the whole cost.
+constexpr double largest_gap = 0.05;
+
+/// About what an optimum may cost: nodes at their dearest, edges as the nodes' cheapest have them.
+WideCost typical_cost(const AssignmentProblem& problem) {
+  const auto finite = [](Cost cost) { return cost < impossible ? cost : 0; };
+  WideCost sum = 0;
+  std::vector<std::size_t> cheapest;
+  for (const auto& node : problem.nodes) {
+    sum += finite(std::ranges::max(node.costs, {}, finite));
+    cheapest.push_back(
+        static_cast<std::size_t>(std::ranges::min_element(node.costs) - node.costs.begin()));
+  }
+  for (const auto& edge : problem.edges) {
+    const auto a = static_cast<std::size_t>(edge.a);
+    const auto b = static_cast<std::size_t>(edge.b);
+    const std::size_t columns = problem.nodes[b].costs.size();
+    sum += finite(edge.costs[cheapest[a] * columns + cheapest[b]]);
+  }
+  return sum;
+}
+
+}  // namespace
+
+Relaxation::Relaxation(const AssignmentProblem& problem, std::vector<double> prices,
+                       double cost_elsewhere)
+    : problem_(problem),
+      cost_elsewhere_(cost_elsewhere),
+      costs_(problem, ArcCosts::scale_for(typical_cost(problem))),
+      prices_(problem, costs_.scale()),
+      messages_(costs_),
+      center_(std::move(prices)) {
+  center_.resize(problem.usage_limits.size(), 0.0);
+  excess_.resize(center_.size(), 0.0);
+  set_prices(center_);
+}
+
+double Relaxation::work_of_step() const { return sweeps_a_step * messages_.work_of_sweep(); }
+
+double Relaxation::advance(double work, Cost goal, const Deadline& deadline) {
+  priced_choices_.clear();
+  double done = 0;
+  while (done < work && !is_stuck_ && !deadline.is_over()) {
+    step(std::min(goal, cost_));
+    done += work_of_step();
+    if (priced_choices_.empty() || priced_choices_.back() != messages_.choice()) {
+      priced_choices_.push_back(messages_.choice());
+    }
+    if (bound_ >= std::min(goal, cost_)) break;
+  }
+  return done;
+}
+
+void Relaxation::shake() {
+  is_stuck_ = false;
+  factor_ = first_factor;
+  bound_at_check_ = -1e300;
+}
+
+void Relaxation::step(Cost goal) {
+  for (int k = 0; k < (steps_ == 0 ? first_sweeps : sweeps_a_step); ++k) messages_.sweep();
+  note_choice();
+  note_bound();
+  if (++steps_ % steps_a_check == 0) {
+    is_stuck_ = (steps_ > bold_steps || center_.size() < many_limits) &&
+                best_bound_ - bound_at_check_ < least_gain * gap_to(goal);
+    bound_at_check_ = best_bound_;
+  }
+  if (!center_.empty()) {
+    move_prices(goal);
+  } else {
+    best_bound_ = present_bound_;
+  }
+}
+
+/// How far the bound may have to rise: the goal may be far from an optimum.
+double Relaxation::gap_to(Cost goal) const {
+  return std::min(static_cast<double>(goal) - best_bound_,
+                  largest_gap * (std::abs(best_bound_) + cost_elsewhere_));
+}
+
+void Relaxation::set_prices(const std::vector<double>& prices) {
+  prices_.set(prices);
+  messages_.set_prices(prices_);
+}
+
+void Relaxation::note_choice() {
+  const Cost cost = cost_of(problem_, messages_.choice());
+  if (cost >= cost_ || !within_limits(problem_, messages_.choice())) return;
+  choice_ = messages_.choice();
+  cost_ = cost;
+}
+
+/// Costs are whole numbers, so a bound may be rounded up to one.
+Cost Relaxation::whole(double bound) const {
+  return static_cast<Cost>(
+      std::clamp(std::ceil((bound - prices_.limits_cost()) / costs_.scale()), 0.0, 1e18));
+}
+
+void Relaxation::note_bound() {
+  const std::optional<double> bound = messages_.bound();
+  if (!bound) return;
+  present_bound_ = (*bound - prices_.limits_cost()) / costs_.scale();
+  bound_ = std::max(bound_, whole(*bound));
+}
+
+void Relaxation::move_prices(Cost goal) {
+  const std::vector<std::int64_t> usage = usage_over_time(problem_, messages_.choice());
+  double along = 0;
+  double newest = 0;  // its squared length
+  for (std::size_t t = 0; t < center_.size(); ++t) {
+    const double excess = static_cast<double>(usage[t] - problem_.usage_limits[t]);
+    along += excess * excess_[t];
+    if (center_[t] > 0 || excess > 0) newest += excess * excess;
+    excess_[t] += (steps_ == 1 ? 1.0 : weight_of_newest) * (excess - excess_[t]);
+  }
+  if (present_bound_ > best_bound_) {
+    best_bound_ = present_bound_;
+    center_ = prices_.prices();
+    if (along > 0) factor_ = std::min(2.0, factor_ * 1.1);
+    nulls_ = 0;
+  } else if (++nulls_ >= most_nulls) {
+    factor_ *= 0.66;
+    nulls_ = 0;
+  }
+  double length = 0;
+  for (std::size_t t = 0; t < center_.size(); ++t) {
+    if (center_[t] > 0 || excess_[t] > 0) length += excess_[t] * excess_[t];
+  }
+  if (length <= 0) return;
+  // An average near 0 leads far: to no better bound, but to many kinds of choices.
+  const bool is_bold = steps_ < bold_steps && center_.size() >= many_limits;
+  if (steps_ == bold_steps && center_.size() >= many_limits) factor_ = first_factor;
+  const double longest = is_bold ? length : std::sqrt(length * std::max(length, newest));
+  const double step = factor_ * std::max(1.0, gap_to(goal)) / longest;
+  std::vector<double> prices(center_.size());
+  for (std::size_t t = 0; t < prices.size(); ++t) {
+    prices[t] = std::max(0.0, center_[t] + step * excess_[t]);
+  }
+  set_prices(prices);
+}
+
+std::vector<std::vector<Cost>> Relaxation::bounds_with() {
+  if (!center_.empty()) {
+    set_prices(center_);
+    for (int k = 0; k < first_sweeps; ++k) messages_.sweep();
+    note_choice();
+    note_bound();
+  }
+  const std::vector<double> bounds = messages_.bounds_with();
+  std::vector<std::vector<Cost>> result(problem_.nodes.size());
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    for (std::size_t s = 0; s < costs_.strategies(i); ++s) {
+      result[i].push_back(messages_.bound() ? whole(bounds[costs_.first_strategy(i) + s]) : 0);
+    }
+  }
+  return result;
+}
+
+}  // namespace autopar::assignment

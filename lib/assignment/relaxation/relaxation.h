@@ -1,0 +1,76 @@
+#pragma once
+
+#include <vector>
+
+#include "assignment/arc_costs.h"
+#include "assignment/assignment_problem.h"
+#include "assignment/relaxation/message_passing.h"
+#include "assignment/relaxation/usage_prices.h"
+#include "base/stopwatch.h"
+
+namespace autopar::assignment {
+
+/// The Lagrangian relaxation of a problem's limits (usage_prices.h), bounded by message passing
+/// (message_passing.h): a lower bound that rises step by step, and choices on the way. Usage must
+/// be compressed (usage_rows.h), costs at least 0, no two edges between the same nodes, and the
+/// problem must outlive it.
+class Relaxation {
+ public:
+  /// `prices` is where they start, by time; empty for 0. `cost_elsewhere` is what the problem's
+  /// cost lacks, where it is a part of a larger one.
+  Relaxation(const AssignmentProblem& problem, std::vector<double> prices, double cost_elsewhere);
+
+  /// Goes on until that many costs are looked at, the bound reaches the goal, the bound hardly
+  /// rises any more, or the deadline comes. Returns how many costs it looked at.
+  double advance(double work, Cost goal, const Deadline& deadline);
+  /// The costs that a step looks at.
+  double work_of_step() const;
+  bool is_stuck() const { return is_stuck_; }
+  /// Takes long steps again, for the sake of other choices.
+  void shake();
+
+  /// No choice within the limits costs less.
+  Cost bound() const { return bound_; }
+  /// The cheapest choice within the limits that was met; empty where none was.
+  const std::vector<int>& choice() const { return choice_; }
+  Cost cost() const { return cost_; }
+  /// What is cheap at the present prices, within the limits or not.
+  const std::vector<int>& priced_choice() const { return messages_.choice(); }
+  /// The different ones of the last advance.
+  const std::vector<std::vector<int>>& priced_choices() const { return priced_choices_; }
+  /// Those of the best bound.
+  const std::vector<double>& prices() const { return center_; }
+  /// By node and strategy: no choice within the limits that has it costs less.
+  std::vector<std::vector<Cost>> bounds_with();
+
+ private:
+  void set_prices(const std::vector<double>& prices);
+  void step(Cost goal);
+  void move_prices(Cost goal);
+  double gap_to(Cost goal) const;
+  void note_choice();
+  void note_bound();
+  Cost whole(double bound) const;
+
+  const AssignmentProblem& problem_;
+  const double cost_elsewhere_;
+  const ArcCosts costs_;
+  UsagePrices prices_;
+  MessagePassing messages_;
+  Cost bound_ = 0;
+  std::vector<int> choice_;
+  Cost cost_ = impossible;
+  std::vector<std::vector<int>> priced_choices_;
+
+  std::vector<double> center_;     ///< the prices of the best bound
+  std::vector<double> excess_;     ///< by time, usage over the limit, averaged over the steps
+  double present_bound_ = -1e300;  ///< at the present prices
+  double best_bound_ = -1e300;
+  double factor_ = 0.5;  ///< of the step that would lead to the goal if the bound were linear
+  int nulls_ = 0;        ///< steps without gain
+  int steps_ = 0;
+  double bound_at_check_ = -1e300;
+  bool is_stuck_ = false;
+};
+
+}  // namespace autopar::assignment

@@ -1,0 +1,68 @@
+#include "base/digesting_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/interruption.h"
+
+namespace autopar {
+namespace {
+
+constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
+
+}  // namespace
+
+DigestingFile::DigestingFile(std::filesystem::path path)
+    : path_(std::move(path)),
+      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+  if (descriptor_ < 0) fail("cannot write {}: {}", path_.string(), std::strerror(errno));
+  buffer_.reserve(buffer_bytes);
+}
+
+DigestingFile::~DigestingFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void DigestingFile::write(std::span<const std::byte> bytes) {
+  position_ += bytes.size();
+  if (buffer_.size() + bytes.size() > buffer_bytes) flush();
+  if (bytes.size() >= buffer_bytes) return write_through(bytes);
+  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+}
+
+void DigestingFile::pad_to(std::uint64_t alignment) {
+  const std::vector<std::byte> zeros((alignment - position_ % alignment) % alignment);
+  write(zeros);
+}
+
+WrittenFile DigestingFile::close() {
+  flush();
+  const int closed = ::close(descriptor_);
+  descriptor_ = -1;
+  if (closed != 0) fail("cannot write {}: {}", path_.string(), std::strerror(errno));
+  return {position_, digest_.digest()};
+}
+
+void DigestingFile::flush() {
+  write_through(buffer_);
+  buffer_.clear();
+}
+
+void DigestingFile::write_through(std::span<const std::byte> bytes) {
+  check_interruption();
+  digest_.add(bytes);
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0)
+      fail("cannot write {}: {}; free some space or choose another place", path_.string(),
+           std::strerror(errno));
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace autopar

@@ -1,0 +1,83 @@
+#include "base/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace autopar {
+
+std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
+  const auto refuse = [&path](const char* why) { fail("cannot read {}: {}", path.string(), why); };
+  // Without O_NONBLOCK a pipe would be waited for.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) refuse(std::strerror(errno));
+  struct stat status {};
+  void* data = nullptr;
+  const char* error = nullptr;
+  if (::fstat(descriptor, &status) != 0) {
+    error = std::strerror(errno);
+  } else if (!S_ISREG(status.st_mode)) {
+    error = S_ISDIR(status.st_mode) ? std::strerror(EISDIR) : "not a regular file";
+  } else if (status.st_size > 0) {  // an empty file has nothing to map
+    data = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_SHARED,
+                  descriptor, 0);
+    if (data == MAP_FAILED) error = std::strerror(errno);
+  }
+  ::close(descriptor);
+  if (error != nullptr) refuse(error);
+  const std::shared_ptr<MappedFile> file(new MappedFile(
+      std::filesystem::absolute(path),
+      {static_cast<const std::byte*>(data), static_cast<std::size_t>(status.st_size)}));
+  file->device_ = status.st_dev;
+  file->number_ = status.st_ino;
+  return file;
+}
+
+void MappedFile::release(std::span<const std::byte> part) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(part.data());
+  const std::uintptr_t begin = (address + page - 1) / page * page;
+  const std::uintptr_t end = (address + part.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+int MappedFile::descriptor() const {
+  std::call_once(opened_, [this] {
+    const int opened = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat status {};
+    const bool is_it = opened >= 0 && ::fstat(opened, &status) == 0 && status.st_dev == device_ &&
+                       status.st_ino == number_;
+    if (is_it) {
+      descriptor_ = opened;
+    } else if (opened >= 0) {
+      ::close(opened);
+    }
+  });
+  return descriptor_;
+}
+
+void MappedFile::read(std::size_t begin, std::span<std::byte> out) const {
+  std::size_t done = 0;
+  while (done < out.size() && descriptor() >= 0) {
+    const ssize_t got = ::pread(descriptor(), out.data() + done, out.size() - done,
+                                static_cast<off_t>(begin + done));
+    if (got == 0 || (got < 0 && errno != EINTR)) break;
+    if (got > 0) done += static_cast<std::size_t>(got);
+  }
+  if (done < out.size())
+    std::memcpy(out.data() + done, bytes_.data() + begin + done, out.size() - done);
+}
+
+MappedFile::~MappedFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+}  // namespace autopar

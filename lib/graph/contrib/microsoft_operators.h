@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+
+#include "graph/onnx/function_body.h"
+
+namespace autopar::graph {
+
+/// The domain of the operators that ONNX Runtime's optimiser and its builder of generative models
+/// put into files.
+inline constexpr const char* microsoft_domain = "com.microsoft";
+
+/// Registers these operators with ONNX's schema registry, once. SimplifiedLayerNormalization stands
+/// in ONNX's own domain in such files.
+void register_microsoft_schemas();
+
+/// The operator in ONNX's own ones, of opset `body_opset`; nullopt where it has a kernel of its own
+/// or is none of these. Throws Error for a form that is not served.
+std::optional<FunctionBody> microsoft_function_body(const NodeInContext& call);
+
+/// Whether the operator is one of these and has a body.
+bool has_microsoft_body(std::string_view domain, std::string_view op_type);
+
+}  // namespace autopar::graph

@@ -1,0 +1,76 @@
+#include "graph/onnx/node_conversion.h"
+
+#include "graph/onnx/operator_advice.h"
+#include "graph/onnx/topological_order.h"
+
+namespace autopar::graph {
+namespace {
+
+using onnx::AttributeProto;
+
+Attribute convert(const AttributeProto& attribute, const onnx::NodeProto& node, ModelFile& file) {
+  switch (attribute.type()) {
+    case AttributeProto::INT:
+      return attribute.i();
+    case AttributeProto::FLOAT:
+      return attribute.f();
+    case AttributeProto::STRING:
+      return attribute.s();
+    case AttributeProto::INTS:
+      return std::vector<std::int64_t>(attribute.ints().begin(), attribute.ints().end());
+    case AttributeProto::FLOATS:
+      return std::vector<float>(attribute.floats().begin(), attribute.floats().end());
+    case AttributeProto::STRINGS:
+      return std::vector<std::string>(attribute.strings().begin(), attribute.strings().end());
+    case AttributeProto::TENSOR:
+      return file.tensor(attribute.t());
+    default:
+      fail("{}: {} has attribute '{}' of a kind that is not supported ({})", file.path().string(),
+           describe(node), attribute.name(), AttributeProto::AttributeType_Name(attribute.type()));
+  }
+}
+
+template <typename T>
+std::int64_t length_of(const std::vector<T>& values) {
+  return static_cast<std::int64_t>(values.size());
+}
+
+/// Tensors of what a Constant's attributes may hold.
+struct ToTensor {
+  Tensor operator()(std::int64_t value) const { return Tensor::of_int64({}, std::span(&value, 1)); }
+  Tensor operator()(float value) const { return Tensor::of_float({}, std::span(&value, 1)); }
+  Tensor operator()(const std::vector<std::int64_t>& values) const {
+    return Tensor::of_int64({length_of(values)}, values);
+  }
+  Tensor operator()(const std::vector<float>& values) const {
+    return Tensor::of_float({length_of(values)}, values);
+  }
+  Tensor operator()(const Tensor& tensor) const { return tensor; }
+  Tensor operator()(const std::string&) const { return refuse_strings(); }
+  Tensor operator()(const std::vector<std::string>&) const { return refuse_strings(); }
+
+  [[noreturn]] Tensor refuse_strings() const {
+    fail("{} holds strings, which are not supported: {}", where, advice_about_strings);
+  }
+  std::string where;
+};
+
+}  // namespace
+
+Node convert_node(const onnx::NodeProto& node, ModelFile& file) {
+  Node result;
+  result.name = node.name();
+  result.op_type = node.op_type();
+  result.domain = canonical_domain(node.domain());
+  for (const auto& attribute : node.attribute())
+    result.attributes.insert_or_assign(attribute.name(), convert(attribute, node, file));
+  return result;
+}
+
+Tensor constant_of(const onnx::NodeProto& node, ModelFile& file) {
+  const std::string where = fmt::format("{}: {}", file.path().string(), describe(node));
+  if (node.attribute_size() != 1) fail("{} must have one value", where);
+  return std::visit(ToTensor{where}, convert(node.attribute(0), node, file));
+}
+
+}  // namespace autopar::graph

@@ -1,0 +1,305 @@
+#include "graph/onnx/node_inference.h"
+
+#include <onnx/shape_inference/implementation.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "graph/onnx/function_body.h"
+#include "graph/onnx/model_file.h"
+#include "graph/onnx/operator_advice.h"
+#include "graph/onnx/tensor_proto.h"
+#include "graph/onnx/topological_order.h"
+
+namespace autopar::graph {
+namespace {
+
+/// Longer constants tell no shape.
+constexpr std::int64_t most_elements_for_inference = 1024;
+
+bool informs_inference(const Value& value) {
+  return value.constant && value.constant->has_data() &&
+         value.constant->elements() <= most_elements_for_inference &&
+         (value.type == DataType::int64 || value.type == DataType::int32 ||
+          value.type == DataType::float32 || value.type == DataType::float64);
+}
+
+onnx::TypeProto type_of(const Value& value) {
+  onnx::TypeProto type;
+  auto& tensor = *type.mutable_tensor_type();
+  tensor.set_elem_type(static_cast<int>(value.type));
+  auto& shape = *tensor.mutable_shape();
+  for (const std::int64_t extent : value.shape) shape.add_dim()->set_dim_value(extent);
+  return type;
+}
+
+void add_default(onnx::NodeProto& node, const char* name, std::int64_t value) {
+  const auto& given = node.attribute();
+  if (std::ranges::find(given, name, &onnx::AttributeProto::name) != given.end()) return;
+  auto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(onnx::AttributeProto::INT);
+  attribute.set_i(value);
+}
+
+/// The messages in which ONNX's inference reads what is known.
+struct InputMessages {
+  explicit InputMessages(const NodeInContext& context) : node(context.node) {
+    for (std::size_t i = 0; i < context.inputs.size(); ++i) {
+      const std::string& name = node.input(static_cast<int>(i));
+      const Value* value = context.inputs[i];
+      if (!value || types.contains(name)) continue;
+      type_pointers[name] = &(types[name] = type_of(*value));
+      if (informs_inference(*value))
+        data_pointers[name] = &(data[name] = tensor_to_proto(name, *value->constant));
+    }
+    // Inference takes 0 for what the operator says is 1.
+    if (context.node.op_type() == "STFT" && context.node.domain().empty())
+      add_default(node, "onesided", 1);
+  }
+
+  onnx::NodeProto node;
+  std::map<std::string, onnx::TypeProto> types;
+  std::map<std::string, onnx::TensorProto> data;
+  std::unordered_map<std::string, onnx::TypeProto*> type_pointers;
+  std::unordered_map<std::string, const onnx::TensorProto*> data_pointers;
+};
+
+std::string one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+InferredOutput output_of(const onnx::TypeProto& type, const onnx::NodeProto& node) {
+  if (type.value_case() == onnx::TypeProto::VALUE_NOT_SET) return {};
+  if (!type.has_tensor_type())
+    fail("it makes a sequence, a map, an optional or a sparse tensor, which are not supported: {}",
+         advice_about(node.domain(), node.op_type()));
+  InferredOutput output;
+  const auto& tensor = type.tensor_type();
+  output.type = static_cast<DataType>(tensor.elem_type());
+  if (output.type == DataType::string)
+    fail("it makes strings, which are not supported: {}", advice_about_strings);
+  if (!tensor.has_shape()) return output;
+  Shape shape;
+  for (const auto& dim : tensor.shape().dim()) {
+    if (!dim.has_dim_value()) return output;
+    shape.push_back(dim.dim_value());
+  }
+  if (!is_possible(shape)) fail("its output would have the impossible shape {}", to_string(shape));
+  output.shape = std::move(shape);
+  return output;
+}
+
+/// Inference would divide by a stride of 0.
+void check_window(const onnx::NodeProto& node) {
+  if (!node.domain().empty()) return;
+  for (const auto& attribute : node.attribute()) {
+    const std::string& name = attribute.name();
+    const bool is_window = name == "strides" || name == "dilations" || name == "kernel_shape";
+    const auto is_positive = [](std::int64_t extent) { return extent > 0; };
+    if ((is_window && !std::ranges::all_of(attribute.ints(), is_positive)) ||
+        (name == "group" && attribute.i() <= 0))
+      fail("its attribute '{}' is not positive", name);
+  }
+}
+
+void check_channels(const onnx::NodeProto& node, const Shape& data, const Shape& weight) {
+  if (data.size() < 3 || weight.size() != data.size())
+    fail("data {} and weights {} do not fit", to_string(data), to_string(weight));
+  const auto group = std::ranges::find(node.attribute(), "group", &onnx::AttributeProto::name);
+  const std::int64_t groups = group == node.attribute().end() ? 1 : group->i();
+  const std::int64_t channels = node.op_type() == "ConvTranspose" ? weight[0] : weight[1] * groups;
+  if (data[1] != channels || weight[0] % groups != 0)
+    fail("data {} and weights {} in {} group(s) do not fit", to_string(data), to_string(weight),
+         groups);
+}
+
+/// Each letter of the equation has one extent, or 1.
+void check_einsum(const NodeInContext& context) {
+  std::string equation =
+      std::ranges::find(context.node.attribute(), "equation", &onnx::AttributeProto::name)->s();
+  std::erase(equation, ' ');
+  if (equation.find('.') != std::string::npos) return;
+  std::map<char, std::int64_t> extents;
+  std::size_t at = 0;
+  for (const Value* operand : context.inputs) {
+    for (const std::int64_t extent : operand->shape) {
+      std::int64_t& known = extents.try_emplace(equation.at(at), extent).first->second;
+      if (known != extent && known != 1 && extent != 1)
+        fail("'{}' of '{}' is both {} and {}", equation[at], equation, known, extent);
+      known = std::max(known, extent);
+      ++at;
+    }
+    ++at;  // the comma
+  }
+}
+
+void check_reshape(const Shape& from, const std::optional<Shape>& to) {
+  if (to && num_elements(from) != num_elements(*to))
+    fail("data {} cannot be reshaped to {}", to_string(from), to_string(*to));
+}
+
+/// Of what ONNX's inference lets through, what fits no sharding rule and no kernel.
+void check_operands(const NodeInContext& context, const std::vector<InferredOutput>& outputs) {
+  const bool all_known = std::ranges::find(context.inputs, nullptr) == context.inputs.end();
+  if (!context.node.domain().empty() || !all_known) return;
+  const std::string& op = context.node.op_type();
+  if (op == "Conv" || op == "ConvTranspose")
+    check_channels(context.node, context.inputs[0]->shape, context.inputs[1]->shape);
+  if (op == "Einsum") check_einsum(context);
+  if (op == "Reshape") check_reshape(context.inputs[0]->shape, outputs[0].shape);
+}
+
+/// What a constant condition leaves of Compress's data, which inference does not tell.
+std::optional<Shape> compressed_shape(const NodeInContext& context, const onnx::TypeProto&) {
+  const Value* data = context.inputs[0];
+  const Value* condition = context.inputs[1];
+  if (!condition->constant || !condition->constant->has_data()) return std::nullopt;
+  const std::vector<std::int64_t> keeps = condition->constant->to_int64s();
+  const auto kept = static_cast<std::int64_t>(keeps.size()) - std::ranges::count(keeps, 0);
+  const auto axis =
+      std::ranges::find(context.node.attribute(), "axis", &onnx::AttributeProto::name);
+  if (axis == context.node.attribute().end()) return Shape{kept};
+  const auto rank = static_cast<std::int64_t>(data->shape.size());
+  if (axis->i() < -rank || axis->i() >= rank) return std::nullopt;
+  Shape shape = data->shape;
+  shape[static_cast<std::size_t>(axis->i() < 0 ? axis->i() + rank : axis->i())] = kept;
+  return shape;
+}
+
+/// What MaxUnpool's third input says, which inference does not read.
+std::optional<Shape> unpooled_shape(const NodeInContext& context, const onnx::TypeProto&) {
+  const Value* shape = context.inputs.size() > 2 ? context.inputs[2] : nullptr;
+  if (shape == nullptr || !shape->constant || !shape->constant->has_data()) return std::nullopt;
+  const Shape found = shape->constant->to_int64s();
+  if (found.size() != context.inputs[0]->shape.size() || !is_possible(found))
+    fail("its output would have the impossible shape {}", to_string(found));
+  return found;
+}
+
+/// With Resize's sizes known, inference leaves open what is 0, as a rank's share may be.
+std::optional<Shape> resized_shape(const NodeInContext& context, const onnx::TypeProto& inferred) {
+  const Value* sizes = context.inputs.size() > 3 ? context.inputs[3] : nullptr;
+  if (sizes == nullptr || !sizes->constant || !sizes->constant->has_data()) return std::nullopt;
+  const Shape extents = sizes->constant->to_int64s();
+  if (extents.empty()) return std::nullopt;  // scales are given
+  if (!is_possible(extents)) fail("its sizes are {}", to_string(extents));
+  Shape shape;
+  for (const auto& dim : inferred.tensor_type().shape().dim())
+    shape.push_back(dim.has_dim_value() ? dim.dim_value() : 0);
+  return shape;
+}
+
+/// What there is to know of the first output's shape where inference left it open.
+std::optional<Shape> open_shape(const NodeInContext& context, const onnx::TypeProto& inferred) {
+  using Infer = std::optional<Shape> (*)(const NodeInContext&, const onnx::TypeProto&);
+  static const std::map<std::string_view, Infer> table = {
+      {"Compress", compressed_shape},
+      {"MaxUnpool", unpooled_shape},
+      {"Resize", resized_shape},
+  };
+  const auto found = table.find(context.node.op_type());
+  if (!context.node.domain().empty() || found == table.end()) return std::nullopt;
+  return found->second(context, inferred);
+}
+
+/// By the operator's own function for it, else by walking the body that defines it.
+void run_inference(const NodeInContext& context, onnx::InferenceContext& inference) {
+  const onnx::OpSchema& schema = *context.schema;
+  if (schema.has_type_and_shape_inference_function()) {
+    schema.GetTypeAndShapeInferenceFunction()(inference);
+  } else if (const auto body = schema_function_body(context)) {
+    onnx::shape_inference::DataValueMap known_values;
+    onnx::shape_inference::InferShapeForFunctionNode(
+        body->function, onnx::OpSchemaRegistry::Instance(), inference,
+        onnx::ShapeInferenceOptions(true, 1, /*data_prop_val=*/true), {}, nullptr, &known_values);
+  }
+  schema.CheckInputOutputType(inference);
+}
+
+}  // namespace
+
+const onnx::OpSchema& schema_of(const onnx::NodeProto& node,
+                                const std::map<std::string, std::int64_t>& opsets,
+                                std::string_view where) {
+  const std::string domain = canonical_domain(node.domain());
+  const auto opset = opsets.find(domain);
+  const auto* schema =
+      opset == opsets.end()
+          ? nullptr
+          : onnx::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(opset->second), domain);
+  if (!schema || schema->deprecated())
+    fail("{}: {} uses the operator {} of domain '{}', opset {}, which is not known: {}", where,
+         describe(node), node.op_type(), domain.empty() ? "ai.onnx" : domain,
+         opset == opsets.end() ? "not imported" : std::to_string(opset->second),
+         advice_about(domain, node.op_type()));
+  try {
+    schema->Verify(node);
+  } catch (const std::exception& error) {
+    fail("{}: {} is not what its operator allows: {}", where, describe(node),
+         one_line(error.what()));
+  }
+  return *schema;
+}
+
+std::vector<InferredOutput> infer_outputs(const NodeInContext& context, std::string_view where) {
+  InputMessages messages(context);
+  const std::unordered_map<std::string, const onnx::SparseTensorProto*> no_sparse_data;
+  const onnx::ShapeInferenceOptions options(true, 1, false);
+  try {
+    check_window(context.node);
+    onnx::shape_inference::InferenceContextImpl inference(
+        messages.node, messages.type_pointers, messages.data_pointers, no_sparse_data, options);
+    run_inference(context, inference);
+    std::vector<InferredOutput> outputs;
+    for (const auto& type : inference.allOutputTypes_)
+      outputs.push_back(output_of(type, context.node));
+    check_operands(context, outputs);
+    if (!outputs.empty() && !outputs[0].shape)
+      outputs[0].shape = open_shape(context, inference.allOutputTypes_[0]);
+    return outputs;
+  } catch (const Error& error) {
+    fail("{}: {}: {}", where, describe(context.node), error.what());
+  } catch (const std::exception& error) {
+    fail("{}: {} has inputs that do not fit together: {}", where, describe(context.node),
+         one_line(error.what()));
+  }
+}
+
+std::optional<Tensor> propagate_data(const NodeInContext& context, const InferredOutput& output) {
+  const bool shape_arithmetic =
+      context.schema->has_data_propagation_function() && output.type == DataType::int64 &&
+      output.shape && output.shape->size() <= 1 && context.node.output_size() == 1 &&
+      std::ranges::all_of(context.inputs, [](const Value* value) {
+        return !value || (value->type == DataType::int64 && informs_inference(*value));
+      });
+  if (!shape_arithmetic) return std::nullopt;
+  InputMessages messages(context);
+  onnx::shape_inference::DataValueMap known;
+  onnx::shape_inference::DataPropagationContextImpl propagation(
+      messages.node, messages.type_pointers, messages.data_pointers, known);
+  try {
+    context.schema->GetDataPropagationFunction()(propagation);
+  } catch (const std::exception&) {
+    return std::nullopt;  // it does not cover this form
+  }
+  const auto found = known.find(context.node.output(0));
+  if (found == known.end() || found->second.dim_size() != num_elements(*output.shape))
+    return std::nullopt;
+  std::vector<std::int64_t> values;
+  for (const auto& dim : found->second.dim()) {
+    if (!dim.has_dim_value()) return std::nullopt;
+    values.push_back(dim.dim_value());
+  }
+  return Tensor::of_int64(*output.shape, values);
+}
+
+std::vector<onnx::TypeProto> input_types(const NodeInContext& context) {
+  std::vector<onnx::TypeProto> types;
+  for (const Value* value : context.inputs)
+    types.push_back(value ? type_of(*value) : onnx::TypeProto());
+  return types;
+}
+
+}  // namespace autopar::graph

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "base/digesting_file.h"
+#include "graph/graph.h"
+
+namespace autopar::graph {
+
+struct WrittenModel {
+  WrittenFile model;
+  WrittenFile data;  ///< no bytes and no file where no constant was large enough
+};
+
+/// Writes `model_file` and beside it `data_file`, which holds every constant of at least 1 KiB as
+/// ONNX external data, 4 KiB aligned; smaller ones are embedded. Streams: memory does not grow
+/// with the weights. Throws Error (a full disk, say) and leaves removal of the files to the caller.
+WrittenModel save_onnx(const Graph& graph, const std::filesystem::path& model_file,
+                       const std::filesystem::path& data_file);
+
+}  // namespace autopar::graph

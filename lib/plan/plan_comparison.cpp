@@ -1,0 +1,262 @@
+#include "plan/plan_comparison.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "plan/operator_groups.h"
+
+namespace autopar::plan {
+
+namespace {
+
+using nlohmann::json;
+using Entry = PlanFile::Entry;
+using Difference = PlanComparison::Difference;
+
+constexpr int plan_version = 1;
+
+/// Reads fields of one object; every error names it and the field.
+class Fields {
+ public:
+  Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {
+    if (!object.is_object()) fail("{} is no JSON object; give a plan.json of autopar", where_);
+  }
+  template <typename T>
+  T get(const char* field) const {
+    if (!object_.contains(field)) {
+      fail("{} has no '{}'; give a plan.json of autopar", where_, field);
+    }
+    try {
+      return object_.at(field).get<T>();
+    } catch (const json::exception&) {
+      fail("{}: '{}' is not what plan.json has there", where_, field);
+    }
+  }
+  template <typename T>
+  T get_or(const char* field, T otherwise) const {
+    return object_.contains(field) ? get<T>(field) : otherwise;
+  }
+  bool has(const char* field) const { return object_.contains(field); }
+
+ private:
+  const json& object_;
+  std::string where_;
+};
+
+PlanSummary read_summary(const Fields& fields) {
+  PlanSummary summary;
+  summary.search = fields.get_or<std::string>("search", "");
+  summary.cost_seconds = fields.get<double>("cost_seconds");
+  summary.lower_bound_seconds = fields.get<double>("lower_bound_seconds");
+  summary.proven_optimal = fields.get<bool>("proven_optimal");
+  summary.communication_seconds = fields.get<double>("communication_seconds");
+  summary.weight_bytes = fields.get<std::int64_t>("weight_bytes");
+  summary.peak_bytes = fields.get<std::int64_t>("peak_bytes");
+  return summary;
+}
+
+CollectiveUse read_use(const Fields& fields) {
+  return {fields.get<std::string>("kind"), fields.get<std::vector<int>>("mesh_axes"),
+          fields.get<std::int64_t>("times"), fields.get<std::int64_t>("bytes"),
+          fields.get<double>("seconds")};
+}
+
+Entry read_entry(const Fields& fields) {
+  Entry entry;
+  entry.name = fields.get<std::string>("name");
+  entry.op_type = fields.get_or<std::string>("op_type", "");
+  entry.is_stored = !fields.has("inputs");
+  const auto outputs = fields.get<std::vector<std::string>>("outputs");
+  entry.strategy = fmt::format("{}", fmt::join(outputs, ","));
+  if (entry.is_stored) return entry;
+  const auto inputs = fields.get<std::vector<std::string>>("inputs");
+  entry.strategy = fmt::format("{}->{}", fmt::join(inputs, ","), entry.strategy);
+  for (const auto& reduction : fields.get_or<std::vector<std::string>>("reductions", {})) {
+    if (reduction != "none") entry.strategy += " " + reduction;
+  }
+  return entry;
+}
+
+json parse_file(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  if (!stream) fail("plan {} cannot be read; give a plan.json or a bundle's folder", file.string());
+  try {
+    return json::parse(stream);
+  } catch (const json::exception&) {
+    fail("plan {} is no JSON; give a plan.json or a bundle's folder", file.string());
+  }
+}
+
+/// Gathers entries that differ alike.
+class Differences {
+ public:
+  void add(const Entry& a, const Entry& b) {
+    const auto key = std::tuple(a.op_type, name_pattern(a.name), a.strategy, b.strategy);
+    const auto [entry, is_new] = known_.try_emplace(key, found_.size());
+    if (is_new) {
+      found_.push_back({"", a.op_type, a.strategy, b.strategy, 0});
+      names_.emplace_back();
+    }
+    names_[entry->second].push_back(a.name);
+  }
+  std::vector<Difference> named() && {
+    for (std::size_t i = 0; i < found_.size(); ++i) {
+      found_[i].name = common_name(names_[i]);
+      found_[i].count = names_[i].size();
+    }
+    return std::move(found_);
+  }
+
+ private:
+  std::map<std::tuple<std::string, std::string, std::string, std::string>, std::size_t> known_;
+  std::vector<Difference> found_;
+  std::vector<std::vector<std::string>> names_;  ///< by difference
+};
+
+std::map<std::pair<std::string, bool>, const Entry*> by_name(const PlanFile& plan) {
+  std::map<std::pair<std::string, bool>, const Entry*> result;
+  for (const Entry& entry : plan.entries) result[{entry.name, entry.is_stored}] = &entry;
+  return result;
+}
+
+[[noreturn]] void fail_for_models(const PlanFile& has, const PlanFile& lacks, const Entry& entry) {
+  fail("{} has {} '{}' and {} does not: these are plans of different models", has.source,
+       entry.is_stored ? "the input or weight" : "the operator", entry.name, lacks.source);
+}
+
+std::vector<PlanComparison::Use> compare_uses(const std::vector<CollectiveUse>& a,
+                                              const std::vector<CollectiveUse>& b) {
+  std::map<std::pair<std::string, std::vector<int>>, PlanComparison::Use> uses;
+  for (const CollectiveUse& use : a) uses[{use.kind, use.mesh_axes}].a = use;
+  for (const CollectiveUse& use : b) uses[{use.kind, use.mesh_axes}].b = use;
+  std::vector<PlanComparison::Use> result;
+  for (auto& [key, use] : uses) {
+    std::tie(use.kind, use.mesh_axes) = key;
+    result.push_back(std::move(use));
+  }
+  return result;
+}
+
+json side_json(const PlanFile& plan) {
+  return {{"plan", plan.source},
+          {"device", plan.device},
+          {"cost_seconds", plan.summary.cost_seconds},
+          {"lower_bound_seconds", plan.summary.lower_bound_seconds},
+          {"proven_optimal", plan.summary.proven_optimal},
+          {"communication_seconds", plan.summary.communication_seconds},
+          {"weight_bytes", plan.summary.weight_bytes},
+          {"peak_bytes", plan.summary.peak_bytes}};
+}
+
+json use_json(const CollectiveUse& use) {
+  return {{"times", use.times}, {"bytes", use.bytes}, {"seconds", use.seconds}};
+}
+
+json differences_json(const std::vector<Difference>& differences) {
+  json list = json::array();
+  for (const Difference& each : differences) {
+    list.push_back({{"name", each.name},
+                    {"op_type", each.op_type},
+                    {"count", each.count},
+                    {"a", each.a},
+                    {"b", each.b}});
+  }
+  return list;
+}
+
+}  // namespace
+
+PlanFile load_plan_file(const std::filesystem::path& path) {
+  const std::filesystem::path file =
+      std::filesystem::is_directory(path) ? path / "plan.json" : path;
+  const json parsed = parse_file(file);
+  const std::string where = "plan " + file.string();
+  const Fields fields(parsed, where);
+  if (fields.get<int>("version") != plan_version) {
+    fail("{} is of another version than {}; make it anew", where, plan_version);
+  }
+  PlanFile plan;
+  plan.source = path.string();
+  if (fields.has("stages")) {
+    fail("{} is a plan of several stages; compare plans of one stage", file.string());
+  }
+  plan.mesh = fields.get<std::vector<int>>("mesh");
+  plan.device = fields.get<std::string>("device");
+  const auto summary = fields.get<json>("summary");
+  plan.summary = read_summary({summary, where + ": summary"});
+  if (fields.has("collectives")) {
+    plan.collectives.emplace();
+    for (const json& use : fields.get<std::vector<json>>("collectives")) {
+      plan.collectives->push_back(read_use({use, where + ": an entry of collectives"}));
+    }
+  }
+  for (const json& entry : fields.get<std::vector<json>>("operators")) {
+    plan.entries.push_back(
+        read_entry({entry, fmt::format("{}: operators[{}]", where, plan.entries.size())}));
+  }
+  return plan;
+}
+
+PlanComparison compare_plans(const PlanFile& a, const PlanFile& b) {
+  if (a.mesh != b.mesh) {
+    fail("{} is a plan for a mesh of {} and {} for one of {}; compare plans for one mesh", a.source,
+         fmt::join(a.mesh, "x"), b.source, fmt::join(b.mesh, "x"));
+  }
+  const auto in_a = by_name(a);
+  const auto in_b = by_name(b);
+  for (const Entry& entry : b.entries) {
+    if (!in_a.contains({entry.name, entry.is_stored})) fail_for_models(b, a, entry);
+  }
+  Differences operators;
+  Differences stored;
+  PlanComparison comparison;
+  for (const Entry& entry : a.entries) {
+    const auto other = in_b.find({entry.name, entry.is_stored});
+    if (other == in_b.end()) fail_for_models(a, b, entry);
+    const Entry& its = *other->second;
+    // Files of older programs do not tell types.
+    const bool tell_types = !entry.op_type.empty() && !its.op_type.empty();
+    if (tell_types && entry.op_type != its.op_type) {
+      fail("'{}' is a {} in {} and a {} in {}: these are plans of different models", entry.name,
+           entry.op_type, a.source, its.op_type, b.source);
+    }
+    comparison.operators_compared += entry.is_stored ? 0 : 1;
+    if (entry.strategy != its.strategy) (entry.is_stored ? stored : operators).add(entry, its);
+  }
+  comparison.operators = std::move(operators).named();
+  comparison.stored = std::move(stored).named();
+  if (a.collectives && b.collectives) {
+    comparison.collectives = compare_uses(*a.collectives, *b.collectives);
+  }
+  return comparison;
+}
+
+std::string comparison_json(const PlanFile& a, const PlanFile& b,
+                            const PlanComparison& comparison) {
+  json result = {{"a", side_json(a)},
+                 {"b", side_json(b)},
+                 {"same_plan", comparison.is_same_plan()},
+                 {"operators_compared", comparison.operators_compared},
+                 {"operators", differences_json(comparison.operators)},
+                 {"stored", differences_json(comparison.stored)}};
+  if (comparison.collectives) {
+    json uses = json::array();
+    for (const auto& use : *comparison.collectives) {
+      uses.push_back({{"kind", use.kind},
+                      {"mesh_axes", use.mesh_axes},
+                      {"a", use_json(use.a)},
+                      {"b", use_json(use.b)}});
+    }
+    result["collectives"] = uses;
+  }
+  return result.dump(2);
+}
+
+}  // namespace autopar::plan

@@ -1,0 +1,253 @@
+#include "planner/write_bundle.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <fstream>
+#include <set>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/staged_folder.h"
+#include "bundle/tail_info.h"
+#include "graph/onnx/onnx_export.h"
+#include "plan/plan_json.h"
+#include "program/memory_prediction.h"
+#include "program/pipeline_program.h"
+
+namespace autopar::planner {
+
+namespace {
+
+namespace fs = std::filesystem;
+using graph::Graph;
+using graph::ValueId;
+using plan::PipelinePlan;
+using sharding::TensorShardSpec;
+
+/// `out` without "..", symbolic links and a slash at its end.
+fs::path place_of(const fs::path& out) {
+  std::error_code error;
+  fs::path place = fs::absolute(out, error);
+  if (!error) place = fs::weakly_canonical(place, error);
+  if (error) fail("--out '{}' cannot be a folder: {}", out.string(), error.message());
+  return place.has_filename() ? place : place.parent_path();
+}
+
+void write_text(const fs::path& file, const std::string& text) {
+  std::ofstream stream(file, std::ios::binary);
+  stream << text << '\n';
+  stream.close();
+  if (!stream) fail("cannot write {}: the disk may be full; free some space", file.string());
+}
+
+std::vector<bundle::FileInfo> file_infos(const std::string& model, const std::string& data,
+                                         const graph::WrittenModel& written) {
+  std::vector<bundle::FileInfo> files = {{model, written.model.bytes, written.model.xxh3}};
+  if (written.data.bytes > 0) files.push_back({data, written.data.bytes, written.data.xxh3});
+  return files;
+}
+
+bundle::TailInfo write_tail(const graph::Tail& tail, const fs::path& folder) {
+  const std::string model = "tail.onnx";
+  const std::string data = "tail.data";
+  return {file_infos(model, data, graph::save_tail(tail, folder / model, folder / data)),
+          tail.summary};
+}
+
+bundle::RankInfo write_rank(const Graph& shard, const PipelinePlan& plan, int rank,
+                            const fs::path& folder, const BundleOptions& options) {
+  const std::string model = fmt::format("rank{}.onnx", rank);
+  const std::string data = fmt::format("rank{}.data", rank);
+  const graph::WrittenModel written = graph::save_onnx(shard, folder / model, folder / data);
+  const program::MemoryPrediction memory =
+      program::predict_memory(shard, plan.microbatches, options.run_bytes);
+
+  const std::size_t stage = program::stage_of(plan, rank);
+  const plan::StagePlan& of_stage = plan.stages[stage];
+  return {.rank = rank,
+          .stage = static_cast<int>(stage),
+          .coordinates = of_stage.plan.mesh.coordinates(rank - of_stage.first_rank),
+          .files = file_infos(model, data, written),
+          .weight_bytes = memory.weight_bytes,
+          .peak_bytes = memory.peak_bytes};
+}
+
+/// A few ranks at a time: one thread that faults in, digests and writes keeps no disk busy. Throws
+/// the error of the first rank that has one.
+template <typename WriteRank>
+std::vector<bundle::RankInfo> write_ranks(int ranks, const WriteRank& write_one) {
+  std::vector<bundle::RankInfo> infos(static_cast<std::size_t>(ranks));
+  std::vector<std::exception_ptr> errors(infos.size());
+  std::atomic<int> next = 0;
+  const auto work = [&] {
+    for (int rank = next++; rank < ranks; rank = next++) {
+      const auto r = static_cast<std::size_t>(rank);
+      try {
+        infos[r] = write_one(rank);
+      } catch (...) {
+        errors[r] = std::current_exception();
+        next = ranks;
+      }
+    }
+  };
+  {
+    const int threads = std::min({ranks, 8, static_cast<int>(std::thread::hardware_concurrency())});
+    std::vector<std::jthread> others;
+    for (int i = 1; i < threads; ++i) others.emplace_back(work);
+    work();
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+  return infos;
+}
+
+/// The stage's value of that name among its inputs or outputs; no_value where it has none.
+ValueId find_port(const Graph& stage, const std::vector<ValueId>& ports, const std::string& name) {
+  const auto found =
+      std::ranges::find_if(ports, [&](ValueId id) { return stage.value(id).name == name; });
+  return found == ports.end() ? graph::no_value : *found;
+}
+
+/// `ports`: which of a stage's inputs or outputs are the model's.
+bundle::PortInfo port_info(const graph::Value& value, const PipelinePlan& plan,
+                           std::vector<ValueId> graph::StageGraph::*ports,
+                           const std::map<std::string, bundle::BatchInfo>& batch) {
+  bundle::PortInfo port{.name = value.name, .type = value.type, .shape = value.shape};
+  if (const auto cut = batch.find(value.name); cut != batch.end()) port.batch = cut->second;
+  for (const plan::StagePlan& stage : plan.stages) {
+    const ValueId id = find_port(stage.stage.graph, stage.stage.*ports, value.name);
+    const bool has_it = id != graph::no_value;
+    const auto spec = has_it ? stage.plan.spec_of(stage.stage.graph, id) : TensorShardSpec{};
+    port.specs.push_back(has_it ? to_string(spec) : "");
+    for (int rank = 0; rank < stage.num_devices(); ++rank) {
+      auto& ranges = port.ranges.emplace_back();
+      if (!has_it) continue;
+      const graph::Shape& shape = stage.stage.graph.value(id).shape;
+      ranges = sharding::local_ranges(spec, shape, stage.plan.mesh, rank);
+    }
+  }
+  return port;
+}
+
+/// Every group along each set of mesh axes that some collective of a stage uses.
+void append_groups(const program::Program& program, const plan::StagePlan& stage, int stage_index,
+                   std::vector<bundle::GroupInfo>& groups) {
+  std::set<std::vector<int>> axes_in_use;
+  for (const program::Instruction& instruction : program.instructions) {
+    if (instruction.is_collective()) axes_in_use.insert(instruction.step.mesh_axes);
+  }
+  const sharding::DeviceMesh& mesh = stage.plan.mesh;
+  for (const std::vector<int>& axes : axes_in_use) {
+    bundle::GroupInfo& info = groups.emplace_back(bundle::GroupInfo{stage_index, axes, {}});
+    for (int rank = 0; rank < mesh.num_devices(); ++rank) {
+      if (mesh.index_in_group(rank, axes) != 0) continue;
+      auto& group = info.ranks.emplace_back(mesh.group(rank, axes));
+      for (int& member : group) member += stage.first_rank;
+    }
+  }
+}
+
+bundle::StageInfo stage_info(const plan::StagePlan& stage, int index) {
+  bundle::StageInfo info{.stage = index,
+                         .seconds = stage.plan.summary.cost_seconds,
+                         .transfer_seconds = stage.transfer_seconds};
+  for (int axis = 0; axis < stage.plan.mesh.num_axes(); ++axis) {
+    info.mesh.push_back({fmt::format("axis{}", axis), stage.plan.mesh.axis_size(axis)});
+  }
+  for (int rank = 0; rank < stage.num_devices(); ++rank)
+    info.ranks.push_back(stage.first_rank + rank);
+  return info;
+}
+
+/// Everything but the ranks.
+bundle::MetaInfo describe(const Graph& whole, const std::map<std::string, bundle::BatchInfo>& batch,
+                          const PipelinePlan& plan, const program::PipelineProgram& program,
+                          const std::string& model_name) {
+  bundle::MetaInfo info;
+  info.model = model_name;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const int index = static_cast<int>(s);
+    info.stages.push_back(stage_info(plan.stages[s], index));
+    append_groups(program.stages[s], plan.stages[s], index, info.groups);
+  }
+  info.microbatches = plan.microbatches;
+  info.transfers = program::transfer_infos(program);
+  for (const ValueId input : whole.inputs)
+    info.inputs.push_back(
+        port_info(whole.value(input), plan, &graph::StageGraph::model_inputs, batch));
+  for (const ValueId output : whole.outputs)
+    info.outputs.push_back(
+        port_info(whole.value(output), plan, &graph::StageGraph::model_outputs, batch));
+  for (const graph::State& state : whole.states)
+    info.states.push_back({whole.value(whole.outputs[state.output]).name,
+                           whole.value(whole.inputs[state.input]).name});
+  info.collectives = program::collective_totals(plan, program);
+  info.device = plan.stages.front().plan.device;
+  info.search = plan.summary.search;
+  info.search_seconds = plan.summary.search_seconds;
+  info.cost_seconds = plan.summary.cost_seconds;
+  info.lower_bound_seconds = plan.summary.lower_bound_seconds;
+  info.proven_optimal = plan.summary.proven_optimal;
+  return info;
+}
+
+}  // namespace
+
+void check_output_folder(const BundleOptions& options) {
+  if (options.out.empty()) fail("--out: give the bundle's folder");
+  const fs::path out = place_of(options.out);
+  std::error_code error;
+  if (!fs::is_directory(out.parent_path(), error)) {
+    fail("--out {}: there is no folder {}; make it first", options.out.string(),
+         out.parent_path().string());
+  }
+  if (!fs::exists(fs::symlink_status(out, error))) return;
+  if (!fs::is_regular_file(out / "meta-info.json", error)) {
+    fail("--out {} exists and is no bundle; choose another folder", options.out.string());
+  }
+  if (!options.force) {
+    fail("--out {} exists; choose another folder, or give --force", options.out.string());
+  }
+}
+
+std::string plan_json(const PipelinePlan& plan, std::span<const plan::CollectiveUse> collectives,
+                      const graph::Tail* tail) {
+  std::string text = plan::plan_json(plan, collectives);
+  if (tail == nullptr) return text;
+  auto whole = nlohmann::json::parse(text);
+  whole["tail"] = bundle::to_json(tail->summary);
+  return whole.dump(2);
+}
+
+bundle::MetaInfo write_bundle(const Graph& whole,
+                              const std::map<std::string, bundle::BatchInfo>& batch,
+                              const PipelinePlan& plan, const cost::DeviceModel& device,
+                              const BundleOptions& options) {
+  check_output_folder(options);
+  const program::PipelineProgram program = program::lower(plan, device);
+  const std::map<std::string, bundle::BatchInfo> uncut;
+  bundle::MetaInfo info =
+      describe(whole, plan.microbatches > 1 ? batch : uncut, plan, program, options.model_name);
+
+  StagedFolder folder(place_of(options.out));
+  info.ranks = write_ranks(plan.num_devices(), [&](int rank) {
+    return write_rank(program::rank_graph(plan, program, rank), plan, rank, folder.path(), options);
+  });
+  std::optional<bundle::TailInfo> tail;
+  if (options.tail != nullptr) {
+    tail = write_tail(*options.tail, folder.path());
+    info.ranks.front().weight_bytes += tail->summary.weight_bytes;
+    info.ranks.front().peak_bytes += tail->summary.weight_bytes;
+  }
+  write_text(folder.path() / "plan.json",
+             plan_json(plan, program::collective_uses(plan, program, device), options.tail));
+  write_text(folder.path() / "meta-info.json", bundle::to_json(info, tail).dump(2));
+  folder.publish();
+  return info;
+}
+
+}  // namespace autopar::planner

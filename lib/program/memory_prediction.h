@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "graph/graph.h"
+#include "plan/plan.h"
+#include "program/lowering.h"
+#include "sharding/connect.h"
+
+namespace autopar::program {
+
+/// What a run of a rank's graph needs beside its constants, for so many microbatches and without
+/// kernels' scratch memory: the runtime's own answer, which the application hands in.
+using RunBytes = std::function<std::int64_t(const graph::Graph& rank_graph, int microbatches)>;
+
+/// What no device of the runtime exceeds: graph::arena_bound and graph::slot_bytes.
+std::int64_t most_run_bytes(const graph::Graph& rank_graph, int microbatches);
+
+struct MemoryPrediction {
+  std::int64_t weight_bytes = 0;  ///< all constants
+  std::int64_t peak_bytes = 0;    ///< with all else that a run needs
+};
+
+/// What a run of one rank's graph needs at most, kernels' scratch memory aside.
+MemoryPrediction predict_memory(const graph::Graph& rank_graph, int microbatches = 1,
+                                const RunBytes& run_bytes = most_run_bytes);
+
+/// The ranks by class: those of one need the same memory, since each of their shares has the same
+/// extents and begins at 0 or does not.
+std::vector<std::vector<int>> alike_ranks(const Program& program);
+
+/// The largest peak_bytes of the plan's ranks. `price` as lower() wants it.
+std::int64_t predict_peak_bytes(const graph::Graph& graph, const plan::Plan& plan,
+                                const sharding::StepPrice& price,
+                                const RunBytes& run_bytes = most_run_bytes);
+
+}  // namespace autopar::program

@@ -1,0 +1,267 @@
+#include "program/pipeline_program.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <unordered_set>
+#include <utility>
+
+#include "base/error.h"
+#include "cost/cost_model.h"
+#include "graph/message_boxes.h"
+#include "program/memory_prediction.h"
+#include "program/rank_graph.h"
+
+namespace autopar::program {
+
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::Range;
+using graph::StageGraph;
+using graph::ValueId;
+using plan::PipelinePlan;
+using plan::StagePlan;
+using sharding::Message;
+
+/// What departs from a stage, value by value, to the stage behind it.
+void append_transfers(const StagePlan& from, const StagePlan& to, int from_stage,
+                      std::vector<Transfer>& transfers) {
+  const Graph& graph = from.stage.graph;
+  require(from.stage.departing.size() == to.stage.arriving.size(), "what departs arrives");
+  for (std::size_t i = 0; i < from.stage.departing.size(); ++i) {
+    const graph::Value& value = graph.value(from.stage.departing[i]);
+    const ValueId arriving = to.stage.arriving[i];
+    require(to.stage.graph.value(arriving).name == value.name, "what departs arrives");
+    Transfer& transfer = transfers.emplace_back(Transfer{value.name, from_stage, value.type, {}});
+    transfer.messages = sharding::cross_mesh_messages(
+        from.plan.spec_of(graph, from.stage.departing[i]), from.plan.mesh,
+        to.plan.spec_of(to.stage.graph, arriving), to.plan.mesh, value.shape);
+    for (Message& message : transfer.messages) {
+      message.from += from.first_rank;
+      message.to += to.first_rank;
+    }
+  }
+}
+
+/// The ranks that one rank exchanges a value with, and what of the whole value with each.
+struct Peers {
+  std::vector<std::int64_t> ranks;
+  std::vector<const std::vector<Range>*> boxes;
+};
+
+Peers senders_to(int rank, const Transfer& transfer) {
+  Peers peers;
+  for (const Message& message : transfer.messages) {
+    if (message.to != rank) continue;
+    peers.ranks.push_back(message.from);
+    peers.boxes.push_back(&message.box);
+  }
+  return peers;
+}
+
+Peers receivers_from(int rank, const Transfer& transfer) {
+  Peers peers;
+  for (const Message& message : transfer.messages) {
+    if (message.from != rank) continue;
+    peers.ranks.push_back(message.to);
+    peers.boxes.push_back(&message.box);
+  }
+  return peers;
+}
+
+/// Puts nodes for what arrives and departs around the graph of a stage's rank.
+class TransferNodes {
+ public:
+  TransferNodes(const StageGraph& stage, const plan::Plan& plan, int rank_in_stage, Graph& shard)
+      : stage_(stage), plan_(plan), rank_(rank_in_stage), shard_(shard) {
+    for (const Node& node : shard_.nodes) names_.insert(node.name);
+  }
+
+  void receive(ValueId arriving, const Peers& senders) {
+    const ValueId made = counterpart(stage_.graph.inputs, shard_.inputs, arriving);
+    Node node = transfer_node("Recv", arriving, senders);
+    node.outputs = {made};
+    node.attributes["shape"] = shard_.value(made).shape;
+    node.attributes["dtype"] = static_cast<std::int64_t>(shard_.value(made).type);
+    receives_.push_back(std::move(node));
+  }
+
+  void send(ValueId departing, const Peers& receivers) {
+    Node node = transfer_node("Send", departing, receivers);
+    node.inputs = {counterpart(stage_.graph.outputs, shard_.outputs, departing)};
+    sends_.push_back(std::move(node));
+  }
+
+  void insert() && {
+    auto& nodes = shard_.nodes;
+    nodes.insert(nodes.begin(), std::make_move_iterator(receives_.begin()),
+                 std::make_move_iterator(receives_.end()));
+    nodes.insert(nodes.end(), std::make_move_iterator(sends_.begin()),
+                 std::make_move_iterator(sends_.end()));
+    shard_.inputs.resize(stage_.model_inputs.size());
+    shard_.outputs.resize(stage_.model_outputs.size());
+  }
+
+ private:
+  /// The shard's inputs and outputs stand in the order of the stage's.
+  static ValueId counterpart(const std::vector<ValueId>& whole, const std::vector<ValueId>& local,
+                             ValueId id) {
+    return local[static_cast<std::size_t>(std::ranges::find(whole, id) - whole.begin())];
+  }
+
+  /// Boxes are told within what the rank has of the value.
+  Node transfer_node(const char* op_type, ValueId id, const Peers& peers) {
+    const graph::Value& value = stage_.graph.value(id);
+    const std::vector<Range> part =
+        local_ranges(plan_.spec_of(stage_.graph, id), value.shape, plan_.mesh, rank_);
+    std::vector<std::int64_t> starts;
+    std::vector<std::int64_t> ends;
+    for (const std::vector<Range>* box : peers.boxes) {
+      for (std::size_t d = 0; d < box->size(); ++d) {
+        starts.push_back((*box)[d].begin - part[d].begin);
+        ends.push_back((*box)[d].end - part[d].begin);
+      }
+    }
+    Node node;
+    const std::string wanted = value.name + "/" + op_type;
+    node.name = wanted;
+    for (int copy = 1; !names_.insert(node.name).second; ++copy)
+      node.name = wanted + "#" + std::to_string(copy);
+    node.op_type = op_type;
+    node.domain = graph::collective_domain;
+    node.attributes = {{"peers", peers.ranks}, {"starts", starts}, {"ends", ends}};
+    return node;
+  }
+
+  const StageGraph& stage_;
+  const plan::Plan& plan_;
+  int rank_;
+  Graph& shard_;
+  std::vector<Node> receives_;
+  std::vector<Node> sends_;
+  std::unordered_set<std::string> names_;
+};
+
+sharding::StepPrice price_on(const cost::DeviceModel& device, const sharding::DeviceMesh& mesh) {
+  return cost::CostModel(device, mesh).step_price();
+}
+
+}  // namespace
+
+std::int64_t Transfer::bytes(const sharding::Message& message) const {
+  return graph::bytes_of(type, graph::num_elements(message.box));
+}
+
+PipelineProgram lower(const PipelinePlan& plan, const cost::DeviceModel& device) {
+  PipelineProgram program;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const StagePlan& stage = plan.stages[s];
+    program.stages.push_back(
+        lower(stage.stage.graph, stage.plan, price_on(device, stage.plan.mesh)));
+    if (s > 0)
+      append_transfers(plan.stages[s - 1], stage, static_cast<int>(s) - 1, program.transfers);
+  }
+  return program;
+}
+
+std::size_t stage_of(const PipelinePlan& plan, int rank) {
+  std::size_t stage = 0;
+  while (rank >= plan.stages[stage].first_rank + plan.stages[stage].num_devices()) ++stage;
+  return stage;
+}
+
+Graph rank_graph(const PipelinePlan& plan, const PipelineProgram& program, int rank) {
+  const std::size_t s = stage_of(plan, rank);
+  const StagePlan& stage = plan.stages[s];
+  const int rank_in_stage = rank - stage.first_rank;
+  Graph shard = rank_graph(program.stages[s], rank_in_stage, stage.first_rank);
+  TransferNodes nodes(stage.stage, stage.plan, rank_in_stage, shard);
+  auto arriving = stage.stage.arriving.begin();
+  auto departing = stage.stage.departing.begin();
+  for (const Transfer& transfer : program.transfers) {
+    if (transfer.from_stage + 1 == static_cast<int>(s))
+      nodes.receive(*arriving++, senders_to(rank, transfer));
+    if (transfer.from_stage == static_cast<int>(s))
+      nodes.send(*departing++, receivers_from(rank, transfer));
+  }
+  std::move(nodes).insert();
+  return shard;
+}
+
+std::vector<bundle::CollectiveTotal> collective_totals(const PipelinePlan& plan,
+                                                       const PipelineProgram& program) {
+  std::vector<bundle::CollectiveTotal> totals;
+  const auto add = [&](bundle::CollectiveTotal total) {
+    total.count *= plan.microbatches;
+    total.bytes *= plan.microbatches;
+    bundle::add_collective(totals, total);
+  };
+  for (const Program& stage : program.stages) {
+    for (const auto& total : collective_totals(stage)) add(total);
+  }
+  for (const Transfer& transfer : program.transfers) {
+    for (const Message& message : transfer.messages) add({"send", {}, 1, transfer.bytes(message)});
+  }
+  return totals;
+}
+
+std::vector<plan::CollectiveUse> collective_uses(const PipelinePlan& plan,
+                                                 const PipelineProgram& program,
+                                                 const cost::DeviceModel& device) {
+  std::map<std::pair<std::string, std::vector<int>>, plan::CollectiveUse> uses;
+  const auto add = [&](const plan::CollectiveUse& more) {
+    plan::CollectiveUse& use = uses[{more.kind, more.mesh_axes}];
+    use.kind = more.kind;
+    use.mesh_axes = more.mesh_axes;
+    use.times += plan.microbatches * more.times;
+    use.bytes += plan.microbatches * more.bytes;
+    use.seconds += plan.microbatches * more.seconds;
+  };
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const StagePlan& stage = plan.stages[s];
+    for (const auto& use : collective_uses(program.stages[s], price_on(device, stage.plan.mesh)))
+      add(use);
+    if (!stage.stage.departing.empty())
+      add({.kind = "send", .mesh_axes = {}, .seconds = stage.transfer_seconds});
+  }
+  for (const Transfer& transfer : program.transfers) {
+    std::int64_t bytes = 0;
+    for (const Message& message : transfer.messages) bytes += transfer.bytes(message);
+    add({.kind = "send", .mesh_axes = {}, .times = 1, .bytes = bytes});
+  }
+  std::vector<plan::CollectiveUse> result;
+  for (auto& [key, use] : uses) result.push_back(std::move(use));
+  return result;
+}
+
+std::vector<bundle::TransferInfo> transfer_infos(const PipelineProgram& program) {
+  std::vector<bundle::TransferInfo> infos;
+  for (const Transfer& transfer : program.transfers) {
+    bundle::TransferInfo& info = infos.emplace_back();
+    info.value = transfer.value;
+    info.from_stage = transfer.from_stage;
+    for (const Message& message : transfer.messages)
+      info.messages.push_back({message.from, message.to, transfer.bytes(message)});
+  }
+  return infos;
+}
+
+std::int64_t predict_peak_bytes(const StageGraph& stage, const plan::Plan& plan,
+                                const cost::DeviceModel& device, int microbatches,
+                                const RunBytes& run_bytes) {
+  const Program program = lower(stage.graph, plan, price_on(device, plan.mesh));
+  std::int64_t peak = 0;
+  for (const std::vector<int>& ranks : alike_ranks(program)) {
+    Graph shard = rank_graph(program, ranks.front());
+    TransferNodes nodes(stage, plan, ranks.front(), shard);
+    for (const ValueId arriving : stage.arriving) nodes.receive(arriving, {});
+    for (const ValueId departing : stage.departing) nodes.send(departing, {});
+    std::move(nodes).insert();
+    peak = std::max(peak, predict_memory(shard, microbatches, run_bytes).peak_bytes);
+  }
+  return peak;
+}
+
+}  // namespace autopar::program

@@ -1,0 +1,200 @@
+#include "program/simulation.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "cost/cost_model.h"
+#include "cost/transfer_cost.h"
+#include "program/rank_graph.h"
+
+namespace autopar::program {
+
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using plan::PipelinePlan;
+using plan::StagePlan;
+using Lane = SimulatedStep::Lane;
+
+std::vector<double> seconds_of_instructions(const Program& program,
+                                            const cost::DeviceModel& device) {
+  const Graph& graph = program.graph;
+  const cost::CostModel cost(device, program.mesh);
+  std::vector<double> seconds;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.node == graph::no_node) {
+      const Version& version = program.versions[static_cast<std::size_t>(instruction.inputs[0])];
+      const graph::Value& value = graph.value(version.value);
+      seconds.push_back(cost.step_seconds(instruction.step, value.shape, value.type));
+      continue;
+    }
+    const Node& node = graph.node(instruction.node);
+    const auto rule = sharding::sharding_rule(graph, node);
+    seconds.push_back(
+        cost.operator_seconds(graph, node, rule ? *rule : sharding::replicated_rule(graph, node),
+                              program.operators[static_cast<std::size_t>(instruction.node)]));
+  }
+  return seconds;
+}
+
+std::vector<double> seconds_of_transfers(const PipelinePlan& plan, const PipelineProgram& program,
+                                         const cost::DeviceModel& device) {
+  std::vector<double> seconds;
+  std::size_t position = 0;  // among those of its boundary
+  for (std::size_t t = 0; t < program.transfers.size(); ++t) {
+    const Transfer& transfer = program.transfers[t];
+    const bool is_first = t == 0 || program.transfers[t - 1].from_stage != transfer.from_stage;
+    position = is_first ? 0 : position + 1;
+    const StagePlan& from = plan.stages[static_cast<std::size_t>(transfer.from_stage)];
+    const StagePlan& to = plan.stages[static_cast<std::size_t>(transfer.from_stage) + 1];
+    const graph::Value& value = from.stage.graph.value(from.stage.departing[position]);
+    seconds.push_back(cost::transfer_seconds(
+        graph::bytes_of(value.type, graph::num_elements(value.shape)), from.num_devices(),
+        to.num_devices(), cost::boundary_link(device, to.first_rank)));
+  }
+  return seconds;
+}
+
+double sum(const std::vector<double>& numbers) {
+  double total = 0;
+  for (const double number : numbers) total += number;
+  return total;
+}
+
+/// Which instruction each node of a shard stands for: an operator by its name, a collective or a
+/// slice by its place. -1 for what a rule adds around its operator, which takes no time.
+class NodeInstructions {
+ public:
+  explicit NodeInstructions(const Program& program) {
+    for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+      const Instruction& instruction = program.instructions[i];
+      if (instruction.node != graph::no_node) {
+        operators_[program.graph.node(instruction.node).name] = static_cast<int>(i);
+      } else {
+        (instruction.is_collective() ? collectives_ : slices_).push_back(static_cast<int>(i));
+      }
+    }
+  }
+
+  int next(const Node& node) {
+    if (const auto found = operators_.find(node.name); found != operators_.end())
+      return found->second;
+    if (node.domain == graph::collective_domain) return collectives_.at(next_collective_++);
+    const bool is_slice = node.op_type == "Slice" && node.name.find("/slice") != std::string::npos;
+    return is_slice && next_slice_ < slices_.size() ? slices_[next_slice_++] : -1;
+  }
+
+ private:
+  std::map<std::string, int> operators_;
+  std::vector<int> collectives_;
+  std::vector<int> slices_;
+  std::size_t next_collective_ = 0;
+  std::size_t next_slice_ = 0;
+};
+
+/// What the rank sends of a value.
+std::int64_t sent_bytes(const Transfer& transfer, int rank) {
+  std::int64_t bytes = 0;
+  for (const sharding::Message& message : transfer.messages) {
+    if (message.from == rank) bytes += transfer.bytes(message);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Simulation::Simulation(const PipelinePlan& plan, const PipelineProgram& program,
+                       const cost::DeviceModel& device)
+    : plan_(plan),
+      program_(program),
+      device_(device),
+      transfer_seconds_(seconds_of_transfers(plan, program, device)),
+      times_(plan.stages.size()) {
+  const auto microbatches = static_cast<std::size_t>(plan.microbatches);
+  const auto end_of = [](const std::vector<Interval>& intervals, std::size_t k, std::size_t back) {
+    return k < back ? 0 : intervals[k - back].end;
+  };
+  for (const Program& stage : program.stages)
+    instruction_seconds_.push_back(seconds_of_instructions(stage, device));
+  std::vector<double> way(plan.stages.size(), 0);
+  for (std::size_t t = 0; t < program.transfers.size(); ++t)
+    way[static_cast<std::size_t>(program.transfers[t].from_stage)] += transfer_seconds_[t];
+
+  for (StageTimes& times : times_) {
+    times.work.resize(microbatches);
+    times.departure.resize(microbatches);
+  }
+  for (std::size_t k = 0; k < microbatches; ++k) {
+    for (std::size_t s = 0; s < times_.size(); ++s) {
+      StageTimes& times = times_[s];
+      const double arrived = s == 0 ? 0 : times_[s - 1].departure[k].end;
+      const double begin = std::max({arrived, end_of(times.work, k, 1),
+                                     // the place that departs is free again
+                                     end_of(times.departure, k, 2)});
+      times.work[k] = {begin, begin + sum(instruction_seconds_[s])};
+      seconds_ = std::max(seconds_, times.work[k].end);
+      if (s + 1 == times_.size()) continue;
+      const double departs = std::max({times.work[k].end, end_of(times.departure, k, 1),
+                                       // the place that it arrives at is free again
+                                       end_of(times_[s + 1].work, k, 2)});
+      times.departure[k] = {departs, departs + way[s]};
+    }
+  }
+}
+
+std::vector<SimulatedStep> Simulation::steps(int rank) const {
+  const std::size_t s = stage_of(plan_, rank);
+  const Program& stage = program_.stages[s];
+  const int rank_in_stage = rank - plan_.stages[s].first_rank;
+  const Graph shard = rank_graph(plan_, program_, rank);
+  std::vector<SimulatedStep> steps;
+  for (std::size_t k = 0; k < times_[s].work.size(); ++k) {
+    NodeInstructions instructions(stage);
+    double now = times_[s].work[k].begin;
+    double arriving = s == 0 ? 0 : times_[s - 1].departure[k].begin;
+    double departing = times_[s].departure[k].begin;
+    std::size_t next_arrival = 0;
+    std::size_t next_departure = 0;
+    const auto next_transfer = [&](std::size_t from_stage, std::size_t& next) {
+      while (program_.transfers.at(next).from_stage != static_cast<int>(from_stage)) ++next;
+      return next++;
+    };
+    for (const Node& node : shard.nodes) {
+      SimulatedStep& step = steps.emplace_back();
+      step.node = node.name;
+      step.op_type = node.op_type;
+      step.microbatch = static_cast<int>(k);
+      double* clock = &now;
+      if (node.domain == graph::collective_domain && node.op_type == "Recv") {
+        step.lane = Lane::arrival;
+        step.seconds = transfer_seconds_[next_transfer(s - 1, next_arrival)];
+        clock = &arriving;
+      } else if (node.domain == graph::collective_domain && node.op_type == "Send") {
+        const std::size_t transfer = next_transfer(s, next_departure);
+        step.lane = Lane::departure;
+        step.seconds = transfer_seconds_[transfer];
+        step.bytes = sent_bytes(program_.transfers[transfer], rank);
+        clock = &departing;
+      } else if (const int index = instructions.next(node); index >= 0) {
+        const auto i = static_cast<std::size_t>(index);
+        const Instruction& instruction = stage.instructions[i];
+        step.seconds = instruction_seconds_[s][i];
+        if (instruction.is_collective()) {
+          const Version& version = stage.versions[static_cast<std::size_t>(instruction.inputs[0])];
+          const graph::Value& value = stage.graph.value(version.value);
+          step.lane = Lane::communication;
+          step.bytes =
+              payload_bytes(instruction.step, value.shape, value.type, stage.mesh, rank_in_stage);
+        }
+      }
+      step.begin_seconds = *clock;
+      *clock += step.seconds;
+    }
+  }
+  return steps;
+}
+
+}  // namespace autopar::program
