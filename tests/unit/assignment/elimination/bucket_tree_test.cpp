@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "small_problems.h"
+#include "unit/assignment/small_problems.h"
 
+using namespace autopar;
 using namespace autopar::assignment;
 
 namespace {

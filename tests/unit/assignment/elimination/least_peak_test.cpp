@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <span>
 
-#include "random_problem.h"
 #include "unit/assignment/brute_force.h"
+#include "unit/assignment/random_problem.h"
 
 using namespace autopar::assignment;
 

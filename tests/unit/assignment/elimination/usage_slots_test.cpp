@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "small_problems.h"
+#include "unit/assignment/small_problems.h"
 
 using namespace autopar::assignment;
 

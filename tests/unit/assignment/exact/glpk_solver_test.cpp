@@ -8,8 +8,8 @@
 #include "assignment/assignment_problem.h"
 #include "assignment/elimination/least_peak.h"
 #include "assignment/presolve/reduced_problem.h"
-#include "random_problem.h"
 #include "unit/assignment/brute_force.h"
+#include "unit/assignment/random_problem.h"
 
 using namespace autopar::assignment;
 

@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "random_problem.h"
 #include "unit/assignment/brute_force.h"
+#include "unit/assignment/random_problem.h"
 
 using namespace autopar::assignment;
 

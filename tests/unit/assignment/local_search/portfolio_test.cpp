@@ -2,9 +2,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "small_problems.h"
 #include "unit/assignment/brute_force.h"
+#include "unit/assignment/small_problems.h"
 
+using namespace autopar;
 using namespace autopar::assignment;
 
 TEST_CASE("a portfolio's bound and choice hold, and mostly meet, with one thread and with three") {

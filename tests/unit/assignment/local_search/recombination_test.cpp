@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "small_problems.h"
 #include "unit/assignment/brute_force.h"
+#include "unit/assignment/small_problems.h"
 
 using namespace autopar::assignment;
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "random_problem.h"
+#include "unit/assignment/random_problem.h"
 
 using namespace autopar::assignment;
 

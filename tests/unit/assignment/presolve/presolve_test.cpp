@@ -5,8 +5,8 @@
 #include "assignment/components.h"
 #include "assignment/elimination/elimination.h"
 #include "assignment/presolve/usage_rows.h"
-#include "random_problem.h"
 #include "unit/assignment/brute_force.h"
+#include "unit/assignment/random_problem.h"
 
 using namespace autopar::assignment;
 

@@ -8,8 +8,8 @@
 #include "assignment/arc_costs.h"
 #include "assignment/elimination/elimination.h"
 #include "assignment/presolve/presolve.h"
-#include "random_problem.h"
 #include "unit/assignment/brute_force.h"
+#include "unit/assignment/random_problem.h"
 
 using namespace autopar::assignment;
 

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "assignment/presolve/presolve.h"
-#include "small_problems.h"
+#include "unit/assignment/small_problems.h"
 
 using namespace autopar::assignment;
 

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "assignment/presolve/presolve.h"
-#include "small_problems.h"
+#include "unit/assignment/small_problems.h"
 
 using namespace autopar::assignment;
 
