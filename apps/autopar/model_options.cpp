@@ -26,10 +26,10 @@
 #include "runtime/run_bytes.h"
 #include "search/logical_meshes.h"
 #include "search/pins.h"
-#include "sharding/discovered_rules.h"
-#include "sharding/hoist_splits.h"
-#include "sharding/packed_scales.h"
-#include "sharding/reshape_gathers.h"
+#include "sharding/discovery/discovered_rules.h"
+#include "sharding/rewrites/hoist_splits.h"
+#include "sharding/rewrites/packed_scales.h"
+#include "sharding/rewrites/reshape_gathers.h"
 
 namespace autopar {
 

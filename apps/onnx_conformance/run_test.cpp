@@ -15,8 +15,8 @@
 #include "runtime/kernel.h"
 #include "runtime/run_bundle.h"
 #include "search/search_plan.h"
-#include "sharding/hoist_splits.h"
-#include "sharding/reshape_gathers.h"
+#include "sharding/rewrites/hoist_splits.h"
+#include "sharding/rewrites/reshape_gathers.h"
 
 namespace autopar::conformance {
 namespace {

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "instances.h"
-#include "sharding/discovery.h"
-#include "sharding/rule_proof.h"
+#include "sharding/discovery/discovery.h"
+#include "sharding/discovery/rule_proof.h"
 #include "sharding/rules/table.h"
 
 namespace autopar::rule_check {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "sharding/shard_runner.h"
+#include "sharding/discovery/shard_runner.h"
 
 namespace autopar::rule_check {
 

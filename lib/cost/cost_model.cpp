@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "graph/loop_body.h"
-#include "sharding/spelled_out.h"
+#include "sharding/decomposition.h"
 
 namespace autopar::cost {
 namespace {
@@ -95,16 +95,14 @@ bool leaves_node(const sharding::DeviceMesh& mesh, int axis, int gpus_per_node) 
   return false;
 }
 
-/// Calls `visit` with graph, node, rule and strategy of each operator that the node is spelled out
-/// by.
+/// Calls `visit` with graph, node, rule and strategy of each part that the node is decomposed into.
 template <typename Visit>
-void for_each_spelled(const graph::Graph& graph, const graph::Node& node, const ShardingRule& rule,
-                      const OpShardSpec& spec, const sharding::DeviceMesh& mesh, Visit visit) {
-  const sharding::SpelledOut spelled = sharding::spell_out(graph, node, rule, spec, mesh);
-  for (std::size_t n = 0; n < spelled.graph.nodes.size(); ++n) {
-    const graph::Node& each = spelled.graph.nodes[n];
-    visit(spelled.graph, each, *sharding::sharding_rule(spelled.graph, each),
-          spelled.strategies[n]);
+void for_each_part(const graph::Graph& graph, const graph::Node& node, const ShardingRule& rule,
+                   const OpShardSpec& spec, const sharding::DeviceMesh& mesh, Visit visit) {
+  const sharding::Decomposition parts = sharding::decompose(graph, node, rule, spec, mesh);
+  for (std::size_t n = 0; n < parts.graph.nodes.size(); ++n) {
+    const graph::Node& each = parts.graph.nodes[n];
+    visit(parts.graph, each, *sharding::sharding_rule(parts.graph, each), parts.strategies[n]);
   }
 }
 
@@ -202,10 +200,10 @@ double CostModel::operator_seconds(const graph::Graph& graph, const graph::Node&
   const double as_one = seconds_as_one(graph, node, rule, spec);
   if (!sharding::splits_normalized(rule, spec)) return as_one;
   double seconds = 0;
-  for_each_spelled(graph, node, rule, spec, mesh_,
-                   [&](const auto& in, const auto& each, const auto& its_rule, const auto& choice) {
-                     seconds += seconds_as_one(in, each, its_rule, choice);
-                   });
+  for_each_part(graph, node, rule, spec, mesh_,
+                [&](const auto& in, const auto& each, const auto& its_rule, const auto& choice) {
+                  seconds += seconds_as_one(in, each, its_rule, choice);
+                });
   return std::max(seconds, as_one);
 }
 
@@ -272,11 +270,10 @@ double CostModel::reduction_seconds(const graph::Graph& graph, const graph::Node
                                     const ShardingRule& rule, const OpShardSpec& spec) const {
   double seconds = 0;
   if (sharding::splits_normalized(rule, spec)) {
-    for_each_spelled(
-        graph, node, rule, spec, mesh_,
-        [&](const auto& in, const auto& each, const auto& its_rule, const auto& choice) {
-          seconds += reduction_seconds(in, each, its_rule, choice);
-        });
+    for_each_part(graph, node, rule, spec, mesh_,
+                  [&](const auto& in, const auto& each, const auto& its_rule, const auto& choice) {
+                    seconds += reduction_seconds(in, each, its_rule, choice);
+                  });
   }
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     if (const auto step = reduction_step(spec, i)) {

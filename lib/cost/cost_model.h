@@ -52,8 +52,8 @@ class CostModel {
   /// Arithmetic is that of a sum of products (a factor shared by two inputs and no output), 2
   /// operations an iteration of its loops, and what the device is known to take for an element of
   /// this operator type; memory counts every input and output once. Where the device fuses, values
-  /// that are never stored cost no traffic, and an operator that stores nothing no launch. One that
-  /// is spelled out costs what the others do, and no less than it would as one.
+  /// that are never stored cost no traffic, and an operator that stores nothing no launch. A
+  /// decomposed one costs what its parts do, and no less than it would as one.
   double operator_seconds(const graph::Graph& graph, const graph::Node& node,
                           const sharding::ShardingRule& rule,
                           const sharding::OpShardSpec& spec) const;
@@ -73,8 +73,8 @@ class CostModel {
   /// What operator_seconds depends on beside the rule, the strategy and the operands' types and
   /// shapes: nodes that are alike in all of these cost the same.
   std::string price_key(const graph::Graph& graph, const graph::Node& node) const;
-  /// The reductions that the strategy does after the operator, or within it where it is spelled
-  /// out.
+  /// The reductions that the strategy does after the operator, or within it where it is
+  /// decomposed.
   double reduction_seconds(const graph::Graph& graph, const graph::Node& node,
                            const sharding::ShardingRule& rule,
                            const sharding::OpShardSpec& spec) const;

@@ -82,12 +82,12 @@ StageGraph StageCutter::cut(NodeId begin, NodeId end) const {
   stage.model_inputs = made.inputs;
   made.outputs = stage.model_outputs;
   for (const ValueId value : crossing_[static_cast<std::size_t>(begin)]) {
-    stage.arriving.push_back(copy(value));
-    made.inputs.push_back(stage.arriving.back());
+    stage.received.push_back(copy(value));
+    made.inputs.push_back(stage.received.back());
   }
   if (end == static_cast<NodeId>(graph_.nodes.size())) return stage;
   for (const ValueId value : crossing_[static_cast<std::size_t>(end)]) {
-    stage.departing.push_back(copy(value));
+    stage.sent.push_back(copy(value));
     if (std::ranges::find(made.outputs, copy(value)) == made.outputs.end())
       made.outputs.push_back(copy(value));
   }

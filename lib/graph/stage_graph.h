@@ -7,15 +7,15 @@
 namespace autopar::graph {
 
 /// What one pipeline stage runs: a run of a graph's nodes and the values that they touch, with the
-/// names that they have there. What is made before the stage and read behind it passes through,
-/// arriving and departing. A model input comes from the user in every stage that reads it; one that
+/// names that they have there. A value made before the stage and read behind it passes through: it
+/// is received and sent. A model input comes from the user in every stage that reads it; one that
 /// no node reads, and an output that no node makes, belong to the first stage.
 struct StageGraph {
-  Graph graph;  ///< inputs: the model's, then what arrives; outputs: the model's, then what departs
+  Graph graph;  ///< inputs: the model's, then `received`; outputs: the model's, then `sent`
   std::vector<ValueId> model_inputs;   ///< inputs that come from the user
   std::vector<ValueId> model_outputs;  ///< outputs that go to the user
-  std::vector<ValueId> arriving;       ///< inputs that come from the stage before
-  std::vector<ValueId> departing;  ///< outputs that go to the stage behind; maybe the model's, too
+  std::vector<ValueId> received;       ///< inputs that come from the stage before
+  std::vector<ValueId> sent;  ///< outputs that go to the stage behind; maybe the model's, too
 };
 
 /// The graph as its only stage, values and nodes numbered as they were.

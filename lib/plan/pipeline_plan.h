@@ -24,7 +24,7 @@ struct StagePlan {
 };
 
 /// A model in stages, in order, each with the ranks behind those of the stage before. What arrives
-/// at a stage is stored there in a landing spec (sharding/cross_mesh.h). One stage and one
+/// at a stage is stored there in a receive spec (sharding/cross_mesh.h). One stage and one
 /// microbatch is the plan of the whole model.
 struct PipelinePlan {
   std::vector<StagePlan> stages;

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "cost/cost_model.h"
-#include "sharding/spelled_out.h"
+#include "sharding/decomposition.h"
 
 namespace autopar::program {
 
@@ -39,7 +39,7 @@ class Lowering {
     program_.mesh = plan.mesh;
     for (const OpShardSpec& strategy : plan.operators)
       program_.operators.push_back(without_idle_axes(strategy));
-    sharding::spell_out_normalized(program_.graph, program_.operators, program_.mesh);
+    sharding::decompose_normalized(program_.graph, program_.operators, program_.mesh);
     find_base_specs(graph, plan.stored);
   }
 

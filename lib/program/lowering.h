@@ -32,8 +32,8 @@ struct Instruction {
 };
 
 /// A plan as one program, still for all ranks at once, so that all have the same collectives in the
-/// same order. Graph, mesh and strategies are the plan's, but for operators that are spelled out
-/// (sharding/spelled_out.h). Each version of a tensor that operators read is made once, where the
+/// same order. Graph, mesh and strategies are the plan's, but for operators that are decomposed
+/// (sharding/decomposition.h). Each version of a tensor that operators read is made once, where the
 /// first of them reads it, by a chain of steps from the base version: what the search priced.
 struct Program {
   graph::Graph graph;

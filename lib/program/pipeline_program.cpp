@@ -29,15 +29,15 @@ using sharding::Message;
 void append_transfers(const StagePlan& from, const StagePlan& to, int from_stage,
                       std::vector<Transfer>& transfers) {
   const Graph& graph = from.stage.graph;
-  require(from.stage.departing.size() == to.stage.arriving.size(), "what departs arrives");
-  for (std::size_t i = 0; i < from.stage.departing.size(); ++i) {
-    const graph::Value& value = graph.value(from.stage.departing[i]);
-    const ValueId arriving = to.stage.arriving[i];
-    require(to.stage.graph.value(arriving).name == value.name, "what departs arrives");
+  require(from.stage.sent.size() == to.stage.received.size(), "what is sent is received");
+  for (std::size_t i = 0; i < from.stage.sent.size(); ++i) {
+    const graph::Value& value = graph.value(from.stage.sent[i]);
+    const ValueId received = to.stage.received[i];
+    require(to.stage.graph.value(received).name == value.name, "what is sent is received");
     Transfer& transfer = transfers.emplace_back(Transfer{value.name, from_stage, value.type, {}});
     transfer.messages = sharding::cross_mesh_messages(
-        from.plan.spec_of(graph, from.stage.departing[i]), from.plan.mesh,
-        to.plan.spec_of(to.stage.graph, arriving), to.plan.mesh, value.shape);
+        from.plan.spec_of(graph, from.stage.sent[i]), from.plan.mesh,
+        to.plan.spec_of(to.stage.graph, received), to.plan.mesh, value.shape);
     for (Message& message : transfer.messages) {
       message.from += from.first_rank;
       message.to += to.first_rank;
@@ -79,18 +79,18 @@ class TransferNodes {
     for (const Node& node : shard_.nodes) names_.insert(node.name);
   }
 
-  void receive(ValueId arriving, const Peers& senders) {
-    const ValueId made = counterpart(stage_.graph.inputs, shard_.inputs, arriving);
-    Node node = transfer_node("Recv", arriving, senders);
+  void receive(ValueId received, const Peers& senders) {
+    const ValueId made = counterpart(stage_.graph.inputs, shard_.inputs, received);
+    Node node = transfer_node("Recv", received, senders);
     node.outputs = {made};
     node.attributes["shape"] = shard_.value(made).shape;
     node.attributes["dtype"] = static_cast<std::int64_t>(shard_.value(made).type);
     receives_.push_back(std::move(node));
   }
 
-  void send(ValueId departing, const Peers& receivers) {
-    Node node = transfer_node("Send", departing, receivers);
-    node.inputs = {counterpart(stage_.graph.outputs, shard_.outputs, departing)};
+  void send(ValueId sent, const Peers& receivers) {
+    Node node = transfer_node("Send", sent, receivers);
+    node.inputs = {counterpart(stage_.graph.outputs, shard_.outputs, sent)};
     sends_.push_back(std::move(node));
   }
 
@@ -178,13 +178,13 @@ Graph rank_graph(const PipelinePlan& plan, const PipelineProgram& program, int r
   const int rank_in_stage = rank - stage.first_rank;
   Graph shard = rank_graph(program.stages[s], rank_in_stage, stage.first_rank);
   TransferNodes nodes(stage.stage, stage.plan, rank_in_stage, shard);
-  auto arriving = stage.stage.arriving.begin();
-  auto departing = stage.stage.departing.begin();
+  auto received = stage.stage.received.begin();
+  auto sent = stage.stage.sent.begin();
   for (const Transfer& transfer : program.transfers) {
     if (transfer.from_stage + 1 == static_cast<int>(s))
-      nodes.receive(*arriving++, senders_to(rank, transfer));
+      nodes.receive(*received++, senders_to(rank, transfer));
     if (transfer.from_stage == static_cast<int>(s))
-      nodes.send(*departing++, receivers_from(rank, transfer));
+      nodes.send(*sent++, receivers_from(rank, transfer));
   }
   std::move(nodes).insert();
   return shard;
@@ -223,7 +223,7 @@ std::vector<plan::CollectiveUse> collective_uses(const PipelinePlan& plan,
     const StagePlan& stage = plan.stages[s];
     for (const auto& use : collective_uses(program.stages[s], price_on(device, stage.plan.mesh)))
       add(use);
-    if (!stage.stage.departing.empty())
+    if (!stage.stage.sent.empty())
       add({.kind = "send", .mesh_axes = {}, .seconds = stage.transfer_seconds});
   }
   for (const Transfer& transfer : program.transfers) {
@@ -256,8 +256,8 @@ std::int64_t predict_peak_bytes(const StageGraph& stage, const plan::Plan& plan,
   for (const std::vector<int>& ranks : alike_ranks(program)) {
     Graph shard = rank_graph(program, ranks.front());
     TransferNodes nodes(stage, plan, ranks.front(), shard);
-    for (const ValueId arriving : stage.arriving) nodes.receive(arriving, {});
-    for (const ValueId departing : stage.departing) nodes.send(departing, {});
+    for (const ValueId received : stage.received) nodes.receive(received, {});
+    for (const ValueId sent : stage.sent) nodes.send(sent, {});
     std::move(nodes).insert();
     peak = std::max(peak, predict_memory(shard, microbatches, run_bytes).peak_bytes);
   }

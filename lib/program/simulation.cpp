@@ -50,7 +50,7 @@ std::vector<double> seconds_of_transfers(const PipelinePlan& plan, const Pipelin
     position = is_first ? 0 : position + 1;
     const StagePlan& from = plan.stages[static_cast<std::size_t>(transfer.from_stage)];
     const StagePlan& to = plan.stages[static_cast<std::size_t>(transfer.from_stage) + 1];
-    const graph::Value& value = from.stage.graph.value(from.stage.departing[position]);
+    const graph::Value& value = from.stage.graph.value(from.stage.sent[position]);
     seconds.push_back(cost::transfer_seconds(
         graph::bytes_of(value.type, graph::num_elements(value.shape)), from.num_devices(),
         to.num_devices(), cost::boundary_link(device, to.first_rank)));

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "graph/arena.h"
-#include "sharding/spelled_out.h"
+#include "sharding/decomposition.h"
 
 namespace autopar::search {
 
@@ -47,7 +47,7 @@ std::string key_of(const graph::Graph& graph, const graph::Node& node, const Sha
   for (const bool kept : partial.kept) append(key, kept);
   append(key, rule.is_view);
   append(key, rule.lookup_input);
-  if (rule.spell_out) {  // by which others depends on these
+  if (rule.decompose) {  // by which others depends on these
     key += node.op_type;
     for (const auto& [name, value] : node.attributes) {
       if (const auto* number = std::get_if<std::int64_t>(&value)) append(key += name, *number);
@@ -66,16 +66,16 @@ std::string key_of(const graph::Graph& graph, const graph::Node& node, const Sha
   return key;
 }
 
-/// Of the arena, for what lives between the operators that one is spelled out by, where it is more
-/// than that one's outputs take.
-std::int64_t bytes_between(const sharding::SpelledOut& spelled, const cost::CostModel& cost) {
-  const graph::Graph& graph = spelled.graph;
+/// Arena bytes of the values between the parts of a decomposed operator, beyond what its outputs
+/// take.
+std::int64_t bytes_between(const sharding::Decomposition& parts, const cost::CostModel& cost) {
+  const graph::Graph& graph = parts.graph;
   std::map<graph::ValueId, std::int64_t> alive;
   std::int64_t most = 0;
   const auto readers = graph::consumers(graph);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const graph::Node& node = graph.nodes[n];
-    const sharding::OpShardSpec& strategy = spelled.strategies[n];
+    const sharding::OpShardSpec& strategy = parts.strategies[n];
     std::int64_t now = 0;
     for (std::size_t o = 0; o < node.outputs.size(); ++o) {
       const graph::Value& value = graph.value(node.outputs[o]);
@@ -166,7 +166,7 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
       if (is_reduced) inner += arena_bytes(value, choice.computed[i], cost_);
     }
     if (sharding::splits_normalized(*rule, choice)) {
-      inner += bytes_between(sharding::spell_out(graph_, node, *rule, choice, cost_.mesh()), cost_);
+      inner += bytes_between(sharding::decompose(graph_, node, *rule, choice, cost_.mesh()), cost_);
     }
   }
   made = std::make_shared<const OperatorStrategies>(std::move(strategies));

@@ -75,7 +75,7 @@ class Builder {
       : graph_(graph),
         cost_(cost),
         memory_(options.memory),
-        arriving_(options.arriving),
+        received_(options.received),
         pins_(options.pins, graph, problems_),
         strategies_(graph, cost, pins_, options.keep_partial),
         price_(cost.step_price()),
@@ -209,7 +209,7 @@ class Builder {
   }
 
   /// What lives for the operator's own step: partial values that are reduced at once, and what lies
-  /// between the operators that it is spelled out by.
+  /// between the operators that it is decomposed into.
   void add_inner_values(NodeId op) {
     const std::vector<std::int64_t>& bytes = built_.operators[index(op)]->inner_bytes;
     if (is_worth_counting(std::ranges::max(bytes))) add_usage(op, op + 1, op + 2, bytes);
@@ -241,8 +241,8 @@ class Builder {
       const Value& value = graph_.value(value_id);
       const bool is_weight = value.constant.has_value();
       PlanProblem::Stored stored;
-      stored.specs = arriving_.contains(value_id)
-                         ? sharding::landing_specs(value.shape, cost_.mesh())
+      stored.specs = received_.contains(value_id)
+                         ? sharding::receive_specs(value.shape, cost_.mesh())
                          : stored_specs(value);
       stored.node = is_weight ? add_node(0, horizon_) : add_node(1, last_use_[id] + 1);
       for (const TensorShardSpec& spec : stored.specs) {
@@ -567,7 +567,7 @@ class Builder {
   const Graph& graph_;
   const cost::CostModel& cost_;
   const MemoryPolicy memory_;
-  const std::set<ValueId>& arriving_;
+  const std::set<ValueId>& received_;
   Problems problems_;  ///< with pins
   const Pins pins_;
   StrategyTable strategies_;

@@ -34,9 +34,9 @@ struct SearchOptions {
   /// Bytes on the fullest rank, as the shards of a plan will need them. The search itself only sums
   /// what is alive; where this is given, it is this that the memory limit holds for.
   std::function<std::int64_t(const plan::Plan&)> peak_bytes;
-  /// Graph inputs that come from another mesh: they are stored in a landing spec
+  /// Graph inputs that come from another mesh: they are stored in a receive spec
   /// (sharding/cross_mesh.h), however small they are, and no pin is for them.
-  std::set<graph::ValueId> arriving;
+  std::set<graph::ValueId> received;
   int threads = 0;    ///< 0: as many as the machine has
   bool warns = true;  ///< of operators without a rule, and of an interruption
 };

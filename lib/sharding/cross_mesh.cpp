@@ -34,7 +34,7 @@ std::optional<Box> intersection(const Box& a, const Box& b) {
 
 }  // namespace
 
-bool is_landing_spec(const TensorShardSpec& spec, const DeviceMesh& mesh) {
+bool is_receive_spec(const TensorShardSpec& spec, const DeviceMesh& mesh) {
   if (spec.is_partial()) return false;
   if (spec.dims.empty()) return true;
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
@@ -46,9 +46,9 @@ bool is_landing_spec(const TensorShardSpec& spec, const DeviceMesh& mesh) {
   return true;
 }
 
-std::vector<TensorShardSpec> landing_specs(const Shape& shape, const DeviceMesh& mesh) {
+std::vector<TensorShardSpec> receive_specs(const Shape& shape, const DeviceMesh& mesh) {
   std::vector<TensorShardSpec> specs = enumerate_tensor_shard_specs(shape, mesh);
-  std::erase_if(specs, [&](const TensorShardSpec& spec) { return !is_landing_spec(spec, mesh); });
+  std::erase_if(specs, [&](const TensorShardSpec& spec) { return !is_receive_spec(spec, mesh); });
   if (specs.empty()) specs.push_back(TensorShardSpec::replicated(shape.size()));
   return specs;
 }

@@ -7,13 +7,13 @@
 namespace autopar::sharding {
 
 /// Whether every device has elements that no other has: each mesh axis (but those of size 1) splits
-/// a dimension. What crosses from one mesh to another lands in such a spec, so that each element
-/// crosses once, over links that may be slow; `connect` then spreads it within the receiving mesh
-/// (Alpa's local all-gather). A scalar has none and lands replicated.
-bool is_landing_spec(const TensorShardSpec& spec, const DeviceMesh& mesh);
-/// Every spec in which a tensor may land, in the order of enumerate_tensor_shard_specs. One that no
-/// axis can split, all of whose extents are 1, lands replicated as a scalar does.
-std::vector<TensorShardSpec> landing_specs(const Shape& shape, const DeviceMesh& mesh);
+/// a dimension. A tensor that crosses from one mesh to another is received in such a spec, so that
+/// each element crosses once, over links that may be slow; `connect` then spreads it within the
+/// receiving mesh (Alpa's local all-gather). A scalar has no dimension and is received replicated.
+bool is_receive_spec(const TensorShardSpec& spec, const DeviceMesh& mesh);
+/// Every spec in which a tensor may be received, in the order of enumerate_tensor_shard_specs. One
+/// that no axis can split, all of whose extents are 1, is received replicated as a scalar is.
+std::vector<TensorShardSpec> receive_specs(const Shape& shape, const DeviceMesh& mesh);
 
 /// One box of a tensor on its way from a rank of one mesh to a rank of another.
 struct Message {

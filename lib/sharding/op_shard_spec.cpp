@@ -97,8 +97,8 @@ class ChoiceMaker {
   }
 
  private:
-  /// What is spelled out of no elements has reshapes, which are not split then.
-  bool spells_out_nothing(const FactorAxes& factor_axes) const {
+  /// A decomposition has reshapes, which cannot be split where they have no elements.
+  bool decomposes_nothing(const FactorAxes& factor_axes) const {
     const bool is_empty = std::ranges::find(rule_.factors, 0, &Factor::size) != rule_.factors.end();
     for (std::size_t f = 0; is_empty && f < factor_axes.size(); ++f) {
       if (rule_.factors[f].kind == FactorKind::normalized && !factor_axes[f].empty()) return true;
@@ -107,7 +107,7 @@ class ChoiceMaker {
   }
 
   bool factors_allow(const FactorAxes& factor_axes) const {
-    if (spells_out_nothing(factor_axes)) return false;
+    if (decomposes_nothing(factor_axes)) return false;
     for (int rank = 0; rank < mesh_.num_devices(); ++rank) {
       const auto ranges = ranges_of_factors(rule_, factor_axes, mesh_, rank);
       for (std::size_t f = 0; f < ranges.size(); ++f) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sharding/discovered_rules.h"
+#include "sharding/discovery/discovered_rules.h"
 #include "sharding/rules/table.h"
 
 namespace autopar::sharding {

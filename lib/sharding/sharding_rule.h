@@ -13,11 +13,11 @@
 
 namespace autopar::sharding {
 
-class Spelling;
+class Decomposer;
 
 /// A spatial factor's shares make shares of the output; a reduction's make partial outputs. So do a
 /// `normalized` one's make shares (or outputs without it), but only once the ranks have told each
-/// other statistics over all of it: ShardingRule::spell_out. A `whole` factor is never split.
+/// other statistics over all of it: ShardingRule::decompose. A `whole` factor is never split.
 enum class FactorKind { spatial, sum, max, min, mean, normalized, whole };
 
 /// One loop of the operator, as an einsum letter is.
@@ -64,9 +64,9 @@ struct ShardingRule {
   /// it appends follow from the extents of the node's local tensors and from which of their shares
   /// begin at 0, so that ranks that are alike in these need the same memory.
   std::function<void(LocalNode&)> localize;
-  /// Writes the operator as others, which stand in its place where a `normalized` factor is split:
-  /// their reductions make the statistics.
-  std::function<void(Spelling&)> spell_out;
+  /// Writes the operators that replace this one where a `normalized` factor is split: their
+  /// reductions make the statistics.
+  std::function<void(Decomposer&)> decompose;
 };
 
 /// What a rule's text leaves open of a factor.
@@ -95,7 +95,7 @@ ShardingRule make_rule(std::string_view text, std::span<const Shape> inputs,
 ShardingRule make_reshape_rule(const Shape& input, const Shape& output);
 
 /// The rule of this operator instance, from the table in sharding/rules or else from what was
-/// discovered (sharding/discovered_rules.h); nullopt where neither has one.
+/// discovered (sharding/discovery/discovered_rules.h); nullopt where neither has one.
 std::optional<ShardingRule> sharding_rule(const graph::Graph& graph, const graph::Node& node);
 
 /// The rule of an operator that cannot be split: every dimension whole.

@@ -393,7 +393,7 @@ void StageCosts::search_all(const std::vector<std::pair<int, StageChoice>>& runs
 }
 
 SearchOptions StageCosts::options_for(const graph::StageGraph& stage, SearchOptions options) const {
-  options.arriving = {stage.arriving.begin(), stage.arriving.end()};
+  options.received = {stage.received.begin(), stage.received.end()};
   options.warns = false;
   options.pins.clear();
   for (std::size_t i = 0; i < options_.pins.size(); ++i) {
@@ -529,7 +529,7 @@ StageCosts::Relaxation StageCosts::relaxation(const Block& block) const {
   SearchOptions options;
   options.keep_partial = options_.keep_partial;
   options.memory = {MemoryPolicy::Kind::bytes, std::int64_t{1} << 60};  // none is looked at
-  if (block.is_first) options.arriving = {stage.arriving.begin(), stage.arriving.end()};
+  if (block.is_first) options.received = {stage.received.begin(), stage.received.end()};
   const cost::CostModel& model = views_[at(block.view)].model;
   PlanProblem built = build_plan_problem(stage.graph, model, options);
   Relaxation made{.problem = std::move(built.problem), .weights = {}};
@@ -550,7 +550,7 @@ StageCosts::Relaxation StageCosts::relaxation(const Block& block) const {
     }
   }
   if (!block.is_first) {
-    for (const graph::ValueId value : stage.arriving)
+    for (const graph::ValueId value : stage.received)
       free_nodes.insert(built.stored.at(value).node);
   }
   std::erase_if(made.problem.edges, [&](const assignment::AssignmentProblem::Edge& edge) {

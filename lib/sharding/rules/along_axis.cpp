@@ -1,8 +1,8 @@
 // Operators that work along one dimension, and alike for every index of the others.
 
+#include "sharding/decomposition.h"
 #include "sharding/rules/rule_text.h"
 #include "sharding/rules/rules.h"
-#include "sharding/spelled_out.h"
 
 namespace autopar::sharding::rules {
 namespace {
@@ -15,17 +15,17 @@ ShardingRule along_axis(const graph::Graph& graph, const graph::Node& node, std:
 }
 
 /// Input and output alike, of which attribute `axis` names the dimension that is normalised over.
-/// `spell_out` gets the input, wide, and that dimension.
+/// `decompose` gets the input, wide, and that dimension.
 ShardingRule normalized_axis(const graph::Graph& graph, const graph::Node& node,
-                             graph::ValueId (*spell_out)(Spelling&, graph::ValueId x,
+                             graph::ValueId (*decompose)(Decomposer&, graph::ValueId x,
                                                          const std::vector<std::size_t>& axis)) {
   const std::size_t rank = input_shapes(graph, node)[0].size();
   const std::size_t axis = axis_attribute(node, rank, -1);
   const std::string text = letters(rank);
   ShardingRule rule =
       node_rule(graph, node, {text}, {text}, {{text[axis], FactorKind::normalized}});
-  rule.spell_out = [axis, spell_out](Spelling& s) {
-    s.set_output(0, spell_out(s, s.wide(s.input(0)), {axis}));
+  rule.decompose = [axis, decompose](Decomposer& ops) {
+    ops.set_output(0, decompose(ops, ops.wide(ops.input(0)), {axis}));
   };
   return rule;
 }
@@ -33,28 +33,28 @@ ShardingRule normalized_axis(const graph::Graph& graph, const graph::Node& node,
 }  // namespace
 
 ShardingRule softmax(const graph::Graph& graph, const graph::Node& node) {
-  return normalized_axis(graph, node, [](Spelling& s, auto x, const auto& axis) {
-    const auto powers = s.make("Exp", {s.make("Sub", {x, s.reduce("ReduceMax", x, axis)})});
-    return s.make("Div", {powers, s.reduce("ReduceSum", powers, axis)});
+  return normalized_axis(graph, node, [](Decomposer& ops, auto x, const auto& axis) {
+    const auto powers = ops.make("Exp", {ops.make("Sub", {x, ops.reduce("ReduceMax", x, axis)})});
+    return ops.make("Div", {powers, ops.reduce("ReduceSum", powers, axis)});
   });
 }
 
 ShardingRule log_softmax(const graph::Graph& graph, const graph::Node& node) {
-  return normalized_axis(graph, node, [](Spelling& s, auto x, const auto& axis) {
-    const auto below = s.make("Sub", {x, s.reduce("ReduceMax", x, axis)});
-    const auto sum = s.reduce("ReduceSum", s.make("Exp", {below}), axis);
-    return s.make("Sub", {below, s.make("Log", {sum})});
+  return normalized_axis(graph, node, [](Decomposer& ops, auto x, const auto& axis) {
+    const auto below = ops.make("Sub", {x, ops.reduce("ReduceMax", x, axis)});
+    const auto sum = ops.reduce("ReduceSum", ops.make("Exp", {below}), axis);
+    return ops.make("Sub", {below, ops.make("Log", {sum})});
   });
 }
 
 /// Elements of norm 0 are all 0, and divided by 1.
 ShardingRule lp_normalization(const graph::Graph& graph, const graph::Node& node) {
-  return normalized_axis(graph, node, [](Spelling& s, auto x, const auto& axis) {
-    const auto norm = s.node().int_attribute("p", 2) == 1
-                          ? s.reduce("ReduceL1", x, axis)
-                          : s.make("Sqrt", {s.reduce("ReduceSumSquare", x, axis)});
-    const auto is_zero = s.make("Equal", {norm, s.number(0, norm)});
-    return s.make("Div", {x, s.make("Where", {is_zero, s.number(1, norm), norm})});
+  return normalized_axis(graph, node, [](Decomposer& ops, auto x, const auto& axis) {
+    const auto norm = ops.node().int_attribute("p", 2) == 1
+                          ? ops.reduce("ReduceL1", x, axis)
+                          : ops.make("Sqrt", {ops.reduce("ReduceSumSquare", x, axis)});
+    const auto is_zero = ops.make("Equal", {norm, ops.number(0, norm)});
+    return ops.make("Div", {x, ops.make("Where", {is_zero, ops.number(1, norm), norm})});
   });
 }
 

@@ -1,8 +1,8 @@
-// Normalisations. What statistics are taken over is split where they can be spelled out.
+// Normalisations. Dimensions that statistics are taken over are split by decomposing.
 
+#include "sharding/decomposition.h"
 #include "sharding/rules/rule_text.h"
 #include "sharding/rules/rules.h"
-#include "sharding/spelled_out.h"
 
 namespace autopar::sharding::rules {
 namespace {
@@ -23,30 +23,30 @@ std::vector<std::size_t> dimensions_from(std::size_t first, std::size_t rank) {
 }
 
 /// Over the dimensions; 1 / sqrt(mean of squares + epsilon).
-ValueId inverse_root(Spelling& s, ValueId x, const std::vector<std::size_t>& dims) {
-  const ValueId epsilon = s.number(s.node().float_attribute("epsilon", 1e-5F), x);
-  const ValueId squares = s.mean("ReduceSumSquare", x, dims);
-  return s.make("Reciprocal", {s.make("Sqrt", {s.make("Add", {squares, epsilon})})});
+ValueId inverse_root(Decomposer& ops, ValueId x, const std::vector<std::size_t>& dims) {
+  const ValueId epsilon = ops.number(ops.node().float_attribute("epsilon", 1e-5F), x);
+  const ValueId squares = ops.mean("ReduceSumSquare", x, dims);
+  return ops.make("Reciprocal", {ops.make("Sqrt", {ops.make("Add", {squares, epsilon})})});
 }
 
 /// y * scale + bias, as far as there are any.
-ValueId affine(Spelling& s, ValueId y, ValueId scale, ValueId bias) {
-  if (scale != graph::no_value) y = s.make("Mul", {y, s.wide(scale)});
-  if (bias != graph::no_value) y = s.make("Add", {y, s.wide(bias)});
+ValueId affine(Decomposer& ops, ValueId y, ValueId scale, ValueId bias) {
+  if (scale != graph::no_value) y = ops.make("Mul", {y, ops.wide(scale)});
+  if (bias != graph::no_value) y = ops.make("Add", {y, ops.wide(bias)});
   return y;
 }
 
 /// Of one element a channel, beside what has so many dimensions behind the channels.
-ValueId by_channel(Spelling& s, ValueId vector, std::size_t places) {
+ValueId by_channel(Decomposer& ops, ValueId vector, std::size_t places) {
   std::vector<std::int64_t> axes;
   for (std::size_t d = 0; d < places; ++d) axes.push_back(static_cast<std::int64_t>(d) + 1);
-  return places == 0 ? vector : s.make("Unsqueeze", {vector, s.ints(axes)});
+  return places == 0 ? vector : ops.make("Unsqueeze", {vector, ops.ints(axes)});
 }
 
 /// (x - mean) / sqrt(variance + epsilon)
-ValueId standardized(Spelling& s, ValueId x, const std::vector<std::size_t>& dims) {
-  x = s.make("Sub", {x, s.mean("ReduceSum", x, dims)});
-  return s.make("Mul", {x, inverse_root(s, x, dims)});
+ValueId standardized(Decomposer& ops, ValueId x, const std::vector<std::size_t>& dims) {
+  x = ops.make("Sub", {x, ops.mean("ReduceSum", x, dims)});
+  return ops.make("Mul", {x, inverse_root(ops, x, dims)});
 }
 
 }  // namespace
@@ -63,17 +63,17 @@ ShardingRule layer_normalization(const graph::Graph& graph, const graph::Node& n
   std::vector<std::string> outputs(node.outputs.size(), statistics);
   outputs.front() = text;
   ShardingRule rule = node_rule(graph, node, inputs, outputs, normalized(text.substr(axis)));
-  rule.spell_out = [dims = dimensions_from(axis, rank)](Spelling& s) {
-    ValueId x = s.wide(s.input(0));
+  rule.decompose = [dims = dimensions_from(axis, rank)](Decomposer& ops) {
+    ValueId x = ops.wide(ops.input(0));
     ValueId mean = graph::no_value;
-    if (s.node().op_type == "LayerNormalization") {
-      mean = s.mean("ReduceSum", x, dims);
-      x = s.make("Sub", {x, mean});
+    if (ops.node().op_type == "LayerNormalization") {
+      mean = ops.mean("ReduceSum", x, dims);
+      x = ops.make("Sub", {x, mean});
     }
-    const ValueId inverse = inverse_root(s, x, dims);
-    s.set_output(0, affine(s, s.make("Mul", {x, inverse}), s.input(1), s.input(2)));
-    s.set_output(1, mean);
-    s.set_output(2, inverse);
+    const ValueId inverse = inverse_root(ops, x, dims);
+    ops.set_output(0, affine(ops, ops.make("Mul", {x, inverse}), ops.input(1), ops.input(2)));
+    ops.set_output(1, mean);
+    ops.set_output(2, inverse);
   };
   return rule;
 }
@@ -107,10 +107,10 @@ ShardingRule instance_normalization(const graph::Graph& graph, const graph::Node
   const std::string channel(1, text[1]);
   ShardingRule rule =
       node_rule(graph, node, {text, channel, channel}, {text}, normalized(text.substr(2)));
-  rule.spell_out = [dims = dimensions_from(2, rank)](Spelling& s) {
-    s.set_output(
-        0, affine(s, standardized(s, s.wide(s.input(0)), dims),
-                  by_channel(s, s.input(1), dims.size()), by_channel(s, s.input(2), dims.size())));
+  rule.decompose = [dims = dimensions_from(2, rank)](Decomposer& ops) {
+    ops.set_output(0, affine(ops, standardized(ops, ops.wide(ops.input(0)), dims),
+                             by_channel(ops, ops.input(1), dims.size()),
+                             by_channel(ops, ops.input(2), dims.size())));
   };
   return rule;
 }
@@ -127,16 +127,16 @@ ShardingRule group_normalization(const graph::Graph& graph, const graph::Node& n
   options.push_back({'n', FactorKind::spatial, true});
   ShardingRule rule = node_rule(graph, node, {text, "(gc)", "(gc)"}, {text}, options);
   localize_count(rule, 'g', "num_groups");
-  rule.spell_out = [dims = dimensions_from(2, rank + 1), groups](Spelling& s) {
-    const Shape whole = s.shape(s.input(0));
+  rule.decompose = [dims = dimensions_from(2, rank + 1), groups](Decomposer& ops) {
+    const Shape whole = ops.shape(ops.input(0));
     Shape grouped = whole;
     grouped[1] = groups;
     grouped.insert(grouped.begin() + 2, whole[1] / groups);
-    const ValueId x = s.make("Reshape", {s.wide(s.input(0)), s.ints(grouped)});
-    const ValueId y = s.make("Reshape", {standardized(s, x, dims), s.ints(whole)});
+    const ValueId x = ops.make("Reshape", {ops.wide(ops.input(0)), ops.ints(grouped)});
+    const ValueId y = ops.make("Reshape", {standardized(ops, x, dims), ops.ints(whole)});
     const std::size_t behind = whole.size() - 2;
-    s.set_output(
-        0, affine(s, y, by_channel(s, s.input(1), behind), by_channel(s, s.input(2), behind)));
+    ops.set_output(0, affine(ops, y, by_channel(ops, ops.input(1), behind),
+                             by_channel(ops, ops.input(2), behind)));
   };
   return rule;
 }

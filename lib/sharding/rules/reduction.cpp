@@ -1,8 +1,8 @@
 // Reductions over dimensions that a constant input names.
 
+#include "sharding/decomposition.h"
 #include "sharding/rules/rule_text.h"
 #include "sharding/rules/rules.h"
-#include "sharding/spelled_out.h"
 
 namespace autopar::sharding::rules {
 namespace {
@@ -63,10 +63,10 @@ ShardingRule extremum(const graph::Graph& graph, const graph::Node& node, Factor
       FactorOptions{.letter = 0, .kind = kind, .never_empty = !graph::is_floating_point(type)});
 }
 
-/// A function of sums, which must be whole before it is taken. `spell_out` gets the input, wide,
+/// A function of sums, which must be whole before it is taken. `decompose` gets the input, wide,
 /// and the dimensions, and keeps these.
 ShardingRule of_sums(const graph::Graph& graph, const graph::Node& node,
-                     graph::ValueId (*spell_out)(Spelling&, graph::ValueId x,
+                     graph::ValueId (*decompose)(Decomposer&, graph::ValueId x,
                                                  const std::vector<std::size_t>& dims)) {
   if (!graph::is_floating_point(type_of(graph, node))) return reduce_whole(graph, node);
   ShardingRule rule =
@@ -77,11 +77,11 @@ ShardingRule of_sums(const graph::Graph& graph, const graph::Node& node,
   for (std::size_t d = 0; d < reduced->size(); ++d) {
     if ((*reduced)[d]) dims.push_back(d);
   }
-  rule.spell_out = [dims, spell_out](Spelling& s) {
-    const graph::ValueId result = spell_out(s, s.wide(s.input(0)), dims);
-    const bool keeps = s.node().int_attribute("keepdims", 1) != 0;
-    s.set_output(0,
-                 keeps ? result : s.make("Squeeze", {result, s.ints({dims.begin(), dims.end()})}));
+  rule.decompose = [dims, decompose](Decomposer& ops) {
+    const graph::ValueId result = decompose(ops, ops.wide(ops.input(0)), dims);
+    const bool keeps = ops.node().int_attribute("keepdims", 1) != 0;
+    ops.set_output(
+        0, keeps ? result : ops.make("Squeeze", {result, ops.ints({dims.begin(), dims.end()})}));
   };
   return rule;
 }
@@ -108,24 +108,24 @@ ShardingRule reduce_min(const graph::Graph& graph, const graph::Node& node) {
 }
 
 ShardingRule reduce_l2(const graph::Graph& graph, const graph::Node& node) {
-  return of_sums(graph, node, [](Spelling& s, auto x, const auto& dims) {
-    return s.make("Sqrt", {s.reduce("ReduceSumSquare", x, dims)});
+  return of_sums(graph, node, [](Decomposer& ops, auto x, const auto& dims) {
+    return ops.make("Sqrt", {ops.reduce("ReduceSumSquare", x, dims)});
   });
 }
 
 ShardingRule reduce_log_sum(const graph::Graph& graph, const graph::Node& node) {
-  return of_sums(graph, node, [](Spelling& s, auto x, const auto& dims) {
-    return s.make("Log", {s.reduce("ReduceSum", x, dims)});
+  return of_sums(graph, node, [](Decomposer& ops, auto x, const auto& dims) {
+    return ops.make("Log", {ops.reduce("ReduceSum", x, dims)});
   });
 }
 
 /// An infinite maximum is not taken off: infinities have no difference.
 ShardingRule reduce_log_sum_exp(const graph::Graph& graph, const graph::Node& node) {
-  return of_sums(graph, node, [](Spelling& s, auto x, const auto& dims) {
-    const auto largest = s.reduce("ReduceMax", x, dims);
-    const auto taken = s.make("Where", {s.make("IsInf", {largest}), s.number(0, x), largest});
-    const auto powers = s.make("Exp", {s.make("Sub", {x, taken})});
-    return s.make("Add", {s.make("Log", {s.reduce("ReduceSum", powers, dims)}), taken});
+  return of_sums(graph, node, [](Decomposer& ops, auto x, const auto& dims) {
+    const auto largest = ops.reduce("ReduceMax", x, dims);
+    const auto taken = ops.make("Where", {ops.make("IsInf", {largest}), ops.number(0, x), largest});
+    const auto powers = ops.make("Exp", {ops.make("Sub", {x, taken})});
+    return ops.make("Add", {ops.make("Log", {ops.reduce("ReduceSum", powers, dims)}), taken});
   });
 }
 

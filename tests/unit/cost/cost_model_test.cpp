@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "graph/loop_body.h"
-#include "sharding/spelled_out.h"
+#include "sharding/decomposition.h"
 #include "unit/sharding/node_sketch.h"
 
 using namespace autopar::sharding;
@@ -206,7 +206,7 @@ TEST_CASE("reductions are priced as steps on their output") {
   CHECK(seconds("RS0,S0R->RS0 reduce-scatter") == Approx(3 * (1 + 320 / 40.0)));
 }
 
-TEST_CASE("an operator that is spelled out costs what the others do, and their reductions") {
+TEST_CASE("a decomposed operator costs what its parts and their reductions do") {
   const DeviceMesh mesh({2});
   DeviceModel device = slow_device();
   const Graph graph = sketch("Softmax", {of({3, 8})}, {of({3, 8})});

@@ -50,16 +50,16 @@ TEST_CASE("a stage has its nodes, what they read, and what others read of it") {
   const StageGraph first = cutter.cut(0, 1);
   CHECK(names(first.graph, first.graph.inputs) == Names{"x", "z"});
   CHECK(first.model_inputs == first.graph.inputs);
-  CHECK(first.arriving.empty());
+  CHECK(first.received.empty());
   CHECK(first.model_outputs.empty());
-  CHECK(names(first.graph, first.departing) == Names{"a"});
-  CHECK(first.graph.outputs == first.departing);
+  CHECK(names(first.graph, first.sent) == Names{"a"});
+  CHECK(first.graph.outputs == first.sent);
 
   const StageGraph second = cutter.cut(1, 2);
   CHECK(second.model_inputs.empty());
-  CHECK(names(second.graph, second.arriving) == Names{"a"});
+  CHECK(names(second.graph, second.received) == Names{"a"});
   CHECK(names(second.graph, second.model_outputs) == Names{"b"});
-  CHECK(names(second.graph, second.departing) == Names{"a", "b"});  // a passes through
+  CHECK(names(second.graph, second.sent) == Names{"a", "b"});  // a passes through
   CHECK(names(second.graph, second.graph.outputs) == Names{"b", "a"});
   const auto weight = std::ranges::find(second.graph.values, "w", &Value::name);
   REQUIRE(weight != second.graph.values.end());
@@ -67,9 +67,9 @@ TEST_CASE("a stage has its nodes, what they read, and what others read of it") {
 
   const StageGraph third = cutter.cut(2, 3);
   CHECK(names(third.graph, third.graph.inputs) == Names{"y", "a", "b"});
-  CHECK(names(third.graph, third.arriving) == Names{"a", "b"});
+  CHECK(names(third.graph, third.received) == Names{"a", "b"});
   CHECK(names(third.graph, third.graph.outputs) == Names{"c"});
-  CHECK(third.departing.empty());
+  CHECK(third.sent.empty());
   for (const StageGraph* stage : {&first, &second, &third}) check_invariants(stage->graph);
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("an output that no node makes belongs to the first stage") {
   const StageGraph first = cutter.cut(0, 2);
   CHECK(names(first.graph, first.graph.inputs) == Names{"x", "y", "z"});
   CHECK(names(first.graph, first.model_outputs) == Names{"w", "y"});
-  CHECK(names(first.graph, first.departing) == Names{"a", "b"});
+  CHECK(names(first.graph, first.sent) == Names{"a", "b"});
   const StageGraph last = cutter.cut(2, 3);
   CHECK(names(last.graph, last.model_outputs) == Names{"c"});
 }
@@ -91,6 +91,6 @@ TEST_CASE("a whole graph is one stage as it is") {
   CHECK(whole.graph.values.size() == sample.graph.values.size());
   CHECK(whole.model_inputs == sample.graph.inputs);
   CHECK(whole.model_outputs == sample.graph.outputs);
-  CHECK(whole.arriving.empty());
-  CHECK(whole.departing.empty());
+  CHECK(whole.received.empty());
+  CHECK(whole.sent.empty());
 }

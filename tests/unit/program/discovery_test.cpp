@@ -1,7 +1,7 @@
 // What running an operator finds of how it can be split, and that running disproves rules that are
 // wrong.
 
-#include "sharding/discovery.h"
+#include "sharding/discovery/discovery.h"
 
 #include <onnx/defs/schema.h>
 #include <onnx/defs/shape_inference.h>
@@ -12,9 +12,9 @@
 
 #include "graph/onnx/infer_node.h"
 #include "runtime/executable.h"
-#include "sharding/discovered_rules.h"
-#include "sharding/rule_proof.h"
-#include "sharding/spelled_out.h"
+#include "sharding/decomposition.h"
+#include "sharding/discovery/discovered_rules.h"
+#include "sharding/discovery/rule_proof.h"
 #include "unit/sharding/node_sketch.h"
 
 using namespace autopar;

@@ -89,7 +89,7 @@ TEST_CASE("partial values are reduced right behind their operator") {
                                  "z@RR+P0 = MatMul x@RS0 w@S0R", "z@S0R = reduce-scatter z@RR+P0"});
 }
 
-TEST_CASE("an operator that splits what it normalises over is spelled out, with its reductions") {
+TEST_CASE("an operator that splits what it normalises over is decomposed, with its reductions") {
   PlanSketch sketch("2");
   sketch.input("x", {4, 8}, "RS0");
   sketch.node("Softmax", {"x"}, "y", {4, 8}, "RS0->RS0");

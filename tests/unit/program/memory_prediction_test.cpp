@@ -11,7 +11,7 @@
 #include "program/rank_graph.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
-#include "sharding/hoist_splits.h"
+#include "sharding/rewrites/hoist_splits.h"
 #include "unit/program/random_graph.h"
 
 using namespace autopar;

@@ -49,8 +49,8 @@ void check_random_pipeline(unsigned seed, Tally& tally) {
   tally.pipelines += plan.stages.size() > 1 ? 1 : 0;
   tally.batches += microbatches > 1 ? 1 : 0;
   for (const plan::StagePlan& stage : plan.stages) {
-    for (const ValueId id : stage.stage.arriving)
-      tally.relays += std::ranges::count(stage.stage.departing, id) > 0 ? 1 : 0;
+    for (const ValueId id : stage.stage.received)
+      tally.relays += std::ranges::count(stage.stage.sent, id) > 0 ? 1 : 0;
   }
 
   const TemporaryFolder folder;

@@ -40,11 +40,11 @@ inline plan::PipelinePlan random_pipeline(Random& random, const graph::Graph& gr
       stage.first_rank = before.first_rank + before.num_devices();
     }
     stage.plan = random_plan(random, stage.stage.graph, random_mesh(random));
-    for (const graph::ValueId arriving : stage.stage.arriving) {
-      const auto landing =
-          sharding::landing_specs(stage.stage.graph.value(arriving).shape, stage.plan.mesh);
+    for (const graph::ValueId received : stage.stage.received) {
+      const auto allowed =
+          sharding::receive_specs(stage.stage.graph.value(received).shape, stage.plan.mesh);
       // Any spec will do, but only such are planned.
-      if (pick(random, 1, 4) > 1) stage.plan.stored[arriving] = any_of(random, landing);
+      if (pick(random, 1, 4) > 1) stage.plan.stored[received] = any_of(random, allowed);
     }
     begin = end;
   }

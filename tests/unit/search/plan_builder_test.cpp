@@ -187,7 +187,7 @@ TEST_CASE("what a state follows is alive until the step ends, long after its las
   for (const std::size_t time : {2U, 3U, 4U}) CHECK(with[time] == without[time] + bytes);
 }
 
-TEST_CASE("operators that are spelled out by others have prices of their own") {
+TEST_CASE("decomposed operators have prices of their own") {
   graph::Graph graph;
   graph.opsets[""] = 22;
   const auto value = [&](const char* name) {

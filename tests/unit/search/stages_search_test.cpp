@@ -121,7 +121,7 @@ class AllPipelines {
     if (!is_new) return entry->second;
     const graph::StageGraph stage = cutter_.cut(begin, end);
     search::SearchOptions options = options_;
-    options.arriving = {stage.arriving.begin(), stage.arriving.end()};
+    options.received = {stage.received.begin(), stage.received.end()};
     for (const auto& mesh : search::logical_meshes(size, device_.gpus_per_node)) {
       const auto built = build_plan_problem(stage.graph, {device_, mesh}, options);
       double choices = 1;
@@ -201,12 +201,12 @@ void check_shape(const plan::PipelinePlan& plan, const graph::Graph& graph, int 
     CHECK(stage.first_rank == rank);
     CHECK(stage.plan.operators.size() == stage.stage.graph.nodes.size());
     CHECK(stage.stage.graph.nodes.front().name == graph.nodes.at(nodes).name);
-    for (const graph::ValueId value : stage.stage.arriving) {
-      const auto landing =
-          sharding::landing_specs(stage.stage.graph.value(value).shape, stage.plan.mesh);
-      CHECK(std::ranges::find(landing, stage.plan.stored.at(value)) != landing.end());
+    for (const graph::ValueId value : stage.stage.received) {
+      const auto allowed =
+          sharding::receive_specs(stage.stage.graph.value(value).shape, stage.plan.mesh);
+      CHECK(std::ranges::find(allowed, stage.plan.stored.at(value)) != allowed.end());
     }
-    for (const graph::ValueId value : stage.stage.departing)
+    for (const graph::ValueId value : stage.stage.sent)
       CHECK_FALSE(stage.plan.spec_of(stage.stage.graph, value).is_partial());
     rank += stage.num_devices();
     nodes += stage.stage.graph.nodes.size();
@@ -469,17 +469,17 @@ TEST_CASE("what every mesh of one stage costs is told of all microbatches") {
   CHECK(least == Approx(plan.summary.cost_seconds));
 }
 
-TEST_CASE("what arrives is stored in a landing spec, however small it is") {
+TEST_CASE("what arrives is stored in a receive spec, however small it is") {
   const graph::Graph graph = chain(2, 4, 4);
   const graph::StageGraph stage = graph::StageCutter(graph).cut(2, 4);
-  REQUIRE(stage.arriving.size() == 1);
+  REQUIRE(stage.received.size() == 1);
   search::SearchOptions options;
-  options.arriving = {stage.arriving.front()};
+  options.received = {stage.received.front()};
   const cost::CostModel cost(cost::load_device_model("h100"), sharding::DeviceMesh({2, 2}));
   const auto built = build_plan_problem(stage.graph, cost, options);
-  CHECK(built.stored.at(stage.arriving.front()).specs ==
-        sharding::landing_specs({4, 4}, cost.mesh()));
-  CHECK(sharding::landing_specs({1, 1}, cost.mesh()) ==
+  CHECK(built.stored.at(stage.received.front()).specs ==
+        sharding::receive_specs({4, 4}, cost.mesh()));
+  CHECK(sharding::receive_specs({1, 1}, cost.mesh()) ==
         std::vector{sharding::TensorShardSpec::replicated(2)});
 }
 

@@ -51,19 +51,19 @@ std::set<std::int64_t> indices(const std::vector<Range>& box, const Shape& shape
 
 }  // namespace
 
-TEST_CASE("a landing spec splits a tensor over every axis of its mesh") {
+TEST_CASE("a receive spec splits a tensor over every axis of its mesh") {
   const DeviceMesh mesh({2, 1, 3});
-  CHECK(is_landing_spec(TensorShardSpec::parse("S0S2"), mesh));
-  CHECK(is_landing_spec(TensorShardSpec::parse("RS02"), mesh));
-  CHECK(is_landing_spec(TensorShardSpec::parse("S1S02"), mesh));
-  CHECK_FALSE(is_landing_spec(TensorShardSpec::parse("S0R"), mesh));
-  CHECK_FALSE(is_landing_spec(TensorShardSpec::parse("RR"), mesh));
-  CHECK_FALSE(is_landing_spec(TensorShardSpec::parse("S0R+P2"), mesh));
-  CHECK(is_landing_spec(TensorShardSpec::parse("."), mesh));
-  for (const TensorShardSpec& spec : landing_specs({5, 7}, mesh))
-    CHECK(is_landing_spec(spec, mesh));
-  CHECK(landing_specs({}, mesh) == std::vector{TensorShardSpec{}});
-  CHECK(landing_specs({1}, DeviceMesh({2})).size() == 1);
+  CHECK(is_receive_spec(TensorShardSpec::parse("S0S2"), mesh));
+  CHECK(is_receive_spec(TensorShardSpec::parse("RS02"), mesh));
+  CHECK(is_receive_spec(TensorShardSpec::parse("S1S02"), mesh));
+  CHECK_FALSE(is_receive_spec(TensorShardSpec::parse("S0R"), mesh));
+  CHECK_FALSE(is_receive_spec(TensorShardSpec::parse("RR"), mesh));
+  CHECK_FALSE(is_receive_spec(TensorShardSpec::parse("S0R+P2"), mesh));
+  CHECK(is_receive_spec(TensorShardSpec::parse("."), mesh));
+  for (const TensorShardSpec& spec : receive_specs({5, 7}, mesh))
+    CHECK(is_receive_spec(spec, mesh));
+  CHECK(receive_specs({}, mesh) == std::vector{TensorShardSpec{}});
+  CHECK(receive_specs({1}, DeviceMesh({2})).size() == 1);
 }
 
 TEST_CASE("from any spec on one mesh to any spec on another, each rank gets what it lacks") {
@@ -90,7 +90,7 @@ TEST_CASE("from any spec on one mesh to any spec on another, each rank gets what
   }
 }
 
-TEST_CASE("what lands crosses once, whatever lies on either side, but for single elements") {
+TEST_CASE("what is received crosses once, whatever lies on either side, but for single elements") {
   Random random(11);
   for (int trial = 0; trial < 1000; ++trial) {
     const DeviceMesh from_mesh = any_mesh(random);
@@ -98,10 +98,11 @@ TEST_CASE("what lands crosses once, whatever lies on either side, but for single
     Shape shape;
     for (int dims = pick(random, 1, 3); dims > 0; --dims) shape.push_back(pick(random, 1, 9));
     const TensorShardSpec from = any_spec(random, shape, from_mesh);
-    for (const TensorShardSpec& landing : landing_specs(shape, to_mesh)) {
-      CAPTURE(trial, to_string(from), to_string(landing), shape);
+    for (const TensorShardSpec& receive_spec : receive_specs(shape, to_mesh)) {
+      CAPTURE(trial, to_string(from), to_string(receive_spec), shape);
       std::int64_t elements = 0;
-      for (const Message& message : cross_mesh_messages(from, from_mesh, landing, to_mesh, shape))
+      for (const Message& message :
+           cross_mesh_messages(from, from_mesh, receive_spec, to_mesh, shape))
         elements += static_cast<std::int64_t>(indices(message.box, shape).size());
       const std::int64_t all =
           std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
@@ -110,13 +111,13 @@ TEST_CASE("what lands crosses once, whatever lies on either side, but for single
   }
 }
 
-TEST_CASE("every spec is reached from some landing spec") {
+TEST_CASE("every spec is reached from some receive spec") {
   for (const char* text : {"2", "2x2", "3", "2x3"}) {
     const DeviceMesh mesh = DeviceMesh::parse(text);
     for (const TensorShardSpec& wanted : enumerate_tensor_shard_specs({5, 4}, mesh)) {
-      CHECK(std::ranges::any_of(landing_specs({5, 4}, mesh), [&](const TensorShardSpec& landing) {
-        return can_connect(landing, wanted);
-      }));
+      CHECK(std::ranges::any_of(
+          receive_specs({5, 4}, mesh),
+          [&](const TensorShardSpec& receive_spec) { return can_connect(receive_spec, wanted); }));
     }
   }
 }

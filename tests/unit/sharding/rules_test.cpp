@@ -3,8 +3,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "sharding/decomposition.h"
 #include "sharding/rules/table.h"
-#include "sharding/spelled_out.h"
 #include "unit/sharding/node_sketch.h"
 
 using namespace autopar::sharding;
@@ -235,7 +235,7 @@ TEST_CASE("what an operator works along is whole") {
         Texts{"RR->R", "RS0->S0"});
 }
 
-TEST_CASE("what is normalised over is split where the operator can be spelled out") {
+TEST_CASE("what is normalised over is split where the operator can be decomposed") {
   const auto softmax =
       sketch("Softmax", {of({4, 6, 8})}, {of({4, 6, 8})}, {{"axis", std::int64_t{1}}});
   CHECK(texts_of(softmax) == Texts{"RRR->RRR", "S0RR->S0RR", "RS0R->RS0R", "RRS0->RRS0"});
@@ -247,13 +247,13 @@ TEST_CASE("what is normalised over is split where the operator can be spelled ou
                         {of({1, 6}, DataType::int32)})) == Texts{"RR,R->RR", "RS0,R->RS0"});
 }
 
-TEST_CASE("a normalisation that is spelled out has the epsilon that is given, or the default") {
+TEST_CASE("a decomposed normalisation has the epsilon that is given, or the default") {
   const auto has_number = [](Graph graph, float number) {
     const ShardingRule rule = rule_of(graph);
     const Node node = graph.nodes.front();
     graph.nodes.clear();
-    Spelling spelling(graph, node);
-    rule.spell_out(spelling);
+    Decomposer decomposer(graph, node);
+    rule.decompose(decomposer);
     return std::ranges::any_of(graph.values, [&](const autopar::graph::Value& value) {
       return value.constant && value.type == DataType::float32 &&
              value.constant->values<float>()[0] == number;

@@ -1,4 +1,4 @@
-#include "sharding/spelled_out.h"
+#include "sharding/decomposition.h"
 
 #include <fmt/format.h>
 
@@ -19,8 +19,8 @@ using graph::Node;
 using graph::ValueId;
 
 /// A graph of the operator's tensors alone.
-SpelledOut ports_of(const Graph& graph, const Node& node, Node& local) {
-  SpelledOut result;
+Decomposition ports_of(const Graph& graph, const Node& node, Node& local) {
+  Decomposition result;
   result.graph.opsets = graph.opsets;
   local = node;
   for (auto* ids : {&local.inputs, &local.outputs}) {
@@ -39,7 +39,7 @@ SpelledOut ports_of(const Graph& graph, const Node& node, Node& local) {
 OpShardSpec strategy_of(const Graph& graph, const Node& node,
                         const std::vector<TensorShardSpec>& specs, const DeviceMesh& mesh) {
   const auto rule = sharding_rule(graph, node);
-  require(rule.has_value(), "what is spelled out has rules");
+  require(rule.has_value(), "the parts of a decomposition have rules");
   for (OpShardSpec& choice : enumerate_op_shard_specs(*rule, mesh, input_shapes(graph, node),
                                                       output_shapes(graph, node))) {
     bool fits = std::ranges::find(choice.reductions, ReduceFunction::reduce_scatter) ==
@@ -50,7 +50,8 @@ OpShardSpec strategy_of(const Graph& graph, const Node& node,
     }
     if (fits) return std::move(choice);
   }
-  throw InternalError("internal error: " + node.name + " cannot be split as it is spelled out");
+  throw InternalError("internal error: " + node.name +
+                      " cannot be split as its rule decomposes it");
 }
 
 class UniqueNames {
@@ -72,15 +73,15 @@ class UniqueNames {
 };
 
 /// Appends the operators to the graph that has their ports, and their strategies.
-void append(SpelledOut spelled, UniqueNames& names, Graph& graph,
+void append(Decomposition parts, UniqueNames& names, Graph& graph,
             std::vector<OpShardSpec>& strategies) {
-  std::vector<ValueId> ids = spelled.ports;
-  for (std::size_t v = ids.size(); v < spelled.graph.values.size(); ++v) {
-    graph::Value& value = spelled.graph.values[v];
+  std::vector<ValueId> ids = parts.ports;
+  for (std::size_t v = ids.size(); v < parts.graph.values.size(); ++v) {
+    graph::Value& value = parts.graph.values[v];
     value.name = names.like(value.name);
     ids.push_back(graph.add_value(std::move(value)));
   }
-  for (Node& node : spelled.graph.nodes) {
+  for (Node& node : parts.graph.nodes) {
     node.name = names.like(node.name);
     for (auto* list : {&node.inputs, &node.outputs}) {
       for (ValueId& id : *list) {
@@ -89,48 +90,48 @@ void append(SpelledOut spelled, UniqueNames& names, Graph& graph,
     }
     graph.nodes.push_back(std::move(node));
   }
-  std::ranges::move(spelled.strategies, std::back_inserter(strategies));
+  std::ranges::move(parts.strategies, std::back_inserter(strategies));
 }
 
 }  // namespace
 
-ValueId Spelling::input(std::size_t i) const {
+ValueId Decomposer::input(std::size_t i) const {
   return i < node_.inputs.size() ? node_.inputs[i] : graph::no_value;
 }
 
-ValueId Spelling::make(const std::string& op_type, std::vector<ValueId> inputs,
-                       std::map<std::string, graph::Attribute> attributes) {
+ValueId Decomposer::make(const std::string& op_type, std::vector<ValueId> inputs,
+                         std::map<std::string, graph::Attribute> attributes) {
   const std::string name = fmt::format("{}/{}{}", node_.name, op_type, graph_.nodes.size());
   const ValueId output = graph_.add_value({name + "/y", {}, {}, std::nullopt});
   Node& made = graph_.nodes.emplace_back(
       Node{name, op_type, "", std::move(inputs), {output}, std::move(attributes)});
   const graph::OutputType inferred = graph::infer_node(graph_, made).at(0);
-  require(inferred.shape.has_value(), "shapes follow from what is spelled out");
+  require(inferred.shape.has_value(), "shapes of a decomposition are inferred");
   graph_.value(output).type = inferred.type;
   graph_.value(output).shape = *inferred.shape;
   return output;
 }
 
-ValueId Spelling::reduce(const std::string& op_type, ValueId value,
-                         const std::vector<std::size_t>& dims) {
+ValueId Decomposer::reduce(const std::string& op_type, ValueId value,
+                           const std::vector<std::size_t>& dims) {
   return make(op_type, {value, ints({dims.begin(), dims.end()})}, {{"keepdims", std::int64_t{1}}});
 }
 
-ValueId Spelling::mean(const std::string& op_type, ValueId value,
-                       const std::vector<std::size_t>& dims) {
+ValueId Decomposer::mean(const std::string& op_type, ValueId value,
+                         const std::vector<std::size_t>& dims) {
   double count = 1;
   for (const std::size_t d : dims) count *= static_cast<double>(shape(value)[d]);
   const ValueId sum = reduce(op_type, value, dims);
   return make("Div", {sum, number(count, sum)});
 }
 
-ValueId Spelling::ints(const std::vector<std::int64_t>& values) {
+ValueId Decomposer::ints(const std::vector<std::int64_t>& values) {
   return graph_.add_constant(
       node_.name + "/ints",
       graph::Tensor::of_int64({static_cast<std::int64_t>(values.size())}, values));
 }
 
-ValueId Spelling::number(double value, ValueId like) {
+ValueId Decomposer::number(double value, ValueId like) {
   const std::string name = node_.name + "/number";
   if (type(like) == graph::DataType::float64)
     return graph_.add_constant(name, graph::Tensor::of<double>(type(like), {}, {{value}}));
@@ -138,21 +139,21 @@ ValueId Spelling::number(double value, ValueId like) {
   return graph_.add_constant(name, graph::Tensor::of_float({}, {{static_cast<float>(value)}}));
 }
 
-ValueId Spelling::wide(ValueId value) {
+ValueId Decomposer::wide(ValueId value) {
   const bool is_half =
       type(value) == graph::DataType::float16 || type(value) == graph::DataType::bfloat16;
   return is_half ? cast(value, graph::DataType::float32) : value;
 }
 
-ValueId Spelling::cast(ValueId value, graph::DataType to) {
+ValueId Decomposer::cast(ValueId value, graph::DataType to) {
   return type(value) == to ? value : make("Cast", {value}, {{"to", static_cast<std::int64_t>(to)}});
 }
 
-void Spelling::set_output(std::size_t i, ValueId value) {
+void Decomposer::set_output(std::size_t i, ValueId value) {
   if (i >= node_.outputs.size() || node_.outputs[i] == graph::no_value) return;
   const ValueId output = node_.outputs[i];
   const ValueId made = cast(value, type(output));
-  require(shape(made) == shape(output), "what is spelled out has the shape of the operator's");
+  require(shape(made) == shape(output), "a decomposition has the operator's shapes");
   for (Node& node : graph_.nodes) {  // of `made` itself nobody knows from now on
     std::ranges::replace(node.inputs, made, output);
     std::ranges::replace(node.outputs, made, output);
@@ -166,12 +167,12 @@ bool splits_normalized(const ShardingRule& rule, const OpShardSpec& spec) {
   return false;
 }
 
-SpelledOut spell_out(const Graph& graph, const Node& node, const ShardingRule& rule,
-                     const OpShardSpec& spec, const DeviceMesh& mesh) {
+Decomposition decompose(const Graph& graph, const Node& node, const ShardingRule& rule,
+                        const OpShardSpec& spec, const DeviceMesh& mesh) {
   Node local;
-  SpelledOut result = ports_of(graph, node, local);
-  Spelling spelling(result.graph, local);
-  rule.spell_out(spelling);
+  Decomposition result = ports_of(graph, node, local);
+  Decomposer decomposer(result.graph, local);
+  rule.decompose(decomposer);
   std::vector<TensorShardSpec> specs;
   for (const graph::Value& value : result.graph.values)
     specs.push_back(TensorShardSpec::replicated(value.shape.size()));
@@ -188,25 +189,25 @@ SpelledOut spell_out(const Graph& graph, const Node& node, const ShardingRule& r
   for (std::size_t o = 0; o < local.outputs.size(); ++o) {
     require(local.outputs[o] == graph::no_value ||
                 specs[static_cast<std::size_t>(local.outputs[o])] == spec.outputs[o],
-            "what is spelled out leaves outputs as the strategy says");
+            "a decomposition leaves outputs as the strategy says");
   }
   return result;
 }
 
-void spell_out_normalized(Graph& graph, std::vector<OpShardSpec>& strategies,
+void decompose_normalized(Graph& graph, std::vector<OpShardSpec>& strategies,
                           const DeviceMesh& mesh) {
-  std::vector<std::optional<SpelledOut>> spelled(graph.nodes.size());
+  std::vector<std::optional<Decomposition>> parts(graph.nodes.size());
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const auto rule = sharding_rule(graph, graph.nodes[n]);
     if (rule && splits_normalized(*rule, strategies[n]))
-      spelled[n] = spell_out(graph, graph.nodes[n], *rule, strategies[n], mesh);
+      parts[n] = decompose(graph, graph.nodes[n], *rule, strategies[n], mesh);
   }
   UniqueNames names(graph);
   std::vector<Node> nodes = std::exchange(graph.nodes, {});
   std::vector<OpShardSpec> of_nodes = std::exchange(strategies, {});
   for (std::size_t n = 0; n < nodes.size(); ++n) {
-    if (spelled[n]) {
-      append(std::move(*spelled[n]), names, graph, strategies);
+    if (parts[n]) {
+      append(std::move(*parts[n]), names, graph, strategies);
     } else {
       graph.nodes.push_back(std::move(nodes[n]));
       strategies.push_back(std::move(of_nodes[n]));

@@ -1,4 +1,4 @@
-#include "sharding/discovery.h"
+#include "sharding/discovery/discovery.h"
 
 #include <fmt/ranges.h>
 

@@ -7,9 +7,10 @@
 #include "graph/onnx/onnx_import.h"
 #include "sharding/sharding_rule.h"
 
-/// Rules for operators that the table has none for, found by running them (sharding/discovery.h).
-/// What is found is a fact about an operator with these attributes, types, shapes and constant
-/// integers, and remembered as such for as long as the program runs.
+/// Rules for operators that the table has none for, found by running them
+/// (sharding/discovery/discovery.h). What is found is a fact about an operator with these
+/// attributes, types, shapes and constant integers, and remembered as such for as long as the
+/// program runs.
 namespace autopar::sharding {
 
 /// A rule for one node, whether the table has one or not. The node runs on random numbers in the

@@ -1,4 +1,4 @@
-#include "sharding/packed_scales.h"
+#include "sharding/rewrites/packed_scales.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "sharding/reshape_gathers.h"
+#include "sharding/rewrites/reshape_gathers.h"
 
 #include <algorithm>
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "sharding/rule_proof.h"
-#include "sharding/shard_runner.h"
+#include "sharding/discovery/rule_proof.h"
+#include "sharding/discovery/shard_runner.h"
 #include "sharding/sharding_rule.h"
 
 /// Finds out how an operator can be split by running it on small inputs, whole and in shares, after

@@ -1,4 +1,4 @@
-#include "sharding/hoist_splits.h"
+#include "sharding/rewrites/hoist_splits.h"
 
 #include <algorithm>
 #include <map>

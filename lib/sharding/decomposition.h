@@ -9,14 +9,14 @@
 
 namespace autopar::sharding {
 
-/// Writes the operators that do what one operator does (ShardingRule::spell_out).
-class Spelling {
+/// Writes the operators that one operator is decomposed into (ShardingRule::decompose).
+class Decomposer {
  public:
   using ValueId = graph::ValueId;
 
   /// Of `node`, whose inputs and outputs are values of `graph`; what is written is appended to
   /// graph.nodes, values to its values.
-  Spelling(graph::Graph& graph, const graph::Node& node) : graph_(graph), node_(node) {}
+  Decomposer(graph::Graph& graph, const graph::Node& node) : graph_(graph), node_(node) {}
 
   const graph::Node& node() const { return node_; }
   /// no_value where it is left out.
@@ -45,24 +45,24 @@ class Spelling {
   const graph::Node node_;
 };
 
-/// An operator as others, whose own rules say what they exchange.
-struct SpelledOut {
+/// An operator as others, its parts, whose own rules say what ranks exchange.
+struct Decomposition {
   /// First values: the operator's inputs and then its outputs, but for those left out.
   graph::Graph graph;
   std::vector<graph::ValueId> ports;    ///< by those: the value in the operator's own graph
   std::vector<OpShardSpec> strategies;  ///< by NodeId
 };
 
-/// Whether the strategy splits a `normalized` factor, so that the operator runs spelled out.
+/// Whether the strategy splits a `normalized` factor, so that the operator runs decomposed.
 bool splits_normalized(const ShardingRule& rule, const OpShardSpec& spec);
 
-/// The operator as the rule spells it out, with the strategies by which that does what `spec` says.
-SpelledOut spell_out(const graph::Graph& graph, const graph::Node& node, const ShardingRule& rule,
-                     const OpShardSpec& spec, const DeviceMesh& mesh);
+/// The operator as the rule decomposes it, with the strategies that together do what `spec` says.
+Decomposition decompose(const graph::Graph& graph, const graph::Node& node,
+                        const ShardingRule& rule, const OpShardSpec& spec, const DeviceMesh& mesh);
 
-/// Puts others in place of the operators that run spelled out. Values keep their ids; those between
+/// Replaces the operators that run decomposed by their parts. Values keep their ids; those between
 /// the new operators are new. `strategies`: by NodeId, before and after.
-void spell_out_normalized(graph::Graph& graph, std::vector<OpShardSpec>& strategies,
+void decompose_normalized(graph::Graph& graph, std::vector<OpShardSpec>& strategies,
                           const DeviceMesh& mesh);
 
 }  // namespace autopar::sharding

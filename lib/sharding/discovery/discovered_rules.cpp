@@ -1,4 +1,4 @@
-#include "sharding/discovered_rules.h"
+#include "sharding/discovery/discovered_rules.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "sharding/discovery.h"
+#include "sharding/discovery/discovery.h"
 #include "sharding/rules/table.h"
 
 namespace autopar::sharding {

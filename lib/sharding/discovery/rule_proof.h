@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "sharding/discovery/shard_runner.h"
 #include "sharding/op_shard_spec.h"
-#include "sharding/shard_runner.h"
 #include "sharding/sharding_rule.h"
 
 namespace autopar::sharding {

@@ -1,4 +1,4 @@
-#include "sharding/shard_runner.h"
+#include "sharding/discovery/shard_runner.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "sharding/rule_proof.h"
+#include "sharding/discovery/rule_proof.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "sharding/spelled_out.h"
+#include "sharding/decomposition.h"
 
 namespace autopar::sharding {
 namespace {
@@ -50,24 +50,24 @@ class ChoiceRun {
   std::string run_all(std::map<ValueId, OnRanks>& values) const {
     if (!splits_normalized(rule_, choice_))
       return run_operator(run_.graph, run_.node(), rule_, choice_, values);
-    const SpelledOut spelled = spell_out(run_.graph, run_.node(), rule_, choice_, mesh_);
+    const Decomposition parts = decompose(run_.graph, run_.node(), rule_, choice_, mesh_);
     std::map<ValueId, OnRanks> inside;
-    for (std::size_t v = 0; v < spelled.graph.values.size(); ++v) {
+    for (std::size_t v = 0; v < parts.graph.values.size(); ++v) {
       const auto id = static_cast<ValueId>(v);
-      if (v < spelled.ports.size() && values.contains(spelled.ports[v])) {
-        inside[id] = values.at(spelled.ports[v]);
-      } else if (spelled.graph.is_constant(id)) {
-        inside[id] = OnRanks(ranks(), *spelled.graph.value(id).constant);
+      if (v < parts.ports.size() && values.contains(parts.ports[v])) {
+        inside[id] = values.at(parts.ports[v]);
+      } else if (parts.graph.is_constant(id)) {
+        inside[id] = OnRanks(ranks(), *parts.graph.value(id).constant);
       }
     }
-    for (std::size_t n = 0; n < spelled.graph.nodes.size(); ++n) {
-      const graph::Node& node = spelled.graph.nodes[n];
-      const std::string refusal = run_operator(
-          spelled.graph, node, *sharding_rule(spelled.graph, node), spelled.strategies[n], inside);
+    for (std::size_t n = 0; n < parts.graph.nodes.size(); ++n) {
+      const graph::Node& node = parts.graph.nodes[n];
+      const std::string refusal = run_operator(parts.graph, node, *sharding_rule(parts.graph, node),
+                                               parts.strategies[n], inside);
       if (!refusal.empty()) return fmt::format("{}: {}", node.name, refusal);
     }
-    for (std::size_t p = 0; p < spelled.ports.size(); ++p)
-      values[spelled.ports[p]] = inside.at(static_cast<ValueId>(p));
+    for (std::size_t p = 0; p < parts.ports.size(); ++p)
+      values[parts.ports[p]] = inside.at(static_cast<ValueId>(p));
     return {};
   }
 
