@@ -1,0 +1,38 @@
+# A test file that no target or test names would never run: configuring fails and says which.
+
+function(autopar_targets_of directory result)
+  get_property(targets DIRECTORY ${directory} PROPERTY BUILDSYSTEM_TARGETS)
+  get_property(folders DIRECTORY ${directory} PROPERTY SUBDIRECTORIES)
+  foreach(folder ${folders})
+    autopar_targets_of(${folder} more)
+    list(APPEND targets ${more})
+  endforeach()
+  set(${result} ${targets} PARENT_SCOPE)
+endfunction()
+
+autopar_targets_of(${CMAKE_SOURCE_DIR} targets)
+foreach(target ${targets})
+  get_target_property(sources ${target} SOURCES)
+  get_target_property(folder ${target} SOURCE_DIR)
+  foreach(source ${sources})
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder} NORMALIZE)
+    list(APPEND named ${source})
+  endforeach()
+endforeach()
+file(GLOB_RECURSE unnamed CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*_test.cpp)
+list(REMOVE_ITEM unnamed ${named})
+
+if(AUTOPAR_TEST_PYTHON)
+  get_property(scripts GLOBAL PROPERTY AUTOPAR_E2E_MODULES)
+  file(GLOB unnamed_scripts CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/e2e/test_*.py)
+  foreach(script ${scripts})
+    list(REMOVE_ITEM unnamed_scripts ${CMAKE_CURRENT_LIST_DIR}/e2e/${script}.py)
+  endforeach()
+endif()
+
+list(APPEND unnamed ${unnamed_scripts})
+if(unnamed)
+  list(JOIN unnamed "\n  " unnamed)
+  message(FATAL_ERROR "No target or test names these files; add them to a CMakeLists.txt of tests/:\n  "
+    "${unnamed}")
+endif()
