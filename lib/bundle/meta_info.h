@@ -36,8 +36,8 @@ struct FileInfo {
 struct RankInfo {
   int rank = 0;
   int stage = 0;
-  std::vector<int> coordinates;  ///< on its stage's mesh
-  std::vector<FileInfo> files;   ///< model first, then data where there is one
+  std::vector<int> coordinates;   ///< on its stage's mesh
+  std::vector<FileInfo> files;    ///< model first, then data where there is one
   std::int64_t weight_bytes = 0;  ///< rank 0's with those of the tail
   std::int64_t peak_bytes = 0;    ///< predicted: weights and arena
 };

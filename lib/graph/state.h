@@ -22,10 +22,10 @@ struct Growth {
 std::optional<Growth> growth_of(const std::string& output, const Shape& output_shape,
                                 const std::string& input, const Shape& input_shape);
 
-/// Whether a state that grows is a buffer in which rows keep their places: only operators that leave
-/// elements where they are lead from its input to its output, and padding behind has lengthened it.
-/// So com.microsoft's GroupQueryAttention writes rows to where `seqlens_k` says. Else what a step
-/// has made is the output's last rows.
+/// Whether a state that grows is a buffer in which rows keep their places: only operators that
+/// leave elements where they are lead from its input to its output, and padding behind has
+/// lengthened it. So com.microsoft's GroupQueryAttention writes rows to where `seqlens_k` says.
+/// Else what a step has made is the output's last rows.
 bool keeps_places(const Graph& graph, const State& state);
 
 /// A model's outputs and inputs by name.

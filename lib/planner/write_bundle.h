@@ -17,9 +17,9 @@ namespace autopar::planner {
 struct BundleOptions {
   std::filesystem::path out;
   std::string model_name;
-  bool force = false;                   ///< replace `out` where it is a bundle
+  bool force = false;                                     ///< replace `out` where it is a bundle
   program::RunBytes run_bytes = program::most_run_bytes;  ///< as for the search
-  const graph::Tail* tail = nullptr;    ///< of the model, if it has one
+  const graph::Tail* tail = nullptr;                      ///< of the model, if it has one
 };
 
 /// Throws Error where `out` exists and may not be replaced, without `force` or where it is no

@@ -44,8 +44,7 @@ struct Neighbours {
   W weights[most] = {};
 
   /// The coordinate counts places from 0 to `extent` - 1; mirrors stand at `low` and `high`.
-  AUTOPAR_CALLED Neighbours(W x, int extent, Interpolation mode, Outside outside, W low,
-                                 W high) {
+  AUTOPAR_CALLED Neighbours(W x, int extent, Interpolation mode, Outside outside, W low, W high) {
     // What is no number, or none that can be counted, is far outside.
     constexpr W far = 1 << 24;
     if (!(x > -far)) x = -far;
