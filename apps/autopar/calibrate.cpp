@@ -19,11 +19,13 @@
 #include "cost/fit.h"
 #include "device_choice.h"
 #include "launch.h"
+#include "planner/summary.h"
 #include "progress.h"
 #include "runtime/calibration/rank_stopwatch.h"
-#include "summary.h"
 
 namespace autopar {
+
+using planner::in_seconds;
 
 namespace {
 

@@ -3,18 +3,10 @@
 #include <utility>
 
 #include "base/problems.h"
+#include "planner/load_model.h"
 #include "runtime/tensor_files.h"
 
 namespace autopar {
-
-std::pair<std::string, graph::Tensor> load_named_tensor(std::string_view option,
-                                                        const std::string& text) {
-  const auto equals = text.find('=');
-  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-    fail("{} {}: give NAME=FILE.npy or NAME=FILE.pb", option, text);
-  }
-  return {text.substr(0, equals), runtime::load_tensor_file(text.substr(equals + 1))};
-}
 
 void InputOptions::add_to(CLI::App& command) {
   command
@@ -32,7 +24,7 @@ runtime::NamedTensors InputOptions::load(const bundle::MetaInfo& info,
   for (const std::string& text : files) {
     problems.collect([&] {
       try {
-        auto [name, tensor] = load_named_tensor("--input", text);
+        auto [name, tensor] = planner::load_named_tensor("--input", text);
         if (!inputs.emplace(name, std::move(tensor)).second) {
           fail("--input gives '{}' twice; give it once", name);
         }

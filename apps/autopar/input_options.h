@@ -13,10 +13,6 @@
 
 namespace autopar {
 
-/// Reads what an option says, NAME=FILE.npy or NAME=FILE.pb.
-std::pair<std::string, graph::Tensor> load_named_tensor(std::string_view option,
-                                                        const std::string& text);
-
 /// Where a run's inputs come from.
 struct InputOptions {
   std::vector<std::string> files;  ///< NAME=FILE.npy or NAME=FILE.pb

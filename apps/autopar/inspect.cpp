@@ -9,10 +9,15 @@
 #include "bundle/tail_info.h"
 #include "commands.h"
 #include "graph/onnx/onnx_overview.h"
-#include "model_options.h"
-#include "summary.h"
+#include "planner/load_model.h"
+#include "planner/summary.h"
 
 namespace autopar {
+
+using planner::collectives_table;
+using planner::in_bytes;
+using planner::in_seconds;
+using planner::tail_text;
 
 namespace {
 
@@ -108,11 +113,11 @@ void print_bundle(const bundle::MetaInfo& info, const std::optional<bundle::Tail
 }
 
 struct InspectCommand {
-  ModelOptions model;
+  planner::ModelOptions model{.weights_may_be_absent = true};
   bool json = false;
 
   void run() const {
-    const std::filesystem::path& what = model.model;
+    const std::filesystem::path& what = model.file;
     if (std::filesystem::is_directory(what)) {
       if (!model.shapes.empty())
         fail("--shape {}: a bundle's shapes are fixed; leave it out", model.shapes.front());
@@ -128,7 +133,7 @@ struct InspectCommand {
   /// its end.
   EndOfModel end_of_model() const {
     try {
-      const graph::Imported imported = load_model(model, /*weights_may_be_absent=*/true);
+      const graph::Imported imported = planner::load_graph(model);
       return {imported.tail ? std::optional(imported.tail->summary) : std::nullopt, ""};
     } catch (const graph::UnknownShape& refusal) {
       return {std::nullopt, refusal.what()};
@@ -144,7 +149,7 @@ struct InspectCommand {
 void add_inspect_command(CLI::App& app) {
   auto command = std::make_shared<InspectCommand>();
   CLI::App* sub = app.add_subcommand("inspect", "What is in a model or a bundle");
-  sub->add_option("what", command->model.model, "An ONNX file or a bundle")->required();
+  sub->add_option("what", command->model.file, "An ONNX file or a bundle")->required();
   sub->add_option("--shape", command->model.shapes,
                   "Shape of a model input, NAME=1x128, to be told of the end of the model whose "
                   "shapes only a run tells; may be repeated")

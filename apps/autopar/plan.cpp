@@ -1,78 +1,46 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "commands.h"
-#include "explanation_text.h"
 #include "model_options.h"
-#include "plan_report.h"
-#include "planner/write_bundle.h"
 #include "progress.h"
-#include "simulated_trace.h"
-#include "summary.h"
 
 namespace autopar {
 
 namespace {
 
 struct PlanCommand {
-  ModelOptions model;
-  PlanOptions plan;
+  planner::ModelOptions model{.weights_may_be_absent = true};
+  planner::PlanOptions plan{.progress = show_progress};
   bool json = false;
   std::string explain;                           ///< an operator's name or a glob; empty for none
   std::vector<std::filesystem::path> compare{};  ///< two, or none
   std::filesystem::path simulate{};              ///< the trace to write; empty for none
 
   void run() const {
-    if (!compare.empty()) return print_comparison();
-    auto [meshes, options] = make_search_setup(plan, model, [&] {
-      if (!simulate.empty() && explain.empty()) runtime::check_trace_file(simulate, "--simulate");
+    if (!compare.empty()) {
+      fmt::print("{}", planner::compare(compare[0], compare[1], json));
+      return;
+    }
+    check_usage(plan);
+    planner::check_options(model, plan, [&] {
+      if (!simulate.empty() && explain.empty()) planner::check_trace_file(simulate);
     });
-    const BatchedModel loaded = load_batched_model(model, plan, /*weights_may_be_absent=*/true);
-    fit_to_model(meshes, loaded.whole);
-    if (!explain.empty()) return print_explanation(loaded, meshes, options);
-    const plan::PipelinePlan found = find_plan(loaded, plan, meshes, options);
-    if (!simulate.empty()) {
-      runtime::save_trace(simulate, simulated_spans(found, meshes.front().device()), "--simulate");
-    }
-    const PlanReport report = make_plan_report(found, meshes.front().device());
-    if (json) {
-      fmt::print("{}\n", planner::plan_json(found, report.collectives,
-                                            loaded.tail ? &*loaded.tail : nullptr));
-    } else {
-      fmt::print("{}", report_text(found, report));
-      if (loaded.tail) fmt::print("{}", tail_text(loaded.tail->summary));
-    }
+    const planner::Model loaded = planner::load_model(model, plan);
+    if (!explain.empty()) return print_explanation(loaded);
+    const planner::Plan found = planner::plan(loaded, plan);
+    if (!simulate.empty()) planner::save_simulation(found, simulate);
+    fmt::print("{}", json ? planner::plan_json(found) + "\n" : planner::report_text(found));
   }
 
  private:
-  void print_explanation(const BatchedModel& loaded, std::span<const cost::CostModel> meshes,
-                         const search::SearchOptions& options) const {
+  void print_explanation(const planner::Model& loaded) const {
     if (!simulate.empty()) fail("--simulate {}: leave it out with --explain", simulate.string());
-    if (plan.stages != "1" || plan.microbatches != 1)
-      fail("--explain {}: it tells of plans of one stage; leave out --stages and --microbatches",
-           explain);
-    const graph::Graph& graph = loaded.whole;
-    const graph::NodeId node = search::find_operator(graph, explain);  // before a long search
-    const search::SolvedPlan solved = find_solved_plan(loaded, meshes, options);
-    const cost::CostModel cost(meshes.front().device(), solved.plan.mesh);
-    const Progress progress("trying the candidates of " + graph.node(node).name);
-    const search::Explanation explanation =
-        search::explain_operator(graph, cost, solved, node, options.time_limit_seconds);
-    fmt::print("{}", json ? search::explanation_json(graph, explanation) + "\n"
-                          : explanation_text(graph, explanation));
-  }
-
-  void print_comparison() const {
-    const plan::PlanFile a = plan::load_plan_file(compare[0]);
-    const plan::PlanFile b = plan::load_plan_file(compare[1]);
-    const plan::PlanComparison comparison = plan::compare_plans(a, b);
-    fmt::print("{}", json ? plan::comparison_json(a, b, comparison) + "\n"
-                          : comparison_text(a, b, comparison));
+    fmt::print("{}", planner::explain(loaded, plan, explain, json));
   }
 };
 
@@ -115,8 +83,8 @@ class CompareOption {
 void add_plan_command(CLI::App& app) {
   auto command = std::make_shared<PlanCommand>();
   CLI::App* sub = app.add_subcommand("plan", "Search for a plan without writing shards");
-  command->model.add_to(*sub);
-  command->plan.add_to(*sub);
+  add_model_options(*sub, command->model);
+  add_plan_options(*sub, command->plan);
   sub->add_option("--explain", command->explain,
                   "Tell of an operator's candidates: a name, or a glob whose first match counts");
   sub->add_option("--simulate", command->simulate,

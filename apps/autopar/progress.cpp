@@ -36,4 +36,8 @@ void Progress::show() {
   fmt::print(stderr, "\r\033[K");
 }
 
+std::shared_ptr<void> show_progress(const std::string& what) {
+  return std::make_shared<Progress>(what);
+}
+
 }  // namespace autopar

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -25,5 +26,8 @@ class Progress {
   bool done_ = false;
   std::thread thread_;
 };
+
+/// For the options of lib/planner.
+std::shared_ptr<void> show_progress(const std::string& what);
 
 }  // namespace autopar

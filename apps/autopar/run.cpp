@@ -12,10 +12,14 @@
 #include "device_choice.h"
 #include "input_options.h"
 #include "launch.h"
+#include "planner/summary.h"
 #include "runtime/tensor_files.h"
-#include "summary.h"
 
 namespace autopar {
+
+using planner::collectives_table;
+using planner::in_bytes;
+using planner::in_seconds;
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "commands.h"
 #include "input_options.h"
 #include "launch.h"
-#include "model_options.h"
+#include "planner/load_model.h"
 #include "runtime/tail_run.h"
 #include "runtime/tensor_files.h"
 
@@ -33,7 +33,7 @@ double tolerance_of(const graph::Graph& model) {
 }
 
 struct VerifyCommand {
-  ModelOptions model;
+  planner::ModelOptions model;
   std::filesystem::path dir;
   InputOptions inputs;
   std::optional<double> tolerance;  ///< by the model's types if absent
@@ -68,12 +68,12 @@ struct VerifyCommand {
  private:
   /// With the input shapes that the bundle was made for.
   graph::Imported load_whole_model(const bundle::MetaInfo& info) const {
-    ModelOptions with_shapes = model;
+    planner::ModelOptions with_shapes = model;
     for (const bundle::PortInfo& input : info.inputs) {
       if (!input.shape.empty())
         with_shapes.shapes.push_back(input.name + "=" + graph::to_string(input.shape));
     }
-    return load_model(with_shapes, /*weights_may_be_absent=*/false);
+    return planner::load_graph(with_shapes);
   }
 
   runtime::NamedTensors outputs_of_tail(const graph::Tail& tail, const runtime::NamedTensors& read,
@@ -93,7 +93,7 @@ struct VerifyCommand {
       const auto reference = whole.find(output.name);
       if (reference == whole.end()) {
         fail("{} has no output '{}', which {} has; verify a bundle with the model it was made from",
-             model.model.string(), output.name, dir.string());
+             model.file.string(), output.name, dir.string());
       }
       const double error =
           runtime::largest_relative_error(reference->second, sharded.at(output.name));
@@ -118,7 +118,7 @@ void add_verify_command(CLI::App& app) {
   auto command = std::make_shared<VerifyCommand>();
   CLI::App* sub = app.add_subcommand(
       "verify", "Run the whole model and its bundle on the same inputs and compare");
-  sub->add_option("model", command->model.model, "The ONNX file")->required();
+  sub->add_option("model", command->model.file, "The ONNX file")->required();
   sub->add_option("dir", command->dir, "The bundle")->required();
   command->inputs.add_to(*sub);
   sub->add_option("--constant", command->model.constants,

@@ -14,6 +14,9 @@
 #include "bundle/tail_info.h"
 #include "graph/onnx/onnx_export.h"
 #include "plan/plan_json.h"
+#include "planner/device_fit.h"
+#include "planner/find_plan.h"
+#include "planner/summary.h"
 #include "program/memory_prediction.h"
 #include "program/pipeline_program.h"
 
@@ -58,7 +61,7 @@ bundle::TailInfo write_tail(const graph::Tail& tail, const fs::path& folder) {
 }
 
 bundle::RankInfo write_rank(const Graph& shard, const PipelinePlan& plan, int rank,
-                            const fs::path& folder, const BundleOptions& options) {
+                            const fs::path& folder, const WriteOptions& options) {
   const std::string model = fmt::format("rank{}.onnx", rank);
   const std::string data = fmt::format("rank{}.data", rank);
   const graph::WrittenModel written = graph::save_onnx(shard, folder / model, folder / data);
@@ -226,8 +229,8 @@ std::string plan_json(const PipelinePlan& plan, std::span<const plan::Collective
 bundle::MetaInfo write_bundle(const Graph& whole,
                               const std::map<std::string, bundle::BatchInfo>& batch,
                               const PipelinePlan& plan, const cost::DeviceModel& device,
-                              const BundleOptions& options) {
-  check_output_folder(options);
+                              const WriteOptions& options) {
+  check_output_folder({.out = options.out, .force = options.force});
   const program::PipelineProgram program = program::lower(plan, device);
   const std::map<std::string, bundle::BatchInfo> uncut;
   bundle::MetaInfo info =
@@ -248,6 +251,21 @@ bundle::MetaInfo write_bundle(const Graph& whole,
   write_text(folder.path() / "meta-info.json", bundle::to_json(info, tail).dump(2));
   folder.publish();
   return info;
+}
+
+std::string write_bundle(const Plan& plan, const BundleOptions& options) {
+  const FoundPlan& found = plan.contents();
+  const LoadedModel& model = *found.model;
+  const std::shared_ptr<void> shown =
+      options.progress ? options.progress("writing " + options.out.string()) : nullptr;
+  const bundle::MetaInfo written = write_bundle(model.graph, found.ports, found.plan, found.device,
+                                                {.out = options.out,
+                                                 .model_name = model.options.file.filename(),
+                                                 .force = options.force,
+                                                 .run_bytes = run_bytes_on(found.device),
+                                                 .tail = model.tail ? &*model.tail : nullptr});
+  const std::string text = plan_summary(found.plan, written.collectives);
+  return model.tail ? text + tail_text(model.tail->summary) : text;
 }
 
 }  // namespace autopar::planner

@@ -10,22 +10,19 @@
 #include "graph/graph.h"
 #include "graph/tail.h"
 #include "plan/pipeline_plan.h"
+#include "planner/planner.h"
 #include "program/memory_prediction.h"
 
 namespace autopar::planner {
 
-struct BundleOptions {
+/// What write_bundle takes beside the plan.
+struct WriteOptions {
   std::filesystem::path out;
   std::string model_name;
   bool force = false;                                     ///< replace `out` where it is a bundle
   program::RunBytes run_bytes = program::most_run_bytes;  ///< as for the search
   const graph::Tail* tail = nullptr;                      ///< of the model, if it has one
 };
-
-/// Throws Error where `out` exists and may not be replaced, without `force` or where it is no
-/// bundle, and where its parent folder does not exist. Asked before a long search, and again by
-/// write_bundle.
-void check_output_folder(const BundleOptions& options);
 
 /// plan::plan_json with what is known of the tail, if there is one, under "tail".
 std::string plan_json(const plan::PipelinePlan& plan,
@@ -41,6 +38,6 @@ std::string plan_json(const plan::PipelinePlan& plan,
 bundle::MetaInfo write_bundle(const graph::Graph& whole,
                               const std::map<std::string, bundle::BatchInfo>& batch,
                               const plan::PipelinePlan& plan, const cost::DeviceModel& device,
-                              const BundleOptions& options);
+                              const WriteOptions& options);
 
 }  // namespace autopar::planner

@@ -166,9 +166,9 @@ TEST_CASE("what is no bundle is never replaced") {
 
 TEST_CASE("a folder that cannot be is refused before anything is written") {
   const TemporaryFolder folder;
-  CHECK_THROWS_WITH(check_output_folder({.out = folder / "missing" / "out", .model_name = {}}),
+  CHECK_THROWS_WITH(check_output_folder({.out = folder / "missing" / "out"}),
                     Contains("missing") && Contains("make it first"));
-  CHECK_THROWS_AS(check_output_folder({.out = "", .model_name = {}}), Error);
+  CHECK_THROWS_AS(check_output_folder({.out = ""}), Error);
   CHECK(names_in(folder.path()).empty());
 }
 

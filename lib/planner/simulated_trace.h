@@ -6,11 +6,11 @@
 #include "plan/pipeline_plan.h"
 #include "runtime/trace.h"
 
-namespace autopar {
+namespace autopar::planner {
 
 /// A run of the plan as the cost model has it, in the form of a profile: by rank, from time 0 on.
 /// Of more than 64 ranks, the first of each stage alone, which stands for the others.
 std::vector<std::vector<runtime::Span>> simulated_spans(const plan::PipelinePlan& plan,
                                                         const cost::DeviceModel& device);
 
-}  // namespace autopar
+}  // namespace autopar::planner

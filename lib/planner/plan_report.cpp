@@ -7,12 +7,15 @@
 #include <map>
 #include <utility>
 
-#include "model_options.h"
+#include "planner/device_fit.h"
+#include "planner/find_plan.h"
+#include "planner/summary.h"
+#include "planner/write_bundle.h"
 #include "program/pipeline_program.h"
 #include "runtime/run_bytes.h"
 #include "summary.h"
 
-namespace autopar {
+namespace autopar::planner {
 
 namespace {
 
@@ -132,6 +135,20 @@ std::string report_text(const plan::PipelinePlan& plan, const PlanReport& report
   return text;
 }
 
+std::string report_text(const Plan& plan) {
+  const FoundPlan& found = plan.contents();
+  const std::string text = report_text(found.plan, make_plan_report(found.plan, found.device));
+  return found.model->tail ? text + tail_text(found.model->tail->summary) : text;
+}
+
+std::string plan_json(const Plan& plan) {
+  const FoundPlan& found = plan.contents();
+  const auto uses =
+      program::collective_uses(found.plan, program::lower(found.plan, found.device), found.device);
+  const auto& tail = found.model->tail;
+  return plan_json(found.plan, uses, tail ? &*tail : nullptr);
+}
+
 std::string collectives_table(std::span<const plan::CollectiveUse> uses) {
   if (uses.empty()) return "  no communication\n";
   std::string text;
@@ -156,4 +173,4 @@ std::string strategy_text(const sharding::OpShardSpec& strategy,
   return text + whole.substr(whole.find("->"));
 }
 
-}  // namespace autopar
+}  // namespace autopar::planner

@@ -9,7 +9,7 @@
 #include "plan/pipeline_plan.h"
 #include "program/memory_peak.h"
 
-namespace autopar {
+namespace autopar::planner {
 
 /// All that `autopar plan` tells of a plan.
 struct PlanReport {
@@ -31,4 +31,4 @@ std::string collectives_table(std::span<const plan::CollectiveUse> uses);
 std::string strategy_text(const sharding::OpShardSpec& strategy,
                           std::span<const sharding::TensorShardSpec> inputs_as);
 
-}  // namespace autopar
+}  // namespace autopar::planner

@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-namespace autopar {
+namespace autopar::planner {
 
 std::string in_seconds(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
@@ -150,4 +150,4 @@ std::string plan_summary(const plan::PipelinePlan& plan,
          collectives_table(collectives);
 }
 
-}  // namespace autopar
+}  // namespace autopar::planner

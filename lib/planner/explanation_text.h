@@ -5,7 +5,7 @@
 #include "plan/plan_comparison.h"
 #include "search/explanation.h"
 
-namespace autopar {
+namespace autopar::planner {
 
 /// What `--explain` prints: a candidate a paragraph.
 std::string explanation_text(const graph::Graph& graph, const search::Explanation& explanation);
@@ -14,4 +14,4 @@ std::string explanation_text(const graph::Graph& graph, const search::Explanatio
 std::string comparison_text(const plan::PlanFile& a, const plan::PlanFile& b,
                             const plan::PlanComparison& comparison);
 
-}  // namespace autopar
+}  // namespace autopar::planner

@@ -7,7 +7,7 @@
 
 #include "summary.h"
 
-namespace autopar {
+namespace autopar::planner {
 
 namespace {
 
@@ -135,4 +135,4 @@ std::string comparison_text(const plan::PlanFile& a, const plan::PlanFile& b,
                             differences_text(comparison.stored));
 }
 
-}  // namespace autopar
+}  // namespace autopar::planner

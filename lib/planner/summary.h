@@ -8,7 +8,7 @@
 #include "graph/tail.h"
 #include "plan/pipeline_plan.h"
 
-namespace autopar {
+namespace autopar::planner {
 
 /// "1.2 ms", "34 us".
 std::string in_seconds(double seconds);
@@ -30,4 +30,4 @@ std::string tail_text(const graph::TailSummary& tail);
 /// A line for each kind of collective.
 std::string collectives_table(const std::vector<bundle::CollectiveTotal>& collectives);
 
-}  // namespace autopar
+}  // namespace autopar::planner

@@ -2,9 +2,10 @@
 
 #include <utility>
 
+#include "planner/find_plan.h"
 #include "program/simulation.h"
 
-namespace autopar {
+namespace autopar::planner {
 
 namespace {
 
@@ -57,4 +58,13 @@ std::vector<std::vector<runtime::Span>> simulated_spans(const plan::PipelinePlan
   return by_rank;
 }
 
-}  // namespace autopar
+void check_trace_file(const std::filesystem::path& trace) {
+  runtime::check_trace_file(trace, "--simulate");
+}
+
+void save_simulation(const Plan& plan, const std::filesystem::path& trace) {
+  const FoundPlan& found = plan.contents();
+  runtime::save_trace(trace, simulated_spans(found.plan, found.device), "--simulate");
+}
+
+}  // namespace autopar::planner

@@ -1,0 +1,104 @@
+#include "planner/find_plan.h"
+
+#include <spdlog/spdlog.h>
+
+#include "base/error.h"
+#include "base/interruption.h"
+#include "planner/device_fit.h"
+#include "planner/microbatches.h"
+#include "program/pipeline_program.h"
+#include "search/search_meshes.h"
+#include "search/stages/search_pipeline.h"
+
+namespace autopar::planner {
+
+namespace {
+
+void tell_of_interruption() {
+  if (was_interrupted()) spdlog::warn("interrupted: this is the best plan found so far");
+}
+
+/// Weights that rank 0 keeps for the tail where that shares memory with its shard. Its shares are
+/// the largest, so that the fullest rank has them.
+std::int64_t tail_bytes_on(const cost::DeviceModel& device,
+                           const std::optional<graph::Tail>& tail) {
+  return tail && device.runs_on == "cpu" ? tail->summary.weight_bytes : 0;
+}
+
+/// The limit is held against what the shards of a plan will need.
+search::SearchOptions with_memory_needs(const SearchSetup& setup, const LoadedModel& model) {
+  search::SearchOptions options = setup.search;
+  const cost::DeviceModel& device = setup.meshes.front().device();
+  options.peak_bytes = [&](const plan::Plan& plan) {
+    const cost::CostModel cost(device, plan.mesh);
+    return tail_bytes_on(device, model.tail) +
+           program::predict_peak_bytes(model.graph, plan, cost.step_price(), run_bytes_on(device));
+  };
+  return options;
+}
+
+plan::PipelinePlan find_pipeline(const LoadedModel& model, const graph::Graph& microbatch,
+                                 const PlanOptions& plan, const SearchSetup& setup) {
+  if (!model.graph.states.empty())
+    fail("--loop: states stay on one stage's devices; leave --stages and --microbatches out");
+  const cost::DeviceModel& device = setup.meshes.front().device();
+  search::PipelineOptions pipeline;
+  pipeline.stages = setup.stages.value_or(0);
+  pipeline.microbatches = plan.microbatches;
+  pipeline.objective = setup.objective;
+  pipeline.mesh = setup.stage_mesh;
+  pipeline.peak_bytes = [&](const graph::StageGraph& stage, const plan::Plan& found) {
+    return program::predict_peak_bytes(stage, found, device, plan.microbatches,
+                                       run_bytes_on(device));
+  };
+  const std::shared_ptr<void> shown =
+      plan.progress ? plan.progress("searching for the best stages") : nullptr;
+  plan::PipelinePlan found = search::search_pipeline(model.graph, microbatch, device, setup.meshes,
+                                                     with_memory_needs(setup, model), pipeline);
+  tell_of_interruption();
+  return found;
+}
+
+}  // namespace
+
+search::SolvedPlan find_solved_plan(const LoadedModel& model, const SearchSetup& setup,
+                                    const Progress& progress) {
+  const std::shared_ptr<void> shown = progress ? progress("searching for the best plan") : nullptr;
+  search::SolvedPlan found =
+      search::search_meshes(model.graph, setup.meshes, with_memory_needs(setup, model));
+  tell_of_interruption();
+  return found;
+}
+
+Plan plan(const Model& model, const PlanOptions& options) {
+  const LoadedModel& loaded = model.contents();
+  SearchSetup setup = make_search_setup(options);
+  discover_missing_rules(options, loaded.graph);
+  program::SplitBatch split = split_model(loaded, options);
+  fit_to_model(setup.meshes, loaded.graph);
+  const bool is_simple = setup.stages == 1 && options.microbatches == 1;
+  plan::PipelinePlan found =
+      is_simple ? plan::one_stage_plan(loaded.graph,
+                                       find_solved_plan(loaded, setup, options.progress).plan)
+                : find_pipeline(loaded, split.microbatch, options, setup);
+  return Plan(std::make_shared<const FoundPlan>(FoundPlan{
+      model.shared(), std::move(split.ports), std::move(found), setup.meshes.front().device()}));
+}
+
+PlanSummary Plan::summary() const {
+  const plan::PipelinePlan& plan = contents().plan;
+  const plan::PlanSummary& summary = plan.summary;
+  return {.ranks = plan.num_devices(),
+          .stages = static_cast<int>(plan.stages.size()),
+          .cost_seconds = summary.cost_seconds,
+          .lower_bound_seconds = summary.lower_bound_seconds,
+          .proven_optimal = summary.proven_optimal,
+          .weight_bytes = summary.weight_bytes,
+          .peak_bytes = summary.peak_bytes,
+          .one_device_seconds = summary.one_device_seconds,
+          .one_device_bytes = summary.one_device_bytes};
+}
+
+std::vector<std::string> device_names() { return cost::device_preset_names(); }
+
+}  // namespace autopar::planner

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+/// Splits an ONNX model over several devices: load it, plan, write the bundle.
+///
+///     const planner::Model model =
+///         planner::load_model({.file = "model.onnx", .shapes = {"input_ids=1x128"}});
+///     const planner::Plan plan = planner::plan(model, {.ngpus = 4});
+///     planner::write_bundle(plan, {.out = "bundle"});
+///
+/// A bundle is a folder with an ONNX file a rank; runtime/session.h runs it.
+///
+/// Errors are exceptions of type autopar::Error (error.h) whose message is one line, and in
+/// SeveralErrors a line for each of several. They name options as the command line does: `ngpus`
+/// is --ngpus. Any number of models and plans may be used from any number of threads, but for
+/// `discover`, which no other search may run beside.
+///
+/// Effects on the process: while plan() or explain() search, SIGINT ends the search instead of the
+/// process, and the best plan so far is returned; while write_bundle() writes, SIGINT, SIGTERM and
+/// SIGHUP make it throw and leave nothing behind. The handlers from before return with the call.
+/// Warnings go to spdlog's default logger, which writes to standard output until it is replaced.
+namespace autopar::planner {
+
+/// Told what begins, for a progress bar say. What it returns is destroyed when that has ended.
+using Progress = std::function<std::shared_ptr<void>(const std::string& what)>;
+
+/// The model, and how its symbolic dimensions are bound.
+struct ModelOptions {
+  std::filesystem::path file{};
+  std::vector<std::string> shapes{};     ///< shapes of inputs, "NAME=1x128"
+  std::vector<std::string> constants{};  ///< values of inputs for good, "NAME=FILE", .npy or .pb
+  /// Outputs that are inputs of a run's next step, "present.*=past.*".
+  std::vector<std::string> loops{};
+  /// Files of weights may be missing: enough for a plan, not for write_bundle.
+  bool weights_may_be_absent = false;
+  Progress progress{};
+};
+
+/// What plan is wanted, and how it is searched for.
+struct PlanOptions {
+  int ngpus = 0;                ///< devices to split the model over
+  std::string mesh{};           ///< "2x4", or "auto" for the best one; empty: one axis
+  std::string device = "h200";  ///< a device file, or one of device_names()
+  std::string memory = "fair";  ///< "fair" (1.25/N of the weights a rank), "device", or "80GiB"
+  std::string search = "ilp";   ///< "ilp" (exact), "propagation" or "recursive"
+  bool bound = false;           ///< the exact search proves a bound for another search's plan
+  bool presolve = true;         ///< false, with "ilp": GLPK is handed the whole problem
+  std::filesystem::path strategy{};   ///< a JSON file that pins operators' strategies; or empty
+  double time_limit_seconds = 60;     ///< of the search
+  std::string stages = "1";           ///< pipeline stages: a number, or "auto" for the best
+  int microbatches = 1;               ///< parts of the batch that follow one another
+  std::vector<std::string> batch{};   ///< inputs that have the batch: "NAME" or, by dimension,
+                                      ///< "NAME=1"; none: the first input's, wherever it is
+  std::string objective = "latency";  ///< of stages: "latency" or "throughput"
+  bool discover = false;  ///< finds out how operators without a rule split, by running them
+  Progress progress{};
+};
+
+struct BundleOptions {
+  std::filesystem::path out{};  ///< a new folder; its parent exists
+  bool force = false;           ///< replaces `out` where that is a bundle
+  Progress progress{};
+};
+
+struct LoadedModel;  // load_model.h
+struct FoundPlan;    // find_plan.h
+
+/// A model that was read. Copies share it.
+class Model {
+ public:
+  explicit Model(std::shared_ptr<const LoadedModel> contents) : contents_(std::move(contents)) {}
+  const LoadedModel& contents() const { return *contents_; }
+  const std::shared_ptr<const LoadedModel>& shared() const { return contents_; }
+
+ private:
+  std::shared_ptr<const LoadedModel> contents_;
+};
+
+/// What a plan predicts.
+struct PlanSummary {
+  int ranks = 1;
+  int stages = 1;
+  double cost_seconds = 0;         ///< of a run
+  double lower_bound_seconds = 0;  ///< no plan takes less; 0 where nothing is known
+  bool proven_optimal = false;
+  std::int64_t weight_bytes = 0;  ///< of the fullest rank
+  std::int64_t peak_bytes = 0;    ///< of the fullest rank, weights included
+  double one_device_seconds = 0;  ///< what a run of the whole model on one device takes
+  std::int64_t one_device_bytes = 0;
+};
+
+/// A plan that was found, with its model. Copies share it.
+class Plan {
+ public:
+  explicit Plan(std::shared_ptr<const FoundPlan> contents) : contents_(std::move(contents)) {}
+  const FoundPlan& contents() const { return *contents_; }
+  PlanSummary summary() const;
+
+ private:
+  std::shared_ptr<const FoundPlan> contents_;
+};
+
+/// Names of devices that need no device file.
+std::vector<std::string> device_names();
+
+/// Throws all that is wrong with the options, at once, as far as the model's file tells without its
+/// graph being read, and what `other_checks` throws; plan() and write_bundle() throw the same
+/// later.
+void check_options(const ModelOptions& model, const PlanOptions& plan,
+                   const std::function<void()>& other_checks = {});
+/// Throws where `out` exists and may not be replaced, or its parent folder does not exist.
+void check_output_folder(const BundleOptions& options);
+
+/// Reads the model; its weights stay in their files. Throws Error for what is wrong with it or the
+/// options, and with it what of its names in `for_plan` the model does not have.
+Model load_model(const ModelOptions& options, const PlanOptions& for_plan = {});
+/// Types of operators that autopar's runtime cannot run. Other runtimes may run such shards.
+std::vector<std::string> operators_without_kernel(const Model& model);
+
+/// Searches for the best plan. Throws Error for options that are wrong or do not fit the model,
+/// and where no plan fits the memory.
+Plan plan(const Model& model, const PlanOptions& options);
+
+/// What `autopar plan` tells of a plan, by stage and operator: text of several lines.
+std::string report_text(const Plan& plan);
+/// The text of plan.json.
+std::string plan_json(const Plan& plan);
+/// Writes the trace of a run as the cost model has it, in the format of Chrome's and Perfetto's
+/// viewers. Throws Error as check_trace_file.
+void save_simulation(const Plan& plan, const std::filesystem::path& trace);
+/// Throws Error where the trace cannot be written there; writes none.
+void check_trace_file(const std::filesystem::path& trace);
+
+/// Searches for a plan of one stage and tells of one operator, by its name or a glob whose first
+/// match counts, what each of its candidate strategies would cost; as text or JSON.
+std::string explain(const Model& model, const PlanOptions& options, const std::string& op,
+                    bool json = false);
+/// How two plans of one model differ, plan.json files or bundles' folders; as text or JSON.
+std::string compare(const std::filesystem::path& a, const std::filesystem::path& b,
+                    bool json = false);
+
+/// Writes the bundle: it appears whole or not at all. Throws Error as check_output_folder, and
+/// where writing fails. Returns what `autopar partition` tells of it, text of several lines.
+std::string write_bundle(const Plan& plan, const BundleOptions& options);
+
+}  // namespace autopar::planner

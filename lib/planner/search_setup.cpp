@@ -1,0 +1,117 @@
+#include "planner/search_setup.h"
+
+#include <charconv>
+
+#include "base/problems.h"
+#include "planner/load_model.h"
+#include "search/logical_meshes.h"
+
+namespace autopar::planner {
+
+namespace {
+
+/// nullopt for auto.
+std::optional<int> stage_count(const PlanOptions& options) {
+  if (options.stages == "auto") return std::nullopt;
+  int count = 0;
+  const char* const end = options.stages.data() + options.stages.size();
+  const auto [rest, error] = std::from_chars(options.stages.data(), end, count);
+  if (error != std::errc() || rest != end || count < 1)
+    fail("--stages {}: give a number of at least 1, or auto", options.stages);
+  return count;
+}
+
+bool mesh_is_of_a_stage(const PlanOptions& options) {
+  return stage_count(options).value_or(2) > 1 && !options.mesh.empty() && options.mesh != "auto";
+}
+
+std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
+  if (options.ngpus < 1) fail("--ngpus {}: give at least 1", options.ngpus);
+  const cost::DeviceModel device = cost::load_device_model(options.device);
+  device.check_has(options.ngpus);
+  std::vector<cost::CostModel> models;
+  if (options.mesh == "auto") {
+    for (const auto& mesh : search::logical_meshes(options.ngpus, device.gpus_per_node))
+      models.emplace_back(device, mesh);
+    return models;
+  }
+  if (mesh_is_of_a_stage(options)) {
+    const auto of_stage = sharding::DeviceMesh::parse(options.mesh);
+    // One stage of all devices has that mesh, too.
+    const bool is_of_all = of_stage.num_devices() == options.ngpus;
+    return {{device, is_of_all ? of_stage : sharding::DeviceMesh({options.ngpus})}};
+  }
+  const sharding::DeviceMesh mesh = options.mesh.empty()
+                                        ? sharding::DeviceMesh({options.ngpus})
+                                        : sharding::DeviceMesh::parse(options.mesh);
+  if (mesh.num_devices() != options.ngpus) {
+    fail("--mesh {} has {} devices but --ngpus is {}; make them equal", options.mesh,
+         mesh.num_devices(), options.ngpus);
+  }
+  models.emplace_back(device, mesh);
+  return models;
+}
+
+search::SearchMethod method_of(const PlanOptions& options) {
+  using search::SearchMethod;
+  for (const auto method :
+       {SearchMethod::ilp, SearchMethod::propagation, SearchMethod::recursive}) {
+    if (options.search == name_of(method)) return method;
+  }
+  fail("--search {}: give ilp, propagation or recursive", options.search);
+}
+
+plan::Objective objective_of(const PlanOptions& options) {
+  for (const auto objective : {plan::Objective::latency, plan::Objective::throughput}) {
+    if (options.objective == name_of(objective)) return objective;
+  }
+  fail("--objective {}: give latency or throughput", options.objective);
+}
+
+search::SearchOptions make_search_options(const PlanOptions& options) {
+  search::SearchOptions search;
+  Problems problems;
+  problems.collect([&] { search.method = method_of(options); });
+  if (!options.presolve && search.method != search::SearchMethod::ilp)
+    problems.add("--no-presolve: it is for --search ilp alone; leave it out");
+  if (!(options.time_limit_seconds >= 0))
+    problems.add("--time-limit {}: give seconds, 0 or more", options.time_limit_seconds);
+  search.presolve = options.presolve;
+  search.bound = options.bound;
+  problems.collect([&] { search.memory = search::MemoryPolicy::parse(options.memory); });
+  problems.collect([&] {
+    if (!options.strategy.empty()) search.pins = search::load_pins(options.strategy);
+  });
+  search.time_limit_seconds = options.time_limit_seconds;
+  problems.throw_if_any();
+  return search;
+}
+
+}  // namespace
+
+SearchSetup make_search_setup(const PlanOptions& options) {
+  SearchSetup setup;
+  Problems problems;
+  problems.collect([&] { setup.meshes = make_cost_models(options); });
+  problems.collect([&] { setup.stages = stage_count(options); });
+  problems.collect([&] { setup.objective = objective_of(options); });
+  if (options.microbatches < 1)
+    problems.add("--microbatches {}: give at least 1", options.microbatches);
+  if (options.microbatches == 1 && !options.batch.empty())
+    problems.add("--batch {}: give --microbatches, too", options.batch.front());
+  problems.collect([&] { setup.search = make_search_options(options); });
+  problems.throw_if_any();
+  if (mesh_is_of_a_stage(options)) setup.stage_mesh = sharding::DeviceMesh::parse(options.mesh);
+  return setup;
+}
+
+void check_options(const ModelOptions& model, const PlanOptions& plan,
+                   const std::function<void()>& other_checks) {
+  Problems problems;
+  problems.collect([&] { make_search_setup(plan); });
+  if (other_checks) problems.collect(other_checks);
+  if (problems.any()) problems.collect([&] { check_names(model, plan); });
+  problems.throw_if_any();
+}
+
+}  // namespace autopar::planner
