@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "runtime/kernels/element_types.h"
+#include "runtime/kernels/common/element_types.h"
 
 namespace autopar::conformance {
 namespace {

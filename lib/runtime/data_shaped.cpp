@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "runtime/kernels/element_types.h"
-#include "runtime/kernels/kernel_arguments.h"
+#include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/common/kernel_arguments.h"
 
 namespace autopar::runtime {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/problems.h"
 #include "graph/state.h"
-#include "runtime/kernels/element_types.h"
+#include "runtime/kernels/common/element_types.h"
 
 namespace autopar::runtime {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "graph/onnx/onnx_tensor_file.h"
-#include "runtime/kernels/element_types.h"
+#include "runtime/kernels/common/element_types.h"
 
 namespace autopar::runtime {
 

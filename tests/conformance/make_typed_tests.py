@@ -4,7 +4,7 @@ kernels that every device runs have, as folders for onnx_conformance, with what 
 Usage: make_typed_tests.py OUT
 So that each kernel that is compiled for a type of its own is launched by some test: `scripts/gpu_check`
 lists those that are not. Types that ONNX's schema of an operator leaves out, though kernels serve
-them, are tested beside the kernels (tests/unit/runtime/unusual_types_test.cpp).
+them, are tested beside the kernels (tests/unit/runtime/kernels/elementwise/unusual_types_test.cpp).
 """
 
 import math

@@ -19,7 +19,7 @@
 #include "cublasLt.h"
 #include "emulation.h"
 #include "emulation_cublaslt.h"
-#include "runtime/kernels/half.h"
+#include "runtime/kernels/common/half.h"
 
 struct cublasLtContext {
   std::uint64_t cookie;

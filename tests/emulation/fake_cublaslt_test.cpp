@@ -11,7 +11,7 @@
 #include "cublasLt.h"
 #include "emulation.h"
 #include "emulation_cublaslt.h"
-#include "runtime/kernels/half.h"
+#include "runtime/kernels/common/half.h"
 
 using namespace autopar;
 using emulation::MatmulCall;

@@ -24,7 +24,7 @@
 #include "emulation.h"
 #include "emulation_nccl.h"
 #include "nccl.h"
-#include "runtime/kernels/half.h"
+#include "runtime/kernels/common/half.h"
 
 using namespace autopar;
 

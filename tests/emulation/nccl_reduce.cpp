@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "runtime/kernels/half.h"
+#include "runtime/kernels/common/half.h"
 
 namespace autopar::fake_nccl {
 

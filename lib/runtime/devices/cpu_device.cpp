@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "runtime/devices/cpu_runner.h"
-#include "runtime/kernels/cpu/strided_copy.h"
+#include "runtime/kernels/movement/strided_copy_cpu.h"
 
 namespace autopar::runtime {
 namespace {

@@ -5,12 +5,12 @@
 #include <string>
 #include <utility>
 
-#include "runtime/kernels/attention.h"
-#include "runtime/kernels/elementwise.h"
-#include "runtime/kernels/elementwise_table.h"
-#include "runtime/kernels/rotary_embedding.h"
-#include "runtime/kernels/strides.h"
-#include "runtime/kernels/windows.h"
+#include "runtime/kernels/attention/attention.h"
+#include "runtime/kernels/attention/rotary_embedding.h"
+#include "runtime/kernels/common/strides.h"
+#include "runtime/kernels/convolution/windows.h"
+#include "runtime/kernels/elementwise/elementwise.h"
+#include "runtime/kernels/elementwise/operators.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/kernel.h"
-#include "runtime/kernels/elementwise_program.h"
+#include "runtime/kernels/elementwise/program.h"
 
 /// What CUDA's kernels serve, known without CUDA: where a plan is made for GPUs, there may be none,
 /// and the memory of its run follows from what passes will make there.

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/kernels/floats.h"
+#include "runtime/kernels/common/floats.h"
 #include "runtime/passes/matcher.h"
 #include "runtime/passes/passes.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <tuple>
 
-#include "runtime/kernels/element_types.h"
+#include "runtime/kernels/common/element_types.h"
 #include "runtime/passes/layout.h"
 #include "runtime/passes/passes.h"
 #include "runtime/passes/softmax_form.h"

@@ -2,7 +2,7 @@
 #include <optional>
 #include <set>
 
-#include "runtime/kernels/elementwise_chain.h"
+#include "runtime/kernels/elementwise/chain.h"
 #include "runtime/passes/passes.h"
 #include "runtime/passes/value_uses.h"
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "runtime/kernels/collective_group.h"
+#include "runtime/kernels/collective/collective_group.h"
 #include "runtime/passes/passes.h"
 #include "runtime/passes/value_uses.h"
 

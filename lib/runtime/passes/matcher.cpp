@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "runtime/kernels/element_types.h"
+#include "runtime/kernels/common/element_types.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime::passes {

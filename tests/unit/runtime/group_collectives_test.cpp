@@ -7,8 +7,8 @@
 #include "run_node.h"
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/devices/cpu_device.h"
-#include "runtime/kernels/collective_group.h"
-#include "runtime/kernels/collectives.h"
+#include "runtime/kernels/collective/collective_group.h"
+#include "runtime/kernels/collective/collectives.h"
 #include "runtime/passes/passes.h"
 #include "runtime/trace.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/executable.h"
-#include "runtime/kernels/half.h"
+#include "runtime/kernels/common/half.h"
 
 /// One operator, run as a graph of one node.
 namespace autopar::runtime::testing {

@@ -8,7 +8,7 @@
 #include "runtime/devices/cuda/architectures.h"
 #include "runtime/devices/cuda/runner.h"
 #include "runtime/devices/cuda/upload.h"
-#include "runtime/kernels/cuda/strided_copy.h"
+#include "runtime/kernels/movement/strided_copy_cuda.h"
 
 namespace autopar::runtime::cuda {
 namespace {

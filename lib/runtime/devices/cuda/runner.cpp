@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "runtime/devices/cuda/nvtx_range.h"
 #include "runtime/devices/cuda/pause.h"
-#include "runtime/kernels/cuda/strided_copy.h"
 #include "runtime/kernels/cuda/write_mark.h"
+#include "runtime/kernels/movement/strided_copy_cuda.h"
 
 namespace autopar::runtime::cuda {
 namespace {

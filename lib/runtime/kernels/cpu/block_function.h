@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "runtime/kernels/elementwise_function.h"
+#include "runtime/kernels/elementwise/function.h"
 
 /// Loops over blocks of a few hundred elements that lie together: what every element-wise kernel
 /// is put together from. Each loop is compiled for several instruction sets and picked at run time.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/kernel.h"
-#include "runtime/kernels/strides.h"
+#include "runtime/kernels/common/strides.h"
 
 namespace autopar::runtime::cpu {
 

@@ -5,7 +5,7 @@
 
 #include "graph/arena.h"
 #include "runtime/kernel.h"
-#include "runtime/kernels/half.h"
+#include "runtime/kernels/common/half.h"
 
 /// Half types compute in float: their tensors are converted on the way in and out.
 namespace autopar::runtime::cpu {

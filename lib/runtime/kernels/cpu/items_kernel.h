@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "runtime/device.h"
+#include "runtime/kernels/common/items.h"
 #include "runtime/kernels/cpu/block_function.h"
-#include "runtime/kernels/items.h"
 
 namespace autopar::runtime::cpu {
 

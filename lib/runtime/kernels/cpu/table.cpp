@@ -4,14 +4,14 @@
 #include <utility>
 
 #include "graph/own_operators.h"
-#include "runtime/kernels/common_table.h"
-#include "runtime/kernels/cpu/attention.h"
+#include "runtime/kernels/attention/attention_cpu.h"
+#include "runtime/kernels/common/common_table.h"
 #include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/gathered_matmul.h"
-#include "runtime/kernels/cpu/own_operators.h"
-#include "runtime/kernels/cpu/quantized_conv.h"
-#include "runtime/kernels/cpu/quantized_matmul.h"
-#include "runtime/kernels/elementwise.h"
+#include "runtime/kernels/elementwise/elementwise.h"
+#include "runtime/kernels/own/own_operators_cpu.h"
+#include "runtime/kernels/product/gathered_matmul_cpu.h"
+#include "runtime/kernels/quantized/quantized_conv_cpu.h"
+#include "runtime/kernels/quantized/quantized_matmul_cpu.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "runtime/kernels/common/items.h"
 #include "runtime/kernels/cuda/launch.h"
-#include "runtime/kernels/items.h"
 
 namespace autopar::runtime::cuda {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "runtime/kernels/common/strides.h"
 #include "runtime/kernels/cuda/words.h"
-#include "runtime/kernels/strides.h"
 
 namespace autopar::runtime::cuda {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/kernels/cuda/word_layout.h"
-#include "runtime/kernels/indexing.h"
+#include "runtime/kernels/movement/indexing.h"
 
 /// Which place of the data each index names: what gathers read from and scatters write to. Places
 /// are counted in rows: elements, slices, or rows behind an axis. Each kind is called on the device

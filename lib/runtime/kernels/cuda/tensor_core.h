@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
+#include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/cuda/launch.h"
-#include "runtime/kernels/element_types.h"
 
 #if defined(__CUDACC__)
 #include <cuda_bf16.h>

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cuda/fast_division.h"
-#include "runtime/kernels/kernel_arguments.h"
 
 /// Memory moved as words: elements of any type by their size, or several as one.
 namespace autopar::runtime::cuda {

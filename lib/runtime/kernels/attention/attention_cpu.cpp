@@ -1,0 +1,357 @@
+// Attention block by block: the scores of some queries of one head are computed, softened and used
+// up while they lie in the cache. Products are oneDNN's, one a thread.
+
+#include "runtime/kernels/attention/attention_cpu.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <limits>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "base/error.h"
+#include "runtime/device.h"
+#include "runtime/kernels/attention/attention_cache.h"
+#include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/cpu/converted.h"
+#include "runtime/kernels/normalization/softmax_row.h"
+
+namespace autopar::runtime::cpu {
+namespace {
+
+using Layout = AttentionProblem::Layout;
+using Scores = AttentionProblem::Scores;
+
+/// Rows that lie `stride` apart.
+template <typename T>
+struct Matrix {
+  T* data = nullptr;
+  std::int64_t stride = 0;
+};
+
+void check(dnnl::status status) {
+  require(status == dnnl::status::success, "oneDNN multiplies matrices of floats");
+}
+
+void fill_rows(Matrix<float> out, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t i = 0; i < rows; ++i) std::fill_n(out.data + i * out.stride, columns, 0.0F);
+}
+
+/// out = scale a b^T, of `rows` rows of a, `columns` of b, which are `depth` long.
+void multiply_transposed(Matrix<const float> a, Matrix<const float> b, Matrix<float> out,
+                         std::int64_t rows, std::int64_t columns, std::int64_t depth, float scale) {
+  if (depth == 0) return fill_rows(out, rows, columns);
+  check(dnnl::sgemm('N', 'T', rows, columns, depth, scale, a.data, a.stride, b.data, b.stride, 0,
+                    out.data, out.stride));
+}
+void multiply_transposed(Matrix<const double> a, Matrix<const double> b, Matrix<double> out,
+                         std::int64_t rows, std::int64_t columns, std::int64_t depth,
+                         double scale) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) {
+      double sum = 0;
+      for (std::int64_t d = 0; d < depth; ++d)
+        sum += a.data[i * a.stride + d] * b.data[j * b.stride + d];
+      out.data[i * out.stride + j] = scale * sum;
+    }
+  }
+}
+
+/// out = a b, of `rows` rows of a, which are `depth` long.
+void multiply(Matrix<const float> a, Matrix<const float> b, Matrix<float> out, std::int64_t rows,
+              std::int64_t columns, std::int64_t depth) {
+  check(dnnl::sgemm('N', 'N', rows, columns, depth, 1, a.data, a.stride, b.data, b.stride, 0,
+                    out.data, out.stride));
+}
+void multiply(Matrix<const double> a, Matrix<const double> b, Matrix<double> out, std::int64_t rows,
+              std::int64_t columns, std::int64_t depth) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    std::fill_n(out.data + i * out.stride, columns, 0.0);
+    for (std::int64_t d = 0; d < depth; ++d)
+      for (std::int64_t j = 0; j < columns; ++j)
+        out.data[i * out.stride + j] += a.data[i * a.stride + d] * b.data[d * b.stride + j];
+  }
+}
+
+/// Scores of a block, in floats: half of a core's second-level cache.
+constexpr std::int64_t block_scores = std::int64_t{1} << 16;
+
+/// The tensors of a run as they are computed with.
+template <typename T>
+struct Operands {
+  const T* q = nullptr;
+  const T* k = nullptr;
+  const T* v = nullptr;
+  T* out = nullptr;
+  const std::byte* mask = nullptr;
+  DataType mask_type = DataType::undefined;
+  const std::int64_t* lengths = nullptr;
+  T* scores_out = nullptr;
+};
+
+template <typename T>
+class Attention final : public Kernel {
+ public:
+  explicit Attention(const KernelRequest& request)
+      : problem_(request.node, request.inputs, request.outputs),
+        threads_(request.device.threads()),
+        node_(request.node.name) {
+    if (problem_.has_cache) cache_ = AttentionCache(request, problem_);
+    const auto extra = [&](std::int64_t columns) {
+      return problem_.batches * problem_.key_heads * problem_.keys * columns;
+    };
+    converted_bytes_ = float_bytes(request);
+    if (problem_.has_cache && is_half(request.inputs[0].type))
+      converted_bytes_ += graph::aligned(extra(problem_.depth) * 4) +
+                          graph::aligned(extra(problem_.value_depth) * 4);
+    mask_bytes_ = request.inputs.size() > 3 && request.inputs[3].present()
+                      ? graph::bytes_of(request.inputs[3].type, 1)
+                      : 0;
+    // One query a head: the heads that share keys are the rows of one product.
+    joins_heads_ = problem_.queries == 1;
+    const std::int64_t group = problem_.heads / problem_.key_heads;
+    const std::int64_t rows = joins_heads_ ? group : problem_.queries;
+    const std::int64_t most = problem_.has_windows() ? 64 : 128;
+    block_ =
+        std::clamp<std::int64_t>(block_scores / std::max<std::int64_t>(1, problem_.keys), 16, most);
+    block_ = std::max<std::int64_t>(1, std::min(block_, rows));
+    row_blocks_ = (rows + block_ - 1) / block_;
+    rows_ = rows;
+  }
+
+  std::int64_t scratch_bytes() const override {
+    return cache_.scratch_bytes() + converted_bytes_ + threads_ * thread_bytes();
+  }
+
+  void run(const KernelIo& io) override {
+    std::byte* const own = io.scratch + cache_.scratch_bytes() + converted_bytes_;
+    AttentionCache::Joined joined{io.inputs[1], io.inputs[2]};
+    if (problem_.has_cache) joined = cache_.join(io, io.scratch);
+    FloatCopies copies(io.scratch + cache_.scratch_bytes());
+    Operands<T> of;
+    const auto load = [&](const TensorView& view) -> const T* {
+      if constexpr (std::is_same_v<T, float>)
+        return copies.load(view);
+      else
+        return view.as<const T>();
+    };
+    const auto target = [&](const TensorView& view) -> T* {
+      if constexpr (std::is_same_v<T, float>)
+        return copies.target(view);
+      else
+        return view.as<T>();
+    };
+    of.q = load(io.inputs[0]);
+    of.k = load(joined.keys);
+    of.v = load(joined.values);
+    of.out = target(io.outputs[0]);
+    if (mask_bytes_ > 0) {
+      of.mask = io.inputs[3].data;
+      of.mask_type = io.inputs[3].type;
+    }
+    if (problem_.has_lengths) of.lengths = checked_lengths(io.inputs[6]);
+    const bool has_scores = problem_.scores != Scores::none;
+    if (has_scores) of.scores_out = target(io.outputs[3]);
+    if (io.outputs[0].elements() > 0 || has_scores) run_blocks(of, own);
+    if constexpr (std::is_same_v<T, float>) {
+      FloatCopies::store(of.out, io.outputs[0]);
+      if (has_scores) FloatCopies::store(of.scores_out, io.outputs[3]);
+    }
+  }
+
+ private:
+  std::int64_t thread_bytes() const {
+    return graph::aligned(block_ * problem_.keys * static_cast<std::int64_t>(sizeof(T)));
+  }
+
+  const std::int64_t* checked_lengths(const TensorView& view) const {
+    const auto* lengths = view.as<const std::int64_t>();
+    for (std::int64_t b = 0; b < problem_.batches; ++b)
+      if (lengths[b] < 0 || lengths[b] > problem_.keys)
+        fail("node '{}': nonpad_kv_seqlen of batch {} is {}, of {} keys", node_, b, lengths[b],
+             problem_.keys);
+    return lengths;
+  }
+
+  void run_blocks(const Operands<T>& of, std::byte* memory) const {
+    const std::int64_t heads = joins_heads_ ? problem_.key_heads : problem_.heads;
+    const std::int64_t blocks = problem_.batches * heads * row_blocks_;
+#pragma omp parallel num_threads(threads_) if (blocks > 1)
+    {
+      T* const scores = reinterpret_cast<T*>(memory + omp_get_thread_num() * thread_bytes());
+      // The last queries see most keys, so they begin.
+#pragma omp for schedule(dynamic)
+      for (std::int64_t block = blocks - 1; block >= 0; --block) {
+        const std::int64_t row = block / (problem_.batches * heads) * block_;
+        const std::int64_t head = block % heads;
+        run_block(of, block / heads % problem_.batches, head, row, scores);
+      }
+    }
+  }
+
+  /// Where a row of the block lies: one of several queries of a head, or one head's only query.
+  struct Place {
+    std::int64_t head = 0;
+    std::int64_t query = 0;
+  };
+  Place place(std::int64_t head, std::int64_t row) const {
+    if (!joins_heads_) return {head, row};
+    return {head * (problem_.heads / problem_.key_heads) + row, 0};
+  }
+  std::int64_t offset(const Layout& layout, std::int64_t batch, Place at) const {
+    return batch * layout.batch + at.head * layout.head + at.query * layout.row;
+  }
+
+  VisibleKeys visible(std::int64_t query, std::int64_t first_position, std::int64_t keys) const {
+    return visible_keys(problem_.causal, problem_.left_window, problem_.right_window,
+                        first_position + query, keys);
+  }
+
+  void run_block(const Operands<T>& of, std::int64_t batch, std::int64_t head, std::int64_t row,
+                 T* scores) const {
+    const std::int64_t rows = std::min(block_, rows_ - row);
+    const std::int64_t group = problem_.heads / problem_.key_heads;
+    const std::int64_t key_head = joins_heads_ ? head : head / group;
+    const std::int64_t keys = of.lengths ? of.lengths[batch] : problem_.keys;
+    const std::int64_t first_position =
+        of.lengths ? keys - problem_.queries : problem_.first_position;
+    const Place first = place(head, row);
+    const Place last = place(head, row + rows - 1);
+    // All keys that some row sees; all there are where their scores are wanted.
+    VisibleKeys seen{visible(first.query, first_position, keys).begin,
+                     visible(last.query, first_position, keys).end};
+    if (of.scores_out != nullptr) seen = {0, problem_.keys};
+    const std::int64_t n = std::max<std::int64_t>(0, seen.end - seen.begin);
+    const std::int64_t row_stride = [&](const Layout& layout) {
+      return joins_heads_ ? layout.head : layout.row;
+    }(problem_.q);
+    const Layout& k = problem_.k;
+    const Layout& v = problem_.v;
+    const T* keys_of_head = of.k + batch * k.batch + key_head * k.head + seen.begin * k.row;
+    if (n > 0)
+      multiply_transposed({of.q + offset(problem_.q, batch, first), row_stride},
+                          {keys_of_head, k.row}, {scores, n}, rows, n, problem_.depth,
+                          static_cast<T>(problem_.scale));
+    for (std::int64_t r = 0; r < rows; ++r)
+      soften(of, batch, place(head, row + r), first_position, keys, seen, scores + r * n);
+
+    const std::int64_t columns = problem_.value_depth;
+    T* const out = of.out + offset(problem_.out, batch, first);
+    const std::int64_t out_stride = joins_heads_ ? problem_.out.head : problem_.out.row;
+    if (columns == 0) return;
+    if (n == 0) {
+      for (std::int64_t r = 0; r < rows; ++r) std::fill_n(out + r * out_stride, columns, nothing());
+      return;
+    }
+    multiply({scores, n}, {of.v + batch * v.batch + key_head * v.head + seen.begin * v.row, v.row},
+             {out, out_stride}, rows, columns, n);
+  }
+
+  /// Of a row that sees no key.
+  T nothing() const {
+    return problem_.none_is_zero || problem_.nan_to_zero ? T{0}
+                                                         : std::numeric_limits<T>::quiet_NaN();
+  }
+
+  /// Makes probabilities of a row of scores, which are those of the keys from `seen.begin` on.
+  void soften(const Operands<T>& of, std::int64_t batch, Place at, std::int64_t first_position,
+              std::int64_t keys, VisibleKeys seen, T* scores) const {
+    constexpr T infinity = std::numeric_limits<T>::infinity();
+    const std::int64_t n = seen.end - seen.begin;
+    if (n <= 0) return;
+    const auto keep = [&](Scores kind) {
+      if (problem_.scores == kind)
+        std::copy_n(
+            scores, n,
+            of.scores_out +
+                ((batch * problem_.heads + at.head) * problem_.queries + at.query) * problem_.keys);
+    };
+    keep(Scores::raw);
+    if (problem_.softcap > 0) cap_scores(scores, n, static_cast<T>(problem_.softcap));
+    keep(Scores::capped);
+    VisibleKeys own = visible(at.query, first_position, keys);
+    if (of.mask != nullptr) own.end = std::min(own.end, problem_.mask_keys);
+    own.begin = std::min(own.begin, own.end);
+    T* const first = scores + (own.begin - seen.begin);
+    const std::int64_t count = own.end - own.begin;
+    const MaskRow mask = mask_row(of, batch, at, own.begin);
+    if (mask.data != nullptr) mask_scores(first, count, mask, static_cast<T>(problem_.fill));
+    std::fill(scores, first, -infinity);
+    std::fill(first + count, scores + n, -infinity);
+    keep(Scores::masked);
+    const T sum = exponentials(first, count);
+    const bool is_number = sum > 0;
+    if (is_number) {
+      std::fill(scores, first, T{0});
+      std::fill(first + count, scores + n, T{0});
+      scale_row(first, count, 1 / sum);
+    } else {
+      const bool is_zero =
+          problem_.nan_to_zero || (problem_.none_is_zero && hides_all(mask, count));
+      std::fill_n(scores, n, is_zero ? T{0} : std::numeric_limits<T>::quiet_NaN());
+    }
+    keep(Scores::probabilities);
+  }
+
+  MaskRow mask_row(const Operands<T>& of, std::int64_t batch, Place at, std::int64_t key) const {
+    if (of.mask == nullptr) return {};
+    const Layout& mask = problem_.mask;
+    return {of.mask + (offset(mask, batch, at) + key * mask.column) * mask_bytes_, of.mask_type,
+            mask.column};
+  }
+
+  /// Whether the mask alone leaves nothing of these keys.
+  bool hides_all(const MaskRow& mask, std::int64_t count) const {
+    if (count == 0) return true;
+    if (mask.data == nullptr) return false;
+    std::vector<T> bias(static_cast<std::size_t>(count), T{0});
+    mask_scores(bias.data(), count, mask, static_cast<T>(problem_.fill));
+    return std::ranges::all_of(bias, [](T x) { return x == -std::numeric_limits<T>::infinity(); });
+  }
+
+  AttentionProblem problem_;
+  AttentionCache cache_;
+  std::int64_t threads_;
+  std::string node_;
+  std::int64_t converted_bytes_ = 0;
+  std::int64_t mask_bytes_ = 0;
+  std::int64_t block_ = 1;
+  std::int64_t row_blocks_ = 1;
+  std::int64_t rows_ = 1;
+  bool joins_heads_ = false;
+};
+
+bool has_mask_type(DataType type) {
+  return type == DataType::boolean || graph::is_floating_point(type);
+}
+
+}  // namespace
+
+bool serves_attention(const graph::Node& node, std::span<const TensorView> inputs,
+                      std::span<const TensorView> outputs) {
+  const DataType type = inputs[0].type;
+  if (type != DataType::float32 && !is_half(type)) return false;
+  const AttentionProblem problem(node, inputs, outputs);
+  const auto has_rows = [](const Layout& layout, std::int64_t columns) {
+    return layout.column == 1 && layout.row >= columns && layout.head >= columns;
+  };
+  return has_rows(problem.q, problem.depth) && has_rows(problem.k, problem.depth) &&
+         has_rows(problem.v, problem.value_depth) && has_rows(problem.out, problem.value_depth);
+}
+
+std::unique_ptr<Kernel> make_attention(const KernelRequest& request) {
+  const DataType type = request.inputs.at(0).type;
+  for (const std::size_t i : {1U, 2U})
+    if (request.inputs.at(i).type != type)
+      fail("node '{}': Attention of {} queries has no CPU kernel for keys or values of {}",
+           request.node.name, name_of(type), name_of(request.inputs[i].type));
+  if (request.inputs.size() > 3 && request.inputs[3].present() &&
+      !has_mask_type(request.inputs[3].type))
+    fail_type(request, request.inputs[3].type);
+  if (type == DataType::float64) return std::make_unique<Attention<double>>(request);
+  if (type != DataType::float32 && !is_half(type)) fail_type(request, type);
+  return std::make_unique<Attention<float>>(request);
+}
+
+}  // namespace autopar::runtime::cpu

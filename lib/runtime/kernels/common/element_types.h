@@ -1,0 +1,94 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "graph/data_type.h"
+#include "runtime/kernels/common/half.h"
+
+/// The C++ types of tensors' elements, and choosing among them when a kernel is made.
+namespace autopar::runtime {
+
+template <typename T>
+inline constexpr graph::DataType data_type_of = graph::DataType::undefined;
+template <>
+inline constexpr graph::DataType data_type_of<float> = graph::DataType::float32;
+template <>
+inline constexpr graph::DataType data_type_of<double> = graph::DataType::float64;
+template <>
+inline constexpr graph::DataType data_type_of<Float16> = graph::DataType::float16;
+template <>
+inline constexpr graph::DataType data_type_of<BFloat16> = graph::DataType::bfloat16;
+template <>
+inline constexpr graph::DataType data_type_of<std::int8_t> = graph::DataType::int8;
+template <>
+inline constexpr graph::DataType data_type_of<std::int16_t> = graph::DataType::int16;
+template <>
+inline constexpr graph::DataType data_type_of<std::int32_t> = graph::DataType::int32;
+template <>
+inline constexpr graph::DataType data_type_of<std::int64_t> = graph::DataType::int64;
+template <>
+inline constexpr graph::DataType data_type_of<std::uint8_t> = graph::DataType::uint8;
+template <>
+inline constexpr graph::DataType data_type_of<std::uint16_t> = graph::DataType::uint16;
+template <>
+inline constexpr graph::DataType data_type_of<std::uint32_t> = graph::DataType::uint32;
+template <>
+inline constexpr graph::DataType data_type_of<std::uint64_t> = graph::DataType::uint64;
+
+template <typename... Ts>
+struct Types {};
+using Floats = Types<float, double>;
+using Halves = Types<Float16, BFloat16>;
+using SignedIntegers = Types<std::int8_t, std::int16_t, std::int32_t, std::int64_t>;
+using UnsignedIntegers = Types<std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t>;
+
+/// All types of several lists.
+template <typename... Lists>
+struct Join;
+template <typename... Ts>
+struct Join<Types<Ts...>> {
+  using type = Types<Ts...>;
+};
+template <typename... Ts, typename... Us, typename... Lists>
+struct Join<Types<Ts...>, Types<Us...>, Lists...> : Join<Types<Ts..., Us...>, Lists...> {};
+template <typename... Lists>
+using Joined = typename Join<Lists...>::type;
+
+using Integers = Joined<SignedIntegers, UnsignedIntegers>;
+using SignedNumbers = Joined<Floats, SignedIntegers>;
+using Numbers = Joined<Floats, Integers>;
+
+/// The type that elements are read as: a bool is a byte.
+inline graph::DataType stored_type(graph::DataType type) {
+  return type == graph::DataType::boolean ? graph::DataType::uint8 : type;
+}
+
+/// Calls `visitor(T{})` with the type of the list that `type` names; false where it is not there.
+template <typename... Ts, typename Visitor>
+bool visit_type([[maybe_unused]] graph::DataType type, Types<Ts...>,
+                [[maybe_unused]] Visitor visitor) {
+  return ((type == data_type_of<Ts> && (visitor(Ts{}), true)) || ...);
+}
+
+/// An element as arithmetic has it: half types as float.
+template <typename T>
+AUTOPAR_ELEMENTWISE auto widened(T value) {
+  if constexpr (std::same_as<T, Float16> || std::same_as<T, BFloat16>)
+    return to_float(value);
+  else
+    return value;
+}
+
+/// The reverse, and from any wider number.
+template <typename T, typename Wide>
+AUTOPAR_ELEMENTWISE T narrowed(Wide value) {
+  if constexpr (std::same_as<T, Float16>)
+    return to_float16(static_cast<float>(value));
+  else if constexpr (std::same_as<T, BFloat16>)
+    return to_bfloat16(static_cast<float>(value));
+  else
+    return static_cast<T>(value);
+}
+
+}  // namespace autopar::runtime

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "runtime/kernels/convolution/windows.h"
+
+namespace autopar::runtime {
+
+/// What a Conv or ConvTranspose asks for. Weights are [out channel, channel of the group, taps]; of
+/// ConvTranspose [channel, out channel of the group, taps].
+struct Convolution {
+  Slide slide;
+  std::int64_t groups = 1;
+  bool has_bias = false;
+};
+
+/// Throw Error naming the node where groups and channels do not fit.
+Convolution convolution_of(const KernelRequest& request);
+Convolution transposed_convolution_of(const KernelRequest& request);
+
+}  // namespace autopar::runtime

@@ -1,0 +1,224 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "runtime/kernels/common/floats.h"
+#include "runtime/kernels/convolution/convolution.h"
+
+/// What is the reverse of looking through windows, for all devices: Col2Im, ConvTranspose and
+/// MaxUnpool. Windows slide over the output here: `in` are its places, and there is a window for
+/// each place of the input, `out`.
+namespace autopar::runtime {
+
+/// Calls `visit(window, tap)` for each tap that lies on a place of the image, flat indices both.
+template <typename Visit>
+AUTOPAR_ELEMENTWISE void visit_windows_on(const Windows& windows, const Place& place, Visit visit) {
+  int first[Windows::dimensions];  // window of tap 0 times its stride
+  for (int d = 0; d < Windows::dimensions; ++d) first[d] = place.at[d] + windows.pads[d];
+  const auto window_of = [&](int d, int tap) {
+    const int begin = first[d] - tap * windows.dilations[d];
+    if (begin < 0 || begin % windows.strides[d] != 0) return -1;
+    const int window = begin / windows.strides[d];
+    return window < windows.out[d] ? window : -1;
+  };
+  for (int i = 0; i < windows.taps[0]; ++i) {
+    const int a = window_of(0, i);
+    if (a < 0) continue;
+    for (int j = 0; j < windows.taps[1]; ++j) {
+      const int b = window_of(1, j);
+      if (b < 0) continue;
+      for (int k = 0; k < windows.taps[2]; ++k) {
+        const int c = window_of(2, k);
+        if (c < 0) continue;
+        visit((std::int64_t{a} * windows.out[1] + b) * windows.out[2] + c,
+              (std::int64_t{i} * windows.taps[1] + j) * windows.taps[2] + k);
+      }
+    }
+  }
+}
+
+/// What columns are added up in: integers wrap around.
+template <typename T>
+using FoldSum =
+    std::conditional_t<std::is_floating_point_v<WideFloat<T>>, WideFloat<T>, std::uint64_t>;
+
+/// One element of images that columns [image, channel, tap, window] are added up to.
+template <typename T>
+struct FoldedElement {
+  const T* columns;
+  const T* bias;  ///< one a channel; may be null
+  T* out;
+  Windows windows;
+  std::int64_t channels;
+
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
+    const std::int64_t places = windows.in_places();
+    const std::int64_t plane = i / places;
+    const std::int64_t each = windows.out_places();
+    const T* of_plane = columns + plane * windows.tap_places() * each;
+    FoldSum<T> sum = 0;
+    if (bias != nullptr) sum = static_cast<FoldSum<T>>(widened(bias[plane % channels]));
+    visit_windows_on(windows, Place(i % places, windows.in),
+                     [&](std::int64_t window, std::int64_t tap) {
+                       sum += static_cast<FoldSum<T>>(widened(of_plane[tap * each + window]));
+                     });
+    out[i] = narrowed<T>(sum);
+  }
+};
+
+class Col2Im {
+ public:
+  using Served = Joined<Floats, Halves, Integers>;
+
+  explicit Col2Im(const KernelRequest& request);
+  static std::int64_t scratch_bytes() { return 0; }
+
+  template <typename Loops>
+  void run(const KernelIo& io, const Loops& loops) const {
+    const TensorView& out = io.outputs[0];
+    visit_type(out.type, Served{}, [&]<typename T>(T) {
+      loops.each(out.elements(),
+                 FoldedElement<T>{io.inputs[0].as<const T>(), nullptr, out.as<T>(), windows_, 1});
+    });
+  }
+
+ private:
+  Windows windows_;
+};
+
+/// What ConvTranspose computes with.
+struct TransposedConvolution {
+  Windows windows;
+  std::int64_t images = 0;
+  std::int64_t channels = 0;
+  std::int64_t out_channels = 0;
+  std::int64_t groups = 1;
+  bool has_bias = false;
+
+  explicit TransposedConvolution(const KernelRequest& request);
+};
+
+/// One element of it by its definition.
+template <typename T>
+struct TransposedConvolutionElement {
+  const T* in;
+  const T* weights;
+  const T* bias;  ///< may be null
+  T* out;
+  TransposedConvolution convolution;
+
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
+    const Windows& windows = convolution.windows;
+    const std::int64_t places = windows.in_places();
+    const std::int64_t out_in_group = convolution.out_channels / convolution.groups;
+    const std::int64_t in_group = convolution.channels / convolution.groups;
+    const std::int64_t out_channel = i / places % convolution.out_channels;
+    const std::int64_t image = i / places / convolution.out_channels;
+    const std::int64_t first_channel = out_channel / out_in_group * in_group;
+    const std::int64_t each = windows.out_places();
+    const std::int64_t taps = windows.tap_places();
+    WideFloat<T> sum = bias == nullptr ? WideFloat<T>{0} : widened(bias[out_channel]);
+    const Place place(i % places, windows.in);
+    for (std::int64_t c = first_channel; c < first_channel + in_group; ++c) {
+      const T* seen_plane = in + (image * convolution.channels + c) * each;
+      const T* of_taps = weights + (c * out_in_group + out_channel % out_in_group) * taps;
+      visit_windows_on(windows, place, [&](std::int64_t window, std::int64_t tap) {
+        sum += widened(seen_plane[window]) * widened(of_taps[tap]);
+      });
+    }
+    out[i] = narrowed<T>(sum);
+  }
+};
+
+class ConvTranspose {
+ public:
+  explicit ConvTranspose(const KernelRequest& request) : convolution_(request) {}
+  static std::int64_t scratch_bytes() { return 0; }
+
+  template <typename Loops>
+  void run(const KernelIo& io, const Loops& loops) const {
+    const TensorView& out = io.outputs[0];
+    visit_type(out.type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
+      loops.each(out.elements(), TransposedConvolutionElement<T>{
+                                     io.inputs[0].as<const T>(), io.inputs[1].as<const T>(),
+                                     convolution_.has_bias ? io.inputs[2].as<const T>() : nullptr,
+                                     out.as<T>(), convolution_});
+    });
+  }
+
+ private:
+  TransposedConvolution convolution_;
+};
+
+/// An index into a flat tensor, and how many elements that has.
+struct LookedUp {
+  std::int64_t index;
+  std::int64_t extent;
+};
+
+struct UnpooledIndex {
+  const std::int64_t* indices;
+  std::int64_t extent;
+  AUTOPAR_ELEMENTWISE LookedUp operator()(std::int64_t i) const { return {indices[i], extent}; }
+};
+
+template <typename T>
+struct ZeroElement {
+  T* out;
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const { out[i] = T{}; }
+};
+
+/// Puts an element where its index says, in a tensor of the extents that the windows tell; that
+/// is the first part, along each dimension, of the output.
+template <typename T>
+struct UnpooledElement {
+  const T* in;
+  const std::int64_t* indices;
+  T* out;
+  std::int64_t planes;
+  int inferred[Windows::dimensions];
+  int extents[Windows::dimensions];
+
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
+    const std::int64_t places = Windows::places(inferred);
+    const std::int64_t index = indices[i];
+    if (index < 0 || index >= planes * places) return;
+    const Place place(index % places, inferred);
+    std::int64_t at = index / places;
+    for (int d = 0; d < Windows::dimensions; ++d) {
+      if (place.at[d] >= extents[d]) return;
+      at = at * extents[d] + place.at[d];
+    }
+    out[at] = in[i];
+  }
+};
+
+class MaxUnpool {
+ public:
+  explicit MaxUnpool(const KernelRequest& request);
+  static std::int64_t scratch_bytes() { return 0; }
+
+  template <typename Loops>
+  void run(const KernelIo& io, const Loops& loops) const {
+    const TensorView& out = io.outputs[0];
+    const std::int64_t n = io.inputs[0].elements();
+    const auto* indices = io.inputs[1].as<const std::int64_t>();
+    loops.check(n, UnpooledIndex{indices, planes_ * Windows::places(inferred_.in)});
+    visit_type(out.type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
+      loops.each(out.elements(), ZeroElement<T>{out.as<T>()});
+      UnpooledElement<T> element{io.inputs[0].as<const T>(), indices, out.as<T>(), planes_, {}, {}};
+      for (int d = 0; d < Windows::dimensions; ++d) {
+        element.inferred[d] = inferred_.in[d];
+        element.extents[d] = inferred_.out[d];
+      }
+      loops.each(n, element);
+    });
+  }
+
+ private:
+  Windows inferred_;  ///< its `in` are the places that indices count, its `out` those of the output
+  std::int64_t planes_ = 0;
+};
+
+}  // namespace autopar::runtime

@@ -1,0 +1,127 @@
+#pragma once
+
+#include "runtime/kernels/elementwise/functions.h"
+
+/// Activations, as elementwise_functions.h tells. NaN stays NaN.
+namespace autopar::runtime::functions {
+
+struct Relu {
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return x < T(0) ? T(0) : x;
+  }
+};
+struct LeakyRelu {
+  Parameters p;
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return x < T(0) ? static_cast<T>(p.a) * x : x;
+  }
+};
+struct PRelu {
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x, T slope) const {
+    return x < T(0) ? Mul{}(slope, x) : x;
+  }
+};
+struct ThresholdedRelu {
+  Parameters p;
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return x <= static_cast<T>(p.a) ? T(0) : x;
+  }
+};
+/// b is lambd, a the bias.
+struct Shrink {
+  Parameters p;
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    const T bias = static_cast<T>(p.a);
+    const T lambd = static_cast<T>(p.b);
+    return x < -lambd ? x + bias : (x > lambd ? x - bias : (x != x ? x : T(0)));
+  }
+};
+struct Elu {
+  Parameters p;
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return x < T(0) ? static_cast<T>(p.a) * (math::exp(x) - T(1)) : x;
+  }
+};
+struct Celu {
+  Parameters p;
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    const T alpha = static_cast<T>(p.a);
+    return x < T(0) ? alpha * (math::exp(x / alpha) - T(1)) : x;
+  }
+};
+/// a is alpha, b gamma.
+struct Selu {
+  Parameters p;
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return static_cast<T>(p.b) * (x <= T(0) ? static_cast<T>(p.a) * (math::exp(x) - T(1)) : x);
+  }
+};
+struct Gelu {
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return T(0.5) * x * (T(1) + math::erf(x * T(0.70710678118654752440)));
+  }
+};
+struct GeluTanh {
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    const T inner = T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
+    return T(0.5) * x * (T(1) + math::tanh(inner));
+  }
+};
+struct Sigmoid {
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return math::sigmoid(x);
+  }
+};
+/// x sigmoid(alpha x); a is alpha.
+struct Swish {
+  Parameters p;
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return x * math::sigmoid(static_cast<T>(p.a) * x);
+  }
+};
+/// a is alpha, b beta.
+struct HardSigmoid {
+  Parameters p;
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return Max{}(T(0), Min{}(T(1), static_cast<T>(p.a) * x + static_cast<T>(p.b)));
+  }
+};
+struct HardSwish {
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return x * Max{}(T(0), Min{}(T(1), x / T(6) + T(0.5)));
+  }
+};
+struct Softplus {
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return math::softplus(x);
+  }
+};
+struct Softsign {
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return x / (T(1) + std::fabs(x));
+  }
+};
+struct Mish {
+  template <typename T>
+  AUTOPAR_ELEMENTWISE T operator()(T x) const {
+    return x * math::tanh(math::softplus(x));
+  }
+};
+
+}  // namespace autopar::runtime::functions

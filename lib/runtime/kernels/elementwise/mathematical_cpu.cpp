@@ -1,0 +1,10 @@
+#include "runtime/kernels/elementwise/blocks_cpu.h"
+#include "runtime/kernels/elementwise/operators.h"
+
+namespace autopar::runtime::cpu {
+
+std::span<const BlockFinder> mathematical_blocks() {
+  return blocks_of(decltype(elementwise_table::mathematical)::Functions{});
+}
+
+}  // namespace autopar::runtime::cpu

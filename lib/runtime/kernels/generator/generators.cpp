@@ -1,0 +1,127 @@
+#include "runtime/kernels/generator/generators.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/device.h"
+#include "runtime/kernels/common/element_types.h"
+
+namespace autopar::runtime {
+namespace {
+
+/// Copies from a tensor known when the kernel is made.
+class FixedKernel final : public Kernel {
+ public:
+  FixedKernel(Device& device, const graph::Tensor& tensor, CopyLayout layout)
+      : memory_(device.allocate(tensor.size_bytes())) {
+    device.write(memory_.get(), tensor.bytes());
+    std::vector<CopyLayout> layouts;
+    layouts.push_back(std::move(layout));
+    copies_ = device.make_strided_copies(std::move(layouts));
+  }
+  void run(const KernelIo& io) override {
+    const CopyPlace place{memory_.get(), io.outputs[0].data};
+    copies_->run({&place, 1}, io.stream);
+  }
+
+ private:
+  std::shared_ptr<std::byte> memory_;
+  std::unique_ptr<StridedCopies> copies_;
+};
+
+std::unique_ptr<Kernel> make_fixed(const KernelRequest& request, const graph::Tensor& tensor) {
+  require(tensor.size_bytes() == request.outputs.at(0).size_bytes(),
+          "a fixed tensor fills its output");
+  return std::make_unique<FixedKernel>(request.device, tensor,
+                                       CopyLayout{{tensor.size_bytes()}, {1}, {1}, 1});
+}
+
+std::unique_ptr<Kernel> make_fixed_integers(const KernelRequest& request,
+                                            std::span<const std::int64_t> values) {
+  return make_fixed(request, graph::Tensor::of_int64(request.outputs.at(0).shape, values));
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_constant(const KernelRequest& request) {
+  const Shape& shape = request.outputs.at(0).shape;
+  for (const auto& [key, attribute] : request.node.attributes) {
+    if (const auto* tensor = std::get_if<graph::Tensor>(&attribute))
+      return make_fixed(request, tensor->contiguous_copy());
+    if (const auto* number = std::get_if<std::int64_t>(&attribute))
+      return make_fixed_integers(request, {number, 1});
+    if (const auto* numbers = std::get_if<std::vector<std::int64_t>>(&attribute))
+      return make_fixed_integers(request, *numbers);
+    if (const auto* real = std::get_if<float>(&attribute))
+      return make_fixed(request, graph::Tensor::of_float(shape, {real, 1}));
+    if (const auto* reals = std::get_if<std::vector<float>>(&attribute))
+      return make_fixed(request, graph::Tensor::of_float(shape, *reals));
+  }
+  fail("node '{}': this form of Constant has no {} kernel", request.node.name,
+       request.device.kernels().device);
+}
+
+std::unique_ptr<Kernel> make_constant_of_shape(const KernelRequest& request) {
+  const int bytes = element_bytes_of(request, request.outputs.at(0));
+  const auto found = request.node.attributes.find("value");
+  const auto* value =
+      found == request.node.attributes.end() ? nullptr : std::get_if<graph::Tensor>(&found->second);
+  const graph::Tensor element =
+      value != nullptr ? value->contiguous_copy() : graph::Tensor::zeros(DataType::float32, {1});
+  if (element.size_bytes() != bytes)
+    fail("node '{}': the value of ConstantOfShape must be one element of its output's type",
+         request.node.name);
+  return std::make_unique<FixedKernel>(
+      request.device, element, CopyLayout{{request.outputs[0].elements()}, {0}, {1}, bytes});
+}
+
+std::unique_ptr<Kernel> make_shape(const KernelRequest& request) {
+  const Shape& shape = request.inputs.at(0).shape;
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  const auto clamped = [&](std::int64_t axis) {
+    return std::clamp<std::int64_t>(axis < 0 ? axis + rank : axis, 0, rank);
+  };
+  const std::int64_t start = clamped(request.node.int_attribute("start", 0));
+  const std::int64_t end = std::max(start, clamped(request.node.int_attribute("end", rank)));
+  return make_fixed_integers(request,
+                             std::span(shape).subspan(static_cast<std::size_t>(start),
+                                                      static_cast<std::size_t>(end - start)));
+}
+
+std::unique_ptr<Kernel> make_size(const KernelRequest& request) {
+  const std::int64_t elements = request.inputs.at(0).elements();
+  return make_fixed_integers(request, {&elements, 1});
+}
+
+std::int64_t eye_diagonal(const KernelRequest& request) {
+  if (request.outputs.at(0).shape.size() != 2)
+    fail("node '{}': EyeLike makes a matrix", request.node.name);
+  return request.node.int_attribute("k", 0);
+}
+
+std::array<std::byte, 8> one_of(DataType type) {
+  std::array<std::byte, 8> bytes{};
+  visit_type(stored_type(type), Joined<Numbers, Halves>{}, [&]<typename T>(T) {
+    const T one = narrowed<T>(1.0F);
+    std::memcpy(bytes.data(), &one, sizeof(one));
+  });
+  return bytes;
+}
+
+bool keeps_upper_triangle(const KernelRequest& request) {
+  if (request.outputs.at(0).shape.size() < 2)
+    fail("node '{}': Trilu needs at least two dimensions", request.node.name);
+  return request.node.int_attribute("upper", 1) != 0;
+}
+
+AxisExtents one_hot_extents(const KernelRequest& request) {
+  const DataType type = request.inputs.at(0).type;
+  if (!visit_type(type, Numbers{}, [](auto) {}))
+    fail("node '{}': OneHot of {} indices has no {} kernel", request.node.name, name_of(type),
+         request.device.kernels().device);
+  const Shape& shape = request.outputs.at(0).shape;
+  return extents_around(
+      shape, checked_axis(request, request.node.int_attribute("axis", -1), shape.size()));
+}
+
+}  // namespace autopar::runtime

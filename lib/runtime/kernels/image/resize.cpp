@@ -1,0 +1,385 @@
+#include "runtime/kernels/image/resize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <span>
+#include <string>
+
+#include "base/error.h"
+#include "runtime/device.h"
+#include "runtime/kernels/common/floats.h"
+#include "runtime/kernels/common/kernel_arguments.h"
+
+namespace autopar::runtime {
+namespace {
+
+/// The numbers of a constant input of floats; empty where it is left out.
+std::vector<double> constant_floats(const KernelRequest& request, std::size_t input,
+                                    const char* name) {
+  if (input >= request.inputs.size() || !request.inputs[input].present()) return {};
+  const TensorView& view = request.inputs[input];
+  if (view.elements() == 0) return {};
+  if (!visit_type(view.type, Joined<Floats, Halves>{}, [](auto) {})) fail_type(request, view.type);
+  if (!request.is_constant(input))
+    fail("node '{}': input '{}' of Resize must be a constant", request.node.name, name);
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < view.elements(); ++i) values.push_back(AnyFloats(view).at(i));
+  return values;
+}
+
+enum class Coordinates {
+  half_pixel,
+  half_pixel_symmetric,
+  pytorch_half_pixel,
+  align_corners,
+  asymmetric,
+  crop_and_resize
+};
+
+enum class Nearest { round_prefer_floor, round_prefer_ceil, floor, ceil };
+
+template <typename Value>
+Value named(const KernelRequest& request, const char* attribute, const char* otherwise,
+            const std::map<std::string, Value>& by_name) {
+  const std::string name = request.node.string_attribute(attribute, otherwise);
+  const auto found = by_name.find(name);
+  if (found == by_name.end())
+    fail("node '{}': Resize has no {} '{}'", request.node.name, attribute, name);
+  return found->second;
+}
+
+/// Keys' kernel.
+double cubic_weight(double distance, double a) {
+  const double x = std::abs(distance);
+  if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
+}
+
+/// Makes the table of one dimension after the other.
+class TableMaker {
+ public:
+  explicit TableMaker(const KernelRequest& request)
+      : mode_(named<ResizeMode>(request, "mode", "nearest",
+                                {{"nearest", ResizeMode::nearest},
+                                 {"linear", ResizeMode::linear},
+                                 {"cubic", ResizeMode::cubic}})),
+        coordinates_(
+            named<Coordinates>(request, "coordinate_transformation_mode", "half_pixel",
+                               {{"half_pixel", Coordinates::half_pixel},
+                                {"half_pixel_symmetric", Coordinates::half_pixel_symmetric},
+                                {"pytorch_half_pixel", Coordinates::pytorch_half_pixel},
+                                {"align_corners", Coordinates::align_corners},
+                                {"asymmetric", Coordinates::asymmetric},
+                                {"tf_crop_and_resize", Coordinates::crop_and_resize}})),
+        nearest_(named<Nearest>(request, "nearest_mode", "round_prefer_floor",
+                                {{"round_prefer_floor", Nearest::round_prefer_floor},
+                                 {"round_prefer_ceil", Nearest::round_prefer_ceil},
+                                 {"floor", Nearest::floor},
+                                 {"ceil", Nearest::ceil}})),
+        is_antialiased_(request.node.int_attribute("antialias", 0) != 0),
+        excludes_outside_(request.node.int_attribute("exclude_outside", 0) != 0),
+        cubic_a_(static_cast<double>(request.node.float_attribute("cubic_coeff_a", -0.75F))) {
+    if (is_antialiased_ && mode_ == ResizeMode::nearest)
+      fail("node '{}': Resize has no antialias of mode 'nearest'", request.node.name);
+  }
+
+  ResizeMode mode() const { return mode_; }
+  bool crops() const { return coordinates_ == Coordinates::crop_and_resize; }
+
+  /// `begin` and `end` are the region that is cropped, as shares of the dimension.
+  AxisTable make(std::size_t axis, std::int64_t in, std::int64_t out, double scale, double begin,
+                 double end) const {
+    AxisTable table{axis, in, out, 1, {}, {}};
+    if (mode_ == ResizeMode::linear) table.taps = 2;
+    if (mode_ == ResizeMode::cubic) table.taps = 4;
+    const double shrinking = std::min(scale, 1.0);
+    // The kernel reaches so many places before the first one of its own.
+    std::int64_t first = mode_ == ResizeMode::cubic ? -1 : 0;
+    if (is_antialiased_) {
+      const double reach = mode_ == ResizeMode::cubic ? 2 : 1;
+      first = static_cast<std::int64_t>(std::floor(-reach / shrinking)) + 1;
+      table.taps = 2 - 2 * first;
+    }
+    for (std::int64_t i = 0; i < out; ++i) {
+      const double x = original(i, in, out, scale, begin, end);
+      if (crops() && (x < 0 || x > static_cast<double>(in - 1))) {
+        table.places.insert(table.places.end(), static_cast<std::size_t>(table.taps), -1);
+        table.weights.insert(table.weights.end(), static_cast<std::size_t>(table.taps), 0.0);
+        continue;
+      }
+      if (mode_ == ResizeMode::nearest) {
+        table.places.push_back(inside(nearest_to(x), in));
+        table.weights.push_back(1);
+      } else {
+        append(table, x, first, is_antialiased_ ? shrinking : 1.0);
+      }
+    }
+    return table;
+  }
+
+ private:
+  /// The coordinate in the input of a place of the result.
+  double original(std::int64_t place, std::int64_t in, std::int64_t out, double scale, double begin,
+                  double end) const {
+    const auto x = static_cast<double>(place);
+    const auto length = static_cast<double>(in);
+    const double resized = scale * length;
+    switch (coordinates_) {
+      case Coordinates::align_corners:
+        return resized == 1 ? 0 : x * (length - 1) / (resized - 1);
+      case Coordinates::asymmetric:
+        return x / scale;
+      case Coordinates::crop_and_resize:
+        if (resized == 1) return (begin + end) * (length - 1) / 2;
+        return begin * (length - 1) + x * (end - begin) * (length - 1) / (resized - 1);
+      case Coordinates::pytorch_half_pixel:
+        return resized == 1 ? 0 : (x + 0.5) / scale - 0.5;
+      case Coordinates::half_pixel_symmetric:
+        return length / 2 * (1 - static_cast<double>(out) / resized) + (x + 0.5) / scale - 0.5;
+      case Coordinates::half_pixel:
+        break;
+    }
+    return (x + 0.5) / scale - 0.5;
+  }
+
+  double nearest_to(double x) const {
+    switch (nearest_) {
+      case Nearest::round_prefer_floor:
+        return std::ceil(x - 0.5);
+      case Nearest::round_prefer_ceil:
+        return std::floor(x + 0.5);
+      case Nearest::floor:
+        return std::floor(x);
+      case Nearest::ceil:
+        break;
+    }
+    return std::ceil(x);
+  }
+
+  static std::int32_t inside(double place, std::int64_t in) {
+    return static_cast<std::int32_t>(std::clamp(place, 0.0, static_cast<double>(in - 1)));
+  }
+
+  void append(AxisTable& table, double x, std::int64_t first, double shrinking) const {
+    const double base = std::floor(x);
+    std::vector<double> weights;
+    std::vector<double> places;
+    for (std::int64_t k = first; k < first + table.taps; ++k) {
+      const double distance = (static_cast<double>(k) - (x - base)) * shrinking;
+      weights.push_back(mode_ == ResizeMode::cubic ? cubic_weight(distance, cubic_a_)
+                                                   : std::max(0.0, 1 - std::abs(distance)));
+      places.push_back(base + static_cast<double>(k));
+    }
+    if (is_antialiased_) normalize(weights);
+    if (excludes_outside_) {
+      for (std::size_t k = 0; k < weights.size(); ++k)
+        if (places[k] < 0 || places[k] >= static_cast<double>(table.in)) weights[k] = 0;
+      normalize(weights);
+    }
+    for (std::size_t k = 0; k < weights.size(); ++k) {
+      table.places.push_back(inside(places[k], table.in));
+      table.weights.push_back(weights[k]);
+    }
+  }
+
+  static void normalize(std::vector<double>& weights) {
+    double sum = 0;
+    for (const double weight : weights) sum += weight;
+    if (sum == 0) return;
+    for (double& weight : weights) weight /= sum;
+  }
+
+  ResizeMode mode_;
+  Coordinates coordinates_;
+  Nearest nearest_;
+  bool is_antialiased_;
+  bool excludes_outside_;
+  double cubic_a_;
+};
+
+/// For each axis that the node names, its scale.
+std::vector<double> scales_of(const KernelRequest& request, const std::vector<std::size_t>& axes) {
+  const Shape& in = request.inputs[0].shape;
+  const Shape& out = request.outputs[0].shape;
+  std::vector<double> scales = constant_floats(request, 2, "scales");
+  if (!scales.empty()) {
+    if (scales.size() != axes.size())
+      fail("node '{}': Resize has {} scales for {} axes", request.node.name, scales.size(),
+           axes.size());
+    if (std::ranges::any_of(scales, [](double scale) { return !(scale > 0); }))
+      fail("node '{}': Resize wants scales above 0", request.node.name);
+    return scales;
+  }
+  const std::vector<std::int64_t> sizes = constant_integers(request, 3, "sizes");
+  if (sizes.size() != axes.size())
+    fail("node '{}': Resize has {} sizes for {} axes", request.node.name, sizes.size(),
+         axes.size());
+  const auto ratio = [&](std::size_t i) {
+    return static_cast<double>(sizes[i]) / static_cast<double>(in[axes[i]]);
+  };
+  for (std::size_t i = 0; i < axes.size(); ++i) scales.push_back(ratio(i));
+  const std::string policy = request.node.string_attribute("keep_aspect_ratio_policy", "stretch");
+  if (policy == "stretch" || scales.empty()) {
+    // A share of a split dimension has its own extent.
+    for (std::size_t i = 0; i < axes.size(); ++i)
+      scales[i] = static_cast<double>(out[axes[i]]) / static_cast<double>(in[axes[i]]);
+    return scales;
+  }
+  if (policy != "not_larger" && policy != "not_smaller")
+    fail("node '{}': Resize has no keep_aspect_ratio_policy '{}'", request.node.name, policy);
+  const double scale = policy == "not_larger" ? *std::ranges::min_element(scales)
+                                              : *std::ranges::max_element(scales);
+  return std::vector<double>(axes.size(), scale);
+}
+
+/// Tables of any numbers, one behind the other in the device's memory.
+class TableBuilder {
+ public:
+  template <typename T>
+  std::int64_t add(std::span<const T> numbers) {
+    const std::size_t at = bytes_.size();
+    bytes_.resize(static_cast<std::size_t>(
+        graph::aligned(static_cast<std::int64_t>(at + numbers.size_bytes()))));
+    if (!numbers.empty()) std::memcpy(bytes_.data() + at, numbers.data(), numbers.size_bytes());
+    return static_cast<std::int64_t>(at);
+  }
+  std::shared_ptr<std::byte> finish(Device& device) const {
+    auto memory = device.allocate(static_cast<std::int64_t>(bytes_.size()));
+    device.write(memory.get(), bytes_);
+    return memory;
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace
+
+bool AxisTable::is_identity() const {
+  if (in != out) return false;
+  for (std::int64_t i = 0; i < out; ++i) {
+    double own = 0;
+    double others = 0;
+    for (std::int64_t k = i * taps; k < (i + 1) * taps; ++k) {
+      const auto at = static_cast<std::size_t>(k);
+      (places[at] == i ? own : others) += std::abs(weights[at]);
+    }
+    if (own != 1 || others != 0) return false;
+  }
+  return true;
+}
+
+Resizing resizing_of(const KernelRequest& request) {
+  const Shape& in = request.inputs.at(0).shape;
+  const Shape& out = request.outputs.at(0).shape;
+  std::vector<std::size_t> axes;
+  if (request.node.has_attribute("axes")) {
+    for (const std::int64_t axis : request.node.ints_attribute("axes", {}))
+      axes.push_back(checked_axis(request, axis, in.size()));
+  } else {
+    for (std::size_t d = 0; d < in.size(); ++d) axes.push_back(d);
+  }
+  const TableMaker maker(request);
+  Resizing resizing;
+  resizing.mode = maker.mode();
+  resizing.extrapolation_value =
+      static_cast<double>(request.node.float_attribute("extrapolation_value", 0.0F));
+  if (request.outputs[0].elements() == 0) return resizing;
+  const std::vector<double> scales = scales_of(request, axes);
+  std::vector<double> roi;
+  if (maker.crops()) {
+    roi = constant_floats(request, 1, "roi");
+    if (roi.size() != 2 * axes.size())
+      fail("node '{}': tf_crop_and_resize wants a region of {} numbers, not {}", request.node.name,
+           2 * axes.size(), roi.size());
+  }
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const std::size_t axis = axes[i];
+    if (in[axis] < 1 || in[axis] > std::numeric_limits<std::int32_t>::max())
+      fail("node '{}': Resize of a dimension of {} has no kernel", request.node.name, in[axis]);
+    AxisTable table = maker.make(axis, in[axis], out[axis], scales[i], roi.empty() ? 0 : roi[i],
+                                 roi.empty() ? 1 : roi[axes.size() + i]);
+    if (!table.is_identity()) resizing.axes.push_back(std::move(table));
+  }
+  std::ranges::sort(resizing.axes, std::ranges::greater{}, &AxisTable::axis);
+  return resizing;
+}
+
+InterpolatedResize::InterpolatedResize(const KernelRequest& request) {
+  const DataType type = request.inputs.at(0).type;
+  bool is_double = false;
+  if (!visit_type(type, Served{},
+                  [&]<typename T>(T) { is_double = std::is_same_v<ResizeCompute<T>, double>; }))
+    fail_type(request, type);
+  const Resizing resizing = resizing_of(request);
+  extrapolation_value_ = resizing.extrapolation_value;
+  Shape shape = request.inputs[0].shape;
+  std::int64_t most = graph::num_elements(shape);
+  TableBuilder tables;
+  const auto add = [&](const AxisTable& table) {
+    Axis axis;
+    axis.in = shape[table.axis];
+    axis.out = table.out;
+    axis.taps = static_cast<int>(table.taps);
+    for (std::size_t d = 0; d < table.axis; ++d) axis.outer *= shape[d];
+    for (std::size_t d = table.axis + 1; d < shape.size(); ++d) axis.inner *= shape[d];
+    axis.places_at = tables.add(std::span<const std::int32_t>(table.places));
+    const std::vector<float> floats(table.weights.begin(), table.weights.end());
+    axis.weights_at = is_double ? tables.add(std::span<const double>(table.weights))
+                                : tables.add(std::span<const float>(floats));
+    axes_.push_back(axis);
+    shape[table.axis] = table.out;
+    most = std::max(most, graph::num_elements(shape));
+  };
+  for (const AxisTable& table : resizing.axes) add(table);
+  // Nothing to do is done as well: the innermost dimension as it is.
+  if (axes_.empty() && request.outputs[0].elements() > 0) {
+    const std::int64_t n = request.outputs[0].elements();
+    shape = {n, 1};
+    most = n;
+    add({1, 1, 1, 1, {0}, {1.0}});
+  }
+  const std::int64_t element = is_double ? sizeof(double) : sizeof(float);
+  buffer_bytes_ = graph::aligned(most * element);
+  tables_ = tables.finish(request.device);
+}
+
+NearestResize::NearestResize(const KernelRequest& request)
+    : element_bytes_(element_bytes_of(request, request.inputs.at(0))) {
+  const Resizing resizing = resizing_of(request);
+  const Shape& in = request.inputs[0].shape;
+  const Shape& out = request.outputs[0].shape;
+  const Shape strides = row_major_strides(in);
+  TableBuilder tables;
+  // Dimensions that stay as they are become one with their neighbours.
+  bool can_join = false;
+  for (std::size_t d = 0; d < in.size(); ++d) {
+    const auto table = std::ranges::find(resizing.axes, d, &AxisTable::axis);
+    if (table != resizing.axes.end()) {
+      dimensions_.push_back(
+          {out[d], strides[d], tables.add(std::span<const std::int32_t>(table->places))});
+      extrapolates_ = extrapolates_ || std::ranges::any_of(table->places, [](std::int32_t place) {
+                        return place < 0;
+                      });
+      can_join = false;
+    } else if (can_join) {
+      dimensions_.back().out *= out[d];
+      dimensions_.back().stride = strides[d];
+    } else {
+      dimensions_.push_back({out[d], strides[d], -1});
+      can_join = true;
+    }
+  }
+  if (dimensions_.empty()) dimensions_.push_back({1, 1, -1});
+  if (dimensions_.size() > most_nearest_dimensions)
+    fail("node '{}': Resize of so many dimensions has no kernel", request.node.name);
+  visit_type(request.inputs[0].type, Joined<Floats, Halves, Integers>{}, [&]<typename T>(T) {
+    const T value = narrowed<T>(resizing.extrapolation_value);
+    std::memcpy(&extrapolated_bits_, &value, sizeof(T));
+  });
+  tables_ = tables.finish(request.device);
+}
+
+}  // namespace autopar::runtime

@@ -1,0 +1,14 @@
+#include "runtime/kernels/image/resize.h"
+
+#include "runtime/kernels/cuda/factories.h"
+#include "runtime/kernels/cuda/loops.h"
+
+namespace autopar::runtime::cuda {
+
+std::unique_ptr<Kernel> make_resize(const KernelRequest& request) {
+  if (request.node.string_attribute("mode", "nearest") == "nearest")
+    return make_loops<NearestResize>(request);
+  return make_loops<InterpolatedResize>(request);
+}
+
+}  // namespace autopar::runtime::cuda

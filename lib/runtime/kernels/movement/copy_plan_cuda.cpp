@@ -1,0 +1,192 @@
+#include "runtime/kernels/movement/copy_plan_cuda.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <ranges>
+#include <utility>
+
+#include "runtime/kernels/common/strides.h"
+
+namespace autopar::runtime::cuda {
+namespace {
+
+/// Sides of a matrix below this are too short for tiles.
+constexpr std::int64_t least_tiled = 16;
+
+struct Dimension {
+  std::int64_t extent = 1;
+  std::int64_t in = 0;  ///< strides
+  std::int64_t out = 0;
+};
+/// Innermost first.
+using Dimensions = std::vector<Dimension>;
+
+std::int64_t elements_of(const Dimensions& dimensions) {
+  std::int64_t elements = 1;
+  for (const Dimension& each : dimensions) elements *= each.extent;
+  return elements;
+}
+
+/// In the output's order, and as few as can be.
+Dimensions merged_dimensions(const CopyLayout& layout) {
+  Dimensions all;
+  for (std::size_t d = 0; d < layout.shape.size(); ++d)
+    if (layout.shape[d] != 1)
+      all.push_back({layout.shape[d], layout.in_strides[d], layout.out_strides[d]});
+  std::ranges::stable_sort(all, std::greater{}, &Dimension::out);
+  Shape shape;
+  std::vector<std::vector<std::int64_t>> strides(2);
+  for (const Dimension& each : all) {
+    shape.push_back(each.extent);
+    strides[0].push_back(each.in);
+    strides[1].push_back(each.out);
+  }
+  merge_dimensions(shape, strides);
+  Dimensions merged;
+  for (std::size_t d = shape.size(); d-- > 0;)
+    merged.push_back({shape[d], strides[0][d], strides[1][d]});
+  return merged;
+}
+
+/// Elements as wider words, where dimension 0 lies together on both sides. Returns how many make
+/// one.
+std::int64_t widen(Dimensions& dimensions, std::int64_t most) {
+  Dimension& inner = dimensions.front();
+  const auto fits = [&](std::int64_t elements) {
+    return inner.extent % elements == 0 &&
+           std::ranges::all_of(dimensions | std::views::drop(1), [&](const Dimension& each) {
+             return each.in % elements == 0 && each.out % elements == 0;
+           });
+  };
+  std::int64_t elements = most;
+  while (!fits(elements)) elements /= 2;
+  inner.extent /= elements;
+  for (Dimension& each : dimensions | std::views::drop(1)) {
+    each.in /= elements;
+    each.out /= elements;
+  }
+  if (inner.extent == 1) dimensions.erase(dimensions.begin());
+  return elements;
+}
+
+WordLayout word_layout(const Dimensions& dimensions) {
+  WordLayout layout;
+  for (const Dimension& each : dimensions) layout.add(each.extent, each.in, each.out);
+  return layout;
+}
+
+/// The dimension along which the input lies together, if it is another one than the output's and
+/// both are long enough for tiles; else 0.
+std::size_t transposed_dimension(const Dimensions& dimensions) {
+  if (dimensions.empty() || dimensions[0].extent < least_tiled || std::abs(dimensions[0].in) <= 1)
+    return 0;
+  const auto found = std::ranges::find_if(
+      dimensions, [](const Dimension& each) { return std::abs(each.in) == 1; });
+  const bool is_long = found != dimensions.end() && found->extent >= least_tiled;
+  return is_long ? static_cast<std::size_t>(found - dimensions.begin()) : 0;
+}
+
+class Planner {
+ public:
+  Planner(int element_bytes, int alignment, std::int64_t most_elements)
+      : element_bytes_(element_bytes), alignment_(alignment), most_elements_(most_elements) {}
+
+  /// Halves the outermost dimension until all fits into one launch.
+  void add(Dimensions dimensions, std::int64_t in_offset, std::int64_t out_offset) {
+    if (dimensions.size() <= WordLayout::max_dimensions &&
+        elements_of(dimensions) <= most_elements_) {
+      jobs_.push_back(
+          job(std::move(dimensions), in_offset * element_bytes_, out_offset * element_bytes_));
+      return;
+    }
+    const Dimension outermost = dimensions.back();
+    std::int64_t half = outermost.extent / 2;
+    // Words stay wide where a row is cut.
+    if (dimensions.size() == 1 && half > widest_word) half -= half % widest_word;
+    const auto add_part = [&](std::int64_t begin, std::int64_t extent) {
+      Dimensions part = dimensions;
+      part.back().extent = extent;
+      if (extent == 1) part.pop_back();
+      add(std::move(part), in_offset + begin * outermost.in, out_offset + begin * outermost.out);
+    };
+    add_part(0, half);
+    add_part(half, outermost.extent - half);
+  }
+
+  std::vector<CopyJob> take() { return std::move(jobs_); }
+
+ private:
+  /// A power of two that divides where the part begins.
+  std::int64_t alignment_at(std::int64_t offset) const {
+    return std::gcd(std::int64_t{alignment_}, offset);
+  }
+
+  CopyJob job(Dimensions dimensions, std::int64_t in_offset, std::int64_t out_offset) const {
+    CopyJob job;
+    job.in_offset = in_offset;
+    job.out_offset = out_offset;
+    job.load_bytes = job.store_bytes = element_bytes_;
+    if (!dimensions.empty() && dimensions[0].out == 1) {
+      if (dimensions[0].in == 1) {
+        const auto alignment = std::min(alignment_at(in_offset), alignment_at(out_offset));
+        const auto elements = widen(dimensions, alignment / element_bytes_);
+        job.load_bytes = job.store_bytes = static_cast<int>(elements) * element_bytes_;
+      } else if (dimensions[0].in == 0 && alignment_at(out_offset) == widest_word &&
+                 element_bytes_ < widest_word && repeat(dimensions)) {
+        job.form = CopyForm::repeated;
+        job.store_bytes = widest_word;
+      }
+    }
+    if (const std::size_t row = transposed_dimension(dimensions);
+        row != 0 && job.load_bytes < widest_word) {
+      job.form = CopyForm::tiles;
+      const Dimension columns = dimensions[0];
+      const Dimension rows = dimensions[row];
+      job.matrix = {static_cast<std::uint32_t>(rows.extent),
+                    static_cast<std::uint32_t>(columns.extent),
+                    rows.in,
+                    columns.in,
+                    rows.out,
+                    columns.out};
+      dimensions.erase(dimensions.begin() + static_cast<std::ptrdiff_t>(row));
+      dimensions.erase(dimensions.begin());
+    }
+    job.layout = word_layout(dimensions);
+    return job;
+  }
+
+  /// Makes the output's elements wide words; false where that cannot be.
+  bool repeat(Dimensions& dimensions) const {
+    const std::int64_t elements = widest_word / element_bytes_;
+    const bool fits = dimensions[0].extent % elements == 0 &&
+                      std::ranges::all_of(dimensions | std::views::drop(1), [&](const auto& each) {
+                        return each.out % elements == 0;
+                      });
+    if (!fits) return false;
+    dimensions[0].extent /= elements;
+    for (Dimension& each : dimensions | std::views::drop(1)) each.out /= elements;
+    return true;
+  }
+
+  int element_bytes_;
+  int alignment_;
+  std::int64_t most_elements_;
+  std::vector<CopyJob> jobs_;
+};
+
+}  // namespace
+
+bool repeats_elements(const CopyLayout& layout) {
+  const Dimensions dimensions = merged_dimensions(layout);
+  return !dimensions.empty() && dimensions[0].in == 0;
+}
+
+std::vector<CopyJob> plan_copy(const CopyLayout& layout, int alignment,
+                               std::int64_t most_elements) {
+  Planner planner(layout.element_bytes, alignment, most_elements);
+  if (graph::num_elements(layout.shape) > 0) planner.add(merged_dimensions(layout), 0, 0);
+  return planner.take();
+}
+
+}  // namespace autopar::runtime::cuda

@@ -1,0 +1,239 @@
+// Each operator is a list of strided copies.
+
+#include "runtime/kernels/movement/data_movement.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/device.h"
+#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/common/strides.h"
+
+namespace autopar::runtime {
+namespace {
+
+/// From an input to an output, each from an offset in bytes on.
+struct Move {
+  std::size_t input = 0;
+  std::int64_t in_offset = 0;
+  std::size_t output = 0;
+  std::int64_t out_offset = 0;
+  CopyLayout layout;
+};
+
+class MoveKernel final : public Kernel {
+ public:
+  MoveKernel(Device& device, std::vector<Move> moves)
+      : moves_(std::move(moves)), places_(moves_.size()) {
+    std::vector<CopyLayout> layouts;
+    for (Move& move : moves_) layouts.push_back(std::move(move.layout));
+    copies_ = device.make_strided_copies(std::move(layouts));
+  }
+
+  void run(const KernelIo& io) override {
+    for (std::size_t i = 0; i < moves_.size(); ++i)
+      places_[i] = {io.inputs[moves_[i].input].data + moves_[i].in_offset,
+                    io.outputs[moves_[i].output].data + moves_[i].out_offset};
+    copies_->run(places_, io.stream);
+  }
+
+ private:
+  std::vector<Move> moves_;
+  std::unique_ptr<StridedCopies> copies_;
+  std::vector<CopyPlace> places_;
+};
+
+/// Input 0 read with these strides, element by element of `shape`, into output 0.
+std::unique_ptr<Kernel> make_gathering_move(const KernelRequest& request, const Shape& shape,
+                                            std::vector<std::int64_t> in_strides,
+                                            std::int64_t in_offset_elements = 0) {
+  const int bytes = element_bytes_of(request, request.inputs.at(0));
+  std::vector<Move> moves;
+  moves.push_back({0,
+                   in_offset_elements * bytes,
+                   0,
+                   0,
+                   {shape, std::move(in_strides), row_major_strides(shape), bytes}});
+  return std::make_unique<MoveKernel>(request.device, std::move(moves));
+}
+
+/// Input 0, seen as `shape`, with its dimensions in the order `permutation`.
+std::unique_ptr<Kernel> make_permutation(const KernelRequest& request, const Shape& shape,
+                                         std::span<const std::size_t> permutation) {
+  const Shape strides = row_major_strides(shape);
+  Shape out_shape;
+  std::vector<std::int64_t> in_strides;
+  for (const std::size_t d : permutation) {
+    out_shape.push_back(shape[d]);
+    in_strides.push_back(strides[d]);
+  }
+  return make_gathering_move(request, out_shape, std::move(in_strides));
+}
+
+/// The bytes of input 0; and of Dropout, which does nothing outside of training, the mask that
+/// keeps all.
+class CopyKernel final : public Kernel {
+ public:
+  explicit CopyKernel(const KernelRequest& request)
+      : device_(request.device),
+        copy_(device_.make_strided_copy({request.outputs.at(0).size_bytes()}, {1}, {1}, 1)) {}
+
+  void run(const KernelIo& io) override {
+    copy_->run(io.inputs[0].data, io.outputs[0].data, io.stream);
+    if (io.outputs.size() > 1 && io.outputs[1].present())
+      device_.fill(io.outputs[1].data, std::byte{1}, io.outputs[1].size_bytes(), io.stream);
+  }
+
+ private:
+  Device& device_;
+  std::unique_ptr<StridedCopy> copy_;
+};
+
+/// Which elements of one dimension a Slice takes.
+struct SliceRange {
+  std::int64_t start = 0;
+  std::int64_t step = 1;
+};
+
+SliceRange slice_range(const KernelRequest& request, std::int64_t start, std::int64_t step,
+                       std::int64_t extent) {
+  if (step == 0) fail("node '{}': a step of Slice is 0", request.node.name);
+  if (start < 0) start += extent;
+  start = step > 0 ? std::clamp<std::int64_t>(start, 0, extent)
+                   : std::clamp<std::int64_t>(start, 0, std::max<std::int64_t>(0, extent - 1));
+  return {start, step};
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_copy(const KernelRequest& request) {
+  if (request.inputs.at(0).size_bytes() != request.outputs.at(0).size_bytes())
+    fail("node '{}': {} changes the number of elements", request.node.name,
+         qualified_op_type(request.node));
+  return std::make_unique<CopyKernel>(request);
+}
+
+std::unique_ptr<Kernel> make_dropout(const KernelRequest& request) {
+  const bool may_train = request.inputs.size() > 2 && request.inputs[2].present();
+  if (may_train && (!request.is_constant(2) || request.inputs[2].as<const std::uint8_t>()[0] != 0))
+    fail("node '{}': Dropout in training mode has no kernel", request.node.name);
+  return std::make_unique<CopyKernel>(request);
+}
+
+std::unique_ptr<Kernel> make_transpose(const KernelRequest& request) {
+  const Shape& shape = request.inputs.at(0).shape;
+  std::vector<std::int64_t> reversed(shape.size());
+  std::iota(reversed.rbegin(), reversed.rend(), 0);
+  std::vector<std::size_t> permutation;
+  for (const std::int64_t axis : request.node.ints_attribute("perm", reversed))
+    permutation.push_back(checked_axis(request, axis, shape.size()));
+  return make_permutation(request, shape, permutation);
+}
+
+std::unique_ptr<Kernel> make_slice(const KernelRequest& request) {
+  const Shape& shape = request.inputs.at(0).shape;
+  const auto starts = constant_integers(request, 1, "starts");
+  std::vector<std::int64_t> axes(starts.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  axes = constant_integers(request, 3, "axes", std::move(axes));
+  const auto steps =
+      constant_integers(request, 4, "steps", std::vector<std::int64_t>(starts.size(), 1));
+  std::vector<std::int64_t> strides = row_major_strides(shape);
+  std::int64_t offset = 0;
+  if (axes.size() != starts.size() || steps.size() != starts.size())
+    fail("node '{}': starts, axes and steps of Slice differ in length", request.node.name);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const std::size_t axis = checked_axis(request, axes[i], shape.size());
+    const SliceRange range = slice_range(request, starts[i], steps[i], shape[axis]);
+    offset += range.start * strides[axis];
+    strides[axis] *= range.step;
+  }
+  return make_gathering_move(request, request.outputs.at(0).shape, std::move(strides), offset);
+}
+
+std::unique_ptr<Kernel> make_split(const KernelRequest& request) {
+  const TensorView& input = request.inputs.at(0);
+  const std::size_t axis =
+      checked_axis(request, request.node.int_attribute("axis", 0), input.shape.size());
+  const int bytes = element_bytes_of(request, input);
+  const Shape strides = row_major_strides(input.shape);
+  std::vector<Move> moves;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < request.outputs.size(); ++i) {
+    if (!request.outputs[i].present())
+      fail("node '{}': Split leaves output {} out", request.node.name, i);
+    const Shape& shape = request.outputs[i].shape;
+    moves.push_back({0,
+                     begin * strides[axis] * bytes,
+                     i,
+                     0,
+                     {shape, strides, row_major_strides(shape), bytes}});
+    begin += shape[axis];
+  }
+  return std::make_unique<MoveKernel>(request.device, std::move(moves));
+}
+
+std::unique_ptr<Kernel> make_concat(const KernelRequest& request) {
+  const TensorView& output = request.outputs.at(0);
+  const std::size_t axis =
+      checked_axis(request, request.node.int_attribute("axis", 0), output.shape.size());
+  const int bytes = element_bytes_of(request, output);
+  const Shape strides = row_major_strides(output.shape);
+  std::vector<Move> moves;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < request.inputs.size(); ++i) {
+    const Shape& shape = request.inputs[i].shape;
+    moves.push_back({i,
+                     0,
+                     0,
+                     begin * strides[axis] * bytes,
+                     {shape, row_major_strides(shape), strides, bytes}});
+    begin += shape[axis];
+  }
+  return std::make_unique<MoveKernel>(request.device, std::move(moves));
+}
+
+std::unique_ptr<Kernel> make_expand(const KernelRequest& request) {
+  const Shape& to = request.outputs.at(0).shape;
+  std::vector<std::int64_t> strides = broadcast_strides(request.inputs.at(0).shape, to);
+  if (strides.size() != to.size())
+    fail("node '{}': {} does not expand to {}", request.node.name,
+         graph::to_string(request.inputs[0].shape), graph::to_string(to));
+  return make_gathering_move(request, to, std::move(strides));
+}
+
+/// Each dimension becomes two, the repeats outside with stride 0.
+std::unique_ptr<Kernel> make_tile(const KernelRequest& request) {
+  const Shape& from = request.inputs.at(0).shape;
+  const Shape& to = request.outputs.at(0).shape;
+  const Shape strides = row_major_strides(from);
+  Shape shape;
+  std::vector<std::int64_t> in_strides;
+  for (std::size_t d = 0; d < from.size(); ++d) {
+    shape.insert(shape.end(), {from[d] == 0 ? 0 : to[d] / from[d], from[d]});
+    in_strides.insert(in_strides.end(), {0, strides[d]});
+  }
+  return make_gathering_move(request, shape, std::move(in_strides));
+}
+
+std::unique_ptr<Kernel> make_depth_to_space(const KernelRequest& request) {
+  const Shape& s = request.inputs.at(0).shape;
+  const std::int64_t block = request.node.int_attribute("blocksize", 1);
+  const std::int64_t depth = s.at(1) / (block * block);
+  if (request.node.string_attribute("mode", "DCR") == "CRD")
+    return make_permutation(request, {s[0], depth, block, block, s[2], s[3]},
+                            std::array<std::size_t, 6>{0, 1, 4, 2, 5, 3});
+  return make_permutation(request, {s[0], block, block, depth, s[2], s[3]},
+                          std::array<std::size_t, 6>{0, 3, 4, 1, 5, 2});
+}
+
+std::unique_ptr<Kernel> make_space_to_depth(const KernelRequest& request) {
+  const Shape& s = request.inputs.at(0).shape;
+  const std::int64_t block = request.node.int_attribute("blocksize", 1);
+  const Shape blocks{s[0], s[1], s[2] / block, block, s[3] / block, block};
+  if (request.node.string_attribute("mode", "DCR") == "CRD")
+    return make_permutation(request, blocks, std::array<std::size_t, 6>{0, 1, 3, 5, 2, 4});
+  return make_permutation(request, blocks, std::array<std::size_t, 6>{0, 3, 5, 1, 2, 4});
+}
+
+}  // namespace autopar::runtime

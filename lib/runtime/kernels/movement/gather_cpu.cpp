@@ -1,0 +1,128 @@
+#include <cstring>
+#include <optional>
+
+#include "graph/tensor.h"
+#include "runtime/device.h"
+#include "runtime/kernels/cpu/broadcast.h"
+#include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/movement/element_indices.h"
+#include "runtime/kernels/movement/indexing.h"
+
+namespace autopar::runtime::cpu {
+namespace {
+
+using graph::Tensor;
+
+constexpr std::int64_t parallel_bytes = 128 * 1024;
+/// A call of the system takes as long as copying some hundred bytes.
+constexpr std::int64_t long_row_bytes = 512;
+constexpr std::int64_t large_table_bytes = 4 << 20;
+
+/// Copies row indices[i] of each of the input's outer blocks. The few of a large table in a file
+/// are read from there, so that the others take no memory.
+class GatherKernel final : public Kernel {
+ public:
+  explicit GatherKernel(const KernelRequest& request)
+      : node_(request.node.name),
+        threads_(request.device.threads()),
+        extents_(gathered_extents(request)),
+        row_bytes_(extents_.inner * element_bytes_of(request, request.inputs[0])) {
+    const Tensor* table = request.constants.empty() ? nullptr : request.constants[0];
+    const std::int64_t table_bytes = request.inputs[0].size_bytes();
+    const bool reads_few = 4 * request.outputs[0].size_bytes() < table_bytes;
+    if (table != nullptr && table->is_mapped() && reads_few && table_bytes >= large_table_bytes &&
+        row_bytes_ >= long_row_bytes)
+      table_ = *table;
+  }
+
+  void run(const KernelIo& io) override {
+    const TensorView& indices = io.inputs[1];
+    const std::int64_t count = indices.elements();
+    const std::int64_t extent = extents_.extent;
+    for (std::int64_t i = 0; i < count; ++i) checked_index(integer_at(indices, i), extent, node_);
+    const std::int64_t rows = extents_.outer * count;
+    const auto bytes = static_cast<std::size_t>(row_bytes_);
+    if (rows * row_bytes_ == 0) return;
+#pragma omp parallel for num_threads(threads_) \
+    schedule(static) if (threads_ > 1 && rows * row_bytes_ >= parallel_bytes)
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t index = integer_at(indices, row % count);
+      const std::int64_t source = row / count * extent + (index < 0 ? index + extent : index);
+      std::byte* out = io.outputs[0].data + row * row_bytes_;
+      if (table_) {
+        table_->read(source * row_bytes_, {out, bytes});
+      } else {
+        std::memcpy(out, io.inputs[0].data + source * row_bytes_, bytes);
+      }
+    }
+  }
+
+  bool reads(std::size_t input) const override { return input != 0 || !table_; }
+
+ private:
+  std::string node_;
+  int threads_;
+  AxisExtents extents_;
+  std::int64_t row_bytes_;
+  std::optional<Tensor> table_;
+};
+
+/// out[i, j, k] = data[i, indices[i, j, k], k] for axis 1.
+class GatherElementsKernel final : public Kernel {
+ public:
+  explicit GatherElementsKernel(const KernelRequest& request)
+      : indices_(request), bytes_(element_bytes_of(request, request.inputs[0])) {}
+
+  void run(const KernelIo& io) override {
+    const std::int64_t count = io.inputs[1].elements();
+    for (std::int64_t i = 0; i < count; ++i)
+      fill(io.outputs[0].data + i * bytes_,
+           io.inputs[0].data + indices_.offset(io.inputs[1], i) * bytes_, 1, bytes_);
+  }
+
+ private:
+  ElementIndices indices_;
+  int bytes_;
+};
+
+class GatherNdKernel final : public Kernel {
+ public:
+  explicit GatherNdKernel(const KernelRequest& request)
+      : node_(request.node.name),
+        indexing_(slice_indexing(request)),
+        slice_bytes_(indexing_.slice_elements * element_bytes_of(request, request.inputs[0])) {}
+
+  void run(const KernelIo& io) override {
+    const std::int64_t* index = io.inputs[1].as<const std::int64_t>();
+    std::byte* out = io.outputs[0].data;
+    for (std::int64_t batch = 0; batch < indexing_.batches; ++batch)
+      for (std::int64_t i = 0; i < indexing_.indices; ++i) {
+        std::int64_t slice = 0;
+        for (const std::int64_t extent : indexing_.extents)
+          slice = slice * extent + checked_index(*index++, extent, node_);
+        if (slice_bytes_ == 0) continue;
+        std::memcpy(out, io.inputs[0].data + (batch * indexing_.slices + slice) * slice_bytes_,
+                    static_cast<std::size_t>(slice_bytes_));
+        out += slice_bytes_;
+      }
+  }
+
+ private:
+  std::string node_;
+  SliceIndexing indexing_;
+  std::int64_t slice_bytes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_gather(const KernelRequest& request) {
+  return std::make_unique<GatherKernel>(request);
+}
+std::unique_ptr<Kernel> make_gather_elements(const KernelRequest& request) {
+  return std::make_unique<GatherElementsKernel>(request);
+}
+std::unique_ptr<Kernel> make_gather_nd(const KernelRequest& request) {
+  return std::make_unique<GatherNdKernel>(request);
+}
+
+}  // namespace autopar::runtime::cpu

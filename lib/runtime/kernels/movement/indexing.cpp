@@ -1,0 +1,100 @@
+#include "runtime/kernels/movement/indexing.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "runtime/device.h"
+#include "runtime/kernels/common/element_types.h"
+
+namespace autopar::runtime {
+namespace {
+
+std::int64_t product(const Shape& shape, std::size_t first, std::size_t last) {
+  std::int64_t result = 1;
+  for (std::size_t d = first; d < last; ++d) result *= shape[d];
+  return result;
+}
+
+/// ONNX's inference lets tensors through that do not belong together; kernels would read beyond.
+void require_fit(const KernelRequest& request, bool fit) {
+  if (fit) return;
+  std::string shapes;
+  for (const TensorView& input : request.inputs) shapes += ' ' + graph::to_string(input.shape);
+  fail("node '{}': the inputs of {} do not fit together:{}", request.node.name,
+       qualified_op_type(request.node), shapes);
+}
+
+/// The updates of a scatter.
+bool has_updates_of(const KernelRequest& request, const Shape& shape) {
+  return request.node.op_type.starts_with("Gather") ||
+         (request.inputs.size() > 2 && request.inputs[2].shape == shape &&
+          request.inputs[2].type == request.inputs[0].type);
+}
+
+}  // namespace
+
+AxisExtents gathered_extents(const KernelRequest& request) {
+  const Shape& shape = request.inputs.at(0).shape;
+  require_indices(request, 1);
+  return extents_around(shape,
+                        checked_axis(request, request.node.int_attribute("axis", 0), shape.size()));
+}
+
+ElementIndexing element_indexing(const KernelRequest& request) {
+  const Shape& shape = request.inputs.at(0).shape;
+  require_indices(request, 1);
+  const auto axis = checked_axis(request, request.node.int_attribute("axis", 0), shape.size());
+  const Shape& indices = request.inputs[1].shape;
+  bool fit = indices.size() == shape.size() && has_updates_of(request, indices);
+  for (std::size_t d = 0; fit && d < shape.size(); ++d) {
+    fit = d == axis || indices[d] <= shape[d];
+  }
+  require_fit(request, fit);
+  return {axis, shape[axis], row_major_strides(shape), indices};
+}
+
+SliceIndexing slice_indexing(const KernelRequest& request) {
+  const Shape& data = request.inputs.at(0).shape;
+  const Shape& indices = request.inputs.at(1).shape;
+  const std::string op_type = qualified_op_type(request.node);
+  if (request.inputs[1].type != DataType::int64)
+    fail("node '{}': the indices of {} must be int64", request.node.name, op_type);
+  const auto batch_dims = static_cast<std::size_t>(request.node.int_attribute("batch_dims", 0));
+  const auto depth = static_cast<std::size_t>(indices.empty() ? 0 : indices.back());
+  const std::size_t first_kept = batch_dims + depth;
+  if (batch_dims >= indices.size() || first_kept > data.size())
+    fail("node '{}': the indices of {} name more dimensions than the data has", request.node.name,
+         op_type);
+  const auto kept = data.begin() + static_cast<std::ptrdiff_t>(first_kept);
+  const auto batch_end = data.begin() + static_cast<std::ptrdiff_t>(batch_dims);
+  Shape slices(indices.begin(), indices.end() - 1);
+  slices.insert(slices.end(), kept, data.end());
+  require_fit(request, std::equal(data.begin(), batch_end, indices.begin()) &&
+                           has_updates_of(request, slices));
+  SliceIndexing indexing;
+  indexing.extents.assign(batch_end, kept);
+  indexing.batches = product(data, 0, batch_dims);
+  indexing.indices = product(indices, batch_dims, indices.size() - 1);
+  indexing.slices = product(data, batch_dims, first_kept);
+  indexing.slice_elements = product(data, first_kept, data.size());
+  return indexing;
+}
+
+ScatterReduction scatter_reduction(const KernelRequest& request) {
+  static const std::map<std::string, ScatterReduction> by_name = {{"none", ScatterReduction::none},
+                                                                  {"add", ScatterReduction::add},
+                                                                  {"mul", ScatterReduction::mul},
+                                                                  {"max", ScatterReduction::max},
+                                                                  {"min", ScatterReduction::min}};
+  const std::string name = request.node.string_attribute("reduction", "none");
+  const DataType type = request.inputs.at(0).type;
+  const auto found = by_name.find(name);
+  const bool is_number = visit_type(type, Joined<Numbers, Halves>{}, [](auto) {});
+  if (found == by_name.end() || (found->second != ScatterReduction::none && !is_number))
+    fail("node '{}': {} with reduction '{}' on {} has no {} kernel", request.node.name,
+         qualified_op_type(request.node), name, name_of(type), request.device.kernels().device);
+  return found->second;
+}
+
+}  // namespace autopar::runtime

@@ -1,0 +1,111 @@
+#include "runtime/kernels/movement/strided_copy_cpu.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/kernels/cpu/broadcast.h"
+
+namespace autopar::runtime::cpu {
+namespace {
+
+constexpr std::int64_t parallel_elements = 32 * 1024;
+/// Side of the squares in which a matrix is transposed, so that both sides' lines stay cached.
+constexpr std::int64_t square = 16;
+/// Rows that one thread takes at a time.
+constexpr std::int64_t chunk_rows = 4 * square;
+
+}  // namespace
+
+StridedCopy::StridedCopy(Shape shape, std::vector<std::int64_t> in_strides,
+                         std::vector<std::int64_t> out_strides, int element_bytes)
+    : element_bytes_(element_bytes) {
+  std::vector<std::vector<std::int64_t>> strides{std::move(in_strides), std::move(out_strides)};
+  merge_dimensions(shape, strides);
+  auto& in = strides[0];
+  auto& out = strides[1];
+  const auto take = [&](std::size_t d, std::int64_t& extent, std::int64_t& in_stride,
+                        std::int64_t& out_stride) {
+    const auto at = static_cast<std::ptrdiff_t>(d);
+    extent = shape[d];
+    in_stride = in[d];
+    out_stride = out[d];
+    shape.erase(shape.begin() + at);
+    in.erase(in.begin() + at);
+    out.erase(out.begin() + at);
+  };
+  if (!shape.empty())
+    take(shape.size() - 1, matrix_.columns, matrix_.in_column, matrix_.out_column);
+  if (!shape.empty()) {
+    const auto innermost_in = std::ranges::find(in, 1);
+    const bool is_transposed = matrix_.in_column != 1 && innermost_in != in.end();
+    const std::size_t row_dim =
+        is_transposed ? static_cast<std::size_t>(innermost_in - in.begin()) : shape.size() - 1;
+    take(row_dim, matrix_.rows, matrix_.in_row, matrix_.out_row);
+  }
+  outer_ = std::move(shape);
+  in_strides_ = std::move(in);
+  out_strides_ = std::move(out);
+}
+
+void StridedCopy::run(const std::byte* in, std::byte* out, int threads) const {
+  const auto run_as = [&]<typename T>(T) {
+    run_typed(reinterpret_cast<const T*>(in), reinterpret_cast<T*>(out), threads);
+  };
+  switch (element_bytes_) {
+    case 1:
+      return run_as(std::uint8_t{});
+    case 2:
+      return run_as(std::uint16_t{});
+    case 4:
+      return run_as(std::uint32_t{});
+    case 8:
+      return run_as(std::uint64_t{});
+    default:
+      throw InternalError("internal error: elements of 1, 2, 4 or 8 bytes are copied");
+  }
+}
+
+template <typename T>
+void StridedCopy::run_typed(const T* in, T* out, int threads) const {
+  const std::int64_t matrices = graph::num_elements(outer_);
+  const std::int64_t chunks = (matrix_.rows + chunk_rows - 1) / chunk_rows;
+  const std::int64_t elements = matrices * matrix_.rows * matrix_.columns;
+  if (elements == 0) return;
+#pragma omp parallel for num_threads(threads) \
+    schedule(static) if (threads > 1 && elements >= parallel_elements)
+  for (std::int64_t item = 0; item < matrices * chunks; ++item) {
+    const std::int64_t first_row = item % chunks * chunk_rows;
+    std::int64_t in_offset = first_row * matrix_.in_row;
+    std::int64_t out_offset = first_row * matrix_.out_row;
+    std::int64_t rest = item / chunks;
+    for (std::size_t d = outer_.size(); d-- > 0; rest /= outer_[d]) {
+      in_offset += rest % outer_[d] * in_strides_[d];
+      out_offset += rest % outer_[d] * out_strides_[d];
+    }
+    Matrix part = matrix_;
+    part.rows = std::min(chunk_rows, matrix_.rows - first_row);
+    copy_rows(part, in + in_offset, out + out_offset);
+  }
+}
+
+template <typename T>
+void StridedCopy::copy_rows(const Matrix& m, const T* in, T* out) {
+  if (m.in_column == 1 && m.out_column == 1) {
+    for (std::int64_t row = 0; row < m.rows; ++row)
+      std::memcpy(out + row * m.out_row, in + row * m.in_row,
+                  static_cast<std::size_t>(m.columns) * sizeof(T));
+    return;
+  }
+  if (m.in_column == 0 && m.out_column == 1) {
+    for (std::int64_t row = 0; row < m.rows; ++row)
+      std::fill_n(out + row * m.out_row, m.columns, in[row * m.in_row]);
+    return;
+  }
+  for (std::int64_t row = 0; row < m.rows; row += square)
+    for (std::int64_t column = 0; column < m.columns; column += square)
+      for (std::int64_t r = row; r < std::min(row + square, m.rows); ++r)
+        for (std::int64_t c = column; c < std::min(column + square, m.columns); ++c)
+          out[r * m.out_row + c * m.out_column] = in[r * m.in_row + c * m.in_column];
+}
+
+}  // namespace autopar::runtime::cpu

@@ -1,0 +1,192 @@
+// LayerNormalization by oneDNN, in float32. What oneDNN has not (RMSNormalization, float64) is
+// computed by loops.
+
+#include <cmath>
+
+#include "base/error.h"
+#include "runtime/device.h"
+#include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/cpu/converted.h"
+#include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/cpu/lane_sum.h"
+#include "runtime/kernels/cpu/onednn.h"
+#include "runtime/kernels/cpu/simd_clones.h"
+#include "runtime/kernels/normalization/broadcast_normalization.h"
+#include "runtime/kernels/normalization/normalized_rows.h"
+
+namespace autopar::runtime::cpu {
+
+namespace {
+
+template <typename T>
+struct Row {
+  const T* in;
+  const T* scale;
+  const T* bias;  ///< may be null
+  T* out;
+  std::int64_t n;
+  T epsilon;
+  bool centred;  ///< LayerNormalization takes the mean off, RMSNormalization does not
+};
+
+template <typename T>
+struct Moments {
+  T mean;
+  T inverse_deviation;
+};
+
+template <typename T>
+[[gnu::always_inline]] inline Moments<T> normalize(const Row<T>& row) {
+  const auto count = static_cast<T>(row.n);
+  const T* in = row.in;
+  const T mean =
+      row.centred ? lane_sum<T>(row.n, [in](std::int64_t i) { return in[i]; }) / count : T{0};
+  const T variance =
+      lane_sum<T>(row.n, [in, mean](std::int64_t i) { return (in[i] - mean) * (in[i] - mean); }) /
+      count;
+  const T inverse = 1 / std::sqrt(variance + row.epsilon);
+  for (std::int64_t i = 0; i < row.n; ++i) {
+    const T normal = (in[i] - mean) * inverse * row.scale[i];
+    row.out[i] = row.bias == nullptr ? normal : normal + row.bias[i];
+  }
+  return {mean, inverse};
+}
+
+AUTOPAR_SIMD_CLONES Moments<float> normalize_row(const Row<float>& row) { return normalize(row); }
+Moments<double> normalize_row(const Row<double>& row) { return normalize(row); }
+
+bool has_bias(std::span<const TensorView> inputs) {
+  return inputs.size() > 2 && inputs[2].present();
+}
+
+/// Into the optional outputs Mean and InvStdDev, whose type is their own.
+void store_moments(const KernelIo& io, std::int64_t row, Moments<double> moments) {
+  const auto store = [&](std::size_t output, double value) {
+    if (io.outputs.size() <= output || !io.outputs[output].present()) return;
+    const TensorView& view = io.outputs[output];
+    visit_type(view.type, Joined<Floats, Halves>{},
+               [&]<typename T>(T) { view.as<T>()[row] = narrowed<T>(value); });
+  };
+  store(1, moments.mean);
+  store(2, moments.inverse_deviation);
+}
+
+/// LayerNormalization of float32, float16, bfloat16.
+class LayerNormalization final : public Kernel {
+ public:
+  explicit LayerNormalization(const KernelRequest& request)
+      : rows_(request),
+        has_bias_(has_bias(request.inputs)),
+        has_moments_(has_output(request, 1) || has_output(request, 2)),
+        float_bytes_(float_bytes(request)) {
+    using dnnl::normalization_flags;
+    const dnnl::layer_normalization_forward::desc description(
+        has_moments_ ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference,
+        float_layout({rows_.count, rows_.extent}), float_layout({rows_.count}), rows_.epsilon,
+        has_bias_ ? normalization_flags::use_scale | normalization_flags::use_shift
+                  : normalization_flags::use_scale);
+    const auto primitive = describe_primitive<dnnl::layer_normalization_forward>(description);
+    std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_SCALE, DNNL_ARG_DST};
+    if (has_bias_) arguments.push_back(DNNL_ARG_SHIFT);
+    if (has_moments_) arguments.insert(arguments.end(), {DNNL_ARG_MEAN, DNNL_ARG_VARIANCE});
+    normalization_ = OnednnPrimitive(primitive, arguments);
+  }
+
+  std::int64_t scratch_bytes() const override {
+    const std::int64_t moments = has_moments_ ? 2 * rows_.count : 0;
+    return normalization_.scratch_bytes() + float_bytes_ +
+           moments * static_cast<std::int64_t>(sizeof(float));
+  }
+
+  void run(const KernelIo& io) override {
+    std::byte* copied = io.scratch + normalization_.scratch_bytes();
+    FloatCopies copies(copied);
+    float* out = copies.target(io.outputs[0]);
+    normalization_.bind(DNNL_ARG_SRC, copies.load(io.inputs[0]));
+    normalization_.bind(DNNL_ARG_SCALE, copies.load(io.inputs[1]));
+    if (has_bias_) normalization_.bind(DNNL_ARG_SHIFT, copies.load(io.inputs[2]));
+    normalization_.bind(DNNL_ARG_DST, out);
+    const float* mean = reinterpret_cast<float*>(copied + float_bytes_);
+    const float* variance = mean + rows_.count;
+    if (has_moments_) {
+      normalization_.bind(DNNL_ARG_MEAN, mean);
+      normalization_.bind(DNNL_ARG_VARIANCE, variance);
+    }
+    normalization_.run(io.scratch);
+    FloatCopies::store(out, io.outputs[0]);
+    if (!has_moments_) return;
+    for (std::int64_t row = 0; row < rows_.count; ++row)
+      store_moments(io, row, {mean[row], 1 / std::sqrt(variance[row] + rows_.epsilon)});
+  }
+
+ private:
+  OnednnPrimitive normalization_;
+  NormalizedRows rows_;
+  bool has_bias_;
+  bool has_moments_;
+  std::int64_t float_bytes_;
+};
+
+/// RMSNormalization, and LayerNormalization of what oneDNN does not take: float64, empty tensors.
+class PlainNormalization final : public Kernel {
+ public:
+  PlainNormalization(const KernelRequest& request, bool centred)
+      : rows_(request),
+        centred_(centred),
+        threads_(request.device.threads()),
+        float_bytes_(float_bytes(request)) {}
+
+  std::int64_t scratch_bytes() const override { return float_bytes_; }
+
+  void run(const KernelIo& io) override {
+    const TensorView& out = io.outputs[0];
+    const bool biased = has_bias(io.inputs);
+    if (out.type == DataType::float64)
+      return run_rows(io, io.inputs[0].as<const double>(), io.inputs[1].as<const double>(),
+                      biased ? io.inputs[2].as<const double>() : nullptr, out.as<double>());
+    FloatCopies copies(io.scratch);
+    const float* in = copies.load(io.inputs[0]);
+    const float* scale = copies.load(io.inputs[1]);
+    const float* bias = biased ? copies.load(io.inputs[2]) : nullptr;
+    float* target = copies.target(out);
+    run_rows(io, in, scale, bias, target);
+    FloatCopies::store(target, out);
+  }
+
+ private:
+  template <typename T>
+  void run_rows(const KernelIo& io, const T* in, const T* scale, const T* bias, T* out) const {
+    const bool is_large = rows_.count * rows_.extent > 16384;
+#pragma omp parallel for num_threads(threads_) if (is_large)
+    for (std::int64_t row = 0; row < rows_.count; ++row) {
+      const std::int64_t begin = row * rows_.extent;
+      const Moments<T> moments =
+          normalize_row(Row<T>{in + begin, scale, bias, out + begin, rows_.extent,
+                               static_cast<T>(rows_.epsilon), centred_});
+      store_moments(io, row, {moments.mean, moments.inverse_deviation});
+    }
+  }
+
+  NormalizedRows rows_;
+  bool centred_;
+  int threads_;
+  std::int64_t float_bytes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request) {
+  if (has_broadcast_scale(request)) return make_broadcast_normalization(request);
+  const TensorView& in = request.inputs[0];
+  if (in.type == DataType::float64 || in.elements() == 0)
+    return std::make_unique<PlainNormalization>(request, true);
+  return std::make_unique<LayerNormalization>(request);
+}
+
+std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request) {
+  if (has_broadcast_scale(request)) return make_broadcast_normalization(request);
+  return std::make_unique<PlainNormalization>(request, false);
+}
+
+}  // namespace autopar::runtime::cpu

@@ -1,0 +1,199 @@
+// LayerNormalization and RMSNormalization: a block a row, in float, or double for double.
+
+#include <algorithm>
+
+#include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/cuda/block_reduce.h"
+#include "runtime/kernels/cuda/factories.h"
+#include "runtime/kernels/cuda/vector_access.h"
+#include "runtime/kernels/normalization/broadcast_normalization.h"
+#include "runtime/kernels/normalization/normalized_rows.h"
+
+namespace autopar::runtime::cuda {
+namespace {
+
+__device__ inline float inverse_root(float x) { return 1.0F / sqrtf(x); }
+__device__ inline double inverse_root(double x) { return 1.0 / sqrt(x); }
+
+/// The optional outputs Mean and InvStdDev, one number a row, of a type of their own.
+struct Moments {
+  void* out = nullptr;
+  DataType type = DataType::undefined;
+
+  __device__ void store(std::int64_t row, double value) const {
+    switch (type) {
+      case DataType::float32:
+        static_cast<float*>(out)[row] = static_cast<float>(value);
+        break;
+      case DataType::float64:
+        static_cast<double*>(out)[row] = value;
+        break;
+      case DataType::float16:
+        static_cast<Float16*>(out)[row] = narrowed<Float16>(value);
+        break;
+      case DataType::bfloat16:
+        static_cast<BFloat16*>(out)[row] = narrowed<BFloat16>(value);
+        break;
+      default:
+        break;
+    }
+  }
+};
+
+template <typename T>
+struct Rows {
+  const T* in;
+  const T* scale;
+  const T* bias;  ///< may be null
+  T* out;
+  Moments mean;
+  Moments inverse_deviation;
+  std::int64_t extent;
+  Compute<T> epsilon;
+  bool centred;  ///< LayerNormalization takes the mean off, RMSNormalization does not
+};
+
+/// Packs of a row that a thread keeps in registers; what is beyond is read again.
+constexpr int kept_packs = 4;
+
+/// Calls `use(pack, place, is_kept)` for this thread's packs of N elements of a row.
+template <int N, typename Use>
+__device__ __forceinline__ void for_packs(std::int64_t extent, Use use) {
+  const std::int64_t step = static_cast<std::int64_t>(blockDim.x) * N;
+  std::int64_t at = static_cast<std::int64_t>(threadIdx.x) * N;
+#pragma unroll
+  for (int i = 0; i < kept_packs; ++i, at += step)
+    if (at < extent) use(i, at);
+  for (; at < extent; at += step) use(kept_packs, at);
+}
+
+constexpr int row_threads = 512;
+
+/// N divides the extent.
+template <typename T, int N>
+__global__ void __launch_bounds__(row_threads) normalize_rows(Rows<T> rows) {
+  using W = Compute<T>;
+  const std::int64_t row = blockIdx.x;
+  const T* in = rows.in + row * rows.extent;
+  T* out = rows.out + row * rows.extent;
+  W kept[kept_packs][N];
+  const auto for_elements = [&](auto use) {
+    for_packs<N>(rows.extent, [&](int i, std::int64_t at) {
+      if (i < kept_packs) {
+#pragma unroll
+        for (int j = 0; j < N; ++j) use(kept[i][j]);
+      } else {
+        const Pack<T, N> pack = load_pack<T, N>(in + at);
+#pragma unroll
+        for (int j = 0; j < N; ++j) use(static_cast<W>(widened(pack.values[j])));
+      }
+    });
+  };
+  for_packs<N>(rows.extent, [&](int i, std::int64_t at) {
+    if (i == kept_packs) return;
+    const Pack<T, N> pack = load_pack<T, N>(in + at);
+#pragma unroll
+    for (int j = 0; j < N; ++j) kept[i][j] = static_cast<W>(widened(pack.values[j]));
+  });
+  const W count = static_cast<W>(rows.extent);
+  W mean = 0;
+  if (rows.centred) {
+    W sum = 0;
+    for_elements([&](W x) { sum += x; });
+    mean = reduce_block(sum, W{0}, Plus{}) / count;
+  }
+  W squares = 0;
+  for_elements([&](W x) { squares += (x - mean) * (x - mean); });
+  const W variance = reduce_block(squares, W{0}, Plus{}) / count;
+  const W inverse = inverse_root(variance + rows.epsilon);
+  for_packs<N>(rows.extent, [&](int i, std::int64_t at) {
+    const Pack<T, N> again = i < kept_packs ? Pack<T, N>{} : load_pack<T, N>(in + at);
+    const Pack<T, N> scale = load_pack<T, N>(rows.scale + at);
+    const Pack<T, N> bias = rows.bias == nullptr ? Pack<T, N>{} : load_pack<T, N>(rows.bias + at);
+    Pack<T, N> result;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const W x = i < kept_packs ? kept[i][j] : static_cast<W>(widened(again.values[j]));
+      const W normal = (x - mean) * inverse * static_cast<W>(widened(scale.values[j]));
+      result.values[j] = narrowed<T>(
+          rows.bias == nullptr ? normal : normal + static_cast<W>(widened(bias.values[j])));
+    }
+    store_pack(out + at, result);
+  });
+  if (threadIdx.x != 0) return;
+  rows.mean.store(row, static_cast<double>(mean));
+  rows.inverse_deviation.store(row, static_cast<double>(inverse));
+}
+
+template <typename T>
+class Normalization final : public Kernel {
+ public:
+  Normalization(const KernelRequest& request, bool centred) : rows_(request), centred_(centred) {
+    for (std::size_t i = 1; i < request.inputs.size(); ++i)
+      if (request.inputs[i].present() && request.inputs[i].type != request.inputs[0].type)
+        fail_type(request, request.inputs[i].type);
+  }
+
+  void run(const KernelIo& io) override {
+    if (rows_.count == 0 || rows_.extent == 0) return;
+    const bool has_bias = io.inputs.size() > 2 && io.inputs[2].present();
+    const auto moments = [&](std::size_t output) {
+      return io.outputs.size() > output && io.outputs[output].present()
+                 ? Moments{io.outputs[output].data, io.outputs[output].type}
+                 : Moments{};
+    };
+    const Rows<T> rows{io.inputs[0].as<const T>(),
+                       io.inputs[1].as<const T>(),
+                       has_bias ? io.inputs[2].as<const T>() : nullptr,
+                       io.outputs[0].as<T>(),
+                       moments(1),
+                       moments(2),
+                       rows_.extent,
+                       static_cast<Compute<T>>(rows_.epsilon),
+                       centred_};
+    // Tensors begin at multiples of 64 bytes, so whole packs need whole rows of them alone.
+    if (rows_.extent % full_pack<T> == 0)
+      run_packs<full_pack<T>>(io, rows);
+    else
+      run_packs<1>(io, rows);
+  }
+
+ private:
+  template <int N>
+  void run_packs(const KernelIo& io, const Rows<T>& rows) const {
+    const std::int64_t packs = (rows_.extent + N - 1) / N;
+    const std::int64_t warps = (packs + 2 * warp_lanes - 1) / (2 * warp_lanes);
+    const auto threads = std::min<std::int64_t>(warps * warp_lanes, row_threads);
+    launch(stream_of(io),
+           {.grid = dim3(static_cast<unsigned>(rows_.count)),
+            .block = dim3(static_cast<unsigned>(threads)),
+            .most_threads = row_threads},
+           normalize_rows<T, N>, rows);
+  }
+
+  NormalizedRows rows_;
+  bool centred_;
+};
+
+std::unique_ptr<Kernel> make(const KernelRequest& request, bool centred) {
+  if (has_broadcast_scale(request)) return make_broadcast_normalization(request);
+  std::unique_ptr<Kernel> kernel;
+  const DataType type = request.inputs.at(0).type;
+  if (!visit_type(type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
+        kernel = std::make_unique<Normalization<T>>(request, centred);
+      }))
+    fail_type(request, type);
+  return kernel;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request) {
+  return make(request, true);
+}
+std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request) {
+  return make(request, false);
+}
+
+}  // namespace autopar::runtime::cuda

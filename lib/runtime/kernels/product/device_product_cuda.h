@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/devices/cuda/cuda_device.h"
+#include "runtime/kernels/product/product.h"
+
+namespace autopar::runtime::cuda {
+
+/// Where a product's first elements lie; `c` is null where there is none.
+struct ProductData {
+  const std::byte* a = nullptr;
+  const std::byte* b = nullptr;
+  const std::byte* c = nullptr;
+  std::byte* out = nullptr;
+};
+
+/// One product on a GPU, ready to run.
+class DeviceProduct {
+ public:
+  virtual ~DeviceProduct() = default;
+  virtual std::int64_t scratch_bytes() const { return 0; }
+  /// `scratch` is aligned to 64 bytes. Throws Error naming the node where it cannot be launched.
+  virtual void run(const ProductData& data, std::byte* scratch, cudaStream_t stream) = 0;
+};
+
+/// What a product is made from. `out` holds the results of all batches and nothing else.
+struct ProductRequest {
+  CudaDevice& device;
+  std::string node;  ///< for messages
+  DataType type = DataType::undefined;
+  Product product;         ///< its batches merged, not empty
+  int out_alignment = 64;  ///< bytes that `out` is a multiple of in every run
+  int b_alignment = 64;    ///< the same of `b`; the others are multiples of 64
+};
+
+/// By cuBLASLt, but for what has a kernel of its own: few rows, integers, sums over nothing. Null
+/// for a type that has none. Throws Error naming the node where cuBLASLt refuses the product.
+std::unique_ptr<DeviceProduct> make_device_product(const ProductRequest& request);
+
+// What it chooses among.
+
+/// Floating point, over at least one number.
+std::unique_ptr<DeviceProduct> make_cublas_product(const ProductRequest& request);
+/// A few rows times one matrix of weights, which is read once at full bandwidth: one step of a
+/// decoder. Null where it does not serve the layout, which must allow reads of 16 bytes.
+std::unique_ptr<DeviceProduct> make_row_product(const ProductRequest& request);
+/// Any layout, one output element a thread. Null for a type that it does not serve.
+std::unique_ptr<DeviceProduct> make_plain_product(const ProductRequest& request);
+
+/// Applies an activation in place to elements that lie together from a multiple of 16 bytes on.
+void activate(Activation activation, DataType type, std::byte* data, std::int64_t elements,
+              cudaStream_t stream);
+
+}  // namespace autopar::runtime::cuda

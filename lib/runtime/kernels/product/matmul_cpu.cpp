@@ -1,0 +1,188 @@
+// MatMul, Gemm and the compiler's FusedMatMul: one product, by oneDNN for float32 and half types
+// (computed in float32), by plain loops for float64 and integers.
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/cpu/converted.h"
+#include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/cpu/onednn_reordering.h"
+#include "runtime/kernels/elementwise/functions.h"
+#include "runtime/kernels/product/onednn_product.h"
+
+namespace autopar::runtime::cpu {
+
+namespace {
+
+using dnnl::memory;
+
+/// What oneDNN takes as a bias; all else that is added lies in the result before.
+bool takes_bias(const Product& product) { return product.has_bias() && product.is_unscaled(); }
+
+memory::desc described(const Product& product, const MatrixLayout& layout, std::int64_t rows,
+                       std::int64_t columns) {
+  return matrices(product, layout, rows, columns, memory::data_type::f32);
+}
+
+memory::desc stored_b(const Product& product) {
+  return described(product, product.b, product.depth, product.columns);
+}
+
+/// `b`: how it lies, or any layout.
+dnnl::matmul::primitive_desc describe(const Product& product, const memory::desc& b) {
+  const memory::desc a = described(product, product.a, product.rows, product.depth);
+  const memory::desc out = described(product, product.out, product.rows, product.columns);
+  dnnl::primitive_attr attributes = user_scratchpad();
+  if (takes_bias(product)) {
+    Shape bias(product.batches.size() + 2, 1);
+    bias.back() = product.columns;
+    return describe_primitive<dnnl::matmul>({a, b, float_layout(bias), out}, attributes);
+  }
+  if (product.alpha != 1) attributes.set_output_scales(0, {product.alpha});
+  if (product.c) {
+    dnnl::post_ops add_to_out;
+    add_to_out.append_sum(product.beta);
+    attributes.set_post_ops(add_to_out);
+  }
+  return describe_primitive<dnnl::matmul>({a, b, out}, attributes);
+}
+
+/// float32, float16, bfloat16.
+class FloatMatMul final : public Kernel {
+ public:
+  FloatMatMul(const KernelRequest& request, const Product& product)
+      : product_(product),
+        is_empty_(product.is_empty()),
+        sums_nothing_(product.depth == 0),
+        float_bytes_(float_bytes(request)) {
+    if (is_empty_ || sums_nothing_) return;
+    std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+    if (takes_bias(product_)) arguments.push_back(DNNL_ARG_BIAS);
+    const dnnl::matmul::primitive_desc packed = pack(request);
+    matmul_ = OnednnPrimitive(kept_b_ ? packed : describe(product, stored_b(product)), arguments);
+  }
+
+  bool reads(std::size_t input) const override { return input != 1 || !kept_b_; }
+
+  std::int64_t scratch_bytes() const override { return matmul_.scratch_bytes() + float_bytes_; }
+
+  void run(const KernelIo& io) override {
+    if (is_empty_) return;
+    const TensorView& out = io.outputs[0];
+    FloatCopies copies(io.scratch + matmul_.scratch_bytes());
+    const float* c = product_.c ? copies.load(io.inputs[2]) : nullptr;
+    float* target = copies.target(out);
+    if (sums_nothing_) {
+      for (std::int64_t i = 0; i < out.elements(); ++i)
+        target[i] = product_.c ? product_.beta * c[product_.c_offset(i)] : 0.0F;
+    } else {
+      if (takes_bias(product_)) {
+        matmul_.bind(DNNL_ARG_BIAS, c);
+      } else if (product_.c) {
+        for (std::int64_t i = 0; i < out.elements(); ++i) target[i] = c[product_.c_offset(i)];
+      }
+      matmul_.bind(DNNL_ARG_SRC, copies.load(io.inputs[0]));
+      matmul_.bind(DNNL_ARG_WEIGHTS, kept_b_ ? reinterpret_cast<const float*>(kept_b_.get())
+                                             : copies.load(io.inputs[1]));
+      matmul_.bind(DNNL_ARG_DST, target);
+      matmul_.run(io.scratch);
+    }
+    FloatCopies::store(target, out);
+  }
+
+ private:
+  /// Keeps constant weights in the layout that oneDNN would bring them into in each run, if that
+  /// takes no more memory.
+  dnnl::matmul::primitive_desc pack(const KernelRequest& request) {
+    const TensorView& b = request.inputs[1];
+    const bool is_single = std::ranges::all_of(product_.b.batch_strides,
+                                               [](std::int64_t stride) { return stride == 0; });
+    const graph::Tensor* weights = request.constants.size() > 1 ? request.constants[1] : nullptr;
+    if (!request.may_replace(1) || b.type != DataType::float32 || !is_single || weights == nullptr)
+      return {};
+    const memory::desc stored = stored_b(product_);
+    const memory::desc any(stored.dims(), memory::data_type::f32, memory::format_tag::any);
+    dnnl::matmul::primitive_desc packed = describe(product_, any);
+    const memory::desc layout = packed.weights_desc();
+    const auto most_bytes = static_cast<std::size_t>(b.size_bytes() + b.size_bytes() / 32);
+    if (layout.get_size() <= most_bytes)
+      kept_b_ = reordered_copy(request.device, stored, *weights, layout);
+    return packed;
+  }
+
+  OnednnPrimitive matmul_;
+  std::shared_ptr<std::byte> kept_b_;  ///< null where the node's own serves
+  Product product_;
+  bool is_empty_;
+  bool sums_nothing_;
+  std::int64_t float_bytes_;
+};
+
+/// float64 and integers, which wrap around.
+template <typename T>
+class PlainMatMul final : public Kernel {
+ public:
+  explicit PlainMatMul(Product product) : product_(std::move(product)) {}
+
+  void run(const KernelIo& io) override {
+    if (product_.is_empty()) return;
+    const TensorView& out = io.outputs[0];
+    for (std::int64_t batch = 0; batch < graph::num_elements(product_.batches); ++batch) {
+      const auto at = [&](const MatrixLayout& layout) {
+        return batch_offset(product_.batches, layout.batch_strides, batch);
+      };
+      run_batch(io.inputs[0].as<const T>() + at(product_.a),
+                io.inputs[1].as<const T>() + at(product_.b), out.as<T>() + at(product_.out));
+    }
+    const bool is_finished = !product_.c && product_.alpha == 1;
+    for (std::int64_t i = 0; i < out.elements() && !is_finished; ++i) {
+      const T c = product_.c ? io.inputs[2].as<const T>()[product_.c_offset(i)] : T{};
+      out.as<T>()[i] = finish(out.as<T>()[i], c);
+    }
+  }
+
+ private:
+  void run_batch(const T* a, const T* b, T* out) {
+    for (std::int64_t m = 0; m < product_.rows; ++m) {
+      for (std::int64_t n = 0; n < product_.columns; ++n) {
+        T sum{};
+        for (std::int64_t k = 0; k < product_.depth; ++k) {
+          const T x = a[m * product_.a.row_stride + k * product_.a.column_stride];
+          const T y = b[k * product_.b.row_stride + n * product_.b.column_stride];
+          sum = functions::Add{}(sum, functions::Mul{}(x, y));
+        }
+        out[m * product_.out.row_stride + n] = sum;
+      }
+    }
+  }
+
+  T finish(T sum, T c) const {
+    if (product_.is_unscaled()) return functions::Add{}(sum, c);
+    return static_cast<T>(product_.alpha * static_cast<double>(sum) +
+                          product_.beta * static_cast<double>(c));
+  }
+
+  Product product_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_matmul(const KernelRequest& request) {
+  using PlainTypes = Types<double, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>;
+  const Product product = product_of(request);
+  if (request.node.has_attribute("out_perm") || product.activation != Activation::none)
+    fail("node '{}': {} with out_perm or activation has no CPU kernel", request.node.name,
+         qualified_op_type(request.node));
+  const DataType type = request.outputs[0].type;
+  if (type == DataType::float32 || is_half(type))
+    return std::make_unique<FloatMatMul>(request, product);
+  std::unique_ptr<Kernel> kernel;
+  if (!visit_type(type, PlainTypes{},
+                  [&]<typename T>(T) { kernel = std::make_unique<PlainMatMul<T>>(product); }))
+    fail_type(request, type);
+  return kernel;
+}
+
+}  // namespace autopar::runtime::cpu

@@ -1,0 +1,308 @@
+// MatMulNBits: weights stay packed in memory. A few rows read them as they are; more rows take them
+// tile by tile, unpacked into the cache, through oneDNN's product.
+
+#include "runtime/kernels/quantized/matmul_n_bits.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstring>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "base/error.h"
+#include "runtime/device.h"
+#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/cpu/converted.h"
+#include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/cpu/simd_clones.h"
+
+namespace autopar::runtime::cpu {
+namespace {
+
+using Zeros = PackedProduct::Zeros;
+
+/// More rows than this are worth unpacking for.
+constexpr std::int64_t most_direct_rows = 4;
+constexpr std::int64_t tile_columns = 64;
+constexpr std::int64_t tile_depth = 1024;
+
+/// A column's weights and one row's numbers as they are arranged, block by block.
+struct Blocks {
+  const std::uint8_t* bytes = nullptr;
+  const float* a = nullptr;
+  const float* scales = nullptr;
+  std::int64_t count = 0;
+  std::int64_t bytes_each = 0;
+};
+
+constexpr int lanes = 16;
+using Lanes [[gnu::vector_size(4 * lanes)]] = float;
+using WholeLanes [[gnu::vector_size(4 * lanes)]] = std::int32_t;
+
+/// Sum over blocks of scale times q a, of whole lanes, which are added up once, at the end.
+template <int bits>
+[[gnu::always_inline]] inline float dot_in_lanes(const Blocks& blocks) {
+  constexpr int parts = 8 / bits;
+  constexpr int mask = (1 << bits) - 1;
+  Lanes sums{};
+  const std::uint8_t* bytes = blocks.bytes;
+  const float* a = blocks.a;
+  for (std::int64_t block = 0; block < blocks.count; ++block) {
+    Lanes sum{};
+    for (std::int64_t i = 0; i < blocks.bytes_each; i += lanes) {
+      WholeLanes packed;
+      for (int lane = 0; lane < lanes; ++lane) packed[lane] = bytes[i + lane];
+      for (int part = 0; part < parts; ++part) {
+        Lanes own;
+        std::memcpy(&own, a + part * blocks.bytes_each + i, sizeof own);
+        sum += own * __builtin_convertvector((packed >> (part * bits)) & mask, Lanes);
+      }
+    }
+    sums += blocks.scales[block] * sum;
+    bytes += blocks.bytes_each;
+    a += parts * blocks.bytes_each;
+  }
+  float sum = 0;
+  for (int lane = 0; lane < lanes; ++lane) sum += sums[lane];
+  return sum;
+}
+
+/// The same of blocks of any size.
+template <int bits>
+[[gnu::always_inline]] inline float dot_by_element(const Blocks& blocks) {
+  constexpr int parts = 8 / bits;
+  float sum = 0;
+  for (std::int64_t block = 0; block < blocks.count; ++block) {
+    const std::uint8_t* const bytes = blocks.bytes + block * blocks.bytes_each;
+    const float* const a = blocks.a + block * parts * blocks.bytes_each;
+    float partial = 0;
+    for (int part = 0; part < parts; ++part)
+      for (std::int64_t i = 0; i < blocks.bytes_each; ++i)
+        partial += a[part * blocks.bytes_each + i] *
+                   static_cast<float>((bytes[i] >> (part * bits)) & ((1 << bits) - 1));
+    sum += blocks.scales[block] * partial;
+  }
+  return sum;
+}
+
+template <int bits>
+[[gnu::always_inline]] inline float dot(const Blocks& blocks) {
+  return blocks.bytes_each % lanes == 0 ? dot_in_lanes<bits>(blocks) : dot_by_element<bits>(blocks);
+}
+
+AUTOPAR_SIMD_CLONES float dot_2(const Blocks& blocks) { return dot<2>(blocks); }
+AUTOPAR_SIMD_CLONES float dot_4(const Blocks& blocks) { return dot<4>(blocks); }
+AUTOPAR_SIMD_CLONES float dot_8(const Blocks& blocks) { return dot<8>(blocks); }
+
+/// Where a column's zero points are: packed, numbers, or neither, but the usual ones.
+struct ZeroPoints {
+  const std::uint8_t* packed = nullptr;
+  const float* numbers = nullptr;
+};
+
+/// The same as zero_part(), of packed ones.
+template <int bits>
+[[gnu::always_inline]] inline float dot_zeros(const std::uint8_t* packed, const float* scales,
+                                              const float* sums, std::int64_t blocks) {
+  constexpr std::int64_t parts = 8 / bits;
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < blocks / parts; ++i)
+    for (std::int64_t part = 0; part < parts; ++part)
+      sum += scales[i * parts + part] * sums[i * parts + part] *
+             static_cast<float>((packed[i] >> (part * bits)) & ((1 << bits) - 1));
+  for (std::int64_t i = blocks / parts * parts; i < blocks; ++i)
+    sum += scales[i] * sums[i] * static_cast<float>(packed_number(packed, i, bits));
+  return sum;
+}
+
+/// Sum over blocks of scale times zero point times the sum of a, which is in `sums`.
+AUTOPAR_SIMD_CLONES float zero_part(const Blocks& blocks, const ZeroPoints& zeros, int bits,
+                                    const float* sums) {
+  const float* const scales = blocks.scales;
+  if (zeros.packed != nullptr)
+    return bits == 2   ? dot_zeros<2>(zeros.packed, scales, sums, blocks.count)
+           : bits == 4 ? dot_zeros<4>(zeros.packed, scales, sums, blocks.count)
+                       : dot_zeros<8>(zeros.packed, scales, sums, blocks.count);
+  float sum = 0;
+  if (zeros.numbers != nullptr) {
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = 0; i < blocks.count; ++i) sum += scales[i] * sums[i] * zeros.numbers[i];
+    return sum;
+  }
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < blocks.count; ++i) sum += scales[i] * sums[i];
+  return sum * static_cast<float>(1 << (bits - 1));
+}
+
+/// out[i] = scale (q[i] - zero)
+template <int bits>
+[[gnu::always_inline]] inline void unpack(const std::uint8_t* bytes, std::int64_t n, float scale,
+                                          float zero, float* out) {
+  constexpr std::int64_t parts = 8 / bits;
+  for (std::int64_t i = 0; i < n / parts; ++i)
+    for (std::int64_t part = 0; part < parts; ++part)
+      out[i * parts + part] =
+          scale * (static_cast<float>((bytes[i] >> (part * bits)) & ((1 << bits) - 1)) - zero);
+  for (std::int64_t i = n / parts * parts; i < n; ++i)
+    out[i] = scale * (static_cast<float>(packed_number(bytes, i, bits)) - zero);
+}
+
+AUTOPAR_SIMD_CLONES void unpack_block(const std::uint8_t* bytes, std::int64_t n, int bits,
+                                      float scale, float zero, float* out) {
+  if (bits == 2)
+    unpack<2>(bytes, n, scale, zero, out);
+  else if (bits == 4)
+    unpack<4>(bytes, n, scale, zero, out);
+  else
+    unpack<8>(bytes, n, scale, zero, out);
+}
+
+/// What one run reads and writes, in floats.
+struct Operands {
+  const float* a = nullptr;
+  const std::uint8_t* b = nullptr;
+  const float* scales = nullptr;
+  const std::uint8_t* packed_zeros = nullptr;
+  const float* zeros = nullptr;
+  const float* bias = nullptr;
+  float* out = nullptr;
+};
+
+class MatMulNBits final : public Kernel {
+ public:
+  explicit MatMulNBits(const KernelRequest& request)
+      : of_(packed_product(request)),
+        threads_(request.device.threads()),
+        float_bytes_(float_bytes(request)),
+        is_direct_(of_.rows <= most_direct_rows) {}
+
+  std::int64_t scratch_bytes() const override {
+    return float_bytes_ + (is_direct_ ? arranged_bytes() : threads_ * tile_bytes());
+  }
+
+  void run(const KernelIo& io) override {
+    if (of_.rows == 0) return;
+    FloatCopies copies(io.scratch);
+    Operands operands;
+    operands.a = copies.load(io.inputs[0]);
+    operands.b = io.inputs[1].as<const std::uint8_t>();
+    operands.scales = copies.load(io.inputs[2]);
+    if (of_.zeros == Zeros::packed) operands.packed_zeros = io.inputs[3].as<const std::uint8_t>();
+    if (of_.zeros == Zeros::numbers) operands.zeros = copies.load(io.inputs[3]);
+    if (of_.has_bias) operands.bias = copies.load(io.inputs[5]);
+    operands.out = copies.target(io.outputs[0]);
+    if (is_direct_)
+      run_direct(operands, reinterpret_cast<float*>(io.scratch + float_bytes_));
+    else
+      run_tiles(operands, io.scratch + float_bytes_);
+    FloatCopies::store(operands.out, io.outputs[0]);
+  }
+
+ private:
+  /// A row's numbers in whole blocks, and each block's sum.
+  std::int64_t arranged_row() const { return of_.blocks * of_.block + of_.blocks; }
+  std::int64_t arranged_bytes() const { return graph::aligned(of_.rows * arranged_row() * 4); }
+  std::int64_t tile_depth_in_blocks() const {
+    return std::max<std::int64_t>(1, tile_depth / of_.block);
+  }
+  std::int64_t tile_bytes() const {
+    return graph::aligned(tile_columns * tile_depth_in_blocks() * of_.block * 4);
+  }
+
+  float zero_of(const Operands& operands, std::int64_t column, std::int64_t block) const {
+    if (of_.zeros == Zeros::numbers) return operands.zeros[column * of_.blocks + block];
+    if (of_.zeros == Zeros::packed)
+      return static_cast<float>(
+          packed_number(operands.packed_zeros + column * of_.zero_bytes(), block, of_.bits));
+    return static_cast<float>(1 << (of_.bits - 1));
+  }
+
+  /// Puts the numbers of a block that share a place in their bytes side by side, zeros behind the
+  /// last.
+  void arrange(const float* row, float* to) const {
+    const std::int64_t parts = 8 / of_.bits;
+    const std::int64_t bytes = of_.block_bytes();
+    for (std::int64_t block = 0; block < of_.blocks; ++block) {
+      float sum = 0;
+      for (std::int64_t i = 0; i < of_.block; ++i) {
+        const std::int64_t k = block * of_.block + i;
+        const float x = k < of_.depth ? row[k] : 0.0F;
+        to[block * of_.block + i % parts * bytes + i / parts] = x;
+        sum += x;
+      }
+      to[of_.blocks * of_.block + block] = sum;
+    }
+  }
+
+  void run_direct(const Operands& operands, float* arranged) const {
+    for (std::int64_t row = 0; row < of_.rows; ++row)
+      arrange(operands.a + row * of_.depth, arranged + row * arranged_row());
+    const auto dot = of_.bits == 2 ? dot_2 : of_.bits == 4 ? dot_4 : dot_8;
+    const bool is_large = of_.columns * of_.depth > 16384;
+#pragma omp parallel for num_threads(threads_) schedule(static) if (is_large)
+    for (std::int64_t column = 0; column < of_.columns; ++column) {
+      Blocks blocks{operands.b + column * of_.row_bytes(), arranged,
+                    operands.scales + column * of_.blocks, of_.blocks, of_.block_bytes()};
+      ZeroPoints zeros;
+      if (of_.zeros == Zeros::packed)
+        zeros.packed = operands.packed_zeros + column * of_.zero_bytes();
+      if (of_.zeros == Zeros::numbers) zeros.numbers = operands.zeros + column * of_.blocks;
+      const float bias = operands.bias != nullptr ? operands.bias[column] : 0.0F;
+      for (std::int64_t row = 0; row < of_.rows; ++row, blocks.a += arranged_row())
+        operands.out[row * of_.columns + column] =
+            dot(blocks) - zero_part(blocks, zeros, of_.bits, blocks.a + of_.blocks * of_.block) +
+            bias;
+    }
+  }
+
+  void run_tiles(const Operands& operands, std::byte* memory) const {
+    const std::int64_t tiles = (of_.columns + tile_columns - 1) / tile_columns;
+#pragma omp parallel for num_threads(threads_) schedule(dynamic)
+    for (std::int64_t tile = 0; tile < tiles; ++tile) {
+      auto* const weights = reinterpret_cast<float*>(memory + omp_get_thread_num() * tile_bytes());
+      const std::int64_t first = tile * tile_columns;
+      const std::int64_t columns = std::min(tile_columns, of_.columns - first);
+      for (std::int64_t block = 0; block < of_.blocks; block += tile_depth_in_blocks())
+        multiply_tile(operands, first, columns, block, weights);
+      if (operands.bias == nullptr) continue;
+      for (std::int64_t row = 0; row < of_.rows; ++row)
+        for (std::int64_t c = 0; c < columns; ++c)
+          operands.out[row * of_.columns + first + c] += operands.bias[first + c];
+    }
+  }
+
+  void multiply_tile(const Operands& operands, std::int64_t first, std::int64_t columns,
+                     std::int64_t first_block, float* weights) const {
+    const std::int64_t begin = first_block * of_.block;
+    const std::int64_t depth = std::min(tile_depth_in_blocks() * of_.block, of_.depth - begin);
+    for (std::int64_t c = 0; c < columns; ++c) {
+      for (std::int64_t k = 0; k < depth; k += of_.block) {
+        const std::int64_t block = (begin + k) / of_.block;
+        unpack_block(operands.b + (first + c) * of_.row_bytes() + block * of_.block_bytes(),
+                     std::min(of_.block, depth - k), of_.bits,
+                     operands.scales[(first + c) * of_.blocks + block],
+                     zero_of(operands, first + c, block), weights + c * depth + k);
+      }
+    }
+    const dnnl::status done =
+        dnnl::sgemm('N', 'T', of_.rows, columns, depth, 1, operands.a + begin, of_.depth, weights,
+                    depth, first_block == 0 ? 0.0F : 1.0F, operands.out + first, of_.columns);
+    require(done == dnnl::status::success, "oneDNN multiplies matrices of floats");
+  }
+
+  PackedProduct of_;
+  int threads_;
+  std::int64_t float_bytes_;
+  bool is_direct_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_matmul_n_bits(const KernelRequest& request) {
+  const DataType type = request.inputs.at(0).type;
+  if (type != DataType::float32 && !is_half(type)) fail_type(request, type);
+  return std::make_unique<MatMulNBits>(request);
+}
+
+}  // namespace autopar::runtime::cpu

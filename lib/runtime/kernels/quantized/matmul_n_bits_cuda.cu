@@ -1,0 +1,112 @@
+// MatMulNBits: a warp a column, whose packed weights its lanes read once for some rows.
+
+#include "runtime/kernels/quantized/matmul_n_bits.h"
+
+#include <limits>
+
+#include "base/error.h"
+#include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/cuda/block_reduce.h"
+#include "runtime/kernels/cuda/factories.h"
+#include "runtime/kernels/cuda/launch.h"
+
+namespace autopar::runtime::cuda {
+namespace {
+
+constexpr int rows_at_once = 8;
+constexpr unsigned warps = 8;
+
+template <typename T>
+struct Arguments {
+  const T* a;
+  const std::uint8_t* b;
+  const T* scales;
+  const std::uint8_t* packed_zeros;
+  const T* zeros;
+  const T* bias;
+  T* out;
+  PackedProduct of;
+};
+
+template <typename T>
+__global__ void multiply_packed(const __grid_constant__ Arguments<T> arguments) {
+  const PackedProduct& of = arguments.of;
+  const std::int64_t column =
+      static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.x / warp_lanes;
+  if (column >= of.columns) return;
+  const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
+  const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.y) * rows_at_once;
+  const std::int64_t left = of.rows - first_row;
+  const int rows = static_cast<int>(left < rows_at_once ? left : rows_at_once);
+  const std::uint8_t* const weights = arguments.b + column * of.row_bytes();
+  const int numbers = 8 / of.bits;
+  float sums[rows_at_once] = {};
+  for (std::int64_t byte = lane; byte * numbers < of.blocks * of.block; byte += warp_lanes) {
+    const std::int64_t k = byte * numbers;
+    const std::int64_t block = k / of.block;
+    const std::int64_t at = column * of.blocks + block;
+    const float scale = widened(arguments.scales[at]);
+    const float zero = arguments.zeros != nullptr ? widened(arguments.zeros[at])
+                       : arguments.packed_zeros != nullptr
+                           ? static_cast<float>(packed_number(
+                                 arguments.packed_zeros + column * of.zero_bytes(), block, of.bits))
+                           : static_cast<float>(1 << (of.bits - 1));
+    for (int part = 0; part < numbers && k + part < of.depth; ++part) {
+      const float weight =
+          scale *
+          (static_cast<float>((weights[byte] >> (part * of.bits)) & ((1 << of.bits) - 1)) - zero);
+      for (int row = 0; row < rows; ++row)
+        sums[row] += weight * widened(arguments.a[(first_row + row) * of.depth + k + part]);
+    }
+  }
+  const float bias = arguments.bias == nullptr ? 0.0F : widened(arguments.bias[column]);
+  for (int row = 0; row < rows; ++row) {
+    const float sum = reduce_warp(sums[row], Plus{});
+    if (lane == 0) arguments.out[(first_row + row) * of.columns + column] = narrowed<T>(sum + bias);
+  }
+}
+
+template <typename T>
+class MatMulNBits final : public Kernel {
+ public:
+  explicit MatMulNBits(const KernelRequest& request) : of_(packed_product(request)) {
+    row_tiles_ = (of_.rows + rows_at_once - 1) / rows_at_once;
+    if (row_tiles_ > std::numeric_limits<std::uint16_t>::max())
+      fail("node '{}': MatMulNBits of {} rows has no CUDA kernel", request.node.name, of_.rows);
+  }
+
+  void run(const KernelIo& io) override {
+    if (of_.rows == 0) return;
+    using Zeros = PackedProduct::Zeros;
+    const Arguments<T> arguments{
+        io.inputs[0].as<const T>(),
+        io.inputs[1].as<const std::uint8_t>(),
+        io.inputs[2].as<const T>(),
+        of_.zeros == Zeros::packed ? io.inputs[3].as<const std::uint8_t>() : nullptr,
+        of_.zeros == Zeros::numbers ? io.inputs[3].as<const T>() : nullptr,
+        of_.has_bias ? io.inputs[5].as<const T>() : nullptr,
+        io.outputs[0].as<T>(),
+        of_};
+    const dim3 grid(static_cast<unsigned>((of_.columns + warps - 1) / warps),
+                    static_cast<unsigned>(row_tiles_));
+    launch(stream_of(io), {grid, dim3(warps * warp_lanes)}, multiply_packed<T>, arguments);
+  }
+
+ private:
+  PackedProduct of_;
+  std::int64_t row_tiles_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_matmul_n_bits(const KernelRequest& request) {
+  std::unique_ptr<Kernel> kernel;
+  const DataType type = request.inputs.at(0).type;
+  if (!visit_type(type, Joined<Types<float>, Halves>{},
+                  [&]<typename T>(T) { kernel = std::make_unique<MatMulNBits<T>>(request); }))
+    fail_type(request, type);
+  return kernel;
+}
+
+}  // namespace autopar::runtime::cuda

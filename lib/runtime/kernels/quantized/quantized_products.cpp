@@ -1,0 +1,34 @@
+#include "runtime/kernels/quantized/quantized_products.h"
+
+#include "runtime/kernels/common/composite.h"
+#include "runtime/passes/passes.h"
+
+namespace autopar::runtime {
+namespace {
+
+/// The operator on (a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point,
+/// bias?) by sums of one operator on bytes.
+std::unique_ptr<Kernel> make_quantized(const KernelRequest& request, const char* sums_op_type,
+                                       std::map<std::string, graph::Attribute> attributes,
+                                       std::int64_t channel_axis) {
+  Composite composite(request);
+  const auto input = [&](std::size_t i) { return composite.input(i); };
+  const auto sums = composite.temporary(DataType::int32, request.outputs.at(0).shape);
+  composite.add("", sums_op_type, std::move(attributes), {input(0), input(3), input(2), input(5)},
+                {sums});
+  composite.add(passes::internal_domain, "Requantize", {{"axis", channel_axis}},
+                {sums, input(1), input(4), input(6), input(7), input(8)}, {composite.output(0)});
+  return composite.finish();
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_qlinear_matmul(const KernelRequest& request) {
+  return make_quantized(request, "MatMulInteger", {}, -1);
+}
+
+std::unique_ptr<Kernel> make_qlinear_conv(const KernelRequest& request) {
+  return make_quantized(request, "ConvInteger", request.node.attributes, 1);
+}
+
+}  // namespace autopar::runtime

@@ -1,0 +1,275 @@
+// QuantizedMatMul and QuantizedConv: bytes are multiplied as they lie in the model, so that no
+// tensor of what they stand for is ever made. Sums are exact, in 32 bits. A block has a tile of the
+// result, a thread some elements of it 16 rows and columns apart.
+
+#include <algorithm>
+
+#include "runtime/kernels/common/no_work.h"
+#include "runtime/kernels/convolution/convolution.h"
+#include "runtime/kernels/cuda/factories.h"
+#include "runtime/kernels/cuda/launch.h"
+#include "runtime/kernels/quantized/integer_items.h"
+
+namespace autopar::runtime::cuda {
+namespace {
+
+constexpr int tile_depth = 16;
+constexpr int columns_a_thread = 4;
+constexpr int tile_columns = 16 * columns_a_thread;
+constexpr int threads = 16 * 16;
+
+/// How many rows, products and columns a batch of the product has.
+struct ProductShape {
+  std::int64_t rows = 0;
+  std::int64_t depth = 0;
+  std::int64_t columns = 0;
+  std::int64_t batches = 1;
+
+  AUTOPAR_ELEMENTWISE std::int64_t column_tiles() const {
+    return (columns + tile_columns - 1) / tile_columns;
+  }
+  AUTOPAR_ELEMENTWISE std::int64_t row_tiles(int tile_rows) const {
+    return (rows + tile_rows - 1) / tile_rows;
+  }
+};
+
+/// `Operands` tell the elements of a batch's operands around their zero points, a(row, k) and
+/// b(k, column), and store what is made of a sum.
+template <typename Operands, int RowsAThread>
+__global__ void __launch_bounds__(threads)
+    multiply_bytes(const __grid_constant__ Operands all, ProductShape shape) {
+  constexpr int tile_rows = 16 * RowsAThread;
+  __shared__ std::int32_t a_tile[tile_rows][tile_depth + 1];
+  __shared__ std::int32_t b_tile[tile_depth][tile_columns + 1];
+  const std::int64_t first_column = blockIdx.x % shape.column_tiles() * tile_columns;
+  const std::int64_t tile_of_rows = blockIdx.x / shape.column_tiles();
+  const std::int64_t first_row = tile_of_rows % shape.row_tiles(tile_rows) * tile_rows;
+  const auto of = all.of_batch(tile_of_rows / shape.row_tiles(tile_rows));
+  const int thread = static_cast<int>(threadIdx.x);
+  const int x = thread % 16;
+  const int y = thread / 16;
+  std::int32_t sums[RowsAThread][columns_a_thread] = {};
+  for (std::int64_t first_k = 0; first_k < shape.depth; first_k += tile_depth) {
+    for (int i = thread; i < tile_rows * tile_depth; i += threads) {
+      const std::int64_t row = first_row + i / tile_depth;
+      const std::int64_t k = first_k + i % tile_depth;
+      const bool is_there = row < shape.rows && k < shape.depth;
+      a_tile[i / tile_depth][i % tile_depth] = is_there ? of.a(row, k) : 0;
+    }
+    for (int i = thread; i < tile_depth * tile_columns; i += threads) {
+      const std::int64_t k = first_k + i / tile_columns;
+      const std::int64_t column = first_column + i % tile_columns;
+      const bool is_there = k < shape.depth && column < shape.columns;
+      b_tile[i / tile_columns][i % tile_columns] = is_there ? of.b(k, column) : 0;
+    }
+    __syncthreads();
+    for (int k = 0; k < tile_depth; ++k)
+      for (int r = 0; r < RowsAThread; ++r)
+        for (int c = 0; c < columns_a_thread; ++c)
+          sums[r][c] += a_tile[y + 16 * r][k] * b_tile[k][x + 16 * c];
+    __syncthreads();
+  }
+  for (int r = 0; r < RowsAThread; ++r)
+    for (int c = 0; c < columns_a_thread; ++c) {
+      const std::int64_t row = first_row + y + 16 * r;
+      const std::int64_t column = first_column + x + 16 * c;
+      if (row < shape.rows && column < shape.columns) of.store(row, column, sums[r][c]);
+    }
+}
+
+/// Few rows, of a decoder's step or a depthwise convolution, would leave most of a large tile idle.
+template <typename Operands>
+void launch_product(const Operands& operands, const ProductShape& shape, cudaStream_t stream) {
+  const auto launch_with = [&](auto kernel, int rows_a_thread) {
+    const std::int64_t tiles =
+        shape.batches * shape.row_tiles(16 * rows_a_thread) * shape.column_tiles();
+    launch(stream, {dim3(static_cast<unsigned>(tiles)), dim3(threads)}, kernel, operands, shape);
+  };
+  if (shape.rows <= 16)
+    launch_with(multiply_bytes<Operands, 1>, 1);
+  else
+    launch_with(multiply_bytes<Operands, 4>, 4);
+}
+
+template <typename A, typename B>
+struct MatrixOperands {
+  static constexpr int max_batch_dimensions = 8;
+
+  const A* a_data = nullptr;
+  const B* b_data = nullptr;
+  const float* scales = nullptr;
+  const A* a_zero = nullptr;  ///< null for 0
+  const B* b_zero = nullptr;
+  float* out = nullptr;
+  std::int64_t a_row = 0;
+  std::int64_t a_column = 0;
+  std::int64_t b_row = 0;
+  std::int64_t b_column = 0;
+  std::int64_t out_row = 0;
+  std::int64_t scale_column = 0;  ///< 0 where one scale serves all
+  int batch_dimensions = 0;
+  std::int64_t batches[max_batch_dimensions] = {};
+  std::int64_t a_batches[max_batch_dimensions] = {};
+  std::int64_t b_batches[max_batch_dimensions] = {};
+  std::int64_t out_batches[max_batch_dimensions] = {};
+
+  __device__ MatrixOperands of_batch(std::int64_t batch) const {
+    MatrixOperands of = *this;
+    for (int d = batch_dimensions - 1; d >= 0; --d) {
+      const std::int64_t index = batch % batches[d];
+      batch /= batches[d];
+      of.a_data += index * a_batches[d];
+      of.b_data += index * b_batches[d];
+      of.out += index * out_batches[d];
+    }
+    return of;
+  }
+  __device__ std::int32_t a(std::int64_t row, std::int64_t k) const {
+    return a_data[row * a_row + k * a_column] - zero_point_at(a_zero, 0);
+  }
+  __device__ std::int32_t b(std::int64_t k, std::int64_t column) const {
+    return b_data[k * b_row + column * b_column] - zero_point_at(b_zero, 0);
+  }
+  __device__ void store(std::int64_t row, std::int64_t column, std::int32_t sum) const {
+    out[row * out_row + column] = static_cast<float>(sum) * scales[column * scale_column];
+  }
+};
+
+template <typename A, typename B>
+class QuantizedMatMul final : public Kernel {
+ public:
+  explicit QuantizedMatMul(const KernelRequest& request)
+      : QuantizedMatMul(request, byte_product(request)) {}
+
+  void run(const KernelIo& io) override {
+    of_.a_data = io.inputs[0].as<const A>();
+    of_.b_data = io.inputs[1].as<const B>();
+    of_.scales = io.inputs[2].as<const float>();
+    of_.a_zero = optional_input<A>(io, 3);
+    of_.b_zero = optional_input<B>(io, 4);
+    of_.out = io.outputs[0].as<float>();
+    launch_product(of_, shape_, stream_of(io));
+  }
+
+ private:
+  QuantizedMatMul(const KernelRequest& request, const Product& product)
+      : shape_{product.rows, product.depth, product.columns, graph::num_elements(product.batches)} {
+    if (product.batches.size() > MatrixOperands<A, B>::max_batch_dimensions)
+      fail("node '{}': a product over {} batch dimensions has no CUDA kernel", request.node.name,
+           product.batches.size());
+    of_.a_row = product.a.row_stride;
+    of_.a_column = product.a.column_stride;
+    of_.b_row = product.b.row_stride;
+    of_.b_column = product.b.column_stride;
+    of_.out_row = product.out.row_stride;
+    of_.scale_column = request.inputs[2].elements() == 1 ? 0 : 1;
+    of_.batch_dimensions = static_cast<int>(product.batches.size());
+    std::ranges::copy(product.batches, of_.batches);
+    std::ranges::copy(product.a.batch_strides, of_.a_batches);
+    std::ranges::copy(product.b.batch_strides, of_.b_batches);
+    std::ranges::copy(product.out.batch_strides, of_.out_batches);
+  }
+
+  ProductShape shape_;
+  MatrixOperands<A, B> of_;
+};
+
+/// Rows are a group's channels of the result, columns its places. A batch is a group of an image.
+template <typename X, typename W>
+struct WindowOperands {
+  const X* x = nullptr;  ///< [images, groups, channels of a group, places]
+  const W* w = nullptr;  ///< [groups, rows, channels of a group, taps]
+  const float* scales = nullptr;
+  const X* x_zero = nullptr;    ///< null for 0
+  const float* bias = nullptr;  ///< null for none
+  float* out = nullptr;         ///< [images, groups, rows, out places]
+  Windows windows;
+  std::int64_t groups = 1;
+  std::int64_t group_channels = 0;
+  std::int64_t group_rows = 0;
+  std::int64_t scale_channel = 0;  ///< 0 where one scale serves all
+
+  __device__ std::int64_t depth() const { return group_channels * windows.tap_places(); }
+
+  __device__ WindowOperands of_batch(std::int64_t batch) const {
+    WindowOperands of = *this;
+    const std::int64_t first_channel = batch % groups * group_rows;
+    of.x += batch * group_channels * windows.in_places();
+    of.w += first_channel * depth();
+    of.out += batch * group_rows * windows.out_places();
+    of.scales += first_channel * scale_channel;
+    if (bias != nullptr) of.bias += first_channel;
+    return of;
+  }
+  /// Weights of uint8 stand around 128.
+  __device__ std::int32_t a(std::int64_t row, std::int64_t k) const {
+    return w[row * depth() + k] - (std::is_unsigned_v<W> ? 128 : 0);
+  }
+  /// Padding is the zero point.
+  __device__ std::int32_t b(std::int64_t k, std::int64_t column) const {
+    const std::int64_t taps = windows.tap_places();
+    const std::int64_t offset =
+        seen(windows, Place(column, windows.out), Place(k % taps, windows.taps));
+    if (offset < 0) return 0;
+    return x[k / taps * windows.in_places() + offset] - zero_point_at(x_zero, 0);
+  }
+  __device__ void store(std::int64_t row, std::int64_t column, std::int32_t sum) const {
+    const float scaled = static_cast<float>(sum) * scales[row * scale_channel];
+    out[row * windows.out_places() + column] = bias == nullptr ? scaled : scaled + bias[row];
+  }
+};
+
+template <typename X, typename W>
+class QuantizedConv final : public Kernel {
+ public:
+  explicit QuantizedConv(const KernelRequest& request) {
+    const TensorView& in = request.inputs.at(0);
+    const TensorView& weights = request.inputs.at(1);
+    const Convolution convolution =
+        convolution_of({request.node, {in, weights}, request.outputs, request.device});
+    of_.windows = windows_of(request, places_of(in), places_of(request.outputs[0]),
+                             places_of(weights), convolution.slide);
+    of_.groups = convolution.groups;
+    of_.group_channels = weights.shape[1];
+    of_.group_rows = weights.shape[0] / convolution.groups;
+    of_.scale_channel = request.inputs[2].elements() == 1 ? 0 : 1;
+    shape_ = {of_.group_rows, of_.group_channels * of_.windows.tap_places(),
+              of_.windows.out_places(), in.shape[0] * convolution.groups};
+  }
+
+  void run(const KernelIo& io) override {
+    of_.x = io.inputs[0].as<const X>();
+    of_.w = io.inputs[1].as<const W>();
+    of_.scales = io.inputs[2].as<const float>();
+    of_.x_zero = optional_input<X>(io, 3);
+    of_.bias = optional_input<float>(io, 4);
+    of_.out = io.outputs[0].as<float>();
+    launch_product(of_, shape_, stream_of(io));
+  }
+
+ private:
+  ProductShape shape_;
+  WindowOperands<X, W> of_;
+};
+
+template <template <typename, typename> typename Of>
+std::unique_ptr<Kernel> make_of_bytes(const KernelRequest& request) {
+  if (request.outputs.at(0).elements() == 0) return std::make_unique<NoWork>();
+  return kernel_for_type(request, request.inputs.at(0).type, Bytes{}, [&]<typename A>(A) {
+    return kernel_for_type(request, request.inputs.at(1).type, Bytes{},
+                           [&]<typename B>(B) -> std::unique_ptr<Kernel> {
+                             return std::make_unique<Of<A, B>>(request);
+                           });
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_quantized_matmul(const KernelRequest& request) {
+  return make_of_bytes<QuantizedMatMul>(request);
+}
+std::unique_ptr<Kernel> make_quantized_conv(const KernelRequest& request) {
+  return make_of_bytes<QuantizedConv>(request);
+}
+
+}  // namespace autopar::runtime::cuda
