@@ -1,4 +1,4 @@
-// Prints, as the README has it, which operators run where: every operator of ONNX's own domain and
+// Prints docs/operators.md, which operators run where: every operator of ONNX's own domain and
 // of others that some table knows, put together by how it is served.
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ const std::set<std::string_view> dissolved = {
 /// Their shapes depend on data, which must be constant.
 const std::set<std::string_view> folded = {"Compress", "NonMaxSuppression", "NonZero", "Unique"};
 
-/// How an operator is served, the groups' order and text.
+/// How an operator is served, the sections' order and titles.
 struct Service {
   bool is_split = false;
   bool on_cpu = false;
@@ -40,13 +40,12 @@ struct Service {
   auto operator<=>(const Service&) const = default;
 
   bool is_any() const { return on_cpu || on_gpu || is_function; }
-  std::string text() const {
+  std::string title() const {
+    if (is_function) return "Run as the operators that define them, and split as these are";
     const std::string where = on_cpu && on_gpu ? "CPU and CUDA"
-                              : on_cpu         ? "CPU"
-                              : on_gpu         ? "CUDA"
-                                               : "as the function that defines it";
-    const char* split = is_function ? "as its operators are" : is_split ? "yes" : "no";
-    return fmt::format("{} | {}", where, split);
+                              : on_cpu         ? "CPU alone"
+                                               : "CUDA alone";
+    return fmt::format("{}, {}", where, is_split ? "split" : "whole on every rank");
   }
 };
 
@@ -64,6 +63,31 @@ Service service_of(const std::string& domain, const std::string& op_type, bool i
   return service;
 }
 
+constexpr std::string_view introduction = R"(# Operators
+
+Which operators run where, and which can be split; `operator_support` prints this page. An operator
+that is not split runs whole on every rank, and [`--discover`](sharding.md#discovery) finds out by
+running it how one without a rule can be split. Operators without a domain are ONNX's own. To add
+one, see [CONTRIBUTING](../CONTRIBUTING.md).
+)";
+
+/// A title, and the names in lines of at most 100 columns.
+template <typename Names>
+void print_section(std::string_view title, const Names& names) {
+  fmt::print("\n## {}", title);
+  constexpr std::size_t widest = 100;
+  std::size_t column = widest;
+  std::string_view separator = "\n";
+  for (const std::string_view name : names) {
+    const std::size_t width = name.size() + 2;  // and a space, and a comma
+    const bool breaks = column + width > widest;
+    fmt::print("{}{}{}", separator, breaks ? "\n" : " ", name);
+    column = (breaks ? 0 : column) + width;
+    separator = ",";
+  }
+  fmt::print("\n");
+}
+
 void print() {
   std::map<Service, std::set<std::string>, std::greater<>> groups;
   std::set<std::string> seen;
@@ -79,19 +103,17 @@ void print() {
                              graph::has_microsoft_body(domain, schema.Name());
     groups[service_of(domain, schema.Name(), is_function)].insert(name);
   }
-  fmt::print("| runs | split | operators |\n| --- | --- | --- |\n");
+  fmt::print("{}", introduction);
   std::set<std::string> rest;
   for (const auto& [service, names] : groups) {
     if (!service.is_any())
       rest.insert(names.begin(), names.end());
     else
-      fmt::print("| {} | {} |\n", service.text(), fmt::join(names, ", "));
+      print_section(service.title(), names);
   }
-  fmt::print("| when the model is read; nothing is left of them | | {} |\n",
-             fmt::join(dissolved, ", "));
-  fmt::print("| when the model is read, of constants, or in the tail | | {} |\n",
-             fmt::join(folded, ", "));
-  fmt::print("| not: refused by name | | {} |\n", fmt::join(rest, ", "));
+  print_section("Taken apart when the model is read; nothing is left of them", dissolved);
+  print_section("Computed of constants when the model is read, else in the tail", folded);
+  print_section("Refused by name", rest);
 }
 
 }  // namespace
