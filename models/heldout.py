@@ -39,7 +39,7 @@ COLUMNS = ("architecture", "exporter", "plan for", "ranks", "error", "bytes", "m
 
 
 class Refused(Exception):
-    """By whoever it names, in one line."""
+    """A refusal in one line, with the name of who refused."""
 
 
 def cause_of(error):
@@ -52,7 +52,7 @@ def cause_of(error):
 
 @contextlib.contextmanager
 def silence():
-    """Of all that goes to standard output: exporters print whole graphs from C++."""
+    """Drops all standard output: exporters print whole graphs from C++."""
     sys.stdout.flush()
     kept = os.dup(1)
     with open(os.devnull, "wb") as nowhere:
@@ -82,7 +82,7 @@ def largest_error(expected, actual):
 
 
 def changed(tensor):
-    """Of the same kind, and another one."""
+    """Another tensor of the same type and shape."""
     rolled = tensor.roll(1, -1)
     if torch.equal(rolled, tensor):
         rolled = tensor / 2 if tensor.is_floating_point() else tensor // 2
@@ -155,7 +155,7 @@ def run_autopar(autopar, *arguments):
 
 @dataclass
 class Outcome:
-    """Of one mesh, over all shapes."""
+    """What one mesh gave, over all shapes."""
 
     error: float = 0.0
     bytes_equal: bool = True
@@ -214,7 +214,7 @@ def print_row(*cells):
 
 
 def try_model(options):
-    """In a process of its own; 1 if a number is wrong."""
+    """Runs in a process of its own; 1 if a number is wrong."""
     name, exporter = options.model
     folder = options.out / f"{name}-{exporter}"
     shutil.rmtree(folder, ignore_errors=True)

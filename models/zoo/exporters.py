@@ -45,7 +45,7 @@ def export_program(sample, names, tokens):
 
 
 def drop_metadata(file):
-    """Of what tells where a node comes from, all but its scopes, "layers.0.mlp": the rest names
+    """Drops what tells where a node comes from, but for its scopes, "layers.0.mlp": the rest names
     files of the machine that exported, and classes of ours. So the same model gets the same bytes
     anywhere."""
     model = onnx.load(file, load_external_data=False)

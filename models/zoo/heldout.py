@@ -306,7 +306,7 @@ def vae_decoder(**sizes):
 SWIN = dict(image_size=IMAGE, patch_size=2, embed_dim=24, depths=[2, 2], num_heads=[2, 4], window_size=4,
             num_labels=10)
 
-# By the name that users know: what builds it, and its sizes.
+# What builds each model, and its sizes, by the name that users know.
 HELDOUT = {
     "albert": (text("Albert"), TEXT | dict(embedding_size=32)),
     "bart": (translator("Bart"), SEQUENCES),

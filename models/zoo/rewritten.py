@@ -135,7 +135,7 @@ class Builder(LlamaModel):
 
 
 class MultiHeadBuilder(Builder):
-    """As it writes for those devices that lack GroupQueryAttention."""
+    """Writes what devices without GroupQueryAttention get."""
 
     def is_gqa_supported(self):
         return False

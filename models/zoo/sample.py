@@ -58,7 +58,7 @@ def token_ids(vocabulary):
 
 
 def noise(*shape):
-    """Of that shape for each row."""
+    """Noise of that shape for each row."""
     return lambda rows, tokens: torch.randn(rows, *shape, generator=seeded())
 
 

@@ -137,7 +137,7 @@ def with_exporters(models):
 
 
 def tiny():
-    """By the name of its folder."""
+    """Tiny models by the names of their folders."""
     return with_exporters(TINY) | REWRITTEN | DETECTORS
 
 

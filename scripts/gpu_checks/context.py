@@ -51,7 +51,7 @@ class Context:
         return found
 
     def timeout(self, most=120):
-        """For a command: what is left of the section, at least a moment."""
+        """A command's timeout: what is left of the section, at least a moment."""
         left = self.clock.left()
         return most if left >= most else ShortTime(max(1.0, left))
 

@@ -13,7 +13,7 @@ RANKS = (1, 2, 3, 4)
 
 @dataclass
 class Outcome:
-    """Of one model in one type."""
+    """What one model gave in one type."""
 
     errors: dict = field(default_factory=dict)  # by how it was run
     tolerance: float = 0.0
@@ -24,7 +24,7 @@ class Outcome:
 
 
 def same_bits(a, b):
-    """Of two folders of outputs."""
+    """Whether two folders of outputs hold the same bits."""
     files = sorted(file.name for file in a.iterdir())
     return files == sorted(file.name for file in b.iterdir()) and all(
         (a / name).read_bytes() == (b / name).read_bytes() for name in files)

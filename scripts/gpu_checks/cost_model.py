@@ -17,7 +17,7 @@ CALIBRATION_SECONDS = 150  # where so many are left it is not the quick one
 
 
 def preset_figures(text):
-    """Of the h200 preset in device_presets.cpp: figures by the names that device files use."""
+    """The h200 preset's figures in device_presets.cpp, by the names that device files use."""
     table = re.search(r"hopper\{(.*?)\n  \};", text, re.DOTALL).group(1)
     rates = {name: float(number) * SCALES[scale] for name, number, scale in re.findall(
         r"DataType::(\w+), " + NUMBER + r" \* (tera|giga)", table)}

@@ -20,7 +20,7 @@ STT_FUNC = 2
 
 
 def sections(data):
-    """Of an ELF file: name, type, contents, and the place of the section that it refers to."""
+    """An ELF file's sections: name, type, contents, and the place of the section referred to."""
     offset, = struct.unpack_from("<Q", data, 0x28)
     size, count, names = struct.unpack_from("<HHH", data, 0x3A)
     headers = [SECTION.unpack_from(data, offset + i * size) for i in range(count)]
@@ -69,7 +69,7 @@ def kernels_of(plugin):
 
 
 def demangled(names):
-    """By mangled name; itself where this machine has no C++ library to ask."""
+    """Names by mangled names; the same where this machine has no C++ library to ask."""
     try:
         library = ctypes.CDLL("libstdc++.so.6")
     except OSError:

@@ -46,7 +46,7 @@ def make_tests(context):
 
 
 def failures_of(text):
-    """Of what onnx_conformance says: test, and what is wrong with it."""
+    """What onnx_conformance says has failed: test, and what is wrong with it."""
     return {name: f"{outcome}: {why}" for outcome, name, why in
             re.findall(r"^  (\w+) (\w+): (.*)$", text, re.MULTILINE)}
 
@@ -68,7 +68,7 @@ def run_conformance(context, what, folders, environment=None):
 
 
 def test_names(context, files=()):
-    """Of all tests, or of those of some source files."""
+    """Names of all tests, or of those of some source files."""
     tags = ("--filenames-as-tags", ",".join(f"[#{file}]" for file in files)) if files else ()
     done = context.program.finish("--list-test-names-only", *tags, timeout=60,
                                   program="gpu_kernel_test")
@@ -79,14 +79,14 @@ def test_names(context, files=()):
 
 
 def run_unit_test(context, name, under=(), environment=None):
-    """In a process of its own, so that none can take others with it."""
+    """Runs a test in a process of its own, so that none can take others with it."""
     escaped = re.sub(r"([\\,\[\]*])", r"\\\1", name)
     return context.program.finish(escaped, timeout=context.timeout(200), program="gpu_kernel_test",
                                   under=under, environment=environment)
 
 
 def check_unit_tests(context, what, files=(), environment=None):
-    """Of kernels, on every device: each against loops in double."""
+    """Runs the kernels' tests of every device: each against loops in double."""
     names, wrong, command = test_names(context, files), [], ""
     with ThreadPoolExecutor(2 if context.self_test else context.side_by_side()) as pool:
         futures = {name: pool.submit(run_unit_test, context, name, (), environment)
@@ -117,7 +117,7 @@ def not_launched(every, launched):
 
 
 def tell_launched(context):
-    """Of all sections that have run."""
+    """Tells the kernels that all sections so far have launched."""
     every = kernel_names.kernels_of(context.program.plugins / "libautopar_cuda.so")
     missing = not_launched(every, context.launched_in())
     told = "; ".join([f"{len(every) - len(missing) - len(UNREACHABLE)}", *missing])

@@ -22,7 +22,7 @@ def output_of(*command):
 
 
 def gpu_text(line):
-    """Of nvidia-smi's line of GPU_FIELDS."""
+    """Text of nvidia-smi's line of GPU_FIELDS."""
     if not line:
         return "no GPU"
     of = dict(zip(GPU_FIELDS, (word.strip() for word in line.split(","))))

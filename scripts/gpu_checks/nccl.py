@@ -26,7 +26,7 @@ REFUSALS = re.compile(r"Duplicate GPU|Multiple Ranks are using the same GPU|have
 
 
 def environment_of(program, rank):
-    """As of a machine of its own."""
+    """A rank's environment, as if it were on a machine of its own."""
     return {**program.environment, "NCCL_HOSTID": f"autopar-{rank}", "NCCL_NET": "Socket",
             "NCCL_SOCKET_IFNAME": "lo", "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1",
             "NCCL_MNNVL_ENABLE": "0"}
@@ -192,7 +192,7 @@ def check(context):
 
 
 def check_further_models(context):
-    """As time allows, on two ranks."""
+    """Checks further models on two ranks, as time allows."""
     for name in tiny_models.further_names():
         if not try_all(context, f"{name} and later ones, 2 ranks", check_model, name, 2):
             break

@@ -6,7 +6,7 @@ import json
 from .kernels import UNREACHABLE
 from .report import MISSED, OK, Report, Row
 
-# In order of importance, with the seconds that are kept for each while earlier ones run.
+# Sections in order of importance, with the seconds that are kept for each while earlier ones run.
 PARTS = {
     1: {"correctness": 110, "nccl": 180, "kernels": 200},
     2: {"sanitizers": 300, "launches": 30, "faults": 150},

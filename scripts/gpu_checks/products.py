@@ -59,7 +59,7 @@ def our_rate(context, name, m, k, n, data_type, repeat):
         "--repeat", repeat, timeout=context.timeout())
     for data in (*folder.glob("*.onnx"), *folder.glob("bundle/*.data")):
         data.unlink()
-    # By the GPU's events, as PyTorch's are, where there are such.
+    # Timed by the GPU's events, as PyTorch's are, where there are such.
     return flops(m, k, n) / (measured["device_seconds"] or measured["seconds"]), command
 
 

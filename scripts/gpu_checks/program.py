@@ -45,7 +45,7 @@ def candidate_folders():
 
 
 def library_folders(names, folders):
-    """Of the folders, the first for each name."""
+    """The first of the folders that has each name."""
     found = []
     for name in names:
         for folder in folders:
@@ -74,7 +74,7 @@ class Program:
             self.environment["AUTOPAR_EMULATED_GPUS"] = "1"
 
     def record_kernels(self, file):
-        """From now on, names of kernels that are launched are appended to the file."""
+        """Appends the names of kernels that are launched from now on to the file."""
         file.parent.mkdir(parents=True, exist_ok=True)
         self.environment["AUTOPAR_LAUNCHED_KERNELS"] = str(file)
 

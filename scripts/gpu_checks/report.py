@@ -47,7 +47,7 @@ class Report:
         self._add(what, asked, measured, OK if is_met else MISSED, command)
 
     def judge_time(self, what, asked, measured, is_met, command=""):
-        """Of what times were measured for."""
+        """Judges a measured time."""
         self._add(what, asked, measured,
                   (OK if is_met else MISSED) if self.judges_times else TOLD, command)
 

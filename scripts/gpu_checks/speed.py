@@ -25,7 +25,7 @@ def milliseconds(seconds):
 
 
 def flops_of(model, multiplied_weights):
-    """Of a causal model's whole input: linear layers, and half of all products of attention."""
+    """Arithmetic of a causal model's whole input: linear layers, half of attention's products."""
     tokens = model.rows * model.tokens
     width = model.sizes["hidden_size"]
     attention = 2 * tokens * model.tokens * width * model.sizes["num_hidden_layers"]

@@ -14,7 +14,7 @@ FOLDER = SOURCE / "models" / "tiny"
 
 
 def names():
-    """Of those that are checked: one model of each architecture that is timed, and simpler ones."""
+    """Models that are checked: one of each architecture that is timed, and simpler ones."""
     return [f"{architecture}-{exporter}" for architecture in ("bert", "gpt2", "llama", "mlp", "vit")
             for exporter in ("dynamo", "torchscript")]
 
@@ -42,7 +42,7 @@ class TinyModel:
         return {name: array.shape for name, array in self.inputs.items()}
 
     def error_of(self, folder):
-        """Of what `autopar run --output-dir` wrote."""
+        """The error of what `autopar run --output-dir` wrote."""
         return max(
             tensors.relative_error(expected, np.load(tensors.output_file(folder, name)))
             for name, expected in self.outputs.items()

@@ -117,7 +117,7 @@ class Peaks:
         return rates
 
     def launch_seconds(self):
-        """Of one small kernel after another in a graph."""
+        """Seconds of a small kernel among many in a graph."""
         x = self.torch.zeros(32, device="cuda")
 
         def many():

@@ -230,7 +230,7 @@ def group_query_attention(draw, turns_halves=True):
         "total_sequence_length": np.array(of.total, np.int32).reshape(draw.choice((), (1,))),
         "cos_cache": tables["cos_cache"] if turns else None,
         "sin_cache": tables["sin_cache"] if turns else None,
-        # From the first one a prompt counts on.
+        # A prompt's positions, counted on from the first one.
         "position_ids": draw.integers(0, places - of.new, of.batch, of.new)
         if turns and draw.chance(0.3)
         else None,
@@ -292,7 +292,7 @@ def quantised_group_query_attention(draw):
 
 
 def is_far_from_halves(draw, case, with_scales):
-    """By what ONNX Runtime stores as floats, behind nothing, since a turn is rounded."""
+    """Whether no value lies near a half: what ONNX Runtime stores as floats, with empty pasts."""
     empty = {n: x if x is None else np.zeros_like(x) for n, x in pasts_of(case).items()}
     asked = replace(case, inputs=case.inputs | empty, counts={})
     stored = answers_of_onnx_runtime(*make_model(MICROSOFT, "GroupQueryAttention", asked, draw))

@@ -40,7 +40,7 @@ class Draw:
         return bool(self.random.random() < probability)
 
     def shape(self, least, most, extent=6):
-        """Of a rank between the first two; an extent of 1 is likelier than others."""
+        """A shape of a rank between the first two; an extent of 1 is likelier than others."""
         rank = self.integer(least, most)
         return tuple(1 if self.chance(0.15) else self.integer(1, extent) for _ in range(rank))
 

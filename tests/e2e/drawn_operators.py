@@ -99,7 +99,7 @@ def embed_layer_normalization(draw):
 
 
 def normalized_groups(draw, has_skip):
-    """By its definition: ONNX Runtime has no kernel for CPUs."""
+    """Computed by the definition: ONNX Runtime has no kernel for CPUs."""
     groups, channels = draw.integer(1, 3), draw.integer(1, 4)
     channels *= groups
     batch, height, width = draw.integer(1, 3), draw.integer(1, 4), draw.integer(1, 5)
@@ -265,7 +265,7 @@ def named_numbers(numbers):
 
 
 def fused_matmul_activation(draw):
-    """By its definition: ONNX Runtime has no kernel for CPUs."""
+    """Computed by the definition: ONNX Runtime has no kernel for CPUs."""
     given, attributes, plain = operands(draw, draw.chance())
     alpha = draw.choice(1.0, 0.5, -2.0)
     name, numbers = activation(draw)
@@ -327,7 +327,7 @@ def fused_conv(draw):
 
 
 def gemm_fast_gelu(draw):
-    """By its definition: ONNX Runtime has no kernel for CPUs."""
+    """Computed by the definition: ONNX Runtime has no kernel for CPUs."""
     shape, k, n = draw.shape(1, 2), draw.integer(1, 7), draw.integer(1, 6)
     inputs = {
         "X": draw.floats(*shape, k),

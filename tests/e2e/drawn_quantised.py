@@ -76,7 +76,7 @@ def dequantize_linear(draw):
 
 
 def between(draw):
-    """Of two operands, one of which broadcasts."""
+    """Shapes of two operands, one of which broadcasts."""
     kind, shape = byte_kind(draw), draw.shape(1, 4)
     names = draw.choice(("A", "B"), ("B", "A"))
     operands = {

@@ -411,7 +411,7 @@ def label_encoder(draw):
         expected = onnx_runtime(draw, "LabelEncoder", replace(case, ml_opset=4))
         return replace(case, expected=expected)
     if is_twice:
-        # Of a key that is there twice the last one counts, not the first as in ONNX Runtime.
+        # The last of two equal keys counts, not the first as in ONNX Runtime.
         return replace(case, expected=reference(draw, "LabelEncoder", case))
     return case
 

@@ -75,7 +75,7 @@ def data_parallel_pins(model_file, plan, axes):
 
 
 def expert_pins(model_file, plan):
-    """By name, the pins of each expert plan on the mesh of `plan`, any plan of the model."""
+    """Pins of each expert plan, by name, on the mesh of `plan`, any plan of the model."""
     axes = "".join(str(axis) for axis in range(len(plan["mesh"])))
     pins = {
         "replicated": replicated_pins(plan),

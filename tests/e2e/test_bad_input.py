@@ -362,7 +362,7 @@ class BadOptionTest(BadInputTest):
         self.refuse_model(small_model(), "abacus", "h200", options=("--ngpus", 2, "--device", "abacus"))
 
     def test_device_file(self):
-        """Of wrong types, and of numbers that make no sense; unit tests have every field."""
+        """Wrong types, and numbers that make no sense; unit tests have every field."""
         link = {"latency_seconds": 1e-6, "bytes_per_second": 1e10}
         device = {
             "name": "box", "source": "a test", "flops_per_second": {"float32": 1e12},

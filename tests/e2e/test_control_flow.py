@@ -118,7 +118,7 @@ class ControlFlowTest(TemporaryFolderTest):
             }}""", {"x": floats(4, 6)})
 
     def test_scan_over_nothing(self):
-        """In which ONNX Runtime divides by zero."""
+        """A scan in which ONNX Runtime divides by zero."""
         for axis in (0, 2, -1):
             shape = [4, 5]
             shape.insert(axis % 3, 0)

@@ -98,8 +98,8 @@ class DecodeGqaTest(TemporaryFolderTest):
                         self.assertEqual(output("chosen-input_ids").ravel().tolist(), expected)
 
     def test_steps_with_a_padded_mask(self):
-        """Of one token and of several, into a buffer with room and behind a full one; a prompt that
-        is padded, with room and without."""
+        """Steps of one token and of several, into a buffer with room and behind a full one; a
+        padded prompt, with room and without."""
         reference, random = Reference(), np.random.default_rng(5)
         for new, columns, rows, length in (
             (1, 9, 8, 4), (1, 9, 8, 9), (1, 8, 8, 3), (3, 9, 9, 5), (3, 8, 5, 6), (5, 5, 9, 3),

@@ -21,7 +21,7 @@ def weights(*shape):
 
 
 def resized(mode, **attributes):
-    """By sizes, which have the extents that stay, too, and by factors."""
+    """Resize by sizes, which have the extents that stay, too, and by factors."""
     return [
         Shapes("Resize", "bc44", constants=(NOTHING, NOTHING, lambda b, c, **_: ints(b, c, 7, 3)), mode=mode,
                **attributes),

@@ -76,7 +76,7 @@ class DeviceSchemaTest(TemporaryFolderTest):
         self.schema = schema("cost/device.schema.json")
 
     def is_accepted(self, device):
-        """By autopar, which the schema must agree with."""
+        """Whether autopar accepts it; the schema must agree."""
         file = self.tmp / "device.json"
         file.write_text(json.dumps(device))
         try:

@@ -80,7 +80,7 @@ class ExpertsTest(QualityTest):
             self.assertGreaterEqual(times["all-reduce"], 4, "two projections in two layers")
 
     def experts(self, mesh):
-        """By name, the file that pins each expert's plan."""
+        """Files that pin each expert's plan, by name."""
         plan = self.plan(mesh, "device", "--search", "propagation", batch=self.batch)
         files = {}
         for expert, pins in expert_pins(self.model.file, plan).items():

@@ -7,7 +7,7 @@ from support import Model, TemporaryFolderTest, autopar
 
 
 def lanes(file):
-    """By rank and lane, the events in order: node and microbatch."""
+    """Events in order, node and microbatch, by rank and lane."""
     events = json.loads(file.read_text())["traceEvents"]
     names = {
         (e["pid"], e["tid"]): e["args"]["name"]
@@ -42,7 +42,7 @@ class SimulateTest(TemporaryFolderTest):
         for lane, events in in_run.items():
             with self.subTest(lane=lane):
                 self.assertEqual(len(set(events)), len(events))
-                # Of operators that the runtime fuses, one gives its name; what a rewrite puts
+                # One of several fused operators gives its name; what a rewrite puts
                 # before an operator is called after it, and counts with it.
                 events = list(dict.fromkeys((k, name.split(":rotated")[0]) for k, name in events))
                 of_run = set(events)

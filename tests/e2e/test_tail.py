@@ -269,7 +269,7 @@ class SmallTailTest(TailTest):
         autopar("inspect", self.bundle, "--shape", "x=6x8", expect=1)
 
     def test_weights_of_the_tail_are_rank_0s(self):
-        """In what is predicted and in what is measured; and a memory limit is held with them."""
+        """They count in what is predicted and measured, and a memory limit is held with them."""
         wide = weights(np.random.default_rng(2), 8, 4096)
         self.model.graph.node[-3].output[0] = "narrow"
         self.model.graph.node.insert(len(self.model.graph.node) - 2,
