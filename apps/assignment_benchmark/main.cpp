@@ -1,6 +1,7 @@
 // Solves an instance of the ASPLOS / EuroSys 2025 contest on intra-operator parallelism and prints
 // one line of JSON: what was found, what is proven, and the time it took.
 
+#include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -10,6 +11,8 @@
 #include <iostream>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "assignment/assignment_problem.h"
 #include "base/error.h"
@@ -27,6 +30,8 @@ constexpr int wrong_usage = 2;
 struct Options {
   std::string file;
   std::string solution;
+  std::vector<std::string> parameters;  ///< NAME=VALUE
+  bool lists_parameters = false;
   assignment::SolveOptions solve{.time_limit_seconds = 60};
 };
 
@@ -37,7 +42,13 @@ void write_solution(const std::string& path, const std::vector<int>& choice) {
   if (!out) fail("cannot write '{}'", path);
 }
 
-void run(const Options& options) {
+void list_parameters(const assignment::SolverParameters& parameters) {
+  for (const auto& [name, value, meaning] : parameter_texts(parameters)) {
+    fmt::print("{}={}  {}\n", name, value, meaning);
+  }
+}
+
+void solve_file(const Options& options) {
   const Stopwatch stopwatch;
   // What is left to do when the search ends: pricing, writing, and freeing memory.
   constexpr double share_of_the_end = 0.01;
@@ -68,6 +79,15 @@ void run(const Options& options) {
   if (solution.choice.empty()) fail("no choice was found in time: raise --time-limit");
 }
 
+void run(Options options) {
+  for (const std::string& text : options.parameters) {
+    set_parameter(options.solve.parameters, text);
+  }
+  if (options.lists_parameters) return list_parameters(options.solve.parameters);
+  if (options.file.empty()) fail("give an instance, FILE.json or FILE.json.gz");
+  solve_file(options);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -76,13 +96,18 @@ int main(int argc, char** argv) {
 
   Options options;
   CLI::App app{"Solve an assignment problem of the contest's format", "assignment_benchmark"};
-  app.add_option("file", options.file, "the instance, FILE.json or FILE.json.gz")->required();
+  app.add_option("file", options.file, "the instance, FILE.json or FILE.json.gz");
   app.add_option("--time-limit", options.solve.time_limit_seconds, "seconds, reading included")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--seed", options.solve.seed, "of the search's random choices")
       ->capture_default_str();
   app.add_option("--solution", options.solution, "where the chosen strategies are written");
+  app.add_option("--parameter", options.parameters, "NAME=VALUE, tunes the solver; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+  app.add_flag("--parameters", options.lists_parameters,
+               "print all parameters with their values and meanings instead of solving");
   app.add_flag("--log", options.solve.log, "tell on standard error how the search goes");
 
   try {

@@ -10,8 +10,6 @@ namespace autopar::assignment {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 constexpr double most_exact = 1125899906842624.0;  // 2^50
 
 }  // namespace
@@ -34,8 +32,8 @@ ArcCosts::ArcCosts(const AssignmentProblem& problem, double scale, std::optional
     first_strategy_.push_back(node_costs_.size());
   }
   for (std::size_t k = 0; k < problem.edges.size(); ++k) {
-    edges_of[at(problem.edges[k].a)].emplace_back(problem.edges[k].b, k);
-    edges_of[at(problem.edges[k].b)].emplace_back(problem.edges[k].a, k);
+    edges_of[problem.edges[k].a].emplace_back(problem.edges[k].b, k);
+    edges_of[problem.edges[k].b].emplace_back(problem.edges[k].a, k);
   }
   constexpr std::size_t none = static_cast<std::size_t>(-1);
   std::vector<std::size_t> first_end(problem.edges.size(), none);
@@ -46,13 +44,13 @@ ArcCosts::ArcCosts(const AssignmentProblem& problem, double scale, std::optional
     std::ranges::sort(edges_of[i]);
     for (const auto& [other, k] : edges_of[i]) {
       const auto& edge = problem.edges[k];
-      const std::size_t rows = strategies(at(edge.a));
-      const std::size_t columns = strategies(at(edge.b));
-      const bool is_a = at(edge.a) == i;
+      const std::size_t rows = strategies(edge.a);
+      const std::size_t columns = strategies(edge.b);
+      const bool is_a = edge.a == static_cast<int>(i);
       const auto [matrix, is_new] =
           matrices.try_emplace({edge.costs.identity(), columns, is_a}, costs_.size());
       if (is_new) {
-        for (std::size_t t = 0; t < strategies(at(other)); ++t) {
+        for (std::size_t t = 0; t < strategies(other); ++t) {
           for (std::size_t s = 0; s < strategies(i); ++s) {
             costs_.push_back(scaled(edge.costs[is_a ? s * columns + t : t * columns + s]));
           }

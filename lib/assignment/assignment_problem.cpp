@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include "base/error.h"
 
@@ -9,18 +10,16 @@ namespace autopar::assignment {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 Cost edge_cost(const AssignmentProblem& problem, const AssignmentProblem::Edge& edge,
                const std::vector<int>& choice) {
-  const std::size_t columns = problem.nodes[at(edge.b)].costs.size();
-  return edge.costs[at(choice[at(edge.a)]) * columns + at(choice[at(edge.b)])];
+  const std::size_t columns = problem.nodes[edge.b].costs.size();
+  return edge.costs[choice[edge.a] * columns + choice[edge.b]];
 }
 
 void check_choice(const AssignmentProblem& problem, const std::vector<int>& choice) {
   require(choice.size() == problem.nodes.size(), "a choice has a strategy for every node");
   for (std::size_t i = 0; i < choice.size(); ++i) {
-    require(choice[i] >= 0 && at(choice[i]) < problem.nodes[i].costs.size(),
+    require(choice[i] >= 0 && std::cmp_less(choice[i], problem.nodes[i].costs.size()),
             "a choice holds strategies that exist");
   }
 }
@@ -50,7 +49,7 @@ void check(const AssignmentProblem& problem) {
     require(edge.a >= 0 && edge.a < nodes && edge.b >= 0 && edge.b < nodes && edge.a != edge.b,
             "an edge joins two nodes");
     require(edge.costs.size() ==
-                problem.nodes[at(edge.a)].costs.size() * problem.nodes[at(edge.b)].costs.size(),
+                problem.nodes[edge.a].costs.size() * problem.nodes[edge.b].costs.size(),
             "an edge has a cost for every pair of strategies");
   }
 }
@@ -63,7 +62,7 @@ Cost cost_of(const AssignmentProblem& problem, const std::vector<int>& choice) {
     possible = possible && cost < impossible;
     sum += cost;
   };
-  for (std::size_t i = 0; i < choice.size(); ++i) add(problem.nodes[i].costs[at(choice[i])]);
+  for (std::size_t i = 0; i < choice.size(); ++i) add(problem.nodes[i].costs[choice[i]]);
   for (const auto& edge : problem.edges) add(edge_cost(problem, edge, choice));
   return possible && sum < impossible ? static_cast<Cost>(sum) : impossible;
 }
@@ -72,12 +71,12 @@ std::vector<std::int64_t> usage_over_time(const AssignmentProblem& problem,
                                           const std::vector<int>& choice) {
   check_choice(problem, choice);
   std::size_t horizon = problem.usage_limits.size();
-  for (const auto& node : problem.nodes) horizon = std::max(horizon, at(node.end));
+  for (const auto& node : problem.nodes) horizon = std::max<std::size_t>(horizon, node.end);
   std::vector<std::int64_t> usage(horizon + 1, 0);
   for (std::size_t i = 0; i < choice.size(); ++i) {
     const auto& node = problem.nodes[i];
-    usage[at(node.first)] += node.usages[at(choice[i])];
-    usage[at(node.end)] -= node.usages[at(choice[i])];
+    usage[node.first] += node.usages[choice[i]];
+    usage[node.end] -= node.usages[choice[i]];
   }
   for (std::size_t t = 1; t < usage.size(); ++t) usage[t] += usage[t - 1];
   usage.pop_back();

@@ -6,8 +6,15 @@
 #include <vector>
 
 #include "assignment/cost_table.h"
+#include "assignment/deadline.h"
+#include "assignment/parameters.h"
 
 namespace autopar::assignment {
+
+/// Of a usage at a time: none.
+inline constexpr std::int64_t no_limit = -1;
+/// More than all usages of a problem together, where a limit has to be a number of bytes.
+inline constexpr std::int64_t unlimited_usage = std::int64_t{1} << 60;
 
 /// Choose a strategy for every node so that the sum of node and edge costs is least and at no time
 /// the usages of the nodes alive then exceed that time's limit. It is the problem of the ASPLOS /
@@ -47,7 +54,7 @@ struct SolveOptions {
   double time_limit_seconds = 60;
   /// After so many seconds of work, as an ordinary core does it, a gap of this part of the cost is
   /// small enough to stop.
-  double patience_seconds = 1e18;
+  double patience_seconds = unlimited_seconds;
   double small_gap = 0.001;
   bool presolve = true;  ///< false: GLPK is handed the whole problem
   /// Choices to begin with, within the limits or not, where any are known.
@@ -55,9 +62,8 @@ struct SolveOptions {
   /// With the same seed and number of threads the answer is the same, unless time ends the search.
   unsigned seed = 1;
   int threads = 0;  ///< 0: as many as the machine has
-  /// What is left of a problem is GLPK's where it has at most so many strategies.
-  int most_strategies_for_glpk = 300;
   bool log = false;
+  SolverParameters parameters = {};
 };
 
 /// Costs of all nodes, and of edges' tables where they share them once.

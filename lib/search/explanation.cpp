@@ -9,7 +9,7 @@
 #include <set>
 #include <tuple>
 
-#include "assignment/needless_changes.h"
+#include "assignment/local_search/needless_changes.h"
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "sharding/connect.h"

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "assignment/local_search/forest_descent.h"
-#include "assignment/partial_choice.h"
+#include "assignment/local_search/partial_choice.h"
 #include "search/fair_places.h"
 
 namespace autopar::search {

@@ -8,7 +8,7 @@
 #include <deque>
 
 #include "assignment/local_search/forest_descent.h"
-#include "assignment/partial_choice.h"
+#include "assignment/local_search/partial_choice.h"
 #include "search/fair_places.h"
 #include "search/propagation.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "assignment/elimination/elimination.h"
-#include "assignment/elimination/least_peak.h"
+#include "assignment/least_peak.h"
 #include "assignment/presolve/presolve.h"
 #include "base/error.h"
 #include "base/interruption.h"

@@ -73,3 +73,30 @@ class AssignmentBenchmarkTest(TemporaryFolderTest):
         whole = gzip.compress(broken().encode())
         cut = run(BENCHMARK, self.write(whole[:-20], "cut.json.gz"), expect=1)
         self.assertIn("cut.json.gz", cut.stderr)
+
+    def test_parameters_are_printed_and_set(self):
+        listed = run(BENCHMARK, "--parameter", "relaxation.first_sweeps=7", "--parameters").stdout
+        lines = listed.splitlines()
+        self.assertGreater(len(lines), 75)
+        for line in lines:
+            self.assertRegex(line, r"^[a-z_]+\.[a-z_]+=[0-9.e+-]+  \S")
+        values = dict(line.split("  ")[0].split("=") for line in lines)
+        self.assertEqual(values["relaxation.first_sweeps"], "7")
+        path = self.write(json.dumps({"problem": PROBLEM}))
+        every = [word for item in values.items() for word in ("--parameter", "=".join(item))]
+        done = run(BENCHMARK, path, *every)
+        self.assertEqual(json.loads(done.stdout)["cost"], 1 + 20 + 7 + 200)
+
+    def test_unknown_parameters_and_bad_values_are_refused_in_one_line(self):
+        path = self.write(json.dumps({"problem": PROBLEM}))
+        cases = {
+            "relaxation.first_sweep=7": "relaxation.first_sweeps",
+            "relaxation.first_sweeps=x": "a whole number",
+            "relaxation.first_sweeps": "NAME=VALUE",
+        }
+        for assignment, part in cases.items():
+            done = run(BENCHMARK, path, "--parameter", assignment, expect=1)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertIn(part, done.stderr)
+            self.assertEqual(done.stdout, "")
+        self.assertIn("instance", run(BENCHMARK, expect=1).stderr)

@@ -8,11 +8,7 @@
 
 namespace autopar::assignment {
 
-namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-}  // namespace
+namespace {}  // namespace
 
 std::optional<BucketTree> BucketTree::make(const AssignmentProblem& problem, const Limits& limits) {
   BucketTree tree(problem);
@@ -23,25 +19,25 @@ std::optional<BucketTree> BucketTree::make(const AssignmentProblem& problem, con
   std::vector<char> is_gone(count, 0);
   for (std::size_t k = 0; k < problem.edges.size(); ++k) {
     const auto& edge = problem.edges[k];
-    neighbours[at(edge.a)].insert(edge.b);
-    neighbours[at(edge.b)].insert(edge.a);
-    edges[at(edge.a)].push_back(k);
-    edges[at(edge.b)].push_back(k);
+    neighbours[edge.a].insert(edge.b);
+    neighbours[edge.b].insert(edge.a);
+    edges[edge.a].push_back(k);
+    edges[edge.b].push_back(k);
   }
   const auto cells_of = [&](int i) {
     double cells = static_cast<double>(tree.strategies(i));
-    for (const int j : neighbours[at(i)]) cells *= static_cast<double>(tree.strategies(j));
+    for (const int j : neighbours[i]) cells *= static_cast<double>(tree.strategies(j));
     return cells;
   };
   using Entry = std::pair<double, int>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-  for (int i = 0; at(i) < count; ++i) queue.emplace(cells_of(i), i);
+  for (int i = 0; i < static_cast<int>(count); ++i) queue.emplace(cells_of(i), i);
   std::optional<std::size_t> root;
   double cells_left = limits.most_cells;
   while (!queue.empty()) {
     const auto [cells, i] = queue.top();
     queue.pop();
-    if (is_gone[at(i)]) continue;
+    if (is_gone[i]) continue;
     if (const double now = cells_of(i); now > cells) {
       queue.emplace(now, i);
       continue;
@@ -50,29 +46,29 @@ std::optional<BucketTree> BucketTree::make(const AssignmentProblem& problem, con
     if (cells_left < 0 || cells > limits.most_cells_of_a_table || limits.deadline.is_over()) {
       return std::nullopt;
     }
-    is_gone[at(i)] = 1;
+    is_gone[i] = 1;
     Bucket bucket;
     bucket.node = i;
-    bucket.nodes.assign(neighbours[at(i)].begin(), neighbours[at(i)].end());
+    bucket.nodes.assign(neighbours[i].begin(), neighbours[i].end());
     bucket.nodes.push_back(i);
-    for (const std::size_t k : edges[at(i)]) {
+    for (const std::size_t k : edges[i]) {
       const auto& edge = problem.edges[k];
-      if (!is_gone[at(edge.a == i ? edge.b : edge.a)]) bucket.edges.push_back(k);
+      if (!is_gone[edge.a == i ? edge.b : edge.a]) bucket.edges.push_back(k);
     }
-    bucket.children = std::move(children[at(i)]);
+    bucket.children = std::move(children[i]);
     // Its table goes where the first of its neighbours goes; that is known then.
     for (const int j : bucket.separator()) {
-      neighbours[at(j)].erase(i);
+      neighbours[j].erase(i);
       for (const int k : bucket.separator()) {
-        if (j != k) neighbours[at(j)].insert(k);
+        if (j != k) neighbours[j].insert(k);
       }
-      children[at(j)].push_back(tree.buckets_.size());
+      children[j].push_back(tree.buckets_.size());
       queue.emplace(cells_of(j), j);
     }
     // The others no longer wait for the tables that went in here.
     for (const std::size_t child : bucket.children) {
       for (const int j : tree.buckets_[child].separator()) {
-        if (j != i) std::erase(children[at(j)], child);
+        if (j != i) std::erase(children[j], child);
       }
     }
     if (bucket.nodes.size() == 1) {
@@ -84,9 +80,7 @@ std::optional<BucketTree> BucketTree::make(const AssignmentProblem& problem, con
   return tree;
 }
 
-std::size_t BucketTree::strategies(int node) const {
-  return problem_->nodes[at(node)].costs.size();
-}
+std::size_t BucketTree::strategies(int node) const { return problem_->nodes[node].costs.size(); }
 
 std::size_t BucketTree::cells(const Bucket& bucket) const {
   std::size_t cells = 1;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "assignment/assignment_problem.h"
-#include "base/stopwatch.h"
+#include "assignment/deadline.h"
 
 namespace autopar::assignment {
 

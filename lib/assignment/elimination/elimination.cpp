@@ -11,8 +11,6 @@ namespace autopar::assignment {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 /// By the strategies of a bucket's separator.
 struct Table {
   CostTable costs;           ///< the least of what is behind the bucket
@@ -24,7 +22,7 @@ Table table_of(const AssignmentProblem& problem, const BucketTree& tree, const B
                const Tables& tables) {
   std::vector<Cost> costs(tree.cells(bucket), impossible);
   std::vector<int> answers(costs.size(), 0);
-  const auto& node = problem.nodes[at(bucket.node)];
+  const auto& node = problem.nodes[bucket.node];
   const std::size_t own = node.costs.size();
   tree.for_each_cell(bucket, [&](std::size_t cell, const auto& places, const auto& digits) {
     Cost sum = node.costs[digits.back()];
@@ -46,7 +44,7 @@ Table table_of(const AssignmentProblem& problem, const BucketTree& tree, const B
 MemoKey key_of(const AssignmentProblem& problem, const BucketTree& tree, const Bucket& bucket,
                const Tables& tables) {
   MemoKey key;
-  key.add(problem.nodes[at(bucket.node)].costs);
+  key.add(problem.nodes[bucket.node].costs);
   for (const int i : bucket.separator()) key.add(tree.strategies(i));
   for (const auto& steps : tree.strides(bucket)) key.add(steps);
   for (const std::size_t edge : bucket.edges) key.add(problem.edges[edge].costs);
@@ -72,8 +70,8 @@ std::optional<std::vector<int>> choose_by_elimination(const AssignmentProblem& p
   for (std::size_t k = tables.size(); k-- > 0;) {
     const Bucket& bucket = tree->buckets()[k];
     std::size_t index = 0;
-    for (const int j : bucket.separator()) index = index * tree->strategies(j) + at(choice[at(j)]);
-    choice[at(bucket.node)] = tables[k]->answers[index];
+    for (const int j : bucket.separator()) index = index * tree->strategies(j) + choice[j];
+    choice[bucket.node] = tables[k]->answers[index];
   }
   return choice;
 }

@@ -8,18 +8,13 @@
 
 namespace autopar::assignment {
 
-namespace {
-
-constexpr std::size_t first_width = 16;
-constexpr std::size_t growth_of_width = 16;
-
-}  // namespace
-
 std::optional<LabelSearch> search_labels(AssignmentProblem problem, std::vector<double> prices,
-                                         const LabelSearchOptions& options) {
+                                         const LabelSearchOptions& options,
+                                         const SolverParameters& parameters) {
+  const SolverParameters::Labels& labels = parameters.labels;
   LabelSearch result;
-  options.deadline.count(size_of(problem) / presolved_a_second);
-  const auto presolved = presolve(std::move(problem), std::move(prices));
+  options.deadline.count(size_of(problem) / parameters.work.presolved_a_second);
+  const auto presolved = presolve(std::move(problem), std::move(prices), parameters.presolve);
   if (!presolved || presolved->constant >= options.goal) {
     result.bound = options.goal;
     result.is_exact = true;
@@ -27,18 +22,20 @@ std::optional<LabelSearch> search_labels(AssignmentProblem problem, std::vector<
   }
   result.bound = saturated(presolved->constant);
   const auto elimination = LimitedElimination::make(presolved->core, presolved->prices,
-                                                    options.most_cells, options.deadline);
+                                                    options.most_cells.value_or(labels.most_cells),
+                                                    options.deadline, parameters.work);
   if (!elimination) return std::nullopt;
   LabelOptions pass{.goal = saturated(options.goal - presolved->constant),
-                    .width = first_width,
+                    .width = labels.first_width,
+                    .comparisons_between_looks = labels.comparisons_between_looks,
                     .deadline = options.deadline};
-  double comparisons = options.most_comparisons;
+  double comparisons = options.most_comparisons.value_or(labels.most_comparisons);
   for (; !result.is_exact && comparisons > 0 && !options.deadline.is_over();
-       pass.width *= growth_of_width) {
+       pass.width *= labels.growth_of_width) {
     pass.most_comparisons =
-        std::min(comparisons, options.deadline.work_left() * comparisons_a_second);
+        std::min(comparisons, options.deadline.work_left() * parameters.work.comparisons_a_second);
     const auto answer = elimination->run(pass);
-    options.deadline.count(answer.comparisons / comparisons_a_second);
+    options.deadline.count(answer.comparisons / parameters.work.comparisons_a_second);
     result.bound = std::max(result.bound, saturated(answer.bound + presolved->constant));
     result.is_exact = answer.is_exact;
     comparisons -= answer.comparisons;

@@ -4,14 +4,15 @@
 #include <vector>
 
 #include "assignment/assignment_problem.h"
-#include "base/stopwatch.h"
+#include "assignment/deadline.h"
+#include "assignment/parameters.h"
 
 namespace autopar::assignment {
 
 struct LabelSearchOptions {
-  Cost goal = impossible;         ///< choices that cost as much are of no interest
-  double most_cells = 1e6;        ///< of all tables together
-  double most_comparisons = 1e7;  ///< of labels
+  Cost goal = impossible;  ///< choices that cost as much are of no interest
+  std::optional<double> most_cells = std::nullopt;        ///< of all tables; or the parameters'
+  std::optional<double> most_comparisons = std::nullopt;  ///< of labels; or the parameters'
   Deadline deadline = {};
 };
 
@@ -26,6 +27,7 @@ struct LabelSearch {
 /// deadline's clock. `prices` are by time, of a unit of usage. nullopt where tables become too
 /// large or time runs out. Sums of all costs must stay below `impossible`.
 std::optional<LabelSearch> search_labels(AssignmentProblem problem, std::vector<double> prices,
-                                         const LabelSearchOptions& options);
+                                         const LabelSearchOptions& options,
+                                         const SolverParameters& parameters = {});
 
 }  // namespace autopar::assignment

@@ -11,12 +11,8 @@ namespace autopar::assignment {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 /// Sums in doubles may be off by this part.
 constexpr double rounding = 1e-11;
-/// Comparisons between two looks at the clock.
-constexpr double between_looks = 1e5;
 
 /// By a label that costs and uses no more; `usage` and the labels' have so many slots.
 bool is_dominated(const Labels& labels, std::size_t slots, Cost cost, const std::int64_t* usage) {
@@ -39,7 +35,7 @@ bool LabelMaker::is_promising(double priced) const {
 void LabelMaker::note_comparisons(std::size_t count) {
   comparisons_ += static_cast<double>(count);
   if (comparisons_ > options_.most_comparisons) throw GaveUp();
-  if (comparisons_ - comparisons_at_look_ < between_looks) return;
+  if (comparisons_ - comparisons_at_look_ < options_.comparisons_between_looks) return;
   comparisons_at_look_ = comparisons_;
   if (options_.deadline.is_over()) throw GaveUp();
 }
@@ -75,7 +71,7 @@ Labels LabelMaker::merge(const Labels& sums, const Labels& child,
     bool is_within = true;
     for (std::size_t k = 0; k < count && is_within; ++k) {
       usage[k] = sums.usages[x * count + k];
-      if (child_slots[k] >= 0) usage[k] += child.usages[y * stride + at(child_slots[k])];
+      if (child_slots[k] >= 0) usage[k] += child.usages[y * stride + child_slots[k]];
       is_within = usage[k] <= slots.limits[k];
     }
     if (!is_within) continue;
@@ -106,7 +102,7 @@ Labels LabelMaker::unite(const std::vector<Labels>& lists, const UsageSlots& slo
     for (std::size_t slot = 0; slot < usage.size(); ++slot) {
       usage[slot] = std::numeric_limits<std::int64_t>::min();
       for (const auto& [sum, more] : slots.slots[slot]) {
-        usage[slot] = std::max(usage[slot], sums[at(sum)] + more);
+        usage[slot] = std::max(usage[slot], sums[sum] + more);
       }
     }
     const Cost cost = list.costs[entry.second];
@@ -126,10 +122,10 @@ Labels LabelMaker::unite(const std::vector<Labels>& lists, const UsageSlots& slo
 void LabelMaker::follow(int trace, std::vector<int>& choice) const {
   std::vector<int> open{trace};
   while (!open.empty()) {
-    const auto [a, b] = traces_[at(open.back())];
+    const auto [a, b] = traces_[open.back()];
     open.pop_back();
     if (a < 0) {
-      choice[at(-1 - a)] = b;
+      choice[-1 - a] = b;
       continue;
     }
     open.push_back(a);

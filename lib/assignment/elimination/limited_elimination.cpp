@@ -18,8 +18,6 @@ namespace autopar::assignment {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 constexpr double infinite = std::numeric_limits<double>::infinity();
 /// Bounds in doubles may be off by this part.
 constexpr double rounding = 1e-11;
@@ -31,14 +29,15 @@ double as_double(Cost cost) { return cost >= impossible ? infinite : static_cast
 std::optional<LimitedElimination> LimitedElimination::make(const AssignmentProblem& problem,
                                                            std::vector<double> prices,
                                                            double most_cells,
-                                                           const Deadline& deadline) {
+                                                           const Deadline& deadline,
+                                                           const SolverParameters::Work& rates) {
   auto tree = BucketTree::make(problem, {.most_cells = most_cells, .deadline = deadline});
   if (!tree) return std::nullopt;
   // Slots tell times apart, bucket by bucket.
   deadline.count(static_cast<double>(tree->buckets().size() * problem.usage_limits.size()) /
-                 cells_a_second);
+                 rates.cells_a_second);
   LimitedElimination result(problem, std::move(prices), std::move(*tree));
-  if (!result.bound_priced(deadline)) return std::nullopt;
+  if (!result.bound_priced(deadline, rates.cells_a_second)) return std::nullopt;
   return result;
 }
 
@@ -59,10 +58,10 @@ double LimitedElimination::limits_price() const {
 }
 
 double LimitedElimination::price_of_usage(int i, std::size_t s) const {
-  const auto& node = problem_->nodes[at(i)];
+  const auto& node = problem_->nodes[i];
   double sum = 0;
   for (int t = node.first; t < node.end; ++t) {
-    sum += prices_[at(t)] * static_cast<double>(node.usages[s]);
+    sum += prices_[t] * static_cast<double>(node.usages[s]);
   }
   return sum;
 }
@@ -75,12 +74,12 @@ Cost LimitedElimination::bound_of(double priced) const {
 }
 
 /// False where the deadline came.
-bool LimitedElimination::bound_priced(const Deadline& deadline) {
+bool LimitedElimination::bound_priced(const Deadline& deadline, double cells_a_second) {
   for (std::size_t k = 0; k < tables_.size(); ++k) {
     if (deadline.is_over()) return false;
     const Bucket& bucket = tree_.buckets()[k];
     Table& table = tables_[k];
-    const auto& costs = problem_->nodes[at(bucket.node)].costs;
+    const auto& costs = problem_->nodes[bucket.node].costs;
     const std::size_t cells = tree_.cells(bucket) * costs.size();
     deadline.count(static_cast<double>(cells) / cells_a_second);
     std::vector<double> own_costs;
@@ -202,7 +201,7 @@ class LimitedElimination::Run {
                         int trace, double paid) {
     const Bucket& bucket = all_.tree_.buckets()[k];
     const UsageSlots& slots = all_.slots_[k];
-    const auto& node = problem_.nodes[at(bucket.node)];
+    const auto& node = problem_.nodes[bucket.node];
     Cost cost = node.costs[s];
     std::size_t place = 0;
     for (const std::size_t edge : bucket.edges) {

@@ -4,9 +4,10 @@
 #include <vector>
 
 #include "assignment/assignment_problem.h"
+#include "assignment/deadline.h"
 #include "assignment/elimination/bucket_tree.h"
 #include "assignment/elimination/usage_slots.h"
-#include "base/stopwatch.h"
+#include "assignment/parameters.h"
 
 namespace autopar::assignment {
 
@@ -15,6 +16,7 @@ struct LabelOptions {
   Cost goal = impossible;             ///< choices that cost as much are of no interest
   std::size_t width = 1'000'000'000;  ///< the most labels in a table's cell
   double most_comparisons = 1e18;     ///< of labels, which is about the work
+  double comparisons_between_looks = SolverParameters::Labels{}.comparisons_between_looks;
   Deadline deadline = {};
 };
 
@@ -36,7 +38,8 @@ class LimitedElimination {
   /// usage compressed (usage_rows.h); the problem must outlive it.
   static std::optional<LimitedElimination> make(const AssignmentProblem& problem,
                                                 std::vector<double> prices, double most_cells,
-                                                const Deadline& deadline);
+                                                const Deadline& deadline,
+                                                const SolverParameters::Work& rates = {});
   Answer run(const LabelOptions& options) const;
 
  private:
@@ -52,7 +55,7 @@ class LimitedElimination {
   double price_of_usage(int i, std::size_t s) const;
   double limits_price() const;
   Cost bound_of(double priced) const;
-  bool bound_priced(const Deadline& deadline);
+  bool bound_priced(const Deadline& deadline, double cells_a_second);
   void complete_children(std::size_t k);
 
   const AssignmentProblem* problem_;

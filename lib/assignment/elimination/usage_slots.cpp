@@ -14,8 +14,6 @@ namespace autopar::assignment {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 __extension__ typedef unsigned __int128 TermSet;
 
 class SlotMaker {
@@ -30,7 +28,7 @@ class SlotMaker {
     for (std::size_t t = 0; t < all_.size(); ++t) times_.push_back(static_cast<int>(t));
     for (const auto& node : problem.nodes) {
       const TermSet term = node_terms_.emplace_back(new_term());
-      for (int t = node.first; t < node.end; ++t) all_[at(t)] += term;
+      for (int t = node.first; t < node.end; ++t) all_[t] += term;
     }
   }
 
@@ -77,7 +75,7 @@ class SlotMaker {
   /// have not, as they were told apart before.
   static std::vector<Time>::iterator may_be_alike(std::vector<Time>& open, std::size_t sums) {
     std::vector<int> counts(sums, 0);
-    for (const Time& time : open) ++counts[at(time.sum)];
+    for (const Time& time : open) ++counts[time.sum];
     const int commonest = static_cast<int>(std::ranges::max_element(counts) - counts.begin());
     std::vector<TermSet> others;
     for (const Time& time : open) {
@@ -92,7 +90,7 @@ class SlotMaker {
   /// The sums of the bucket, and the times that use something elsewhere too.
   std::vector<Time> sum_up(std::size_t k, UsageSlots& result, std::vector<TermSet>& behind) const {
     const Bucket& bucket = tree_.buckets()[k];
-    const auto& node = problem_.nodes[at(bucket.node)];
+    const auto& node = problem_.nodes[bucket.node];
     result.child_slots.resize(bucket.children.size());
     std::vector<Time> open;
     std::map<std::vector<int>, int> sums;
@@ -102,26 +100,26 @@ class SlotMaker {
     for (const int t : times_) {
       parts[0] = node.first <= t && t < node.end ? 1 : 0;
       for (std::size_t c = 0; c < bucket.children.size(); ++c) {
-        parts[c + 1] = slot_of_[bucket.children[c]][at(t)];
+        parts[c + 1] = slot_of_[bucket.children[c]][t];
       }
       if (parts != last) {
         last = parts;
         const auto [known, is_new] = sums.emplace(parts, static_cast<int>(behind.size()));
         sum = known->second;
         if (is_new) {
-          TermSet set = parts[0] ? node_terms_[at(bucket.node)] : 0;
+          TermSet set = parts[0] ? node_terms_[bucket.node] : 0;
           for (std::size_t c = 0; c < bucket.children.size(); ++c) {
             result.child_slots[c].push_back(parts[c + 1]);
-            if (parts[c + 1] >= 0) set += sets_[bucket.children[c]][at(parts[c + 1])];
+            if (parts[c + 1] >= 0) set += sets_[bucket.children[c]][parts[c + 1]];
           }
           behind.push_back(set);
           result.has_node.push_back(static_cast<char>(parts[0]));
-          result.limits.push_back(limits_[at(t)]);
+          result.limits.push_back(limits_[t]);
         }
       }
-      std::int64_t& limit = result.limits[at(sum)];
-      limit = std::min(limit, limits_[at(t)]);
-      if (all_[at(t)] != behind[at(sum)]) open.push_back({all_[at(t)] - behind[at(sum)], t, sum});
+      std::int64_t& limit = result.limits[sum];
+      limit = std::min(limit, limits_[t]);
+      if (all_[t] != behind[sum]) open.push_back({all_[t] - behind[sum], t, sum});
     }
     return open;
   }
@@ -130,32 +128,32 @@ class SlotMaker {
   void merge(std::size_t k, std::span<const Time> times, const std::vector<TermSet>& behind,
              std::vector<int>& slot_of_sum, UsageSlots& result) {
     const int t = times.front().time;
-    const std::int64_t limit = limits_[at(t)];
+    const std::int64_t limit = limits_[t];
     times_.push_back(t);
     std::map<int, std::int64_t> terms;
     for (const Time& time : times) {
-      const std::int64_t more = limit - limits_[at(time.time)];
+      const std::int64_t more = limit - limits_[time.time];
       const auto [known, is_new] = terms.emplace(time.sum, more);
       if (!is_new) known->second = std::max(known->second, more);
     }
     if (terms.size() > 1) {
-      slot_of_[k][at(t)] = static_cast<int>(result.slots.size());
+      slot_of_[k][t] = static_cast<int>(result.slots.size());
       auto& slot = result.slots.emplace_back();
       for (const auto& [sum, more] : terms) slot.push_back({sum, more});
       sets_[k].push_back(new_term());
-      all_[at(t)] = times.front().elsewhere + sets_[k].back();
+      all_[t] = times.front().elsewhere + sets_[k].back();
       return;
     }
     const auto [sum, more] = *terms.begin();
-    limits_[at(t)] -= more;
-    if (behind[at(sum)] == 0) return;
-    int& slot = slot_of_sum[at(sum)];
+    limits_[t] -= more;
+    if (behind[sum] == 0) return;
+    int& slot = slot_of_sum[sum];
     if (slot < 0) {
       slot = static_cast<int>(result.slots.size());
       result.slots.push_back({{sum, 0}});
-      sets_[k].push_back(behind[at(sum)]);
+      sets_[k].push_back(behind[sum]);
     }
-    slot_of_[k][at(t)] = slot;
+    slot_of_[k][t] = slot;
   }
 
   const AssignmentProblem& problem_;

@@ -70,7 +70,7 @@ void solve(const AssignmentProblem& problem, const SolveOptions& options, const 
   }
 
   const auto incumbent = solution.choice.empty() ? std::nullopt : reduced->reduced(solution.choice);
-  IntegerProgram program(*reduced, limits);
+  IntegerProgram program(*reduced, limits, options.parameters.work);
   const Stopwatch glpk;
   const IntegerProgram::Result result = program.solve(incumbent, deadline, options.log);
   solution.glpk_seconds = glpk.seconds();

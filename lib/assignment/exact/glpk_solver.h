@@ -1,7 +1,7 @@
 #pragma once
 
 #include "assignment/assignment_problem.h"
-#include "base/stopwatch.h"
+#include "assignment/deadline.h"
 
 namespace autopar::assignment {
 

@@ -15,12 +15,7 @@ namespace autopar::assignment {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 constexpr double integrality_tolerance = 1e-6;
-/// A simplex iteration takes as long for each entry of the matrix as it takes to look at so many
-/// costs.
-constexpr double costs_of_entry = 40;
 
 /// GLPK's terminal output and error handling while it runs; both are a thread's own.
 class GlpkSession {
@@ -83,8 +78,9 @@ struct IntegerProgram::Rows {
 
 void IntegerProgram::Deleter::operator()(glp_prob* program) const { glp_delete_prob(program); }
 
-IntegerProgram::IntegerProgram(const ReducedProblem& problem, const std::vector<LimitedSet>& limits)
-    : problem_(problem), program_(glp_create_prob()) {
+IntegerProgram::IntegerProgram(const ReducedProblem& problem, const std::vector<LimitedSet>& limits,
+                               const SolverParameters::Work& rates)
+    : problem_(problem), rates_(rates), program_(glp_create_prob()) {
   const GlpkSession session(false);
   double largest = 1;
   const auto note = [&](auto cost) {
@@ -133,10 +129,10 @@ void IntegerProgram::add_edge_rows(Rows& rows, const ReducedProblem::Edge& edge,
                            int count, int stride) {
     rows.add(GLP_FX, 0);
     for (int k = 0; k < count; ++k) {
-      if (const int j = columns[at(first + k * stride)]) rows.put(j, 1);
+      if (const int j = columns[first + k * stride]) rows.put(j, 1);
     }
     for (std::size_t s = 0; s < class_of.size(); ++s) {
-      if (class_of[s] == wanted) rows.put(first_column_[at(node)] + static_cast<int>(s), -1);
+      if (class_of[s] == wanted) rows.put(first_column_[node] + static_cast<int>(s), -1);
     }
   };
   for (int u = 0; u < edge.classes_of_a; ++u) {
@@ -151,7 +147,7 @@ void IntegerProgram::add_usage_rows(Rows& rows, const LimitedSet& set) {
   std::int64_t always = 0;  // used whatever is chosen
   std::int64_t divisor = 0;
   for (const int i : set.nodes) {
-    const auto& usages = problem_.nodes[at(i)].usages;
+    const auto& usages = problem_.nodes[i].usages;
     const std::int64_t least = *std::ranges::min_element(usages);
     always += least;
     for (const std::int64_t usage : usages) divisor = std::gcd(divisor, usage - least);
@@ -160,12 +156,12 @@ void IntegerProgram::add_usage_rows(Rows& rows, const LimitedSet& set) {
   const std::int64_t room = set.limit - always;
   rows.add(GLP_UP, std::floor(static_cast<double>(room) / static_cast<double>(divisor)));
   for (const int i : set.nodes) {
-    const auto& usages = problem_.nodes[at(i)].usages;
+    const auto& usages = problem_.nodes[i].usages;
     const std::int64_t least = *std::ranges::min_element(usages);
     for (std::size_t s = 0; s < usages.size(); ++s) {
       if (usages[s] == least) continue;
       const double more = static_cast<double>(usages[s] - least);
-      rows.put(first_column_[at(i)] + static_cast<int>(s), more / static_cast<double>(divisor));
+      rows.put(first_column_[i] + static_cast<int>(s), more / static_cast<double>(divisor));
     }
   }
 }
@@ -197,15 +193,15 @@ bool IntegerProgram::is_integral(const Value& value) const {
 }
 
 std::vector<double> IntegerProgram::encode(const std::vector<int>& choice) const {
-  std::vector<double> values(at(glp_get_num_cols(program_.get()) + 1), 0.0);
+  std::vector<double> values(glp_get_num_cols(program_.get()) + 1, 0.0);
   for (std::size_t i = 0; i < choice.size(); ++i) {
-    if (has_columns(i)) values[at(first_column_[i] + choice[i])] = 1;
+    if (has_columns(i)) values[first_column_[i] + choice[i]] = 1;
   }
   for (std::size_t k = 0; k < problem_.edges.size(); ++k) {
     const auto& edge = problem_.edges[k];
-    const int u = edge.class_of_a[at(choice[at(edge.a)])];
-    const int v = edge.class_of_b[at(choice[at(edge.b)])];
-    if (const int j = edge_columns_[k][at(u * edge.classes_of_b + v)]) values[at(j)] = 1;
+    const int u = edge.class_of_a[choice[edge.a]];
+    const int v = edge.class_of_b[choice[edge.b]];
+    if (const int j = edge_columns_[k][u * edge.classes_of_b + v]) values[j] = 1;
   }
   return values;
 }
@@ -220,7 +216,7 @@ double IntegerProgram::objective_of(const std::vector<double>& values) const {
 
 /// As an ordinary core takes them, about.
 double IntegerProgram::seconds_of_iteration() const {
-  return costs_of_entry * glp_get_num_nz(program_.get()) / costs_a_second;
+  return rates_.costs_of_matrix_entry * glp_get_num_nz(program_.get()) / rates_.costs_a_second;
 }
 
 int IntegerProgram::iterations_until(const Deadline& deadline) const {

@@ -4,8 +4,9 @@
 #include <optional>
 #include <vector>
 
+#include "assignment/deadline.h"
+#include "assignment/parameters.h"
 #include "assignment/presolve/reduced_problem.h"
-#include "base/stopwatch.h"
 
 struct glp_prob;
 
@@ -28,7 +29,8 @@ namespace autopar::assignment {
 /// tree, and on most models' graphs, the linear relaxation without limits is integral.
 class IntegerProgram {
  public:
-  IntegerProgram(const ReducedProblem& problem, const std::vector<LimitedSet>& limits);
+  IntegerProgram(const ReducedProblem& problem, const std::vector<LimitedSet>& limits,
+                 const SolverParameters::Work& rates);
 
   enum class Outcome { optimal, infeasible, stopped };
   struct Result {
@@ -67,6 +69,7 @@ class IntegerProgram {
   double in_unit(double objective) const { return objective * scale_; }
 
   const ReducedProblem& problem_;
+  const SolverParameters::Work rates_;
   std::unique_ptr<glp_prob, Deleter> program_;
   std::vector<int> first_column_;               ///< by node; 0 for none
   std::vector<std::vector<int>> edge_columns_;  ///< by edge and class pair; 0 for none

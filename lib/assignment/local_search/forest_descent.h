@@ -11,18 +11,21 @@ namespace autopar::assignment {
 /// number of sweeps, each linear in the problem. `start` may exceed the limits. nullopt where no
 /// choice within them was met.
 std::optional<std::vector<int>> descend(const AssignmentProblem& problem, std::vector<int> start,
-                                        int rounds);
+                                        int rounds,
+                                        const SolverParameters::Descent& parameters = {});
 
 /// The cheapest choice that keeps the first `num_fixed` nodes as they are, limits left aside.
 /// nullopt where none is possible, or the open nodes hang together too much.
 std::optional<std::vector<int>> complete(const AssignmentProblem& problem,
-                                         const std::vector<int>& choice, int num_fixed);
+                                         const std::vector<int>& choice, int num_fixed,
+                                         const SolverParameters::Descent& parameters = {});
 
 /// The cheapest choice that keeps the first `num_fixed` nodes, if one of them is known to be within
 /// the limits, else a choice repaired by descent. `narrowed` is the problem with fewer strategies,
 /// which keep limits better. nullopt where no repair was found.
 std::optional<std::vector<int>> settle(const AssignmentProblem& problem,
                                        const AssignmentProblem& narrowed,
-                                       const std::vector<int>& choice, int num_fixed);
+                                       const std::vector<int>& choice, int num_fixed,
+                                       const SolverParameters::Descent& parameters = {});
 
 }  // namespace autopar::assignment

@@ -13,25 +13,17 @@ namespace autopar::assignment {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 constexpr double infinite = std::numeric_limits<double>::infinity();
-constexpr int most_trees = 4;
-constexpr int most_proposals = 6;
-/// Prices are drawn from 0 to somewhat more than they are: less of a limit is used, then more.
-constexpr double most_weight_of_prices = 1.2;
-constexpr double work_between_looks = 1e6;
-constexpr double work_of_round = 1000;  // beside the costs that it looks at
-/// An arc looked at costs about as much as so many costs that lie in a row.
-constexpr double work_of_arc = 8;
 
 }  // namespace
 
 NeighbourhoodSearch::NeighbourhoodSearch(const AssignmentProblem& problem, const ArcCosts& costs,
-                                         const std::vector<int>& start, double most, unsigned seed)
+                                         const std::vector<int>& start, double most, unsigned seed,
+                                         const SolverParameters::Neighbourhoods& parameters)
     : problem_(problem),
       most_(most),
       costs_(costs),
+      parameters_(parameters),
       random_(seed),
       price_until_(problem.usage_limits.size() + 1, 0.0),
       usage_(problem.usage_limits),
@@ -56,7 +48,7 @@ void NeighbourhoodSearch::restart(const std::vector<int>& choice) {
   usage_ = UsageTree(problem_.usage_limits);
   for (std::size_t i = 0; i < choice.size(); ++i) {
     const auto& node = problem_.nodes[i];
-    usage_.add(node.first, node.end, node.usages[at(choice[i])]);
+    usage_.add(node.first, node.end, node.usages[choice[i]]);
   }
   repair_price_ = 0;
   note_conflicts();
@@ -70,10 +62,10 @@ void NeighbourhoodSearch::advance(double work, const Deadline& deadline) {
     if (work_ >= next_look) {
       if (deadline.is_over()) break;
       note_conflicts();
-      next_look = work_ + work_between_looks;
+      next_look = work_ + parameters_.work_between_looks;
     }
     ++rounds_;
-    work_ += work_of_round;
+    work_ += parameters_.work_of_round;
     grow();
     if (is_over()) {
       reduce_usage();
@@ -86,10 +78,10 @@ void NeighbourhoodSearch::advance(double work, const Deadline& deadline) {
 double NeighbourhoodSearch::total_cost() const {
   double sum = 0;
   for (std::size_t i = 0; i < costs_.nodes(); ++i) {
-    sum += costs_.node_cost(i, at(choice_[i]));
+    sum += costs_.node_cost(i, choice_[i]);
     for (const ArcCosts::Arc& arc : costs_.arcs(i)) {
-      if (at(arc.other) > i) break;
-      sum += costs_.row(arc, at(choice_[at(arc.other)]))[choice_[i]];
+      if (std::cmp_greater(arc.other, i)) break;
+      sum += costs_.row(arc, choice_[arc.other])[choice_[i]];
     }
   }
   return sum;
@@ -100,9 +92,9 @@ void NeighbourhoodSearch::note_conflicts() {
   if (cost_ < most_) return;
   cost_ = total_cost();
   for (const int i : movable_) {
-    double most = costs_.node_cost(at(i), at(choice_[at(i)]));
-    for (const ArcCosts::Arc& arc : costs_.arcs(at(i))) {
-      most = std::max(most, costs_.row(arc, at(choice_[at(arc.other)]))[choice_[at(i)]]);
+    double most = costs_.node_cost(i, choice_[i]);
+    for (const ArcCosts::Arc& arc : costs_.arcs(i)) {
+      most = std::max(most, costs_.row(arc, choice_[arc.other])[choice_[i]]);
     }
     if (most >= most_) conflicts_.push_back(i);
   }
@@ -124,20 +116,20 @@ std::size_t NeighbourhoodSearch::below(std::size_t count) {
 
 /// Trees whose nodes are alive at one time, so that one can pay for the other.
 void NeighbourhoodSearch::grow() {
-  for (const Place& place : places_) place_[at(place.node)] = -1;
+  for (const Place& place : places_) place_[place.node] = -1;
   places_.clear();
   leaves_ = 0;
   values_.clear();
   const double most_size = static_cast<double>(movable_.size());
   const double size = std::exp(uniform(0, std::log(most_size)));
-  const std::size_t trees = 1 + below(most_trees);
+  const std::size_t trees = 1 + below(static_cast<std::size_t>(parameters_.most_trees));
   int time = is_over() ? usage_.time_of_most() : -1;
   for (std::size_t k = 0; k < trees; ++k) {
     const int root = root_near(time);
-    if (place_[at(root)] >= 0 || is_in_the_way(root)) continue;
-    const auto& node = problem_.nodes[at(root)];
+    if (place_[root] >= 0 || is_in_the_way(root)) continue;
+    const auto& node = problem_.nodes[root];
     if (time < 0 && node.first < node.end) {
-      time = node.first + static_cast<int>(below(at(node.end - node.first)));
+      time = node.first + static_cast<int>(below(node.end - node.first));
     }
     grow_tree(root, static_cast<std::size_t>(size) / trees + 1);
   }
@@ -147,10 +139,10 @@ void NeighbourhoodSearch::grow() {
 int NeighbourhoodSearch::root_near(int time) {
   if (!conflicts_.empty() && below(2) == 0) return conflicts_[below(conflicts_.size())];
   const auto is_alive = [&](int i) {
-    return problem_.nodes[at(i)].first <= time && time < problem_.nodes[at(i)].end;
+    return problem_.nodes[i].first <= time && time < problem_.nodes[i].end;
   };
   int root = movable_[below(movable_.size())];
-  for (int k = 0; k < 30 && time >= 0 && !is_alive(root); ++k) {
+  for (int k = 0; k < parameters_.most_draws_of_a_root && time >= 0 && !is_alive(root); ++k) {
     root = movable_[below(movable_.size())];
   }
   return root;
@@ -166,36 +158,36 @@ void NeighbourhoodSearch::grow_tree(int root, std::size_t size) {
     frontier_[pick] = frontier_.back();
     frontier_.pop_back();
     // A second free neighbour would close a cycle.
-    if (place_[at(node)] >= 0 || touches_[at(node)] > 1) continue;
-    set_free(node, place_[at(from->node)], &costs_.arc(from->reverse));
+    if (place_[node] >= 0 || touches_[node] > 1) continue;
+    set_free(node, place_[from->node], &costs_.arc(from->reverse));
   }
 }
 
-bool NeighbourhoodSearch::is_in_the_way(int i) const { return touched_in_[at(i)] == rounds_; }
+bool NeighbourhoodSearch::is_in_the_way(int i) const { return touched_in_[i] == rounds_; }
 
 void NeighbourhoodSearch::set_free(int i, int parent, const ArcCosts::Arc* arc) {
   const int place = static_cast<int>(places_.size());
-  place_[at(i)] = place;
+  place_[i] = place;
   places_.push_back({i, parent, arc, values_.size()});
-  values_.resize(values_.size() + costs_.strategies(at(i)));
-  work_ += work_of_arc * static_cast<double>(costs_.arcs(at(i)).size());
-  for (const ArcCosts::Arc& next : costs_.arcs(at(i))) {
+  values_.resize(values_.size() + costs_.strategies(i));
+  work_ += parameters_.work_of_arc * static_cast<double>(costs_.arcs(i).size());
+  for (const ArcCosts::Arc& next : costs_.arcs(i)) {
     const int other = next.other;
-    if (place_[at(other)] >= 0 || problem_.nodes[at(other)].costs.size() == 1) continue;
-    if (costs_.arcs(at(other)).size() == 1) {
+    if (place_[other] >= 0 || problem_.nodes[other].costs.size() == 1) continue;
+    if (costs_.arcs(other).size() == 1) {
       // A leaf has to follow.
-      place_[at(other)] = static_cast<int>(places_.size());
+      place_[other] = static_cast<int>(places_.size());
       places_.push_back({other, place, &costs_.arc(next.reverse), values_.size()});
-      values_.resize(values_.size() + costs_.strategies(at(other)));
+      values_.resize(values_.size() + costs_.strategies(other));
       ++leaves_;
       continue;
     }
-    if (touched_in_[at(other)] != rounds_) {
-      touched_in_[at(other)] = rounds_;
-      touches_[at(other)] = 0;
+    if (touched_in_[other] != rounds_) {
+      touched_in_[other] = rounds_;
+      touches_[other] = 0;
       frontier_.push_back({other, &next});
     }
-    ++touches_[at(other)];
+    ++touches_[other];
   }
 }
 
@@ -204,29 +196,29 @@ void NeighbourhoodSearch::sum_fixed_costs() {
   priced_.resize(values_.size());
   proposal_.resize(places_.size());
   for (const Place& place : places_) {
-    const std::size_t i = at(place.node);
+    const std::size_t i = place.node;
     const std::size_t count = costs_.strategies(i);
     const auto& node = problem_.nodes[i];
-    const double price = price_until_[at(node.end)] - price_until_[at(node.first)];
+    const double price = price_until_[node.end] - price_until_[node.first];
     double* fixed = &fixed_[place.values];
     for (std::size_t s = 0; s < count; ++s) {
       fixed[s] = costs_.node_cost(i, s);
       priced_[place.values + s] = price * static_cast<double>(node.usages[s]);
     }
     for (const ArcCosts::Arc& arc : costs_.arcs(i)) {
-      if (place_[at(arc.other)] >= 0) continue;
-      const double* row = costs_.row(arc, at(choice_[at(arc.other)]));
+      if (place_[arc.other] >= 0) continue;
+      const double* row = costs_.row(arc, choice_[arc.other]);
       for (std::size_t s = 0; s < count; ++s) fixed[s] += row[s];
     }
-    work_ +=
-        (work_of_arc + static_cast<double>(count)) * static_cast<double>(costs_.arcs(i).size());
+    work_ += (parameters_.work_of_arc + static_cast<double>(count)) *
+             static_cast<double>(costs_.arcs(i).size());
   }
 }
 
 /// The cheapest choice of the free nodes beside the rest, under the prices and the bumps.
 void NeighbourhoodSearch::propose(double weight_of_prices, const std::vector<Bump>& bumps) {
   for (const Place& place : places_) {
-    const auto& node = problem_.nodes[at(place.node)];
+    const auto& node = problem_.nodes[place.node];
     double price = 0;
     for (const Bump& bump : bumps) {
       if (node.first <= bump.time && bump.time < node.end) price += bump.price;
@@ -240,9 +232,9 @@ void NeighbourhoodSearch::propose(double weight_of_prices, const std::vector<Bum
   for (std::size_t k = places_.size(); k-- > 0;) {
     const Place& place = places_[k];
     if (place.parent < 0) continue;
-    const std::size_t count = costs_.strategies(at(place.node));
-    const Place& parent = places_[at(place.parent)];
-    const std::size_t parents = costs_.strategies(at(parent.node));
+    const std::size_t count = costs_.strategies(place.node);
+    const Place& parent = places_[place.parent];
+    const std::size_t parents = costs_.strategies(parent.node);
     const double* value = &values_[place.values];
     double* into = &values_[parent.values];
     for (std::size_t t = 0; t < parents; ++t) {
@@ -251,18 +243,18 @@ void NeighbourhoodSearch::propose(double weight_of_prices, const std::vector<Bum
       for (std::size_t s = 0; s < count; ++s) least = std::min(least, value[s] + row[s]);
       into[t] += least;
     }
-    work_ += work_of_arc + static_cast<double>(count * parents);
+    work_ += parameters_.work_of_arc + static_cast<double>(count * parents);
   }
   for (std::size_t k = 0; k < places_.size(); ++k) {
     const Place& place = places_[k];
     double* value = &values_[place.values];
-    const std::size_t count = costs_.strategies(at(place.node));
+    const std::size_t count = costs_.strategies(place.node);
     if (place.parent >= 0) {
-      const double* row = costs_.row(*place.arc, at(proposal_[at(place.parent)]));
+      const double* row = costs_.row(*place.arc, proposal_[place.parent]);
       for (std::size_t s = 0; s < count; ++s) value[s] += row[s];
     }
     // The present strategy where none is better.
-    const int present = choice_[at(place.node)];
+    const int present = choice_[place.node];
     const double* best = std::min_element(value, value + count);
     proposal_[k] = *best < value[present] ? static_cast<int>(best - value) : present;
   }
@@ -270,11 +262,11 @@ void NeighbourhoodSearch::propose(double weight_of_prices, const std::vector<Bum
 
 double NeighbourhoodSearch::cost_of_places(bool is_proposal) const {
   const auto strategy = [&](int place) {
-    return at(is_proposal ? proposal_[at(place)] : choice_[at(places_[at(place)].node)]);
+    return (is_proposal ? proposal_[place] : choice_[places_[place].node]);
   };
   double sum = 0;
   for (int k = 0; k < static_cast<int>(places_.size()); ++k) {
-    const Place& place = places_[at(k)];
+    const Place& place = places_[k];
     sum += fixed_[place.values + strategy(k)];
     if (place.parent >= 0) sum += costs_.row(*place.arc, strategy(place.parent))[strategy(k)];
   }
@@ -285,7 +277,7 @@ double NeighbourhoodSearch::change_of_prices() const {
   double sum = 0;
   for (std::size_t k = 0; k < places_.size(); ++k) {
     const double* priced = &priced_[places_[k].values];
-    sum += priced[proposal_[k]] - priced[choice_[at(places_[k].node)]];
+    sum += priced[proposal_[k]] - priced[choice_[places_[k].node]];
   }
   return sum;
 }
@@ -294,11 +286,11 @@ double NeighbourhoodSearch::change_of_prices() const {
 bool NeighbourhoodSearch::swap() {
   bool is_new = false;
   for (std::size_t k = 0; k < places_.size(); ++k) {
-    const auto& node = problem_.nodes[at(places_[k].node)];
-    int& present = choice_[at(places_[k].node)];
+    const auto& node = problem_.nodes[places_[k].node];
+    int& present = choice_[places_[k].node];
     if (present == proposal_[k]) continue;
     is_new = true;
-    usage_.add(node.first, node.end, node.usages[at(proposal_[k])] - node.usages[at(present)]);
+    usage_.add(node.first, node.end, node.usages[proposal_[k]] - node.usages[present]);
     std::swap(present, proposal_[k]);
   }
   return is_new;
@@ -306,9 +298,9 @@ bool NeighbourhoodSearch::swap() {
 
 void NeighbourhoodSearch::reduce_cost() {
   const double before = cost_of_places(false);
-  const double weight = uniform(0, most_weight_of_prices);
+  const double weight = uniform(0, parameters_.most_weight_of_prices);
   std::vector<Bump> bumps;
-  for (int k = 0; k < most_proposals; ++k) {
+  for (int k = 0; k < parameters_.most_proposals; ++k) {
     propose(weight, bumps);
     const double after = cost_of_places(true);
     // What costs the same may leave more for others.
@@ -322,7 +314,7 @@ void NeighbourhoodSearch::reduce_cost() {
     const double worth = (before - after + 1) / static_cast<double>(usage_.most());
     const int time = usage_.time_of_most();
     swap();
-    bumps.push_back({time, worth * uniform(0.5, 2)});
+    bumps.push_back({time, worth * uniform(parameters_.least_bump, parameters_.most_bump)});
   }
 }
 
@@ -334,15 +326,16 @@ void NeighbourhoodSearch::reduce_usage() {
   const double after = cost_of_places(true);
   if (swap()) {
     const std::int64_t now = usage_.most();
-    if (now < over || (now == over && usage_.at(time) < over)) {
+    if (now < over || (now == over && usage_.excess_at(time) < over)) {
       cost_ += after - before;
       keep_if_best();
       return;
     }
     swap();
   }
-  if (repair_price_ == 0) repair_price_ = 1e-6 * (cost_ + 1) / static_cast<double>(over);
-  repair_price_ *= 1.02;
+  if (repair_price_ == 0)
+    repair_price_ = parameters_.first_repair_price * (cost_ + 1) / static_cast<double>(over);
+  repair_price_ *= parameters_.growth_of_repair_price;
 }
 
 }  // namespace autopar::assignment

@@ -7,8 +7,9 @@
 
 #include "assignment/arc_costs.h"
 #include "assignment/assignment_problem.h"
+#include "assignment/deadline.h"
 #include "assignment/local_search/usage_tree.h"
-#include "base/stopwatch.h"
+#include "assignment/parameters.h"
 
 namespace autopar::assignment {
 
@@ -20,7 +21,8 @@ class NeighbourhoodSearch {
   /// those from `most` on, more than any choice of interest, are as bad as impossible ones; they
   /// must outlive it.
   NeighbourhoodSearch(const AssignmentProblem& problem, const ArcCosts& costs,
-                      const std::vector<int>& start, double most, unsigned seed);
+                      const std::vector<int>& start, double most, unsigned seed,
+                      const SolverParameters::Neighbourhoods& parameters = {});
 
   /// By time, what a unit of usage is worth: about the relaxation's prices.
   void set_prices(const std::vector<double>& prices);
@@ -77,6 +79,7 @@ class NeighbourhoodSearch {
   const AssignmentProblem& problem_;
   const double most_;
   const ArcCosts& costs_;
+  const SolverParameters::Neighbourhoods parameters_;
   std::mt19937_64 random_;
   std::vector<int> movable_;         ///< nodes with more than one strategy
   std::vector<double> price_until_;  ///< sums before each time

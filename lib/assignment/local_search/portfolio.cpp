@@ -5,36 +5,19 @@
 
 namespace autopar::assignment {
 
-namespace {
-
-constexpr double steps_a_round = 20;
-constexpr double least_work_of_step = 8000;
-constexpr double steps_to_relax = 300;
-constexpr int rounds_before_searches = 2;
-/// Rounds without a better choice after which the searches are stuck.
-constexpr int most_idle_rounds = 10;
-/// After so many rounds without a better choice, one search begins anew from what is cheap at the
-/// present prices, for so many rounds.
-constexpr int rounds_together = 4;
-constexpr int rounds_apart = 6;
-/// Rounds between recombinations.
-constexpr int longest_pause = 16;
-/// Times the bound, or twice the goal, costs are as bad as impossible.
-constexpr double hopeless_over_bound = 64;
-
-}  // namespace
-
 Portfolio::Portfolio(const AssignmentProblem& problem, Cost goal, std::vector<double> prices,
                      std::vector<std::vector<int>> starts, double cost_elsewhere, int threads,
-                     unsigned seed)
+                     unsigned seed, const SolverParameters& parameters)
     : problem_(problem),
       goal_(goal),
       threads_(threads),
       seed_(seed),
       starts_(std::move(starts)),
-      relaxation_(problem, std::move(prices), cost_elsewhere),
-      recombination_(problem),
-      work_(steps_a_round * (least_work_of_step + relaxation_.work_of_step())) {
+      parameters_(parameters),
+      relaxation_(problem, std::move(prices), cost_elsewhere, parameters.relaxation),
+      recombination_(problem, parameters),
+      work_(parameters_.portfolio.steps_a_round *
+            (parameters_.portfolio.least_work_of_step + relaxation_.work_of_step())) {
   for (const auto& start : starts_) {
     offer(start);
     recombination_.keep(start);
@@ -48,6 +31,11 @@ void Portfolio::offer(const std::vector<int>& choice) {
   cost_ = cost;
 }
 
+void Portfolio::offer(const Incumbent& below_goal, Cost goal) {
+  if (!below_goal.choice.empty()) offer(below_goal.choice);
+  raise_bound(std::min(below_goal.bound, goal));
+}
+
 bool Portfolio::is_done(const Patience& patience) const {
   if (bound() >= goal()) return true;
   if (choice_.empty() || !patience.end.is_over()) return false;
@@ -57,11 +45,12 @@ bool Portfolio::is_done(const Patience& patience) const {
 }
 
 double Portfolio::seconds_to_relax() const {
-  return steps_to_relax / steps_a_round * work_ / costs_a_second;
+  return parameters_.portfolio.steps_to_relax / parameters_.portfolio.steps_a_round * work_ /
+         parameters_.work.costs_a_second;
 }
 
-void Portfolio::shake() {
-  relaxation_.shake();
+void Portfolio::perturb() {
+  relaxation_.perturb();
   idle_rounds_ = 0;
 }
 
@@ -77,7 +66,9 @@ bool Portfolio::run(const Deadline& deadline, const Patience& patience, bool unt
     seconds_of_round_ = stopwatch.seconds();
     idle_rounds_ = cost_ < before ? 0 : idle_rounds_ + 1;
     guide_searches();
-    if (until_stuck && relaxation_.is_stuck() && idle_rounds_ >= most_idle_rounds) break;
+    if (until_stuck && relaxation_.is_stuck() &&
+        idle_rounds_ >= parameters_.portfolio.most_idle_rounds)
+      break;
   }
   return true;
 }
@@ -101,7 +92,7 @@ void Portfolio::run_round(const Deadline& deadline) {
   }
   const std::size_t parts = busy + (is_relaxing ? 1 : 0);
   const double parts_in_turn = threads_ == 1 ? static_cast<double>(parts) : 1;
-  deadline.count(parts_in_turn * work_ / costs_a_second);
+  deadline.count(parts_in_turn * work_ / parameters_.work.costs_a_second);
 }
 
 void Portfolio::recombine(const Deadline& deadline) {
@@ -111,7 +102,7 @@ void Portfolio::recombine(const Deadline& deadline) {
   const auto choice = recombination_.run(choice_, goal(), relaxation_.prices(), deadline);
   if (!choice.empty()) offer(choice);
   // Seldom where it seldom helps.
-  pause_ = choice.empty() ? std::min(2 * pause_, longest_pause) : 1;
+  pause_ = choice.empty() ? std::min(2 * pause_, parameters_.portfolio.longest_pause) : 1;
   rounds_to_recombination_ = pause_;
 }
 
@@ -126,16 +117,21 @@ void Portfolio::take_what_was_found() {
 void Portfolio::guide_searches() {
   if (searches_.empty()) {
     // Where the relaxation alone closes the gap, searches are not worth their start.
-    if (rounds_ >= rounds_before_searches || relaxation_.is_stuck()) start_searches();
+    if (rounds_ >= parameters_.portfolio.rounds_before_searches || relaxation_.is_stuck())
+      start_searches();
     return;
   }
-  if (idle_rounds_ % rounds_together == rounds_together - 1) apart_until_ = rounds_ + rounds_apart;
+  if (idle_rounds_ % parameters_.portfolio.rounds_together ==
+      parameters_.portfolio.rounds_together - 1)
+    apart_until_ = rounds_ + parameters_.portfolio.rounds_apart;
   for (std::size_t k = 0; k < searches_.size(); ++k) {
     searches_[k]->set_prices(relaxation_.prices());
     // The first goes its own way for a while where nothing gets better.
     const bool is_apart = k == 0 && rounds_ < apart_until_;
-    const bool starts_apart = k == 0 && rounds_ + rounds_apart == apart_until_;
-    if (choice_.empty() ? rounds_ % rounds_apart == 0 && k % 2 == 0 : starts_apart) {
+    const bool starts_apart =
+        k == 0 && rounds_ + parameters_.portfolio.rounds_apart == apart_until_;
+    if (choice_.empty() ? rounds_ % parameters_.portfolio.rounds_apart == 0 && k % 2 == 0
+                        : starts_apart) {
       searches_[k]->restart(relaxation_.priced_choice());
     } else if (!choice_.empty() && !is_apart && searches_[k]->best() != choice_) {
       searches_[k]->restart(choice_);
@@ -144,16 +140,17 @@ void Portfolio::guide_searches() {
 }
 
 void Portfolio::start_searches() {
-  const double most = goal() < impossible
-                          ? 2.0 * static_cast<double>(goal()) + 1
-                          : hopeless_over_bound * (static_cast<double>(bound()) + 1);
+  const double most = goal() < impossible ? 2.0 * static_cast<double>(goal()) + 1
+                                          : parameters_.portfolio.useless_over_bound *
+                                                (static_cast<double>(bound()) + 1);
   costs_.emplace(problem_, 1, most);
   const std::vector<int>& start = !choice_.empty()   ? choice_
                                   : !starts_.empty() ? starts_.front()
                                                      : relaxation_.priced_choice();
   for (int k = 0; k < threads_; ++k) {
     searches_.push_back(std::make_unique<NeighbourhoodSearch>(problem_, *costs_, start, most,
-                                                              seed_ + static_cast<unsigned>(k)));
+                                                              seed_ + static_cast<unsigned>(k),
+                                                              parameters_.neighbourhoods));
     searches_.back()->set_prices(relaxation_.prices());
   }
 }

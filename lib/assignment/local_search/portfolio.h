@@ -6,20 +6,15 @@
 #include <vector>
 
 #include "assignment/assignment_problem.h"
+#include "assignment/deadline.h"
+#include "assignment/incumbent.h"
 #include "assignment/local_search/neighbourhood_search.h"
 #include "assignment/local_search/recombination.h"
+#include "assignment/parameters.h"
+#include "assignment/patience.h"
 #include "assignment/relaxation/relaxation.h"
-#include "base/stopwatch.h"
 
 namespace autopar::assignment {
-
-/// When a gap is small enough to stop.
-struct Patience {
-  Deadline end = {};          ///< then
-  double small_gap = 0;       ///< of the cost
-  double cost_elsewhere = 0;  ///< what the problem's cost lacks
-  double gap_elsewhere = 0;   ///< what is used up of the gap that is small enough
-};
 
 /// A relaxation and neighbourhood searches side by side, a thread each, that tell each other what
 /// they find at the end of every round. Rounds are measured in work, not in time, so that the same
@@ -28,20 +23,20 @@ class Portfolio {
  public:
   /// `goal` is a cost that choices have to stay below. `starts` may be over the limits.
   Portfolio(const AssignmentProblem& problem, Cost goal, std::vector<double> prices,
-            std::vector<std::vector<int>> starts, double cost_elsewhere, int threads,
-            unsigned seed);
+            std::vector<std::vector<int>> starts, double cost_elsewhere, int threads, unsigned seed,
+            const SolverParameters& parameters = {});
 
   /// Goes on until it is done or the deadline comes, on whose clock work is counted, or nothing has
   /// got better for some rounds where that is asked. False where the rounds were over before.
   bool run(const Deadline& deadline, const Patience& patience, bool until_stuck,
            int rounds = std::numeric_limits<int>::max());
-  /// Lets what is stuck try something else.
-  void shake();
+  /// Lets the relaxation and the searches that are stuck go on.
+  void perturb();
 
   /// The bound meets the cheapest choice or the goal, or the gap is small enough.
   bool is_done(const Patience& patience) const;
   Cost bound() const { return std::max(raised_bound_, relaxation_.bound()); }
-  /// Takes over what is known otherwise.
+  /// Takes over a bound that is proven elsewhere.
   void raise_bound(Cost bound) { raised_bound_ = std::max(raised_bound_, bound); }
   /// That the last round took.
   double seconds_of_round() const { return seconds_of_round_; }
@@ -54,6 +49,9 @@ class Portfolio {
   Cost cost() const { return cost_; }
   /// Takes over a choice that is within the limits, where it is cheaper.
   void offer(const std::vector<int>& choice);
+  /// The same, with the bound of the choices below the goal.
+  void offer(const Incumbent& below_goal, Cost goal);
+  Incumbent incumbent() const { return make_incumbent(choice_, cost_, bound()); }
   Relaxation& relaxation() { return relaxation_; }
 
  private:
@@ -68,6 +66,7 @@ class Portfolio {
   const int threads_;
   const unsigned seed_;
   const std::vector<std::vector<int>> starts_;
+  const SolverParameters parameters_;
   Relaxation relaxation_;
   Recombination recombination_;
   std::optional<ArcCosts> costs_;  ///< the searches'

@@ -14,36 +14,34 @@ namespace autopar::assignment {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 constexpr std::int64_t always = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t first_window = 64;
 
 }  // namespace
 
-Recombination::Recombination(const AssignmentProblem& problem)
-    : problem_(problem), window_(first_window) {
+Recombination::Recombination(const AssignmentProblem& problem, const SolverParameters& parameters)
+    : problem_(problem), parameters_(parameters), window_(parameters.recombination.first_window) {
   for (const auto& node : problem.nodes) newest_.emplace_back(node.costs.size(), 0);
 }
 
 void Recombination::add(const std::vector<int>& choice) {
   ++added_;
   for (std::size_t i = 0; i < choice.size(); ++i) {
-    std::int64_t& newest = newest_[i][at(choice[i])];
+    std::int64_t& newest = newest_[i][choice[i]];
     newest = std::max(newest, added_);
   }
 }
 
 void Recombination::keep(const std::vector<int>& choice) {
-  for (std::size_t i = 0; i < choice.size(); ++i) newest_[i][at(choice[i])] = always;
+  for (std::size_t i = 0; i < choice.size(); ++i) newest_[i][choice[i]] = always;
 }
 
 std::vector<int> Recombination::run(const std::vector<int>& best, Cost goal,
                                     const std::vector<double>& prices, const Deadline& deadline) {
   for (; !deadline.is_over(); window_ /= 2) {
-    const auto found = search_labels(of_newest(best), prices, {.goal = goal, .deadline = deadline});
+    const auto found =
+        search_labels(of_newest(best), prices, {.goal = goal, .deadline = deadline}, parameters_);
     if (found) {
-      window_ += window_ / 4 + 1;
+      window_ += window_ / parameters_.recombination.growth_of_window + 1;
       return found->choice.value_or(std::vector<int>{});
     }
     if (window_ == 1) break;
@@ -56,7 +54,7 @@ AssignmentProblem Recombination::of_newest(const std::vector<int>& best) const {
   for (std::size_t i = 0; i < met.nodes.size(); ++i) {
     auto& costs = met.nodes[i].costs;
     for (std::size_t s = 0; s < costs.size(); ++s) {
-      const bool is_best = !best.empty() && at(best[i]) == s;
+      const bool is_best = !best.empty() && best[i] == static_cast<int>(s);
       if (!is_best && newest_[i][s] <= std::max<std::int64_t>(0, added_ - window_)) {
         costs[s] = impossible;
       }

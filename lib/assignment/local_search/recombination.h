@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "assignment/assignment_problem.h"
-#include "base/stopwatch.h"
+#include "assignment/deadline.h"
+#include "assignment/parameters.h"
 
 namespace autopar::assignment {
 
@@ -14,7 +15,7 @@ namespace autopar::assignment {
 /// costs at least 0, and the problem must outlive it.
 class Recombination {
  public:
-  explicit Recombination(const AssignmentProblem& problem);
+  explicit Recombination(const AssignmentProblem& problem, const SolverParameters& parameters = {});
 
   /// Those that were met need not be within the limits; what is kept is always new.
   void add(const std::vector<int>& choice);
@@ -30,6 +31,7 @@ class Recombination {
   AssignmentProblem of_newest(const std::vector<int>& best) const;
 
   const AssignmentProblem& problem_;
+  const SolverParameters parameters_;
   std::vector<std::vector<std::int64_t>> newest_;  ///< by strategy, the last choice that had it
   std::int64_t added_ = 0;                         ///< choices
   std::int64_t window_ = 1;                        ///< of these, as many as leave small tables

@@ -3,13 +3,14 @@
 #include "assignment/local_search/usage_tree.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace autopar::assignment {
 
 namespace {
 
 /// Far below what usages can bring up, far above where sums would overflow.
-constexpr std::int64_t unlimited = -(std::int64_t{1} << 62);
+constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::min() / 2;
 
 }  // namespace
 
@@ -49,7 +50,7 @@ int UsageTree::time_of_most() const {
   return static_cast<int>(k - leaves_);
 }
 
-std::int64_t UsageTree::at(int time) const {
+std::int64_t UsageTree::excess_at(int time) const {
   std::size_t k = leaves_ + static_cast<std::size_t>(time);
   std::int64_t over = most_[k];
   for (k /= 2; k >= 1; k /= 2) over += added_[k];

@@ -17,7 +17,7 @@ class UsageTree {
   std::int64_t most() const { return most_[1]; }
   /// The first time that has it.
   int time_of_most() const;
-  std::int64_t at(int time) const;
+  std::int64_t excess_at(int time) const;
 
  private:
   std::size_t leaves_ = 1;  ///< a power of two

@@ -20,17 +20,17 @@ namespace autopar::assignment {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 class Presolver {
  public:
-  Presolver(AssignmentProblem problem, std::vector<double> prices)
+  Presolver(AssignmentProblem problem, std::vector<double> prices,
+            const SolverParameters::Presolve& parameters)
       : nodes_(std::move(problem.nodes)),
         limits_(std::move(problem.usage_limits)),
         edges_of_(nodes_.size()),
         strategies_(nodes_.size()),
         is_gone_(nodes_.size(), 0),
-        is_queued_(nodes_.size(), 0) {
+        is_queued_(nodes_.size(), 0),
+        reductions_(parameters) {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       std::vector<int> all(nodes_[i].costs.size());
       std::iota(all.begin(), all.end(), 0);
@@ -67,8 +67,8 @@ class Presolver {
   using Edge = AssignmentProblem::Edge;
 
   void enqueue(int i) {
-    if (is_queued_[at(i)]) return;
-    is_queued_[at(i)] = 1;
+    if (is_queued_[i]) return;
+    is_queued_[i] = 1;
     queue_.push_back(i);
   }
 
@@ -76,12 +76,12 @@ class Presolver {
     while (!queue_.empty()) {
       const int i = queue_.front();
       queue_.pop_front();
-      is_queued_[at(i)] = 0;
-      if (is_gone_[at(i)]) continue;
+      is_queued_[i] = 0;
+      if (is_gone_[i]) continue;
       remove_useless_strategies(i);
-      if (nodes_[at(i)].costs.empty()) return false;
-      const bool is_free = !is_limited(nodes_[at(i)]) || nodes_[at(i)].costs.size() == 1;
-      if (is_free && (edges_of_[at(i)].size() <= 2 || nodes_[at(i)].costs.size() == 1)) {
+      if (nodes_[i].costs.empty()) return false;
+      const bool is_free = !is_limited(nodes_[i]) || nodes_[i].costs.size() == 1;
+      if (is_free && (edges_of_[i].size() <= 2 || nodes_[i].costs.size() == 1)) {
         eliminate(i);
       }
     }
@@ -103,36 +103,35 @@ class Presolver {
   HalfEdge half_edge(const Edge& edge, int i) const {
     const bool is_row = edge.a == i;
     return {.table = edge.costs,
-            .own = nodes_[at(i)].costs.size(),
-            .others = nodes_[at(is_row ? edge.b : edge.a)].costs.size(),
+            .own = nodes_[i].costs.size(),
+            .others = nodes_[is_row ? edge.b : edge.a].costs.size(),
             .is_row = is_row};
   }
   HalfEdge half_edge(std::size_t k, int i) const { return half_edge(edges_[k], i); }
 
   void add_edge(Edge edge) {
-    const auto& smaller = edges_of_[at(edge.a)].size() < edges_of_[at(edge.b)].size()
-                              ? edges_of_[at(edge.a)]
-                              : edges_of_[at(edge.b)];
+    const auto& smaller =
+        edges_of_[edge.a].size() < edges_of_[edge.b].size() ? edges_of_[edge.a] : edges_of_[edge.b];
     for (const std::size_t k : smaller) {
       Edge& known = edges_[k];
       if (std::minmax(known.a, known.b) != std::minmax(edge.a, edge.b)) continue;
       known.costs = reductions_.sum(half_edge(known, edge.a), half_edge(edge, edge.a));
       return;
     }
-    edges_of_[at(edge.a)].push_back(edges_.size());
-    edges_of_[at(edge.b)].push_back(edges_.size());
+    edges_of_[edge.a].push_back(edges_.size());
+    edges_of_[edge.b].push_back(edges_.size());
     edges_.push_back(std::move(edge));
   }
 
   void add_costs(int i, std::span<const Cost> costs) {
-    auto& own = nodes_[at(i)].costs;
+    auto& own = nodes_[i].costs;
     for (std::size_t s = 0; s < own.size(); ++s) own[s] = plus(own[s], costs[s]);
   }
 
   /// Moves the least cost of each row and column into the nodes; an edge that is then 0 goes.
   void normalise(std::size_t k) {
     Edge& edge = edges_[k];
-    const auto normalised = reductions_.normalise(edge.costs, nodes_[at(edge.b)].costs.size());
+    const auto normalised = reductions_.normalise(edge.costs, nodes_[edge.b].costs.size());
     add_costs(edge.a, normalised->row_minima);
     add_costs(edge.b, normalised->column_minima);
     edge.costs = normalised->rest;
@@ -140,19 +139,19 @@ class Presolver {
   }
 
   void detach(std::size_t k) {
-    std::erase(edges_of_[at(edges_[k].a)], k);
-    std::erase(edges_of_[at(edges_[k].b)], k);
+    std::erase(edges_of_[edges_[k].a], k);
+    std::erase(edges_of_[edges_[k].b], k);
     edges_[k].costs = {};
   }
 
   void remove_useless_strategies(int i) {
-    const auto& node = nodes_[at(i)];
+    const auto& node = nodes_[i];
     std::vector<HalfEdge> edges;
     std::vector<std::vector<char>> is_possible;
-    for (const std::size_t k : edges_of_[at(i)]) {
+    for (const std::size_t k : edges_of_[i]) {
       edges.push_back(half_edge(k, i));
       auto& possible = is_possible.emplace_back();
-      for (const Cost cost : nodes_[at(other_end(k, i))].costs) {
+      for (const Cost cost : nodes_[other_end(k, i)].costs) {
         possible.push_back(cost < impossible ? 1 : 0);
       }
     }
@@ -165,16 +164,16 @@ class Presolver {
       if (better == static_cast<int>(s)) continue;
       is_useless[s] = 1;
       if (better >= 0) {
-        const auto& names = *strategies_[at(i)];
-        result_.replacements[at(i)][at(names[s])] = names[at(better)];
+        const auto& names = *strategies_[i];
+        result_.replacements[i][names[s]] = names[better];
       }
     }
     if (std::ranges::find(is_useless, 1) != is_useless.end()) remove(i, is_useless);
   }
 
   void remove(int i, const std::vector<char>& is_removed) {
-    auto& node = nodes_[at(i)];
-    for (const std::size_t k : edges_of_[at(i)]) {
+    auto& node = nodes_[i];
+    for (const std::size_t k : edges_of_[i]) {
       edges_[k].costs = reductions_.remove(half_edge(k, i), is_removed);
       enqueue(other_end(k, i));
     }
@@ -187,11 +186,11 @@ class Presolver {
     };
     filter(node.costs);
     filter(node.usages);
-    std::vector<int> strategies = *strategies_[at(i)];
+    std::vector<int> strategies = *strategies_[i];
     filter(strategies);
-    strategies_[at(i)] = std::make_shared<const std::vector<int>>(std::move(strategies));
+    strategies_[i] = std::make_shared<const std::vector<int>>(std::move(strategies));
     if (node.costs.empty()) return;
-    const std::vector<std::size_t> touched = edges_of_[at(i)];
+    const std::vector<std::size_t> touched = edges_of_[i];
     for (const std::size_t k : touched) normalise(k);
     enqueue(i);
   }
@@ -199,9 +198,9 @@ class Presolver {
   /// Takes a node away whose usage does not depend on its choice. Of its neighbours there are two
   /// at most, or it has one strategy.
   void eliminate(int i) {
-    const std::vector<std::size_t> edges = edges_of_[at(i)];
-    const auto& costs = nodes_[at(i)].costs;
-    Presolved::Elimination elimination{i, strategies_[at(i)], {}, {}, nullptr};
+    const std::vector<std::size_t> edges = edges_of_[i];
+    const auto& costs = nodes_[i].costs;
+    Presolved::Elimination elimination{i, strategies_[i], {}, {}, nullptr};
     std::shared_ptr<const Reductions::Eliminated> answer;
     if (costs.size() == 1) {
       result_.constant += costs.front();
@@ -209,12 +208,12 @@ class Presolver {
     } else if (edges.empty()) {
       const auto least = std::ranges::min_element(costs);
       elimination.strategies = std::make_shared<const std::vector<int>>(
-          1, (*strategies_[at(i)])[static_cast<std::size_t>(least - costs.begin())]);
+          1, (*strategies_[i])[static_cast<std::size_t>(least - costs.begin())]);
       result_.constant += *least;
     } else {
       for (const std::size_t k : edges) {
         elimination.neighbours.push_back(other_end(k, i));
-        elimination.neighbour_strategies.push_back(strategies_[at(other_end(k, i))]);
+        elimination.neighbour_strategies.push_back(strategies_[other_end(k, i)]);
       }
       answer = edges.size() == 1
                    ? reductions_.eliminate(costs, half_edge(edges[0], i))
@@ -229,13 +228,13 @@ class Presolver {
     if (edges.size() == 2 && answer) {
       link(other_end(edges[0], i), other_end(edges[1], i), answer->costs);
     }
-    is_gone_[at(i)] = 1;
+    is_gone_[i] = 1;
     result_.eliminations.push_back(std::move(elimination));
   }
 
   void link(int a, int b, const CostTable& costs) {
     add_edge({a, b, costs});
-    for (const std::size_t k : edges_of_[at(a)]) {
+    for (const std::size_t k : edges_of_[a]) {
       if (other_end(k, a) != b) continue;
       normalise(k);
       break;
@@ -256,8 +255,7 @@ class Presolver {
     }
     for (Edge& edge : edges_) {
       if (edge.costs.empty()) continue;
-      result_.core.edges.push_back(
-          {core_of[at(edge.a)], core_of[at(edge.b)], std::move(edge.costs)});
+      result_.core.edges.push_back({core_of[edge.a], core_of[edge.b], std::move(edge.costs)});
     }
     result_.core.usage_limits = std::move(limits_);
   }
@@ -279,16 +277,16 @@ class Presolver {
 std::vector<int> Presolved::original(const std::vector<int>& choice) const {
   std::vector<int> result(replacements.size(), 0);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    result[at(nodes[i])] = strategies[i][at(choice[i])];
+    result[nodes[i]] = strategies[i][choice[i]];
   }
   for (auto e = eliminations.rbegin(); e != eliminations.rend(); ++e) {
     std::size_t index = 0;
     for (std::size_t k = 0; k < e->neighbours.size(); ++k) {
       const auto& left = *e->neighbour_strategies[k];
-      const auto place = std::ranges::lower_bound(left, result[at(e->neighbours[k])]);
+      const auto place = std::ranges::lower_bound(left, result[e->neighbours[k]]);
       index = index * left.size() + static_cast<std::size_t>(place - left.begin());
     }
-    result[at(e->node)] = (*e->strategies)[e->answers ? at((*e->answers)[index]) : 0];
+    result[e->node] = (*e->strategies)[e->answers ? ((*e->answers)[index]) : 0];
   }
   return result;
 }
@@ -296,9 +294,9 @@ std::vector<int> Presolved::original(const std::vector<int>& choice) const {
 std::optional<std::vector<int>> Presolved::reduced(const std::vector<int>& choice) const {
   std::vector<int> result;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const auto& replaced_by = replacements[at(nodes[i])];
-    int strategy = choice[at(nodes[i])];
-    while (replaced_by[at(strategy)] >= 0) strategy = replaced_by[at(strategy)];
+    const auto& replaced_by = replacements[nodes[i]];
+    int strategy = choice[nodes[i]];
+    while (replaced_by[strategy] >= 0) strategy = replaced_by[strategy];
     const auto found = std::ranges::find(strategies[i], strategy);
     if (found == strategies[i].end()) return std::nullopt;
     result.push_back(static_cast<int>(found - strategies[i].begin()));
@@ -306,9 +304,25 @@ std::optional<std::vector<int>> Presolved::reduced(const std::vector<int>& choic
   return result;
 }
 
-std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double> prices) {
+bool has_moderate_costs(const AssignmentProblem& problem) {
+  WideCost sum = 0;
+  const auto add_largest = [&](const auto& costs) {
+    Cost largest = 0;
+    for (const Cost cost : costs) {
+      if (cost >= impossible) continue;
+      largest = std::max(largest, cost < 0 ? -std::max(cost, -impossible) : cost);
+    }
+    sum += largest;
+  };
+  for (const auto& node : problem.nodes) add_largest(node.costs);
+  for (const auto& edge : problem.edges) add_largest(edge.costs);
+  return sum < impossible / 4;
+}
+
+std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double> prices,
+                                  const SolverParameters::Presolve& parameters) {
   if (!compress_usage(problem, &prices)) return std::nullopt;
-  return Presolver(std::move(problem), std::move(prices)).run();
+  return Presolver(std::move(problem), std::move(prices), parameters).run();
 }
 
 }  // namespace autopar::assignment

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "assignment/assignment_problem.h"
+#include "assignment/parameters.h"
 
 namespace autopar::assignment {
 
@@ -42,8 +43,12 @@ struct Presolved {
   std::vector<double> prices;  ///< by the core's time (usage_rows.h)
 };
 
+/// True where no sum of possible costs comes near `impossible`, as the reductions need it.
+bool has_moderate_costs(const AssignmentProblem& problem);
+
 /// `prices` are by time, of a unit of usage, or none. nullopt where no choice is possible, or none
 /// is within the limits.
-std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double> prices = {});
+std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double> prices = {},
+                                  const SolverParameters::Presolve& parameters = {});
 
 }  // namespace autopar::assignment

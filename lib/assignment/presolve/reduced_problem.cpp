@@ -9,8 +9,6 @@ namespace autopar::assignment {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 /// An edge's costs as a matrix of the strategies that are left.
 struct Matrix {
   std::size_t rows = 0;
@@ -36,12 +34,12 @@ class Survivors {
     std::vector<std::size_t> open;
     std::vector<char> is_open(problem_.edges.size(), 1);
     for (std::size_t k = 0; k < problem_.edges.size(); ++k) {
-      edges_of[at(problem_.edges[k].a)].push_back(k);
-      edges_of[at(problem_.edges[k].b)].push_back(k);
+      edges_of[problem_.edges[k].a].push_back(k);
+      edges_of[problem_.edges[k].b].push_back(k);
       open.push_back(k);
     }
     const auto reopen = [&](int node) {
-      for (const std::size_t k : edges_of[at(node)]) {
+      for (const std::size_t k : edges_of[node]) {
         if (!is_open[k]) open.push_back(k);
         is_open[k] = 1;
       }
@@ -69,20 +67,20 @@ class Survivors {
 
  private:
   bool drop_rows_without_partner(const AssignmentProblem::Edge& edge) {
-    const std::size_t columns = alive_[at(edge.b)].size();
+    const std::size_t columns = alive_[edge.b].size();
     return drop(edge.a, edge.b,
                 [&](std::size_t s, std::size_t t) { return edge.costs[s * columns + t]; });
   }
   bool drop_columns_without_partner(const AssignmentProblem::Edge& edge) {
-    const std::size_t columns = alive_[at(edge.b)].size();
+    const std::size_t columns = alive_[edge.b].size();
     return drop(edge.b, edge.a,
                 [&](std::size_t t, std::size_t s) { return edge.costs[s * columns + t]; });
   }
   template <typename CostOfPair>
   bool drop(int from, int partner, const CostOfPair& cost) {
     bool dropped = false;
-    const std::vector<char>& others = alive_[at(partner)];
-    std::vector<char>& mine = alive_[at(from)];
+    const std::vector<char>& others = alive_[partner];
+    std::vector<char>& mine = alive_[from];
     for (std::size_t s = 0; s < mine.size(); ++s) {
       if (!mine[s]) continue;
       bool has_partner = false;
@@ -108,17 +106,17 @@ std::map<std::pair<int, int>, Matrix> merged_edges(const AssignmentProblem& prob
     const bool swapped = edge.a > edge.b;
     const int low = std::min(edge.a, edge.b);
     const int high = std::max(edge.a, edge.b);
-    const auto& rows = reduced.nodes[at(low)].strategies;
-    const auto& columns = reduced.nodes[at(high)].strategies;
+    const auto& rows = reduced.nodes[low].strategies;
+    const auto& columns = reduced.nodes[high].strategies;
     Matrix& matrix = merged[{low, high}];
     if (matrix.entries.empty()) {
       matrix = {rows.size(), columns.size(), std::vector<Cost>(rows.size() * columns.size(), 0)};
     }
-    const std::size_t stride = problem.nodes[at(edge.b)].costs.size();
+    const std::size_t stride = problem.nodes[edge.b].costs.size();
     for (std::size_t r = 0; r < rows.size(); ++r) {
       for (std::size_t c = 0; c < columns.size(); ++c) {
-        const std::size_t s = at(swapped ? columns[c] : rows[r]);
-        const std::size_t t = at(swapped ? rows[r] : columns[c]);
+        const std::size_t s = swapped ? columns[c] : rows[r];
+        const std::size_t t = swapped ? rows[r] : columns[c];
         const Cost cost = edge.costs[s * stride + t];
         Cost& sum = matrix(r, c);
         sum = cost >= impossible || sum >= impossible ? impossible : sum + cost;
@@ -196,15 +194,15 @@ std::optional<ReducedProblem> reduce(const AssignmentProblem& problem) {
     left.first = node.first;
     left.end = node.end;
     for (const int s : left.strategies) {
-      left.costs.push_back(node.costs[at(s)]);
-      left.usages.push_back(node.usages[at(s)]);
+      left.costs.push_back(node.costs[s]);
+      left.usages.push_back(node.usages[s]);
     }
   }
   for (auto& [ends, matrix] : merged_edges(problem, reduced)) {
     const auto [a, b] = ends;
-    move_row_minima(matrix, reduced.nodes[at(a)].costs);
+    move_row_minima(matrix, reduced.nodes[a].costs);
     Matrix turned = transposed(matrix);
-    move_row_minima(turned, reduced.nodes[at(b)].costs);
+    move_row_minima(turned, reduced.nodes[b].costs);
     matrix = transposed(turned);
     if (std::ranges::all_of(matrix.entries, [](Cost cost) { return cost == 0; })) continue;
     reduced.edges.push_back(grouped(a, b, matrix));
@@ -220,7 +218,7 @@ std::optional<ReducedProblem> reduce(const AssignmentProblem& problem) {
 std::vector<int> ReducedProblem::original(const std::vector<int>& choice) const {
   std::vector<int> result;
   for (std::size_t i = 0; i < choice.size(); ++i) {
-    result.push_back(nodes[i].strategies[at(choice[i])]);
+    result.push_back(nodes[i].strategies[choice[i]]);
   }
   return result;
 }
@@ -246,9 +244,9 @@ std::vector<LimitedSet> limited_sets(const ReducedProblem& problem,
     const auto& node = problem.nodes[i];
     largest.push_back(*std::ranges::max_element(node.usages));
     if (largest[i] == 0 || node.first >= node.end) continue;
-    if (at(node.first) >= times) continue;
-    starting[at(node.first)].push_back(static_cast<int>(i));
-    ending[std::min(at(node.end), times)].push_back(static_cast<int>(i));
+    if (std::cmp_greater_equal(node.first, times)) continue;
+    starting[node.first].push_back(static_cast<int>(i));
+    ending[std::min<std::size_t>(node.end, times)].push_back(static_cast<int>(i));
   }
 
   std::vector<LimitedSet> sets;
@@ -263,7 +261,7 @@ std::vector<LimitedSet> limited_sets(const ReducedProblem& problem,
     if (limit < 0 || !grown || !is_last) continue;
     grown = false;
     WideCost most = 0;
-    for (const int i : alive) most += largest[at(i)];
+    for (const int i : alive) most += largest[i];
     if (most > limit) sets.push_back({limit, {alive.begin(), alive.end()}});
   }
   return sets;

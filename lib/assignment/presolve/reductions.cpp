@@ -9,11 +9,6 @@ namespace autopar::assignment {
 
 namespace {
 
-/// Comparing all strategies of one node costs at most so many steps; beyond, none is compared.
-constexpr double most_comparisons = 2e7;
-/// No more costs are remembered; what is as large hardly repeats.
-constexpr std::size_t most_remembered_cells = 30'000'000;
-
 constexpr int is_impossible = -1;
 
 MemoKey& add(const HalfEdge& edge, MemoKey& key) {
@@ -84,7 +79,7 @@ bool dominates(const std::vector<Cost>& costs, const std::vector<HalfEdge>& edge
 
 }  // namespace
 
-bool Reductions::is_full() const { return pool_.cells() > most_remembered_cells; }
+bool Reductions::is_full() const { return pool_.cells() > parameters_.most_remembered_cells; }
 
 template <typename Answer, typename Make>
 std::shared_ptr<const Answer> Reductions::remembered(Memo<Answer>& memo, const MemoKey& key,
@@ -153,7 +148,7 @@ std::shared_ptr<const std::vector<int>> Reductions::dominators(
     }
     double work = static_cast<double>(costs.size());
     for (const HalfEdge& edge : edges) work += static_cast<double>(edge.table.size());
-    if (work * static_cast<double>(costs.size()) > most_comparisons) return result;
+    if (work * static_cast<double>(costs.size()) > parameters_.most_comparisons) return result;
     const auto is_left = [&](std::size_t s) { return result[s] == static_cast<int>(s); };
     for (std::size_t s = 0; s < costs.size(); ++s) {
       for (std::size_t t = 0; t < costs.size() && is_left(s); ++t) {

@@ -6,6 +6,7 @@
 
 #include "assignment/assignment_problem.h"
 #include "assignment/memo.h"
+#include "assignment/parameters.h"
 
 namespace autopar::assignment {
 
@@ -25,6 +26,9 @@ struct HalfEdge {
 /// from memory, as long as that is not too much of it.
 class Reductions {
  public:
+  explicit Reductions(const SolverParameters::Presolve& parameters = {})
+      : parameters_(parameters) {}
+
   /// The same costs, the same table.
   CostTable unique(const CostTable& table);
 
@@ -66,6 +70,7 @@ class Reductions {
   std::shared_ptr<const Answer> remembered(Memo<Answer>& memo, const MemoKey& key,
                                            const Make& make);
 
+  SolverParameters::Presolve parameters_;
   TablePool pool_;
   Memo<Normalised> normalised_;
   Memo<CostTable> sums_;

@@ -9,15 +9,13 @@ namespace autopar::assignment {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 /// By time, the sum of what `usage(node)` says of the nodes alive then.
 template <typename Usage>
 std::vector<WideCost> sum_over_time(const AssignmentProblem& problem, const Usage& usage) {
   std::vector<WideCost> sums(problem.usage_limits.size() + 1, 0);
   for (const auto& node : problem.nodes) {
-    sums[at(node.first)] += usage(node);
-    sums[at(node.end)] -= usage(node);
+    sums[node.first] += usage(node);
+    sums[node.end] -= usage(node);
   }
   std::inclusive_scan(sums.begin(), sums.end(), sums.begin());
   return sums;
@@ -42,19 +40,19 @@ void keep_heirs(AssignmentProblem& problem, std::vector<WideCost>& limits,
   for (std::size_t t = 0; t < heirs.size(); ++t) {
     const bool is_kept = heirs[t] == static_cast<int>(t);
     kept_before[t + 1] = kept_before[t] + (is_kept ? 1 : 0);
-    if (!is_kept && heirs[t] >= 0) prices[at(heirs[t])] += prices[t];
+    if (!is_kept && heirs[t] >= 0) prices[heirs[t]] += prices[t];
   }
   for (std::size_t t = 0; t < heirs.size(); ++t) {
     if (heirs[t] != static_cast<int>(t)) continue;
-    limits[at(kept_before[t])] = limits[t];
-    prices[at(kept_before[t])] = prices[t];
+    limits[kept_before[t]] = limits[t];
+    prices[kept_before[t]] = prices[t];
   }
-  limits.resize(at(kept_before.back()));
+  limits.resize(kept_before.back());
   prices.resize(limits.size());
   problem.usage_limits.resize(limits.size());
   for (auto& node : problem.nodes) {
-    node.first = kept_before[at(node.first)];
-    node.end = kept_before[at(node.end)];
+    node.first = kept_before[node.first];
+    node.end = kept_before[node.end];
     if (node.first < node.end) continue;
     node.first = node.end = 0;
     std::ranges::fill(node.usages, 0);
@@ -68,8 +66,8 @@ std::vector<int> heirs_of_covered(const AssignmentProblem& problem,
   std::vector<int> ending(limits.size() + 1, 0);
   for (const auto& node : problem.nodes) {
     if (!is_limited(node)) continue;
-    ++starting[at(node.first)];
-    ++ending[at(node.end)];
+    ++starting[node.first];
+    ++ending[node.end];
   }
   std::vector<int> heirs(limits.size());
   std::iota(heirs.begin(), heirs.end(), 0);
@@ -81,7 +79,7 @@ std::vector<int> heirs_of_covered(const AssignmentProblem& problem,
       heirs[t + 1] = static_cast<int>(t);
     }
   }
-  for (std::size_t t = limits.size(); t-- > 0;) heirs[t] = heirs[at(heirs[t])];
+  for (std::size_t t = limits.size(); t-- > 0;) heirs[t] = heirs[heirs[t]];
   return heirs;
 }
 
@@ -95,7 +93,7 @@ std::vector<int> heirs_of_implied(const AssignmentProblem& problem,
   });
   std::vector<int> heirs(limits.size());
   for (std::size_t t = 0; t < limits.size(); ++t) {
-    const bool is_implied = most_beside[t] <= limits[t] - limits[at(tightest)];
+    const bool is_implied = most_beside[t] <= limits[t] - limits[tightest];
     heirs[t] = is_implied ? tightest : static_cast<int>(t);
   }
   return heirs;

@@ -13,22 +13,21 @@
 #include <functional>
 #include <limits>
 #include <span>
+#include <utility>
 
 namespace autopar::assignment {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr double largest_exact = 4503599627370496.0;  // 2^52
 // A strategy that is dearer than the node's cheapest by so much is as good as gone: its cost may be
 // lowered to that, so that numbers stay small.
-constexpr double hopeless = 1125899906842624.0;  // 2^50
+constexpr double most_above_least = 1125899906842624.0;  // 2^50
 
-void lower_hopeless(std::span<double> beliefs) {
-  const double least = std::min(*std::ranges::min_element(beliefs), hopeless);
-  for (double& belief : beliefs) belief = std::min(belief, least + hopeless);
+void clamp_beliefs(std::span<double> beliefs) {
+  const double least = std::min(*std::ranges::min_element(beliefs), most_above_least);
+  for (double& belief : beliefs) belief = std::min(belief, least + most_above_least);
 }
 
 /// Trees hang on the core where every later node has one arc to an earlier one.
@@ -36,7 +35,7 @@ std::size_t nodes_before_trees(const ArcCosts& costs) {
   std::size_t core = costs.nodes();
   while (core > 0) {
     const auto arcs = costs.arcs(core - 1);
-    if (arcs.size() > 1 && at(arcs[1].other) < core - 1) break;
+    if (arcs.size() > 1 && std::cmp_less(arcs[1].other, core - 1)) break;
     --core;
   }
   return core;
@@ -47,8 +46,8 @@ std::size_t nodes_before_trees(const ArcCosts& costs) {
 std::vector<int> sweep_order(const AssignmentProblem& problem) {
   std::vector<std::vector<int>> neighbours(problem.nodes.size());
   for (const auto& edge : problem.edges) {
-    neighbours[at(edge.a)].push_back(edge.b);
-    neighbours[at(edge.b)].push_back(edge.a);
+    neighbours[edge.a].push_back(edge.b);
+    neighbours[edge.b].push_back(edge.a);
   }
   std::vector<std::size_t> degrees;
   std::vector<int> leaves;
@@ -58,16 +57,16 @@ std::vector<int> sweep_order(const AssignmentProblem& problem) {
   }
   std::vector<char> is_peeled(neighbours.size(), 0);
   for (std::size_t k = 0; k < leaves.size(); ++k) {
-    is_peeled[at(leaves[k])] = 1;
-    for (const int other : neighbours[at(leaves[k])]) {
-      if (!is_peeled[at(other)] && --degrees[at(other)] == 1) leaves.push_back(other);
+    is_peeled[leaves[k]] = 1;
+    for (const int other : neighbours[leaves[k]]) {
+      if (!is_peeled[other] && --degrees[other] == 1) leaves.push_back(other);
     }
   }
   std::vector<int> order;
   for (std::size_t i = 0; i < neighbours.size(); ++i) {
     if (!is_peeled[i]) order.push_back(static_cast<int>(i));
   }
-  std::ranges::stable_sort(order, std::greater{}, [&](int i) { return neighbours[at(i)].size(); });
+  std::ranges::stable_sort(order, std::greater{}, [&](int i) { return neighbours[i].size(); });
   order.insert(order.end(), leaves.rbegin(), leaves.rend());
   return order;
 }
@@ -82,7 +81,7 @@ MessagePassing::MessagePassing(const ArcCosts& costs)
     for (std::size_t s = 0; s < costs.strategies(i); ++s) {
       beliefs_.push_back(costs.node_cost(i, s));
     }
-    lower_hopeless(std::span(beliefs_).subspan(costs.first_strategy(i)));
+    clamp_beliefs(std::span(beliefs_).subspan(costs.first_strategy(i)));
   }
 }
 
@@ -93,7 +92,7 @@ void MessagePassing::set_prices(const UsagePrices& prices) {
       belief[s] = costs_.node_cost(i, s) + prices.of(i, s);
       for (const ArcCosts::Arc& arc : costs_.arcs(i)) belief[s] += messages_[arc.message + s];
     }
-    lower_hopeless({belief, costs_.strategies(i)});
+    clamp_beliefs({belief, costs_.strategies(i)});
   }
 }
 
@@ -104,12 +103,12 @@ void MessagePassing::pull(std::size_t k) {
   const double* moved = &messages_[costs_.arc(arc.reverse).message];
   of_other_classes_.assign(classes.others->representatives.size(), -infinite);
   for (std::size_t t = 0; t < classes.others->of.size(); ++t) {
-    double& most = of_other_classes_[at(classes.others->of[t])];
+    double& most = of_other_classes_[classes.others->of[t]];
     most = std::max(most, moved[t]);
   }
   const std::size_t count = classes.own->representatives.size();
   // An edge without a possible pair can give more than that; numbers stay finite so.
-  of_classes_.assign(count, hopeless);
+  of_classes_.assign(count, most_above_least);
   double* least = of_classes_.data();
   const double* row = classes.costs.data();
   for (const double most : of_other_classes_) {
@@ -117,21 +116,21 @@ void MessagePassing::pull(std::size_t k) {
     row += count;
   }
   double* message = &messages_[arc.message];
-  double* belief = &beliefs_[costs_.first_strategy(at(arc.node))];
+  double* belief = &beliefs_[costs_.first_strategy(arc.node)];
   const std::vector<int>& class_of = classes.own->of;
   for (std::size_t s = 0; s < class_of.size(); ++s) {
-    const double given = least[at(class_of[s])];
+    const double given = least[class_of[s]];
     belief[s] += given - message[s];
     message[s] = given;
   }
-  lower_hopeless({belief, class_of.size()});
+  clamp_beliefs({belief, class_of.size()});
 }
 
 void MessagePassing::visit(std::size_t i, bool forward) {
   const auto arcs = costs_.arcs(i);
   const auto first_from = [&](std::size_t other) {
     return std::ranges::partition_point(
-        arcs, [&](const ArcCosts::Arc& arc) { return at(arc.other) < other; });
+        arcs, [&](const ArcCosts::Arc& arc) { return std::cmp_less(arc.other, other); });
   };
   const std::span before(arcs.begin(), first_from(i));
   const std::span after(before.end(), arcs.end());
@@ -165,8 +164,8 @@ void MessagePassing::choose(std::size_t i) {
   scratch_.assign(beliefs_.begin() + static_cast<std::ptrdiff_t>(first),
                   beliefs_.begin() + static_cast<std::ptrdiff_t>(first + count));
   for (const ArcCosts::Arc& arc : costs_.arcs(i)) {
-    if (at(arc.other) > i) break;
-    const double* row = costs_.row(arc, at(choice_[at(arc.other)]));
+    if (std::cmp_greater(arc.other, i)) break;
+    const double* row = costs_.row(arc, choice_[arc.other]);
     const double* message = &messages_[arc.message];
     for (std::size_t s = 0; s < count; ++s) scratch_[s] += row[s] - message[s];
   }
@@ -181,7 +180,7 @@ void MessagePassing::sweep() {
   for (std::size_t i = costs_.nodes(); i-- > 0;) visit(i, false);
 }
 
-std::vector<double> MessagePassing::bounds_with() const {
+std::vector<double> MessagePassing::min_marginals() const {
   // What stays in nodes and edges is not negative, and the least of each node is the bound. A
   // choice with a strategy pays what is over that in its node, and in its edges and neighbours.
   std::vector<double> least(costs_.nodes());
@@ -201,11 +200,11 @@ std::vector<double> MessagePassing::bounds_with() const {
          ++k) {
       const ArcCosts::Arc& arc = costs_.arc(k);
       const ArcClasses::Arc& classes = classes_.arc(k);
-      const double* belief = &beliefs_[costs_.first_strategy(at(arc.other))];
+      const double* belief = &beliefs_[costs_.first_strategy(arc.other)];
       const double* message = &messages_[costs_.arc(arc.reverse).message];
       std::vector<double> others(classes.others->representatives.size(), infinite);
       for (std::size_t t = 0; t < classes.others->of.size(); ++t) {
-        double& other = others[at(classes.others->of[t])];
+        double& other = others[classes.others->of[t]];
         other = std::min(other, belief[t] - message[t]);
       }
       std::vector<double> more(classes.own->representatives.size(), infinite);
@@ -215,7 +214,7 @@ std::vector<double> MessagePassing::bounds_with() const {
       }
       for (std::size_t s = 0; s < classes.own->of.size(); ++s) {
         bounds[first + s] +=
-            more[at(classes.own->of[s])] - messages_[arc.message + s] - least[at(arc.other)];
+            more[classes.own->of[s]] - messages_[arc.message + s] - least[arc.other];
       }
     }
   }

@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "assignment/arc_classes.h"
 #include "assignment/arc_costs.h"
+#include "assignment/relaxation/arc_classes.h"
 #include "assignment/relaxation/usage_prices.h"
 
 namespace autopar::assignment {
@@ -34,7 +34,7 @@ class MessagePassing {
   /// By strategy of all nodes, a bound on the choices that hold it. Where nodes and edges have
   /// given all to their neighbours, it is the best of those that tells. No two edges may join the
   /// same nodes.
-  std::vector<double> bounds_with() const;
+  std::vector<double> min_marginals() const;
 
  private:
   void pull(std::size_t k);

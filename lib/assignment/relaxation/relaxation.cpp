@@ -13,20 +13,6 @@ namespace autopar::assignment {
 
 namespace {
 
-/// A bound that gained less than this part of its gap between two checks is stuck.
-constexpr double least_gain = 0.005;
-constexpr int steps_a_check = 60;
-/// Among many limits, so many steps look for choices before all others look for the bound.
-constexpr std::size_t many_limits = 1000;
-constexpr int bold_steps = 240;
-constexpr int first_sweeps = 10;
-constexpr int sweeps_a_step = 2;
-constexpr double weight_of_newest = 0.1;
-constexpr double first_factor = 0.5;
-constexpr int most_nulls = 20;
-/// An optimum is taken to be at most so much over the bound, of the whole cost.
-constexpr double largest_gap = 0.05;
-
 /// About what an optimum may cost: nodes at their dearest, edges as the nodes' cheapest have them.
 WideCost typical_cost(const AssignmentProblem& problem) {
   const auto finite = [](Cost cost) { return cost < impossible ? cost : 0; };
@@ -49,19 +35,23 @@ WideCost typical_cost(const AssignmentProblem& problem) {
 }  // namespace
 
 Relaxation::Relaxation(const AssignmentProblem& problem, std::vector<double> prices,
-                       double cost_elsewhere)
+                       double cost_elsewhere, const SolverParameters::Relaxation& parameters)
     : problem_(problem),
       cost_elsewhere_(cost_elsewhere),
+      parameters_(parameters),
       costs_(problem, ArcCosts::scale_for(typical_cost(problem))),
       prices_(problem, costs_.scale()),
       messages_(costs_),
-      center_(std::move(prices)) {
+      center_(std::move(prices)),
+      factor_(parameters.first_factor) {
   center_.resize(problem.usage_limits.size(), 0.0);
   excess_.resize(center_.size(), 0.0);
   set_prices(center_);
 }
 
-double Relaxation::work_of_step() const { return sweeps_a_step * messages_.work_of_sweep(); }
+double Relaxation::work_of_step() const {
+  return parameters_.sweeps_a_step * messages_.work_of_sweep();
+}
 
 double Relaxation::advance(double work, Cost goal, const Deadline& deadline) {
   priced_choices_.clear();
@@ -77,19 +67,20 @@ double Relaxation::advance(double work, Cost goal, const Deadline& deadline) {
   return done;
 }
 
-void Relaxation::shake() {
+void Relaxation::perturb() {
   is_stuck_ = false;
-  factor_ = first_factor;
+  factor_ = parameters_.first_factor;
   bound_at_check_ = -1e300;
 }
 
 void Relaxation::step(Cost goal) {
-  for (int k = 0; k < (steps_ == 0 ? first_sweeps : sweeps_a_step); ++k) messages_.sweep();
+  for (int k = 0; k < (steps_ == 0 ? parameters_.first_sweeps : parameters_.sweeps_a_step); ++k)
+    messages_.sweep();
   note_choice();
   note_bound();
-  if (++steps_ % steps_a_check == 0) {
-    is_stuck_ = (steps_ > bold_steps || center_.size() < many_limits) &&
-                best_bound_ - bound_at_check_ < least_gain * gap_to(goal);
+  if (++steps_ % parameters_.steps_a_check == 0) {
+    is_stuck_ = (steps_ > parameters_.bold_steps || center_.size() < parameters_.many_limits) &&
+                best_bound_ - bound_at_check_ < parameters_.least_gain * gap_to(goal);
     bound_at_check_ = best_bound_;
   }
   if (!center_.empty()) {
@@ -102,7 +93,7 @@ void Relaxation::step(Cost goal) {
 /// How far the bound may have to rise: the goal may be far from an optimum.
 double Relaxation::gap_to(Cost goal) const {
   return std::min(static_cast<double>(goal) - best_bound_,
-                  largest_gap * (std::abs(best_bound_) + cost_elsewhere_));
+                  parameters_.largest_gap * (std::abs(best_bound_) + cost_elsewhere_));
 }
 
 void Relaxation::set_prices(const std::vector<double>& prices) {
@@ -138,15 +129,16 @@ void Relaxation::move_prices(Cost goal) {
     const double excess = static_cast<double>(usage[t] - problem_.usage_limits[t]);
     along += excess * excess_[t];
     if (center_[t] > 0 || excess > 0) newest += excess * excess;
-    excess_[t] += (steps_ == 1 ? 1.0 : weight_of_newest) * (excess - excess_[t]);
+    excess_[t] += (steps_ == 1 ? 1.0 : parameters_.weight_of_newest) * (excess - excess_[t]);
   }
   if (present_bound_ > best_bound_) {
     best_bound_ = present_bound_;
     center_ = prices_.prices();
-    if (along > 0) factor_ = std::min(2.0, factor_ * 1.1);
+    if (along > 0)
+      factor_ = std::min(parameters_.largest_factor, factor_ * parameters_.growth_of_factor);
     nulls_ = 0;
-  } else if (++nulls_ >= most_nulls) {
-    factor_ *= 0.66;
+  } else if (++nulls_ >= parameters_.most_null_steps) {
+    factor_ *= parameters_.shrinking_of_factor;
     nulls_ = 0;
   }
   double length = 0;
@@ -155,8 +147,9 @@ void Relaxation::move_prices(Cost goal) {
   }
   if (length <= 0) return;
   // An average near 0 leads far: to no better bound, but to many kinds of choices.
-  const bool is_bold = steps_ < bold_steps && center_.size() >= many_limits;
-  if (steps_ == bold_steps && center_.size() >= many_limits) factor_ = first_factor;
+  const bool is_bold = steps_ < parameters_.bold_steps && center_.size() >= parameters_.many_limits;
+  if (steps_ == parameters_.bold_steps && center_.size() >= parameters_.many_limits)
+    factor_ = parameters_.first_factor;
   const double longest = is_bold ? length : std::sqrt(length * std::max(length, newest));
   const double step = factor_ * std::max(1.0, gap_to(goal)) / longest;
   std::vector<double> prices(center_.size());
@@ -166,15 +159,15 @@ void Relaxation::move_prices(Cost goal) {
   set_prices(prices);
 }
 
-std::vector<std::vector<Cost>> Relaxation::bounds_with() {
+MinMarginals Relaxation::min_marginals() {
   if (!center_.empty()) {
     set_prices(center_);
-    for (int k = 0; k < first_sweeps; ++k) messages_.sweep();
+    for (int k = 0; k < parameters_.first_sweeps; ++k) messages_.sweep();
     note_choice();
     note_bound();
   }
-  const std::vector<double> bounds = messages_.bounds_with();
-  std::vector<std::vector<Cost>> result(problem_.nodes.size());
+  const std::vector<double> bounds = messages_.min_marginals();
+  MinMarginals result(problem_.nodes.size());
   for (std::size_t i = 0; i < result.size(); ++i) {
     for (std::size_t s = 0; s < costs_.strategies(i); ++s) {
       result[i].push_back(messages_.bound() ? whole(bounds[costs_.first_strategy(i) + s]) : 0);

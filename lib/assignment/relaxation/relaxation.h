@@ -4,11 +4,15 @@
 
 #include "assignment/arc_costs.h"
 #include "assignment/assignment_problem.h"
+#include "assignment/deadline.h"
+#include "assignment/parameters.h"
 #include "assignment/relaxation/message_passing.h"
 #include "assignment/relaxation/usage_prices.h"
-#include "base/stopwatch.h"
 
 namespace autopar::assignment {
+
+/// By node and strategy, a lower bound on the cost of the choices that hold the strategy.
+using MinMarginals = std::vector<std::vector<Cost>>;
 
 /// The Lagrangian relaxation of a problem's limits (usage_prices.h), bounded by message passing
 /// (message_passing.h): a lower bound that rises step by step, and choices on the way. Usage must
@@ -18,7 +22,8 @@ class Relaxation {
  public:
   /// `prices` is where they start, by time; empty for 0. `cost_elsewhere` is what the problem's
   /// cost lacks, where it is a part of a larger one.
-  Relaxation(const AssignmentProblem& problem, std::vector<double> prices, double cost_elsewhere);
+  Relaxation(const AssignmentProblem& problem, std::vector<double> prices, double cost_elsewhere,
+             const SolverParameters::Relaxation& parameters = {});
 
   /// Goes on until that many costs are looked at, the bound reaches the goal, the bound hardly
   /// rises any more, or the deadline comes. Returns how many costs it looked at.
@@ -27,7 +32,7 @@ class Relaxation {
   double work_of_step() const;
   bool is_stuck() const { return is_stuck_; }
   /// Takes long steps again, for the sake of other choices.
-  void shake();
+  void perturb();
 
   /// No choice within the limits costs less.
   Cost bound() const { return bound_; }
@@ -41,7 +46,7 @@ class Relaxation {
   /// Those of the best bound.
   const std::vector<double>& prices() const { return center_; }
   /// By node and strategy: no choice within the limits that has it costs less.
-  std::vector<std::vector<Cost>> bounds_with();
+  MinMarginals min_marginals();
 
  private:
   void set_prices(const std::vector<double>& prices);
@@ -54,6 +59,7 @@ class Relaxation {
 
   const AssignmentProblem& problem_;
   const double cost_elsewhere_;
+  const SolverParameters::Relaxation parameters_;
   const ArcCosts costs_;
   UsagePrices prices_;
   MessagePassing messages_;
@@ -66,8 +72,8 @@ class Relaxation {
   std::vector<double> excess_;     ///< by time, usage over the limit, averaged over the steps
   double present_bound_ = -1e300;  ///< at the present prices
   double best_bound_ = -1e300;
-  double factor_ = 0.5;  ///< of the step that would lead to the goal if the bound were linear
-  int nulls_ = 0;        ///< steps without gain
+  double factor_;  ///< of the step that would lead to the goal if the bound were linear
+  int nulls_ = 0;  ///< steps without gain
   int steps_ = 0;
   double bound_at_check_ = -1e300;
   bool is_stuck_ = false;

@@ -203,7 +203,7 @@ void StageCosts::find_flows() {
   const bool has_blocks =
       options_.method == SearchMethod::ilp && !std::ranges::all_of(submeshes_, has_one);
   if (!has_blocks || !options_.pins.empty()) return;
-  const Deadline deadline(share_of_flows * options_.time_limit_seconds);
+  const assignment::Deadline deadline(share_of_flows * options_.time_limit_seconds);
   std::map<int, std::pair<int, int>> runs;  // one for each class
   for (int begin = 0; begin < layers_; ++begin) {
     for (int end = begin + 1; end <= layers_; ++end)
@@ -338,14 +338,14 @@ void StageCosts::advance(std::span<const StageChoice> stages, double seconds_lef
       runs.emplace_back(view, stage);
     }
   }
-  const Deadline deadline(seconds_left);
+  const assignment::Deadline deadline(seconds_left);
   if (!levels.empty()) refine(levels, deadline);
   search_all(runs, options_, deadline, true);
 }
 
 /// On the first view of each at first, and on all others where that has none.
 void StageCosts::find_quickly(std::span<const StageChoice> stages, double seconds_left) {
-  const Deadline deadline(seconds_left);
+  const assignment::Deadline deadline(seconds_left);
   SearchOptions options = options_;
   options.method = SearchMethod::recursive;
   options.bound = false;
@@ -365,7 +365,8 @@ void StageCosts::find_quickly(std::span<const StageChoice> stages, double second
 
 /// Those that are final are left out where the time is over when their turn comes.
 void StageCosts::search_all(const std::vector<std::pair<int, StageChoice>>& runs,
-                            const SearchOptions& options, const Deadline& deadline, bool is_final) {
+                            const SearchOptions& options, const assignment::Deadline& deadline,
+                            bool is_final) {
   std::map<std::pair<int, int>, StageChoice> distinct;
   for (const auto& [view, stage] : runs)
     distinct.try_emplace({classes_.of(stage.begin, stage.end), view}, stage);
@@ -454,7 +455,7 @@ StageCosts::SharedFlags StageCosts::shared_flags(int begin, int end) const {
   return flags;
 }
 
-void StageCosts::refine(const std::map<int, int>& levels, const Deadline& deadline) {
+void StageCosts::refine(const std::map<int, int>& levels, const assignment::Deadline& deadline) {
   std::vector<View*> fresh;
   for (const auto& [view, level] : levels) {
     if (views_[at(view)].inner.empty()) fresh.push_back(&views_[at(view)]);
@@ -581,7 +582,7 @@ assignment::Cost StageCosts::relaxed_bound(const Block& block, double seconds_le
 double StageCosts::price_of_weights(int view, double seconds_left) const {
   if (options_.memory.kind != MemoryPolicy::Kind::fair) return 0;
   if (seconds_left <= 0 || was_interrupted()) return 0;
-  const Deadline deadline(std::min(seconds_left, most_seconds_a_block));
+  const assignment::Deadline deadline(std::min(seconds_left, most_seconds_a_block));
   std::map<int, std::pair<int, int>> kinds;  // how many, and one of them
   for (int layer = 0; layer < layers_; ++layer) {
     auto& [count, one] = kinds[classes_.of(layer, layer + 1)];

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/stopwatch.h"
+#include "assignment/deadline.h"
 #include "cost/cost_model.h"
 #include "graph/stage_graph.h"
 #include "search/search_plan.h"
@@ -103,7 +103,7 @@ class StageCosts {
   void find_weights();
   void find_shared_values();
   bool is_worth_refining(int view, int level) const;
-  void refine(const std::map<int, int>& levels, const Deadline& deadline);
+  void refine(const std::map<int, int>& levels, const assignment::Deadline& deadline);
   Relaxation relaxation(const Block& block) const;
   assignment::Cost relaxed_bound(const Block& block, double seconds_left) const;
   double price_of_weights(int view, double seconds_left) const;
@@ -112,7 +112,8 @@ class StageCosts {
   void compose(View& view);
   Found search(int view, int begin, int end, SearchOptions options) const;
   void search_all(const std::vector<std::pair<int, StageChoice>>& runs,
-                  const SearchOptions& options, const Deadline& deadline, bool is_final);
+                  const SearchOptions& options, const assignment::Deadline& deadline,
+                  bool is_final);
   SearchOptions options_for(const graph::StageGraph& stage, SearchOptions options) const;
 
   const graph::Graph& graph_;

@@ -6,9 +6,16 @@
 
 #include "assignment/assignment_problem.h"
 #include "assignment/presolve/usage_rows.h"
-#include "random_problem.h"
+#include "unit/assignment/random_problem.h"
 
 namespace autopar::assignment {
+
+/// Parameters by which GLPK solves components with limits and up to so many strategies.
+inline SolverParameters glpk_up_to(int most_strategies) {
+  SolverParameters parameters;
+  parameters.exact.most_strategies_for_glpk = most_strategies;
+  return parameters;
+}
 
 /// A random problem with compressed usage that some choice may keep, without parallel edges.
 inline AssignmentProblem random_compressed_problem(std::mt19937& random) {

@@ -3,8 +3,8 @@
 #include <thread>
 
 #include "assignment/assignment_problem.h"
-#include "small_problems.h"
 #include "unit/assignment/brute_force.h"
+#include "unit/assignment/small_problems.h"
 
 using namespace autopar::assignment;
 
@@ -38,7 +38,7 @@ TEST_CASE("branch and bound without GLPK equals brute force") {
   for (int round = 0; round < 1500; ++round) {
     const AssignmentProblem problem = random_problem(random);
     CAPTURE(round);
-    require_equal(problem, solve(problem, {.most_strategies_for_glpk = 0}),
+    require_equal(problem, solve(problem, {.parameters = glpk_up_to(0)}),
                   solve_by_brute_force(problem));
   }
 }
@@ -72,7 +72,7 @@ TEST_CASE("solve equals brute force for any number of threads and any seed") {
     for (const int threads : {1, 2, 5}) {
       for (const unsigned seed : {0U, 1U, 99U}) {
         CAPTURE(round, threads, seed);
-        const SolveOptions options{.seed = seed, .threads = threads, .most_strategies_for_glpk = 0};
+        const SolveOptions options{.seed = seed, .threads = threads, .parameters = glpk_up_to(0)};
         const Solution found = solve(problem, options);
         require_equal(problem, found, truth);
         REQUIRE(solve(problem, options).choice == found.choice);
@@ -122,10 +122,9 @@ TEST_CASE("out of patience, solve claims no optimum that it has not proven, nor 
                          : random_limited_problem(random, 1 + round % 4, round % 5);
     const Solution truth = is_dense ? solve(problem, {}) : solve_by_brute_force(problem);
     const double small_gap = round % 3 == 0 ? 0.02 : 0.3;
-    const Solution found = solve(problem, {.patience_seconds = 0,
-                                           .small_gap = small_gap,
-                                           .threads = 1,
-                                           .most_strategies_for_glpk = 0});
+    const Solution found = solve(
+        problem,
+        {.patience_seconds = 0, .small_gap = small_gap, .threads = 1, .parameters = glpk_up_to(0)});
     CAPTURE(round, small_gap);
     if (truth.status == Status::infeasible) {
       REQUIRE(found.status == Status::infeasible);
@@ -172,10 +171,9 @@ TEST_CASE("out of patience, the gaps of parts that nothing joins add up to one s
     }
     if (!is_feasible) continue;
     const double small_gap = 0.1;
-    const Solution found = solve(problem, {.patience_seconds = 0,
-                                           .small_gap = small_gap,
-                                           .threads = 1,
-                                           .most_strategies_for_glpk = 0});
+    const Solution found = solve(
+        problem,
+        {.patience_seconds = 0, .small_gap = small_gap, .threads = 1, .parameters = glpk_up_to(0)});
     CAPTURE(round);
     REQUIRE(found.lower_bound <= optimum);
     REQUIRE(cost_of(problem, found.choice) == found.cost);
@@ -222,7 +220,7 @@ TEST_CASE("a seed gives the same answer on a busy machine, where patience ends t
                                .patience_seconds = 0.05,
                                .small_gap = has_branches ? 0.02 : 0.15,
                                .threads = 1 + static_cast<int>(round % 2),
-                               .most_strategies_for_glpk = 45};
+                               .parameters = glpk_up_to(45)};
     const Solution calm = solve(problem, options);
     const Load load(2);
     const Solution busy = solve(problem, options);
@@ -240,7 +238,7 @@ TEST_CASE("without time the status is honest and solve's bound holds") {
     const AssignmentProblem problem = random_problem(random);
     const Solution truth = solve_by_brute_force(problem);
     const Solution found = solve(
-        problem, {.time_limit_seconds = 0, .most_strategies_for_glpk = round % 2 == 0 ? 300 : 0});
+        problem, {.time_limit_seconds = 0, .parameters = glpk_up_to(round % 2 == 0 ? 300 : 0)});
     CAPTURE(round);
     REQUIRE(found.lower_bound <= truth.cost);
     REQUIRE((found.status == Status::optimal) ==
@@ -260,7 +258,7 @@ TEST_CASE("starts need not be within the limits; the answer costs no more than o
     const AssignmentProblem problem = random_limited_problem(random, 1 + round % 4, round % 4);
     const Solution truth = solve_by_brute_force(problem);
     SolveOptions options{.time_limit_seconds = round % 2 == 0 ? 0.0 : 60.0,
-                         .most_strategies_for_glpk = 0};
+                         .parameters = glpk_up_to(0)};
     Cost cheapest = impossible;
     for (int k = 0; k < 3; ++k) {
       options.starts.push_back(random_choice(random, problem));

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "assignment/assignment_problem.h"
-#include "assignment/elimination/least_peak.h"
+#include "assignment/least_peak.h"
 #include "assignment/presolve/reduced_problem.h"
 #include "unit/assignment/brute_force.h"
 #include "unit/assignment/random_problem.h"

@@ -32,7 +32,7 @@ TEST_CASE("a portfolio's bound and choice hold, and mostly meet, with one thread
           REQUIRE(within_limits(problem, portfolio.choice()));
           REQUIRE(cost_of(problem, portfolio.choice()) == portfolio.cost());
         }
-        portfolio.shake();
+        portfolio.perturb();
       }
       ++asked;
       optimal += portfolio.cost() == truth.cost ? 1 : 0;

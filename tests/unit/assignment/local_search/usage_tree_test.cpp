@@ -25,7 +25,8 @@ TEST_CASE("a usage tree says what a plain list of usages says") {
       const auto most = std::ranges::max_element(over);
       REQUIRE(tree.most() == *most);
       REQUIRE(tree.time_of_most() == most - over.begin());
-      for (int t = 0; t < times; ++t) REQUIRE(tree.at(t) == over[static_cast<std::size_t>(t)]);
+      for (int t = 0; t < times; ++t)
+        REQUIRE(tree.excess_at(t) == over[static_cast<std::size_t>(t)]);
     }
   }
 }

@@ -101,7 +101,7 @@ TEST_CASE("message passing never bounds above the priced optimum, with and witho
         if (least(truth) < impossible) REQUIRE(*bound >= last);
         last = *bound;
         std::size_t entry = 0;
-        const std::vector<double> with = messages.bounds_with();
+        const std::vector<double> with = messages.min_marginals();
         for (const auto& of_node : truth) {
           for (const Cost cost : of_node) {
             if (cost < impossible) REQUIRE(with[entry] <= static_cast<double>(cost));
@@ -163,7 +163,7 @@ TEST_CASE("strategies without a possible partner neither raise the bound nor spo
   REQUIRE(messages.bound());
   CHECK(*messages.bound() == static_cast<double>(least(truth)));
   CHECK(cost_of(problem, messages.choice()) == least(truth));
-  const std::vector<double> with = messages.bounds_with();
+  const std::vector<double> with = messages.min_marginals();
   std::size_t entry = 0;
   for (const auto& of_node : truth) {
     for (const Cost cost : of_node) {

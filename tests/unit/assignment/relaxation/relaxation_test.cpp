@@ -28,9 +28,9 @@ void require_valid(const AssignmentProblem& problem, Relaxation& relaxation,
   }
 }
 
-void require_valid_bounds_with(Relaxation& relaxation,
-                               const std::vector<std::vector<Cost>>& truth) {
-  const auto bounds = relaxation.bounds_with();
+void require_valid_min_marginals(Relaxation& relaxation,
+                                 const std::vector<std::vector<Cost>>& truth) {
+  const auto bounds = relaxation.min_marginals();
   REQUIRE(bounds.size() == truth.size());
   for (std::size_t i = 0; i < truth.size(); ++i) {
     REQUIRE(bounds[i].size() == truth[i].size());
@@ -50,8 +50,8 @@ TEST_CASE("the relaxation's bounds hold at every step, on problems of all kinds"
     for (int k = 0; k < 4; ++k) {
       relaxation.advance(2000, impossible, {});
       require_valid(problem, relaxation, truth);
-      require_valid_bounds_with(relaxation, truth);
-      relaxation.shake();
+      require_valid_min_marginals(relaxation, truth);
+      relaxation.perturb();
     }
   }
 }
@@ -71,7 +71,7 @@ TEST_CASE("under limits that bind the relaxation's bound comes close, from any p
     CAPTURE(round);
     relaxation.advance(1e7, impossible, {});
     require_valid(problem, relaxation, truth);
-    require_valid_bounds_with(relaxation, truth);
+    require_valid_min_marginals(relaxation, truth);
     AssignmentProblem free = problem;
     free.usage_limits.clear();
     bounds += static_cast<double>(relaxation.bound());

@@ -1,4 +1,4 @@
-#include "assignment/elimination/least_peak.h"
+#include "assignment/least_peak.h"
 
 #include <catch2/catch.hpp>
 #include <span>

@@ -1,18 +1,17 @@
-#include "assignment/components.h"
+#include "assignment/presolve/components.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "assignment/presolve/usage_rows.h"
+#include "assignment/relaxation/message_passing.h"
 
 namespace autopar::assignment {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 int root(std::vector<int>& parent, int i) {
-  while (parent[at(i)] != i) i = parent[at(i)] = parent[at(parent[at(i)])];
+  while (parent[i] != i) i = parent[i] = parent[parent[i]];
   return i;
 }
 
@@ -21,30 +20,39 @@ int root(std::vector<int>& parent, int i) {
 std::vector<std::vector<int>> components(const AssignmentProblem& problem) {
   std::vector<int> parent(problem.nodes.size());
   std::iota(parent.begin(), parent.end(), 0);
-  const auto join = [&](int a, int b) { parent[at(root(parent, a))] = root(parent, b); };
+  const auto join = [&](int a, int b) { parent[root(parent, a)] = root(parent, b); };
   for (const auto& edge : problem.edges) join(edge.a, edge.b);
   // Limited nodes by their first times: each meets an earlier one if the latest end is after that.
   std::vector<int> limited;
   for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
     if (is_limited(problem.nodes[i])) limited.push_back(static_cast<int>(i));
   }
-  std::ranges::stable_sort(limited, {}, [&](int i) { return problem.nodes[at(i)].first; });
+  std::ranges::stable_sort(limited, {}, [&](int i) { return problem.nodes[i].first; });
   int latest = -1;
   for (const int i : limited) {
-    if (latest >= 0 && problem.nodes[at(i)].first < problem.nodes[at(latest)].end) join(i, latest);
-    if (latest < 0 || problem.nodes[at(i)].end > problem.nodes[at(latest)].end) latest = i;
+    if (latest >= 0 && problem.nodes[i].first < problem.nodes[latest].end) join(i, latest);
+    if (latest < 0 || problem.nodes[i].end > problem.nodes[latest].end) latest = i;
   }
   std::vector<std::vector<int>> result;
   std::vector<int> index(problem.nodes.size(), -1);
   for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
-    int& place = index[at(root(parent, static_cast<int>(i)))];
+    int& place = index[root(parent, static_cast<int>(i))];
     if (place < 0) {
       place = static_cast<int>(result.size());
       result.emplace_back();
     }
-    result[at(place)].push_back(static_cast<int>(i));
+    result[place].push_back(static_cast<int>(i));
   }
   return result;
+}
+
+std::vector<std::vector<int>> components_in_sweep_order(const AssignmentProblem& problem) {
+  std::vector<int> ranks(problem.nodes.size());
+  const std::vector<int> order = sweep_order(problem);
+  for (std::size_t k = 0; k < order.size(); ++k) ranks[order[k]] = static_cast<int>(k);
+  auto parts = components(problem);
+  for (auto& nodes : parts) std::ranges::sort(nodes, {}, [&](int i) { return ranks[i]; });
+  return parts;
 }
 
 std::vector<AssignmentProblem> subproblems(AssignmentProblem problem,
@@ -55,14 +63,13 @@ std::vector<AssignmentProblem> subproblems(AssignmentProblem problem,
   for (std::size_t k = 0; k < parts.size(); ++k) {
     result[k].usage_limits = problem.usage_limits;
     for (const int i : parts[k]) {
-      part_of[at(i)] = k;
-      place[at(i)] = static_cast<int>(result[k].nodes.size());
-      result[k].nodes.push_back(std::move(problem.nodes[at(i)]));
+      part_of[i] = k;
+      place[i] = static_cast<int>(result[k].nodes.size());
+      result[k].nodes.push_back(std::move(problem.nodes[i]));
     }
   }
   for (auto& edge : problem.edges) {
-    result[part_of[at(edge.a)]].edges.push_back(
-        {place[at(edge.a)], place[at(edge.b)], std::move(edge.costs)});
+    result[part_of[edge.a]].edges.push_back({place[edge.a], place[edge.b], std::move(edge.costs)});
   }
   return result;
 }

@@ -1,4 +1,4 @@
-#include "assignment/needless_changes.h"
+#include "assignment/local_search/needless_changes.h"
 
 #include <algorithm>
 #include <numeric>
@@ -8,8 +8,6 @@ namespace autopar::assignment {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 /// The parts that nodes chosen otherwise than in `before` make, joined by edges.
 std::vector<std::vector<int>> changed_parts(const AssignmentProblem& problem,
                                             const std::vector<int>& before,
@@ -17,16 +15,16 @@ std::vector<std::vector<int>> changed_parts(const AssignmentProblem& problem,
   std::vector<int> root(problem.nodes.size());
   std::iota(root.begin(), root.end(), 0);
   const auto find = [&](int node) {
-    while (root[at(node)] != node) node = root[at(node)] = root[at(root[at(node)])];
+    while (root[node] != node) node = root[node] = root[root[node]];
     return node;
   };
-  const auto is_changed = [&](int node) { return before[at(node)] != after[at(node)]; };
+  const auto is_changed = [&](int node) { return before[node] != after[node]; };
   for (const auto& edge : problem.edges) {
-    if (is_changed(edge.a) && is_changed(edge.b)) root[at(find(edge.a))] = find(edge.b);
+    if (is_changed(edge.a) && is_changed(edge.b)) root[find(edge.a)] = find(edge.b);
   }
   std::vector<std::vector<int>> parts(problem.nodes.size());
   for (int node = 0; node < static_cast<int>(problem.nodes.size()); ++node) {
-    if (is_changed(node)) parts[at(find(node))].push_back(node);
+    if (is_changed(node)) parts[find(node)].push_back(node);
   }
   std::erase_if(parts, [](const std::vector<int>& part) { return part.empty(); });
   return parts;
@@ -41,7 +39,7 @@ std::vector<int> without_needless_changes(const AssignmentProblem& problem,
   for (const std::vector<int>& part : changed_parts(problem, before, after)) {
     if (std::ranges::find(part, fixed) != part.end()) continue;
     std::vector<int> restored = after;
-    for (const int node : part) restored[at(node)] = before[at(node)];
+    for (const int node : part) restored[node] = before[node];
     const Cost restored_cost = cost_of(problem, restored);
     if (restored_cost > cost || !within_limits(problem, restored)) continue;
     after = std::move(restored);

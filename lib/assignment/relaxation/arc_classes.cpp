@@ -1,4 +1,4 @@
-#include "assignment/arc_classes.h"
+#include "assignment/relaxation/arc_classes.h"
 
 #include <algorithm>
 #include <bit>
@@ -12,8 +12,6 @@
 namespace autopar::assignment {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 struct RowHash {
   std::size_t operator()(std::span<const double> row) const {
@@ -31,8 +29,8 @@ struct RowEqual {
 ArcClasses::Classes row_classes(const ArcCosts& costs, const ArcCosts::Arc& arc) {
   ArcClasses::Classes classes;
   std::unordered_map<std::span<const double>, int, RowHash, RowEqual> known;
-  for (std::size_t t = 0; t < costs.strategies(at(arc.other)); ++t) {
-    const std::span row(costs.row(arc, t), costs.strategies(at(arc.node)));
+  for (std::size_t t = 0; t < costs.strategies(arc.other); ++t) {
+    const std::span row(costs.row(arc, t), costs.strategies(arc.node));
     const auto [entry, is_new] = known.try_emplace(row, static_cast<int>(known.size()));
     classes.of.push_back(entry->second);
     if (is_new) classes.representatives.push_back(t);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "assignment/assignment_problem.h"
+#include "assignment/parameters.h"
 
 namespace autopar::assignment {
 
@@ -12,10 +13,11 @@ namespace autopar::assignment {
 class PartialChoice {
  public:
   /// Keeps a reference to `problem`.
-  PartialChoice(const AssignmentProblem& problem, int num_operators);
+  PartialChoice(const AssignmentProblem& problem, int num_operators,
+                const SolverParameters::Greedy& parameters = {});
 
   void decide(int node, int strategy);
-  bool is_decided(int node) const { return choice_[at(node)] >= 0; }
+  bool is_decided(int node) const { return choice_[node] >= 0; }
   const std::vector<int>& choice() const { return choice_; }  ///< -1 where open
 
   /// By strategy of an open operator, what its edges to the decided ones cost, over the nodes that
@@ -32,7 +34,6 @@ class PartialChoice {
     int edge;
     int other;
   };
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
   bool is_operator(int node) const { return node < num_operators_; }
   Cost edge_cost(int edge, int node, std::size_t strategy, std::size_t other_strategy) const;
   std::vector<WideCost> sums(int node, bool looks_ahead) const;
@@ -42,6 +43,7 @@ class PartialChoice {
 
   const AssignmentProblem& problem_;
   const int num_operators_;
+  const SolverParameters::Greedy parameters_;
   std::vector<std::vector<Link>> links_;
   std::vector<std::vector<WideCost>> decided_;  ///< by node and strategy: edges to decided nodes
   std::vector<int> choice_;

@@ -1,4 +1,4 @@
-#include "assignment/partial_choice.h"
+#include "assignment/local_search/partial_choice.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,56 +7,54 @@ namespace autopar::assignment {
 
 namespace {
 
-/// Looking ahead from every reader of a tensor to all others would take time quadratic in them.
-constexpr std::size_t most_looked_at = 8;
-
 void add(std::vector<WideCost>& sums, const std::vector<WideCost>& more) {
   for (std::size_t s = 0; s < sums.size(); ++s) sums[s] += more[s];
 }
 
 }  // namespace
 
-PartialChoice::PartialChoice(const AssignmentProblem& problem, int num_operators)
+PartialChoice::PartialChoice(const AssignmentProblem& problem, int num_operators,
+                             const SolverParameters::Greedy& parameters)
     : problem_(problem),
       num_operators_(num_operators),
+      parameters_(parameters),
       links_(problem.nodes.size()),
       choice_(problem.nodes.size(), -1),
       has_answered_(problem.nodes.size(), 0) {
   for (const auto& node : problem.nodes) decided_.emplace_back(node.costs.size(), 0);
   for (std::size_t e = 0; e < problem.edges.size(); ++e) {
     const auto& edge = problem.edges[e];
-    links_[at(edge.a)].push_back({static_cast<int>(e), edge.b});
-    links_[at(edge.b)].push_back({static_cast<int>(e), edge.a});
+    links_[edge.a].push_back({static_cast<int>(e), edge.b});
+    links_[edge.b].push_back({static_cast<int>(e), edge.a});
   }
 }
 
 Cost PartialChoice::edge_cost(int index, int node, std::size_t strategy,
                               std::size_t other_strategy) const {
-  const auto& edge = problem_.edges[at(index)];
-  const std::size_t columns = problem_.nodes[at(edge.b)].costs.size();
+  const auto& edge = problem_.edges[index];
+  const std::size_t columns = problem_.nodes[edge.b].costs.size();
   return edge.a == node ? edge.costs[strategy * columns + other_strategy]
                         : edge.costs[other_strategy * columns + strategy];
 }
 
 void PartialChoice::decide(int node, int strategy) {
-  choice_[at(node)] = strategy;
-  for (const auto& [edge, other] : links_[at(node)]) {
-    std::vector<WideCost>& sums = decided_[at(other)];
-    for (std::size_t s = 0; s < sums.size(); ++s)
-      sums[s] += edge_cost(edge, other, s, at(strategy));
+  choice_[node] = strategy;
+  for (const auto& [edge, other] : links_[node]) {
+    std::vector<WideCost>& sums = decided_[other];
+    for (std::size_t s = 0; s < sums.size(); ++s) sums[s] += edge_cost(edge, other, s, strategy);
   }
 }
 
 std::vector<WideCost> PartialChoice::so_far(int node) const {
-  std::vector<WideCost> sums = decided_[at(node)];
-  for (std::size_t s = 0; s < sums.size(); ++s) sums[s] += problem_.nodes[at(node)].costs[s];
+  std::vector<WideCost> sums = decided_[node];
+  for (std::size_t s = 0; s < sums.size(); ++s) sums[s] += problem_.nodes[node].costs[s];
   return sums;
 }
 
 /// By strategy of `node`, the least that the node across the edge can add.
 std::vector<WideCost> PartialChoice::best_answers(int edge, int node,
                                                   const std::vector<WideCost>& other) const {
-  std::vector<WideCost> least(problem_.nodes[at(node)].costs.size(),
+  std::vector<WideCost> least(problem_.nodes[node].costs.size(),
                               std::numeric_limits<WideCost>::max());
   for (std::size_t s = 0; s < least.size(); ++s) {
     for (std::size_t t = 0; t < other.size(); ++t) {
@@ -69,8 +67,9 @@ std::vector<WideCost> PartialChoice::best_answers(int edge, int node,
 /// An open serving node's costs with the best answers around it, `without` one neighbour's.
 std::vector<WideCost> PartialChoice::serving(int node, int without, bool looks_ahead) const {
   std::vector<WideCost> sums = so_far(node);
-  looks_ahead = looks_ahead && links_[at(node)].size() <= most_looked_at;
-  for (const auto& [edge, other] : links_[at(node)]) {
+  // Looking ahead from every reader of a tensor to all others would take time quadratic in them.
+  looks_ahead = looks_ahead && links_[node].size() <= parameters_.most_looked_at;
+  for (const auto& [edge, other] : links_[node]) {
     if (other == without || is_decided(other)) continue;
     if (is_operator(other) && !looks_ahead) continue;
     add(sums, best_answers(edge, node, so_far(other)));
@@ -79,8 +78,8 @@ std::vector<WideCost> PartialChoice::serving(int node, int without, bool looks_a
 }
 
 std::vector<WideCost> PartialChoice::sums(int node, bool looks_ahead) const {
-  std::vector<WideCost> result = decided_[at(node)];
-  for (const auto& [edge, other] : links_[at(node)]) {
+  std::vector<WideCost> result = decided_[node];
+  for (const auto& [edge, other] : links_[node]) {
     if (is_decided(other)) continue;
     if (!is_operator(other)) {
       add(result, best_answers(edge, node, serving(other, node, looks_ahead)));
@@ -93,7 +92,7 @@ std::vector<WideCost> PartialChoice::sums(int node, bool looks_ahead) const {
 
 std::vector<WideCost> PartialChoice::estimate(int node) const {
   std::vector<WideCost> result = sums(node, true);
-  for (std::size_t s = 0; s < result.size(); ++s) result[s] += problem_.nodes[at(node)].costs[s];
+  for (std::size_t s = 0; s < result.size(); ++s) result[s] += problem_.nodes[node].costs[s];
   return result;
 }
 
@@ -102,11 +101,11 @@ std::vector<int> PartialChoice::take_open_neighbours(int node) {
   const auto take = [&](int other) {
     if (other != node && is_operator(other) && !is_decided(other)) found.push_back(other);
   };
-  for (const Link& link : links_[at(node)]) {
+  for (const Link& link : links_[node]) {
     take(link.other);
-    if (is_operator(link.other) || has_answered_[at(link.other)]) continue;
-    has_answered_[at(link.other)] = 1;
-    for (const Link& further : links_[at(link.other)]) take(further.other);
+    if (is_operator(link.other) || has_answered_[link.other]) continue;
+    has_answered_[link.other] = 1;
+    for (const Link& further : links_[link.other]) take(further.other);
   }
   return found;
 }

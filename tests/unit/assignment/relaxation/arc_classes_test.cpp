@@ -1,8 +1,8 @@
-#include "assignment/arc_classes.h"
+#include "assignment/relaxation/arc_classes.h"
 
 #include <catch2/catch.hpp>
 
-#include "random_problem.h"
+#include "unit/assignment/random_problem.h"
 
 using namespace autopar::assignment;
 

@@ -10,6 +10,9 @@ namespace autopar::assignment {
 /// must be compressed (usage_rows.h).
 std::vector<std::vector<int>> components(const AssignmentProblem& problem);
 
+/// The same, each component's nodes in `sweep_order` (relaxation/message_passing.h).
+std::vector<std::vector<int>> components_in_sweep_order(const AssignmentProblem& problem);
+
 /// The problem's parts, each of the nodes in a list in their order, and the edges between them,
 /// with all limits. No node may be in two lists, and no edge join two parts.
 std::vector<AssignmentProblem> subproblems(AssignmentProblem problem,

@@ -1,8 +1,8 @@
-#include "base/stopwatch.h"
+#include "assignment/deadline.h"
 
 #include <catch2/catch.hpp>
 
-using namespace autopar;
+using namespace autopar::assignment;
 
 TEST_CASE("a deadline without a clock has no end of work") {
   const Deadline deadline(1e6);

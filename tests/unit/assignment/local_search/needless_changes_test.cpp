@@ -1,4 +1,4 @@
-#include "assignment/needless_changes.h"
+#include "assignment/local_search/needless_changes.h"
 
 #include <catch2/catch.hpp>
 

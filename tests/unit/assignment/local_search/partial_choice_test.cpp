@@ -1,9 +1,9 @@
-#include "assignment/partial_choice.h"
+#include "assignment/local_search/partial_choice.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "random_problem.h"
+#include "unit/assignment/random_problem.h"
 
 using namespace autopar::assignment;
 

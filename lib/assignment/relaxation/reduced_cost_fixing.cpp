@@ -1,0 +1,42 @@
+// Reduced-cost fixing (Dantzig, Fulkerson and Johnson 1954) with min-marginals in the place of
+// reduced costs: a strategy whose min-marginal is not below a goal is in no choice below the goal.
+
+#include "assignment/relaxation/reduced_cost_fixing.h"
+
+#include <algorithm>
+
+namespace autopar::assignment {
+
+double count_below(const MinMarginals& min_marginals, Cost goal) {
+  double count = 0;
+  for (const auto& bounds : min_marginals) {
+    count += static_cast<double>(
+        std::ranges::count_if(bounds, [&](Cost bound) { return bound < goal; }));
+  }
+  return count;
+}
+
+Subproblem fix_by_reduced_cost(const Subproblem& subproblem, const MinMarginals& min_marginals,
+                               const Relaxation& relaxation, const std::vector<int>& start,
+                               Cost goal) {
+  Subproblem rest = subproblem;
+  rest.cutoff = goal;
+  rest.prices = relaxation.prices();
+  rest.starts.clear();
+  if (!start.empty()) rest.starts = {start};
+  for (std::size_t i = 0; i < rest.problem.nodes.size(); ++i) {
+    auto& costs = rest.problem.nodes[i].costs;
+    for (std::size_t s = 0; s < costs.size(); ++s) {
+      if (min_marginals[i][s] >= goal) costs[s] = impossible;
+    }
+  }
+  return rest;
+}
+
+bool is_worth_presolving(const Subproblem& rest, const Subproblem& whole,
+                         const SolverParameters& parameters) {
+  return count_strategies(rest.problem) <=
+         parameters.fixing.worthwhile_rest * count_strategies(whole.problem);
+}
+
+}  // namespace autopar::assignment
