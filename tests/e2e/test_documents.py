@@ -28,7 +28,7 @@ OTHER_OPTIONS = {
     "--fix", "--all", "--since", "--most",  # scripts/
     "--part", "--merge", "--list-kernels", "--self-test", "--out", "--full", "--python",
     "--preset", "--build", "--target", "--install", "--prefix", "--set-config",  # CMake, ccache
-    "--parameter",  # assignment_benchmark
+    "--parameter", "--parameters",  # assignment_benchmark
     "--ranks",  # onnx_conformance
     "--help", "--version",
 }  # fmt: skip
