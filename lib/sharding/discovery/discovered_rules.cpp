@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sharding/discovery/discovery.h"
+#include "sharding/discovery/smaller_instance.h"
 #include "sharding/rules/table.h"
 
 namespace autopar::sharding {
@@ -18,8 +19,10 @@ using graph::Node;
 using graph::Tensor;
 using graph::ValueId;
 
-/// An operator runs some hundred times.
+/// An operator runs some hundred times. One on more elements runs on smaller tensors, of no more
+/// than the first of these where they can be made.
 constexpr std::int64_t most_elements = std::int64_t{1} << 22;
+constexpr std::int64_t most_elements_if_smaller = std::int64_t{1} << 18;
 /// Constants of so few integers may be shapes, axes and the like.
 constexpr std::int64_t most_integers = 64;
 
@@ -118,20 +121,21 @@ bool tells_much(const OperatorRun& run) {
 }
 
 /// Runs on positive numbers, on numbers of either sign, and on what the model has.
-std::vector<OperatorRun> runs_of(const Instance& instance, const ShardRunner& runner) {
+std::vector<OperatorRun> runs_of(const Graph& graph, const std::vector<std::optional<Tensor>>& own,
+                                 const ShardRunner& runner) {
   std::mt19937 random(23);
   std::vector<OperatorRun> runs;
   for (const auto& [low, with_own] :
        {std::pair(0.25, false), std::pair(-2.0, false), std::pair(-2.0, true)}) {
     std::vector<Tensor> inputs;
-    for (std::size_t i = 0; i < instance.own.size(); ++i) {
-      const graph::Value& value = instance.graph.value(instance.graph.inputs[i]);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const graph::Value& value = graph.value(graph.inputs[i]);
       const bool is_float = graph::is_floating_point(value.type);
-      inputs.push_back(with_own && instance.own[i]
-                           ? *instance.own[i]
+      inputs.push_back(with_own && own[i] && own[i]->shape() == value.shape
+                           ? *own[i]
                            : runner.random(value.type, value.shape, is_float ? low : 0, 2, random));
     }
-    auto run = run_whole(instance.graph, std::move(inputs), runner);
+    auto run = run_whole(graph, std::move(inputs), runner);
     if (!run) return {};
     if (tells_much(*run)) runs.push_back(std::move(*run));
   }
@@ -145,13 +149,13 @@ std::string objection(const Graph& graph, const Node& node) {
       "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
   if (random_operators.contains(node.op_type)) return "it draws random numbers";
   if (node.body) return "it is a loop that only the run ends";
-  std::int64_t elements = 0;
   for (const auto* values : {&node.inputs, &node.outputs}) {
     for (const ValueId id : *values) {
-      if (id != graph::no_value) elements += graph::num_elements(graph.value(id).shape);
+      if (id == graph::no_value) continue;
+      if (graph::bits_of(graph.value(id).type) < 8)
+        return "elements of less than 8 bits share a byte";
     }
   }
-  if (elements > most_elements) return "its tensors are too large to run it often";
   for (const ValueId id : node.inputs) {
     if (id == graph::no_value) continue;
     const graph::Value& value = graph.value(id);
@@ -163,6 +167,26 @@ std::string objection(const Graph& graph, const Node& node) {
   return {};
 }
 
+/// As it is where it is small enough; nullopt where it cannot be made so.
+std::optional<SmallerInstance> instance_to_run(const Graph& graph) {
+  if (elements_of_node(graph) > most_elements)
+    if (auto smaller = smaller_instance(graph, most_elements_if_smaller)) return smaller;
+  return smaller_instance(graph, most_elements);
+}
+
+/// Loops that split one at a time may not do so together.
+bool is_proven(const ShardingRule& rule, const OperatorRun& run, const ShardRunner& runner) {
+  for (const DeviceMesh& mesh : {DeviceMesh({2}), DeviceMesh({3}), DeviceMesh({2, 2})})
+    for (const OpShardSpec& choice : all_choices(rule, run, mesh))
+      if (!disproof(rule, choice, mesh, run, runner).empty()) return false;
+  return true;
+}
+
+bool splits_something(const ShardingRule& rule) {
+  return std::ranges::any_of(rule.factors,
+                             [](const Factor& factor) { return factor.kind != FactorKind::whole; });
+}
+
 }  // namespace
 
 std::optional<ShardingRule> discover_rule(const Graph& graph, const Node& node,
@@ -170,36 +194,37 @@ std::optional<ShardingRule> discover_rule(const Graph& graph, const Node& node,
   why_not = objection(graph, node);
   if (!why_not.empty()) return std::nullopt;
   const Instance instance = instance_of(graph, node);
+  const auto to_run = instance_to_run(instance.graph);
+  if (!to_run) {
+    why_not = "its tensors are too large to run it often";
+    return std::nullopt;
+  }
   const ShardRunner runner(evaluate);
-  const std::vector<OperatorRun> runs = runs_of(instance, runner);
+  const std::vector<OperatorRun> runs = runs_of(to_run->graph, instance.own, runner);
   if (runs.empty()) {
     why_not = "it does not run on random numbers";
     return std::nullopt;
   }
   const Discovery found = discover(runs, runner);
-  ShardingRule rule = rule_of(found, instance.graph, instance.graph.nodes.front());
-  // Loops that split one at a time may not do so together.
-  for (const DeviceMesh& mesh : {DeviceMesh({2}), DeviceMesh({3}), DeviceMesh({2, 2})}) {
-    for (const OpShardSpec& choice : all_choices(rule, runs.front(), mesh)) {
-      if (disproof(rule, choice, mesh, runs.front(), runner).empty()) continue;
-      why_not = "what splits alone does not split together";
-      return std::nullopt;
-    }
+  const ShardingRule rule = rule_of(found, to_run->graph, to_run->graph.nodes.front());
+  if (!is_proven(rule, runs.front(), runner)) {
+    why_not = "what splits alone does not split together";
+    return std::nullopt;
   }
-  if (std::ranges::none_of(rule.factors,
-                           [](const Factor& factor) { return factor.kind != FactorKind::whole; })) {
+  if (!splits_something(rule)) {
     why_not = "no dimension splits";
     return std::nullopt;
   }
-  return rule;
+  return rule_of(enlarged(found, *to_run), instance.graph, instance.graph.nodes.front());
 }
 
-std::vector<std::string> discover_rules(const Graph& graph, const graph::Evaluator& evaluate) {
+std::vector<std::string> discover_rules(const Graph& graph, const graph::Evaluator& evaluate,
+                                        const std::function<bool(const Node&)>& wanted) {
   std::map<std::string, std::string> without;  // by operator type
   std::set<std::string> tried;
   for (const Node& node : graph.nodes) {
     if (find_rule(node.domain, node.op_type) != nullptr) continue;
-    if (node.domain == graph::collective_domain) continue;
+    if (node.domain == graph::collective_domain || !wanted(node)) continue;
     const std::string key = key_of(graph, node);
     if (!tried.insert(key).second || known_rules().contains(key)) continue;
     std::string why_not;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,11 +23,14 @@ namespace autopar::sharding {
 std::optional<ShardingRule> discover_rule(const graph::Graph& graph, const graph::Node& node,
                                           const graph::Evaluator& evaluate, std::string& why_not);
 
-/// Remembers rules for all operators of the graph that have none; sharding_rule finds them from
-/// then on. Returns, for each operator type that stays without, the reason. Not to be called while
-/// other threads ask for rules.
-std::vector<std::string> discover_rules(const graph::Graph& graph,
-                                        const graph::Evaluator& evaluate);
+/// Remembers rules for all operators of the graph that have none and are `wanted`; sharding_rule
+/// finds them from then on. Returns, for each operator type that stays without, the reason. Not to
+/// be called while other threads ask for rules.
+std::vector<std::string> discover_rules(
+    const graph::Graph& graph, const graph::Evaluator& evaluate,
+    const std::function<bool(const graph::Node&)>& wanted = [](const graph::Node&) {
+      return true;
+    });
 
 /// What was remembered for such a node.
 std::optional<ShardingRule> discovered_rule(const graph::Graph& graph, const graph::Node& node);

@@ -463,14 +463,14 @@ class RuleOfSplits {
 }  // namespace
 
 Discovery discover(const std::vector<OperatorRun>& runs, const ShardRunner& runner) {
-  return Discoverer(runs, runner).discover();
+  Discovery found = Discoverer(runs, runner).discover();
+  std::ranges::stable_sort(found.splits, comes_first);
+  return found;
 }
 
 ShardingRule rule_of(const Discovery& discovery, const Graph& graph, const Node& node) {
-  std::vector<DiscoveredSplit> splits = discovery.splits;
-  std::ranges::stable_sort(splits, comes_first);
   RuleOfSplits maker(graph, node);
-  for (const DiscoveredSplit& split : splits) maker.add(split);
+  for (const DiscoveredSplit& split : discovery.splits) maker.add(split);
   ShardingRule rule = std::move(maker).finish();
   rule.linear = discovery.linear;
   return rule;

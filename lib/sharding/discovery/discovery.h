@@ -37,7 +37,7 @@ struct DiscoveredSplit {
 };
 
 struct Discovery {
-  std::vector<DiscoveredSplit> splits;
+  std::vector<DiscoveredSplit> splits;   ///< in the order in which a rule takes them
   std::vector<std::vector<int>> linear;  ///< as ShardingRule::linear, minimal groups
 };
 
@@ -46,8 +46,8 @@ struct Discovery {
 /// it.
 Discovery discover(const std::vector<OperatorRun>& runs, const ShardRunner& runner);
 
-/// The rule that allows these splits, one for each dimension of each tensor where they compete:
-/// what makes shares of outputs before what reduces, whole dimensions before parts.
+/// The rule that allows these splits, the first for each dimension of each tensor where they
+/// compete: what makes shares of outputs comes before what reduces, whole dimensions before parts.
 ShardingRule rule_of(const Discovery& discovery, const graph::Graph& graph,
                      const graph::Node& node);
 

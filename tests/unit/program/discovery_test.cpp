@@ -15,6 +15,7 @@
 #include "sharding/decomposition.h"
 #include "sharding/discovery/discovered_rules.h"
 #include "sharding/discovery/rule_proof.h"
+#include "sharding/discovery/smaller_instance.h"
 #include "unit/sharding/node_sketch.h"
 
 using namespace autopar;
@@ -186,7 +187,7 @@ namespace {
 
 /// An operator of a domain that no table knows: a softmax over the last dimension whose result has
 /// its heads, which an attribute counts, in front.
-Graph heads_graph(std::int64_t heads) {
+Graph heads_graph(std::int64_t heads, std::int64_t rows = 5, std::int64_t columns = 12) {
   static const bool is_registered = [] {
     onnx::OpSchemaRegistry::DomainToVersionRange::Instance().AddDomainToVersion("test.discovery", 1,
                                                                                 1);
@@ -212,8 +213,8 @@ Graph heads_graph(std::int64_t heads) {
     return true;
   }();
   require(is_registered, "a schema is registered once");
-  Graph graph =
-      sketch("SoftmaxOfHeads", {of({5, 12})}, {of({heads, 5, 12 / heads})}, {{"heads", heads}});
+  Graph graph = sketch("SoftmaxOfHeads", {of({rows, columns})},
+                       {of({heads, rows, columns / heads})}, {{"heads", heads}});
   graph.nodes[0].domain = "test.discovery";
   graph.opsets["test.discovery"] = 1;
   return graph;
@@ -273,10 +274,56 @@ TEST_CASE("what cannot be run, or not be trusted, gets no rule and a reason") {
   CHECK(has_rule(sketch("CumSum", {of({4, 6}), scalar(1)}, {of({4, 6})})));
   CHECK_FALSE(has_rule(sketch("CumSum", {of({4, 6}), of({}, DataType::int64)}, {of({4, 6})})));
   CHECK(why_not == "it reads integers that are known only at run time and may name dimensions");
-  CHECK_FALSE(has_rule(sketch("Relu", {of({4096, 4096})}, {of({4096, 4096})})));
+  CHECK_FALSE(has_rule(sketch("Relu", {of({4099, 4099})}, {of({4099, 4099})})));
   CHECK(why_not == "its tensors are too large to run it often");
   CHECK_FALSE(has_rule(sketch("MatMul", {of({4, 6}), of({5, 6})}, {of({4, 6})})));
   CHECK(why_not == "it does not run on random numbers");
   CHECK_FALSE(has_rule(sketch("Softmax", {of({6})}, {of({6})})));
   CHECK(why_not == "no dimension splits");
+}
+
+TEST_CASE("an operator on large tensors is run on smaller ones, and splits as these do") {
+  std::string why_not;
+  const auto rule_of_large = [&](const Graph& graph) {
+    auto rule = discover_rule(graph, graph.nodes[0], evaluate_heads, why_not);
+    INFO(why_not);
+    REQUIRE(rule);
+    return *rule;
+  };
+  using Sizes = std::multiset<std::int64_t>;
+  const auto split_sizes = [](const ShardingRule& rule) {
+    Sizes sizes;
+    for (const Factor& factor : rule.factors)
+      if (factor.kind != FactorKind::whole) sizes.insert(factor.size);
+    return sizes;
+  };
+  CHECK(split_sizes(rule_of_large(sketch("Relu", {of({3072, 4096})}, {of({3072, 4096})}))) ==
+        Sizes{3072, 4096});
+  // An inner dimension becomes partial sums.
+  const Graph product = sketch("MatMul", {of({4096, 2048}), of({2048, 8192})}, {of({4096, 8192})});
+  CHECK(split_sizes(rule_of_large(product)) == Sizes{2048, 4096, 8192});
+  // Heads stay as many as the attribute says; what grows is what each has.
+  const Graph heads = heads_graph(32, 2048, 4096);
+  const ShardingRule rule = rule_of_large(heads);
+  CHECK(split_sizes(rule) == Sizes{32, 2048});
+  CHECK(rule.inputs[0][1].size() == 2);
+  // Outputs that are not of the inputs' proportions leave nothing to divide.
+  const Graph grown = sketch("Pad", {of({2048, 1024}), ints({1, 0, 0, 0})}, {of({2049, 1024})});
+  CHECK(smaller_instance(grown, 1 << 22).has_value());
+  CHECK_FALSE(smaller_instance(grown, 1 << 14).has_value());
+}
+
+TEST_CASE("extents that are equal are divided alike, no further than they tell something") {
+  const Graph graph = sketch("MatMul", {of({4096, 2048}), of({2048, 8192})}, {of({4096, 8192})});
+  const auto smaller = smaller_instance(graph, 1 << 18);
+  REQUIRE(smaller);
+  CHECK(elements_of_node(smaller->graph) <= 1 << 18);
+  const auto shape = [&](graph::ValueId id) { return smaller->graph.value(id).shape; };
+  CHECK(shape(0)[1] == shape(1)[0]);
+  CHECK(shape(2) == Shape{shape(0)[0], shape(1)[1]});
+  for (std::size_t v = 0; v < graph.values.size(); ++v)
+    for (std::size_t d = 0; d < 2; ++d)
+      CHECK(shape(static_cast<graph::ValueId>(v))[d] * smaller->divisors[v][d] ==
+            graph.values[v].shape[d]);
+  CHECK_FALSE(smaller_instance(graph, 100).has_value());
 }
