@@ -1,4 +1,4 @@
-# What `cmake --install` and the package hold: bin/autopar, its plugins in lib/autopar, and the pages.
+# What `cmake --install` and the package hold: bin/autopar, its plugins in lib/autopar, headers and the pages.
 # AUTOPAR_GPU_CHECK adds the programs that scripts/gpu_check runs.
 # AUTOPAR_PORTABLE adds, in lib, the shared libraries that the program needs, for machines without
 # them, with their licences; what a plugin alone needs (CUDA, NCCL, MPI) is the machine's own.
@@ -14,6 +14,8 @@ function(autopar_install)
     install(TARGETS ${plugins} LIBRARY DESTINATION lib/autopar)
   endif()
   install(FILES README.md LICENSE DESTINATION share/doc/autopar)
+  # What libraries of operators are compiled with (docs/operators-of-your-own.md).
+  install(FILES lib/graph/operators/autopar_operator.h DESTINATION include/autopar)
   set(programs autopar)
   if(AUTOPAR_GPU_CHECK)
     list(APPEND programs onnx_conformance run_shards gpu_kernel_test)

@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "model_options.h"
+#include "operator_options.h"
 #include "progress.h"
 
 namespace autopar {
@@ -43,6 +44,7 @@ void add_partition_command(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("partition", "Split a model: one ONNX shard a rank");
   add_model_options(*sub, command->model);
   add_plan_options(*sub, command->plan);
+  add_operators_option(*sub);
   sub->add_option("--out", command->bundle.out, "The bundle to write, a new folder")->required();
   sub->add_flag("--force", command->bundle.force, "Replace an existing bundle");
   sub->callback([command] { command->run(); });

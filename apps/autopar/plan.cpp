@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "commands.h"
 #include "model_options.h"
+#include "operator_options.h"
 #include "progress.h"
 
 namespace autopar {
@@ -85,6 +86,7 @@ void add_plan_command(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("plan", "Search for a plan without writing shards");
   add_model_options(*sub, command->model);
   add_plan_options(*sub, command->plan);
+  add_operators_option(*sub);
   sub->add_option("--explain", command->explain,
                   "Tell of an operator's candidates: a name, or a glob whose first match counts");
   sub->add_option("--simulate", command->simulate,

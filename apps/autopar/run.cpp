@@ -12,6 +12,7 @@
 #include "device_choice.h"
 #include "input_options.h"
 #include "launch.h"
+#include "operator_options.h"
 #include "planner/summary.h"
 #include "runtime/tensor_files.h"
 
@@ -182,6 +183,7 @@ void add_run_command(CLI::App& app) {
   command->launching.add_to(*sub);
   command->device.add_to(*sub);
   command->inputs.add_to(*sub);
+  add_operators_option(*sub);
   sub->add_option("--output-dir", command->output_dir, "Folder for the outputs, NAME.npy each");
   sub->add_option("--repeat", command->options.repeat, "Timed runs")->capture_default_str();
   sub->add_option("--steps", command->options.loop.steps,

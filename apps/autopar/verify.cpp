@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "input_options.h"
 #include "launch.h"
+#include "operator_options.h"
 #include "planner/load_model.h"
 #include "runtime/tail_run.h"
 #include "runtime/tensor_files.h"
@@ -121,6 +122,7 @@ void add_verify_command(CLI::App& app) {
   sub->add_option("model", command->model.file, "The ONNX file")->required();
   sub->add_option("dir", command->dir, "The bundle")->required();
   command->inputs.add_to(*sub);
+  add_operators_option(*sub);
   sub->add_option("--constant", command->model.constants,
                   "As the model was partitioned with, NAME=FILE (.npy or .pb); may be repeated")
       ->allow_extra_args(false);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/problems.h"
+#include "graph/operators/library_operator.h"
 #include "runtime/executable.h"
 #include "search/pins.h"
 #include "sharding/discovery/discovered_rules.h"
@@ -81,9 +82,13 @@ graph::Graph load_filled_up(const LoadedModel& model, const PlanOptions& plan,
 }  // namespace
 
 void discover_missing_rules(const PlanOptions& plan, const graph::Graph& graph) {
-  if (!plan.discover) return;
-  for (const std::string& reason : sharding::discover_rules(graph, runtime::evaluate_constants))
-    spdlog::warn("--discover found no split of {}", reason);
+  const auto is_wanted = [&plan](const graph::Node& node) {
+    const auto* of_library = graph::find_library_operator(node.domain, node.op_type);
+    return of_library ? of_library->may_be_split() : plan.discover;
+  };
+  for (const std::string& reason :
+       sharding::discover_rules(graph, runtime::evaluate_constants, is_wanted))
+    spdlog::warn("no split is found of {}", reason);
 }
 
 program::SplitBatch split_model(const LoadedModel& model, const PlanOptions& plan) {

@@ -10,8 +10,8 @@ namespace autopar::planner {
 /// be cut so.
 program::SplitBatch split_model(const LoadedModel& model, const PlanOptions& plan);
 
-/// With PlanOptions::discover: finds rules of operators that have none, and warns of those that
-/// have none still.
+/// Finds rules of libraries' operators, and with PlanOptions::discover of all others that have
+/// none; warns of those that have none still.
 void discover_missing_rules(const PlanOptions& plan, const graph::Graph& graph);
 
 }  // namespace autopar::planner

@@ -19,7 +19,7 @@
 /// Errors are exceptions of type autopar::Error (error.h) whose message is one line, and in
 /// SeveralErrors a line for each of several. They name options as the command line does: `ngpus`
 /// is --ngpus. Any number of models and plans may be used from any number of threads, but for
-/// `discover`, which no other search may run beside.
+/// `discover` and libraries' operators, which no other search may run beside.
 ///
 /// Effects on the process: while plan() or explain() search, SIGINT ends the search instead of the
 /// process, and the best plan so far is returned; while write_bundle() writes, SIGINT, SIGTERM and
@@ -58,7 +58,8 @@ struct PlanOptions {
   std::vector<std::string> batch{};   ///< inputs that have the batch: "NAME" or, by dimension,
                                       ///< "NAME=1"; none: the first input's, wherever it is
   std::string objective = "latency";  ///< of stages: "latency" or "throughput"
-  bool discover = false;  ///< finds out how operators without a rule split, by running them
+  /// Finds out how operators without a rule split, by running them; libraries' in any case.
+  bool discover = false;
   Progress progress{};
 };
 

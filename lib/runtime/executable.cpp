@@ -59,9 +59,10 @@ void require_kernels(const Graph& graph, const KernelTable& kernels) {
   }
   Problems problems;
   for (const auto& [op_type, nodes] : nodes_without) {
-    problems.add("node '{}': operator {} has no {} kernel{}", nodes.front(), op_type,
+    problems.add("node '{}': operator {} has no {} kernel{}{}", nodes.front(), op_type,
                  kernels.device,
-                 nodes.size() > 1 ? fmt::format(" ({} nodes in all)", nodes.size()) : "");
+                 nodes.size() > 1 ? fmt::format(" ({} nodes in all)", nodes.size()) : "",
+                 kernels.device != cpu_kernels().device ? "; run with --device cpu" : "");
   }
   problems.throw_if_any();
 }

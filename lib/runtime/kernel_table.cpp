@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "runtime/kernel.h"
+#include "runtime/kernels/library/library_operator.h"
 
 namespace autopar::runtime {
 
@@ -8,7 +9,8 @@ const KernelEntry* KernelTable::find(std::string_view domain, std::string_view o
   const auto found = std::ranges::find_if(entries, [&](const KernelEntry& entry) {
     return entry.op_type == op_type && entry.domain == domain;
   });
-  return found == entries.end() ? nullptr : &*found;
+  if (found != entries.end()) return &*found;
+  return find_library_kernel(domain, op_type, /*on_gpu=*/device != cpu_kernels().device);
 }
 
 }  // namespace autopar::runtime

@@ -8,7 +8,8 @@ namespace {
 
 using onnx::AttributeProto;
 
-Attribute convert(const AttributeProto& attribute, const onnx::NodeProto& node, ModelFile& file) {
+Attribute convert(const AttributeProto& attribute, const onnx::NodeProto& node,
+                  const TensorReader& read_tensor, std::string_view where) {
   switch (attribute.type()) {
     case AttributeProto::INT:
       return attribute.i();
@@ -23,10 +24,10 @@ Attribute convert(const AttributeProto& attribute, const onnx::NodeProto& node, 
     case AttributeProto::STRINGS:
       return std::vector<std::string>(attribute.strings().begin(), attribute.strings().end());
     case AttributeProto::TENSOR:
-      return file.tensor(attribute.t());
+      return read_tensor(attribute.t());
     default:
-      fail("{}: {} has attribute '{}' of a kind that is not supported ({})", file.path().string(),
-           describe(node), attribute.name(), AttributeProto::AttributeType_Name(attribute.type()));
+      fail("{}: {} has attribute '{}' of a kind that is not supported ({})", where, describe(node),
+           attribute.name(), AttributeProto::AttributeType_Name(attribute.type()));
   }
 }
 
@@ -57,20 +58,31 @@ struct ToTensor {
 
 }  // namespace
 
+std::map<std::string, Attribute> convert_attributes(const onnx::NodeProto& node,
+                                                    const TensorReader& read_tensor,
+                                                    std::string_view where) {
+  std::map<std::string, Attribute> attributes;
+  for (const auto& attribute : node.attribute())
+    attributes.insert_or_assign(attribute.name(), convert(attribute, node, read_tensor, where));
+  return attributes;
+}
+
 Node convert_node(const onnx::NodeProto& node, ModelFile& file) {
   Node result;
   result.name = node.name();
   result.op_type = node.op_type();
   result.domain = canonical_domain(node.domain());
-  for (const auto& attribute : node.attribute())
-    result.attributes.insert_or_assign(attribute.name(), convert(attribute, node, file));
+  result.attributes = convert_attributes(
+      node, [&file](const auto& tensor) { return file.tensor(tensor); }, file.path().string());
   return result;
 }
 
 Tensor constant_of(const onnx::NodeProto& node, ModelFile& file) {
   const std::string where = fmt::format("{}: {}", file.path().string(), describe(node));
   if (node.attribute_size() != 1) fail("{} must have one value", where);
-  return std::visit(ToTensor{where}, convert(node.attribute(0), node, file));
+  const auto attributes = convert_attributes(
+      node, [&file](const auto& tensor) { return file.tensor(tensor); }, file.path().string());
+  return std::visit(ToTensor{where}, attributes.begin()->second);
 }
 
 }  // namespace autopar::graph

@@ -10,6 +10,7 @@
 #include "graph/onnx/sequence_operators.h"
 #include "graph/onnx/topological_order.h"
 #include "graph/onnx/unknown_shape.h"
+#include "graph/operators/library_operator.h"
 #include "graph/own_operators.h"
 
 namespace autopar::graph {
@@ -97,7 +98,10 @@ void NodeImporter::bind(Scope& scope, const std::string& name, ValueId id) {
 void NodeImporter::import_node(const onnx::NodeProto& node, Scope& scope) {
   const auto function =
       functions_.find(function_key(node.domain(), node.op_type(), node.overload()));
-  if (function != functions_.end()) return call(node, local_body(node, *function->second), scope);
+  const bool is_of_library =
+      find_library_operator(canonical_domain(node.domain()), node.op_type()) != nullptr;
+  if (function != functions_.end() && !is_of_library)
+    return call(node, local_body(node, *function->second), scope);
   if (!canonical_domain(node.domain()).empty()) return import_upgraded(node, scope);
   const auto opset = scope.opsets.find("");
   if (opset == scope.opsets.end())

@@ -7,9 +7,12 @@
 
 #include "graph/onnx/function_body.h"
 #include "graph/onnx/model_file.h"
+#include "graph/onnx/node_conversion.h"
 #include "graph/onnx/operator_advice.h"
 #include "graph/onnx/tensor_proto.h"
 #include "graph/onnx/topological_order.h"
+#include "graph/operators/library_operator.h"
+#include "graph/operators/operator_fault.h"
 
 namespace autopar::graph {
 namespace {
@@ -218,6 +221,19 @@ void run_inference(const NodeInContext& context, onnx::InferenceContext& inferen
   schema.CheckInputOutputType(inference);
 }
 
+std::vector<InferredOutput> infer_by_library(const LibraryOperator& op,
+                                             const NodeInContext& context, std::string_view where) {
+  const TensorReader read_tensor = [&](const onnx::TensorProto& proto) {
+    return context.tensor ? context.tensor(proto) : tensor_from_proto(proto, nullptr);
+  };
+  std::vector<InferredOutput> outputs;
+  for (const Value& output : graph::infer_by_library(
+           op, convert_attributes(context.node, read_tensor, where), context.inputs,
+           static_cast<std::size_t>(context.node.output_size())))
+    outputs.push_back({output.type, output.shape});
+  return outputs;
+}
+
 }  // namespace
 
 const onnx::OpSchema& schema_of(const onnx::NodeProto& node,
@@ -248,6 +264,9 @@ std::vector<InferredOutput> infer_outputs(const NodeInContext& context, std::str
   const std::unordered_map<std::string, const onnx::SparseTensorProto*> no_sparse_data;
   const onnx::ShapeInferenceOptions options(true, 1, false);
   try {
+    const LibraryOperator* op =
+        find_library_operator(context.node.domain(), context.node.op_type());
+    if (op != nullptr) return infer_by_library(*op, context, where);
     check_window(context.node);
     onnx::shape_inference::InferenceContextImpl inference(
         messages.node, messages.type_pointers, messages.data_pointers, no_sparse_data, options);
@@ -259,6 +278,8 @@ std::vector<InferredOutput> infer_outputs(const NodeInContext& context, std::str
     if (!outputs.empty() && !outputs[0].shape)
       outputs[0].shape = open_shape(context, inference.allOutputTypes_[0]);
     return outputs;
+  } catch (const OperatorFault& fault) {
+    throw OperatorFault(fmt::format("{}: {}: {}", where, describe(context.node), fault.what()));
   } catch (const Error& error) {
     fail("{}: {}: {}", where, describe(context.node), error.what());
   } catch (const std::exception& error) {

@@ -30,7 +30,11 @@ std::string_view advice_about(std::string_view domain, std::string_view op_type)
     return advice.domain == domain && (advice.op_type.empty() || advice.op_type == op_type);
   });
   if (found != std::end(advices)) return found->text;
-  return "export the model with ONNX's own operators or with the function that defines it";
+  if (domain.empty())
+    return "export the model with ONNX's own operators or with the function that defines it";
+  return "give the library that has it with --operators LIBRARY.so, or export the model with "
+         "ONNX's own operators or "
+         "with the function that defines it";
 }
 
 }  // namespace autopar::graph
