@@ -22,6 +22,7 @@
 #include "planner/summary.h"
 #include "progress.h"
 #include "runtime/calibration/rank_stopwatch.h"
+#include "runtime/comm/ranks.h"
 
 namespace autopar {
 
@@ -48,39 +49,36 @@ struct CalibrateCommand {
   int ranks = 0;  ///< 0: as --mesh says, or as many as were started, or 2 threads
   std::string mesh;
   DeviceChoice device;
-  LaunchOptions launching;
+  LaunchChoice launching;
 
   void run() {
     if (ranks < 0) fail("--ranks {}: give at least 1", ranks);
     const runtime::DeviceOptions on = device.checked();
     const int wanted = wanted_ranks();
-    const std::unique_ptr<runtime::Communicator> world =
-        find_other_ranks(launching, {.ranks = static_cast<std::size_t>(wanted),
-                                     .what = fmt::format("--mesh {}", to_string(mesh_of(wanted))),
-                                     .digest = [] { return "calibrate"; }});
-    const int started = world && !asks_for_ranks() ? world->size() : wanted;
-    const sharding::DeviceMesh ranks_mesh = mesh_of(started);
-    if (world) require_same_of_all(*world, ranks_mesh, on);
-    if (world && world->size() != started) {
+    const runtime::LaunchOptions launch = launching.checked();
+    runtime::Ranks started =
+        runtime::launch_ranks(launch, {.count = wanted,
+                                       .what = fmt::format("--mesh {}", to_string(mesh_of(wanted))),
+                                       .digest = [] { return "calibrate"; }});
+    const int number = asks_for_ranks() ? wanted : started.world_size();
+    const sharding::DeviceMesh ranks_mesh = mesh_of(number);
+    started.run_as_rank([&](runtime::Communicator& world, const runtime::LocalRanks&) {
+      require_same_of_all(world, ranks_mesh, on);
+    });
+    if (started.world_size() != number) {
       fail("--mesh {} has {} ranks, but {} processes were started; start {}", to_string(ranks_mesh),
-           started, world->size(), started);
+           number, started.world_size(), number);
     }
-    const bool is_first = !world || world->rank() == 0;
-    if (is_first) cost::check_device_file(out, force);
+    if (started.has_first()) cost::check_device_file(out, force);
     Result result;
     {
-      const Progress progress(fmt::format("measuring {} rank(s)", started));
-      const auto measure_rank = [&](runtime::Communicator& host, const runtime::LocalRanks& local) {
-        const Result measured = measure(ranks_mesh, on, host, local);
+      const Progress progress(fmt::format("measuring {} rank(s)", number));
+      started.run_as_rank([&](runtime::Communicator& host, const runtime::LocalRanks& local) {
+        const Result measured = measure(ranks_mesh, on, host, local, launch.timeout);
         if (host.rank() == 0) result = measured;
-      };
-      if (world) {
-        measure_rank(*world, runtime::local_ranks(*world));
-      } else {
-        runtime::run_rank_threads(started, launching.timeout(), measure_rank);
-      }
+      });
     }
-    if (is_first) conclude(result, ranks_mesh);
+    if (started.has_first()) conclude(result, ranks_mesh);
   }
 
  private:
@@ -136,8 +134,9 @@ struct CalibrateCommand {
   }
 
   Result measure(const sharding::DeviceMesh& ranks_mesh, const runtime::DeviceOptions& on,
-                 runtime::Communicator& host, const runtime::LocalRanks& local) const {
-    runtime::RankStopwatch stopwatch(on, host, local, launching.timeout());
+                 runtime::Communicator& host, const runtime::LocalRanks& local,
+                 std::chrono::milliseconds timeout) const {
+    runtime::RankStopwatch stopwatch(on, host, local, timeout);
     const auto extent = is_quick ? cost::Extent::quick : cost::Extent::full;
     const runtime::TimingOptions timing =
         is_quick ? runtime::TimingOptions{.seconds = 0.005, .least_runs = 3, .most_runs = 20}

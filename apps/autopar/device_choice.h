@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/rank_device.h"
+#include "runtime/session_options.h"
 
 namespace autopar {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bundle/meta_info.h"
-#include "runtime/run_bundle.h"
+#include "runtime/step_loop.h"
 
 namespace autopar {
 

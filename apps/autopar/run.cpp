@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <memory>
@@ -14,7 +15,10 @@
 #include "launch.h"
 #include "operator_options.h"
 #include "planner/summary.h"
+#include "runtime/session.h"
+#include "runtime/step_loop.h"
 #include "runtime/tensor_files.h"
+#include "runtime/trace.h"
 
 namespace autopar {
 
@@ -39,7 +43,8 @@ struct RunCommand {
   InputOptions inputs;
   std::filesystem::path output_dir;
   DeviceChoice device;
-  LaunchOptions launching;
+  LaunchChoice launching;
+  runtime::SessionOptions session_options;
   runtime::RunOptions options;
   std::vector<std::string> choices;
   std::filesystem::path profile;
@@ -47,9 +52,10 @@ struct RunCommand {
 
   void run() {
     const auto [info, tail] = checked_bundle();
-    const Launch launch(launching, dir, info);
-    const runtime::RunResult result = launch.run(inputs.load(info, options.loop), options);
-    if (!launch.is_first()) return;
+    runtime::Session session(dir, session_options);
+    if (session.has_first_rank()) warn_of_host_collectives();
+    const runtime::RunResult result = session.run(inputs.load(info, options.loop), options);
+    if (!session.has_first_rank()) return;
     if (!output_dir.empty()) write_outputs(bundle::model_outputs(info, tail), result);
     if (!profile.empty()) report_profile(result);
     report(info, bundle::model_outputs(info, tail), result);
@@ -68,7 +74,8 @@ struct RunCommand {
     auto& [info, tail] = bundle;
     Problems problems;
     problems.collect([&] { check_options(); });
-    problems.collect([&] { options.device = device.checked(); });
+    problems.collect([&] { session_options.device = device.checked(); });
+    problems.collect([&] { session_options.launch = launching.checked(); });
     problems.collect([&] {
       if (!profile.empty()) runtime::check_trace_file(profile, "--profile");
     });
@@ -77,11 +84,18 @@ struct RunCommand {
       options.loop.choices = parsed_choices();
       info = bundle::load_meta_info(dir);
       tail = bundle::load_tail_info(dir, info);
-      prepare_loop(info, tail, options.loop);
+      runtime::set_states(info, tail, session_options.states);
+      runtime::check_loop(info, tail, options.loop);
       if (problems.any()) inputs.load(info, options.loop);  // which steps an input is for is known
     });
     problems.throw_if_any();
     return bundle;
+  }
+
+  void warn_of_host_collectives() const {
+    const runtime::DeviceOptions& on = session_options.device;
+    if (on.host_collectives && on.kind != runtime::DeviceOptions::Kind::cpu)
+      spdlog::warn("collectives go through the host's memory, which is for tests: NCCL is faster");
   }
 
   std::vector<runtime::LoopOptions::Choice> parsed_choices() const {
@@ -99,7 +113,8 @@ struct RunCommand {
   }
 
   void check_loop_options() const {
-    const bool loops = !options.loop.states.empty() || options.loop.start != 0 || !choices.empty();
+    const bool loops =
+        !session_options.states.empty() || options.loop.start != 0 || !choices.empty();
     if (loops && !options.loop.is_loop())
       fail("--loop, --start and --choose are for several steps; give --steps");
   }
@@ -190,7 +205,7 @@ void add_run_command(CLI::App& app) {
                   "Runs one after the other, each with the states that the one before made; an "
                   "input's file may have an entry a step")
       ->capture_default_str();
-  sub->add_option("--loop", command->options.loop.states,
+  sub->add_option("--loop", command->session_options.states,
                   "Outputs that are inputs of the next step, present.*=past.* (default: as the "
                   "model was partitioned with); may be repeated")
       ->allow_extra_args(false);

@@ -13,6 +13,9 @@
 #include "launch.h"
 #include "operator_options.h"
 #include "planner/load_model.h"
+#include "runtime/rank_device.h"
+#include "runtime/run_whole.h"
+#include "runtime/session.h"
 #include "runtime/tail_run.h"
 #include "runtime/tensor_files.h"
 
@@ -38,15 +41,15 @@ struct VerifyCommand {
   std::filesystem::path dir;
   InputOptions inputs;
   std::optional<double> tolerance;  ///< by the model's types if absent
-  LaunchOptions launching;
-  runtime::RunOptions options;
+  LaunchChoice launching;
+  runtime::DeviceOptions device;
   bool json = false;
 
   void run() const {
     bundle::MetaInfo info;
     runtime::NamedTensors tensors;
     Problems problems;
-    problems.collect([&] { check_threads(options.device.threads); });
+    problems.collect([&] { check_threads(device.threads); });
     if (tolerance && !(*tolerance >= 0)) problems.add("--tolerance {}: give 0 or more", *tolerance);
     problems.collect([&] {
       info = bundle::load_meta_info(dir);
@@ -56,11 +59,11 @@ struct VerifyCommand {
     });
     problems.throw_if_any();
 
-    const Launch launch(launching, dir, info);
-    const runtime::RunResult sharded = launch.run(tensors, options);
-    if (!launch.is_first()) return;
+    runtime::Session session(dir, {.device = device, .launch = launching.checked()});
+    const runtime::RunResult sharded = session.run(tensors);
+    if (!session.has_first_rank()) return;
     const graph::Imported whole_model = load_whole_model(info);
-    runtime::NamedTensors whole = runtime::run_whole(whole_model.graph, tensors, options).outputs;
+    runtime::NamedTensors whole = runtime::run_whole(whole_model.graph, tensors, device);
     if (whole_model.tail) whole = outputs_of_tail(*whole_model.tail, tensors, whole);
     report(bundle::model_outputs(info, bundle::load_tail_info(dir, info)), whole, sharded.outputs,
            tolerance.value_or(tolerance_of(whole_model.graph)));
@@ -81,7 +84,7 @@ struct VerifyCommand {
                                         const runtime::NamedTensors& made) const {
     const TemporaryFolder folder;
     graph::save_tail(tail, folder / "tail.onnx", folder / "tail.data");
-    const int threads = runtime::threads_of(options.device, {.rank = 0, .count = 1});
+    const int threads = runtime::threads_of(device, {.rank = 0, .count = 1});
     return runtime::TailRun(folder / "tail.onnx", tail.summary, threads).run(read, made);
   }
 
@@ -130,7 +133,7 @@ void add_verify_command(CLI::App& app) {
       "--tolerance", command->tolerance,
       "Largest relative error allowed (default: 1e-4; 1e-2 for models with float16, 8e-2 "
       "with bfloat16)");
-  sub->add_option("--threads", command->options.device.threads,
+  sub->add_option("--threads", command->device.threads,
                   "Threads a rank (default: cores over local ranks)");
   command->launching.add_timeout_to(*sub);
   sub->add_flag("--json", command->json, "Print the errors as JSON");

@@ -13,7 +13,8 @@
 #include "planner/write_bundle.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
-#include "runtime/run_bundle.h"
+#include "runtime/run_whole.h"
+#include "runtime/session.h"
 #include "search/search_plan.h"
 #include "sharding/rewrites/hoist_splits.h"
 #include "sharding/rewrites/reshape_gathers.h"
@@ -93,7 +94,8 @@ void run_forced(const OnnxTest& test, const DataSet& data, const graph::Graph& g
   const bundle::MetaInfo written = planner::write_bundle(
       graph, {}, plan::one_stage_plan(graph, plan), device, {bundle, "model.onnx", false});
   const runtime::RunResult result =
-      runtime::run_in_threads(bundle, inputs_of(graph, data), {.device = options.device});
+      runtime::Session(bundle, {.device = options.device, .launch = {.uses_mpi = false}})
+          .run(inputs_of(graph, data));
   check_outputs(test, data, result.outputs);
   if (bundle::to_json(result.collectives) != bundle::to_json(written.collectives))
     throw WrongResult(fmt::format("communication was predicted as {}, counted as {}",
@@ -119,9 +121,7 @@ int run_plans(const OnnxTest& test, const DataSet& data, IsFixed is_fixed,
               const TestOptions& options) {
   const graph::Graph graph = load(test, data, is_fixed);
   if (options.ranks == 1) {
-    check_outputs(
-        test, data,
-        runtime::run_whole(graph, inputs_of(graph, data), {.device = options.device}).outputs);
+    check_outputs(test, data, runtime::run_whole(graph, inputs_of(graph, data), options.device));
     return 1;
   }
   auto plans = forced_plans(graph, sharding::DeviceMesh({options.ranks}));

@@ -8,24 +8,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bundle/collective_total.h"
 #include "graph/graph.h"
 
 namespace autopar::bundle {
 
 inline constexpr int meta_info_version = 3;
-
-/// Calls and payload bytes of one kind of collective over one set of mesh axes, summed over calls
-/// and ranks: predicted in meta-info.json, counted by a run, in the same form.
-struct CollectiveTotal {
-  std::string kind;  ///< "all-reduce", "all-gather", "reduce-scatter", "all-to-all", ...
-  std::vector<int> mesh_axes;
-  std::int64_t count = 0;  ///< calls, each counted once a participating rank
-  std::int64_t bytes = 0;
-  friend bool operator==(const CollectiveTotal&, const CollectiveTotal&) = default;
-};
-/// Adds to the entry of the same kind and axes, or inserts it; keeps entries sorted by kind and
-/// axes.
-void add_collective(std::vector<CollectiveTotal>& totals, const CollectiveTotal& more);
 
 struct FileInfo {
   std::string name;  ///< relative to the bundle

@@ -5,11 +5,9 @@
 #include <vector>
 
 #include "bundle/meta_info.h"
-#include "graph/tensor.h"
+#include "runtime/named_tensors.h"
 
 namespace autopar::runtime {
-
-using NamedTensors = std::map<std::string, graph::Tensor>;
 
 /// One rank's parts of the inputs: by name, then by microbatch; one where all have the same.
 using InputParts = std::map<std::string, std::vector<graph::Tensor>>;

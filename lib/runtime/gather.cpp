@@ -1,39 +1,88 @@
 #include "runtime/gather.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <string>
+#include <utility>
+
+#include "runtime/batch_parts.h"
 
 namespace autopar::runtime {
 
-std::vector<std::vector<std::byte>> gather_bytes(std::span<const std::byte> mine,
-                                                 Communicator& world) {
-  const auto ranks = static_cast<std::size_t>(world.size());
-  const auto length = static_cast<std::int64_t>(mine.size());
-  std::vector<std::int64_t> lengths(ranks);
-  const std::vector<std::int64_t> length_bytes(ranks, sizeof length);
-  world.all_gather(reinterpret_cast<const std::byte*>(&length),
-                   reinterpret_cast<std::byte*>(lengths.data()), length_bytes);
-  std::int64_t total = 0;
-  for (const std::int64_t each : lengths) total += each;
-  std::vector<std::byte> all(static_cast<std::size_t>(total));
-  world.all_gather(mine.data(), all.data(), lengths);
-  std::vector<std::vector<std::byte>> blocks;
-  auto begin = all.begin();
-  for (const std::int64_t each : lengths) {
-    blocks.emplace_back(begin, begin + each);
-    begin += each;
-  }
-  return blocks;
-}
+using graph::Range;
+using graph::Tensor;
 
 std::vector<nlohmann::json> gather_json(const nlohmann::json& mine, Communicator& world) {
   const std::string text = mine.dump();
+  const auto length = static_cast<std::int64_t>(text.size());
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(world.size()));
+  const std::vector<std::int64_t> length_bytes(lengths.size(), sizeof length);
+  world.all_gather(reinterpret_cast<const std::byte*>(&length),
+                   reinterpret_cast<std::byte*>(lengths.data()), length_bytes);
+  std::string texts(std::reduce(lengths.begin(), lengths.end(), std::size_t{0}), ' ');
+  world.all_gather(reinterpret_cast<const std::byte*>(text.data()),
+                   reinterpret_cast<std::byte*>(texts.data()), lengths);
   std::vector<nlohmann::json> all;
-  for (const auto& block : gather_bytes(std::as_bytes(std::span(text)), world)) {
-    const auto* begin = reinterpret_cast<const char*>(block.data());
-    all.push_back(nlohmann::json::parse(begin, begin + block.size()));
+  auto begin = texts.begin();
+  for (const std::int64_t each : lengths) {
+    all.push_back(nlohmann::json::parse(begin, begin + each));
+    begin += each;
   }
   return all;
+}
+
+namespace {
+
+/// The ranks whose parts are taken: of those that have the same part, the first.
+std::vector<int> contributors(const bundle::PortInfo& port) {
+  std::vector<int> ranks;
+  for (auto own = port.ranges.begin(); own != port.ranges.end(); ++own)
+    if (*own && std::find(port.ranges.begin(), own, *own) == own)
+      ranks.push_back(static_cast<int>(own - port.ranges.begin()));
+  return ranks;
+}
+
+Tensor receive_part(const bundle::PortInfo& port, const std::vector<Range>& ranges, int from,
+                    Communicator& world) {
+  graph::Shape shape;
+  for (const Range& range : ranges) shape.push_back(range.size());
+  Tensor part = Tensor::zeros(port.type, shape);
+  world.receive(part.mutable_bytes().data(), part.size_bytes(), from);
+  return part;
+}
+
+}  // namespace
+
+Tensor gather_output(const bundle::MetaInfo& info, const bundle::PortInfo& port,
+                     const std::function<Tensor(int microbatch)>& part, Communicator& world) {
+  const std::vector<int> ranks = contributors(port);
+  const std::vector<int> microbatches = microbatches_read(info, port);
+  if (world.rank() != 0) {
+    if (std::ranges::find(ranks, world.rank()) == ranks.end()) return {};
+    for (const int m : microbatches) {
+      const Tensor mine = part(m);
+      world.send(mine.data(), mine.size_bytes(), 0);
+    }
+    return {};
+  }
+  const auto is_made = [](const Tensor& tensor) {
+    return tensor.type() != graph::DataType::undefined;
+  };
+  Tensor whole;
+  for (const int rank : ranks) {
+    const std::vector<Range>& ranges = *port.ranges[static_cast<std::size_t>(rank)];
+    for (const int m : microbatches) {
+      Tensor received = rank == 0 ? part(m) : receive_part(port, ranges, rank, world);
+      if (received.shape() == port.shape) {  // the only part is the whole
+        whole = std::move(received);
+        continue;
+      }
+      if (!is_made(whole)) whole = Tensor::zeros(port.type, port.shape);
+      place_output(port, ranges, m, received, whole);
+    }
+  }
+  return is_made(whole) ? whole : Tensor::zeros(port.type, port.shape);
 }
 
 }  // namespace autopar::runtime

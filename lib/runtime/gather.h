@@ -1,29 +1,23 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
+#include <functional>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <vector>
 
+#include "bundle/meta_info.h"
 #include "runtime/comm/communicator.h"
 
-/// What ranks tell each other about a run, in the order of ranks; every rank gets all.
+/// What ranks tell each other about a run; every rank of the world calls each function.
 namespace autopar::runtime {
 
-/// Every rank's block of bytes, known lengths or not.
-std::vector<std::vector<std::byte>> gather_bytes(std::span<const std::byte> mine,
-                                                 Communicator& world);
-
-template <typename T>
-std::vector<T> gather_values(const T& mine, Communicator& world) {
-  std::vector<T> all;
-  for (const auto& block : gather_bytes(std::as_bytes(std::span(&mine, 1)), world))
-    std::memcpy(&all.emplace_back(), block.data(), sizeof(T));
-  return all;
-}
-
-/// Every rank's text, parsed.
+/// Every rank's value, in the order of ranks, on every rank.
 std::vector<nlohmann::json> gather_json(const nlohmann::json& mine, Communicator& world);
+
+/// An output put together from the ranks' parts, on rank 0; an empty tensor on others. `part` reads
+/// this rank's of a microbatch, and is asked where it has one.
+graph::Tensor gather_output(const bundle::MetaInfo& info, const bundle::PortInfo& port,
+                            const std::function<graph::Tensor(int microbatch)>& part,
+                            Communicator& world);
 
 }  // namespace autopar::runtime

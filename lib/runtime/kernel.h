@@ -9,8 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "bundle/meta_info.h"
+#include "bundle/collective_total.h"
 #include "graph/graph.h"
+#include "runtime/span.h"
 
 namespace autopar::runtime {
 
@@ -66,12 +67,6 @@ class Kernel {
   /// form of its own, or reads from its file.
   virtual bool reads(std::size_t /*input*/) const { return true; }
 };
-
-/// What a device may do at the same time: each queue runs its steps one after the other. What comes
-/// from the pipeline stage before has a queue of its own, and so has what goes to the next one, so
-/// that both overlap with the work between.
-enum class Queue { computation, communication, arrival, departure };
-inline constexpr std::size_t num_queues = 4;
 
 /// A kernel that sends and receives, in three parts, so that the middle parts of several can go out
 /// together.

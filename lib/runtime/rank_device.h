@@ -2,25 +2,13 @@
 
 #include <chrono>
 #include <memory>
-#include <optional>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/local_ranks.h"
 #include "runtime/device.h"
+#include "runtime/session_options.h"
 
 namespace autopar::runtime {
-
-/// What ranks run on, as the user chose it.
-struct DeviceOptions {
-  /// `automatic`: GPUs where every rank has one of its own, else the CPU.
-  enum class Kind { cpu, cuda, automatic } kind = Kind::cpu;
-  int threads = 0;  ///< of the CPU, a rank; 0 is the machine's cores over its ranks
-  std::optional<int> gpu =
-      {};  ///< of this process's one rank; by its place on its machine if absent
-  bool allow_tf32 = false;
-  /// Collectives of GPUs go through the host's memory, not NCCL, so that ranks may share a GPU.
-  bool host_collectives = false;
-};
 
 /// The CPU's threads for one rank of so many on its machine.
 int threads_of(const DeviceOptions& options, const LocalRanks& local);

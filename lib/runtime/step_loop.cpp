@@ -37,7 +37,7 @@ graph::Graph graph_of_ports(const bundle::MetaInfo& info) {
 }
 
 void check_state(const bundle::PortInfo& output, const bundle::PortInfo& input,
-                 const LoopOptions& options) {
+                 const LoopOptions& options, int steps_before) {
   const auto growth = graph::growth_of(output.name, output.shape, input.name, input.shape);
   std::size_t whole = input.shape.size();  // a dimension that must not be split
   if (growth) whole = static_cast<std::size_t>(growth->dim);
@@ -56,7 +56,7 @@ void check_state(const bundle::PortInfo& output, const bundle::PortInfo& input,
           rank, output.name, input.name, output.name, input.name);
   }
   if (!growth) return;
-  const std::int64_t held = options.start + (options.steps - 1) * growth->rows;
+  const std::int64_t held = options.start + (steps_before + options.steps - 1) * growth->rows;
   if (held > input.shape[whole])
     fail(
         "--steps {}: input '{}' would hold {} rows, but has place for {}; partition the model with "
@@ -143,26 +143,29 @@ std::vector<std::string> file_options(const std::vector<std::string>& names) {
 
 }  // namespace
 
-void prepare_loop(bundle::MetaInfo& info, const std::optional<bundle::TailInfo>& tail,
-                  const LoopOptions& options) {
+void set_states(bundle::MetaInfo& info, const std::optional<bundle::TailInfo>& tail,
+                const std::vector<std::string>& patterns) {
+  if (patterns.empty()) return;
+  if (tail) graph::refuse_states_of_tail(tail->summary, patterns);
+  info.states.clear();
+  const graph::Graph ports = graph_of_ports(info);
+  for (const graph::State& state : graph::match_states(ports, patterns))
+    info.states.push_back({info.outputs[state.output].name, info.inputs[state.input].name});
+}
+
+void check_loop(const bundle::MetaInfo& info, const std::optional<bundle::TailInfo>& tail,
+                const LoopOptions& options, int steps_before) {
   if (options.steps < 1) fail("--steps {}: give at least 1", options.steps);
   if (!options.is_loop()) return;
   if (info.stages.size() > 1 || info.microbatches > 1)
     fail("--steps {}: a loop is for bundles of one stage and one microbatch", options.steps);
   if (options.start < 0)
     fail("--start {}: give the rows that states hold, 0 or more", options.start);
-  if (!options.states.empty()) {
-    info.states.clear();
-    if (tail) graph::refuse_states_of_tail(tail->summary, options.states);
-    const graph::Graph ports = graph_of_ports(info);
-    for (const graph::State& state : graph::match_states(ports, options.states))
-      info.states.push_back({info.outputs[state.output].name, info.inputs[state.input].name});
-  }
   Problems problems;
   problems.collect([&] {  // what is wrong with one state is so with those of all layers
     for (const bundle::StateInfo& state : info.states)
       check_state(*find_port(info.outputs, state.output), *find_port(info.inputs, state.input),
-                  options);
+                  options, steps_before);
   });
   if (tail)
     problems.collect([&] { graph::refuse_tail_of_states(tail->summary, state_inputs(info)); });
@@ -205,12 +208,13 @@ void check_inputs(const bundle::MetaInfo& info, const NamedTensors& inputs,
 }
 
 NamedTensors inputs_of_step(const bundle::MetaInfo& info, const NamedTensors& inputs,
-                            const LoopOptions& options, int step, const NamedTensors& chosen) {
+                            const LoopOptions& options, int step, const NamedTensors& chosen,
+                            bool continues) {
   NamedTensors of_step;
   for (const bundle::PortInfo& port : info.inputs) {
     const auto given = inputs.find(port.name);
     if (is_state(info, port.name) && options.is_loop()) {
-      if (step > 0) continue;
+      if (step > 0 || continues) continue;
       of_step[port.name] =
           given == inputs.end() ? Tensor::zeros(port.type, port.shape) : given->second;
       continue;

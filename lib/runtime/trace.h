@@ -1,30 +1,14 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/span.h"
 
 namespace autopar::runtime {
-
-/// When one step of a profiled run was at work.
-struct Span {
-  Queue queue = Queue::computation;
-  std::string node;
-  std::string op_type;
-  /// Since the system clock's epoch, so that ranks have one time; within a rank, steps are as far
-  /// apart as a clock tells that is never set.
-  std::chrono::nanoseconds begin{};
-  std::chrono::nanoseconds duration{};
-  std::optional<std::int64_t> bytes;  ///< of payload; for collectives alone
-  int microbatch = 0;
-};
 
 /// All but the times.
 Span span_of(const Step& step, Queue queue);

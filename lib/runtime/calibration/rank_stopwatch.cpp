@@ -3,15 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "base/error.h"
-#include "runtime/comm/thread_communicator.h"
 #include "runtime/executable.h"
 
 namespace autopar::runtime {
@@ -114,35 +110,6 @@ std::int64_t RankStopwatch::own_memory_bytes() {
     }
   }
   return had;
-}
-
-void run_rank_threads(int ranks, std::chrono::milliseconds timeout,
-                      const std::function<void(Communicator&, const LocalRanks&)>& run_rank) {
-  const auto worlds = make_thread_communicators(ranks, timeout);
-  std::mutex mutex;
-  std::exception_ptr cause;
-  std::exception_ptr consequence;  // of another rank's failure
-  {
-    std::vector<std::jthread> threads;
-    for (int rank = 0; rank < ranks; ++rank) {
-      threads.emplace_back([&, rank] {
-        Communicator& world = *worlds[static_cast<std::size_t>(rank)];
-        try {
-          run_rank(world, {.rank = rank, .count = ranks});
-        } catch (const GivenUp&) {
-          const std::lock_guard lock(mutex);
-          if (!consequence) consequence = std::current_exception();
-          world.abort();
-        } catch (...) {
-          const std::lock_guard lock(mutex);
-          if (!cause) cause = std::current_exception();
-          world.abort();
-        }
-      });
-    }
-  }
-  if (cause) std::rethrow_exception(cause);
-  if (consequence) std::rethrow_exception(consequence);
 }
 
 }  // namespace autopar::runtime

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <optional>
 
 #include "graph/graph.h"
@@ -43,9 +42,5 @@ class RankStopwatch {
   RankDevice device_;
   CollectiveContext collectives_;
 };
-
-/// Runs every rank in a thread of this process. Throws the first error that is a cause.
-void run_rank_threads(int ranks, std::chrono::milliseconds timeout,
-                      const std::function<void(Communicator&, const LocalRanks&)>& run_rank);
 
 }  // namespace autopar::runtime

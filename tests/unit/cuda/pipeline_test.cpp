@@ -10,11 +10,10 @@
 
 #include "base/error.h"
 #include "runtime/comm/nccl_communicator.h"
+#include "runtime/comm/ranks.h"
 #include "runtime/comm/staged_communicator.h"
-#include "runtime/comm/thread_communicator.h"
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/executable.h"
-#include "runtime/first_error.h"
 #include "runtime/trace.h"
 #include "unit/runtime/pipeline_sketch.h"
 
@@ -39,28 +38,13 @@ struct Gpus {
 using Work = std::function<void(CudaDevice& device, Communicator& host, Communicator& world)>;
 
 void on_gpus(int ranks, bool by_nccl, milliseconds timeout, const Work& work) {
-  const auto hosts = make_thread_communicators(ranks, timeout);
-  FirstError error;
-  {
-    std::vector<std::jthread> threads;
-    for (int rank = 0; rank < ranks; ++rank) {
-      threads.emplace_back([&, rank] {
-        Communicator& host = *hosts[static_cast<std::size_t>(rank)];
-        try {
-          CudaDevice device({.gpu = rank});
-          const std::unique_ptr<Communicator> world(
-              by_nccl ? autopar_make_nccl_communicator(&host, device.collective_queue(),
-                                                       timeout.count())
-                      : make_staged_communicator(device, host).release());
-          work(device, host, *world);
-        } catch (...) {
-          error.store();
-          host.abort();
-        }
-      });
-    }
-  }
-  error.rethrow();
+  Ranks::in_threads(ranks, timeout).run_as_rank([&](Communicator& host, const LocalRanks& local) {
+    CudaDevice device({.gpu = local.rank});
+    const std::unique_ptr<Communicator> world(
+        by_nccl ? autopar_make_nccl_communicator(&host, device.collective_queue(), timeout.count())
+                : make_staged_communicator(device, host).release());
+    work(device, host, *world);
+  });
 }
 
 TEST_CASE("A pipeline on GPUs gives what the whole graph gives, in one launch with NCCL") {

@@ -13,7 +13,8 @@
 #include "base/temporary_folder.h"
 #include "cost/cost_model.h"
 #include "graph/onnx/onnx_import.h"
-#include "runtime/run_bundle.h"
+#include "runtime/run_whole.h"
+#include "runtime/session.h"
 #include "runtime/tensor_files.h"
 #include "unit/bundle/json_schema.h"
 #include "unit/planner/bundle_checker.h"
@@ -249,10 +250,10 @@ TEST_CASE("bundles of random plans hold to what a stranger finds, and run from t
     for (const auto id : graph.inputs) {
       inputs.emplace(graph.value(id).name, random_input(random, graph.value(id)));
     }
-    const runtime::RunOptions options{.device = {.threads = 1}};
-    const auto sharded = runtime::run_in_threads(folder / "out", inputs, options);
-    const auto whole = runtime::run_whole(graph, inputs, options);
-    for (const auto& [name, tensor] : whole.outputs) {
+    const runtime::DeviceOptions device_options{.threads = 1};
+    const auto sharded = runtime::Session(folder / "out", {.device = device_options}).run(inputs);
+    const auto whole = runtime::run_whole(graph, inputs, device_options);
+    for (const auto& [name, tensor] : whole) {
       CHECK(runtime::largest_relative_error(tensor, sharded.outputs.at(name)) < 1e-3);
     }
     CHECK(bundle::to_json(sharded.collectives) == bundle::to_json(info.collectives));

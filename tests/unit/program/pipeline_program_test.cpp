@@ -9,7 +9,8 @@
 #include "base/temporary_folder.h"
 #include "planner/write_bundle.h"
 #include "program/split_batch.h"
-#include "runtime/run_bundle.h"
+#include "runtime/run_whole.h"
+#include "runtime/session.h"
 #include "runtime/tensor_files.h"
 #include "unit/bundle/json_schema.h"
 #include "unit/program/random_graph.h"
@@ -61,10 +62,10 @@ void check_random_pipeline(unsigned seed, Tally& tally) {
   runtime::NamedTensors inputs;
   for (const ValueId id : whole.inputs)
     inputs.emplace(whole.value(id).name, random_input(random, whole.value(id)));
-  const runtime::RunOptions options{.device = {.threads = 1}};
-  const auto sharded = runtime::run_in_threads(folder / "out", inputs, options);
-  const auto expected = runtime::run_whole(whole, inputs, options);
-  for (const auto& [name, tensor] : expected.outputs) {
+  const runtime::DeviceOptions device_options{.threads = 1};
+  const auto sharded = runtime::Session(folder / "out", {.device = device_options}).run(inputs);
+  const auto expected = runtime::run_whole(whole, inputs, device_options);
+  for (const auto& [name, tensor] : expected) {
     INFO("output " << name);
     CHECK(runtime::largest_relative_error(tensor, sharded.outputs.at(name)) < 1e-4);
   }

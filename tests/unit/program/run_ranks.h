@@ -3,14 +3,11 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
-#include <exception>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "bundle/meta_info.h"
 #include "graph/graph.h"
-#include "runtime/comm/thread_communicator.h"
+#include "runtime/comm/ranks.h"
 #include "runtime/executable.h"
 
 namespace autopar {
@@ -42,29 +39,14 @@ inline RankResult run_graph(const graph::Graph& graph, const std::vector<graph::
 /// Runs every rank's graph in a thread of its own. Throws the first error of any.
 inline std::vector<RankResult> run_ranks(const std::vector<graph::Graph>& shards,
                                          const std::vector<std::vector<graph::Tensor>>& inputs) {
-  auto worlds =
-      runtime::make_thread_communicators(static_cast<int>(shards.size()), std::chrono::minutes(1));
+  const int count = static_cast<int>(shards.size());
   std::vector<RankResult> results(shards.size());
-  std::mutex mutex;
-  std::exception_ptr first_error;
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t rank = 0; rank < shards.size(); ++rank) {
-      threads.emplace_back([&, rank] {
-        try {
-          runtime::CollectiveContext collectives(*worlds[rank]);
-          results[rank] = run_graph(shards[rank], inputs[rank], &collectives);
-        } catch (...) {
-          {
-            const std::lock_guard lock(mutex);
-            if (!first_error) first_error = std::current_exception();
-          }
-          worlds[rank]->abort();
-        }
+  runtime::Ranks::in_threads(count, std::chrono::minutes(1))
+      .run_as_rank([&](runtime::Communicator& world, const runtime::LocalRanks&) {
+        const auto rank = static_cast<std::size_t>(world.rank());
+        runtime::CollectiveContext collectives(world);
+        results[rank] = run_graph(shards[rank], inputs[rank], &collectives);
       });
-    }
-  }
-  if (first_error) std::rethrow_exception(first_error);
   return results;
 }
 

@@ -7,9 +7,11 @@
 #include <random>
 
 #include "base/temporary_folder.h"
+#include "bundle/meta_info.h"
 #include "graph/onnx/onnx_export.h"
 #include "pipeline_sketch.h"
-#include "runtime/run_bundle.h"
+#include "runtime/session.h"
+#include "runtime/trace.h"
 
 namespace autopar::runtime::testing {
 
@@ -105,7 +107,10 @@ inline std::map<std::string, std::vector<double>> expected_of(const NamedTensors
   return expected;
 }
 
-/// What is wrong with the result of two runs, one of them profiled; empty where nothing is.
+/// Two runs, and one that is profiled.
+const RunOptions profiled{.repeat = 2, .profile = true};
+
+/// What is wrong with the result of `profiled` runs; empty where nothing is.
 inline std::string what_is_wrong(const RunResult& result, const NamedTensors& inputs) {
   for (const auto& [name, numbers] : expected_of(inputs)) {
     const Tensor& out = result.outputs.at(name);

@@ -11,13 +11,13 @@ namespace {
 
 using namespace testing;
 using namespace std::chrono_literals;
-const RunOptions options{.device = {.threads = 1}, .repeat = 2, .profile = true, .timeout = 1min};
+const SessionOptions options{.device = {.threads = 1}, .launch = {.timeout = 1min}};
 
 TEST_CASE("A bundle of stages runs in threads, and its microbatches are put together in order") {
   std::mt19937 random(5);
   const PipelineBundle bundle;
   const NamedTensors inputs = random_batch(random);
-  CHECK(what_is_wrong(run_in_threads(bundle.dir(), inputs, options), inputs) == "");
+  CHECK(what_is_wrong(Session(bundle.dir(), options).run(inputs, profiled), inputs) == "");
 }
 
 TEST_CASE("A bundle of stages runs as ranks that meet over TCP") {
@@ -25,10 +25,9 @@ TEST_CASE("A bundle of stages runs as ranks that meet over TCP") {
   const PipelineBundle bundle;
   const NamedTensors inputs = random_batch(random);
   RunResult result;
-  const auto errors = errors_of(rendezvous_of(6), [&](Communicator& world) {
-    RunResult of_rank = run_as_rank(bundle.dir(), inputs, options, world,
-                                    {.rank = world.rank(), .count = world.size()});
-    if (world.rank() == 0) result = std::move(of_rank);
+  const auto errors = errors_of_sessions(bundle.dir(), 6, [&](Session& session) {
+    RunResult of_rank = session.run(inputs, profiled);
+    if (session.has_first_rank()) result = std::move(of_rank);
   });
   REQUIRE(errors == std::vector<std::string>(6));
   CHECK(what_is_wrong(result, inputs) == "");
@@ -41,7 +40,7 @@ TEST_CASE(
   const auto refusal = [&](const std::function<void(bundle::MetaInfo&)>& spoil) {
     const PipelineBundle bundle(spoil);
     try {
-      run_in_threads(bundle.dir(), inputs, options);
+      Session(bundle.dir(), options).run(inputs);
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -58,10 +57,8 @@ TEST_CASE(
 
   const PipelineBundle bundle(
       [](bundle::MetaInfo& info) { info.transfers[0].messages[1].bytes = 44; });
-  for (const std::string& error : errors_of(rendezvous_of(6), [&](Communicator& world) {
-         run_as_rank(bundle.dir(), inputs, options, world,
-                     {.rank = world.rank(), .count = world.size()});
-       }))
+  for (const std::string& error :
+       errors_of_sessions(bundle.dir(), 6, [&](Session& session) { session.run(inputs); }))
     CHECK(!error.empty());
 }
 

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "graph/arena.h"
 #include "pipeline_sketch.h"
+#include "runtime/comm/ranks.h"
 #include "runtime/comm/thread_communicator.h"
-#include "runtime/first_error.h"
 #include "runtime/passes/passes.h"
 #include "runtime/trace.h"
 
@@ -22,22 +22,9 @@ using namespace std::chrono_literals;
 /// before its consequences.
 void on_ranks(int ranks, const std::function<void(Communicator&)>& work,
               std::chrono::milliseconds timeout = 1min) {
-  auto worlds = make_thread_communicators(ranks, timeout);
-  FirstError error;
-  {
-    std::vector<std::jthread> threads;
-    for (auto& world : worlds) {
-      threads.emplace_back([&] {
-        try {
-          work(*world);
-        } catch (...) {
-          error.store();
-          world->abort();
-        }
-      });
-    }
-  }
-  error.rethrow();
+  Ranks::in_threads(ranks, timeout).run_as_rank([&](Communicator& world, const LocalRanks&) {
+    work(world);
+  });
 }
 
 Tensor part_of(const Tensor& whole, const Box& box) { return whole.slice(box).contiguous_copy(); }

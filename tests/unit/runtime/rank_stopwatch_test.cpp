@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graph_sketch.h"
+#include "runtime/comm/ranks.h"
 #include "runtime/fused_values.h"
 
 namespace autopar::runtime {
@@ -29,7 +30,7 @@ TEST_CASE("all ranks get the slowest rank's time of a graph") {
   for (const int ranks : {1, 2, 3}) {
     std::mutex mutex;
     std::vector<std::optional<double>> seconds;
-    run_rank_threads(ranks, timeout, [&](Communicator& host, const LocalRanks& local) {
+    Ranks::in_threads(ranks, timeout).run_as_rank([&](Communicator& host, const LocalRanks& local) {
       RankStopwatch stopwatch({.threads = 1}, host, local, timeout);
       const auto mine = stopwatch.time(small_graph(), quick);
       const std::int64_t memory = stopwatch.memory_bytes();  // a collective
@@ -47,7 +48,7 @@ TEST_CASE("all ranks get the slowest rank's time of a graph") {
 
 TEST_CASE("what has no kernel has no time, on any rank, and the next graph is timed") {
   std::mutex mutex;
-  run_rank_threads(2, timeout, [&](Communicator& host, const LocalRanks& local) {
+  Ranks::in_threads(2, timeout).run_as_rank([&](Communicator& host, const LocalRanks& local) {
     RankStopwatch stopwatch({.threads = 1}, host, local, timeout);
     const char* const second = host.rank() == 1 ? "NoSuchOperator" : "Tanh";
     const auto without_kernel = stopwatch.time(small_graph(second), quick);
@@ -56,15 +57,6 @@ TEST_CASE("what has no kernel has no time, on any rank, and the next graph is ti
     CHECK_FALSE(without_kernel);
     CHECK(next);
   });
-}
-
-TEST_CASE("a rank that fails ends the others, and its error is the one that is told") {
-  CHECK_THROWS_WITH(run_rank_threads(3, timeout,
-                                     [&](Communicator& host, const LocalRanks&) {
-                                       if (host.rank() == 1) fail("the cause");
-                                       host.barrier();
-                                     }),
-                    "the cause");
 }
 
 TEST_CASE("values between fused operators are never made") {

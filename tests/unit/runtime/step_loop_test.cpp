@@ -32,16 +32,18 @@ bundle::MetaInfo decoder() {
   return info;
 }
 
-std::string error_of(bundle::MetaInfo info, const LoopOptions& options) {
+std::string error_of(bundle::MetaInfo info, const LoopOptions& options,
+                     const std::vector<std::string>& states = {"present=past"}) {
   try {
-    prepare_loop(info, {}, options);
+    set_states(info, {}, states);
+    check_loop(info, {}, options);
   } catch (const Error& error) {
     return error.what();
   }
   return "no error";
 }
 
-const LoopOptions two_steps{.steps = 2, .states = {"present=past"}, .start = 0, .choices = {}};
+const LoopOptions two_steps{.steps = 2};
 
 }  // namespace
 
@@ -134,8 +136,7 @@ TEST_CASE("a loop that cannot be run is refused with the reason") {
   CHECK_THAT(with([](LoopOptions& loop) { loop.start = 4; }), Contains("has place for 4"));
   CHECK_THAT(with([](LoopOptions& loop) { loop.start = -1; }), Contains("--start -1"));
   CHECK_THAT(with([](LoopOptions& loop) { loop.steps = 0; }), Contains("--steps 0"));
-  CHECK_THAT(with([](LoopOptions& loop) { loop.states = {"present=future"}; }),
-             Contains("no input 'future'"));
+  CHECK_THAT(error_of(decoder(), two_steps, {"present=future"}), Contains("no input 'future'"));
   CHECK_THAT(with([](LoopOptions& loop) {
                loop.choices = {{"scores", "ids"}};
              }),
@@ -159,7 +160,8 @@ TEST_CASE("inputs of a step: an entry of those that have one, states at first, w
   LoopOptions options = two_steps;
   options.steps = 3;
   options.choices = {{"logits", "ids"}};
-  prepare_loop(info, {}, options);
+  set_states(info, {}, {"present=past"});
+  check_loop(info, {}, options);
   const graph::Tensor prompt = graph::Tensor::of_int64({2, 1}, {{7, 8}});
   const NamedTensors inputs = {{"ids", prompt}};
   CHECK_NOTHROW(check_inputs(info, inputs, options));

@@ -43,15 +43,17 @@ std::vector<runtime::Rendezvous> impatient_ranks(int ranks, std::chrono::millise
   return all;
 }
 
-std::vector<std::string> errors_of(const std::vector<runtime::Rendezvous>& ranks,
-                                   const std::function<void(runtime::Communicator&)>& work) {
-  std::vector<std::string> errors(ranks.size());
+namespace {
+
+/// What a task throws for each of so many ranks, a thread each.
+std::vector<std::string> errors_in_threads(std::size_t ranks,
+                                           const std::function<void(std::size_t)>& task) {
+  std::vector<std::string> errors(ranks);
   std::vector<std::jthread> threads;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
+  for (std::size_t i = 0; i < ranks; ++i) {
     threads.emplace_back([&, i] {
       try {
-        const auto world = runtime::make_tcp_communicator(ranks[i]);
-        work(*world);
+        task(i);
       } catch (const std::exception& error) {
         errors[i] = error.what();
       }
@@ -59,6 +61,28 @@ std::vector<std::string> errors_of(const std::vector<runtime::Rendezvous>& ranks
   }
   threads.clear();
   return errors;
+}
+
+}  // namespace
+
+std::vector<std::string> errors_of(const std::vector<runtime::Rendezvous>& ranks,
+                                   const std::function<void(runtime::Communicator&)>& work) {
+  return errors_in_threads(ranks.size(), [&](std::size_t i) {
+    const auto world = runtime::make_tcp_communicator(ranks[i]);
+    work(*world);
+  });
+}
+
+std::vector<std::string> errors_of_sessions(const std::filesystem::path& bundle_dir, int ranks,
+                                            const std::function<void(runtime::Session&)>& work) {
+  const std::string place = to_string(free_endpoint());
+  return errors_in_threads(static_cast<std::size_t>(ranks), [&](std::size_t i) {
+    runtime::Session session(bundle_dir, {.device = {.threads = 1},
+                                          .launch = {.rank = static_cast<int>(i),
+                                                     .rendezvous = place,
+                                                     .timeout = std::chrono::minutes(1)}});
+    work(session);
+  });
 }
 
 }  // namespace autopar

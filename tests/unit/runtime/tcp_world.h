@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/comm/tcp_communicator.h"
+#include "runtime/session.h"
 
 namespace autopar {
 
@@ -22,5 +23,9 @@ std::vector<runtime::Rendezvous> impatient_ranks(int ranks, std::chrono::millise
 /// the list; empty where nothing.
 std::vector<std::string> errors_of(const std::vector<runtime::Rendezvous>& ranks,
                                    const std::function<void(runtime::Communicator&)>& work);
+
+/// The same with a session of the bundle for each of its ranks.
+std::vector<std::string> errors_of_sessions(const std::filesystem::path& bundle_dir, int ranks,
+                                            const std::function<void(runtime::Session&)>& work);
 
 }  // namespace autopar

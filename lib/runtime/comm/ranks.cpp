@@ -1,0 +1,155 @@
+#include "runtime/comm/ranks.h"
+
+#include <charconv>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "runtime/comm/mpi_launch.h"
+#include "runtime/comm/tcp_communicator.h"
+#include "runtime/comm/thread_communicator.h"
+#include "runtime/first_error.h"
+
+namespace autopar::runtime {
+
+struct Ranks::Impl {
+  struct Rank {
+    std::unique_ptr<Communicator> world;
+    LocalRanks local;
+  };
+
+  explicit Impl(std::vector<Rank> of_process) : ranks(std::move(of_process)) {
+    for (const Rank& rank : ranks) threads.emplace_back([this, &rank] { serve(rank); });
+  }
+  ~Impl() {
+    const std::lock_guard lock(mutex);
+    is_over = true;
+    changed.notify_all();
+  }
+
+  /// A rank's thread: task after task.
+  void serve(const Rank& rank) {
+    for (std::uint64_t done = 0;; ++done) {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return started > done || is_over; });
+      if (is_over) return;
+      lock.unlock();
+      try {
+        (*task)(*rank.world, rank.local);
+      } catch (...) {
+        error.store();
+        rank.world->abort();
+      }
+      lock.lock();
+      if (--at_work == 0) changed.notify_all();
+    }
+  }
+
+  void run(const Task& next) {
+    std::unique_lock lock(mutex);
+    if (has_failed) fail("a rank has failed before, and with it all ranks; start them again");
+    task = &next;
+    at_work = ranks.size();
+    ++started;
+    changed.notify_all();
+    changed.wait(lock, [&] { return at_work == 0; });
+    has_failed = true;
+    error.rethrow();
+    has_failed = false;
+  }
+
+  std::vector<Rank> ranks;
+  std::mutex mutex;
+  std::condition_variable changed;
+  const Task* task = nullptr;
+  std::uint64_t started = 0;  ///< tasks so far
+  std::size_t at_work = 0;    ///< ranks that have not done the last one
+  bool has_failed = false;
+  bool is_over = false;
+  FirstError error;
+  std::vector<std::jthread> threads;
+};
+
+Ranks::Ranks(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Ranks::~Ranks() = default;
+Ranks::Ranks(Ranks&&) noexcept = default;
+Ranks& Ranks::operator=(Ranks&&) noexcept = default;
+
+Ranks Ranks::in_threads(int count, std::chrono::milliseconds timeout) {
+  std::vector<Impl::Rank> ranks;
+  for (auto& world : make_thread_communicators(count, timeout)) {
+    const LocalRanks local{.rank = world->rank(), .count = count};
+    ranks.push_back({std::move(world), local});
+  }
+  return Ranks(std::make_unique<Impl>(std::move(ranks)));
+}
+
+Ranks Ranks::one_of(std::unique_ptr<Communicator> world) {
+  const LocalRanks local = local_ranks(*world);
+  std::vector<Impl::Rank> ranks;
+  ranks.push_back({std::move(world), local});
+  return Ranks(std::make_unique<Impl>(std::move(ranks)));
+}
+
+int Ranks::world_size() const { return impl_->ranks.front().world->size(); }
+bool Ranks::are_all_here() const { return std::ssize(impl_->ranks) == world_size(); }
+bool Ranks::has_first() const { return impl_->ranks.front().world->rank() == 0; }
+void Ranks::run_as_rank(const Task& task) { impl_->run(task); }
+void Ranks::abort() noexcept {
+  for (const Impl::Rank& rank : impl_->ranks) rank.world->abort();
+}
+
+namespace {
+
+/// HOST:PORT; an IPv6 address has brackets.
+Endpoint parse_endpoint(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  std::string host = text.substr(0, colon);
+  const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
+  const bool has_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (has_brackets) host = host.substr(1, host.size() - 2);
+  const bool is_host = !host.empty() && host.find_first_of("[]/ ") == std::string::npos &&
+                       (host.find(':') != std::string::npos) == has_brackets;
+  std::uint16_t number = 0;
+  const char* const end = port.data() + port.size();
+  const auto [rest, error] = std::from_chars(port.data(), end, number);
+  if (!is_host || error != std::errc() || rest != end || number == 0)
+    fail("--rendezvous {}: give HOST:PORT, or [ADDRESS]:PORT for IPv6; ports are 1 to 65535", text);
+  return {.host = host, .port = number};
+}
+
+void check_rank(int rank, bool has_rendezvous, const ExpectedRanks& expected) {
+  if (rank < 0 || rank >= expected.count)
+    fail("--rank {}: {} has ranks 0 to {}", rank, expected.what, expected.count - 1);
+  if (!has_rendezvous && expected.count > 1)
+    fail(
+        "--rank {}: one rank cannot run alone; leave --rank out, or start all {} ranks with "
+        "--rendezvous HOST:PORT or mpirun",
+        rank, expected.count);
+}
+
+}  // namespace
+
+Ranks launch_ranks(const LaunchOptions& options, const ExpectedRanks& expected) {
+  const bool has_rendezvous = !options.rendezvous.empty();
+  const std::chrono::milliseconds run_timeout = expected.patience * options.timeout;
+  if (has_rendezvous && !options.rank)
+    fail("--rendezvous {}: give --rank too, this process's own", options.rendezvous);
+  if (options.rank) check_rank(*options.rank, has_rendezvous, expected);
+  if (has_rendezvous)
+    return Ranks::one_of(make_tcp_communicator({.rank = *options.rank,
+                                                .size = expected.count,
+                                                .meeting_point = parse_endpoint(options.rendezvous),
+                                                .bundle_digest = expected.digest(),
+                                                .timeout = options.timeout,
+                                                .run_timeout = run_timeout}));
+  if (options.uses_mpi && started_by_launcher())
+    return Ranks::one_of(make_mpi_communicator(run_timeout));
+  return Ranks::in_threads(expected.count, run_timeout);
+}
+
+}  // namespace autopar::runtime

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/local_ranks.h"
+#include "runtime/session_options.h"
+
+namespace autopar::runtime {
+
+/// The ranks of a world that this process runs: all of them, or one of several processes'. Each has
+/// a thread, which lives as long as this, and a communicator.
+class Ranks {
+ public:
+  /// All ranks, in this process. `timeout`: how long a rank waits for one that does not come.
+  static Ranks in_threads(int count, std::chrono::milliseconds timeout);
+  /// One of several processes; all of them call it.
+  static Ranks one_of(std::unique_ptr<Communicator> world);
+  ~Ranks();
+  Ranks(Ranks&&) noexcept;
+  Ranks& operator=(Ranks&&) noexcept;
+
+  int world_size() const;
+  bool are_all_here() const;
+  bool has_first() const;
+
+  /// Runs the task as each rank of this process, in its thread, and returns when all are done.
+  /// Where one throws, the ranks of all processes are told, and the first error that is a cause is
+  /// thrown; nothing can be run afterwards.
+  using Task = std::function<void(Communicator& world, const LocalRanks& local)>;
+  void run_as_rank(const Task& task);
+  /// Ends all that ranks wait for, as if a task had failed.
+  void abort() noexcept;
+
+ private:
+  struct Impl;
+  explicit Ranks(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// What ranks that meet must have in common.
+struct ExpectedRanks {
+  int count = 1;
+  std::string what;                     ///< that has so many ranks, for messages
+  std::function<std::string()> digest;  ///< of what they are to do; asked at a rendezvous alone
+  /// A rank may wait so many times the timeout during a run, as long as others are at work.
+  int patience = 1;
+};
+
+/// The ranks that the options give this process. Waits for the other processes, if there are any;
+/// a launcher may have started more or fewer of them than are expected. Throws Error for options
+/// that contradict each other, and where the ranks do not find together.
+Ranks launch_ranks(const LaunchOptions& options, const ExpectedRanks& expected);
+
+}  // namespace autopar::runtime

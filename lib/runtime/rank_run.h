@@ -1,0 +1,77 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/batch_parts.h"
+#include "runtime/collectives.h"
+#include "runtime/executable.h"
+#include "runtime/rank_device.h"
+#include "runtime/span.h"
+
+namespace autopar::runtime {
+
+/// What a pipeline is to the runs of its ranks.
+struct Pipeline {
+  std::vector<std::vector<int>> stages = {};  ///< the world's ranks by stage
+  int microbatches = 1;
+  std::vector<std::string> common_inputs = {};  ///< that all microbatches have in common
+};
+
+/// Where rows of states go: see Executable::hand_on_states.
+struct StateRows {
+  std::int64_t first_row = 0;
+  int step = 0;
+};
+
+/// One rank of a bundle, or a whole model, on its device: compiled, fed and timed. Every rank of
+/// `host` makes one and calls the same functions, in the thread that made it.
+class RankRun {
+ public:
+  RankRun(const graph::Graph& graph, const DeviceOptions& device, Communicator& host,
+          const LocalRanks& local, std::chrono::milliseconds timeout,
+          const Pipeline& pipeline = {});
+
+  /// Inputs that `parts` lacks keep what they have.
+  void write_inputs(const InputParts& parts);
+
+  struct Seconds {
+    double host = 0;    ///< from when all ranks start until all are done
+    double device = 0;  ///< by the device's clock
+  };
+  /// Hands the states on behind the run where another step follows.
+  Seconds run(const std::optional<StateRows>& states = {});
+  void hand_on_states(const StateRows& rows);
+  /// A run that takes the time of each step; what it sends is not counted.
+  std::vector<Span> profile();
+
+  graph::Tensor output(std::size_t i, int microbatch = 0) const {
+    return executable_.read_output(i, microbatch);
+  }
+
+  /// Since the last reset.
+  const std::vector<bundle::CollectiveTotal>& collectives() const { return collectives_.totals(); }
+  void reset_collectives() { collectives_.reset_totals(); }
+  std::int64_t arena_bytes() const { return executable_.arena_bytes(); }
+  std::int64_t launches() const { return executable_.launches(); }
+  double upload_seconds() const { return executable_.upload_seconds(); }
+  /// Weights and arena.
+  std::int64_t peak_bytes() const;
+
+  /// Ends all that this rank's communicators wait for.
+  void abort() noexcept { collectives_.abort(); }
+
+ private:
+  Communicator& host_;
+  RankDevice device_;
+  CollectiveContext collectives_;
+  int microbatches_;
+  Executable executable_;
+  std::int64_t weight_bytes_;
+  std::vector<std::string> input_names_;
+};
+
+}  // namespace autopar::runtime

@@ -1,0 +1,417 @@
+#include "runtime/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file_digest.h"
+#include "bundle/meta_info.h"
+#include "bundle/tail_info.h"
+#include "runtime/comm/ranks.h"
+#include "runtime/gather.h"
+#include "runtime/load_shard.h"
+#include "runtime/rank_run.h"
+#include "runtime/step_loop.h"
+#include "runtime/tail_run.h"
+#include "runtime/trace.h"
+
+namespace autopar::runtime {
+namespace {
+
+using graph::Tensor;
+using Clock = std::chrono::steady_clock;
+
+struct Bundle {
+  std::filesystem::path dir;
+  bundle::MetaInfo info;
+  std::optional<bundle::TailInfo> tail;
+};
+
+Bundle load_bundle(const std::filesystem::path& dir, const std::vector<std::string>& states) {
+  Bundle bundle{.dir = dir, .info = bundle::load_meta_info(dir), .tail = {}};
+  bundle.tail = bundle::load_tail_info(dir, bundle.info);
+  set_states(bundle.info, bundle.tail, states);
+  return bundle;
+}
+
+/// Where each microbatch of a stage takes up to the timeout, the last stage waits for all before it
+/// and the first one for the last microbatch of the last.
+int patience_of(const bundle::MetaInfo& info) {
+  const auto stages = static_cast<int>(info.stages.size());
+  return stages == 1 ? 1 : stages + info.microbatches;
+}
+
+Ranks find_ranks(const Bundle& bundle, const SessionOptions& options) {
+  const auto expected = static_cast<int>(bundle.info.ranks.size());
+  Ranks ranks = launch_ranks(options.launch,
+                             {.count = expected,
+                              .what = bundle.dir.string(),
+                              .digest = [&] { return xxh3_of_file(bundle.dir / "meta-info.json"); },
+                              .patience = patience_of(bundle.info)});
+  if (ranks.world_size() != expected)
+    fail("{} has {} ranks, but {} processes were started; start {}", bundle.dir.string(), expected,
+         ranks.world_size(), expected);
+  if (ranks.are_all_here() && expected > 1 && options.device.gpu &&
+      !options.device.host_collectives)
+    fail(
+        "--gpu {}: this process runs {} ranks, each on a GPU of its own; leave --gpu out, or let "
+        "them share it with --collectives host",
+        *options.device.gpu, expected);
+  return ranks;
+}
+
+Pipeline pipeline_of(const bundle::MetaInfo& info) {
+  Pipeline pipeline{.microbatches = info.microbatches};
+  for (const bundle::StageInfo& stage : info.stages) pipeline.stages.push_back(stage.ranks);
+  for (const bundle::PortInfo& port : info.inputs)
+    if (!port.batch) pipeline.common_inputs.push_back(port.name);
+  return pipeline;
+}
+
+/// Null where the bundle has none.
+std::unique_ptr<TailRun> load_tail(const Bundle& bundle, int threads) {
+  if (!bundle.tail) return nullptr;
+  bundle::check_tail_files(*bundle.tail, bundle.dir);
+  return std::make_unique<TailRun>(bundle.dir / bundle.tail->files.front().name,
+                                   bundle.tail->summary, threads);
+}
+
+const bundle::PortInfo& port_of(const std::vector<bundle::PortInfo>& ports,
+                                const std::string& name) {
+  return *std::ranges::find(ports, name, &bundle::PortInfo::name);
+}
+
+/// Where a port is among those of a rank's shard.
+std::size_t index_in_shard(const std::vector<bundle::PortInfo>& ports, const bundle::PortInfo& port,
+                           int rank) {
+  const auto is_in_shard = [&](const bundle::PortInfo& each) {
+    return each.ranges[static_cast<std::size_t>(rank)].has_value();
+  };
+  return static_cast<std::size_t>(
+      std::count_if(ports.data(), static_cast<const bundle::PortInfo*>(&port), is_in_shard));
+}
+
+/// On rank 0; see gather_output.
+Tensor whole_output(const bundle::MetaInfo& info, const bundle::PortInfo& port, const RankRun& run,
+                    Communicator& world) {
+  const std::size_t index = index_in_shard(info.outputs, port, world.rank());
+  return gather_output(
+      info, port, [&](int microbatch) { return run.output(index, microbatch); }, world);
+}
+
+/// What runs before have made of the states that a run continues.
+struct StepsBefore {
+  std::int64_t first_row = 0;  ///< of the first run
+  int steps = 0;
+  bool is_profiled = false;  ///< then what it has left are another run's
+};
+
+/// What one rank knows of a run of all steps.
+struct LoopRun {
+  RankRun::Seconds seconds;
+  NamedTensors last_inputs;                            ///< whole, as fed to the last step
+  std::map<std::string, std::vector<Tensor>> choices;  ///< by input, then by step
+};
+
+/// All ranks get rank 0's choice.
+Tensor choose_next(const bundle::MetaInfo& info, const LoopOptions::Choice& choice,
+                   const RankRun& run, Communicator& world) {
+  const bundle::PortInfo& input = port_of(info.inputs, choice.input);
+  const Tensor scores = whole_output(info, port_of(info.outputs, choice.output), run, world);
+  Tensor chosen = world.rank() == 0 ? choose(scores, input.type, input.shape)
+                                    : Tensor::zeros(input.type, input.shape);
+  world.broadcast(chosen.mutable_bytes().data(), chosen.size_bytes(), 0);
+  return chosen;
+}
+
+LoopRun run_steps(RankRun& run, const bundle::MetaInfo& info, const NamedTensors& inputs,
+                  const LoopOptions& loop, const StepsBefore& before, Communicator& world) {
+  LoopRun made;
+  if (before.steps > 0) run.hand_on_states({before.first_row, before.steps - 1});
+  for (int step = 0; step < loop.steps; ++step) {
+    NamedTensors chosen;
+    for (const auto& [input, steps] : made.choices) chosen[input] = steps.back();
+    made.last_inputs = inputs_of_step(info, inputs, loop, step, chosen, before.steps > 0);
+    run.write_inputs(parts_of(info, made.last_inputs, world.rank()));
+    std::optional<StateRows> states;
+    if (step + 1 < loop.steps) states = {before.first_row, before.steps + step};
+    const RankRun::Seconds seconds = run.run(states);
+    made.seconds.host += seconds.host;
+    made.seconds.device += seconds.device;
+    for (const LoopOptions::Choice& choice : loop.choices)
+      made.choices[choice.input].push_back(choose_next(info, choice, run, world));
+  }
+  return made;
+}
+
+/// The steps as a dimension in front.
+Tensor stacked(const std::vector<Tensor>& steps) {
+  graph::Shape shape = steps.front().shape();
+  shape.insert(shape.begin(), std::ssize(steps));
+  Tensor all = Tensor::zeros(steps.front().type(), shape);
+  std::byte* to = all.mutable_bytes().data();
+  for (const Tensor& step : steps) to = std::ranges::copy(step.bytes(), to).out;
+  return all;
+}
+
+/// What one rank has measured, to be told to the others.
+nlohmann::json measurements_of(const RankRun& run, const std::vector<RankRun::Seconds>& runs) {
+  std::vector<double> host;
+  std::vector<double> device;
+  for (const RankRun::Seconds& each : runs) {
+    host.push_back(each.host);
+    device.push_back(each.device);
+  }
+  return {{"run_seconds", host},
+          {"device_seconds", device},
+          {"collectives", bundle::to_json(run.collectives())},
+          {"arena_bytes", run.arena_bytes()},
+          {"peak_bytes", run.peak_bytes()},
+          {"launches", run.launches()},
+          {"upload_seconds", run.upload_seconds()}};
+}
+
+/// Keeps, by repetition, the larger of what ranks took.
+void take_slowest(std::vector<double>& slowest, const nlohmann::json& of_rank) {
+  slowest.resize(of_rank.size(), 0);
+  for (std::size_t i = 0; i < of_rank.size(); ++i)
+    slowest[i] = std::max(slowest[i], of_rank[i].get<double>());
+}
+
+void add_measurements(const nlohmann::json& of_rank, RunResult& result) {
+  take_slowest(result.run_seconds, of_rank["run_seconds"]);
+  take_slowest(result.device_seconds, of_rank["device_seconds"]);
+  for (const nlohmann::json& total : of_rank["collectives"])
+    bundle::add_collective(result.collectives,
+                           {total["kind"], total["mesh_axes"], total["count"], total["bytes"]});
+  result.arena_bytes.push_back(of_rank["arena_bytes"]);
+  result.peak_bytes.push_back(of_rank["peak_bytes"]);
+  result.launches.push_back(of_rank["launches"]);
+  result.upload_seconds.push_back(of_rank["upload_seconds"]);
+}
+
+/// Computes the model's outputs of what the ranks have made, as often as they have made it. Its
+/// span in the trace stands behind the last of the ranks'.
+void run_tail(const TailRun& tail, const NamedTensors& inputs, int repeat, RunResult& result) {
+  NamedTensors outputs;
+  Clock::duration duration{};
+  for (int i = 0; i < repeat; ++i) {
+    const auto start = Clock::now();
+    outputs = tail.run(inputs, result.outputs);
+    duration = Clock::now() - start;
+    result.tail_seconds.push_back(std::chrono::duration<double>(duration).count());
+  }
+  result.outputs = std::move(outputs);
+  if (result.spans.empty()) return;
+  Span span;
+  span.node = "tail";
+  span.duration = duration;
+  for (const std::vector<Span>& of_rank : result.spans)
+    for (const Span& other : of_rank)
+      span.begin = std::max(span.begin, other.begin + other.duration);
+  result.spans.front().push_back(span);
+}
+
+/// Rank 0 computes the tail, while the others wait; all of them fail where it does.
+void run_tail_on_first(const TailRun* tail, const NamedTensors& inputs, int repeat,
+                       Communicator& world, RunResult& result) {
+  std::string error;
+  if (tail != nullptr) try {
+      run_tail(*tail, inputs, repeat, result);
+    } catch (const std::exception& failure) {
+      error = failure.what();
+    }
+  world.barrier(loading_timeout);
+  const std::string of_first = gather_json(error, world).front().get<std::string>();
+  if (of_first.empty()) return;
+  try {
+    world.barrier();  // nobody ends, and is missed, before all know why
+  } catch (const Error&) {
+  }
+  if (!error.empty()) fail("{}", error);
+  throw GivenUp("rank 0 failed: " + of_first);
+}
+
+/// One rank's part in Session::run. Every rank gets the measurements, and rank 0 the outputs.
+RunResult run_rank(RankRun& run, const Bundle& bundle, const TailRun* tail,
+                   const NamedTensors& inputs, const RunOptions& options, const StepsBefore& before,
+                   Communicator& world) {
+  const bundle::MetaInfo& info = bundle.info;
+  const auto run_once = [&] {
+    run.reset_collectives();
+    return run_steps(run, info, inputs, options.loop, before, world);
+  };
+  if (options.repeat > 1) run_once();
+  LoopRun last;
+  std::vector<RankRun::Seconds> seconds;
+  for (int i = 0; i < options.repeat; ++i) {
+    last = run_once();
+    seconds.push_back(last.seconds);
+  }
+  RunResult result;
+  for (const auto& [input, steps] : last.choices) result.choices.emplace(input, stacked(steps));
+  for (const nlohmann::json& of_rank : gather_json(measurements_of(run, seconds), world))
+    add_measurements(of_rank, result);
+  for (const bundle::PortInfo& port : info.outputs) {
+    Tensor whole = whole_output(info, port, run, world);
+    if (world.rank() == 0) result.outputs.emplace(port.name, std::move(whole));
+  }
+  if (options.profile) {
+    const NamedTensors first = inputs_of_step(info, inputs, options.loop, 0, {});
+    run.write_inputs(parts_of(info, first, world.rank()));
+    for (const nlohmann::json& spans : gather_json(to_json(run.profile()), world))
+      result.spans.push_back(spans_from_json(spans));
+  }
+  if (bundle.tail) {
+    result.peak_bytes.front() += bundle.tail->summary.weight_bytes;
+    run_tail_on_first(tail, last.last_inputs, options.repeat, world, result);
+  }
+  return result;
+}
+
+void check_run_options(const RunOptions& options, const std::filesystem::path& dir) {
+  if (options.repeat < 1) fail("a run of {} is to be made {} times", dir.string(), options.repeat);
+  if (options.loop.continues && (options.repeat > 1 || options.profile))
+    fail("a run of {} that continues the last one can neither be repeated nor profiled",
+         dir.string());
+}
+
+/// States of the run before stay on their devices.
+void refuse_states(const bundle::MetaInfo& info, const NamedTensors& inputs) {
+  for (const bundle::StateInfo& state : info.states)
+    if (inputs.contains(state.input))
+      fail("input '{}' has its value from the run before, which this one continues: leave it out",
+           state.input);
+}
+
+}  // namespace
+
+struct Session::Impl {
+  Bundle bundle;
+  SessionOptions options;
+  Ranks ranks;
+  std::vector<std::unique_ptr<RankRun>> runs = {};  ///< by rank, null for other processes'
+  std::unique_ptr<TailRun> tail = {};               ///< where rank 0 is here and the bundle has one
+  StepsBefore before = {};
+  std::string failure = {};  ///< why the session is over
+
+  Impl(const std::filesystem::path& dir, const SessionOptions& chosen)
+      : bundle(load_bundle(dir, chosen.states)),
+        options(chosen),
+        ranks(find_ranks(bundle, options)) {}
+  /// Each rank's device is released in the thread that took it. Where an error unwinds the session,
+  /// no other rank is waited for.
+  ~Impl() {
+    if (std::uncaught_exceptions() > 0) abort();
+    try {
+      if (!runs.empty()) ranks.run_as_rank([&](auto& world, auto&) { take_run(world); });
+    } catch (const std::exception&) {  // the others have ended before
+    }
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  /// Whoever holds it when an error unwinds ends what its communicators wait for.
+  std::unique_ptr<RankRun> take_run(const Communicator& world) {
+    return std::move(runs[static_cast<std::size_t>(world.rank())]);
+  }
+
+  void abort() noexcept {
+    for (const auto& run : runs)
+      if (run) run->abort();
+  }
+
+  void run_as_rank(const Ranks::Task& task) {
+    if (!failure.empty())
+      fail("{}: a rank failed, and the session is over; make another: {}", bundle.dir.string(),
+           failure);
+    try {
+      ranks.run_as_rank(task);
+    } catch (const std::exception& error) {
+      failure = error.what();
+      abort();
+      runs.clear();
+      throw;
+    }
+  }
+
+  void load() {
+    if (!runs.empty()) return;
+    runs.resize(bundle.info.ranks.size());
+    run_as_rank([&](Communicator& world, const LocalRanks& local) {
+      std::optional<graph::Graph> shard = load_shard(bundle.info, bundle.dir, world.rank());
+      // While the tail runs, this process's other ranks wait.
+      const LocalRanks of_tail = ranks.are_all_here() ? LocalRanks{} : local;
+      if (world.rank() == 0) tail = load_tail(bundle, threads_of(options.device, of_tail));
+      world.barrier(loading_timeout);
+      auto run = std::make_unique<RankRun>(*shard, options.device, world, local,
+                                           patience_of(bundle.info) * options.launch.timeout,
+                                           pipeline_of(bundle.info));
+      shard.reset();
+      world.barrier(loading_timeout);
+      runs[static_cast<std::size_t>(world.rank())] = std::move(run);
+    });
+  }
+
+  RunResult run(const NamedTensors& inputs, const RunOptions& run_options) {
+    LoopOptions loop = run_options.loop;
+    check_run_options(run_options, bundle.dir);
+    const bool goes_on = loop.continues && before.steps > 0;
+    if (goes_on && before.is_profiled)
+      fail("{}: a run cannot continue one that was profiled", bundle.dir.string());
+    if (!goes_on) before = {.first_row = loop.start, .steps = 0};
+    loop.start = before.first_row;
+    check_loop(bundle.info, bundle.tail, loop, before.steps);
+    check_inputs(bundle.info, inputs, loop);
+    if (goes_on) refuse_states(bundle.info, inputs);
+    load();
+    RunResult result;
+    run_as_rank([&](Communicator& world, const LocalRanks&) {
+      std::unique_ptr<RankRun> run = take_run(world);
+      RunResult of_rank = run_rank(*run, bundle, tail.get(), inputs, run_options, before, world);
+      runs[static_cast<std::size_t>(world.rank())] = std::move(run);
+      if (world.rank() == 0 || !ranks.are_all_here()) result = std::move(of_rank);
+    });
+    before.steps += loop.steps;
+    before.is_profiled = run_options.profile;
+    return result;
+  }
+};
+
+Session::Session(const std::filesystem::path& bundle_dir, const SessionOptions& options)
+    : impl_(std::make_unique<Impl>(bundle_dir, options)) {}
+Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+
+std::vector<ModelPort> Session::inputs() const {
+  std::vector<ModelPort> ports;
+  for (const bundle::PortInfo& port : impl_->bundle.info.inputs)
+    ports.push_back({port.name, port.type, port.shape});
+  return ports;
+}
+
+std::vector<ModelPort> Session::outputs() const {
+  std::vector<ModelPort> ports;
+  for (const graph::ModelOutput& output :
+       bundle::model_outputs(impl_->bundle.info, impl_->bundle.tail)) {
+    ModelPort& port = ports.emplace_back(output.name, output.type, std::nullopt);
+    if (!output.dims || std::ranges::any_of(*output.dims, [](const auto& d) { return !d; }))
+      continue;
+    port.shape.emplace();
+    for (const auto& extent : *output.dims) port.shape->push_back(*extent);
+  }
+  return ports;
+}
+
+int Session::num_ranks() const { return impl_->ranks.world_size(); }
+bool Session::has_first_rank() const { return impl_->ranks.has_first(); }
+void Session::load() { impl_->load(); }
+RunResult Session::run(const NamedTensors& inputs, const RunOptions& options) {
+  return impl_->run(inputs, options);
+}
+
+}  // namespace autopar::runtime

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace autopar::runtime {
+
+/// The device of each rank.
+struct DeviceOptions {
+  /// `automatic`: GPUs where every rank has one of its own, else the CPU.
+  enum class Kind { cpu, cuda, automatic } kind = Kind::cpu;
+  int threads = 0;              ///< CPU threads of a rank; 0: the machine's cores over its ranks
+  std::optional<int> gpu = {};  ///< of this process's only rank; absent: by its local rank
+  bool allow_tf32 = false;
+  /// Collectives of GPUs go through host memory, not NCCL, so that ranks may share a GPU.
+  bool host_collectives = false;
+};
+
+/// Which ranks this process runs, and how it finds the others.
+struct LaunchOptions {
+  /// With `rendezvous`: the only rank of this process.
+  std::optional<int> rank = {};
+  /// HOST:PORT, or [ADDRESS]:PORT for IPv6, on rank 0's machine, where it listens and the others
+  /// connect. Empty: one rank of MPI's under mpirun or srun, else all ranks, in this process.
+  std::string rendezvous = {};
+  /// How long a rank waits for one that does not come to the others.
+  std::chrono::milliseconds timeout = std::chrono::seconds(30);
+  /// Whether a process that mpirun or srun has started is one rank of several.
+  bool uses_mpi = true;
+};
+
+struct SessionOptions {
+  DeviceOptions device = {};
+  LaunchOptions launch = {};
+  /// Outputs that take an input's place in the next step, "present.*=past.*"; none: the bundle's.
+  std::vector<std::string> states = {};
+};
+
+/// A run of several steps, as a decoder makes them: each rank hands its states, outputs that take
+/// an input's place, from one step to the next on its own device.
+struct LoopOptions {
+  /// Greedy decoding: the index of the largest element along an output's last dimension is the next
+  /// step's input.
+  struct Choice {
+    std::string output;
+    std::string input;
+  };
+
+  int steps = 1;
+  /// Rows that growing states hold before the first step. A state grows where its output is longer
+  /// than its input: a step's last rows go behind those that the input holds. Rows that the model
+  /// itself puts into their places (graph::keeps_places) stay there.
+  std::int64_t start = 0;
+  std::vector<Choice> choices = {};
+  /// States go on from where the session's last run has left them; zeros before any run. Such a
+  /// run is a loop even of one step, and `start` is that of the first run.
+  bool continues = false;
+
+  bool is_loop() const { return steps > 1 || continues; }
+};
+
+struct RunOptions {
+  LoopOptions loop = {};
+  /// Times that the same run is made and measured, after one more that is not; 1: the only one is.
+  int repeat = 1;
+  bool profile = false;  ///< whether one more run is made, for RunResult::spans
+};
+
+}  // namespace autopar::runtime

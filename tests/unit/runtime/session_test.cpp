@@ -1,0 +1,206 @@
+#include "runtime/session.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/temporary_folder.h"
+#include "bundle/meta_info.h"
+#include "graph/onnx/onnx_export.h"
+#include "graph_sketch.h"
+#include "unit/runtime/tcp_world.h"
+
+namespace autopar::runtime {
+namespace {
+
+using namespace testing;
+using Catch::Matchers::Contains;
+
+constexpr int ranks = 2;
+constexpr std::int64_t rows = 4;  ///< that `past` has place for
+
+/// next = x + sum, and present = past with next as its last row: two states, one that is replaced
+/// and one that grows. This is one rank's half along dimension 0.
+graph::Graph accumulator() {
+  Builder sketch;
+  const ValueId x = sketch.input("x", {1, 1, 3});
+  const ValueId sum = sketch.input("sum", {1, 1, 3});
+  const ValueId past = sketch.input("past", {1, rows, 3});
+  const ValueId next = sketch.node("Add", {x, sum}, {1, 1, 3});
+  const ValueId present =
+      sketch.node("Concat", {past, next}, {1, rows + 1, 3}, {{"axis", std::int64_t{1}}});
+  sketch.graph.value(next).name = "next";
+  sketch.graph.value(present).name = "present";
+  sketch.graph.outputs = {next, present};
+  sketch.graph.opsets[""] = 18;
+  return sketch.graph;
+}
+
+bundle::PortInfo port(const std::string& name, std::int64_t rows_of_port) {
+  bundle::PortInfo info{.name = name, .type = DataType::float32, .shape = {2, rows_of_port, 3}};
+  for (int rank = 0; rank < ranks; ++rank)
+    info.ranges.push_back(std::vector<graph::Range>{{rank, rank + 1}, {0, rows_of_port}, {0, 3}});
+  info.specs = {"S0RR"};
+  return info;
+}
+
+/// The accumulator over two ranks, as a bundle.
+class AccumulatorBundle {
+ public:
+  AccumulatorBundle() {
+    bundle::MetaInfo info;
+    info.model = "accumulator.onnx";
+    info.stages = {{.stage = 0, .mesh = {{"axis0", ranks}}, .ranks = {0, 1}}};
+    info.inputs = {port("x", 1), port("sum", 1), port("past", rows)};
+    info.outputs = {port("next", 1), port("present", rows + 1)};
+    info.states = {{"next", "sum"}, {"present", "past"}};
+    for (int rank = 0; rank < ranks; ++rank) {
+      const std::string name = "rank" + std::to_string(rank);
+      const auto written =
+          graph::save_onnx(accumulator(), dir() / (name + ".onnx"), dir() / (name + ".data"));
+      info.ranks.push_back(
+          {rank, 0, {rank}, {{name + ".onnx", written.model.bytes, written.model.xxh3}}, 0, 0});
+    }
+    std::ofstream(dir() / "meta-info.json") << bundle::to_json(info).dump();
+  }
+
+  std::filesystem::path dir() const { return folder_.path(); }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+const SessionOptions options{.device = {.threads = 1}, .launch = {.uses_mpi = false}};
+
+/// x of some steps: 6 numbers each, from 10 times the step's number on.
+Tensor x_of(int first_step, int steps) {
+  std::vector<double> values;
+  for (int step = first_step; step < first_step + steps; ++step)
+    for (int i = 0; i < 6; ++i) values.push_back(10 * step + i);
+  return tensor_of(DataType::float32, {steps, 2, 1, 3}, values);
+}
+Tensor x_of(int step) { return x_of(step, 1).reshaped({2, 1, 3}); }
+
+std::vector<float> floats(const Tensor& tensor) {
+  const auto values = tensor.values<float>();
+  return {values.begin(), values.end()};
+}
+
+TEST_CASE("a session tells its bundle's inputs and outputs, and how many ranks it has") {
+  const AccumulatorBundle bundle;
+  const Session session(bundle.dir(), options);
+  REQUIRE(session.inputs().size() == 3);
+  CHECK(session.inputs()[2].name == "past");
+  CHECK(session.inputs()[2].type == DataType::float32);
+  CHECK(session.inputs()[2].shape == Shape{2, rows, 3});
+  REQUIRE(session.outputs().size() == 2);
+  CHECK(session.outputs()[1].name == "present");
+  CHECK(session.outputs()[1].shape == Shape{2, rows + 1, 3});
+  CHECK(session.num_ranks() == ranks);
+  CHECK(session.has_first_rank());
+}
+
+TEST_CASE("runs of one session give what each gives in a session of its own") {
+  const AccumulatorBundle bundle;
+  Session session(bundle.dir(), options);
+  for (int step = 0; step < 3; ++step) {
+    const NamedTensors inputs{{"x", x_of(step)},
+                              {"sum", x_of(5)},
+                              {"past", Tensor::zeros(DataType::float32, {2, rows, 3})}};
+    const RunResult result = session.run(inputs);
+    const RunResult alone = Session(bundle.dir(), options).run(inputs);
+    for (const char* name : {"next", "present"})
+      CHECK(floats(result.outputs.at(name)) == floats(alone.outputs.at(name)));
+    CHECK(result.run_seconds.size() == 1);
+    CHECK(result.peak_bytes.size() == ranks);
+  }
+}
+
+/// One run of three steps behind one row that `past` holds; zeros at first.
+RunResult three_steps(Session& session) {
+  return session.run({{"x", x_of(0, 3)}}, {.loop = {.steps = 3, .start = 1}});
+}
+
+/// The same as a run of one step, one of two, or three of one.
+RunResult continued(Session& session, const std::vector<int>& steps_of_runs) {
+  RunResult result;
+  int done = 0;
+  for (const int steps : steps_of_runs) {
+    const NamedTensors inputs{{"x", x_of(done, steps)}};
+    result = session.run(inputs, {.loop = {.steps = steps, .start = 1, .continues = true}});
+    done += steps;
+  }
+  return result;
+}
+
+TEST_CASE("a run continues the one before, as if both were one run of several steps") {
+  const AccumulatorBundle bundle;
+  Session session(bundle.dir(), options);
+  const RunResult whole = three_steps(session);
+  CHECK(floats(whole.outputs.at("next")) == std::vector<float>{30, 33, 36, 39, 42, 45});
+  for (const std::vector<int>& steps : {std::vector{1, 1, 1}, {1, 2}, {2, 1}}) {
+    Session anew(bundle.dir(), options);
+    const RunResult result = continued(anew, steps);
+    for (const char* name : {"next", "present"})
+      CHECK(floats(result.outputs.at(name)) == floats(whole.outputs.at(name)));
+  }
+  // A run that does not continue begins with zeros, and so with what it gave at first.
+  CHECK(floats(three_steps(session).outputs.at("present")) == floats(whole.outputs.at("present")));
+}
+
+TEST_CASE("sessions of ranks that meet over TCP hold their states, too") {
+  const AccumulatorBundle bundle;
+  Session here(bundle.dir(), options);
+  const RunResult whole = three_steps(here);
+  RunResult result;
+  const auto errors = errors_of_sessions(bundle.dir(), ranks, [&](Session& session) {
+    if (session.num_ranks() != ranks) fail("a session of {} ranks", session.num_ranks());
+    RunResult of_rank = continued(session, {1, 1, 1});
+    if (session.has_first_rank()) result = std::move(of_rank);
+  });
+  REQUIRE(errors == std::vector<std::string>(ranks));
+  for (const char* name : {"next", "present"})
+    CHECK(floats(result.outputs.at(name)) == floats(whole.outputs.at(name)));
+}
+
+TEST_CASE("what a run may not be asked is refused before it begins, and the session goes on") {
+  const AccumulatorBundle bundle;
+  Session session(bundle.dir(), options);
+  const LoopOptions next{.start = 1, .continues = true};
+  CHECK_THROWS_WITH(session.run({{"y", x_of(0)}}), Contains("the model has no such input"));
+  CHECK_THROWS_WITH(session.run({{"x", x_of(0)}}), Contains("no tensor for inputs 'sum', 'past'"));
+  CHECK_THROWS_WITH(session.run({{"x", x_of(0)}}, {.loop = next, .repeat = 2}),
+                    Contains("neither be repeated nor profiled"));
+  session.run({{"x", x_of(0)}}, {.loop = next});
+  CHECK_THROWS_WITH(session.run({{"x", x_of(1)}, {"sum", x_of(1)}}, {.loop = next}),
+                    Contains("input 'sum' has its value from the run before"));
+  for (int step = 1; step < 4; ++step) session.run({{"x", x_of(step)}}, {.loop = next});
+  CHECK_THROWS_WITH(session.run({{"x", x_of(4)}}, {.loop = next}),
+                    Contains("would hold 5 rows, but has place for 4"));
+  session.run({{"x", x_of(0, 2)}}, {.loop = {.steps = 2}, .profile = true});
+  CHECK_THROWS_WITH(session.run({{"x", x_of(2)}}, {.loop = next}), Contains("was profiled"));
+  three_steps(session);
+}
+
+TEST_CASE("a rank that fails ends its session, on all ranks, and later runs tell why") {
+  const AccumulatorBundle bundle;
+  std::ofstream(bundle.dir() / "rank1.onnx", std::ios::app) << "damage";
+  Session session(bundle.dir(), options);
+  CHECK_THROWS_WITH(session.load(), Contains("rank1.onnx"));
+  CHECK_THROWS_WITH(session.run({{"x", x_of(0, 3)}}, {.loop = {.steps = 3}}),
+                    Contains("the session is over") && Contains("rank1.onnx"));
+  const auto errors = errors_of_sessions(bundle.dir(), ranks, [](Session& of_rank) {
+    try {
+      of_rank.load();
+    } catch (const Error&) {
+    }
+    of_rank.run({{"x", x_of(0, 3)}}, {.loop = {.steps = 3}});
+  });
+  for (const std::string& error : errors) CHECK_THAT(error, Contains("the session is over"));
+}
+
+}  // namespace
+}  // namespace autopar::runtime
