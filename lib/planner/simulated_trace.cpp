@@ -18,9 +18,9 @@ runtime::Queue queue_of(SimulatedStep::Lane lane) {
     case SimulatedStep::Lane::communication:
       return runtime::Queue::communication;
     case SimulatedStep::Lane::arrival:
-      return runtime::Queue::arrival;
+      return runtime::Queue::receive;
     default:
-      return runtime::Queue::departure;
+      return runtime::Queue::send;
   }
 }
 

@@ -24,7 +24,7 @@ void CollectiveContext::enter_stage(const std::vector<std::vector<int>>& stages,
   }
 }
 
-/// A communicator's calls wait for one another, and arrival and departure must not. So each two
+/// A communicator's calls wait for one another, and receiving and sending must not. So each two
 /// neighbouring stages get one of their own, in two rounds, as no rank may be in two groups that
 /// are made at once.
 void CollectiveContext::connect_stages(const std::vector<std::vector<int>>& stages,
@@ -32,27 +32,27 @@ void CollectiveContext::connect_stages(const std::vector<std::vector<int>>& stag
   const auto mine = static_cast<std::size_t>(stage_of(world_rank()));
   for (const std::size_t round : {0U, 1U}) {
     // This rank's stage and the next one, or the one before and this.
-    const bool departs = mine % 2 == round;
-    const std::size_t before = departs ? mine : mine - 1;
-    if ((!departs && mine == 0) || before + 1 >= stages.size()) {
+    const bool sends = mine % 2 == round;
+    const std::size_t before = sends ? mine : mine - 1;
+    if ((!sends && mine == 0) || before + 1 >= stages.size()) {
       world_.subgroup(std::vector<int>{world_rank()});
       continue;
     }
-    Link& link = departs ? departure_ : arrival_;
+    Link& link = sends ? send_link_ : receive_link_;
     link.ranks = stages[before];
     link.ranks.insert(link.ranks.end(), stages[before + 1].begin(), stages[before + 1].end());
     link.communicator = world_.subgroup(link.ranks);
-    link.communicator->join_queue(device.queue(departs ? Queue::departure : Queue::arrival));
+    link.communicator->join_queue(device.queue(sends ? Queue::send : Queue::receive));
   }
 }
 
 CollectiveContext::Peer CollectiveContext::peer(int world_rank, Queue queue) const {
-  const int wanted = stage_of(this->world_rank()) + (queue == Queue::arrival ? -1 : 1);
+  const int wanted = stage_of(this->world_rank()) + (queue == Queue::receive ? -1 : 1);
   if (world_rank < 0 || world_rank >= world_size() || stage_of(world_rank) != wanted)
     fail("rank {} {} rank {}, which is not of the stage {} it; partition the model again",
-         this->world_rank(), queue == Queue::arrival ? "receives from" : "sends to", world_rank,
-         queue == Queue::arrival ? "before" : "after");
-  const Link& link = queue == Queue::arrival ? arrival_ : departure_;
+         this->world_rank(), queue == Queue::receive ? "receives from" : "sends to", world_rank,
+         queue == Queue::receive ? "before" : "after");
+  const Link& link = queue == Queue::receive ? receive_link_ : send_link_;
   if (!link.communicator) return {&world_, world_rank};
   const auto place = std::ranges::find(link.ranks, world_rank);
   return {link.communicator.get(), static_cast<int>(place - link.ranks.begin())};
@@ -86,14 +86,14 @@ bool all_agree(Communicator& host, bool mine) {
 
 void CollectiveContext::check_members() {
   world_.check_members();
-  for (const auto* each : {&stage_, &arrival_.communicator, &departure_.communicator})
+  for (const auto* each : {&stage_, &receive_link_.communicator, &send_link_.communicator})
     if (*each) (*each)->check_members();
   for (const auto& [ranks, group] : groups_) group->check_members();
 }
 
 void CollectiveContext::abort() noexcept {
   world_.abort();
-  for (const auto* each : {&stage_, &arrival_.communicator, &departure_.communicator})
+  for (const auto* each : {&stage_, &receive_link_.communicator, &send_link_.communicator})
     if (*each) (*each)->abort();
   for (const auto& [ranks, group] : groups_) group->abort();
 }

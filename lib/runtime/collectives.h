@@ -40,7 +40,7 @@ class CollectiveContext {
     Communicator* communicator = nullptr;
     int rank = 0;
   };
-  /// For a rank of the stage before (`queue` is arrival) or of the next one (departure). Throws
+  /// For a rank of the stage before (`queue` is receive) or of the next one (send). Throws
   /// Error for a rank that is in neither.
   Peer peer(int world_rank, Queue queue) const;
 
@@ -85,8 +85,8 @@ class CollectiveContext {
   std::vector<int> stage_of_;                 ///< by world rank; empty where there is one stage
   std::vector<int> stage_ranks_;              ///< the world ranks of this rank's stage, in order
   std::unique_ptr<Communicator> stage_;       ///< null where there is one stage
-  Link arrival_;                              ///< with the stage before
-  Link departure_;                            ///< with the next one
+  Link receive_link_;                         ///< with the stage before
+  Link send_link_;                            ///< with the next one
   std::unique_ptr<Communicator> stage_host_;  ///< for ranks of the stage to agree
   std::map<std::vector<int>, std::unique_ptr<Communicator>> groups_;
   std::vector<bundle::CollectiveTotal> totals_;

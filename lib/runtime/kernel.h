@@ -81,7 +81,7 @@ class CollectiveKernel : public Kernel {
   virtual std::span<const bundle::CollectiveTotal> payload() const = 0;
   /// World ranks that take part.
   virtual std::span<const int> ranks() const = 0;
-  /// Whether communicate() returns only when the host has moved the data (see Communicator).
+  /// Whether communicate() returns only when the host has moved the data (see DeviceCommunicator).
   virtual bool waits_on_host() const { return false; }
 
   void run(const KernelIo& io) final {

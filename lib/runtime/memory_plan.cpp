@@ -77,7 +77,7 @@ MemoryPlan plan_memory(const graph::Graph& graph, const Storage& storage,
     return apart.scratch.empty() ? Queue::computation : apart.scratch[step];
   };
   const auto is_apart = [&](std::size_t step) {
-    return scratch_queue(step) == Queue::arrival || scratch_queue(step) == Queue::departure;
+    return scratch_queue(step) == Queue::receive || scratch_queue(step) == Queue::send;
   };
   for (std::size_t step = 0; step < scratch_bytes.size(); ++step)
     lifetimes.push_back(
@@ -93,7 +93,7 @@ MemoryPlan plan_memory(const graph::Graph& graph, const Storage& storage,
     bytes_of_slots += slots[v] * slot_bytes[v];
   }
   end += bytes_of_slots;
-  for (const Queue queue : {Queue::arrival, Queue::departure}) {
+  for (const Queue queue : {Queue::receive, Queue::send}) {
     std::int64_t most = 0;
     for (std::size_t step = 0; step < scratch_bytes.size(); ++step) {
       if (scratch_queue(step) != queue) continue;

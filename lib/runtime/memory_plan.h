@@ -54,7 +54,7 @@ struct MemoryPlan {
 /// work at the same time.
 struct Apart {
   std::vector<int> slots;  ///< by ValueId; 0 for what is packed. A root has the most of its views
-  std::vector<Queue> scratch;  ///< by step: those of arrival and departure have a region each
+  std::vector<Queue> scratch;  ///< by step: those of receiving and sending have a region each
 };
 
 /// A step a node. `scratch_bytes` has one entry a step.

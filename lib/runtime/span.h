@@ -11,7 +11,7 @@ namespace autopar::runtime {
 /// What a device may do at the same time: each queue runs its steps one after the other. What comes
 /// from the pipeline stage before has a queue of its own, and so has what goes to the next one, so
 /// that both overlap with the work between.
-enum class Queue { computation, communication, arrival, departure };
+enum class Queue { computation, communication, receive, send };
 inline constexpr std::size_t num_queues = 4;
 
 /// When one step of a profiled run was at work.

@@ -20,10 +20,10 @@ const char* name_of(Queue queue) {
       return "computation";
     case Queue::communication:
       return "communication";
-    case Queue::arrival:
-      return "arrival";
+    case Queue::receive:
+      return "receive";
     default:
-      return "departure";
+      return "send";
   }
 }
 
@@ -44,7 +44,7 @@ Window window_of(std::span<const std::vector<Span>> by_rank) {
 }
 
 bool is_between_stages(const Span& span) {
-  return span.queue == Queue::arrival || span.queue == Queue::departure;
+  return span.queue == Queue::receive || span.queue == Queue::send;
 }
 
 /// How long at least one of the spans that are a stage's own work lasts.

@@ -19,7 +19,7 @@ def lanes(file):
     for event in sorted(spans, key=lambda e: (e["ts"], e["ts"] + e["dur"])):
         lane = names[event["pid"], event["tid"]]
         # CPUs compute and communicate in one lane.
-        lane = lane if lane in ("arrival", "departure") else "work"
+        lane = lane if lane in ("receive", "send") else "work"
         found[event["pid"], lane].append((event["args"]["microbatch"], event["name"]))
     return found
 
@@ -56,8 +56,8 @@ class SimulateTest(TemporaryFolderTest):
 
     def test_two_stages_of_two_ranks(self):
         found, _ = self.check("gpt2-torchscript", 4, "--stages", 2, "--mesh", 2)
-        self.assertIn((0, "departure"), found)
-        self.assertIn((2, "arrival"), found)
+        self.assertIn((0, "send"), found)
+        self.assertIn((2, "receive"), found)
 
     def test_microbatches(self):
         found, _ = self.check(

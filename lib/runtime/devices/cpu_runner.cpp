@@ -9,8 +9,8 @@ namespace autopar::runtime {
 namespace {
 
 std::size_t lane_of(Queue queue) {
-  if (queue == Queue::arrival) return 1;
-  return queue == Queue::departure ? 2 : 0;
+  if (queue == Queue::receive) return 1;
+  return queue == Queue::send ? 2 : 0;
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ class CpuRunner final : public Runner {
   std::vector<Timing> timings_;  ///< by step, of a profiled run; else empty
   std::vector<Queue> queues_;    ///< by step
 
-  /// The calling thread's, then those of arrival and departure; one alone where neither has steps.
+  /// The calling thread's, then those of receiving and sending; one alone where neither has steps.
   std::vector<Lane> lanes_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -57,8 +57,8 @@ TEST_CASE("Bubbles are what of the run a rank neither computes nor communicates 
   const std::vector<std::vector<Span>> by_rank{
       // Overlapping and nested spans count once; waiting for another stage is no work.
       {span_at(Queue::computation, 0, 40), span_at(Queue::communication, 20, 30),
-       span_at(Queue::communication, 30, 50), span_at(Queue::departure, 50, 100)},
-      {span_at(Queue::arrival, 0, 60), span_at(Queue::computation, 75, 100)},
+       span_at(Queue::communication, 30, 50), span_at(Queue::send, 50, 100)},
+      {span_at(Queue::receive, 0, 60), span_at(Queue::computation, 75, 100)},
       {}};
   const std::vector<double> shares = idle_shares(by_rank);
   REQUIRE(shares.size() == 3);
@@ -79,7 +79,7 @@ TEST_CASE("Bubbles are what of the run a rank neither computes nor communicates 
     CHECK(event["args"]["share"].get<double>() == Approx(shares[event["pid"].get<std::size_t>()]));
   }
   CHECK(bubbles == 2);
-  CHECK(lanes == std::set<std::string>{"computation", "communication", "arrival", "departure"});
+  CHECK(lanes == std::set<std::string>{"computation", "communication", "receive", "send"});
 }
 
 TEST_CASE("A trace that cannot be written is refused, and asking leaves no file") {

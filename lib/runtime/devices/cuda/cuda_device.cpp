@@ -96,7 +96,7 @@ std::shared_ptr<std::byte> CudaDevice::allocate(std::int64_t bytes) {
 void CudaDevice::upload(std::span<const Upload> tensors) { cuda::upload(tensors); }
 
 void CudaDevice::wait_for_communication() {
-  for (const Queue queue : {Queue::communication, Queue::arrival, Queue::departure})
+  for (const Queue queue : {Queue::communication, Queue::receive, Queue::send})
     check(cudaStreamSynchronize(stream(queue)), "waiting for collectives");
 }
 

@@ -34,7 +34,7 @@ std::chrono::nanoseconds between(const Event& begin, const Event& end) {
 
 /// "all-reduce", or "all-gather and all-reduce" of a group.
 std::string kinds_of(const CollectiveKernel& collective) {
-  if (collective.queue() == Queue::arrival) return "receive";
+  if (collective.queue() == Queue::receive) return "receive";
   std::vector<std::string> kinds;
   for (const bundle::CollectiveTotal& call : collective.payload()) kinds.push_back(call.kind);
   std::ranges::sort(kinds);
@@ -42,8 +42,8 @@ std::string kinds_of(const CollectiveKernel& collective) {
   return fmt::format("{}", fmt::join(kinds, " and "));
 }
 
-constexpr std::array all_queues = {Queue::computation, Queue::communication, Queue::arrival,
-                                   Queue::departure};
+constexpr std::array all_queues = {Queue::computation, Queue::communication, Queue::receive,
+                                   Queue::send};
 
 std::size_t at(Queue queue) { return static_cast<std::size_t>(queue); }
 

@@ -378,7 +378,7 @@ class Messages : public CollectiveKernel {
 class Send final : public Messages {
  public:
   explicit Send(const KernelRequest& request)
-      : Messages(request, request.inputs[0], Queue::departure),
+      : Messages(request, request.inputs[0], Queue::send),
         packing_(make_copies(request, /*to_tensor=*/false)) {
     add_payload("send");
   }
@@ -403,7 +403,7 @@ class Send final : public Messages {
 class Recv final : public Messages {
  public:
   explicit Recv(const KernelRequest& request)
-      : Messages(request, request.outputs[0], Queue::arrival),
+      : Messages(request, request.outputs[0], Queue::receive),
         unpacking_(make_copies(request, /*to_tensor=*/true)) {}
 
   void communicate(const KernelIo& io) override {
