@@ -62,7 +62,7 @@ struct CalibrateCommand {
                                        .digest = [] { return "calibrate"; }});
     const int number = asks_for_ranks() ? wanted : started.world_size();
     const sharding::DeviceMesh ranks_mesh = mesh_of(number);
-    started.run_as_rank([&](runtime::Communicator& world, const runtime::LocalRanks&) {
+    started.run_as_rank([&](runtime::HostCommunicator& world, const runtime::LocalRanks&) {
       require_same_of_all(world, ranks_mesh, on);
     });
     if (started.world_size() != number) {
@@ -73,7 +73,7 @@ struct CalibrateCommand {
     Result result;
     {
       const Progress progress(fmt::format("measuring {} rank(s)", number));
-      started.run_as_rank([&](runtime::Communicator& host, const runtime::LocalRanks& local) {
+      started.run_as_rank([&](runtime::HostCommunicator& host, const runtime::LocalRanks& local) {
         const Result measured = measure(ranks_mesh, on, host, local, launch.timeout);
         if (host.rank() == 0) result = measured;
       });
@@ -92,7 +92,7 @@ struct CalibrateCommand {
 
   /// Of all that decides on what is measured, in which order: ranks that differ in it would wait
   /// for one another, or take each other's messages.
-  void require_same_of_all(runtime::Communicator& world, const sharding::DeviceMesh& ranks_mesh,
+  void require_same_of_all(runtime::HostCommunicator& world, const sharding::DeviceMesh& ranks_mesh,
                            const runtime::DeviceOptions& on) const {
     const std::string all = fmt::format("{} {} {} {}", to_string(ranks_mesh), is_quick,
                                         static_cast<int>(on.kind), on.host_collectives);
@@ -134,7 +134,7 @@ struct CalibrateCommand {
   }
 
   Result measure(const sharding::DeviceMesh& ranks_mesh, const runtime::DeviceOptions& on,
-                 runtime::Communicator& host, const runtime::LocalRanks& local,
+                 runtime::HostCommunicator& host, const runtime::LocalRanks& local,
                  std::chrono::milliseconds timeout) const {
     runtime::RankStopwatch stopwatch(on, host, local, timeout);
     const auto extent = is_quick ? cost::Extent::quick : cost::Extent::full;

@@ -69,7 +69,7 @@ struct Options {
   }
 };
 
-std::unique_ptr<runtime::Communicator> make_host(const Options& options) {
+std::unique_ptr<runtime::HostCommunicator> make_host(const Options& options) {
   if (options.ranks == 1)
     return std::move(runtime::make_thread_communicators(1, options.timeout()).front());
   if (options.port <= 0) fail("--port is missing: {} ranks meet at one", options.ranks);
@@ -86,25 +86,24 @@ std::unique_ptr<runtime::Communicator> make_host(const Options& options) {
 class Place {
  public:
   explicit Place(const Options& options) : host_(make_host(options)) {
-    if (options.device == "cpu") {
+    if (options.device == "cpu")
       device_ = std::make_unique<runtime::CpuDevice>(1);
-      return;
-    }
-    device_ = runtime::make_cuda_device({.gpu = options.gpu});
-    own_world_ = options.collectives == "nccl"
-                     ? runtime::make_nccl_communicator(*host_, device_->collective_queue(),
+    else
+      device_ = runtime::make_cuda_device({.gpu = options.gpu});
+    const bool by_nccl = options.device != "cpu" && options.collectives == "nccl";
+    world_ = by_nccl ? runtime::make_nccl_communicator(*host_, device_->collective_queue(),
                                                        options.timeout())
                      : runtime::make_staged_communicator(*device_, *host_);
   }
 
-  runtime::Communicator& host() { return *host_; }
-  runtime::Communicator& world() { return own_world_ ? *own_world_ : *host_; }
+  runtime::HostCommunicator& host() { return *host_; }
+  runtime::DeviceCommunicator& world() { return *world_; }
   runtime::Device& device() { return *device_; }
 
  private:
-  std::unique_ptr<runtime::Communicator> host_;
+  std::unique_ptr<runtime::HostCommunicator> host_;
   std::unique_ptr<runtime::Device> device_;
-  std::unique_ptr<runtime::Communicator> own_world_;
+  std::unique_ptr<runtime::DeviceCommunicator> world_;
 };
 
 std::vector<std::vector<int>> stages_of(const Options& options) {

@@ -3,9 +3,16 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "runtime/comm/staged_communicator.h"
 #include "runtime/device.h"
 
 namespace autopar::runtime {
+
+CollectiveContext::CollectiveContext(HostCommunicator& host, std::chrono::milliseconds timeout)
+    : own_world_(make_shared_memory_communicator(host)),
+      world_(*own_world_),
+      host_(host),
+      timeout_(timeout) {}
 
 void CollectiveContext::enter_stage(const std::vector<std::vector<int>>& stages,
                                     const Device* device) {
@@ -58,8 +65,8 @@ CollectiveContext::Peer CollectiveContext::peer(int world_rank, Queue queue) con
   return {link.communicator.get(), static_cast<int>(place - link.ranks.begin())};
 }
 
-Communicator& CollectiveContext::group(const std::vector<int>& ranks) {
-  std::unique_ptr<Communicator>& made = groups_[ranks];
+DeviceCommunicator& CollectiveContext::group(const std::vector<int>& ranks) {
+  std::unique_ptr<DeviceCommunicator>& made = groups_[ranks];
   if (made) return *made;
   if (!stage_) {
     made = world_.subgroup(ranks);
@@ -77,7 +84,7 @@ Communicator& CollectiveContext::group(const std::vector<int>& ranks) {
   return *made;
 }
 
-bool all_agree(Communicator& host, bool mine) {
+bool all_agree(HostCommunicator& host, bool mine) {
   host.barrier(loading_timeout);
   std::int32_t agreed = mine ? 1 : 0;
   host.all_reduce(reinterpret_cast<std::byte*>(&agreed), 1, graph::DataType::int32, ReduceOp::min);
@@ -102,7 +109,7 @@ std::vector<int> CollectiveContext::ranks_behind(std::span<const int> ranks,
                                                  std::int64_t progress) const {
   std::vector<int> behind;
   for (const int rank : ranks) {
-    const auto reported = world_.progress_of(rank);
+    const auto reported = host_.progress_of(rank);
     if (reported && *reported < progress) behind.push_back(rank);
   }
   return behind;

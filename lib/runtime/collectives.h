@@ -8,26 +8,28 @@
 #include <vector>
 
 #include "bundle/meta_info.h"
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/device_communicator.h"
+#include "runtime/comm/host_communicator.h"
 #include "runtime/kernel.h"
 
 namespace autopar::runtime {
 
 /// Whether all ranks of `host` say so; each must ask. Waits for ranks that are still loading or
 /// compiling.
-bool all_agree(Communicator& host, bool mine);
+bool all_agree(HostCommunicator& host, bool mine);
 
 /// One rank's communication during a run: the communicators of its groups, made when the shard is
 /// compiled, and the count of what went through them.
 class CollectiveContext {
  public:
-  /// `timeout`: how long a collective may wait for a rank that does not come.
-  explicit CollectiveContext(Communicator& world,
-                             std::chrono::milliseconds timeout = std::chrono::seconds(30))
-      : CollectiveContext(world, world, timeout) {}
-  /// For a device with memory of its own: `world` moves that, and ranks agree over `host`, which
-  /// has the same ranks.
-  CollectiveContext(Communicator& world, Communicator& host, std::chrono::milliseconds timeout)
+  /// For a device that shares the host's memory. `timeout`: how long a collective may wait for a
+  /// rank that does not come.
+  explicit CollectiveContext(HostCommunicator& host,
+                             std::chrono::milliseconds timeout = std::chrono::seconds(30));
+  /// `world` is for the memory of this rank's device, and ranks agree over `host`, which has the
+  /// same ranks.
+  CollectiveContext(DeviceCommunicator& world, HostCommunicator& host,
+                    std::chrono::milliseconds timeout)
       : world_(world), host_(host), timeout_(timeout) {}
 
   /// For a pipeline: the world's ranks by stage. Every rank of the world calls it once, before any
@@ -37,7 +39,7 @@ class CollectiveContext {
 
   /// Whom a message goes to, or comes from: the communicator that it takes, and the rank there.
   struct Peer {
-    Communicator* communicator = nullptr;
+    DeviceCommunicator* communicator = nullptr;
     int rank = 0;
   };
   /// For a rank of the stage before (`queue` is receive) or of the next one (send). Throws
@@ -49,7 +51,7 @@ class CollectiveContext {
   std::chrono::milliseconds timeout() const { return timeout_; }
   /// The communicator of this group of world ranks; made on first use, kept. Throws Error where
   /// some are in another stage.
-  Communicator& group(const std::vector<int>& ranks);
+  DeviceCommunicator& group(const std::vector<int>& ranks);
 
   /// Whether all ranks of this rank's stage say so; each must ask.
   bool all_agree(bool mine) { return runtime::all_agree(stage_host_ ? *stage_host_ : host_, mine); }
@@ -58,8 +60,8 @@ class CollectiveContext {
   /// Makes every waiting and later collective of any rank throw.
   void abort() noexcept;
 
-  /// See Communicator::report_progress.
-  void report_progress(std::int64_t progress) { world_.report_progress(progress); }
+  /// See HostCommunicator::report_progress.
+  void report_progress(std::int64_t progress) { host_.report_progress(progress); }
   /// Those of the ranks that have reported less; none where reports cannot be seen.
   std::vector<int> ranks_behind(std::span<const int> ranks, std::int64_t progress) const;
 
@@ -71,7 +73,7 @@ class CollectiveContext {
   /// Between two stages.
   struct Link {
     std::vector<int> ranks;                      ///< world ranks, in the communicator's order
-    std::unique_ptr<Communicator> communicator;  ///< null where messages go over the world
+    std::unique_ptr<DeviceCommunicator> communicator;  ///< null where messages go over the world
   };
 
   void connect_stages(const std::vector<std::vector<int>>& stages, const Device& device);
@@ -79,16 +81,17 @@ class CollectiveContext {
     return stage_of_.empty() ? 0 : stage_of_[static_cast<std::size_t>(rank)];
   }
 
-  Communicator& world_;
-  Communicator& host_;
+  std::unique_ptr<DeviceCommunicator> own_world_;  ///< where none was given
+  DeviceCommunicator& world_;
+  HostCommunicator& host_;
   std::chrono::milliseconds timeout_;
   std::vector<int> stage_of_;                 ///< by world rank; empty where there is one stage
   std::vector<int> stage_ranks_;              ///< the world ranks of this rank's stage, in order
-  std::unique_ptr<Communicator> stage_;       ///< null where there is one stage
+  std::unique_ptr<DeviceCommunicator> stage_;       ///< null where there is one stage
   Link receive_link_;                         ///< with the stage before
   Link send_link_;                            ///< with the next one
-  std::unique_ptr<Communicator> stage_host_;  ///< for ranks of the stage to agree
-  std::map<std::vector<int>, std::unique_ptr<Communicator>> groups_;
+  std::unique_ptr<HostCommunicator> stage_host_;  ///< for ranks of the stage to agree
+  std::map<std::vector<int>, std::unique_ptr<DeviceCommunicator>> groups_;
   std::vector<bundle::CollectiveTotal> totals_;
 };
 

@@ -13,7 +13,7 @@ namespace autopar::runtime {
 using graph::Range;
 using graph::Tensor;
 
-std::vector<nlohmann::json> gather_json(const nlohmann::json& mine, Communicator& world) {
+std::vector<nlohmann::json> gather_json(const nlohmann::json& mine, HostCommunicator& world) {
   const std::string text = mine.dump();
   const auto length = static_cast<std::int64_t>(text.size());
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(world.size()));
@@ -44,7 +44,7 @@ std::vector<int> contributors(const bundle::PortInfo& port) {
 }
 
 Tensor receive_part(const bundle::PortInfo& port, const std::vector<Range>& ranges, int from,
-                    Communicator& world) {
+                    HostCommunicator& world) {
   graph::Shape shape;
   for (const Range& range : ranges) shape.push_back(range.size());
   Tensor part = Tensor::zeros(port.type, shape);
@@ -55,7 +55,7 @@ Tensor receive_part(const bundle::PortInfo& port, const std::vector<Range>& rang
 }  // namespace
 
 Tensor gather_output(const bundle::MetaInfo& info, const bundle::PortInfo& port,
-                     const std::function<Tensor(int microbatch)>& part, Communicator& world) {
+                     const std::function<Tensor(int microbatch)>& part, HostCommunicator& world) {
   const std::vector<int> ranks = contributors(port);
   const std::vector<int> microbatches = microbatches_read(info, port);
   if (world.rank() != 0) {

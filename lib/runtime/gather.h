@@ -6,18 +6,18 @@
 #include <vector>
 
 #include "bundle/meta_info.h"
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/host_communicator.h"
 
 /// What ranks tell each other about a run; every rank of the world calls each function.
 namespace autopar::runtime {
 
 /// Every rank's value, in the order of ranks, on every rank.
-std::vector<nlohmann::json> gather_json(const nlohmann::json& mine, Communicator& world);
+std::vector<nlohmann::json> gather_json(const nlohmann::json& mine, HostCommunicator& world);
 
 /// An output put together from the ranks' parts, on rank 0; an empty tensor on others. `part` reads
 /// this rank's of a microbatch, and is asked where it has one.
 graph::Tensor gather_output(const bundle::MetaInfo& info, const bundle::PortInfo& port,
                             const std::function<graph::Tensor(int microbatch)>& part,
-                            Communicator& world);
+                            HostCommunicator& world);
 
 }  // namespace autopar::runtime

@@ -36,7 +36,7 @@ int usable_gpus() {
 
 /// Whether this process sees a single GPU that no other rank sees: launchers may share GPUs out so.
 /// Every rank asks, and waits for those that still load.
-bool sees_its_own_alone(int gpus, Communicator& host) {
+bool sees_its_own_alone(int gpus, HostCommunicator& host) {
   const GpuId mine = gpus == 1 ? gpu_id(0) : GpuId{};
   std::vector<GpuId> all(static_cast<std::size_t>(host.size()));
   const std::vector<std::int64_t> bytes(all.size(), sizeof mine);
@@ -45,14 +45,14 @@ bool sees_its_own_alone(int gpus, Communicator& host) {
   return gpus == 1 && std::ranges::count(all, mine) == 1;
 }
 
-Kind agreed_kind(const DeviceOptions& options, Communicator& host, const LocalRanks& local) {
+Kind agreed_kind(const DeviceOptions& options, HostCommunicator& host, const LocalRanks& local) {
   if (options.kind != Kind::automatic) return options.kind;
   const int gpus = usable_gpus();
   const bool has_one = sees_its_own_alone(gpus, host) || gpus >= local.count;
   return all_agree(host, has_one) ? Kind::cuda : Kind::cpu;
 }
 
-int gpu_of(const DeviceOptions& options, Communicator& host, const LocalRanks& local) {
+int gpu_of(const DeviceOptions& options, HostCommunicator& host, const LocalRanks& local) {
   const int gpus = count_gpus();
   const bool is_shared_out = sees_its_own_alone(gpus, host);
   if (options.gpu) return *options.gpu;
@@ -73,18 +73,16 @@ int threads_of(const DeviceOptions& options, const LocalRanks& local) {
   return std::max(1, cores / local.count);
 }
 
-RankDevice::RankDevice(const DeviceOptions& options, Communicator& host, const LocalRanks& local,
-                       std::chrono::milliseconds timeout)
-    : host_(host) {
-  if (agreed_kind(options, host, local) == Kind::cpu) {
+RankDevice::RankDevice(const DeviceOptions& options, HostCommunicator& host, const LocalRanks& local,
+                       std::chrono::milliseconds timeout) {
+  if (agreed_kind(options, host, local) == Kind::cpu)
     device_ = std::make_unique<CpuDevice>(threads_of(options, local));
-    return;
-  }
-  device_ = make_cuda_device({gpu_of(options, host, local), options.allow_tf32});
-  if (host.size() == 1) return;
-  own_world_ = options.host_collectives
-                   ? make_staged_communicator(*device_, host)
-                   : make_nccl_communicator(host, device_->collective_queue(), timeout);
+  else
+    device_ = make_cuda_device({gpu_of(options, host, local), options.allow_tf32});
+  const bool by_nccl =
+      !device_->shares_host_memory() && host.size() > 1 && !options.host_collectives;
+  world_ = by_nccl ? make_nccl_communicator(host, device_->collective_queue(), timeout)
+                   : make_staged_communicator(*device_, host);
 }
 
 }  // namespace autopar::runtime

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <memory>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/device_communicator.h"
 #include "runtime/comm/local_ranks.h"
 #include "runtime/device.h"
 #include "runtime/session_options.h"
@@ -19,16 +19,15 @@ class RankDevice {
   /// Every rank of `host` calls it, in the thread that will run the rank; `host` outlives it.
   /// Throws Error where there is no such GPU, or too few, or a part of autopar or a library is
   /// missing.
-  RankDevice(const DeviceOptions& options, Communicator& host, const LocalRanks& local,
+  RankDevice(const DeviceOptions& options, HostCommunicator& host, const LocalRanks& local,
              std::chrono::milliseconds timeout);
 
   Device& device() { return *device_; }
-  Communicator& world() { return own_world_ ? *own_world_ : host_; }
+  DeviceCommunicator& world() { return *world_; }
 
  private:
-  Communicator& host_;
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Communicator> own_world_;  ///< null where the host's will do
+  std::unique_ptr<DeviceCommunicator> world_;
 };
 
 }  // namespace autopar::runtime

@@ -20,7 +20,7 @@ Executable compile(const Graph& graph, const Pipeline& pipeline, Device& device,
 
 }  // namespace
 
-RankRun::RankRun(const Graph& graph, const DeviceOptions& device, Communicator& host,
+RankRun::RankRun(const Graph& graph, const DeviceOptions& device, HostCommunicator& host,
                  const LocalRanks& local, std::chrono::milliseconds timeout,
                  const Pipeline& pipeline)
     : host_(host),

@@ -31,7 +31,7 @@ struct StateRows {
 /// `host` makes one and calls the same functions, in the thread that made it.
 class RankRun {
  public:
-  RankRun(const graph::Graph& graph, const DeviceOptions& device, Communicator& host,
+  RankRun(const graph::Graph& graph, const DeviceOptions& device, HostCommunicator& host,
           const LocalRanks& local, std::chrono::milliseconds timeout,
           const Pipeline& pipeline = {});
 
@@ -65,7 +65,7 @@ class RankRun {
   void abort() noexcept { collectives_.abort(); }
 
  private:
-  Communicator& host_;
+  HostCommunicator& host_;
   RankDevice device_;
   CollectiveContext collectives_;
   int microbatches_;

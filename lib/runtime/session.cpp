@@ -96,7 +96,7 @@ std::size_t index_in_shard(const std::vector<bundle::PortInfo>& ports, const bun
 
 /// On rank 0; see gather_output.
 Tensor whole_output(const bundle::MetaInfo& info, const bundle::PortInfo& port, const RankRun& run,
-                    Communicator& world) {
+                    HostCommunicator& world) {
   const std::size_t index = index_in_shard(info.outputs, port, world.rank());
   return gather_output(
       info, port, [&](int microbatch) { return run.output(index, microbatch); }, world);
@@ -118,7 +118,7 @@ struct LoopRun {
 
 /// All ranks get rank 0's choice.
 Tensor choose_next(const bundle::MetaInfo& info, const LoopOptions::Choice& choice,
-                   const RankRun& run, Communicator& world) {
+                   const RankRun& run, HostCommunicator& world) {
   const bundle::PortInfo& input = port_of(info.inputs, choice.input);
   const Tensor scores = whole_output(info, port_of(info.outputs, choice.output), run, world);
   Tensor chosen = world.rank() == 0 ? choose(scores, input.type, input.shape)
@@ -128,7 +128,7 @@ Tensor choose_next(const bundle::MetaInfo& info, const LoopOptions::Choice& choi
 }
 
 LoopRun run_steps(RankRun& run, const bundle::MetaInfo& info, const NamedTensors& inputs,
-                  const LoopOptions& loop, const StepsBefore& before, Communicator& world) {
+                  const LoopOptions& loop, const StepsBefore& before, HostCommunicator& world) {
   LoopRun made;
   if (before.steps > 0) run.hand_on_states({before.first_row, before.steps - 1});
   for (int step = 0; step < loop.steps; ++step) {
@@ -217,7 +217,7 @@ void run_tail(const TailRun& tail, const NamedTensors& inputs, int repeat, RunRe
 
 /// Rank 0 computes the tail, while the others wait; all of them fail where it does.
 void run_tail_on_first(const TailRun* tail, const NamedTensors& inputs, int repeat,
-                       Communicator& world, RunResult& result) {
+                       HostCommunicator& world, RunResult& result) {
   std::string error;
   if (tail != nullptr) try {
       run_tail(*tail, inputs, repeat, result);
@@ -238,7 +238,7 @@ void run_tail_on_first(const TailRun* tail, const NamedTensors& inputs, int repe
 /// One rank's part in Session::run. Every rank gets the measurements, and rank 0 the outputs.
 RunResult run_rank(RankRun& run, const Bundle& bundle, const TailRun* tail,
                    const NamedTensors& inputs, const RunOptions& options, const StepsBefore& before,
-                   Communicator& world) {
+                   HostCommunicator& world) {
   const bundle::MetaInfo& info = bundle.info;
   const auto run_once = [&] {
     run.reset_collectives();
@@ -315,7 +315,7 @@ struct Session::Impl {
   Impl& operator=(const Impl&) = delete;
 
   /// Whoever holds it when an error unwinds ends what its communicators wait for.
-  std::unique_ptr<RankRun> take_run(const Communicator& world) {
+  std::unique_ptr<RankRun> take_run(const HostCommunicator& world) {
     return std::move(runs[static_cast<std::size_t>(world.rank())]);
   }
 
@@ -341,7 +341,7 @@ struct Session::Impl {
   void load() {
     if (!runs.empty()) return;
     runs.resize(bundle.info.ranks.size());
-    run_as_rank([&](Communicator& world, const LocalRanks& local) {
+    run_as_rank([&](HostCommunicator& world, const LocalRanks& local) {
       std::optional<graph::Graph> shard = load_shard(bundle.info, bundle.dir, world.rank());
       // While the tail runs, this process's other ranks wait.
       const LocalRanks of_tail = ranks.are_all_here() ? LocalRanks{} : local;
@@ -369,7 +369,7 @@ struct Session::Impl {
     if (goes_on) refuse_states(bundle.info, inputs);
     load();
     RunResult result;
-    run_as_rank([&](Communicator& world, const LocalRanks&) {
+    run_as_rank([&](HostCommunicator& world, const LocalRanks&) {
       std::unique_ptr<RankRun> run = take_run(world);
       RunResult of_rank = run_rank(*run, bundle, tail.get(), inputs, run_options, before, world);
       runs[static_cast<std::size_t>(world.rank())] = std::move(run);

@@ -26,7 +26,7 @@ namespace autopar {
 namespace {
 
 using graph::DataType;
-using runtime::Communicator;
+using runtime::HostCommunicator;
 using runtime::GivenUp;
 using runtime::ReduceOp;
 
@@ -114,7 +114,7 @@ constexpr std::array exact_ops = {ReduceOp::sum, ReduceOp::max, ReduceOp::min};
 /// One group at work: the communicator, and the world ranks of its members in order.
 class Group {
  public:
-  Group(Communicator& communicator, std::vector<int> members, Reductions reductions)
+  Group(HostCommunicator& communicator, std::vector<int> members, Reductions reductions)
       : communicator_(communicator), members_(std::move(members)), reductions_(reductions) {
     expect(communicator_.size() == static_cast<int>(members_.size()), "a group of {} has size {}",
            members_.size(), communicator_.size());
@@ -247,7 +247,7 @@ class Group {
     return bytes;
   }
 
-  Communicator& communicator_;
+  HostCommunicator& communicator_;
   std::vector<int> members_;
   Reductions reductions_;
   int me_ = 0;
@@ -268,7 +268,7 @@ std::vector<int> mesh_group(int world, int rows, int rank, bool along_row) {
 
 /// Groups along both axes of every mesh, all of them at work at the same time, and none in step
 /// with the others.
-void check_mesh_groups(Communicator& world, Reductions reductions) {
+void check_mesh_groups(HostCommunicator& world, Reductions reductions) {
   for (int rows = 1; rows <= world.size(); ++rows) {
     if (world.size() % rows != 0) continue;
     const auto row_members = mesh_group(world.size(), rows, world.rank(), true);
@@ -286,7 +286,7 @@ void check_mesh_groups(Communicator& world, Reductions reductions) {
 
 /// A group may order its ranks as it likes: blocks come in the group's order, and in that order its
 /// own groups count its ranks.
-void check_order_of_members(Communicator& world, Reductions reductions) {
+void check_order_of_members(HostCommunicator& world, Reductions reductions) {
   std::vector<int> members(at(world.size()));
   std::iota(members.rbegin(), members.rend(), 0);
   const auto reversed = world.subgroup(members);
@@ -303,7 +303,7 @@ void check_order_of_members(Communicator& world, Reductions reductions) {
 }
 
 /// Longer than what an implementation may hold in one buffer or send at once.
-void check_long_messages(Communicator& world, Reductions reductions) {
+void check_long_messages(HostCommunicator& world, Reductions reductions) {
   std::vector<int> all(at(world.size()));
   std::iota(all.begin(), all.end(), 0);
   const Group group(world, all, reductions);
@@ -315,7 +315,7 @@ void check_long_messages(Communicator& world, Reductions reductions) {
 }
 
 /// Half types add in float32: the sum does not overflow on the way, and all ranks have its bits.
-void check_half_precision(Communicator& world) {
+void check_half_precision(HostCommunicator& world) {
   const auto largest = std::uint16_t{0x7BFF};
   std::uint16_t value = world.rank() == 1 ? largest | 0x8000U : world.rank() < 3 ? largest : 0U;
   world.all_reduce(reinterpret_cast<std::byte*>(&value), 1, DataType::float16, ReduceOp::sum);
@@ -324,7 +324,7 @@ void check_half_precision(Communicator& world) {
 }
 
 /// Sums whose last bits depend on the order are the same on all ranks: those of rank order.
-void check_order_of_sums(Communicator& world) {
+void check_order_of_sums(HostCommunicator& world) {
   const auto value_of = [](int rank) { return std::array{1e8F, 1.F, -1e8F, 0.3F}[at(rank % 4)]; };
   float expected = value_of(0);
   for (int rank = 1; rank < world.size(); ++rank) expected += value_of(rank);
@@ -335,7 +335,7 @@ void check_order_of_sums(Communicator& world) {
 }
 
 /// A world in which nobody has failed, and barriers of both kinds.
-void check_health(Communicator& world) {
+void check_health(HostCommunicator& world) {
   world.check_members();
   world.barrier(std::chrono::seconds(60));
   world.check_members();
@@ -351,13 +351,13 @@ Bytes message(int from, int to, int number, std::int64_t bytes) {
   return content;
 }
 
-void send_message(Communicator& world, int to, int number, std::int64_t bytes) {
+void send_message(HostCommunicator& world, int to, int number, std::int64_t bytes) {
   Bytes content = message(world.rank(), to, number, bytes);
   world.send(content.data(), bytes, to);
   std::ranges::fill(content, std::byte{0xFF});  // it may be changed now
 }
 
-void receive_message(Communicator& world, int from, int number, std::int64_t bytes) {
+void receive_message(HostCommunicator& world, int from, int number, std::int64_t bytes) {
   Bytes content(at(bytes));
   world.receive(content.data(), bytes, from);
   expect(content == message(from, world.rank(), number, bytes),
@@ -383,7 +383,7 @@ void run_both(const std::function<void()>& one, const std::function<void()>& oth
 }
 
 /// Down a chain of ranks, and to all later ones: what a pipeline does.
-void check_messages(Communicator& world) {
+void check_messages(HostCommunicator& world) {
   const int me = world.rank();
   for (int number = 0; number < std::ssize(message_bytes); ++number) {
     for (int from = 0; from < me; ++from)
@@ -394,7 +394,7 @@ void check_messages(Communicator& world) {
 }
 
 /// Each rank sends to the next one and receives from the one before, at the same time.
-void check_ring(Communicator& world) {
+void check_ring(HostCommunicator& world) {
   if (world.size() == 1) return;
   const int next = (world.rank() + 1) % world.size();
   const int before = (world.rank() + world.size() - 1) % world.size();
@@ -412,7 +412,7 @@ void check_ring(Communicator& world) {
 
 /// Messages go both ways while the ranks are in collectives of the same communicator and of a
 /// subgroup.
-void check_messages_beside_collectives(Communicator& world, Reductions reductions) {
+void check_messages_beside_collectives(HostCommunicator& world, Reductions reductions) {
   std::vector<int> all(at(world.size()));
   std::iota(all.begin(), all.end(), 0);
   std::vector<int> half;
@@ -433,7 +433,7 @@ void check_messages_beside_collectives(Communicator& world, Reductions reduction
   world.barrier();
 }
 
-void check_local_ranks(Communicator& world) {
+void check_local_ranks(HostCommunicator& world) {
   const auto [rank, count] = runtime::local_ranks(world);
   expect(rank == world.rank() && count == world.size(), "rank {} of {} on one machine is {} of {}",
          world.rank(), world.size(), rank, count);
@@ -441,7 +441,7 @@ void check_local_ranks(Communicator& world) {
 
 }  // namespace
 
-void check_conformance(Communicator& world, Reductions reductions, Callers callers) {
+void check_conformance(HostCommunicator& world, Reductions reductions, Callers callers) {
   std::vector<int> all(at(world.size()));
   std::iota(all.begin(), all.end(), 0);
   Group(world, all, reductions).check_all();
@@ -461,7 +461,7 @@ void check_conformance(Communicator& world, Reductions reductions, Callers calle
   check_health(world);
 }
 
-void check_blame(Communicator& world) {
+void check_blame(HostCommunicator& world) {
   const int last = world.size() - 1;
   const int rank = world.rank();
   expect(last >= 2, "a wait for a rank that waits takes three ranks");

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/host_communicator.h"
 
 namespace autopar {
 
@@ -11,14 +11,14 @@ enum class Reductions { ours, nccl };
 /// Who calls a rank's communicator: one thread alone where it is for a device's memory.
 enum class Callers { several_threads, one_thread };
 
-/// What every kind of Communicator must do, checked from one rank; all ranks of a world of 1 to 8
+/// What every kind of HostCommunicator must do, checked from one rank; all ranks of a world of 1 to 8
 /// on one machine call it. Throws std::runtime_error that says what went wrong.
-void check_conformance(runtime::Communicator& world, Reductions reductions = Reductions::ours,
+void check_conformance(runtime::HostCommunicator& world, Reductions reductions = Reductions::ours,
                        Callers callers = Callers::several_threads);
 
 /// That at a timeout nobody accuses a rank that waits for another itself; all ranks of a world of 3
 /// or more call it, and none can do anything else afterwards. The world's timeout should be a few
 /// seconds: ranks that a busy machine makes late come within it.
-void check_blame(runtime::Communicator& world);
+void check_blame(runtime::HostCommunicator& world);
 
 }  // namespace autopar

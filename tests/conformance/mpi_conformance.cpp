@@ -17,7 +17,7 @@ namespace {
 
 using namespace autopar;
 
-void fail_to_send(runtime::Communicator& world, std::string_view how) {
+void fail_to_send(runtime::HostCommunicator& world, std::string_view how) {
   std::array<std::byte, 8> data{};
   const int last = world.size() - 1;
   if (world.rank() == 0) world.receive(data.data(), 4, last);
@@ -25,7 +25,7 @@ void fail_to_send(runtime::Communicator& world, std::string_view how) {
   std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-void fail_in_the_middle(runtime::Communicator& world, std::string_view how) {
+void fail_in_the_middle(runtime::HostCommunicator& world, std::string_view how) {
   if (how == "mute" || how == "misfit") return fail_to_send(world, how);
   const auto group = world.subgroup(std::vector<int>{world.rank()});
   for (int turn = 0;; ++turn) {

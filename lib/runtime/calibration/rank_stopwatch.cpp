@@ -20,7 +20,7 @@ double seconds_since(Clock::time_point start) {
 }
 
 /// Each time replaced by the slowest rank's.
-void take_slowest(std::span<double> seconds, Communicator& host) {
+void take_slowest(std::span<double> seconds, HostCommunicator& host) {
   host.all_reduce(reinterpret_cast<std::byte*>(seconds.data()),
                   static_cast<std::int64_t>(seconds.size()), graph::DataType::float64,
                   ReduceOp::max);
@@ -46,7 +46,7 @@ graph::Tensor filled(DataType type, const Shape& shape) {
 
 }  // namespace
 
-RankStopwatch::RankStopwatch(const DeviceOptions& options, Communicator& host,
+RankStopwatch::RankStopwatch(const DeviceOptions& options, HostCommunicator& host,
                              const LocalRanks& local, std::chrono::milliseconds timeout)
     : host_(host),
       local_(local),

@@ -22,7 +22,7 @@ struct TimingOptions {
 class RankStopwatch {
  public:
   /// As RankDevice's.
-  RankStopwatch(const DeviceOptions& options, Communicator& host, const LocalRanks& local,
+  RankStopwatch(const DeviceOptions& options, HostCommunicator& host, const LocalRanks& local,
                 std::chrono::milliseconds timeout);
 
   /// Of one run of the graph as it is, without fusions: the slowest rank's, low among several
@@ -37,7 +37,7 @@ class RankStopwatch {
  private:
   std::int64_t own_memory_bytes();
 
-  Communicator& host_;
+  HostCommunicator& host_;
   LocalRanks local_;
   RankDevice device_;
   CollectiveContext collectives_;

@@ -3,10 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <span>
-#include <vector>
 
 #include "base/error.h"
 #include "graph/data_type.h"
@@ -24,33 +21,16 @@ class GivenUp : public Error {
 
 enum class ReduceOp { sum, max, min, mean };
 
-/// Collectives among the ranks of one group, on contiguous host memory, and messages between two of
-/// them. Every member calls the same collectives in the same order. Each call waits at most
-/// `timeout` and then throws Error naming the collective and, where it is known, the rank that did
-/// not come; so do the other members. Byte counts may differ between ranks (uneven shards) and may
-/// be 0.
-///
-/// While one thread is in a collective, another one may send and a third receive, on the same
-/// communicator or on a subgroup of it. (One for a device's memory has one thread that calls.)
+/// Collectives among the ranks of one group, on contiguous memory of one kind (see HostCommunicator
+/// and DeviceCommunicator), and messages between two of them. Every member calls the same
+/// collectives in the same order. Byte counts may differ between ranks (uneven shards) and may be
+/// 0.
 class Communicator {
  public:
   virtual ~Communicator() = default;
 
   virtual int rank() const = 0;  ///< within the group
   virtual int size() const = 0;
-  /// Of communicators for a device's memory: whether a call waits, on the host, for the device and
-  /// for the other ranks, instead of joining a queue of the device.
-  virtual bool waits_on_host() const { return false; }
-
-  /// Whether calls join a queue of the device, and with those of one communicator one after
-  /// another.
-  virtual bool joins_queue() const { return false; }
-  /// From now on this queue (Device::queue), in place of that which it was made with.
-  virtual void join_queue(void* /*queue*/) {}
-
-  /// The communicator of a subgroup, given as ranks of this communicator in group order; every
-  /// member of the subgroup calls it, in the same order of subgroups; others need not.
-  virtual std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) = 0;
 
   /// In place: `data` has `elements` elements of `type` on every rank.
   virtual void all_reduce(std::byte* data, std::int64_t elements, graph::DataType type,
@@ -74,23 +54,8 @@ class Communicator {
   /// Returns when all has come.
   virtual void receive(std::byte* out, std::int64_t bytes, int from) = 0;
 
-  virtual void barrier() = 0;
-  /// A barrier with a timeout of its own, for ranks that may be busy with something long, such as
-  /// reading their weights. One that fails or dies meanwhile ends it no later than others.
-  virtual void barrier(std::chrono::milliseconds timeout) = 0;
-
   /// Throws Error if a member has failed or left, as far as is known without waiting.
   virtual void check_members() = 0;
-
-  /// Collectives between the two, in this thread and of any communicators of the same kind, may go
-  /// out as one; none has to be under way before end_group().
-  virtual void begin_group() {}
-  virtual void end_group() {}
-
-  /// Tells the other members how far this rank has come, a number that never falls.
-  virtual void report_progress(std::int64_t) {}
-  /// What a member has reported, 0 at first; nullopt where ranks cannot see each other's reports.
-  virtual std::optional<std::int64_t> progress_of(int) const { return std::nullopt; }
 
   /// Makes every waiting and later call of any member throw: a rank that fails calls it so that
   /// no other waits for it until the timeout.

@@ -28,7 +28,7 @@ MachineName machine_name() {
 
 }  // namespace
 
-LocalRanks local_ranks(Communicator& world) {
+LocalRanks local_ranks(HostCommunicator& world) {
   const MachineName mine = machine_name();
   std::vector<MachineName> all(static_cast<std::size_t>(world.size()));
   world.all_gather(reinterpret_cast<const std::byte*>(mine.data()),

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/host_communicator.h"
 
 namespace autopar::runtime {
 
@@ -11,6 +11,6 @@ struct LocalRanks {
 };
 
 /// Asks all others which machine they run on; every rank of the world calls it.
-LocalRanks local_ranks(Communicator& world);
+LocalRanks local_ranks(HostCommunicator& world);
 
 }  // namespace autopar::runtime

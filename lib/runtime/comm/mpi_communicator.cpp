@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,7 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "runtime/comm/exchanging_communicator.h"
+#include "runtime/comm/transport_communicator.h"
 
 namespace autopar::runtime {
 
@@ -29,29 +28,6 @@ void check(int code, const char* what) {
   MPI_Error_string(code, text, &length);
   fail("MPI: {} failed: {}", what, std::string_view(text, static_cast<std::size_t>(length)));
 }
-
-int as_int(std::int64_t count, const char* what) {
-  if (count > std::numeric_limits<int>::max()) {
-    fail("MPI: {} of {} bytes at once is too much for MPI 3", what, count);
-  }
-  return static_cast<int>(count);
-}
-
-/// Blocks of bytes one after another, as MPI's v-collectives take them.
-struct BlockLayout {
-  std::vector<int> counts;
-  std::vector<int> offsets;
-
-  BlockLayout(std::span<const std::int64_t> block_bytes, const char* what) {
-    std::int64_t offset = 0;
-    for (const std::int64_t bytes : block_bytes) {
-      counts.push_back(as_int(bytes, what));
-      offsets.push_back(as_int(offset, what));
-      offset += bytes;
-    }
-    as_int(offset, what);
-  }
-};
 
 /// What a process's communicators share. Three threads may call (see Communicator): where MPI
 /// allows one at a time, each call waits for its turn, which is short, as no call of ours blocks.
@@ -88,7 +64,7 @@ void pause(std::chrono::steady_clock::duration waited) {
 
 /// Reductions are not left to MPI: it has no half types, and its order, and with it the result's
 /// last bits, may differ between ranks.
-class MpiCommunicator final : public ExchangingCommunicator {
+class MpiCommunicator final : public TransportCommunicator {
  public:
   MpiCommunicator(std::shared_ptr<MpiProcess> process, MPI_Comm comm,
                   std::chrono::milliseconds timeout, bool is_world)
@@ -99,7 +75,7 @@ class MpiCommunicator final : public ExchangingCommunicator {
   }
 
   ~MpiCommunicator() override {
-    if (std::uncaught_exceptions() > 0) return;
+    if (std::uncaught_exceptions() > 0 || process_->is_aborted()) return;
     if (is_world_) {
       MPI_Finalize();
     } else {
@@ -110,7 +86,7 @@ class MpiCommunicator final : public ExchangingCommunicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override {
+  std::unique_ptr<HostCommunicator> subgroup(std::span<const int> ranks) override {
     MPI_Group all = MPI_GROUP_NULL;
     MPI_Group members = MPI_GROUP_NULL;
     check(MPI_Comm_group(comm_, &all), "the group");
@@ -123,47 +99,34 @@ class MpiCommunicator final : public ExchangingCommunicator {
     return std::make_unique<MpiCommunicator>(process_, made, timeout_, /*is_world=*/false);
   }
 
-  void broadcast(std::byte* data, std::int64_t bytes, int root) override {
-    const int count = as_int(bytes, "broadcast");
-    run("broadcast", timeout_, [&](MPI_Request* request) {
-      return MPI_Ibcast(data, count, MPI_BYTE, root, comm_, request);
-    });
-  }
-
   void barrier() override { barrier(timeout_); }
   void barrier(std::chrono::milliseconds timeout) override {
-    run("barrier", timeout, [&](MPI_Request* request) { return MPI_Ibarrier(comm_, request); });
+    std::vector<MPI_Request> requests(1);
+    check(process_->call([&] { return MPI_Ibarrier(comm_, requests.data()); }), "barrier");
+    wait("barrier", timeout, all_others, requests);
   }
 
-  /// The length goes ahead, so that a wrong one is known before anything is written; then the data,
-  /// in parts that MPI 3 can count.
+  /// The length goes ahead, so that a wrong one is known before anything is written.
   void send(const std::byte* data, std::int64_t bytes, int to) override {
     const std::string peer = fmt::format("rank(s) {}; they", to);
-    const auto send_part = [&](const void* part, int count, int tag) {
-      run("a send", timeout_, peer, [&](MPI_Request* request) {
-        return MPI_Isend(part, count, MPI_BYTE, to, tag, comm_, request);
-      });
-    };
-    send_part(&bytes, sizeof bytes, length_tag);
-    for (std::int64_t sent = 0; sent < bytes; sent += longest_part)
-      send_part(data + sent, static_cast<int>(std::min(bytes - sent, longest_part)), data_tag);
+    std::vector<MPI_Request> requests;
+    post_send(reinterpret_cast<const std::byte*>(&bytes), sizeof bytes, to, length_tag, requests);
+    wait("a send", timeout_, peer, requests);
+    post_send(data, bytes, to, message_tag, requests);
+    wait("a send", timeout_, peer, requests);
   }
   void receive(std::byte* out, std::int64_t bytes, int from) override {
     const std::string peer = fmt::format("rank(s) {}; they", from);
-    const auto receive_part = [&](void* part, int count, int tag) {
-      run("a receive", timeout_, peer, [&](MPI_Request* request) {
-        return MPI_Irecv(part, count, MPI_BYTE, from, tag, comm_, request);
-      });
-    };
+    std::vector<MPI_Request> requests;
     std::int64_t sent = 0;
-    receive_part(&sent, sizeof sent, length_tag);
+    post_receive(reinterpret_cast<std::byte*>(&sent), sizeof sent, from, length_tag, requests);
+    wait("a receive", timeout_, peer, requests);
     if (sent != bytes) {
       fail("rank {} sends {} bytes to rank {}, which waits for {}: were both made for one plan?",
            from, sent, rank_, bytes);
     }
-    for (std::int64_t received = 0; received < bytes; received += longest_part)
-      receive_part(out + received, static_cast<int>(std::min(bytes - received, longest_part)),
-                   data_tag);
+    post_receive(out, bytes, from, message_tag, requests);
+    wait("a receive", timeout_, peer, requests);
   }
 
   /// Nothing is known: where a rank has failed, the launcher ends this one.
@@ -174,47 +137,73 @@ class MpiCommunicator final : public ExchangingCommunicator {
   void abort() noexcept override { process_->abort(); }
 
  private:
+  static constexpr int block_tag = 0;
   static constexpr int length_tag = 1;
-  static constexpr int data_tag = 2;
-  static constexpr std::int64_t longest_part = std::int64_t{1} << 30;
+  static constexpr int message_tag = 2;
+  static constexpr std::int64_t longest_part = std::int64_t{1} << 30;  ///< that MPI 3 can count
+  static constexpr std::string_view all_others = "the other ranks; some";
 
-  void gather(const std::byte* in, std::byte* out, std::span<const std::int64_t> block_bytes,
-              const char* what) override {
-    const BlockLayout layout(block_bytes, what);
-    run(what, timeout_, [&](MPI_Request* request) {
-      return MPI_Iallgatherv(in, layout.counts[static_cast<std::size_t>(rank_)], MPI_BYTE, out,
-                             layout.counts.data(), layout.offsets.data(), MPI_BYTE, comm_, request);
+  void exchange(const char* what, std::span<const SendBlock> sends,
+                std::span<ReceiveBlock> receives) override {
+    provide_memory(receives);
+    std::vector<MPI_Request> requests;
+    for (int peer = 0; peer < size_; ++peer) {
+      const auto& [out, bytes, place] = receives[static_cast<std::size_t>(peer)];
+      if (peer != rank_ && bytes != no_block) post_receive(out, bytes, peer, block_tag, requests);
+    }
+    for (int peer = 0; peer < size_; ++peer) {
+      const auto& [data, bytes] = sends[static_cast<std::size_t>(peer)];
+      if (peer != rank_ && bytes != no_block) post_send(data, bytes, peer, block_tag, requests);
+    }
+    wait(what, timeout_, all_others, requests);
+  }
+
+  /// Calls `post(begin, count)` for each part of so many bytes; an empty block is one part.
+  template <typename Post>
+  static void for_each_part(std::int64_t bytes, const Post& post) {
+    std::int64_t begin = 0;
+    do {
+      const std::int64_t count = std::min(bytes - begin, longest_part);
+      post(begin, static_cast<int>(count));
+      begin += count;
+    } while (begin < bytes);
+  }
+
+  void post_send(const std::byte* data, std::int64_t bytes, int to, int tag,
+                 std::vector<MPI_Request>& requests) {
+    for_each_part(bytes, [&](std::int64_t begin, int count) {
+      MPI_Request& request = requests.emplace_back();
+      check(process_->call([&] {
+        return MPI_Isend(data + begin, count, MPI_BYTE, to, tag, comm_, &request);
+      }),
+            "a send");
     });
   }
 
-  void exchange(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
-                std::span<const std::int64_t> receive_bytes, const char* what) override {
-    const BlockLayout send(send_bytes, what);
-    const BlockLayout receive(receive_bytes, what);
-    run(what, timeout_, [&](MPI_Request* request) {
-      return MPI_Ialltoallv(in, send.counts.data(), send.offsets.data(), MPI_BYTE, out,
-                            receive.counts.data(), receive.offsets.data(), MPI_BYTE, comm_,
-                            request);
+  void post_receive(std::byte* out, std::int64_t bytes, int from, int tag,
+                    std::vector<MPI_Request>& requests) {
+    for_each_part(bytes, [&](std::int64_t begin, int count) {
+      MPI_Request& request = requests.emplace_back();
+      check(process_->call([&] {
+        return MPI_Irecv(out + begin, count, MPI_BYTE, from, tag, comm_, &request);
+      }),
+            "a receive");
     });
   }
 
-  template <typename Start>
-  void run(const char* what, std::chrono::milliseconds timeout, const Start& start) const {
-    run(what, timeout, "the other ranks; some", start);
-  }
-
-  /// `start(MPI_Request*)` begins it; returns when it is done. Polls, since MPI's own waits have no
+  /// Until all requests are done, which then are no more. Polls, since MPI's own waits have no
   /// deadline. `awaited` is who did not come, for a message.
-  template <typename Start>
-  void run(const char* what, std::chrono::milliseconds timeout, std::string_view awaited,
-           const Start& start) const {
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(process_->call([&] { return start(&request); }), what);
+  void wait(const char* what, std::chrono::milliseconds timeout, std::string_view awaited,
+            std::vector<MPI_Request>& requests) const {
     const auto began = std::chrono::steady_clock::now();
+    const auto count = static_cast<int>(requests.size());
     int done = 0;
     while (true) {
-      check(process_->call([&] { return MPI_Test(&request, &done, MPI_STATUS_IGNORE); }), what);
-      if (done != 0) return;
+      check(process_->call([&] {
+        return MPI_Testall(count, requests.data(), &done, MPI_STATUSES_IGNORE);
+      }),
+            what);
+      if (done != 0) break;
       if (process_->is_aborted()) {
         throw GivenUp(fmt::format("rank {}: {} was given up: this rank failed", rank_, what));
       }
@@ -224,6 +213,7 @@ class MpiCommunicator final : public ExchangingCommunicator {
       }
       pause(waited);
     }
+    requests.clear();
   }
 
   std::shared_ptr<MpiProcess> process_;
@@ -238,7 +228,7 @@ class MpiCommunicator final : public ExchangingCommunicator {
 
 }  // namespace autopar::runtime
 
-autopar::runtime::Communicator* autopar_make_mpi_communicator(std::int64_t timeout_milliseconds) {
+autopar::runtime::HostCommunicator* autopar_make_mpi_communicator(std::int64_t timeout_milliseconds) {
   using namespace autopar::runtime;
   int provided = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "the start");

@@ -34,8 +34,8 @@ bool started_by_launcher() {
          is_one_of_slurms();
 }
 
-std::unique_ptr<Communicator> make_mpi_communicator(std::chrono::milliseconds timeout) {
-  return std::unique_ptr<Communicator>(mpi_plugin()(timeout.count()));
+std::unique_ptr<HostCommunicator> make_mpi_communicator(std::chrono::milliseconds timeout) {
+  return std::unique_ptr<HostCommunicator>(mpi_plugin()(timeout.count()));
 }
 
 }  // namespace autopar::runtime

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <memory>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/host_communicator.h"
 
 namespace autopar::runtime {
 
@@ -14,6 +14,6 @@ bool started_by_launcher();
 /// Initialises MPI, by the plugin 'mpi', and gives the world. MPI is finalised when the world goes,
 /// unless an exception unwinds it: a process that ends without finalising makes the launcher end
 /// the others, where a finalisation would wait for them. MPI's errors become Error.
-std::unique_ptr<Communicator> make_mpi_communicator(std::chrono::milliseconds timeout);
+std::unique_ptr<HostCommunicator> make_mpi_communicator(std::chrono::milliseconds timeout);
 
 }  // namespace autopar::runtime

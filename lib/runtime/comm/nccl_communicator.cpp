@@ -46,7 +46,7 @@ std::string reason(ncclResult_t result) {
 
 /// "ranks 0 and 2 have the same GPU", the first two that do; empty where none do. Every rank asks.
 /// NCCL says which in some releases, in changing words.
-std::string ranks_with_one_gpu(Communicator& host) {
+std::string ranks_with_one_gpu(HostCommunicator& host) {
   int gpu = 0;
   cudaDeviceProp properties{};
   cuda::check(cudaGetDevice(&gpu), "the GPU");
@@ -125,7 +125,7 @@ Reduction reduction(DataType type, ReduceOp op) {
 /// has begun is in progress until NCCL says otherwise.
 class NcclRank {
  public:
-  NcclRank(Communicator& host, cudaStream_t stream, std::chrono::milliseconds timeout)
+  NcclRank(HostCommunicator& host, cudaStream_t stream, std::chrono::milliseconds timeout)
       : host_(host), stream_(stream), timeout_(timeout) {}
   NcclRank(const NcclRank&) = delete;
   NcclRank& operator=(const NcclRank&) = delete;
@@ -298,7 +298,7 @@ class NcclRank {
     comms_.clear();
   }
 
-  Communicator& host_;
+  HostCommunicator& host_;
   cudaStream_t stream_;
   std::chrono::milliseconds timeout_;
 
@@ -314,12 +314,12 @@ class NcclRank {
 /// Movement is of bytes, whatever the type.
 constexpr ncclDataType_t byte_type = ncclUint8;
 
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public DeviceCommunicator {
  public:
   /// `comm` is null for a group of one rank of several, which needs no NCCL. A subgroup owns its
   /// host.
-  NcclCommunicator(std::shared_ptr<NcclRank> nccl, ncclComm_t comm, Communicator& host,
-                   std::unique_ptr<Communicator> own_host = nullptr)
+  NcclCommunicator(std::shared_ptr<NcclRank> nccl, ncclComm_t comm, HostCommunicator& host,
+                   std::unique_ptr<HostCommunicator> own_host = nullptr)
       : nccl_(std::move(nccl)), comm_(comm), own_host_(std::move(own_host)), host_(host) {
     stream_ = nccl_->stream();
   }
@@ -329,7 +329,7 @@ class NcclCommunicator final : public Communicator {
   bool joins_queue() const override { return true; }
   void join_queue(void* queue) override { stream_ = static_cast<cudaStream_t>(queue); }
 
-  std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override {
+  std::unique_ptr<DeviceCommunicator> subgroup(std::span<const int> ranks) override {
     const std::vector<int> members(ranks.begin(), ranks.end());
     const auto me = std::ranges::find(members, rank());
     require(me != members.end(), "a rank makes only subgroups that it is in");
@@ -343,7 +343,7 @@ class NcclCommunicator final : public Communicator {
       comm = nccl_->split(comm_, color, static_cast<int>(me - members.begin()));
     }
     auto host = host_.subgroup(ranks);
-    Communicator& of_group = *host;
+    HostCommunicator& of_group = *host;
     return std::make_unique<NcclCommunicator>(nccl_, comm, of_group, std::move(host));
   }
 
@@ -444,9 +444,6 @@ class NcclCommunicator final : public Communicator {
                [&] { return ncclRecv(out, at(bytes), byte_type, from, comm_, stream()); });
   }
 
-  void barrier() override { host_.barrier(); }
-  void barrier(std::chrono::milliseconds timeout) override { host_.barrier(timeout); }
-
   void check_members() override {
     host_.check_members();
     nccl_->check_all("a collective");
@@ -454,11 +451,6 @@ class NcclCommunicator final : public Communicator {
 
   void begin_group() override { nccl_->begin_group("a group of collectives"); }
   void end_group() override { nccl_->end_group("a group of collectives"); }
-
-  void report_progress(std::int64_t progress) override { host_.report_progress(progress); }
-  std::optional<std::int64_t> progress_of(int rank) const override {
-    return host_.progress_of(rank);
-  }
 
   /// The host tells the others, which NCCL does not everywhere; first, as NCCL may wait for them.
   void abort() noexcept override {
@@ -513,16 +505,16 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<NcclRank> nccl_;
   ncclComm_t comm_;
   cudaStream_t stream_ = nullptr;
-  std::unique_ptr<Communicator> own_host_;
-  Communicator& host_;
+  std::unique_ptr<HostCommunicator> own_host_;
+  HostCommunicator& host_;
 };
 
 }  // namespace
 
 }  // namespace autopar::runtime
 
-extern "C" autopar::runtime::Communicator* autopar_make_nccl_communicator(
-    autopar::runtime::Communicator* host, void* stream, std::int64_t timeout_milliseconds) {
+extern "C" autopar::runtime::DeviceCommunicator* autopar_make_nccl_communicator(
+    autopar::runtime::HostCommunicator* host, void* stream, std::int64_t timeout_milliseconds) {
   using namespace autopar::runtime;
   const auto nccl = std::make_shared<NcclRank>(*host, static_cast<cudaStream_t>(stream),
                                                std::chrono::milliseconds(timeout_milliseconds));

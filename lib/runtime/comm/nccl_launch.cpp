@@ -19,9 +19,9 @@ auto* nccl_plugin() {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host, void* stream,
+std::unique_ptr<DeviceCommunicator> make_nccl_communicator(HostCommunicator& host, void* stream,
                                                      std::chrono::milliseconds timeout) {
-  return std::unique_ptr<Communicator>(nccl_plugin()(&host, stream, timeout.count()));
+  return std::unique_ptr<DeviceCommunicator>(nccl_plugin()(&host, stream, timeout.count()));
 }
 
 }  // namespace autopar::runtime

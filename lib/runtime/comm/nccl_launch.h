@@ -3,7 +3,8 @@
 #include <chrono>
 #include <memory>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/device_communicator.h"
+#include "runtime/comm/host_communicator.h"
 
 namespace autopar::runtime {
 
@@ -18,7 +19,7 @@ namespace autopar::runtime {
 ///
 /// What NCCL does on the host (connecting, splitting) may take `timeout`. Throws Error naming what
 /// failed, and NCCL's reason; the plugin or libnccl that is missing.
-std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host, void* stream,
+std::unique_ptr<DeviceCommunicator> make_nccl_communicator(HostCommunicator& host, void* stream,
                                                      std::chrono::milliseconds timeout);
 
 }  // namespace autopar::runtime

@@ -18,7 +18,7 @@ namespace autopar::runtime {
 
 struct Ranks::Impl {
   struct Rank {
-    std::unique_ptr<Communicator> world;
+    std::unique_ptr<HostCommunicator> world;
     LocalRanks local;
   };
 
@@ -88,7 +88,7 @@ Ranks Ranks::in_threads(int count, std::chrono::milliseconds timeout) {
   return Ranks(std::make_unique<Impl>(std::move(ranks)));
 }
 
-Ranks Ranks::one_of(std::unique_ptr<Communicator> world) {
+Ranks Ranks::one_of(std::unique_ptr<HostCommunicator> world) {
   const LocalRanks local = local_ranks(*world);
   std::vector<Impl::Rank> ranks;
   ranks.push_back({std::move(world), local});

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/host_communicator.h"
 #include "runtime/comm/local_ranks.h"
 #include "runtime/session_options.h"
 
@@ -18,7 +18,7 @@ class Ranks {
   /// All ranks, in this process. `timeout`: how long a rank waits for one that does not come.
   static Ranks in_threads(int count, std::chrono::milliseconds timeout);
   /// One of several processes; all of them call it.
-  static Ranks one_of(std::unique_ptr<Communicator> world);
+  static Ranks one_of(std::unique_ptr<HostCommunicator> world);
   ~Ranks();
   Ranks(Ranks&&) noexcept;
   Ranks& operator=(Ranks&&) noexcept;
@@ -30,7 +30,7 @@ class Ranks {
   /// Runs the task as each rank of this process, in its thread, and returns when all are done.
   /// Where one throws, the ranks of all processes are told, and the first error that is a cause is
   /// thrown; nothing can be run afterwards.
-  using Task = std::function<void(Communicator& world, const LocalRanks& local)>;
+  using Task = std::function<void(HostCommunicator& world, const LocalRanks& local)>;
   void run_as_rank(const Task& task);
   /// Ends all that ranks wait for, as if a task had failed.
   void abort() noexcept;

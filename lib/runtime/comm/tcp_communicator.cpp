@@ -16,7 +16,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "runtime/comm/exchanging_communicator.h"
+#include "runtime/comm/transport_communicator.h"
 
 namespace autopar::runtime {
 
@@ -388,7 +388,7 @@ class Transfer {
   bool has_moved_ = false;  ///< at the last look
 };
 
-class TcpCommunicator final : public ExchangingCommunicator {
+class TcpCommunicator final : public TransportCommunicator {
  public:
   /// `members`: the world's ranks in this group, in order.
   TcpCommunicator(std::shared_ptr<Connections> connections, std::vector<int> members,
@@ -402,22 +402,10 @@ class TcpCommunicator final : public ExchangingCommunicator {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
 
-  std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override {
+  std::unique_ptr<HostCommunicator> subgroup(std::span<const int> ranks) override {
     std::vector<int> members;
     for (const int rank : ranks) members.push_back(members_[at(rank)]);
     return std::make_unique<TcpCommunicator>(connections_, std::move(members), timeout_);
-  }
-
-  void broadcast(std::byte* data, std::int64_t bytes, int root) override {
-    Transfer transfer(*connections_, "broadcast", timeout_);
-    if (rank_ != root) {
-      transfer.receive(members_[at(root)], data, bytes);
-    } else {
-      for (int peer = 0; peer < size(); ++peer) {
-        if (peer != rank_) transfer.send(members_[at(peer)], data, bytes);
-      }
-    }
-    transfer.finish();
   }
 
   void send(const std::byte* data, std::int64_t bytes, int to) override {
@@ -433,8 +421,9 @@ class TcpCommunicator final : public ExchangingCommunicator {
 
   void barrier() override { barrier(timeout_); }
   void barrier(std::chrono::milliseconds timeout) override {
-    const std::vector<std::int64_t> nothing(members_.size(), 0);
-    move_blocks(nullptr, nothing, nullptr, nothing, "barrier", timeout);
+    const std::vector<SendBlock> empty(members_.size(), {.bytes = 0});
+    std::vector<ReceiveBlock> receives(members_.size(), {.bytes = 0});
+    exchange_within(timeout, "barrier", empty, receives);
   }
 
   void check_members() override {
@@ -447,42 +436,22 @@ class TcpCommunicator final : public ExchangingCommunicator {
   void abort() noexcept override { connections_->fail_all(connections_->rank()); }
 
  private:
-  void gather(const std::byte* in, std::byte* out, std::span<const std::int64_t> block_bytes,
-              const char* what) override {
-    Transfer transfer(*connections_, what, timeout_);
-    for (int peer = 0; peer < size(); ++peer) {
-      const std::int64_t bytes = block_bytes[at(peer)];
-      if (peer != rank_) {
-        transfer.send(members_[at(peer)], in, block_bytes[at(rank_)]);
-        transfer.receive(members_[at(peer)], out, bytes);
-      } else if (bytes > 0) {
-        std::memcpy(out, in, static_cast<std::size_t>(bytes));
-      }
-      out += bytes;
-    }
-    transfer.finish();
+  void exchange(const char* what, std::span<const SendBlock> sends,
+                std::span<ReceiveBlock> receives) override {
+    provide_memory(receives);
+    exchange_within(timeout_, what, sends, receives);
   }
 
-  void exchange(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
-                std::span<const std::int64_t> receive_bytes, const char* what) override {
-    move_blocks(in, send_bytes, out, receive_bytes, what, timeout_);
-  }
-
-  /// Every member sends each other one a block, if an empty one, so that all of them meet.
-  void move_blocks(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
-                   std::span<const std::int64_t> receive_bytes, const char* what,
-                   std::chrono::milliseconds timeout) {
+  void exchange_within(std::chrono::milliseconds timeout, const char* what,
+                       std::span<const SendBlock> sends, std::span<ReceiveBlock> receives) {
     Transfer transfer(*connections_, what, timeout);
     for (int peer = 0; peer < size(); ++peer) {
-      const std::int64_t bytes = receive_bytes[at(peer)];
-      if (peer != rank_) {
-        transfer.send(members_[at(peer)], in, send_bytes[at(peer)]);
-        transfer.receive(members_[at(peer)], out, bytes);
-      } else if (bytes > 0) {
-        std::memcpy(out, in, static_cast<std::size_t>(bytes));
-      }
-      in += send_bytes[at(peer)];
-      out += bytes;
+      if (peer == rank_) continue;
+      const SendBlock& sent = sends[at(peer)];
+      const ReceiveBlock& received = receives[at(peer)];
+      if (sent.bytes != no_block) transfer.send(members_[at(peer)], sent.data, sent.bytes);
+      if (received.bytes != no_block)
+        transfer.receive(members_[at(peer)], received.out, received.bytes);
     }
     transfer.finish();
   }
@@ -495,7 +464,7 @@ class TcpCommunicator final : public ExchangingCommunicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_tcp_communicator(const Rendezvous& rendezvous) {
+std::unique_ptr<HostCommunicator> make_tcp_communicator(const Rendezvous& rendezvous) {
   std::vector<int> all;
   for (int rank = 0; rank < rendezvous.size; ++rank) all.push_back(rank);
   return std::make_unique<TcpCommunicator>(

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/host_communicator.h"
 #include "runtime/comm/rendezvous.h"
 
 namespace autopar::runtime {
@@ -12,6 +12,6 @@ namespace autopar::runtime {
 /// each. A rank that fails or dies makes all others throw at once, with its number; one whose
 /// connections carry nothing makes them throw at the timeout. A world that an exception unwinds
 /// counts as failed. Throws Error as `meet` does.
-std::unique_ptr<Communicator> make_tcp_communicator(const Rendezvous& rendezvous);
+std::unique_ptr<HostCommunicator> make_tcp_communicator(const Rendezvous& rendezvous);
 
 }  // namespace autopar::runtime

@@ -4,12 +4,12 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/host_communicator.h"
 
 namespace autopar::runtime {
 
 /// One communicator a rank for `size` threads of this process.
-std::vector<std::unique_ptr<Communicator>> make_thread_communicators(
+std::vector<std::unique_ptr<HostCommunicator>> make_thread_communicators(
     int size, std::chrono::milliseconds timeout);
 
 }  // namespace autopar::runtime

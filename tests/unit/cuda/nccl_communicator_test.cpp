@@ -35,7 +35,7 @@ using testing::OnHostMemory;
 constexpr std::chrono::milliseconds long_enough = std::chrono::seconds(60);
 constexpr std::chrono::milliseconds short_time(200);
 
-using Work = std::function<void(CudaDevice& device, Communicator& host)>;
+using Work = std::function<void(CudaDevice& device, HostCommunicator& host)>;
 
 /// Runs a function on every rank, a thread with GPU `gpu_of(rank)`; what each threw, by rank.
 std::vector<std::string> errors_on_gpus(
@@ -71,14 +71,14 @@ void expect(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(what);
 }
 
-std::unique_ptr<Communicator> nccl_world(CudaDevice& device, Communicator& host,
+std::unique_ptr<DeviceCommunicator> nccl_world(CudaDevice& device, HostCommunicator& host,
                                          std::chrono::milliseconds timeout = long_enough) {
-  return std::unique_ptr<Communicator>(
+  return std::unique_ptr<DeviceCommunicator>(
       autopar_make_nccl_communicator(&host, device.collective_queue(), timeout.count()));
 }
 
 /// What a rank does before it calls NCCL: all tell of their GPUs, and rank 0 of the world's name.
-void come_to_nccl(Communicator& host) {
+void come_to_nccl(HostCommunicator& host) {
   host.barrier(long_enough);
   const GpuId gpu{std::byte{1}};
   std::vector<GpuId> gpus(static_cast<std::size_t>(host.size()));
@@ -119,7 +119,7 @@ struct NcclFaults {
 };
 
 /// Waits as a runner does: until all is done, a rank is known to have failed, or it is late.
-void wait_for_stream(CudaDevice& device, Communicator& world, std::chrono::milliseconds timeout) {
+void wait_for_stream(CudaDevice& device, DeviceCommunicator& world, std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   while (cudaStreamQuery(device.collective_stream()) == cudaErrorNotReady) {
     world.check_members();
@@ -176,17 +176,17 @@ struct PluginFolder {
 }  // namespace
 
 TEST_CASE("NCCL conforms to what a communicator must do") {
-  on_gpus(GENERATE(1, 2, 3, 4), [](CudaDevice& device, Communicator& host) {
-    OnHostMemory world(device, nccl_world(device, host));
+  on_gpus(GENERATE(1, 2, 3, 4), [](CudaDevice& device, HostCommunicator& host) {
+    OnHostMemory world(device, nccl_world(device, host), host);
     check_conformance(world, Reductions::nccl, Callers::one_thread);
   });
 }
 
 TEST_CASE("Collectives staged through the host conform to what a communicator must do") {
-  on_gpus(GENERATE(1, 2, 3, 4), [](CudaDevice& device, Communicator& host) {
-    const auto staged = make_staged_communicator(device, host);
+  on_gpus(GENERATE(1, 2, 3, 4), [](CudaDevice& device, HostCommunicator& host) {
+    auto staged = make_staged_communicator(device, host);
     expect(staged->waits_on_host(), "staged collectives wait");
-    OnHostMemory world(device, *staged);
+    OnHostMemory world(device, std::move(staged), host);
     check_conformance(world, Reductions::ours, Callers::one_thread);
   });
 }
@@ -194,7 +194,7 @@ TEST_CASE("Collectives staged through the host conform to what a communicator mu
 TEST_CASE("A lone rank calls NCCL, too") {
   const NcclFaults faults;
   emulation::hang_at(0, 0);
-  on_gpus(1, [](CudaDevice& device, Communicator& host) {
+  on_gpus(1, [](CudaDevice& device, HostCommunicator& host) {
     const auto world = nccl_world(device, host);
     const OnDevice<float> x(device, {1, 2});
     world->all_reduce(x.data(), 2, DataType::float32, ReduceOp::sum);
@@ -207,10 +207,10 @@ TEST_CASE("A lone rank calls NCCL, too") {
 
 TEST_CASE("NCCL's plugin is loaded and serves all ranks") {
   const PluginFolder folder(AUTOPAR_EMULATED_PLUGINS);
-  on_gpus(2, [](CudaDevice& device, Communicator& host) {
-    const auto nccl = make_nccl_communicator(host, device.collective_queue(), long_enough);
+  on_gpus(2, [](CudaDevice& device, HostCommunicator& host) {
+    auto nccl = make_nccl_communicator(host, device.collective_queue(), long_enough);
     expect(!nccl->waits_on_host(), "NCCL's collectives join the stream");
-    OnHostMemory world(device, *nccl);
+    OnHostMemory world(device, std::move(nccl), host);
     check_conformance(world, Reductions::nccl, Callers::one_thread);
   });
 }
@@ -233,7 +233,7 @@ TEST_CASE("A plugin or a library that NCCL lacks is told in one line") {
 }
 
 TEST_CASE("Collectives of several groups go out as one, and are replayed from a graph") {
-  on_gpus(4, [](CudaDevice& device, Communicator& host) {
+  on_gpus(4, [](CudaDevice& device, HostCommunicator& host) {
     const auto world = nccl_world(device, host);
     const int rank = host.rank();
     const std::vector<int> row = {rank / 2 * 2, rank / 2 * 2 + 1};
@@ -281,7 +281,7 @@ TEST_CASE("Collectives of several groups go out as one, and are replayed from a 
 }
 
 TEST_CASE("Groups of different sizes partition the world; of one rank they need no NCCL") {
-  on_gpus(3, [](CudaDevice& device, Communicator& host) {
+  on_gpus(3, [](CudaDevice& device, HostCommunicator& host) {
     const auto world = nccl_world(device, host);
     const auto group =
         world->subgroup(host.rank() == 1 ? std::vector<int>{1} : std::vector<int>{2, 0});
@@ -292,7 +292,7 @@ TEST_CASE("Groups of different sizes partition the world; of one rank they need 
 }
 
 TEST_CASE("Groups that overlap are an error on all ranks") {
-  const auto errors = errors_on_gpus(3, [](CudaDevice& device, Communicator& host) {
+  const auto errors = errors_on_gpus(3, [](CudaDevice& device, HostCommunicator& host) {
     const auto world = nccl_world(device, host);
     world->subgroup(host.rank() == 0 ? std::vector<int>{0, 1} : std::vector<int>{1, 2});
   });
@@ -303,7 +303,7 @@ TEST_CASE("Groups that overlap are an error on all ranks") {
 }
 
 TEST_CASE("NCCL moves every type, and says which it cannot reduce") {
-  on_gpus(2, [](CudaDevice& device, Communicator& host) {
+  on_gpus(2, [](CudaDevice& device, HostCommunicator& host) {
     const auto world = nccl_world(device, host);
     const auto is_refused = [&](DataType type, ReduceOp op) {
       try {
@@ -338,7 +338,7 @@ TEST_CASE("NCCL moves every type, and says which it cannot reduce") {
 }
 
 TEST_CASE("A rank that does not come to NCCL ends the others at the timeout") {
-  const auto errors = errors_on_gpus(3, [](CudaDevice& device, Communicator& host) {
+  const auto errors = errors_on_gpus(3, [](CudaDevice& device, HostCommunicator& host) {
     if (host.rank() == 2) {
       come_to_nccl(host);
       return;
@@ -353,7 +353,7 @@ TEST_CASE("A rank that does not come to NCCL ends the others at the timeout") {
 
 TEST_CASE("A rank that fails before it comes to NCCL ends the others at once") {
   const auto start = Clock::now();
-  const auto errors = errors_on_gpus(2, [](CudaDevice& device, Communicator& host) {
+  const auto errors = errors_on_gpus(2, [](CudaDevice& device, HostCommunicator& host) {
     if (host.rank() == 1) {
       come_to_nccl(host);
       throw Error("the cause");
@@ -365,7 +365,7 @@ TEST_CASE("A rank that fails before it comes to NCCL ends the others at once") {
 }
 
 TEST_CASE("A rank that does not come to a split ends the others at the timeout") {
-  const auto errors = errors_on_gpus(2, [](CudaDevice& device, Communicator& host) {
+  const auto errors = errors_on_gpus(2, [](CudaDevice& device, HostCommunicator& host) {
     const auto world = nccl_world(device, host, std::chrono::seconds(2));
     if (host.rank() == 0) {
       world->subgroup(std::vector<int>{1, 0});
@@ -386,7 +386,7 @@ TEST_CASE("A rank that hangs in a collective is found by the time, and an abort 
   const NcclFaults faults;
   emulation::tell_peers_of_aborts(GENERATE(true, false));
   emulation::hang_at(1, 0);
-  const auto errors = errors_on_gpus(3, [](CudaDevice& device, Communicator& host) {
+  const auto errors = errors_on_gpus(3, [](CudaDevice& device, HostCommunicator& host) {
     const auto world = nccl_world(device, host);
     OnDevice<float> value(device, {1});
     world->all_reduce(value.data(), 1, DataType::float32, ReduceOp::sum);
@@ -405,7 +405,7 @@ TEST_CASE("A rank that hangs in a collective is found by the time, and an abort 
 TEST_CASE("What fails while NCCL works is told with NCCL's reason") {
   const NcclFaults faults;
   emulation::fail_at(1, 0);
-  const auto errors = errors_on_gpus(2, [](CudaDevice& device, Communicator& host) {
+  const auto errors = errors_on_gpus(2, [](CudaDevice& device, HostCommunicator& host) {
     const auto world = nccl_world(device, host);
     OnDevice<float> value(device, {1});
     world->all_reduce(value.data(), 1, DataType::float32, ReduceOp::sum);
@@ -424,7 +424,7 @@ TEST_CASE("What fails while NCCL works is told with NCCL's reason") {
 TEST_CASE("Another thread may abort: what waits goes on, and later calls are given up") {
   const NcclFaults faults;
   emulation::hang_at(0, 0);
-  const auto errors = errors_on_gpus(2, [](CudaDevice& device, Communicator& host) {
+  const auto errors = errors_on_gpus(2, [](CudaDevice& device, HostCommunicator& host) {
     const auto world = nccl_world(device, host);
     const auto group = world->subgroup(std::vector<int>{1, 0});
     OnDevice<float> value(device, {1});
@@ -443,7 +443,7 @@ TEST_CASE("Another thread may abort: what waits goes on, and later calls are giv
 TEST_CASE("An abort is told over the host, where NCCL tells nobody") {
   const NcclFaults faults;
   emulation::tell_peers_of_aborts(false);
-  const auto errors = errors_on_gpus(2, [](CudaDevice& device, Communicator& host) {
+  const auto errors = errors_on_gpus(2, [](CudaDevice& device, HostCommunicator& host) {
     const auto world = nccl_world(device, host);
     if (host.rank() == 1) return world->abort();
     for (const auto end = Clock::now() + long_enough; Clock::now() < end;) world->check_members();
@@ -452,7 +452,7 @@ TEST_CASE("An abort is told over the host, where NCCL tells nobody") {
 }
 
 TEST_CASE("An error within a group of collectives leaves nothing behind") {
-  const auto errors = errors_on_gpus(2, [](CudaDevice& device, Communicator& host) {
+  const auto errors = errors_on_gpus(2, [](CudaDevice& device, HostCommunicator& host) {
     const auto world = nccl_world(device, host);
     OnDevice<float> value(device, {1});
     host.barrier();
@@ -461,8 +461,8 @@ TEST_CASE("An error within a group of collectives leaves nothing behind") {
     world->all_reduce(value.data(), 0, DataType::int16, ReduceOp::sum);
   });
   for (const std::string& error : errors) CHECK_THAT(error, Contains("int16"));
-  on_gpus(2, [](CudaDevice& device, Communicator& host) {
-    OnHostMemory world(device, nccl_world(device, host));
+  on_gpus(2, [](CudaDevice& device, HostCommunicator& host) {
+    OnHostMemory world(device, nccl_world(device, host), host);
     check_conformance(world, Reductions::nccl, Callers::one_thread);
   });
 }
@@ -472,7 +472,7 @@ TEST_CASE("Two ranks on one GPU are told what to do, in whatever words NCCL refu
   emulation::tell_of_duplicates(
       GENERATE(emulation::DuplicateWords::up_to_2_29, emulation::DuplicateWords::since_2_30));
   const auto errors = errors_on_gpus(
-      3, [](CudaDevice& device, Communicator& host) { nccl_world(device, host); },
+      3, [](CudaDevice& device, HostCommunicator& host) { nccl_world(device, host); },
       [](int rank) { return rank == 1 ? 1 : 0; });
   CHECK_THAT(errors[0] + errors[1] + errors[2],
              Contains("NCCL: connecting the GPUs of 3 ranks: ") &&
@@ -486,7 +486,7 @@ TEST_CASE("Two ranks on one GPU are told what to do, in whatever words NCCL refu
 
 TEST_CASE("A shard runs with NCCL, replayed from its second run on, or staged through the host") {
   const bool is_staged = GENERATE(false, true);
-  on_gpus(4, [&](CudaDevice& device, Communicator& host) {
+  on_gpus(4, [&](CudaDevice& device, HostCommunicator& host) {
     const auto world =
         is_staged ? make_staged_communicator(device, host) : nccl_world(device, host);
     CollectiveContext collectives(*world, host, long_enough);
@@ -509,7 +509,7 @@ TEST_CASE("A shard runs with NCCL, replayed from its second run on, or staged th
 TEST_CASE("A rank that hangs in a run is named by those that notice it, and all ranks end") {
   const NcclFaults faults;
   emulation::hang_at(1, GENERATE(0, 3));
-  const auto errors = errors_on_gpus(4, [](CudaDevice& device, Communicator& host) {
+  const auto errors = errors_on_gpus(4, [](CudaDevice& device, HostCommunicator& host) {
     const auto world = nccl_world(device, host);
     CollectiveContext collectives(*world, host, 5 * short_time);
     Executable executable(two_collectives(host.rank()),

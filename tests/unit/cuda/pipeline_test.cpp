@@ -35,12 +35,12 @@ struct Gpus {
   }
 };
 
-using Work = std::function<void(CudaDevice& device, Communicator& host, Communicator& world)>;
+using Work = std::function<void(CudaDevice& device, HostCommunicator& host, DeviceCommunicator& world)>;
 
 void on_gpus(int ranks, bool by_nccl, milliseconds timeout, const Work& work) {
-  Ranks::in_threads(ranks, timeout).run_as_rank([&](Communicator& host, const LocalRanks& local) {
+  Ranks::in_threads(ranks, timeout).run_as_rank([&](HostCommunicator& host, const LocalRanks& local) {
     CudaDevice device({.gpu = local.rank});
-    const std::unique_ptr<Communicator> world(
+    const std::unique_ptr<DeviceCommunicator> world(
         by_nccl ? autopar_make_nccl_communicator(&host, device.collective_queue(), timeout.count())
                 : make_staged_communicator(device, host).release());
     work(device, host, *world);
@@ -65,7 +65,7 @@ TEST_CASE("A pipeline on GPUs gives what the whole graph gives, in one launch wi
     expected.push_back(testing::run(reference, whole, {each["x"], each["c"], each["d"]}));
   }
   on_gpus(sketch.world_size(), by_nccl, milliseconds(60'000),
-          [&](CudaDevice& device, Communicator& host, Communicator& world) {
+          [&](CudaDevice& device, HostCommunicator& host, DeviceCommunicator& world) {
             CollectiveContext collectives(world, host, milliseconds(60'000));
             collectives.enter_stage(sketch.ranks, &device);
             const graph::Graph graph = sketch.of_rank(world.rank());
@@ -111,7 +111,7 @@ TEST_CASE("A stage of GPUs that is not there ends the others") {
   const Gpus gpus(sketch.world_size());
   CHECK_THROWS_WITH(
       on_gpus(sketch.world_size(), true, milliseconds(60'000),
-              [&](CudaDevice& device, Communicator& host, Communicator& world) {
+              [&](CudaDevice& device, HostCommunicator& host, DeviceCommunicator& world) {
                 CollectiveContext collectives(world, host, milliseconds(500));
                 collectives.enter_stage(sketch.ranks, &device);
                 Executable executable(

@@ -184,7 +184,7 @@ class LaunchesItsOwn final : public Kernel {
 
 /// Work on the device that lasts until `is_over`, or until a rank has given up: what an abort of
 /// NCCL's communicator does to its kernels.
-void enqueue_waiting(cudaStream_t stream, Communicator& world, std::function<bool()> is_over) {
+void enqueue_waiting(cudaStream_t stream, HostCommunicator& world, std::function<bool()> is_over) {
   check(emulation::enqueue_polled(stream,
                                   [&world, is_over = std::move(is_over)] {
                                     try {
@@ -200,7 +200,7 @@ void enqueue_waiting(cudaStream_t stream, Communicator& world, std::function<boo
 /// Is over when all ranks' kernels have started it as often.
 class Meeting final : public CollectiveKernel {
  public:
-  Meeting(Communicator& world, std::atomic<int>& arrived) : world_(world), arrived_(arrived) {
+  Meeting(HostCommunicator& world, std::atomic<int>& arrived) : world_(world), arrived_(arrived) {
     for (int rank = 0; rank < world.size(); ++rank) ranks_.push_back(rank);
   }
   void communicate(const KernelIo& io) override {
@@ -213,7 +213,7 @@ class Meeting final : public CollectiveKernel {
   std::span<const int> ranks() const override { return ranks_; }
 
  private:
-  Communicator& world_;
+  HostCommunicator& world_;
   std::atomic<int>& arrived_;
   int rounds_ = 0;
   int goal_ = 0;
@@ -224,7 +224,7 @@ class Meeting final : public CollectiveKernel {
 /// Takes a time that its rank chooses, of the device.
 class Busy final : public Kernel {
  public:
-  Busy(Communicator& world, Clock::duration duration) : world_(world), duration_(duration) {}
+  Busy(HostCommunicator& world, Clock::duration duration) : world_(world), duration_(duration) {}
   void run(const KernelIo& io) override {
     auto* stream = static_cast<cudaStream_t>(io.stream);
     check(emulation::enqueue(stream, [this] { end_ = Clock::now() + duration_; }), "a test");
@@ -232,7 +232,7 @@ class Busy final : public Kernel {
   }
 
  private:
-  Communicator& world_;
+  HostCommunicator& world_;
   Clock::duration duration_;
   Clock::time_point end_;
 };
@@ -258,7 +258,7 @@ class Fails final : public Kernel {
 /// What became of each rank of two, which run in threads, on a GPU each: its error, if any. Rank
 /// r's steps are a kernel that `first` makes, then the collective 'x' of its result, then `more`
 /// steps, whose launches are counted.
-using MakeKernel = std::function<std::unique_ptr<Kernel>(Communicator& world)>;
+using MakeKernel = std::function<std::unique_ptr<Kernel>(HostCommunicator& world)>;
 std::array<std::string, 2> errors_of_ranks(const MakeKernel& first, milliseconds timeout, int runs,
                                            std::size_t more = 0,
                                            std::array<std::atomic<int>, 2>* launches = nullptr) {
@@ -294,7 +294,7 @@ std::array<std::string, 2> errors_of_ranks(const MakeKernel& first, milliseconds
 }
 
 TEST_CASE("A collective that one rank does not reach in time is named, with that rank") {
-  const auto first = [](Communicator& world) {
+  const auto first = [](HostCommunicator& world) {
     return std::make_unique<Busy>(world, milliseconds(world.rank() == 1 ? 3'600'000 : 0));
   };
   const auto [error, error_of_late] = errors_of_ranks(first, milliseconds(300), 1);
@@ -305,7 +305,7 @@ TEST_CASE("A collective that one rank does not reach in time is named, with that
 }
 
 TEST_CASE("The host watches while it launches, and is never far ahead of its device") {
-  const auto first = [](Communicator& world) {
+  const auto first = [](HostCommunicator& world) {
     return std::make_unique<Busy>(world, milliseconds(world.rank() == 1 ? 3'600'000 : 0));
   };
   std::array<std::atomic<int>, 2> launches{};
@@ -314,7 +314,7 @@ TEST_CASE("The host watches while it launches, and is never far ahead of its dev
   CHECK(launches[0] < 200);
 
   for (auto& each : launches) each = 0;
-  const auto none = [](Communicator& world) {
+  const auto none = [](HostCommunicator& world) {
     return std::make_unique<Busy>(world, milliseconds(0));
   };
   for (const std::string& error : errors_of_ranks(none, std::chrono::minutes(1), 1, 500, &launches))
@@ -352,7 +352,7 @@ TEST_CASE("No kernel is loaded while a collective of its GPU is under way") {
 }
 
 TEST_CASE("Computation may take longer than a collective may wait") {
-  const auto first = [](Communicator& world) {
+  const auto first = [](HostCommunicator& world) {
     return std::make_unique<Busy>(world, milliseconds(1500));
   };
   const auto errors = errors_of_ranks(first, milliseconds(1000), 2);
@@ -361,7 +361,7 @@ TEST_CASE("Computation may take longer than a collective may wait") {
 }
 
 TEST_CASE("A rank that fails ends one that waits for it on its device, long before the timeout") {
-  const auto first = [](Communicator& world) -> std::unique_ptr<Kernel> {
+  const auto first = [](HostCommunicator& world) -> std::unique_ptr<Kernel> {
     if (world.rank() == 0) return std::make_unique<Fails>();
     return std::make_unique<Busy>(world, milliseconds(0));
   };

@@ -42,7 +42,7 @@ inline std::vector<RankResult> run_ranks(const std::vector<graph::Graph>& shards
   const int count = static_cast<int>(shards.size());
   std::vector<RankResult> results(shards.size());
   runtime::Ranks::in_threads(count, std::chrono::minutes(1))
-      .run_as_rank([&](runtime::Communicator& world, const runtime::LocalRanks&) {
+      .run_as_rank([&](runtime::HostCommunicator& world, const runtime::LocalRanks&) {
         const auto rank = static_cast<std::size_t>(world.rank());
         runtime::CollectiveContext collectives(world);
         results[rank] = run_graph(shards[rank], inputs[rank], &collectives);

@@ -16,7 +16,7 @@ using Catch::Matchers::Contains;
 namespace {
 
 /// Runs a function on every rank; rethrows what the first failing rank threw.
-void on_ranks(int ranks, const std::function<void(Communicator&)>& work,
+void on_ranks(int ranks, const std::function<void(HostCommunicator&)>& work,
               std::chrono::milliseconds timeout = std::chrono::minutes(1)) {
   auto worlds = make_thread_communicators(ranks, timeout);
   std::vector<std::exception_ptr> errors(worlds.size());
@@ -41,11 +41,11 @@ void on_ranks(int ranks, const std::function<void(Communicator&)>& work,
 }  // namespace
 
 TEST_CASE("threads conform to what a communicator must do") {
-  on_ranks(GENERATE(1, 2, 3, 4, 6, 7), [](Communicator& world) { check_conformance(world); });
+  on_ranks(GENERATE(1, 2, 3, 4, 6, 7), [](HostCommunicator& world) { check_conformance(world); });
 }
 
 TEST_CASE("a rank that never comes ends the others with an error that names it") {
-  const auto work = [](Communicator& world) {
+  const auto work = [](HostCommunicator& world) {
     if (world.rank() != 2) world.barrier();
   };
   CHECK_THROWS_WITH(on_ranks(4, work, std::chrono::seconds(1)),
@@ -55,7 +55,7 @@ TEST_CASE("a rank that never comes ends the others with an error that names it")
 TEST_CASE("threads do not accuse a rank that waits for another itself") {
   const int ranks = GENERATE(3, 5);
   std::vector<std::string> wrong(static_cast<std::size_t>(ranks));
-  const auto work = [&](Communicator& world) {
+  const auto work = [&](HostCommunicator& world) {
     try {
       check_blame(world);
     } catch (const std::exception& error) {
@@ -68,7 +68,7 @@ TEST_CASE("threads do not accuse a rank that waits for another itself") {
 }
 
 TEST_CASE("messages of other lengths than the receiver waits for end both ranks, which are named") {
-  const auto work = [](Communicator& world) {
+  const auto work = [](HostCommunicator& world) {
     std::vector<std::byte> data(8);
     if (world.rank() == 0) world.send(data.data(), 8, 2);
     if (world.rank() == 2) world.receive(data.data(), 4, 0);
@@ -81,7 +81,7 @@ TEST_CASE("messages of other lengths than the receiver waits for end both ranks,
 
 TEST_CASE("a rank that never sends or never receives ends the one that waits for it") {
   const auto waits = [](bool sends) {
-    return [sends](Communicator& world) {
+    return [sends](HostCommunicator& world) {
       std::byte data{};
       if (world.rank() != 1) return;
       if (sends)
@@ -98,7 +98,7 @@ TEST_CASE("a rank that never sends or never receives ends the one that waits for
 
 TEST_CASE("a rank that fails ends those that send and receive at once") {
   CHECK_THROWS_WITH(on_ranks(3,
-                             [](Communicator& world) {
+                             [](HostCommunicator& world) {
                                std::byte data{};
                                if (world.rank() == 2) {
                                  std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -112,7 +112,7 @@ TEST_CASE("a rank that fails ends those that send and receive at once") {
 
 TEST_CASE("a rank that fails ends the others at once") {
   CHECK_THROWS_WITH(on_ranks(3,
-                             [](Communicator& world) {
+                             [](HostCommunicator& world) {
                                if (world.rank() == 0) throw Error("the cause");
                                world.barrier();
                              }),
@@ -122,7 +122,7 @@ TEST_CASE("a rank that fails ends the others at once") {
 TEST_CASE("a barrier of threads may have a longer timeout than other collectives") {
   CHECK_NOTHROW(on_ranks(
       2,
-      [](Communicator& world) {
+      [](HostCommunicator& world) {
         if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
         world.barrier(std::chrono::minutes(1));
       },
@@ -131,7 +131,7 @@ TEST_CASE("a barrier of threads may have a longer timeout than other collectives
 
 TEST_CASE("threads that wait for something else learn of a rank that failed") {
   CHECK_THROWS_WITH(on_ranks(3,
-                             [](Communicator& world) {
+                             [](HostCommunicator& world) {
                                if (world.rank() == 2) throw Error("the cause");
                                while (true) world.check_members();
                              }),

@@ -20,9 +20,9 @@ using namespace std::chrono_literals;
 
 /// Runs a function on every rank, a thread each. What it throws ends all and is thrown, a cause
 /// before its consequences.
-void on_ranks(int ranks, const std::function<void(Communicator&)>& work,
+void on_ranks(int ranks, const std::function<void(HostCommunicator&)>& work,
               std::chrono::milliseconds timeout = 1min) {
-  Ranks::in_threads(ranks, timeout).run_as_rank([&](Communicator& world, const LocalRanks&) {
+  Ranks::in_threads(ranks, timeout).run_as_rank([&](HostCommunicator& world, const LocalRanks&) {
     work(world);
   });
 }
@@ -56,7 +56,7 @@ TEST_CASE("A pipeline gives what the whole graph gives, microbatch by microbatch
   for (const auto& each : inputs)
     expected.push_back(testing::run(reference, whole, {each.at("x"), each.at("c"), each.at("d")}));
 
-  on_ranks(sketch.world_size(), [&](Communicator& world) {
+  on_ranks(sketch.world_size(), [&](HostCommunicator& world) {
     CollectiveContext collectives(world);
     collectives.enter_stage(sketch.ranks);
     const Graph graph = sketch.of_rank(world.rank());
@@ -234,7 +234,7 @@ TEST_CASE("What arrives and what departs overlap with the work between") {
   const Layout to = split(shape, 0, 3, {0, elements});
   std::vector<std::promise<void>> has_arrived(microbatches + 1);
   std::vector<std::promise<void>> is_added(microbatches + 1);
-  on_ranks(4, [&](Communicator& world) {
+  on_ranks(4, [&](HostCommunicator& world) {
     CollectiveContext collectives(world);
     collectives.enter_stage(stages);
     std::vector<float> data(elements);
@@ -302,7 +302,7 @@ TEST_CASE("Messages go by rank whatever order nodes list them in, so that none w
   };
   on_ranks(
       4,
-      [&](Communicator& world) {
+      [&](HostCommunicator& world) {
         CollectiveContext collectives(world);
         collectives.enter_stage({{0, 1}, {2, 3}});
         const int rank = world.rank();
@@ -326,7 +326,7 @@ TEST_CASE("Messages go by rank whatever order nodes list them in, so that none w
 
 TEST_CASE("A stage that fails in the middle of a run ends all, and its error is the cause") {
   const PipelineSketch sketch;
-  const auto work = [&](Communicator& world) {
+  const auto work = [&](HostCommunicator& world) {
     CollectiveContext collectives(world);
     collectives.enter_stage(sketch.ranks);
     if (world.rank() == 2) {
@@ -350,7 +350,7 @@ TEST_CASE("A stage that fails in the middle of a run ends all, and its error is 
 
 TEST_CASE("A stage that is not there ends the others at the timeout") {
   const PipelineSketch sketch;
-  const auto work = [&](Communicator& world) {
+  const auto work = [&](HostCommunicator& world) {
     CollectiveContext collectives(world);
     collectives.enter_stage(sketch.ranks);
     if (world.rank() < 3) return;
@@ -365,7 +365,7 @@ TEST_CASE("A stage that is not there ends the others at the timeout") {
 TEST_CASE("Profiles tell lanes and microbatches, in the order of steps") {
   const PipelineSketch sketch;
   std::vector<std::vector<Span>> by_rank(6);
-  on_ranks(sketch.world_size(), [&](Communicator& world) {
+  on_ranks(sketch.world_size(), [&](HostCommunicator& world) {
     CollectiveContext collectives(world);
     collectives.enter_stage(sketch.ranks);
     Executable executable(

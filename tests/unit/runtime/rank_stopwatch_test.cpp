@@ -30,7 +30,7 @@ TEST_CASE("all ranks get the slowest rank's time of a graph") {
   for (const int ranks : {1, 2, 3}) {
     std::mutex mutex;
     std::vector<std::optional<double>> seconds;
-    Ranks::in_threads(ranks, timeout).run_as_rank([&](Communicator& host, const LocalRanks& local) {
+    Ranks::in_threads(ranks, timeout).run_as_rank([&](HostCommunicator& host, const LocalRanks& local) {
       RankStopwatch stopwatch({.threads = 1}, host, local, timeout);
       const auto mine = stopwatch.time(small_graph(), quick);
       const std::int64_t memory = stopwatch.memory_bytes();  // a collective
@@ -48,7 +48,7 @@ TEST_CASE("all ranks get the slowest rank's time of a graph") {
 
 TEST_CASE("what has no kernel has no time, on any rank, and the next graph is timed") {
   std::mutex mutex;
-  Ranks::in_threads(2, timeout).run_as_rank([&](Communicator& host, const LocalRanks& local) {
+  Ranks::in_threads(2, timeout).run_as_rank([&](HostCommunicator& host, const LocalRanks& local) {
     RankStopwatch stopwatch({.threads = 1}, host, local, timeout);
     const char* const second = host.rank() == 1 ? "NoSuchOperator" : "Tanh";
     const auto without_kernel = stopwatch.time(small_graph(second), quick);

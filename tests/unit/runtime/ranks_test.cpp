@@ -21,14 +21,14 @@ TEST_CASE("tasks run as each rank of a process, one after the other, in that ran
   CHECK(ranks.are_all_here());
   CHECK(ranks.has_first());
   std::vector<std::thread::id> threads(3);
-  ranks.run_as_rank([&](Communicator& world, const LocalRanks& local) {
+  ranks.run_as_rank([&](HostCommunicator& world, const LocalRanks& local) {
     threads[static_cast<std::size_t>(world.rank())] = std::this_thread::get_id();
     if (local.rank != world.rank() || local.count != 3) fail("another place on the machine");
     world.barrier();
   });
   CHECK(std::set<std::thread::id>(threads.begin(), threads.end()).size() == 3);
   std::atomic<int> in_the_same = 0;
-  ranks.run_as_rank([&](Communicator& world, const LocalRanks&) {
+  ranks.run_as_rank([&](HostCommunicator& world, const LocalRanks&) {
     if (threads[static_cast<std::size_t>(world.rank())] == std::this_thread::get_id())
       ++in_the_same;
   });
@@ -37,12 +37,12 @@ TEST_CASE("tasks run as each rank of a process, one after the other, in that ran
 
 TEST_CASE("a rank that fails ends the others, and its error is the one that is told") {
   Ranks ranks = Ranks::in_threads(3, 30s);
-  const auto fail_one = [](Communicator& world, const LocalRanks&) {
+  const auto fail_one = [](HostCommunicator& world, const LocalRanks&) {
     if (world.rank() == 1) fail("the cause");
     world.barrier();
   };
   CHECK_THROWS_WITH(ranks.run_as_rank(fail_one), "the cause");
-  CHECK_THROWS_WITH(ranks.run_as_rank([](Communicator&, const LocalRanks&) {}),
+  CHECK_THROWS_WITH(ranks.run_as_rank([](HostCommunicator&, const LocalRanks&) {}),
                     Catch::Contains("a rank has failed before"));
 }
 

@@ -16,7 +16,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-constexpr auto barrier = [](Communicator& world) { world.barrier(); };
+constexpr auto barrier = [](HostCommunicator& world) { world.barrier(); };
 
 std::string error_of(const Rendezvous& rank) { return errors_of({rank}, barrier).front(); }
 
@@ -70,7 +70,7 @@ std::string error_at_guest(const std::function<void(Socket)>& treat) {
 
 TEST_CASE("ranks meet whoever comes first") {
   auto ranks = rendezvous_of(4);
-  const auto late = [&](Communicator& world) { world.barrier(); };
+  const auto late = [&](HostCommunicator& world) { world.barrier(); };
   std::vector<std::string> errors;
   {
     const std::jthread others([&] { errors = errors_of({ranks[3], ranks[1], ranks[2]}, late); });

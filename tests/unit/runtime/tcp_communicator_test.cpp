@@ -23,7 +23,7 @@ namespace {
 /// Runs each rank in a process of its own; their exit statuses, as waitpid gives them. A rank that
 /// throws exits with 1.
 std::vector<int> statuses_of(const std::vector<Rendezvous>& ranks,
-                             const std::function<void(Communicator&)>& work) {
+                             const std::function<void(HostCommunicator&)>& work) {
   std::vector<pid_t> children;
   for (const Rendezvous& rank : ranks) {
     const pid_t child = fork();
@@ -43,7 +43,7 @@ std::vector<int> statuses_of(const std::vector<Rendezvous>& ranks,
   return statuses;
 }
 
-bool throws_on_check(Communicator& world) {
+bool throws_on_check(HostCommunicator& world) {
   try {
     world.check_members();
     return false;
@@ -52,11 +52,11 @@ bool throws_on_check(Communicator& world) {
   }
 }
 
-void wait_until_another_fails(Communicator& world) {
+void wait_until_another_fails(HostCommunicator& world) {
   while (!throws_on_check(world)) std::this_thread::sleep_for(1ms);
 }
 
-void conform(Communicator& world) { check_conformance(world); }
+void conform(HostCommunicator& world) { check_conformance(world); }
 
 }  // namespace
 
@@ -71,7 +71,7 @@ TEST_CASE("processes that met over TCP conform to what a communicator must do") 
 }
 
 TEST_CASE("messages larger than any buffer go both ways at once") {
-  const auto errors = errors_of(rendezvous_of(3), [](Communicator& world) {
+  const auto errors = errors_of(rendezvous_of(3), [](HostCommunicator& world) {
     constexpr std::int64_t length = 24'000'000;
     const std::vector<std::int64_t> blocks(3, length);
     std::vector<std::byte> in(3 * length);
@@ -91,7 +91,7 @@ TEST_CASE("messages larger than any buffer go both ways at once") {
 }
 
 TEST_CASE("over TCP, messages of other lengths end both ranks, and one names both") {
-  const auto errors = errors_of(rendezvous_of(2), [](Communicator& world) {
+  const auto errors = errors_of(rendezvous_of(2), [](HostCommunicator& world) {
     std::vector<std::byte> data(8);
     if (world.rank() == 0) {
       world.send(data.data(), 8, 1);
@@ -106,7 +106,7 @@ TEST_CASE("over TCP, messages of other lengths end both ranks, and one names bot
 }
 
 TEST_CASE("over TCP, a rank that never sends or receives ends the one that waits for it") {
-  const auto errors = errors_of(impatient_ranks(3, 300ms), [](Communicator& world) {
+  const auto errors = errors_of(impatient_ranks(3, 300ms), [](HostCommunicator& world) {
     std::byte data{};
     if (world.rank() == 1) world.receive(&data, 1, 2);
     wait_until_another_fails(world);
@@ -116,12 +116,12 @@ TEST_CASE("over TCP, a rank that never sends or receives ends the one that waits
 
 TEST_CASE("over TCP, nobody accuses a rank that waits for another itself") {
   const int ranks = GENERATE(3, 5);
-  CHECK(errors_of(impatient_ranks(ranks, 2s), [](Communicator& world) { check_blame(world); }) ==
+  CHECK(errors_of(impatient_ranks(ranks, 2s), [](HostCommunicator& world) { check_blame(world); }) ==
         std::vector<std::string>(static_cast<std::size_t>(ranks)));
 }
 
 TEST_CASE("over TCP, a rank's own failure ends what its other threads wait in") {
-  const auto errors = errors_of(rendezvous_of(2), [](Communicator& world) {
+  const auto errors = errors_of(rendezvous_of(2), [](HostCommunicator& world) {
     if (world.rank() == 1) {
       std::byte data{};
       world.receive(&data, 1, 0);
@@ -147,7 +147,7 @@ TEST_CASE("over TCP, a rank's own failure ends what its other threads wait in") 
 
 TEST_CASE("a process that is killed ends the others at once, and they name it") {
   const auto start = std::chrono::steady_clock::now();
-  const auto statuses = statuses_of(rendezvous_of(4), [](Communicator& world) {
+  const auto statuses = statuses_of(rendezvous_of(4), [](HostCommunicator& world) {
     const auto pair =
         world.subgroup(std::vector<int>{world.rank() / 2 * 2, world.rank() / 2 * 2 + 1});
     try {
@@ -170,7 +170,7 @@ TEST_CASE("a process that is killed ends the others at once, and they name it") 
 }
 
 TEST_CASE("a rank that does not come to a collective is named at the timeout") {
-  const auto errors = errors_of(impatient_ranks(3, 500ms), [](Communicator& world) {
+  const auto errors = errors_of(impatient_ranks(3, 500ms), [](HostCommunicator& world) {
     if (world.rank() == 2) wait_until_another_fails(world);
     world.barrier();
   });
@@ -184,7 +184,7 @@ TEST_CASE("a rank that does not come to a collective is named at the timeout") {
 TEST_CASE("a rank that waits itself is not blamed by those who wait for it") {
   // Rank 0 waits for rank 1, which waits, from a little later on, for rank 2, which is stopped.
   constexpr auto timeout = 4s;
-  const auto errors = errors_of(impatient_ranks(3, timeout), [&](Communicator& world) {
+  const auto errors = errors_of(impatient_ranks(3, timeout), [&](HostCommunicator& world) {
     std::byte data{};
     if (world.rank() == 0) world.receive(&data, 1, 1);
     if (world.rank() == 1) {
@@ -202,7 +202,7 @@ TEST_CASE("a rank that waits itself is not blamed by those who wait for it") {
 
 TEST_CASE("of several that are missing, those are named that do not wait themselves") {
   constexpr auto timeout = 4s;
-  const auto errors = errors_of(impatient_ranks(3, timeout), [&](Communicator& world) {
+  const auto errors = errors_of(impatient_ranks(3, timeout), [&](HostCommunicator& world) {
     std::byte data{};
     if (world.rank() == 0) world.barrier();
     if (world.rank() == 1) {
@@ -217,7 +217,7 @@ TEST_CASE("of several that are missing, those are named that do not wait themsel
 }
 
 TEST_CASE("ranks that wait for each other end all the same") {
-  const auto errors = errors_of(impatient_ranks(2, 300ms), [](Communicator& world) {
+  const auto errors = errors_of(impatient_ranks(2, 300ms), [](HostCommunicator& world) {
     std::byte data{};
     world.receive(&data, 1, 1 - world.rank());
   });
@@ -227,7 +227,7 @@ TEST_CASE("ranks that wait for each other end all the same") {
 }
 
 TEST_CASE("a barrier may have a longer timeout than other collectives") {
-  const auto errors = errors_of(impatient_ranks(2, 500ms), [](Communicator& world) {
+  const auto errors = errors_of(impatient_ranks(2, 500ms), [](HostCommunicator& world) {
     if (world.rank() == 1) std::this_thread::sleep_for(1200ms);
     world.barrier(1min);
   });
@@ -236,7 +236,7 @@ TEST_CASE("a barrier may have a longer timeout than other collectives") {
 
 TEST_CASE("a rank that fails ends the others at once, and they name it") {
   const bool says_so = GENERATE(true, false);
-  const auto errors = errors_of(rendezvous_of(3), [&](Communicator& world) {
+  const auto errors = errors_of(rendezvous_of(3), [&](HostCommunicator& world) {
     if (world.rank() == 1) {
       if (says_so) world.abort();
       throw Error("the cause");
@@ -251,7 +251,7 @@ TEST_CASE("a rank that fails ends the others at once, and they name it") {
 }
 
 TEST_CASE("a rank that has given up throws at every later call") {
-  const auto errors = errors_of(rendezvous_of(2), [](Communicator& world) {
+  const auto errors = errors_of(rendezvous_of(2), [](HostCommunicator& world) {
     const auto pair = world.subgroup(std::vector<int>{0, 1});
     world.abort();
     std::byte value{};
@@ -262,7 +262,7 @@ TEST_CASE("a rank that has given up throws at every later call") {
 }
 
 TEST_CASE("a rank that is done is missed by those only who need it") {
-  const auto errors = errors_of(rendezvous_of(3), [](Communicator& world) {
+  const auto errors = errors_of(rendezvous_of(3), [](HostCommunicator& world) {
     if (world.rank() == 0) return;
     const auto others = world.subgroup(std::vector<int>{1, 2});
     std::this_thread::sleep_for(50ms);
@@ -272,7 +272,7 @@ TEST_CASE("a rank that is done is missed by those only who need it") {
   });
   CHECK(errors == std::vector<std::string>(3));
   const bool asks = GENERATE(true, false);
-  const auto late = errors_of(rendezvous_of(2), [&](Communicator& world) {
+  const auto late = errors_of(rendezvous_of(2), [&](HostCommunicator& world) {
     if (world.rank() == 0) return;
     while (asks) world.check_members();
     world.barrier();
@@ -282,7 +282,7 @@ TEST_CASE("a rank that is done is missed by those only who need it") {
 }
 
 TEST_CASE("ranks at different collectives are told so") {
-  const auto errors = errors_of(rendezvous_of(2), [](Communicator& world) {
+  const auto errors = errors_of(rendezvous_of(2), [](HostCommunicator& world) {
     if (world.rank() == 0) return world.barrier();
     std::int64_t mine = 0;
     std::vector<std::int64_t> all(2);

@@ -66,7 +66,7 @@ std::vector<std::string> errors_in_threads(std::size_t ranks,
 }  // namespace
 
 std::vector<std::string> errors_of(const std::vector<runtime::Rendezvous>& ranks,
-                                   const std::function<void(runtime::Communicator&)>& work) {
+                                   const std::function<void(runtime::HostCommunicator&)>& work) {
   return errors_in_threads(ranks.size(), [&](std::size_t i) {
     const auto world = runtime::make_tcp_communicator(ranks[i]);
     work(*world);

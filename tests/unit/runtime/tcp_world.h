@@ -22,7 +22,7 @@ std::vector<runtime::Rendezvous> impatient_ranks(int ranks, std::chrono::millise
 /// Meets as each of the given ranks, a thread each, and does the work. What they threw, by place in
 /// the list; empty where nothing.
 std::vector<std::string> errors_of(const std::vector<runtime::Rendezvous>& ranks,
-                                   const std::function<void(runtime::Communicator&)>& work);
+                                   const std::function<void(runtime::HostCommunicator&)>& work);
 
 /// The same with a session of the bundle for each of its ranks.
 std::vector<std::string> errors_of_sessions(const std::filesystem::path& bundle_dir, int ranks,

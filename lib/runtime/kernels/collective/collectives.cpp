@@ -46,11 +46,11 @@ class Collective : public CollectiveKernel {
   std::span<const int> ranks() const override { return ranks_; }
   bool waits_on_host() const override { return group_->waits_on_host(); }
 
-  Communicator& group() { return *group_; }
+  DeviceCommunicator& group() { return *group_; }
 
  private:
   std::vector<int> ranks_;
-  Communicator* group_;
+  DeviceCommunicator* group_;
   bundle::CollectiveTotal payload_;
 };
 
@@ -388,7 +388,7 @@ class Send final : public Messages {
   }
   void communicate(const KernelIo& io) override {
     if (messages().empty()) return;
-    Communicator& any = *messages().front().peer.communicator;
+    DeviceCommunicator& any = *messages().front().peer.communicator;
     any.begin_group();
     for (const Message& message : messages())
       message.peer.communicator->send(message.place(io.inputs[0].data, io.scratch), message.bytes,
@@ -408,7 +408,7 @@ class Recv final : public Messages {
 
   void communicate(const KernelIo& io) override {
     if (messages().empty()) return;
-    Communicator& any = *messages().front().peer.communicator;
+    DeviceCommunicator& any = *messages().front().peer.communicator;
     any.begin_group();
     for (const Message& message : messages())
       message.peer.communicator->receive(message.place(io.outputs[0].data, io.scratch),
@@ -457,7 +457,7 @@ class CollectiveGroup final : public CollectiveKernel {
     for (std::size_t m = 0; m < members_.size(); ++m) members_[m].collective->pack(io_of(m, io));
   }
   void communicate(const KernelIo& io) override {
-    Communicator& any = members_.front().collective->group();
+    DeviceCommunicator& any = members_.front().collective->group();
     any.begin_group();
     for (std::size_t m = 0; m < members_.size(); ++m)
       members_[m].collective->communicate(io_of(m, io));

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <vector>
+
+#include "runtime/comm/host_communicator.h"
+
+namespace autopar::runtime {
+
+inline constexpr std::int64_t no_block = -1;  ///< bytes, where there is not even an empty one
+/// What a rank sends to another one, and what it receives from one, in an exchange.
+struct SendBlock {
+  const std::byte* data = nullptr;
+  std::int64_t bytes = no_block;
+};
+struct ReceiveBlock {
+  std::byte* out = nullptr;  ///< where the block goes; null: wherever the transport likes
+  std::int64_t bytes = no_block;
+  const std::byte* place = nullptr;  ///< where it lies after exchange(), until release()
+};
+
+/// The host's collectives, written once over what each transport (memory of threads, TCP, MPI) does
+/// in its own way: moving blocks. A *block* is what one rank sends to another in an exchange; a
+/// *chunk* is those elements of a reduction that one rank reduces. Reductions go in rank order, so
+/// that all ranks, over all transports, have the same bits.
+class TransportCommunicator : public HostCommunicator {
+ public:
+  void all_reduce(std::byte* data, std::int64_t elements, graph::DataType type,
+                  ReduceOp op) final;
+  void all_gather(const std::byte* in, std::byte* out,
+                  std::span<const std::int64_t> block_bytes) final;
+  void reduce_scatter(const std::byte* in, std::byte* out,
+                      std::span<const std::int64_t> block_elements, graph::DataType type,
+                      ReduceOp op) final;
+  void all_to_all(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
+                  std::span<const std::int64_t> receive_bytes) final;
+  void broadcast(std::byte* data, std::int64_t bytes, int root) final;
+
+ protected:
+  /// Moves blocks between this rank and all others at the same time, by rank of the group; that of
+  /// the rank itself is not the transport's. All members call it, for the same collective `what`,
+  /// and no rank's sent blocks change before its release().
+  virtual void exchange(const char* what, std::span<const SendBlock> sends,
+                        std::span<ReceiveBlock> receives) = 0;
+  /// Every exchange's end.
+  virtual void release(const char* /*what*/) {}
+
+  /// Memory of this communicator's own for blocks that are received anywhere.
+  void provide_memory(std::span<ReceiveBlock> receives);
+
+ private:
+  /// Empties the blocks of the collective before.
+  void reset();
+  /// exchange(), and the rank's own block.
+  void move_blocks(const char* what);
+  void reduce_received(std::int64_t elements, graph::DataType type, ReduceOp op, std::byte* out);
+
+  std::vector<SendBlock> sends_;        ///< by rank
+  std::vector<ReceiveBlock> receives_;  ///< by rank
+  std::vector<const std::byte*> sources_;
+  std::vector<std::byte> received_;
+  std::vector<std::byte> reduced_;
+};
+
+}  // namespace autopar::runtime
