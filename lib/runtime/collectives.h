@@ -37,7 +37,7 @@ class CollectiveContext {
   /// is the one whose memory the world moves; not needed where that is the host's.
   void enter_stage(const std::vector<std::vector<int>>& stages, const Device* device = nullptr);
 
-  /// Whom a message goes to, or comes from: the communicator that it takes, and the rank there.
+  /// The other end of a message: the communicator that it takes, and the rank there.
   struct Peer {
     DeviceCommunicator* communicator = nullptr;
     int rank = 0;
@@ -62,7 +62,7 @@ class CollectiveContext {
 
   /// See HostCommunicator::report_progress.
   void report_progress(std::int64_t progress) { host_.report_progress(progress); }
-  /// Those of the ranks that have reported less; none where reports cannot be seen.
+  /// The ranks among these that have reported less; none where reports cannot be seen.
   std::vector<int> ranks_behind(std::span<const int> ranks, std::int64_t progress) const;
 
   void count(const bundle::CollectiveTotal& call);
@@ -72,7 +72,7 @@ class CollectiveContext {
  private:
   /// Between two stages.
   struct Link {
-    std::vector<int> ranks;                      ///< world ranks, in the communicator's order
+    std::vector<int> ranks;                            ///< world ranks, in the communicator's order
     std::unique_ptr<DeviceCommunicator> communicator;  ///< null where messages go over the world
   };
 
@@ -85,11 +85,11 @@ class CollectiveContext {
   DeviceCommunicator& world_;
   HostCommunicator& host_;
   std::chrono::milliseconds timeout_;
-  std::vector<int> stage_of_;                 ///< by world rank; empty where there is one stage
-  std::vector<int> stage_ranks_;              ///< the world ranks of this rank's stage, in order
-  std::unique_ptr<DeviceCommunicator> stage_;       ///< null where there is one stage
-  Link receive_link_;                         ///< with the stage before
-  Link send_link_;                            ///< with the next one
+  std::vector<int> stage_of_;                  ///< by world rank; empty where there is one stage
+  std::vector<int> stage_ranks_;               ///< the world ranks of this rank's stage, in order
+  std::unique_ptr<DeviceCommunicator> stage_;  ///< null where there is one stage
+  Link receive_link_;                          ///< with the stage before
+  Link send_link_;                             ///< with the next one
   std::unique_ptr<HostCommunicator> stage_host_;  ///< for ranks of the stage to agree
   std::map<std::vector<int>, std::unique_ptr<DeviceCommunicator>> groups_;
   std::vector<bundle::CollectiveTotal> totals_;

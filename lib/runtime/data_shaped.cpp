@@ -190,7 +190,7 @@ struct Box {
     }
   }
   float area() const { return (x1 - x0) * (y1 - y0); }
-  /// By the share of the union that is common.
+  /// Intersection over union.
   bool overlaps(const Box& other, float threshold) const {
     const float width = std::min(x1, other.x1) - std::max(x0, other.x0);
     const float height = std::min(y1, other.y1) - std::max(y0, other.y0);

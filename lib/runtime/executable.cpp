@@ -1,3 +1,4 @@
+#include "runtime/collectives.h"
 #include "runtime/executable.h"
 
 #include <algorithm>

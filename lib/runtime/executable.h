@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "runtime/collectives.h"
 #include "runtime/device.h"
 
 namespace autopar::runtime {
@@ -56,8 +55,8 @@ class Executable {
   /// The arena (inputs, outputs, activations, scratch) without weights. With derived constants it
   /// is at most graph::arena_bound and graph::slot_bytes of the graph, but for scratch memory.
   std::int64_t arena_bytes() const;
-  /// What of the arena is there for kernels' scratch memory alone: without it, the arena would be
-  /// smaller by so much.
+  /// Bytes that the arena has for kernels' scratch memory alone: it would be smaller by so much
+  /// without it.
   std::int64_t scratch_bytes() const;
   /// See Runner::launches.
   std::int64_t launches() const;

@@ -24,8 +24,8 @@ class Storage {
   std::vector<graph::ValueId> roots_;
 };
 
-/// What the device's kernels make as a view of their first input shares its bytes, but for one that
-/// leaves the graph and would be an input or a constant in another guise.
+/// Outputs that the device's kernels make as a view of their first input share its bytes, except
+/// for graph outputs that would be an input or a constant in another shape.
 Storage alias_views(const graph::Graph& graph, const KernelTable& kernels);
 
 /// One lifetime a root, by ValueId: from the first to the last of the values that share its bytes;
@@ -39,7 +39,7 @@ struct MemoryPlan {
   std::vector<std::int64_t> scratch_offsets;  ///< by step
   std::int64_t arena_bytes = 0;
   std::int64_t bytes_without_scratch = 0;  ///< the arena that values alone would need
-  /// By ValueId: of how many slots the offset is the first, and how far apart they are.
+  /// How many slots a value has from its offset on, and how far apart they are; by ValueId.
   std::vector<int> slots;
   std::vector<std::int64_t> slot_bytes;
 
@@ -50,8 +50,8 @@ struct MemoryPlan {
   }
 };
 
-/// What does not share memory with anything else, so that steps of several microbatches can be at
-/// work at the same time.
+/// Values and scratch that share memory with nothing else, so that steps of several microbatches
+/// can be at work at the same time.
 struct Apart {
   std::vector<int> slots;  ///< by ValueId; 0 for what is packed. A root has the most of its views
   std::vector<Queue> scratch;  ///< by step: those of receiving and sending have a region each

@@ -23,10 +23,10 @@ struct PackedGraph {
   std::int64_t bytes = 0;
 };
 
-/// As an Executable will have it; large weights are not read.
+/// The graph as an Executable will have it; large weights are not read.
 PackedGraph packed_graph(const graph::Graph& graph, const KernelTable& kernels, int microbatches);
 
-/// On that one of some devices which needs most.
+/// The same on the device that needs most.
 PackedGraph packed_graph(const graph::Graph& graph, std::span<const KernelTable* const> devices,
                          int microbatches);
 

@@ -22,7 +22,7 @@ bool conflict(const StepAccess& a, const StepAccess& b) {
   return overlap(a.writes, b.reads) || overlap(a.reads, b.writes) || overlap(a.writes, b.writes);
 }
 
-/// By queue: its steps before this one are complete.
+/// Steps of each queue that are complete: all before this one.
 using Complete = std::array<std::size_t, num_queues>;
 
 std::size_t index_of(Queue queue) { return static_cast<std::size_t>(queue); }

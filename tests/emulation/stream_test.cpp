@@ -1,4 +1,5 @@
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <set>
 #include <thread>
@@ -103,13 +104,19 @@ TEST_CASE("events measure time between them, if they may") {
   REQUIRE(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming) == cudaSuccess);
   CHECK(cudaEventElapsedTime(&milliseconds, start.handle, end.handle) ==
         cudaErrorInvalidResourceHandle);
+  constexpr std::chrono::milliseconds nap(30);
+  const auto began = std::chrono::steady_clock::now();
   cudaEventRecord(start.handle);
+  REQUIRE(cudaLaunchHostFunc(
+              nullptr, [](void*) { std::this_thread::sleep_for(nap); }, nullptr) == cudaSuccess);
   cudaEventRecord(end.handle);
   cudaEventRecord(untimed);
   CHECK(cudaEventElapsedTime(&milliseconds, start.handle, end.handle) == cudaErrorNotReady);
   REQUIRE(cudaEventSynchronize(end.handle) == cudaSuccess);
   CHECK(cudaEventElapsedTime(&milliseconds, start.handle, end.handle) == cudaSuccess);
-  CHECK(milliseconds >= 0);
+  const std::chrono::duration<float, std::milli> elapsed = std::chrono::steady_clock::now() - began;
+  CHECK(milliseconds >= static_cast<float>(nap.count()));
+  CHECK(milliseconds <= elapsed.count());
   CHECK(cudaEventElapsedTime(&milliseconds, start.handle, untimed) ==
         cudaErrorInvalidResourceHandle);
   CHECK(cudaEventDestroy(untimed) == cudaSuccess);

@@ -26,7 +26,7 @@ void take_slowest(std::span<double> seconds, HostCommunicator& host) {
                   ReduceOp::max);
 }
 
-/// What else the machine does makes times longer, never shorter: a fifth of them are below.
+/// Other work of the machine makes times longer, never shorter: the first quintile is taken.
 double low_quantile(std::vector<double> numbers) {
   const auto fifth = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 5);
   std::ranges::nth_element(numbers, fifth);
@@ -97,7 +97,7 @@ std::int64_t RankStopwatch::own_memory_bytes() {
   if (is_cpu()) {
     return std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / local_.count;
   }
-  // What can be had at once; the device has no other way to tell.
+  // The largest allocation that succeeds; the device has no other way to tell.
   std::int64_t had = 1 << 20;
   std::int64_t too_much = std::int64_t{1} << 40;
   while (too_much - had > 64 << 20) {

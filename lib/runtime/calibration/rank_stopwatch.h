@@ -21,17 +21,18 @@ struct TimingOptions {
 /// bandwidth, as in a run. Every rank calls each function, in the same order.
 class RankStopwatch {
  public:
-  /// As RankDevice's.
+  /// The arguments are those of RankDevice.
   RankStopwatch(const DeviceOptions& options, HostCommunicator& host, const LocalRanks& local,
                 std::chrono::milliseconds timeout);
 
-  /// Of one run of the graph as it is, without fusions: the slowest rank's, low among several
-  /// runs. nullopt where some rank's device has no kernel for it. Inputs hold small numbers.
+  /// Seconds of one run of the graph as it is, without fusions: the slowest rank's, low among
+  /// several runs. nullopt where some rank's device has no kernel for it. Inputs hold small
+  /// numbers.
   std::optional<double> time(const graph::Graph& graph, const TimingOptions& options);
 
   bool is_cpu() { return device_.device().shares_host_memory(); }
-  /// What each rank may use, the least of all: of a GPU what is free, of the machine's memory its
-  /// share.
+  /// Memory that each rank may use, the least of all ranks': what is free on a GPU, or the rank's
+  /// share of the machine's.
   std::int64_t memory_bytes();
 
  private:

@@ -18,7 +18,7 @@ class DeviceCommunicator : public Communicator {
   virtual bool waits_on_host() const { return false; }
   /// Whether calls join a queue of the device, those of one communicator one after another.
   virtual bool joins_queue() const { return false; }
-  /// From now on this queue (Device::queue), in place of that which it was made with.
+  /// Replaces the queue (Device::queue) that it was made with.
   virtual void join_queue(void* /*queue*/) {}
 
   /// Collectives between the two, in this thread and of any communicators of the same kind, may go

@@ -52,7 +52,7 @@ class MpiProcess {
 };
 
 /// The first waits are short; for the rest others may need the core, and naps grow with the wait.
-/// To yield would not do: beside processes that never wait it costs a whole slice of their time.
+/// Yielding would not do: beside processes that never wait it costs a whole slice of their time.
 void pause(std::chrono::steady_clock::duration waited) {
   constexpr auto awake = std::chrono::microseconds(50);
   constexpr auto longest = std::chrono::microseconds(200);
@@ -173,9 +173,8 @@ class MpiCommunicator final : public TransportCommunicator {
                  std::vector<MPI_Request>& requests) {
     for_each_part(bytes, [&](std::int64_t begin, int count) {
       MPI_Request& request = requests.emplace_back();
-      check(process_->call([&] {
-        return MPI_Isend(data + begin, count, MPI_BYTE, to, tag, comm_, &request);
-      }),
+      check(process_->call(
+                [&] { return MPI_Isend(data + begin, count, MPI_BYTE, to, tag, comm_, &request); }),
             "a send");
     });
   }
@@ -199,9 +198,8 @@ class MpiCommunicator final : public TransportCommunicator {
     const auto count = static_cast<int>(requests.size());
     int done = 0;
     while (true) {
-      check(process_->call([&] {
-        return MPI_Testall(count, requests.data(), &done, MPI_STATUSES_IGNORE);
-      }),
+      check(process_->call(
+                [&] { return MPI_Testall(count, requests.data(), &done, MPI_STATUSES_IGNORE); }),
             what);
       if (done != 0) break;
       if (process_->is_aborted()) {
@@ -228,7 +226,8 @@ class MpiCommunicator final : public TransportCommunicator {
 
 }  // namespace autopar::runtime
 
-autopar::runtime::HostCommunicator* autopar_make_mpi_communicator(std::int64_t timeout_milliseconds) {
+autopar::runtime::HostCommunicator* autopar_make_mpi_communicator(
+    std::int64_t timeout_milliseconds) {
   using namespace autopar::runtime;
   int provided = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "the start");

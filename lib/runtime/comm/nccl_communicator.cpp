@@ -219,7 +219,7 @@ class NcclRank {
       mutex_.unlock();
     }
     if (comms_.empty()) return;
-    // What NCCL does then is no part of a graph that this thread may be capturing.
+    // A graph that this thread may be capturing does not get what NCCL does then.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     cudaThreadExchangeStreamCaptureMode(&mode);
     ncclGroupStart();

@@ -20,7 +20,7 @@ auto* nccl_plugin() {
 }  // namespace
 
 std::unique_ptr<DeviceCommunicator> make_nccl_communicator(HostCommunicator& host, void* stream,
-                                                     std::chrono::milliseconds timeout) {
+                                                           std::chrono::milliseconds timeout) {
   return std::unique_ptr<DeviceCommunicator>(nccl_plugin()(&host, stream, timeout.count()));
 }
 

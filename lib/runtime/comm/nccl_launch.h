@@ -20,6 +20,6 @@ namespace autopar::runtime {
 /// What NCCL does on the host (connecting, splitting) may take `timeout`. Throws Error naming what
 /// failed, and NCCL's reason; the plugin or libnccl that is missing.
 std::unique_ptr<DeviceCommunicator> make_nccl_communicator(HostCommunicator& host, void* stream,
-                                                     std::chrono::milliseconds timeout);
+                                                           std::chrono::milliseconds timeout);
 
 }  // namespace autopar::runtime

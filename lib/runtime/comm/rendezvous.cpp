@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "runtime/comm/reception.h"
+#include "runtime/comm/listener.h"
 
 namespace autopar::runtime {
 
@@ -19,14 +19,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// Rank 0's answer to those who came. All ranks' addresses follow, or a text that says why not.
-struct Answer {
+/// Rank 0's reply to a handshake. All ranks' addresses follow, or a text that says why not.
+struct Reply {
   Signature signature;
   std::uint32_t refusal_length = 0;
   std::uint64_t meeting = 0;
 };
 
-/// What all ranks know once all have come.
+/// What all ranks know once all are connected to rank 0.
 struct Meeting {
   std::uint64_t number = 0;
   std::vector<SocketAddress> addresses;  ///< where the ranks listen
@@ -38,137 +38,122 @@ std::string in_seconds(std::chrono::milliseconds time) {
   return fmt::format("{:g} s", static_cast<double>(time.count()) / 1000);
 }
 
-Hello hello_of(const Rendezvous& rendezvous) {
-  Hello hello;
-  hello.rank = rendezvous.rank;
-  hello.size = rendezvous.size;
-  require(rendezvous.bundle_digest.size() <= hello.bundle_digest.size(), "a digest fits a hello");
-  std::ranges::copy(rendezvous.bundle_digest, hello.bundle_digest.begin());
-  return hello;
+Handshake handshake_of(const Rendezvous& rendezvous) {
+  Handshake handshake;
+  handshake.rank = rendezvous.rank;
+  handshake.size = rendezvous.size;
+  require(rendezvous.bundle_digest.size() <= handshake.bundle_digest.size(),
+          "a digest fits a handshake");
+  std::ranges::copy(rendezvous.bundle_digest, handshake.bundle_digest.begin());
+  return handshake;
 }
 
-void answer(const Guest& guest, const Answer& how, std::span<const std::byte> rest) {
-  // One who does not hear it is missed in what follows.
+void reply(const IncomingPeer& peer, const Reply& how, std::span<const std::byte> rest) {
+  // One that does not get it is missed in what follows.
   const Deadline soon = Clock::now() + 1s;
-  if (send_all(guest.socket, bytes_of(how), soon) == Moved::all) send_all(guest.socket, rest, soon);
+  if (send_all(peer.socket, bytes_of(how), soon) == Moved::all) send_all(peer.socket, rest, soon);
 }
 
-void refuse(const Guest& guest, const std::string& why) {
-  answer(guest,
-         {.signature = {}, .refusal_length = static_cast<std::uint32_t>(why.size()), .meeting = 0},
-         std::as_bytes(std::span(why)));
+void refuse(const IncomingPeer& peer, const std::string& why) {
+  reply(peer,
+        {.signature = {}, .refusal_length = static_cast<std::uint32_t>(why.size()), .meeting = 0},
+        std::as_bytes(std::span(why)));
 }
 
-/// Rank 0 at the rendezvous. What is wrong with one rank is told to all that came, and thrown.
-class Host {
- public:
-  Host(const Rendezvous& rendezvous, Reception& reception)
-      : rendezvous_(rendezvous),
-        reception_(reception),
-        place_(to_string(reception.address())),
-        guests_(at(rendezvous.size)) {}
+/// Rank 0's peers by rank; not open for those that have not connected.
+using Peers = std::vector<IncomingPeer>;
 
-  /// Returns when all have come and know of each other.
-  Meeting assemble() {
-    const Deadline deadline = Clock::now() + rendezvous_.timeout;
-    for (auto missing = missing_ranks(); !missing.empty(); missing = missing_ranks()) {
-      check_presence();
-      if (Clock::now() >= deadline) refuse_all(absence_of(missing));
-      // Now and then, to see who has left.
-      if (auto guest = reception_.next(std::min(deadline, Clock::now() + 100ms))) {
-        admit(std::move(*guest));
-      }
-    }
-    Meeting meeting{.number = std::random_device()(), .addresses = {reception_.address()}};
-    for (int rank = 1; rank < rendezvous_.size; ++rank) {
-      meeting.addresses.push_back(guests_[at(rank)].hello.listens_at);
-    }
-    for (int rank = 1; rank < rendezvous_.size; ++rank) {
-      answer(guests_[at(rank)], {.signature = {}, .refusal_length = 0, .meeting = meeting.number},
-             std::as_bytes(std::span(meeting.addresses)));
-    }
-    return meeting;
+/// What is wrong with one rank is told to all that are connected, and thrown.
+[[noreturn]] void refuse_all(const Peers& peers, const std::string& why) {
+  for (const IncomingPeer& peer : peers)
+    if (peer.socket.is_open()) refuse(peer, why);
+  throw Error(why);
+}
+
+std::vector<int> missing_ranks(const Peers& peers) {
+  std::vector<int> missing;
+  for (std::size_t rank = 1; rank < peers.size(); ++rank)
+    if (!peers[rank].socket.is_open()) missing.push_back(static_cast<int>(rank));
+  return missing;
+}
+
+std::string absence_of(const std::vector<int>& ranks, const Listener& listener,
+                       std::chrono::milliseconds timeout) {
+  std::string text = fmt::format("rank(s) {} did not come to {} within {}", fmt::join(ranks, ", "),
+                                 to_string(listener.address()), in_seconds(timeout));
+  if (!listener.stranger().empty())
+    text += fmt::format("; {} came and was no rank of autopar", listener.stranger());
+  return text;
+}
+
+void require_presence(const Peers& peers, const Listener& listener) {
+  for (const IncomingPeer& peer : peers) {
+    if (!peer.socket.is_open() || !is_closed_by_peer(peer.socket)) continue;
+    refuse_all(peers, fmt::format("rank {} came to {} and left before all others were there",
+                                  peer.handshake.rank, to_string(listener.address())));
   }
+}
 
-  Socket take_connection(int rank) { return std::move(guests_[at(rank)].socket); }
+/// Empty where nothing is.
+std::string what_is_wrong_with(const IncomingPeer& peer, const Peers& peers,
+                               const Rendezvous& rendezvous) {
+  const Handshake& handshake = peer.handshake;
+  if (handshake.signature != Signature())
+    return fmt::format("{} runs another version of autopar than rank 0; all ranks need the same",
+                       peer.address);
+  if (handshake.size != rendezvous.size)
+    return fmt::format("rank {} is one of {} ranks, but rank 0 one of {}; give all the same bundle",
+                       handshake.rank, handshake.size, rendezvous.size);
+  if (handshake.rank < 1 || handshake.rank >= rendezvous.size)
+    return fmt::format("{} came as rank {}, but other ranks than 0 are 1 to {}", peer.address,
+                       handshake.rank, rendezvous.size - 1);
+  if (handshake.bundle_digest != handshake_of(rendezvous).bundle_digest)
+    return fmt::format("rank {} runs another bundle than rank 0; give all the same",
+                       handshake.rank);
+  const IncomingPeer& same = peers[at(handshake.rank)];
+  if (same.socket.is_open())
+    return fmt::format("rank {} was started twice, at {} and {}; give each process its own --rank",
+                       handshake.rank, same.address, peer.address);
+  return {};
+}
 
- private:
-  std::vector<int> missing_ranks() const {
-    std::vector<int> missing;
-    for (int rank = 1; rank < rendezvous_.size; ++rank) {
-      if (!guests_[at(rank)].socket.is_open()) missing.push_back(rank);
-    }
-    return missing;
+void admit(IncomingPeer peer, Peers& peers, const Rendezvous& rendezvous) {
+  if (const std::string wrong = what_is_wrong_with(peer, peers, rendezvous); !wrong.empty()) {
+    refuse(peer, wrong);
+    refuse_all(peers, wrong);
   }
+  const std::size_t rank = at(peer.handshake.rank);
+  peers[rank] = std::move(peer);
+}
 
-  std::string absence_of(const std::vector<int>& ranks) const {
-    std::string text = fmt::format("rank(s) {} did not come to {} within {}",
-                                   fmt::join(ranks, ", "), place_, in_seconds(rendezvous_.timeout));
-    if (!reception_.stranger().empty()) {
-      text += fmt::format("; {} came and was no rank of autopar", reception_.stranger());
-    }
-    return text;
+/// Rank 0's part: returns when all are connected to it.
+Peers accept_all(const Rendezvous& rendezvous, Listener& listener) {
+  Peers peers(at(rendezvous.size));
+  const Deadline deadline = Clock::now() + rendezvous.timeout;
+  for (auto missing = missing_ranks(peers); !missing.empty(); missing = missing_ranks(peers)) {
+    require_presence(peers, listener);
+    if (Clock::now() >= deadline)
+      refuse_all(peers, absence_of(missing, listener, rendezvous.timeout));
+    // Now and then, to see who has left.
+    if (auto peer = listener.next(std::min(deadline, Clock::now() + 100ms)))
+      admit(std::move(*peer), peers, rendezvous);
   }
+  return peers;
+}
 
-  void check_presence() {
-    for (Guest& guest : guests_) {
-      if (!guest.socket.is_open() || !is_closed_by_peer(guest.socket)) continue;
-      refuse_all(fmt::format("rank {} came to {} and left before all others were there",
-                             guest.hello.rank, place_));
-    }
-  }
-
-  void admit(Guest guest) {
-    if (const std::string wrong = what_is_wrong_with(guest); !wrong.empty()) {
-      refuse(guest, wrong);
-      refuse_all(wrong);
-    }
-    const std::size_t rank = at(guest.hello.rank);
-    guests_[rank] = std::move(guest);
-  }
-
-  std::string what_is_wrong_with(const Guest& guest) const {
-    const Hello& hello = guest.hello;
-    if (hello.signature != Signature()) {
-      return fmt::format("{} runs another version of autopar than rank 0; all ranks need the same",
-                         guest.address);
-    }
-    if (hello.size != rendezvous_.size) {
-      return fmt::format(
-          "rank {} is one of {} ranks, but rank 0 one of {}; give all the same bundle", hello.rank,
-          hello.size, rendezvous_.size);
-    }
-    if (hello.rank < 1 || hello.rank >= rendezvous_.size) {
-      return fmt::format("{} came as rank {}, but other ranks than 0 are 1 to {}", guest.address,
-                         hello.rank, rendezvous_.size - 1);
-    }
-    if (hello.bundle_digest != hello_of(rendezvous_).bundle_digest) {
-      return fmt::format("rank {} runs another bundle than rank 0; give all the same", hello.rank);
-    }
-    const Guest& same = guests_[at(hello.rank)];
-    if (same.socket.is_open()) {
-      return fmt::format(
-          "rank {} was started twice, at {} and {}; give each process its own --rank", hello.rank,
-          same.address, guest.address);
-    }
-    return {};
-  }
-
-  [[noreturn]] void refuse_all(const std::string& why) const {
-    for (const Guest& guest : guests_) {
-      if (guest.socket.is_open()) refuse(guest, why);
-    }
-    throw Error(why);
-  }
-
-  const Rendezvous& rendezvous_;
-  Reception& reception_;
-  std::string place_;
-  std::vector<Guest> guests_;  ///< by rank; not open for those who have not come
-};
+/// Tells each rank where the others listen.
+Meeting introduce(const Peers& peers, const Listener& listener) {
+  Meeting meeting{.number = std::random_device()(), .addresses = {listener.address()}};
+  for (std::size_t rank = 1; rank < peers.size(); ++rank)
+    meeting.addresses.push_back(peers[rank].handshake.listens_at);
+  for (std::size_t rank = 1; rank < peers.size(); ++rank)
+    reply(peers[rank], {.signature = {}, .refusal_length = 0, .meeting = meeting.number},
+          std::as_bytes(std::span(meeting.addresses)));
+  return meeting;
+}
 
 /// Rank 0 may be started later than the others.
-Socket come_to(const Endpoint& meeting_point, std::chrono::milliseconds timeout) {
+Socket connect_to_first(const Endpoint& meeting_point, std::chrono::milliseconds timeout) {
   const std::vector<SocketAddress> addresses = resolve(meeting_point);
   const Deadline deadline = Clock::now() + timeout;
   while (true) {
@@ -185,8 +170,8 @@ Socket come_to(const Endpoint& meeting_point, std::chrono::milliseconds timeout)
   }
 }
 
-/// Rank 0's answer. It has its own deadline, which is the one to tell who is missing.
-Meeting hear_answer(const Socket& socket, const Rendezvous& rendezvous) {
+/// Rank 0 has a deadline of its own, which is the one to tell who is missing.
+Meeting receive_reply(const Socket& socket, const Rendezvous& rendezvous) {
   const std::string place = to_string(rendezvous.meeting_point);
   const Deadline deadline = Clock::now() + rendezvous.timeout + 2s;
   const auto receive = [&](std::span<std::byte> bytes) {
@@ -199,7 +184,7 @@ Meeting hear_answer(const Socket& socket, const Rendezvous& rendezvous) {
         fail("{} closed the connection: rank 0 has ended, or another program uses the port", place);
     }
   };
-  Answer head;
+  Reply head;
   receive(writable_bytes_of(head));
   if (head.signature.magic != Signature().magic) {
     fail("{} is another program, and not rank 0 of autopar; choose another port", place);
@@ -218,107 +203,93 @@ Meeting hear_answer(const Socket& socket, const Rendezvous& rendezvous) {
   return meeting;
 }
 
-/// One rank's part in connecting each with each: it calls at the lower ranks, the higher call here.
-class Introduction {
- public:
-  Introduction(const Rendezvous& rendezvous, Meeting meeting, std::vector<PeerSockets>& peers)
-      : rendezvous_(rendezvous),
-        meeting_(std::move(meeting)),
-        peers_(peers),
-        deadline_(Clock::now() + rendezvous.timeout) {}
+Socket& socket_of(PeerSockets& peer, Channel channel) {
+  if (channel == Channel::control) return peer.control;
+  return channel == Channel::data ? peer.data : peer.messages;
+}
 
-  void call(int rank) {
-    for (const Channel channel : {Channel::data, Channel::messages, Channel::control}) {
-      Socket& socket = place_of(rank, channel);
-      if (socket.is_open()) continue;
-      const SocketAddress& address = meeting_.addresses[at(rank)];
-      auto made = connect_to(address, deadline_);
-      if (!made) {
-        fail("rank {} cannot connect to rank {} at {}: {}", rendezvous_.rank, rank,
-             to_string(address), std::strerror(errno));
-      }
-      Hello hello = hello_of(rendezvous_);
-      hello.channel = channel;
-      hello.meeting = meeting_.number;
-      send_all(*made, bytes_of(hello), deadline_);
-      socket = std::move(*made);
-    }
+/// Opens those channels to a lower rank that are not open yet.
+void connect_to_peer(int rank, const Rendezvous& rendezvous, const Meeting& meeting,
+                     PeerSockets& peer, Deadline deadline) {
+  for (const Channel channel : {Channel::data, Channel::messages, Channel::control}) {
+    Socket& socket = socket_of(peer, channel);
+    if (socket.is_open()) continue;
+    const SocketAddress& address = meeting.addresses[at(rank)];
+    auto made = connect_to(address, deadline);
+    if (!made)
+      fail("rank {} cannot connect to rank {} at {}: {}", rendezvous.rank, rank, to_string(address),
+           std::strerror(errno));
+    Handshake handshake = handshake_of(rendezvous);
+    handshake.channel = channel;
+    handshake.meeting = meeting.number;
+    send_all(*made, bytes_of(handshake), deadline);
+    socket = std::move(*made);
   }
+}
 
-  void receive_calls(Reception& reception) {
-    for (auto missing = missing_ranks(); !missing.empty(); missing = missing_ranks()) {
-      auto guest = reception.next(deadline_);
-      if (!guest) {
-        fail("rank {} waited {} for rank(s) {}; they came to the rendezvous, but not here",
-             rendezvous_.rank, in_seconds(rendezvous_.timeout), fmt::join(missing, ", "));
-      }
-      const Hello& hello = guest->hello;
-      if (hello.channel == Channel::rendezvous) {
-        refuse(*guest, fmt::format("rank {} came when all ranks were there: was it started twice?",
-                                   hello.rank));
-      } else if (hello.meeting == meeting_.number && hello.rank > rendezvous_.rank &&
-                 hello.rank < rendezvous_.size) {
-        place_of(hello.rank, hello.channel) = std::move(guest->socket);
-      }
-    }
+/// The ranks above `rank` that have not opened all channels.
+std::vector<int> unconnected_above(int rank, const std::vector<PeerSockets>& peers) {
+  std::vector<int> missing;
+  for (std::size_t above = at(rank) + 1; above < peers.size(); ++above) {
+    const PeerSockets& peer = peers[above];
+    if (!peer.data.is_open() || !peer.messages.is_open() || !peer.control.is_open())
+      missing.push_back(static_cast<int>(above));
   }
+  return missing;
+}
 
- private:
-  Socket& place_of(int rank, Channel channel) {
-    PeerSockets& peer = peers_[at(rank)];
-    if (channel == Channel::control) return peer.control;
-    return channel == Channel::data ? peer.data : peer.messages;
+/// Higher ranks connect to this one.
+void accept_peers(const Rendezvous& rendezvous, const Meeting& meeting, Listener& listener,
+                  std::vector<PeerSockets>& peers, Deadline deadline) {
+  for (auto missing = unconnected_above(rendezvous.rank, peers); !missing.empty();
+       missing = unconnected_above(rendezvous.rank, peers)) {
+    auto peer = listener.next(deadline);
+    if (!peer)
+      fail("rank {} waited {} for rank(s) {}; they came to the rendezvous, but not here",
+           rendezvous.rank, in_seconds(rendezvous.timeout), fmt::join(missing, ", "));
+    const Handshake& handshake = peer->handshake;
+    if (handshake.channel == Channel::rendezvous)
+      refuse(*peer, fmt::format("rank {} came when all ranks were there: was it started twice?",
+                                handshake.rank));
+    else if (handshake.meeting == meeting.number && handshake.rank > rendezvous.rank &&
+             handshake.rank < rendezvous.size)
+      socket_of(peers[at(handshake.rank)], handshake.channel) = std::move(peer->socket);
   }
+}
 
-  std::vector<int> missing_ranks() const {
-    std::vector<int> missing;
-    for (int rank = rendezvous_.rank + 1; rank < rendezvous_.size; ++rank) {
-      const PeerSockets& peer = peers_[at(rank)];
-      if (!peer.data.is_open() || !peer.messages.is_open() || !peer.control.is_open())
-        missing.push_back(rank);
-    }
-    return missing;
-  }
-
-  const Rendezvous& rendezvous_;
-  Meeting meeting_;
-  std::vector<PeerSockets>& peers_;
-  Deadline deadline_;
-};
-
-std::vector<PeerSockets> meet_as_host(const Rendezvous& rendezvous) {
-  Reception reception(listen_at(rendezvous.meeting_point));
-  Host host(rendezvous, reception);
-  Meeting meeting = host.assemble();
-  std::vector<PeerSockets> peers(at(rendezvous.size));
-  for (int rank = 1; rank < rendezvous.size; ++rank) {
-    peers[at(rank)].control = host.take_connection(rank);
-  }
-  Introduction(rendezvous, std::move(meeting), peers).receive_calls(reception);
+std::vector<PeerSockets> connect_as_first(const Rendezvous& rendezvous) {
+  Listener listener(listen_at(rendezvous.meeting_point));
+  Peers incoming = accept_all(rendezvous, listener);
+  const Meeting meeting = introduce(incoming, listener);
+  std::vector<PeerSockets> peers(incoming.size());
+  for (std::size_t rank = 1; rank < peers.size(); ++rank)
+    peers[rank].control = std::move(incoming[rank].socket);
+  accept_peers(rendezvous, meeting, listener, peers, Clock::now() + rendezvous.timeout);
   return peers;
 }
 
-std::vector<PeerSockets> meet_as_guest(const Rendezvous& rendezvous) {
-  Socket to_host = come_to(rendezvous.meeting_point, rendezvous.timeout);
-  Reception reception(listen_beside(to_host));
-  Hello hello = hello_of(rendezvous);
-  hello.listens_at = reception.address();
-  send_all(to_host, bytes_of(hello), Clock::now() + rendezvous.timeout);
-  Meeting meeting = hear_answer(to_host, rendezvous);
+std::vector<PeerSockets> connect_as_other(const Rendezvous& rendezvous) {
+  Socket to_first = connect_to_first(rendezvous.meeting_point, rendezvous.timeout);
+  Listener listener(listen_beside(to_first));
+  Handshake handshake = handshake_of(rendezvous);
+  handshake.listens_at = listener.address();
+  send_all(to_first, bytes_of(handshake), Clock::now() + rendezvous.timeout);
+  const Meeting meeting = receive_reply(to_first, rendezvous);
 
   std::vector<PeerSockets> peers(at(rendezvous.size));
-  peers[0].control = std::move(to_host);
-  Introduction introduction(rendezvous, std::move(meeting), peers);
-  for (int rank = 0; rank < rendezvous.rank; ++rank) introduction.call(rank);
-  introduction.receive_calls(reception);
+  peers[0].control = std::move(to_first);
+  const Deadline deadline = Clock::now() + rendezvous.timeout;
+  for (int rank = 0; rank < rendezvous.rank; ++rank)
+    connect_to_peer(rank, rendezvous, meeting, peers[at(rank)], deadline);
+  accept_peers(rendezvous, meeting, listener, peers, deadline);
   return peers;
 }
 
 }  // namespace
 
-std::vector<PeerSockets> meet(const Rendezvous& rendezvous) {
+std::vector<PeerSockets> connect_all(const Rendezvous& rendezvous) {
   require(rendezvous.rank >= 0 && rendezvous.rank < rendezvous.size, "a rank is below the size");
-  return rendezvous.rank == 0 ? meet_as_host(rendezvous) : meet_as_guest(rendezvous);
+  return rendezvous.rank == 0 ? connect_as_first(rendezvous) : connect_as_other(rendezvous);
 }
 
 }  // namespace autopar::runtime

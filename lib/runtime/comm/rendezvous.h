@@ -9,7 +9,7 @@
 
 namespace autopar::runtime {
 
-/// How one rank finds the others: rank 0 listens at `meeting_point`, the others come there.
+/// How one rank finds the others: rank 0 listens at `meeting_point`, the others connect there.
 struct Rendezvous {
   int rank = 0;
   int size = 1;
@@ -17,7 +17,7 @@ struct Rendezvous {
   /// Up to 16 letters that all ranks must have in common: a digest of the bundle that they run.
   std::string bundle_digest;
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
-  /// Once they have met; the same if absent.
+  /// Once all are connected; the same if absent.
   std::optional<std::chrono::milliseconds> run_timeout = {};
 };
 
@@ -34,7 +34,7 @@ struct PeerSockets {
 /// machines must be of one architecture. Throws Error on every rank that can be told: a host that
 /// is not known, a port in use, nobody or a stranger at the meeting point, a rank that does not
 /// come within the timeout or leaves meanwhile, a rank given twice, ranks of another number of
-/// ranks, of another bundle or of another version. Strangers who come to rank 0 are turned away.
-std::vector<PeerSockets> meet(const Rendezvous& rendezvous);
+/// ranks, of another bundle or of another version. Strangers are turned away.
+std::vector<PeerSockets> connect_all(const Rendezvous& rendezvous);
 
 }  // namespace autopar::runtime

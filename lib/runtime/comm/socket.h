@@ -78,7 +78,7 @@ Socket accept_from(const Socket& listener);
 /// Nothing when refused, unreachable or too late; errno tells which.
 std::optional<Socket> connect_to(const SocketAddress& address, Deadline deadline);
 
-/// What became of bytes that were to be moved.
+/// How a transfer ended.
 enum class Moved { all, not_yet, closed };
 
 /// Moves all bytes, waiting until the deadline.

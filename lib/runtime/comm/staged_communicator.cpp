@@ -114,7 +114,8 @@ class StagedCommunicator final : public DeviceCommunicator {
 
 std::unique_ptr<DeviceCommunicator> make_staged_communicator(Device& device,
                                                              HostCommunicator& host) {
-  return std::make_unique<StagedCommunicator>(device.shares_host_memory() ? nullptr : &device, host);
+  return std::make_unique<StagedCommunicator>(device.shares_host_memory() ? nullptr : &device,
+                                              host);
 }
 
 std::unique_ptr<DeviceCommunicator> make_shared_memory_communicator(HostCommunicator& host) {

@@ -361,7 +361,7 @@ class Transfer {
     return missing;
   }
 
-  /// Those of the missing that do not wait themselves.
+  /// The missing peers that do not wait themselves.
   std::vector<int> idle_peers() const {
     std::vector<int> idle = missing_peers();
     std::erase_if(idle, [&](int peer) { return connections_.is_waiting(peer); });
@@ -468,7 +468,7 @@ std::unique_ptr<HostCommunicator> make_tcp_communicator(const Rendezvous& rendez
   std::vector<int> all;
   for (int rank = 0; rank < rendezvous.size; ++rank) all.push_back(rank);
   return std::make_unique<TcpCommunicator>(
-      std::make_shared<Connections>(rendezvous.rank, meet(rendezvous)), std::move(all),
+      std::make_shared<Connections>(rendezvous.rank, connect_all(rendezvous)), std::move(all),
       rendezvous.run_timeout.value_or(rendezvous.timeout));
 }
 

@@ -11,7 +11,7 @@ namespace autopar::runtime {
 /// on one machine or several of one architecture. Returns when all ranks are connected, each to
 /// each. A rank that fails or dies makes all others throw at once, with its number; one whose
 /// connections carry nothing makes them throw at the timeout. A world that an exception unwinds
-/// counts as failed. Throws Error as `meet` does.
+/// counts as failed. Throws Error as `connect_all` does.
 std::unique_ptr<HostCommunicator> make_tcp_communicator(const Rendezvous& rendezvous);
 
 }  // namespace autopar::runtime

@@ -63,9 +63,9 @@ struct SharedGroup {
 
   std::vector<int> ranks;  ///< world ranks, for messages
   std::chrono::milliseconds timeout;
-  std::shared_ptr<Waits> waits;  ///< by world rank
+  std::shared_ptr<Waits> waits;                       ///< by world rank
   std::vector<std::span<const SendBlock>> published;  ///< by rank: its blocks by rank
-  std::vector<std::atomic<std::int64_t>> progress;  ///< by rank
+  std::vector<std::atomic<std::int64_t>> progress;    ///< by rank
 
   std::mutex mutex;
   std::condition_variable met;
@@ -73,7 +73,7 @@ struct SharedGroup {
   std::vector<bool> is_here;
   std::uint64_t meeting = 0;
   std::atomic<bool> aborted = false;
-  /// By sender and receiver; made when one of them comes.
+  /// Message slots by sender and receiver; made when one of them comes.
   std::map<std::pair<int, int>, std::unique_ptr<MessageSlot>> slots;
   /// Subgroups by their ranks within this group.
   std::map<std::vector<int>, std::shared_ptr<SharedGroup>> subgroups;
@@ -101,11 +101,9 @@ struct SharedGroup {
     return *made;
   }
 
-  /// Those of these ranks of the group that do not wait themselves.
+  /// The ranks among `missing` that do not wait themselves.
   std::vector<int> idle(std::vector<int> missing) const {
-    std::erase_if(missing, [this](int rank) {
-      return (*waits)[at(world_rank(rank))] > 0;
-    });
+    std::erase_if(missing, [this](int rank) { return (*waits)[at(world_rank(rank))] > 0; });
     return missing;
   }
 
@@ -280,9 +278,7 @@ class ThreadCommunicator final : public TransportCommunicator {
     if (group_->aborted) SharedGroup::fail_aborted("the run");
   }
 
-  void report_progress(std::int64_t progress) override {
-    group_->progress[at(rank_)] = progress;
-  }
+  void report_progress(std::int64_t progress) override { group_->progress[at(rank_)] = progress; }
   std::optional<std::int64_t> progress_of(int rank) const override {
     return group_->progress[at(rank)];
   }

@@ -24,8 +24,7 @@ struct ReceiveBlock {
 /// that all ranks, over all transports, have the same bits.
 class TransportCommunicator : public HostCommunicator {
  public:
-  void all_reduce(std::byte* data, std::int64_t elements, graph::DataType type,
-                  ReduceOp op) final;
+  void all_reduce(std::byte* data, std::int64_t elements, graph::DataType type, ReduceOp op) final;
   void all_gather(const std::byte* in, std::byte* out,
                   std::span<const std::int64_t> block_bytes) final;
   void reduce_scatter(const std::byte* in, std::byte* out,

@@ -19,7 +19,7 @@ struct CudaOptions {
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options);
 /// GPUs that this process sees and this build has code for. Throws as above.
 int count_gpus();
-/// What is unlike for any two GPUs, wherever they are.
+/// Unique to a GPU, on all machines.
 using GpuId = std::array<std::byte, 16>;
 GpuId gpu_id(int gpu);
 

@@ -103,7 +103,7 @@ class ChannelScaleFolding {
     return result;
   }
 
-  /// Of a constant that has one number for each channel of `images`, or one for all.
+  /// The numbers of a constant that has one for each channel of `images`, or one for all.
   std::optional<std::vector<double>> by_channel(ValueId id, const Shape& images) const {
     if (images.size() < 3 || !graph_.is_constant(id)) return std::nullopt;
     const Shape& shape = graph_.value(id).shape;

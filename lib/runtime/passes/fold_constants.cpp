@@ -55,7 +55,7 @@ bool is_view_of_constant(const Graph& graph, const Node& node) {
          graph.value(node.inputs[0]).constant->is_contiguous();
 }
 
-/// By value, in whose new memory it lies; no_value where that is none, or mapped.
+/// The value in whose new memory each one lies; no_value where there is none, or it is mapped.
 using Owners = std::vector<ValueId>;
 
 /// The outputs, without data where an input has none.
@@ -94,7 +94,7 @@ bool fold(Graph& graph, const Node& node, Owners& owners) {
   return true;
 }
 
-/// Of the new constants that are read, or lie where one lies that is.
+/// Bytes of the new constants that are read, or lie where one lies that is.
 std::int64_t bytes_in_use(const Graph& graph, const Owners& owners) {
   std::set<ValueId> used;
   const auto use = [&](const std::vector<ValueId>& ids) {

@@ -212,7 +212,7 @@ class AttentionFusion {
   const KernelTable& kernels_;
   Matcher matcher_;
   Insertions insertions_;
-  /// By mask: its value, whether it keeps, its fill, and the type of the scores.
+  /// Key of a mask: its value, whether it keeps, its fill, and the type of the scores.
   std::map<std::tuple<ValueId, bool, std::optional<double>, DataType>, Visibility> seen_;
 };
 

@@ -15,7 +15,7 @@ class MaskedSoftmaxFusion {
   MaskedSoftmaxFusion(Graph& graph, const KernelTable& kernels)
       : graph_(graph), kernels_(kernels), matcher_(graph) {}
 
-  /// From the back: what follows the softmax comes before it.
+  /// Nodes go from the last to the first: what follows the softmax comes before it.
   void run() {
     for (std::size_t n = graph_.nodes.size(); n-- > 0;)
       if (const auto fused = fused_into(graph_.nodes[n])) graph_.nodes[n] = *fused;

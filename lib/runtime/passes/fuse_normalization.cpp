@@ -25,7 +25,7 @@ class NormalizationFusion {
   NormalizationFusion(Graph& graph, const KernelTable& kernels)
       : graph_(graph), kernels_(kernels), matcher_(graph) {}
 
-  /// From the back: a sum with a bias comes before the product that it takes in.
+  /// Nodes go from the last to the first: a sum with a bias comes before the product in it.
   void run() {
     for (std::size_t n = graph_.nodes.size(); n-- > 0;)
       if (const auto fused = fused_into(graph_.nodes[n])) graph_.nodes[n] = *fused;

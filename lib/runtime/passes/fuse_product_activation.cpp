@@ -11,7 +11,7 @@ using graph::Node;
 using graph::NodeId;
 using graph::ValueId;
 
-/// As the attribute `activation` names it; empty for what is none.
+/// The name in the attribute `activation`; empty for other operators.
 std::string activation_name(const Node& node) {
   if (!node.domain.empty() || node.inputs.size() != 1) return {};
   if (node.op_type == "Relu") return "Relu";

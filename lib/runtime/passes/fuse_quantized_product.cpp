@@ -211,7 +211,7 @@ class QuantizedProductFusion {
     return graph_.add_constant(graph_.value(given).name + "_one", one);
   }
 
-  /// Of the node's name and outputs, without the inputs at the end that are left out.
+  /// A node of this name and these outputs, without the inputs at the end that are left out.
   static Node successor(const Node& node, const char* op_type, std::vector<ValueId> inputs) {
     while (inputs.back() == graph::no_value) inputs.pop_back();
     return {node.name, op_type, internal_domain, std::move(inputs), node.outputs, {}};

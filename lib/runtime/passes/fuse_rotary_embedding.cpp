@@ -50,8 +50,8 @@ class RotaryFusion {
     if (can_run(kernels_, graph_, node)) root = std::move(node);
   }
 
-  /// What a Transpose has brought to the front is rotated before it, so that an operator behind can
-  /// take the Transpose in.
+  /// Heads that a Transpose has brought to the front are rotated before it, so that an operator
+  /// behind can take the Transpose in.
   bool fuse_before_transpose(NodeId root, Rotary rotary) {
     const Node* transpose = matcher_.maker(rotary.x, "Transpose");
     if (transpose == nullptr) return false;

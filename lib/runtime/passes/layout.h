@@ -22,8 +22,8 @@ class Layout {
 
   explicit Layout(const Shape& source);
 
-  /// As the node's output lies where its first input lies so. nullopt for an operator that moves
-  /// elements otherwise, a Reshape that takes a dimension apart where it was put together of
+  /// The layout of the node's output where its first input lies so. nullopt for an operator that
+  /// moves elements otherwise, a Reshape that takes a dimension apart where it was put together of
   /// others, or one of no elements.
   std::optional<Layout> after(const graph::Graph& graph, const graph::Node& node) const;
   void swap_last_two();

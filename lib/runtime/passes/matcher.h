@@ -26,7 +26,7 @@ class Matcher {
   const graph::Node* maker(graph::ValueId value, std::string_view op_type) const;
   /// The MatMul, or FusedMatMul without bias, activation and permutation, that makes the value.
   const graph::Node* product(graph::ValueId value) const;
-  /// Of a node whose operands may stand either way round: the other operand, where `is_wanted`
+  /// Where the node's operands may stand either way round: the other operand, where `is_wanted`
   /// holds for one of the two.
   template <typename Predicate>
   std::optional<graph::ValueId> beside(const graph::Node* node, Predicate is_wanted) const {
@@ -44,7 +44,7 @@ class Matcher {
   static bool is_attribute(double number, DataType type) {
     return type != DataType::float64 || static_cast<double>(static_cast<float>(number)) == number;
   }
-  /// What the value is a multiple of, and the multiple: through Mul and Div by numbers.
+  /// The value that this is a multiple of, and the multiple: through Mul and Div by numbers.
   struct Multiple {
     graph::ValueId of = graph::no_value;
     double factor = 1;
@@ -53,7 +53,7 @@ class Matcher {
   Multiple multiple(graph::ValueId value) const;
   /// The value before all Casts from one floating type to another.
   graph::ValueId uncast(graph::ValueId value) const;
-  /// What a reduction to a mean over the last dimension alone, which is kept, is the mean of.
+  /// The input of a mean over the last dimension alone, which is kept.
   std::optional<graph::ValueId> mean_of(graph::ValueId value) const;
 
   /// Whether all that lies between the leaves and the node that makes `root`, constants apart, is
@@ -65,7 +65,7 @@ class Matcher {
   ValueUses uses_;
 };
 
-/// What a kernel would be asked to serve.
+/// A kernel's request.
 TensorView view_of(const graph::Graph& graph, graph::ValueId value);
 
 /// Whether the device has a kernel for a node of the graph as it would be, and it pays.

@@ -14,13 +14,13 @@ namespace {
 using graph::Graph;
 using Pass = void (*)(Graph&, const KernelTable&);
 
-/// What the values take, those that kernels alias in the memory of what they view.
+/// Memory of the values, those that kernels alias in the memory of what they view.
 std::int64_t planned_bytes(const Graph& graph, const KernelTable& kernels) {
   const std::vector<std::int64_t> no_scratch(graph.nodes.size());
   return plan_memory(graph, alias_views(graph, kernels), no_scratch).arena_bytes;
 }
 
-/// What decides how long values live: what each node is, reads and writes.
+/// The nodes' operators, inputs and outputs, which decide how long values live.
 std::vector<std::size_t> structure_of(const Graph& graph) {
   std::vector<std::size_t> structure;
   for (const graph::Node& node : graph.nodes) {
@@ -81,8 +81,8 @@ class Rewriting {
     return false;
   }
 
-  /// What is folded takes memory of its own, for the whole run: where that would be more than the
-  /// arena may take, nothing is.
+  /// Folded constants take memory of their own, for the whole run: nothing is folded where that
+  /// would be more than the arena may take.
   bool fold_within(std::int64_t limit) {
     bytes_ = fold_constants(graph_);
     clean();

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "runtime/collectives.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/comm/ranks.h"
 #include "runtime/comm/staged_communicator.h"
@@ -35,16 +36,19 @@ struct Gpus {
   }
 };
 
-using Work = std::function<void(CudaDevice& device, HostCommunicator& host, DeviceCommunicator& world)>;
+using Work =
+    std::function<void(CudaDevice& device, HostCommunicator& host, DeviceCommunicator& world)>;
 
 void on_gpus(int ranks, bool by_nccl, milliseconds timeout, const Work& work) {
-  Ranks::in_threads(ranks, timeout).run_as_rank([&](HostCommunicator& host, const LocalRanks& local) {
-    CudaDevice device({.gpu = local.rank});
-    const std::unique_ptr<DeviceCommunicator> world(
-        by_nccl ? autopar_make_nccl_communicator(&host, device.collective_queue(), timeout.count())
+  Ranks::in_threads(ranks, timeout)
+      .run_as_rank([&](HostCommunicator& host, const LocalRanks& local) {
+        CudaDevice device({.gpu = local.rank});
+        const std::unique_ptr<DeviceCommunicator> world(
+            by_nccl
+                ? autopar_make_nccl_communicator(&host, device.collective_queue(), timeout.count())
                 : make_staged_communicator(device, host).release());
-    work(device, host, *world);
-  });
+        work(device, host, *world);
+      });
 }
 
 TEST_CASE("A pipeline on GPUs gives what the whole graph gives, in one launch with NCCL") {

@@ -1,4 +1,5 @@
 #include "runtime/devices/cuda/runner.h"
+#include "runtime/collectives.h"
 
 #include <emulation.h>
 #include <catch2/catch.hpp>

@@ -7,6 +7,7 @@
 
 #include "bundle/meta_info.h"
 #include "graph/graph.h"
+#include "runtime/collectives.h"
 #include "runtime/comm/ranks.h"
 #include "runtime/executable.h"
 

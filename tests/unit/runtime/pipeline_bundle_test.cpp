@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "pipeline_bundle.h"
-#include "unit/runtime/tcp_world.h"
+#include "unit/runtime/comm/tcp_world.h"
 
 namespace autopar::runtime {
 namespace {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "graph/arena.h"
 #include "pipeline_sketch.h"
+#include "runtime/collectives.h"
 #include "runtime/comm/ranks.h"
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/passes/passes.h"

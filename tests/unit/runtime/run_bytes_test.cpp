@@ -8,7 +8,7 @@
 #include "runtime/passes/passes.h"
 #include "unit/runtime/kernels_under_test.h"
 #include "unit/runtime/loops.h"
-#include "unit/runtime/spelling.h"
+#include "unit/runtime/passes/spelling.h"
 
 namespace autopar::runtime {
 namespace {

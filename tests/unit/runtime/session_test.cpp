@@ -11,7 +11,7 @@
 #include "bundle/meta_info.h"
 #include "graph/onnx/onnx_export.h"
 #include "graph_sketch.h"
-#include "unit/runtime/tcp_world.h"
+#include "unit/runtime/comm/tcp_world.h"
 
 namespace autopar::runtime {
 namespace {

@@ -25,7 +25,7 @@ struct Architecture {
   }
 };
 
-/// Those that are numbers: "90", "90-real", "90-virtual", "90a-real".
+/// The entries that are numbers: "90", "90-real", "90-virtual", "90a-real".
 std::vector<Architecture> parse(std::string_view list) {
   std::vector<Architecture> all;
   while (!list.empty()) {

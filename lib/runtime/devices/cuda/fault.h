@@ -36,7 +36,7 @@ struct FaultSlot {
 class Faults {
  public:
   Faults();
-  /// Of the kernel that serves this node.
+  /// Names the kernel that serves this node.
   FaultSlot slot(const std::string& node);
   /// After a run: throws Error naming the node and the index, and forgets it.
   void throw_if_any();

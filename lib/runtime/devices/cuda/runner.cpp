@@ -25,7 +25,7 @@ constexpr auto check_interval = std::chrono::milliseconds(100);
 /// where other ranks may fail, the host is never further ahead than two batches of steps.
 constexpr std::size_t batch_steps = 64;
 
-/// Of two events with times, both complete.
+/// Seconds between two complete events with times.
 std::chrono::nanoseconds between(const Event& begin, const Event& end) {
   float milliseconds = 0;
   check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "timing a step");

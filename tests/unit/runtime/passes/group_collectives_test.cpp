@@ -4,13 +4,14 @@
 #include <thread>
 
 #include "base/error.h"
-#include "run_node.h"
+#include "runtime/collectives.h"
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/devices/cpu_device.h"
 #include "runtime/kernels/collective/collective_group.h"
 #include "runtime/kernels/collective/collectives.h"
 #include "runtime/passes/passes.h"
 #include "runtime/trace.h"
+#include "unit/runtime/run_node.h"
 
 namespace autopar::runtime {
 namespace {

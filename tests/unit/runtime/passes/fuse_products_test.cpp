@@ -1,6 +1,6 @@
 #include <map>
 
-#include "unit/runtime/attention_spelling.h"
+#include "unit/runtime/passes/attention_spelling.h"
 
 namespace autopar::runtime {
 namespace {

@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
 #include "graph/arena.h"
-#include "graph_sketch.h"
 #include "runtime/passes/passes.h"
+#include "unit/runtime/graph_sketch.h"
 
 namespace autopar::runtime {
 namespace {

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "unit/runtime/spelling.h"
+#include "unit/runtime/passes/spelling.h"
 
 namespace autopar::runtime {
 namespace {

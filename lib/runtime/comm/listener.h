@@ -33,7 +33,7 @@ struct Signature {
 enum class Channel : std::uint32_t { rendezvous, data, messages, control };
 
 /// The first message of a rank that connects.
-struct Hello {
+struct Handshake {
   Signature signature;
   Channel channel = Channel::rendezvous;
   std::int32_t rank = 0;
@@ -43,37 +43,37 @@ struct Hello {
   SocketAddress listens_at;  ///< at the rendezvous
 };
 
-/// Who has come. One of another version has said no more than its signature.
-struct Guest {
+/// A connection and its first message, of which one of another version has the signature alone.
+struct IncomingPeer {
   Socket socket;
-  Hello hello;
+  Handshake handshake;
   std::string address;
 };
 
-/// Takes connections at a listening socket and reads their first messages, none waiting for others.
-class Reception {
+/// Accepts connections at a socket and reads their handshakes, none waiting for others.
+class Listener {
  public:
-  explicit Reception(Socket listener) : listener_(std::move(listener)) {}
+  explicit Listener(Socket socket) : socket_(std::move(socket)) {}
 
-  /// The next rank to have said hello; nothing at the deadline.
-  std::optional<Guest> next(Deadline deadline);
+  /// The next peer whose handshake has come; nothing at the deadline.
+  std::optional<IncomingPeer> next(Deadline deadline);
 
-  SocketAddress address() const { return local_address(listener_); }
-  /// The last who came and spoke as no rank does; may be empty. They are turned away.
+  SocketAddress address() const { return local_address(socket_); }
+  /// The address of the last who sent something else, and was turned away; may be empty.
   const std::string& stranger() const { return stranger_; }
 
  private:
-  struct Entering {
-    Guest guest;
+  struct Unfinished {
+    IncomingPeer peer;
     std::size_t received = 0;
   };
 
-  void open_door();
-  std::optional<Guest> take_guest();
-  bool wait_for_somebody(Deadline deadline) const;
+  void accept_waiting();
+  std::optional<IncomingPeer> take_peer();
+  bool wait_for_input(Deadline deadline) const;
 
-  Socket listener_;
-  std::vector<Entering> entering_;
+  Socket socket_;
+  std::vector<Unfinished> unfinished_;
   std::string stranger_;
 };
 

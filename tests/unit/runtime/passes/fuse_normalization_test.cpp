@@ -1,6 +1,6 @@
 #include <functional>
 
-#include "unit/runtime/spelling.h"
+#include "unit/runtime/passes/spelling.h"
 
 namespace autopar::runtime {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "conformance/communicator_conformance.h"
-#include "unit/runtime/tcp_world.h"
+#include "unit/runtime/comm/tcp_world.h"
 
 using namespace autopar;
 using namespace autopar::runtime;
@@ -116,8 +116,9 @@ TEST_CASE("over TCP, a rank that never sends or receives ends the one that waits
 
 TEST_CASE("over TCP, nobody accuses a rank that waits for another itself") {
   const int ranks = GENERATE(3, 5);
-  CHECK(errors_of(impatient_ranks(ranks, 2s), [](HostCommunicator& world) { check_blame(world); }) ==
-        std::vector<std::string>(static_cast<std::size_t>(ranks)));
+  CHECK(errors_of(impatient_ranks(ranks, 2s), [](HostCommunicator& world) {
+          check_blame(world);
+        }) == std::vector<std::string>(static_cast<std::size_t>(ranks)));
 }
 
 TEST_CASE("over TCP, a rank's own failure ends what its other threads wait in") {

@@ -4,9 +4,8 @@
 #include <mutex>
 #include <vector>
 
-#include "graph_sketch.h"
 #include "runtime/comm/ranks.h"
-#include "runtime/fused_values.h"
+#include "unit/runtime/graph_sketch.h"
 
 namespace autopar::runtime {
 namespace {
@@ -30,15 +29,16 @@ TEST_CASE("all ranks get the slowest rank's time of a graph") {
   for (const int ranks : {1, 2, 3}) {
     std::mutex mutex;
     std::vector<std::optional<double>> seconds;
-    Ranks::in_threads(ranks, timeout).run_as_rank([&](HostCommunicator& host, const LocalRanks& local) {
-      RankStopwatch stopwatch({.threads = 1}, host, local, timeout);
-      const auto mine = stopwatch.time(small_graph(), quick);
-      const std::int64_t memory = stopwatch.memory_bytes();  // a collective
-      const std::lock_guard lock(mutex);  // Catch's checks, too, are one thread's at a time
-      CHECK(stopwatch.is_cpu());
-      CHECK(memory > 1 << 20);
-      seconds.push_back(mine);
-    });
+    Ranks::in_threads(ranks, timeout)
+        .run_as_rank([&](HostCommunicator& host, const LocalRanks& local) {
+          RankStopwatch stopwatch({.threads = 1}, host, local, timeout);
+          const auto mine = stopwatch.time(small_graph(), quick);
+          const std::int64_t memory = stopwatch.memory_bytes();  // a collective
+          const std::lock_guard lock(mutex);  // Catch's checks, too, are one thread's at a time
+          CHECK(stopwatch.is_cpu());
+          CHECK(memory > 1 << 20);
+          seconds.push_back(mine);
+        });
     REQUIRE(seconds.size() == static_cast<std::size_t>(ranks));
     REQUIRE(seconds.front());
     CHECK(*seconds.front() > 0);
@@ -57,23 +57,6 @@ TEST_CASE("what has no kernel has no time, on any rank, and the next graph is ti
     CHECK_FALSE(without_kernel);
     CHECK(next);
   });
-}
-
-TEST_CASE("values between fused operators are never made") {
-  Builder builder;
-  builder.graph.opsets[""] = 20;
-  const auto x = builder.input("x", {64, 64});
-  const auto product = builder.node("MatMul", {x, builder.constant("w", {64, 64})}, {64, 64});
-  const auto y = builder.node("Neg", {product}, {64, 64});
-  const auto z = builder.node("Tanh", {y}, {64, 64});
-  const auto out = builder.node("Softmax", {z}, {64, 64}, {{"axis", std::int64_t{-1}}});
-  builder.graph.outputs.push_back(out);
-  const auto name = [&](graph::ValueId id) { return builder.graph.value(id).name; };
-  const auto fused = fused_values(builder.graph, cpu_kernels());
-  CHECK(fused.contains(name(y)));
-  CHECK_FALSE(fused.contains(name(out)));
-  CHECK_FALSE(fused.contains(name(product)));
-  CHECK_FALSE(fused.contains(name(x)));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "unit/runtime/tcp_world.h"
+#include "unit/runtime/comm/tcp_world.h"
 
 #include <unistd.h>
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "unit/runtime/spelling.h"
+#include "unit/runtime/passes/spelling.h"
 
 /// Attention as exporters write it out.
 namespace autopar::runtime::testing {

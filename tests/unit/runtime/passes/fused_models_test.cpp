@@ -1,7 +1,7 @@
 #include <filesystem>
 
 #include "graph/onnx/onnx_import.h"
-#include "unit/runtime/spelling.h"
+#include "unit/runtime/passes/spelling.h"
 
 namespace autopar::runtime {
 namespace {

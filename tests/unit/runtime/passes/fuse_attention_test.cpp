@@ -1,7 +1,7 @@
 #include <array>
 #include <functional>
 
-#include "unit/runtime/attention_spelling.h"
+#include "unit/runtime/passes/attention_spelling.h"
 
 namespace autopar::runtime {
 namespace {

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "runtime/comm/reception.h"
-#include "unit/runtime/tcp_world.h"
+#include "runtime/comm/listener.h"
+#include "unit/runtime/comm/tcp_world.h"
 
 using namespace autopar;
 using namespace autopar::runtime;
@@ -36,22 +36,22 @@ void stay(const Socket& socket) {
 }
 
 /// What rank 0 of two throws when somebody comes to it with a first message.
-std::string error_at_host(const Hello& hello) {
+std::string error_at_first_rank(const Handshake& handshake) {
   const Rendezvous host = rendezvous_of(2).front();
   const std::jthread guest([&] {
     const Socket socket = connect_soon(host.meeting_point);
-    send_all(socket, bytes_of(hello), soon());
+    send_all(socket, bytes_of(handshake), soon());
     stay(socket);
   });
   return error_of(host);
 }
 
-Hello right_hello() {
-  Hello hello;
-  hello.rank = 1;
-  hello.size = 2;
-  std::ranges::copy(std::string_view("0123456789abcdef"), hello.bundle_digest.begin());
-  return hello;
+Handshake right_handshake() {
+  Handshake handshake;
+  handshake.rank = 1;
+  handshake.size = 2;
+  std::ranges::copy(std::string_view("0123456789abcdef"), handshake.bundle_digest.begin());
+  return handshake;
 }
 
 /// What rank 1 throws when not rank 0 listens, but somebody who does this with a connection.
@@ -153,21 +153,21 @@ TEST_CASE("ranks of another bundle are named to all") {
 
 TEST_CASE("rank 0 refuses a rank that there is not, and one of another version") {
   for (const int rank : {0, 2, -1}) {
-    Hello hello = right_hello();
-    hello.rank = rank;
-    CHECK_THAT(error_at_host(hello), Contains("came as rank " + std::to_string(rank)));
+    Handshake handshake = right_handshake();
+    handshake.rank = rank;
+    CHECK_THAT(error_at_first_rank(handshake), Contains("came as rank " + std::to_string(rank)));
   }
-  Hello hello = right_hello();
-  hello.signature.version = 99;
-  CHECK_THAT(error_at_host(hello), Contains("another version of autopar"));
+  Handshake handshake = right_handshake();
+  handshake.signature.version = 99;
+  CHECK_THAT(error_at_first_rank(handshake), Contains("another version of autopar"));
 }
 
 TEST_CASE("a rank that came and left while others are awaited is named") {
   auto host = rendezvous_of(3).front();
-  Hello hello = right_hello();
-  hello.size = 3;
+  Handshake handshake = right_handshake();
+  handshake.size = 3;
   const std::jthread guest(
-      [&] { send_all(connect_soon(host.meeting_point), bytes_of(hello), soon()); });
+      [&] { send_all(connect_soon(host.meeting_point), bytes_of(handshake), soon()); });
   CHECK_THAT(error_of(host), Contains("rank 1 came to") && Contains("left before"));
 }
 
