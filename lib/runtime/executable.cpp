@@ -1,4 +1,3 @@
-#include "runtime/collectives.h"
 #include "runtime/executable.h"
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include "base/problems.h"
 #include "graph/arena.h"
 #include "graph/state.h"
+#include "runtime/collectives.h"
 #include "runtime/data_shaped.h"
 #include "runtime/devices/cpu_device.h"
 #include "runtime/memory_plan.h"

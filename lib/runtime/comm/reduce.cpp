@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "runtime/kernels/element_types.h"
+#include "runtime/kernels/common/element_types.h"
 
 namespace autopar::runtime {
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "runtime/collectives.h"
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "unit/runtime/run_node.h"
