@@ -16,16 +16,16 @@ class ArcCosts {
  public:
   /// A scale at which sums of the size of `typical` stay well below 2^53, a power of two.
   static double scale_for(WideCost typical);
-  /// Costs above 2^50 / scale are lowered to that, impossible ones are infinite. Or else all above
-  /// `most` and the impossible ones count as that.
+  /// Without `most`, costs above 2^50 / scale are lowered to that and impossible ones are infinite;
+  /// with it, costs above `most` and impossible ones are `most`.
   ArcCosts(const AssignmentProblem& problem, double scale, std::optional<double> most = {});
 
   struct Arc {
-    int node = 0;   ///< whose arc it is
-    int other = 0;  ///< the node at the other end
+    int node = 0;   ///< at this end
+    int other = 0;  ///< at the other end
     std::size_t reverse = 0;
     std::size_t costs = 0;    ///< where the matrix starts: rows by the other's strategy
-    std::size_t message = 0;  ///< where this arc's place in a list of all arcs' strategies starts
+    std::size_t message = 0;  ///< where its messages start in a list by arc and strategy
   };
 
   std::size_t nodes() const { return first_strategy_.size() - 1; }
@@ -33,7 +33,7 @@ class ArcCosts {
     return first_strategy_[i + 1] - first_strategy_[i];
   }
   std::size_t first_strategy(std::size_t i) const { return first_strategy_[i]; }
-  /// In the order of the other end's number.
+  /// Sorted by the number of the other end.
   std::span<const Arc> arcs(std::size_t i) const {
     return std::span(arcs_).subspan(first_arc_[i], first_arc_[i + 1] - first_arc_[i]);
   }
@@ -41,7 +41,7 @@ class ArcCosts {
   std::size_t arcs_of_all_nodes() const { return arcs_.size(); }
   std::size_t first_arc(std::size_t i) const { return first_arc_[i]; }
   std::size_t message_entries() const { return message_entries_; }
-  /// The costs beside the other end's strategy t, by the arc's node's strategy.
+  /// The costs with strategy t of the other end, by strategy of this end.
   const double* row(const Arc& arc, std::size_t t) const {
     return costs_.data() + arc.costs + t * strategies(static_cast<std::size_t>(arc.node));
   }
@@ -56,7 +56,7 @@ class ArcCosts {
   std::vector<double> node_costs_;
   std::vector<std::size_t> first_arc_;  ///< by node, and the end
   std::vector<Arc> arcs_;
-  std::vector<double> costs_;  ///< matrices that arcs share
+  std::vector<double> costs_;  ///< matrices, which arcs share
   std::size_t message_entries_ = 0;
 };
 

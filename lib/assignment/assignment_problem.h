@@ -11,9 +11,9 @@
 
 namespace autopar::assignment {
 
-/// Of a usage at a time: none.
+/// In `usage_limits`: the time has no limit.
 inline constexpr std::int64_t no_limit = -1;
-/// More than all usages of a problem together, where a limit has to be a number of bytes.
+/// A limit that no usage reaches, where a number of bytes has to be given.
 inline constexpr std::int64_t unlimited_usage = std::int64_t{1} << 60;
 
 /// Choose a strategy for every node so that the sum of node and edge costs is least and at no time
@@ -52,12 +52,12 @@ struct Solution {
 
 struct SolveOptions {
   double time_limit_seconds = 60;
-  /// After so many seconds of work, as an ordinary core does it, a gap of this part of the cost is
+  /// After so many deterministic seconds of work (deadline.h) a gap of this part of the cost is
   /// small enough to stop.
   double patience_seconds = unlimited_seconds;
   double small_gap = 0.001;
   bool presolve = true;  ///< false: GLPK is handed the whole problem
-  /// Choices to begin with, within the limits or not, where any are known.
+  /// Known choices to begin with, within the limits or not.
   std::vector<std::vector<int>> starts = {};
   /// With the same seed and number of threads the answer is the same, unless time ends the search.
   unsigned seed = 1;
@@ -66,7 +66,7 @@ struct SolveOptions {
   SolverParameters parameters = {};
 };
 
-/// Costs of all nodes, and of edges' tables where they share them once.
+/// The number of costs of all nodes and tables; a table that edges share counts once.
 double size_of(const AssignmentProblem& problem);
 /// Throws InternalError where sizes or indices do not fit together.
 void check(const AssignmentProblem& problem);

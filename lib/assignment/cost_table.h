@@ -18,7 +18,7 @@ __extension__ typedef __int128 WideCost;
 inline constexpr Cost impossible = 1'000'000'000'000'000'000;
 
 /// The costs of an edge, shared by all that hold a copy: the edges of repeated layers, and problems
-/// made from others. What one of them writes, the others do not see.
+/// made from others. Copied on write.
 class CostTable {
  public:
   CostTable() = default;
@@ -32,7 +32,7 @@ class CostTable {
   const Cost* begin() const { return costs_ ? costs_->data() : nullptr; }
   const Cost* end() const { return begin() + size(); }
 
-  /// To write to; a copy where others share it.
+  /// The costs to write to, copied first where they are shared.
   std::vector<Cost>& edit() {
     if (!costs_) {
       costs_ = std::make_shared<std::vector<Cost>>();

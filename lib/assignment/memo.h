@@ -11,20 +11,20 @@
 
 namespace autopar::assignment {
 
-/// A hash that one more number has gone into.
+/// Mixes one more number into a hash.
 inline std::size_t combined(std::size_t hash, std::uint64_t number) {
   const std::uint64_t mixed = (hash ^ number) * 0xff51afd7ed558ccd;
   return static_cast<std::size_t>(mixed ^ (mixed >> 32));
 }
 
-/// By order and contents.
+/// Hashes a sequence.
 inline std::size_t hash_of(const auto& numbers) {
   std::size_t hash = 0x9e3779b97f4a7c15;
   for (const auto number : numbers) hash = combined(hash, static_cast<std::uint64_t>(number));
   return hash;
 }
 
-/// Tables by their contents: of equal ones one is kept for all.
+/// Keeps one of all tables with equal contents.
 class TablePool {
  public:
   CostTable unique(const CostTable& table) {
@@ -36,7 +36,7 @@ class TablePool {
     }
     return *kept;
   }
-  /// Of all tables together.
+  /// The cells of all tables together.
   std::size_t cells() const { return cells_; }
 
  private:
@@ -48,7 +48,8 @@ class TablePool {
   std::size_t cells_ = 0;
 };
 
-/// What a question is about. Tables in it must live as long, so that no other gets their identity.
+/// The arguments of a function whose answers are remembered. Tables in it must live as long as it,
+/// so that no other table gets their identity.
 class MemoKey {
  public:
   MemoKey& add(const CostTable& table) {
@@ -74,7 +75,7 @@ class MemoKey {
   std::vector<std::uintptr_t> parts_;
 };
 
-/// Answers by what was asked.
+/// Remembers the answers of a function by its arguments.
 template <typename Answer>
 class Memo {
  public:

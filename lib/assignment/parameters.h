@@ -267,17 +267,17 @@ struct SolverParameters {
   struct Improve {
     int first_rounds = 2;
     double share_of_first_run = 0.4;
-    double times_to_look_around = 3;
-    double step_of_optimism = 0.15;
+    double least_rounds_left = 3;
+    double step_of_goals = 0.15;
 
     void visit(const auto& visitor) {
       visitor("first_rounds", first_rounds, at_least_one,
               "rounds before the first fixing; then twice as many before the next");
       visitor("share_of_first_run", share_of_first_run, part,
               "part of the time until the searches must be stuck");
-      visitor("times_to_look_around", times_to_look_around, any_amount,
+      visitor("least_rounds_left", least_rounds_left, any_amount,
               "rounds or presolves, in time, that must be left for anything but more rounds");
-      visitor("step_of_optimism", step_of_optimism, ParameterRange{0.01, 1},
+      visitor("step_of_goals", step_of_goals, ParameterRange{0.01, 1},
               "step, in parts of the gap, from one lower goal to the next");
     }
   };

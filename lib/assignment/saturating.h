@@ -6,13 +6,13 @@
 
 namespace autopar::assignment {
 
-/// A sum of two costs below `impossible`, or `impossible`.
+/// The sum of two costs, at most `impossible`.
 inline Cost plus(Cost a, Cost b) {
   if (a >= impossible || b >= impossible) return impossible;
   return a + b < impossible ? a + b : impossible;
 }
 
-/// A sum of many, between `-impossible` and `impossible`.
+/// A sum of many costs, clamped to [-impossible, impossible].
 inline Cost saturated(WideCost cost) {
   return static_cast<Cost>(std::clamp<WideCost>(cost, -impossible, impossible));
 }

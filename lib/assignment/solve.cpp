@@ -1,4 +1,4 @@
-// The solver's outline. Presolve and take the components apart. Solve each exactly where that is
+// The solver's outline. Presolve and split into components. Solve each exactly where that is
 // quick: by elimination without limits, with labels under limits, small ones by GLPK. Else improve
 // choices and bounds side by side; fix strategies by reduced cost and solve what is left in the
 // same way; search below goals between bound and cost; branch. Every level works on a smaller
@@ -41,7 +41,7 @@ Incumbent alternate(const Subproblem& component, SolveContext& context) {
   }
   double slice = context.clock.seconds() - begin;
   double label_seconds = std::max(parameters.goals.least_seconds, portfolio.seconds_to_relax());
-  for (double optimism = 0; !is_finished(component, portfolio); slice *= 2) {
+  for (double goal_part = 0; !is_finished(component, portfolio); slice *= 2) {
     if (is_near_end(component, portfolio, context)) {
       portfolio.run(component.deadline, component.patience, false);
       break;
@@ -62,7 +62,7 @@ Incumbent alternate(const Subproblem& component, SolveContext& context) {
       rest.deadline = component.deadline.within_work(slice);
       portfolio.offer(branch(rest, context), portfolio.goal());
     } else {
-      is_certain = try_lower_goal(component, min_marginals, slice, optimism, context, portfolio);
+      is_certain = try_lower_goal(component, min_marginals, slice, goal_part, context, portfolio);
     }
     if (is_finished(component, portfolio)) break;
     portfolio.perturb();

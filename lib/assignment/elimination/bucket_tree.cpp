@@ -8,36 +8,75 @@
 
 namespace autopar::assignment {
 
-namespace {}  // namespace
+namespace {
+
+/// The graph that is left while nodes are eliminated; by node.
+struct EliminationGraph {
+  std::vector<std::set<int>> neighbours;
+  std::vector<std::vector<std::size_t>> edges;     ///< of the problem
+  std::vector<std::vector<std::size_t>> children;  ///< buckets whose tables are over the node
+  std::vector<char> is_gone;
+};
+
+EliminationGraph graph_of(const AssignmentProblem& problem) {
+  const std::size_t count = problem.nodes.size();
+  EliminationGraph graph{std::vector<std::set<int>>(count),
+                         std::vector<std::vector<std::size_t>>(count),
+                         std::vector<std::vector<std::size_t>>(count), std::vector<char>(count, 0)};
+  for (std::size_t k = 0; k < problem.edges.size(); ++k) {
+    const auto& edge = problem.edges[k];
+    graph.neighbours[edge.a].insert(edge.b);
+    graph.neighbours[edge.b].insert(edge.a);
+    graph.edges[edge.a].push_back(k);
+    graph.edges[edge.b].push_back(k);
+  }
+  return graph;
+}
+
+/// Eliminates a node: its bucket, with this index, is over its neighbours, which become neighbours
+/// of each other.
+Bucket eliminate(const AssignmentProblem& problem, int i, std::size_t index,
+                 EliminationGraph& graph) {
+  Bucket bucket;
+  bucket.node = i;
+  bucket.nodes.assign(graph.neighbours[i].begin(), graph.neighbours[i].end());
+  bucket.nodes.push_back(i);
+  for (const std::size_t k : graph.edges[i]) {
+    const auto& edge = problem.edges[k];
+    if (!graph.is_gone[edge.a == i ? edge.b : edge.a]) bucket.edges.push_back(k);
+  }
+  bucket.children = std::move(graph.children[i]);
+  graph.is_gone[i] = 1;
+  // Its table is summed where the first of its neighbours is eliminated.
+  for (const int j : bucket.separator()) {
+    graph.neighbours[j].erase(i);
+    graph.children[j].push_back(index);
+    for (const int k : bucket.separator()) {
+      if (j != k) graph.neighbours[j].insert(k);
+    }
+  }
+  return bucket;
+}
+
+}  // namespace
 
 std::optional<BucketTree> BucketTree::make(const AssignmentProblem& problem, const Limits& limits) {
   BucketTree tree(problem);
-  const std::size_t count = problem.nodes.size();
-  std::vector<std::set<int>> neighbours(count);
-  std::vector<std::vector<std::size_t>> edges(count);
-  std::vector<std::vector<std::size_t>> children(count);
-  std::vector<char> is_gone(count, 0);
-  for (std::size_t k = 0; k < problem.edges.size(); ++k) {
-    const auto& edge = problem.edges[k];
-    neighbours[edge.a].insert(edge.b);
-    neighbours[edge.b].insert(edge.a);
-    edges[edge.a].push_back(k);
-    edges[edge.b].push_back(k);
-  }
+  EliminationGraph graph = graph_of(problem);
   const auto cells_of = [&](int i) {
     double cells = static_cast<double>(tree.strategies(i));
-    for (const int j : neighbours[i]) cells *= static_cast<double>(tree.strategies(j));
+    for (const int j : graph.neighbours[i]) cells *= static_cast<double>(tree.strategies(j));
     return cells;
   };
   using Entry = std::pair<double, int>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-  for (int i = 0; i < static_cast<int>(count); ++i) queue.emplace(cells_of(i), i);
+  for (int i = 0; i < std::ssize(problem.nodes); ++i) queue.emplace(cells_of(i), i);
   std::optional<std::size_t> root;
   double cells_left = limits.most_cells;
   while (!queue.empty()) {
     const auto [cells, i] = queue.top();
     queue.pop();
-    if (is_gone[i]) continue;
+    if (graph.is_gone[i]) continue;
     if (const double now = cells_of(i); now > cells) {
       queue.emplace(now, i);
       continue;
@@ -46,34 +85,18 @@ std::optional<BucketTree> BucketTree::make(const AssignmentProblem& problem, con
     if (cells_left < 0 || cells > limits.most_cells_of_a_table || limits.deadline.is_over()) {
       return std::nullopt;
     }
-    is_gone[i] = 1;
-    Bucket bucket;
-    bucket.node = i;
-    bucket.nodes.assign(neighbours[i].begin(), neighbours[i].end());
-    bucket.nodes.push_back(i);
-    for (const std::size_t k : edges[i]) {
-      const auto& edge = problem.edges[k];
-      if (!is_gone[edge.a == i ? edge.b : edge.a]) bucket.edges.push_back(k);
-    }
-    bucket.children = std::move(children[i]);
-    // Its table goes where the first of its neighbours goes; that is known then.
-    for (const int j : bucket.separator()) {
-      neighbours[j].erase(i);
-      for (const int k : bucket.separator()) {
-        if (j != k) neighbours[j].insert(k);
-      }
-      children[j].push_back(tree.buckets_.size());
-      queue.emplace(cells_of(j), j);
-    }
-    // The others no longer wait for the tables that went in here.
+    const std::size_t index = tree.buckets_.size();
+    Bucket bucket = eliminate(problem, i, index, graph);
+    for (const int j : bucket.separator()) queue.emplace(cells_of(j), j);
+    // The other neighbours do not sum the tables that are summed here.
     for (const std::size_t child : bucket.children) {
       for (const int j : tree.buckets_[child].separator()) {
-        if (j != i) std::erase(children[j], child);
+        if (j != i) std::erase(graph.children[j], child);
       }
     }
     if (bucket.nodes.size() == 1) {
       if (root) bucket.children.push_back(*root);
-      root = tree.buckets_.size();
+      root = index;
     }
     tree.buckets_.push_back(std::move(bucket));
   }

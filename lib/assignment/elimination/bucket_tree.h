@@ -10,41 +10,41 @@
 
 namespace autopar::assignment {
 
-/// A node that bucket elimination takes away, and the tables that go with it.
+/// A node that is eliminated, and the tables that go with it.
 struct Bucket {
   int node = 0;
-  std::vector<int> nodes;             ///< its neighbours then, and the node last
-  std::vector<std::size_t> edges;     ///< of the problem: the node's with them
-  std::vector<std::size_t> children;  ///< buckets whose tables go in here
+  std::vector<int> nodes;             ///< its neighbours at that step, and itself last
+  std::vector<std::size_t> edges;     ///< of the problem, between it and them
+  std::vector<std::size_t> children;  ///< buckets whose tables are summed here
 
-  /// The nodes of the table that it leaves.
+  /// The nodes of its table.
   std::span<const int> separator() const { return std::span(nodes).first(nodes.size() - 1); }
 };
 
-/// How bucket elimination (Dechter 1999) goes through a problem: nodes go one after the other, each
-/// replaced by a table over its neighbours' strategies, always the one whose table is smallest. On
-/// graphs that are nearly trees all tables stay small. The problem must outlive it.
+/// The order of bucket elimination (Dechter 1999): one node after the other is replaced by a table
+/// over its neighbours' strategies, always the one whose table is smallest. On graphs of small
+/// treewidth all tables stay small. The problem must outlive it.
 class BucketTree {
  public:
   struct Limits {
     double most_cells_of_a_table = 1e18;
-    double most_cells = 1e18;  ///< of all tables together
+    double most_cells = 1e18;  ///< in all tables together
     Deadline deadline = {};
   };
 
   /// nullopt where tables grow beyond the limits.
   static std::optional<BucketTree> make(const AssignmentProblem& problem, const Limits& limits);
 
-  /// Children before parents; the last is the root, where what has no edges in common meets.
+  /// Children before parents; the last is the root, which joins components.
   const std::vector<Bucket>& buckets() const { return buckets_; }
   std::size_t strategies(int node) const;
-  /// Of the table that the bucket leaves.
+  /// The size of its table.
   std::size_t cells(const Bucket& bucket) const;
-  /// By the bucket's nodes, how far a step goes in the tables of its edges and then its children's.
+  /// By the bucket's nodes, the strides in the tables of its edges and then of its children.
   std::vector<std::vector<std::size_t>> strides(const Bucket& bucket) const;
 
-  /// Calls visit(cell, places, digits) for each cell over the bucket's nodes, row-major: where it
-  /// lies in the tables of the bucket's edges and then its children's, and the nodes' strategies.
+  /// Calls visit(cell, places, digits) for each cell over the bucket's nodes, row-major, with its
+  /// places in the tables of the edges and then of the children, and the nodes' strategies.
   template <typename Visit>
   void for_each_cell(const Bucket& bucket, const Visit& visit) const;
 

@@ -13,8 +13,8 @@ namespace {
 
 /// By the strategies of a bucket's separator.
 struct Table {
-  CostTable costs;           ///< the least of what is behind the bucket
-  std::vector<int> answers;  ///< the strategy of its node that leads to it
+  CostTable costs;           ///< the least of the bucket's subtree
+  std::vector<int> answers;  ///< the strategy of its node that has it
 };
 using Tables = std::vector<std::shared_ptr<const Table>>;
 
@@ -40,7 +40,7 @@ Table table_of(const AssignmentProblem& problem, const BucketTree& tree, const B
   return {std::move(costs), std::move(answers)};
 }
 
-/// All that the bucket's table depends on.
+/// Everything that the bucket's table depends on.
 MemoKey key_of(const AssignmentProblem& problem, const BucketTree& tree, const Bucket& bucket,
                const Tables& tables) {
   MemoKey key;

@@ -6,8 +6,8 @@
 
 namespace autopar::assignment {
 
-/// Searches labels below the portfolio's goal, or so far below it that tables are small, and again
-/// below what it finds. Tables may take that many seconds of work. Choices and bounds go into the
+/// Label search below the portfolio's goal, or so far below it that tables are small, and again
+/// below what it finds. Tables may take `seconds` of work. Offers choices and bounds to the
 /// portfolio.
 void search_below_goals(const Subproblem& component, const MinMarginals& min_marginals,
                         double seconds, const SolveContext& context, Portfolio& portfolio);

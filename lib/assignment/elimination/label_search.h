@@ -10,8 +10,8 @@
 namespace autopar::assignment {
 
 struct LabelSearchOptions {
-  Cost goal = impossible;  ///< choices that cost as much are of no interest
-  std::optional<double> most_cells = std::nullopt;        ///< of all tables; or the parameters'
+  Cost goal = impossible;                           ///< only choices that cost less are looked for
+  std::optional<double> most_cells = std::nullopt;  ///< of all tables; or the parameters'
   std::optional<double> most_comparisons = std::nullopt;  ///< of labels; or the parameters'
   Deadline deadline = {};
 };
@@ -22,10 +22,10 @@ struct LabelSearch {
   bool is_exact = false;  ///< the choice is the cheapest, or none is cheaper than the goal
 };
 
-/// Presolves a problem and eliminates what is left (limited_elimination.h), in lists of labels that
-/// grow wider until nothing is dropped or the comparisons are used up; work is counted on the
-/// deadline's clock. `prices` are by time, of a unit of usage. nullopt where tables become too
-/// large or time runs out. Sums of all costs must stay below `impossible`.
+/// Presolves a problem and eliminates the core (limited_elimination.h) with ever longer lists of
+/// labels, until none is dropped or the comparisons are used up. Counts work on the deadline's
+/// clock. `prices` are by time, of a unit of usage. nullopt where tables become too large or time
+/// runs out. Sums of all costs must stay below `impossible`.
 std::optional<LabelSearch> search_labels(AssignmentProblem problem, std::vector<double> prices,
                                          const LabelSearchOptions& options,
                                          const SolverParameters& parameters = {});

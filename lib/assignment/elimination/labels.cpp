@@ -11,10 +11,10 @@ namespace autopar::assignment {
 
 namespace {
 
-/// Sums in doubles may be off by this part.
+/// Relative rounding error of sums.
 constexpr double rounding = 1e-11;
 
-/// By a label that costs and uses no more; `usage` and the labels' have so many slots.
+/// Whether a label costs and uses no more. Usages have that many slots.
 bool is_dominated(const Labels& labels, std::size_t slots, Cost cost, const std::int64_t* usage) {
   for (std::size_t k = 0; k < labels.size(); ++k) {
     if (labels.costs[k] > cost) continue;
@@ -34,10 +34,10 @@ bool LabelMaker::is_promising(double priced) const {
 
 void LabelMaker::note_comparisons(std::size_t count) {
   comparisons_ += static_cast<double>(count);
-  if (comparisons_ > options_.most_comparisons) throw GaveUp();
+  if (comparisons_ > options_.most_comparisons) throw LabelBudgetSpent();
   if (comparisons_ - comparisons_at_look_ < options_.comparisons_between_looks) return;
   comparisons_at_look_ = comparisons_;
-  if (options_.deadline.is_over()) throw GaveUp();
+  if (options_.deadline.is_over()) throw LabelBudgetSpent();
 }
 
 int LabelMaker::trace_of(int a, int b) {

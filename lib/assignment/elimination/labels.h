@@ -10,43 +10,43 @@
 
 namespace autopar::assignment {
 
-/// Thrown where labels take too many comparisons, or time runs out.
-struct GaveUp {};
+/// Thrown where labels take too many comparisons, or the deadline comes.
+struct LabelBudgetSpent {};
 
-/// Choices of the nodes behind a bucket: what each costs and uses, the least priced first.
+/// Choices for the nodes of a bucket's subtree: cost and usage of each, sorted by priced cost.
 struct Labels {
-  std::vector<double> priced;  ///< cost and the price of usage
+  std::vector<double> priced;  ///< cost, and what the usage pays
   std::vector<Cost> costs;
   std::vector<std::int64_t> usages;  ///< by label and slot, or sum (usage_slots.h)
-  std::vector<int> traces;           ///< how they came about
+  std::vector<int> traces;           ///< where their strategies are recorded
   std::size_t size() const { return priced.size(); }
 };
 
-/// Makes lists of labels, none of which another dominates, and remembers how they came about. All
-/// that makes lists may throw GaveUp. `options` must outlive it.
+/// Makes lists of undominated labels and records their strategies. What makes lists may throw
+/// LabelBudgetSpent. `options` must outlive it.
 class LabelMaker {
  public:
-  /// What costs and pays more than `priced_goal` with all that it lacks is of no interest.
+  /// A label that costs and pays more than `priced_goal` with its completion is dropped.
   LabelMaker(const LabelOptions& options, double priced_goal)
       : options_(options), priced_goal_(priced_goal) {}
 
   bool is_promising(double priced) const;
-  /// Throws GaveUp where these are too many, or the deadline has come.
+  /// Throws LabelBudgetSpent where there are too many, or the deadline has come.
   void note_comparisons(std::size_t count);
 
   /// The trace of a node's strategy.
   int trace_of_strategy(int node, int strategy) { return trace_of(-1 - node, strategy); }
-  /// Sums with the labels of a child that keep the limits and may lead below the goal, where `rest`
-  /// is what the rest pays at least; no more than the width.
+  /// The sums of labels with those of a child that keep the limits and may lead below the goal, at
+  /// most as many as the width. `rest` is a lower bound on what their completion pays.
   Labels merge(const Labels& sums, const Labels& child, const std::vector<int>& child_slots,
                const UsageSlots& slots, double rest);
-  /// All of the lists together, by slot.
+  /// The lists merged, with usages by slot.
   Labels unite(const std::vector<Labels>& lists, const UsageSlots& slots, double rest);
 
-  /// The strategies that the trace stands for.
+  /// Writes the strategies of a trace into the choice.
   void follow(int trace, std::vector<int>& choice) const;
   double comparisons() const { return comparisons_; }
-  /// What the labels that were dropped for the width's sake pay at least, with the rest.
+  /// A lower bound on what the labels dropped because of the width pay with their completion.
   double least_dropped() const { return least_dropped_; }
 
  private:

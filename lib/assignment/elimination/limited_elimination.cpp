@@ -1,9 +1,10 @@
-// Bucket elimination with sets of labels for costs (Rollon and Larrosa 2006): a table has, by the
-// strategies of a node's neighbours, all undominated pairs of cost and usage of what was eliminated
-// behind it. Labels go as in constrained shortest paths (Dumitrescu and Boland 2003): under prices
-// on usage, elimination without labels tells exactly what a label's completion pays at least, and a
-// label that cannot lead below the goal is dropped. Where labels are still too many, those that pay
-// least are kept, and what the others pay is a bound.
+// Bucket elimination with sets of labels in place of costs (Rollon and Larrosa 2006): by the
+// strategies of a bucket's separator, a table has all undominated pairs of cost and usage of the
+// bucket's subtree. Labels are pruned as in constrained shortest paths (Dumitrescu and Boland
+// 2003): under prices on usage, elimination without labels gives the exact bound on a label's
+// completion, and a label that cannot lead below the goal is dropped. Where labels are still too
+// many, those of the least priced cost are kept, and the least priced cost of the others is a
+// bound.
 
 #include "assignment/elimination/limited_elimination.h"
 
@@ -19,7 +20,7 @@ namespace autopar::assignment {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-/// Bounds in doubles may be off by this part.
+/// Relative rounding error of bounds.
 constexpr double rounding = 1e-11;
 
 double as_double(Cost cost) { return cost >= impossible ? infinite : static_cast<double>(cost); }
@@ -33,7 +34,7 @@ std::optional<LimitedElimination> LimitedElimination::make(const AssignmentProbl
                                                            const SolverParameters::Work& rates) {
   auto tree = BucketTree::make(problem, {.most_cells = most_cells, .deadline = deadline});
   if (!tree) return std::nullopt;
-  // Slots tell times apart, bucket by bucket.
+  // Slots distinguish times, bucket by bucket.
   deadline.count(static_cast<double>(tree->buckets().size() * problem.usage_limits.size()) /
                  rates.cells_a_second);
   LimitedElimination result(problem, std::move(prices), std::move(*tree));
@@ -128,112 +129,98 @@ void LimitedElimination::complete_children(std::size_t k) {
   });
 }
 
-/// One pass of labels over the tables.
-class LimitedElimination::Run {
- public:
-  Run(const LimitedElimination& tables, const LabelOptions& options)
-      : all_(tables),
-        problem_(*tables.problem_),
-        options_(options),
-        maker_(options, static_cast<double>(options.goal - 1) + tables.limits_price()),
-        labels_(tables.tables_.size()) {}
-
-  Answer run() {
-    Answer answer;
-    answer.bound = std::min(options_.goal, all_.bound_of(all_.total_));
-    answer.is_exact = answer.bound >= options_.goal;
-    if (answer.is_exact) return answer;
-    if (labels_.empty()) {
-      answer.is_exact = true;
-      answer.choice.emplace();
-      return answer;
-    }
-    try {
-      for (std::size_t k = 0; k < labels_.size(); ++k) {
-        make_labels(k);
-        for (const std::size_t child : all_.tree_.buckets()[k].children) labels_[child] = {};
-      }
-    } catch (const GaveUp&) {
-      answer.comparisons = maker_.comparisons();
-      return answer;
-    }
-    answer.comparisons = maker_.comparisons();
-    answer.is_exact = maker_.least_dropped() == infinite;
-    answer.bound = std::min(options_.goal, all_.bound_of(maker_.least_dropped()));
-    const Labels& finals = labels_.back().front();
-    if (finals.size() == 0) return answer;
-    const auto best =
-        static_cast<std::size_t>(std::ranges::min_element(finals.costs) - finals.costs.begin());
-    answer.bound = std::min(answer.bound, finals.costs[best]);
-    std::vector<int> choice(problem_.nodes.size(), 0);
-    maker_.follow(finals.traces[best], choice);
-    if (cost_of(problem_, choice) < options_.goal) answer.choice = std::move(choice);
-    return answer;
+/// A pass over all buckets, children before parents. May throw LabelBudgetSpent.
+Labels LimitedElimination::final_labels(LabelMaker& maker) const {
+  LabelTables labels(tables_.size());
+  for (std::size_t k = 0; k < labels.size(); ++k) {
+    labels[k] = labels_of_bucket(k, labels, maker);
+    for (const std::size_t child : tree_.buckets()[k].children) labels[child] = {};
   }
+  return std::move(labels.back().front());
+}
 
- private:
-  void make_labels(std::size_t k) {
-    const Bucket& bucket = all_.tree_.buckets()[k];
-    const Table& table = all_.tables_[k];
-    const std::size_t own = all_.tree_.strategies(bucket.node);
-    std::vector<int> traces(own, -1);
-    std::vector<Labels> lists;
-    labels_[k].resize(table.message.size());
-    all_.tree_.for_each_cell(bucket, [&](std::size_t cell, const auto& places, const auto& digits) {
-      maker_.note_comparisons(1);
-      const double completion = table.completion[cell / own];
-      const double paid = table.joint[cell] + completion;
-      const std::size_t s = digits.back();
-      if (maker_.is_promising(paid)) {
-        if (traces[s] < 0) {
-          traces[s] = maker_.trace_of_strategy(bucket.node, static_cast<int>(s));
-        }
-        lists.push_back(labels_of_cell(k, places, s, traces[s], paid));
-      }
-      if (s + 1 < own || lists.empty()) return;
-      labels_[k][cell / own] = maker_.unite(lists, all_.slots_[k], completion);
-      lists.clear();
-    });
+std::vector<Labels> LimitedElimination::labels_of_bucket(std::size_t k, const LabelTables& labels,
+                                                         LabelMaker& maker) const {
+  const Bucket& bucket = tree_.buckets()[k];
+  const Table& table = tables_[k];
+  const std::size_t own = tree_.strategies(bucket.node);
+  std::vector<int> traces(own, -1);
+  std::vector<Labels> lists;
+  std::vector<Labels> result(table.message.size());
+  tree_.for_each_cell(bucket, [&](std::size_t cell, const auto& places, const auto& digits) {
+    maker.note_comparisons(1);
+    const double completion = table.completion[cell / own];
+    const double paid = table.joint[cell] + completion;
+    const std::size_t s = digits.back();
+    if (maker.is_promising(paid)) {
+      if (traces[s] < 0) traces[s] = maker.trace_of_strategy(bucket.node, static_cast<int>(s));
+      lists.push_back(labels_of_cell(k, places, s, traces[s], paid, labels, maker));
+    }
+    if (s + 1 < own || lists.empty()) return;
+    result[cell / own] = maker.unite(lists, slots_[k], completion);
+    lists.clear();
+  });
+  return result;
+}
+
+/// `paid` is the least priced cost of a whole choice in the cell.
+Labels LimitedElimination::labels_of_cell(std::size_t k, const std::vector<std::size_t>& places,
+                                          std::size_t s, int trace, double paid,
+                                          const LabelTables& tables, LabelMaker& maker) const {
+  const Bucket& bucket = tree_.buckets()[k];
+  const UsageSlots& slots = slots_[k];
+  const auto& node = problem_->nodes[bucket.node];
+  Cost cost = node.costs[s];
+  std::size_t place = 0;
+  for (const std::size_t edge : bucket.edges) {
+    cost = plus(cost, problem_->edges[edge].costs[places[place++]]);
   }
-
-  /// `paid` is what the cell's cheapest choice and the rest pay.
-  Labels labels_of_cell(std::size_t k, const std::vector<std::size_t>& places, std::size_t s,
-                        int trace, double paid) {
-    const Bucket& bucket = all_.tree_.buckets()[k];
-    const UsageSlots& slots = all_.slots_[k];
-    const auto& node = problem_.nodes[bucket.node];
-    Cost cost = node.costs[s];
-    std::size_t place = 0;
-    for (const std::size_t edge : bucket.edges) {
-      cost = plus(cost, problem_.edges[edge].costs[places[place++]]);
-    }
-    Labels labels;
-    labels.costs = {cost};
-    labels.priced = {as_double(cost) + all_.price_of_usage(bucket.node, s)};
-    labels.traces = {trace};
-    for (std::size_t sum = 0; sum < slots.limits.size(); ++sum) {
-      labels.usages.push_back(slots.has_node[sum] ? node.usages[s] : 0);
-      if (labels.usages.back() > slots.limits[sum]) return {};
-    }
-    double rest = paid - labels.priced.front();
-    for (std::size_t c = 0; c < bucket.children.size(); ++c) {
-      const std::size_t child = bucket.children[c];
-      const std::size_t index = places[place++];
-      rest -= all_.tables_[child].message[index];
-      labels = maker_.merge(labels, labels_[child][index], slots.child_slots[c], slots, rest);
-    }
-    return labels;
+  Labels labels;
+  labels.costs = {cost};
+  labels.priced = {as_double(cost) + price_of_usage(bucket.node, s)};
+  labels.traces = {trace};
+  for (std::size_t sum = 0; sum < slots.limits.size(); ++sum) {
+    labels.usages.push_back(slots.has_node[sum] ? node.usages[s] : 0);
+    if (labels.usages.back() > slots.limits[sum]) return {};
   }
-
-  const LimitedElimination& all_;
-  const AssignmentProblem& problem_;
-  const LabelOptions& options_;
-  LabelMaker maker_;
-  std::vector<std::vector<Labels>> labels_;  ///< by bucket and the strategies of its separator
-};
+  double rest = paid - labels.priced.front();
+  for (std::size_t c = 0; c < bucket.children.size(); ++c) {
+    const std::size_t child = bucket.children[c];
+    const std::size_t index = places[place++];
+    rest -= tables_[child].message[index];
+    labels = maker.merge(labels, tables[child][index], slots.child_slots[c], slots, rest);
+  }
+  return labels;
+}
 
 LimitedElimination::Answer LimitedElimination::run(const LabelOptions& options) const {
-  return Run(*this, options).run();
+  Answer answer;
+  answer.bound = std::min(options.goal, bound_of(total_));
+  answer.is_exact = answer.bound >= options.goal;
+  if (answer.is_exact) return answer;
+  if (tables_.empty()) {
+    answer.is_exact = true;
+    answer.choice.emplace();
+    return answer;
+  }
+  LabelMaker maker(options, static_cast<double>(options.goal - 1) + limits_price());
+  Labels finals;
+  try {
+    finals = final_labels(maker);
+  } catch (const LabelBudgetSpent&) {
+    answer.comparisons = maker.comparisons();
+    return answer;
+  }
+  answer.comparisons = maker.comparisons();
+  answer.is_exact = maker.least_dropped() == infinite;
+  answer.bound = std::min(options.goal, bound_of(maker.least_dropped()));
+  if (finals.size() == 0) return answer;
+  const auto best = std::ranges::min_element(finals.costs) - finals.costs.begin();
+  answer.bound = std::min(answer.bound, finals.costs[best]);
+  std::vector<int> choice(problem_->nodes.size(), 0);
+  maker.follow(finals.traces[best], choice);
+  if (cost_of(*problem_, choice) < options.goal) answer.choice = std::move(choice);
+  return answer;
 }
 
 }  // namespace autopar::assignment

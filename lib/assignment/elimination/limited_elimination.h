@@ -11,18 +11,21 @@
 
 namespace autopar::assignment {
 
-/// How far an elimination goes.
+class LabelMaker;
+struct Labels;
+
+/// Limits of one elimination.
 struct LabelOptions {
-  Cost goal = impossible;             ///< choices that cost as much are of no interest
+  Cost goal = impossible;             ///< only choices that cost less are looked for
   std::size_t width = 1'000'000'000;  ///< the most labels in a table's cell
-  double most_comparisons = 1e18;     ///< of labels, which is about the work
+  double most_comparisons = 1e18;     ///< of labels
   double comparisons_between_looks = SolverParameters::Labels{}.comparisons_between_looks;
   Deadline deadline = {};
 };
 
-/// Solves problems under limits whose graphs are nearly trees, as bucket elimination does, with
-/// pairs of cost and usage in the tables that may lead below a goal: all of them, or the cheapest
-/// at some prices where they are more than the width.
+/// Bucket elimination under limits, for graphs of small treewidth: a table's cell holds labels,
+/// pairs of cost and usage that may lead below a goal. Where they are more than the width, those
+/// of the least priced cost are kept.
 class LimitedElimination {
  public:
   struct Answer {
@@ -34,8 +37,8 @@ class LimitedElimination {
   };
 
   /// nullopt where all tables together would have more cells, or the deadline came. Prices are by
-  /// time, what a unit of usage is worth; the better, the fewer labels. Costs must be at least 0,
-  /// usage compressed (usage_rows.h); the problem must outlive it.
+  /// time, of a unit of usage; good ones leave few labels. Costs must be at least 0, usage
+  /// compressed (usage_rows.h); the problem must outlive it.
   static std::optional<LimitedElimination> make(const AssignmentProblem& problem,
                                                 std::vector<double> prices, double most_cells,
                                                 const Deadline& deadline,
@@ -43,13 +46,14 @@ class LimitedElimination {
   Answer run(const LabelOptions& options) const;
 
  private:
-  /// By the strategies of a bucket's separator.
+  /// A bucket's bounds under the prices.
   struct Table {
-    std::vector<double> joint;       ///< by the bucket's cells, what is behind pays at least
-    std::vector<double> message;     ///< the least of it
-    std::vector<double> completion;  ///< what the rest pays at least
+    std::vector<double> joint;    ///< by the bucket's cells, the least priced cost of its subtree
+    std::vector<double> message;  ///< by the separator's, the least of that
+    std::vector<double> completion;  ///< the least priced cost of all else
   };
-  class Run;
+  /// By bucket and the strategies of its separator.
+  using LabelTables = std::vector<std::vector<Labels>>;
 
   LimitedElimination(const AssignmentProblem& problem, std::vector<double> prices, BucketTree tree);
   double price_of_usage(int i, std::size_t s) const;
@@ -57,13 +61,18 @@ class LimitedElimination {
   Cost bound_of(double priced) const;
   bool bound_priced(const Deadline& deadline, double cells_a_second);
   void complete_children(std::size_t k);
+  Labels final_labels(LabelMaker& maker) const;
+  std::vector<Labels> labels_of_bucket(std::size_t k, const LabelTables& labels,
+                                       LabelMaker& maker) const;
+  Labels labels_of_cell(std::size_t k, const std::vector<std::size_t>& places, std::size_t s,
+                        int trace, double paid, const LabelTables& tables, LabelMaker& maker) const;
 
   const AssignmentProblem* problem_;
   std::vector<double> prices_;
   BucketTree tree_;
   std::vector<UsageSlots> slots_;  ///< by bucket
   std::vector<Table> tables_;      ///< by bucket
-  double total_ = 0;               ///< the least that a choice costs and pays
+  double total_ = 0;               ///< the least priced cost of a choice
 };
 
 }  // namespace autopar::assignment

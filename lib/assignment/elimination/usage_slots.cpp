@@ -1,6 +1,6 @@
-// Every time is a set of terms: nodes, or slots of buckets in their stead. Sets are told apart by
-// the sums of random numbers, one a term (Zobrist 1970), so that what is not behind a bucket is a
-// difference. Two of 128 bits are never equal by chance.
+// Every time is a set of terms: nodes, or slots of buckets in their place. Sets are compared by
+// sums of random numbers, one a term (Zobrist 1970), so that the terms outside of a bucket's
+// subtree are a difference. Two sums of 128 bits are never equal by chance.
 
 #include "assignment/elimination/usage_slots.h"
 
@@ -44,35 +44,35 @@ class SlotMaker {
     return (high << 64) + random_();
   }
 
-  /// A time that is told apart yet.
+  /// A time that is still distinct from others.
   struct Time {
-    TermSet elsewhere;  ///< what it has that is not behind the bucket
+    TermSet elsewhere;  ///< its terms outside of the bucket's subtree
     int time;
     int sum;
   };
 
   UsageSlots slots_of(std::size_t k) {
     UsageSlots result;
-    std::vector<TermSet> behind;  // by sum
-    std::vector<Time> open = sum_up(k, result, behind);
+    std::vector<TermSet> subtree;  // by sum
+    std::vector<Time> open = sum_up(k, result, subtree);
     for (const std::size_t child : tree_.buckets()[k].children) slot_of_[child] = {};
     slot_of_[k].assign(all_.size(), -1);
     times_.clear();
-    std::vector<int> slot_of_sum(behind.size(), -1);
-    const auto alike = may_be_alike(open, behind.size());
+    std::vector<int> slot_of_sum(subtree.size(), -1);
+    const auto alike = may_be_alike(open, subtree.size());
     std::ranges::sort(open.begin(), alike, {}, &Time::elsewhere);
     for (auto first = open.begin(); first != open.end();) {
       auto end = first + 1;
       while (end < alike && end->elsewhere == first->elsewhere) ++end;
-      merge(k, std::span(first, end), behind, slot_of_sum, result);
+      merge(k, std::span(first, end), subtree, slot_of_sum, result);
       first = end;
     }
     std::ranges::sort(times_);
     return result;
   }
 
-  /// Brings those to the front that may have the same as another elsewhere: times of the same sum
-  /// have not, as they were told apart before.
+  /// Moves those to the front whose terms elsewhere may equal those of another: times of the same
+  /// sum were distinguished before.
   static std::vector<Time>::iterator may_be_alike(std::vector<Time>& open, std::size_t sums) {
     std::vector<int> counts(sums, 0);
     for (const Time& time : open) ++counts[time.sum];
@@ -87,8 +87,8 @@ class SlotMaker {
     });
   }
 
-  /// The sums of the bucket, and the times that use something elsewhere too.
-  std::vector<Time> sum_up(std::size_t k, UsageSlots& result, std::vector<TermSet>& behind) const {
+  /// The sums of the bucket, and the times that have terms elsewhere too.
+  std::vector<Time> sum_up(std::size_t k, UsageSlots& result, std::vector<TermSet>& subtree) const {
     const Bucket& bucket = tree_.buckets()[k];
     const auto& node = problem_.nodes[bucket.node];
     result.child_slots.resize(bucket.children.size());
@@ -104,7 +104,7 @@ class SlotMaker {
       }
       if (parts != last) {
         last = parts;
-        const auto [known, is_new] = sums.emplace(parts, static_cast<int>(behind.size()));
+        const auto [known, is_new] = sums.emplace(parts, static_cast<int>(subtree.size()));
         sum = known->second;
         if (is_new) {
           TermSet set = parts[0] ? node_terms_[bucket.node] : 0;
@@ -112,20 +112,20 @@ class SlotMaker {
             result.child_slots[c].push_back(parts[c + 1]);
             if (parts[c + 1] >= 0) set += sets_[bucket.children[c]][parts[c + 1]];
           }
-          behind.push_back(set);
+          subtree.push_back(set);
           result.has_node.push_back(static_cast<char>(parts[0]));
           result.limits.push_back(limits_[t]);
         }
       }
       std::int64_t& limit = result.limits[sum];
       limit = std::min(limit, limits_[t]);
-      if (all_[t] != behind[sum]) open.push_back({all_[t] - behind[sum], t, sum});
+      if (all_[t] != subtree[sum]) open.push_back({all_[t] - subtree[sum], t, sum});
     }
     return open;
   }
 
-  /// Times that differ by what is behind the bucket alone become one.
-  void merge(std::size_t k, std::span<const Time> times, const std::vector<TermSet>& behind,
+  /// Merges times that differ within the subtree alone.
+  void merge(std::size_t k, std::span<const Time> times, const std::vector<TermSet>& subtree,
              std::vector<int>& slot_of_sum, UsageSlots& result) {
     const int t = times.front().time;
     const std::int64_t limit = limits_[t];
@@ -146,12 +146,12 @@ class SlotMaker {
     }
     const auto [sum, more] = *terms.begin();
     limits_[t] -= more;
-    if (behind[sum] == 0) return;
+    if (subtree[sum] == 0) return;
     int& slot = slot_of_sum[sum];
     if (slot < 0) {
       slot = static_cast<int>(result.slots.size());
       result.slots.push_back({{sum, 0}});
-      sets_[k].push_back(behind[sum]);
+      sets_[k].push_back(subtree[sum]);
     }
     slot_of_[k][t] = slot;
   }
@@ -161,9 +161,9 @@ class SlotMaker {
   std::vector<std::int64_t> limits_;  ///< by time
   std::mt19937_64 random_;
   std::vector<TermSet> node_terms_;
-  std::vector<int> times_;                  ///< that are told apart
-  std::vector<TermSet> all_;                ///< by time, what is used then
-  std::vector<std::vector<int>> slot_of_;   ///< by bucket and time; -1 where nothing is used behind
+  std::vector<int> times_;                  ///< that are distinct
+  std::vector<TermSet> all_;                ///< by time, its terms
+  std::vector<std::vector<int>> slot_of_;   ///< by bucket and time; -1 without terms in the subtree
   std::vector<std::vector<TermSet>> sets_;  ///< by bucket and slot
 };
 

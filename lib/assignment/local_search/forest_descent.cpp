@@ -1,8 +1,8 @@
-// Descent by forests. A sweep draws a set of nodes without a cycle among them and chooses all of
-// their strategies at once, exactly, by dynamic programming, while the others stay (Hamze and de
-// Freitas 2004 sample so); on graphs that are nearly trees most nodes move together. Nodes that
-// stayed in one sweep are the first to be taken in the next. Usage is priced: a unit at a time
-// whose limit is exceeded costs more from round to round, and less again once the choice is within.
+// Block coordinate descent by forests, as Hamze and de Freitas (2004) sample. A sweep draws a
+// random induced forest and optimises all of its nodes at once by dynamic programming, while the
+// others stay; on graphs of small treewidth most nodes move together. Nodes that stayed in one
+// sweep are the first to be drawn in the next. Usage has prices, which rise at times over their
+// limits and fall at others.
 
 #include "assignment/local_search/forest_descent.h"
 

@@ -14,15 +14,15 @@ std::optional<std::vector<int>> descend(const AssignmentProblem& problem, std::v
                                         int rounds,
                                         const SolverParameters::Descent& parameters = {});
 
-/// The cheapest choice that keeps the first `num_fixed` nodes as they are, limits left aside.
-/// nullopt where none is possible, or the open nodes hang together too much.
+/// The cheapest choice that keeps the first `num_fixed` nodes as they are, without regard to
+/// limits. nullopt where none is possible, or the tables of the other nodes become too large.
 std::optional<std::vector<int>> complete(const AssignmentProblem& problem,
                                          const std::vector<int>& choice, int num_fixed,
                                          const SolverParameters::Descent& parameters = {});
 
-/// The cheapest choice that keeps the first `num_fixed` nodes, if one of them is known to be within
-/// the limits, else a choice repaired by descent. `narrowed` is the problem with fewer strategies,
-/// which keep limits better. nullopt where no repair was found.
+/// The cheapest choice that keeps the first `num_fixed` nodes where `complete` finds it within the
+/// limits, else a choice repaired by descent. `narrowed` is the problem with fewer strategies,
+/// which use less. nullopt where no repair was found.
 std::optional<std::vector<int>> settle(const AssignmentProblem& problem,
                                        const AssignmentProblem& narrowed,
                                        const std::vector<int>& choice, int num_fixed,

@@ -15,7 +15,7 @@ bool is_finished(const Subproblem& component, const Portfolio& portfolio) {
 bool is_near_end(const Subproblem& component, const Portfolio& portfolio,
                  const SolveContext& context) {
   const double longest = std::max(portfolio.seconds_of_round(), context.longest_presolve);
-  return component.deadline.left() < context.parameters().improve.times_to_look_around * longest;
+  return component.deadline.left() < context.parameters().improve.least_rounds_left * longest;
 }
 
 void log_progress(const Subproblem& component, const Subproblem& rest, const Portfolio& portfolio) {
@@ -45,13 +45,13 @@ std::optional<Subproblem> improve_until_stuck(const Subproblem& component,
 }
 
 bool try_lower_goal(const Subproblem& component, const MinMarginals& min_marginals, double seconds,
-                    double& optimism, SolveContext& context, Portfolio& portfolio) {
-  const double step = context.parameters().improve.step_of_optimism;
+                    double& goal_part, SolveContext& context, Portfolio& portfolio) {
+  const double step = context.parameters().improve.step_of_goals;
   const double few =
       context.parameters().fixing.few_strategies * count_strategies(component.problem);
   const double gap = static_cast<double>(portfolio.goal() - portfolio.bound());
-  for (optimism += step; optimism < 1; optimism += step) {
-    const Cost goal = portfolio.goal() - static_cast<Cost>(optimism * gap);
+  for (goal_part += step; goal_part < 1; goal_part += step) {
+    const Cost goal = portfolio.goal() - static_cast<Cost>(goal_part * gap);
     if (count_below(min_marginals, goal) > few) continue;
     Subproblem lower = fix_by_reduced_cost(component, min_marginals, portfolio.relaxation(),
                                            portfolio.choice(), goal);
@@ -60,7 +60,7 @@ bool try_lower_goal(const Subproblem& component, const MinMarginals& min_margina
     portfolio.offer(solve_subproblem(std::move(lower), context), goal);
     return true;
   }
-  optimism = 0;
+  goal_part = 0;
   return false;
 }
 

@@ -8,7 +8,7 @@ namespace autopar::assignment {
 
 namespace {
 
-/// The parts that nodes chosen otherwise than in `before` make, joined by edges.
+/// The connected parts of the nodes whose strategies differ.
 std::vector<std::vector<int>> changed_parts(const AssignmentProblem& problem,
                                             const std::vector<int>& before,
                                             const std::vector<int>& after) {

@@ -6,9 +6,9 @@
 
 namespace autopar::assignment {
 
-/// Equally good choices differ at random. What `after` chooses otherwise than `before` falls into
-/// parts that no edge joins; each that can go back, at no cost and within the limits, does, except
-/// for the part with the node `fixed`.
+/// `after` without changes that make it no cheaper than `before`: the changed nodes fall into
+/// connected parts, and each part but that of the node `fixed` is restored where that costs nothing
+/// and keeps the limits.
 std::vector<int> without_needless_changes(const AssignmentProblem& problem,
                                           const std::vector<int>& before, std::vector<int> after,
                                           int fixed);

@@ -1,7 +1,7 @@
-// Large-neighbourhood search: trees of nodes are set free, the rest is kept. Under prices on usage
-// the best choice for a tree is found by dynamic programming; where it exceeds some limit, that
-// time's price is raised and the tree solved anew. A choice over the limits is brought within them
-// by the same moves under a rising price, least cost first.
+// Large-neighbourhood search (Shaw 1998) over trees: trees of nodes are set free, the rest is kept.
+// Under prices on usage the best choice of a tree is found by dynamic programming; where it exceeds
+// a limit, that time's price is raised and the tree solved anew. A choice over the limits is
+// repaired by the same moves under a rising price.
 
 #include "assignment/local_search/neighbourhood_search.h"
 
@@ -10,12 +10,6 @@
 #include <utility>
 
 namespace autopar::assignment {
-
-namespace {
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
-
-}  // namespace
 
 NeighbourhoodSearch::NeighbourhoodSearch(const AssignmentProblem& problem, const ArcCosts& costs,
                                          const std::vector<int>& start, double most, unsigned seed,
@@ -27,9 +21,7 @@ NeighbourhoodSearch::NeighbourhoodSearch(const AssignmentProblem& problem, const
       random_(seed),
       price_until_(problem.usage_limits.size() + 1, 0.0),
       usage_(problem.usage_limits),
-      place_(problem.nodes.size(), -1),
-      touched_in_(problem.nodes.size(), -1),
-      touches_(problem.nodes.size(), 0) {
+      trees_(costs) {
   for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
     if (problem.nodes[i].costs.size() > 1) movable_.push_back(static_cast<int>(i));
   }
@@ -64,9 +56,8 @@ void NeighbourhoodSearch::advance(double work, const Deadline& deadline) {
       note_conflicts();
       next_look = work_ + parameters_.work_between_looks;
     }
-    ++rounds_;
     work_ += parameters_.work_of_round;
-    grow();
+    set_trees_free();
     if (is_over()) {
       reduce_usage();
     } else {
@@ -114,26 +105,30 @@ std::size_t NeighbourhoodSearch::below(std::size_t count) {
   return std::uniform_int_distribution<std::size_t>(0, count - 1)(random_);
 }
 
-/// Trees whose nodes are alive at one time, so that one can pay for the other.
-void NeighbourhoodSearch::grow() {
-  for (const Place& place : places_) place_[place.node] = -1;
-  places_.clear();
-  leaves_ = 0;
-  values_.clear();
+void NeighbourhoodSearch::count(const LookedAt& looked_at) {
+  work_ += looked_at.costs + parameters_.work_of_arc * looked_at.arcs;
+}
+
+/// Trees around one time, so that one can use what another saves.
+void NeighbourhoodSearch::set_trees_free() {
+  trees_.clear();
   const double most_size = static_cast<double>(movable_.size());
   const double size = std::exp(uniform(0, std::log(most_size)));
   const std::size_t trees = 1 + below(static_cast<std::size_t>(parameters_.most_trees));
   int time = is_over() ? usage_.time_of_most() : -1;
   for (std::size_t k = 0; k < trees; ++k) {
     const int root = root_near(time);
-    if (place_[root] >= 0 || is_in_the_way(root)) continue;
+    if (!trees_.may_grow(root)) continue;
     const auto& node = problem_.nodes[root];
     if (time < 0 && node.first < node.end) {
       time = node.first + static_cast<int>(below(node.end - node.first));
     }
-    grow_tree(root, static_cast<std::size_t>(size) / trees + 1);
+    trees_.grow(root, static_cast<std::size_t>(size) / trees + 1, random_);
   }
-  sum_fixed_costs();
+  work_ += parameters_.work_of_arc * static_cast<double>(trees_.arcs());
+  count(sum_costs(problem_, costs_, trees_, choice_, price_until_, tree_costs_));
+  present_.clear();
+  for (const FreeTrees::Place& place : trees_.places()) present_.push_back(choice_[place.node]);
 }
 
 int NeighbourhoodSearch::root_near(int time) {
@@ -148,172 +143,41 @@ int NeighbourhoodSearch::root_near(int time) {
   return root;
 }
 
-void NeighbourhoodSearch::grow_tree(int root, std::size_t size) {
-  frontier_.clear();
-  set_free(root, -1, nullptr);
-  const std::size_t end = places_.size() - leaves_ + size;
-  while (!frontier_.empty() && places_.size() - leaves_ < end) {
-    const std::size_t pick = below(frontier_.size());
-    const auto [node, from] = frontier_[pick];
-    frontier_[pick] = frontier_.back();
-    frontier_.pop_back();
-    // A second free neighbour would close a cycle.
-    if (place_[node] >= 0 || touches_[node] > 1) continue;
-    set_free(node, place_[from->node], &costs_.arc(from->reverse));
-  }
-}
-
-bool NeighbourhoodSearch::is_in_the_way(int i) const { return touched_in_[i] == rounds_; }
-
-void NeighbourhoodSearch::set_free(int i, int parent, const ArcCosts::Arc* arc) {
-  const int place = static_cast<int>(places_.size());
-  place_[i] = place;
-  places_.push_back({i, parent, arc, values_.size()});
-  values_.resize(values_.size() + costs_.strategies(i));
-  work_ += parameters_.work_of_arc * static_cast<double>(costs_.arcs(i).size());
-  for (const ArcCosts::Arc& next : costs_.arcs(i)) {
-    const int other = next.other;
-    if (place_[other] >= 0 || problem_.nodes[other].costs.size() == 1) continue;
-    if (costs_.arcs(other).size() == 1) {
-      // A leaf has to follow.
-      place_[other] = static_cast<int>(places_.size());
-      places_.push_back({other, place, &costs_.arc(next.reverse), values_.size()});
-      values_.resize(values_.size() + costs_.strategies(other));
-      ++leaves_;
-      continue;
-    }
-    if (touched_in_[other] != rounds_) {
-      touched_in_[other] = rounds_;
-      touches_[other] = 0;
-      frontier_.push_back({other, &next});
-    }
-    ++touches_[other];
-  }
-}
-
-void NeighbourhoodSearch::sum_fixed_costs() {
-  fixed_.resize(values_.size());
-  priced_.resize(values_.size());
-  proposal_.resize(places_.size());
-  for (const Place& place : places_) {
-    const std::size_t i = place.node;
-    const std::size_t count = costs_.strategies(i);
-    const auto& node = problem_.nodes[i];
-    const double price = price_until_[node.end] - price_until_[node.first];
-    double* fixed = &fixed_[place.values];
-    for (std::size_t s = 0; s < count; ++s) {
-      fixed[s] = costs_.node_cost(i, s);
-      priced_[place.values + s] = price * static_cast<double>(node.usages[s]);
-    }
-    for (const ArcCosts::Arc& arc : costs_.arcs(i)) {
-      if (place_[arc.other] >= 0) continue;
-      const double* row = costs_.row(arc, choice_[arc.other]);
-      for (std::size_t s = 0; s < count; ++s) fixed[s] += row[s];
-    }
-    work_ += (parameters_.work_of_arc + static_cast<double>(count)) *
-             static_cast<double>(costs_.arcs(i).size());
-  }
-}
-
-/// The cheapest choice of the free nodes beside the rest, under the prices and the bumps.
-void NeighbourhoodSearch::propose(double weight_of_prices, const std::vector<Bump>& bumps) {
-  for (const Place& place : places_) {
-    const auto& node = problem_.nodes[place.node];
-    double price = 0;
-    for (const Bump& bump : bumps) {
-      if (node.first <= bump.time && bump.time < node.end) price += bump.price;
-    }
-    for (std::size_t s = 0; s < node.costs.size(); ++s) {
-      values_[place.values + s] = fixed_[place.values + s] +
-                                  weight_of_prices * priced_[place.values + s] +
-                                  price * static_cast<double>(node.usages[s]);
-    }
-  }
-  for (std::size_t k = places_.size(); k-- > 0;) {
-    const Place& place = places_[k];
-    if (place.parent < 0) continue;
-    const std::size_t count = costs_.strategies(place.node);
-    const Place& parent = places_[place.parent];
-    const std::size_t parents = costs_.strategies(parent.node);
-    const double* value = &values_[place.values];
-    double* into = &values_[parent.values];
-    for (std::size_t t = 0; t < parents; ++t) {
-      const double* row = costs_.row(*place.arc, t);
-      double least = infinite;
-      for (std::size_t s = 0; s < count; ++s) least = std::min(least, value[s] + row[s]);
-      into[t] += least;
-    }
-    work_ += parameters_.work_of_arc + static_cast<double>(count * parents);
-  }
-  for (std::size_t k = 0; k < places_.size(); ++k) {
-    const Place& place = places_[k];
-    double* value = &values_[place.values];
-    const std::size_t count = costs_.strategies(place.node);
-    if (place.parent >= 0) {
-      const double* row = costs_.row(*place.arc, proposal_[place.parent]);
-      for (std::size_t s = 0; s < count; ++s) value[s] += row[s];
-    }
-    // The present strategy where none is better.
-    const int present = choice_[place.node];
-    const double* best = std::min_element(value, value + count);
-    proposal_[k] = *best < value[present] ? static_cast<int>(best - value) : present;
-  }
-}
-
-double NeighbourhoodSearch::cost_of_places(bool is_proposal) const {
-  const auto strategy = [&](int place) {
-    return (is_proposal ? proposal_[place] : choice_[places_[place].node]);
-  };
-  double sum = 0;
-  for (int k = 0; k < static_cast<int>(places_.size()); ++k) {
-    const Place& place = places_[k];
-    sum += fixed_[place.values + strategy(k)];
-    if (place.parent >= 0) sum += costs_.row(*place.arc, strategy(place.parent))[strategy(k)];
-  }
-  return sum;
-}
-
-double NeighbourhoodSearch::change_of_prices() const {
-  double sum = 0;
-  for (std::size_t k = 0; k < places_.size(); ++k) {
-    const double* priced = &priced_[places_[k].values];
-    sum += priced[proposal_[k]] - priced[choice_[places_[k].node]];
-  }
-  return sum;
-}
-
-/// Swaps choice and proposal; false where they are the same.
-bool NeighbourhoodSearch::swap() {
+/// False where the free nodes have these strategies already.
+bool NeighbourhoodSearch::move_to(const std::vector<int>& strategies) {
   bool is_new = false;
-  for (std::size_t k = 0; k < places_.size(); ++k) {
-    const auto& node = problem_.nodes[places_[k].node];
-    int& present = choice_[places_[k].node];
-    if (present == proposal_[k]) continue;
+  for (std::size_t k = 0; k < strategies.size(); ++k) {
+    const int i = trees_.places()[k].node;
+    const auto& node = problem_.nodes[i];
+    if (choice_[i] == strategies[k]) continue;
     is_new = true;
-    usage_.add(node.first, node.end, node.usages[proposal_[k]] - node.usages[present]);
-    std::swap(present, proposal_[k]);
+    usage_.add(node.first, node.end, node.usages[strategies[k]] - node.usages[choice_[i]]);
+    choice_[i] = strategies[k];
   }
   return is_new;
 }
 
 void NeighbourhoodSearch::reduce_cost() {
-  const double before = cost_of_places(false);
+  const double before = cost_of_places(costs_, trees_, tree_costs_, present_);
   const double weight = uniform(0, parameters_.most_weight_of_prices);
   std::vector<Bump> bumps;
   for (int k = 0; k < parameters_.most_proposals; ++k) {
-    propose(weight, bumps);
-    const double after = cost_of_places(true);
-    // What costs the same may leave more for others.
-    if (after > before || (after == before && change_of_prices() >= 0) || !swap()) return;
+    count(propose(problem_, costs_, trees_, tree_costs_, weight, bumps, present_, values_,
+                  proposal_));
+    const double after = cost_of_places(costs_, trees_, tree_costs_, proposal_);
+    if (after > before) return;
+    // A move at no cost is good where usage pays less.
+    if (after == before && more_paid(trees_, tree_costs_, present_, proposal_) >= 0) return;
+    if (!move_to(proposal_)) return;
     if (!is_over()) {
       cost_ += after - before;
       keep_if_best();
       return;
     }
-    // What the excess has saved is about what it is worth.
+    // The price of the excess is about what it saves.
     const double worth = (before - after + 1) / static_cast<double>(usage_.most());
     const int time = usage_.time_of_most();
-    swap();
+    move_to(present_);
     bumps.push_back({time, worth * uniform(parameters_.least_bump, parameters_.most_bump)});
   }
 }
@@ -321,20 +185,22 @@ void NeighbourhoodSearch::reduce_cost() {
 void NeighbourhoodSearch::reduce_usage() {
   const std::int64_t over = usage_.most();
   const int time = usage_.time_of_most();
-  const double before = cost_of_places(false);
-  propose(1, {{time, repair_price_}});
-  const double after = cost_of_places(true);
-  if (swap()) {
+  const double before = cost_of_places(costs_, trees_, tree_costs_, present_);
+  count(propose(problem_, costs_, trees_, tree_costs_, 1, {{time, repair_price_}}, present_,
+                values_, proposal_));
+  const double after = cost_of_places(costs_, trees_, tree_costs_, proposal_);
+  if (move_to(proposal_)) {
     const std::int64_t now = usage_.most();
     if (now < over || (now == over && usage_.excess_at(time) < over)) {
       cost_ += after - before;
       keep_if_best();
       return;
     }
-    swap();
+    move_to(present_);
   }
-  if (repair_price_ == 0)
+  if (repair_price_ == 0) {
     repair_price_ = parameters_.first_repair_price * (cost_ + 1) / static_cast<double>(over);
+  }
   repair_price_ *= parameters_.growth_of_repair_price;
 }
 

@@ -64,7 +64,7 @@ std::vector<WideCost> PartialChoice::best_answers(int edge, int node,
   return least;
 }
 
-/// An open serving node's costs with the best answers around it, `without` one neighbour's.
+/// An open serving node's costs with the best strategies of its neighbours but `without`.
 std::vector<WideCost> PartialChoice::serving(int node, int without, bool looks_ahead) const {
   std::vector<WideCost> sums = so_far(node);
   // Looking ahead from every reader of a tensor to all others would take time quadratic in them.

@@ -7,9 +7,9 @@
 
 namespace autopar::assignment {
 
-/// A choice that grows node by node, and what each strategy of a node would add to it. The first
-/// nodes of the problem are operators; the others only serve them (tensors' places, versions and
-/// copies), and while they are open they count with their best answer.
+/// A choice that is made greedily, node by node, and what each strategy of a node would add to it.
+/// The first nodes of the problem are operators; the others serve them (tensors' places, versions
+/// and copies) and, while open, count with their best strategies.
 class PartialChoice {
  public:
   /// Keeps a reference to `problem`.
@@ -20,13 +20,13 @@ class PartialChoice {
   bool is_decided(int node) const { return choice_[node] >= 0; }
   const std::vector<int>& choice() const { return choice_; }  ///< -1 where open
 
-  /// By strategy of an open operator, what its edges to the decided ones cost, over the nodes that
-  /// serve them both.
+  /// By strategy of an open operator, the cost of its edges to decided ones, directly and over open
+  /// serving nodes.
   std::vector<WideCost> resharding(int node) const { return sums(node, false); }
-  /// The same with its own costs, and with the best answers of the open operators next to it.
+  /// The same with its own costs, and with the best strategies of the open operators next to it.
   std::vector<WideCost> estimate(int node) const;
   /// The open operators that an edge, or a node that serves both, joins to this one. Each serving
-  /// node answers once: calls for all nodes take time linear in the edges.
+  /// node is looked at once: calls for all nodes take time linear in the edges.
   std::vector<int> take_open_neighbours(int node);
 
  private:

@@ -101,7 +101,7 @@ void Portfolio::recombine(const Deadline& deadline) {
   if (--rounds_to_recombination_ > 0) return;
   const auto choice = recombination_.run(choice_, goal(), relaxation_.prices(), deadline);
   if (!choice.empty()) offer(choice);
-  // Seldom where it seldom helps.
+  // Less often where it did not help.
   pause_ = choice.empty() ? std::min(2 * pause_, parameters_.portfolio.longest_pause) : 1;
   rounds_to_recombination_ = pause_;
 }
@@ -116,7 +116,7 @@ void Portfolio::take_what_was_found() {
 
 void Portfolio::guide_searches() {
   if (searches_.empty()) {
-    // Where the relaxation alone closes the gap, searches are not worth their start.
+    // The relaxation alone may close the gap.
     if (rounds_ >= parameters_.portfolio.rounds_before_searches || relaxation_.is_stuck())
       start_searches();
     return;
@@ -126,7 +126,7 @@ void Portfolio::guide_searches() {
     apart_until_ = rounds_ + parameters_.portfolio.rounds_apart;
   for (std::size_t k = 0; k < searches_.size(); ++k) {
     searches_[k]->set_prices(relaxation_.prices());
-    // The first goes its own way for a while where nothing gets better.
+    // The first diversifies for a while where nothing improves.
     const bool is_apart = k == 0 && rounds_ < apart_until_;
     const bool starts_apart =
         k == 0 && rounds_ + parameters_.portfolio.rounds_apart == apart_until_;

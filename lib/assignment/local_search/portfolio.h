@@ -16,38 +16,38 @@
 
 namespace autopar::assignment {
 
-/// A relaxation and neighbourhood searches side by side, a thread each, that tell each other what
-/// they find at the end of every round. Rounds are measured in work, not in time, so that the same
-/// seed gives the same answer.
+/// A relaxation and neighbourhood searches side by side, a thread each, which exchange prices and
+/// choices after every round. Rounds are measured in deterministic work, so that the same seed
+/// gives the same answer.
 class Portfolio {
  public:
-  /// `goal` is a cost that choices have to stay below. `starts` may be over the limits.
+  /// Only choices that cost less than `goal` are looked for. `starts` may be over the limits.
   Portfolio(const AssignmentProblem& problem, Cost goal, std::vector<double> prices,
             std::vector<std::vector<int>> starts, double cost_elsewhere, int threads, unsigned seed,
             const SolverParameters& parameters = {});
 
-  /// Goes on until it is done or the deadline comes, on whose clock work is counted, or nothing has
-  /// got better for some rounds where that is asked. False where the rounds were over before.
+  /// Runs until it is done or the deadline comes or, with `until_stuck`, nothing has improved for
+  /// some rounds. Counts work on the deadline's clock. False where the rounds were over before.
   bool run(const Deadline& deadline, const Patience& patience, bool until_stuck,
            int rounds = std::numeric_limits<int>::max());
   /// Lets the relaxation and the searches that are stuck go on.
   void perturb();
 
-  /// The bound meets the cheapest choice or the goal, or the gap is small enough.
+  /// Whether the bound meets the goal, or the gap is small enough.
   bool is_done(const Patience& patience) const;
   Cost bound() const { return std::max(raised_bound_, relaxation_.bound()); }
   /// Takes over a bound that is proven elsewhere.
   void raise_bound(Cost bound) { raised_bound_ = std::max(raised_bound_, bound); }
-  /// That the last round took.
+  /// The time of the last round.
   double seconds_of_round() const { return seconds_of_round_; }
-  /// About the work that a relaxation takes until it is stuck.
+  /// An estimate of the work of a relaxation until it is stuck.
   double seconds_to_relax() const;
-  /// What a better choice has to stay below.
+  /// A better choice costs less.
   Cost goal() const { return std::min(goal_, cost_); }
   /// The cheapest within the limits; empty where none was found.
   const std::vector<int>& choice() const { return choice_; }
   Cost cost() const { return cost_; }
-  /// Takes over a choice that is within the limits, where it is cheaper.
+  /// Takes over a choice where it is cheaper and within the limits.
   void offer(const std::vector<int>& choice);
   /// The same, with the bound of the choices below the goal.
   void offer(const Incumbent& below_goal, Cost goal);

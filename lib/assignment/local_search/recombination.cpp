@@ -1,7 +1,6 @@
-// Optimal recombination (Aggarwal, Orlin and Tai 1997): what solutions have between them is a small
-// problem of its own, and its optimum is no worse than any of them. Choices of a relaxation that
-// pays for usage are cheap and just over or below the limits, so that a mixture of them is what is
-// looked for.
+// Optimal recombination (Aggarwal, Orlin and Tai 1997): the strategies of several choices make a
+// small problem, whose optimum is no worse than any of them. The relaxation's choices are cheap and
+// just over or below the limits, so that good choices are mixtures of them.
 
 #include "assignment/local_search/recombination.h"
 

@@ -9,15 +9,15 @@
 
 namespace autopar::assignment {
 
-/// Makes the best of choices that were met: the cheapest within the limits that takes the strategy
-/// of each node from one of them. Few strategies a node leave small tables, even where the whole
-/// problem's are out of reach (label_search.h). Usage must be compressed (usage_rows.h),
-/// costs at least 0, and the problem must outlive it.
+/// Combines choices that were met: finds the cheapest within the limits that takes the strategy of
+/// each node from one of them. Few strategies a node leave small tables for label search even where
+/// those of the whole problem are too large. Usage must be compressed (usage_rows.h), costs at
+/// least 0, and the problem must outlive it.
 class Recombination {
  public:
   explicit Recombination(const AssignmentProblem& problem, const SolverParameters& parameters = {});
 
-  /// Those that were met need not be within the limits; what is kept is always new.
+  /// Choices need not be within the limits; those that are kept always count as new.
   void add(const std::vector<int>& choice);
   void keep(const std::vector<int>& choice);
 
@@ -27,14 +27,14 @@ class Recombination {
                        const Deadline& deadline);
 
  private:
-  /// The problem of what it has and the choices in the window.
+  /// The problem with the strategies of `best` and of the choices in the window.
   AssignmentProblem of_newest(const std::vector<int>& best) const;
 
   const AssignmentProblem& problem_;
   const SolverParameters parameters_;
   std::vector<std::vector<std::int64_t>> newest_;  ///< by strategy, the last choice that had it
-  std::int64_t added_ = 0;                         ///< choices
-  std::int64_t window_ = 1;                        ///< of these, as many as leave small tables
+  std::int64_t added_ = 0;                         ///< number of choices
+  std::int64_t window_ = 1;                        ///< number of the newest that leave small tables
 };
 
 }  // namespace autopar::assignment

@@ -1,4 +1,4 @@
-// A segment tree that adds to intervals without pushing down: a place's sum counts for all below.
+// A segment tree with lazy addition: what is added to a vertex counts for all below it.
 
 #include "assignment/local_search/usage_tree.h"
 
@@ -9,7 +9,7 @@ namespace autopar::assignment {
 
 namespace {
 
-/// Far below what usages can bring up, far above where sums would overflow.
+/// Neither do usages make it positive, nor do sums overflow.
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::min() / 2;
 
 }  // namespace

@@ -5,17 +5,17 @@
 
 namespace autopar::assignment {
 
-/// By time, how far usage is over its limit (negative: below it); the largest is at hand at once,
-/// and an interval changes in logarithmic time.
+/// By time, how far usage is over its limit (negative: below it). The maximum takes constant time,
+/// a change of an interval logarithmic.
 class UsageTree {
  public:
-  /// Nothing is used.
+  /// With no usage.
   explicit UsageTree(const std::vector<std::int64_t>& limits);
-  /// At times [first, end).
+  /// Adds to times [first, end).
   void add(int first, int end, std::int64_t usage);
   /// The largest usage over the limit; where there are no limits, far below 0.
   std::int64_t most() const { return most_[1]; }
-  /// The first time that has it.
+  /// The first time with the largest excess.
   int time_of_most() const;
   std::int64_t excess_at(int time) const;
 

@@ -22,7 +22,7 @@ std::vector<std::vector<int>> components(const AssignmentProblem& problem) {
   std::iota(parent.begin(), parent.end(), 0);
   const auto join = [&](int a, int b) { parent[root(parent, a)] = root(parent, b); };
   for (const auto& edge : problem.edges) join(edge.a, edge.b);
-  // Limited nodes by their first times: each meets an earlier one if the latest end is after that.
+  // By first time: a node shares a time with an earlier one if the latest end so far is later.
   std::vector<int> limited;
   for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
     if (is_limited(problem.nodes[i])) limited.push_back(static_cast<int>(i));

@@ -30,9 +30,9 @@ struct CoreIncumbent {
 /// The starts of `whole` that its core can hold.
 std::vector<std::vector<int>> starts_of_core(const Subproblem& whole, const Presolved& presolved);
 
-/// What is asked of the component of these nodes, when `so_far` is known of others: the bound of
-/// those is not its to spend, and it gets a share of the time and work that are left. nullopt where
-/// every choice is over some limit.
+/// The subproblem of the component of these nodes: its cutoff is that of the whole less the bounds
+/// so far, and it gets a share of the time and work that are left. nullopt where every choice is
+/// over some limit.
 std::optional<Subproblem> component_of(const Subproblem& whole, const Presolved& presolved,
                                        AssignmentProblem problem, const std::vector<int>& nodes,
                                        const std::vector<std::vector<int>>& starts,

@@ -1,8 +1,8 @@
-// Exact reductions until none applies. Nodes of degree 0, 1 and 2 go as in solvers for partitioned
-// boolean quadratic problems (Scholz and Eckstein 2002, reductions R0, RI and RII). Strategies go
-// by Goldstein's criterion (1994, dead-end elimination in protein design): s is dominated by t
-// where changing s to t never costs more, whatever the neighbours choose; t may not use more
-// either. Each step is done once for all parts of the problem that are alike (reductions.h).
+// Exact reductions until none applies. Nodes of degree 0, 1 and 2 are eliminated as in solvers for
+// partitioned boolean quadratic problems (Scholz and Eckstein 2002, reductions R0, RI and RII).
+// Dominated strategies are removed by dead-end elimination (Goldstein 1994): t dominates s where
+// changing s to t never costs more, whatever the neighbours choose; t may not use more either. Each
+// step is done once for all isomorphic parts of the problem (reductions.h).
 
 #include "assignment/presolve/presolve.h"
 
@@ -78,7 +78,7 @@ class Presolver {
       queue_.pop_front();
       is_queued_[i] = 0;
       if (is_gone_[i]) continue;
-      remove_useless_strategies(i);
+      remove_dominated(i);
       if (nodes_[i].costs.empty()) return false;
       const bool is_free = !is_limited(nodes_[i]) || nodes_[i].costs.size() == 1;
       if (is_free && (edges_of_[i].size() <= 2 || nodes_[i].costs.size() == 1)) {
@@ -89,7 +89,7 @@ class Presolver {
   }
 
   bool compress() {
-    // Nodes that are gone have left their usage behind.
+    // The usages of eliminated nodes count on.
     AssignmentProblem view{std::move(nodes_), {}, std::move(limits_)};
     const bool is_feasible = compress_usage(view, &result_.prices);
     nodes_ = std::move(view.nodes);
@@ -128,7 +128,7 @@ class Presolver {
     for (std::size_t s = 0; s < own.size(); ++s) own[s] = plus(own[s], costs[s]);
   }
 
-  /// Moves the least cost of each row and column into the nodes; an edge that is then 0 goes.
+  /// Moves the minima of rows and columns into the nodes, and drops an edge that is then 0.
   void normalise(std::size_t k) {
     Edge& edge = edges_[k];
     const auto normalised = reductions_.normalise(edge.costs, nodes_[edge.b].costs.size());
@@ -144,7 +144,7 @@ class Presolver {
     edges_[k].costs = {};
   }
 
-  void remove_useless_strategies(int i) {
+  void remove_dominated(int i) {
     const auto& node = nodes_[i];
     std::vector<HalfEdge> edges;
     std::vector<std::vector<char>> is_possible;
@@ -158,17 +158,17 @@ class Presolver {
     const auto dominators = reductions_.dominators(
         node.costs, is_limited(node) ? node.usages : std::vector<std::int64_t>{}, edges,
         is_possible);
-    std::vector<char> is_useless(node.costs.size(), 0);
-    for (std::size_t s = 0; s < is_useless.size(); ++s) {
+    std::vector<char> is_removed(node.costs.size(), 0);
+    for (std::size_t s = 0; s < is_removed.size(); ++s) {
       const int better = (*dominators)[s];
       if (better == static_cast<int>(s)) continue;
-      is_useless[s] = 1;
+      is_removed[s] = 1;
       if (better >= 0) {
         const auto& names = *strategies_[i];
         result_.replacements[i][names[s]] = names[better];
       }
     }
-    if (std::ranges::find(is_useless, 1) != is_useless.end()) remove(i, is_useless);
+    if (std::ranges::find(is_removed, 1) != is_removed.end()) remove(i, is_removed);
   }
 
   void remove(int i, const std::vector<char>& is_removed) {
@@ -195,8 +195,8 @@ class Presolver {
     enqueue(i);
   }
 
-  /// Takes a node away whose usage does not depend on its choice. Of its neighbours there are two
-  /// at most, or it has one strategy.
+  /// Eliminates a node whose usage does not depend on its choice. It has one strategy, or at most
+  /// two neighbours.
   void eliminate(int i) {
     const std::vector<std::size_t> edges = edges_of_[i];
     const auto& costs = nodes_[i].costs;
@@ -262,7 +262,7 @@ class Presolver {
 
   std::vector<AssignmentProblem::Node> nodes_;
   std::vector<std::int64_t> limits_;
-  std::vector<Edge> edges_;  // one that is gone has no costs
+  std::vector<Edge> edges_;  // without costs where dropped
   std::vector<std::vector<std::size_t>> edges_of_;
   std::vector<Presolved::Strategies> strategies_;  // those left
   std::vector<char> is_gone_;

@@ -9,45 +9,44 @@
 
 namespace autopar::assignment {
 
-/// A problem made smaller without losing its optimum, and the way back. Gone are strategies that
-/// are impossible or dominated, nodes with one strategy, and nodes of degree 0, 1 and 2 whose usage
-/// matters to no limit; parallel edges are one, edges that say nothing are dropped, and usage is
-/// compressed (usage_rows.h). Every cost of the core is at least 0.
+/// A problem made smaller without losing its optimum, and the way back. Presolve removes strategies
+/// that are impossible or dominated, nodes with one strategy, and nodes of degree 0, 1 and 2 whose
+/// usage matters to no limit; it merges parallel edges, drops edges that are 0 everywhere, and
+/// compresses usage (usage_rows.h). Every cost of the core is at least 0.
 struct Presolved {
   AssignmentProblem core;
-  WideCost constant = 0;  ///< what the cost of a choice for the core lacks
+  WideCost constant = 0;  ///< to add to the cost of a choice of the core
 
-  /// The choice for the whole problem that a choice for the core stands for, within the limits
-  /// where that one is.
+  /// The choice of the whole problem for a choice of the core; within the limits where that is.
   std::vector<int> original(const std::vector<int>& choice) const;
-  /// The inverse, where strategies that are gone give way to what dominates them: no dearer, and
-  /// within the limits where the choice is. nullopt where one is impossible.
+  /// The inverse; removed strategies are replaced by those that dominate them, so that it costs no
+  /// more and is within the limits where `choice` is. nullopt where a strategy is impossible.
   std::optional<std::vector<int>> reduced(const std::vector<int>& choice) const;
 
-  /// What was left of a node's strategies, in the whole problem's numbers, in ascending order.
+  /// The strategies of a node that were left, in the whole problem's numbers, ascending.
   using Strategies = std::shared_ptr<const std::vector<int>>;
-  /// A node that is gone, and its answer to its neighbours' strategies.
+  /// An eliminated node, and its best strategy by those of its neighbours.
   struct Elimination {
     int node = 0;
     Strategies strategies;
     std::vector<int> neighbours;  ///< none, one or two
     std::vector<Strategies> neighbour_strategies;
-    /// Places in the node's strategies, row-major by places in the neighbours'; the first without.
+    /// Places in `strategies`, row-major by places in the neighbours'; null: always the first.
     std::shared_ptr<const std::vector<int>> answers;
   };
   std::vector<Elimination> eliminations;     ///< in the order in which they were made
-  std::vector<int> nodes;                    ///< by the core's node, the whole problem's
+  std::vector<int> nodes;                    ///< by the core's node, that of the whole problem
   std::vector<std::vector<int>> strategies;  ///< by the core's node and strategy, the same
-  /// By the whole problem's node and strategy, the one that dominates it; -1 where none does.
+  /// By node and strategy of the whole problem, the one that dominates it; -1 where none does.
   std::vector<std::vector<int>> replacements;
   std::vector<double> prices;  ///< by the core's time (usage_rows.h)
 };
 
-/// True where no sum of possible costs comes near `impossible`, as the reductions need it.
+/// Whether no sum of possible costs comes near `impossible`, which presolve requires.
 bool has_moderate_costs(const AssignmentProblem& problem);
 
-/// `prices` are by time, of a unit of usage, or none. nullopt where no choice is possible, or none
-/// is within the limits.
+/// `prices` are by time, of a unit of usage, or empty. nullopt where no possible choice is within
+/// the limits.
 std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double> prices = {},
                                   const SolverParameters::Presolve& parameters = {});
 

@@ -9,7 +9,7 @@ namespace autopar::assignment {
 
 namespace {
 
-/// An edge's costs as a matrix of the strategies that are left.
+/// An edge's costs, by the strategies that are left.
 struct Matrix {
   std::size_t rows = 0;
   std::size_t columns = 0;
@@ -17,7 +17,7 @@ struct Matrix {
   Cost& operator()(std::size_t row, std::size_t column) { return entries[row * columns + column]; }
 };
 
-/// Which strategies are left, while arc consistency takes them away.
+/// The strategies that arc consistency leaves.
 class Survivors {
  public:
   explicit Survivors(const AssignmentProblem& problem) : problem_(problem) {
@@ -27,7 +27,7 @@ class Survivors {
     }
   }
 
-  /// Takes away strategies without a partner until every one has a partner on every edge (AC-3,
+  /// Removes strategies until every one has a possible partner on every edge (AC-3,
   /// Mackworth 1977). False where a node has none left.
   bool reach_arc_consistency() {
     std::vector<std::vector<std::size_t>> edges_of(problem_.nodes.size());
@@ -147,7 +147,7 @@ Matrix transposed(Matrix& matrix) {
   return result;
 }
 
-/// The class of each row and one representative a class; equal rows share a class.
+/// The class of each row, and a row of each class; equal rows share a class.
 std::pair<std::vector<int>, std::vector<std::size_t>> row_classes(Matrix& matrix) {
   std::map<std::vector<Cost>, int> classes;
   std::vector<int> class_of;
@@ -239,7 +239,7 @@ std::vector<LimitedSet> limited_sets(const ReducedProblem& problem,
   const std::size_t times = usage_limits.size();
   std::vector<std::vector<int>> starting(times + 1);
   std::vector<std::vector<int>> ending(times + 1);
-  std::vector<WideCost> largest;  // usage, by node
+  std::vector<WideCost> largest;  // by node, of its usages
   for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
     const auto& node = problem.nodes[i];
     largest.push_back(*std::ranges::max_element(node.usages));

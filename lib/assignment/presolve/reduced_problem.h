@@ -7,14 +7,14 @@
 
 namespace autopar::assignment {
 
-/// The same problem without what no possible choice can hold, and with as little as can be on its
-/// edges: strategies that have no possible partner across some edge are gone (arc consistency), an
-/// edge's row and column minima have moved into its nodes, edges that were sums of a row and a
-/// column term have vanished with that, and edges between the same two nodes are one. All costs
-/// are at least 0 and every node's least is 0, so that `constant` bounds every choice from below.
+/// A problem reduced for an integer program, with the same possible choices: strategies that have
+/// no possible partner across some edge are gone (arc consistency), an edge's row and column minima
+/// have moved into its nodes, edges that were sums of a row and a column term have vanished with
+/// that, and edges between the same two nodes are one. All costs are at least 0 and every node's
+/// least is 0, so that `constant` bounds every choice from below.
 struct ReducedProblem {
   struct Node {
-    std::vector<int> strategies;  ///< those left, as the original problem numbers them
+    std::vector<int> strategies;  ///< those left, in the original numbers
     std::vector<WideCost> costs;
     std::vector<std::int64_t> usages;
     int first = 0;
@@ -37,13 +37,13 @@ struct ReducedProblem {
   std::vector<Edge> edges;
   WideCost constant = 0;
 
-  /// The choice in the original problem's numbers.
+  /// A choice in the original numbers.
   std::vector<int> original(const std::vector<int>& choice) const;
   /// The inverse; nullopt where the choice holds a strategy that is gone.
   std::optional<std::vector<int>> reduced(const std::vector<int>& choice) const;
 };
 
-/// nullopt where every choice is impossible, whatever the limits.
+/// nullopt where every choice is impossible even without limits.
 std::optional<ReducedProblem> reduce(const AssignmentProblem& problem);
 
 /// Nodes that are alive together and the limit that holds for their usages.

@@ -15,7 +15,7 @@ MemoKey& add(const HalfEdge& edge, MemoKey& key) {
   return key.add(edge.table).add(edge.own).add(edge.is_row ? 1 : 0);
 }
 
-/// The least of each line's costs, taken off the line where it is possible.
+/// The minimum of each line, which is subtracted from the line's possible costs.
 std::vector<Cost> take_minima(std::vector<Cost>& costs, std::size_t lines, std::size_t step,
                               std::size_t others, std::size_t other_step) {
   std::vector<Cost> minima(lines, impossible);
@@ -31,7 +31,7 @@ std::vector<Cost> take_minima(std::vector<Cost>& costs, std::size_t lines, std::
   return minima;
 }
 
-/// The edge's costs with a row for each of the other end's strategies.
+/// The edge's costs with rows by the other end's strategy.
 CostTable by_others(const HalfEdge& edge) {
   if (!edge.is_row) return edge.table;
   std::vector<Cost> turned(edge.table.size());
@@ -44,8 +44,8 @@ CostTable by_others(const HalfEdge& edge) {
   return turned;
 }
 
-/// The least sum of two rows, `impossible` at most, and where it is. Costs are moderate, so that
-/// sums of a few stay far from overflow.
+/// The minimum of the sum of two rows, at most `impossible`, and its place. Costs are moderate, so
+/// that sums of a few do not overflow.
 std::pair<Cost, std::size_t> least_sum(const std::vector<Cost>& a, const Cost* b) {
   Cost least = impossible;
   for (std::size_t s = 0; s < a.size(); ++s) least = std::min(least, a[s] + b[s]);
@@ -58,7 +58,7 @@ std::pair<Cost, std::size_t> least_sum(const std::vector<Cost>& a, const Cost* b
 bool dominates(const std::vector<Cost>& costs, const std::vector<HalfEdge>& edges,
                const std::vector<std::vector<char>>& is_possible, std::size_t better,
                std::size_t worse) {
-  Cost saved = costs[worse] - costs[better];  // at least, by taking the better one
+  Cost saved = costs[worse] - costs[better];  // a lower bound
   for (std::size_t k = 0; k < edges.size(); ++k) {
     const HalfEdge& edge = edges[k];
     const Cost* worse_costs = edge.table.begin() + worse * edge.own_step();

@@ -10,7 +10,7 @@
 
 namespace autopar::assignment {
 
-/// An edge from one of its ends: the costs of that end's own strategies beside the other end's.
+/// An edge seen from one of its ends: the costs of its own strategies with those of the other end.
 struct HalfEdge {
   CostTable table;
   std::size_t own = 0;
@@ -21,41 +21,41 @@ struct HalfEdge {
   std::size_t other_step() const { return is_row ? 1 : own; }
 };
 
-/// The steps of presolve (presolve.h) as functions of costs alone, so that isomorphic parts of a
-/// problem, such as a model's repeated layers, are reduced once: what is asked again is answered
-/// from memory, as long as that is not too much of it.
+/// The steps of presolve (presolve.h) as functions of costs alone. Their answers are remembered up
+/// to a limit of memory, so that isomorphic parts of a problem, such as a model's repeated layers,
+/// are reduced once.
 class Reductions {
  public:
   explicit Reductions(const SolverParameters::Presolve& parameters = {})
       : parameters_(parameters) {}
 
-  /// The same costs, the same table.
+  /// The one table that is kept for these costs.
   CostTable unique(const CostTable& table);
 
-  /// A table as the sum of what its rows cost at least, its columns after that, and the rest.
+  /// A table as the sum of its row minima, the column minima after that, and the rest.
   struct Normalised {
     std::vector<Cost> row_minima;
     std::vector<Cost> column_minima;
     CostTable rest;
-    bool is_nothing = false;  ///< the rest is 0
+    bool is_nothing = false;  ///< the rest is 0 everywhere
   };
   std::shared_ptr<const Normalised> normalise(const CostTable& table, std::size_t columns);
 
-  /// The sum of an edge and a parallel one, in the first one's order.
+  /// The sum of two parallel edges, in the order of the first.
   CostTable sum(const HalfEdge& edge, const HalfEdge& parallel);
 
-  /// What is left when marked ones of the own strategies are removed.
+  /// The table without the own strategies that are marked.
   CostTable remove(const HalfEdge& edge, const std::vector<char>& is_removed);
 
-  /// By strategy, another one that is at least as good whatever the neighbours choose (Goldstein
-  /// 1994); itself where there is none; -1 where it is impossible. `usages` are empty where they do
-  /// not matter; `is_possible` is by edge and the other end's strategy.
+  /// By strategy, the one that dominates it (Goldstein 1994): at least as good whatever the
+  /// neighbours choose. Itself where none does; -1 where it is impossible. `usages` are empty where
+  /// they do not matter; `is_possible` is by edge and the other end's strategy.
   std::shared_ptr<const std::vector<int>> dominators(
       const std::vector<Cost>& costs, const std::vector<std::int64_t>& usages,
       const std::vector<HalfEdge>& edges, const std::vector<std::vector<char>>& is_possible);
 
-  /// What is left of a node with so many neighbours: by their strategies, the least that it costs
-  /// and its strategy then.
+  /// A node of degree 1 or 2 eliminated: by the neighbours' strategies, the node's least cost and
+  /// the strategy that has it.
   struct Eliminated {
     CostTable costs;
     std::vector<int> answers;

@@ -9,7 +9,7 @@ namespace autopar::assignment {
 
 namespace {
 
-/// By time, the sum of what `usage(node)` says of the nodes alive then.
+/// By time, the sum of usage(node) over the nodes alive then.
 template <typename Usage>
 std::vector<WideCost> sum_over_time(const AssignmentProblem& problem, const Usage& usage) {
   std::vector<WideCost> sums(problem.usage_limits.size() + 1, 0);
@@ -32,18 +32,19 @@ void drop_constant_usage(AssignmentProblem& problem, std::vector<WideCost>& limi
   }
 }
 
-/// Renumbers the times that are left, which are their own heirs, from 0, and hands down the prices
-/// of others to theirs, -1 for none; nodes alive at no time that is left end up at [0, 0).
-void keep_heirs(AssignmentProblem& problem, std::vector<WideCost>& limits,
-                std::vector<double>& prices, const std::vector<int>& heirs) {
-  std::vector<int> kept_before(heirs.size() + 1, 0);
-  for (std::size_t t = 0; t < heirs.size(); ++t) {
-    const bool is_kept = heirs[t] == static_cast<int>(t);
+/// Keeps the times that are their own dominators, numbered from 0. The prices of others are added
+/// to those of their dominators, or dropped where that is -1. Nodes alive at no time that is left
+/// get the interval [0, 0).
+void keep_undominated(AssignmentProblem& problem, std::vector<WideCost>& limits,
+                      std::vector<double>& prices, const std::vector<int>& dominators) {
+  std::vector<int> kept_before(dominators.size() + 1, 0);
+  for (std::size_t t = 0; t < dominators.size(); ++t) {
+    const bool is_kept = dominators[t] == static_cast<int>(t);
     kept_before[t + 1] = kept_before[t] + (is_kept ? 1 : 0);
-    if (!is_kept && heirs[t] >= 0) prices[heirs[t]] += prices[t];
+    if (!is_kept && dominators[t] >= 0) prices[dominators[t]] += prices[t];
   }
-  for (std::size_t t = 0; t < heirs.size(); ++t) {
-    if (heirs[t] != static_cast<int>(t)) continue;
+  for (std::size_t t = 0; t < dominators.size(); ++t) {
+    if (dominators[t] != static_cast<int>(t)) continue;
     limits[kept_before[t]] = limits[t];
     prices[kept_before[t]] = prices[t];
   }
@@ -59,9 +60,9 @@ void keep_heirs(AssignmentProblem& problem, std::vector<WideCost>& limits,
   }
 }
 
-/// A time is covered by a neighbour that has all its nodes and no higher limit.
-std::vector<int> heirs_of_covered(const AssignmentProblem& problem,
-                                  const std::vector<WideCost>& limits) {
+/// A time is dominated by a neighbour that has all its nodes and no higher limit.
+std::vector<int> dominators_by_cover(const AssignmentProblem& problem,
+                                     const std::vector<WideCost>& limits) {
   std::vector<int> starting(limits.size() + 1, 0);
   std::vector<int> ending(limits.size() + 1, 0);
   for (const auto& node : problem.nodes) {
@@ -69,34 +70,35 @@ std::vector<int> heirs_of_covered(const AssignmentProblem& problem,
     ++starting[node.first];
     ++ending[node.end];
   }
-  std::vector<int> heirs(limits.size());
-  std::iota(heirs.begin(), heirs.end(), 0);
+  std::vector<int> dominators(limits.size());
+  std::iota(dominators.begin(), dominators.end(), 0);
   for (std::size_t t = 0; t + 1 < limits.size(); ++t) {
-    const bool is_kept = heirs[t] == static_cast<int>(t);
+    const bool is_kept = dominators[t] == static_cast<int>(t);
     if (ending[t + 1] == 0 && limits[t + 1] <= limits[t]) {
-      if (is_kept) heirs[t] = static_cast<int>(t) + 1;
+      if (is_kept) dominators[t] = static_cast<int>(t) + 1;
     } else if (is_kept && starting[t + 1] == 0 && limits[t] <= limits[t + 1]) {
-      heirs[t + 1] = static_cast<int>(t);
+      dominators[t + 1] = static_cast<int>(t);
     }
   }
-  for (std::size_t t = limits.size(); t-- > 0;) heirs[t] = heirs[heirs[t]];
-  return heirs;
+  for (std::size_t t = limits.size(); t-- > 0;) dominators[t] = dominators[dominators[t]];
+  return dominators;
 }
 
-/// A time is implied by the one with the least limit where all that is alive then and not at that
-/// one cannot make up the difference: weights that fit a device's fair share leave room enough.
-std::vector<int> heirs_of_implied(const AssignmentProblem& problem,
-                                  const std::vector<WideCost>& limits) {
+/// A time is dominated by the one with the least limit where the nodes alive at it and not at that
+/// one cannot use the difference of the limits. Where weights have to fit a device's fair share,
+/// that drops most times.
+std::vector<int> dominators_by_implication(const AssignmentProblem& problem,
+                                           const std::vector<WideCost>& limits) {
   const int tightest = static_cast<int>(std::ranges::min_element(limits) - limits.begin());
   const auto most_beside = sum_over_time(problem, [&](const auto& node) -> WideCost {
     return node.first <= tightest && tightest < node.end ? 0 : std::ranges::max(node.usages);
   });
-  std::vector<int> heirs(limits.size());
+  std::vector<int> dominators(limits.size());
   for (std::size_t t = 0; t < limits.size(); ++t) {
     const bool is_implied = most_beside[t] <= limits[t] - limits[tightest];
-    heirs[t] = is_implied ? tightest : static_cast<int>(t);
+    dominators[t] = is_implied ? tightest : static_cast<int>(t);
   }
-  return heirs;
+  return dominators;
 }
 
 }  // namespace
@@ -112,9 +114,10 @@ bool compress_usage(AssignmentProblem& problem, std::vector<double>* prices) {
     node.end = std::min(node.end, times);
   }
   const auto keep = [&](const auto& is_kept) {
-    std::vector<int> heirs(limits.size());
-    for (std::size_t t = 0; t < heirs.size(); ++t) heirs[t] = is_kept(t) ? static_cast<int>(t) : -1;
-    keep_heirs(problem, limits, *prices, heirs);
+    std::vector<int> dominators(limits.size());
+    for (std::size_t t = 0; t < dominators.size(); ++t)
+      dominators[t] = is_kept(t) ? static_cast<int>(t) : -1;
+    keep_undominated(problem, limits, *prices, dominators);
   };
   keep([&](std::size_t t) { return limits[t] >= 0; });
   drop_constant_usage(problem, limits);
@@ -123,10 +126,11 @@ bool compress_usage(AssignmentProblem& problem, std::vector<double>* prices) {
   const auto most = sum_over_time(
       problem, [](const auto& node) -> WideCost { return std::ranges::max(node.usages); });
   keep([&](std::size_t t) { return most[t] > limits[t]; });
-  if (!limits.empty()) keep_heirs(problem, limits, *prices, heirs_of_implied(problem, limits));
+  if (!limits.empty())
+    keep_undominated(problem, limits, *prices, dominators_by_implication(problem, limits));
   for (std::size_t before = limits.size() + 1; limits.size() < before;) {
     before = limits.size();
-    keep_heirs(problem, limits, *prices, heirs_of_covered(problem, limits));
+    keep_undominated(problem, limits, *prices, dominators_by_cover(problem, limits));
   }
   problem.usage_limits.clear();
   for (const WideCost limit : limits) {

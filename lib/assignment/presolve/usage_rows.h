@@ -6,16 +6,16 @@
 
 namespace autopar::assignment {
 
-/// Brings the limits over time into their shortest form, in place; which choices are within the
-/// limits stays as it is. What a node uses in any case is taken off the limits. Times that no
-/// choice can bring over their limit are dropped, and times whose nodes and limit another time
-/// covers or whose limit another one's implies; what is left is numbered from 0. A node without
-/// influence on any limit gets the interval [0, 0) and no usage. False where some limit is exceeded
-/// by every choice. `prices`, by time, on what usage exceeds its limit by, pass to the times that
-/// stand for those that are dropped, so that no choice pays less.
+/// Compresses the limits over time in place, as presolve of linear programs drops redundant and
+/// dominated rows; the same choices stay within the limits. The least usage of each node is
+/// subtracted from the limits. Times that no choice can bring over their limit are dropped, and so
+/// are times that another one dominates; those left are numbered from 0. A node that matters to no
+/// limit gets the interval [0, 0) and no usage. False where every choice exceeds some limit. The
+/// `prices` of dominated times, of a unit of usage over the limit, are added to those of the times
+/// that dominate them, so that no choice pays less.
 bool compress_usage(AssignmentProblem& problem, std::vector<double>* prices = nullptr);
 
-/// True where the node's choice can matter to a limit, in a problem with compressed usage.
+/// Whether the node's choice can matter to a limit, in a problem with compressed usage.
 inline bool is_limited(const AssignmentProblem::Node& node) { return node.first < node.end; }
 
 }  // namespace autopar::assignment

@@ -7,11 +7,11 @@
 
 namespace autopar::assignment {
 
-/// The matrices of ArcCosts with equal rows and columns once: an operator has many strategies that
-/// treat one of its tensors alike. What goes over an edge is a matter of such classes.
+/// The matrices of ArcCosts with equal rows and columns merged into classes: many strategies of an
+/// operator treat one of its tensors alike, and messages need only be computed by class.
 class ArcClasses {
  public:
-  /// Which strategies of a node are alike for an arc.
+  /// The classes of strategies that have equal costs over an arc.
   struct Classes {
     std::vector<int> of;                       ///< by strategy
     std::vector<std::size_t> representatives;  ///< by class, a strategy
@@ -19,16 +19,16 @@ class ArcClasses {
   struct Arc {
     const Classes* own = nullptr;
     const Classes* others = nullptr;
-    std::vector<double> costs;  ///< rows by the others' class
+    std::vector<double> costs;  ///< rows by the class of the other end
   };
 
   explicit ArcClasses(const ArcCosts& costs);
   ArcClasses(const ArcClasses&) = delete;
   ArcClasses& operator=(const ArcClasses&) = delete;
 
-  /// Of the k-th arc.
+  /// The k-th arc.
   const Arc& arc(std::size_t k) const { return matrices_[matrix_of_[k]]; }
-  /// What a step over every edge in one direction looks at.
+  /// The costs that one message over every edge looks at.
   double work() const { return work_; }
 
  private:

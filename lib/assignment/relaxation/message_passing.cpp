@@ -21,8 +21,8 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr double largest_exact = 4503599627370496.0;  // 2^52
-// A strategy that is dearer than the node's cheapest by so much is as good as gone: its cost may be
-// lowered to that, so that numbers stay small.
+/// A strategy that costs so much more than the node's cheapest is as good as impossible: its belief
+/// is lowered to that, so that numbers stay exact.
 constexpr double most_above_least = 1125899906842624.0;  // 2^50
 
 void clamp_beliefs(std::span<double> beliefs) {
@@ -96,7 +96,7 @@ void MessagePassing::set_prices(const UsagePrices& prices) {
   }
 }
 
-/// Moves all that the k-th arc's edge can give into its node.
+/// Moves as much as possible from the k-th arc's edge into its node.
 void MessagePassing::pull(std::size_t k) {
   const ArcCosts::Arc& arc = costs_.arc(k);
   const ArcClasses::Arc& classes = classes_.arc(k);
@@ -107,7 +107,7 @@ void MessagePassing::pull(std::size_t k) {
     most = std::max(most, moved[t]);
   }
   const std::size_t count = classes.own->representatives.size();
-  // An edge without a possible pair can give more than that; numbers stay finite so.
+  // Edges without a possible pair could give more; this keeps numbers finite.
   of_classes_.assign(count, most_above_least);
   double* least = of_classes_.data();
   const double* row = classes.costs.data();
@@ -147,7 +147,7 @@ void MessagePassing::visit(std::size_t i, bool forward) {
   const double least = *std::min_element(belief, belief + count);
   for (std::size_t s = 0; s < count; ++s) largest_ = std::max(largest_, std::abs(belief[s]));
   if (!ahead.empty()) {
-    // What is pushed is over the least, so that the bound is what stays in the nodes.
+    // Only the excess over the minimum is pushed: the bound is the sum of what stays in the nodes.
     const double shares = static_cast<double>(std::max(before.size(), core.size()));
     for (std::size_t s = 0; s < count; ++s) {
       const double share = std::floor((belief[s] - least) / shares);
@@ -181,8 +181,8 @@ void MessagePassing::sweep() {
 }
 
 std::vector<double> MessagePassing::min_marginals() const {
-  // What stays in nodes and edges is not negative, and the least of each node is the bound. A
-  // choice with a strategy pays what is over that in its node, and in its edges and neighbours.
+  // The bound is the sum of the nodes' minima, and nothing left in nodes and edges is negative. A
+  // choice with a strategy pays its excess over the minimum in its node, its edges and neighbours.
   std::vector<double> least(costs_.nodes());
   double bound = 0;
   for (std::size_t i = 0; i < costs_.nodes(); ++i) {

@@ -9,31 +9,30 @@
 
 namespace autopar::assignment {
 
-/// Nodes of many edges first, for those decide most; those of trees that hang on the rest come
-/// last, parents first.
+/// An order of the nodes in which the bound rises soon: by degree, largest first; then the trees
+/// that hang on the rest, parents before children.
 std::vector<int> sweep_order(const AssignmentProblem& problem);
 
 /// A lower bound on the cost of a problem's choices under prices instead of limits, raised sweep by
-/// sweep, with a choice at each. The bound is exact in whole numbers: rounding only lowers it. It
-/// rises soonest where the nodes are in `sweep_order`.
+/// sweep, and a choice by rounding in each. Rounding errors only lower the bound. Nodes should be
+/// in `sweep_order`.
 class MessagePassing {
  public:
   explicit MessagePassing(const ArcCosts& costs);
 
-  /// The prices count from the next sweep on.
+  /// Takes effect with the next sweep.
   void set_prices(const UsagePrices& prices);
-  /// Forward over all nodes and back.
+  /// One pass forward over all nodes and one back.
   void sweep();
   /// The costs that a sweep looks at.
   double work_of_sweep() const { return 4 * classes_.work(); }
   /// The bound in multiples of 1 / scale, of costs and prices; nullopt where numbers grew too large
   /// to be exact.
   std::optional<double> bound() const;
-  /// The choice of the last sweep: node by node, the best beside those chosen before.
+  /// The choice of the last sweep: node by node, the best given those chosen before.
   const std::vector<int>& choice() const { return choice_; }
-  /// By strategy of all nodes, a bound on the choices that hold it. Where nodes and edges have
-  /// given all to their neighbours, it is the best of those that tells. No two edges may join the
-  /// same nodes.
+  /// By strategy of all nodes, its min-marginal: a lower bound on the choices that hold it. No two
+  /// edges may join the same nodes.
   std::vector<double> min_marginals() const;
 
  private:
@@ -51,7 +50,7 @@ class MessagePassing {
   std::vector<double> of_classes_;
   std::vector<double> of_other_classes_;
   double bound_ = 0;
-  double largest_ = 0;  ///< number met
+  double largest_ = 0;  ///< absolute belief met
 };
 
 }  // namespace autopar::assignment

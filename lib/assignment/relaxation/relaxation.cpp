@@ -1,8 +1,8 @@
-// The Lagrangian relaxation puts a price on usage instead of limiting it. For any prices, what the
-// cheapest choice costs and pays, less what the limits are worth, bounds the limited problem. The
-// prices follow the volume algorithm (Barahona and Anbil 2000): steps from the best prices so far
-// along the usage over the limits, averaged over the choices met. Message passing bounds the priced
-// problem; its messages stay good where prices change.
+// Lagrangian relaxation with the volume algorithm (Barahona and Anbil 2000). Usage has prices
+// instead of limits: for any prices, the least priced cost less the price of the limits is a lower
+// bound. The prices move from the best ones so far along the excess of usage over the limits,
+// averaged over the choices met. Message passing bounds the priced problem; its messages stay valid
+// where prices change.
 
 #include "assignment/relaxation/relaxation.h"
 
@@ -13,7 +13,7 @@ namespace autopar::assignment {
 
 namespace {
 
-/// About what an optimum may cost: nodes at their dearest, edges as the nodes' cheapest have them.
+/// A rough cost of an optimum: the dearest strategy of each node, edges at the cheapest ones.
 WideCost typical_cost(const AssignmentProblem& problem) {
   const auto finite = [](Cost cost) { return cost < impossible ? cost : 0; };
   WideCost sum = 0;
@@ -90,7 +90,7 @@ void Relaxation::step(Cost goal) {
   }
 }
 
-/// How far the bound may have to rise: the goal may be far from an optimum.
+/// How far the bound may have to rise, as the goal may be far from an optimum.
 double Relaxation::gap_to(Cost goal) const {
   return std::min(static_cast<double>(goal) - best_bound_,
                   parameters_.largest_gap * (std::abs(best_bound_) + cost_elsewhere_));
@@ -108,7 +108,7 @@ void Relaxation::note_choice() {
   cost_ = cost;
 }
 
-/// Costs are whole numbers, so a bound may be rounded up to one.
+/// Rounds a bound up, as costs are whole numbers.
 Cost Relaxation::whole(double bound) const {
   return static_cast<Cost>(
       std::clamp(std::ceil((bound - prices_.limits_cost()) / costs_.scale()), 0.0, 1e18));

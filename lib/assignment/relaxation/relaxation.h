@@ -15,23 +15,23 @@ namespace autopar::assignment {
 using MinMarginals = std::vector<std::vector<Cost>>;
 
 /// The Lagrangian relaxation of a problem's limits (usage_prices.h), bounded by message passing
-/// (message_passing.h): a lower bound that rises step by step, and choices on the way. Usage must
+/// (message_passing.h): a lower bound that rises step by step, and choices by rounding. Usage must
 /// be compressed (usage_rows.h), costs at least 0, no two edges between the same nodes, and the
 /// problem must outlive it.
 class Relaxation {
  public:
-  /// `prices` is where they start, by time; empty for 0. `cost_elsewhere` is what the problem's
-  /// cost lacks, where it is a part of a larger one.
+  /// `prices` are the first ones, by time; empty for 0. `cost_elsewhere` is the cost of the other
+  /// parts of a larger problem.
   Relaxation(const AssignmentProblem& problem, std::vector<double> prices, double cost_elsewhere,
              const SolverParameters::Relaxation& parameters = {});
 
-  /// Goes on until that many costs are looked at, the bound reaches the goal, the bound hardly
-  /// rises any more, or the deadline comes. Returns how many costs it looked at.
+  /// Steps until that many costs are looked at, the bound reaches the goal or hardly rises, or the
+  /// deadline comes. Returns how many costs it looked at.
   double advance(double work, Cost goal, const Deadline& deadline);
   /// The costs that a step looks at.
   double work_of_step() const;
   bool is_stuck() const { return is_stuck_; }
-  /// Takes long steps again, for the sake of other choices.
+  /// Takes long steps again, to find other choices.
   void perturb();
 
   /// No choice within the limits costs less.
@@ -39,13 +39,12 @@ class Relaxation {
   /// The cheapest choice within the limits that was met; empty where none was.
   const std::vector<int>& choice() const { return choice_; }
   Cost cost() const { return cost_; }
-  /// What is cheap at the present prices, within the limits or not.
+  /// The choice of the last step, within the limits or not.
   const std::vector<int>& priced_choice() const { return messages_.choice(); }
-  /// The different ones of the last advance.
+  /// The choices of the last advance's steps, each once in a row.
   const std::vector<std::vector<int>>& priced_choices() const { return priced_choices_; }
-  /// Those of the best bound.
+  /// The prices of the best bound, by time.
   const std::vector<double>& prices() const { return center_; }
-  /// By node and strategy: no choice within the limits that has it costs less.
   MinMarginals min_marginals();
 
  private:

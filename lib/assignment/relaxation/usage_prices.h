@@ -14,7 +14,7 @@ class UsagePrices {
  public:
   /// `problem` has compressed usage (usage_rows.h); costs are multiples of 1 / scale.
   UsagePrices(const AssignmentProblem& problem, double scale);
-  /// Prices by time, in the cost's unit, not negative.
+  /// Sets the prices by time, in the cost's unit, not negative.
   void set(const std::vector<double>& prices);
   const std::vector<double>& prices() const { return prices_; }
   /// What strategy s of node i pays, rounded down, in multiples of 1 / scale.
