@@ -1,4 +1,5 @@
-# What `cmake --install` and the package hold: bin/autopar, its plugins in lib/autopar, headers and the pages.
+# What `cmake --install` and the package hold: bin/autopar, its libraries in lib with their headers in
+# include/autopar and what find_package(autopar) reads, its plugins in lib/autopar, and the pages.
 # AUTOPAR_GPU_CHECK adds the programs that scripts/gpu_check runs.
 # AUTOPAR_PORTABLE adds, in lib, the shared libraries that the program needs, for machines without
 # them, with their licences; what a plugin alone needs (CUDA, NCCL, MPI) is the machine's own.
@@ -16,21 +17,24 @@ function(autopar_install)
   install(FILES README.md LICENSE DESTINATION share/doc/autopar)
   # What libraries of operators are compiled with (docs/operators-of-your-own.md).
   install(FILES lib/graph/operators/autopar_operator.h DESTINATION include/autopar)
+  autopar_install_libraries()
   set(programs autopar)
   if(AUTOPAR_GPU_CHECK)
     list(APPEND programs onnx_conformance run_shards gpu_kernel_test)
   endif()
+  set_target_properties(${programs} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
   if(NOT AUTOPAR_PORTABLE)
     install(TARGETS ${programs} RUNTIME DESTINATION bin)
     return()
   endif()
 
   # As an RPATH, it holds for what the libraries beside the program and the plugins need too.
-  foreach(program ${programs})
-    target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
+  set(libraries autopar_planner_library autopar_runtime_library)
+  foreach(target ${programs} ${libraries})
+    target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
   endforeach()
-  set_target_properties(${programs} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
-  install(TARGETS ${programs} RUNTIME_DEPENDENCY_SET needed RUNTIME DESTINATION bin)
+  install(TARGETS ${programs} ${libraries} RUNTIME_DEPENDENCY_SET needed
+    RUNTIME DESTINATION bin LIBRARY DESTINATION lib)
   # glibc's parts belong together, and to the machine.
   install(RUNTIME_DEPENDENCY_SET needed
     PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|util)[.]so"
@@ -40,6 +44,36 @@ function(autopar_install)
   install(CODE "set(architecture ${CMAKE_LIBRARY_ARCHITECTURE})
     set(notice_files */CLI11Config.cmake */nlohmann_jsonConfig.cmake)")
   install(SCRIPT ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/install_notices.cmake)
+endfunction()
+
+# Headers that programs outside may include, by their places in lib. Beside each other in
+# include/autopar, they include each other from there.
+set(AUTOPAR_PUBLIC_HEADERS
+  base/error.h
+  base/mapped_file.h
+  bundle/collective_total.h
+  graph/data_type.h
+  graph/tensor.h
+  planner/planner.h
+  runtime/named_tensors.h
+  runtime/session.h
+  runtime/session_options.h
+  runtime/span.h)
+
+function(autopar_install_libraries)
+  include(CMakePackageConfigHelpers)
+  set(libraries autopar_planner_library autopar_runtime_library)
+  set_target_properties(${libraries} PROPERTIES INSTALL_RPATH "$ORIGIN")
+  if(NOT AUTOPAR_PORTABLE)
+    install(TARGETS ${libraries} LIBRARY DESTINATION lib)
+  endif()
+  set(version_file ${CMAKE_BINARY_DIR}/autoparConfigVersion.cmake)
+  write_basic_package_version_file(${version_file} COMPATIBILITY ExactVersion)
+  install(FILES ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/autoparConfig.cmake ${version_file}
+    DESTINATION lib/cmake/autopar)
+  install(CODE "set(source ${CMAKE_SOURCE_DIR}/lib)
+    set(headers ${AUTOPAR_PUBLIC_HEADERS})")
+  install(SCRIPT ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/install_headers.cmake)
 endfunction()
 
 set(CPACK_GENERATOR TGZ)

@@ -1,0 +1,68 @@
+#include "planner/device_fit.h"
+
+#include <catch2/catch.hpp>
+
+#include "cost/device_model.h"
+#include "planner/load_model.h"
+
+using namespace autopar;
+using namespace autopar::planner;
+
+namespace {
+
+graph::Graph mlp() {
+  return load_graph({.file = std::filesystem::path(AUTOPAR_SOURCE_DIR) /
+                             "models/tiny/mlp-dynamo/model.onnx",
+                     .shapes = {"x=8x48"}})
+      .graph;
+}
+
+cost::DeviceModel device_that_runs_on(const std::string& kind) {
+  cost::DeviceModel device = cost::load_device_model("cpu");
+  device.runs_on = kind;
+  return device;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a device's shards are run by its own kernels, and a GPU's by the CPU's where it is gone") {
+  const auto* cpu = &runtime::cpu_kernels();
+  CHECK(kernels_for(device_that_runs_on("cpu")) == std::vector<const runtime::KernelTable*>{cpu});
+  CHECK(kernels_for(device_that_runs_on("cuda")).front() != cpu);
+  CHECK(kernels_for(device_that_runs_on("cuda")).back() == cpu);
+  CHECK(kernels_for(device_that_runs_on("")).size() == 2);
+}
+
+TEST_CASE(
+    "a device whose runtime fuses prices what is fused in the model at hand; another does not") {
+  const graph::Graph graph = mlp();
+  cost::DeviceModel fusing = device_that_runs_on("cpu");
+  fusing.is_fusing = true;
+  fusing.weight_bytes_per_second = 1;
+  std::vector<cost::CostModel> models{{fusing, sharding::DeviceMesh({2})},
+                                      {fusing, sharding::DeviceMesh({1, 2})}};
+  fit_to_model(models, graph);
+  for (const cost::CostModel& model : models) {
+    REQUIRE(model.device().fused);
+    CHECK_FALSE(model.device().fused->empty());
+    REQUIRE(model.device().without_memory);
+    CHECK(model.device().weight_bytes_per_second > 1);
+  }
+  CHECK(models[1].mesh() == sharding::DeviceMesh({1, 2}));
+
+  cost::DeviceModel plain = fusing;
+  plain.is_fusing = false;
+  std::vector<cost::CostModel> unfused{{plain, sharding::DeviceMesh({2})}};
+  fit_to_model(unfused, graph);
+  CHECK_FALSE(unfused.front().device().fused);
+  CHECK(unfused.front().device().weight_bytes_per_second == 1);
+}
+
+TEST_CASE("the bytes of a run are those of the kernels that need most") {
+  const graph::Graph graph = mlp();
+  const std::int64_t on_any = run_bytes_on(device_that_runs_on(""))(graph, 1);
+  for (const char* kind : {"cpu", "cuda"})
+    CHECK(run_bytes_on(device_that_runs_on(kind))(graph, 1) <= on_any);
+  CHECK(run_bytes_on(device_that_runs_on("cpu"))(graph, 1) > 0);
+}
