@@ -54,7 +54,9 @@ set(AUTOPAR_PUBLIC_HEADERS
   bundle/collective_total.h
   graph/data_type.h
   graph/tensor.h
+  planner/calibration.h
   planner/planner.h
+  planner/verify.h
   runtime/named_tensors.h
   runtime/session.h
   runtime/session_options.h

@@ -17,11 +17,11 @@
 ///
 /// A bundle is a folder with an ONNX file a rank; runtime/session.h runs it.
 ///
-/// Errors are exceptions of type autopar::Error (error.h); the message is one line, and names options
-/// as the command line does: `ngpus` is --ngpus. Where std::bad_alloc or another standard exception
-/// comes through, nothing is left behind either. Any number of models and plans may be used from any
-/// number of threads, but nothing else may search while `discover` or a library of operators brings
-/// rules.
+/// Errors are exceptions of type autopar::Error (error.h); the message is one line, and names
+/// options as the command line does: `ngpus` is --ngpus. Where std::bad_alloc or another standard
+/// exception comes through, nothing is left behind either. Any number of models and plans may be
+/// used from any number of threads, but nothing else may search while `discover` or
+/// a library of operators brings rules.
 ///
 /// Effects on the process: while plan() or explain() search, SIGINT ends the search instead of the
 /// process, and the best plan so far is returned; while write_bundle() writes, SIGINT, SIGTERM and

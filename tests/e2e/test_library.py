@@ -48,7 +48,7 @@ class LibraryTest(TemporaryFolderTest):
         self.assertIn("session.h", [header.name for header in headers])
         for header in headers:
             for name in re.findall(r"^#include (.*)$", header.read_text(), re.M):
-                self.assertRegex(name, r"^<(autopar/[a-z_]+\.h|[a-z_]+)>$", header.name)
+                self.assertRegex(name, r"^<(autopar/[a-z_]+\.h|[a-z_]+(\.h)?)>$", header.name)
             subprocess.run(["c++", "-std=c++20", "-fsyntax-only", "-Wall", "-Werror", "-I",
                             self.prefix / "include", "-include", header, "-x", "c++", "/dev/null"],
                            check=True)

@@ -1,0 +1,88 @@
+#include "planner/verify.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "base/error.h"
+#include "base/temporary_folder.h"
+#include "bundle/tail_info.h"
+#include "planner/load_model.h"
+#include "runtime/rank_device.h"
+#include "runtime/run_whole.h"
+#include "runtime/session.h"
+#include "runtime/tail_run.h"
+#include "runtime/tensor_files.h"
+
+namespace autopar::planner {
+
+namespace {
+
+using runtime::NamedTensors;
+
+double tolerance_of(graph::DataType type) {
+  if (type == graph::DataType::float16) return 1e-2;
+  return type == graph::DataType::bfloat16 ? 8e-2 : 1e-4;
+}
+
+double tolerance_of(const graph::Graph& model) {
+  double largest = 0;
+  for (const graph::Value& value : model.values)
+    largest = std::max(largest, tolerance_of(value.type));
+  return largest;
+}
+
+/// With the input shapes that the bundle was made for.
+graph::Imported load_whole_model(ModelOptions options, const bundle::MetaInfo& info) {
+  for (const bundle::PortInfo& input : info.inputs) {
+    if (!input.shape.empty())
+      options.shapes.push_back(input.name + "=" + graph::to_string(input.shape));
+  }
+  return load_graph(options);
+}
+
+NamedTensors outputs_of_tail(const graph::Tail& tail, const NamedTensors& inputs,
+                             const NamedTensors& made, const runtime::DeviceOptions& device) {
+  const TemporaryFolder folder;
+  graph::save_tail(tail, folder / "tail.onnx", folder / "tail.data");
+  const int threads = runtime::threads_of(device, {.rank = 0, .count = 1});
+  return runtime::TailRun(folder / "tail.onnx", tail.summary, threads).run(inputs, made);
+}
+
+NamedTensors run_whole(const graph::Imported& model, const NamedTensors& inputs,
+                       const runtime::DeviceOptions& device) {
+  NamedTensors outputs = runtime::run_whole(model.graph, inputs, device);
+  return model.tail ? outputs_of_tail(*model.tail, inputs, outputs, device) : outputs;
+}
+
+}  // namespace
+
+const Verification::Output& Verification::worst() const {
+  return *std::ranges::max_element(outputs | std::views::reverse, {}, &Output::relative_error);
+}
+
+std::optional<Verification> verify(const ModelOptions& model,
+                                   const std::filesystem::path& bundle_dir,
+                                   const NamedTensors& inputs,
+                                   const runtime::SessionOptions& options) {
+  const bundle::MetaInfo info = bundle::load_meta_info(bundle_dir);
+  runtime::Session session(bundle_dir, options);
+  const runtime::RunResult sharded = session.run(inputs);
+  if (!session.has_first_rank()) return std::nullopt;
+
+  const graph::Imported whole_model = load_whole_model(model, info);
+  const NamedTensors whole = run_whole(whole_model, inputs, options.device);
+  Verification verification{.outputs = {}, .tolerance = tolerance_of(whole_model.graph)};
+  for (const auto& output : bundle::model_outputs(info, bundle::load_tail_info(bundle_dir, info))) {
+    const auto reference = whole.find(output.name);
+    if (reference == whole.end()) {
+      fail("{} has no output '{}', which {} has; verify a bundle with the model it was made from",
+           model.file.string(), output.name, bundle_dir.string());
+    }
+    verification.outputs.push_back(
+        {output.name,
+         runtime::largest_relative_error(reference->second, sharded.outputs.at(output.name))});
+  }
+  return verification;
+}
+
+}  // namespace autopar::planner
