@@ -66,7 +66,7 @@ void print_model(const graph::ModelOverview& model, const EndOfModel& end, bool 
   if (!end.refusal.empty()) fmt::print("cannot be split: {}\n", end.refusal);
 }
 
-/// By the stages that have it.
+/// The specs of the stages that have it.
 std::string specs_text(const bundle::PortInfo& port) {
   std::string text;
   for (std::size_t s = 0; s < port.specs.size(); ++s) {

@@ -9,7 +9,7 @@
 namespace autopar::planner {
 
 /// A run of the plan as the cost model has it, in the form of a profile: by rank, from time 0 on.
-/// Of more than 64 ranks, the first of each stage alone, which stands for the others.
+/// A plan for more than 64 ranks has those of the first rank of each stage alone.
 std::vector<std::vector<runtime::Span>> simulated_spans(const plan::PipelinePlan& plan,
                                                         const cost::DeviceModel& device);
 

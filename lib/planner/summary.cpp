@@ -70,7 +70,7 @@ std::string certificate(const plan::PlanSummary& summary) {
                      gap * 100);
 }
 
-/// Of the meshes that `--mesh auto` tried, a line each.
+/// A line for each mesh that `--mesh auto` tried.
 std::string meshes_text(const plan::PlanSummary& summary) {
   if (summary.meshes.empty()) return "";
   std::string text = "  meshes tried:\n";

@@ -22,7 +22,7 @@ struct Verification {
   /// float16 1e-2, for bfloat16 8e-2.
   double tolerance = 0;
 
-  /// Of equal ones the last; there is an output.
+  /// The last of equal ones. There must be an output.
   const Output& worst() const;
 };
 
