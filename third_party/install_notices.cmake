@@ -11,6 +11,7 @@ if(NOT dpkg_query)
 endif()
 
 file(GLOB libraries ${prefix}/lib/*.so*)
+list(FILTER libraries EXCLUDE REGEX "/libautopar_")
 foreach(library IN LISTS libraries)
   if(NOT IS_SYMLINK ${library})
     get_filename_component(name ${library} NAME)

@@ -22,7 +22,8 @@ std::filesystem::path plugin_folder() {
   const char* chosen = std::getenv("AUTOPAR_PLUGIN_DIR");
   if (chosen != nullptr && *chosen != '\0') return chosen;
   const std::filesystem::path file = own_file();
-  if (file.filename().string().starts_with("libautopar_")) return file.parent_path() / "autopar";
+  if (file.filename().string().starts_with("libautopar_runtime."))
+    return file.parent_path() / "autopar";
   const auto program = std::filesystem::read_symlink("/proc/self/exe");
   return program.parent_path().parent_path() / "lib" / "autopar";
 }
