@@ -68,7 +68,8 @@ constexpr std::string_view introduction = R"(# Operators
 Which operators run where, and which can be split; `operator_support` prints this page. An operator
 that is not split runs whole on every rank, and [`--discover`](sharding.md#discovery) finds out by
 running it how one without a rule can be split. Operators without a domain are ONNX's own. To add
-one, see [CONTRIBUTING](../CONTRIBUTING.md).
+one, see [CONTRIBUTING](../CONTRIBUTING.md); to bring one along, see
+[operators of your own](operators-of-your-own.md).
 )";
 
 /// A title, and the names in lines of at most 100 columns.
