@@ -39,4 +39,5 @@ class InstallTest(TemporaryFolderTest):
 
     def test_the_pages_are_there(self):
         pages = self.prefix / "share" / "doc" / "autopar"
-        self.assertEqual({file.name for file in pages.iterdir()}, {"README.md", "LICENSE"})
+        self.assertEqual({file.name for file in pages.iterdir()},
+                         {"README.md", "ARCHITECTURE.md", "LICENSE", "docs"})
