@@ -50,7 +50,7 @@ endfunction()
 # Headers that programs outside may include, by their places in lib. Beside each other in
 # include/autopar, they include each other from there.
 set(AUTOPAR_PUBLIC_HEADERS
-  base/error.h
+  base/error_types.h
   base/mapped_file.h
   bundle/collective_total.h
   graph/data_type.h

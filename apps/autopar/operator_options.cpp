@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/operators/load_operators.h"
+#include "planner/planner.h"
 
 namespace autopar {
 
@@ -12,7 +12,7 @@ void add_operators_option(CLI::App& command) {
       .add_option_function<std::vector<std::string>>(
           "--operators",
           [](const std::vector<std::string>& libraries) {
-            for (const std::string& library : libraries) graph::load_operators(library);
+            for (const std::string& library : libraries) planner::load_operators(library);
           },
           "A shared library with operators of your own (autopar_operator.h); may be repeated")
       ->allow_extra_args(false);

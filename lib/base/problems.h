@@ -9,17 +9,6 @@
 
 namespace autopar {
 
-/// Several problems that have nothing to do with each other. Each has a line of its own, which main
-/// prints as it prints the line of an Error.
-class SeveralErrors : public Error {
- public:
-  explicit SeveralErrors(std::vector<std::string> lines);
-  const std::vector<std::string>& lines() const { return lines_; }
-
- private:
-  std::vector<std::string> lines_;
-};
-
 /// Collects what is wrong in places that do not depend on each other, so that the first problem
 /// does not hide the others.
 class Problems {

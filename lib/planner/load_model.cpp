@@ -5,6 +5,7 @@
 
 #include "base/problems.h"
 #include "graph/onnx/onnx_overview.h"
+#include "graph/operators/load_operators.h"
 #include "graph/state.h"
 #include "program/split_batch.h"
 #include "runtime/executable.h"
@@ -70,6 +71,8 @@ std::pair<std::string, graph::Tensor> load_named_tensor(std::string_view option,
     fail("{} {}: give NAME=FILE.npy or NAME=FILE.pb", option, text);
   return {text.substr(0, equals), runtime::load_tensor_file(text.substr(equals + 1))};
 }
+
+void load_operators(const std::filesystem::path& library) { graph::load_operators(library); }
 
 void check_names(const ModelOptions& options, const PlanOptions& plan) {
   Problems problems;

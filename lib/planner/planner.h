@@ -17,11 +17,11 @@
 ///
 /// A bundle is a folder with an ONNX file a rank; runtime/session.h runs it.
 ///
-/// Errors are exceptions of type autopar::Error (error.h); the message is one line, and names
-/// options as the command line does: `ngpus` is --ngpus. Where std::bad_alloc or another standard
-/// exception comes through, nothing is left behind either. Any number of models and plans may be
-/// used from any number of threads, but nothing else may search while `discover` or
-/// a library of operators brings rules.
+/// Errors are exceptions of type autopar::Error (error.h), or SeveralErrors with a line for each; a
+/// line names options as the command line does: `ngpus` is --ngpus. Where std::bad_alloc or another
+/// standard exception comes through, nothing is left behind either. Any number of models and plans
+/// may be used from any number of threads, but nothing else may search while `discover` or a
+/// library of operators brings rules.
 ///
 /// Effects on the process: while plan() or explain() search, SIGINT ends the search instead of the
 /// process, and the best plan so far is returned; while write_bundle() writes, SIGINT, SIGTERM and
@@ -111,6 +111,11 @@ class Plan {
 
 /// Names of devices that need no device file.
 std::vector<std::string> device_names();
+
+/// Makes the operators of a shared library known to this process, for good: they are planned and
+/// run like others (autopar_operator.h). Call it before models are loaded. Throws Error where the
+/// library cannot be loaded or declares what cannot be.
+void load_operators(const std::filesystem::path& library);
 
 /// Throws all that is wrong with the options, at once, as far as the model's file tells without its
 /// graph being read, and what `other_checks` throws; plan() and write_bundle() throw the same
