@@ -119,12 +119,17 @@ struct KernelRequest {
 /// Throws Error naming node and operator for a type or form that it does not serve.
 using KernelFactory = std::unique_ptr<Kernel> (*)(const KernelRequest& request);
 
+/// Whether a node that a pass would make pays on a device in its types and shapes.
+using ServesNode = bool (*)(const graph::Node& node, std::span<const TensorView> inputs,
+                            std::span<const TensorView> outputs);
+
 struct KernelEntry {
   std::string_view domain;
   std::string_view op_type;
-  KernelFactory make;
+  KernelFactory make = nullptr;
   /// Output 0 has input 0's bytes in another shape: the compiler aliases it and runs nothing.
   bool is_view = false;
+  ServesNode serves = nullptr;  ///< null: every node
 };
 
 /// A device's kernels and what it can fuse.
@@ -136,16 +141,12 @@ struct KernelTable {
   std::optional<int> (*chain_slots)(const graph::Node& node, std::span<const TensorView> inputs,
                                     const TensorView& output) = nullptr;
   int max_chain_slots = 0;
-  /// Whether a node that a pass would make, of one of the entries' operators, pays on this device
-  /// in its types and shapes; null where all do.
-  bool (*serves)(const graph::Node& node, std::span<const TensorView> inputs,
-                 std::span<const TensorView> outputs) = nullptr;
 
   /// Null where the device has no such kernel.
   const KernelEntry* find(std::string_view domain, std::string_view op_type) const;
 };
 
-/// The CPU's, one line an operator (kernels/cpu/table.cpp).
+/// The CPU's, of all families' tables (kernels/tables.h).
 const KernelTable& cpu_kernels();
 
 }  // namespace autopar::runtime

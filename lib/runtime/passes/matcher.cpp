@@ -110,13 +110,14 @@ TensorView view_of(const Graph& graph, ValueId value) {
 }
 
 bool can_run(const KernelTable& kernels, const Graph& graph, const Node& node) {
-  if (kernels.find(node.domain, node.op_type) == nullptr) return false;
-  if (kernels.serves == nullptr) return true;
+  const KernelEntry* entry = kernels.find(node.domain, node.op_type);
+  if (entry == nullptr) return false;
+  if (entry->serves == nullptr) return true;
   std::vector<TensorView> inputs;
   std::vector<TensorView> outputs;
   for (const ValueId id : node.inputs) inputs.push_back(view_of(graph, id));
   for (const ValueId id : node.outputs) outputs.push_back(view_of(graph, id));
-  return kernels.serves(node, inputs, outputs);
+  return entry->serves(node, inputs, outputs);
 }
 
 Node reshape_node(Graph& graph, const std::string& name, ValueId from, ValueId to) {

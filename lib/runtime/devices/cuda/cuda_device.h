@@ -13,7 +13,7 @@
 
 namespace autopar::runtime::cuda {
 
-/// The kernels of GPUs, one line an operator (kernels/cuda/table.cpp).
+/// The kernels of GPUs, of all families' tables (kernels/tables.h).
 const KernelTable& kernels();
 
 class CudaDevice final : public Device {

@@ -69,7 +69,7 @@ struct VisibleKeys {
   std::int64_t end = 0;
 };
 
-/// Of the query at `position` among `keys` that are valid.
+/// The keys that the query at `position` sees among `keys` valid ones.
 AUTOPAR_ELEMENTWISE VisibleKeys visible_keys(bool causal, std::int64_t left, std::int64_t right,
                                              std::int64_t position, std::int64_t keys) {
   std::int64_t end = keys;

@@ -1,7 +1,5 @@
-// Attention block by block: the scores of some queries of one head are computed, softened and used
-// up while they lie in the cache. Products are oneDNN's, one a thread.
-
-#include "runtime/kernels/attention/attention_cpu.h"
+// Attention block by block: scores of some queries of one head, their softmax and its product with
+// the values while they lie in the cache. Products are oneDNN's, one a thread.
 
 #include <omp.h>
 
@@ -12,6 +10,8 @@
 #include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/attention/attention_cache.h"
+#include "runtime/kernels/attention/kernels.h"
+#include "runtime/kernels/attention/served.h"
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/converted.h"
@@ -248,7 +248,7 @@ class Attention final : public Kernel {
              {out, out_stride}, rows, columns, n);
   }
 
-  /// Of a row that sees no key.
+  /// The result of a row that sees no key.
   T nothing() const {
     return problem_.none_is_zero || problem_.nan_to_zero ? T{0}
                                                          : std::numeric_limits<T>::quiet_NaN();

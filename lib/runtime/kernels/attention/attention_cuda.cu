@@ -9,9 +9,10 @@
 #include "base/error.h"
 #include "runtime/kernels/attention/attention_cache.h"
 #include "runtime/kernels/attention/attention_cuda.h"
+#include "runtime/kernels/attention/kernels.h"
+#include "runtime/kernels/attention/served.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cuda/tensor_core.h"
-#include "runtime/kernels/cuda_operators.h"
 
 namespace autopar::runtime::cuda {
 namespace {
@@ -26,11 +27,11 @@ enum class MaskKind { none, boolean, float32, half };
 
 template <typename T>
 struct Arguments {
-  const T* q;
-  const T* k;
-  const T* v;
-  T* out;
-  const void* mask;
+  const T* q;        ///< [batches, heads, queries, depth], by q_layout
+  const T* k;        ///< [batches, heads / heads_a_key_head, keys, depth], by k_layout
+  const T* v;        ///< [batches, heads / heads_a_key_head, keys, value_depth], by v_layout
+  T* out;            ///< [batches, heads, queries, value_depth], by out_layout
+  const void* mask;  ///< [batches, heads, queries, keys], by mask_layout; may be null
   MaskKind mask_kind;
   AttentionProblem::Layout q_layout;
   AttentionProblem::Layout k_layout;
@@ -361,30 +362,31 @@ class Attention final : public Kernel {
     const auto as_int = [](std::int64_t x) { return static_cast<int>(x); };
     const bool has_mask = io.inputs.size() > 3 && io.inputs[3].present();
     const int query_tiles = as_int((problem_.queries + tile_queries - 1) / tile_queries);
-    const Arguments<T> arguments{io.inputs[0].as<const T>(),
-                                 joined.keys.as<const T>(),
-                                 joined.values.as<const T>(),
-                                 io.outputs[0].as<T>(),
-                                 has_mask ? io.inputs[3].data : nullptr,
-                                 has_mask ? mask_kind(io.inputs[3].type) : MaskKind::none,
-                                 problem_.q,
-                                 problem_.k,
-                                 problem_.v,
-                                 problem_.out,
-                                 problem_.mask,
-                                 as_int(problem_.heads),
-                                 as_int(problem_.heads / problem_.key_heads),
-                                 as_int(problem_.queries),
-                                 as_int(problem_.keys),
-                                 as_int(problem_.depth),
-                                 as_int(problem_.value_depth),
-                                 query_tiles,
-                                 as_int(problem_.first_position),
-                                 static_cast<float>(problem_.scale) * log2_e,
-                                 problem_.fill,
-                                 problem_.causal,
-                                 problem_.nan_to_zero,
-                                 problem_.none_is_zero};
+    const Arguments<T> arguments{
+        .q = io.inputs[0].as<const T>(),
+        .k = joined.keys.as<const T>(),
+        .v = joined.values.as<const T>(),
+        .out = io.outputs[0].as<T>(),
+        .mask = has_mask ? io.inputs[3].data : nullptr,
+        .mask_kind = has_mask ? mask_kind(io.inputs[3].type) : MaskKind::none,
+        .q_layout = problem_.q,
+        .k_layout = problem_.k,
+        .v_layout = problem_.v,
+        .out_layout = problem_.out,
+        .mask_layout = problem_.mask,
+        .heads = as_int(problem_.heads),
+        .heads_a_key_head = as_int(problem_.heads / problem_.key_heads),
+        .queries = as_int(problem_.queries),
+        .keys = as_int(problem_.keys),
+        .depth = as_int(problem_.depth),
+        .value_depth = as_int(problem_.value_depth),
+        .query_tiles = query_tiles,
+        .first_position = as_int(problem_.first_position),
+        .scale = static_cast<float>(problem_.scale) * log2_e,
+        .fill = problem_.fill,
+        .causal = problem_.causal,
+        .nan_to_zero = problem_.nan_to_zero,
+        .none_is_zero = problem_.none_is_zero};
     const std::int64_t blocks = problem_.batches * problem_.heads * query_tiles;
     check(cudaFuncSetAttribute(attend<T, max_depth>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shared_bytes<max_depth>)),
@@ -406,7 +408,7 @@ class Attention final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_attention(const KernelRequest& request) {
-  if (!serves_attention(request.node, request.inputs, request.outputs))
+  if (!serves_tiled_attention(request.node, request.inputs, request.outputs))
     return make_plain_attention(request);
   if (request.inputs.at(0).type == DataType::float16)
     return std::make_unique<Attention<Float16>>(request);

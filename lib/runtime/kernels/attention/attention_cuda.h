@@ -6,9 +6,7 @@
 
 namespace autopar::runtime::cuda {
 
-/// ONNX's Attention and the compiler's.
-std::unique_ptr<Kernel> make_attention(const KernelRequest& request);
-/// One that takes every form and floating type: a block of threads a query.
+/// Attention of every form and floating type: a block of threads a query.
 std::unique_ptr<Kernel> make_plain_attention(const KernelRequest& request);
 
 }  // namespace autopar::runtime::cuda

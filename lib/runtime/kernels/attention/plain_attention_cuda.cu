@@ -24,13 +24,13 @@ enum class MaskKind { none, boolean, float32, same };
 
 template <typename T>
 struct Arguments {
-  const T* q;
-  const T* k;
-  const T* v;
-  T* out;
-  const void* mask;
-  const std::int64_t* lengths;
-  T* scores_out;
+  const T* q;        ///< [batches, heads, queries, depth], by q_layout
+  const T* k;        ///< [batches, heads / heads_a_key_head, keys, depth], by k_layout
+  const T* v;        ///< [batches, heads / heads_a_key_head, keys, value_depth], by v_layout
+  T* out;            ///< [batches, heads, queries, value_depth], by out_layout
+  const void* mask;  ///< [batches, heads, queries, mask_keys], by mask_layout; may be null
+  const std::int64_t* lengths;  ///< [batches], the keys that are valid; may be null
+  T* scores_out;                ///< [batches, heads, queries, keys]; may be null
   MaskKind mask_kind;
   Layout q_layout, k_layout, v_layout, out_layout, mask_layout;
   std::int64_t heads, heads_a_key_head, queries, keys, mask_keys, depth, value_depth;
@@ -205,36 +205,37 @@ class PlainAttention final : public Kernel {
     using W = Compute<T>;
     const AttentionProblem& p = problem_;
     const bool wants_scores = p.scores != Scores::none;
-    const Arguments<T> arguments{io.inputs[0].as<const T>(),
-                                 joined.keys.as<const T>(),
-                                 joined.values.as<const T>(),
-                                 io.outputs[0].as<T>(),
-                                 mask_kind_ == MaskKind::none ? nullptr : io.inputs[3].data,
-                                 p.has_lengths ? io.inputs[6].as<const std::int64_t>() : nullptr,
-                                 wants_scores ? io.outputs[3].as<T>() : nullptr,
-                                 mask_kind_,
-                                 p.q,
-                                 p.k,
-                                 p.v,
-                                 p.out,
-                                 p.mask,
-                                 p.heads,
-                                 p.heads / p.key_heads,
-                                 p.queries,
-                                 p.keys,
-                                 p.mask_keys,
-                                 p.depth,
-                                 p.value_depth,
-                                 p.first_position,
-                                 p.left_window,
-                                 p.right_window,
-                                 static_cast<W>(p.scale),
-                                 static_cast<W>(p.fill),
-                                 static_cast<W>(p.softcap),
-                                 p.scores,
-                                 p.causal,
-                                 p.nan_to_zero,
-                                 p.none_is_zero};
+    const Arguments<T> arguments{
+        .q = io.inputs[0].as<const T>(),
+        .k = joined.keys.as<const T>(),
+        .v = joined.values.as<const T>(),
+        .out = io.outputs[0].as<T>(),
+        .mask = mask_kind_ == MaskKind::none ? nullptr : io.inputs[3].data,
+        .lengths = p.has_lengths ? io.inputs[6].as<const std::int64_t>() : nullptr,
+        .scores_out = wants_scores ? io.outputs[3].as<T>() : nullptr,
+        .mask_kind = mask_kind_,
+        .q_layout = p.q,
+        .k_layout = p.k,
+        .v_layout = p.v,
+        .out_layout = p.out,
+        .mask_layout = p.mask,
+        .heads = p.heads,
+        .heads_a_key_head = p.heads / p.key_heads,
+        .queries = p.queries,
+        .keys = p.keys,
+        .mask_keys = p.mask_keys,
+        .depth = p.depth,
+        .value_depth = p.value_depth,
+        .first_position = p.first_position,
+        .left_window = p.left_window,
+        .right_window = p.right_window,
+        .scale = static_cast<W>(p.scale),
+        .fill = static_cast<W>(p.fill),
+        .softcap = static_cast<W>(p.softcap),
+        .scores = p.scores,
+        .causal = p.causal,
+        .nan_to_zero = p.nan_to_zero,
+        .none_is_zero = p.none_is_zero};
     launch(stream_of(io), {dim3(static_cast<unsigned>(blocks_)), dim3(threads), shared_bytes_},
            attend_plainly<T>, arguments);
   }

@@ -35,7 +35,7 @@ struct RotaryProblem {
                                          std::span<const TensorView> inputs);
 };
 
-/// As `RotaryProblem::of`; throws Error naming the node instead of nullopt.
+/// `RotaryProblem::of`, but throws Error naming the node instead of returning nullopt.
 RotaryProblem rotary_problem(const KernelRequest& request);
 
 }  // namespace autopar::runtime

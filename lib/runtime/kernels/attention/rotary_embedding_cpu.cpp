@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "runtime/device.h"
+#include "runtime/kernels/attention/kernels.h"
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
-#include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/simd_clones.h"
 
 namespace autopar::runtime::cpu {
@@ -97,11 +97,6 @@ class RotaryEmbedding final : public Kernel {
 };
 
 }  // namespace
-
-bool serves_rotary_embedding(const graph::Node& node, std::span<const TensorView> inputs,
-                             std::span<const TensorView>) {
-  return RotaryProblem::of(node, inputs).has_value();
-}
 
 std::unique_ptr<Kernel> make_rotary_embedding(const KernelRequest& request) {
   std::unique_ptr<Kernel> kernel;

@@ -3,9 +3,9 @@
 
 #include "runtime/kernels/attention/rotary_embedding.h"
 
+#include "runtime/kernels/attention/kernels.h"
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/vector_access.h"
 
 namespace autopar::runtime::cuda {

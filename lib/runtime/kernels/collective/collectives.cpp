@@ -95,7 +95,7 @@ class Blocks {
 
   /// Blocks follow one another in the tensor already.
   bool contiguous() const { return offsets_.empty(); }
-  /// Of the packed blocks, where they need memory of their own.
+  /// Memory for the packed blocks, where they need their own.
   std::int64_t scratch_bytes() const { return contiguous() ? 0 : graph::aligned(bytes_); }
   const Sizes& elements() const { return elements_; }
   Sizes bytes() const {
@@ -321,7 +321,7 @@ class Messages : public CollectiveKernel {
     copies->run(places_, stream);
   }
 
-  /// By message that is packed, in order: from the tensor where `to_tensor` is false.
+  /// A copy for each packed message, in order: from the tensor, or to it if `to_tensor`.
   std::unique_ptr<StridedCopies> make_copies(const KernelRequest& request, bool to_tensor) const {
     if (layouts_.empty()) return nullptr;
     std::vector<CopyLayout> layouts;

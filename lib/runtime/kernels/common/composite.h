@@ -39,7 +39,7 @@ class Composite {
   Part constant(const graph::Tensor& tensor);
   /// The same elements in another shape.
   static Part reshaped(Part part, Shape shape);
-  /// Those from the given element on.
+  /// The elements from `element` on.
   static Part from_element(Part part, std::int64_t element, Shape shape);
 
   /// A kernel of the device for an operator on tensors like these. Error where it has none.

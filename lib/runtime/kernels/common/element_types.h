@@ -64,6 +64,11 @@ inline graph::DataType stored_type(graph::DataType type) {
   return type == graph::DataType::boolean ? graph::DataType::uint8 : type;
 }
 
+/// A floating type that kernels compute with, unlike the 8-bit floats.
+inline bool is_wide_float(graph::DataType type) {
+  return graph::is_floating_point(type) && graph::bits_of(type) >= 16;
+}
+
 /// Calls `visitor(T{})` with the type of the list that `type` names; false where it is not there.
 template <typename... Ts, typename Visitor>
 bool visit_type([[maybe_unused]] graph::DataType type, Types<Ts...>,

@@ -18,7 +18,7 @@ struct AxisExtents {
   std::int64_t inner = 1;
 
   std::int64_t rows() const { return outer * inner; }
-  /// Of a row's first element; the others follow `inner` apart.
+  /// Offset of a row's first element; the others follow `inner` apart.
   std::int64_t row_offset(std::int64_t row) const {
     return row / inner * extent * inner + row % inner;
   }

@@ -122,7 +122,7 @@ struct Float8E8M0 {
     return std::bit_cast<float>(code == 0 ? 1U << 22 : code << 23);
   }
 
-  /// Of the magnitude: ONNX leaves negative numbers open.
+  /// The code of the magnitude: ONNX leaves negative numbers open.
   AUTOPAR_ELEMENTWISE static unsigned code_of(double value, Conversion conversion) {
     if (value != value) return 0xFF;
     const std::uint64_t raw = std::bit_cast<std::uint64_t>(value);

@@ -16,10 +16,10 @@ struct StridedShape {
   Shape dims;
   std::vector<std::int64_t> strides;
 
-  /// As the tensor is stored.
+  /// The strides of the tensor as it is stored.
   explicit StridedShape(const Shape& stored);
 };
-/// As Transpose with this permutation reads it; an empty permutation leaves all in place.
+/// The strides in which Transpose with this permutation reads it; an empty permutation leaves all in place.
 StridedShape permuted(const Shape& stored, const std::vector<std::int64_t>& permutation);
 /// The permutation that undoes another.
 std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& permutation);

@@ -3,7 +3,7 @@
 
 #include "graph/loop_body.h"
 #include "runtime/executable.h"
-#include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/control/kernels.h"
 
 namespace autopar::runtime::cpu {
 namespace {

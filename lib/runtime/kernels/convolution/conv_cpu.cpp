@@ -4,8 +4,8 @@
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/convolution/convolution.h"
+#include "runtime/kernels/convolution/kernels.h"
 #include "runtime/kernels/convolution/onednn_convolution.h"
-#include "runtime/kernels/cpu/factories.h"
 
 namespace autopar::runtime::cpu {
 
@@ -29,7 +29,7 @@ std::unique_ptr<Kernel> make_onednn_conv(const KernelRequest& request,
       });
 }
 
-/// By its definition: float64, which oneDNN has not, and sums over nothing (a share without input
+/// Conv by its definition: float64, which oneDNN has not, and sums over nothing (a share without input
 /// channels).
 template <typename T>
 class PlainConv final : public Kernel {
@@ -68,7 +68,7 @@ class PlainConv final : public Kernel {
     for (std::size_t d = shape.size(); d-- > 0; offset /= shape[d]) index[d] = offset % shape[d];
   }
 
-  /// Of the input element under a window's tap; -1 in the padding.
+  /// Offset of the input element under a window's tap; -1 in the padding.
   std::int64_t offset_in(const Shape& in) const {
     std::int64_t offset = position_[0] * in[1] + tap_[1];
     for (std::size_t d = 2; d < in.size(); ++d) {

@@ -2,10 +2,10 @@
 
 #include "runtime/kernels/convolution/convolution.h"
 #include "runtime/kernels/convolution/folding.h"
+#include "runtime/kernels/convolution/kernels.h"
 #include "runtime/kernels/convolution/onednn_convolution.h"
 #include "runtime/kernels/cpu/converted.h"
-#include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/loops.h"
+#include "runtime/kernels/common/loops.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -51,11 +51,11 @@ std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request) {
   const bool is_empty = request.inputs[0].elements() == 0 || request.inputs[1].elements() == 0 ||
                         request.outputs[0].elements() == 0;
   if ((type != DataType::float32 && !is_half(type)) || is_empty)
-    return make_loops<ConvTranspose>(request);
+    return make_conv_transpose_loops(request);
   try {
     return make_onednn(request);
   } catch (const dnnl::error&) {
-    return make_loops<ConvTranspose>(request);
+    return make_conv_transpose_loops(request);
   }
 }
 

@@ -7,8 +7,9 @@
 #include "graph/arena.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/convolution/folding.h"
-#include "runtime/kernels/cuda/factories.h"
-#include "runtime/kernels/cuda/loops.h"
+#include "runtime/kernels/convolution/conv_cuda.h"
+#include "runtime/kernels/convolution/kernels.h"
+#include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/product/device_product_cuda.h"
 
 namespace autopar::runtime::cuda {
@@ -106,7 +107,7 @@ std::unique_ptr<Kernel> make_conv_transpose_within(const KernelRequest& request,
   const TransposedConvolution convolution(request);
   const bool is_empty = request.inputs[0].elements() == 0 || request.inputs[1].elements() == 0 ||
                         request.outputs[0].elements() == 0;
-  if (is_empty) return make_loops<ConvTranspose>(request);
+  if (is_empty) return make_conv_transpose_loops(request);
   return std::make_unique<FoldedProduct>(request, convolution, most_column_bytes);
 }
 

@@ -6,9 +6,8 @@
 #include "runtime/kernels/common/floats.h"
 #include "runtime/kernels/convolution/convolution.h"
 
-/// What is the reverse of looking through windows, for all devices: Col2Im, ConvTranspose and
-/// MaxUnpool. Windows slide over the output here: `in` are its places, and there is a window for
-/// each place of the input, `out`.
+/// The reverse of looking through windows: Col2Im and ConvTranspose. Windows slide over the output:
+/// `in` are its places, and there is a window for each place of the input, `out`.
 namespace autopar::runtime {
 
 /// Calls `visit(window, tap)` for each tap that lies on a place of the image, flat indices both.
@@ -67,26 +66,6 @@ struct FoldedElement {
   }
 };
 
-class Col2Im {
- public:
-  using Served = Joined<Floats, Halves, Integers>;
-
-  explicit Col2Im(const KernelRequest& request);
-  static std::int64_t scratch_bytes() { return 0; }
-
-  template <typename Loops>
-  void run(const KernelIo& io, const Loops& loops) const {
-    const TensorView& out = io.outputs[0];
-    visit_type(out.type, Served{}, [&]<typename T>(T) {
-      loops.each(out.elements(),
-                 FoldedElement<T>{io.inputs[0].as<const T>(), nullptr, out.as<T>(), windows_, 1});
-    });
-  }
-
- private:
-  Windows windows_;
-};
-
 /// What ConvTranspose computes with.
 struct TransposedConvolution {
   Windows windows;
@@ -129,96 +108,6 @@ struct TransposedConvolutionElement {
     }
     out[i] = narrowed<T>(sum);
   }
-};
-
-class ConvTranspose {
- public:
-  explicit ConvTranspose(const KernelRequest& request) : convolution_(request) {}
-  static std::int64_t scratch_bytes() { return 0; }
-
-  template <typename Loops>
-  void run(const KernelIo& io, const Loops& loops) const {
-    const TensorView& out = io.outputs[0];
-    visit_type(out.type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
-      loops.each(out.elements(), TransposedConvolutionElement<T>{
-                                     io.inputs[0].as<const T>(), io.inputs[1].as<const T>(),
-                                     convolution_.has_bias ? io.inputs[2].as<const T>() : nullptr,
-                                     out.as<T>(), convolution_});
-    });
-  }
-
- private:
-  TransposedConvolution convolution_;
-};
-
-/// An index into a flat tensor, and how many elements that has.
-struct LookedUp {
-  std::int64_t index;
-  std::int64_t extent;
-};
-
-struct UnpooledIndex {
-  const std::int64_t* indices;
-  std::int64_t extent;
-  AUTOPAR_ELEMENTWISE LookedUp operator()(std::int64_t i) const { return {indices[i], extent}; }
-};
-
-template <typename T>
-struct ZeroElement {
-  T* out;
-  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const { out[i] = T{}; }
-};
-
-/// Puts an element where its index says, in a tensor of the extents that the windows tell; that
-/// is the first part, along each dimension, of the output.
-template <typename T>
-struct UnpooledElement {
-  const T* in;
-  const std::int64_t* indices;
-  T* out;
-  std::int64_t planes;
-  int inferred[Windows::dimensions];
-  int extents[Windows::dimensions];
-
-  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
-    const std::int64_t places = Windows::places(inferred);
-    const std::int64_t index = indices[i];
-    if (index < 0 || index >= planes * places) return;
-    const Place place(index % places, inferred);
-    std::int64_t at = index / places;
-    for (int d = 0; d < Windows::dimensions; ++d) {
-      if (place.at[d] >= extents[d]) return;
-      at = at * extents[d] + place.at[d];
-    }
-    out[at] = in[i];
-  }
-};
-
-class MaxUnpool {
- public:
-  explicit MaxUnpool(const KernelRequest& request);
-  static std::int64_t scratch_bytes() { return 0; }
-
-  template <typename Loops>
-  void run(const KernelIo& io, const Loops& loops) const {
-    const TensorView& out = io.outputs[0];
-    const std::int64_t n = io.inputs[0].elements();
-    const auto* indices = io.inputs[1].as<const std::int64_t>();
-    loops.check(n, UnpooledIndex{indices, planes_ * Windows::places(inferred_.in)});
-    visit_type(out.type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
-      loops.each(out.elements(), ZeroElement<T>{out.as<T>()});
-      UnpooledElement<T> element{io.inputs[0].as<const T>(), indices, out.as<T>(), planes_, {}, {}};
-      for (int d = 0; d < Windows::dimensions; ++d) {
-        element.inferred[d] = inferred_.in[d];
-        element.extents[d] = inferred_.out[d];
-      }
-      loops.each(n, element);
-    });
-  }
-
- private:
-  Windows inferred_;  ///< its `in` are the places that indices count, its `out` those of the output
-  std::int64_t planes_ = 0;
 };
 
 }  // namespace autopar::runtime

@@ -20,7 +20,7 @@ struct Slide {
   std::vector<std::int64_t> end_pads;
 };
 
-/// Of windows of these `taps` over the spatial dimensions of input 0, one for each place of
+/// Windows of these `taps` over the spatial dimensions of input 0, one for each place of
 /// output 0. Throws Error for lists that are not of that many dimensions.
 Slide slide_of(const KernelRequest& request, const Shape& taps);
 

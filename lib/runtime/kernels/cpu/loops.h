@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -7,19 +8,61 @@
 
 #include "base/error.h"
 #include "runtime/device.h"
-#include "runtime/kernel.h"
+#include "runtime/kernels/common/loops.h"
+#include "runtime/kernels/cpu/block_function.h"
 #include "runtime/kernels/cpu/lane_sum.h"
 
-/// Operators that are written once for all devices as loops whose rounds can be done in any order.
-/// Such an operator is a class that is made of a KernelRequest and has scratch_bytes() and
-///   template <typename Loops> void run(const KernelIo&, const Loops&) const,
-/// which calls any of these, one after the other; all functions are host_device ones:
-/// - loops.each(n, f): f(0) to f(n - 1);
-/// - loops.rows(rows, n, f): f(row) for each row, and on what it returns (0) to (n - 1);
-/// - loops.check(n, f): Error, or a fault of the device, where an index is out of range, f(i) being
-///   an index and its extent;
-/// - loops.sums<W>(rows, n, f, finish): finish(row, the sum of what f(row) returns for 0 to n - 1).
+/// The loops of kernels/common/loops.h, shared by threads.
 namespace autopar::runtime::cpu {
+
+namespace detail {
+
+template <typename Function>
+using LoopRange = void (*)(const Function& f, std::int64_t begin, std::int64_t end);
+
+template <typename Function>
+[[gnu::always_inline]] inline void run_range(const Function& f, std::int64_t begin,
+                                             std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) f(i);
+}
+template <typename Function>
+void range_baseline(const Function& f, std::int64_t begin, std::int64_t end) {
+  run_range(f, begin, end);
+}
+#if defined(__x86_64__)
+template <typename Function>
+[[gnu::target("avx2,fma,bmi,bmi2")]] void range_avx2(const Function& f, std::int64_t begin,
+                                                     std::int64_t end) {
+  run_range(f, begin, end);
+}
+template <typename Function>
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,bmi,bmi2")]] void range_avx512(
+    const Function& f, std::int64_t begin, std::int64_t end) {
+  run_range(f, begin, end);
+}
+#endif
+
+template <typename Function>
+LoopRange<Function> loop_range() {
+#if defined(__x86_64__)
+  if constexpr (requires { requires Function::vectorises; }) {
+    if (simd_level() == SimdLevel::avx512) return range_avx512<Function>;
+    if (simd_level() == SimdLevel::avx2) return range_avx2<Function>;
+  }
+#endif
+  return range_baseline<Function>;
+}
+
+/// Elements that a round touches, about.
+template <typename Function>
+std::int64_t round_work(const Function& f) {
+  if constexpr (requires { f.item_work(); })
+    return f.item_work();
+  else
+    return 4;
+}
+
+}  // namespace detail
 
 class Loops {
  public:
@@ -36,8 +79,15 @@ class Loops {
 
   template <typename Function>
   void each(std::int64_t n, const Function& f) const {
-#pragma omp parallel for num_threads(threads_) schedule(static) if (threads_ > 1 && n > 4096)
-    for (std::int64_t i = 0; i < n; ++i) f(i);
+    // Fewer elements than this are not worth waking a thread.
+    constexpr std::int64_t least_work = 8 * 1024;
+    const auto run = detail::loop_range<Function>();
+    const std::int64_t most_parts =
+        std::max<std::int64_t>(1, n * detail::round_work(f) / least_work);
+    const std::int64_t parts = std::min<std::int64_t>({most_parts, n, threads_});
+#pragma omp parallel for num_threads(threads_) if (parts > 1)
+    for (std::int64_t part = 0; part < parts; ++part)
+      run(f, n * part / parts, n * (part + 1) / parts);
   }
 
   template <typename Function>
@@ -71,8 +121,8 @@ class LoopKernel final : public Kernel {
   explicit LoopKernel(const KernelRequest& request)
       : operator_(request), loops_(request.node.name, request.device.threads()) {}
 
-  std::int64_t scratch_bytes() const override { return operator_.scratch_bytes(); }
-  void run(const KernelIo& io) override { operator_.run(io, loops_); }
+  std::int64_t scratch_bytes() const override { return scratch_bytes_of(operator_); }
+  void run(const KernelIo& io) override { run_operator(operator_, io, loops_); }
 
  private:
   Operator operator_;

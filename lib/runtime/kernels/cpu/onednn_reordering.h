@@ -15,7 +15,7 @@ class Reordering {
   Reordering(const dnnl::memory::desc& from, const dnnl::memory::desc& to);
 
   bool is_needed() const { return primitive_.has_value(); }
-  /// Of the tensor in its new layout, 0 where there is none; a multiple of 64.
+  /// Bytes of the tensor in its new layout, 0 where there is none; a multiple of 64.
   std::int64_t bytes() const { return bytes_; }
   std::int64_t scratch_bytes() const { return primitive_ ? primitive_->scratch_bytes() : 0; }
   void run(const void* from, void* to, std::byte* scratch);

@@ -14,13 +14,13 @@ class FastDivisor {
   /// Largest dividend plus one, and largest divisor.
   static constexpr std::int64_t limit = std::int64_t{1} << 31;
 
-  /// By 1.
+  /// Division by 1.
   FastDivisor() = default;
   /// In [1, limit].
   explicit FastDivisor(std::int64_t divisor)
       : divisor_(static_cast<std::uint32_t>(divisor)),
         shift_(std::bit_width(divisor_ - 1)),
-        // Of the 33 bits of ceil(2^(32 + shift) / divisor), all but the highest.
+        // The 33 bits of ceil(2^(32 + shift) / divisor) but the highest.
         multiplier_(static_cast<std::uint32_t>(
             ((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift_) - divisor_)) / divisor_ +
             1)) {}

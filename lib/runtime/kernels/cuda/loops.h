@@ -4,15 +4,17 @@
 #include <memory>
 
 #include "runtime/devices/cuda/cuda_device.h"
+#include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/cuda/block_reduce.h"
 #include "runtime/kernels/cuda/fast_division.h"
 #include "runtime/kernels/cuda/launch.h"
 
-/// As kernels/cpu/loops.h: a thread a round, in the order of the stream.
+/// The loops of kernels/common/loops.h: a thread a round, in the order of the stream.
 namespace autopar::runtime::cuda {
 
 template <typename Function>
-__global__ void loop_each(const __grid_constant__ Function f, std::int64_t n) {
+__global__ void __launch_bounds__(unbounded_threads)
+    loop_each(const __grid_constant__ Function f, std::int64_t n) {
   const std::int64_t i = global_thread();
   if (i < n) f(i);
 }
@@ -105,8 +107,10 @@ class LoopKernel final : public Kernel {
   explicit LoopKernel(const KernelRequest& request)
       : operator_(request), fault_(device_of(request).faults().slot(request.node.name)) {}
 
-  std::int64_t scratch_bytes() const override { return operator_.scratch_bytes(); }
-  void run(const KernelIo& io) override { operator_.run(io, Loops(stream_of(io), fault_)); }
+  std::int64_t scratch_bytes() const override { return scratch_bytes_of(operator_); }
+  void run(const KernelIo& io) override {
+    run_operator(operator_, io, Loops(stream_of(io), fault_));
+  }
 
  private:
   Operator operator_;

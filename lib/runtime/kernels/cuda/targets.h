@@ -33,7 +33,7 @@ __device__ inline std::int64_t checked_index(std::int64_t index, std::int64_t ex
   return index < 0 ? index + extent : index;
 }
 
-/// Of Gather: the indices once more for each outer block.
+/// Gather: the indices once more for each outer block.
 class RowTargets {
  public:
   RowTargets(const KernelRequest& request, const AxisExtents& extents);
@@ -51,7 +51,7 @@ class RowTargets {
   FaultSlot fault_;
 };
 
-/// Of GatherElements and ScatterElements.
+/// GatherElements and ScatterElements.
 class ElementTargets {
  public:
   explicit ElementTargets(const KernelRequest& request);
@@ -70,7 +70,7 @@ class ElementTargets {
   FaultSlot fault_;
 };
 
-/// Of GatherND and ScatterND.
+/// GatherND and ScatterND.
 class SliceTargets {
  public:
   explicit SliceTargets(const KernelRequest& request);

@@ -4,7 +4,7 @@
 
 #include "runtime/kernels/cpu/block_function.h"
 
-/// The loops behind the functions of elementwise_table.h; a source for each of its tables, since
+/// The loops behind the functions of operators.h; a source for each of its tables, since
 /// they take long to compile.
 namespace autopar::runtime::cpu {
 
@@ -15,7 +15,7 @@ std::span<const BlockFinder> arithmetic_blocks();
 std::span<const BlockFinder> mathematical_blocks();
 std::span<const BlockFinder> activation_blocks();
 std::span<const BlockFinder> logical_blocks();
-/// Of casts, and of what operators are composed of beside the functions of lines.
+/// Casts, and what operators are composed of beside the functions of lines.
 std::span<const BlockFinder> other_blocks();
 
 /// The loop of `F` over elements of type `T`.

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/kernels/cuda/fast_division.h"
-#include "runtime/kernels/cuda_operators.h"
+#include "runtime/kernels/elementwise/chain_slots.h"
 #include "runtime/kernels/elementwise/program.h"
 
 /// An element-wise program as the interpreter (elementwise_interpreter.h) reads it: plain data that
@@ -18,7 +18,7 @@ namespace autopar::runtime::cuda {
 
 inline constexpr int max_code_inputs = 20;
 inline constexpr int max_code_instructions = 24;
-/// Enough for a chain of max_chain_slots (cuda_operators.h): where m results wait, here and in
+/// Enough for a chain of max_chain_slots (chain_slots.h): where m results wait, here and in
 /// the accumulator, m instructions have made them, and (m - 1) / 2 more will read them.
 inline constexpr int max_code_slots = 12;
 

@@ -137,12 +137,12 @@ std::optional<ElementwiseProgram> link_program(const graph::Node& node,
   }
 }
 
-std::vector<KernelEntry> elementwise_entries(KernelFactory make) {
-  std::vector<KernelEntry> entries;
+std::vector<std::string_view> elementwise_operator_names() {
+  std::vector<std::string_view> names;
   for (const ElementwiseOperator& op : lines())
-    if (entries.empty() || entries.back().op_type != op.name)  // variants stand together
-      entries.push_back({"", op.name, make});
-  return entries;
+    if (names.empty() || names.back() != op.name)  // variants stand together
+      names.push_back(op.name);
+  return names;
 }
 
 }  // namespace autopar::runtime

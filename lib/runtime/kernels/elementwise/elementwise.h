@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "runtime/kernel.h"
@@ -27,7 +28,7 @@ std::optional<ElementwiseProgram> link_program(const graph::Node& node,
                                                std::span<const TensorView> inputs,
                                                const TensorView& output);
 
-/// A device's lines of the operators of elementwise_table.h.
-std::vector<KernelEntry> elementwise_entries(KernelFactory make);
+/// The names of the operators in operators.h, each once.
+std::vector<std::string_view> elementwise_operator_names();
 
 }  // namespace autopar::runtime

@@ -5,9 +5,10 @@
 
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/broadcast.h"
-#include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/elementwise/blocks_cpu.h"
+#include "runtime/kernels/elementwise/chain_slots.h"
 #include "runtime/kernels/elementwise/elementwise.h"
+#include "runtime/kernels/elementwise/kernels.h"
 
 namespace autopar::runtime::cpu {
 namespace {

@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "runtime/devices/cuda/cuda_device.h"
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/elementwise/elementwise.h"
+#include "runtime/kernels/elementwise/kernels.h"
 #include "runtime/kernels/elementwise/launch_cuda.h"
 
 namespace autopar::runtime::cuda {

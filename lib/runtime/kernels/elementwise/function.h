@@ -25,7 +25,7 @@ struct Function {
   using Served = Ts;
 };
 
-/// A function's place in the list of all (elementwise_table.h).
+/// A function's place in the list of all (operators.h).
 using FunctionId = int;
 
 namespace detail {

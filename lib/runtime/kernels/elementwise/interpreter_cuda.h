@@ -15,7 +15,7 @@
 namespace autopar::runtime::cuda {
 
 inline constexpr int interpreter_threads = 128;
-/// Of shared memory that a slot takes in a block.
+/// Bytes of shared memory that a slot takes in a block.
 inline constexpr int slot_bytes = interpreter_threads * 32;
 
 /// The elements of one operand. As loaded they lie *packed*, with the size that they have in
@@ -113,7 +113,7 @@ __device__ __forceinline__ void store_packed(const Bank<Word>& bank, void* data)
 
 // Where operands lie
 
-/// Of the operand's element that stands at flat index `index` of the output.
+/// Offset of the operand's element for flat index `index` of the output.
 __device__ __forceinline__ std::int64_t offset_of(const ElementwiseCode& code,
                                                   const CodeInput& input, std::int64_t index) {
   std::int64_t offset = 0;

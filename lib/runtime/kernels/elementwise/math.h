@@ -9,7 +9,7 @@
 
 /// Transcendental functions without branches or calls, so that loops over them vectorise; libm's
 /// cost ten times as much. Polynomials are minimax fits; errors are below 3 units in the last place
-/// (tests/unit/runtime/elementwise_math_test.cpp). The double forms are libm's.
+/// (tests/unit/runtime/kernels/elementwise/math_cpu_test.cpp). The double forms are libm's.
 namespace autopar::runtime::math {
 
 /// exp(x) by Cody and Waite's reduction x = n ln 2 + r, with n rounded by adding 1.5 * 2^23.

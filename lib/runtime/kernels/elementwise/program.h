@@ -14,7 +14,7 @@ namespace autopar::runtime {
 DataType compute_type(DataType type);
 
 /// What an element-wise kernel does for every element of its output, for all devices: functions of
-/// the list in elementwise_table.h, one after the other. A *slot* stands for one element of an
+/// the list in operators.h, one after the other. A *slot* stands for one element of an
 /// operand or of an instruction's results, in its compute type. A single operator is a program of
 /// one instruction; a chain of operators is one of several.
 class ElementwiseProgram {

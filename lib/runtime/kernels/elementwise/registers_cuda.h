@@ -39,7 +39,7 @@ consteval bool has_register(Types<Ts...>) {
   return (std::same_as<RegisterType<Ts>, Register> || ...);
 }
 
-/// Those whose reduction of large arguments needs memory.
+/// Functions whose reduction of large arguments needs memory.
 template <typename Function>
 inline constexpr bool is_only_wide_function =
     is_one_of<typename Function::F, functions::Sin, functions::Cos, functions::Tan>;

@@ -1,4 +1,3 @@
-#include "runtime/kernels/fourier/fourier.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +7,7 @@
 #include "runtime/kernels/common/composite.h"
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/fourier/kernels.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime {

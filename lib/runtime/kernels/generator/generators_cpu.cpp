@@ -3,9 +3,9 @@
 
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/cpu/broadcast.h"
-#include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/elementwise/functions.h"
 #include "runtime/kernels/generator/generators.h"
+#include "runtime/kernels/generator/kernels.h"
 
 /// Tensors made from shapes and a few numbers.
 namespace autopar::runtime::cpu {

@@ -4,10 +4,10 @@
 #include <memory>
 
 #include "runtime/kernels/common/element_types.h"
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/words.h"
 #include "runtime/kernels/elementwise/functions.h"
+#include "runtime/kernels/generator/kernels.h"
 
 namespace autopar::runtime::cuda {
 namespace {

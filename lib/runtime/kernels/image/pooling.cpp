@@ -17,12 +17,6 @@ Shape taps_of(const KernelRequest& request) {
   return taps;
 }
 
-template <typename Served>
-void require_type(const KernelRequest& request) {
-  const DataType type = request.inputs[0].type;
-  if (!visit_type(type, Served{}, [](auto) {})) fail_type(request, type);
-}
-
 }  // namespace
 
 Pooling::Pooling(const KernelRequest& request) : taps(taps_of(request)) {
@@ -47,25 +41,6 @@ Pooling::Pooling(const KernelRequest& request) : taps(taps_of(request)) {
       sees_image = sees_image && inside.first[d] < inside.last[d];
     }
   }
-}
-
-AveragePool::AveragePool(const KernelRequest& request)
-    : pooling_(request), counts_padding_(request.node.int_attribute("count_include_pad", 0) != 0) {
-  require_type<Joined<Floats, Halves>>(request);
-}
-
-MaxPool::MaxPool(const KernelRequest& request)
-    : pooling_(request), is_column_major_(request.node.int_attribute("storage_order", 0) != 0) {
-  require_type<Served>(request);
-  if (!pooling_.sees_image && request.outputs[0].elements() > 0)
-    fail("node '{}': MaxPool has windows that see nothing but padding", request.node.name);
-}
-
-LpPool::LpPool(const KernelRequest& request)
-    : pooling_(request), p_(static_cast<int>(request.node.int_attribute("p", 2))) {
-  require_type<Joined<Floats, Halves>>(request);
-  if (p_ < 1)
-    fail("node '{}': {} wants a p of at least 1", request.node.name, request.node.op_type);
 }
 
 }  // namespace autopar::runtime

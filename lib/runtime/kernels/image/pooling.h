@@ -1,15 +1,10 @@
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-
-#include "runtime/kernels/common/floats.h"
 #include "runtime/kernels/convolution/windows.h"
 
-/// AveragePool, MaxPool and LpPool, for all devices (cpu/loops.h tells what their classes are).
+/// What AveragePool, MaxPool and LpPool ask for.
 namespace autopar::runtime {
 
-/// What poolings say.
 struct Pooling {
   Slide slide;
   Shape taps;
@@ -21,158 +16,6 @@ struct Pooling {
   bool sees_image = true;
 
   explicit Pooling(const KernelRequest& request);
-};
-
-template <typename T>
-struct AveragePoolElement {
-  const T* in;
-  T* out;
-  Windows windows;
-  int padded_ends[Windows::dimensions];
-  bool counts_padding;
-
-  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
-    const std::int64_t places = windows.out_places();
-    const TapsInside taps(windows, Place(i % places, windows.out));
-    const T* plane = in + i / places * windows.in_places();
-    WideFloat<T> sum = 0;
-    taps.visit(windows, [&](std::int64_t offset) { sum += widened(plane[offset]); });
-    std::int64_t count = 1;
-    for (int d = 0; d < Windows::dimensions; ++d)
-      count *= counts_padding ? taps.taps_before(windows, d, padded_ends[d])
-                              : taps.last[d] - taps.first[d];
-    out[i] = narrowed<T>(sum / static_cast<WideFloat<T>>(count));
-  }
-};
-
-class AveragePool {
- public:
-  explicit AveragePool(const KernelRequest& request);
-  static std::int64_t scratch_bytes() { return 0; }
-
-  const Pooling& pooling() const { return pooling_; }
-  bool counts_padding() const { return counts_padding_; }
-
-  template <typename Loops>
-  void run(const KernelIo& io, const Loops& loops) const {
-    const TensorView& out = io.outputs[0];
-    visit_type(out.type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
-      AveragePoolElement<T> element{
-          io.inputs[0].as<const T>(), out.as<T>(), pooling_.windows, {}, counts_padding_};
-      for (int d = 0; d < Windows::dimensions; ++d)
-        element.padded_ends[d] = pooling_.padded_ends[d];
-      loops.each(out.elements(), element);
-    });
-  }
-
- private:
-  Pooling pooling_;
-  bool counts_padding_;
-};
-
-/// Of equal ones the first; `indices` may be null. In column-major order the first spatial
-/// dimension changes fastest.
-template <typename T>
-struct MaxPoolElement {
-  const T* in;
-  T* out;
-  std::int64_t* indices;
-  Windows windows;
-  bool is_column_major;
-
-  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
-    const std::int64_t places = windows.out_places();
-    const TapsInside taps(windows, Place(i % places, windows.out));
-    const std::int64_t base = i / places * windows.in_places();
-    std::int64_t largest = -1;
-    taps.visit(windows, [&](std::int64_t offset) {
-      if (largest < 0 || widened(in[base + offset]) > widened(in[base + largest])) largest = offset;
-    });
-    out[i] = in[base + largest];
-    if (indices != nullptr) indices[i] = base + (is_column_major ? transposed(largest) : largest);
-  }
-
-  AUTOPAR_ELEMENTWISE std::int64_t transposed(std::int64_t offset) const {
-    const Place place(offset, windows.in);
-    return place.at[0] + windows.in[0] * (place.at[1] + std::int64_t{windows.in[1]} * place.at[2]);
-  }
-};
-
-class MaxPool {
- public:
-  using Served = Joined<Floats, Halves, Types<std::int8_t, std::uint8_t>>;
-
-  explicit MaxPool(const KernelRequest& request);
-  static std::int64_t scratch_bytes() { return 0; }
-
-  const Pooling& pooling() const { return pooling_; }
-
-  template <typename Loops>
-  void run(const KernelIo& io, const Loops& loops) const {
-    const TensorView& out = io.outputs[0];
-    const bool has_indices = io.outputs.size() > 1 && io.outputs[1].present();
-    visit_type(out.type, Served{}, [&]<typename T>(T) {
-      loops.each(out.elements(),
-                 MaxPoolElement<T>{io.inputs[0].as<const T>(), out.as<T>(),
-                                   has_indices ? io.outputs[1].as<std::int64_t>() : nullptr,
-                                   pooling_.windows, is_column_major_});
-    });
-  }
-
- private:
-  Pooling pooling_;
-  bool is_column_major_;
-};
-
-/// |x|^p, and its inverse of a sum of such.
-template <typename W>
-AUTOPAR_ELEMENTWISE W power_of(W x, int p) {
-  const W magnitude = x < 0 ? -x : x;
-  if (p == 1) return magnitude;
-  return p == 2 ? x * x : static_cast<W>(std::pow(magnitude, static_cast<W>(p)));
-}
-template <typename W>
-AUTOPAR_ELEMENTWISE W root_of(W sum, int p) {
-  if (p == 1) return sum;
-  return p == 2 ? static_cast<W>(std::sqrt(sum))
-                : static_cast<W>(std::pow(sum, 1 / static_cast<W>(p)));
-}
-
-template <typename T>
-struct LpPoolElement {
-  const T* in;
-  T* out;
-  Windows windows;
-  int p;
-
-  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
-    const std::int64_t places = windows.out_places();
-    const TapsInside taps(windows, Place(i % places, windows.out));
-    const T* plane = in + i / places * windows.in_places();
-    WideFloat<T> sum = 0;
-    taps.visit(windows, [&](std::int64_t offset) { sum += power_of(widened(plane[offset]), p); });
-    out[i] = narrowed<T>(root_of(sum, p));
-  }
-};
-
-/// LpPool, and GlobalLpPool as one window.
-class LpPool {
- public:
-  explicit LpPool(const KernelRequest& request);
-  static std::int64_t scratch_bytes() { return 0; }
-
-  template <typename Loops>
-  void run(const KernelIo& io, const Loops& loops) const {
-    const TensorView& out = io.outputs[0];
-    visit_type(out.type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
-      loops.each(out.elements(),
-                 LpPoolElement<T>{io.inputs[0].as<const T>(), out.as<T>(), pooling_.windows, p_});
-    });
-  }
-
- private:
-  Pooling pooling_;
-  int p_;
 };
 
 }  // namespace autopar::runtime

@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
-#include <span>
 #include <string>
 
 #include "base/error.h"
-#include "runtime/device.h"
 #include "runtime/kernels/common/floats.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 
@@ -234,27 +231,6 @@ std::vector<double> scales_of(const KernelRequest& request, const std::vector<st
   return std::vector<double>(axes.size(), scale);
 }
 
-/// Tables of any numbers, one behind the other in the device's memory.
-class TableBuilder {
- public:
-  template <typename T>
-  std::int64_t add(std::span<const T> numbers) {
-    const std::size_t at = bytes_.size();
-    bytes_.resize(static_cast<std::size_t>(
-        graph::aligned(static_cast<std::int64_t>(at + numbers.size_bytes()))));
-    if (!numbers.empty()) std::memcpy(bytes_.data() + at, numbers.data(), numbers.size_bytes());
-    return static_cast<std::int64_t>(at);
-  }
-  std::shared_ptr<std::byte> finish(Device& device) const {
-    auto memory = device.allocate(static_cast<std::int64_t>(bytes_.size()));
-    device.write(memory.get(), bytes_);
-    return memory;
-  }
-
- private:
-  std::vector<std::byte> bytes_;
-};
-
 }  // namespace
 
 bool AxisTable::is_identity() const {
@@ -305,81 +281,6 @@ Resizing resizing_of(const KernelRequest& request) {
   }
   std::ranges::sort(resizing.axes, std::ranges::greater{}, &AxisTable::axis);
   return resizing;
-}
-
-InterpolatedResize::InterpolatedResize(const KernelRequest& request) {
-  const DataType type = request.inputs.at(0).type;
-  bool is_double = false;
-  if (!visit_type(type, Served{},
-                  [&]<typename T>(T) { is_double = std::is_same_v<ResizeCompute<T>, double>; }))
-    fail_type(request, type);
-  const Resizing resizing = resizing_of(request);
-  extrapolation_value_ = resizing.extrapolation_value;
-  Shape shape = request.inputs[0].shape;
-  std::int64_t most = graph::num_elements(shape);
-  TableBuilder tables;
-  const auto add = [&](const AxisTable& table) {
-    Axis axis;
-    axis.in = shape[table.axis];
-    axis.out = table.out;
-    axis.taps = static_cast<int>(table.taps);
-    for (std::size_t d = 0; d < table.axis; ++d) axis.outer *= shape[d];
-    for (std::size_t d = table.axis + 1; d < shape.size(); ++d) axis.inner *= shape[d];
-    axis.places_at = tables.add(std::span<const std::int32_t>(table.places));
-    const std::vector<float> floats(table.weights.begin(), table.weights.end());
-    axis.weights_at = is_double ? tables.add(std::span<const double>(table.weights))
-                                : tables.add(std::span<const float>(floats));
-    axes_.push_back(axis);
-    shape[table.axis] = table.out;
-    most = std::max(most, graph::num_elements(shape));
-  };
-  for (const AxisTable& table : resizing.axes) add(table);
-  // Nothing to do is done as well: the innermost dimension as it is.
-  if (axes_.empty() && request.outputs[0].elements() > 0) {
-    const std::int64_t n = request.outputs[0].elements();
-    shape = {n, 1};
-    most = n;
-    add({1, 1, 1, 1, {0}, {1.0}});
-  }
-  const std::int64_t element = is_double ? sizeof(double) : sizeof(float);
-  buffer_bytes_ = graph::aligned(most * element);
-  tables_ = tables.finish(request.device);
-}
-
-NearestResize::NearestResize(const KernelRequest& request)
-    : element_bytes_(element_bytes_of(request, request.inputs.at(0))) {
-  const Resizing resizing = resizing_of(request);
-  const Shape& in = request.inputs[0].shape;
-  const Shape& out = request.outputs[0].shape;
-  const Shape strides = row_major_strides(in);
-  TableBuilder tables;
-  // Dimensions that stay as they are become one with their neighbours.
-  bool can_join = false;
-  for (std::size_t d = 0; d < in.size(); ++d) {
-    const auto table = std::ranges::find(resizing.axes, d, &AxisTable::axis);
-    if (table != resizing.axes.end()) {
-      dimensions_.push_back(
-          {out[d], strides[d], tables.add(std::span<const std::int32_t>(table->places))});
-      extrapolates_ = extrapolates_ || std::ranges::any_of(table->places, [](std::int32_t place) {
-                        return place < 0;
-                      });
-      can_join = false;
-    } else if (can_join) {
-      dimensions_.back().out *= out[d];
-      dimensions_.back().stride = strides[d];
-    } else {
-      dimensions_.push_back({out[d], strides[d], -1});
-      can_join = true;
-    }
-  }
-  if (dimensions_.empty()) dimensions_.push_back({1, 1, -1});
-  if (dimensions_.size() > most_nearest_dimensions)
-    fail("node '{}': Resize of so many dimensions has no kernel", request.node.name);
-  visit_type(request.inputs[0].type, Joined<Floats, Halves, Integers>{}, [&]<typename T>(T) {
-    const T value = narrowed<T>(resizing.extrapolation_value);
-    std::memcpy(&extrapolated_bits_, &value, sizeof(T));
-  });
-  tables_ = tables.finish(request.device);
 }
 
 }  // namespace autopar::runtime

@@ -1,7 +1,6 @@
-#include "runtime/kernels/movement/compress.h"
-
 #include "runtime/kernels/common/composite.h"
 #include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/movement/data_movement.h"
 
 namespace autopar::runtime {
 

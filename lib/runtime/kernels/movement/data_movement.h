@@ -17,6 +17,8 @@ std::unique_ptr<Kernel> make_concat(const KernelRequest& request);
 std::unique_ptr<Kernel> make_expand(const KernelRequest& request);
 std::unique_ptr<Kernel> make_tile(const KernelRequest& request);
 std::unique_ptr<Kernel> make_depth_to_space(const KernelRequest& request);
+/// Compress by a constant condition: a Gather of what it keeps.
+std::unique_ptr<Kernel> make_compress(const KernelRequest& request);
 std::unique_ptr<Kernel> make_space_to_depth(const KernelRequest& request);
 
 }  // namespace autopar::runtime

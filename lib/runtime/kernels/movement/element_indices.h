@@ -11,7 +11,7 @@ class ElementIndices {
  public:
   explicit ElementIndices(const KernelRequest& request);
 
-  /// Of the element that index `i` names, in elements; Error where it is out of range.
+  /// The offset, in elements, of the element that index `i` names; Error where it is out of range.
   std::int64_t offset(const TensorView& indices, std::int64_t i) const;
 
  private:

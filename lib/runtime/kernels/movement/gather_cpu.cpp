@@ -4,9 +4,9 @@
 #include "graph/tensor.h"
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/broadcast.h"
-#include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/movement/element_indices.h"
 #include "runtime/kernels/movement/indexing.h"
+#include "runtime/kernels/movement/kernels.h"
 
 namespace autopar::runtime::cpu {
 namespace {

@@ -1,9 +1,9 @@
 #include <memory>
 
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/targets.h"
 #include "runtime/kernels/cuda/words.h"
+#include "runtime/kernels/movement/kernels.h"
 
 namespace autopar::runtime::cuda {
 namespace {

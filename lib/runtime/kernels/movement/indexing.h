@@ -5,10 +5,10 @@
 /// What operators say that look up elements by indices, or replace them, for all devices.
 namespace autopar::runtime {
 
-/// Of Gather: the input's dimensions around the axis, along which the indices name rows.
+/// Gather: the input's dimensions around the axis, along which the indices name rows.
 AxisExtents gathered_extents(const KernelRequest& request);
 
-/// Of GatherElements and ScatterElements: each index names the element of the data at its own
+/// GatherElements and ScatterElements: each index names the element of the data at its own
 /// place, but along the axis.
 struct ElementIndexing {
   std::size_t axis = 0;
@@ -18,7 +18,7 @@ struct ElementIndexing {
 };
 ElementIndexing element_indexing(const KernelRequest& request);
 
-/// Of GatherND and ScatterND: the last dimension of the indices names a slice of the data, or of
+/// GatherND and ScatterND: the last dimension of the indices names a slice of the data, or of
 /// one batch of it.
 struct SliceIndexing {
   Shape extents;  ///< of the dimensions that are indexed

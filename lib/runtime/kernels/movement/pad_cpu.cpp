@@ -3,7 +3,7 @@
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/broadcast.h"
-#include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/movement/kernels.h"
 #include "runtime/kernels/movement/padding.h"
 #include "runtime/kernels/movement/strided_copy_cpu.h"
 

@@ -1,8 +1,8 @@
 #include <memory>
 
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/words.h"
+#include "runtime/kernels/movement/kernels.h"
 #include "runtime/kernels/movement/padding.h"
 
 namespace autopar::runtime::cuda {

@@ -2,10 +2,10 @@
 #include <string>
 
 #include "runtime/kernels/common/element_types.h"
-#include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/elementwise/functions.h"
 #include "runtime/kernels/movement/element_indices.h"
 #include "runtime/kernels/movement/indexing.h"
+#include "runtime/kernels/movement/kernels.h"
 
 namespace autopar::runtime::cpu {
 namespace {

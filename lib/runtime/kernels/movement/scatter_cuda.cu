@@ -6,11 +6,11 @@
 
 #include "graph/arena.h"
 #include "runtime/kernels/common/element_types.h"
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/targets.h"
 #include "runtime/kernels/cuda/words.h"
 #include "runtime/kernels/elementwise/functions.h"
+#include "runtime/kernels/movement/kernels.h"
 
 namespace autopar::runtime::cuda {
 namespace {

@@ -7,7 +7,7 @@
 
 namespace autopar::runtime::cuda {
 
-/// As StridedCopies tells: one launch for all copies that move words of one width, up to eight, and
+/// StridedCopies in one launch for all copies that move words of one width, up to eight, and
 /// one for each that transposes.
 class CudaStridedCopies final : public StridedCopies {
  public:
@@ -18,7 +18,7 @@ class CudaStridedCopies final : public StridedCopies {
  private:
   struct Copy {
     bool repeats = false;
-    /// By the logarithm of the alignment that is met at run time.
+    /// Indexed by the logarithm of the alignment at run time.
     std::array<std::vector<CopyJob>, 5> jobs;
   };
   static const std::vector<CopyJob>& jobs_at(const Copy& copy, const CopyPlace& place);

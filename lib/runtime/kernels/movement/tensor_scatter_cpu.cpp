@@ -1,9 +1,9 @@
+#include "runtime/kernels/movement/kernels.h"
 #include "runtime/kernels/movement/tensor_scatter.h"
 
 #include <cstring>
 
 #include "base/error.h"
-#include "runtime/kernels/cpu/factories.h"
 
 namespace autopar::runtime::cpu {
 namespace {

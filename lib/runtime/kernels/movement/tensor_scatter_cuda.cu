@@ -1,9 +1,9 @@
 #include "runtime/kernels/movement/tensor_scatter.h"
 
 #include "base/error.h"
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/words.h"
+#include "runtime/kernels/movement/kernels.h"
 
 namespace autopar::runtime::cuda {
 namespace {

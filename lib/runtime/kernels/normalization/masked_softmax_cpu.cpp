@@ -8,7 +8,7 @@
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/strides.h"
 #include "runtime/kernels/cpu/converted.h"
-#include "runtime/kernels/cpu/factories.h"
+#include "runtime/kernels/normalization/kernels.h"
 #include "runtime/kernels/normalization/softmax_row.h"
 
 namespace autopar::runtime::cpu {

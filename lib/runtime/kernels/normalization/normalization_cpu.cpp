@@ -8,11 +8,11 @@
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/converted.h"
-#include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/lane_sum.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/cpu/simd_clones.h"
 #include "runtime/kernels/normalization/broadcast_normalization.h"
+#include "runtime/kernels/normalization/kernels.h"
 #include "runtime/kernels/normalization/normalized_rows.h"
 
 namespace autopar::runtime::cpu {

@@ -5,9 +5,9 @@
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cuda/block_reduce.h"
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/vector_access.h"
 #include "runtime/kernels/normalization/broadcast_normalization.h"
+#include "runtime/kernels/normalization/kernels.h"
 #include "runtime/kernels/normalization/normalized_rows.h"
 
 namespace autopar::runtime::cuda {

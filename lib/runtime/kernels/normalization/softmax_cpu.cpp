@@ -9,11 +9,11 @@
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/converted.h"
-#include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/lane_sum.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/cpu/simd_clones.h"
 #include "runtime/kernels/elementwise/math.h"
+#include "runtime/kernels/normalization/kernels.h"
 
 namespace autopar::runtime::cpu {
 

@@ -8,10 +8,10 @@
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cuda/block_reduce.h"
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/vector_access.h"
-#include "runtime/kernels/cuda_operators.h"
 #include "runtime/kernels/elementwise/math.h"
+#include "runtime/kernels/normalization/kernels.h"
+#include "runtime/kernels/normalization/served.h"
 
 namespace autopar::runtime::cuda {
 namespace {

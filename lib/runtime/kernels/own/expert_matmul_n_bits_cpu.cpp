@@ -9,11 +9,10 @@
 #include "graph/arena.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
-#include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/items_kernel.h"
-#include "runtime/kernels/own/expert_items.h"
-#include "runtime/kernels/own/own_operators_cpu.h"
+#include "runtime/kernels/common/loops.h"
+#include "runtime/kernels/own/kernels.h"
 #include "runtime/kernels/product/rows_by_matrix.h"
+#include "runtime/kernels/quantized/kernels.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -146,12 +145,11 @@ class ExpertMatMulNBits final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_expert_matmul_n_bits(const KernelRequest& request) {
-  auto by_element = make_expert_items<ItemsDevice>(request);  // checks types and shapes
+std::unique_ptr<Kernel> make_rows_by_expert(const KernelRequest& request) {
   const std::int64_t given = request.node.int_attribute("block_size", 0);
   const std::int64_t block = given > 0 ? given : request.inputs[0].shape[1];
   const bool is_whole = block >= least_block && request.inputs[0].shape[1] % block == 0;
-  if (!is_whole || request.inputs[2].elements() == 0) return by_element;
+  if (!is_whole || request.inputs[2].elements() == 0) return nullptr;
   return std::make_unique<ExpertMatMulNBits>(request, block);
 }
 

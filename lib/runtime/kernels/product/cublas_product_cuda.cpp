@@ -324,13 +324,13 @@ class CublasProduct final : public DeviceProduct {
     return true;
   }
 
-  /// As cuBLAS takes by default.
+  /// cuBLAS's own default.
   std::uint64_t most_workspace() const {
     constexpr std::uint64_t mib = 1 << 20;
     return device_.properties().major >= 9 ? 32 * mib : 4 * mib;
   }
 
-  /// Of all matrices of all batches.
+  /// The alignment that all matrices of all batches have.
   std::uint32_t alignment_of(const MatrixLayout& layout, std::int64_t first) const {
     for (const std::int64_t stride : layout.batch_strides)
       first = std::gcd(first, stride * element_bytes_);

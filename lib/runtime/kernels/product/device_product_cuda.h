@@ -39,7 +39,7 @@ struct ProductRequest {
   int b_alignment = 64;    ///< the same of `b`; the others are multiples of 64
 };
 
-/// By cuBLASLt, but for what has a kernel of its own: few rows, integers, sums over nothing. Null
+/// A product by cuBLASLt, or by a kernel of its own: few rows, integers, sums over nothing. Null
 /// for a type that has none. Throws Error naming the node where cuBLASLt refuses the product.
 std::unique_ptr<DeviceProduct> make_device_product(const ProductRequest& request);
 

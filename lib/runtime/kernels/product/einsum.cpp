@@ -1,4 +1,3 @@
-#include "runtime/kernels/product/einsum.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,6 +5,7 @@
 #include "base/error.h"
 #include "runtime/kernels/common/composite.h"
 #include "runtime/kernels/product/einsum_equation.h"
+#include "runtime/kernels/product/kernels.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime {

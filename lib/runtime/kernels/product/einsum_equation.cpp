@@ -10,7 +10,7 @@ namespace {
 
 using Labels = std::vector<EinsumLabel>;
 
-/// Of an ellipsis' dimension, counted from its last.
+/// The label of an ellipsis' dimension, counted from its last.
 EinsumLabel ellipsis_label(std::size_t from_last) { return -1 - static_cast<int>(from_last); }
 
 /// One term of an equation; its ellipsis, if there is one, stands for so many dimensions.

@@ -1,10 +1,10 @@
-#include "runtime/kernels/product/gathered_matmul_cpu.h"
 
 #include <algorithm>
 
 #include "graph/arena.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/onednn_reordering.h"
+#include "runtime/kernels/product/kernels.h"
 #include "runtime/kernels/product/rows_by_matrix.h"
 
 namespace autopar::runtime::cpu {
@@ -111,13 +111,6 @@ class GatheredMatMul final : public Kernel {
 };
 
 }  // namespace
-
-bool serves_gathered_matmul(std::span<const TensorView> inputs) {
-  const auto is_served = [](const TensorView& view) {
-    return view.type == DataType::float32 && view.elements() > 0;
-  };
-  return is_served(inputs[0]) && is_served(inputs[1]) && inputs[2].elements() > 0;
-}
 
 std::unique_ptr<Kernel> make_gathered_matmul(const KernelRequest& request) {
   return std::make_unique<GatheredMatMul>(request);

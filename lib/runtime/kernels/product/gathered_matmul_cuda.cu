@@ -2,9 +2,9 @@
 // send through it, and multiplies them tile by tile. So a matrix is read where it lies, once for
 // each tile of vectors, and the host need not know which ones are wanted.
 
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/targets.h"
+#include "runtime/kernels/product/kernels.h"
 #include "runtime/kernels/product/product_finish_cuda.h"
 
 namespace autopar::runtime::cuda {

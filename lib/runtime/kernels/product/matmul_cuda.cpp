@@ -1,8 +1,8 @@
 // MatMul, Gemm and FusedMatMul.
 
 #include "runtime/kernels/common/kernel_arguments.h"
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/product/device_product_cuda.h"
+#include "runtime/kernels/product/kernels.h"
 
 namespace autopar::runtime::cuda {
 namespace {

@@ -14,7 +14,7 @@ dnnl::memory::desc matrices(const Product& product, const MatrixLayout& layout, 
 /// Whether the processor adds products of bytes up in 32 bits; others add them in 16 and lose some.
 bool adds_bytes_exactly();
 
-/// Of int8 and uint8.
+/// oneDNN's type for int8 or uint8.
 dnnl::memory::data_type byte_type(DataType type);
 
 /// oneDNN has signed weights alone: uint8 moves down by this much, and its zero point with it.

@@ -11,7 +11,6 @@ namespace autopar::runtime {
 
 namespace {
 
-/// Of the last two.
 void swap_rows_and_columns(StridedShape& operand) {
   const std::size_t columns = operand.dims.size() - 1;
   std::swap(operand.dims[columns - 1], operand.dims[columns]);

@@ -9,17 +9,17 @@
 #include <vector>
 
 #include "graph/arena.h"
-#include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/items_kernel.h"
+#include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/product/onednn_product.h"
-#include "runtime/kernels/quantized/integer_items.h"
+#include "runtime/kernels/quantized/integers.h"
+#include "runtime/kernels/quantized/kernels.h"
 
 namespace autopar::runtime::cpu {
 namespace {
 
 using dnnl::memory;
 
-/// Of contiguous matrices [count, rows, columns]: the sum of each row, or of each column.
+/// The sum of each row of `data`, [rows, columns].
 template <typename T>
 void sum_rows(const T* data, std::int64_t rows, std::int64_t columns, std::int32_t* sums) {
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -28,6 +28,7 @@ void sum_rows(const T* data, std::int64_t rows, std::int64_t columns, std::int32
     sums[row] = sum;
   }
 }
+/// The sum of each column of `count` matrices [rows, columns].
 void sum_columns(const std::int8_t* data, std::int64_t count, std::int64_t rows,
                  std::int64_t columns, std::int32_t* sums) {
   std::fill_n(sums, count * columns, 0);
@@ -167,7 +168,7 @@ class OnednnMatMulInteger final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_matmul_integer(const KernelRequest& request) {
-  auto plain = make_byte_items<ItemsDevice, MatMulIntegerItems>(request);  // checks the types
+  auto plain = make_matmul_integer_loops(request);  // checks the types
   const Product product = byte_product(request);
   if (!adds_bytes_exactly() || product.is_empty() || product.depth == 0) return plain;
   try {

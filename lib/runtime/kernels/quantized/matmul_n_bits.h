@@ -24,7 +24,7 @@ struct PackedProduct {
 
   constexpr std::int64_t block_bytes() const { return block * bits / 8; }
   constexpr std::int64_t row_bytes() const { return blocks * block_bytes(); }
-  /// Of the packed zeros of a column.
+  /// Bytes of a column's packed zero points.
   constexpr std::int64_t zero_bytes() const { return (blocks * bits + 7) / 8; }
 };
 

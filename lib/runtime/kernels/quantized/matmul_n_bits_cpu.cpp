@@ -13,8 +13,8 @@
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/converted.h"
-#include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/cpu/simd_clones.h"
+#include "runtime/kernels/quantized/kernels.h"
 
 namespace autopar::runtime::cpu {
 namespace {

@@ -8,8 +8,8 @@
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cuda/block_reduce.h"
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/launch.h"
+#include "runtime/kernels/quantized/kernels.h"
 
 namespace autopar::runtime::cuda {
 namespace {

@@ -11,7 +11,7 @@ namespace {
        graph::to_string(request.inputs[0].shape));
 }
 
-/// By default 1, which a vector does not have.
+/// The axis attribute; its default of 1 is 0 for a vector.
 std::size_t quantization_axis(const KernelRequest& request, std::size_t rank) {
   return rank == 1 ? 0 : checked_axis(request, request.node.int_attribute("axis", 1), rank);
 }

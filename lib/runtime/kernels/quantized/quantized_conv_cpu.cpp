@@ -1,17 +1,17 @@
-#include "runtime/kernels/quantized/quantized_conv_cpu.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "graph/arena.h"
+#include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/common/no_work.h"
 #include "runtime/kernels/convolution/convolution.h"
 #include "runtime/kernels/convolution/onednn_convolution.h"
-#include "runtime/kernels/cpu/factories.h"
-#include "runtime/kernels/cpu/items_kernel.h"
 #include "runtime/kernels/cpu/onednn_reordering.h"
 #include "runtime/kernels/product/onednn_product.h"
-#include "runtime/kernels/quantized/integer_items.h"
+#include "runtime/kernels/quantized/integers.h"
+#include "runtime/kernels/quantized/kernels.h"
+#include "runtime/kernels/quantized/served.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -170,7 +170,7 @@ bool has_symmetric_weights(const KernelRequest& request) {
 
 }  // namespace
 
-bool serves_quantized_conv(std::span<const TensorView> inputs,
+bool serves_quantized_conv(const graph::Node&, std::span<const TensorView> inputs,
                            std::span<const TensorView> outputs) {
   if (outputs[0].elements() == 0) return true;
   return adds_bytes_exactly() && inputs[0].elements() > 0 && inputs[1].elements() > 0 &&
@@ -183,9 +183,9 @@ std::unique_ptr<Kernel> make_quantized_conv(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> make_conv_integer(const KernelRequest& request) {
-  auto plain = make_byte_items<ItemsDevice, ConvIntegerItems>(request);  // checks types and shapes
+  auto plain = make_conv_integer_loops(request);  // checks types and shapes
   const bool is_served = request.outputs[0].elements() > 0 &&
-                         serves_quantized_conv(request.inputs, request.outputs) &&
+                         serves_quantized_conv(request.node, request.inputs, request.outputs) &&
                          has_symmetric_weights(request);
   if (!is_served) return plain;
   try {

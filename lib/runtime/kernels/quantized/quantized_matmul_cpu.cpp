@@ -1,9 +1,10 @@
-#include "runtime/kernels/quantized/quantized_matmul_cpu.h"
 
 #include "graph/arena.h"
 #include "runtime/kernels/common/no_work.h"
 #include "runtime/kernels/product/onednn_product.h"
-#include "runtime/kernels/quantized/integer_items.h"
+#include "runtime/kernels/quantized/integers.h"
+#include "runtime/kernels/quantized/kernels.h"
+#include "runtime/kernels/quantized/served.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -117,7 +118,7 @@ std::unique_ptr<Kernel> make_quantized_matmul(const KernelRequest& request) {
   return std::make_unique<QuantizedMatMul>(request, byte_product(request));
 }
 
-bool serves_quantized_matmul(std::span<const TensorView> inputs,
+bool serves_quantized_matmul(const graph::Node&, std::span<const TensorView> inputs,
                              std::span<const TensorView> outputs) {
   if (outputs[0].elements() == 0) return true;
   return adds_bytes_exactly() && inputs[0].elements() > 0 && inputs[1].elements() > 0;

@@ -1,6 +1,6 @@
-#include "runtime/kernels/quantized/quantized_products.h"
 
 #include "runtime/kernels/common/composite.h"
+#include "runtime/kernels/quantized/kernels.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime {

@@ -6,9 +6,9 @@
 
 #include "runtime/kernels/common/no_work.h"
 #include "runtime/kernels/convolution/convolution.h"
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/launch.h"
-#include "runtime/kernels/quantized/integer_items.h"
+#include "runtime/kernels/quantized/integers.h"
+#include "runtime/kernels/quantized/kernels.h"
 
 namespace autopar::runtime::cuda {
 namespace {
@@ -265,6 +265,12 @@ std::unique_ptr<Kernel> make_of_bytes(const KernelRequest& request) {
 
 }  // namespace
 
+std::unique_ptr<Kernel> make_matmul_integer(const KernelRequest& request) {
+  return make_matmul_integer_loops(request);
+}
+std::unique_ptr<Kernel> make_conv_integer(const KernelRequest& request) {
+  return make_conv_integer_loops(request);
+}
 std::unique_ptr<Kernel> make_quantized_matmul(const KernelRequest& request) {
   return make_of_bytes<QuantizedMatMul>(request);
 }

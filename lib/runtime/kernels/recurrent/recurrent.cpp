@@ -1,10 +1,10 @@
-#include "runtime/kernels/recurrent/recurrent.h"
 
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "runtime/kernels/common/composite.h"
+#include "runtime/kernels/recurrent/kernels.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime {

@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/words.h"
+#include "runtime/kernels/reduction/kernels.h"
 #include "runtime/kernels/reduction/reduction.h"
 
 namespace autopar::runtime::cuda {
@@ -18,7 +18,7 @@ struct Rows {
   bool exclusive = false;
   bool reverse = false;
 
-  /// Of the element of a row that is added up first.
+  /// Offset of the element of a row that is added up first.
   __device__ std::int64_t first(std::uint32_t row) const {
     std::uint32_t outer = row;
     const std::uint32_t column = inner.divide(outer);

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/block_function.h"
-#include "runtime/kernels/cpu/factories.h"
 #include "runtime/kernels/reduction/cumsum.h"
+#include "runtime/kernels/reduction/kernels.h"
 #include "runtime/kernels/reduction/reduction.h"
 
 namespace autopar::runtime::cpu {
@@ -78,7 +78,7 @@ template <typename T, typename Operation>
   return result;
 }
 
-/// Of elements that lie together.
+/// Reduces elements that lie together.
 template <typename T>
 using RowReduction = Accumulator<T> (*)(const T* from, std::int64_t n);
 
@@ -146,7 +146,7 @@ class Reduce final : public ReduceBase {
     return result;
   }
 
-  /// By all threads.
+  /// Reduces by all threads.
   Wide reduce_in_parts(const T* from) const {
     constexpr int most_parts = 64;
     const int parts = std::min(threads_, most_parts);

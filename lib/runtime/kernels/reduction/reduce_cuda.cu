@@ -6,8 +6,8 @@
 
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cuda/block_reduce.h"
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda/vector_access.h"
+#include "runtime/kernels/reduction/kernels.h"
 #include "runtime/kernels/reduction/reduction.h"
 
 namespace autopar::runtime::cuda {

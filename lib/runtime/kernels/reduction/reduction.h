@@ -19,7 +19,7 @@ struct ReducedDimensions {
   Shape reduced_extents;
   std::vector<std::int64_t> reduced_strides;
 
-  /// By the axes that the node names.
+  /// The dimensions that the node's axes name.
   explicit ReducedDimensions(const KernelRequest& request);
   /// The places of images: what global poolings reduce.
   static ReducedDimensions of_images(const KernelRequest& request);

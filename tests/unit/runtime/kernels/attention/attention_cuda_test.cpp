@@ -348,7 +348,7 @@ TEST_CASE("What Attention on GPUs does not serve is told before a pass makes it"
     const std::vector<TensorView> inputs{{of.type, q}, {of.type, k}, {of.type, k}};
     const std::vector<TensorView> outputs{{of.type, q}};
     const graph::Node node{"n", "Attention", "autopar.internal", {}, {}, {}};
-    return cuda::serves(node, inputs, outputs);
+    return cuda_operators().find(node.domain, node.op_type)->serves(node, inputs, outputs);
   };
   CHECK(serves({.queries = 70}));
   CHECK_FALSE(serves({.queries = 70, .type = DataType::float32}));

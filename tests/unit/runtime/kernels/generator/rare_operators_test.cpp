@@ -119,7 +119,7 @@ TEST_CASE("ReverseSequence, either axis first, of elements of every size") {
 
 namespace {
 
-/// By expansion along the first row.
+/// The determinant by expansion along the first row.
 double determinant(const std::vector<std::vector<double>>& matrix) {
   if (matrix.empty()) return 1;
   double sum = 0;

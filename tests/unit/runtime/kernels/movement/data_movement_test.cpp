@@ -257,7 +257,7 @@ TEST_CASE("Pad of outer dimensions moves whole rows, and extends as often as ask
                                  {x, ints({9, 5}), tensor_of(type, {}, {7}), ints({0})},
                                  {{type, {17, 2, width}}},
                                  {1, 3}})[0];
-      // Of 0, 1, 2: what comes at -9 and after.
+      // Where 0, 1, 2 continues from -9 on.
       const std::map<std::string, std::string> places = {{"constant", ".........012....."},
                                                          {"edge", "00000000001222222"},
                                                          {"reflect", "10121012101210121"},

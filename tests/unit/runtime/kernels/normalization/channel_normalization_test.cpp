@@ -21,7 +21,7 @@ struct Moments {
   double variance = 0;
 };
 
-/// Of the elements for which `belongs(index)`.
+/// The moments of the elements for which `belongs(index)`.
 template <typename Belongs>
 Moments moments_of(const Tensor& in, Belongs belongs) {
   std::vector<double> values;

@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "runtime/kernels/cuda/factories.h"
 #include "runtime/kernels/cuda_operators.h"
 #include "unit/runtime/loops.h"
 
@@ -133,7 +132,7 @@ TEST_CASE("RotaryEmbedding is made of factors alone that its kernel finds") {
                                            TensorView{of_factor, factor, nullptr},
                                            TensorView{of_factor, factor, nullptr}};
     const graph::Node node{"n", "RotaryEmbedding", "autopar.internal", {}, {}, {}};
-    return cuda::serves(node, inputs, {});
+    return cuda_operators().find(node.domain, node.op_type)->serves(node, inputs, {});
   };
   const DataType type = DataType::float32;
   CHECK(serves({1, 2, 4, 8}, {4, 8}, type, type));

@@ -7,7 +7,7 @@
 #include "emulation.h"
 #include "emulation_cublaslt.h"
 #include "runtime/devices/cuda/cuda_device.h"
-#include "runtime/kernels/cuda/factories.h"
+#include "runtime/kernels/convolution/conv_cuda.h"
 #include "runtime/kernels/cuda_operators.h"
 #include "runtime/passes/passes.h"
 #include "unit/runtime/loops.h"
@@ -271,7 +271,7 @@ TEST_CASE("bias and activation are cuBLASLt's where it has them") {
   CHECK(epilogue("", DataType::float16) == CUBLASLT_EPILOGUE_BIAS);
   CHECK(epilogue("Relu", DataType::float16) == CUBLASLT_EPILOGUE_RELU_BIAS);
   CHECK(epilogue("GeluTanh", DataType::float16) == CUBLASLT_EPILOGUE_GELU_BIAS);
-  // By erf it is no cuBLASLt epilogue, and by tanh none that is exact enough for float32.
+  // GELU by erf is no cuBLASLt epilogue, and by tanh none that is exact enough for float32.
   CHECK(epilogue("Gelu", DataType::float16) == CUBLASLT_EPILOGUE_BIAS);
   CHECK(epilogue("GeluTanh", DataType::float32) == CUBLASLT_EPILOGUE_BIAS);
   CHECK(epilogue("Relu", DataType::float64) == CUBLASLT_EPILOGUE_DEFAULT);
@@ -406,7 +406,7 @@ TEST_CASE("FusedMatMul is served in floating types, with the activations that it
                            {},
                            {{"activation", std::string(activation)}}};
     const std::vector<TensorView> views(2, TensorView{type, {2, 2}, nullptr});
-    return cuda::serves(node, views, {views.data(), 1});
+    return cuda_operators().find(node.domain, node.op_type)->serves(node, views, {views.data(), 1});
   };
   CHECK(serves(DataType::bfloat16, "Gelu"));
   CHECK(serves(DataType::float64, "Relu"));

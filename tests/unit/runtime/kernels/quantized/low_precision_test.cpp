@@ -232,7 +232,6 @@ struct Granularity {
   std::int64_t block;  ///< 0: none
 };
 
-/// Of data 3 x 4 x 6.
 const Shape data_shape{3, 4, 6};
 const std::vector<Granularity> granularities = {{"per tensor", {}, 1, 0},
                                                 {"per tensor, a vector", {1}, 1, 0},
@@ -245,7 +244,7 @@ const std::vector<Granularity> granularities = {{"per tensor", {}, 1, 0},
                                                 {"blocked last, uneven", {3, 4, 2}, 2, 4},
                                                 {"blocked first", {2, 4, 6}, 0, 2}};
 
-/// Of the element of the data at an index.
+/// Where the scale of the data's element at an index lies.
 std::size_t scale_place(const Granularity& g, const Shape& index) {
   if (graph::num_elements(g.scale) == 1) return 0;
   const auto axis = static_cast<std::size_t>(g.axis < 0 ? g.axis + 3 : g.axis);

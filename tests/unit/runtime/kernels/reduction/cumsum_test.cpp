@@ -19,7 +19,7 @@ Tensor run_cumsum(const Tensor& x, std::int64_t axis, bool exclusive, bool rever
                    {1}})[0];
 }
 
-/// By definition: all sums anew.
+/// CumSum by definition: all sums anew.
 std::vector<double> sums(const Tensor& x, std::size_t axis, bool exclusive, bool reverse) {
   const std::vector<double> values = doubles(x);
   std::int64_t inner = 1;

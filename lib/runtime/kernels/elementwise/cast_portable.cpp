@@ -1,0 +1,192 @@
+// Cast and CastLike from or to a type that no operator computes in; all others are element-wise
+// programs (operators.h).
+
+#include "runtime/device.h"
+#include "runtime/kernels/common/loops.h"
+#include "runtime/kernels/common/low_precision.h"
+#include "runtime/kernels/elementwise/function.h"
+#include "runtime/kernels/elementwise/functions.h"
+#include "runtime/kernels/elementwise/kernels.h"
+
+namespace autopar::runtime::AUTOPAR_DEVICE {
+
+/// A number on its way: integers as integers, since a double does not hold all of them.
+struct AnyNumber {
+  bool is_integer = false;
+  std::int64_t integer = 0;
+  double real = 0;
+};
+
+bool is_low_precision_cast(const KernelRequest& request) {
+  const auto& op_type = request.node.op_type;
+  return (op_type == "Cast" || op_type == "CastLike") &&
+         (graph::is_low_precision(request.inputs.at(0).type) ||
+          graph::is_low_precision(request.outputs.at(0).type));
+}
+
+Conversion conversion_of(const KernelRequest& request) {
+  Conversion conversion;
+  conversion.saturate = request.node.int_attribute("saturate", 1) != 0;
+  const std::string rounding = request.node.string_attribute("round_mode", "up");
+  if (rounding == "down")
+    conversion.power_rounding = PowerRounding::down;
+  else if (rounding == "nearest")
+    conversion.power_rounding = PowerRounding::nearest;
+  else if (rounding != "up")
+    fail("node '{}': {} knows no round_mode '{}'", request.node.name,
+         qualified_op_type(request.node), rounding);
+  return conversion;
+}
+
+/// Casts elements of `From`; an item is an output element, or a byte of several.
+template <typename From>
+class CastItems {
+ public:
+  explicit CastItems(const KernelRequest& request)
+      : to_(request.outputs.at(0).type),
+        elements_(request.outputs[0].elements()),
+        conversion_(conversion_of(request)) {
+    const int bits = graph::bits_of(to_);
+    if (bits < 8) in_item_ = 8 / bits;
+  }
+
+  void bind(const KernelIo& io) {
+    in_ = io.inputs[0].data;
+    out_ = io.outputs[0].data;
+  }
+  std::int64_t items() const { return (elements_ + in_item_ - 1) / in_item_; }
+  std::int64_t item_work() const { return 4 * in_item_; }
+
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t item) const {
+    switch (to_) {
+      case DataType::float8e4m3fn:
+        return put(item, Float8E4M3FN::code_of(read(item).real, conversion_));
+      case DataType::float8e4m3fnuz:
+        return put(item, Float8E4M3FNUZ::code_of(read(item).real, conversion_));
+      case DataType::float8e5m2:
+        return put(item, Float8E5M2::code_of(read(item).real, conversion_));
+      case DataType::float8e5m2fnuz:
+        return put(item, Float8E5M2FNUZ::code_of(read(item).real, conversion_));
+      case DataType::float8e8m0:
+        return put(item, Float8E8M0::code_of(read(item).real, conversion_));
+      case DataType::float4e2m1:
+      case DataType::int4:
+      case DataType::uint4:
+      case DataType::int2:
+      case DataType::uint2:
+        return pack(item);
+      default:
+        return convert(item, read(item));
+    }
+  }
+
+ private:
+  AUTOPAR_ELEMENTWISE AnyNumber read(std::int64_t i) const {
+    const auto number = runtime::number_at<From>(in_, i);
+    AnyNumber any;
+    if constexpr (std::same_as<decltype(number), const Boolean>) {
+      any.is_integer = true;
+      any.integer = bool(number) ? 1 : 0;
+    } else if constexpr (std::integral<std::remove_const_t<decltype(number)>>) {
+      any.is_integer = true;
+      any.integer = static_cast<std::int64_t>(number);
+    } else {
+      any.real = static_cast<double>(number);
+      return any;
+    }
+    any.real = std::same_as<From, std::uint64_t>
+                   ? static_cast<double>(static_cast<std::uint64_t>(any.integer))
+                   : static_cast<double>(any.integer);
+    return any;
+  }
+
+  AUTOPAR_ELEMENTWISE void put(std::int64_t item, unsigned code) const {
+    out_[item] = static_cast<std::byte>(code);
+  }
+
+  /// The elements of one byte.
+  AUTOPAR_ELEMENTWISE void pack(std::int64_t item) const {
+    const int bits = 8 / in_item_;
+    unsigned byte = 0;
+    for (int k = 0; k < in_item_; ++k) {
+      const std::int64_t i = item * in_item_ + k;
+      if (i >= elements_) break;
+      const AnyNumber number = read(i);
+      const unsigned code =
+          to_ == DataType::float4e2m1
+              ? Float4E2M1::code_of(number.real, conversion_)
+              : static_cast<unsigned>(number.is_integer
+                                          ? number.integer
+                                          : functions::Convert<std::int64_t>{}(number.real)) &
+                    ((1U << bits) - 1);
+      byte |= code << (k * bits);
+    }
+    put(item, byte);
+  }
+
+  /// To a type that operators compute in.
+  AUTOPAR_ELEMENTWISE void convert(std::int64_t i, AnyNumber number) const {
+    switch (to_) {
+      case DataType::float32:
+        return store(i, static_cast<float>(number.real));
+      case DataType::float64:
+        return store(i, number.real);
+      case DataType::float16:
+        return store(i, to_float16(static_cast<float>(number.real)));
+      case DataType::bfloat16:
+        return store(i, to_bfloat16(static_cast<float>(number.real)));
+      case DataType::boolean:
+        return store(i, Boolean(number.real != 0));
+      case DataType::int8:
+        return store_integer<std::int8_t>(i, number);
+      case DataType::int16:
+        return store_integer<std::int16_t>(i, number);
+      case DataType::int32:
+        return store_integer<std::int32_t>(i, number);
+      case DataType::int64:
+        return store_integer<std::int64_t>(i, number);
+      case DataType::uint8:
+        return store_integer<std::uint8_t>(i, number);
+      case DataType::uint16:
+        return store_integer<std::uint16_t>(i, number);
+      case DataType::uint32:
+        return store_integer<std::uint32_t>(i, number);
+      default:
+        return store_integer<std::uint64_t>(i, number);
+    }
+  }
+
+  template <typename To>
+  AUTOPAR_ELEMENTWISE void store_integer(std::int64_t i, AnyNumber number) const {
+    store(i, number.is_integer ? static_cast<To>(number.integer)
+                               : functions::Convert<To>{}(number.real));
+  }
+  template <typename To>
+  AUTOPAR_ELEMENTWISE void store(std::int64_t i, To value) const {
+    reinterpret_cast<To*>(out_)[i] = value;
+  }
+
+  const std::byte* in_ = nullptr;
+  std::byte* out_ = nullptr;
+  DataType to_;
+  std::int64_t elements_;
+  int in_item_ = 1;
+  Conversion conversion_;
+};
+
+std::unique_ptr<Kernel> make_low_precision_cast(const KernelRequest& request) {
+  const DataType to = request.outputs.at(0).type;
+  if (!visit_type(to, Joined<NumbersAndBooleans, Halves, LowPrecision>{}, [](auto) {}))
+    fail("node '{}': {} to {} has no {} kernel", request.node.name, qualified_op_type(request.node),
+         name_of(to), request.device.kernels().device);
+  return kernel_for_type(request, request.inputs.at(0).type,
+                         Joined<NumbersAndBooleans, Halves, LowPrecision>{},
+                         [&]<typename From>(From) { return make_loops<CastItems<From>>(request); });
+}
+
+std::unique_ptr<Kernel> make_cast(const KernelRequest& request) {
+  return is_low_precision_cast(request) ? make_low_precision_cast(request)
+                                        : make_elementwise(request);
+}
+
+}  // namespace autopar::runtime::AUTOPAR_DEVICE

@@ -1,0 +1,79 @@
+#include "runtime/kernels/image/onednn_pooling.h"
+
+#include <algorithm>
+
+#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/cpu/onednn.h"
+#include "runtime/kernels/image/pooling.h"
+
+namespace autopar::runtime::cpu {
+namespace {
+
+class OnednnPooling final : public Kernel {
+ public:
+  OnednnPooling(const KernelRequest& request, const Pooling& pooling, dnnl::algorithm algorithm) {
+    const Slide& slide = pooling.slide;
+    dnnl::memory::dims gaps = slide.dilations;
+    for (std::int64_t& gap : gaps) --gap;
+    const dnnl::pooling_v2_forward::desc description(
+        dnnl::prop_kind::forward_inference, algorithm, float_layout(request.inputs[0].shape),
+        float_layout(request.outputs[0].shape), slide.strides, pooling.taps, gaps, slide.begin_pads,
+        slide.end_pads);
+    primitive_ = OnednnPrimitive(describe_primitive<dnnl::pooling_v2_forward>(description),
+                                 {DNNL_ARG_SRC, DNNL_ARG_DST});
+  }
+
+  std::int64_t scratch_bytes() const override { return primitive_.scratch_bytes(); }
+
+  void run(const KernelIo& io) override {
+    primitive_.bind(DNNL_ARG_SRC, io.inputs[0].as<const float>());
+    primitive_.bind(DNNL_ARG_DST, io.outputs[0].as<float>());
+    primitive_.run(io.scratch);
+  }
+
+ private:
+  OnednnPrimitive primitive_;
+};
+
+/// Null where oneDNN has no such pooling.
+std::unique_ptr<Kernel> try_onednn_pooling(const KernelRequest& request, const Pooling& pooling,
+                                           dnnl::algorithm algorithm) {
+  try {
+    return std::make_unique<OnednnPooling>(request, pooling, algorithm);
+  } catch (const dnnl::error&) {
+    return nullptr;
+  }
+}
+
+/// oneDNN wants windows that see something, and no padding behind that is negative.
+bool suits_onednn(const KernelRequest& request, const Pooling& pooling) {
+  const std::size_t spatial = pooling.taps.size();
+  return request.inputs[0].type == DataType::float32 && request.outputs[0].elements() > 0 &&
+         request.inputs[0].elements() > 0 && spatial >= 1 && pooling.sees_image &&
+         std::ranges::all_of(pooling.slide.end_pads, [](std::int64_t pad) { return pad >= 0; });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_onednn_average_pool(const KernelRequest& request) {
+  const Pooling pooling(request);
+  if (!suits_onednn(request, pooling)) return nullptr;
+  if (request.node.int_attribute("count_include_pad", 0) == 0)
+    return try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_avg_exclude_padding);
+  // With padding counted, oneDNN divides by whole windows.
+  for (int d = 0; d < Windows::dimensions; ++d) {
+    const Windows& windows = pooling.windows;
+    const int end = (windows.out[d] - 1) * windows.strides[d] - windows.pads[d] +
+                    (windows.taps[d] - 1) * windows.dilations[d] + 1;
+    if (end > pooling.padded_ends[d]) return nullptr;
+  }
+  return try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_avg_include_padding);
+}
+
+std::unique_ptr<Kernel> make_onednn_max_pool(const KernelRequest& request) {
+  const Pooling pooling(request);
+  if (has_output(request, 1) || !suits_onednn(request, pooling)) return nullptr;
+  return try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_max);
+}
+
+}  // namespace autopar::runtime::cpu

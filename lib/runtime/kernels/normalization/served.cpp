@@ -1,0 +1,29 @@
+#include "runtime/kernels/normalization/served.h"
+
+#include <utility>
+
+#include "runtime/kernels/common/strides.h"
+
+namespace autopar::runtime::cuda {
+
+std::optional<MaskLayout> mask_layout(std::span<const TensorView> inputs) {
+  const TensorView& mask = inputs[1];
+  if (mask.type != DataType::boolean && mask.type != inputs[0].type) return std::nullopt;
+  Shape shape = inputs[0].shape;
+  std::vector<std::int64_t> strides = broadcast_strides(mask.shape, shape);
+  if (strides.empty()) return std::nullopt;
+  const std::int64_t column_stride = strides.back();
+  shape.pop_back();
+  strides.pop_back();
+  std::vector<std::vector<std::int64_t>> lists{std::move(strides)};
+  merge_dimensions(shape, lists);
+  if (shape.size() > MaskLayout::max_dimensions) return std::nullopt;
+  return MaskLayout{std::move(shape), std::move(lists.front()), column_stride};
+}
+
+bool serves_masked_softmax(const graph::Node&, std::span<const TensorView> inputs,
+                           std::span<const TensorView>) {
+  return inputs.size() < 2 || !inputs[1].present() || mask_layout(inputs).has_value();
+}
+
+}  // namespace autopar::runtime::cuda

@@ -1,0 +1,294 @@
+// What a step of RNN, GRU and LSTM does with its gates, an element of the hidden state an item:
+//
+//   RecurrentCell(x_gates, state_gates, w_bias?, r_bias?, hidden, cell?, peepholes?, lengths?)
+//     -> (hidden, cell?, y?)
+//
+// of the domain passes::internal_domain; hidden and cell may be the inputs themselves. `kind` says
+// which: "rnn"; "lstm"; "gru", whose state_gates are of the state as it is; or a GRU that resets
+// the state before its product, in two: "gru_gates" gives the state as it is reset, and as cell
+// the update gate, which "gru_candidate" reads. An element of the batch that is over at this
+// `step` keeps its state, and its y is 0.
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "runtime/device.h"
+#include "runtime/kernels/common/loops.h"
+#include "runtime/kernels/elementwise/math.h"
+#include "runtime/kernels/recurrent/kernels.h"
+
+namespace autopar::runtime::AUTOPAR_DEVICE {
+
+enum class RecurrentKind : std::uint8_t { rnn, lstm, gru, gru_gates, gru_candidate };
+
+/// ONNX's activations.
+enum class RecurrentActivation : std::uint8_t {
+  relu,
+  tanh,
+  sigmoid,
+  affine,
+  leaky_relu,
+  thresholded_relu,
+  scaled_tanh,
+  hard_sigmoid,
+  elu,
+  softsign,
+  softplus
+};
+
+struct ActivationUse {
+  RecurrentActivation function = RecurrentActivation::tanh;
+  float alpha = 0;
+  float beta = 0;
+
+  template <typename Wide>
+  AUTOPAR_ELEMENTWISE Wide operator()(Wide x) const {
+    const Wide a = alpha;
+    const Wide b = beta;
+    switch (function) {
+      case RecurrentActivation::relu:
+        return x > 0 ? x : Wide{0};
+      case RecurrentActivation::tanh:
+        return math::tanh(x);
+      case RecurrentActivation::sigmoid:
+        return math::sigmoid(x);
+      case RecurrentActivation::affine:
+        return a * x + b;
+      case RecurrentActivation::leaky_relu:
+        return x < 0 ? a * x : x;
+      case RecurrentActivation::thresholded_relu:
+        return x >= a ? x : Wide{0};
+      case RecurrentActivation::scaled_tanh:
+        return a * math::tanh(b * x);
+      case RecurrentActivation::hard_sigmoid: {
+        const Wide y = a * x + b;
+        return y < 0 ? Wide{0} : (y > 1 ? Wide{1} : y);
+      }
+      case RecurrentActivation::elu:
+        return x < 0 ? a * (math::exp(x) - Wide{1}) : x;
+      case RecurrentActivation::softsign:
+        return x / (Wide{1} + std::fabs(x));
+      case RecurrentActivation::softplus:
+        return math::softplus(x);
+    }
+    return x;
+  }
+};
+
+/// Activations of the cell's direction, as many as its operator has; defaults where the node names
+/// none.
+inline std::array<ActivationUse, 3> recurrent_activations(const KernelRequest& request,
+                                                          RecurrentKind kind) {
+  struct Known {
+    std::string_view name;
+    float alpha = 0;  // defaults, of those that have one
+    float beta = 0;
+    int numbers = 0;  // that it takes from the node: alpha, then beta
+  };
+  static constexpr std::array<Known, 11> known = {{{"relu"},
+                                                   {"tanh"},
+                                                   {"sigmoid"},
+                                                   {"affine", 1, 0, 2},
+                                                   {"leakyrelu", 0.01F, 0, 1},
+                                                   {"thresholdedrelu", 1, 0, 1},
+                                                   {"scaledtanh", 1, 1, 2},
+                                                   {"hardsigmoid", 0.2F, 0.5F, 2},
+                                                   {"elu", 1, 0, 1},
+                                                   {"softsign"},
+                                                   {"softplus"}}};
+  const graph::Node& node = request.node;
+  const auto list = [&]<typename T>(const char* name, T) {
+    const auto found = node.attributes.find(name);
+    const auto* values =
+        found == node.attributes.end() ? nullptr : std::get_if<std::vector<T>>(&found->second);
+    return values == nullptr ? std::vector<T>{} : *values;
+  };
+  const bool is_lstm = kind == RecurrentKind::lstm;
+  const std::size_t count = is_lstm ? 3 : (kind == RecurrentKind::rnn ? 1 : 2);
+  std::vector<std::string> names = list("activations", std::string());
+  const auto direction = static_cast<std::size_t>(node.int_attribute("direction", 0));
+  if (names.empty())
+    for (std::size_t d = 0; d <= direction; ++d) {
+      if (kind != RecurrentKind::rnn) names.emplace_back("sigmoid");
+      names.emplace_back("tanh");
+      if (is_lstm) names.emplace_back("tanh");
+    }
+  if (names.size() < (direction + 1) * count)
+    fail("node '{}': there are {} activations, too few", node.name, names.size());
+  const auto alphas = list("activation_alpha", 0.0F);
+  const auto betas = list("activation_beta", 0.0F);
+  std::array<ActivationUse, 3> uses;
+  std::size_t next_alpha = 0;
+  std::size_t next_beta = 0;
+  for (std::size_t i = 0; i < (direction + 1) * count; ++i) {
+    std::string name = names[i];
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    const auto found = std::ranges::find(known, name, &Known::name);
+    if (found == known.end()) fail("node '{}': activation '{}' is not known", node.name, names[i]);
+    ActivationUse use{static_cast<RecurrentActivation>(found - known.begin()), found->alpha,
+                      found->beta};
+    if (found->numbers > 0 && next_alpha < alphas.size()) use.alpha = alphas[next_alpha++];
+    if (found->numbers > 1 && next_beta < betas.size()) use.beta = betas[next_beta++];
+    if (i >= direction * count) uses[i - direction * count] = use;
+  }
+  return uses;
+}
+
+inline RecurrentKind recurrent_kind(const KernelRequest& request) {
+  const std::string kind = request.node.string_attribute("kind", "");
+  if (kind == "rnn") return RecurrentKind::rnn;
+  if (kind == "lstm") return RecurrentKind::lstm;
+  if (kind == "gru") return RecurrentKind::gru;
+  if (kind == "gru_gates") return RecurrentKind::gru_gates;
+  require(kind == "gru_candidate", "a recurrent cell has a kind");
+  return RecurrentKind::gru_candidate;
+}
+
+template <typename T>
+class RecurrentCellItems {
+ public:
+  explicit RecurrentCellItems(const KernelRequest& request)
+      : kind_(recurrent_kind(request)),
+        activations_(recurrent_activations(request, kind_)),
+        hidden_size_(request.node.int_attribute("hidden_size", 1)),
+        batch_(request.inputs.at(0).shape[0]),
+        step_(request.node.int_attribute("step", 0)),
+        x_stride_(request.node.int_attribute("x_stride", 0)),
+        y_stride_(request.node.int_attribute("y_stride", 0)),
+        state_stride_(request.inputs.at(1).shape[1]),
+        clip_(request.node.float_attribute("clip", 0)),
+        couples_gates_(request.node.int_attribute("input_forget", 0) != 0) {}
+
+  void bind(const KernelIo& io) {
+    const auto input = [&](std::size_t i) {
+      return io.inputs[i].present() ? io.inputs[i].as<const T>() : nullptr;
+    };
+    x_ = input(0);
+    state_gates_ = input(1);
+    w_bias_ = input(2);
+    r_bias_ = input(3);
+    hidden_ = input(4);
+    cell_ = input(5);
+    peepholes_ = input(6);
+    lengths_ = io.inputs[7].present() ? io.inputs[7].as<const std::int32_t>() : nullptr;
+    new_hidden_ = io.outputs[0].as<T>();
+    new_cell_ = io.outputs[1].present() ? io.outputs[1].as<T>() : nullptr;
+    y_ = io.outputs[2].present() ? io.outputs[2].as<T>() : nullptr;
+  }
+  std::int64_t items() const { return batch_ * hidden_size_; }
+  std::int64_t item_work() const { return 32; }
+
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t item) const {
+    const std::int64_t b = item / hidden_size_;
+    const std::int64_t j = item % hidden_size_;
+    const bool is_over = lengths_ != nullptr && step_ >= lengths_[b];
+    Wide hidden{};
+    if (!is_over) {
+      switch (kind_) {
+        case RecurrentKind::rnn:
+          hidden = activated(0, from_x(0, b, j) + from_state(0, b, j));
+          break;
+        case RecurrentKind::lstm:
+          hidden = lstm(b, j);
+          break;
+        case RecurrentKind::gru: {
+          const Wide update = activated(0, from_x(0, b, j) + from_state(0, b, j));
+          const Wide reset = activated(0, from_x(1, b, j) + from_state(1, b, j));
+          const Wide candidate = activated(1, from_x(2, b, j) + reset * from_state(2, b, j));
+          hidden = mixed(update, candidate, item);
+          break;
+        }
+        case RecurrentKind::gru_gates: {
+          const Wide update = activated(0, from_x(0, b, j) + from_state(0, b, j));
+          const Wide reset = activated(0, from_x(1, b, j) + from_state(1, b, j));
+          new_cell_[item] = narrowed<T>(update);
+          hidden = reset * widened(hidden_[item]);
+          break;
+        }
+        case RecurrentKind::gru_candidate:
+          hidden = mixed(widened(cell_[item]),
+                         activated(1, from_x(2, b, j) + from_state(0, b, j) + bias(r_bias_, 2, j)),
+                         item);
+          break;
+      }
+      new_hidden_[item] = narrowed<T>(hidden);
+    } else if (kind_ == RecurrentKind::gru_gates) {
+      new_hidden_[item] = narrowed<T>(Wide{});  // the product reads it
+    }
+    if (y_ != nullptr) y_[b * y_stride_ + j] = narrowed<T>(hidden);
+  }
+
+ private:
+  using Wide = decltype(widened(T{}));
+
+  AUTOPAR_ELEMENTWISE Wide bias(const T* biases, int gate, std::int64_t j) const {
+    return biases == nullptr ? Wide{} : widened(biases[gate * hidden_size_ + j]);
+  }
+  /// A gate's part that the input makes.
+  AUTOPAR_ELEMENTWISE Wide from_x(int gate, std::int64_t b, std::int64_t j) const {
+    return widened(x_[b * x_stride_ + gate * hidden_size_ + j]) + bias(w_bias_, gate, j);
+  }
+  /// The part that the hidden state makes.
+  AUTOPAR_ELEMENTWISE Wide from_state(int gate, std::int64_t b, std::int64_t j) const {
+    const Wide product = widened(state_gates_[b * state_stride_ + gate * hidden_size_ + j]);
+    return kind_ == RecurrentKind::gru_candidate ? product : product + bias(r_bias_, gate, j);
+  }
+  AUTOPAR_ELEMENTWISE Wide activated(int activation, Wide x) const {
+    const Wide limit = clip_;
+    if (clip_ > 0) x = x > limit ? limit : (x < -limit ? -limit : x);
+    return activations_[activation](x);
+  }
+  AUTOPAR_ELEMENTWISE Wide mixed(Wide update, Wide candidate, std::int64_t item) const {
+    return (Wide{1} - update) * candidate + update * widened(hidden_[item]);
+  }
+  /// Gates are in the order input, output, forget, cell; peepholes input, output, forget.
+  AUTOPAR_ELEMENTWISE Wide lstm(std::int64_t b, std::int64_t j) const {
+    const std::int64_t item = b * hidden_size_ + j;
+    const Wide old = widened(cell_[item]);
+    const Wide input =
+        activated(0, from_x(0, b, j) + from_state(0, b, j) + bias(peepholes_, 0, j) * old);
+    const Wide forget =
+        couples_gates_
+            ? Wide{1} - input
+            : activated(0, from_x(2, b, j) + from_state(2, b, j) + bias(peepholes_, 2, j) * old);
+    const Wide candidate = activated(1, from_x(3, b, j) + from_state(3, b, j));
+    const Wide cell = forget * old + input * candidate;
+    const Wide output =
+        activated(0, from_x(1, b, j) + from_state(1, b, j) + bias(peepholes_, 1, j) * cell);
+    new_cell_[item] = narrowed<T>(cell);
+    // Not an input of an activation by the equations of the gates: no clip.
+    return output * activations_[2](cell);
+  }
+
+  RecurrentKind kind_;
+  std::array<ActivationUse, 3> activations_;
+  std::int64_t hidden_size_;
+  std::int64_t batch_;
+  std::int64_t step_;
+  std::int64_t x_stride_;
+  std::int64_t y_stride_;
+  std::int64_t state_stride_;
+  float clip_;
+  bool couples_gates_;
+  const T* x_ = nullptr;
+  const T* state_gates_ = nullptr;
+  const T* w_bias_ = nullptr;
+  const T* r_bias_ = nullptr;
+  const T* hidden_ = nullptr;
+  const T* cell_ = nullptr;
+  const T* peepholes_ = nullptr;
+  const std::int32_t* lengths_ = nullptr;
+  T* new_hidden_ = nullptr;
+  T* new_cell_ = nullptr;
+  T* y_ = nullptr;
+};
+
+std::unique_ptr<Kernel> make_recurrent_cell(const KernelRequest& request) {
+  return kernel_for_type(request, request.inputs.at(0).type, Joined<Floats, Halves>{},
+                         [&]<typename T>(T) { return make_loops<RecurrentCellItems<T>>(request); });
+}
+
+}  // namespace autopar::runtime::AUTOPAR_DEVICE
