@@ -362,21 +362,24 @@ struct Session::Impl {
     const bool goes_on = loop.continues && before.steps > 0;
     if (goes_on && before.is_profiled)
       fail("{}: a run cannot continue one that was profiled", bundle.dir.string());
-    if (!goes_on) before = {.first_row = loop.start, .steps = 0};
-    loop.start = before.first_row;
-    check_loop(bundle.info, bundle.tail, loop, before.steps);
+    const StepsBefore from = goes_on ? before : StepsBefore{.first_row = loop.start};
+    loop.start = from.first_row;
+    check_loop(bundle.info, bundle.tail, loop, from.steps);
     check_inputs(bundle.info, inputs, loop);
     if (goes_on) refuse_states(bundle.info, inputs);
     load();
     RunResult result;
     run_as_rank([&](HostCommunicator& world, const LocalRanks&) {
+      const bool is_first = world.rank() == 0;
       std::unique_ptr<RankRun> run = take_run(world);
-      RunResult of_rank = run_rank(*run, bundle, tail.get(), inputs, run_options, before, world);
+      RunResult of_rank =
+          run_rank(*run, bundle, is_first ? tail.get() : nullptr, inputs, run_options, from, world);
       runs[static_cast<std::size_t>(world.rank())] = std::move(run);
-      if (world.rank() == 0 || !ranks.are_all_here()) result = std::move(of_rank);
+      if (is_first || !ranks.are_all_here()) result = std::move(of_rank);
     });
-    before.steps += loop.steps;
-    before.is_profiled = run_options.profile;
+    before = {.first_row = from.first_row,
+              .steps = from.steps + loop.steps,
+              .is_profiled = run_options.profile};
     return result;
   }
 };

@@ -177,6 +177,7 @@ TEST_CASE("what a run may not be asked is refused before it begins, and the sess
   session.run({{"x", x_of(0)}}, {.loop = next});
   CHECK_THROWS_WITH(session.run({{"x", x_of(1)}, {"sum", x_of(1)}}, {.loop = next}),
                     Contains("input 'sum' has its value from the run before"));
+  CHECK_THROWS_WITH(session.run({{"y", x_of(0)}}), Contains("the model has no such input"));
   for (int step = 1; step < 4; ++step) session.run({{"x", x_of(step)}}, {.loop = next});
   CHECK_THROWS_WITH(session.run({{"x", x_of(4)}}, {.loop = next}),
                     Contains("would hold 5 rows, but has place for 4"));
