@@ -6,7 +6,6 @@
 #include "base/interruption.h"
 #include "planner/device_fit.h"
 #include "planner/microbatches.h"
-#include "program/pipeline_program.h"
 #include "search/search_meshes.h"
 #include "search/stages/search_pipeline.h"
 
@@ -18,22 +17,14 @@ void tell_of_interruption() {
   if (was_interrupted()) spdlog::warn("interrupted: this is the best plan found so far");
 }
 
-/// Weights that rank 0 keeps for the tail where that shares memory with its shard. Its shares are
-/// the largest, so that the fullest rank has them.
-std::int64_t tail_bytes_on(const cost::DeviceModel& device,
-                           const std::optional<graph::Tail>& tail) {
-  return tail && device.runs_on == "cpu" ? tail->summary.weight_bytes : 0;
-}
-
-/// The limit is held against what the shards of a plan will need.
+/// The memory limit is held against the predicted needs of a plan's shards. Rank 0 keeps a tail's
+/// weights where the host that computes it shares memory with the shard.
 search::SearchOptions with_memory_needs(const SearchSetup& setup, const LoadedModel& model) {
   search::SearchOptions options = setup.search;
   const cost::DeviceModel& device = setup.meshes.front().device();
-  options.peak_bytes = [&](const plan::Plan& plan) {
-    const cost::CostModel cost(device, plan.mesh);
-    return tail_bytes_on(device, model.tail) +
-           program::predict_peak_bytes(model.graph, plan, cost.step_price(), run_bytes_on(device));
-  };
+  options.run_bytes = run_bytes_on(device);
+  const bool has_tail = model.tail && device.runs_on == "cpu";
+  options.rank0_bytes = has_tail ? model.tail->summary.weight_bytes : 0;
   return options;
 }
 
@@ -47,10 +38,6 @@ plan::PipelinePlan find_pipeline(const LoadedModel& model, const graph::Graph& m
   pipeline.microbatches = plan.microbatches;
   pipeline.objective = setup.objective;
   pipeline.mesh = setup.stage_mesh;
-  pipeline.peak_bytes = [&](const graph::StageGraph& stage, const plan::Plan& found) {
-    return program::predict_peak_bytes(stage, found, device, plan.microbatches,
-                                       run_bytes_on(device));
-  };
   const std::shared_ptr<void> shown =
       plan.progress ? plan.progress("searching for the best stages") : nullptr;
   plan::PipelinePlan found = search::search_pipeline(model.graph, microbatch, device, setup.meshes,

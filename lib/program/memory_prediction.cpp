@@ -54,15 +54,4 @@ MemoryPrediction predict_memory(const graph::Graph& rank_graph, int microbatches
   return {weight_bytes, weight_bytes + run_bytes(rank_graph, microbatches)};
 }
 
-std::int64_t predict_peak_bytes(const graph::Graph& graph, const plan::Plan& plan,
-                                const sharding::StepPrice& price, const RunBytes& run_bytes) {
-  const Program program = lower(graph, plan, price);
-  std::int64_t peak = 0;
-  for (const std::vector<int>& ranks : alike_ranks(program)) {
-    const graph::Graph shard = rank_graph(program, ranks.front());
-    peak = std::max(peak, predict_memory(shard, 1, run_bytes).peak_bytes);
-  }
-  return peak;
-}
-
 }  // namespace autopar::program

@@ -31,9 +31,4 @@ MemoryPrediction predict_memory(const graph::Graph& rank_graph, int microbatches
 /// extents and begins at 0 or does not.
 std::vector<std::vector<int>> alike_ranks(const Program& program);
 
-/// The largest peak_bytes of the plan's ranks. `price` as lower() wants it.
-std::int64_t predict_peak_bytes(const graph::Graph& graph, const plan::Plan& plan,
-                                const sharding::StepPrice& price,
-                                const RunBytes& run_bytes = most_run_bytes);
-
 }  // namespace autopar::program

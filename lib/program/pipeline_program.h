@@ -52,10 +52,11 @@ std::vector<plan::CollectiveUse> collective_uses(const plan::PipelinePlan& plan,
 /// What meta-info.json says of the transfers.
 std::vector<bundle::TransferInfo> transfer_infos(const PipelineProgram& program);
 
-/// Bytes on the fullest rank of a stage: weights, activations, and what microbatches in flight take
-/// beside these.
+/// Bytes on the fullest rank of a stage, or of a model that is its own only stage
+/// (graph::whole_stage): weights, activations, and what microbatches in flight take beside these.
+/// `device` must be that of the search.
 std::int64_t predict_peak_bytes(const graph::StageGraph& stage, const plan::Plan& plan,
-                                const cost::DeviceModel& device, int microbatches,
+                                const cost::DeviceModel& device, int microbatches = 1,
                                 const RunBytes& run_bytes = most_run_bytes);
 
 }  // namespace autopar::program

@@ -21,7 +21,7 @@
 //         always, inputs and outputs of operators from when they are made to their last reader,
 //         copies between the operators that may read them. What lives within one step (a sum
 //         before its reduction, the only reader's copy) counts where it is large. What packing
-//         wastes is left out: SearchOptions::peak_bytes knows.
+//         wastes is left out: program::predict_peak_bytes knows.
 //
 // Operators and tensors that are alike share strategies and tables of costs: a model of many layers
 // is priced once a layer.
@@ -71,11 +71,12 @@ std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 class Builder {
  public:
-  Builder(const Graph& graph, const cost::CostModel& cost, const SearchOptions& options)
+  Builder(const Graph& graph, const cost::CostModel& cost, const SearchOptions& options,
+          std::span<const ValueId> received)
       : graph_(graph),
         cost_(cost),
         memory_(options.memory),
-        received_(options.received),
+        received_(received.begin(), received.end()),
         pins_(options.pins, graph, problems_),
         strategies_(graph, cost, pins_, options.keep_partial),
         price_(cost.step_price()),
@@ -567,7 +568,7 @@ class Builder {
   const Graph& graph_;
   const cost::CostModel& cost_;
   const MemoryPolicy memory_;
-  const std::set<ValueId>& received_;
+  const std::set<ValueId> received_;
   Problems problems_;  ///< with pins
   const Pins pins_;
   StrategyTable strategies_;
@@ -592,8 +593,8 @@ class Builder {
 }  // namespace
 
 PlanProblem build_plan_problem(const Graph& graph, const cost::CostModel& cost,
-                               const SearchOptions& options) {
-  return Builder(graph, cost, options).build();
+                               const SearchOptions& options, std::span<const ValueId> received) {
+  return Builder(graph, cost, options, received).build();
 }
 
 }  // namespace autopar::search

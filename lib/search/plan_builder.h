@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,10 @@ struct PlanProblem {
   }
 };
 
-/// Throws Error for a pin that names nothing or that no strategy satisfies.
+/// `received`: inputs that come from another mesh. Throws Error for a pin that names nothing or
+/// that no strategy satisfies.
 PlanProblem build_plan_problem(const graph::Graph& graph, const cost::CostModel& cost,
-                               const SearchOptions& options);
+                               const SearchOptions& options,
+                               std::span<const graph::ValueId> received = {});
 
 }  // namespace autopar::search

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/interruption.h"
 #include "base/stopwatch.h"
+#include "program/pipeline_program.h"
 #include "search/operator_bound.h"
 #include "search/plan_builder.h"
 #include "search/propagation.h"
@@ -83,11 +84,13 @@ std::vector<int> moved(const PlanProblem& from, const std::vector<int>& choice,
 
 class PlanSearch {
  public:
-  PlanSearch(const Graph& graph, const cost::CostModel& cost, const SearchOptions& options)
-      : graph_(graph),
+  PlanSearch(const graph::StageGraph& stage, const cost::CostModel& cost,
+             const SearchOptions& options)
+      : stage_(stage),
+        graph_(stage.graph),
         cost_(cost),
         options_(options),
-        built_(build_plan_problem(graph, cost, options)),
+        built_(build_plan_problem(graph_, cost, options, stage.received)),
         problem_(built_.problem),
         limit_(built_.problem.usage_limits.back()),
         seeds_(seeds()) {
@@ -195,7 +198,7 @@ class PlanSearch {
     if (!is_exact() || options_.memory.kind != MemoryPolicy::Kind::bytes) return;
     SearchOptions fair = options_;
     fair.memory.kind = MemoryPolicy::Kind::fair;
-    const PlanProblem built = build_plan_problem(graph_, cost_, fair);
+    const PlanProblem built = build_plan_problem(graph_, cost_, fair, stage_.received);
     starts_.clear();
     const assignment::Solution solution = solve_exactly(built.problem);
     if (solution.choice.empty()) return;
@@ -282,7 +285,7 @@ class PlanSearch {
     if (options.memory.kind == MemoryPolicy::Kind::bytes) {
       options.memory.bytes = bytes_on_one_device(graph_) / cost_.mesh().num_devices();
     }
-    PlanProblem built = build_plan_problem(graph_, cost_, options);
+    PlanProblem built = build_plan_problem(graph_, cost_, options, stage_.received);
     auto least = least_peak_of(built.problem, is_fair ? 1 : 0);
     if (least) least->choice = least_to_pack(std::move(built), *least, is_fair ? 1 : 0);
     if (!least || least->choice.empty()) {
@@ -338,7 +341,11 @@ class PlanSearch {
   /// With its memory, the one thing that the loop asks for.
   plan::Plan plan_of(const std::vector<int>& choice) const {
     plan::Plan plan = decode(built_, choice, cost_);
-    plan.summary.peak_bytes = options_.peak_bytes ? options_.peak_bytes(plan) : peak_of(choice);
+    plan.summary.peak_bytes =
+        options_.run_bytes ? options_.rank0_bytes + program::predict_peak_bytes(
+                                                        stage_, plan, cost_.device(),
+                                                        options_.microbatches, options_.run_bytes)
+                           : peak_of(choice);
     return plan;
   }
 
@@ -365,6 +372,7 @@ class PlanSearch {
 
   const InterruptionGuard guard_{SIGINT};  ///< Ctrl-C: the best plan so far will do
   const Stopwatch stopwatch_;
+  const graph::StageGraph& stage_;
   const Graph& graph_;
   const cost::CostModel& cost_;
   const SearchOptions& options_;
@@ -400,7 +408,7 @@ plan::Plan decode(const PlanProblem& built, const std::vector<int>& choice,
 
 SolvedPlan search_solved_plan(const Graph& graph, const cost::CostModel& cost,
                               const SearchOptions& options) {
-  return PlanSearch(graph, cost, options).run_to_solved_plan();
+  return PlanSearch(graph::whole_stage(graph), cost, options).run_to_solved_plan();
 }
 
 std::string_view name_of(SearchMethod method) {
@@ -425,7 +433,12 @@ void warn_of_missing_rules(const Graph& graph) {
 
 plan::Plan search_plan(const Graph& graph, const cost::CostModel& cost,
                        const SearchOptions& options) {
-  return PlanSearch(graph, cost, options).run();
+  return search_plan(graph::whole_stage(graph), cost, options);
+}
+
+plan::Plan search_plan(const graph::StageGraph& stage, const cost::CostModel& cost,
+                       const SearchOptions& options) {
+  return PlanSearch(stage, cost, options).run();
 }
 
 }  // namespace autopar::search

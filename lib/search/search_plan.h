@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,7 +8,9 @@
 #include "base/error.h"
 #include "cost/cost_model.h"
 #include "graph/graph.h"
+#include "graph/stage_graph.h"
 #include "plan/plan.h"
+#include "program/memory_prediction.h"
 #include "search/memory_policy.h"
 #include "search/partial_flow.h"
 #include "search/pins.h"
@@ -31,14 +31,15 @@ struct SearchOptions {
   std::vector<Pin> pins;
   KeepPartial keep_partial = KeepPartial::where_it_may_save;  ///< anywhere if a pin asks for it
   double time_limit_seconds = 60;
-  /// Bytes on the fullest rank, as the shards of a plan will need them. The search itself only sums
-  /// what is alive; where this is given, it is this that the memory limit holds for.
-  std::function<std::int64_t(const plan::Plan&)> peak_bytes;
-  /// Graph inputs that come from another mesh: they are stored in a receive spec
-  /// (sharding/cross_mesh.h), however small they are, and no pin is for them.
-  std::set<graph::ValueId> received;
-  int threads = 0;    ///< 0: as many as the machine has
-  bool warns = true;  ///< of operators without a rule, and of an interruption
+  /// What a rank's graph needs for a run beside its constants. The runtime alone knows, and it
+  /// stands above the search: an inversion of the modules' order, as the evaluator of constant
+  /// folding is one below. With it the memory limit holds for the peak that is predicted for a
+  /// plan's shards (program::predict_peak_bytes), without it for what the search sums itself.
+  program::RunBytes run_bytes;
+  int microbatches = 1;          ///< in flight: each takes memory on every rank
+  std::int64_t rank0_bytes = 0;  ///< that rank 0 needs beside its shard: a tail's weights
+  int threads = 0;               ///< 0: as many as the machine has
+  bool warns = true;             ///< of operators without a rule, and of an interruption
 };
 
 /// One line that names the operators without a rule and counts them; none where there are none.
@@ -57,6 +58,10 @@ struct NothingFits : Error {
 /// NothingFits. Operators without
 /// a rule are run replicated and named in one warning.
 plan::Plan search_plan(const graph::Graph& graph, const cost::CostModel& cost,
+                       const SearchOptions& options);
+/// The same for a pipeline's stage. What arrives there is stored in a spec of
+/// sharding::receive_specs, however small it is, and no pin is for it.
+plan::Plan search_plan(const graph::StageGraph& stage, const cost::CostModel& cost,
                        const SearchOptions& options);
 
 }  // namespace autopar::search

@@ -167,12 +167,7 @@ class PipelineSearch {
 
   plan::PipelinePlan one_stage_for_microbatches() {
     SearchOptions options = options_;
-    if (pipeline_.microbatches > 1 && pipeline_.peak_bytes) {
-      const graph::StageGraph stage = graph::whole_stage(microbatch_);
-      options.peak_bytes = [&, stage](const plan::Plan& plan) {
-        return pipeline_.peak_bytes(stage, plan);
-      };
-    }
+    options.microbatches = pipeline_.microbatches;
     plan::PipelinePlan result = one_stage(microbatch_, pipeline_.microbatches,
                                           search_meshes(microbatch_, meshes_, options).plan);
     result.summary.one_device_seconds = least_seconds_on(1, whole_, device_);
@@ -221,8 +216,9 @@ class PipelineSearch {
     const std::vector<Submesh> shapes = submeshes(devices_, device_, pipeline_.mesh);
     SequenceProblem problem = empty_problem(cutter, cuts, shapes);
     require_possible_count(problem);
-    StageCosts costs(microbatch_, cutter, std::move(cuts), device_, shapes, options_,
-                     pipeline_.peak_bytes);
+    SearchOptions options = options_;
+    options.microbatches = pipeline_.microbatches;
+    StageCosts costs(microbatch_, cutter, std::move(cuts), device_, shapes, options);
     return search(costs, std::move(problem));
   }
 

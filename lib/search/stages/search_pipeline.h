@@ -21,8 +21,6 @@ struct PipelineOptions {
   /// Plans that are better than the answer by no more than this part of its cost may be missed; 0
   /// for the best. The summary's lower bound allows for it.
   double epsilon = 0.002;
-  /// As SearchOptions::peak_bytes, with what microbatches in flight take.
-  StagePeak peak_bytes;
 };
 
 /// The best pipeline of stages: cuts between layers, devices of each stage, and the strategies of
@@ -30,9 +28,10 @@ struct PipelineOptions {
 ///
 /// `whole` is the model as the user gave it, `microbatch` its graph for one of `microbatches` (the
 /// same graph where it is 1), `meshes` those on which one stage of all devices is searched (as
-/// search_meshes takes them). Where the number of stages is open, the plan of the whole model in
-/// one stage and one run is a candidate, and is taken where none is better. SearchOptions' time
-/// limit is for all together; when it is over, or after Ctrl-C, the best so far is returned.
+/// search_meshes takes them); SearchOptions' microbatches are of no matter here. Where the number
+/// of stages is open, the plan of the whole model in one stage and one run is a candidate, and is
+/// taken where none is better. SearchOptions' time limit is for all together; when it is over, or
+/// after Ctrl-C, the best so far is returned.
 ///
 /// The summary's lower bound holds for every sequence of runs of the layers on submeshes, and where
 /// the number of stages is open for `meshes` with the whole model.

@@ -117,7 +117,7 @@ assignment::Cost sum_of_bounds(assignment::Cost a, assignment::Cost b) {
 
 StageCosts::StageCosts(const graph::Graph& graph, const graph::StageCutter& cutter, LayerCuts cuts,
                        const cost::DeviceModel& device, std::vector<Submesh> submeshes,
-                       const SearchOptions& options, StagePeak peak)
+                       const SearchOptions& options)
     : graph_(graph),
       cutter_(cutter),
       cuts_(std::move(cuts)),
@@ -126,7 +126,6 @@ StageCosts::StageCosts(const graph::Graph& graph, const graph::StageCutter& cutt
                                                                  : device.memory_bytes),
       submeshes_(std::move(submeshes)),
       options_(options),
-      peak_(std::move(peak)),
       classes_(graph, cutter, cuts_, std::array{device.fused.get(), device.without_memory.get()},
                !options.pins.empty()) {
   for (std::size_t size = 0; size < submeshes_.size(); ++size) {
@@ -394,7 +393,6 @@ void StageCosts::search_all(const std::vector<std::pair<int, StageChoice>>& runs
 }
 
 SearchOptions StageCosts::options_for(const graph::StageGraph& stage, SearchOptions options) const {
-  options.received = {stage.received.begin(), stage.received.end()};
   options.warns = false;
   options.pins.clear();
   for (std::size_t i = 0; i < options_.pins.size(); ++i) {
@@ -407,12 +405,11 @@ SearchOptions StageCosts::options_for(const graph::StageGraph& stage, SearchOpti
 StageCosts::Found StageCosts::search(int view, int begin, int end, SearchOptions options) const {
   const graph::StageGraph stage = cut(begin, end);
   options = options_for(stage, std::move(options));
-  options.peak_bytes = nullptr;
-  if (peak_) options.peak_bytes = [&](const plan::Plan& plan) { return peak_(stage, plan); };
+  if (begin > 0) options.rank0_bytes = 0;  // it is in the first stage
   const bool is_exact = options.method == SearchMethod::ilp;
   Found result;
   try {
-    plan::Plan plan = search_plan(stage.graph, views_[at(view)].model, options);
+    plan::Plan plan = search_plan(stage, views_[at(view)].model, options);
     result.cost = to_cost(plan.summary.cost_seconds);
     // What a quick method finds is what is compared.
     result.is_certain = is_exact;
@@ -530,9 +527,10 @@ StageCosts::Relaxation StageCosts::relaxation(const Block& block) const {
   SearchOptions options;
   options.keep_partial = options_.keep_partial;
   options.memory = {MemoryPolicy::Kind::bytes, std::int64_t{1} << 60};  // none is looked at
-  if (block.is_first) options.received = {stage.received.begin(), stage.received.end()};
   const cost::CostModel& model = views_[at(block.view)].model;
-  PlanProblem built = build_plan_problem(stage.graph, model, options);
+  const std::span<const graph::ValueId> received(stage.received);
+  PlanProblem built = build_plan_problem(stage.graph, model, options,
+                                         block.is_first ? received : received.first(0));
   Relaxation made{.problem = std::move(built.problem), .weights = {}};
   made.problem.usage_limits.clear();
   const SharedFlags shared = shared_flags(block.begin, block.end);

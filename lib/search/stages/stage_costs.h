@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,16 +19,13 @@
 
 namespace autopar::search {
 
-/// Bytes on a stage's fullest rank; may be called from several threads at once.
-using StagePeak = std::function<std::int64_t(const graph::StageGraph&, const plan::Plan&)>;
-
 /// What every run of layers costs on every submesh: bounds at first, and what the search of
 /// strategies finds where it is asked for. Runs that are alike are searched once. Keeps references.
 class StageCosts {
  public:
   StageCosts(const graph::Graph& graph, const graph::StageCutter& cutter, LayerCuts cuts,
              const cost::DeviceModel& device, std::vector<Submesh> submeshes,
-             const SearchOptions& options, StagePeak peak);
+             const SearchOptions& options);
 
   int layers() const { return layers_; }
   /// What to reckon with for layers [begin, end) on that submesh: no plan is known to cost less,
@@ -123,7 +119,6 @@ class StageCosts {
   const std::int64_t capacity_;
   const std::vector<Submesh> submeshes_;
   const SearchOptions& options_;
-  const StagePeak peak_;
   const RunClasses classes_;
   std::vector<bool> pins_operators_;  ///< by pin: whether it is for operators of the whole model
   std::vector<View> views_;

@@ -8,6 +8,7 @@
 #include "cost/cost_model.h"
 #include "program/lowering.h"
 #include "program/memory_prediction.h"
+#include "program/pipeline_program.h"
 #include "program/rank_graph.h"
 #include "unit/program/run_ranks.h"
 
@@ -71,7 +72,7 @@ inline void check_plan(const graph::Graph& graph, const plan::Plan& plan,
   for (const graph::Graph& shard : shards) {
     peak = std::max(peak, program::predict_memory(shard).peak_bytes);
   }
-  CHECK(program::predict_peak_bytes(graph, plan, cost.step_price()) == peak);
+  CHECK(program::predict_peak_bytes(graph::whole_stage(graph), plan, cost.device()) == peak);
 
   std::vector<bundle::CollectiveTotal> counted;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {

@@ -8,6 +8,7 @@
 #include "cost/cost_model.h"
 #include "graph/onnx/onnx_import.h"
 #include "program/lowering.h"
+#include "program/pipeline_program.h"
 #include "program/rank_graph.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
@@ -51,7 +52,8 @@ TEST_CASE("alike ranks need the same memory, and a plan's peak is that of its fu
   const graph::Graph graph = sample_model(name);
   for (const char* mesh_text : {"3", "4", "2x2", "3x2"}) {
     const auto mesh = sharding::DeviceMesh::parse(mesh_text);
-    const auto price = cost::CostModel(cost::load_device_model("cpu"), mesh).step_price();
+    const auto device = cost::load_device_model("cpu");
+    const auto price = cost::CostModel(device, mesh).step_price();
     Random random(7);
     for (int round = 0; round < 3; ++round) {
       INFO(name << " on " << mesh_text << ", round " << round);
@@ -70,7 +72,7 @@ TEST_CASE("alike ranks need the same memory, and a plan's peak is that of its fu
         CHECK(needs.size() == 1);
       }
       CHECK(ranks == mesh.num_devices());
-      CHECK(program::predict_peak_bytes(graph, plan, price) == peak);
+      CHECK(program::predict_peak_bytes(graph::whole_stage(graph), plan, device) == peak);
     }
   }
 }

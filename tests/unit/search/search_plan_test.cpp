@@ -10,6 +10,7 @@
 #include "base/temporary_folder.h"
 #include "plan/plan_json.h"
 #include "plan_pricing.h"
+#include "program/pipeline_program.h"
 #include "unit/program/random_graph.h"
 
 using namespace autopar;
@@ -142,12 +143,16 @@ TEST_CASE("a limit in bytes holds for what the shards need, and the smallest one
   const cost::CostModel cost = model_of("4");
   search::SearchOptions options = within("device");
   // Shards that need more than the search knows of, and most where the input is whole.
-  options.peak_bytes = [&](const plan::Plan& plan) {
-    const bool whole = to_string(plan.stored.at(graph.inputs[0])) == "RR";
-    return weight_bytes_of(graph, plan) * 3 / 2 + (whole ? 300'000 : 180'000);
+  options.run_bytes = [&](const graph::Graph& shard, int) {
+    const bool whole = shard.value(shard.inputs[0]).shape == graph.value(graph.inputs[0]).shape;
+    return graph::constant_bytes(shard) / 2 + (whole ? 300'000 : 180'000);
+  };
+  const auto peak_of = [&](const plan::Plan& plan) {
+    return program::predict_peak_bytes(graph::whole_stage(graph), plan, cost.device(), 1,
+                                       options.run_bytes);
   };
   const plan::Plan free = search_plan(graph, cost, options);
-  CHECK(free.summary.peak_bytes == options.peak_bytes(free));
+  CHECK(free.summary.peak_bytes == peak_of(free));
   double last_cost = free.summary.cost_seconds;
   int feasible = 0;
   std::string refusal;
@@ -157,7 +162,7 @@ TEST_CASE("a limit in bytes holds for what the shards need, and the smallest one
     try {
       const plan::Plan plan = search_plan(graph, cost, options);
       CHECK(plan.summary.peak_bytes <= limit);
-      CHECK(plan.summary.peak_bytes == options.peak_bytes(plan));
+      CHECK(plan.summary.peak_bytes == peak_of(plan));
       CHECK(plan.summary.cost_seconds >= last_cost - rounding);
       CHECK(plan.summary.lower_bound_seconds <= plan.summary.cost_seconds + rounding);
       CHECK(refusal.empty());  // once a limit is too small, smaller ones are
@@ -175,6 +180,18 @@ TEST_CASE("a limit in bytes holds for what the shards need, and the smallest one
   CHECK(search_plan(graph, cost, options).summary.peak_bytes <= options.memory.bytes);
 }
 
+TEST_CASE("what rank 0 needs beside its shard counts towards the limit") {
+  const graph::Graph graph = block(256, 64, 128);
+  const cost::CostModel cost = model_of("4");
+  search::SearchOptions options = within("device");
+  options.run_bytes = program::most_run_bytes;
+  const std::int64_t alone = search_plan(graph, cost, options).summary.peak_bytes;
+  options.rank0_bytes = 12'345;
+  CHECK(search_plan(graph, cost, options).summary.peak_bytes == alone + 12'345);
+  options.rank0_bytes = cost.device().memory_bytes;
+  CHECK_THROWS_AS(search_plan(graph, cost, options), search::NothingFits);
+}
+
 TEST_CASE("the bound holds where shards need less than the search sums") {
   const graph::Graph graph = block(256, 64, 128);
   const cost::CostModel cost = model_of("4");
@@ -185,8 +202,8 @@ TEST_CASE("the bound holds where shards need less than the search sums") {
     options.memory = {search::MemoryPolicy::Kind::bytes, limit};
     // All that the search tries fits, but for the first, the cheapest of all.
     bool is_first = true;
-    options.peak_bytes = [&](const plan::Plan&) {
-      return std::exchange(is_first, false) ? limit + 1 : 0;
+    options.run_bytes = [&](const graph::Graph& shard, int) {
+      return (std::exchange(is_first, false) ? limit + 1 : 0) - graph::constant_bytes(shard);
     };
     const plan::Plan plan = search_plan(graph, cost, options);
     CAPTURE(limit, plan.summary.cost_seconds, plan.summary.lower_bound_seconds);

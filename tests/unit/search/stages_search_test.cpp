@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
@@ -120,10 +122,8 @@ class AllPipelines {
     const auto [entry, is_new] = costs_.try_emplace({begin, end, size}, impossible);
     if (!is_new) return entry->second;
     const graph::StageGraph stage = cutter_.cut(begin, end);
-    search::SearchOptions options = options_;
-    options.received = {stage.received.begin(), stage.received.end()};
     for (const auto& mesh : search::logical_meshes(size, device_.gpus_per_node)) {
-      const auto built = build_plan_problem(stage.graph, {device_, mesh}, options);
+      const auto built = build_plan_problem(stage.graph, {device_, mesh}, options_, stage.received);
       double choices = 1;
       for (const auto& node : built.problem.nodes)
         choices *= static_cast<double>(node.costs.size());
@@ -368,12 +368,13 @@ TEST_CASE("a memory limit holds for each stage, and a stage that fits nowhere is
   CHECK_THROWS_WITH(search_stages(graph, device, 4, within("300000"), pipeline),
                     Contains("a stage from 'matmul") && Contains("--memory"));
 
-  int asked = 0;
-  pipeline.peak_bytes = [&](const graph::StageGraph&, const plan::Plan&) {
+  std::atomic<int> asked = 0;
+  search::SearchOptions options = within("device");
+  options.run_bytes = [&](const graph::Graph&, int) {
     ++asked;
     return std::int64_t{1} << 50;
   };
-  CHECK_THROWS_AS(search_stages(graph, device, 4, within("device"), pipeline), search::NothingFits);
+  CHECK_THROWS_AS(search_stages(graph, device, 4, options, pipeline), search::NothingFits);
   CHECK(asked > 0);
 }
 
@@ -391,6 +392,7 @@ TEST_CASE("without time there is a pipeline still, with a bound") {
 
 TEST_CASE("nothing is proven where one kind of plans was not seen to the end") {
   const graph::Graph graph = chain(4, 128, 256);
+  const graph::Graph shorter = chain(2, 64, 256);
   const auto device = two_machines(1e9);
   const auto meshes = all_meshes(8, device);
   const std::int64_t too_much = std::int64_t{1} << 50;
@@ -405,17 +407,22 @@ TEST_CASE("nothing is proven where one kind of plans was not seen to the end") {
     options.time_limit_seconds = seconds;
     options.pins = {{"matmul0", {}, {}, {}}};  // which leaves bounds by operators alone
     search::PipelineOptions pipeline;
-    pipeline.peak_bytes = [=](const graph::StageGraph&, const plan::Plan&) { return too_much; };
-    const auto whole = search_pipeline(graph, graph, device, meshes, options, pipeline);
+    pipeline.microbatches = 2;
+    options.run_bytes = [=](const graph::Graph&, int microbatches) {
+      return microbatches > 1 ? too_much : 1;
+    };
+    // Of a smaller model, so that stages might be faster.
+    const auto whole = search_pipeline(graph, shorter, device, meshes, options, pipeline);
     CHECK_FALSE(whole.is_pipeline());
     check_open(whole);
-    options.peak_bytes = [=](const plan::Plan&) { return too_much; };
-    pipeline.peak_bytes = nullptr;
-    pipeline.microbatches = 2;  // of a model as large, so that the whole might be faster
+    options.run_bytes = [=](const graph::Graph&, int microbatches) {
+      return microbatches > 1 ? 1 : too_much;
+    };
+    // Of a model as large, so that the whole might be faster.
     const auto staged = search_pipeline(graph, graph, device, meshes, options, pipeline);
     CHECK(staged.microbatches == 2);
     check_open(staged);
-    pipeline.peak_bytes = [=](const graph::StageGraph&, const plan::Plan&) { return too_much; };
+    options.run_bytes = [=](const graph::Graph&, int) { return too_much; };
     try {
       search_pipeline(graph, graph, device, meshes, options, pipeline);
       FAIL("nothing fits");
@@ -433,8 +440,13 @@ TEST_CASE("without time a stage that has no quick plan is passed by") {
   pipeline.stages = 3;
   std::mutex mutex;
   std::optional<std::pair<std::string, std::string>> refused;  // the first that is asked for
-  pipeline.peak_bytes = [&](const graph::StageGraph& stage, const plan::Plan&) -> std::int64_t {
-    const std::pair ends(stage.graph.nodes.front().name, stage.graph.nodes.back().name);
+  options.run_bytes = [&](const graph::Graph& shard, int) -> std::int64_t {
+    const auto is_of_model = [](const graph::Node& node) {
+      return node.op_type == "MatMul" || node.op_type == "Relu";
+    };
+    const auto first = std::ranges::find_if(shard.nodes, is_of_model);
+    const auto last = std::find_if(shard.nodes.rbegin(), shard.nodes.rend(), is_of_model);
+    const std::pair ends(first->name, last->name);
     const std::lock_guard lock(mutex);
     if (!refused) refused = ends;
     return *refused == ends ? std::int64_t{1} << 50 : 1;
@@ -446,9 +458,7 @@ TEST_CASE("without time a stage that has no quick plan is passed by") {
     const graph::Graph& own = stage.stage.graph;
     CHECK(std::pair(own.nodes.front().name, own.nodes.back().name) != *refused);
   }
-  pipeline.peak_bytes = [](const graph::StageGraph&, const plan::Plan&) {
-    return std::int64_t{1} << 50;
-  };
+  options.run_bytes = [](const graph::Graph&, int) { return std::int64_t{1} << 50; };
   CHECK_THROWS_WITH(search_stages(graph, two_machines(1e9), 8, options, pipeline),
                     Contains("--time-limit"));
 }
@@ -473,10 +483,8 @@ TEST_CASE("what arrives is stored in a receive spec, however small it is") {
   const graph::Graph graph = chain(2, 4, 4);
   const graph::StageGraph stage = graph::StageCutter(graph).cut(2, 4);
   REQUIRE(stage.received.size() == 1);
-  search::SearchOptions options;
-  options.received = {stage.received.front()};
   const cost::CostModel cost(cost::load_device_model("h100"), sharding::DeviceMesh({2, 2}));
-  const auto built = build_plan_problem(stage.graph, cost, options);
+  const auto built = search::build_plan_problem(stage.graph, cost, {}, stage.received);
   CHECK(built.stored.at(stage.received.front()).specs ==
         sharding::receive_specs({4, 4}, cost.mesh()));
   CHECK(sharding::receive_specs({1, 1}, cost.mesh()) ==
