@@ -87,12 +87,13 @@ void run_forced(const OnnxTest& test, const DataSet& data, const graph::Graph& g
   search.memory = search::MemoryPolicy::parse("device");
   search.warns = false;
   search.threads = 1;
-  const plan::Plan plan = search::search_plan(
+  search::SolvedPlan solved = search::search_plan(
       graph, cost::CostModel(device, sharding::DeviceMesh({options.ranks})), search);
   const TemporaryFolder folder(options.scratch);
   const fs::path bundle = folder / "bundle";
   const bundle::MetaInfo written = planner::write_bundle(
-      graph, {}, plan::one_stage_plan(graph, plan), device, {bundle, "model.onnx", false});
+      graph, {}, {plan::one_stage_plan(graph, std::move(solved.plan)), std::move(solved.report)},
+      device, {bundle, "model.onnx", false});
   const runtime::RunResult result =
       runtime::Session(bundle, {.device = options.device, .launch = {.uses_mpi = false}})
           .run(inputs_of(graph, data));

@@ -98,7 +98,7 @@ class Grouping {
       group.name = common_name(names);
       if (!weights.empty()) group.weight = common_name(weights);
       const double share = group.seconds * static_cast<double>(group.members.size());
-      group.is_major |= share >= major_share_of_run * plan_.summary.cost_seconds;
+      group.is_major |= share >= major_share_of_run * plan_.predicted.cost_seconds;
     }
     return std::move(groups_);
   }

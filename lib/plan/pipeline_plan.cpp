@@ -15,7 +15,7 @@ int PipelinePlan::num_devices() const {
 
 PipelinePlan one_stage_plan(const graph::Graph& graph, Plan plan) {
   PipelinePlan pipeline;
-  pipeline.summary = plan.summary;
+  pipeline.predicted = plan.predicted;
   pipeline.stages.push_back({.stage = graph::whole_stage(graph), .plan = std::move(plan)});
   return pipeline;
 }
@@ -24,7 +24,7 @@ double pipeline_seconds(const PipelinePlan& plan) {
   double sum = 0;
   double slowest = 0;
   for (const StagePlan& stage : plan.stages) {
-    for (const double seconds : {stage.plan.summary.cost_seconds, stage.transfer_seconds}) {
+    for (const double seconds : {stage.plan.predicted.cost_seconds, stage.transfer_seconds}) {
       sum += seconds;
       slowest = std::max(slowest, seconds);
     }

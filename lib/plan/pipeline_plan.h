@@ -31,7 +31,7 @@ struct PipelinePlan {
   int microbatches = 1;
   Objective objective = Objective::latency;
   /// Of all stages: its cost is pipeline_seconds; weights and peak are the fullest rank's.
-  PlanSummary summary;
+  Prediction predicted;
 
   int num_devices() const;
   bool is_pipeline() const { return stages.size() > 1 || microbatches > 1; }

@@ -50,16 +50,9 @@ class Fields {
   std::string where_;
 };
 
-PlanSummary read_summary(const Fields& fields) {
-  PlanSummary summary;
-  summary.search = fields.get_or<std::string>("search", "");
-  summary.cost_seconds = fields.get<double>("cost_seconds");
-  summary.lower_bound_seconds = fields.get<double>("lower_bound_seconds");
-  summary.proven_optimal = fields.get<bool>("proven_optimal");
-  summary.communication_seconds = fields.get<double>("communication_seconds");
-  summary.weight_bytes = fields.get<std::int64_t>("weight_bytes");
-  summary.peak_bytes = fields.get<std::int64_t>("peak_bytes");
-  return summary;
+Prediction read_prediction(const Fields& fields) {
+  return {fields.get<double>("cost_seconds"), fields.get<double>("communication_seconds"),
+          fields.get<std::int64_t>("weight_bytes"), fields.get<std::int64_t>("peak_bytes")};
 }
 
 CollectiveUse read_use(const Fields& fields) {
@@ -147,12 +140,12 @@ std::vector<PlanComparison::Use> compare_uses(const std::vector<CollectiveUse>& 
 json side_json(const PlanFile& plan) {
   return {{"plan", plan.source},
           {"device", plan.device},
-          {"cost_seconds", plan.summary.cost_seconds},
-          {"lower_bound_seconds", plan.summary.lower_bound_seconds},
-          {"proven_optimal", plan.summary.proven_optimal},
-          {"communication_seconds", plan.summary.communication_seconds},
-          {"weight_bytes", plan.summary.weight_bytes},
-          {"peak_bytes", plan.summary.peak_bytes}};
+          {"cost_seconds", plan.predicted.cost_seconds},
+          {"lower_bound_seconds", plan.lower_bound_seconds},
+          {"proven_optimal", plan.proven_optimal},
+          {"communication_seconds", plan.predicted.communication_seconds},
+          {"weight_bytes", plan.predicted.weight_bytes},
+          {"peak_bytes", plan.predicted.peak_bytes}};
 }
 
 json use_json(const CollectiveUse& use) {
@@ -189,8 +182,11 @@ PlanFile load_plan_file(const std::filesystem::path& path) {
   }
   plan.mesh = fields.get<std::vector<int>>("mesh");
   plan.device = fields.get<std::string>("device");
-  const auto summary = fields.get<json>("summary");
-  plan.summary = read_summary({summary, where + ": summary"});
+  const auto summary_json = fields.get<json>("summary");
+  const Fields summary(summary_json, where + ": summary");
+  plan.predicted = read_prediction(summary);
+  plan.lower_bound_seconds = summary.get<double>("lower_bound_seconds");
+  plan.proven_optimal = summary.get<bool>("proven_optimal");
   if (fields.has("collectives")) {
     plan.collectives.emplace();
     for (const json& use : fields.get<std::vector<json>>("collectives")) {

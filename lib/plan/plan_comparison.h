@@ -20,7 +20,9 @@ struct PlanFile {
   std::string source;  ///< for messages
   std::vector<int> mesh;
   std::string device;
-  PlanSummary summary;
+  Prediction predicted;
+  double lower_bound_seconds = 0;
+  bool proven_optimal = false;
   std::optional<std::vector<CollectiveUse>> collectives;  ///< none in files that do not tell
   std::vector<Entry> entries;
 };

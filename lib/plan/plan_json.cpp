@@ -1,6 +1,5 @@
 #include "plan/plan_json.h"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace autopar::plan {
@@ -14,45 +13,6 @@ json specs_json(const std::vector<TensorShardSpec>& specs) {
   json list = json::array();
   for (const TensorShardSpec& spec : specs) list.push_back(to_string(spec));
   return list;
-}
-
-/// Where several were searched; a bound is null where the mesh has no plan.
-json meshes_json(const std::vector<MeshTrial>& trials) {
-  json list = json::array();
-  for (const MeshTrial& trial : trials) {
-    json entry{{"mesh", trial.mesh.axis_sizes()},
-               {"cost_seconds", nullptr},
-               {"lower_bound_seconds", nullptr}};
-    if (trial.cost_seconds) entry["cost_seconds"] = *trial.cost_seconds;
-    if (std::isfinite(trial.lower_bound_seconds)) {
-      entry["lower_bound_seconds"] = trial.lower_bound_seconds;
-    }
-    if (!trial.refusal.empty()) entry["refusal"] = trial.refusal;
-    list.push_back(std::move(entry));
-  }
-  return list;
-}
-
-json summary_json(const PlanSummary& summary) {
-  json text = {{"search", summary.search},
-               {"search_seconds", summary.search_seconds},
-               {"glpk_seconds", summary.glpk_seconds},
-               {"cost_seconds", summary.cost_seconds},
-               {"lower_bound_seconds", summary.lower_bound_seconds},
-               {"lower_bound_from", summary.bound_is_searched ? "search" : "least operator costs"},
-               {"proven_optimal", summary.proven_optimal},
-               {"communication_seconds", summary.communication_seconds},
-               {"weight_bytes", summary.weight_bytes},
-               {"peak_bytes", summary.peak_bytes},
-               {"one_device_seconds", summary.one_device_seconds},
-               {"one_device_bytes", summary.one_device_bytes}};
-  if (!summary.meshes.empty()) text["meshes"] = meshes_json(summary.meshes);
-  if (summary.layers > 0) {
-    text["layers"] = summary.layers;
-    text["stages_searched"] = summary.stages_searched;
-    text["epsilon"] = summary.epsilon;
-  }
-  return text;
 }
 
 json collectives_json(std::span<const CollectiveUse> collectives) {
@@ -90,15 +50,15 @@ json stage_json(const StagePlan& stage) {
   return {{"mesh", stage.plan.mesh.axis_sizes()},
           {"first_rank", stage.first_rank},
           {"operators", stage.stage.graph.nodes.size()},
-          {"seconds", stage.plan.summary.cost_seconds},
+          {"seconds", stage.plan.predicted.cost_seconds},
           {"transfer_seconds", stage.transfer_seconds},
-          {"weight_bytes", stage.plan.summary.weight_bytes},
-          {"peak_bytes", stage.plan.summary.peak_bytes}};
+          {"weight_bytes", stage.plan.predicted.weight_bytes},
+          {"peak_bytes", stage.plan.predicted.peak_bytes}};
 }
 
 }  // namespace
 
-std::string plan_json(const PipelinePlan& plan, std::span<const CollectiveUse> collectives) {
+json plan_json(const PipelinePlan& plan, std::span<const CollectiveUse> collectives) {
   json operators = json::array();
   json stages = json::array();
   for (const StagePlan& stage : plan.stages) {
@@ -107,7 +67,11 @@ std::string plan_json(const PipelinePlan& plan, std::span<const CollectiveUse> c
   }
   json text{{"version", 1},
             {"device", plan.stages.front().plan.device},
-            {"summary", summary_json(plan.summary)},
+            {"summary",
+             {{"cost_seconds", plan.predicted.cost_seconds},
+              {"communication_seconds", plan.predicted.communication_seconds},
+              {"weight_bytes", plan.predicted.weight_bytes},
+              {"peak_bytes", plan.predicted.peak_bytes}}},
             {"collectives", collectives_json(collectives)},
             {"operators", std::move(operators)}};
   if (plan.is_pipeline()) {
@@ -117,7 +81,7 @@ std::string plan_json(const PipelinePlan& plan, std::span<const CollectiveUse> c
   } else {
     text["mesh"] = plan.stages.front().plan.mesh.axis_sizes();
   }
-  return text.dump(2);
+  return text;
 }
 
 }  // namespace autopar::plan

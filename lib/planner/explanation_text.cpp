@@ -60,9 +60,9 @@ std::string candidate_text(const Candidate& candidate, double plan_seconds) {
   return text;
 }
 
-std::string gap_text(const plan::PlanSummary& summary) {
-  if (summary.proven_optimal) return "optimal";
-  return fmt::format("bound {}", in_seconds(summary.lower_bound_seconds));
+std::string gap_text(const plan::PlanFile& plan) {
+  if (plan.proven_optimal) return "optimal";
+  return fmt::format("bound {}", in_seconds(plan.lower_bound_seconds));
 }
 
 /// A row of two amounts and their difference.
@@ -109,15 +109,14 @@ std::string explanation_text(const graph::Graph& graph, const search::Explanatio
 
 std::string comparison_text(const plan::PlanFile& a, const plan::PlanFile& b,
                             const plan::PlanComparison& comparison) {
-  std::string text =
-      fmt::format("A: {} (device {}, {})\nB: {} (device {}, {})\n", a.source, a.device,
-                  gap_text(a.summary), b.source, b.device, gap_text(b.summary));
+  std::string text = fmt::format("A: {} (device {}, {})\nB: {} (device {}, {})\n", a.source,
+                                 a.device, gap_text(a), b.source, b.device, gap_text(b));
   text += fmt::format("  {:<26} {:>12} {:>12} {:>13}\n", "", "A", "B", "B against A");
-  text += row("a run", a.summary.cost_seconds, b.summary.cost_seconds, in_seconds);
-  text += row("  of it communication", a.summary.communication_seconds,
-              b.summary.communication_seconds, in_seconds);
-  text += row("weights a rank", a.summary.weight_bytes, b.summary.weight_bytes, in_bytes);
-  text += row("peak a rank", a.summary.peak_bytes, b.summary.peak_bytes, in_bytes);
+  text += row("a run", a.predicted.cost_seconds, b.predicted.cost_seconds, in_seconds);
+  text += row("  of it communication", a.predicted.communication_seconds,
+              b.predicted.communication_seconds, in_seconds);
+  text += row("weights a rank", a.predicted.weight_bytes, b.predicted.weight_bytes, in_bytes);
+  text += row("peak a rank", a.predicted.peak_bytes, b.predicted.peak_bytes, in_bytes);
   if (comparison.collectives) {
     for (const auto& use : *comparison.collectives) {
       const std::string what = fmt::format("{}, axis {}", use.kind, fmt::join(use.mesh_axes, ","));

@@ -28,8 +28,8 @@ search::SearchOptions with_memory_needs(const SearchSetup& setup, const LoadedMo
   return options;
 }
 
-plan::PipelinePlan find_pipeline(const LoadedModel& model, const graph::Graph& microbatch,
-                                 const PlanOptions& plan, const SearchSetup& setup) {
+search::FoundPipeline find_pipeline(const LoadedModel& model, const graph::Graph& microbatch,
+                                    const PlanOptions& plan, const SearchSetup& setup) {
   if (!model.graph.states.empty())
     fail("--loop: states stay on one stage's devices; leave --stages and --microbatches out");
   const cost::DeviceModel& device = setup.meshes.front().device();
@@ -40,10 +40,14 @@ plan::PipelinePlan find_pipeline(const LoadedModel& model, const graph::Graph& m
   pipeline.mesh = setup.stage_mesh;
   const std::shared_ptr<void> shown =
       plan.progress ? plan.progress("searching for the best stages") : nullptr;
-  plan::PipelinePlan found = search::search_pipeline(model.graph, microbatch, device, setup.meshes,
-                                                     with_memory_needs(setup, model), pipeline);
+  search::FoundPipeline found = search::search_pipeline(
+      model.graph, microbatch, device, setup.meshes, with_memory_needs(setup, model), pipeline);
   tell_of_interruption();
   return found;
+}
+
+search::FoundPipeline in_one_stage(const graph::Graph& graph, search::SolvedPlan solved) {
+  return {plan::one_stage_plan(graph, std::move(solved.plan)), std::move(solved.report)};
 }
 
 }  // namespace
@@ -64,26 +68,24 @@ Plan plan(const Model& model, const PlanOptions& options) {
   program::SplitBatch split = split_model(loaded, options);
   fit_to_model(setup.meshes, loaded.graph);
   const bool is_simple = setup.stages == 1 && options.microbatches == 1;
-  plan::PipelinePlan found =
-      is_simple ? plan::one_stage_plan(loaded.graph,
-                                       find_solved_plan(loaded, setup, options.progress).plan)
+  search::FoundPipeline found =
+      is_simple ? in_one_stage(loaded.graph, find_solved_plan(loaded, setup, options.progress))
                 : find_pipeline(loaded, split.microbatch, options, setup);
   return Plan(std::make_shared<const FoundPlan>(FoundPlan{
       model.shared(), std::move(split.ports), std::move(found), setup.meshes.front().device()}));
 }
 
 PlanSummary Plan::summary() const {
-  const plan::PipelinePlan& plan = contents().plan;
-  const plan::PlanSummary& summary = plan.summary;
+  const auto& [plan, report] = contents().pipeline;
   return {.ranks = plan.num_devices(),
           .stages = static_cast<int>(plan.stages.size()),
-          .cost_seconds = summary.cost_seconds,
-          .lower_bound_seconds = summary.lower_bound_seconds,
-          .proven_optimal = summary.proven_optimal,
-          .weight_bytes = summary.weight_bytes,
-          .peak_bytes = summary.peak_bytes,
-          .one_device_seconds = summary.one_device_seconds,
-          .one_device_bytes = summary.one_device_bytes};
+          .cost_seconds = plan.predicted.cost_seconds,
+          .lower_bound_seconds = report.lower_bound_seconds,
+          .proven_optimal = report.proven_optimal,
+          .weight_bytes = plan.predicted.weight_bytes,
+          .peak_bytes = plan.predicted.peak_bytes,
+          .one_device_seconds = report.one_device_seconds,
+          .one_device_bytes = report.one_device_bytes};
 }
 
 std::vector<std::string> device_names() { return cost::device_preset_names(); }

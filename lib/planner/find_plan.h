@@ -6,10 +6,10 @@
 
 #include "bundle/meta_info.h"
 #include "cost/device_model.h"
-#include "plan/pipeline_plan.h"
 #include "planner/load_model.h"
 #include "planner/search_setup.h"
-#include "search/solved_plan.h"
+#include "search/search_plan.h"
+#include "search/stages/search_pipeline.h"
 
 namespace autopar::planner {
 
@@ -18,7 +18,7 @@ struct FoundPlan {
   std::shared_ptr<const LoadedModel> model;
   /// Inputs and outputs that microbatches cut, by name; none without microbatches.
   std::map<std::string, bundle::BatchInfo> ports;
-  plan::PipelinePlan plan;
+  search::FoundPipeline pipeline;
   cost::DeviceModel device;  ///< the search's
 };
 

@@ -26,11 +26,11 @@ constexpr std::size_t most_buffers = 4;
 constexpr std::size_t most_cheap_types = 8;
 constexpr std::size_t widest_strategy = 40;
 
-std::string memory_text(const plan::PlanSummary& summary, const program::MemoryPeak& peak) {
+std::string memory_text(const plan::Prediction& predicted, const program::MemoryPeak& peak) {
   std::string text = fmt::format(
       "memory of the fullest rank, {}:\n"
       "  {} of weights, {} of values alive at the peak, {} kept for packing them\n",
-      in_bytes(summary.peak_bytes), in_bytes(peak.weight_bytes), in_bytes(peak.activation_bytes),
+      in_bytes(predicted.peak_bytes), in_bytes(peak.weight_bytes), in_bytes(peak.activation_bytes),
       in_bytes(peak.reserve_bytes));
   if (peak.node.empty()) return text;
   text += fmt::format("  the peak is where {} {} runs; the largest values then:\n", peak.op_type,
@@ -120,14 +120,15 @@ PlanReport make_plan_report(const plan::PipelinePlan& plan, const cost::DeviceMo
   return report;
 }
 
-std::string report_text(const plan::PipelinePlan& plan, const PlanReport& report) {
-  std::string text = plan_headline(plan);
+std::string report_text(const search::FoundPipeline& found, const PlanReport& report) {
+  const plan::PipelinePlan& plan = found.plan;
+  std::string text = plan_headline(found);
   if (plan.is_pipeline())
     text += "communication of a run, over all ranks:\n" + collectives_table(report.collectives);
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const plan::StagePlan& stage = plan.stages[s];
     if (plan.is_pipeline()) text += "\n" + stage_headline(plan, s);
-    text += memory_text(stage.plan.summary, report.stages[s].peak);
+    text += memory_text(stage.plan.predicted, report.stages[s].peak);
     if (!plan.is_pipeline())
       text += "communication of a run, over all ranks:\n" + collectives_table(report.collectives);
     text += operators_text(stage.stage.graph, stage.plan, report.stages[s].groups);
@@ -137,16 +138,18 @@ std::string report_text(const plan::PipelinePlan& plan, const PlanReport& report
 
 std::string report_text(const Plan& plan) {
   const FoundPlan& found = plan.contents();
-  const std::string text = report_text(found.plan, make_plan_report(found.plan, found.device));
+  const std::string text =
+      report_text(found.pipeline, make_plan_report(found.pipeline.plan, found.device));
   return found.model->tail ? text + tail_text(found.model->tail->summary) : text;
 }
 
 std::string plan_json(const Plan& plan) {
   const FoundPlan& found = plan.contents();
+  const plan::PipelinePlan& pipeline = found.pipeline.plan;
   const auto uses =
-      program::collective_uses(found.plan, program::lower(found.plan, found.device), found.device);
+      program::collective_uses(pipeline, program::lower(pipeline, found.device), found.device);
   const auto& tail = found.model->tail;
-  return plan_json(found.plan, uses, tail ? &*tail : nullptr);
+  return plan_json(found.pipeline, uses, tail ? &*tail : nullptr);
 }
 
 std::string collectives_table(std::span<const plan::CollectiveUse> uses) {

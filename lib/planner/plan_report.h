@@ -8,6 +8,7 @@
 #include "plan/operator_groups.h"
 #include "plan/pipeline_plan.h"
 #include "program/memory_peak.h"
+#include "search/stages/search_pipeline.h"
 
 namespace autopar::planner {
 
@@ -22,7 +23,7 @@ struct PlanReport {
 };
 
 PlanReport make_plan_report(const plan::PipelinePlan& plan, const cost::DeviceModel& device);
-std::string report_text(const plan::PipelinePlan& plan, const PlanReport& report);
+std::string report_text(const search::FoundPipeline& found, const PlanReport& report);
 
 /// A line for each kind of collective.
 std::string collectives_table(std::span<const plan::CollectiveUse> uses);

@@ -64,7 +64,7 @@ void check_trace_file(const std::filesystem::path& trace) {
 
 void save_simulation(const Plan& plan, const std::filesystem::path& trace) {
   const FoundPlan& found = plan.contents();
-  runtime::save_trace(trace, simulated_spans(found.plan, found.device), "--simulate");
+  runtime::save_trace(trace, simulated_spans(found.pipeline.plan, found.device), "--simulate");
 }
 
 }  // namespace autopar::planner

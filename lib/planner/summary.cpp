@@ -58,24 +58,24 @@ std::string collectives_table(const std::vector<bundle::CollectiveTotal>& collec
 
 namespace {
 
-std::string certificate(const plan::PlanSummary& summary) {
-  if (summary.proven_optimal) return "proven optimal, gap 0 %";
-  if (summary.lower_bound_seconds <= 0) return "best found, no bound";
-  const double gap = summary.cost_seconds / summary.lower_bound_seconds - 1;
+std::string certificate(const plan::Prediction& predicted, const search::SearchReport& report) {
+  if (report.proven_optimal) return "proven optimal, gap 0 %";
+  if (report.lower_bound_seconds <= 0) return "best found, no bound";
+  const double gap = predicted.cost_seconds / report.lower_bound_seconds - 1;
   return fmt::format("best found, no plan is below {}{}, gap {:.1f} %",
-                     in_seconds(summary.lower_bound_seconds),
-                     summary.bound_is_searched
+                     in_seconds(report.lower_bound_seconds),
+                     report.bound_is_searched
                          ? ""
                          : " (the sum of the operators' least costs; --bound finds a better one)",
                      gap * 100);
 }
 
 /// A line for each mesh that `--mesh auto` tried.
-std::string meshes_text(const plan::PlanSummary& summary) {
-  if (summary.meshes.empty()) return "";
+std::string meshes_text(const search::SearchReport& report) {
+  if (report.meshes.empty()) return "";
   std::string text = "  meshes tried:\n";
   std::vector<std::string> left_out;
-  for (const plan::MeshTrial& trial : summary.meshes) {
+  for (const search::MeshTrial& trial : report.meshes) {
     const std::string mesh = to_string(trial.mesh);
     if (trial.cost_seconds) {
       text += fmt::format("    {:<11} {:>10}, no plan on it is below {}\n", mesh,
@@ -106,13 +106,13 @@ std::string stage_headline(const plan::PipelinePlan& plan, std::size_t stage) {
       last == of_stage.first_rank ? fmt::format("rank {}", last)
                                   : fmt::format("ranks {}-{}", of_stage.first_rank, last),
       to_string(of_stage.plan.mesh), of_stage.stage.graph.nodes.size(),
-      in_seconds(of_stage.plan.summary.cost_seconds),
+      in_seconds(of_stage.plan.predicted.cost_seconds),
       is_last ? ""
               : fmt::format(" and {} to the next stage", in_seconds(of_stage.transfer_seconds)));
 }
 
-std::string plan_headline(const plan::PipelinePlan& plan) {
-  const plan::PlanSummary& summary = plan.summary;
+std::string plan_headline(const search::FoundPipeline& found) {
+  const auto& [plan, report] = found;
   const plan::Plan& first = plan.stages.front().plan;
   std::string text = plan.is_pipeline()
                          ? fmt::format("{} stages, {} microbatches, for the best {}, device {}\n",
@@ -123,30 +123,30 @@ std::string plan_headline(const plan::PipelinePlan& plan) {
     text += "  " + stage_headline(plan, s);
   // Stages communicate at the same time as others compute: no part of the run's time.
   const std::string communication =
-      plan.stages.size() > 1
-          ? ""
-          : fmt::format(" ({} of it communication)", in_seconds(summary.communication_seconds));
-  text += fmt::format("  a run:   {} predicted{}, {}\n", in_seconds(summary.cost_seconds),
-                      communication, certificate(summary));
+      plan.stages.size() > 1 ? ""
+                             : fmt::format(" ({} of it communication)",
+                                           in_seconds(plan.predicted.communication_seconds));
+  text += fmt::format("  a run:   {} predicted{}, {}\n", in_seconds(plan.predicted.cost_seconds),
+                      communication, certificate(plan.predicted, report));
   text += fmt::format("  a rank:  {} of weights, {} with activations at the peak\n",
-                      in_bytes(summary.weight_bytes), in_bytes(summary.peak_bytes));
+                      in_bytes(plan.predicted.weight_bytes), in_bytes(plan.predicted.peak_bytes));
   text += fmt::format("  one device alone would take {} and need {}\n",
-                      in_seconds(summary.one_device_seconds), in_bytes(summary.one_device_bytes));
-  text += fmt::format("  searched in {} ({} in GLPK)\n", in_seconds(summary.search_seconds),
-                      in_seconds(summary.glpk_seconds));
-  if (summary.layers > 0) {
+                      in_seconds(report.one_device_seconds), in_bytes(report.one_device_bytes));
+  text += fmt::format("  searched in {} ({} in GLPK)\n", in_seconds(report.search_seconds),
+                      in_seconds(report.glpk_seconds));
+  if (report.layers > 0) {
     text += fmt::format(
         "  stages are cut between {} layers; {} kinds of stages were searched, and what is up to "
         "{:.2g} % better may be missed\n",
-        summary.layers, summary.stages_searched, summary.epsilon * 100);
+        report.layers, report.stages_searched, report.epsilon * 100);
   }
-  text += meshes_text(summary);
+  text += meshes_text(report);
   return text;
 }
 
-std::string plan_summary(const plan::PipelinePlan& plan,
+std::string plan_summary(const search::FoundPipeline& found,
                          const std::vector<bundle::CollectiveTotal>& collectives) {
-  return plan_headline(plan) + "communication of a run, over all ranks:\n" +
+  return plan_headline(found) + "communication of a run, over all ranks:\n" +
          collectives_table(collectives);
 }
 

@@ -6,7 +6,7 @@
 #include "bundle/meta_info.h"
 #include "graph/graph.h"
 #include "graph/tail.h"
-#include "plan/pipeline_plan.h"
+#include "search/stages/search_pipeline.h"
 
 namespace autopar::planner {
 
@@ -19,11 +19,11 @@ std::string in_bytes(std::int64_t bytes);
 std::string way_text(const std::vector<int>& mesh_axes);
 
 /// Meshes, memory, cost and bound of a plan, and one device for comparison.
-std::string plan_headline(const plan::PipelinePlan& plan);
+std::string plan_headline(const search::FoundPipeline& found);
 /// "stage 1: ranks 2-3, mesh 2, 120 operators, 3.2 ms a microbatch and 10 us to the next".
 std::string stage_headline(const plan::PipelinePlan& plan, std::size_t stage);
 /// The headline and the collectives.
-std::string plan_summary(const plan::PipelinePlan& plan,
+std::string plan_summary(const search::FoundPipeline& found,
                          const std::vector<bundle::CollectiveTotal>& collectives);
 /// What one rank computes behind the others.
 std::string tail_text(const graph::TailSummary& tail);

@@ -156,7 +156,7 @@ void append_groups(const program::Program& program, const plan::StagePlan& stage
 
 bundle::StageInfo stage_info(const plan::StagePlan& stage, int index) {
   bundle::StageInfo info{.stage = index,
-                         .seconds = stage.plan.summary.cost_seconds,
+                         .seconds = stage.plan.predicted.cost_seconds,
                          .transfer_seconds = stage.transfer_seconds};
   for (int axis = 0; axis < stage.plan.mesh.num_axes(); ++axis) {
     info.mesh.push_back({fmt::format("axis{}", axis), stage.plan.mesh.axis_size(axis)});
@@ -168,8 +168,9 @@ bundle::StageInfo stage_info(const plan::StagePlan& stage, int index) {
 
 /// Everything but the ranks.
 bundle::MetaInfo describe(const Graph& whole, const std::map<std::string, bundle::BatchInfo>& batch,
-                          const PipelinePlan& plan, const program::PipelineProgram& program,
-                          const std::string& model_name) {
+                          const search::FoundPipeline& found,
+                          const program::PipelineProgram& program, const std::string& model_name) {
+  const auto& [plan, report] = found;
   bundle::MetaInfo info;
   info.model = model_name;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -190,11 +191,11 @@ bundle::MetaInfo describe(const Graph& whole, const std::map<std::string, bundle
                            whole.value(whole.inputs[state.input]).name});
   info.collectives = program::collective_totals(plan, program);
   info.device = plan.stages.front().plan.device;
-  info.search = plan.summary.search;
-  info.search_seconds = plan.summary.search_seconds;
-  info.cost_seconds = plan.summary.cost_seconds;
-  info.lower_bound_seconds = plan.summary.lower_bound_seconds;
-  info.proven_optimal = plan.summary.proven_optimal;
+  info.search = name_of(report.method);
+  info.search_seconds = report.search_seconds;
+  info.cost_seconds = plan.predicted.cost_seconds;
+  info.lower_bound_seconds = report.lower_bound_seconds;
+  info.proven_optimal = report.proven_optimal;
   return info;
 }
 
@@ -217,24 +218,24 @@ void check_output_folder(const BundleOptions& options) {
   }
 }
 
-std::string plan_json(const PipelinePlan& plan, std::span<const plan::CollectiveUse> collectives,
-                      const graph::Tail* tail) {
-  std::string text = plan::plan_json(plan, collectives);
-  if (tail == nullptr) return text;
-  auto whole = nlohmann::json::parse(text);
-  whole["tail"] = bundle::to_json(tail->summary);
-  return whole.dump(2);
+std::string plan_json(const search::FoundPipeline& found,
+                      std::span<const plan::CollectiveUse> collectives, const graph::Tail* tail) {
+  nlohmann::json text = plan::plan_json(found.plan, collectives);
+  text.at("summary").update(search::to_json(found.report));
+  if (tail != nullptr) text["tail"] = bundle::to_json(tail->summary);
+  return text.dump(2);
 }
 
 bundle::MetaInfo write_bundle(const Graph& whole,
                               const std::map<std::string, bundle::BatchInfo>& batch,
-                              const PipelinePlan& plan, const cost::DeviceModel& device,
+                              const search::FoundPipeline& found, const cost::DeviceModel& device,
                               const WriteOptions& options) {
+  const PipelinePlan& plan = found.plan;
   check_output_folder({.out = options.out, .force = options.force});
   const program::PipelineProgram program = program::lower(plan, device);
   const std::map<std::string, bundle::BatchInfo> uncut;
   bundle::MetaInfo info =
-      describe(whole, plan.microbatches > 1 ? batch : uncut, plan, program, options.model_name);
+      describe(whole, plan.microbatches > 1 ? batch : uncut, found, program, options.model_name);
 
   StagedFolder folder(place_of(options.out));
   info.ranks = write_ranks(plan.num_devices(), [&](int rank) {
@@ -247,7 +248,7 @@ bundle::MetaInfo write_bundle(const Graph& whole,
     info.ranks.front().peak_bytes += tail->summary.weight_bytes;
   }
   write_text(folder.path() / "plan.json",
-             plan_json(plan, program::collective_uses(plan, program, device), options.tail));
+             plan_json(found, program::collective_uses(plan, program, device), options.tail));
   write_text(folder.path() / "meta-info.json", bundle::to_json(info, tail).dump(2));
   folder.publish();
   return info;
@@ -258,13 +259,14 @@ std::string write_bundle(const Plan& plan, const BundleOptions& options) {
   const LoadedModel& model = *found.model;
   const std::shared_ptr<void> shown =
       options.progress ? options.progress("writing " + options.out.string()) : nullptr;
-  const bundle::MetaInfo written = write_bundle(model.graph, found.ports, found.plan, found.device,
-                                                {.out = options.out,
-                                                 .model_name = model.options.file.filename(),
-                                                 .force = options.force,
-                                                 .run_bytes = run_bytes_on(found.device),
-                                                 .tail = model.tail ? &*model.tail : nullptr});
-  const std::string text = plan_summary(found.plan, written.collectives);
+  const bundle::MetaInfo written =
+      write_bundle(model.graph, found.ports, found.pipeline, found.device,
+                   {.out = options.out,
+                    .model_name = model.options.file.filename(),
+                    .force = options.force,
+                    .run_bytes = run_bytes_on(found.device),
+                    .tail = model.tail ? &*model.tail : nullptr});
+  const std::string text = plan_summary(found.pipeline, written.collectives);
   return model.tail ? text + tail_text(model.tail->summary) : text;
 }
 

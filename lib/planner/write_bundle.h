@@ -9,9 +9,9 @@
 #include "cost/device_model.h"
 #include "graph/graph.h"
 #include "graph/tail.h"
-#include "plan/pipeline_plan.h"
 #include "planner/planner.h"
 #include "program/memory_prediction.h"
+#include "search/stages/search_pipeline.h"
 
 namespace autopar::planner {
 
@@ -24,8 +24,9 @@ struct WriteOptions {
   const graph::Tail* tail = nullptr;                      ///< of the model, if it has one
 };
 
-/// plan::plan_json with what is known of the tail, if there is one, under "tail".
-std::string plan_json(const plan::PipelinePlan& plan,
+/// plan.json's text: plan::plan_json with the search's report in its summary, and with what is
+/// known of the tail, if there is one, under "tail".
+std::string plan_json(const search::FoundPipeline& found,
                       std::span<const plan::CollectiveUse> collectives, const graph::Tail* tail);
 
 /// Writes one shard a rank, the tail, plan.json and meta-info.json into a folder beside `out` and
@@ -37,7 +38,7 @@ std::string plan_json(const plan::PipelinePlan& plan,
 /// (split_batch.h).
 bundle::MetaInfo write_bundle(const graph::Graph& whole,
                               const std::map<std::string, bundle::BatchInfo>& batch,
-                              const plan::PipelinePlan& plan, const cost::DeviceModel& device,
+                              const search::FoundPipeline& found, const cost::DeviceModel& device,
                               const WriteOptions& options);
 
 }  // namespace autopar::planner

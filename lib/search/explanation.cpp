@@ -112,8 +112,8 @@ class Explainer {
     Explanation explanation;
     explanation.node = node_;
     explanation.plan_seconds = static_cast<double>(plan_cost_) * seconds_per_cost;
-    explanation.plan_lower_bound_seconds = solved_.plan.summary.lower_bound_seconds;
-    explanation.plan_is_optimal = solved_.plan.summary.proven_optimal;
+    explanation.plan_lower_bound_seconds = solved_.report.lower_bound_seconds;
+    explanation.plan_is_optimal = solved_.report.proven_optimal;
     const Stopwatch stopwatch;
     const std::size_t count = strategies_.choices.size();
     for (std::size_t k = 0; k < count; ++k) {
@@ -203,7 +203,7 @@ class Explainer {
   /// No plan costs less than the search's bound, so none with the candidate does.
   double least_worse(const assignment::Solution& solution) const {
     const double bound = std::max(static_cast<double>(solution.lower_bound) * seconds_per_cost,
-                                  solved_.plan.summary.lower_bound_seconds);
+                                  solved_.report.lower_bound_seconds);
     return bound - static_cast<double>(plan_cost_) * seconds_per_cost;
   }
 

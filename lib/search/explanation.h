@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "search/solved_plan.h"
+#include "search/search_plan.h"
 
 namespace autopar::search {
 

@@ -1,5 +1,6 @@
 #include "search/memory_policy.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -32,6 +33,14 @@ MemoryPolicy MemoryPolicy::parse(const std::string& text) {
     }
   }
   fail("--memory {}: give fair, device, or a size such as 80GiB, 500MB or 1048576", text);
+}
+
+std::int64_t limit_of(const MemoryPolicy& memory, const cost::DeviceModel& device) {
+  return memory.kind == MemoryPolicy::Kind::bytes ? memory.bytes : device.memory_bytes;
+}
+
+std::int64_t fair_share(std::int64_t bytes, int devices, std::int64_t least) {
+  return std::max(bytes * 5 / 4 / devices, least);
 }
 
 }  // namespace autopar::search

@@ -95,14 +95,6 @@ std::int64_t bytes_between(const sharding::Decomposition& parts, const cost::Cos
   return std::max<std::int64_t>(0, most - outputs);
 }
 
-NodeRules rules_of(const graph::Graph& graph) {
-  NodeRules rules;
-  for (const graph::Node& node : graph.nodes) {
-    rules.push_back(sharding::sharding_rule(graph, node));
-  }
-  return rules;
-}
-
 }  // namespace
 
 assignment::Cost picoseconds(double seconds, std::string_view of) {

@@ -33,6 +33,14 @@ bool sums(const sharding::ShardingRule& rule, std::ptrdiff_t least_inputs) {
 
 }  // namespace
 
+NodeRules rules_of(const graph::Graph& graph) {
+  NodeRules rules;
+  for (const graph::Node& node : graph.nodes) {
+    rules.push_back(sharding::sharding_rule(graph, node));
+  }
+  return rules;
+}
+
 PartialFlow::PartialFlow(const graph::Graph& graph, const NodeRules& rules, KeepPartial keep)
     : graph_(graph),
       rules_(rules),

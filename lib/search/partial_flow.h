@@ -11,6 +11,7 @@ namespace autopar::search {
 
 /// By NodeId; nullopt for an operator without a rule.
 using NodeRules = std::vector<std::optional<sharding::ShardingRule>>;
+NodeRules rules_of(const graph::Graph& graph);
 
 enum class KeepPartial {
   never,

@@ -11,7 +11,7 @@
 #include "graph/graph.h"
 #include "plan/plan.h"
 #include "search/operator_strategies.h"
-#include "search/search_plan.h"
+#include "search/search_options.h"
 
 namespace autopar::search {
 
@@ -39,5 +39,9 @@ struct PlanProblem {
 PlanProblem build_plan_problem(const graph::Graph& graph, const cost::CostModel& cost,
                                const SearchOptions& options,
                                std::span<const graph::ValueId> received = {});
+
+/// The plan that a choice stands for, without what it predicts.
+plan::Plan decode(const PlanProblem& built, const std::vector<int>& choice,
+                  const cost::CostModel& cost);
 
 }  // namespace autopar::search

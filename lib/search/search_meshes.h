@@ -3,13 +3,12 @@
 #include <span>
 
 #include "search/search_plan.h"
-#include "search/solved_plan.h"
 
 namespace autopar::search {
 
 /// The cheapest plan over several meshes of the same devices, those of fewest axes first and
 /// preferred where plans cost the same. `options.time_limit_seconds` is for all meshes together; a
-/// mesh that there is no time for is left out. The summary tells of every mesh; its lower bound is
+/// mesh that there is no time for is left out. The report tells of every mesh; its lower bound is
 /// the least of all meshes', of those left out too, and an optimum is proven only where no mesh
 /// can have a cheaper plan. Throws as search_plan where there is no plan on any mesh: where none
 /// fits the memory limit, the error that names the least memory.

@@ -1,3 +1,10 @@
+// Whether a plan fits is decided by the peak that is predicted for its shards, which the assignment
+// problem's sums only approximate. Hence a search of several solves:
+// 1. without limits: where the cheapest plan of all fits, it is found soon;
+// 2. under the limits, which are lowered by the excess as long as the shards exceed them;
+// 3. where nothing fits so far, under a fair share of the weights, and then for the least memory,
+//    which shows whether anything fits at all.
+
 #include "search/search_plan.h"
 
 #include <spdlog/spdlog.h>
@@ -6,27 +13,27 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <string>
 #include <utility>
 
-#include "assignment/elimination/elimination.h"
-#include "assignment/least_peak.h"
-#include "assignment/presolve/presolve.h"
-#include "base/error.h"
 #include "base/interruption.h"
-#include "base/stopwatch.h"
-#include "program/pipeline_program.h"
+#include "search/least_memory.h"
 #include "search/operator_bound.h"
-#include "search/plan_builder.h"
+#include "search/plan_task.h"
 #include "search/propagation.h"
 #include "search/recursive.h"
-#include "search/solved_plan.h"
 
 namespace autopar::search {
 
 namespace {
 
+using assignment::AssignmentProblem;
+using assignment::Cost;
+using assignment::Solution;
+using assignment::Status;
 using graph::Graph;
+
+/// Solves, each under lower limits than the one before.
+constexpr int most_attempts = 8;
 
 void warn_of_missing_rules(const std::vector<std::string>& op_types) {
   if (op_types.empty()) return;
@@ -39,389 +46,179 @@ void warn_of_missing_rules(const std::vector<std::string>& op_types) {
   spdlog::warn("no sharding rule for {}: every rank runs these whole", text);
 }
 
-/// Seconds that are not operators': what the choice costs beyond them.
-double communication_seconds(const Graph& graph, const cost::CostModel& cost,
-                             const plan::Plan& plan, double total) {
+/// The cost of a choice beyond its operators'.
+double communication_seconds(const PlanTask& task, const plan::Plan& plan) {
+  const Graph& graph = task.stage.graph;
   double computation = 0;
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const graph::Node& node = graph.nodes[id];
     const auto rule = sharding::sharding_rule(graph, node);
-    computation += cost.operator_seconds(
+    computation += task.cost.operator_seconds(
         graph, node, rule ? *rule : sharding::replicated_rule(graph, node), plan.operators[id]);
   }
-  return std::max(0.0, total - computation);
+  return std::max(0.0, plan.predicted.cost_seconds - computation);
 }
 
-/// Where what is left to choose hangs together more, a plan is not carried over.
-constexpr double most_cells_of_a_table = 4e6;
-
-std::string in_mebibytes(std::int64_t bytes) {
-  return fmt::format("{:.1f} MiB ({} bytes)", static_cast<double>(bytes) / 1048576.0, bytes);
+/// Propagation begins with the operators that the user has pinned, or with the heaviest one.
+std::vector<graph::NodeId> seeds_of(const PlanTask& task) {
+  const Graph& graph = task.stage.graph;
+  const Pins pins(task.options.pins, graph);
+  std::vector<graph::NodeId> pinned;
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    if (pins.is_pinned(graph.nodes[id].name)) pinned.push_back(static_cast<graph::NodeId>(id));
+  }
+  if (!pinned.empty() || graph.nodes.empty()) return pinned;
+  const graph::NodeId heaviest = heaviest_first(task.built).front();
+  spdlog::info("--strategy pins no operator: propagating from the heaviest, '{}'",
+               graph.node(heaviest).name);
+  return {heaviest};
 }
 
-/// The cheapest choice that stands for the same plan in a problem that counts memory otherwise;
-/// empty where there is none.
-std::vector<int> moved(const PlanProblem& from, const std::vector<int>& choice,
-                       const PlanProblem& to) {
-  assignment::AssignmentProblem problem = to.problem;
-  problem.usage_limits.clear();
-  const auto fix = [&](std::size_t node, int strategy) {
-    auto& costs = problem.nodes[node].costs;
-    for (std::size_t s = 0; s < costs.size(); ++s) {
-      if (static_cast<int>(s) != strategy) costs[s] = assignment::impossible;
-    }
-  };
-  for (std::size_t id = 0; id < to.operators.size(); ++id) fix(id, choice[id]);
-  for (const auto& [value, stored] : to.stored) {
-    fix(static_cast<std::size_t>(stored.node),
-        choice[static_cast<std::size_t>(from.stored.at(value).node)]);
-  }
-  const auto reduced = presolve(std::move(problem));
-  if (!reduced) return {};
-  const auto rest = choose_by_elimination(reduced->core, most_cells_of_a_table);
-  return rest ? reduced->original(*rest) : std::vector<int>{};
+Solution solve_quickly(const PlanTask& task, const AssignmentProblem& problem,
+                       const std::vector<graph::NodeId>& seeds) {
+  const sharding::DeviceMesh& mesh = task.cost.mesh();
+  auto choice = task.options.method == SearchMethod::propagation
+                    ? choose_by_propagation(task.built, problem, mesh, seeds)
+                    : choose_recursively(task.built, problem, mesh);
+  if (!choice) return {};
+  const Cost cost = assignment::cost_of(problem, *choice);
+  return {.status = Status::feasible, .choice = std::move(*choice), .cost = cost};
 }
 
-class PlanSearch {
- public:
-  PlanSearch(const graph::StageGraph& stage, const cost::CostModel& cost,
-             const SearchOptions& options)
-      : stage_(stage),
-        graph_(stage.graph),
-        cost_(cost),
-        options_(options),
-        built_(build_plan_problem(graph_, cost, options, stage.received)),
-        problem_(built_.problem),
-        limit_(built_.problem.usage_limits.back()),
-        seeds_(seeds()) {
-    if (options.warns) warn_of_missing_rules(built_.operators_without_rule);
-  }
+Cost bound_of(const Solution& solution) {
+  return solution.status == Status::infeasible ? 0 : solution.lower_bound;
+}
 
-  SolvedPlan run_to_solved_plan() && {
-    plan::Plan plan = run();
-    // The best may be from an attempt before the last.
-    if (assignment::within_limits(problem_, best_)) built_.problem = std::move(problem_);
-    return {std::move(plan), std::move(built_), std::move(best_)};
-  }
-
-  plan::Plan run() {
-    assignment::Solution solution = solve();
-    const assignment::Cost lower_bound = is_exact() ? bound_of(solution) : bound_of_quick_method();
-    for (int attempt = 0; attempt < most_attempts && !solution.choice.empty(); ++attempt) {
-      const std::int64_t excess = consider(solution.choice);
-      if (excess <= 0) break;
-      const std::int64_t lower = std::max<std::int64_t>(0, peak_of(solution.choice) - excess);
-      for (std::size_t t = 1; t < problem_.usage_limits.size(); ++t) {
-        problem_.usage_limits[t] = lower;
-      }
-      starts_.push_back(std::move(solution.choice));
-      solution = solve(problem_);
-    }
-    if (best_.empty()) consider_fair_plan();
-    if (best_.empty()) {
-      if (!least_) least_ = least_peak();
-      problem_.usage_limits = built_.problem.usage_limits;
-      require_least_to_fit();
-      consider(least_->choice);
-    }
-    return described(lower_bound);
-  }
-
- private:
-  static constexpr int most_attempts = 8;
-  /// Of work; then a plan is good enough that is proven to a thousandth.
-  static constexpr double patience_seconds = 3;
-  /// Of the time left, for a search that may have to be repeated, and for the least peak.
-  static constexpr double share_of_search = 0.7;
-  static constexpr double share_of_least_peak = 0.7;
-  /// Work ends the search for the least peak sooner, unless the machine is busy or the model large.
-  static constexpr double least_seconds_for_a_plan = 10;
-
-  /// Without limits first: where the cheapest plan of all fits, it is soon found. Where no plan
-  /// that fits is found, the one that needs least memory shows whether there is any.
-  assignment::Solution solve() {
-    if (!is_exact() || !options_.presolve) return solve(problem_);
-    auto limits = std::exchange(problem_.usage_limits, {});
-    assignment::Solution cheapest = solve_exactly(problem_);
-    bound_without_limits_ = bound_of(cheapest);
-    problem_.usage_limits = std::move(limits);
-    // Without limits what costs nothing may use more than it has to: the shards themselves tell.
-    if (cheapest.status == assignment::Status::infeasible && !options_.pins.empty())
-      throw NothingFits(
-          "no plan has all that --strategy pins: some of its entries contradict "
-          "others, or --loop; leave out one after the other to see which",
-          std::numeric_limits<std::int64_t>::max(), true);
-    if (cheapest.status == assignment::Status::infeasible) return cheapest;
-    if (!cheapest.choice.empty()) {
-      consider(cheapest.choice);
-      starts_.push_back(cheapest.choice);
-    }
-    if (!best_.empty() && (cheapest.status == assignment::Status::optimal || seconds_left() > 0))
-      return cheapest;
-    if (auto quick = solve_quickly(problem_, SearchMethod::recursive).choice; !quick.empty()) {
-      consider(quick);
-      starts_.push_back(std::move(quick));
-    }
-    assignment::Solution solution = solve_exactly(problem_);
-    if (solution.choice.empty() && best_.empty()) {
-      least_ = least_peak();
-      require_least_to_fit();
-      if (!assignment::within_limits(problem_, least_->choice)) return solution;
-      starts_ = {least_->choice};
-      solution = solve(problem_);
-    }
-    if (solution.status != assignment::Status::infeasible) {
-      solution.lower_bound = std::max(solution.lower_bound, cheapest.lower_bound);
-    }
-    return solution;
-  }
-
-  /// Keeps it if it is the cheapest whose shards fit. Returns how far its peak is over the limit.
-  std::int64_t consider(const std::vector<int>& choice) {
-    plan::Plan plan = plan_of(choice);
-    const std::int64_t excess = plan.summary.peak_bytes - limit_;
-    const assignment::Cost cost = assignment::cost_of(built_.problem, choice);
-    const std::int64_t fair_share = built_.problem.usage_limits.front();
-    const bool is_fair =
-        fair_share < 0 || assignment::usage_over_time(built_.problem, choice).front() <= fair_share;
-    if (excess <= 0 && is_fair && cost < best_cost_) {
-      best_ = choice;
-      best_cost_ = cost;
-      plan_ = std::move(plan);
-    }
-    return excess;
-  }
-
-  /// Where shards fuse less than the whole model does, the sums say too little: what a fair share
-  /// of the weights leads to may fit where nothing else was found.
-  void consider_fair_plan() {
-    if (!is_exact() || options_.memory.kind != MemoryPolicy::Kind::bytes) return;
-    SearchOptions fair = options_;
-    fair.memory.kind = MemoryPolicy::Kind::fair;
-    const PlanProblem built = build_plan_problem(graph_, cost_, fair, stage_.received);
-    starts_.clear();
-    const assignment::Solution solution = solve_exactly(built.problem);
-    if (solution.choice.empty()) return;
-    const std::vector<int> choice = moved(built, solution.choice, built_);
-    if (!choice.empty()) consider(choice);
-  }
-
-  /// Throws where even that does not fit.
-  void require_least_to_fit() const {
-    const plan::Plan plan = plan_of(least_->choice);
-    if (plan.summary.peak_bytes > limit_) {
-      throw NothingFits(
-          fmt::format("nothing fits a memory limit of {} a device: the smallest known to do is {}: "
-                      "raise --memory or add devices",
-                      in_mebibytes(limit_), in_mebibytes(plan.summary.peak_bytes)),
-          plan.summary.peak_bytes, least_->lower_bound > limit_);
-    }
-  }
-
-  assignment::Solution solve(const assignment::AssignmentProblem& problem) {
-    return is_exact() ? solve_exactly(problem) : solve_quickly(problem, options_.method);
-  }
-
-  bool is_exact() const { return options_.method == SearchMethod::ilp; }
-
-  double seconds_left() const { return options_.time_limit_seconds - stopwatch_.seconds(); }
-
-  /// Where limits bind, some time is left for what may have to follow.
-  assignment::Solution solve_exactly(const assignment::AssignmentProblem& problem,
-                                     double least_seconds = 0) {
-    const double share = problem.usage_limits.empty() ? 1 : share_of_search;
-    assignment::Solution solution = assignment::solve(
-        problem, {.time_limit_seconds = std::max(least_seconds, share * seconds_left()),
-                  .patience_seconds = patience_seconds,
-                  .presolve = options_.presolve,
-                  .starts = starts_,
-                  .threads = options_.threads});
-    glpk_seconds_ += solution.glpk_seconds;
-    return solution;
-  }
-
-  assignment::Solution solve_quickly(const assignment::AssignmentProblem& problem,
-                                     SearchMethod method) const {
-    auto choice = method == SearchMethod::propagation
-                      ? choose_by_propagation(built_, problem, cost_.mesh(), seeds_)
-                      : choose_recursively(built_, problem, cost_.mesh());
-    if (!choice) return {};
-    const assignment::Cost cost = assignment::cost_of(problem, *choice);
-    return {.status = assignment::Status::feasible, .choice = std::move(*choice), .cost = cost};
-  }
-
-  /// The operators that the user has pinned, or the heaviest one.
-  std::vector<graph::NodeId> seeds() const {
-    if (options_.method != SearchMethod::propagation) return {};
-    const Pins pins(options_.pins, graph_);
-    std::vector<graph::NodeId> pinned;
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      if (pins.is_pinned(graph_.nodes[id].name)) pinned.push_back(static_cast<graph::NodeId>(id));
-    }
-    if (!pinned.empty() || graph_.nodes.empty()) return pinned;
-    const graph::NodeId heaviest = heaviest_first(built_).front();
-    spdlog::info("--strategy pins no operator: propagating from the heaviest, '{}'",
-                 graph_.node(heaviest).name);
-    return {heaviest};
-  }
-
-  assignment::Cost bound_of_quick_method() {
-    assignment::Cost least = 0;
-    for (const auto& operators : built_.operators) least += std::ranges::min(operators->costs);
-    return options_.bound ? std::max(least, bound_of(solve_exactly(built_.problem))) : least;
-  }
-
-  /// What holds with a lower limit need not hold with the one that was asked for.
-  static assignment::Cost bound_of(const assignment::Solution& solution) {
-    return solution.status == assignment::Status::infeasible ? 0 : solution.lower_bound;
-  }
-
-  /// The choice that needs least memory, whatever it costs; weights stay within a fair share. What
-  /// is worth counting is decided as for one and the same limit, whatever was asked for: so what is
-  /// named as the least is found again where it is asked for.
-  assignment::LeastPeak least_peak() {
-    const bool is_fair = options_.memory.kind == MemoryPolicy::Kind::fair;
-    SearchOptions options = options_;
-    if (options.memory.kind == MemoryPolicy::Kind::bytes) {
-      options.memory.bytes = bytes_on_one_device(graph_) / cost_.mesh().num_devices();
-    }
-    PlanProblem built = build_plan_problem(graph_, cost_, options, stage_.received);
-    auto least = least_peak_of(built.problem, is_fair ? 1 : 0);
-    if (least) least->choice = least_to_pack(std::move(built), *least, is_fair ? 1 : 0);
-    if (!least || least->choice.empty()) {
-      const char* const end = was_interrupted() ? "interruption" : "time limit";
-      throw NothingFits(
-          fmt::format("nothing fits a memory limit of {} a device, as far as the {} let see: raise "
-                      "--memory or give the search more time",
-                      in_mebibytes(limit_), end),
-          std::numeric_limits<std::int64_t>::max(), false);
-    }
-    return *least;
-  }
-
-  /// Without it there is no plan at all, so a first Ctrl-C lets it end; a second one does not.
-  std::optional<assignment::LeastPeak> least_peak_of(const assignment::AssignmentProblem& problem,
-                                                     int first) const {
-    const InterruptionReprieve reprieve;
-    return assignment::find_least_peak(
-        problem, first, static_cast<int>(problem.usage_limits.size()),
-        {.time_limit_seconds =
-             std::max(least_seconds_for_a_plan, share_of_least_peak * seconds_left()),
-         .threads = options_.threads});
-  }
-
-  /// Among choices of the least peak, as the search sums it, or a little more, the one whose
-  /// shards need least: the cheapest ones move less, and how shards are packed differs.
-  std::vector<int> least_to_pack(PlanProblem built, const assignment::LeastPeak& least, int first) {
-    std::vector<int> best = moved(built, least.choice, built_);
-    const auto packed = [&](const auto& choice) {
-      return choice.empty() ? std::numeric_limits<std::int64_t>::max()
-                            : plan_of(choice).summary.peak_bytes;
-    };
-    auto& limits = built.problem.usage_limits;
-    starts_ = {least.choice};
-    double least_seconds = least_seconds_for_a_plan;
-    for (const double slack : {0.0, 0.02, 0.05}) {
-      const auto limit = static_cast<std::int64_t>((1 + slack) * static_cast<double>(least.peak));
-      std::fill(limits.begin() + first, limits.end(), limit);
-      const assignment::Solution solution =
-          solve_exactly(built.problem, std::exchange(least_seconds, 0));
-      if (solution.choice.empty()) continue;
-      std::vector<int> cheapest = moved(built, solution.choice, built_);
-      if (packed(cheapest) <= packed(best)) best = std::move(cheapest);
-    }
-    return best;
-  }
-
-  /// As the search sums it.
-  std::int64_t peak_of(const std::vector<int>& choice) const {
-    return std::ranges::max(assignment::usage_over_time(built_.problem, choice));
-  }
-
-  /// With its memory, the one thing that the loop asks for.
-  plan::Plan plan_of(const std::vector<int>& choice) const {
-    plan::Plan plan = decode(built_, choice, cost_);
-    plan.summary.peak_bytes =
-        options_.run_bytes ? options_.rank0_bytes + program::predict_peak_bytes(
-                                                        stage_, plan, cost_.device(),
-                                                        options_.microbatches, options_.run_bytes)
-                           : peak_of(choice);
-    return plan;
-  }
-
-  plan::Plan described(assignment::Cost lower_bound) {
-    // Shards may need less than the search sums; its bound is not for a plan that is over the sums.
-    if (best_cost_ < lower_bound) lower_bound = 0;
-    lower_bound = std::max(lower_bound, bound_without_limits_);
-    plan::PlanSummary& summary = plan_.summary;
-    summary.search = name_of(options_.method);
-    summary.bound_is_searched = is_exact() || options_.bound;
-    summary.cost_seconds = static_cast<double>(best_cost_) * seconds_per_cost;
-    summary.lower_bound_seconds =
-        std::max(0.0, static_cast<double>(lower_bound) * seconds_per_cost);
-    summary.proven_optimal = best_cost_ == lower_bound;
-    summary.communication_seconds =
-        communication_seconds(graph_, cost_, plan_, summary.cost_seconds);
-    summary.weight_bytes = assignment::usage_over_time(built_.problem, best_).front();
-    summary.one_device_seconds = least_seconds_on(1, graph_, cost_.device());
-    summary.one_device_bytes = bytes_on_one_device(graph_);
-    summary.glpk_seconds = glpk_seconds_;
-    summary.search_seconds = stopwatch_.seconds();
-    return std::move(plan_);
-  }
-
-  const InterruptionGuard guard_{SIGINT};  ///< Ctrl-C: the best plan so far will do
-  const Stopwatch stopwatch_;
-  const graph::StageGraph& stage_;
-  const Graph& graph_;
-  const cost::CostModel& cost_;
-  const SearchOptions& options_;
-  PlanProblem built_;
-  assignment::AssignmentProblem problem_;  ///< with the limits of the last attempt
-  std::vector<int> best_;                  ///< the cheapest choice whose shards fit
-  assignment::Cost best_cost_ = assignment::impossible;
-  assignment::Cost bound_without_limits_ = 0;
-  plan::Plan plan_;                             ///< the best choice's
-  std::vector<std::vector<int>> starts_;        ///< what the next search begins with
-  std::optional<assignment::LeastPeak> least_;  ///< once it was looked for
-  const std::int64_t limit_;                    ///< of weights and activations together
-  const std::vector<graph::NodeId> seeds_;      ///< of propagation
-  double glpk_seconds_ = 0;
+/// The first solution, and what is learnt on the way to it.
+struct FirstSolution {
+  Solution solution;
+  Cost bound_without_limits = 0;
+  std::optional<assignment::LeastPeak> least{};  ///< where it was needed
 };
 
+/// Where even the plan of the least memory does not fit, throws NothingFits.
+FirstSolution solve_under_limits(const PlanTask& task, const Solution& cheapest,
+                                 Incumbent& incumbent) {
+  const AssignmentProblem& problem = task.built.problem;
+  if (auto quick = choose_recursively(task.built, problem, task.cost.mesh())) {
+    consider(task, *quick, incumbent);
+    incumbent.starts.push_back(std::move(*quick));
+  }
+  FirstSolution first{solve_exactly(task, problem, incumbent), bound_of(cheapest)};
+  if (first.solution.choice.empty() && incumbent.choice.empty()) {
+    first.least = find_least_memory(task, incumbent);
+    require_to_fit(task, *first.least);
+    if (!assignment::within_limits(problem, first.least->choice)) return first;
+    incumbent.starts = {first.least->choice};
+    first.solution = solve_exactly(task, problem, incumbent);
+  }
+  if (first.solution.status != Status::infeasible) {
+    first.solution.lower_bound = std::max(first.solution.lower_bound, cheapest.lower_bound);
+  }
+  return first;
+}
+
+FirstSolution solve_from_no_limits(const PlanTask& task, Incumbent& incumbent) {
+  AssignmentProblem unlimited = task.built.problem;
+  unlimited.usage_limits.clear();
+  Solution cheapest = solve_exactly(task, unlimited, incumbent);
+  const Cost bound = bound_of(cheapest);
+  if (cheapest.status == Status::infeasible && !task.options.pins.empty())
+    throw NothingFits(
+        "no plan has all that --strategy pins: some of its entries contradict "
+        "others, or --loop; leave out one after the other to see which",
+        std::numeric_limits<std::int64_t>::max(), true);
+  if (cheapest.status == Status::infeasible) return {std::move(cheapest), bound};
+  if (!cheapest.choice.empty()) {
+    consider(task, cheapest.choice, incumbent);
+    incumbent.starts.push_back(cheapest.choice);
+  }
+  const bool is_enough = cheapest.status == Status::optimal || task.seconds_left() > 0;
+  if (!incumbent.choice.empty() && is_enough) return {std::move(cheapest), bound};
+  return solve_under_limits(task, cheapest, incumbent);
+}
+
+/// No choice costs less than every operator's cheapest strategy; `--bound` asks for a better bound.
+Cost bound_of_quick_method(const PlanTask& task, Incumbent& incumbent) {
+  Cost least = 0;
+  for (const auto& operators : task.built.operators) least += std::ranges::min(operators->costs);
+  if (!task.options.bound) return least;
+  return std::max(least, bound_of(solve_exactly(task, task.built.problem, incumbent)));
+}
+
+/// The sums miss what shards fuse less than the whole model does. A plan within a fair share of the
+/// weights may then fit where none was found by the sums.
+void consider_fair_plan(const PlanTask& task, Incumbent& incumbent) {
+  if (!task.is_exact() || task.options.memory.kind != MemoryPolicy::Kind::bytes) return;
+  SearchOptions fair = task.options;
+  fair.memory.kind = MemoryPolicy::Kind::fair;
+  const PlanProblem built =
+      build_plan_problem(task.stage.graph, task.cost, fair, task.stage.received);
+  incumbent.starts.clear();
+  const Solution solution = solve_exactly(task, built.problem, incumbent);
+  if (solution.choice.empty()) return;
+  const std::vector<int> choice = carried_over(built, solution.choice, task.built);
+  if (!choice.empty()) consider(task, choice, incumbent);
+}
+
+SearchReport report_of(const PlanTask& task, const Incumbent& best, Cost lower_bound) {
+  SearchReport report;
+  report.method = task.options.method;
+  report.bound_is_searched = task.is_exact() || task.options.bound;
+  report.lower_bound_seconds = std::max(0.0, static_cast<double>(lower_bound) * seconds_per_cost);
+  report.proven_optimal = best.cost == lower_bound;
+  report.one_device_seconds = least_seconds_on(1, task.stage.graph, task.cost.device());
+  report.one_device_bytes = bytes_on_one_device(task.stage.graph);
+  report.glpk_seconds = best.glpk_seconds;
+  report.search_seconds = task.stopwatch.seconds();
+  return report;
+}
+
+SolvedPlan solve(PlanTask task) {
+  const std::vector<graph::NodeId> seeds = task.options.method == SearchMethod::propagation
+                                               ? seeds_of(task)
+                                               : std::vector<graph::NodeId>{};
+  if (task.options.warns) warn_of_missing_rules(task.built.operators_without_rule);
+  Incumbent best;
+  AssignmentProblem problem = task.built.problem;  // with the limits of the last attempt
+  const auto solve_once = [&] {
+    return task.is_exact() ? solve_exactly(task, problem, best)
+                           : solve_quickly(task, problem, seeds);
+  };
+  auto [solution, bound_without_limits, least] = task.is_exact() && task.options.presolve
+                                                     ? solve_from_no_limits(task, best)
+                                                     : FirstSolution{solve_once()};
+  Cost lower_bound = task.is_exact() ? bound_of(solution) : bound_of_quick_method(task, best);
+  for (int attempt = 0; attempt < most_attempts && !solution.choice.empty(); ++attempt) {
+    const std::int64_t excess = consider(task, solution.choice, best);
+    if (excess <= 0) break;
+    const std::int64_t lower =
+        std::max<std::int64_t>(0, summed_peak(task, solution.choice) - excess);
+    std::fill(problem.usage_limits.begin() + 1, problem.usage_limits.end(), lower);
+    best.starts.push_back(std::move(solution.choice));
+    solution = solve_once();
+  }
+  if (best.choice.empty()) consider_fair_plan(task, best);
+  if (best.choice.empty()) {
+    if (!least) least = find_least_memory(task, best);
+    problem.usage_limits = task.built.problem.usage_limits;
+    require_to_fit(task, *least);
+    consider(task, least->choice, best);
+  }
+  // Shards may need less than the sums: then the bound under limits is not one for this plan.
+  if (best.cost < lower_bound) lower_bound = 0;
+  lower_bound = std::max(lower_bound, bound_without_limits);
+  best.plan.predicted.cost_seconds = static_cast<double>(best.cost) * seconds_per_cost;
+  best.plan.predicted.communication_seconds = communication_seconds(task, best.plan);
+  best.plan.predicted.weight_bytes =
+      assignment::usage_over_time(task.built.problem, best.choice).front();
+  SearchReport report = report_of(task, best, lower_bound);
+  // The best plan may be from an attempt before the last.
+  if (assignment::within_limits(problem, best.choice)) task.built.problem = std::move(problem);
+  return {std::move(best.plan), std::move(report), std::move(task.built), std::move(best.choice)};
+}
+
 }  // namespace
-
-plan::Plan decode(const PlanProblem& built, const std::vector<int>& choice,
-                  const cost::CostModel& cost) {
-  plan::Plan plan;
-  plan.mesh = cost.mesh();
-  plan.device = cost.device().name;
-  const auto chosen = [&](std::size_t node) { return static_cast<std::size_t>(choice[node]); };
-  for (std::size_t id = 0; id < built.operators.size(); ++id) {
-    plan.operators.push_back(built.operators[id]->choices[chosen(id)]);
-  }
-  for (const auto& [value, stored] : built.stored) {
-    plan.stored.emplace(value, stored.specs[chosen(static_cast<std::size_t>(stored.node))]);
-  }
-  return plan;
-}
-
-SolvedPlan search_solved_plan(const Graph& graph, const cost::CostModel& cost,
-                              const SearchOptions& options) {
-  return PlanSearch(graph::whole_stage(graph), cost, options).run_to_solved_plan();
-}
-
-std::string_view name_of(SearchMethod method) {
-  switch (method) {
-    case SearchMethod::ilp:
-      return "ilp";
-    case SearchMethod::propagation:
-      return "propagation";
-    case SearchMethod::recursive:
-      return "recursive";
-  }
-  throw InternalError("internal error: a search method has a name");
-}
 
 void warn_of_missing_rules(const Graph& graph) {
   std::vector<std::string> op_types;
@@ -431,14 +228,20 @@ void warn_of_missing_rules(const Graph& graph) {
   warn_of_missing_rules(op_types);
 }
 
-plan::Plan search_plan(const Graph& graph, const cost::CostModel& cost,
+SolvedPlan search_plan(const Graph& graph, const cost::CostModel& cost,
                        const SearchOptions& options) {
   return search_plan(graph::whole_stage(graph), cost, options);
 }
 
-plan::Plan search_plan(const graph::StageGraph& stage, const cost::CostModel& cost,
+SolvedPlan search_plan(const graph::StageGraph& stage, const cost::CostModel& cost,
                        const SearchOptions& options) {
-  return PlanSearch(stage, cost, options).run();
+  const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best plan so far will do
+  const Stopwatch stopwatch;
+  return solve({.stopwatch = stopwatch,
+                .stage = stage,
+                .cost = cost,
+                .options = options,
+                .built = build_plan_problem(stage.graph, cost, options, stage.received)});
 }
 
 }  // namespace autopar::search

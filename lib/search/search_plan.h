@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -10,36 +9,18 @@
 #include "graph/graph.h"
 #include "graph/stage_graph.h"
 #include "plan/plan.h"
-#include "program/memory_prediction.h"
-#include "search/memory_policy.h"
-#include "search/partial_flow.h"
-#include "search/pins.h"
+#include "search/plan_builder.h"
+#include "search/search_options.h"
+#include "search/search_report.h"
 
 namespace autopar::search {
 
-/// `ilp` is exact; the others are quick and promise nothing (propagation.h, recursive.h).
-enum class SearchMethod { ilp, propagation, recursive };
-std::string_view name_of(SearchMethod method);  ///< "ilp", "propagation", "recursive"
-
-struct SearchOptions {
-  SearchMethod method = SearchMethod::ilp;
-  bool presolve = true;  ///< false: GLPK is handed the whole ILP
-  /// Searches exactly too, within the time limit, for the lower bound of a method without one. It
-  /// has the sum of the operators' least costs otherwise.
-  bool bound = false;
-  MemoryPolicy memory;
-  std::vector<Pin> pins;
-  KeepPartial keep_partial = KeepPartial::where_it_may_save;  ///< anywhere if a pin asks for it
-  double time_limit_seconds = 60;
-  /// What a rank's graph needs for a run beside its constants. The runtime alone knows, and it
-  /// stands above the search: an inversion of the modules' order, as the evaluator of constant
-  /// folding is one below. With it the memory limit holds for the peak that is predicted for a
-  /// plan's shards (program::predict_peak_bytes), without it for what the search sums itself.
-  program::RunBytes run_bytes;
-  int microbatches = 1;          ///< in flight: each takes memory on every rank
-  std::int64_t rank0_bytes = 0;  ///< that rank 0 needs beside its shard: a tail's weights
-  int threads = 0;               ///< 0: as many as the machine has
-  bool warns = true;             ///< of operators without a rule, and of an interruption
+/// A plan with the problem that it solves, for whoever asks what else might have been chosen.
+struct SolvedPlan {
+  plan::Plan plan;
+  SearchReport report;
+  PlanProblem built;        ///< its usage limits are those under which the plan was found
+  std::vector<int> choice;  ///< the plan's, by node of the problem
 };
 
 /// One line that names the operators without a rule and counts them; none where there are none.
@@ -55,13 +36,12 @@ struct NothingFits : Error {
 
 /// The best plan of the strategy space under the cost model, or what a quicker method takes for
 /// one. Throws Error where a pin names no operator or leaves one without a strategy, and
-/// NothingFits. Operators without
-/// a rule are run replicated and named in one warning.
-plan::Plan search_plan(const graph::Graph& graph, const cost::CostModel& cost,
+/// NothingFits. Operators without a rule are run replicated and named in one warning.
+SolvedPlan search_plan(const graph::Graph& graph, const cost::CostModel& cost,
                        const SearchOptions& options);
 /// The same for a pipeline's stage. What arrives there is stored in a spec of
 /// sharding::receive_specs, however small it is, and no pin is for it.
-plan::Plan search_plan(const graph::StageGraph& stage, const cost::CostModel& cost,
+SolvedPlan search_plan(const graph::StageGraph& stage, const cost::CostModel& cost,
                        const SearchOptions& options);
 
 }  // namespace autopar::search

@@ -49,7 +49,7 @@ const cost::CostModel& two_devices() {
 plan::Plan replicated_plan(const graph::Graph& graph) {
   plan::Plan plan;
   plan.mesh = two_devices().mesh();
-  plan.summary.cost_seconds = 1;
+  plan.predicted.cost_seconds = 1;
   for (const graph::Node& node : graph.nodes) {
     plan.operators.push_back(
         sharding::enumerate_op_shard_specs(*sharding::sharding_rule(graph, node), plan.mesh,
@@ -141,8 +141,8 @@ TEST_CASE("an operator that is no product is major where it takes a large part o
   const graph::Graph graph = layered(2);
   plan::Plan plan = replicated_plan(graph);
   const auto gelu = group_of(plan::group_operators(graph, two_devices(), plan), 1);
-  plan.summary.cost_seconds = gelu.seconds * 19;  // two of them are more than a tenth
+  plan.predicted.cost_seconds = gelu.seconds * 19;  // two of them are more than a tenth
   CHECK(group_of(plan::group_operators(graph, two_devices(), plan), 1).is_major);
-  plan.summary.cost_seconds = gelu.seconds * 21;
+  plan.predicted.cost_seconds = gelu.seconds * 21;
   CHECK_FALSE(group_of(plan::group_operators(graph, two_devices(), plan), 1).is_major);
 }

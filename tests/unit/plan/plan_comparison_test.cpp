@@ -71,8 +71,8 @@ TEST_CASE("equal plans do not differ") {
   REQUIRE(comparison.collectives);
   REQUIRE(comparison.collectives->size() == 1);
   CHECK(comparison.collectives->front().a == comparison.collectives->front().b);
-  CHECK(a.summary.cost_seconds == 1.5);
-  CHECK(a.summary.peak_bytes == 200);
+  CHECK(a.predicted.cost_seconds == 1.5);
+  CHECK(a.predicted.peak_bytes == 200);
 }
 
 TEST_CASE("operators that differ alike are one difference with a count") {

@@ -57,7 +57,7 @@ struct SmallModel {
   }
 
   bundle::MetaInfo write(const fs::path& out, bool force = false) const {
-    return write_bundle(graph, {}, plan::one_stage_plan(graph, plan),
+    return write_bundle(graph, {}, {plan::one_stage_plan(graph, plan), {}},
                         cost::load_device_model("cpu"),
                         {.out = out, .model_name = "small.onnx", .force = force});
   }
@@ -240,9 +240,9 @@ TEST_CASE("bundles of random plans hold to what a stranger finds, and run from t
     const graph::Graph graph = RandomGraph(random).grow(pick(random, 2, 14));
     const plan::Plan plan = random_plan(random, graph, sharding::DeviceMesh::parse(mesh));
     const TemporaryFolder folder;
-    const bundle::MetaInfo info =
-        write_bundle(graph, {}, plan::one_stage_plan(graph, plan), cost::load_device_model("cpu"),
-                     {.out = folder / "out", .model_name = "random"});
+    const bundle::MetaInfo info = write_bundle(graph, {}, {plan::one_stage_plan(graph, plan), {}},
+                                               cost::load_device_model("cpu"),
+                                               {.out = folder / "out", .model_name = "random"});
     CHECK(meta_info_schema().accepts(to_json(info)));
     stranger::BundleChecker(folder / "out").check(graph);
 

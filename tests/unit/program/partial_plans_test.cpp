@@ -89,16 +89,16 @@ TEST_CASE("two products are added before they are reduced, and the ranks compute
     CAPTURE(mesh, weights);
     TwoProducts model(weights);
     const cost::CostModel cost(cost::load_device_model("cpu"), sharding::DeviceMesh::parse(mesh));
-    const plan::Plan plan = search_plan(model.graph, cost, model.options);
+    const plan::Plan plan = search_plan(model.graph, cost, model.options).plan;
     const std::int64_t reductions = model.reductions(plan, cost);
     check_plan(model.graph, plan, model.inputs);
     model.options.keep_partial = search::KeepPartial::never;
-    const plan::Plan reduced = search_plan(model.graph, cost, model.options);
+    const plan::Plan reduced = search_plan(model.graph, cost, model.options).plan;
     if (mesh != "2x2") {  // there one axis may be reduced after the other
       CHECK(reductions == 1);
       CHECK(model.reductions(reduced, cost) == 2);
     }
-    CHECK(plan.summary.cost_seconds < reduced.summary.cost_seconds);
+    CHECK(plan.predicted.cost_seconds < reduced.predicted.cost_seconds);
   }
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("values that are pinned partial are reduced where the pins say") {
                                                          {"sum", both, partial, {}},
                                                          {"scaled", scaled, {}, {}}});
     const cost::CostModel cost(cost::load_device_model("cpu"), sharding::DeviceMesh::parse(mesh));
-    const plan::Plan plan = search_plan(model.graph, cost, model.options);
+    const plan::Plan plan = search_plan(model.graph, cost, model.options).plan;
     CHECK(model.reductions(plan, cost) == 1);
     check_plan(model.graph, plan, model.inputs);
   }
@@ -135,12 +135,14 @@ TEST_CASE("no plan of a tiny model gets dearer because partial values may be kep
                                    sharding::DeviceMesh::parse(mesh));
         search::SearchOptions options;
         options.memory = search::MemoryPolicy::parse(memory);
-        const plan::Plan plan = search_plan(graph, cost, options);
+        const search::SolvedPlan plan_found = search_plan(graph, cost, options);
+        const auto& plan = plan_found.plan;
+        const search::SearchReport& plan_report = plan_found.report;
         options.keep_partial = search::KeepPartial::never;
-        const plan::Plan reduced = search_plan(graph, cost, options);
-        CHECK(plan.summary.proven_optimal);
-        CHECK(plan.summary.cost_seconds <= reduced.summary.cost_seconds + 1e-12);
-        cheaper += plan.summary.cost_seconds < reduced.summary.cost_seconds - 1e-12;
+        const plan::Plan reduced = search_plan(graph, cost, options).plan;
+        CHECK(plan_report.proven_optimal);
+        CHECK(plan.predicted.cost_seconds <= reduced.predicted.cost_seconds + 1e-12);
+        cheaper += plan.predicted.cost_seconds < reduced.predicted.cost_seconds - 1e-12;
       }
     }
   }

@@ -57,7 +57,7 @@ void check_random_pipeline(unsigned seed, Tally& tally) {
   const TemporaryFolder folder;
   const cost::DeviceModel device = cost::load_device_model("cpu");
   const bundle::MetaInfo info = planner::write_bundle(
-      whole, split.ports, plan, device, {.out = folder / "out", .model_name = "random"});
+      whole, split.ports, {plan, {}}, device, {.out = folder / "out", .model_name = "random"});
   CHECK(meta_info_schema().accepts(to_json(info)));
   runtime::NamedTensors inputs;
   for (const ValueId id : whole.inputs)

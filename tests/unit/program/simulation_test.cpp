@@ -23,7 +23,7 @@ void price(plan::PipelinePlan& plan, const Simulation& simulation) {
       if (step.lane == Lane::departure) sent += step.seconds;
       if (step.lane == Lane::computation || step.lane == Lane::communication) work += step.seconds;
     }
-    stage.plan.summary.cost_seconds = work;
+    stage.plan.predicted.cost_seconds = work;
     stage.transfer_seconds = sent;
   }
 }

@@ -104,10 +104,10 @@ TEST_CASE("what a candidate would cost equals brute force") {
     for (const graph::Node& node : graph.nodes) plans *= node.inputs.size() > 1 ? 8 : 5;
     if (plans > 400) continue;
     CAPTURE(round);
-    const auto solved = search_solved_plan(graph, cost, within("device"));
+    const auto solved = search_plan(graph, cost, within("device"));
     const auto node = static_cast<graph::NodeId>(graph.nodes.size()) - 1;
     const Explanation explanation = explain_operator(graph, cost, solved, node, plenty);
-    CHECK(explanation.plan_seconds == Approx(solved.plan.summary.cost_seconds));
+    CHECK(explanation.plan_seconds == Approx(solved.plan.predicted.cost_seconds));
     check_against(least_prices(graph, cost, node, no_limit), explanation);
     ++compared;
   }
@@ -117,7 +117,7 @@ TEST_CASE("what a candidate would cost equals brute force") {
 TEST_CASE("candidates of a block's product equal brute force within a fair share of the weights") {
   const graph::Graph graph = blocks(1, 512, 32, 64);
   const cost::CostModel cost = model_of("2");
-  const auto solved = search_solved_plan(graph, cost, within("fair"));
+  const auto solved = search_plan(graph, cost, within("fair"));
   const std::int64_t share = 2 * 32 * 64 * 4 * 5 / 4 / 2;
   for (const graph::NodeId node : {0, 2}) {
     const auto least = least_prices(graph, cost, node, share);
@@ -125,7 +125,7 @@ TEST_CASE("candidates of a block's product equal brute force within a fair share
     // Without time, what is said still holds.
     for (const auto& candidate : explain_operator(graph, cost, solved, node, 0).candidates) {
       const double truth =
-          least.at(to_string(candidate.strategy)) - solved.plan.summary.cost_seconds;
+          least.at(to_string(candidate.strategy)) - solved.plan.predicted.cost_seconds;
       CHECK(candidate.proof != Proof::none_fits);
       CHECK(candidate.worse_by_at_least_seconds <= truth + rounding);
       if (candidate.proof != Proof::unknown) CHECK(candidate.worse_by_seconds >= truth - rounding);
@@ -139,7 +139,7 @@ TEST_CASE("candidates of a block's product equal brute force within a fair share
 TEST_CASE("the chosen candidate comes first and changes nothing, the others are by their cost") {
   const graph::Graph graph = blocks(1, 512, 48, 96);
   const cost::CostModel cost = model_of("2");
-  const auto solved = search_solved_plan(graph, cost, within("fair"));
+  const auto solved = search_plan(graph, cost, within("fair"));
   const Explanation explanation = explain_operator(graph, cost, solved, 2, plenty);
   const auto& chosen = explanation.candidates.front();
   CHECK(chosen.is_chosen);
@@ -155,7 +155,7 @@ TEST_CASE("the chosen candidate comes first and changes nothing, the others are 
 TEST_CASE("what a candidate forces is told: reshardings, neighbours and those further on") {
   const graph::Graph graph = blocks(1, 512, 48, 96);
   const cost::CostModel cost = model_of("2");
-  const auto solved = search_solved_plan(graph, cost, within("fair"));
+  const auto solved = search_plan(graph, cost, within("fair"));
   const Explanation explanation = explain_operator(graph, cost, solved, 1, plenty);
   int forcing = 0;
   for (const auto& candidate : explanation.candidates) {
@@ -182,7 +182,7 @@ TEST_CASE("what a candidate forces is told: reshardings, neighbours and those fu
 TEST_CASE("what has nothing to do with the operator stays as it was") {
   const graph::Graph graph = blocks(3, 256, 32, 64);
   const cost::CostModel cost = model_of("4");
-  const auto solved = search_solved_plan(graph, cost, within("device"));
+  const auto solved = search_plan(graph, cost, within("device"));
   for (const auto& candidate : explain_operator(graph, cost, solved, 4, plenty).candidates) {
     CAPTURE(to_string(candidate.strategy));
     CHECK(candidate.others_changed <= 2);  // the rest of its block
@@ -197,7 +197,7 @@ TEST_CASE("a candidate that no plan within the memory limit has is told from cos
   for (int round = 0; round < 40; ++round) {
     const graph::Graph graph = RandomGraph(random).grow(1);
     const cost::CostModel cost = model_of("2");
-    auto solved = search_solved_plan(graph, cost, within("device"));
+    auto solved = search_plan(graph, cost, within("device"));
     // A limit that the plan itself just keeps.
     const auto usage = usage_over_time(solved.built.problem, solved.choice);
     for (auto& limit : solved.built.problem.usage_limits) limit = std::ranges::max(usage);
@@ -240,7 +240,7 @@ TEST_CASE("an operator is found by name or glob, and the nearest names are told 
 TEST_CASE("an explanation's JSON has every candidate") {
   const graph::Graph graph = blocks(1, 64, 32, 64);
   const cost::CostModel cost = model_of("2");
-  const auto solved = search_solved_plan(graph, cost, within("fair"));
+  const auto solved = search_plan(graph, cost, within("fair"));
   const Explanation explanation = explain_operator(graph, cost, solved, 0, plenty);
   const auto json = nlohmann::json::parse(explanation_json(graph, explanation));
   CHECK(json["operator"] == "up");

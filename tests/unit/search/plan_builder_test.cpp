@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "plan_pricing.h"
 #include "search/operator_strategies.h"
-#include "search/solved_plan.h"
+#include "search/search_plan.h"
 
 using namespace autopar;
 
@@ -130,7 +130,7 @@ TEST_CASE("a problem counts what a plan has alive, each copy of a tensor once an
         }
         CAPTURE(mesh, limit, spec);
         try {
-          const search::SolvedPlan solved = search_solved_plan(graph, cost, options);
+          const search::SolvedPlan solved = search_plan(graph, cost, options);
           const auto expected = alive_bytes(graph, cost, solved, limit / smallest_counted_share);
           const auto usage = usage_over_time(solved.built.problem, solved.choice);
           std::set<sharding::TensorShardSpec> versions{solved.plan.stored.at(graph.inputs[0])};
@@ -174,7 +174,7 @@ TEST_CASE("what a state follows is alive until the step ends, long after its las
   search::SearchOptions options;
   options.memory = {search::MemoryPolicy::Kind::bytes, std::int64_t{1} << 30};
   const auto alive = [&] {
-    const search::SolvedPlan solved = search_solved_plan(graph, cost, options);
+    const search::SolvedPlan solved = search_plan(graph, cost, options);
     return usage_over_time(solved.built.problem, solved.choice);
   };
   const auto without = alive();

@@ -72,26 +72,32 @@ TEST_CASE("quick searches' plans cost what they say, no less than the optimum, a
     const std::string mesh = any_of<std::string>(random, {"2", "3", "4", "2x2"});
     const cost::CostModel cost = model_of(mesh);
     const std::string memory = any_of<std::string>(random, {"fair", "device"});
-    const plan::Plan best = search_plan(graph, cost, options_of(SearchMethod::ilp, memory));
+    const search::SolvedPlan best_found =
+        search_plan(graph, cost, options_of(SearchMethod::ilp, memory));
+    const auto& best = best_found.plan;
+    const search::SearchReport& best_report = best_found.report;
     for (const SearchMethod method : {SearchMethod::propagation, SearchMethod::recursive}) {
       CAPTURE(round, mesh, memory, name_of(method));
       search::SearchOptions options = options_of(method, memory);
-      const plan::Plan plan = search_plan(graph, cost, options);
-      CHECK(plan.summary.search == name_of(method));
-      CHECK(price_of(graph, cost, plan) == Approx(plan.summary.cost_seconds).margin(rounding));
-      CHECK(plan.summary.lower_bound_seconds <= plan.summary.cost_seconds + rounding);
-      CHECK_FALSE(plan.summary.bound_is_searched);
-      if (!best.summary.proven_optimal) continue;
-      CHECK(plan.summary.cost_seconds >= best.summary.cost_seconds - rounding);
-      CHECK(plan.summary.lower_bound_seconds <= best.summary.cost_seconds + rounding);
+      const search::SolvedPlan plan_found = search_plan(graph, cost, options);
+      const auto& plan = plan_found.plan;
+      const search::SearchReport& plan_report = plan_found.report;
+      CHECK(plan_report.method == method);
+      CHECK(price_of(graph, cost, plan) == Approx(plan.predicted.cost_seconds).margin(rounding));
+      CHECK(plan_report.lower_bound_seconds <= plan.predicted.cost_seconds + rounding);
+      CHECK_FALSE(plan_report.bound_is_searched);
+      if (!best_report.proven_optimal) continue;
+      CHECK(plan.predicted.cost_seconds >= best.predicted.cost_seconds - rounding);
+      CHECK(plan_report.lower_bound_seconds <= best.predicted.cost_seconds + rounding);
       if (method == SearchMethod::recursive) {
-        near += plan.summary.cost_seconds <= 1.2 * best.summary.cost_seconds ? 1 : 0;
+        near += plan.predicted.cost_seconds <= 1.2 * best.predicted.cost_seconds ? 1 : 0;
       }
       options.bound = true;
-      const plan::PlanSummary bounded = search_plan(graph, cost, options).summary;
+      const auto [with_bound, bounded, built, choice] = search_plan(graph, cost, options);
       CHECK(bounded.bound_is_searched);
-      CHECK(bounded.lower_bound_seconds == Approx(best.summary.cost_seconds).margin(rounding));
-      CHECK(bounded.proven_optimal == (bounded.cost_seconds == bounded.lower_bound_seconds));
+      CHECK(bounded.lower_bound_seconds == Approx(best.predicted.cost_seconds).margin(rounding));
+      CHECK(bounded.proven_optimal ==
+            (with_bound.predicted.cost_seconds == bounded.lower_bound_seconds));
       ++compared;
     }
   }
@@ -106,7 +112,7 @@ TEST_CASE("propagation keeps pins and follows them without resharding") {
        std::vector<std::pair<std::string, std::string>>{{"RS0", "RS0"}, {"S0R", "S0R"}}) {
     search::SearchOptions options = options_of(SearchMethod::propagation, "device");
     options.pins = {{"up1", {}, specs({text}), {}}};
-    const plan::Plan plan = search_plan(graph, cost, options);
+    const plan::Plan plan = search_plan(graph, cost, options).plan;
     CHECK(plan.operators[4].outputs == specs({text}));
     CHECK(plan.operators[5].outputs == specs({follower}));
     CHECK(plan.operators[6].inputs.front() == specs({follower}).front());
@@ -119,8 +125,9 @@ TEST_CASE("propagation starts from the heaviest operator where nothing is pinned
   const auto built = build_plan_problem(graph, cost, options_of(SearchMethod::propagation, "fair"));
   const graph::Node& heaviest = graph.node(search::heaviest_first(built).front());
   CHECK(heaviest.op_type == "MatMul");
-  const plan::Plan plan = search_plan(graph, cost, options_of(SearchMethod::propagation, "fair"));
-  CHECK(plan.summary.weight_bytes <= 2 * 2 * 64 * 128 * 4 * 5 / 4 / 4);
+  const plan::Plan plan =
+      search_plan(graph, cost, options_of(SearchMethod::propagation, "fair")).plan;
+  CHECK(plan.predicted.weight_bytes <= 2 * 2 * 64 * 128 * 4 * 5 / 4 / 4);
 }
 
 TEST_CASE("quick searches repair what exceeds a limit in bytes, or refuse as the ILP does") {
@@ -135,8 +142,8 @@ TEST_CASE("quick searches repair what exceeds a limit in bytes, or refuse as the
       CAPTURE(limit);
       options.memory = {MemoryPolicy::Kind::bytes, limit};
       try {
-        const plan::Plan plan = search_plan(graph, cost, options);
-        CHECK(plan.summary.peak_bytes <= limit);
+        const plan::Plan plan = search_plan(graph, cost, options).plan;
+        CHECK(plan.predicted.peak_bytes <= limit);
         ++feasible;
         CHECK(refusal.empty());
       } catch (const Error& error) {
@@ -152,10 +159,10 @@ TEST_CASE("GLPK without presolve agrees") {
   const cost::CostModel cost = model_of("2x2");
   const graph::Graph graph = stack(2, 128, 48, 96);
   search::SearchOptions options = options_of(SearchMethod::ilp, "fair");
-  const plan::PlanSummary with = search_plan(graph, cost, options).summary;
+  const search::SolvedPlan with = search_plan(graph, cost, options);
   options.presolve = false;
-  const plan::PlanSummary without = search_plan(graph, cost, options).summary;
-  REQUIRE(with.proven_optimal);
-  REQUIRE(without.proven_optimal);
-  CHECK(with.cost_seconds == without.cost_seconds);
+  const search::SolvedPlan without = search_plan(graph, cost, options);
+  REQUIRE(with.report.proven_optimal);
+  REQUIRE(without.report.proven_optimal);
+  CHECK(with.plan.predicted.cost_seconds == without.plan.predicted.cost_seconds);
 }

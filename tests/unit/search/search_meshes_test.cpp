@@ -40,9 +40,10 @@ search::SearchOptions within(const std::string& memory) {
   return options;
 }
 
-const plan::MeshTrial& trial_of(const plan::Plan& plan, const sharding::DeviceMesh& mesh) {
-  const auto& trials = plan.summary.meshes;
-  const auto found = std::ranges::find(trials, mesh, &plan::MeshTrial::mesh);
+const search::MeshTrial& trial_of(const search::SearchReport& report,
+                                  const sharding::DeviceMesh& mesh) {
+  const auto& trials = report.meshes;
+  const auto found = std::ranges::find(trials, mesh, &search::MeshTrial::mesh);
   REQUIRE(found != trials.end());
   return *found;
 }
@@ -56,27 +57,29 @@ TEST_CASE("the plan over all meshes is the cheapest of the meshes' own plans") {
     const auto meshes =
         all_meshes(pick(random, 0, 1) ? 4 : 6, cost::load_device_model(round % 2 ? "h200" : "cpu"));
     CAPTURE(round);
-    const plan::Plan best = search_meshes(graph, meshes, within("fair")).plan;
+    const search::SolvedPlan best_found = search_meshes(graph, meshes, within("fair"));
+    const auto& best = best_found.plan;
+    const search::SearchReport& best_report = best_found.report;
     double least = std::numeric_limits<double>::infinity();
     for (const cost::CostModel& cost : meshes) {
-      const plan::Plan plan = search_plan(graph, cost, within("fair"));
-      const plan::MeshTrial& trial = trial_of(best, cost.mesh());
+      const plan::Plan plan = search_plan(graph, cost, within("fair")).plan;
+      const search::MeshTrial& trial = trial_of(best_report, cost.mesh());
       if (trial.cost_seconds) {
-        CHECK(*trial.cost_seconds == plan.summary.cost_seconds);
-        CHECK(trial.lower_bound_seconds <= plan.summary.cost_seconds);
+        CHECK(*trial.cost_seconds == plan.predicted.cost_seconds);
+        CHECK(trial.lower_bound_seconds <= plan.predicted.cost_seconds);
       } else {
-        CHECK(best.summary.cost_seconds <= plan.summary.cost_seconds);
+        CHECK(best.predicted.cost_seconds <= plan.predicted.cost_seconds);
       }
       // Of equal plans, that on the mesh of fewest axes.
-      if (plan.summary.cost_seconds <= best.summary.cost_seconds) {
+      if (plan.predicted.cost_seconds <= best.predicted.cost_seconds) {
         CHECK(cost.mesh().num_axes() >= best.mesh.num_axes());
       }
-      least = std::min(least, plan.summary.cost_seconds);
+      least = std::min(least, plan.predicted.cost_seconds);
     }
-    CHECK(best.summary.cost_seconds == least);
-    CHECK(best.summary.proven_optimal);
-    CHECK(best.summary.lower_bound_seconds == least);
-    CHECK(best.summary.meshes.size() == meshes.size());
+    CHECK(best.predicted.cost_seconds == least);
+    CHECK(best_report.proven_optimal);
+    CHECK(best_report.lower_bound_seconds == least);
+    CHECK(best_report.meshes.size() == meshes.size());
   }
 }
 
@@ -96,11 +99,11 @@ TEST_CASE("no plan on any mesh takes less than the operators' shares of arithmet
       const cost::CostModel cost(device, sharding::DeviceMesh::parse(mesh));
       const double bound =
           search::least_seconds_on(cost.mesh().num_devices(), graph, cost.device());
-      const plan::Plan plan = search_plan(graph, cost, within("device"));
+      const plan::Plan plan = search_plan(graph, cost, within("device")).plan;
       const double rounding = 1e-12 * static_cast<double>(graph.nodes.size());
-      CHECK(bound <= plan.summary.cost_seconds + rounding);
+      CHECK(bound <= plan.predicted.cost_seconds + rounding);
       if (cost.mesh().num_devices() == 1) {
-        CHECK(bound == Approx(plan.summary.cost_seconds).margin(rounding));
+        CHECK(bound == Approx(plan.predicted.cost_seconds).margin(rounding));
       }
     }
   }
@@ -111,14 +114,16 @@ TEST_CASE("a mesh that there was no time for keeps an optimum from being proven"
   search::SearchOptions options = within("fair");
   options.time_limit_seconds = 0;
   const auto meshes = all_meshes(4, cost::load_device_model("h200"));
-  const plan::Plan plan = search_meshes(graph, meshes, options).plan;
+  const search::SolvedPlan plan_found = search_meshes(graph, meshes, options);
+  const auto& plan = plan_found.plan;
+  const search::SearchReport& plan_report = plan_found.report;
   CHECK(plan.mesh == sharding::DeviceMesh({4}));
-  const plan::MeshTrial& left_out = trial_of(plan, sharding::DeviceMesh({2, 2}));
+  const search::MeshTrial& left_out = trial_of(plan_report, sharding::DeviceMesh({2, 2}));
   CHECK_FALSE(left_out.cost_seconds);
   CHECK(left_out.refusal.empty());
-  CHECK_FALSE(plan.summary.proven_optimal);
-  CHECK(plan.summary.lower_bound_seconds <= left_out.lower_bound_seconds);
-  CHECK(plan.summary.lower_bound_seconds > 0);
+  CHECK_FALSE(plan_report.proven_optimal);
+  CHECK(plan_report.lower_bound_seconds <= left_out.lower_bound_seconds);
+  CHECK(plan_report.lower_bound_seconds > 0);
 }
 
 TEST_CASE("where nothing fits on any mesh, the error names the least memory of all") {
@@ -140,7 +145,7 @@ TEST_CASE("where nothing fits on any mesh, the error names the least memory of a
   } catch (const search::NothingFits& error) {
     CHECK(error.least_bytes == least);
   }
-  CHECK(search_meshes(graph, meshes, within(std::to_string(least))).plan.summary.peak_bytes <=
+  CHECK(search_meshes(graph, meshes, within(std::to_string(least))).plan.predicted.peak_bytes <=
         least);
 }
 
@@ -149,10 +154,12 @@ TEST_CASE("a pin that one mesh alone can satisfy decides for it") {
   search::SearchOptions options = within("device");
   options.pins = {{"product", {}, {{sharding::TensorShardSpec::parse("S0S1")}}, {}}};
   const auto meshes = all_meshes(4, cost::load_device_model("h200"));
-  const plan::Plan plan = search_meshes(graph, meshes, options).plan;
+  const search::SolvedPlan plan_found = search_meshes(graph, meshes, options);
+  const auto& plan = plan_found.plan;
+  const search::SearchReport& plan_report = plan_found.report;
   CHECK(plan.mesh == sharding::DeviceMesh({2, 2}));
-  CHECK_FALSE(trial_of(plan, sharding::DeviceMesh({4})).refusal.empty());
-  CHECK(plan.summary.proven_optimal);
+  CHECK_FALSE(trial_of(plan_report, sharding::DeviceMesh({4})).refusal.empty());
+  CHECK(plan_report.proven_optimal);
   options.pins.front().outputs = {{sharding::TensorShardSpec::parse("S0S7")}};
   CHECK_THROWS_WITH(search_meshes(graph, meshes, options), Contains("product"));
 }
@@ -169,6 +176,6 @@ TEST_CASE("where devices stand in nodes, a mesh that keeps to them beats one axi
   device.links = {{3e-6, 4.5e11}, {1e-3, 1e9}};
   const plan::Plan plan = search_meshes(graph, all_meshes(8, device), within("fair")).plan;
   const cost::CostModel one_axis(device, sharding::DeviceMesh({8}));
-  CHECK(plan.summary.cost_seconds <
-        search_plan(graph, one_axis, within("fair")).summary.cost_seconds);
+  CHECK(plan.predicted.cost_seconds <
+        search_plan(graph, one_axis, within("fair")).plan.predicted.cost_seconds);
 }

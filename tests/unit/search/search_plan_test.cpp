@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <utility>
 
@@ -105,13 +106,15 @@ TEST_CASE("the plan of a random graph costs what it says, and no plan costs less
     const graph::Graph graph = RandomGraph(random).grow(pick(random, 1, 2));
     const cost::CostModel cost = model_of(pick(random, 0, 1) ? "2" : "3");
     CAPTURE(round);
-    const plan::Plan plan = search_plan(graph, cost, within("device"));
-    REQUIRE(plan.summary.proven_optimal);
-    REQUIRE(price_of(graph, cost, plan) == Approx(plan.summary.cost_seconds).margin(rounding));
+    const search::SolvedPlan plan_found = search_plan(graph, cost, within("device"));
+    const auto& plan = plan_found.plan;
+    const search::SearchReport& plan_report = plan_found.report;
+    REQUIRE(plan_report.proven_optimal);
+    REQUIRE(price_of(graph, cost, plan) == Approx(plan.predicted.cost_seconds).margin(rounding));
     double plans = 1;
     for (const graph::Node& node : graph.nodes) plans *= node.inputs.size() > 1 ? 8 : 5;
     if (plans > 400) continue;
-    REQUIRE(plan.summary.cost_seconds ==
+    REQUIRE(plan.predicted.cost_seconds ==
             Approx(least_price(graph, cost, no_limit)).margin(rounding));
     ++compared;
   }
@@ -125,15 +128,18 @@ TEST_CASE("a block's plan equals brute force, with and without a fair share of t
     for (const char* mesh : {"2", "3"}) {
       const cost::CostModel cost = model_of(mesh);
       CAPTURE(rows, width, hidden, mesh);
-      const plan::Plan free = search_plan(graph, cost, within("device"));
-      CHECK(free.summary.cost_seconds ==
+      const plan::Plan free = search_plan(graph, cost, within("device")).plan;
+      CHECK(free.predicted.cost_seconds ==
             Approx(least_price(graph, cost, no_limit)).margin(rounding));
-      const plan::Plan fair = search_plan(graph, cost, within("fair"));
+      const search::SolvedPlan fair_found = search_plan(graph, cost, within("fair"));
+      const auto& fair = fair_found.plan;
+      const search::SearchReport& fair_report = fair_found.report;
       const std::int64_t share = 2 * width * hidden * 4 * 5 / 4 / cost.mesh().num_devices();
       CHECK(weight_bytes_of(graph, fair) <= share);
-      CHECK(weight_bytes_of(graph, fair) == fair.summary.weight_bytes);
-      CHECK(fair.summary.cost_seconds == Approx(least_price(graph, cost, share)).margin(rounding));
-      CHECK(fair.summary.proven_optimal);
+      CHECK(weight_bytes_of(graph, fair) == fair.predicted.weight_bytes);
+      CHECK(fair.predicted.cost_seconds ==
+            Approx(least_price(graph, cost, share)).margin(rounding));
+      CHECK(fair_report.proven_optimal);
     }
   }
 }
@@ -151,22 +157,24 @@ TEST_CASE("a limit in bytes holds for what the shards need, and the smallest one
     return program::predict_peak_bytes(graph::whole_stage(graph), plan, cost.device(), 1,
                                        options.run_bytes);
   };
-  const plan::Plan free = search_plan(graph, cost, options);
-  CHECK(free.summary.peak_bytes == peak_of(free));
-  double last_cost = free.summary.cost_seconds;
+  const plan::Plan free = search_plan(graph, cost, options).plan;
+  CHECK(free.predicted.peak_bytes == peak_of(free));
+  double last_cost = free.predicted.cost_seconds;
   int feasible = 0;
   std::string refusal;
   for (std::int64_t limit = 500'000; limit > 100'000; limit -= 10'000) {
     options.memory = {search::MemoryPolicy::Kind::bytes, limit};
     CAPTURE(limit);
     try {
-      const plan::Plan plan = search_plan(graph, cost, options);
-      CHECK(plan.summary.peak_bytes <= limit);
-      CHECK(plan.summary.peak_bytes == peak_of(plan));
-      CHECK(plan.summary.cost_seconds >= last_cost - rounding);
-      CHECK(plan.summary.lower_bound_seconds <= plan.summary.cost_seconds + rounding);
+      const search::SolvedPlan plan_found = search_plan(graph, cost, options);
+      const auto& plan = plan_found.plan;
+      const search::SearchReport& plan_report = plan_found.report;
+      CHECK(plan.predicted.peak_bytes <= limit);
+      CHECK(plan.predicted.peak_bytes == peak_of(plan));
+      CHECK(plan.predicted.cost_seconds >= last_cost - rounding);
+      CHECK(plan_report.lower_bound_seconds <= plan.predicted.cost_seconds + rounding);
       CHECK(refusal.empty());  // once a limit is too small, smaller ones are
-      last_cost = plan.summary.cost_seconds;
+      last_cost = plan.predicted.cost_seconds;
       ++feasible;
     } catch (const Error& error) {
       refusal = error.what();
@@ -177,7 +185,7 @@ TEST_CASE("a limit in bytes holds for what the shards need, and the smallest one
   REQUIRE(least != std::string::npos);
   options.memory = {search::MemoryPolicy::Kind::bytes,
                     std::stoll(refusal.substr(refusal.find('(', least) + 1))};
-  CHECK(search_plan(graph, cost, options).summary.peak_bytes <= options.memory.bytes);
+  CHECK(search_plan(graph, cost, options).plan.predicted.peak_bytes <= options.memory.bytes);
 }
 
 TEST_CASE("what rank 0 needs beside its shard counts towards the limit") {
@@ -185,9 +193,9 @@ TEST_CASE("what rank 0 needs beside its shard counts towards the limit") {
   const cost::CostModel cost = model_of("4");
   search::SearchOptions options = within("device");
   options.run_bytes = program::most_run_bytes;
-  const std::int64_t alone = search_plan(graph, cost, options).summary.peak_bytes;
+  const std::int64_t alone = search_plan(graph, cost, options).plan.predicted.peak_bytes;
   options.rank0_bytes = 12'345;
-  CHECK(search_plan(graph, cost, options).summary.peak_bytes == alone + 12'345);
+  CHECK(search_plan(graph, cost, options).plan.predicted.peak_bytes == alone + 12'345);
   options.rank0_bytes = cost.device().memory_bytes;
   CHECK_THROWS_AS(search_plan(graph, cost, options), search::NothingFits);
 }
@@ -196,7 +204,7 @@ TEST_CASE("the bound holds where shards need less than the search sums") {
   const graph::Graph graph = block(256, 64, 128);
   const cost::CostModel cost = model_of("4");
   search::SearchOptions options = within("device");
-  const plan::Plan free = search_plan(graph, cost, options);
+  const plan::Plan free = search_plan(graph, cost, options).plan;
   int over = 0;
   for (std::int64_t limit = 200'000; limit > 20'000; limit -= 10'000) {
     options.memory = {search::MemoryPolicy::Kind::bytes, limit};
@@ -205,11 +213,13 @@ TEST_CASE("the bound holds where shards need less than the search sums") {
     options.run_bytes = [&](const graph::Graph& shard, int) {
       return (std::exchange(is_first, false) ? limit + 1 : 0) - graph::constant_bytes(shard);
     };
-    const plan::Plan plan = search_plan(graph, cost, options);
-    CAPTURE(limit, plan.summary.cost_seconds, plan.summary.lower_bound_seconds);
-    CHECK(plan.summary.lower_bound_seconds <= plan.summary.cost_seconds);
-    CHECK(plan.summary.lower_bound_seconds >= free.summary.cost_seconds);
-    over += plan.summary.lower_bound_seconds < plan.summary.cost_seconds ? 1 : 0;
+    const search::SolvedPlan plan_found = search_plan(graph, cost, options);
+    const auto& plan = plan_found.plan;
+    const search::SearchReport& plan_report = plan_found.report;
+    CAPTURE(limit, plan.predicted.cost_seconds, plan_report.lower_bound_seconds);
+    CHECK(plan_report.lower_bound_seconds <= plan.predicted.cost_seconds);
+    CHECK(plan_report.lower_bound_seconds >= free.predicted.cost_seconds);
+    over += plan_report.lower_bound_seconds < plan.predicted.cost_seconds ? 1 : 0;
   }
   CHECK(over > 5);
 }
@@ -222,12 +232,14 @@ TEST_CASE(
     const graph::Graph graph = two_products(48, 4096, 48);
     const cost::CostModel cost = model_of(mesh);
     search::SearchOptions options = with_split_sums("S0R");
-    const plan::Plan plan = search_plan(graph, cost, options);
+    const search::SolvedPlan plan_found = search_plan(graph, cost, options);
+    const auto& plan = plan_found.plan;
+    const search::SearchReport& plan_report = plan_found.report;
     CHECK(to_string(plan.operators[0]) == "RS0,S0R->RR+P0");
     CHECK(to_string(plan.operators[1]) == "RS0,S0R->RR+P0");
     CHECK(to_string(plan.operators[2]) == "RR+P0,RR+P0->S0R reduce-scatter");
-    CHECK(plan.summary.proven_optimal);
-    CHECK(price_of(graph, cost, plan) == Approx(plan.summary.cost_seconds).margin(rounding));
+    CHECK(plan_report.proven_optimal);
+    CHECK(price_of(graph, cost, plan) == Approx(plan.predicted.cost_seconds).margin(rounding));
     double least = std::numeric_limits<double>::infinity();
     for_each_plan(
         graph, cost.mesh(),
@@ -235,10 +247,10 @@ TEST_CASE(
           return value.constant ? std::vector{split} : places_of(value, cost.mesh());
         },
         [&](const plan::Plan& each) { least = std::min(least, price_of(graph, cost, each)); });
-    CHECK(plan.summary.cost_seconds == Approx(least).margin(rounding));
+    CHECK(plan.predicted.cost_seconds == Approx(least).margin(rounding));
     options.keep_partial = search::KeepPartial::never;
-    CHECK(search_plan(graph, cost, options).summary.cost_seconds >
-          plan.summary.cost_seconds + 1e-6);
+    CHECK(search_plan(graph, cost, options).plan.predicted.cost_seconds >
+          plan.predicted.cost_seconds + 1e-6);
   }
 }
 
@@ -246,13 +258,13 @@ TEST_CASE("a plan with partial values is pinned by its own JSON") {
   const graph::Graph graph = two_products(48, 4096, 48);
   const cost::CostModel cost = model_of("2x2");
   search::SearchOptions options = with_split_sums("S01R");
-  const plan::Plan plan = search_plan(graph, cost, options);
-  const std::string json = plan_json(one_stage_plan(graph, plan), {});
+  const plan::Plan plan = search_plan(graph, cost, options).plan;
+  const std::string json = plan_json(one_stage_plan(graph, plan), {}).dump();
   REQUIRE(json.find("+P") != std::string::npos);
   const TemporaryFolder folder;
   std::ofstream(folder / "plan.json") << json;
   options.pins = search::load_pins(folder / "plan.json");
-  CHECK(search_plan(graph, cost, options).operators == plan.operators);
+  CHECK(search_plan(graph, cost, options).plan.operators == plan.operators);
 }
 
 TEST_CASE("a pin has values kept where the search would see no use in it") {
@@ -264,10 +276,10 @@ TEST_CASE("a pin has values kept where the search would see no use in it") {
   CHECK_THROWS_WITH(search_plan(graph, model_of("2"), options), Contains("'up'"));
   graph::Graph linear = graph;
   linear.nodes[1].op_type = "Neg";
-  const plan::Plan plan = search_plan(linear, model_of("2"), options);
+  const plan::Plan plan = search_plan(linear, model_of("2"), options).plan;
   CHECK(plan.operators[0].outputs[0] == spec);
   CHECK(price_of(linear, model_of("2"), plan) ==
-        Approx(plan.summary.cost_seconds).margin(rounding));
+        Approx(plan.predicted.cost_seconds).margin(rounding));
 }
 
 TEST_CASE("pins hold, the last that matches counts, and globs mean operators first") {
@@ -285,18 +297,18 @@ TEST_CASE("pins hold, the last that matches counts, and globs mean operators fir
                   {"up", specs({"RR", "RS0"}), {}, {}},
                   {"gelu", {}, specs({"RS0"}), {}},
                   {"w2", {}, specs({"RS0"}), {}}};
-  const plan::Plan plan = search_plan(graph, cost, options);
+  const plan::Plan plan = search_plan(graph, cost, options).plan;
   CHECK(plan.operators[0].inputs == specs({"RR", "RS0"}));
   CHECK(plan.operators[1].outputs == specs({"RS0"}));
   CHECK(plan.operators[2].outputs == specs({"S0R"}));
   CHECK(plan.operators[3].outputs == specs({"S0R"}));
   CHECK(to_string(plan.stored.at(graph.nodes[2].inputs[1])) == "RS0");
-  CHECK(price_of(graph, cost, plan) == Approx(plan.summary.cost_seconds).margin(rounding));
+  CHECK(price_of(graph, cost, plan) == Approx(plan.predicted.cost_seconds).margin(rounding));
 
   options.pins = {{"w*", {}, specs({"RR"}), {}}};  // matches no operator, so weights
-  CHECK(search_plan(graph, cost, options).summary.weight_bytes == 2 * 64 * 128 * 4);
+  CHECK(search_plan(graph, cost, options).plan.predicted.weight_bytes == 2 * 64 * 128 * 4);
   options.memory = search::MemoryPolicy::parse("fair");  // allows for what is pinned whole
-  CHECK(search_plan(graph, cost, options).summary.weight_bytes == 2 * 64 * 128 * 4);
+  CHECK(search_plan(graph, cost, options).plan.predicted.weight_bytes == 2 * 64 * 128 * 4);
 
   options.pins = {{"nobody", {}, specs({"RR"}), {}}};
   CHECK_THROWS_WITH(search_plan(graph, cost, options), Contains("'nobody'"));
@@ -326,7 +338,7 @@ TEST_CASE("an output and the input that it follows in the next step have one spe
     search::SearchOptions options;
     options.method = method;
     const cost::CostModel cost(cost::load_device_model("h200"), sharding::DeviceMesh({2, 2}));
-    const plan::Plan plan = search::search_plan(graph, cost, options);
+    const plan::Plan plan = search::search_plan(graph, cost, options).plan;
     return std::pair(plan.spec_of(graph, graph.outputs[0]), plan.spec_of(graph, graph.inputs[0]));
   };
   graph.states = {{0, 0}};
@@ -364,8 +376,10 @@ TEST_CASE("the dimension along which a state grows is not split") {
   graph.inputs = {past, x};
   graph.outputs = {present};
   graph.states = {{0, 0}};
-  const plan::Plan plan = search::search_plan(
-      graph, cost::CostModel(cost::load_device_model("h200"), sharding::DeviceMesh({2})), {});
+  const plan::Plan plan =
+      search::search_plan(
+          graph, cost::CostModel(cost::load_device_model("h200"), sharding::DeviceMesh({2})), {})
+          .plan;
   CHECK(plan.spec_of(graph, present) == plan.spec_of(graph, past));
   CHECK(plan.spec_of(graph, present).dims[1].empty());
 }

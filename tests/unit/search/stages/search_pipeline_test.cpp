@@ -42,9 +42,9 @@ search::SearchOptions within(const std::string& memory) {
 
 Cost in_picoseconds(double seconds) { return std::llround(seconds * 1e12); }
 
-plan::PipelinePlan search_stages(const graph::Graph& graph, const cost::DeviceModel& device,
-                                 int devices, const search::SearchOptions& options,
-                                 const search::PipelineOptions& pipeline) {
+search::FoundPipeline search_stages(const graph::Graph& graph, const cost::DeviceModel& device,
+                                    int devices, const search::SearchOptions& options,
+                                    const search::PipelineOptions& pipeline) {
   return search_pipeline(graph, graph, device, all_meshes(devices, device), options, pipeline);
 }
 
@@ -247,16 +247,17 @@ TEST_CASE("the search of stages finds what all pipelines of a small model have a
     const auto meshes = all_meshes(devices, device);
     if (pipeline.stages == 0) {
       try {
-        const double alone = search_meshes(whole, meshes, options).plan.summary.cost_seconds;
+        const double alone = search_meshes(whole, meshes, options).plan.predicted.cost_seconds;
         expected = std::min(expected, in_picoseconds(alone));
       } catch (const search::NothingFits&) {
       }
     }
     try {
-      const auto plan = search_pipeline(whole, graph, device, meshes, options, pipeline);
-      CHECK(in_picoseconds(plan.summary.cost_seconds) == expected);
-      CHECK(in_picoseconds(plan.summary.lower_bound_seconds) == expected);
-      CHECK(plan.summary.proven_optimal);
+      const auto [plan, plan_report] =
+          search_pipeline(whole, graph, device, meshes, options, pipeline);
+      CHECK(in_picoseconds(plan.predicted.cost_seconds) == expected);
+      CHECK(in_picoseconds(plan_report.lower_bound_seconds) == expected);
+      CHECK(plan_report.proven_optimal);
       CHECK(in_picoseconds(pipeline_seconds(plan)) == expected);
       if (plan.stages.size() > 1) check_shape(plan, graph, devices);
       in_stages += plan.stages.size() > 1;
@@ -273,23 +274,25 @@ TEST_CASE("on slow links between machines the search picks stages, on fast ones 
   const graph::Graph graph = chain(8, 2048, 4096);
   search::PipelineOptions pipeline;
   pipeline.objective = Objective::latency;
-  const auto slow = search_stages(graph, two_machines(1e9), 8, within("fair"), pipeline);
+  const plan::PipelinePlan slow =
+      search_stages(graph, two_machines(1e9), 8, within("fair"), pipeline).plan;
   CHECK(slow.stages.size() > 1);
   check_shape(slow, graph, 8);
-  const auto fast = search_stages(graph, two_machines(450e9), 8, within("fair"), pipeline);
+  const auto [fast, fast_report] =
+      search_stages(graph, two_machines(450e9), 8, within("fair"), pipeline);
   CHECK(fast.stages.size() == 1);
-  CHECK(fast.summary.lower_bound_seconds <= fast.summary.cost_seconds);
+  CHECK(fast_report.lower_bound_seconds <= fast.predicted.cost_seconds);
 }
 
 TEST_CASE("machines on Ethernet are stages, GPUs on NVLink are one") {
   const graph::Graph graph = chain(8, 2048, 4096);
   search::PipelineOptions pipeline;
   const auto ethernet = cost::load_device_model("l4-ethernet");
-  const auto slow =
-      search_stages(graph, ethernet, 2 * ethernet.gpus_per_node, within("fair"), pipeline);
+  const plan::PipelinePlan slow =
+      search_stages(graph, ethernet, 2 * ethernet.gpus_per_node, within("fair"), pipeline).plan;
   CHECK(slow.stages.size() > 1);
-  const auto fast =
-      search_stages(graph, cost::load_device_model("h200"), 8, within("fair"), pipeline);
+  const plan::PipelinePlan fast =
+      search_stages(graph, cost::load_device_model("h200"), 8, within("fair"), pipeline).plan;
   CHECK(fast.stages.size() == 1);
 }
 
@@ -300,16 +303,18 @@ TEST_CASE("one stage and one run is the plan without stages") {
   const plan::Plan plan = search_meshes(graph, meshes, within("fair")).plan;
   search::PipelineOptions pipeline;
   pipeline.stages = 1;
-  const auto one = search_pipeline(graph, graph, device, meshes, within("fair"), pipeline);
+  const plan::PipelinePlan one =
+      search_pipeline(graph, graph, device, meshes, within("fair"), pipeline).plan;
   REQUIRE(one.stages.size() == 1);
   CHECK_FALSE(one.is_pipeline());
-  CHECK(one.summary.cost_seconds == plan.summary.cost_seconds);
+  CHECK(one.predicted.cost_seconds == plan.predicted.cost_seconds);
   CHECK(one.stages.front().plan.operators == plan.operators);
   CHECK(one.stages.front().plan.stored == plan.stored);
   pipeline.microbatches = 3;
-  const auto three = search_pipeline(graph, graph, device, meshes, within("fair"), pipeline);
+  const plan::PipelinePlan three =
+      search_pipeline(graph, graph, device, meshes, within("fair"), pipeline).plan;
   REQUIRE(three.stages.size() == 1);
-  CHECK(three.summary.cost_seconds == Approx(3 * plan.summary.cost_seconds));
+  CHECK(three.predicted.cost_seconds == Approx(3 * plan.predicted.cost_seconds));
   CHECK(three.is_pipeline());
 }
 
@@ -321,11 +326,11 @@ TEST_CASE("identical runs of layers are searched once") {
   pipeline.epsilon = 0;
   pipeline.microbatches = 4;
   const auto device = two_machines(1e9);
-  const auto plan = search_stages(graph, device, 8, within("fair"), pipeline);
-  CHECK(plan.summary.layers == 12);
+  const auto [plan, plan_report] = search_stages(graph, device, 8, within("fair"), pipeline);
+  CHECK(plan_report.layers == 12);
   check_shape(plan, graph, 8);
   // 78 runs of layers on 4 submeshes with 7 views in all are 546 problems.
-  CHECK(plan.summary.stages_searched < 120);
+  CHECK(plan_report.stages_searched < 120);
 }
 
 TEST_CASE("a mesh that is given is that of every stage") {
@@ -334,7 +339,7 @@ TEST_CASE("a mesh that is given is that of every stage") {
   search::PipelineOptions pipeline;
   pipeline.mesh = sharding::DeviceMesh({2});
   pipeline.stages = 3;
-  const auto plan = search_stages(graph, device, 6, within("fair"), pipeline);
+  const plan::PipelinePlan plan = search_stages(graph, device, 6, within("fair"), pipeline).plan;
   REQUIRE(plan.stages.size() == 3);
   for (const auto& stage : plan.stages) CHECK(stage.plan.mesh == sharding::DeviceMesh({2}));
   pipeline.stages = 2;
@@ -362,9 +367,10 @@ TEST_CASE("a memory limit holds for each stage, and a stage that fits nowhere is
   search::PipelineOptions pipeline;
   pipeline.stages = 4;
   const std::int64_t limit = 1'000'000;  // of two layers' weights and some activations
-  const auto plan = search_stages(graph, device, 4, within(std::to_string(limit)), pipeline);
-  for (const auto& stage : plan.stages) CHECK(stage.plan.summary.peak_bytes <= limit);
-  CHECK(plan.summary.peak_bytes <= limit);
+  const plan::PipelinePlan plan =
+      search_stages(graph, device, 4, within(std::to_string(limit)), pipeline).plan;
+  for (const auto& stage : plan.stages) CHECK(stage.plan.predicted.peak_bytes <= limit);
+  CHECK(plan.predicted.peak_bytes <= limit);
   CHECK_THROWS_WITH(search_stages(graph, device, 4, within("300000"), pipeline),
                     Contains("a stage from 'matmul") && Contains("--memory"));
 
@@ -384,10 +390,10 @@ TEST_CASE("without time there is a pipeline still, with a bound") {
   options.time_limit_seconds = 0;
   search::PipelineOptions pipeline;
   pipeline.stages = 3;
-  const auto plan = search_stages(graph, two_machines(1e9), 8, options, pipeline);
+  const auto [plan, plan_report] = search_stages(graph, two_machines(1e9), 8, options, pipeline);
   CHECK(plan.stages.size() == 3);
-  CHECK(plan.summary.lower_bound_seconds > 0);
-  CHECK(plan.summary.lower_bound_seconds <= plan.summary.cost_seconds);
+  CHECK(plan_report.lower_bound_seconds > 0);
+  CHECK(plan_report.lower_bound_seconds <= plan.predicted.cost_seconds);
 }
 
 TEST_CASE("nothing is proven where one kind of plans was not seen to the end") {
@@ -396,10 +402,10 @@ TEST_CASE("nothing is proven where one kind of plans was not seen to the end") {
   const auto device = two_machines(1e9);
   const auto meshes = all_meshes(8, device);
   const std::int64_t too_much = std::int64_t{1} << 50;
-  const auto check_open = [](const plan::PipelinePlan& plan) {
-    CHECK_FALSE(plan.summary.proven_optimal);
-    CHECK(plan.summary.lower_bound_seconds > 0);
-    CHECK(plan.summary.lower_bound_seconds < plan.summary.cost_seconds);
+  const auto check_open = [](const search::FoundPipeline& found) {
+    CHECK_FALSE(found.report.proven_optimal);
+    CHECK(found.report.lower_bound_seconds > 0);
+    CHECK(found.report.lower_bound_seconds < found.plan.predicted.cost_seconds);
   };
   for (const double seconds : {0.0, 60.0}) {
     CAPTURE(seconds);
@@ -413,14 +419,14 @@ TEST_CASE("nothing is proven where one kind of plans was not seen to the end") {
     };
     // Of a smaller model, so that stages might be faster.
     const auto whole = search_pipeline(graph, shorter, device, meshes, options, pipeline);
-    CHECK_FALSE(whole.is_pipeline());
+    CHECK_FALSE(whole.plan.is_pipeline());
     check_open(whole);
     options.run_bytes = [=](const graph::Graph&, int microbatches) {
       return microbatches > 1 ? 1 : too_much;
     };
     // Of a model as large, so that the whole might be faster.
     const auto staged = search_pipeline(graph, graph, device, meshes, options, pipeline);
-    CHECK(staged.microbatches == 2);
+    CHECK(staged.plan.microbatches == 2);
     check_open(staged);
     options.run_bytes = [=](const graph::Graph&, int) { return too_much; };
     try {
@@ -451,7 +457,8 @@ TEST_CASE("without time a stage that has no quick plan is passed by") {
     if (!refused) refused = ends;
     return *refused == ends ? std::int64_t{1} << 50 : 1;
   };
-  const auto plan = search_stages(graph, two_machines(1e9), 8, options, pipeline);
+  const plan::PipelinePlan plan =
+      search_stages(graph, two_machines(1e9), 8, options, pipeline).plan;
   check_shape(plan, graph, 8);
   REQUIRE(refused);
   for (const plan::StagePlan& stage : plan.stages) {
@@ -469,14 +476,14 @@ TEST_CASE("what every mesh of one stage costs is told of all microbatches") {
   search::PipelineOptions pipeline;
   pipeline.stages = 1;
   pipeline.microbatches = 3;
-  const auto plan = search_stages(graph, device, 8, within("fair"), pipeline);
-  REQUIRE_FALSE(plan.summary.meshes.empty());
+  const auto [plan, plan_report] = search_stages(graph, device, 8, within("fair"), pipeline);
+  REQUIRE_FALSE(plan_report.meshes.empty());
   double least = std::numeric_limits<double>::infinity();
-  for (const plan::MeshTrial& trial : plan.summary.meshes) {
+  for (const search::MeshTrial& trial : plan_report.meshes) {
     least = std::min(least, trial.cost_seconds.value_or(least));
-    CHECK(trial.lower_bound_seconds >= plan.summary.lower_bound_seconds * (1 - 1e-9));
+    CHECK(trial.lower_bound_seconds >= plan_report.lower_bound_seconds * (1 - 1e-9));
   }
-  CHECK(least == Approx(plan.summary.cost_seconds));
+  CHECK(least == Approx(plan.predicted.cost_seconds));
 }
 
 TEST_CASE("what arrives is stored in a receive spec, however small it is") {
@@ -498,7 +505,8 @@ TEST_CASE("a pin is for the stage that has the operator") {
   options.pins = {{"matmul3", {}, {{pinned}}, {}}};
   search::PipelineOptions pipeline;
   pipeline.stages = 2;
-  const auto plan = search_stages(graph, cost::load_device_model("h100"), 4, options, pipeline);
+  const plan::PipelinePlan plan =
+      search_stages(graph, cost::load_device_model("h100"), 4, options, pipeline).plan;
   REQUIRE(plan.stages.size() == 2);
   int found = 0;
   for (const plan::StagePlan& stage : plan.stages) {
@@ -522,8 +530,8 @@ TEST_CASE("a glob over operators pins no tensor of a stage that has none of them
   for (graph::Value& value : graph.values) {
     if (value.name == "w3") value.name = "block/w3";
   }
-  const auto spec_of_it = [](const plan::PipelinePlan& plan) {
-    for (const plan::StagePlan& stage : plan.stages) {
+  const auto spec_of_it = [](const search::FoundPipeline& found) {
+    for (const plan::StagePlan& stage : found.plan.stages) {
       for (std::size_t v = 0; v < stage.stage.graph.values.size(); ++v) {
         if (stage.stage.graph.values[v].name == "block/w3")
           return to_string(stage.plan.stored.at(static_cast<graph::ValueId>(v)));

@@ -1,0 +1,92 @@
+#include "search/cost_tables.h"
+
+#include "assignment/saturating.h"
+#include "base/error.h"
+
+namespace autopar::search {
+
+using assignment::Cost;
+using assignment::CostTable;
+using graph::Value;
+using sharding::OpShardSpec;
+using sharding::TensorShardSpec;
+
+const SpecList* CostTables::specs_read(const OperatorStrategies& strategies, std::size_t input) {
+  const SpecList*& list = lists_[{&strategies, input, true}];
+  if (list) return list;
+  SpecList specs;
+  for (const OpShardSpec& choice : strategies.choices) specs.push_back(choice.inputs[input]);
+  return list = shared(std::move(specs));
+}
+
+const SpecList* CostTables::specs_made(const OperatorStrategies& strategies, std::size_t output) {
+  const SpecList*& list = lists_[{&strategies, output, false}];
+  if (list) return list;
+  SpecList specs;
+  for (const OpShardSpec& choice : strategies.choices) specs.push_back(choice.outputs[output]);
+  return list = shared(std::move(specs));
+}
+
+const TensorVersions& CostTables::versions(const std::vector<const SpecList*>& read,
+                                           const std::vector<int>& kinds) {
+  const auto [entry, is_new] = versions_.try_emplace({read, kinds});
+  if (is_new) entry->second = tensor_versions(read, kinds);
+  return entry->second;
+}
+
+CostTable CostTables::connecting(const Value& value, const SpecList* made, const SpecList* read) {
+  CostTable& table = connecting_[{made, read, {value.shape, value.type}}];
+  if (!table.empty()) return table;
+  std::vector<Cost> costs;
+  for (const TensorShardSpec& from : *made) {
+    for (const TensorShardSpec& to : *read) costs.push_back(connect_cost(value, from, to));
+  }
+  return table = std::move(costs);
+}
+
+CostTable CostTables::making(const Value& value, const SpecList* made,
+                             const TensorVersions& versions) {
+  CostTable& table = making_[{made, &versions, {value.shape, value.type}}];
+  if (!table.empty()) return table;
+  std::vector<Cost> costs;
+  for (const TensorShardSpec& from : *made) {
+    std::vector<Cost> each;
+    for (const TensorShardSpec& to : versions.specs) each.push_back(connect_cost(value, from, to));
+    for (std::size_t set = 0; set < versions.sets.size(); ++set) {
+      Cost sum = versions.can_make(from, set) ? 0 : assignment::impossible;
+      for (std::size_t v = 0; v < each.size(); ++v) {
+        if (versions.is_in(v, set)) sum = assignment::plus(sum, each[v]);
+      }
+      costs.push_back(sum);
+    }
+  }
+  return table = std::move(costs);
+}
+
+CostTable CostTables::reading(const TensorVersions& versions, const SpecList* read) {
+  CostTable& table = reading_[{&versions, read}];
+  if (!table.empty()) return table;
+  std::vector<Cost> costs;
+  for (std::size_t set = 0; set < versions.sets.size(); ++set) {
+    for (const TensorShardSpec& spec : *read) {
+      costs.push_back(versions.is_in(versions.index_of(spec), set) ? 0 : assignment::impossible);
+    }
+  }
+  return table = std::move(costs);
+}
+
+Cost CostTables::connect_cost(const Value& value, const TensorShardSpec& from,
+                              const TensorShardSpec& to) {
+  if (from == to) return 0;
+  if (!can_connect(from, to)) return assignment::impossible;
+  const auto [entry, is_new] = connection_seconds_.try_emplace({from, {value.shape, value.type}});
+  if (is_new) {
+    entry->second =
+        sharding::connection_seconds(from, value.shape, value.type, cost_.mesh(), price_);
+  }
+  const auto found = entry->second.find(to);
+  require(found != entry->second.end(), "a chain of steps leads to every spec that is read");
+  return picoseconds(found->second, value.name);
+}
+
+}  // namespace autopar::search

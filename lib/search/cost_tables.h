@@ -1,0 +1,60 @@
+#pragma once
+
+#include <map>
+#include <set>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "assignment/assignment_problem.h"
+#include "cost/cost_model.h"
+#include "search/operator_strategies.h"
+#include "search/tensor_versions.h"
+#include "sharding/connect.h"
+
+namespace autopar::search {
+
+/// The costs of edges, each table made once: operators and tensors that are alike share them, so
+/// that a model of many layers is priced once a layer. Lists and versions that it returns live as
+/// long as it does. Keeps a reference to the cost model.
+class CostTables {
+ public:
+  explicit CostTables(const cost::CostModel& cost) : cost_(cost), price_(cost.step_price()) {}
+
+  const SpecList* shared(SpecList specs) { return &*spec_lists_.insert(std::move(specs)).first; }
+  /// By strategy, the specs in which an input is read or an output made.
+  const SpecList* specs_read(const OperatorStrategies& strategies, std::size_t input);
+  const SpecList* specs_made(const OperatorStrategies& strategies, std::size_t output);
+  /// As tensor_versions makes them.
+  const TensorVersions& versions(const std::vector<const SpecList*>& read,
+                                 const std::vector<int>& kinds);
+
+  /// Producer and only reader.
+  assignment::CostTable connecting(const graph::Value& value, const SpecList* made,
+                                   const SpecList* read);
+  /// Producer and set: the price of making what the set has more.
+  assignment::CostTable making(const graph::Value& value, const SpecList* made,
+                               const TensorVersions& versions);
+  /// Set and reader: impossible where the set lacks what is read.
+  assignment::CostTable reading(const TensorVersions& versions, const SpecList* read);
+  assignment::Cost connect_cost(const graph::Value& value, const sharding::TensorShardSpec& from,
+                                const sharding::TensorShardSpec& to);
+
+ private:
+  /// Tables are shared by tensors of one kind.
+  using Kind = std::pair<graph::Shape, graph::DataType>;
+
+  const cost::CostModel& cost_;
+  const sharding::StepPrice price_;
+  std::set<SpecList> spec_lists_;
+  std::map<std::tuple<const OperatorStrategies*, std::size_t, bool>, const SpecList*> lists_;
+  std::map<std::pair<std::vector<const SpecList*>, std::vector<int>>, TensorVersions> versions_;
+  std::map<std::pair<sharding::TensorShardSpec, Kind>, std::map<sharding::TensorShardSpec, double>>
+      connection_seconds_;
+  std::map<std::tuple<const SpecList*, const SpecList*, Kind>, assignment::CostTable> connecting_;
+  std::map<std::tuple<const SpecList*, const TensorVersions*, Kind>, assignment::CostTable> making_;
+  std::map<std::pair<const TensorVersions*, const SpecList*>, assignment::CostTable> reading_;
+};
+
+}  // namespace autopar::search
