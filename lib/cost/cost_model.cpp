@@ -39,8 +39,8 @@ std::vector<bool> contracted_factors(const ShardingRule& rule) {
   return contracted;
 }
 
-/// The arithmetic of a sum of products. What both its operands and the output have is a batch of
-/// products, not one that is larger.
+/// Adds the arithmetic of a sum of products. A factor of both operands and the output makes a batch
+/// of products, not a larger one.
 void add_products(Work& work, const ShardingRule& rule, const OpShardSpec& spec,
                   const sharding::DeviceMesh& mesh) {
   const std::vector<bool> contracted = contracted_factors(rule);
@@ -66,7 +66,7 @@ void add_products(Work& work, const ShardingRule& rule, const OpShardSpec& spec,
   work.product_operations = one;
 }
 
-/// Of all products that are no larger, one whose rate is the greatest.
+/// The size of greatest rate among products that are no larger.
 double fastest_size_up_to(double operations, const SizedRate& rate) {
   double fastest = operations;
   for (const SizedRate::Point& point : rate.points()) {
@@ -75,7 +75,7 @@ double fastest_size_up_to(double operations, const SizedRate& rate) {
   return fastest;
 }
 
-/// The rate is that of what is multiplied: the first input, or the output where there is none.
+/// The type whose rate counts: the first input's, or the output's where there is none.
 graph::DataType rate_type(const graph::Graph& graph, const graph::Node& node) {
   const graph::ValueId operand = node.inputs.empty() ? node.outputs.front() : node.inputs.front();
   return operand == graph::no_value ? graph::DataType::float32 : graph.value(operand).type;
@@ -235,8 +235,8 @@ double CostModel::least_operator_seconds(int devices, const graph::Graph& graph,
                                          const OpShardSpec& whole) const {
   if (rule.is_view) return 0;
   if (node.body) return loop_seconds(graph, node);  // every device makes all rounds
-  // A share has no less than its part of each, and time never falls with any. Its products may be
-  // smaller, and of the size that is the fastest.
+  // A share has no less than its part of each, and time never falls with any of them. Its products
+  // may be smaller, and of the fastest size.
   Work share = operator_work(graph, node, rule, whole);
   share.operations /= devices;
   if (devices > 1 && share.operations > 0)

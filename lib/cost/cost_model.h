@@ -23,10 +23,11 @@ struct Rounds {
   }
 };
 
-/// Of n ranks and a payload of V bytes (sharding::payload_bytes): the formulas of ARCHITECTURE.md.
+/// The rounds of a collective over n ranks with a payload of V bytes (sharding::payload_bytes):
+/// ring algorithms, as docs/costs.md has them.
 Rounds rounds_of(sharding::StepKind kind, int ranks, double payload);
 
-/// What an operator does, as far as its time depends on it: on its largest local shard.
+/// The work of an operator on its largest local shard, as far as its time depends on it.
 struct Work {
   /// Whether it is a kernel of its own: no view, and not made part of another's by fusion.
   bool is_launched = true;
@@ -48,7 +49,8 @@ class CostModel {
   const sharding::DeviceMesh& mesh() const { return mesh_; }
 
   /// The operator on its largest local shard, without its reductions: the larger of arithmetic and
-  /// memory traffic (and what of the smaller does not overlap), plus a launch; views are free.
+  /// memory traffic (and the part of the smaller that does not overlap), plus a launch; views are
+  /// free.
   /// Arithmetic is that of a sum of products (a factor shared by two inputs and no output), 2
   /// operations an iteration of its loops, and what the device is known to take for an element of
   /// this operator type; memory counts every input and output once. Where the device fuses, values
@@ -57,8 +59,8 @@ class CostModel {
   double operator_seconds(const graph::Graph& graph, const graph::Node& node,
                           const sharding::ShardingRule& rule,
                           const sharding::OpShardSpec& spec) const;
-  /// No strategy on any mesh of so many devices takes less: the operator, as the given strategy of
-  /// one device has it, at its share. On one device it is what operator_seconds says.
+  /// No strategy on any mesh of so many devices takes less: each device has its share of the
+  /// operator, which `whole` has on one device. On one device it is operator_seconds.
   double least_operator_seconds(int devices, const graph::Graph& graph, const graph::Node& node,
                                 const sharding::ShardingRule& rule,
                                 const sharding::OpShardSpec& whole) const;
@@ -66,12 +68,11 @@ class CostModel {
   bool takes_memory(const graph::Value& value) const;
   Work operator_work(const graph::Graph& graph, const graph::Node& node,
                      const sharding::ShardingRule& rule, const sharding::OpShardSpec& spec) const;
-  /// What the memory traffic takes.
+  /// Seconds of the memory traffic alone.
   double traffic_seconds(const Work& work) const;
-  /// Of work on operands of the type; launch included.
+  /// Seconds of the work on operands of the type; launch included.
   double work_seconds(const Work& work, graph::DataType type, const std::string& op_type) const;
-  /// What operator_seconds depends on beside the rule, the strategy and the operands' types and
-  /// shapes: nodes that are alike in all of these cost the same.
+  /// Nodes of one rule, with equal strategies, types, shapes and this key cost the same.
   std::string price_key(const graph::Graph& graph, const graph::Node& node) const;
   /// The reductions that the strategy does after the operator, or within it where it is
   /// decomposed.
@@ -95,9 +96,9 @@ class CostModel {
   bool is_weight(const graph::Value& value) const;
   double slice_seconds(const sharding::ReshardStep& step, const sharding::Shape& shape,
                        graph::DataType type) const;
-  /// Of a mesh axis: where devices stand in nodes, that between nodes if the axis leaves one.
+  /// A mesh axis's link: where devices stand in nodes, that between nodes if the axis leaves one.
   const Link& link_of(int axis) const;
-  /// Of several axes' links the greatest latency and the least bandwidth.
+  /// The greatest latency and the least bandwidth of several axes' links.
   LinkSpeed slowest_link(const std::vector<int>& mesh_axes, sharding::StepKind kind) const;
 
   DeviceModel device_;

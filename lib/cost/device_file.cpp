@@ -54,7 +54,7 @@ class FieldReader {
 
   bool has(const std::string& key) const { return object_.contains(key); }
 
-  /// Seconds that something takes.
+  /// A time in seconds.
   double duration(const std::string& key) const {
     const double number = this->number(key);
     if (!(number >= 0 && number <= longest_seconds)) {
@@ -63,7 +63,7 @@ class FieldReader {
     return number;
   }
 
-  /// Of anything, a second.
+  /// An amount a second.
   double rate(const std::string& key) const {
     const double number = this->number(key);
     if (!(number >= 1 && number <= most)) {
@@ -72,7 +72,7 @@ class FieldReader {
     return number;
   }
 
-  /// Of a whole.
+  /// A part, from 0 to 1.
   double part(const std::string& key) const {
     const double number = this->number(key);
     if (!(number >= 0 && number <= 1)) malformed(key, "be a number from 0 to 1");
@@ -102,7 +102,7 @@ class FieldReader {
   static constexpr double longest_seconds = 1000;
   static constexpr double most = 1e24;
 
-  /// NaN for what is none.
+  /// NaN where it is no number.
   double number(const std::string& key) const {
     const json& value = field(key);
     return value.is_number() ? value.get<double>() : std::nan("");

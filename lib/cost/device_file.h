@@ -37,13 +37,13 @@ namespace autopar::cost {
 ///     "element_seconds": {"Tanh": 1e-9, "Softmax": 2e-9},
 ///     "fuses": true, "runs_on": "cpu"
 ///
-/// Rates by size (SizedRate, DeviceModel), that of reading weights, how much of arithmetic and
-/// traffic goes on at the same time (1 by default), times of operators by element, and that
-/// autopar's own runtime runs the shards, whose fusions are taken into account; and on what, "cpu"
-/// or "cuda", whose memory is predicted then. In a link,
-/// "all-reduce", "all-gather", "reduce-scatter" and "all-to-all" may each have an object with a
-/// latency and a rate of its own. Rates and sizes are from 1 to 1e24, times from 0 to 1000 s.
-/// Throws Error that names the file and the field that is missing, unknown or malformed.
+/// Rates by size (SizedRate, DeviceModel); the rate of reading weights; the part of arithmetic and
+/// traffic that overlaps (1 by default); times of operators by element; whether autopar's own
+/// runtime runs the shards, whose fusions are then taken into account; and on which kind of device,
+/// "cpu" or "cuda", whose memory is then predicted. In a link, "all-reduce", "all-gather",
+/// "reduce-scatter" and "all-to-all" may each have an object with a latency and a rate of its own.
+/// Rates and sizes are from 1 to 1e24, times from 0 to 1000 s. Throws Error that names the file and
+/// the field that is missing, unknown or malformed.
 DeviceModel load_device_file(const std::filesystem::path& file);
 
 /// A device file's text; load_device_file makes the same model of it.

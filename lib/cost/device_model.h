@@ -13,7 +13,7 @@
 
 namespace autopar::cost {
 
-/// What one step of a collective takes: latency_seconds + bytes / bytes_per_second.
+/// The time of one step of a collective: latency_seconds + bytes / bytes_per_second.
 struct LinkSpeed {
   double latency_seconds = 0;
   double bytes_per_second = 0;
@@ -24,7 +24,7 @@ struct LinkSpeed {
 struct Link {
   double latency_seconds = 0;
   double bytes_per_second = 0;
-  /// Of collectives that were measured by themselves: between threads, say, an all-reduce adds
+  /// The speeds of collectives that were measured by themselves: between threads an all-reduce adds
   /// where an all-gather copies.
   std::map<sharding::StepKind, LinkSpeed> by_kind = {};
 
@@ -35,7 +35,7 @@ struct Link {
 /// Names of values of a model.
 using ValueNames = std::set<std::string, std::less<>>;
 
-/// What the cost model knows of one device and its links.
+/// One device and its links, as the cost model knows them.
 struct DeviceModel {
   std::string name;
   std::string source;  ///< where the numbers come from
@@ -45,25 +45,25 @@ struct DeviceModel {
   /// By the bytes that an operator reads and writes: few may stay in a cache. More bytes never take
   /// less time.
   SizedRate memory_bytes_per_second;
-  /// Of weights, which a run reads once, so that no cache has them; 0: as all else.
+  /// The rate for weights, which a run reads once, so that no cache has them; 0: as all else.
   double weight_bytes_per_second = 0;
-  /// Of the shorter of an operator's arithmetic and its traffic, what is hidden behind the longer:
-  /// from 0, they follow one another, to 1, the longer is all.
+  /// The part of the shorter of an operator's arithmetic and traffic that is hidden behind the
+  /// longer: 0 where they follow one another, 1 where only the longer counts.
   double overlap = 1;
   double launch_seconds = 0;
-  /// Of operators that compute more than memory waits for, by type ("Tanh", "Softmax"): for each
-  /// element of their largest tensor.
+  /// Seconds for each element of an operator's largest tensor, by type ("Tanh", "Softmax"), where
+  /// arithmetic takes longer than traffic.
   std::map<std::string, double, std::less<>> element_seconds = {};
-  /// Whether what the runtime fuses is priced so: needs `fused`.
+  /// Whether fusions of the runtime are priced; needs `fused`.
   bool is_fusing = false;
-  /// Not of the device file but of the model at hand, and null where it is not known: the values
-  /// that are never stored, since the runtime makes one kernel of their producers and readers.
+  /// Values of the model at hand that are never stored, since the runtime makes one kernel of their
+  /// producers and readers. Not in the device file; null where not known.
   std::shared_ptr<const ValueNames> fused = nullptr;
-  /// What `autopar run --device` calls it: "cpu" or "cuda"; empty where that is not known.
+  /// Its name for `autopar run --device`: "cpu" or "cuda"; empty where that is not known.
   std::string runs_on = {};
   /// Values of the model at hand, as in `fused`, that take no memory of their own on such a device,
-  /// since they are never stored or are views of others. Null where nobody said which they are:
-  /// then each value counts, with what packing may waste (graph::with_arena_slack).
+  /// since they are never stored or are views of others. Null where not known: then each value
+  /// counts, with what packing may waste (graph::with_arena_slack).
   std::shared_ptr<const ValueNames> without_memory = nullptr;
   std::int64_t memory_bytes = 0;
   /// By mesh axis, the last one serving all further axes. Never empty. Where devices stand in
@@ -72,7 +72,7 @@ struct DeviceModel {
   int gpus_per_node = 0;  ///< consecutive ranks; 0: devices do not stand in nodes
   int nodes = 0;          ///< that the cluster has; 0: as many as are asked for
 
-  /// Of an axis where devices do not stand in nodes.
+  /// An axis's link where devices do not stand in nodes.
   const Link& link(int axis) const;
   /// The type's rate; a type without one takes float32's.
   const SizedRate& flops(graph::DataType type) const;

@@ -22,7 +22,7 @@ using graph::ValueId;
 using sharding::StepKind;
 using Attributes = std::map<std::string, graph::Attribute>;
 
-/// More than caches hold.
+/// Bytes that no cache holds.
 constexpr std::int64_t cold_bytes = 48 << 20;
 
 /// Small numbers, none of them 0: memory that nobody wrote is one page of zeros, in the cache.
@@ -141,7 +141,7 @@ class Repeated {
   Attributes attributes_;
 };
 
-/// Few nodes of what is large.
+/// Large tensors: few nodes.
 int nodes_for(std::int64_t elements) {
   return static_cast<int>(
       std::clamp<std::int64_t>((1 << 21) / std::max<std::int64_t>(elements, 1), 4, 32));
@@ -157,7 +157,7 @@ OperatorExperiment binary(const std::string& op_type, std::int64_t elements) {
   return Repeated(op_type).input(shape).input(shape).output(shape).experiment(nodes_for(elements));
 }
 
-/// By a constant power, as in normalisations that are written out.
+/// A constant power, as in normalisations that are written out.
 OperatorExperiment power(std::int64_t elements) {
   const Shape shape{elements / 64, 64};
   return Repeated("Pow")
@@ -177,7 +177,7 @@ OperatorExperiment normalization(const std::string& op_type, std::int64_t elemen
   return made.output(shape).experiment(nodes_for(elements));
 }
 
-/// Of scores: rows as long as a sequence.
+/// A softmax of scores: rows as long as a sequence.
 OperatorExperiment softmax(std::int64_t elements) {
   const Shape shape{elements / 128, 128};
   return Repeated("Softmax").input(shape).output(shape).experiment(nodes_for(elements));
@@ -193,7 +193,7 @@ OperatorExperiment reduce(const std::string& op_type, std::int64_t elements) {
       .experiment(nodes_for(elements));
 }
 
-/// Of heads: [b, s, h, d] to [b, h, s, d].
+/// A transpose of heads: [b, s, h, d] to [b, h, s, d].
 OperatorExperiment transpose(std::int64_t elements) {
   const std::int64_t heads = 8;
   const std::int64_t width = 64;
@@ -239,7 +239,7 @@ OperatorExperiment product(DataType type, std::int64_t rows, std::int64_t depth,
       .experiment(static_cast<int>(std::clamp<std::int64_t>(cold_bytes / bytes, 3, 24)));
 }
 
-/// Of values alone, as in attention.
+/// A product of two computed values, as in attention.
 OperatorExperiment products(DataType type, std::int64_t batch, std::int64_t rows,
                             std::int64_t depth, std::int64_t columns) {
   return Repeated("MatMul", type)

@@ -32,13 +32,13 @@ struct CollectiveExperiment {
 
 enum class Extent { quick, full };
 
-/// What is measured of one device, cheapest first: an operator that only moves memory
+/// The measurements of one device, cheapest first: an operator that only moves memory
 /// (`memory_operator`), others by element, and products, whose weights are as cold as those of a
 /// model are: together they are larger than caches. Some may have no kernel on a device.
 std::vector<ExperimentMaker> operator_experiments(Extent extent);
 inline constexpr const char* memory_operator = "Neg";
 
-/// What is measured between ranks, in an order that is the same for all; the groups along an axis
+/// The measurements between ranks, in an order that is the same for all; the groups along an axis
 /// work at the same time, as they do in a run. None over an axis of one rank.
 std::vector<CollectiveExperiment> collective_experiments(Extent extent,
                                                          const sharding::DeviceMesh& mesh,

@@ -1,6 +1,6 @@
 // Each number is fitted by itself, in an order in which only numbers already known are needed:
-// what the smallest operators take is a launch; what is left of the others' times is traffic,
-// arithmetic by the operations of a product, or so much an element.
+// a launch is the time of the smallest operators; the rest of the others' times is traffic,
+// arithmetic by the operations of a product, or a time for each element.
 
 #include "cost/fit.h"
 
@@ -18,15 +18,15 @@
 namespace autopar::cost {
 namespace {
 
-/// No link or memory is faster; what measures so is too fast to be told from nothing.
+/// No link or memory is faster; a measurement above is too fast to be told from nothing.
 constexpr double fastest = 1e15;
-/// Of a sample's time, what a launch may be for the rest to tell a bandwidth.
+/// The part of a sample's time that a launch may take, so that the rest tells a bandwidth.
 constexpr double most_launch = 0.9;
-/// Of a product's time, what is arithmetic at least: noise may leave less, or less than nothing.
+/// The least part of a product's time that is arithmetic: noise may leave less, even less than 0.
 constexpr double least_arithmetic = 0.05;
-/// By which links are told from one another.
+/// The size by which links are compared.
 constexpr double bytes_of_a_round = 1 << 20;
-/// Operators up to this size are told a launch from.
+/// Operators up to this size tell the time of a launch.
 constexpr double small_bytes = 1 << 14;
 /// Traffic of this size stays in a cache, so that times by element are of arithmetic.
 constexpr double cached_bytes = 1 << 19;
@@ -39,10 +39,10 @@ double median(std::vector<double> numbers) {
 
 double rate_of(double slope) { return slope > 1 / fastest ? 1 / slope : fastest; }
 
-/// By size; of several measurements at one size the geometric mean.
+/// Rates by size; the geometric mean of several measurements at one size.
 using Rates = std::map<double, std::vector<double>>;
 
-/// What noise leaves no time for tells nothing.
+/// Leaves out samples in which noise leaves no time.
 void add_rate(Rates& rates, double size, double amount, double seconds) {
   const double rate = amount / seconds;
   if (size > 0 && rate > 0 && std::isfinite(rate)) rates[size].push_back(std::min(rate, fastest));
@@ -77,7 +77,7 @@ std::vector<SizedRate::Point> mean_points(const Rates& rates) {
   return points;
 }
 
-/// Rates by which more takes no less time: where noise has it otherwise, as long as before.
+/// Rates by which more never takes less time: where noise has it otherwise, it takes as long.
 SizedRate slowing_rate(const Rates& rates) {
   std::vector<SizedRate::Point> points = mean_points(rates);
   double longest = 0;
@@ -129,7 +129,7 @@ double fit_weights(std::span<const OperatorSample> samples, double launch) {
   return xy.empty() ? 0 : rate_of(fit_line(xy).slope);
 }
 
-/// What of a sample's time is arithmetic, by the device as it is known so far: the inverse of
+/// The part of a sample's time that is arithmetic, by the device as known so far: the inverse of
 /// CostModel::work_seconds.
 double arithmetic_seconds(const OperatorSample& sample, const CostModel& known) {
   const DeviceModel& device = known.device();
@@ -156,7 +156,7 @@ std::map<graph::DataType, SizedRate> fit_products(std::span<const OperatorSample
   return fitted;
 }
 
-/// Of the squares of relative errors of float32's products.
+/// The sum of squares of relative errors of float32's products.
 double product_error(std::span<const OperatorSample> samples, const DeviceModel& device) {
   const CostModel model(device, sharding::DeviceMesh({1}));
   double sum = 0;

@@ -45,7 +45,7 @@ struct Measurements {
 };
 
 /// The numbers of a device model that the measurements tell: launch, rates, times by element,
-/// links; where nothing was sent, links cost nothing. The rest is as it was made. Throws Error
+/// links; where nothing was sent, links cost nothing. The rest keeps its default. Throws Error
 /// where something that every model needs was not measured: products of float32 and memory traffic.
 DeviceModel fit_device(const Measurements& measurements);
 

@@ -4,8 +4,8 @@
 
 namespace autopar::cost {
 
-/// How much a device does a second, by the size of what it does at once: arithmetic by the
-/// operations of a product, memory traffic by the bytes of an operator. The rate is given at some
+/// A device's rate by the size of the work: arithmetic by the operations of a product, memory
+/// traffic by the bytes of an operator. The rate is given at some
 /// sizes; between two of them it is a power of the size (a line in logarithms), beyond the first
 /// and the last it is theirs. So the time, size over rate, never falls with the size if it does not
 /// fall from one given size to the next.
@@ -24,7 +24,7 @@ class SizedRate {
 
   double at(double size) const;
   double seconds(double size) const { return size / at(size); }
-  /// Of all sizes.
+  /// The greatest rate of all sizes.
   double highest() const;
 
   const std::vector<Point>& points() const { return points_; }

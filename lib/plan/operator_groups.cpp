@@ -23,7 +23,7 @@ using sharding::TensorShardSpec;
 constexpr double major_share_of_run = 0.1;
 constexpr std::int64_t smallest_matrix_bytes = 1024;
 
-/// Of the digits that begin at `i`; `i` itself where none do.
+/// The end of the digits that begin at `i`; `i` itself where none do.
 std::size_t end_of_number(std::string_view name, std::size_t i) {
   while (i < name.size() && std::isdigit(static_cast<unsigned char>(name[i])) != 0) ++i;
   return i;

@@ -8,7 +8,7 @@
 
 namespace autopar::plan {
 
-/// What a plan is the best for: the time of one run, or runs a second where one follows another.
+/// The objective of a plan: the time of one run, or runs a second where one follows another.
 enum class Objective { latency, throughput };
 std::string_view name_of(Objective objective);  ///< "latency", "throughput"
 
@@ -30,7 +30,7 @@ struct PipelinePlan {
   std::vector<StagePlan> stages;
   int microbatches = 1;
   Objective objective = Objective::latency;
-  /// Of all stages: its cost is pipeline_seconds; weights and peak are the fullest rank's.
+  /// For all stages: the cost is pipeline_seconds; weights and peak are the fullest rank's.
   Prediction predicted;
 
   int num_devices() const;

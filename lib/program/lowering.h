@@ -50,11 +50,11 @@ struct Program {
 /// since operators need them when they are compiled.
 Program lower(const graph::Graph& graph, const plan::Plan& plan, const sharding::StepPrice& price);
 
-/// What a run of the program communicates, over all ranks.
+/// The communication of a run of the program, over all ranks.
 std::vector<bundle::CollectiveTotal> collective_totals(const Program& program);
 
-/// The same for a person: with slices, and with the seconds that `price` predicts. By kind and
-/// axes.
+/// The same for a report, by kind and axes: with slices, and with the seconds that `price`
+/// predicts.
 std::vector<plan::CollectiveUse> collective_uses(const Program& program,
                                                  const sharding::StepPrice& price);
 

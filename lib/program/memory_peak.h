@@ -22,7 +22,7 @@ struct MemoryPeak {
   std::vector<Buffer> largest;        ///< alive then, constants aside, largest first
   std::int64_t weight_bytes = 0;      ///< all constants
   std::int64_t activation_bytes = 0;  ///< all values alive then
-  /// What is predicted beside: for packing values into one arena, and constants that are folded.
+  /// Predicted beside these: for packing values into one arena, and for constants that are folded.
   std::int64_t reserve_bytes = 0;
 };
 
@@ -33,7 +33,7 @@ struct RunGraph {
   MemoryPrediction predicted;
 };
 
-/// Node for node and value for value, as most_run_bytes has it.
+/// A graph that is run as it is, node for node, with the memory of most_run_bytes.
 RunGraph run_as_written(const graph::Graph& rank_graph);
 
 /// The first of several equal peaks. `largest` has at most `most_listed` buffers.

@@ -14,8 +14,8 @@ namespace {
 
 using Kind = std::pair<sharding::TensorShardSpec, graph::Shape>;
 
-/// What of a rank its graph's memory follows from: the extent of each share, and whether the share
-/// begins at 0 (ShardingRule::localize may look at no more).
+/// All that a rank's memory follows from: the extent of each share, and whether the share begins at
+/// 0 (ShardingRule::localize may look at no more).
 std::vector<std::int64_t> likeness(const std::set<Kind>& kinds, const sharding::DeviceMesh& mesh,
                                    int rank) {
   std::vector<std::int64_t> likeness;

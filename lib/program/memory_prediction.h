@@ -11,11 +11,12 @@
 
 namespace autopar::program {
 
-/// What a run of a rank's graph needs beside its constants, for so many microbatches and without
-/// kernels' scratch memory: the runtime's own answer, which the application hands in.
+/// The bytes that a run of a rank's graph needs beside its constants, for so many microbatches and
+/// without kernels' scratch memory. Only the runtime, which stands above, knows them; so they are
+/// handed in.
 using RunBytes = std::function<std::int64_t(const graph::Graph& rank_graph, int microbatches)>;
 
-/// What no device of the runtime exceeds: graph::arena_bound and graph::slot_bytes.
+/// Bytes that no device of the runtime exceeds: graph::arena_bound and graph::slot_bytes.
 std::int64_t most_run_bytes(const graph::Graph& rank_graph, int microbatches);
 
 struct MemoryPrediction {
@@ -23,7 +24,7 @@ struct MemoryPrediction {
   std::int64_t peak_bytes = 0;    ///< with all else that a run needs
 };
 
-/// What a run of one rank's graph needs at most, kernels' scratch memory aside.
+/// The most that a run of one rank's graph needs, kernels' scratch memory aside.
 MemoryPrediction predict_memory(const graph::Graph& rank_graph, int microbatches = 1,
                                 const RunBytes& run_bytes = most_run_bytes);
 

@@ -25,7 +25,7 @@ using plan::PipelinePlan;
 using plan::StagePlan;
 using sharding::Message;
 
-/// What departs from a stage, value by value, to the stage behind it.
+/// The values that a stage sends to the next one.
 void append_transfers(const StagePlan& from, const StagePlan& to, int from_stage,
                       std::vector<Transfer>& transfers) {
   const Graph& graph = from.stage.graph;
@@ -45,7 +45,7 @@ void append_transfers(const StagePlan& from, const StagePlan& to, int from_stage
   }
 }
 
-/// The ranks that one rank exchanges a value with, and what of the whole value with each.
+/// The ranks that one rank exchanges a value with, and the box of the whole value for each.
 struct Peers {
   std::vector<std::int64_t> ranks;
   std::vector<const std::vector<Range>*> boxes;
@@ -71,7 +71,7 @@ Peers receivers_from(int rank, const Transfer& transfer) {
   return peers;
 }
 
-/// Puts nodes for what arrives and departs around the graph of a stage's rank.
+/// Adds Recv and Send nodes to the graph of a stage's rank.
 class TransferNodes {
  public:
   TransferNodes(const StageGraph& stage, const plan::Plan& plan, int rank_in_stage, Graph& shard)

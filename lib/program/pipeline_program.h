@@ -13,7 +13,7 @@
 
 namespace autopar::program {
 
-/// A value's way from one stage to the next, in one microbatch.
+/// A value that one stage sends to the next in one microbatch.
 struct Transfer {
   std::string value;
   int from_stage = 0;
@@ -40,16 +40,16 @@ std::size_t stage_of(const plan::PipelinePlan& plan, int rank);
 /// stage has one before it, and Send nodes last.
 graph::Graph rank_graph(const plan::PipelinePlan& plan, const PipelineProgram& program, int rank);
 
-/// What a run of all microbatches communicates, over all ranks: collectives within the stages'
+/// The communication of a run of all microbatches, over all ranks: collectives within the stages'
 /// meshes, and what is sent across, a message a call.
 std::vector<bundle::CollectiveTotal> collective_totals(const plan::PipelinePlan& plan,
                                                        const PipelineProgram& program);
-/// The same for a person, with slices and the seconds predicted, of all stages.
+/// The same for a report, with slices and predicted seconds.
 std::vector<plan::CollectiveUse> collective_uses(const plan::PipelinePlan& plan,
                                                  const PipelineProgram& program,
                                                  const cost::DeviceModel& device);
 
-/// What meta-info.json says of the transfers.
+/// The transfers as meta-info.json has them.
 std::vector<bundle::TransferInfo> transfer_infos(const PipelineProgram& program);
 
 /// Bytes on the fullest rank of a stage, or of a model that is its own only stage

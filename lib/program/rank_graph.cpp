@@ -44,7 +44,8 @@ class RankGraph {
     for (const VersionId input : program_.inputs) shard_.inputs.push_back(value_of(input));
     for (const VersionId output : program_.outputs) shard_.outputs.push_back(value_of(output));
     shard_.states = graph_.states;
-    // What `localize` replaced. A collective stays even where this rank does without its result.
+    // Constants that `localize` replaced go. A collective stays even where this rank does without
+    // its result.
     graph::remove_dead_nodes(shard_);
     return std::move(shard_);
   }

@@ -65,7 +65,7 @@ double sum(const std::vector<double>& numbers) {
 }
 
 /// Which instruction each node of a shard stands for: an operator by its name, a collective or a
-/// slice by its place. -1 for what a rule adds around its operator, which takes no time.
+/// slice by its place. -1 for nodes that a rule adds around its operator, which take no time.
 class NodeInstructions {
  public:
   explicit NodeInstructions(const Program& program) {
@@ -95,7 +95,7 @@ class NodeInstructions {
   std::size_t next_slice_ = 0;
 };
 
-/// What the rank sends of a value.
+/// The bytes of a value that the rank sends.
 std::int64_t sent_bytes(const Transfer& transfer, int rank) {
   std::int64_t bytes = 0;
   for (const sharding::Message& message : transfer.messages) {
@@ -132,13 +132,13 @@ Simulation::Simulation(const PipelinePlan& plan, const PipelineProgram& program,
       StageTimes& times = times_[s];
       const double arrived = s == 0 ? 0 : times_[s - 1].departure[k].end;
       const double begin = std::max({arrived, end_of(times.work, k, 1),
-                                     // the place that departs is free again
+                                     // the place of the value to send is free again
                                      end_of(times.departure, k, 2)});
       times.work[k] = {begin, begin + sum(instruction_seconds_[s])};
       seconds_ = std::max(seconds_, times.work[k].end);
       if (s + 1 == times_.size()) continue;
       const double departs = std::max({times.work[k].end, end_of(times.departure, k, 1),
-                                       // the place that it arrives at is free again
+                                       // the place to receive it is free again
                                        end_of(times_[s + 1].work, k, 2)});
       times.departure[k] = {departs, departs + way[s]};
     }

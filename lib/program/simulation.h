@@ -21,10 +21,10 @@ struct SimulatedStep {
   std::optional<std::int64_t> bytes;  ///< of payload, for what communicates
 };
 
-/// Plays a plan on the cost model. A stage works on one step after the other, on a microbatch when
-/// it has arrived, all of its ranks at once. What departs goes over one link, value by value, while
-/// the stage goes on, and may not be overtaken by more than one microbatch, which is what there is
-/// room for. So a run ends when pipeline_seconds says (under latency).
+/// Simulates a run of a plan on the cost model. All ranks of a stage work at once, step after step,
+/// on a microbatch that was received. A stage sends over one link, value by value, while it goes on
+/// with the next microbatch, and at most one further, for which there is room. So a run ends when
+/// pipeline_seconds says (under latency).
 class Simulation {
  public:
   /// All must outlive it.

@@ -173,8 +173,8 @@ class BatchSplitter {
   }
 
   /// Whether the value is cut so, or can be: constants are cut as they are read, and so are inputs
-  /// that were whole so far, and what is computed of these and too large to be folded (a mask), by
-  /// cutting its operators.
+  /// that were whole so far, and values computed from these that are too large to be folded (a
+  /// mask), by cutting their operators.
   bool is_had_as(ValueId value, const TensorShardSpec& spec) {
     if (graph_.is_constant(value)) {
       cut_as(value, spec);
@@ -324,7 +324,8 @@ void add_separate_inputs(const Graph& graph, BatchInputs& batch) {
   }
 }
 
-/// Along the first dimension of the first input that has one, or the first where there is a cut.
+/// The batch in the first dimension of the first input that has one, or in the first that can be
+/// cut.
 BatchInputs default_batch(const Graph& graph) {
   const auto first = std::ranges::find_if(
       graph.inputs, [&](ValueId id) { return !graph.value(id).shape.empty(); });

@@ -9,7 +9,7 @@
 
 namespace autopar::search {
 
-/// An operator's candidates, and what each would do to the plan.
+/// An operator's candidates, and how each would change the plan.
 struct Explanation {
   /// An input that must be brought from the spec in which it lies to the one that is read.
   struct Resharding {
@@ -37,7 +37,7 @@ struct Explanation {
     Proof proof = Proof::unknown;
     double worse_by_seconds = 0;  ///< below 0 where the plan was not optimal and this is better
     double worse_by_at_least_seconds = 0;
-    /// Of the best plan found with the candidate; empty where there is none.
+    /// In the best plan found with the candidate; empty where there is none.
     std::vector<Resharding> reshardings;
     std::vector<Change> neighbours;
     int others_changed = 0;  ///< operators beyond the neighbours

@@ -36,7 +36,7 @@ std::optional<assignment::LeastPeak> least_peak_of(const PlanTask& task,
        .threads = task.options.threads});
 }
 
-/// Of the choices of the least summed peak, or a little more, the one whose shards need least: the
+/// The choice whose shards need least among those of the least summed peak, or a little more: the
 /// cheapest ones communicate less, and shards' arenas are packed differently.
 std::vector<int> least_to_pack(const PlanTask& task, PlanProblem built,
                                const assignment::LeastPeak& least, int first,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "assignment/elimination/least_peak.h"
+#include "assignment/least_peak.h"
 #include "search/plan_task.h"
 
 namespace autopar::search {

@@ -14,12 +14,12 @@
 
 namespace autopar::search {
 
-/// The strategies of an operator, and what each costs. Operators that are alike share one.
+/// The strategies of an operator with their costs. Operators that are alike share one.
 struct OperatorStrategies {
   std::vector<sharding::OpShardSpec> choices;
   std::vector<assignment::Cost> costs;     ///< picoseconds, with the reductions
   std::vector<std::int64_t> output_bytes;  ///< of the arena, after the reductions
-  std::vector<std::int64_t> inner_bytes;   ///< of the arena, for what lives within the operator
+  std::vector<std::int64_t> inner_bytes;   ///< of the arena, within the operator's own step
   bool has_rule = true;                    ///< false: only replicated, for want of a rule
 };
 
@@ -44,7 +44,7 @@ inline constexpr double seconds_per_cost = 1e-12;
 /// Throws Error, naming what is priced, where the price is out of all proportion.
 assignment::Cost picoseconds(double seconds, std::string_view of);
 
-/// What rank 0, which holds most, needs for the value in the arena, where it is stored.
+/// The arena's bytes for the value on rank 0, which holds most, where it is stored.
 std::int64_t arena_bytes(const graph::Value& value, const sharding::TensorShardSpec& spec,
                          const cost::CostModel& cost);
 

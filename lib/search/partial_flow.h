@@ -34,7 +34,7 @@ class PartialFlow {
   /// Keeps references to `graph` and `rules`.
   PartialFlow(const graph::Graph& graph, const NodeRules& rules, KeepPartial keep);
 
-  /// What the operator may take and leave.
+  /// The partial values that the operator may take and leave.
   sharding::PartialUse use_of(graph::NodeId id) const;
 
  private:

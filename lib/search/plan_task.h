@@ -19,7 +19,7 @@ struct PlanTask {
 
   bool is_exact() const { return options.method == SearchMethod::ilp; }
   double seconds_left() const { return options.time_limit_seconds - stopwatch.seconds(); }
-  /// Of weights and activations together.
+  /// Bytes of weights and activations together.
   std::int64_t limit() const { return built.problem.usage_limits.back(); }
 };
 

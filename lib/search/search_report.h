@@ -34,7 +34,7 @@ struct SearchReport {
   double one_device_seconds = 0;  ///< the whole model on one device, by the same cost model
   std::int64_t one_device_bytes = 0;
   std::vector<MeshTrial> meshes;  ///< empty where only one was searched
-  // Of a search of stages (stages/search_pipeline.h):
+  // For a search of stages alone (stages/search_pipeline.h):
   double epsilon = 0;       ///< the plan may cost so much, as a part of its cost, above the best
   int layers = 0;           ///< between which stages may be cut
   int stages_searched = 0;  ///< stages on a mesh whose best plan was searched

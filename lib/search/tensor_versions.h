@@ -10,8 +10,8 @@ namespace autopar::search {
 
 using SpecList = std::vector<sharding::TensorShardSpec>;
 
-/// In which specs a tensor with several readers may have to lie, and which of these sets of specs
-/// are worth having: each has a spec for every reader, and no more specs than there are readers.
+/// The specs in which a tensor with several readers may be needed, and the sets of these that are
+/// worth having: each has a spec for every reader, and no more specs than there are readers.
 /// One choice among sets, where a choice for each version by itself says the same, leaves the
 /// problem almost a tree: its relaxations are tight and its tables small.
 struct TensorVersions {
@@ -31,7 +31,7 @@ struct TensorVersions {
   }
   /// True where the tensor, when it was made in such a spec, may be had in the set's.
   bool can_make(const sharding::TensorShardSpec& from, std::size_t set) const;
-  /// Of the spec among `specs`, which has it.
+  /// The index of the spec in `specs`, which has it.
   std::size_t index_of(const sharding::TensorShardSpec& spec) const;
 };
 

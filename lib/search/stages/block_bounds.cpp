@@ -41,7 +41,7 @@ bool BlockBounds::is_worth_refining(int view, int level) const {
   return static_cast<int>(kinds.size()) <= most_kinds_of_blocks;
 }
 
-void BlockBounds::refine(const std::map<int, int>& levels, const Deadline& deadline) {
+void BlockBounds::refine(const std::map<int, int>& levels, const assignment::Deadline& deadline) {
   std::vector<int> fresh;
   for (const auto& [view, level] : levels) {
     if (views_[at(view)].inner.empty()) fresh.push_back(view);

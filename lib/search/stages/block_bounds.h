@@ -4,7 +4,7 @@
 #include <tuple>
 #include <vector>
 
-#include "base/stopwatch.h"
+#include "assignment/deadline.h"
 #include "search/stages/block_relaxation.h"
 #include "search/stages/stage_facts.h"
 
@@ -42,7 +42,7 @@ class BlockBounds {
   /// search of stages.
   bool is_worth_refining(int view, int level) const;
   /// Solves the blocks of 2^level layers. `levels`: by view.
-  void refine(const std::map<int, int>& levels, const Deadline& deadline);
+  void refine(const std::map<int, int>& levels, const assignment::Deadline& deadline);
 
  private:
   struct View {

@@ -5,9 +5,9 @@
 #include <set>
 #include <span>
 
+#include "assignment/deadline.h"
 #include "assignment/saturating.h"
 #include "base/interruption.h"
-#include "base/stopwatch.h"
 #include "search/plan_builder.h"
 
 namespace autopar::search {
@@ -87,7 +87,7 @@ struct Point {
   double slope;  ///< bytes above what may be taken
 };
 
-Point point_at(const Relaxation& relaxed, double price, const Deadline& deadline) {
+Point point_at(const Relaxation& relaxed, double price, const assignment::Deadline& deadline) {
   AssignmentProblem problem = relaxed.problem;
   set_price(problem, relaxed.weights, price);
   const assignment::Solution solution = solve(
@@ -149,7 +149,7 @@ Cost relaxed_bound(const StageFacts& facts, const Block& block, double price, do
 double price_of_weights(const StageFacts& facts, int view, double seconds_left) {
   if (facts.options.memory.kind != MemoryPolicy::Kind::fair) return 0;
   if (seconds_left <= 0 || was_interrupted()) return 0;
-  const Deadline deadline(std::min(seconds_left, most_seconds_a_block));
+  const assignment::Deadline deadline(std::min(seconds_left, most_seconds_a_block));
   const int layer = typical_layer(facts);
   const Relaxation relaxed = relaxation(facts, {layer, layer + 1, view, false});
   const auto at_price = [&](double price) { return point_at(relaxed, price, deadline); };

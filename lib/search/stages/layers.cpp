@@ -17,7 +17,7 @@ constexpr int fewest_layers = 32;
 constexpr int most_layers = 48;
 /// How far a layer's work may be from the average, as a part of it: the first that can be kept to.
 constexpr double deltas[] = {0.25, 0.5, 1, 2, 4, 1e18};
-/// Of the regularities that count as equal.
+/// The ratio of regularities that count as equal.
 constexpr double regularity_margin = 1.1;
 /// In larger graphs only the narrow places are looked at, about so many for a layer.
 constexpr int nodes_worth_thinning = 300;
@@ -25,7 +25,7 @@ constexpr int places_a_layer = 16;
 
 std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
-/// What is never cut: the nodes between two places where layers may be.
+/// A unit that is never cut: the nodes between two places where layers may be.
 struct Segment {
   graph::NodeId begin = 0;
   double work = 0;
@@ -87,7 +87,7 @@ class Clustering {
     friend auto operator<=>(const Entry&, const Entry&) = default;
   };
 
-  /// Of the layers that are not an operator's own because it is heavier than the average.
+  /// The average of the layers that are not an operator's own because it is heavier.
   void set_average() {
     std::vector<double> heaviest;
     for (const Segment& segment : segments_) heaviest.push_back(segment.heaviest);

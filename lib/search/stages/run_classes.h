@@ -12,10 +12,10 @@
 
 namespace autopar::search {
 
-/// Which runs of layers make the same stage but for names: node for node and value for value of
-/// graph::StageGraph, so that a plan of one is a plan of the other. By a hash of 128 bits of all
+/// Tells which runs of layers make the same stage but for names: node for node and value for value
+/// of graph::StageGraph, so that a plan of one is a plan of the other. By a hash of 128 bits of all
 /// that the search looks at: operators, attributes, wiring, types, shapes, small constants'
-/// contents, what arrives and departs.
+/// contents, what is received and sent.
 class RunClasses {
  public:
   /// `told_apart`: sets of values that are priced otherwise than the rest, some may be null.
@@ -23,7 +23,7 @@ class RunClasses {
   RunClasses(const graph::Graph& graph, const graph::StageCutter& cutter, const LayerCuts& cuts,
              std::span<const cost::ValueNames* const> told_apart = {}, bool names_matter = false);
 
-  /// Of layers [begin, end).
+  /// The class of layers [begin, end).
   int of(int begin, int end) const {
     return classes_[static_cast<std::size_t>(begin * (layers_ + 1) + end)];
   }

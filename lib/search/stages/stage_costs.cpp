@@ -54,7 +54,7 @@ Found search_stage(const StageFacts& facts, int view, int begin, int end, Search
   try {
     SolvedPlan solved = search_plan(stage, facts.views[at(view)].model, options);
     result.cost = to_cost(solved.plan.predicted.cost_seconds);
-    // Of a quick method the plan's cost is what is compared.
+    // A quick method has no bound: plans' costs are compared.
     result.is_certain = options.method == SearchMethod::ilp;
     result.bound = result.is_certain
                        ? std::min(result.cost, to_cost(solved.report.lower_bound_seconds))
@@ -182,14 +182,14 @@ void StageCosts::advance(std::span<const StageChoice> stages, double seconds_lef
       runs.emplace_back(view, stage);
     }
   }
-  const Deadline deadline(seconds_left);
+  const assignment::Deadline deadline(seconds_left);
   if (!levels.empty()) blocks_.refine(levels, deadline);
   search_all(runs, facts_.options, deadline, true);
 }
 
 /// On the first view of each at first, and on all others where that has none.
 void StageCosts::find_quickly(std::span<const StageChoice> stages, double seconds_left) {
-  const Deadline deadline(seconds_left);
+  const assignment::Deadline deadline(seconds_left);
   SearchOptions options = facts_.options;
   options.method = SearchMethod::recursive;
   options.bound = false;
@@ -209,7 +209,8 @@ void StageCosts::find_quickly(std::span<const StageChoice> stages, double second
 
 /// Those that are final are left out where the time is over when their turn comes.
 void StageCosts::search_all(const std::vector<std::pair<int, StageChoice>>& runs,
-                            const SearchOptions& options, const Deadline& deadline, bool is_final) {
+                            const SearchOptions& options, const assignment::Deadline& deadline,
+                            bool is_final) {
   std::map<std::pair<int, int>, StageChoice> distinct;
   for (const auto& [view, stage] : runs)
     distinct.try_emplace({facts_.classes.of(stage.begin, stage.end), view}, stage);

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/stopwatch.h"
+#include "assignment/deadline.h"
 #include "search/search_plan.h"
 #include "search/stages/block_bounds.h"
 #include "search/stages/stage_facts.h"
@@ -15,8 +15,8 @@
 
 namespace autopar::search {
 
-/// What every run of layers costs on every submesh: bounds at first, and what the search of
-/// strategies finds where it is asked for. Runs that are alike are searched once. Keeps references.
+/// The cost of every run of layers on every submesh: bounds at first, and the search's where it is
+/// asked for. Runs that are alike are searched once. Keeps references.
 ///
 /// A stage of layers [begin, end) on a mesh of n devices costs no less than its operators' shares
 /// without communication (operator_bound.h), nor than its parts (block_bounds.h), and has no plan
@@ -33,8 +33,8 @@ class StageCosts {
   StageCosts& operator=(const StageCosts&) = delete;
 
   int layers() const { return facts_.layers(); }
-  /// What to reckon with for layers [begin, end) on that submesh: no plan is known to cost less,
-  /// and none will be found that does; `impossible` where none will be found at all.
+  /// The cost to reckon with for layers [begin, end) on that submesh: no plan is known to cost
+  /// less, and none will be found that does; `impossible` where none will be found at all.
   assignment::Cost lower_bound(int size, int begin, int end) const;
   /// No plan costs less, whatever was found: lower than lower_bound() where a search was by a
   /// method without a bound, or had no time to tell whether anything fits.
@@ -57,7 +57,7 @@ class StageCosts {
   int searches() const { return static_cast<int>(found_.size()); }
   double glpk_seconds() const { return glpk_seconds_; }
 
-  /// What the search of a stage on a view came to.
+  /// The outcome of a stage's search on a view.
   struct Found {
     assignment::Cost cost = assignment::impossible;
     assignment::Cost bound = 0;
@@ -74,7 +74,8 @@ class StageCosts {
   assignment::Cost bound_without_search(int view, int begin, int end) const;
   int view_of_least_bound(int size, int begin, int end) const;
   void search_all(const std::vector<std::pair<int, StageChoice>>& runs,
-                  const SearchOptions& options, const Deadline& deadline, bool is_final);
+                  const SearchOptions& options, const assignment::Deadline& deadline,
+                  bool is_final);
 
   const StageFacts facts_;
   BlockBounds blocks_;

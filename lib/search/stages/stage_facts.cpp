@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/stopwatch.h"
+#include "assignment/deadline.h"
 #include "search/operator_bound.h"
 #include "search/operator_strategies.h"
 #include "search/stages/in_parallel.h"
@@ -106,7 +106,7 @@ std::vector<bool> find_flows_alike(const StageFacts& facts) {
   const bool has_blocks =
       options.method == SearchMethod::ilp && !std::ranges::all_of(facts.submeshes, has_one);
   if (!has_blocks || !options.pins.empty()) return flows_alike;
-  const Deadline deadline(share_of_flows * options.time_limit_seconds);
+  const assignment::Deadline deadline(share_of_flows * options.time_limit_seconds);
   std::map<int, std::pair<int, int>> runs;  // one for each class
   for (int begin = 0; begin < facts.layers(); ++begin) {
     for (int end = begin + 1; end <= facts.layers(); ++end)

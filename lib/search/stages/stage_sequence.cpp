@@ -124,7 +124,7 @@ class SequenceSearch {
     return rest_.data() + (at(left) * num_slots_ + at(slot(p, size))) * width_;
   }
   bool node_begins(int p) const { return p % problem_.devices_per_node == 0; }
-  /// Of the limit that the last fill was for.
+  /// The cost, where it is within the limit of the last fill.
   assignment::Cost limited(assignment::Cost cost) const {
     return cost <= limit_ ? cost : assignment::impossible;
   }
