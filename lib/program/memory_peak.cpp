@@ -39,10 +39,6 @@ std::vector<MemoryPeak::Buffer> alive_at(int step, const graph::Graph& graph,
 
 }  // namespace
 
-RunGraph run_as_written(const graph::Graph& rank_graph) {
-  return {rank_graph, graph::value_lifetimes(rank_graph), predict_memory(rank_graph)};
-}
-
 MemoryPeak find_memory_peak(const RunGraph& run, std::size_t most_listed) {
   MemoryPeak peak;
   peak.weight_bytes = run.predicted.weight_bytes;

@@ -33,9 +33,6 @@ struct RunGraph {
   MemoryPrediction predicted;
 };
 
-/// A graph that is run as it is, node for node, with the memory of most_run_bytes.
-RunGraph run_as_written(const graph::Graph& rank_graph);
-
 /// The first of several equal peaks. `largest` has at most `most_listed` buffers.
 MemoryPeak find_memory_peak(const RunGraph& run, std::size_t most_listed);
 

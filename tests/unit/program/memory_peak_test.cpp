@@ -11,6 +11,11 @@ using namespace autopar;
 
 namespace {
 
+/// A graph that is run as it is, node for node, with the memory of most_run_bytes.
+program::RunGraph run_as_written(const graph::Graph& rank_graph) {
+  return {rank_graph, graph::value_lifetimes(rank_graph), program::predict_memory(rank_graph)};
+}
+
 /// x -> narrow -> wide -> narrow -> y, with a weight at the second step.
 graph::Graph hourglass() {
   graph::Graph graph;
@@ -57,7 +62,7 @@ std::int64_t alive_at(const graph::Graph& graph, std::size_t step) {
 
 TEST_CASE("the peak is where most is alive, and lists what is, largest first") {
   const program::MemoryPeak peak =
-      program::find_memory_peak(program::run_as_written(hourglass()), 1);
+      program::find_memory_peak(run_as_written(hourglass()), 1);
   CHECK(peak.node == "widen");
   CHECK(peak.op_type == "MatMul");
   CHECK(peak.weight_bytes == 8 * 64 * 4);
@@ -73,7 +78,7 @@ TEST_CASE("weights, values and reserve make the predicted peak") {
   for (int round = 0; round < 50; ++round) {
     const graph::Graph graph = RandomGraph(random).grow(pick(random, 1, 6));
     CAPTURE(round);
-    const program::MemoryPeak peak = program::find_memory_peak(program::run_as_written(graph), 100);
+    const program::MemoryPeak peak = program::find_memory_peak(run_as_written(graph), 100);
     CHECK(peak.weight_bytes + peak.activation_bytes + peak.reserve_bytes ==
           program::predict_memory(graph).peak_bytes);
     CHECK(peak.reserve_bytes >= 0);
@@ -95,7 +100,7 @@ TEST_CASE("weights, values and reserve make the predicted peak") {
 }
 
 TEST_CASE("a graph without operators has its peak nowhere") {
-  const program::MemoryPeak peak = program::find_memory_peak(program::run_as_written({}), 3);
+  const program::MemoryPeak peak = program::find_memory_peak(run_as_written({}), 3);
   CHECK(peak.node.empty());
   CHECK(peak.largest.empty());
 }
