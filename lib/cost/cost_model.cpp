@@ -302,7 +302,7 @@ double CostModel::slice_seconds(const ReshardStep& step, const Shape& shape,
 
 const Link& CostModel::link_of(int axis) const {
   if (device_.gpus_per_node == 0) return device_.link(axis);
-  return device_.link(leaves_node_[static_cast<std::size_t>(axis)] ? 1 : 0);
+  return device_.link(leaves_node_[axis] ? 1 : 0);
 }
 
 LinkSpeed CostModel::slowest_link(const std::vector<int>& mesh_axes, StepKind kind) const {

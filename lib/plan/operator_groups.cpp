@@ -104,9 +104,7 @@ class Grouping {
   }
 
  private:
-  const OpShardSpec& strategy_of(NodeId id) const {
-    return plan_.operators[static_cast<std::size_t>(id)];
-  }
+  const OpShardSpec& strategy_of(NodeId id) const { return plan_.operators[id]; }
 
   std::string key_of(NodeId id) const {
     const Node& node = graph_.node(id);
@@ -129,7 +127,7 @@ class Grouping {
       if (output == graph::no_value) continue;
       key += fmt::format("\n{}:", fmt::join(graph_.value(output).shape, "x"));
       std::multiset<std::string> types;
-      for (const NodeId reader : readers_[static_cast<std::size_t>(output)]) {
+      for (const NodeId reader : readers_[output]) {
         types.insert(qualified_op_type(graph_.node(reader)));
       }
       key += fmt::format("{}", fmt::join(types, " "));
@@ -139,17 +137,17 @@ class Grouping {
 
   std::string source_of(ValueId value) const {
     if (graph_.is_constant(value)) return "constant";
-    const NodeId producer = producers_[static_cast<std::size_t>(value)];
+    const NodeId producer = producers_[value];
     return producer == graph::no_node ? "input" : qualified_op_type(graph_.node(producer));
   }
 
   /// Plan::spec_of without its search for the producer.
   const TensorShardSpec& lies_as(ValueId value) const {
-    const NodeId producer = producers_[static_cast<std::size_t>(value)];
+    const NodeId producer = producers_[value];
     if (producer == graph::no_node) return plan_.stored.at(value);
     const auto& outputs = graph_.node(producer).outputs;
     const auto place = std::ranges::find(outputs, value) - outputs.begin();
-    return strategy_of(producer).outputs[static_cast<std::size_t>(place)];
+    return strategy_of(producer).outputs[place];
   }
 
   OperatorGroup first_of(NodeId id) const {

@@ -13,7 +13,7 @@ const sharding::TensorShardSpec& Plan::spec_of(const graph::Graph& graph,
     const auto& outputs = graph.nodes[id].outputs;
     const auto found = std::ranges::find(outputs, value);
     if (found != outputs.end()) {
-      return operators[id].outputs[static_cast<std::size_t>(found - outputs.begin())];
+      return operators[id].outputs[found - outputs.begin()];
     }
   }
   throw InternalError("internal error: a value is stored or has a producer");

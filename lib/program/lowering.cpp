@@ -102,7 +102,7 @@ class Lowering {
   /// The operator behind the versions that it reads, and its reductions behind it.
   void append_operator(graph::NodeId id) {
     const Node& node = graph().node(id);
-    const OpShardSpec& strategy = program_.operators[static_cast<std::size_t>(id)];
+    const OpShardSpec& strategy = program_.operators[id];
     Instruction instruction{.node = id, .step = {}, .inputs = {}, .outputs = {}};
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const bool left_out = node.inputs[i] == graph::no_value;
@@ -172,7 +172,7 @@ std::vector<bundle::CollectiveTotal> collective_totals(const Program& program) {
   for (const Instruction& instruction : program.instructions) {
     if (!instruction.is_collective()) continue;
     const sharding::ReshardStep& step = instruction.step;
-    const Version& version = program.versions[static_cast<std::size_t>(instruction.inputs[0])];
+    const Version& version = program.versions[instruction.inputs[0]];
     const graph::Value& value = program.graph.value(version.value);
     for (int rank = 0; rank < program.mesh.num_devices(); ++rank) {
       bundle::add_collective(totals,
@@ -189,7 +189,7 @@ std::vector<plan::CollectiveUse> collective_uses(const Program& program,
   for (const Instruction& instruction : program.instructions) {
     if (instruction.node != graph::no_node) continue;
     const ReshardStep& step = instruction.step;
-    const Version& version = program.versions[static_cast<std::size_t>(instruction.inputs[0])];
+    const Version& version = program.versions[instruction.inputs[0]];
     const graph::Value& value = program.graph.value(version.value);
     plan::CollectiveUse& use = uses[{name_of(step.kind), step.mesh_axes}];
     ++use.times;

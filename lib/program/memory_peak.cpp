@@ -17,7 +17,7 @@ std::vector<std::int64_t> usage_by_step(const std::vector<BufferLifetime>& lifet
   std::vector<std::int64_t> usage(steps + 1, 0);
   for (const BufferLifetime& buffer : lifetimes) {
     if (buffer.bytes == 0) continue;
-    usage[static_cast<std::size_t>(buffer.first)] += buffer.bytes;
+    usage[buffer.first] += buffer.bytes;
     usage[static_cast<std::size_t>(buffer.last) + 1] -= buffer.bytes;
   }
   std::inclusive_scan(usage.begin(), usage.end(), usage.begin());
@@ -45,10 +45,10 @@ MemoryPeak find_memory_peak(const RunGraph& run, std::size_t most_listed) {
   if (!run.graph.nodes.empty()) {
     const auto usage = usage_by_step(run.lifetimes, run.graph.nodes.size());
     const auto step = std::ranges::max_element(usage) - usage.begin();
-    const graph::Node& node = run.graph.nodes[static_cast<std::size_t>(step)];
+    const graph::Node& node = run.graph.nodes[step];
     peak.node = node.name;
     peak.op_type = qualified_op_type(node);
-    peak.activation_bytes = usage[static_cast<std::size_t>(step)];
+    peak.activation_bytes = usage[step];
     peak.largest = alive_at(static_cast<int>(step), run.graph, run.lifetimes);
     peak.largest.resize(std::min(peak.largest.size(), most_listed));
   }

@@ -108,7 +108,7 @@ class TransferNodes {
   /// The shard's inputs and outputs stand in the order of the stage's.
   static ValueId counterpart(const std::vector<ValueId>& whole, const std::vector<ValueId>& local,
                              ValueId id) {
-    return local[static_cast<std::size_t>(std::ranges::find(whole, id) - whole.begin())];
+    return local[std::ranges::find(whole, id) - whole.begin()];
   }
 
   /// Boxes are told within what the rank has of the value.

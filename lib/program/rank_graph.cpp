@@ -74,7 +74,7 @@ class RankGraph {
       shard_.nodes.push_back(std::move(local.node));
       return;
     }
-    const auto& strategy = program_.operators[static_cast<std::size_t>(instruction.node)];
+    const auto& strategy = program_.operators[instruction.node];
     local.factor_ranges = sharding::factor_ranges(*rule, strategy, program_.mesh, rank_);
     rule->localize(local);
   }
@@ -154,23 +154,19 @@ class RankGraph {
   std::vector<std::int64_t> extents(const ReshardStep& step, VersionId id, int dim) const {
     std::vector<std::int64_t> result;
     for (const int member : program_.mesh.group(rank_, step.mesh_axes)) {
-      result.push_back(ranges_of(version(id), member)[static_cast<std::size_t>(dim)].size());
+      result.push_back(ranges_of(version(id), member)[dim].size());
     }
     return result;
   }
 
-  const Version& version(VersionId id) const {
-    return program_.versions[static_cast<std::size_t>(id)];
-  }
+  const Version& version(VersionId id) const { return program_.versions[id]; }
 
   std::vector<Range> ranges_of(const Version& version, int rank) const {
     return sharding::local_ranges(version.spec, graph_.value(version.value).shape, program_.mesh,
                                   rank);
   }
 
-  ValueId value_of(VersionId id) const {
-    return id < 0 ? graph::no_value : values_[static_cast<std::size_t>(id)];
-  }
+  ValueId value_of(VersionId id) const { return id < 0 ? graph::no_value : values_[id]; }
 
   std::vector<ValueId> values_of(const std::vector<VersionId>& ids) const {
     std::vector<ValueId> result;

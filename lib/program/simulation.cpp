@@ -26,16 +26,16 @@ std::vector<double> seconds_of_instructions(const Program& program,
   std::vector<double> seconds;
   for (const Instruction& instruction : program.instructions) {
     if (instruction.node == graph::no_node) {
-      const Version& version = program.versions[static_cast<std::size_t>(instruction.inputs[0])];
+      const Version& version = program.versions[instruction.inputs[0]];
       const graph::Value& value = graph.value(version.value);
       seconds.push_back(cost.step_seconds(instruction.step, value.shape, value.type));
       continue;
     }
     const Node& node = graph.node(instruction.node);
     const auto rule = sharding::sharding_rule(graph, node);
-    seconds.push_back(
-        cost.operator_seconds(graph, node, rule ? *rule : sharding::replicated_rule(graph, node),
-                              program.operators[static_cast<std::size_t>(instruction.node)]));
+    seconds.push_back(cost.operator_seconds(graph, node,
+                                            rule ? *rule : sharding::replicated_rule(graph, node),
+                                            program.operators[instruction.node]));
   }
   return seconds;
 }
@@ -48,7 +48,7 @@ std::vector<double> seconds_of_transfers(const PipelinePlan& plan, const Pipelin
     const Transfer& transfer = program.transfers[t];
     const bool is_first = t == 0 || program.transfers[t - 1].from_stage != transfer.from_stage;
     position = is_first ? 0 : position + 1;
-    const StagePlan& from = plan.stages[static_cast<std::size_t>(transfer.from_stage)];
+    const StagePlan& from = plan.stages[transfer.from_stage];
     const StagePlan& to = plan.stages[static_cast<std::size_t>(transfer.from_stage) + 1];
     const graph::Value& value = from.stage.graph.value(from.stage.sent[position]);
     seconds.push_back(cost::transfer_seconds(
@@ -121,7 +121,7 @@ Simulation::Simulation(const PipelinePlan& plan, const PipelineProgram& program,
     instruction_seconds_.push_back(seconds_of_instructions(stage, device));
   std::vector<double> way(plan.stages.size(), 0);
   for (std::size_t t = 0; t < program.transfers.size(); ++t)
-    way[static_cast<std::size_t>(program.transfers[t].from_stage)] += transfer_seconds_[t];
+    way[program.transfers[t].from_stage] += transfer_seconds_[t];
 
   for (StageTimes& times : times_) {
     times.work.resize(microbatches);
@@ -183,7 +183,7 @@ std::vector<SimulatedStep> Simulation::steps(int rank) const {
         const Instruction& instruction = stage.instructions[i];
         step.seconds = instruction_seconds_[s][i];
         if (instruction.is_collective()) {
-          const Version& version = stage.versions[static_cast<std::size_t>(instruction.inputs[0])];
+          const Version& version = stage.versions[instruction.inputs[0]];
           const graph::Value& value = stage.graph.value(version.value);
           step.lane = Lane::communication;
           step.bytes =

@@ -78,7 +78,7 @@ class BatchSplitter {
     plan_.stored.clear();
     found_.clear();
     batch_dims_.assign(graph_.values.size(), -1);
-    for (const auto& [input, dim] : batched) batch_dims_[static_cast<std::size_t>(input)] = dim;
+    for (const auto& [input, dim] : batched) batch_dims_[input] = dim;
   }
 
   void choose_strategies() {
@@ -98,16 +98,15 @@ class BatchSplitter {
     return std::ranges::find(graph_.inputs, id) != graph_.inputs.end();
   }
 
-  int batch_dim(ValueId id) const { return batch_dims_[static_cast<std::size_t>(id)]; }
+  int batch_dim(ValueId id) const { return batch_dims_[id]; }
 
   std::int64_t rows(ValueId id) const {
-    return graph_.value(id).shape[static_cast<std::size_t>(batch_dim(id))] /
-           plan_.mesh.num_devices();
+    return graph_.value(id).shape[batch_dim(id)] / plan_.mesh.num_devices();
   }
 
   TensorShardSpec spec_of(ValueId id) const {
     TensorShardSpec spec = TensorShardSpec::replicated(graph_.value(id).shape.size());
-    if (batch_dim(id) >= 0) spec.dims[static_cast<std::size_t>(batch_dim(id))] = {0};
+    if (batch_dim(id) >= 0) spec.dims[batch_dim(id)] = {0};
     return spec;
   }
 
@@ -117,7 +116,7 @@ class BatchSplitter {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId input = node.inputs[i];
       if (input == graph::no_value || graph_.is_constant(input) || batch_dim(input) < 0) continue;
-      const auto& factors = rule.inputs[i][static_cast<std::size_t>(batch_dim(input))];
+      const auto& factors = rule.inputs[i][batch_dim(input)];
       if (factors.empty() || (factor && *factor != factors.front())) refuse(node);
       factor = factors.front();
     }
@@ -147,9 +146,7 @@ class BatchSplitter {
   /// Splits the operator along the factor, or not at all, with all that it reads.
   bool decide(graph::NodeId id, const ShardingRule& rule, std::optional<int> factor) {
     const Node& node = graph_.node(id);
-    if (factor &&
-        rule.factors[static_cast<std::size_t>(*factor)].kind == sharding::FactorKind::normalized)
-      return false;
+    if (factor && rule.factors[*factor].kind == sharding::FactorKind::normalized) return false;
     for (OpShardSpec& choice : choices_of(graph_, node, rule, plan_.mesh)) {
       if (!splits_alone(choice, factor)) continue;
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -159,7 +156,7 @@ class BatchSplitter {
       for (std::size_t i = 0; i < node.outputs.size(); ++i) {
         if (node.outputs[i] != graph::no_value) cut_as(node.outputs[i], choice.outputs[i]);
       }
-      plan_.operators[static_cast<std::size_t>(id)] = std::move(choice);
+      plan_.operators[id] = std::move(choice);
       return true;
     }
     return false;
@@ -186,7 +183,7 @@ class BatchSplitter {
       found_.emplace_back(value, batch_dim(value));
       return true;
     }
-    const graph::NodeId producer = producers_[static_cast<std::size_t>(value)];
+    const graph::NodeId producer = producers_[value];
     if (batch_dim(value) >= 0 || producer == graph::no_node) return false;
     const Node& node = graph_.node(producer);
     const ShardingRule rule = rule_of(node);
@@ -203,8 +200,7 @@ class BatchSplitter {
   void cut_as(ValueId id, const TensorShardSpec& spec) {
     const auto split =
         std::ranges::find_if(spec.dims, [](const auto& axes) { return !axes.empty(); });
-    if (split != spec.dims.end())
-      batch_dims_[static_cast<std::size_t>(id)] = static_cast<int>(split - spec.dims.begin());
+    if (split != spec.dims.end()) batch_dims_[id] = static_cast<int>(split - spec.dims.begin());
   }
 
   [[noreturn]] void refuse(const Node& node) const {
@@ -219,7 +215,7 @@ class BatchSplitter {
   void require_no_collective(const Program& program) const {
     for (const Instruction& instruction : program.instructions) {
       if (!instruction.is_collective()) continue;
-      const Version& read = program.versions[static_cast<std::size_t>(instruction.inputs[0])];
+      const Version& read = program.versions[instruction.inputs[0]];
       throw NoSuchCut(
           fmt::format("--microbatches: '{}' is read both by rows and whole; give --microbatches 1",
                       program.graph.value(read.value).name));
@@ -286,7 +282,7 @@ std::pair<ValueId, int> named_batch(const Graph& graph, const std::string& text)
 }
 
 std::int64_t extent_of(const Graph& graph, const std::pair<ValueId, int>& batched) {
-  return graph.value(batched.first).shape[static_cast<std::size_t>(batched.second)];
+  return graph.value(batched.first).shape[batched.second];
 }
 
 BatchInputs named_inputs(const Graph& graph, const std::vector<std::string>& named) {

@@ -67,18 +67,18 @@ std::vector<std::string> nearest_names(const Graph& graph, std::string_view name
 std::vector<bool> nodes_near(const assignment::AssignmentProblem& problem, int start, int radius) {
   std::vector<std::vector<int>> neighbours(problem.nodes.size());
   for (const auto& edge : problem.edges) {
-    neighbours[at(edge.a)].push_back(edge.b);
-    neighbours[at(edge.b)].push_back(edge.a);
+    neighbours[edge.a].push_back(edge.b);
+    neighbours[edge.b].push_back(edge.a);
   }
   std::vector<bool> is_near(problem.nodes.size(), false);
-  is_near[at(start)] = true;
+  is_near[start] = true;
   std::vector<int> frontier{start};
   for (int step = 0; step < radius; ++step) {
     std::vector<int> next;
     for (const int node : frontier) {
-      for (const int neighbour : neighbours[at(node)]) {
-        if (!is_near[at(neighbour)]) next.push_back(neighbour);
-        is_near[at(neighbour)] = true;
+      for (const int neighbour : neighbours[node]) {
+        if (!is_near[neighbour]) next.push_back(neighbour);
+        is_near[neighbour] = true;
       }
     }
     frontier = std::move(next);
@@ -88,7 +88,7 @@ std::vector<bool> nodes_near(const assignment::AssignmentProblem& problem, int s
 
 /// Leaves the node this strategy alone.
 void fix(assignment::AssignmentProblem& problem, int node, int strategy) {
-  std::vector<assignment::Cost>& costs = problem.nodes[at(node)].costs;
+  std::vector<assignment::Cost>& costs = problem.nodes[node].costs;
   for (std::size_t k = 0; k < costs.size(); ++k) {
     if (k != at(strategy)) costs[k] = assignment::impossible;
   }
@@ -104,7 +104,7 @@ class Explainer {
         problem_(solved.built.problem),
         is_near_(nodes_near(problem_, node, near_radius)),
         plan_cost_(assignment::cost_of(problem_, solved.choice)),
-        strategies_(*solved.built.operators[at(node)]) {
+        strategies_(*solved.built.operators[node]) {
     find_neighbours();
   }
 
@@ -135,7 +135,7 @@ class Explainer {
     const graph::Node& node = graph_.node(node_);
     for (const ValueId input : node.inputs) {
       if (input == graph::no_value) continue;
-      const NodeId producer = producers[at(input)];
+      const NodeId producer = producers[input];
       if (producer == graph::no_node) {
         stored_.insert(input);
       } else {
@@ -144,7 +144,7 @@ class Explainer {
     }
     for (const ValueId output : node.outputs) {
       if (output == graph::no_value) continue;
-      neighbours_.insert(readers[at(output)].begin(), readers[at(output)].end());
+      neighbours_.insert(readers[output].begin(), readers[output].end());
     }
   }
 
@@ -152,7 +152,7 @@ class Explainer {
     Candidate result;
     result.strategy = strategies_.choices[k];
     result.own_seconds = static_cast<double>(strategies_.costs[k]) * seconds_per_cost;
-    if (at(solved_.choice[at(node_)]) == k) {
+    if (at(solved_.choice[node_]) == k) {
       result.is_chosen = true;
       result.proof = Proof::exact;
       describe(result, solved_.plan);

@@ -29,7 +29,7 @@ void forbid_unfair_places(const PlanProblem& built, const sharding::DeviceMesh& 
                           assignment::AssignmentProblem& problem) {
   const auto node_of =
       [&](const PlanProblem::Stored& stored) -> assignment::AssignmentProblem::Node& {
-    return problem.nodes[static_cast<std::size_t>(stored.node)];
+    return problem.nodes[stored.node];
   };
   std::vector<Weight> weights;
   double total = 0;

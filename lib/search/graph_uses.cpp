@@ -13,14 +13,12 @@ GraphUses find_uses(const graph::Graph& graph, const cost::CostModel& cost) {
   uses.readers.resize(graph.values.size());
   uses.last_use.assign(graph.values.size(), 0);
   uses.horizon = static_cast<int>(graph.nodes.size()) + 1;
-  const auto last_use = [&](ValueId id) -> int& {
-    return uses.last_use[static_cast<std::size_t>(id)];
-  };
+  const auto last_use = [&](ValueId id) -> int& { return uses.last_use[id]; };
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const auto& inputs = graph.nodes[id].inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i] == graph::no_value) continue;
-      uses.readers[static_cast<std::size_t>(inputs[i])].push_back({static_cast<NodeId>(id), i});
+      uses.readers[inputs[i]].push_back({static_cast<NodeId>(id), i});
       last_use(inputs[i]) = static_cast<int>(id) + 1;
     }
   }

@@ -86,7 +86,7 @@ std::int64_t bytes_between(const sharding::Decomposition& parts, const cost::Cos
     for (const auto& [value, bytes] : alive) now += bytes;
     most = std::max(most, now);
     std::erase_if(alive, [&](const auto& entry) {
-      const auto& nodes = readers[static_cast<std::size_t>(entry.first)];
+      const auto& nodes = readers[entry.first];
       return !nodes.empty() && nodes.back() <= static_cast<graph::NodeId>(n);
     });
   }
@@ -125,7 +125,7 @@ StrategyTable::StrategyTable(const graph::Graph& graph, const cost::CostModel& c
 
 std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   const graph::Node& node = graph_.node(id);
-  std::optional<ShardingRule> rule = rules_[static_cast<std::size_t>(id)];
+  std::optional<ShardingRule> rule = rules_[id];
   const bool has_rule = rule.has_value();
   if (!rule) rule = sharding::replicated_rule(graph_, node);
   const sharding::PartialUse partial = partial_flow_.use_of(id);

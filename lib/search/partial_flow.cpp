@@ -12,8 +12,6 @@ namespace {
 using graph::NodeId;
 using graph::ValueId;
 
-std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
-
 bool holds(const std::vector<std::vector<int>>& tensor, int factor) {
   return std::ranges::any_of(tensor, [factor](const std::vector<int>& factors) {
     return std::ranges::find(factors, factor) != factors.end();
@@ -55,11 +53,10 @@ PartialFlow::PartialFlow(const graph::Graph& graph, const NodeRules& rules, Keep
   if (keep == KeepPartial::never) return;
   for (const graph::Node& node : graph.nodes) {
     for (const ValueId value : node.outputs) {
-      if (value != graph::no_value)
-        kept_[index(value)] = is_floating_point(graph.value(value).type);
+      if (value != graph::no_value) kept_[value] = is_floating_point(graph.value(value).type);
     }
   }
-  for (const ValueId value : graph.outputs) kept_[index(value)] = false;
+  for (const ValueId value : graph.outputs) kept_[value] = false;
   settle();
 }
 
@@ -82,20 +79,19 @@ bool PartialFlow::drop_outputs(NodeId id) {
   bool changed = false;
   for (const ValueId value : graph_.node(id).outputs) {
     if (!is_kept(value) || (can_be_read(value) && can_be_made(id))) continue;
-    kept_[index(value)] = false;
+    kept_[value] = false;
     changed = true;
   }
   return changed;
 }
 
 bool PartialFlow::can_be_made(NodeId id) const {
-  return sums_[index(id)] || std::ranges::any_of(groups_of(id), [&](const Group& group) {
-           return can_take(id, group);
-         });
+  return sums_[id] || std::ranges::any_of(groups_of(id),
+                                          [&](const Group& group) { return can_take(id, group); });
 }
 
 bool PartialFlow::can_be_read(ValueId value) const {
-  const std::vector<NodeId>& readers = readers_[index(value)];
+  const std::vector<NodeId>& readers = readers_[value];
   const auto reads = [&](NodeId reader) { return reads_partial(reader, value); };
   if (is_forced_) return std::ranges::any_of(readers, reads);
   return !readers.empty() && std::ranges::all_of(readers, reads);
@@ -111,7 +107,7 @@ bool PartialFlow::reads_partial(NodeId id, ValueId value) const {
 }
 
 bool PartialFlow::can_take(NodeId id, const Group& group) const {
-  if (multiplies_[index(id)] && !is_forced_) return false;
+  if (multiplies_[id] && !is_forced_) return false;
   return std::ranges::all_of(values_of(id, group), [&](ValueId value) { return is_kept(value); });
 }
 
@@ -127,8 +123,8 @@ bool PartialFlow::keeps_all_outputs(NodeId id) const {
 
 bool PartialFlow::joins(NodeId id, const Group& group) const {
   const std::vector<ValueId> values = values_of(id, group);
-  return sums_[index(id)] || std::ranges::any_of(values, [&](ValueId value) {
-           return origins_[index(value)] != origins_[index(values.front())];
+  return sums_[id] || std::ranges::any_of(values, [&](ValueId value) {
+           return origins_[value] != origins_[values.front()];
          });
 }
 
@@ -136,27 +132,25 @@ void PartialFlow::set_origins(NodeId id) {
   std::set<ValueId> origins;
   for (const Group& group : groups_of(id)) {
     if (!can_take(id, group)) continue;
-    for (const ValueId value : values_of(id, group)) origins.insert(origins_[index(value)]);
+    for (const ValueId value : values_of(id, group)) origins.insert(origins_[value]);
   }
-  const bool is_carried = origins.size() == 1 && !sums_[index(id)];
+  const bool is_carried = origins.size() == 1 && !sums_[id];
   for (const ValueId value : graph_.node(id).outputs) {
-    if (value != graph::no_value) origins_[index(value)] = is_carried ? *origins.begin() : value;
+    if (value != graph::no_value) origins_[value] = is_carried ? *origins.begin() : value;
   }
 }
 
-bool PartialFlow::is_kept(ValueId value) const {
-  return value != graph::no_value && kept_[index(value)];
-}
+bool PartialFlow::is_kept(ValueId value) const { return value != graph::no_value && kept_[value]; }
 
 std::vector<ValueId> PartialFlow::values_of(NodeId id, const Group& group) const {
   std::vector<ValueId> values;
-  for (const int i : group) values.push_back(graph_.node(id).inputs[index(i)]);
+  for (const int i : group) values.push_back(graph_.node(id).inputs[i]);
   return values;
 }
 
 const std::vector<PartialFlow::Group>& PartialFlow::groups_of(NodeId id) const {
   static const std::vector<Group> none;
-  const auto& rule = rules_[index(id)];
+  const auto& rule = rules_[id];
   return rule ? rule->linear : none;
 }
 

@@ -56,8 +56,6 @@ constexpr std::int64_t smallest_split_bytes = 1024;
 /// A value of one step alone is worth a node of the problem from this part of the limit on.
 constexpr std::int64_t smallest_counted_share = 64;
 
-std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
-
 std::int64_t whole_bytes(const Value& value) {
   return bytes_of(value.type, graph::num_elements(value.shape));
 }
@@ -111,11 +109,11 @@ void add_operators(const Graph& graph, const GraphUses& uses, StrategyTable& str
     }
     int last = static_cast<int>(id) + 1;
     for (const ValueId output : node.outputs) {
-      if (output != graph::no_value) last = std::max(last, uses.last_use[index(output)]);
+      if (output != graph::no_value) last = std::max(last, uses.last_use[output]);
     }
     const int added = add_node(built.problem, static_cast<int>(id) + 1, last + 1);
-    built.problem.nodes[index(added)].costs = own->costs;
-    built.problem.nodes[index(added)].usages = own->output_bytes;
+    built.problem.nodes[added].costs = own->costs;
+    built.problem.nodes[added].usages = own->output_bytes;
   }
 }
 
@@ -163,7 +161,7 @@ std::int64_t add_stored_tensors(const Graph& graph, const cost::CostModel& cost,
 /// The problem's node that a value comes from, and the value's spec by that node's strategy.
 std::pair<int, const SpecList*> source_of(const Graph& graph, const GraphUses& uses, ValueId id,
                                           const PlanProblem& built, CostTables& tables) {
-  const NodeId producer = uses.producers[index(id)];
+  const NodeId producer = uses.producers[id];
   if (producer == graph::no_node) {
     const PlanProblem::Stored& stored = built.stored.at(id);
     return {stored.node, tables.shared(stored.specs)};
@@ -171,7 +169,7 @@ std::pair<int, const SpecList*> source_of(const Graph& graph, const GraphUses& u
   const auto& outputs = graph.node(producer).outputs;
   const auto output = std::ranges::find(outputs, id) - outputs.begin();
   return {producer,
-          tables.specs_made(*built.operators[index(producer)], static_cast<std::size_t>(output))};
+          tables.specs_made(*built.operators[producer], static_cast<std::size_t>(output))};
 }
 
 /// Adds an edge for each value of one reader, and returns those of several. A large weight that is
@@ -187,7 +185,7 @@ std::vector<VersionedTensor> connect_readers(const Graph& graph, const cost::Cos
     const auto [producer, made] = source_of(graph, uses, id, built, tables);
     std::vector<const SpecList*> read;
     for (const auto& [reader, input] : uses.readers[v])
-      read.push_back(tables.specs_read(*built.operators[index(reader)], input));
+      read.push_back(tables.specs_read(*built.operators[reader], input));
     if (read.size() == 1 && !is_worth_counting(whole_bytes(value), limit)) {
       add_edge(built.problem, producer, uses.readers[v].front().node,
                tables.connecting(value, made, read.front()));
@@ -212,7 +210,7 @@ void add_state(const Graph& graph, const GraphUses& uses, const graph::State& st
   std::vector<assignment::Cost> table;
   for (const TensorShardSpec& from : *made)
     for (const TensorShardSpec& to : *stored) {
-      const bool fits = from == to && (!growth || from.dims[index(growth->dim)].empty());
+      const bool fits = from == to && (!growth || from.dims[growth->dim].empty());
       table.push_back(fits ? 0 : assignment::impossible);
     }
   add_edge(built.problem, producer, follower, std::move(table));
@@ -238,7 +236,7 @@ PlanProblem build_plan_problem(const Graph& graph, const cost::CostModel& cost,
   const std::vector<VersionedTensor> versioned =
       connect_readers(graph, cost, uses, limit, tables, built);
   for (const graph::State& state : graph.states) add_state(graph, uses, state, tables, built);
-  built.problem.usage_limits.assign(index(uses.horizon), limit);
+  built.problem.usage_limits.assign(uses.horizon, limit);
   if (options.memory.kind == MemoryPolicy::Kind::fair)
     built.problem.usage_limits.front() = std::min(fair_limit, limit);
   add_versions(graph, uses, versioned, tables, built.problem);

@@ -30,7 +30,7 @@ struct PlanProblem {
   std::vector<std::string> operators_without_rule;  ///< types, one entry an operator; loops by name
 
   const std::vector<sharding::OpShardSpec>& choices(graph::NodeId id) const {
-    return operators[static_cast<std::size_t>(id)]->choices;
+    return operators[id]->choices;
   }
 };
 

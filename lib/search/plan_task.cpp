@@ -77,8 +77,7 @@ std::vector<int> carried_over(const PlanProblem& from, const std::vector<int>& c
   };
   for (std::size_t id = 0; id < to.operators.size(); ++id) fix(id, choice[id]);
   for (const auto& [value, stored] : to.stored) {
-    fix(static_cast<std::size_t>(stored.node),
-        choice[static_cast<std::size_t>(from.stored.at(value).node)]);
+    fix(static_cast<std::size_t>(stored.node), choice[from.stored.at(value).node]);
   }
   const auto reduced = presolve(std::move(problem));
   if (!reduced) return {};

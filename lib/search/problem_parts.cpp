@@ -18,7 +18,7 @@ int add_node(AssignmentProblem& problem, int first, int end) {
 }
 
 void add_strategy(AssignmentProblem& problem, int node, Cost cost, std::int64_t usage) {
-  AssignmentProblem::Node& entry = problem.nodes[static_cast<std::size_t>(node)];
+  AssignmentProblem::Node& entry = problem.nodes[node];
   entry.costs.push_back(cost);
   entry.usages.push_back(usage);
 }

@@ -43,7 +43,7 @@ class Propagation {
  private:
   int with_least_resharding(graph::NodeId op) const {
     const std::vector<assignment::WideCost> resharding = partial_.resharding(op);
-    const std::vector<assignment::Cost>& own = problem_.nodes[static_cast<std::size_t>(op)].costs;
+    const std::vector<assignment::Cost>& own = problem_.nodes[op].costs;
     std::size_t best = 0;
     for (std::size_t s = 1; s < own.size(); ++s) {
       if (std::pair(resharding[s], own[s]) < std::pair(resharding[best], own[best])) best = s;
@@ -62,7 +62,7 @@ std::vector<graph::NodeId> heaviest_first(const PlanProblem& built) {
   std::vector<graph::NodeId> order(built.operators.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, std::ranges::greater(), [&](graph::NodeId op) {
-    return std::ranges::max(built.operators[static_cast<std::size_t>(op)]->costs);
+    return std::ranges::max(built.operators[op]->costs);
   });
   return order;
 }

@@ -54,8 +54,7 @@ std::vector<int> choose_for_cut(const PlanProblem& built,
   };
   const std::vector<graph::NodeId> order = heaviest_first(built);
   const auto weight = [&](graph::NodeId op) {
-    return assignment::WideCost{
-        std::ranges::max(built.operators[static_cast<std::size_t>(op)]->costs)};
+    return assignment::WideCost{std::ranges::max(built.operators[op]->costs)};
   };
   assignment::WideCost total = 0;
   for (const graph::NodeId op : order) total += weight(op);
@@ -99,8 +98,7 @@ std::optional<std::vector<int>> choose_recursively(const PlanProblem& built,
     }
     choice = choose_for_cut(built, cut);
     for (std::size_t op = 0; op < num_operators; ++op) {
-      so_far[op] = over_first_axes(
-          built.operators[op]->choices[static_cast<std::size_t>(choice[op])], axis + 1);
+      so_far[op] = over_first_axes(built.operators[op]->choices[choice[op]], axis + 1);
     }
   }
   assignment::AssignmentProblem& fair = cut;

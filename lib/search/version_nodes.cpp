@@ -41,17 +41,17 @@ std::vector<int> kinds_of(const std::vector<Copy>& copies) {
 /// By time, how many times before it may exceed their limit.
 std::vector<int> full_times_before(const AssignmentProblem& problem, int horizon,
                                    const std::vector<VersionedTensor>& tensors) {
-  std::vector<assignment::WideCost> most(index(horizon) + 1, 0);  // changes from time to time
+  std::vector<assignment::WideCost> most(horizon + 1, 0);  // changes from time to time
   const auto add = [&](int first, int end, std::int64_t bytes) {
-    most[index(first)] += bytes;
-    most[index(end)] -= bytes;
+    most[first] += bytes;
+    most[end] -= bytes;
   };
   for (const auto& node : problem.nodes) add(node.first, node.end, std::ranges::max(node.usages));
   for (const VersionedTensor& tensor : tensors) {
     for (const Copy& copy : tensor.copies) add(copy.first, copy.end, copy.bytes);
   }
   std::inclusive_scan(most.begin(), most.end(), most.begin());
-  std::vector<int> full_before(index(horizon) + 1, 0);
+  std::vector<int> full_before(horizon + 1, 0);
   for (std::size_t t = 0; t < index(horizon); ++t) {
     const bool is_full = most[t] > problem.usage_limits[t] / lowest_limit_share;
     full_before[t + 1] = full_before[t] + (is_full ? 1 : 0);
@@ -91,7 +91,7 @@ void add_copies(const VersionedTensor& tensor, const TensorVersions& versions, i
   }
   if (usages.size() == 1) {
     const auto& [times, bytes] = *usages.begin();
-    AssignmentProblem::Node& node = problem.nodes[index(hub)];
+    AssignmentProblem::Node& node = problem.nodes[hub];
     std::tie(node.first, node.end) = times;
     node.usages = bytes;
     return;
@@ -148,7 +148,7 @@ VersionedTensor versioned_tensor(const graph::Graph& graph, const cost::CostMode
     for (std::size_t k = 0; k < tensor.read.size(); ++k) {
       const SpecList& list = *tensor.read[k];
       if (std::ranges::find(list, spec) == list.end()) continue;
-      const graph::NodeId reader = uses.readers[index(value)][k].node;
+      const graph::NodeId reader = uses.readers[value][k].node;
       copy.first = std::min(copy.first, reader + 1);
       copy.end = std::max(copy.end, reader + 2);
     }
@@ -163,9 +163,9 @@ void add_versions(const graph::Graph& graph, const GraphUses& uses,
   const std::vector<int> full_before = full_times_before(problem, uses.horizon, tensors);
   for (const VersionedTensor& tensor : tensors) {
     const Value& value = graph.value(tensor.value);
-    const std::vector<GraphUses::Reader>& readers = uses.readers[index(tensor.value)];
+    const std::vector<GraphUses::Reader>& readers = uses.readers[tensor.value];
     const bool may_matter =
-        full_before[index(readers.front().node) + 1] < full_before[index(readers.back().node) + 2];
+        full_before[readers.front().node + 1] < full_before[readers.back().node + 2];
     const TensorVersions& counted =
         tables.versions(tensor.read, may_matter ? kinds_of(tensor.copies) : std::vector<int>{});
     if (!counted.sets.empty()) {

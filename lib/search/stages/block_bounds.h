@@ -37,7 +37,7 @@ class BlockBounds {
   /// `-impossible` where none is known.
   assignment::Cost of(int view, int begin, int end) const;
   /// Blocks of up to 2^level layers are in the view's bounds; -1 where none are.
-  int level(int view) const { return views_[static_cast<std::size_t>(view)].level; }
+  int level(int view) const { return views_[view].level; }
   /// Whether few blocks of 2^level layers differ: the bounds of many are no less work than the
   /// search of stages.
   bool is_worth_refining(int view, int level) const;

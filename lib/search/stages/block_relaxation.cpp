@@ -22,8 +22,6 @@ using assignment::impossible;
 constexpr double most_seconds_a_block = 10;
 constexpr int most_price_steps = 8;
 
-std::size_t at(int number) { return static_cast<std::size_t>(number); }
-
 /// A block's problem.
 struct Relaxation {
   AssignmentProblem problem;
@@ -36,7 +34,7 @@ struct Relaxation {
 void set_price(AssignmentProblem& problem, const std::vector<int>& nodes, double price) {
   if (price == 0) return;
   for (const int id : nodes) {
-    AssignmentProblem::Node& node = problem.nodes[at(id)];
+    AssignmentProblem::Node& node = problem.nodes[id];
     for (std::size_t s = 0; s < node.costs.size(); ++s) {
       const double paid = price * static_cast<double>(node.usages[s]);
       node.costs[s] = assignment::plus(
@@ -51,7 +49,7 @@ Relaxation relaxation(const StageFacts& facts, const Block& block) {
   SearchOptions options;
   options.keep_partial = facts.options.keep_partial;
   options.memory = MemoryPolicy::unlimited();
-  const cost::CostModel& model = facts.views[at(block.view)].model;
+  const cost::CostModel& model = facts.views[block.view].model;
   PlanProblem built = build_plan_problem(stage.graph, model, options,
                                          block.is_first ? received : received.first(0));
   Relaxation made{.problem = std::move(built.problem), .weights = {}};
@@ -59,12 +57,12 @@ Relaxation relaxation(const StageFacts& facts, const Block& block) {
   const SharedFlags shared = shared_flags(facts, block.begin, block.end);
   std::set<int> free_nodes;
   for (const auto& [value, stored] : built.stored) {
-    if (shared[at(value)]) free_nodes.insert(stored.node);
+    if (shared[value]) free_nodes.insert(stored.node);
     if (!stage.graph.is_constant(value)) continue;
-    const std::int64_t least = std::ranges::min(made.problem.nodes[at(stored.node)].usages);
+    const std::int64_t least = std::ranges::min(made.problem.nodes[stored.node].usages);
     const std::int64_t fair = fair_share(stage.graph.value(value).constant->size_bytes(),
                                          model.mesh().num_devices(), least);
-    if (shared[at(value)]) {
+    if (shared[value]) {
       made.slack += fair - least;
     } else {
       made.fair += fair;
@@ -97,8 +95,7 @@ Point point_at(const Relaxation& relaxed, double price, const assignment::Deadli
   if (solution.choice.empty()) return point;
   point.bound += static_cast<double>(solution.cost);
   std::int64_t taken = 0;
-  for (const int node : relaxed.weights)
-    taken += problem.nodes[at(node)].usages[at(solution.choice[at(node)])];
+  for (const int node : relaxed.weights) taken += problem.nodes[node].usages[solution.choice[node]];
   point.slope = static_cast<double>(taken - relaxed.fair);
   return point;
 }

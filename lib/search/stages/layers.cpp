@@ -23,8 +23,6 @@ constexpr double regularity_margin = 1.1;
 constexpr int nodes_worth_thinning = 300;
 constexpr int places_a_layer = 16;
 
-std::size_t at(int number) { return static_cast<std::size_t>(number); }
-
 /// A unit that is never cut: the nodes between two places where layers may be.
 struct Segment {
   graph::NodeId begin = 0;
@@ -45,38 +43,36 @@ class Clustering {
   /// The segments with which layers begin, and their number; nothing where no layers are so even.
   std::optional<std::vector<int>> run(double delta) {
     const Entry none{std::numeric_limits<std::int64_t>::max(), 0};
-    std::vector<Entry> best(at(count_) + 1, none);
-    std::vector<std::vector<int>> begins(at(layers_), std::vector<int>(at(count_) + 1, -1));
+    std::vector<Entry> best(count_ + 1, none);
+    std::vector<std::vector<int>> begins(layers_, std::vector<int>(count_ + 1, -1));
     best[0] = {0, 0};
     for (int layer = 0; layer < layers_; ++layer) {
-      std::vector<Entry> longer(at(count_) + 1, none);
+      std::vector<Entry> longer(count_ + 1, none);
       // The last layer ends at the end, and every layer behind this one has a node.
       const int behind = layers_ - layer - 1;
       for (int end = behind == 0 ? count_ : layer + 1; end <= count_ - behind; ++end) {
         double heaviest = 0;
         for (int begin = end - 1; begin >= layer; --begin) {
-          heaviest = std::max(heaviest, segments_[at(begin)].heaviest);
-          const double sum = sums_[at(end)] - sums_[at(begin)];
+          heaviest = std::max(heaviest, segments_[begin].heaviest);
+          const double sum = sums_[end] - sums_[begin];
           const bool is_heavy = heaviest > average_;
           // What is lighter than this is no longer, whatever else is in it.
           if (is_heavy ? sum - heaviest > delta * average_ : sum > (1 + delta) * average_) break;
           if (!is_heavy && sum < (1 - delta) * average_) continue;
-          const Entry& before = best[at(begin)];
+          const Entry& before = best[begin];
           if (before == none) continue;
-          const Entry entry{before.bytes + segments_[at(begin)].bytes,
-                            before.unevenness + sum * sum};
-          if (entry < longer[at(end)]) {
-            longer[at(end)] = entry;
-            begins[at(layer)][at(end)] = begin;
+          const Entry entry{before.bytes + segments_[begin].bytes, before.unevenness + sum * sum};
+          if (entry < longer[end]) {
+            longer[end] = entry;
+            begins[layer][end] = begin;
           }
         }
       }
       best = std::move(longer);
     }
     if (best.back() == none) return std::nullopt;
-    std::vector<int> cuts(at(layers_) + 1, count_);
-    for (int layer = layers_ - 1; layer >= 0; --layer)
-      cuts[at(layer)] = begins[at(layer)][at(cuts[at(layer) + 1])];
+    std::vector<int> cuts(layers_ + 1, count_);
+    for (int layer = layers_ - 1; layer >= 0; --layer) cuts[layer] = begins[layer][cuts[layer + 1]];
     return cuts;
   }
 
@@ -94,8 +90,8 @@ class Clustering {
     std::ranges::sort(heaviest, std::greater<>());
     double rest = sums_.back();
     average_ = rest / layers_;
-    for (int heavy = 0; heavy + 1 < layers_ && heaviest[at(heavy)] > average_; ++heavy) {
-      rest -= heaviest[at(heavy)];
+    for (int heavy = 0; heavy + 1 < layers_ && heaviest[heavy] > average_; ++heavy) {
+      rest -= heaviest[heavy];
       average_ = rest / (layers_ - heavy - 1);
     }
   }
@@ -129,10 +125,10 @@ std::vector<graph::NodeId> narrow_places(const std::vector<std::int64_t>& bytes,
   std::vector<graph::NodeId> places{0};
   for (int n = 1; n < nodes; ++n) {
     bool is_narrow = true;
-    for (int m = n - 1; is_narrow && m > 0 && sums[at(n)] - sums[at(m)] <= distance; --m)
-      is_narrow = bytes[at(m)] > bytes[at(n)];
-    for (int m = n + 1; is_narrow && m < nodes && sums[at(m)] - sums[at(n)] <= distance; ++m)
-      is_narrow = bytes[at(m)] >= bytes[at(n)];
+    for (int m = n - 1; is_narrow && m > 0 && sums[n] - sums[m] <= distance; --m)
+      is_narrow = bytes[m] > bytes[n];
+    for (int m = n + 1; is_narrow && m < nodes && sums[m] - sums[n] <= distance; ++m)
+      is_narrow = bytes[m] >= bytes[n];
     if (is_narrow) places.push_back(n);
   }
   return places;
@@ -152,11 +148,11 @@ std::vector<Segment> segments_of(const std::vector<std::int64_t>& bytes,
   for (std::size_t k = 0; k < places.size(); ++k) {
     Segment& segment = segments.emplace_back();
     segment.begin = places[k];
-    segment.bytes = bytes[at(places[k])];
+    segment.bytes = bytes[places[k]];
     const int end = k + 1 < places.size() ? places[k + 1] : nodes;
     for (int n = places[k]; n < end; ++n) {
-      segment.work += work[at(n)];
-      segment.heaviest = std::max(segment.heaviest, work[at(n)]);
+      segment.work += work[n];
+      segment.heaviest = std::max(segment.heaviest, work[n]);
     }
   }
   return segments;
@@ -169,7 +165,7 @@ LayerCuts cluster_layers(const graph::Graph& graph, const graph::StageCutter& cu
   const auto nodes = static_cast<int>(graph.nodes.size());
   require(nodes > 0, "layers are made of nodes");
   if (nodes <= (layers > 0 ? layers : most_layers)) {
-    LayerCuts each(at(nodes) + 1);
+    LayerCuts each(nodes + 1);
     std::iota(each.begin(), each.end(), 0);
     return each;
   }
@@ -185,8 +181,7 @@ LayerCuts cluster_layers(const graph::Graph& graph, const graph::StageCutter& cu
       const auto begins = clustering.run(delta);
       if (!begins) continue;
       LayerCuts cuts;
-      for (int layer = 0; layer < count; ++layer)
-        cuts.push_back(segments[at((*begins)[at(layer)])].begin);
+      for (int layer = 0; layer < count; ++layer) cuts.push_back(segments[(*begins)[layer]].begin);
       cuts.push_back(nodes);
       const double kinds = RunClasses(graph, cutter, cuts).count() / static_cast<double>(count);
       if (kinds * regularity_margin < best_kinds) {

@@ -127,12 +127,12 @@ class Run {
 
   void append(NodeId id) {
     const graph::Node& node = graph_.node(id);
-    hash_.add(nodes_[at(id)]);
+    hash_.add(nodes_[id]);
     hash_.add(node.inputs.size());
     for (const ValueId input : node.inputs) add(hash_, numbers_, input);
     for (const ValueId output : node.outputs) {
       add(hash_, numbers_, output);
-      if (output != graph::no_value) is_made_[at(output)] = true;
+      if (output != graph::no_value) is_made_[output] = true;
     }
   }
 
@@ -141,19 +141,19 @@ class Run {
     std::vector<int> numbers = numbers_;
     int count = count_;
     const auto number = [&](ValueId value) {
-      const bool is_new = numbers[at(value)] < 0;
-      if (is_new) numbers[at(value)] = count++;
-      hash.add_signed(numbers[at(value)]);
-      if (is_new) hash.add(values_[at(value)]);
+      const bool is_new = numbers[value] < 0;
+      if (is_new) numbers[value] = count++;
+      hash.add_signed(numbers[value]);
+      if (is_new) hash.add(values_[value]);
     };
     for (const ValueId input : graph_.inputs) {
-      if (numbers[at(input)] >= 0) number(input);
+      if (numbers[input] >= 0) number(input);
     }
     hash.add_signed(-2);
     for (const ValueId value : cutter_.crossing(begin_)) number(value);
     hash.add_signed(-3);
     for (const ValueId output : graph_.outputs) {
-      if (is_made_[at(output)]) number(output);
+      if (is_made_[output]) number(output);
     }
     hash.add_signed(-4);
     if (end < static_cast<NodeId>(graph_.nodes.size())) {
@@ -167,10 +167,10 @@ class Run {
  private:
   void add(Hash& hash, std::vector<int>& numbers, ValueId value) {
     if (value == graph::no_value) return hash.add_signed(-1);
-    const bool is_new = numbers[at(value)] < 0;
-    if (is_new) numbers[at(value)] = count_++;
-    hash.add_signed(numbers[at(value)]);
-    if (is_new) hash.add(values_[at(value)]);
+    const bool is_new = numbers[value] < 0;
+    if (is_new) numbers[value] = count_++;
+    hash.add_signed(numbers[value]);
+    if (is_new) hash.add(values_[value]);
   }
 
   const Graph& graph_;
@@ -203,12 +203,12 @@ RunClasses::RunClasses(const Graph& graph, const graph::StageCutter& cutter, con
       values[v].add(names->contains(graph.values[v].name) ? 1 : 0);
   std::map<Hash, int> known;
   for (int begin = 0; begin < layers_; ++begin) {
-    Run run(graph, cutter, nodes, values, cuts[at(begin)]);
+    Run run(graph, cutter, nodes, values, cuts[begin]);
     for (int end = begin + 1; end <= layers_; ++end) {
-      for (NodeId n = cuts[at(end) - 1]; n < cuts[at(end)]; ++n) run.append(n);
-      const auto [entry, is_new] = known.try_emplace(run.ending_before(cuts[at(end)]), count_);
+      for (NodeId n = cuts[at(end) - 1]; n < cuts[end]; ++n) run.append(n);
+      const auto [entry, is_new] = known.try_emplace(run.ending_before(cuts[end]), count_);
       if (is_new) ++count_;
-      classes_[at(begin * (layers_ + 1) + end)] = entry->second;
+      classes_[begin * (layers_ + 1) + end] = entry->second;
     }
   }
 }

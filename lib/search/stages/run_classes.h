@@ -24,9 +24,7 @@ class RunClasses {
              std::span<const cost::ValueNames* const> told_apart = {}, bool names_matter = false);
 
   /// The class of layers [begin, end).
-  int of(int begin, int end) const {
-    return classes_[static_cast<std::size_t>(begin * (layers_ + 1) + end)];
-  }
+  int of(int begin, int end) const { return classes_[begin * (layers_ + 1) + end]; }
   int count() const { return count_; }
 
  private:

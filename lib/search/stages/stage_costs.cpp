@@ -52,7 +52,7 @@ Found search_stage(const StageFacts& facts, int view, int begin, int end, Search
   if (begin > 0) options.rank0_bytes = 0;  // rank 0 is in the first stage
   Found result;
   try {
-    SolvedPlan solved = search_plan(stage, facts.views[at(view)].model, options);
+    SolvedPlan solved = search_plan(stage, facts.views[view].model, options);
     result.cost = to_cost(solved.plan.predicted.cost_seconds);
     // A quick method has no bound: plans' costs are compared.
     result.is_certain = options.method == SearchMethod::ilp;
@@ -93,12 +93,12 @@ assignment::Cost StageCosts::bound_on(int view, int begin, int end) const {
 }
 
 assignment::Cost StageCosts::bound_without_search(int view, int begin, int end) const {
-  const auto& operators = facts_.operator_bounds[at(facts_.views[at(view)].size)];
-  return std::max(operators[at(end)] - operators[at(begin)], blocks_.of(view, begin, end));
+  const auto& operators = facts_.operator_bounds[facts_.views[view].size];
+  return std::max(operators[end] - operators[begin], blocks_.of(view, begin, end));
 }
 
 int StageCosts::view_of_least_bound(int size, int begin, int end) const {
-  return *std::ranges::min_element(facts_.views_of_size[at(size)], {}, [&](int view) {
+  return *std::ranges::min_element(facts_.views_of_size[size], {}, [&](int view) {
     return std::pair(bound_on(view, begin, end), view);
   });
 }
@@ -111,7 +111,7 @@ assignment::Cost StageCosts::lower_bound(int size, int begin, int end) const {
 assignment::Cost StageCosts::certain_bound(int size, int begin, int end) const {
   if (facts_.is_too_large(size, begin, end)) return assignment::impossible;
   assignment::Cost least = assignment::impossible;
-  for (const int view : facts_.views_of_size[at(size)]) {
+  for (const int view : facts_.views_of_size[size]) {
     const Found* known = found(view, begin, end);
     least = std::min(least, known != nullptr && !known->is_certain
                                 ? bound_without_search(view, begin, end)
@@ -122,7 +122,7 @@ assignment::Cost StageCosts::certain_bound(int size, int begin, int end) const {
 
 assignment::Cost StageCosts::cost(int size, int begin, int end) const {
   assignment::Cost least = assignment::impossible;
-  for (const int view : facts_.views_of_size[at(size)]) {
+  for (const int view : facts_.views_of_size[size]) {
     if (const Found* known = found(view, begin, end)) least = std::min(least, known->cost);
   }
   return least;
@@ -136,7 +136,7 @@ bool StageCosts::is_settled(int size, int begin, int end) const {
 
 const plan::Plan& StageCosts::plan(int size, int begin, int end) const {
   const Found* best = nullptr;
-  for (const int view : facts_.views_of_size[at(size)]) {
+  for (const int view : facts_.views_of_size[size]) {
     const Found* known = found(view, begin, end);
     if (known != nullptr && known->plan && (best == nullptr || known->cost < best->cost))
       best = known;
@@ -147,7 +147,7 @@ const plan::Plan& StageCosts::plan(int size, int begin, int end) const {
 
 std::string StageCosts::refusal(int size, int begin, int end) const {
   if (facts_.is_too_large(size, begin, end)) {
-    const std::int64_t devices = facts_.submeshes[at(size)].devices;
+    const std::int64_t devices = facts_.submeshes[size].devices;
     const std::int64_t weights = facts_.weights[facts_.place(begin, end)];
     return fmt::format(
         "its weights take {:.1f} MiB of each of {} devices, of which {:.1f} MiB may "
@@ -156,7 +156,7 @@ std::string StageCosts::refusal(int size, int begin, int end) const {
         static_cast<double>(facts_.capacity()) / 1048576.0);
   }
   std::string text;
-  for (const int view : facts_.views_of_size[at(size)]) {
+  for (const int view : facts_.views_of_size[size]) {
     const Found* known = found(view, begin, end);
     if (known == nullptr || known->bound < assignment::impossible) return "";
     text = known->refusal;
@@ -173,10 +173,9 @@ void StageCosts::advance(std::span<const StageChoice> stages, double seconds_lef
     const int most = std::bit_width(at(stage.end - stage.begin)) - 1;
     int level = blocks_.level(view) + 1;
     while (level <= most && !blocks_.is_worth_refining(view, level)) ++level;
-    const bool is_bounded_by_blocks =
-        facts_.flows_alike[at(facts_.classes.of(stage.begin, stage.end))];
+    const bool is_bounded_by_blocks = facts_.flows_alike[facts_.classes.of(stage.begin, stage.end)];
     if (is_bounded_by_blocks && level <= most) {
-      for (const int other : facts_.views_of_size[at(stage.size)])
+      for (const int other : facts_.views_of_size[stage.size])
         levels[other] = std::max(levels[other], level);
     } else {
       runs.emplace_back(view, stage);
@@ -197,7 +196,7 @@ void StageCosts::find_quickly(std::span<const StageChoice> stages, double second
     std::vector<std::pair<int, StageChoice>> runs;
     for (const StageChoice& stage : stages) {
       if (cost(stage.size, stage.begin, stage.end) < assignment::impossible) continue;
-      const std::vector<int>& views = facts_.views_of_size[at(stage.size)];
+      const std::vector<int>& views = facts_.views_of_size[stage.size];
       for (const int view : views) {
         const bool is_tried = found(view, stage.begin, stage.end) != nullptr;
         if (!is_tried && (!is_first || view == views.front())) runs.emplace_back(view, stage);

@@ -51,8 +51,7 @@ std::vector<std::vector<assignment::Cost>> operator_bounds(const StageFacts& fac
     assignment::Cost sum = 0;
     int layer = 0;
     for (std::size_t n = 0; n <= shares.size(); ++n) {
-      for (; layer <= facts.layers() && at(facts.cuts[at(layer)]) == n; ++layer)
-        sums.push_back(sum);
+      for (; layer <= facts.layers() && at(facts.cuts[layer]) == n; ++layer) sums.push_back(sum);
       if (n == shares.size()) break;
       // Rounded down, and further than the rounding of either goes.
       sum += std::max<assignment::Cost>(
@@ -69,10 +68,10 @@ std::vector<std::int64_t> weights_of_runs(const StageFacts& facts) {
     std::vector<bool> is_counted(graph.values.size(), false);
     std::int64_t bytes = 0;
     for (int end = begin + 1; end <= facts.layers(); ++end) {
-      for (graph::NodeId n = facts.cuts[at(end) - 1]; n < facts.cuts[at(end)]; ++n) {
+      for (graph::NodeId n = facts.cuts[at(end) - 1]; n < facts.cuts[end]; ++n) {
         for (const graph::ValueId input : graph.node(n).inputs) {
-          if (!graph.is_constant(input) || is_counted[at(input)]) continue;
-          is_counted[at(input)] = true;
+          if (!graph.is_constant(input) || is_counted[input]) continue;
+          is_counted[input] = true;
           bytes += graph.value(input).constant->size_bytes();
         }
       }
@@ -87,9 +86,9 @@ std::map<std::string, std::pair<int, int>> readers_of_stored(const StageFacts& f
   const std::vector<graph::NodeId> producers = graph::producers(graph);
   std::map<std::string, std::pair<int, int>> readers;
   for (int layer = 0; layer < facts.layers(); ++layer) {
-    for (graph::NodeId n = facts.cuts[at(layer)]; n < facts.cuts[at(layer) + 1]; ++n) {
+    for (graph::NodeId n = facts.cuts[layer]; n < facts.cuts[layer + 1]; ++n) {
       for (const graph::ValueId input : graph.node(n).inputs) {
-        if (input == graph::no_value || producers[at(input)] != graph::no_node) continue;
+        if (input == graph::no_value || producers[input] != graph::no_node) continue;
         const auto [entry, is_new] =
             readers.try_emplace(graph.value(input).name, std::pair(layer, layer));
         entry->second.second = layer;
@@ -100,7 +99,7 @@ std::map<std::string, std::pair<int, int>> readers_of_stored(const StageFacts& f
 }
 
 std::vector<bool> find_flows_alike(const StageFacts& facts) {
-  std::vector<bool> flows_alike(at(facts.classes.count()), false);
+  std::vector<bool> flows_alike(facts.classes.count(), false);
   const SearchOptions& options = facts.options;
   const auto has_one = [](const Submesh& submesh) { return submesh.devices == 1; };
   const bool has_blocks =
@@ -131,14 +130,14 @@ std::vector<bool> find_flows_alike(const StageFacts& facts) {
     }
     are_safe[i] = is_alike;
   });
-  for (std::size_t i = 0; i < all.size(); ++i) flows_alike[at(all[i].first)] = are_safe[i];
+  for (std::size_t i = 0; i < all.size(); ++i) flows_alike[all[i].first] = are_safe[i];
   return flows_alike;
 }
 
 }  // namespace
 
 bool StageFacts::is_too_large(int size, int begin, int end) const {
-  return weights[place(begin, end)] / submeshes[at(size)].devices > capacity();
+  return weights[place(begin, end)] / submeshes[size].devices > capacity();
 }
 
 StageFacts find_stage_facts(const graph::Graph& graph, const graph::StageCutter& cutter,

@@ -45,9 +45,7 @@ struct StageFacts {
   std::size_t place(int begin, int end) const {
     return static_cast<std::size_t>(begin) * cuts.size() + static_cast<std::size_t>(end);
   }
-  graph::StageGraph cut(int begin, int end) const {
-    return cutter.cut(cuts[static_cast<std::size_t>(begin)], cuts[static_cast<std::size_t>(end)]);
-  }
+  graph::StageGraph cut(int begin, int end) const { return cutter.cut(cuts[begin], cuts[end]); }
   /// Bytes of a device that may be used.
   std::int64_t capacity() const { return limit_of(options.memory, views.front().model.device()); }
   /// Whether the weights alone are more than the devices hold.

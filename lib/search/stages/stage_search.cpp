@@ -32,8 +32,6 @@ constexpr double share_of_whole = 0.4;
 constexpr int most_hasty_sequences = 10;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-std::size_t at(int number) { return static_cast<std::size_t>(number); }
-
 double seconds_left_for_stages(const PipelineTask& task) {
   const double share = task.pipeline.stages == 0 ? share_of_whole : 0;
   return task.seconds_left() - share * task.options.time_limit_seconds;
@@ -92,7 +90,7 @@ SequenceProblem empty_problem(const PipelineTask& task, const graph::StageCutter
   problem.epsilon = task.pipeline.epsilon;
   problem.allocate();
   for (int cut = 1; cut < problem.layers; ++cut) {
-    const std::vector<graph::ValueId> crossing = cutter.crossing(cuts[at(cut)]);
+    const std::vector<graph::ValueId> crossing = cutter.crossing(cuts[cut]);
     for (const bool node_begins : {false, true}) {
       // Where there are no nodes, or one, no boundary is between two.
       if (node_begins && problem.devices_per_node == problem.devices) continue;
@@ -100,7 +98,7 @@ SequenceProblem empty_problem(const PipelineTask& task, const graph::StageCutter
           cost::boundary_link(task.device, node_begins ? problem.devices_per_node : 1);
       for (int size = 0; size < static_cast<int>(problem.sizes.size()); ++size) {
         problem.transfer(node_begins, cut, size) =
-            transfer_cost(task, crossing, problem.sizes[at(size)], link);
+            transfer_cost(task, crossing, problem.sizes[size], link);
       }
     }
   }
@@ -179,8 +177,8 @@ void find_quickly(const PipelineTask& task, StageCosts& costs, const SequencePro
                 "no pipeline{} fits{}: a stage from '{}' to '{}' on {} devices: {}",
                 problem.stage_count > 0 ? fmt::format(" of {} stages", problem.stage_count) : "",
                 possible ? ", as far as the time limit let see (--time-limit)" : "",
-                stage.graph.nodes.front().name, stage.graph.nodes.back().name,
-                problem.sizes[at(size)], refusal),
+                stage.graph.nodes.front().name, stage.graph.nodes.back().name, problem.sizes[size],
+                refusal),
             bound);
       }
     }

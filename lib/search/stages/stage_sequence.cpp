@@ -34,7 +34,7 @@ class SequenceSearch {
   explicit SequenceSearch(const SequenceProblem& problem)
       : problem_(problem),
         num_sizes_(static_cast<int>(problem.sizes.size())),
-        width_(at(problem.layers) + 1),
+        width_(problem.layers + 1),
         fixes_count_(problem.stage_count > 0) {
     find_places();
     rest_.resize(at(fixes_count_ ? problem.stage_count : 1) * num_slots_ * width_);
@@ -101,17 +101,17 @@ class SequenceSearch {
   /// Which devices a stage of each size may end before.
   void find_places() {
     slots_.assign(at(problem_.devices + 1) * at(num_sizes_), -1);
-    begins_.resize(at(problem_.devices) + 1);
-    std::vector<bool> is_reached(at(problem_.devices) + 1, false);
+    begins_.resize(problem_.devices + 1);
+    std::vector<bool> is_reached(problem_.devices + 1, false);
     is_reached[0] = true;
     int slots = 0;
     for (int p = 0; p < problem_.devices; ++p) {
-      if (!is_reached[at(p)]) continue;
+      if (!is_reached[p]) continue;
       for (int b = 0; b < num_sizes_; ++b) {
-        const int end = p + problem_.sizes[at(b)];
+        const int end = p + problem_.sizes[b];
         if (end > problem_.devices || !problem_.has_place(b, p)) continue;
-        begins_[at(p)].push_back(b);
-        is_reached[at(end)] = true;
+        begins_[p].push_back(b);
+        is_reached[end] = true;
         if (slot(end, b) < 0) slots_[at(end) * at(num_sizes_) + at(b)] = slots++;
       }
     }
@@ -169,8 +169,8 @@ class SequenceSearch {
   template <typename Combine>
   void find_next(int left_behind, int p, Combine combine) {
     const int layers = problem_.layers;
-    for (const int b : begins_[at(p)]) {
-      const assignment::Cost* behind = rest(left_behind, p + problem_.sizes[at(b)], b);
+    for (const int b : begins_[p]) {
+      const assignment::Cost* behind = rest(left_behind, p + problem_.sizes[b], b);
       assignment::Cost* found = next_.data() + at(b) * width_;
       for (int j = 0; j < layers; ++j) {
         const assignment::Cost* stage = stages_.data() + problem_.stage_place(b, j, 0);
@@ -183,18 +183,18 @@ class SequenceSearch {
 
   template <typename Combine>
   void find_rest(int left, int p, Combine combine) {
-    const std::vector<int>& begins = begins_[at(p)];
+    const std::vector<int>& begins = begins_[p];
     if (begins.empty()) return;
     for (int j = 1; j < problem_.layers; ++j) {
       assignment::Cost of_larger = assignment::impossible;
       for (const int b : begins) of_larger = std::min(of_larger, next_[at(b) * width_ + at(j)]);
       if (of_larger >= assignment::impossible) continue;
-      suffix_.assign(at(num_sizes_) + 1, assignment::impossible);  // from a size on
+      suffix_.assign(num_sizes_ + 1, assignment::impossible);  // from a size on
       auto b = begins.rbegin();
       for (int a = num_sizes_ - 1; a >= 0; --a) {
-        suffix_[at(a)] = suffix_[at(a) + 1];
+        suffix_[a] = suffix_[a + 1];
         if (b != begins.rend() && *b == a) {
-          suffix_[at(a)] = std::min(suffix_[at(a)], next_[at(a) * width_ + at(j)]);
+          suffix_[a] = std::min(suffix_[a], next_[at(a) * width_ + at(j)]);
           ++b;
         }
       }
@@ -208,7 +208,7 @@ class SequenceSearch {
         }
         if (slot(p, a) < 0) continue;
         rest(left, p, a)[j] =
-            std::min({assignment::impossible, of_smaller, combine(crossing, suffix_[at(a) + 1])});
+            std::min({assignment::impossible, of_smaller, combine(crossing, suffix_[a + 1])});
       }
     }
   }
@@ -224,7 +224,7 @@ class SequenceSearch {
       found.slowest = std::max({found.slowest, cost, crossing});
       sum -= cost + crossing;
       j = stage.end;
-      p += problem_.sizes[at(stage.size)];
+      p += problem_.sizes[stage.size];
       last = stage.size;
       found.stages.push_back(stage);
     }
@@ -233,10 +233,10 @@ class SequenceSearch {
 
   std::pair<StageChoice, assignment::Cost> step(int left_behind, int j, int p, int last,
                                                 assignment::Cost sum) {
-    const std::vector<int>& begins = begins_[at(p)];
+    const std::vector<int>& begins = begins_[p];
     for (auto b = begins.rbegin(); b != begins.rend(); ++b) {
       const assignment::Cost crossing = last < 0 ? 0 : transfer(p, j, std::min(last, *b));
-      const assignment::Cost* behind = rest(left_behind, p + problem_.sizes[at(*b)], *b);
+      const assignment::Cost* behind = rest(left_behind, p + problem_.sizes[*b], *b);
       for (int k = problem_.layers; k > j; --k) {
         if (assignment::plus(assignment::plus(crossing, stage(*b, j, k)), behind[k]) == sum)
           return {{j, k, *b, p}, crossing};
@@ -276,7 +276,7 @@ void SequenceProblem::allocate() {
 
 bool SequenceProblem::has_place(int size, int first_rank) const {
   const int place = first_rank % devices_per_node;
-  const int needed = sizes[at(size)];
+  const int needed = sizes[size];
   return needed % devices_per_node == 0 ? place == 0 : place + needed <= devices_per_node;
 }
 
@@ -288,21 +288,21 @@ std::optional<StageSequence> best_sequence(const SequenceProblem& problem) {
 }
 
 std::vector<int> possible_stage_counts(const SequenceProblem& problem) {
-  std::vector<std::vector<bool>> counts(at(problem.devices) + 1,
-                                        std::vector<bool>(at(problem.layers) + 1, false));
+  std::vector<std::vector<bool>> counts(problem.devices + 1,
+                                        std::vector<bool>(problem.layers + 1, false));
   counts[0][0] = true;
   for (int p = 0; p < problem.devices; ++p) {
     for (int b = 0; b < static_cast<int>(problem.sizes.size()); ++b) {
-      const int end = p + problem.sizes[at(b)];
+      const int end = p + problem.sizes[b];
       if (end > problem.devices || !problem.has_place(b, p)) continue;
       for (int count = 0; count < problem.layers; ++count) {
-        if (counts[at(p)][at(count)]) counts[at(end)][at(count) + 1] = true;
+        if (counts[p][count]) counts[end][count + 1] = true;
       }
     }
   }
   std::vector<int> possible;
   for (int count = 1; count <= problem.layers; ++count) {
-    if (counts[at(problem.devices)][at(count)]) possible.push_back(count);
+    if (counts[problem.devices][count]) possible.push_back(count);
   }
   return possible;
 }
