@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <fstream>
-#include <utility>
 
 #include "base/error.h"
 #include "bundle/json_reader.h"

@@ -1,7 +1,6 @@
 #include "bundle/tail_info.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "bundle/json_reader.h"
 

@@ -34,7 +34,7 @@ std::optional<TailInfo> load_tail_info(const std::filesystem::path& bundle_dir,
 /// Throws Error as check_files does.
 void check_tail_files(const TailInfo& tail, const std::filesystem::path& bundle_dir);
 
-/// In the model's order, whether ranks or the tail make them.
+/// The model's outputs in its order, whether ranks or the tail make them.
 std::vector<graph::ModelOutput> model_outputs(const MetaInfo& info,
                                               const std::optional<TailInfo>& tail);
 

@@ -45,10 +45,10 @@ std::int64_t bodies_bound(const Graph& graph);
 /// would is compiled without fusions.
 std::int64_t arena_bound(const Graph& graph);
 
-/// By ValueId, how many copies a runtime keeps of a value, outside of what it packs, so that one
-/// microbatch's can arrive or leave while another's is in use: of the graph's inputs and outputs
-/// one for each microbatch, of what a Recv makes or a Send reads two. 0 for what is packed, which
-/// with one microbatch is everything.
+/// Copies that a runtime keeps of each value, by ValueId, outside of what it packs, so that one
+/// microbatch's can be received or sent while another's is in use: one a microbatch of the graph's
+/// inputs and outputs, two of what a Recv makes or a Send reads. 0 for a value that is packed: with
+/// one microbatch, each.
 std::vector<int> value_slots(const Graph& graph, int microbatches);
 
 /// What an arena for this many microbatches may take beyond arena_bound: the values that have slots

@@ -3,7 +3,7 @@
 namespace autopar::graph {
 
 /// The domain of the operators that bodies need and ONNX does not have. Their schemas are lines of
-/// microsoft_operators.cpp; each has kernels and a sharding rule.
+/// operator_table.cpp; each has kernels and a sharding rule.
 ///
 ///   TreeSums(X, features, splits, modes, branches, targets, weights) -> Y
 ///       Decision trees, one a row of the tables, which begin at their node 0. A node compares

@@ -11,7 +11,8 @@
 
 namespace autopar::graph {
 
-/// By how much an output is longer than the input that takes its place in the next step.
+/// The dimension and the rows by which an output is longer than the input that takes its place in
+/// the next step.
 struct Growth {
   int dim = 0;
   std::int64_t rows = 0;
@@ -25,7 +26,7 @@ std::optional<Growth> growth_of(const std::string& output, const Shape& output_s
 /// Whether a state that grows is a buffer in which rows keep their places: only operators that
 /// leave elements where they are lead from its input to its output, and padding behind has
 /// lengthened it. So com.microsoft's GroupQueryAttention writes rows to where `seqlens_k` says.
-/// Else what a step has made is the output's last rows.
+/// Otherwise a step's new rows are the output's last ones.
 bool keeps_places(const Graph& graph, const State& state);
 
 /// A model's outputs and inputs by name.

@@ -36,7 +36,7 @@ std::vector<std::int64_t> widened(const Tensor& tensor) {
   return {values.begin(), values.end()};
 }
 
-/// Of elements that take less than a byte; the first has the lowest bits.
+/// Widens elements that take less than a byte; the first has the lowest bits.
 std::vector<std::int64_t> widened_parts(const Tensor& tensor, bool is_signed) {
   const auto bits = static_cast<std::size_t>(bits_of(tensor.type()));
   const std::int64_t values = std::int64_t{1} << bits;

@@ -8,7 +8,7 @@
 #include "bundle/meta_info.h"
 #include "cost/device_model.h"
 #include "graph/graph.h"
-#include "graph/tail.h"
+#include "graph/onnx/tail_file.h"
 #include "planner/planner.h"
 #include "program/memory_prediction.h"
 #include "search/stages/search_pipeline.h"

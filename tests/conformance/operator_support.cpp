@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/contrib/microsoft_operators.h"
+#include "graph/contrib/operator_table.h"
 #include "graph/own_operators.h"
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/kernel.h"
@@ -95,13 +95,13 @@ void print() {
   for (const onnx::OpSchema& schema : onnx::OpSchemaRegistry::get_all_schemas()) {
     const std::string domain = schema.domain() == "ai.onnx" ? "" : schema.domain();
     if (domain == training || domain == graph::own_domain) continue;
-    if (schema.deprecated() && !graph::has_microsoft_body(domain, schema.Name())) continue;
+    if (schema.deprecated() && !graph::has_contrib_body(domain, schema.Name())) continue;
     const std::string name = domain.empty() ? schema.Name() : domain + "." + schema.Name();
     if (!seen.insert(name).second ||
         (domain.empty() && (dissolved.contains(schema.Name()) || folded.contains(schema.Name()))))
       continue;
     const bool is_function = schema.HasFunction() || schema.HasContextDependentFunction() ||
-                             graph::has_microsoft_body(domain, schema.Name());
+                             graph::has_contrib_body(domain, schema.Name());
     groups[service_of(domain, schema.Name(), is_function)].insert(name);
   }
   fmt::print("{}", introduction);
@@ -121,6 +121,6 @@ void print() {
 }  // namespace autopar
 
 int main() {
-  autopar::graph::register_microsoft_schemas();
+  autopar::graph::register_contrib_schemas();
   autopar::print();
 }

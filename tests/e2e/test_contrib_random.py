@@ -36,7 +36,7 @@ DOMAINS = {"ms": MICROSOFT, "ml_domain": ML, '""': ONNX}
 
 
 def operators_in_table():
-    table = (SOURCE / "lib" / "graph" / "microsoft_operators.cpp").read_text()
+    table = (SOURCE / "lib" / "graph" / "contrib" / "operator_table.cpp").read_text()
     rows = re.findall(r'^    \{(ms|ml_domain|""),\s*"(\w+)",', table, re.MULTILINE)
     return {(DOMAINS[domain], name) for domain, name in rows}
 

@@ -229,10 +229,54 @@ void attention(BodyBuilder& body) {
                   first));
 }
 
-void multi_head_attention(BodyBuilder& body) {
-  refuse_input(body, "past_sequence_length");
-  refuse_input(body, "cache_indirection");
-  if (body.wants("qk")) fail("its output 'qk' is not supported");
+namespace {
+
+/// Queries, keys and values, or the last two, side by side in `packed`, [batch, sequence, heads,
+/// parts, elements]: each as [batch, sequence, heads x elements].
+void unpack(BodyBuilder& body, const std::string& packed, const Names& to, Heads& of) {
+  const Shape& shape = body.shape(packed);
+  if (shape.size() != 5 || shape[2] != of.heads || shape[3] != static_cast<std::int64_t>(to.size()))
+    fail("its packed {} is {}", packed, to_string(shape));
+  Names parts;
+  for (const std::string& name : to) parts.push_back(name + "_5");
+  body.add("Split", {packed}, parts);
+  body.set("axis", std::int64_t{3});
+  body.set("num_outputs", static_cast<std::int64_t>(to.size()));
+  const std::string rows = body.ints({shape[0], shape[1], shape[2] * shape[4]});
+  for (const std::string& name : to)
+    body.add(fmt::format("{0} = Reshape ({0}_5, {1})", name, rows));
+  of.keys = shape[1];
+  of.depth = of.value_depth = shape[4];
+}
+
+/// "k_" and "v_" of the inputs key and value. Keys and values may have their heads apart.
+void add_keys_and_values(BodyBuilder& body, Heads& of) {
+  const Shape& key = body.shape("key");
+  if (key.size() == 5) return unpack(body, "key", {"k_", "v_"}, of);
+  const Shape& value = body.shape("value");
+  if (key.size() != value.size() || (key.size() != 3 && key.size() != 4))
+    fail("its key {} and value {} are not supported", to_string(key), to_string(value));
+  of.four_dimensions = key.size() == 4;
+  of.keys = of.four_dimensions ? key[2] : key[1];
+  of.value_depth = of.four_dimensions ? value[3] : value[2] / of.heads;
+  body.add("k_ = Identity (key) v_ = Identity (value)");
+}
+
+/// Adds the bias of queries, and of keys and values unless their heads are apart.
+void add_projection_bias(BodyBuilder& body, Heads& of) {
+  if (!body.has("bias")) return;
+  split_last(body, "bias", {"q_bias", "k_bias", "v_bias"},
+             {of.heads * of.depth, of.heads * of.depth, of.heads * of.value_depth});
+  body.add("q = Add (q_, q_bias)");
+  of.q = "q";
+  if (of.four_dimensions) return;
+  body.add("k = Add (k_, k_bias) v = Add (v_, v_bias)");
+  of.k = "k";
+  of.v = "v";
+}
+
+/// What a MultiHeadAttention attends to, but for its past.
+Heads multi_heads(BodyBuilder& body) {
   const Shape& query = body.shape("query");
   Heads of;
   of.heads = of.key_heads = body.int_attribute("num_heads", 0);
@@ -240,61 +284,31 @@ void multi_head_attention(BodyBuilder& body) {
   if (of.heads <= 0 || query.size() < 3) fail("its query {} is not supported", to_string(query));
   of.batch = query[0];
   of.queries = of.keys = query[1];
-  // Queries, keys and values side by side, [batch, sequence, heads, 2 or 3, elements].
-  const auto unpack = [&](const std::string& packed, const Names& to) {
-    const Shape& shape = body.shape(packed);
-    if (shape.size() != 5 || shape[2] != of.heads ||
-        shape[3] != static_cast<std::int64_t>(to.size()))
-      fail("its packed {} is {}", packed, to_string(shape));
-    Names parts;
-    for (const std::string& name : to) parts.push_back(name + "_5");
-    body.add("Split", {packed}, parts);
-    body.set("axis", std::int64_t{3});
-    body.set("num_outputs", static_cast<std::int64_t>(to.size()));
-    const std::string rows = body.ints({shape[0], shape[1], shape[2] * shape[4]});
-    for (const std::string& name : to)
-      body.add(fmt::format("{0} = Reshape ({0}_5, {1})", name, rows));
-    of.keys = shape[1];
-    of.depth = of.value_depth = shape[4];
-  };
-  bool keys_have_heads = false;
   if (query.size() == 5) {
-    unpack("query", {"q_", "k_", "v_"});
+    unpack(body, "query", {"q_", "k_", "v_"}, of);
   } else {
     of.depth = query[2] / of.heads;
     body.add("q_ = Identity (query)");
-    const Shape& key = body.shape("key");
-    if (key.size() == 5) {
-      unpack("key", {"k_", "v_"});
-    } else {
-      const Shape& value = body.shape("value");
-      if (key.size() != value.size() || (key.size() != 3 && key.size() != 4))
-        fail("its key {} and value {} are not supported", to_string(key), to_string(value));
-      keys_have_heads = key.size() == 4;
-      of.keys = keys_have_heads ? key[2] : key[1];
-      of.value_depth = keys_have_heads ? value[3] : value[2] / of.heads;
-      body.add("k_ = Identity (key) v_ = Identity (value)");
-    }
+    add_keys_and_values(body, of);
   }
   of.q = "q_";
   of.k = "k_";
   of.v = "v_";
-  if (body.has("bias")) {
-    split_last(body, "bias", {"q_bias", "k_bias", "v_bias"},
-               {of.heads * of.depth, of.heads * of.depth, of.heads * of.value_depth});
-    body.add("q = Add (q_, q_bias)");
-    of.q = "q";
-    if (!keys_have_heads) {
-      body.add("k = Add (k_, k_bias) v = Add (v_, v_bias)");
-      of.k = "k";
-      of.v = "v";
-    }
-  }
-  if (keys_have_heads) {
-    of.four_dimensions = true;
+  add_projection_bias(body, of);
+  if (of.four_dimensions) {
     split_heads(body, of.q, "q_heads", {of.batch, of.queries, of.heads, of.depth});
     of.q = "q_heads";
   }
+  return of;
+}
+
+}  // namespace
+
+void multi_head_attention(BodyBuilder& body) {
+  refuse_input(body, "past_sequence_length");
+  refuse_input(body, "cache_indirection");
+  if (body.wants("qk")) fail("its output 'qk' is not supported");
+  Heads of = multi_heads(body);
   if (body.has("past_key") != body.has("past_value"))
     fail("it has one of past_key and past_value alone");
   if (!body.has("past_key")) {
@@ -352,11 +366,7 @@ Heads grouped_heads(BodyBuilder& body) {
   return of;
 }
 
-}  // namespace
-
-namespace {
-
-/// Where the new tokens of a GroupQueryAttention stand.
+/// The positions of a GroupQueryAttention's new tokens.
 struct Placement {
   std::optional<std::int64_t> total;                 ///< the longest sequence with its new tokens
   std::optional<std::vector<std::int64_t>> lengths;  ///< of each batch with its new tokens
@@ -537,85 +547,102 @@ void add_sink(BodyBuilder& body, Heads& of, const ScoreMask& mask, const std::st
   of.mask = "bias_and_sink";
 }
 
+/// Throws Error where the known numbers of new tokens do not fit the cache.
+void check_places(const Heads& of, const Placement& placed, std::int64_t past) {
+  if (placed.total && (*placed.total < of.queries || *placed.total > past + of.queries))
+    fail("its total_sequence_length is {} for {} new tokens and a past of {}", *placed.total,
+         of.queries, past);
+  if (!placed.known_begin) return;
+  for (const std::int64_t place : *placed.known_begin)
+    if (place < 0 || place + of.queries > of.keys)
+      fail("its seqlens_k places {} new tokens at {} of {}", of.queries, place, of.keys);
+}
+
+/// Whether there may be padding behind a sequence: behind the length of one that begins at 0.
+bool may_have_padding(const Heads& of, const Placement& placed) {
+  return of.queries > 1 && (placed.is_first || !placed.may_be_first.empty()) &&
+         !(placed.lengths && std::ranges::min(*placed.lengths) >= of.queries);
+}
+
+/// Whether the new tokens of all sequences stand right behind the past.
+bool joins_past(const Heads& of, const Placement& placed, std::int64_t past) {
+  const auto is_behind_past = [past](std::int64_t place) { return place == past; };
+  return placed.known_begin && std::ranges::all_of(*placed.known_begin, is_behind_past) &&
+         of.keys == past + of.queries;
+}
+
+/// A buffer that new rows go to.
+struct Cache {
+  CacheForm form;
+  std::string past;
+  std::string present;
+};
+
+/// Puts the new rows of `from` to their places in the buffer.
+void extend(BodyBuilder& body, const Heads& of, const Placement& placed, std::int64_t past,
+            const Cache& cache, const std::string& from) {
+  const std::string stored = stored_rows(body, cache.form, from, of.batch, of.queries);
+  const Shape split{of.batch, of.queries, of.key_heads, cache.form.width()};
+  if (past == 0) return split_heads(body, stored, cache.present, split);
+  split_heads(body, stored, from + "_new", split);
+  if (joins_past(of, placed, past))
+    return body.add(
+        fmt::format("{} = Concat <axis = 2> ({}, {}_new)", cache.present, cache.past, from));
+  std::string buffer = cache.past;
+  if (past < of.keys) {
+    body.add(fmt::format("{0}_longer = Pad ({0}, {1})", cache.past,
+                         body.ints({0, 0, 0, 0, 0, 0, of.keys - past, 0})));
+    buffer += "_longer";
+  }
+  body.add(fmt::format("{} = TensorScatter <axis = 2> ({}, {}_new, {})", cache.present, buffer,
+                       from, placed.begin));
+}
+
 }  // namespace
 
-/// Where a sequence's new tokens stand in its cache, and how long it is, is told by `seqlens_k`;
-/// how long the cache is by `total_sequence_length` and the past.
+/// `seqlens_k` tells where a sequence's new tokens stand in its cache, and how long it is;
+/// `total_sequence_length` and the past tell how long the cache is.
 void group_query_attention(BodyBuilder& body) {
   refuse_attribute(body, "sliding_window_cache", 0);
   refuse_attribute(body, "qk_output", 0);
   const bool has_sink = body.has("head_sink") || body.int_attribute("smooth_softmax", 0) > 0;
   Heads of = grouped_heads(body);
-  const CacheForm key_form = cache_form(body, "k", of.key_heads, of.depth);
-  const CacheForm value_form = cache_form(body, "v", of.key_heads, of.depth);
-  const bool is_quantised = key_form.is_quantised();
+  const Cache keys{cache_form(body, "k", of.key_heads, of.depth), "past_key", "present_key"};
+  const Cache values{cache_form(body, "v", of.key_heads, of.depth), "past_value", "present_value"};
   of.causal = body.int_attribute("causal", 1) != 0;
   of.softcap = body.float_attribute("softcap", 0);
   // ONNX Runtime's window counts the query's own key.
   const std::int64_t window = body.int_attribute("local_window_size", -1);
   if (window > 0) of.left_window = window - 1;
-  const bool has_past = body.has("past_key");
-  if (has_past != body.has("past_value")) fail("it has one of past_key and past_value alone");
-  const std::int64_t past = has_past ? body.shape("past_key").at(2) : 0;
-  const std::int64_t new_tokens = of.queries;
+  if (body.has("past_key") != body.has("past_value"))
+    fail("it has one of past_key and past_value alone");
+  const std::int64_t past = body.has("past_key") ? body.shape("past_key").at(2) : 0;
   const Placement placed = place_new_tokens(body, of, past);
-  if (placed.total && (*placed.total < new_tokens || *placed.total > past + new_tokens))
-    fail("its total_sequence_length is {} for {} new tokens and a past of {}", *placed.total,
-         new_tokens, past);
   // A total that only the run tells fits into what was given: the buffer has room for what comes.
-  of.keys = std::max(past, placed.total.value_or(new_tokens));
+  of.keys = std::max(past, placed.total.value_or(of.queries));
+  check_places(of, placed, past);
   if (body.int_attribute("do_rotary", 0) != 0) turn_heads(body, of, placed);
-  if (placed.known_begin)
-    for (const std::int64_t place : *placed.known_begin)
-      if (place < 0 || place + new_tokens > of.keys)
-        fail("its seqlens_k places {} new tokens at {} of {}", new_tokens, place, of.keys);
-  // Behind the length of a sequence that begins at 0 stands padding.
-  const bool has_padding = new_tokens > 1 && (placed.is_first || !placed.may_be_first.empty()) &&
-                           !(placed.lengths && std::ranges::min(*placed.lengths) >= new_tokens);
-  const ScoreMask mask = score_mask(body, of, has_padding);
+  const ScoreMask mask = score_mask(body, of, may_have_padding(of, placed));
   of.mask = mask.name;
 
-  const bool wants_present = body.wants("present_key") || body.wants("present_value");
-  if (past == 0 && !has_sink && !is_quantised) {
+  const bool is_plain = !has_sink && !keys.form.is_quantised();
+  if (past == 0 && is_plain) {
     attend(body, of, {});
-    if (wants_present) add_presents(body, of);
-    return;
+    return add_presents(body, of);
   }
-  const auto is_behind_past = [&](std::int64_t place) { return place == past; };
-  const bool joins = placed.known_begin &&
-                     std::ranges::all_of(*placed.known_begin, is_behind_past) &&
-                     of.keys == past + new_tokens;
-  if (joins && !has_sink && !is_quantised) {
-    of.past_k = "past_key";
-    of.past_v = "past_value";
-    return attend(body, of, {"present_key", "present_value"});
+  if (joins_past(of, placed, past) && is_plain) {
+    of.past_k = keys.past;
+    of.past_v = values.past;
+    return attend(body, of, {keys.present, values.present});
   }
-  // The new tokens go to their places in the buffer.
-  const auto extend = [&](const CacheForm& form, const std::string& cache, const std::string& from,
-                          const std::string& present) {
-    const std::string stored = stored_rows(body, form, from, of.batch, new_tokens);
-    const Shape split{of.batch, new_tokens, of.key_heads, form.width()};
-    if (past == 0) return split_heads(body, stored, present, split);
-    split_heads(body, stored, from + "_new", split);
-    if (joins)
-      return body.add(fmt::format("{} = Concat <axis = 2> ({}, {}_new)", present, cache, from));
-    std::string buffer = cache;
-    if (past < of.keys) {
-      body.add(fmt::format("{0}_longer = Pad ({0}, {1})", cache,
-                           body.ints({0, 0, 0, 0, 0, 0, of.keys - past, 0})));
-      buffer += "_longer";
-    }
-    body.add(fmt::format("{} = TensorScatter <axis = 2> ({}, {}_new, {})", present, buffer, from,
-                         placed.begin));
-  };
-  extend(key_form, "past_key", of.k, "present_key");
-  extend(value_form, "past_value", of.v, "present_value");
-  split_heads(body, of.q, "q_heads", {of.batch, new_tokens, of.heads, of.depth});
+  extend(body, of, placed, past, keys, of.k);
+  extend(body, of, placed, past, values, of.v);
+  split_heads(body, of.q, "q_heads", {of.batch, of.queries, of.heads, of.depth});
   of.q = "q_heads";
-  of.k = numbers_in(body, key_form, "present_key", of.batch, of.keys);
-  of.v = numbers_in(body, value_form, "present_value", of.batch, of.keys);
+  of.k = numbers_in(body, keys.form, keys.present, of.batch, of.keys);
+  of.v = numbers_in(body, values.form, values.present, of.batch, of.keys);
   of.four_dimensions = true;
-  body.add(fmt::format("valid = Add ({}, {})", placed.begin, body.ints({new_tokens})));
+  body.add(fmt::format("valid = Add ({}, {})", placed.begin, body.ints({of.queries})));
   of.lengths = "valid";
   if (has_sink) add_sink(body, of, mask, placed.begin);
   attend(body, of, {});

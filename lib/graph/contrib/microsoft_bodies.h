@@ -1,9 +1,9 @@
 #pragma once
 
-#include "graph/onnx/body_builder.h"
+#include "graph/contrib/body_builder.h"
 
 /// Bodies of operators of the domain com.microsoft, one each, named after it
-/// (microsoft_operators.cpp has their inputs, outputs and attributes). All throw Error for a form
+/// (operator_table.cpp has their inputs, outputs and attributes). All throw Error for a form
 /// that they do not serve.
 namespace autopar::graph::microsoft {
 

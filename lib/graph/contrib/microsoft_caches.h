@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "graph/onnx/body_builder.h"
+#include "graph/contrib/body_builder.h"
 
 namespace autopar::graph::microsoft {
 

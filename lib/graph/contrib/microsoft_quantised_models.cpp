@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "graph/contrib/microsoft_bodies.h"
-#include "graph/contrib/microsoft_operators.h"
+#include "graph/contrib/operator_table.h"
 
 namespace autopar::graph::microsoft {
 namespace {

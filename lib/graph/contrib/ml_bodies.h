@@ -1,8 +1,8 @@
 #pragma once
 
-#include "graph/onnx/body_builder.h"
+#include "graph/contrib/body_builder.h"
 
-/// Bodies of operators of the domain ai.onnx.ml, and one of ONNX's own, that others make up.
+/// Bodies of operators of the domain ai.onnx.ml, and of one of ONNX's own domain.
 namespace autopar::graph::ml {
 
 void array_feature_extractor(BodyBuilder& body);
@@ -25,7 +25,7 @@ void tree_ensemble(BodyBuilder& body);
 void tree_ensemble_classifier(BodyBuilder& body);
 void tree_ensemble_regressor(BodyBuilder& body);
 
-/// Of integers.
+/// Its items are integers.
 void tf_idf_vectorizer(BodyBuilder& body);
 
 }  // namespace autopar::graph::ml

@@ -74,7 +74,7 @@ std::string name_at(const std::array<const char*, count>& names, std::int64_t in
   return names[static_cast<std::size_t>(index)];
 }
 
-/// For which targets all leaves of some tree vote, so that every row has a vote for them.
+/// The targets that all leaves of some tree vote for, so that every row has a vote for them.
 std::set<std::int64_t> always_voted(const std::vector<Tree>& trees) {
   std::set<std::int64_t> always;
   for (const Tree& tree : trees) {
@@ -152,7 +152,7 @@ void add_best_class(BodyBuilder& body, const std::vector<Tree>& trees, const Vot
                   number_of(body, -std::numeric_limits<double>::infinity(), type)));
 }
 
-/// What is made of two classes' votes, row by row as ONNX Runtime has it: the standard does not say
+/// Makes labels and scores of two classes' votes as ONNX Runtime does: the standard does not say
 /// how votes for one class alone and base values, one or two, go together. A row with votes for the
 /// second class has a pair of scores, of which the second decides. Any other row has a single one,
 /// of its votes for the first class, which decides; both classes' scores are made of that, unless

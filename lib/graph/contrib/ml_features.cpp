@@ -1,8 +1,6 @@
 // Operators of ai.onnx.ml that prepare features: scaling, imputing, encoding.
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -42,8 +40,8 @@ std::string default_value(BodyBuilder& body, DataType type) {
 
 }  // namespace
 
-/// By the largest, the sum of sizes or the root of the sum of squares of each row; a row for which
-/// that is 0 stays.
+/// Divides each row by its largest element, the sum of absolute values or the root of the sum of
+/// squares; a row for which that is 0 stays.
 void normalizer(BodyBuilder& body) {
   const std::string norm = body.string_attribute("norm", "MAX");
   const std::string last = body.ints({-1});
@@ -112,7 +110,7 @@ void feature_vectorizer(BodyBuilder& body) {
   body.set("axis", std::int64_t{1});
 }
 
-/// What is in no category becomes zeros, also where the model would rather fail (zeros = 0).
+/// A number in no category becomes zeros, also where the model would rather fail (zeros = 0).
 void one_hot_encoder(BodyBuilder& body) {
   if (!body.strings_attribute("cats_strings").empty())
     fail(

@@ -126,7 +126,7 @@ void add_votes(BodyBuilder& body, std::int64_t classes) {
       matrix(body, {of.pairs, classes}, of.votes_below)));
 }
 
-/// The same of a machine that is linear: a score a class.
+/// "best" and "scores" of a linear machine: a score a class.
 void add_linear_machine(BodyBuilder& body, std::int64_t classes) {
   const auto coefficients = body.floats_attribute("coefficients");
   const auto rho = body.floats_attribute("rho");

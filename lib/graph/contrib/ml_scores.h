@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/onnx/body_builder.h"
+#include "graph/contrib/body_builder.h"
 
 /// What classifiers and regressors of ai.onnx.ml make of their scores, as ONNX Runtime has it.
 namespace autopar::graph::ml {

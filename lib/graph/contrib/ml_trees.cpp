@@ -45,7 +45,7 @@ TreeMode mode_of(const std::string& name) {
   return found->second;
 }
 
-/// Where a node is, by the ids of its tree and its own.
+/// The places of nodes, by the ids of their tree and their own.
 using Places = std::map<std::pair<std::int64_t, std::int64_t>, std::pair<std::size_t, std::size_t>>;
 
 template <typename Values>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/onnx/body_builder.h"
+#include "graph/contrib/body_builder.h"
 #include "graph/own_operators.h"
 
 /// Ensembles of decision trees, however an operator's attributes tell them, as the tables of

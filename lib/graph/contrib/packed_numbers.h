@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "graph/onnx/body_builder.h"
+#include "graph/contrib/body_builder.h"
 
 namespace autopar::graph {
 

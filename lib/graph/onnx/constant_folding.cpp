@@ -53,7 +53,7 @@ bool is_data_shaped(const NodeInContext& context) {
              data_shaped_operators.end();
 }
 
-/// Of a result whose shape is not known, the evaluator gives one.
+/// A placeholder where the shape is not known: the evaluator gives one.
 Shape expected_shape(const InferredOutput& output) { return output.shape.value_or(Shape{0}); }
 
 /// Weights that are stored in few bits stay so: a run makes numbers of them, or computes with them

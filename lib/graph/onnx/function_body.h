@@ -6,6 +6,9 @@
 
 namespace autopar::graph {
 
+/// The version of ONNX's own operators that bodies of contrib's operators are written in.
+inline constexpr std::int64_t body_opset = 25;
+
 /// A function about to be inlined: its body with the caller's attributes put in.
 struct FunctionBody {
   onnx::FunctionProto function;

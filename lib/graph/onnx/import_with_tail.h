@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "graph/onnx/onnx_import.h"
-#include "graph/tail.h"
+#include "graph/onnx/tail_file.h"
 
 namespace autopar::graph {
 
@@ -14,9 +14,9 @@ struct Imported {
   std::optional<Tail> tail;
 };
 
-/// As load_onnx; but nodes of the model whose outputs have shapes that only a run tells, and all
-/// that reads what they make, are left to the tail. Of the graph's outputs, those of the model come
-/// first. Throws UnknownShape where the tail would be nearly all of the model.
+/// Reads a model as load_onnx does; but nodes of the model whose outputs have shapes that only a
+/// run tells, and all that read what they make, are left to the tail. The model's outputs come
+/// first among the graph's. Throws UnknownShape where the tail would be nearly all of the model.
 Imported load_onnx_with_tail(const std::filesystem::path& file, const ImportOptions& options);
 
 }  // namespace autopar::graph

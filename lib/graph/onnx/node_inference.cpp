@@ -3,6 +3,7 @@
 #include <onnx/shape_inference/implementation.h>
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include "graph/onnx/function_body.h"
@@ -45,6 +46,14 @@ void add_default(onnx::NodeProto& node, const char* name, std::int64_t value) {
   attribute.set_i(value);
 }
 
+/// Attributes that ONNX's inference takes for 0 where they are absent.
+struct MissedDefault {
+  std::string_view op_type;
+  const char* attribute;
+  std::int64_t value;
+};
+constexpr std::array<MissedDefault, 1> missed_defaults = {{{"STFT", "onesided", 1}}};
+
 /// The messages in which ONNX's inference reads what is known.
 struct InputMessages {
   explicit InputMessages(const NodeInContext& context) : node(context.node) {
@@ -56,9 +65,8 @@ struct InputMessages {
       if (informs_inference(*value))
         data_pointers[name] = &(data[name] = tensor_to_proto(name, *value->constant));
     }
-    // Inference takes 0 for what the operator says is 1.
-    if (context.node.op_type() == "STFT" && context.node.domain().empty())
-      add_default(node, "onesided", 1);
+    for (const auto& [op_type, attribute, value] : missed_defaults)
+      if (node.op_type() == op_type && node.domain().empty()) add_default(node, attribute, value);
   }
 
   onnx::NodeProto node;
@@ -107,19 +115,32 @@ void check_window(const onnx::NodeProto& node) {
   }
 }
 
-void check_channels(const onnx::NodeProto& node, const Shape& data, const Shape& weight) {
+/// Checks a convolution; `in_weights` gives the data's channels as the weights tell them.
+void check_channels(const NodeInContext& context,
+                    std::int64_t (*in_weights)(const Shape& weight, std::int64_t groups)) {
+  const onnx::NodeProto& node = context.node;
+  const Shape& data = context.inputs[0]->shape;
+  const Shape& weight = context.inputs[1]->shape;
   if (data.size() < 3 || weight.size() != data.size())
     fail("data {} and weights {} do not fit", to_string(data), to_string(weight));
   const auto group = std::ranges::find(node.attribute(), "group", &onnx::AttributeProto::name);
   const std::int64_t groups = group == node.attribute().end() ? 1 : group->i();
-  const std::int64_t channels = node.op_type() == "ConvTranspose" ? weight[0] : weight[1] * groups;
-  if (data[1] != channels || weight[0] % groups != 0)
+  if (data[1] != in_weights(weight, groups) || weight[0] % groups != 0)
     fail("data {} and weights {} in {} group(s) do not fit", to_string(data), to_string(weight),
          groups);
 }
 
+void check_conv(const NodeInContext& context, const std::vector<InferredOutput>&) {
+  check_channels(context,
+                 [](const Shape& weight, std::int64_t groups) { return weight[1] * groups; });
+}
+
+void check_conv_transpose(const NodeInContext& context, const std::vector<InferredOutput>&) {
+  check_channels(context, [](const Shape& weight, std::int64_t) { return weight[0]; });
+}
+
 /// Each letter of the equation has one extent, or 1.
-void check_einsum(const NodeInContext& context) {
+void check_einsum(const NodeInContext& context, const std::vector<InferredOutput>&) {
   std::string equation =
       std::ranges::find(context.node.attribute(), "equation", &onnx::AttributeProto::name)->s();
   std::erase(equation, ' ');
@@ -138,23 +159,29 @@ void check_einsum(const NodeInContext& context) {
   }
 }
 
-void check_reshape(const Shape& from, const std::optional<Shape>& to) {
+void check_reshape(const NodeInContext& context, const std::vector<InferredOutput>& outputs) {
+  const Shape& from = context.inputs[0]->shape;
+  const std::optional<Shape>& to = outputs[0].shape;
   if (to && num_elements(from) != num_elements(*to))
     fail("data {} cannot be reshaped to {}", to_string(from), to_string(*to));
 }
 
-/// Of what ONNX's inference lets through, what fits no sharding rule and no kernel.
+/// Refuses operands that ONNX's inference lets through and that fit no sharding rule and no kernel.
 void check_operands(const NodeInContext& context, const std::vector<InferredOutput>& outputs) {
+  using Check = void (*)(const NodeInContext&, const std::vector<InferredOutput>&);
+  static const std::map<std::string_view, Check> table = {
+      {"Conv", check_conv},
+      {"ConvTranspose", check_conv_transpose},
+      {"Einsum", check_einsum},
+      {"Reshape", check_reshape},
+  };
   const bool all_known = std::ranges::find(context.inputs, nullptr) == context.inputs.end();
-  if (!context.node.domain().empty() || !all_known) return;
-  const std::string& op = context.node.op_type();
-  if (op == "Conv" || op == "ConvTranspose")
-    check_channels(context.node, context.inputs[0]->shape, context.inputs[1]->shape);
-  if (op == "Einsum") check_einsum(context);
-  if (op == "Reshape") check_reshape(context.inputs[0]->shape, outputs[0].shape);
+  const auto found = table.find(context.node.op_type());
+  if (context.node.domain().empty() && all_known && found != table.end())
+    found->second(context, outputs);
 }
 
-/// What a constant condition leaves of Compress's data, which inference does not tell.
+/// The shape that a constant condition leaves of Compress's data, which inference does not tell.
 std::optional<Shape> compressed_shape(const NodeInContext& context, const onnx::TypeProto&) {
   const Value* data = context.inputs[0];
   const Value* condition = context.inputs[1];
@@ -171,7 +198,7 @@ std::optional<Shape> compressed_shape(const NodeInContext& context, const onnx::
   return shape;
 }
 
-/// What MaxUnpool's third input says, which inference does not read.
+/// The shape that MaxUnpool's third input gives, which inference does not read.
 std::optional<Shape> unpooled_shape(const NodeInContext& context, const onnx::TypeProto&) {
   const Value* shape = context.inputs.size() > 2 ? context.inputs[2] : nullptr;
   if (shape == nullptr || !shape->constant || !shape->constant->has_data()) return std::nullopt;
@@ -181,7 +208,8 @@ std::optional<Shape> unpooled_shape(const NodeInContext& context, const onnx::Ty
   return found;
 }
 
-/// With Resize's sizes known, inference leaves open what is 0, as a rank's share may be.
+/// The shape where Resize's sizes are known: inference leaves extents of 0 open, which a rank's
+/// share may have.
 std::optional<Shape> resized_shape(const NodeInContext& context, const onnx::TypeProto& inferred) {
   const Value* sizes = context.inputs.size() > 3 ? context.inputs[3] : nullptr;
   if (sizes == nullptr || !sizes->constant || !sizes->constant->has_data()) return std::nullopt;
@@ -194,7 +222,7 @@ std::optional<Shape> resized_shape(const NodeInContext& context, const onnx::Typ
   return shape;
 }
 
-/// What there is to know of the first output's shape where inference left it open.
+/// The first output's shape where inference left it open, if it is known.
 std::optional<Shape> open_shape(const NodeInContext& context, const onnx::TypeProto& inferred) {
   using Infer = std::optional<Shape> (*)(const NodeInContext&, const onnx::TypeProto&);
   static const std::map<std::string_view, Infer> table = {
@@ -207,7 +235,7 @@ std::optional<Shape> open_shape(const NodeInContext& context, const onnx::TypePr
   return found->second(context, inferred);
 }
 
-/// By the operator's own function for it, else by walking the body that defines it.
+/// Runs the operator's own inference function, else walks the body that defines it.
 void run_inference(const NodeInContext& context, onnx::InferenceContext& inference) {
   const onnx::OpSchema& schema = *context.schema;
   if (schema.has_type_and_shape_inference_function()) {

@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <variant>
 
 #include "graph/loop_body.h"
 #include "graph/onnx/tensor_proto.h"

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/evaluator.h"
 #include "graph/graph.h"
 #include "graph/onnx/unknown_shape.h"
 
@@ -19,11 +20,6 @@ using ShapeBindings = std::map<std::string, Shape>;
 
 /// Reads "NAME=1x128"; throws Error that shows the form.
 std::pair<std::string, Shape> parse_shape_binding(std::string_view text);
-
-/// Evaluates a graph of one node whose inputs are all constants; nullopt where no kernel serves
-/// it. Folding needs kernels, which this module may not know: the application hands them in. Of
-/// Compress, NonMaxSuppression, NonZero and Unique the results' shapes are the evaluator's.
-using Evaluator = std::function<std::optional<std::vector<Tensor>>(const Graph& single_node)>;
 
 struct ImportOptions {
   ShapeBindings shapes;

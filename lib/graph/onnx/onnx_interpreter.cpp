@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "graph/onnx/import/import_model.h"
 #include "graph/onnx/model_file.h"
-#include "graph/onnx/model_importer.h"
 
 namespace autopar::graph {
 
@@ -20,8 +20,7 @@ std::map<std::string, Tensor> OnnxInterpreter::run(std::map<std::string, Tensor>
   options.evaluate = evaluate_;
   options.is_native = is_native_;
   options.constants = std::move(inputs);
-  return ModelImporter(*file_, options, OfUnknownShape::refused, Folding::of_everything)
-      .interpret();
+  return interpret_model(*file_, options);
 }
 
 }  // namespace autopar::graph

@@ -2,7 +2,7 @@
 
 #include "graph/graph.h"
 #include "graph/onnx/collective_schemas.h"
-#include "graph/onnx/input_shapes.h"
+#include "graph/onnx/import/input_shapes.h"
 #include "graph/onnx/model_file.h"
 
 namespace autopar::graph {

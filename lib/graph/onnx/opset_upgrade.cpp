@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "graph/contrib/microsoft_operators.h"
-#include "graph/onnx/body_builder.h"
+#include "graph/contrib/operator_table.h"
+#include "graph/onnx/function_body.h"
 #include "graph/onnx/model_file.h"
 
 namespace autopar::graph {
@@ -403,7 +403,7 @@ template <typename Nodes>
 std::int64_t opset_needed(const Nodes& nodes, std::int64_t opset) {
   std::int64_t needed = opset;
   for (const auto& node : nodes) {
-    if (has_microsoft_body(canonical_domain(node.domain()), node.op_type()))
+    if (has_contrib_body(canonical_domain(node.domain()), node.op_type()))
       needed = std::max(needed, body_opset);
     for (const FormChange& change : form_changes())
       if (canonical_domain(node.domain()).empty() && concerns(change, node))

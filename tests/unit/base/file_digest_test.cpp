@@ -1,7 +1,6 @@
 #include "base/file_digest.h"
 
 #include <catch2/catch.hpp>
-#include <filesystem>
 #include <fstream>
 
 #include "base/temporary_folder.h"

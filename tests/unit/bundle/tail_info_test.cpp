@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "base/error.h"
 #include "base/file_digest.h"
 #include "base/temporary_folder.h"
 #include "unit/bundle/json_schema.h"

@@ -2,8 +2,6 @@
 #include <onnx/defs/schema.h>
 #include <sys/stat.h>
 
-#include <functional>
-
 #include "graph/onnx/onnx_overview.h"
 #include "unit/graph/models.h"
 

@@ -2,8 +2,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "base/error.h"
-
 using namespace autopar::graph;
 
 TEST_CASE("the name of every data type parses back to it") {

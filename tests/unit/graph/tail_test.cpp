@@ -1,9 +1,9 @@
-#include "graph/tail.h"
+#include "graph/onnx/tail_file.h"
 
 #include <algorithm>
 
+#include "graph/onnx/import/work.h"
 #include "graph/onnx/import_with_tail.h"
-#include "graph/onnx/work.h"
 #include "unit/graph/models.h"
 
 using namespace autopar;

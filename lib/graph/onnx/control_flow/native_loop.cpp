@@ -1,0 +1,228 @@
+#include "graph/onnx/control_flow/native_loop.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "graph/onnx/control_flow/control_flow_parts.h"
+#include "graph/onnx/unknown_shape.h"
+
+namespace autopar::graph {
+namespace {
+
+using Values = std::vector<ValueId>;
+
+/// A body in a body is read anew each time that the outer one is.
+constexpr int deepest_loops = 4;
+/// A value that is found to change from round to round may let others change.
+constexpr int most_readings = 4;
+/// A trip count from here on stands for no end at all.
+constexpr std::int64_t most_native_rounds = std::int64_t{1} << 30;
+
+bool is_same(ValueId a, ValueId b, NodeReader& reader) {
+  if (a == b) return true;
+  if (a <= no_value || b <= no_value) return false;
+  const Value& one = reader.value(a);
+  const Value& other = reader.value(b);
+  if (!one.constant || !other.constant || one.type != other.type || one.shape != other.shape ||
+      !one.constant->has_data() || !other.constant->has_data() || bits_of(one.type) % 8 != 0)
+    return false;
+  const Tensor x = one.constant->contiguous_copy();
+  const Tensor y = other.constant->contiguous_copy();
+  return std::ranges::equal(x.bytes(), y.bytes());
+}
+
+std::string describe(const Value& value) {
+  return fmt::format("{} {}", name_of(value.type), to_string(value.shape));
+}
+
+/// One reading of the graph, some of the carried values taken as what they were at first.
+class Reading {
+ public:
+  Reading(const NativeLoop& loop, NodeReader& reader, const std::vector<bool>& changes)
+      : reader_(reader), around_(reader.frames().depth()), body_(reader.frames()) {
+    round_ = reader.frames().builder().add_input({"round", false}, DataType::int64, {});
+    for (std::size_t i = 0; i < loop.carried.size(); ++i)
+      given_.push_back(changes[i] ? input_like(loop.carried[i])
+                                  : reader.frames().bring_in(loop.carried[i], around_));
+    made_ = loop.read(round_, given_);
+  }
+
+  const Values& given() const { return given_; }
+  const Values& made() const { return made_; }
+  bool keeps(std::size_t i) const { return is_same(made_[1 + i], given_[i], reader_); }
+  BodyFrames::Finished finish(const Values& outputs) { return body_.finish(outputs); }
+
+ private:
+  ValueId input_like(ValueId first) {
+    const Value value = reader_.frames().value(first, around_);
+    return reader_.frames().builder().add_input({value.name, false}, value.type, value.shape);
+  }
+
+  NodeReader& reader_;
+  int around_;
+  BodyFrames::Body body_;
+  ValueId round_ = no_value;
+  Values given_;
+  Values made_;
+};
+
+void check_carried(const Reading& reading, std::size_t i, bool changes, const std::string& name,
+                   NodeReader& reader) {
+  const ValueId before = reading.given()[i];
+  const ValueId after = reading.made()[1 + i];
+  if (!changes && reading.keeps(i)) return;
+  if (before <= no_value || after <= no_value)
+    fail(
+        "it carries a sequence or an optional value that changes, and too much of it is known in "
+        "a run alone to unroll it: let it carry tensors, or make a known number of rounds");
+  const Value& first = reader.value(before);
+  const Value& then = reader.value(after);
+  if (first.type == then.type && first.shape == then.shape) return;
+  throw UnknownShape(fmt::format(
+      "'{}', which it carries, is {} before a round and {} after it: a loop that only the run ends "
+      "must keep types and shapes (or give the model input that its rounds depend on with "
+      "--constant)",
+      name, describe(first), describe(then)));
+}
+
+std::vector<bool> all_tensors(const NativeLoop& loop) {
+  std::vector<bool> is_tensor;
+  for (const ValueId id : loop.carried) is_tensor.push_back(id > no_value);
+  return is_tensor;
+}
+
+/// Which carried values change from round to round: those are found by readings that take them as
+/// constant until one makes something else of them.
+std::vector<bool> find_changes(const NativeLoop& loop, NodeReader& reader) {
+  std::vector<bool> changes(loop.carried.size(), false);
+  for (int readings = 0; readings < most_readings; ++readings) {
+    bool is_stable = true;
+    try {
+      const Reading reading(loop, reader, changes);
+      for (std::size_t i = 0; i < changes.size(); ++i) {
+        if (changes[i] || reading.keeps(i)) continue;
+        if (loop.carried[i] <= no_value) continue;
+        changes[i] = true;
+        is_stable = false;
+      }
+    } catch (const Error&) {
+      // What was taken for constant may be why: with all that may change changing, it tells.
+      break;
+    }
+    if (is_stable) return changes;
+  }
+  return all_tensors(loop);
+}
+
+/// How many rounds there are where no run is needed to tell.
+std::optional<std::int64_t> known_rounds(const NativeLoop& loop, bool may_end_early,
+                                         NodeReader& reader) {
+  if (loop.trip_count == no_value || may_end_early) return std::nullopt;
+  const auto trips = known(loop.trip_count, reader);
+  if (!trips || (loop.condition != no_value && !known(loop.condition, reader))) return std::nullopt;
+  if (loop.condition != no_value && known(loop.condition, reader) == 0) return 0;
+  return std::max<std::int64_t>(*trips, 0);
+}
+
+/// Some end must be in sight, as what runs for ever tells nobody why.
+void require_an_end(const NativeLoop& loop, NodeReader& reader) {
+  const bool may_not_begin = loop.condition != no_value && known(loop.condition, reader) != 1;
+  const auto trips = loop.trip_count == no_value ? std::nullopt : known(loop.trip_count, reader);
+  if (loop.trip_count == no_value && !may_not_begin)
+    fail("nothing ends it: it has no trip count, and its condition holds for ever");
+  if (trips.value_or(0) > most_native_rounds)
+    fail("it makes {} rounds, and no condition ends it before; more than {} are not supported",
+         *trips, most_native_rounds);
+}
+
+[[noreturn]] void fail_collected(const NativeLoop& loop, NodeReader& reader) {
+  const bool is_counted = loop.trip_count != no_value && known(loop.trip_count, reader);
+  throw UnknownShape(fmt::format(
+      "{} is not known before the run, but decides how much it collects: give a model input's "
+      "value with --constant",
+      is_counted ? "its condition" : "its trip count"));
+}
+
+/// The results of a loop that makes nothing.
+Values left_as_it_was(const NativeLoop& loop) {
+  Values result = loop.carried;
+  result.resize(result.size() + loop.is_collected.size(), no_value);
+  return result;
+}
+
+/// The body of a loop, what it captures, and the outputs of its node: first what is carried.
+struct NativeBody {
+  BodyFrames::Finished finished;
+  std::vector<LoopOutput> outputs;  ///< of one round, where they are collected
+  std::size_t carried = 0;
+  bool may_end_early = false;
+};
+
+/// Reads the body; nullopt where it carries and collects nothing.
+std::optional<NativeBody> read_body(const NativeLoop& loop, const std::vector<bool>& changes,
+                                    NodeReader& reader) {
+  std::vector<std::string> names;
+  for (const ValueId id : loop.carried)
+    names.push_back(id > no_value ? reader.value(id).name : std::string());
+  Reading reading(loop, reader, changes);
+  NativeBody body;
+  body.may_end_early = known(reading.made()[0], reader) != 1;
+  Values outputs{reading.made()[0]};
+  const auto leaves = [&](ValueId id) {
+    outputs.push_back(id);
+    body.outputs.push_back({reader.value(id).type, reader.value(id).shape});
+  };
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    check_carried(reading, i, changes[i], names[i], reader);
+    if (changes[i]) leaves(reading.made()[1 + i]);
+  }
+  body.carried = body.outputs.size();
+  for (std::size_t i = 0; i < loop.is_collected.size(); ++i)
+    if (loop.is_collected[i]) leaves(reading.made()[1 + changes.size() + i]);
+  if (body.outputs.empty()) return std::nullopt;
+  body.finished = reading.finish(outputs);
+  return body;
+}
+
+/// Gives what is collected its first dimension, the rounds.
+void add_rounds(const NativeLoop& loop, NodeReader& reader, NativeBody& body) {
+  if (!body.may_end_early) require_an_end(loop, reader);
+  const auto rounds = known_rounds(loop, body.may_end_early, reader);
+  if (body.outputs.size() > body.carried && !rounds) fail_collected(loop, reader);
+  for (std::size_t o = body.carried; o < body.outputs.size(); ++o) {
+    Shape& shape = body.outputs[o].shape;
+    shape.insert(shape.begin(), *rounds);
+    if (!is_possible(shape))
+      fail("what it collects would have the impossible shape {}", to_string(shape));
+  }
+}
+
+}  // namespace
+
+std::vector<ValueId> add_native_loop(const NativeLoop& loop, NodeReader& reader) {
+  if (reader.frames().depth() >= deepest_loops)
+    fail("loops whose rounds only the run counts are nested more than {} deep", deepest_loops);
+  // Loops in a shard carry only what changes.
+  const std::vector<bool> changes =
+      reader.unrolls() ? find_changes(loop, reader) : all_tensors(loop);
+  auto body = read_body(loop, changes, reader);
+  if (!body) return left_as_it_was(loop);
+  add_rounds(loop, reader, *body);
+  Values inputs{loop.trip_count, loop.condition};
+  for (std::size_t i = 0; i < changes.size(); ++i)
+    if (changes[i]) inputs.push_back(loop.carried[i]);
+  const Values& captured = body->finished.captured;
+  inputs.insert(inputs.end(), captured.begin(), captured.end());
+  const Values made = reader.add_loop(
+      std::move(inputs), {std::move(body->finished.body), body->carried}, body->outputs);
+
+  Values result;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < changes.size(); ++i)
+    result.push_back(changes[i] ? made[next++] : loop.carried[i]);
+  for (const bool is_collected : loop.is_collected)
+    result.push_back(is_collected ? made[next++] : no_value);
+  return result;
+}
+
+}  // namespace autopar::graph

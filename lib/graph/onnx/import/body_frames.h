@@ -1,0 +1,68 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "graph/loop_body.h"
+#include "graph/onnx/import/graph_builder.h"
+#include "graph/onnx/import/sequences.h"
+
+namespace autopar::graph {
+
+/// The graphs that are being built while a model is read: its own, and of the loops that stay nodes
+/// the bodies, each within the one before. What a body reads of the graphs around it is *captured*:
+/// a constant by a copy that shares its data, any other value by an input.
+class BodyFrames {
+ public:
+  explicit BodyFrames(Sequences& sequences) : sequences_(sequences) { frames_.emplace_back(); }
+
+  /// The builder of the innermost graph.
+  GraphBuilder& builder() { return frames_.back().builder; }
+  const GraphBuilder& builder() const { return frames_.back().builder; }
+  GraphBuilder& builder(int depth) { return frames_[static_cast<std::size_t>(depth)].builder; }
+  const Value& value(ValueId id, int depth) const {
+    return frames_[static_cast<std::size_t>(depth)].builder.value(id);
+  }
+  int depth() const { return static_cast<int>(frames_.size()) - 1; }
+
+  /// The value of the graph at this depth as the innermost graph has it.
+  ValueId bring_in(ValueId id, int depth);
+
+  /// A body and what it captures, as values of the graph around it.
+  struct Finished {
+    Graph body;
+    std::vector<ValueId> captured;
+  };
+
+  /// A body in the making, for as long as it lives and is not finished.
+  class Body {
+   public:
+    explicit Body(BodyFrames& frames);
+    ~Body();
+    Body(const Body&) = delete;
+    Body& operator=(const Body&) = delete;
+
+    /// Its inputs are those added so far, then what of the captured is read; constants of a KiB or
+    /// more are captured, too.
+    Finished finish(const std::vector<ValueId>& outputs);
+
+   private:
+    BodyFrames& frames_;
+    UniqueNames::Suffixes value_suffixes_;  ///< before it
+    UniqueNames::Suffixes node_suffixes_;
+    bool is_finished_ = false;
+  };
+
+ private:
+  struct Frame {
+    GraphBuilder builder;
+    std::map<ValueId, ValueId> captured;  ///< by value of the graph around it
+  };
+
+  ValueId capture(ValueId outer, std::size_t into);
+
+  Sequences& sequences_;
+  std::vector<Frame> frames_;
+};
+
+}  // namespace autopar::graph

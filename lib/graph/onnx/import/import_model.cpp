@@ -1,0 +1,217 @@
+#include "graph/onnx/import/import_model.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/problems.h"
+#include "graph/contrib/operator_table.h"
+#include "graph/onnx/collective_schemas.h"
+#include "graph/onnx/import/import_node.h"
+#include "graph/onnx/import/input_shapes.h"
+#include "graph/onnx/import/refused_nodes.h"
+#include "graph/onnx/import/tail_nodes.h"
+#include "graph/onnx/operator_advice.h"
+#include "graph/onnx/tensor_proto.h"
+
+namespace autopar::graph {
+namespace {
+
+using Outputs = std::vector<std::pair<std::string, ValueId>>;
+
+/// The graph's nodes in the order in which they are read.
+std::vector<const onnx::NodeProto*> checked_nodes(const onnx::GraphProto& proto,
+                                                  const std::string& where) {
+  // A stage that is not a pipeline's last may have no outputs but what it sends.
+  const auto sends = [](const onnx::NodeProto& node) {
+    return node.domain() == collective_domain && node.op_type() == "Send";
+  };
+  if (proto.output_size() == 0 && std::ranges::none_of(proto.node(), sends))
+    fail("{}: the graph has no outputs", where);
+  if (proto.sparse_initializer_size() > 0)
+    fail("{}: initializer '{}' is sparse, which is not supported: export dense weights", where,
+         proto.sparse_initializer(0).values().name());
+  return topological_order(proto, where);
+}
+
+/// Keeps the names of the model's own values.
+void reserve_names(const onnx::GraphProto& proto, GraphBuilder& builder) {
+  for (const auto& input : proto.input()) builder.reserve(input.name());
+  for (const auto& initializer : proto.initializer()) builder.reserve(initializer.name());
+  for (const auto& node : proto.node())
+    for (const auto& output : node.output()) builder.reserve(output);
+}
+
+void add_input(const onnx::ValueInfoProto& input, const Shape& shape, Scope& scope,
+               ModelReading& model) {
+  const DataType type = data_type_from_proto(input.type().tensor_type().elem_type(), input.name());
+  if (type == DataType::string)
+    fail("{}: input '{}' holds strings, which are not supported: {}", model.where, input.name(),
+         advice_about_strings);
+  const ValueName name{input.name(), true};
+  const auto constant = model.options.constants.find(input.name());
+  if (constant == model.options.constants.end())
+    return define(input.name(), model.builder().add_input(name, type, shape), scope, model);
+  if (constant->second.type() != type)
+    fail("--constant {}: the model's input is {}, not {}", input.name(), name_of(type),
+         name_of(constant->second.type()));
+  define(input.name(), model.builder().add_constant(name, constant->second, true), scope, model);
+}
+
+BoundInputs add_inputs(const onnx::GraphProto& proto, Scope& scope, ModelReading& model) {
+  BoundInputs bound = bind_inputs(proto, model.options, model.where);
+  Problems problems;
+  for (const auto* input : free_inputs(proto))
+    problems.collect([&] { add_input(*input, bound.shapes.at(input->name()), scope, model); });
+  problems.throw_if_any();
+  return bound;
+}
+
+/// The scope of the model's own graph.
+Scope model_scope(const ModelReading& model) {
+  Scope scope;
+  scope.opsets = model.file.opsets();
+  scope.opsets.try_emplace("", model.facts.target_opsets.at(""));
+  return scope;
+}
+
+ValueId model_output(const std::string& name, const Scope& scope, const ModelReading& model) {
+  const ValueId id = scope.find(name).value().id;
+  if (id <= no_value)
+    fail(
+        "{}: output '{}' is a sequence or an optional value, which is not supported: give the "
+        "tensors in it as outputs",
+        model.where, name);
+  return id;
+}
+
+/// Imports a node of the model's own graph, or leaves it to the tail.
+void import_or_leave(const onnx::NodeProto& node, Scope& scope, ModelReading& model,
+                     TailNodes& tail) {
+  if (tail.follows(node)) return tail.add(node);
+  try {
+    import_node(node, scope, model);
+  } catch (const UnknownShape& reason) {
+    if (find_function(node, model.facts) != nullptr && !model.file.is_inlined())
+      throw FunctionHidesTail{};
+    for (const std::string& output : node.output()) scope.values.erase(output);
+    tail.add(node, reason.what());
+  }
+}
+
+void warn_of_contradictions(const onnx::GraphProto& proto, const BoundInputs& bound,
+                            const Scope& scope, const ModelReading& model) {
+  warn_of_contradicted_outputs(proto, bound, [&](const std::string& output) {
+    const auto found = scope.find(output);
+    return found && found->id > no_value ? std::optional(model.builder().value(found->id).shape)
+                                         : std::nullopt;
+  });
+}
+
+/// The graph's own outputs among the model's.
+Outputs outputs_before(const TailNodes& tail, const Scope& scope, const ModelReading& model) {
+  Outputs outputs;
+  for (const auto& output : model.file.model().graph().output())
+    if (!tail.makes(output.name()))
+      outputs.emplace_back(output.name(), model_output(output.name(), scope, model));
+  return outputs;
+}
+
+/// What the tail reads that is made before it.
+TailReads reads_of(const TailNodes& tail, const Scope& scope, const ModelReading& model) {
+  TailReads reads;
+  for (const std::string& name : tail.reads()) {
+    const ValueId id = scope.find(name).value().id;
+    const bool is_sequence = Sequences::is_sequence(id);
+    reads.push_back(
+        {name, is_sequence ? model.sequences.elements(id) : std::vector{id}, is_sequence});
+    if (std::ranges::any_of(reads.back().values, [](ValueId value) { return value <= no_value; }))
+      fail(
+          "{}: '{}' is made before shapes that only a run tells and read behind them, but is a "
+          "sequence of sequences or an optional value: take it apart before",
+          model.where, name);
+  }
+  return reads;
+}
+
+/// Makes what the tail reads an output, unless it is an input, a constant or an output already.
+void add_outputs_for(const TailReads& reads, const ModelReading& model, Outputs& outputs) {
+  std::unordered_set<ValueId> known;
+  for (const auto& [name, id] : outputs) known.insert(id);
+  for (const TailRead& read : reads) {
+    for (const ValueId value : read.values) {
+      const bool is_made = !model.builder().is_constant(value) && !model.builder().is_input(value);
+      if (is_made && known.insert(value).second)
+        outputs.emplace_back(model.builder().value(value).name, value);
+    }
+  }
+}
+
+/// The graph of all that was read, and the tail.
+Imported finished(TailNodes tail, const Scope& scope, ModelReading& model) {
+  const onnx::GraphProto& proto = model.file.model().graph();
+  std::unordered_set<std::string> names;
+  for (const auto& output : proto.output()) names.insert(output.name());
+  tail.keep_what_makes(std::move(names));
+  Outputs outputs = outputs_before(tail, scope, model);
+  const TailReads reads = reads_of(tail, scope, model);
+  add_outputs_for(reads, model, outputs);
+  Imported imported{model.builder().finish(outputs), std::nullopt};
+  Graph& graph = imported.graph;
+  graph.name = proto.name();
+  graph.opsets = used_opsets(graph, model.facts);
+  if (!tail.empty()) imported.tail = make_tail(model.file, tail, reads, graph);
+  remove_dead_nodes(graph);
+  check_invariants(graph);
+  if (!tail.empty()) check_tail(tail, *imported.tail, graph);
+  return imported;
+}
+
+}  // namespace
+
+Imported import_model(ModelFile& file, const ImportOptions& options, OfUnknownShape unknown) {
+  ModelReading model(file, options, Folding::of_small_constants);
+  const onnx::GraphProto& proto = file.model().graph();
+  const auto nodes = checked_nodes(proto, model.where);
+  reserve_names(proto, model.builder());
+  Scope scope = model_scope(model);
+  const BoundInputs bound = add_inputs(proto, scope, model);
+  add_initializers(proto, scope, model);
+  TailNodes tail;
+  RefusedNodes refused(model.where);
+  for (const auto* node : nodes)
+    refused.try_node(*node, [&] {
+      if (unknown == OfUnknownShape::left)
+        import_or_leave(*node, scope, model, tail);
+      else
+        import_node(*node, scope, model);
+    });
+  warn_of_contradictions(proto, bound, scope, model);
+  refused.throw_if_any();
+  return finished(std::move(tail), scope, model);
+}
+
+std::map<std::string, Tensor> interpret_model(ModelFile& file, const ImportOptions& options) {
+  ModelReading model(file, options, Folding::of_everything);
+  const onnx::GraphProto& proto = file.model().graph();
+  const auto nodes = checked_nodes(proto, model.where);
+  reserve_names(proto, model.builder());
+  Scope scope = model_scope(model);
+  add_inputs(proto, scope, model);
+  add_initializers(proto, scope, model);
+  for (const auto* node : nodes)
+    naming_node(*node, model, [&] { import_node(*node, scope, model); });
+  std::map<std::string, Tensor> outputs;
+  for (const auto& output : proto.output())
+    outputs.emplace(output.name(),
+                    *model.builder().value(model_output(output.name(), scope, model)).constant);
+  return outputs;
+}
+
+void register_schemas() {
+  register_collective_schemas();
+  register_contrib_schemas();
+}
+
+}  // namespace autopar::graph

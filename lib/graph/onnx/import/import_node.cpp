@@ -1,0 +1,198 @@
+#include "graph/onnx/import/import_node.h"
+
+#include <algorithm>
+
+#include "graph/contrib/operator_table.h"
+#include "graph/onnx/control_flow/node_reader.h"
+#include "graph/onnx/function_body.h"
+#include "graph/onnx/import/elided_nodes.h"
+#include "graph/onnx/node_conversion.h"
+#include "graph/onnx/opset_upgrade.h"
+#include "graph/operators/library_operator.h"
+#include "graph/own_operators.h"
+
+namespace autopar::graph {
+namespace {
+
+bool has_nested_graph(const onnx::NodeProto& node) {
+  return std::ranges::any_of(node.attribute(), [](const onnx::AttributeProto& attribute) {
+    return attribute.has_g() || attribute.graphs_size() > 0;
+  });
+}
+
+/// The scope of a function's body, whose inputs and the names of whose outputs are the call's.
+Scope scope_of_call(const onnx::NodeProto& call, const FunctionBody& body, const Scope& scope,
+                    ModelReading& model) {
+  const onnx::FunctionProto& function = body.function;
+  if (call.input_size() > function.input_size() || call.output_size() > function.output_size())
+    fail("{}: {} gives its function more inputs or outputs than it has", model.where,
+         describe(call));
+  Scope inner;
+  inner.depth = model.frames.depth();
+  inner.nesting = scope.nesting + 1;
+  if (inner.nesting > deepest_nesting)
+    fail("{}: {} calls functions more than {} deep: does one call itself?", model.where,
+         describe(call), deepest_nesting);
+  inner.opsets = body.opsets;
+  inner.prefix = prefix_inside(call, scope);
+  for (int o = 0; o < call.output_size(); ++o)
+    if (!call.output(o).empty())
+      inner.outer_names[function.output(o)] = scope.name_outside(call.output(o));
+  for (int i = 0; i < function.input_size(); ++i) {
+    const bool is_given = i < call.input_size() && !call.input(i).empty();
+    define(function.input(i), is_given ? find_value(call.input(i), call, scope, model) : no_value,
+           inner, model);
+  }
+  return inner;
+}
+
+/// Reads the body in the place of the node that calls it.
+void inline_call(const onnx::NodeProto& call, const FunctionBody& body, Scope& scope,
+                 ModelReading& model) {
+  Scope inner = scope_of_call(call, body, scope, model);
+  for (const auto& node : body.function.node()) import_node(node, inner, model);
+  for (int o = 0; o < call.output_size(); ++o)
+    if (!call.output(o).empty())
+      define(call.output(o), find_value(body.function.output(o), call, inner, model), scope, model);
+}
+
+void call_local_function(const onnx::NodeProto& call, const onnx::FunctionProto& function,
+                         Scope& scope, ModelReading& model) {
+  FunctionBody body = local_function_body(call, function);
+  body.opsets.try_emplace("", model.facts.target_opsets.at(""));
+  inline_call(call, body, scope, model);
+}
+
+std::vector<onnx::NodeProto> upgraded(const onnx::NodeProto& node, std::int64_t opset, Scope& scope,
+                                      ModelReading& model) {
+  const UpgradeServices services{
+      [&](const std::string& input) -> const Value& {
+        return tensor_value(find_value(input, node, scope, model), node, model);
+      },
+      [&](const std::string& wanted, Tensor tensor) {
+        std::string local = fmt::format("\x01{}_{}", wanted, scope.values.size());
+        const ValueId id =
+            model.builder().add_constant({scope.prefix + wanted, false}, std::move(tensor), false);
+        define(local, id, scope, model);
+        return local;
+      }};
+  return upgrade_node(node, opset, model.facts.target_opsets.at(""), services);
+}
+
+/// The node, whose inputs get no name where they stand for nothing; what is known of them is left
+/// out.
+NodeInContext in_context(const onnx::NodeProto& node, const std::vector<ValueId>& inputs,
+                         const ModelReading& model) {
+  NodeInContext context{
+      node, {}, nullptr, model.facts.target_opsets, [&model](const onnx::TensorProto& proto) {
+        return model.file.tensor(proto);
+      }};
+  *context.node.mutable_domain() = canonical_domain(node.domain());
+  for (const char* domain : {collective_domain, own_domain})
+    if (context.node.domain() == domain) context.opsets.try_emplace(domain, 1);
+  context.schema = &schema_of(context.node, context.opsets, model.where);
+  for (int i = 0; i < node.input_size(); ++i) {
+    const ValueId id = inputs[static_cast<std::size_t>(i)];
+    if (id == no_value) context.node.mutable_input(i)->clear();
+  }
+  return context;
+}
+
+/// Whether the operator is to be replaced by the body that ONNX defines it by.
+bool is_inlined(const NodeInContext& context, const ModelReading& model) {
+  return model.options.is_native && context.node.domain() != collective_domain &&
+         !model.options.is_native(context.node.domain(), context.node.op_type());
+}
+
+void define_folded(const onnx::NodeProto& node, std::vector<Tensor> tensors, Scope& scope,
+                   ModelReading& model) {
+  auto tensor = tensors.begin();
+  for (const std::string& output : node.output())
+    if (!output.empty())
+      define(output,
+             model.builder().add_constant(scope.name_outside(output), std::move(*tensor++), false),
+             scope, model);
+}
+
+void check_shapes(const onnx::NodeProto& node, const std::vector<ValueId>& inputs,
+                  const std::vector<InferredOutput>& outputs, const ModelReading& model) {
+  for (int o = 0; o < node.output_size(); ++o) {
+    const InferredOutput& output = outputs[static_cast<std::size_t>(o)];
+    if (node.output(o).empty() || (output.type != DataType::undefined && output.shape)) continue;
+    std::vector<const Value*> values;
+    for (const ValueId id : inputs)
+      values.push_back(id == no_value ? nullptr : &model.builder().value(id));
+    fail_without_shape(fmt::format("{}: {}", model.where, describe(node)), node.output(o), values);
+  }
+}
+
+/// Adds the node to the graph.
+void add_node(const onnx::NodeProto& node, Node converted,
+              const std::vector<InferredOutput>& outputs, Scope& scope, ModelReading& model) {
+  if (model.folding() == Folding::of_everything)
+    fail("{}: no kernel of the host computes {}", model.where, describe(node));
+  while (!converted.inputs.empty() && converted.inputs.back() == no_value)
+    converted.inputs.pop_back();
+  check_shapes(node, converted.inputs, outputs, model);
+  for (int o = 0; o < node.output_size(); ++o) {
+    const InferredOutput& output = outputs[static_cast<std::size_t>(o)];
+    const std::string& name = node.output(o);
+    converted.outputs.push_back(
+        name.empty()
+            ? no_value
+            : model.builder().add_value(scope.name_outside(name), output.type, *output.shape));
+  }
+  define_outputs(node, converted.outputs, scope, model);
+  model.builder().add_node(std::move(converted));
+}
+
+}  // namespace
+
+void import_node(const onnx::NodeProto& node, Scope& scope, ModelReading& model) {
+  const bool is_of_library =
+      find_library_operator(canonical_domain(node.domain()), node.op_type()) != nullptr;
+  const auto* function = is_of_library ? nullptr : find_function(node, model.facts);
+  if (function != nullptr) return call_local_function(node, *function, scope, model);
+  if (!canonical_domain(node.domain()).empty()) return import_upgraded(node, scope, model);
+  const auto opset = scope.opsets.find("");
+  if (opset == scope.opsets.end())
+    fail("{}: {} uses ONNX's own domain, whose opset the model does not import", model.where,
+         describe(node));
+  if (read_control_flow(node, opset->second, scope, model)) return;
+  for (const auto& each : upgraded(node, opset->second, scope, model))
+    import_upgraded(each, scope, model);
+}
+
+void import_upgraded(const onnx::NodeProto& node, Scope& scope, ModelReading& model) {
+  std::vector<ValueId> inputs;
+  for (const std::string& name : node.input())
+    inputs.push_back(name.empty() ? no_value : find_value(name, node, scope, model));
+  NodeInContext context = in_context(node, inputs, model);
+  if (elide(node, inputs, scope, model)) return;
+  for (const ValueId id : inputs)
+    context.inputs.push_back(id == no_value ? nullptr : &tensor_value(id, node, model));
+  const auto body =
+      naming_node(context.node, model, [&] { return contrib_function_body(context); });
+  if (body) return inline_call(node, *body, scope, model);
+  if (has_nested_graph(node)) {  // a function of functions
+    if (const auto definition = schema_function_body(context))
+      return inline_call(node, *definition, scope, model);
+    fail("{}: {} runs a nested graph, which is not supported; export the model without it",
+         model.where, describe(node));
+  }
+  const auto outputs = infer_outputs(context, model.where);
+  Node converted = convert_node(context.node, model.file);
+  converted.name = scope.prefix + node.name();
+  std::vector<bool> is_weight;
+  for (const ValueId id : inputs) is_weight.push_back(model.builder().is_weight_matrix(id));
+  if (auto folded =
+          fold(context, converted, outputs, is_weight, model.options.evaluate, model.folding()))
+    return define_folded(node, std::move(*folded), scope, model);
+  if (is_inlined(context, model))
+    if (const auto definition = schema_function_body(context))
+      return inline_call(node, *definition, scope, model);
+  converted.inputs = std::move(inputs);
+  add_node(node, std::move(converted), outputs, scope, model);
+}
+
+}  // namespace autopar::graph

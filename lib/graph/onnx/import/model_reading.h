@@ -1,0 +1,106 @@
+#pragma once
+
+#include <onnx/onnx_pb.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "graph/onnx/constant_folding.h"
+#include "graph/onnx/import/body_frames.h"
+#include "graph/onnx/import/graph_builder.h"
+#include "graph/onnx/import/sequences.h"
+#include "graph/onnx/model_file.h"
+#include "graph/onnx/onnx_import.h"
+#include "graph/onnx/topological_order.h"
+#include "graph/onnx/unknown_shape.h"
+
+namespace autopar::graph {
+
+/// The limit of functions and nested graphs within one another.
+inline constexpr int deepest_nesting = 64;
+
+/// Facts about a model that are known before its nodes are read.
+struct ModelFacts {
+  /// The version that all nodes are brought to, by domain.
+  std::map<std::string, std::int64_t> target_opsets;
+  std::unordered_map<std::string, const onnx::FunctionProto*> functions;  ///< see find_function
+  std::unordered_set<std::string> names_read;  ///< by nodes, or as outputs
+};
+
+ModelFacts facts_of(const ModelFile& file);
+
+/// The function of the model that the node calls, or null.
+const onnx::FunctionProto* find_function(const onnx::NodeProto& call, const ModelFacts& facts);
+
+/// Versions by domain of what the graph uses.
+std::map<std::string, std::int64_t> used_opsets(const Graph& graph, const ModelFacts& facts);
+
+/// A model while its nodes are read: what it is, and the graphs that are made of it.
+struct ModelReading {
+  /// File and options must outlive this.
+  ModelReading(ModelFile& model_file, const ImportOptions& import_options, Folding nodes_fold)
+      : file(model_file),
+        options(import_options),
+        facts(facts_of(model_file)),
+        where(model_file.path().string()),
+        folding_of_model(nodes_fold) {}
+
+  /// The builder of the innermost graph.
+  GraphBuilder& builder() { return frames.builder(); }
+  const GraphBuilder& builder() const { return frames.builder(); }
+  /// Within a loop's body nothing is computed as it is read.
+  Folding folding() const {
+    return frames.depth() == 0 ? folding_of_model : Folding::of_small_constants;
+  }
+
+  ModelFile& file;
+  const ImportOptions& options;
+  const ModelFacts facts;
+  const std::string where;  ///< the model's file, for messages
+  const Folding folding_of_model;
+  Sequences sequences;
+  BodyFrames frames{sequences};
+};
+
+/// How names from inside of the node begin outside of it.
+std::string prefix_inside(const onnx::NodeProto& node, const Scope& scope);
+
+/// Defines the name in the scope. Throws Error where it is defined there already.
+void define(const std::string& name, ValueId id, Scope& scope, const ModelReading& model);
+/// Defines the outputs of a node that are not left out.
+void define_outputs(const onnx::NodeProto& node, const std::vector<ValueId>& outputs, Scope& scope,
+                    const ModelReading& model);
+void add_initializers(const onnx::GraphProto& proto, Scope& scope, ModelReading& model);
+
+/// What the innermost graph calls the value of this name; no_value for a function's input that the
+/// caller left out. Throws Error where nothing makes it.
+ValueId find_value(const std::string& name, const onnx::NodeProto& reader, const Scope& scope,
+                   ModelReading& model);
+/// A value that is a tensor, for operators that know nothing else.
+const Value& tensor_value(ValueId id, const onnx::NodeProto& reader, const ModelReading& model);
+
+/// Calls `step` and names file and node in the Error that it throws, if that does not do so.
+template <typename Step>
+auto naming_node(const onnx::NodeProto& node, const ModelReading& model, const Step& step) {
+  const auto named = [&](const Error& error) {
+    return fmt::format("{}: {}: {}", model.where, describe(node), error.what());
+  };
+  const auto is_named = [&](const Error& error) {
+    return std::string_view(error.what()).starts_with(model.where);
+  };
+  try {
+    return step();
+  } catch (const UnknownShape& error) {
+    if (is_named(error)) throw;
+    throw UnknownShape(named(error));
+  } catch (const Error& error) {
+    if (is_named(error)) throw;
+    throw Error(named(error));
+  }
+}
+
+}  // namespace autopar::graph

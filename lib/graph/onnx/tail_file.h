@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "graph/onnx/onnx_export.h"
+#include "graph/tail.h"
+
+namespace autopar::graph {
+
+/// The end of a model, from where on only a run tells shapes: what is left when the graph before it
+/// has been imported. One rank computes it whole, node by node, of what the graph and the caller
+/// give (graph/onnx_interpreter.h).
+struct Tail {
+  /// A serialized ModelProto of the model's own nodes. The external data of its large tensors is
+  /// located by their places in `tensors`.
+  std::string model;
+  std::vector<Tensor> tensors;
+  TailSummary summary;
+  std::int64_t computed_weight_bytes = 0;  ///< of weights that are more than looked up
+};
+
+/// Writes the tail as save_onnx writes a graph. Throws Error where the data of a weight is absent.
+WrittenModel save_tail(const Tail& tail, const std::filesystem::path& model_file,
+                       const std::filesystem::path& data_file);
+
+}  // namespace autopar::graph
