@@ -14,8 +14,8 @@ class Decomposer {
  public:
   using ValueId = graph::ValueId;
 
-  /// Of `node`, whose inputs and outputs are values of `graph`; what is written is appended to
-  /// graph.nodes, values to its values.
+  /// Decomposes `node`, whose inputs and outputs are values of `graph`; the parts and their values
+  /// are appended to the graph.
   Decomposer(graph::Graph& graph, const graph::Node& node) : graph_(graph), node_(node) {}
 
   const graph::Node& node() const { return node_; }
@@ -29,7 +29,7 @@ class Decomposer {
                std::map<std::string, graph::Attribute> attributes = {});
   /// A reduction of these dimensions, which stay with extent 1.
   ValueId reduce(const std::string& op_type, ValueId value, const std::vector<std::size_t>& dims);
-  /// The same of sums, divided by the number of elements that each is of.
+  /// A reduction by sums, divided by the number of elements of each.
   ValueId mean(const std::string& op_type, ValueId value, const std::vector<std::size_t>& dims);
   ValueId ints(const std::vector<std::int64_t>& values);
   /// A scalar of the type of `like`.

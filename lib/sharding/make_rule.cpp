@@ -13,197 +13,210 @@ namespace {
 
 using Group = std::string;
 using TensorGroups = std::vector<Group>;
+using TensorFactors = std::vector<std::vector<int>>;
 
-class RuleMaker {
- public:
-  RuleMaker(std::string_view text, std::span<const Shape> inputs, std::span<const Shape> outputs)
-      : text_(text), inputs_(inputs), outputs_(outputs) {
-    const std::size_t arrow = text.find("->");
-    check(arrow != std::string_view::npos, "has an arrow");
-    input_groups_ = parse_tensors(text.substr(0, arrow), inputs);
-    output_groups_ = parse_tensors(text.substr(arrow + 2), outputs);
-  }
+constexpr std::int64_t unknown = -1;
 
-  ShardingRule make(std::span<const FactorOptions> options) {
-    for (const FactorOptions& option : options) {
-      if (option.size != unknown) factor_of(option.letter).size = option.size;
-    }
-    find_sizes_of_single_letters();
-    while (find_size_in_a_product()) {
-    }
-    for (const Factor& factor : rule_.factors) check(factor.size >= 0, "tells every size");
-    rule_.inputs = factors_of(input_groups_, inputs_);
-    rule_.outputs = factors_of(output_groups_, outputs_);
-    for (const FactorOptions& option : options) apply(option);
-    check_kinds();
-    return std::move(rule_);
-  }
+/// A rule's text and the shapes of the tensors that it is for.
+struct RuleText {
+  std::string_view text;
+  std::span<const Shape> inputs;
+  std::span<const Shape> outputs;
 
- private:
-  static constexpr std::int64_t unknown = -1;
-
+  /// Throws InternalError, naming all of this, where the rule is wrong.
   void check(bool holds, std::string_view what) const {
     if (holds) return;
     std::string shapes;
-    for (const Shape& shape : inputs_) shapes += ' ' + graph::to_string(shape);
+    for (const Shape& shape : inputs) shapes += ' ' + graph::to_string(shape);
     shapes += " ->";
-    for (const Shape& shape : outputs_) shapes += ' ' + graph::to_string(shape);
-    throw InternalError(fmt::format("internal error: a rule {}: '{}' for{}", what, text_, shapes));
+    for (const Shape& shape : outputs) shapes += ' ' + graph::to_string(shape);
+    throw InternalError(fmt::format("internal error: a rule {}: '{}' for{}", what, text, shapes));
   }
+};
 
-  std::vector<TensorGroups> parse_tensors(std::string_view text, std::span<const Shape> shapes) {
-    std::vector<TensorGroups> tensors;
-    if (text.empty() && shapes.empty()) return tensors;
-    while (true) {
-      const std::size_t comma = text.find(',');
-      tensors.push_back(parse_groups(text.substr(0, comma)));
-      if (comma == std::string_view::npos) break;
-      text.remove_prefix(comma + 1);
-    }
-    check(tensors.size() == shapes.size(), "names every tensor");
-    for (std::size_t t = 0; t < tensors.size(); ++t) {
-      check(tensors[t].size() == shapes[t].size(), "names every dimension");
-    }
-    return tensors;
-  }
+/// A tensor's text beside its shape.
+struct GroupedTensor {
+  TensorGroups groups;
+  const Shape& shape;
+};
 
-  TensorGroups parse_groups(std::string_view text) {
-    TensorGroups groups;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      if (text[i] == '1') {
-        groups.emplace_back();
-      } else if (text[i] == '(') {
-        const std::size_t close = text.find(')', i);
-        check(close != std::string_view::npos, "closes its parentheses");
-        groups.emplace_back(text.substr(i + 1, close - i - 1));
-        i = close;
-      } else {
-        groups.emplace_back(1, text[i]);
-      }
-      for (const char letter : groups.back()) add_factor(letter);
-    }
-    return groups;
-  }
-
-  void add_factor(char letter) {
-    check(std::isalpha(static_cast<unsigned char>(letter)) != 0, "is made of letters");
-    if (find(letter) == nullptr) rule_.factors.push_back({.letter = letter, .size = unknown});
-  }
+/// The factors of a rule by their letters.
+struct Factors {
+  const RuleText& rule;
+  std::vector<Factor> all;
 
   Factor* find(char letter) {
-    const auto found = std::ranges::find(rule_.factors, letter, &Factor::letter);
-    return found == rule_.factors.end() ? nullptr : &*found;
+    const auto found = std::ranges::find(all, letter, &Factor::letter);
+    return found == all.end() ? nullptr : &*found;
   }
-
-  Factor& factor_of(char letter) {
+  Factor& at(char letter) {
     Factor* factor = find(letter);
-    check(factor != nullptr, "has the letters of its options");
+    rule.check(factor != nullptr, "has the letters of its options");
     return *factor;
   }
-
-  /// Calls `visit(group, extent)` for each dimension of each tensor.
-  template <typename Visit>
-  void for_each_dimension(Visit visit) {
-    for (std::size_t t = 0; t < inputs_.size(); ++t) {
-      for (std::size_t d = 0; d < inputs_[t].size(); ++d) visit(input_groups_[t][d], inputs_[t][d]);
-    }
-    for (std::size_t t = 0; t < outputs_.size(); ++t) {
-      for (std::size_t d = 0; d < outputs_[t].size(); ++d) {
-        visit(output_groups_[t][d], outputs_[t][d]);
-      }
-    }
-  }
-
-  /// A dimension of size 1 may be broadcast, so any other size is the factor's.
-  void find_sizes_of_single_letters() {
-    for_each_dimension([this](const Group& group, std::int64_t extent) {
-      if (group.size() != 1) return;
-      std::int64_t& size = find(group.front())->size;
-      check(size == unknown || size == 1 || extent == 1 || extent == size, "agrees on sizes");
-      if (size == unknown || size == 1) size = extent;
-    });
-  }
-
-  /// Finds one unknown size from a dimension whose other factors are known; false for none left.
-  bool find_size_in_a_product() {
-    bool found = false;
-    for_each_dimension([&](const Group& group, std::int64_t extent) {
-      Factor* missing = nullptr;
-      std::int64_t known = 1;
-      for (const char letter : group) {
-        Factor* factor = find(letter);
-        if (factor->size != unknown) {
-          known *= factor->size;
-        } else if (missing == nullptr) {
-          missing = factor;
-        } else {
-          return;
-        }
-      }
-      if (missing == nullptr) return;
-      check(known == 0 ? extent == 0 : extent % known == 0, "divides its dimensions");
-      missing->size = known == 0 ? 1 : extent / known;
-      found = true;
-    });
-    return found;
-  }
-
-  std::vector<std::vector<std::vector<int>>> factors_of(const std::vector<TensorGroups>& groups,
-                                                        std::span<const Shape> shapes) {
-    std::vector<std::vector<std::vector<int>>> tensors(shapes.size());
-    for (std::size_t t = 0; t < shapes.size(); ++t) {
-      for (std::size_t d = 0; d < shapes[t].size(); ++d) {
-        tensors[t].push_back(factors_of(groups[t][d], shapes[t][d]));
-      }
-    }
-    return tensors;
-  }
-
-  /// Factors of size 1 hold nothing, and a broadcast dimension holds no factor.
-  std::vector<int> factors_of(const Group& group, std::int64_t extent) {
-    std::vector<int> result;
-    if (extent == 1 && group.size() <= 1) return result;
-    std::int64_t product = 1;
-    for (const char letter : group) {
-      const Factor* factor = find(letter);
-      product *= factor->size;
-      if (factor->size != 1) result.push_back(static_cast<int>(factor - rule_.factors.data()));
-    }
-    check(group.empty() || product == extent, "multiplies to its dimensions");
-    return result;
-  }
-
-  void apply(const FactorOptions& option) {
-    Factor& factor = factor_of(option.letter);
-    factor.kind = option.kind;
-    factor.even = option.kind == FactorKind::mean;
-    factor.never_empty = option.never_empty;
-  }
-
-  void check_kinds() {
-    for (const Factor& factor : rule_.factors) {
-      const auto holds_letter = [&](const TensorGroups& tensor) {
-        return std::ranges::any_of(
-            tensor, [&](const Group& group) { return group.find(factor.letter) != Group::npos; });
-      };
-      check(factor.kind != FactorKind::spatial || std::ranges::any_of(output_groups_, holds_letter),
-            "gives a reduction kind to letters that no output has");
-    }
-  }
-
-  std::string_view text_;
-  std::span<const Shape> inputs_;
-  std::span<const Shape> outputs_;
-  std::vector<TensorGroups> input_groups_;
-  std::vector<TensorGroups> output_groups_;
-  ShardingRule rule_;
 };
+
+TensorGroups parse_groups(std::string_view text, const RuleText& rule) {
+  TensorGroups groups;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '1') {
+      groups.emplace_back();
+    } else if (text[i] == '(') {
+      const std::size_t close = text.find(')', i);
+      rule.check(close != std::string_view::npos, "closes its parentheses");
+      groups.emplace_back(text.substr(i + 1, close - i - 1));
+      i = close;
+    } else {
+      groups.emplace_back(1, text[i]);
+    }
+  }
+  return groups;
+}
+
+/// Appends the tensors of one side of the arrow.
+void parse_tensors(std::string_view text, std::span<const Shape> shapes, const RuleText& rule,
+                   std::vector<GroupedTensor>& tensors) {
+  if (text.empty() && shapes.empty()) return;
+  std::size_t count = 0;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    rule.check(count < shapes.size(), "names every tensor");
+    tensors.push_back({parse_groups(text.substr(0, comma), rule), shapes[count]});
+    rule.check(tensors.back().groups.size() == shapes[count++].size(), "names every dimension");
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  rule.check(count == shapes.size(), "names every tensor");
+}
+
+/// The factors in the order in which the text names them, of sizes that are not known.
+Factors named_factors(const std::vector<GroupedTensor>& tensors, const RuleText& rule) {
+  Factors factors{rule, {}};
+  for (const GroupedTensor& tensor : tensors) {
+    for (const Group& group : tensor.groups) {
+      for (const char letter : group) {
+        rule.check(std::isalpha(static_cast<unsigned char>(letter)) != 0, "is made of letters");
+        if (factors.find(letter) == nullptr)
+          factors.all.push_back({.letter = letter, .size = unknown});
+      }
+    }
+  }
+  return factors;
+}
+
+/// Finds the sizes of letters that stand alone. A dimension of size 1 may be broadcast, so any
+/// other size is the factor's.
+void find_sizes_of_single_letters(const std::vector<GroupedTensor>& tensors, Factors& factors) {
+  for (const GroupedTensor& tensor : tensors) {
+    for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
+      if (tensor.groups[d].size() != 1) continue;
+      const std::int64_t extent = tensor.shape[d];
+      std::int64_t& size = factors.find(tensor.groups[d].front())->size;
+      factors.rule.check(size == unknown || size == 1 || extent == 1 || extent == size,
+                         "agrees on sizes");
+      if (size == unknown || size == 1) size = extent;
+    }
+  }
+}
+
+/// Finds the one unknown size of a dimension of several factors; false where it has none or more.
+bool find_size_in_product(const Group& group, std::int64_t extent, Factors& factors) {
+  Factor* missing = nullptr;
+  std::int64_t known = 1;
+  for (const char letter : group) {
+    Factor* factor = factors.find(letter);
+    if (factor->size != unknown) {
+      known *= factor->size;
+    } else if (missing == nullptr) {
+      missing = factor;
+    } else {
+      return false;
+    }
+  }
+  if (missing == nullptr) return false;
+  factors.rule.check(known == 0 ? extent == 0 : extent % known == 0, "divides its dimensions");
+  missing->size = known == 0 ? 1 : extent / known;
+  return true;
+}
+
+/// Finds what sizes products tell, as each may tell another; false where there was none.
+bool find_sizes_in_products(const std::vector<GroupedTensor>& tensors, Factors& factors) {
+  bool found = false;
+  for (const GroupedTensor& tensor : tensors) {
+    for (std::size_t d = 0; d < tensor.shape.size(); ++d)
+      found |= find_size_in_product(tensor.groups[d], tensor.shape[d], factors);
+  }
+  return found;
+}
+
+/// The factors of a dimension. Those of size 1 hold nothing, nor does a broadcast dimension.
+std::vector<int> factors_in(const Group& group, std::int64_t extent, Factors& factors) {
+  std::vector<int> result;
+  if (extent == 1 && group.size() <= 1) return result;
+  std::int64_t product = 1;
+  for (const char letter : group) {
+    const Factor* factor = factors.find(letter);
+    product *= factor->size;
+    if (factor->size != 1) result.push_back(static_cast<int>(factor - factors.all.data()));
+  }
+  factors.rule.check(group.empty() || product == extent, "multiplies to its dimensions");
+  return result;
+}
+
+TensorFactors factors_of(const GroupedTensor& tensor, Factors& factors) {
+  TensorFactors result;
+  for (std::size_t d = 0; d < tensor.shape.size(); ++d)
+    result.push_back(factors_in(tensor.groups[d], tensor.shape[d], factors));
+  return result;
+}
+
+void apply(const FactorOptions& option, Factors& factors) {
+  Factor& factor = factors.at(option.letter);
+  factor.kind = option.kind;
+  factor.even = option.kind == FactorKind::mean;
+  factor.never_empty = option.never_empty;
+}
+
+/// A spatial letter stands in an output.
+void check_kinds(std::span<const GroupedTensor> outputs, const Factors& factors) {
+  for (const Factor& factor : factors.all) {
+    const bool is_in_output = std::ranges::any_of(outputs, [&](const GroupedTensor& tensor) {
+      return std::ranges::any_of(tensor.groups, [&](const Group& group) {
+        return group.find(factor.letter) != Group::npos;
+      });
+    });
+    factors.rule.check(factor.kind != FactorKind::spatial || is_in_output,
+                       "gives a reduction kind to letters that no output has");
+  }
+}
 
 }  // namespace
 
 ShardingRule make_rule(std::string_view text, std::span<const Shape> inputs,
                        std::span<const Shape> outputs, std::span<const FactorOptions> options) {
-  return RuleMaker(text, inputs, outputs).make(options);
+  const RuleText rule{text, inputs, outputs};
+  const std::size_t arrow = text.find("->");
+  rule.check(arrow != std::string_view::npos, "has an arrow");
+  std::vector<GroupedTensor> tensors;
+  parse_tensors(text.substr(0, arrow), inputs, rule, tensors);
+  parse_tensors(text.substr(arrow + 2), outputs, rule, tensors);
+
+  Factors factors = named_factors(tensors, rule);
+  for (const FactorOptions& option : options) {
+    if (option.size != unknown) factors.at(option.letter).size = option.size;
+  }
+  find_sizes_of_single_letters(tensors, factors);
+  while (find_sizes_in_products(tensors, factors)) {
+  }
+  for (const Factor& factor : factors.all) rule.check(factor.size >= 0, "tells every size");
+
+  ShardingRule result;
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    (t < inputs.size() ? result.inputs : result.outputs).push_back(factors_of(tensors[t], factors));
+  for (const FactorOptions& option : options) apply(option, factors);
+  check_kinds(std::span(tensors).subspan(inputs.size()), factors);
+  result.factors = std::move(factors.all);
+  return result;
 }
 
 }  // namespace autopar::sharding

@@ -17,7 +17,7 @@ constexpr std::array<std::pair<ReduceFunction, std::string_view>, 3> function_na
 }};
 
 using FactorAxes = std::vector<std::vector<int>>;
-/// By linear group of the rule: the mesh axes over which its inputs are partial.
+/// The mesh axes over which the inputs of each linear group of the rule are partial.
 using GroupAxes = std::vector<std::vector<int>>;
 
 std::optional<Reduce> reduce_of(FactorKind kind) {
@@ -48,8 +48,8 @@ std::vector<Range> ranges_of_factors(const ShardingRule& rule, const FactorAxes&
   return ranges;
 }
 
-/// From the first to the last element of a dimension that a share of each of its factors picks out.
-/// With gaps, where a minor factor is split and a major one is not, it is longer than a share.
+/// The first to the last element of a dimension that a share of each of its factors picks out. With
+/// gaps, where a minor factor is split and a major one is not, it is longer than a share.
 Range span_in_dimension(const std::vector<int>& factors, const ShardingRule& rule,
                         const std::vector<Range>& ranges) {
   Range span{0, 1};

@@ -7,7 +7,6 @@
 #include <random>
 #include <utility>
 
-#include "base/error.h"
 #include "sharding/decomposition.h"
 
 namespace autopar::sharding {

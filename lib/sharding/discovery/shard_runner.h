@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "graph/onnx/onnx_import.h"
+#include "graph/evaluator.h"
 #include "sharding/tensor_shard_spec.h"
 
 namespace autopar::sharding {

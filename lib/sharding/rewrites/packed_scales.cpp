@@ -1,7 +1,5 @@
 #include "sharding/rewrites/packed_scales.h"
 
-#include <algorithm>
-
 namespace autopar::sharding {
 
 namespace {

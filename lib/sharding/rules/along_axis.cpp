@@ -77,7 +77,7 @@ ShardingRule cum_sum(const graph::Graph& graph, const graph::Node& node) {
   return along_axis(graph, node, dimension(axis->front(), input_shapes(graph, node)[0].size()));
 }
 
-/// In a share of the rows or columns the diagonal is another one.
+/// A share of the rows or columns has another diagonal.
 ShardingRule trilu(const graph::Graph& graph, const graph::Node& node) {
   const std::size_t rank = input_shapes(graph, node)[0].size();
   const std::string text = letters(rank);

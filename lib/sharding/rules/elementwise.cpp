@@ -26,7 +26,7 @@ ShardingRule identity(const graph::Graph& graph, const graph::Node& node) {
   return rule;
 }
 
-/// In training every device would drop others.
+/// Every device would drop other elements in training.
 ShardingRule dropout(const graph::Graph& graph, const graph::Node& node) {
   const bool may_train =
       has_input(node, 2) && constant_ints(graph, node, 2) != std::vector<std::int64_t>{0};

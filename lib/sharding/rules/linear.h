@@ -4,8 +4,8 @@
 
 #include "graph/graph.h"
 
-/// In which groups of inputs an operator is jointly linear (ShardingRule::linear): the last column
-/// of rules/table.cpp. What types allow, and inputs that are left out, are sharding_rule's.
+/// The groups of inputs in which an operator is jointly linear (ShardingRule::linear): the last
+/// column of rules/table.cpp. sharding_rule drops what types forbid and inputs that are left out.
 namespace autopar::sharding::linear {
 
 using Groups = std::vector<std::vector<int>>;

@@ -36,7 +36,7 @@ ValueId affine(Decomposer& ops, ValueId y, ValueId scale, ValueId bias) {
   return y;
 }
 
-/// Of one element a channel, beside what has so many dimensions behind the channels.
+/// A vector of one element a channel, with as many dimensions behind the channels as `places`.
 ValueId by_channel(Decomposer& ops, ValueId vector, std::size_t places) {
   std::vector<std::int64_t> axes;
   for (std::size_t d = 0; d < places; ++d) axes.push_back(static_cast<std::int64_t>(d) + 1);

@@ -2,8 +2,6 @@
 
 #include "sharding/rules/own.h"
 
-#include <algorithm>
-
 #include "sharding/rules/rule_text.h"
 
 namespace autopar::sharding::rules {

@@ -10,8 +10,8 @@
 namespace autopar::sharding::rules {
 namespace {
 
-/// Of an input's scale or zero point: one for all, one for each element of the dimension of this
-/// letter, or as many dimensions as the input, broadcast.
+/// The text of an input's scale or zero point: one for all, one for each element of the dimension
+/// of this letter, or as many dimensions as the input, broadcast.
 std::string scale_text(const Shape& scale, const std::string& input, char letter) {
   if (graph::num_elements(scale) == 1) return whole(scale);
   if (scale.size() == 1)

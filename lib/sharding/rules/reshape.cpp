@@ -24,7 +24,7 @@ ShardingRule reshape(const graph::Graph& graph, const graph::Node& node) {
   return rule;
 }
 
-/// Where axes are left out, the global shape tells them: a local extent of 1 may be a share.
+/// The global shape tells axes that are left out: a local extent of 1 may be a share.
 ShardingRule squeeze(const graph::Graph& graph, const graph::Node& node) {
   ShardingRule rule = change_of_rank(graph, node);
   if (has_input(node, 1)) return rule;

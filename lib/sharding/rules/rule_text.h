@@ -33,7 +33,8 @@ std::optional<std::vector<std::int64_t>> constant_ints(const graph::Graph& graph
 /// make_rule for this node's shapes.
 ShardingRule node_rule(const graph::Graph& graph, const graph::Node& node, std::string_view text,
                        const std::vector<FactorOptions>& options = {});
-/// The same, a text a tensor. Tensors without a text are whole; a left-out one's text is ignored.
+/// node_rule by a text for each tensor. Tensors without a text are whole; a left-out one's text is
+/// ignored.
 ShardingRule node_rule(const graph::Graph& graph, const graph::Node& node,
                        std::vector<std::string> inputs, std::vector<std::string> outputs,
                        const std::vector<FactorOptions>& options = {});

@@ -1,7 +1,5 @@
 // Operators that look at places between elements.
 
-#include <algorithm>
-
 #include "sharding/rules/rule_text.h"
 #include "sharding/rules/rules.h"
 
@@ -31,7 +29,7 @@ bool is_unscaled(const graph::Graph& graph, const graph::Node& node, std::size_t
 
 }  // namespace
 
-/// What is not resized splits. `sizes` becomes the local one.
+/// Dimensions that are not resized split. `sizes` becomes the local one.
 ShardingRule resize(const graph::Graph& graph, const graph::Node& node) {
   const Shape input = input_shapes(graph, node)[0];
   const Shape output = output_shapes(graph, node)[0];

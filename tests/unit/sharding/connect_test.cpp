@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
-#include <map>
 #include <random>
-#include <set>
 
 #include "sharding/op_shard_spec.h"
 #include "unit/sharding/simulated_devices.h"

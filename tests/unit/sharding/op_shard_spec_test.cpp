@@ -42,7 +42,7 @@ std::vector<OpShardSpec> all_choices(const ShardingRule& rule, const Loops& loop
   return enumerate_op_shard_specs(rule, mesh, loops.inputs, loops.outputs, partial);
 }
 
-/// Where the loops at `at` stand in a tensor with these factors.
+/// The place of the loops at `at` in a tensor with these factors.
 Shape index_of(const std::vector<std::vector<int>>& tensor, const Shape& sizes, const Shape& at) {
   Shape index;
   for (const auto& factors : tensor) {

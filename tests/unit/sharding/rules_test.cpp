@@ -2,7 +2,6 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "base/error.h"
 #include "sharding/decomposition.h"
 #include "sharding/rules/table.h"
 #include "unit/sharding/node_sketch.h"

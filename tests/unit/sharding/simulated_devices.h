@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <random>
 #include <stdexcept>
 #include <vector>
