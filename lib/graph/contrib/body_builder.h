@@ -41,6 +41,10 @@ class BodyBuilder {
 
   /// Nodes in ONNX's text form, "y = Add (x, bias)".
   void add(const std::string& nodes);
+  template <typename... Args>
+  void write(fmt::format_string<Args...> nodes, Args&&... args) {
+    add(fmt::format(nodes, std::forward<Args>(args)...));
+  }
   /// One node; empty names are operands that are left out.
   void add(const std::string& op_type, const std::vector<std::string>& inputs,
            const std::vector<std::string>& outputs);

@@ -34,20 +34,20 @@ void add_activation(BodyBuilder& body, const std::string& name, std::vector<floa
     return float_text(i < parameters.size() ? parameters[i] : otherwise);
   };
   if (name.empty())
-    body.add(fmt::format("{} = Identity ({})", y, x));
+    body.write("{} = Identity ({})", y, x);
   else if (name == "LeakyRelu")
-    body.add(fmt::format("{} = LeakyRelu <alpha = {}> ({})", y, parameter(0, 0.01F), x));
+    body.write("{} = LeakyRelu <alpha = {}> ({})", y, parameter(0, 0.01F), x);
   else if (name == "Elu")
-    body.add(fmt::format("{} = Elu <alpha = {}> ({})", y, parameter(0, 1), x));
+    body.write("{} = Elu <alpha = {}> ({})", y, parameter(0, 1), x);
   else if (name == "HardSigmoid")
-    body.add(fmt::format("{} = HardSigmoid <alpha = {}, beta = {}> ({})", y, parameter(0, 0.2F),
-                         parameter(1, 0.5F), x));
+    body.write("{} = HardSigmoid <alpha = {}, beta = {}> ({})", y, parameter(0, 0.2F),
+               parameter(1, 0.5F), x);
   else if (name == "Clip" && parameters.size() == 2)
-    body.add(fmt::format("{} = Clip ({}, {}, {})", y, x, body.number(parameters[0], type),
-                         body.number(parameters[1], type)));
+    body.write("{} = Clip ({}, {}, {})", y, x, body.number(parameters[0], type),
+               body.number(parameters[1], type));
   else if (name == "Relu" || name == "Sigmoid" || name == "Tanh" || name == "Softplus" ||
            name == "HardSwish")
-    body.add(fmt::format("{} = {} ({})", y, name, x));
+    body.write("{} = {} ({})", y, name, x);
   else
     fail("its activation '{}' is not supported", name);
 }
@@ -56,8 +56,8 @@ void add_activation(BodyBuilder& body, const std::string& name, std::vector<floa
 
 void simplified_layer_normalization(BodyBuilder& body) {
   refuse_output(body, "inv_std_var");
-  body.add(fmt::format("Y = RMSNormalization <axis = {}, epsilon = {}> (X, scale)",
-                       body.int_attribute("axis", -1), epsilon(body, 1e-5F)));
+  body.write("Y = RMSNormalization <axis = {}, epsilon = {}> (X, scale)",
+             body.int_attribute("axis", -1), epsilon(body, 1e-5F));
 }
 
 void skip_layer_normalization(BodyBuilder& body) {
@@ -65,16 +65,16 @@ void skip_layer_normalization(BodyBuilder& body) {
   const std::string outputs = body.wants("inv_std_var") ? "output, mean, inv_std_var"
                               : body.wants("mean")      ? "output, mean"
                                                         : "output";
-  body.add(fmt::format("{} = LayerNormalization <axis = -1, epsilon = {}> (sum, gamma{})", outputs,
-                       epsilon(body, 1e-12F), body.has("beta") ? ", beta" : ""));
+  body.write("{} = LayerNormalization <axis = -1, epsilon = {}> (sum, gamma{})", outputs,
+             epsilon(body, 1e-12F), body.has("beta") ? ", beta" : "");
 }
 
 void skip_simplified_layer_normalization(BodyBuilder& body) {
   refuse_output(body, "mean");
   refuse_output(body, "inv_std_var");
   add_skip(body);
-  body.add(fmt::format("output = RMSNormalization <axis = -1, epsilon = {}> (sum, gamma)",
-                       epsilon(body, 1e-12F)));
+  body.write("output = RMSNormalization <axis = -1, epsilon = {}> (sum, gamma)",
+             epsilon(body, 1e-12F));
 }
 
 void embed_layer_normalization(BodyBuilder& body) {
@@ -84,26 +84,26 @@ void embed_layer_normalization(BodyBuilder& body) {
   if (body.has("position_ids"))
     body.add("positions = Gather (position_embedding, position_ids)");
   else
-    body.add(fmt::format("positions = Slice (position_embedding, {}, {}, {})", body.ints({0}),
-                         body.ints({ids[1]}), body.ints({0})));
+    body.write("positions = Slice (position_embedding, {}, {}, {})", body.ints({0}),
+               body.ints({ids[1]}), body.ints({0}));
   body.add("embedded = Add (words, positions)");
   if (body.has("segment_ids"))
     body.add("segments = Gather (segment_embedding, segment_ids) sum = Add (embedded, segments)");
   else
     body.add("sum = Identity (embedded)");
   if (body.wants("embedding_sum")) body.add("embedding_sum = Identity (sum)");
-  body.add(fmt::format("output = LayerNormalization <axis = -1, epsilon = {}> (sum, gamma, beta)",
-                       epsilon(body, 1e-12F)));
+  body.write("output = LayerNormalization <axis = -1, epsilon = {}> (sum, gamma, beta)",
+             epsilon(body, 1e-12F));
   if (!body.wants("mask_index")) return;
   if (body.has("mask"))
-    body.add(
-        fmt::format("mask_64 = Cast <to = 7> (mask) is_word = Equal (mask_64, {}) "
-                    "words_in_mask = Cast <to = 6> (is_word) "
-                    "mask_index = ReduceSum <keepdims = 0> (words_in_mask, {})",
-                    body.integer(1), body.ints({1})));
+    body.write(
+        "mask_64 = Cast <to = 7> (mask) is_word = Equal (mask_64, {}) "
+        "words_in_mask = Cast <to = 6> (is_word) "
+        "mask_index = ReduceSum <keepdims = 0> (words_in_mask, {})",
+        body.integer(1), body.ints({1}));
   else
-    body.add(fmt::format("no_words = ConstantOfShape ({}) mask_index = Cast <to = 6> (no_words)",
-                         body.ints({ids[0]})));
+    body.write("no_words = ConstantOfShape ({}) mask_index = Cast <to = 6> (no_words)",
+               body.ints({ids[0]}));
 }
 
 /// GroupNorm and SkipGroupNorm: channels last as a rule, and an activation behind.
@@ -119,19 +119,19 @@ void group_norm(BodyBuilder& body) {
       Shape wide(static_cast<std::size_t>(rank), 1);
       wide[0] = skip[0];
       wide[channels_last ? static_cast<std::size_t>(rank - 1) : 1] = skip[1];
-      body.add(fmt::format("wide_skip = Reshape (skip, {})", body.ints(wide)));
+      body.write("wide_skip = Reshape (skip, {})", body.ints(wide));
       added = "wide_skip";
     }
-    body.add(fmt::format("skipped = Add (X, {})", added));
+    body.write("skipped = Add (X, {})", added);
     x = "skipped";
     if (body.has("bias")) {
       Shape wide(static_cast<std::size_t>(rank), 1);
       wide[channels_last ? static_cast<std::size_t>(rank - 1) : 1] = body.shape("bias").at(0);
-      body.add(fmt::format("wide_bias = Reshape (bias, {}) biased = Add (skipped, wide_bias)",
-                           body.ints(wide)));
+      body.write("wide_bias = Reshape (bias, {}) biased = Add (skipped, wide_bias)",
+                 body.ints(wide));
       x = "biased";
     }
-    if (body.wants("S")) body.add(fmt::format("S = Identity ({})", x));
+    if (body.wants("S")) body.write("S = Identity ({})", x);
   }
   std::vector<std::int64_t> first{0, rank - 1};
   std::vector<std::int64_t> last{0};
@@ -139,14 +139,13 @@ void group_norm(BodyBuilder& body) {
   for (std::int64_t d = 2; d < rank; ++d) last.push_back(d);
   last.push_back(1);
   if (channels_last) {
-    body.add(fmt::format("channels_first = Transpose <perm = {}> ({})", list_text(first), x));
+    body.write("channels_first = Transpose <perm = {}> ({})", list_text(first), x);
     x = "channels_first";
   }
   const int type = static_cast<int>(body.type("X"));
-  body.add(fmt::format("scale = Cast <to = {0}> (gamma) shift = Cast <to = {0}> (beta)", type));
-  body.add(
-      fmt::format("normal = GroupNormalization <num_groups = {}, epsilon = {}> ({}, scale, shift)",
-                  body.int_attribute("groups", 1), epsilon(body, 1e-5F), x));
+  body.write("scale = Cast <to = {0}> (gamma) shift = Cast <to = {0}> (beta)", type);
+  body.write("normal = GroupNormalization <num_groups = {}, epsilon = {}> ({}, scale, shift)",
+             body.int_attribute("groups", 1), epsilon(body, 1e-5F), x);
   std::string y = "normal";
   if (body.int_attribute("activation", 0) != 0) {
     body.add("gate = Sigmoid (normal) activated = Mul (normal, gate)");
@@ -167,7 +166,7 @@ void bias_gelu(BodyBuilder& body) { body.add("sum = Add (A, B) C = Gelu (sum)");
 
 void quick_gelu(BodyBuilder& body) {
   const std::string alpha = body.number(body.float_attribute("alpha", 1.702F), body.type("X"));
-  body.add(fmt::format("scaled = Mul (X, {}) gate = Sigmoid (scaled) Y = Mul (X, gate)", alpha));
+  body.write("scaled = Mul (X, {}) gate = Sigmoid (scaled) Y = Mul (X, gate)", alpha);
 }
 
 void bias_split_gelu(BodyBuilder& body) {
@@ -190,7 +189,7 @@ std::string transposed(BodyBuilder& body, const std::string& operand) {
   std::iota(permutation.begin(), permutation.end(), 0);
   if (batch) std::rotate(permutation.begin(), permutation.begin() + 1, permutation.end() - 1);
   if (matrix) std::swap(permutation[rank - 2], permutation[rank - 1]);
-  body.add(fmt::format("{0}_t = Transpose <perm = {1}> ({0})", operand, list_text(permutation)));
+  body.write("{0}_t = Transpose <perm = {1}> ({0})", operand, list_text(permutation));
   return operand + "_t";
 }
 
@@ -202,10 +201,10 @@ void fused_matmul(BodyBuilder& body) {
   const std::string b = transposed(body, "B");
   const float alpha = body.float_attribute("alpha", 1);
   const std::string activation = body.string_attribute("activation", "");
-  body.add(fmt::format("product = MatMul ({}, {})", a, b));
+  body.write("product = MatMul ({}, {})", a, b);
   std::string scaled = "product";
   if (alpha != 1) {
-    body.add(fmt::format("scaled = Mul (product, {})", body.number(alpha, body.type("A"))));
+    body.write("scaled = Mul (product, {})", body.number(alpha, body.type("A")));
     scaled = "scaled";
   }
   std::vector<float> parameters;

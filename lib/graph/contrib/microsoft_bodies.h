@@ -24,7 +24,7 @@ void fused_gemm(BodyBuilder& body);
 void fused_conv(BodyBuilder& body);
 void gemm_fast_gelu(BodyBuilder& body);
 
-// Attention (microsoft_attention.cpp).
+// Attention (microsoft_attention.cpp, microsoft_grouped_attention.cpp).
 void rotary_embedding(BodyBuilder& body);
 void attention(BodyBuilder& body);
 void multi_head_attention(BodyBuilder& body);

@@ -44,19 +44,19 @@ std::string filled(BodyBuilder& body, const Shape& shape, std::uint8_t value) {
 std::string as_type(BodyBuilder& body, const std::string& from, DataType is, DataType to) {
   if (is == to) return from;
   std::string name = fmt::format("{}_{}", from, name_of(to));
-  body.add(fmt::format("{} = Cast <to = {}> ({})", name, static_cast<int>(to), from));
+  body.write("{} = Cast <to = {}> ({})", name, static_cast<int>(to), from);
   return name;
 }
 
 /// Bytes of two numbers that stand side by side along the last dimension of [batch, rows, numbers].
 void pack_pairs(BodyBuilder& body, const std::string& from, const std::string& to,
                 const Shape& pairs, const Shape& packed) {
-  body.add(
-      fmt::format("{0}_pairs = Reshape ({0}, {1}) "
-                  "{0}_low, {0}_high = Split <axis = -1, num_outputs = 2> ({0}_pairs) "
-                  "{0}_shifted = BitShift <direction = \"LEFT\"> ({0}_high, {2}) "
-                  "{0}_bytes = BitwiseOr ({0}_low, {0}_shifted) {3} = Reshape ({0}_bytes, {4})",
-                  from, body.ints(pairs), filled(body, {}, 4), to, body.ints(packed)));
+  body.write(
+      "{0}_pairs = Reshape ({0}, {1}) "
+      "{0}_low, {0}_high = Split <axis = -1, num_outputs = 2> ({0}_pairs) "
+      "{0}_shifted = BitShift <direction = \"LEFT\"> ({0}_high, {2}) "
+      "{0}_bytes = BitwiseOr ({0}_low, {0}_shifted) {3} = Reshape ({0}_bytes, {4})",
+      from, body.ints(pairs), filled(body, {}, 4), to, body.ints(packed));
 }
 
 }  // namespace
@@ -95,7 +95,7 @@ std::string stored_rows(BodyBuilder& body, const CacheForm& form, const std::str
   if (!form.is_quantised()) return from;
   const Shape scales = form.by_channel ? Shape{form.heads * form.depth} : Shape{};
   std::string stored = fmt::format("{}_stored", form.part);
-  body.add(fmt::format("{0}_scales = Reshape ({0}_scale, {1})", form.part, body.ints(scales)));
+  body.write("{0}_scales = Reshape ({0}_scale, {1})", form.part, body.ints(scales));
   std::vector<std::string> inputs{as_type(body, from, form.computed, DataType::float32),
                                   form.part + "_scales"};
   if (form.bits == 8) {
@@ -108,7 +108,7 @@ std::string stored_rows(BodyBuilder& body, const CacheForm& form, const std::str
   inputs.push_back(filled(body, scales, zero_of_4_bits));
   body.add("QuantizeLinear", inputs, {rounded});
   body.set("axis", std::int64_t{2});
-  body.add(fmt::format("{0}_numbers = Min ({0}_rounded, {1})", form.part, filled(body, {}, 15)));
+  body.write("{0}_numbers = Min ({0}_rounded, {1})", form.part, filled(body, {}, 15));
   const std::int64_t bytes = form.heads * form.width();
   pack_pairs(body, form.part + "_numbers", stored, {batch, rows, bytes, 2}, {batch, rows, bytes});
   return stored;
@@ -119,16 +119,16 @@ std::string numbers_in(BodyBuilder& body, const CacheForm& form, const std::stri
   if (!form.is_quantised()) return cache;
   std::string steps = cache + "_steps";
   if (form.bits == 8) {
-    body.add(fmt::format("{} = Cast <to = 1> ({})", steps, cache));
+    body.write("{} = Cast <to = 1> ({})", steps, cache);
   } else {
     unpack_numbers(body, cache, cache + "_unpacked", {batch, form.heads, rows, form.depth}, 4);
-    body.add(fmt::format("{0}_from_0 = Cast <to = 1> ({0}_unpacked) {1} = Sub ({0}_from_0, {2})",
-                         cache, steps, body.number(zero_of_4_bits, DataType::float32)));
+    body.write("{0}_from_0 = Cast <to = 1> ({0}_unpacked) {1} = Sub ({0}_from_0, {2})", cache,
+               steps, body.number(zero_of_4_bits, DataType::float32));
   }
   const Shape scales = form.by_channel ? Shape{1, form.heads, 1, form.depth} : Shape{};
   const std::string numbers = cache + "_numbers";
-  body.add(fmt::format("{0}_scales = Reshape ({1}, {2}) {3} = Mul ({4}, {0}_scales)", cache,
-                       scale_of(form), body.ints(scales), numbers, steps));
+  body.write("{0}_scales = Reshape ({1}, {2}) {3} = Mul ({4}, {0}_scales)", cache, scale_of(form),
+             body.ints(scales), numbers, steps);
   return as_type(body, numbers, DataType::float32, form.computed);
 }
 

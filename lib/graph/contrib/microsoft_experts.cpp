@@ -52,26 +52,26 @@ Mixture mixture_of(const BodyBuilder& body) {
 /// that is not what they are chosen by; `normalizes`: shares of a token sum to 1.
 void add_routes(BodyBuilder& body, const Mixture& of, const std::string& shares, bool normalizes) {
   const std::string last = body.ints({-1});
-  body.add(
-      fmt::format("probabilities = Softmax <axis = 1> (router_probs) "
-                  "best, place = TopK <axis = 1> (probabilities, {}) "
-                  "expert = Reshape (place, {})",
-                  body.ints({of.chosen}), body.ints({of.rows()})));
+  body.write(
+      "probabilities = Softmax <axis = 1> (router_probs) "
+      "best, place = TopK <axis = 1> (probabilities, {}) "
+      "expert = Reshape (place, {})",
+      body.ints({of.chosen}), body.ints({of.rows()}));
   body.add(shares.empty()
                ? "own_share = Identity (best)"
                : fmt::format("own_share = GatherElements <axis = 1> ({}, place)", shares));
   if (normalizes)
-    body.add(
-        fmt::format("all_shares = ReduceSum <keepdims = 1> (own_share, {}) "
-                    "token_share = Div (own_share, all_shares)",
-                    last));
+    body.write(
+        "all_shares = ReduceSum <keepdims = 1> (own_share, {}) "
+        "token_share = Div (own_share, all_shares)",
+        last);
   else
     body.add("token_share = Identity (own_share)");
-  body.add(
-      fmt::format("share = Unsqueeze (token_share, {}) once = Reshape (input, {}) "
-                  "each = Expand (once, {}) x = Reshape (each, {})",
-                  last, body.ints({of.tokens, 1, of.hidden}),
-                  body.ints({of.tokens, of.chosen, of.hidden}), body.ints({of.rows(), of.hidden})));
+  body.write(
+      "share = Unsqueeze (token_share, {}) once = Reshape (input, {}) "
+      "each = Expand (once, {}) x = Reshape (each, {})",
+      last, body.ints({of.tokens, 1, of.hidden}), body.ints({of.tokens, of.chosen, of.hidden}),
+      body.ints({of.rows(), of.hidden}));
 }
 
 /// "active", [rows, inner], of "first", [rows, inner or its double], and, where there is a third
@@ -81,11 +81,11 @@ void add_activation(BodyBuilder& body, const Mixture& of, std::int64_t inner, bo
   std::string gate = "first";
   std::string linear = has_third ? "third" : "";
   if (of.is_fused() && of.fusion == 1) {  // side by side, element by element
-    body.add(
-        fmt::format("pairs = Reshape (first, {0}) "
-                    "gate_column, linear_column = Split <axis = 2, num_outputs = 2> (pairs) "
-                    "gate = Squeeze (gate_column, {1}) linear = Squeeze (linear_column, {1})",
-                    body.ints({of.rows(), inner, 2}), body.ints({2})));
+    body.write(
+        "pairs = Reshape (first, {0}) "
+        "gate_column, linear_column = Split <axis = 2, num_outputs = 2> (pairs) "
+        "gate = Squeeze (gate_column, {1}) linear = Squeeze (linear_column, {1})",
+        body.ints({of.rows(), inner, 2}), body.ints({2}));
   } else if (of.is_fused()) {
     body.add("gate, linear = Split <axis = 1, num_outputs = 2> (first)");
   }
@@ -96,17 +96,17 @@ void add_activation(BodyBuilder& body, const Mixture& of, std::int64_t inner, bo
   if (of.is_gated()) {
     if (body.has_attribute("swiglu_limit")) {
       const float limit = body.float_attribute("swiglu_limit", 0);
-      body.add(fmt::format("gate_below = Min ({}, {}) linear_within = Clip ({}, {}, {})", gate,
-                           number(limit), linear, number(-limit), number(limit)));
+      body.write("gate_below = Min ({}, {}) linear_within = Clip ({}, {}, {})", gate, number(limit),
+                 linear, number(-limit), number(limit));
       gate = "gate_below";
       linear = "linear_within";
     }
-    body.add(
-        fmt::format("steep = Mul ({0}, {1}) sigmoid = Sigmoid (steep) "
-                    "swish = Mul ({0}, sigmoid) moved = Add ({2}, {3}) "
-                    "active = Mul (swish, moved)",
-                    gate, number(body.float_attribute("activation_alpha", 1)), linear,
-                    number(body.float_attribute("activation_beta", 0))));
+    body.write(
+        "steep = Mul ({0}, {1}) sigmoid = Sigmoid (steep) "
+        "swish = Mul ({0}, sigmoid) moved = Add ({2}, {3}) "
+        "active = Mul (swish, moved)",
+        gate, number(body.float_attribute("activation_alpha", 1)), linear,
+        number(body.float_attribute("activation_beta", 0)));
     return;
   }
   if (of.activation == "relu")
@@ -124,12 +124,11 @@ void add_activation(BodyBuilder& body, const Mixture& of, std::int64_t inner, bo
 
 /// "output" of "second", [rows, hidden]: tokens' experts, weighted.
 void add_mixture(BodyBuilder& body, const Mixture& of) {
-  body.add(
-      fmt::format("by_token = Reshape (second, {}) weighted = Mul (by_token, share) "
-                  "mixed = ReduceSum <keepdims = 0> (weighted, {}) "
-                  "output = Reshape (mixed, {})",
-                  body.ints({of.tokens, of.chosen, of.hidden}), body.ints({1}),
-                  body.ints(body.shape("input"))));
+  body.write(
+      "by_token = Reshape (second, {}) weighted = Mul (by_token, share) "
+      "mixed = ReduceSum <keepdims = 0> (weighted, {}) "
+      "output = Reshape (mixed, {})",
+      body.ints({of.tokens, of.chosen, of.hidden}), body.ints({1}), body.ints(body.shape("input")));
 }
 
 /// The width between both products, and whether shapes fit that.
@@ -175,16 +174,16 @@ void add_product(BodyBuilder& body, const Mixture& of, const ExpertProduct& prod
   std::string table = product.weights;
   // Older files call rows what are columns; where they lie is the same.
   if (body.shape(table) != Shape{of.experts, product.columns, product.depth}) {
-    body.add(fmt::format("{0}_table = Reshape ({0}, {1})", table,
-                         body.ints({of.experts, product.columns, product.depth})));
+    body.write("{0}_table = Reshape ({0}, {1})", table,
+               body.ints({of.experts, product.columns, product.depth}));
     table += "_table";
   }
-  body.add(
-      fmt::format("{0}_own = Gather <axis = 0> ({1}, expert) "
-                  "{0}_in = Reshape ({2}, {3}) {0}_out = MatMul ({0}_own, {0}_in) "
-                  "{0}_rows = Reshape ({0}_out, {4})",
-                  product.to, table, product.x, body.ints({of.rows(), product.depth, 1}),
-                  body.ints({of.rows(), product.columns})));
+  body.write(
+      "{0}_own = Gather <axis = 0> ({1}, expert) "
+      "{0}_in = Reshape ({2}, {3}) {0}_out = MatMul ({0}_own, {0}_in) "
+      "{0}_rows = Reshape ({0}_out, {4})",
+      product.to, table, product.x, body.ints({of.rows(), product.depth, 1}),
+      body.ints({of.rows(), product.columns}));
   body.add(body.has(product.bias) ? fmt::format("{0}_bias = Gather <axis = 0> ({1}, expert) "
                                                 "{0} = Add ({0}_rows, {0}_bias)",
                                                 product.to, product.bias)
@@ -220,7 +219,7 @@ void add_packed_product(BodyBuilder& body, const Mixture& of, const Packing& pac
          name_of(body.type(product.weights)), to_string(scale_shape));
   const auto shaped = [&](const std::string& name, const Shape& shape) {
     if (body.shape(name) == shape) return name;
-    body.add(fmt::format("{0}_table = Reshape ({0}, {1})", name, body.ints(shape)));
+    body.write("{0}_table = Reshape ({0}, {1})", name, body.ints(shape));
     return name + "_table";
   };
   std::string zero_points;
@@ -229,8 +228,8 @@ void add_packed_product(BodyBuilder& body, const Mixture& of, const Packing& pac
   } else if (body.has(zeros)) {  // one a column, packed along the columns
     unpack_numbers(body, zeros, zeros + "_flat", {of.experts, product.columns}, packing.bits);
     zero_points = zeros + "_each";
-    body.add(fmt::format("{} = Reshape ({}_flat, {})", zero_points, zeros,
-                         body.ints({of.experts, product.columns, 1})));
+    body.write("{} = Reshape ({}_flat, {})", zero_points, zeros,
+               body.ints({of.experts, product.columns, 1}));
   }
   std::vector<std::string> inputs{product.x,
                                   "expert",

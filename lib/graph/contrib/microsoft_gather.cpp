@@ -74,11 +74,11 @@ void repeat_in_blocks(BodyBuilder& body, const BlockTable& of, const std::string
   wide.back() = of.block;
   Shape flat = row;
   flat.back() = of.blocks() * of.block;
-  body.add(
-      fmt::format("{0}_column = Reshape ({1}, {2}) {0}_wide = Expand ({0}_column, {3}) "
-                  "{0}_flat = Reshape ({0}_wide, {4}) {0} = Slice ({0}_flat, {5}, {6}, {7})",
-                  to, from, body.ints(column), body.ints(wide), body.ints(flat), body.ints({0}),
-                  body.ints({row.back()}), body.ints({-1})));
+  body.write(
+      "{0}_column = Reshape ({1}, {2}) {0}_wide = Expand ({0}_column, {3}) "
+      "{0}_flat = Reshape ({0}_wide, {4}) {0} = Slice ({0}_flat, {5}, {6}, {7})",
+      to, from, body.ints(column), body.ints(wide), body.ints(flat), body.ints({0}),
+      body.ints({row.back()}), body.ints({-1}));
 }
 
 /// Bytes of some numbers each, along the last dimension; so are zero points. Numbers are meant to
@@ -98,20 +98,20 @@ void gather_bytes(BodyBuilder& body, BlockTable of) {
   unpack_numbers(body, "rows", "numbers", row, of.bits);
   look_up(body, of, "scales", "scale_rows");
   const DataType type = body.type("scales");
-  body.add(fmt::format("wide = Cast <to = {}> (numbers)", static_cast<int>(type)));
+  body.write("wide = Cast <to = {}> (numbers)", static_cast<int>(type));
   std::string zero = "zero";
   if (body.has("zero_points")) {
     look_up(body, of, "zero_points", "zero_rows");
     Shape zeros = row;
     zeros.back() = of.blocks();
     unpack_numbers(body, "zero_rows", "zeros", zeros, of.bits);
-    body.add(fmt::format("zero_numbers = Cast <to = {}> (zeros)", static_cast<int>(type)));
+    body.write("zero_numbers = Cast <to = {}> (zeros)", static_cast<int>(type));
     repeat_in_blocks(body, of, "zero_numbers", "zero", row);
   } else {
     zero = body.number(static_cast<float>(std::int64_t{1} << (of.bits - 1)), type);
   }
   repeat_in_blocks(body, of, "scale_rows", "scale", row);
-  body.add(fmt::format("centred = Sub (wide, {}) output = Mul (centred, scale)", zero));
+  body.write("centred = Sub (wide, {}) output = Mul (centred, scale)", zero);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ std::string parameter(BodyBuilder& body, const std::string& name) {
   if (!body.has(name)) return "";
   const Shape& shape = body.shape(name);
   if (num_elements(shape) != 1 || shape.empty()) return name;
-  body.add(fmt::format("{0}_scalar = Reshape ({0}, {1})", name, body.ints({})));
+  body.write("{0}_scalar = Reshape ({0}, {1})", name, body.ints({}));
   return name + "_scalar";
 }
 
@@ -29,7 +29,7 @@ void dequantize(BodyBuilder& body, const std::string& x, const std::string& scal
   const bool has_scales = is_per_axis(body, scale);
   const bool has_zeros = !zeros.empty() && is_per_axis(body, zero_point);
   const auto repeat = [&](std::string& one, const std::string& like) {
-    body.add(fmt::format("{0}_each = Expand ({0}, {1})", one, body.ints(body.shape(like))));
+    body.write("{0}_each = Expand ({0}, {1})", one, body.ints(body.shape(like)));
     one += "_each";
   };
   if (has_scales && !zeros.empty() && !has_zeros) repeat(zeros, scale);
@@ -48,7 +48,7 @@ void quantize(BodyBuilder& body, const std::string& x, const std::string& scale,
 void between(BodyBuilder& body, const std::string& op) {
   dequantize(body, "A", "A_scale", "A_zero_point", "a");
   dequantize(body, "B", "B_scale", "B_zero_point", "b");
-  body.add(fmt::format("c = {} (a, b)", op));
+  body.write("c = {} (a, b)", op);
   quantize(body, "c", "C_scale", "C_zero_point", "C", body.type("A"));
 }
 
@@ -125,13 +125,13 @@ void qgemm(BodyBuilder& body) {
   if (body.has("C")) {  // in units of both scales
     body.add("c_number = Cast <to = 1> (C) unit = Mul (a_scale, b_scale) c = Mul (c_number, unit)");
     const std::string alpha = body.number(body.float_attribute("alpha", 1), DataType::float32);
-    body.add(fmt::format("c_scaled = Mul (c, {}) sum = Add (product, c_scaled)", alpha));
+    body.write("c_scaled = Mul (c, {}) sum = Add (product, c_scaled)", alpha);
     sum = "sum";
   }
   if (body.has("y_scale"))
     quantize(body, sum, "y_scale", "y_zero_point", "Y", body.type("A"));
   else
-    body.add(fmt::format("Y = Identity ({})", sum));
+    body.write("Y = Identity ({})", sum);
 }
 
 void matmul_integer_to_float(BodyBuilder& body) {

@@ -14,7 +14,7 @@ std::string one_number(BodyBuilder& body, const std::string& name) {
   if (!body.has(name)) return "";
   if (num_elements(body.shape(name)) != 1)
     fail("its input '{}' is {}, not one number", name, to_string(body.shape(name)));
-  body.add(fmt::format("{0}_number = Reshape ({0}, {1})", name, body.ints({})));
+  body.write("{0}_number = Reshape ({0}, {1})", name, body.ints({}));
   return name + "_number";
 }
 
@@ -34,12 +34,12 @@ void qembed_layer_normalization(BodyBuilder& body) {
   if (ids.size() != 2) fail("its input_ids are {}, not of two dimensions", to_string(ids));
   const auto add_rows = [&](const std::string& tensor, const std::string& table,
                             const std::string& rows, const std::string& to) {
-    body.add(fmt::format("{}_bytes = Gather ({}, {})", to, table, rows));
+    body.write("{}_bytes = Gather ({}, {})", to, table, rows);
     dequantize_part(body, to + "_bytes", tensor, to);
   };
   add_rows("word_embedding", "word_embedding_quant", "input_ids", "words");
-  body.add(fmt::format("position_bytes = Slice (position_embedding_quant, {}, {}, {})",
-                       body.ints({0}), body.ints({ids[1]}), body.ints({0})));
+  body.write("position_bytes = Slice (position_embedding_quant, {}, {}, {})", body.ints({0}),
+             body.ints({ids[1]}), body.ints({0}));
   dequantize_part(body, "position_bytes", "position_embedding", "positions");
   body.add("embedded = Add (words, positions)");
   if (body.has("segment_ids")) {
@@ -50,22 +50,21 @@ void qembed_layer_normalization(BodyBuilder& body) {
   }
   dequantize_part(body, "gamma_quant", "gamma", "gamma_numbers");
   dequantize_part(body, "beta_quant", "beta", "beta_numbers");
-  body.add(fmt::format(
+  body.write(
       "layernorm_out = LayerNormalization <axis = -1, epsilon = {:e}> (sum, gamma_numbers, "
       "beta_numbers)",
-      body.float_attribute("epsilon", 1e-12F)));
+      body.float_attribute("epsilon", 1e-12F));
   if (!body.wants("mask_index_out")) return;
   if (body.has("mask"))
-    body.add(
-        fmt::format("is_word = Equal (mask, {}) word = Cast <to = 6> (is_word) "
-                    "mask_index_out = ReduceSum <keepdims = 0> (word, {})",
-                    body.constant(Tensor::of<std::int32_t>(DataType::int32, {},
-                                                           std::array<std::int32_t, 1>{1})),
-                    body.ints({1})));
+    body.write(
+        "is_word = Equal (mask, {}) word = Cast <to = 6> (is_word) "
+        "mask_index_out = ReduceSum <keepdims = 0> (word, {})",
+        body.constant(
+            Tensor::of<std::int32_t>(DataType::int32, {}, std::array<std::int32_t, 1>{1})),
+        body.ints({1}));
   else
-    body.add(
-        fmt::format("no_words = ConstantOfShape ({}) mask_index_out = Cast <to = 6> (no_words)",
-                    body.ints({ids[0]})));
+    body.write("no_words = ConstantOfShape ({}) mask_index_out = Cast <to = 6> (no_words)",
+               body.ints({ids[0]}));
 }
 
 /// An Attention, which has a body of its own, of dequantised tokens and weights: products of bytes
@@ -114,10 +113,10 @@ class QuantisedLstm {
   }
 
   void add() {
-    body_.add(
-        fmt::format("x_rows = Reshape (X, {}) "
-                    "x_bytes, x_scale, x_zero = DynamicQuantizeLinear (x_rows)",
-                    body_.ints({steps_ * batch_, features_})));
+    body_.write(
+        "x_rows = Reshape (X, {}) "
+        "x_bytes, x_scale, x_zero = DynamicQuantizeLinear (x_rows)",
+        body_.ints({steps_ * batch_, features_}));
     std::vector<std::string> all;
     std::vector<std::string> last;
     std::vector<std::string> cells;
@@ -146,12 +145,12 @@ class QuantisedLstm {
   /// `to`, of the dimensions behind the first one of `tensor`, at direction `d`.
   std::string own(const std::string& tensor, std::int64_t d) {
     if (directions_ == 1) return squeezed(tensor, fmt::format("{}_{}", tensor, d));
-    body_.add(fmt::format("{0}_{1}_one = Slice ({0}, {2}, {3}, {4})", tensor, d, body_.ints({d}),
-                          body_.ints({d + 1}), body_.ints({0})));
+    body_.write("{0}_{1}_one = Slice ({0}, {2}, {3}, {4})", tensor, d, body_.ints({d}),
+                body_.ints({d + 1}), body_.ints({0}));
     return squeezed(fmt::format("{}_{}_one", tensor, d), fmt::format("{}_{}", tensor, d));
   }
   std::string squeezed(const std::string& from, const std::string& to) {
-    body_.add(fmt::format("{} = Squeeze ({}, {})", to, from, body_.ints({0})));
+    body_.write("{} = Squeeze ({}, {})", to, from, body_.ints({0}));
     return to;
   }
 
@@ -162,11 +161,11 @@ class QuantisedLstm {
               {from + "_bytes", fmt::format("{}_{}", weights, d), from + "_zero",
                fmt::format("{}_zero_point_{}", weights, d)},
               {to + "_sums"});
-    body_.add(
-        fmt::format("{0}_numbers = Cast <to = 1> ({0}_sums) "
-                    "{0}_scale = Mul ({1}_scale, {2}_scale_{3}) "
-                    "{0} = Mul ({0}_numbers, {0}_scale)",
-                    to, from, weights, d));
+    body_.write(
+        "{0}_numbers = Cast <to = 1> ({0}_sums) "
+        "{0}_scale = Mul ({1}_scale, {2}_scale_{3}) "
+        "{0} = Mul ({0}_numbers, {0}_scale)",
+        to, from, weights, d);
   }
 
   /// [steps, 1, batch, hidden] of one direction; `last_d` and `cell_d`, [1, batch, hidden].
@@ -191,11 +190,11 @@ class QuantisedLstm {
       add_step(step, parts[static_cast<std::size_t>(place)], d, hidden, cell);
       hidden = step + "_h";
       cell = step + "_c";
-      body_.add(fmt::format("{0}_y = Unsqueeze ({0}_h, {1})", step, body_.ints({0, 1})));
+      body_.write("{0}_y = Unsqueeze ({0}_h, {1})", step, body_.ints({0, 1}));
       results[static_cast<std::size_t>(place)] = step + "_y";
     }
-    body_.add(fmt::format("last_{0} = Unsqueeze ({1}, {3}) cell_{0} = Unsqueeze ({2}, {3})", d,
-                          hidden, cell, body_.ints({0})));
+    body_.write("last_{0} = Unsqueeze ({1}, {3}) cell_{0} = Unsqueeze ({2}, {3})", d, hidden, cell,
+                body_.ints({0}));
     join(results, fmt::format("all_{}", d), 0);
     return fmt::format("all_{}", d);
   }
@@ -203,61 +202,60 @@ class QuantisedLstm {
   /// `bias_d`, [4 hidden], of the input's and the state's.
   void add_bias(std::int64_t d) {
     if (body_.has("B"))
-      body_.add(
-          fmt::format("{0}_w, {0}_r = Split <axis = 0, num_outputs = 2> ({0}) "
-                      "bias_{1} = Add ({0}_w, {0}_r)",
-                      own("B", d), d));
+      body_.write(
+          "{0}_w, {0}_r = Split <axis = 0, num_outputs = 2> ({0}) "
+          "bias_{1} = Add ({0}_w, {0}_r)",
+          own("B", d), d);
     if (body_.has("P"))
-      body_.add(
-          fmt::format("peep_i_{1}, peep_o_{1}, peep_f_{1} = Split <axis = 0, num_outputs = 3> "
-                      "({0})",
-                      own("P", d), d));
+      body_.write(
+          "peep_i_{1}, peep_o_{1}, peep_f_{1} = Split <axis = 0, num_outputs = 3> "
+          "({0})",
+          own("P", d), d);
   }
 
   std::string initial(const std::string& input, std::int64_t d) {
     if (body_.has(input)) return own(input, d);
     const std::string zeros = fmt::format("{}_zeros_{}", input, d);
-    body_.add(fmt::format("{} = Expand ({}, {})", zeros, body_.number(0, DataType::float32),
-                          body_.ints({batch_, hidden_})));
+    body_.write("{} = Expand ({}, {})", zeros, body_.number(0, DataType::float32),
+                body_.ints({batch_, hidden_}));
     return zeros;
   }
 
   /// `step`_h and `step`_c, [batch, hidden].
   void add_step(const std::string& step, const std::string& input, std::int64_t d,
                 const std::string& hidden, const std::string& cell) {
-    body_.add(
-        fmt::format("{0}_bytes, {0}_scale, {0}_zero = DynamicQuantizeLinear ({1})", step, hidden));
+    body_.write("{0}_bytes, {0}_scale, {0}_zero = DynamicQuantizeLinear ({1})", step, hidden);
     add_product(step, "R", d, step + "_state");
-    body_.add(fmt::format("{0}_gates = Add ({1}, {0}_state)", step, input));
+    body_.write("{0}_gates = Add ({1}, {0}_state)", step, input);
     std::string gates = step + "_gates";
     if (body_.has("B")) {
-      body_.add(fmt::format("{0}_biased = Add ({0}_gates, bias_{1})", step, d));
+      body_.write("{0}_biased = Add ({0}_gates, bias_{1})", step, d);
       gates = step + "_biased";
     }
-    body_.add(fmt::format("{0}_i, {0}_o, {0}_f, {0}_g = Split <axis = 1, num_outputs = 4> ({1})",
-                          step, gates));
+    body_.write("{0}_i, {0}_o, {0}_f, {0}_g = Split <axis = 1, num_outputs = 4> ({1})", step,
+                gates);
     std::string i = step + "_i";
     std::string o = step + "_o";
     std::string f = step + "_f";
     peep(i, cell, "i", d);
     peep(f, cell, "f", d);
-    body_.add(
-        fmt::format("{0}_in = Sigmoid ({1}) {0}_keep = Sigmoid ({2}) {0}_new = Tanh ({0}_g) "
-                    "{0}_added = Mul ({0}_in, {0}_new) {0}_kept = Mul ({0}_keep, {3}) "
-                    "{0}_c = Add ({0}_kept, {0}_added)",
-                    step, i, f, cell));
+    body_.write(
+        "{0}_in = Sigmoid ({1}) {0}_keep = Sigmoid ({2}) {0}_new = Tanh ({0}_g) "
+        "{0}_added = Mul ({0}_in, {0}_new) {0}_kept = Mul ({0}_keep, {3}) "
+        "{0}_c = Add ({0}_kept, {0}_added)",
+        step, i, f, cell);
     peep(o, step + "_c", "o", d);
-    body_.add(
-        fmt::format("{0}_out = Sigmoid ({1}) {0}_shown = Tanh ({0}_c) "
-                    "{0}_h = Mul ({0}_out, {0}_shown)",
-                    step, o));
+    body_.write(
+        "{0}_out = Sigmoid ({1}) {0}_shown = Tanh ({0}_c) "
+        "{0}_h = Mul ({0}_out, {0}_shown)",
+        step, o);
   }
 
   /// A gate that also sees the cell.
   void peep(std::string& gate, const std::string& cell, const char* name, std::int64_t d) {
     if (!body_.has("P")) return;
-    body_.add(fmt::format("{0}_seen = Mul ({1}, peep_{2}_{3}) {0}_all = Add ({0}, {0}_seen)", gate,
-                          cell, name, d));
+    body_.write("{0}_seen = Mul ({1}, peep_{2}_{3}) {0}_all = Add ({0}, {0}_seen)", gate, cell,
+                name, d);
     gate += "_all";
   }
 

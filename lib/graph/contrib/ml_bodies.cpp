@@ -8,20 +8,19 @@ namespace autopar::graph::ml {
 
 void array_feature_extractor(BodyBuilder& body) {
   const Shape& x = body.shape("X");
-  body.add(fmt::format("places = Reshape (Y, {})", body.ints({-1})));
+  body.write("places = Reshape (Y, {})", body.ints({-1}));
   if (x.size() == 1)
-    body.add(fmt::format("row = Unsqueeze (X, {}) Z = Gather <axis = -1> (row, places)",
-                         body.ints({0})));
+    body.write("row = Unsqueeze (X, {}) Z = Gather <axis = -1> (row, places)", body.ints({0}));
   else
     body.add("Z = Gather <axis = -1> (X, places)");
 }
 
 void binarizer(BodyBuilder& body) {
-  body.add(
-      fmt::format("threshold = Cast <to = {0}> ({1}) is_above = Greater (X, threshold) "
-                  "Y = Cast <to = {0}> (is_above)",
-                  static_cast<int>(body.type("X")),
-                  body.number(body.float_attribute("threshold", 0), DataType::float32)));
+  body.write(
+      "threshold = Cast <to = {0}> ({1}) is_above = Greater (X, threshold) "
+      "Y = Cast <to = {0}> (is_above)",
+      static_cast<int>(body.type("X")),
+      body.number(body.float_attribute("threshold", 0), DataType::float32));
 }
 
 /// (X - offset) scale, each for all columns or one a column; in float32.
@@ -33,8 +32,7 @@ void scaler(BodyBuilder& body) {
   };
   const std::string offset = vector("offset", 0);
   const std::string scale = vector("scale", 1);
-  body.add(fmt::format("x = Cast <to = 1> (X) centred = Sub (x, {}) Y = Mul (centred, {})", offset,
-                       scale));
+  body.write("x = Cast <to = 1> (X) centred = Sub (x, {}) Y = Mul (centred, {})", offset, scale);
 }
 
 namespace {
@@ -53,10 +51,10 @@ struct Grams {
 std::string counted(BodyBuilder& body, const Grams& grams, std::int64_t rows,
                     std::int64_t columns) {
   const std::string name = fmt::format("of_{}", grams.length);
-  body.add(fmt::format("{}_0 = Expand ({}, {})", name, body.number(0, DataType::float32),
-                       body.ints({rows, grams.count()})));
-  body.add(fmt::format("{0}_grams = Reshape ({1}, {2})", name, body.ints(grams.items),
-                       body.ints({grams.count(), grams.length})));
+  body.write("{}_0 = Expand ({}, {})", name, body.number(0, DataType::float32),
+             body.ints({rows, grams.count()}));
+  body.write("{0}_grams = Reshape ({1}, {2})", name, body.ints(grams.items),
+             body.ints({grams.count(), grams.length}));
   std::int64_t step = 1;
   // One item has none between.
   for (; step <= (grams.length == 1 ? 1 : grams.skips + 1); ++step) {
@@ -65,16 +63,16 @@ std::string counted(BodyBuilder& body, const Grams& grams, std::int64_t rows,
     std::vector<std::int64_t> places;
     for (std::int64_t first = 0; first < windows; ++first)
       for (std::int64_t i = 0; i < grams.length; ++i) places.push_back(first + step * i);
-    body.add(
-        fmt::format("{0}_places_{1} = Reshape ({2}, {3}) "
-                    "{0}_windows_{1} = Gather <axis = 1> (items, {0}_places_{1}) "
-                    "{0}_same_{1} = Equal ({0}_windows_{1}, {0}_grams) "
-                    "{0}_match_{1} = Cast <to = 1> ({0}_same_{1}) "
-                    "{0}_matches_{1} = ReduceMin <keepdims = 0> ({0}_match_{1}, {4}) "
-                    "{0}_times_{1} = ReduceSum <keepdims = 0> ({0}_matches_{1}, {5}) "
-                    "{0}_{1} = Add ({0}_{6}, {0}_times_{1})",
-                    name, step, body.ints(places), body.ints({windows, 1, grams.length}),
-                    body.ints({-1}), body.ints({1}), step - 1));
+    body.write(
+        "{0}_places_{1} = Reshape ({2}, {3}) "
+        "{0}_windows_{1} = Gather <axis = 1> (items, {0}_places_{1}) "
+        "{0}_same_{1} = Equal ({0}_windows_{1}, {0}_grams) "
+        "{0}_match_{1} = Cast <to = 1> ({0}_same_{1}) "
+        "{0}_matches_{1} = ReduceMin <keepdims = 0> ({0}_match_{1}, {4}) "
+        "{0}_times_{1} = ReduceSum <keepdims = 0> ({0}_matches_{1}, {5}) "
+        "{0}_{1} = Add ({0}_{6}, {0}_times_{1})",
+        name, step, body.ints(places), body.ints({windows, 1, grams.length}), body.ints({-1}),
+        body.ints({1}), step - 1);
   }
   return fmt::format("{}_{}", name, step - 1);
 }
@@ -91,8 +89,8 @@ void tf_idf_vectorizer(BodyBuilder& body) {
     fail("its input {} with {} integers in its pool is not supported", to_string(x), pool.size());
   const std::int64_t rows = x.size() == 2 ? x[0] : 1;
   const std::int64_t columns = x.back();
-  body.add(fmt::format("integers = Cast <to = 7> (X) items = Reshape (integers, {})",
-                       body.ints({rows, columns})));
+  body.write("integers = Cast <to = 7> (X) items = Reshape (integers, {})",
+             body.ints({rows, columns}));
   std::vector<std::string> counts;
   std::int64_t total = 0;
   for (std::size_t n = 0; n < starts.size(); ++n) {
@@ -118,20 +116,20 @@ void tf_idf_vectorizer(BodyBuilder& body) {
   body.set("axis", std::int64_t{1});
   std::string score = "counts";
   if (mode == "IDF") {
-    body.add(fmt::format("present = Min (counts, {})", body.number(1, DataType::float32)));
+    body.write("present = Min (counts, {})", body.number(1, DataType::float32));
     score = "present";
   }
   if (mode != "TF" && !weights.empty()) {
-    body.add(fmt::format("weighted = Mul ({}, {})", score, body.floats(weights)));
+    body.write("weighted = Mul ({}, {})", score, body.floats(weights));
     score = "weighted";
   }
   const std::int64_t size = std::ranges::max(indexes) + 1;
-  body.add(fmt::format(
+  body.write(
       "nothing = Expand ({}, {}) columns = Expand ({}, {}) "
       "table = ScatterElements <axis = 1, reduction = \"add\"> (nothing, columns, {}) "
       "Y = Reshape (table, {})",
       body.number(0, DataType::float32), body.ints({rows, size}), body.ints(indexes),
-      body.ints({rows, total}), score, body.ints(x.size() == 2 ? Shape{rows, size} : Shape{size})));
+      body.ints({rows, total}), score, body.ints(x.size() == 2 ? Shape{rows, size} : Shape{size}));
 }
 
 }  // namespace autopar::graph::ml

@@ -56,14 +56,14 @@ void add_regression(BodyBuilder& body, const std::vector<Tree>& trees, DataType 
   add_tree_sums(body, trees, "x", type, targets, averages ? "SUM" : aggregate, "votes");
   std::string scores = "votes";
   if (averages) {
-    body.add(fmt::format("average = Div (votes, {})",
-                         number_of(body, static_cast<double>(trees.size()), type)));
+    body.write("average = Div (votes, {})",
+               number_of(body, static_cast<double>(trees.size()), type));
     scores = "average";
   }
   if (static_cast<std::int64_t>(bases.size()) == targets)
-    body.add(fmt::format("scores = Add ({}, {})", scores, floats(body, type, bases)));
+    body.write("scores = Add ({}, {})", scores, floats(body, type, bases));
   else
-    body.add(fmt::format("scores = Identity ({})", scores));
+    body.write("scores = Identity ({})", scores);
 }
 
 template <std::size_t count>
@@ -137,19 +137,19 @@ void add_best_class(BodyBuilder& body, const std::vector<Tree>& trees, const Vot
   }
   std::vector<double> all_bases = bases;
   all_bases.resize(static_cast<std::size_t>(classes));
-  body.add(fmt::format("scores = Add (votes, {})", floats(body, type, all_bases)));
+  body.write("scores = Add (votes, {})", floats(body, type, all_bases));
   if (all_have_votes) {
     body.add("best = ArgMax <axis = 1, keepdims = 0> (scores)");
     return;
   }
   std::vector<double> counted(static_cast<std::size_t>(classes), 0);
   std::fill_n(counted.begin(), own, 1);
-  body.add(
-      fmt::format("all_counts = Add (counts, {}) has_votes = Greater (all_counts, {}) "
-                  "candidates = Where (has_votes, scores, {}) "
-                  "best = ArgMax <axis = 1, keepdims = 0> (candidates)",
-                  floats(body, type, counted), number_of(body, 0, type),
-                  number_of(body, -std::numeric_limits<double>::infinity(), type)));
+  body.write(
+      "all_counts = Add (counts, {}) has_votes = Greater (all_counts, {}) "
+      "candidates = Where (has_votes, scores, {}) "
+      "best = ArgMax <axis = 1, keepdims = 0> (candidates)",
+      floats(body, type, counted), number_of(body, 0, type),
+      number_of(body, -std::numeric_limits<double>::infinity(), type));
 }
 
 /// Makes labels and scores of two classes' votes as ONNX Runtime does: the standard does not say
@@ -176,10 +176,10 @@ class TwoClasses {
     if (may_be_single()) add_singles();
     join("deciding");
     const double threshold = is_binary() && !votes_.may_be_negative ? 0.5 : 0;
-    body_.add(
-        fmt::format("is_second_column = Greater (deciding, {}) "
-                    "is_second = Squeeze (is_second_column, {})",
-                    number(threshold), body_.ints({1})));
+    body_.write(
+        "is_second_column = Greater (deciding, {}) "
+        "is_second = Squeeze (is_second_column, {})",
+        number(threshold), body_.ints({1}));
     if (bases_.size() == 2) {
       join("scores");
       return transformed(body_, "scores", transform_, type_, 2);
@@ -203,7 +203,7 @@ class TwoClasses {
   std::string number(double value) { return number_of(body_, value, type_); }
 
   void rename(const std::string& from, const std::string& to) {
-    body_.add(fmt::format("{} = Identity ({})", to, from));
+    body_.write("{} = Identity ({})", to, from);
   }
 
   void add_votes(const std::vector<Tree>& trees) {
@@ -215,30 +215,30 @@ class TwoClasses {
       return;
     }
     add_tree_sums(body_, with_counts(trees, 2), "x", type_, 4, "SUM", "votes");
-    body_.add(fmt::format(
+    body_.write(
         "first_votes, second_votes, first_count, second_count = "
         "Split <axis = 1, num_outputs = 4> (votes) "
         "has_first = Greater (first_count, {0}) has_second = Greater (second_count, {0})",
-        number(0)));
+        number(0));
   }
 
   void add_pairs() {
     std::string first = "first_votes";
     std::string second = "second_votes";
     if (bases_.size() == 2) {
-      body_.add(fmt::format("second_based = Add (first_votes, {}) first_based = Neg (second_based)",
-                            number(bases_[1])));
+      body_.write("second_based = Add (first_votes, {}) first_based = Neg (second_based)",
+                  number(bases_[1]));
       second = "second_based";
     } else if (bases_.size() == 1) {
-      body_.add(fmt::format("first_based = Add (first_votes, {})", number(bases_[0])));
+      body_.write("first_based = Add (first_votes, {})", number(bases_[0]));
     }
     if (!bases_.empty()) first = "first_based";
     if (!bases_.empty() && !votes_.always.contains(0)) {
-      body_.add(fmt::format("first_where_voted = Where (has_first, first_based, {})", number(0)));
+      body_.write("first_where_voted = Where (has_first, first_based, {})", number(0));
       first = "first_where_voted";
     }
     rename(second, "deciding_of_pair");
-    body_.add(fmt::format("scores_of_pair = Concat <axis = 1> ({}, {})", first, second));
+    body_.write("scores_of_pair = Concat <axis = 1> ({}, {})", first, second);
   }
 
   void add_singles() {
@@ -253,7 +253,7 @@ class TwoClasses {
   /// `name`, of each row's kind.
   void join(const std::string& name) {
     if (may_be_pair() && may_be_single())
-      body_.add(fmt::format("{0} = Where (has_second, {0}_of_pair, {0}_of_single)", name));
+      body_.write("{0} = Where (has_second, {0}_of_pair, {0}_of_single)", name);
     else
       rename(name + (may_be_pair() ? "_of_pair" : "_of_single"), name);
   }
@@ -274,7 +274,7 @@ void tree_ensemble_regressor(BodyBuilder& body) {
                  body.string_attribute("aggregate_function", "SUM"), base_values(body));
   const std::string scores =
       transformed(body, "scores", body.string_attribute("post_transform", "NONE"), type, targets);
-  body.add(fmt::format("Y = Cast <to = 1> ({})", scores));
+  body.write("Y = Cast <to = 1> ({})", scores);
 }
 
 void tree_ensemble(BodyBuilder& body) {
@@ -290,7 +290,7 @@ void tree_ensemble(BodyBuilder& body) {
       transformed(body, "scores",
                   name_at(transforms, body.int_attribute("post_transform", 0), "post_transform"),
                   type, targets);
-  body.add(fmt::format("Y = Cast <to = {}> ({})", static_cast<int>(body.type("X")), scores));
+  body.write("Y = Cast <to = {}> ({})", static_cast<int>(body.type("X")), scores);
 }
 
 void tree_ensemble_classifier(BodyBuilder& body) {
@@ -315,7 +315,7 @@ void tree_ensemble_classifier(BodyBuilder& body) {
     add_labels(body, labels, "best", "Y");
     scores = transformed(body, "scores", transform, type, classes);
   }
-  body.add(fmt::format("Z = Cast <to = 1> ({})", scores));
+  body.write("Z = Cast <to = 1> ({})", scores);
 }
 
 }  // namespace autopar::graph::ml

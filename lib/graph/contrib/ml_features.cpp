@@ -34,7 +34,7 @@ std::string default_value(BodyBuilder& body, DataType type) {
   if (type == DataType::int64) return body.ints({body.int_attribute("default_int64", -1)});
   if (type == DataType::float32) return body.floats({body.float_attribute("default_float", -0.0F)});
   const std::string number = body.floats({type == DataType::float64 ? -0.0F : -1.0F});
-  body.add(fmt::format("otherwise = Cast <to = {}> ({})", number_of_type(type), number));
+  body.write("otherwise = Cast <to = {}> ({})", number_of_type(type), number);
   return "otherwise";
 }
 
@@ -47,17 +47,17 @@ void normalizer(BodyBuilder& body) {
   const std::string last = body.ints({-1});
   body.add("x = Cast <to = 1> (X)");
   if (norm == "MAX")
-    body.add(fmt::format("norm = ReduceMax <keepdims = 1> (x, {})", last));
+    body.write("norm = ReduceMax <keepdims = 1> (x, {})", last);
   else if (norm == "L1")
-    body.add(fmt::format("norm = ReduceL1 <keepdims = 1> (x, {})", last));
+    body.write("norm = ReduceL1 <keepdims = 1> (x, {})", last);
   else if (norm == "L2")
-    body.add(fmt::format("norm = ReduceL2 <keepdims = 1> (x, {})", last));
+    body.write("norm = ReduceL2 <keepdims = 1> (x, {})", last);
   else
     fail("its attribute 'norm' is '{}', which is not known", norm);
-  body.add(
-      fmt::format("is_zero = Equal (norm, {}) divisor = Where (is_zero, {}, norm) "
-                  "Y = Div (x, divisor)",
-                  body.number(0, DataType::float32), body.number(1, DataType::float32)));
+  body.write(
+      "is_zero = Equal (norm, {}) divisor = Where (is_zero, {}, norm) "
+      "Y = Div (x, divisor)",
+      body.number(0, DataType::float32), body.number(1, DataType::float32));
 }
 
 /// One imputed value for all columns, or one a column.
@@ -73,7 +73,7 @@ void imputer(BodyBuilder& body) {
   const std::string values =
       is_float ? body.floats({floats.begin(), floats.begin() + static_cast<std::ptrdiff_t>(count)})
                : body.ints({ints.begin(), ints.begin() + static_cast<std::ptrdiff_t>(count)});
-  body.add(fmt::format("values = Cast <to = {}> ({})", number_of_type(type), values));
+  body.write("values = Cast <to = {}> ({})", number_of_type(type), values);
   const float replaced = body.float_attribute("replaced_value_float", 0);
   if (is_float && std::isnan(replaced)) {
     body.add("is_missing = IsNaN (X)");
@@ -81,8 +81,8 @@ void imputer(BodyBuilder& body) {
     const std::string number = is_float
                                    ? body.number(replaced, DataType::float32)
                                    : body.integer(body.int_attribute("replaced_value_int64", 0));
-    body.add(fmt::format("replaced = Cast <to = {}> ({}) is_missing = Equal (X, replaced)",
-                         number_of_type(type), number));
+    body.write("replaced = Cast <to = {}> ({}) is_missing = Equal (X, replaced)",
+               number_of_type(type), number);
   }
   body.add("Y = Where (is_missing, values, X)");
 }
@@ -99,11 +99,10 @@ void feature_vectorizer(BodyBuilder& body) {
     const std::int64_t width = static_cast<std::size_t>(i) < widths.size()
                                    ? widths[static_cast<std::size_t>(i)]
                                    : shape[1];
-    body.add(fmt::format("float_{0} = Cast <to = 1> ({1}) rows_{0} = Reshape (float_{0}, {2})", i,
-                         input, body.ints(shape)));
+    body.write("float_{0} = Cast <to = 1> ({1}) rows_{0} = Reshape (float_{0}, {2})", i, input,
+               body.ints(shape));
     // Padding by a negative number cuts.
-    body.add(
-        fmt::format("part_{0} = Pad (rows_{0}, {1})", i, body.ints({0, 0, 0, width - shape[1]})));
+    body.write("part_{0} = Pad (rows_{0}, {1})", i, body.ints({0, 0, 0, width - shape[1]}));
     parts.push_back(fmt::format("part_{}", i));
   }
   body.add("Concat", parts, {"Y"});
@@ -116,10 +115,10 @@ void one_hot_encoder(BodyBuilder& body) {
     fail(
         "its categories are strings, which are not supported: encode them as integers before "
         "they reach the model");
-  body.add(
-      fmt::format("integers = Cast <to = 7> (X) column = Unsqueeze (integers, {}) "
-                  "is_category = Equal (column, {}) Y = Cast <to = 1> (is_category)",
-                  body.ints({-1}), body.ints(body.ints_attribute("cats_int64s"))));
+  body.write(
+      "integers = Cast <to = 7> (X) column = Unsqueeze (integers, {}) "
+      "is_category = Equal (column, {}) Y = Cast <to = 1> (is_category)",
+      body.ints({-1}), body.ints(body.ints_attribute("cats_int64s")));
 }
 
 /// The value of the last key that is equal, NaN to NaN from opset 4 on.
@@ -137,24 +136,23 @@ void label_encoder(BodyBuilder& body) {
   std::vector<std::int64_t> places(static_cast<std::size_t>(keys->elements()));
   std::iota(places.begin(), places.end(), 0);
   const std::string key = body.constant(keys->reshaped({keys->elements()}));
-  body.add(
-      fmt::format("column = Unsqueeze (X, {}) is_same = Equal (column, {})", body.ints({-1}), key));
+  body.write("column = Unsqueeze (X, {}) is_same = Equal (column, {})", body.ints({-1}), key);
   std::string is_equal = "is_same";
   if (keys->type() == DataType::float32 || keys->type() == DataType::float64) {
-    body.add(
-        fmt::format("is_number = Equal ({0}, {0}) is_nan_key = Not (is_number) "
-                    "is_nan = IsNaN (column) both_nan = And (is_nan, is_nan_key) "
-                    "is_equal = Or (is_same, both_nan)",
-                    key));
+    body.write(
+        "is_number = Equal ({0}, {0}) is_nan_key = Not (is_number) "
+        "is_nan = IsNaN (column) both_nan = And (is_nan, is_nan_key) "
+        "is_equal = Or (is_same, both_nan)",
+        key);
     is_equal = "is_equal";
   }
-  body.add(
-      fmt::format("matching = Where ({}, {}, {}) "
-                  "place = ReduceMax <keepdims = 0> (matching, {})",
-                  is_equal, body.ints(places), body.integer(-1), body.ints({-1})));
-  body.add(fmt::format("values = Concat <axis = 0> ({}, {}) Y = Gather (values, place)",
-                       body.constant(values->reshaped({values->elements()})),
-                       default_value(body, values->type())));
+  body.write(
+      "matching = Where ({}, {}, {}) "
+      "place = ReduceMax <keepdims = 0> (matching, {})",
+      is_equal, body.ints(places), body.integer(-1), body.ints({-1}));
+  body.write("values = Concat <axis = 0> ({}, {}) Y = Gather (values, place)",
+             body.constant(values->reshaped({values->elements()})),
+             default_value(body, values->type()));
 }
 
 }  // namespace autopar::graph::ml

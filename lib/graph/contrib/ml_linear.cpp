@@ -21,17 +21,16 @@ void add_linear(BodyBuilder& body, std::int64_t targets, const std::vector<float
   const std::string coefficients =
       matrix(body, {targets, body.shape("X").at(1)}, body.floats_attribute("coefficients"));
   if (static_cast<std::int64_t>(intercepts.size()) == targets)
-    body.add(fmt::format("scores = Gemm <transB = 1> (x, {}, {})", coefficients,
-                         body.floats(intercepts)));
+    body.write("scores = Gemm <transB = 1> (x, {}, {})", coefficients, body.floats(intercepts));
   else
-    body.add(fmt::format("scores = Gemm <transB = 1> (x, {})", coefficients));
+    body.write("scores = Gemm <transB = 1> (x, {})", coefficients);
 }
 
 /// `is_second`, [rows], of a column of scores: whether they are above the threshold.
 void add_is_above(BodyBuilder& body, const std::string& column, float threshold,
                   const std::string& is_second) {
-  body.add(fmt::format("{0}_column = Greater ({1}, {2}) {0} = Squeeze ({0}_column, {3})", is_second,
-                       column, body.number(threshold, DataType::float32), body.ints({1})));
+  body.write("{0}_column = Greater ({1}, {2}) {0} = Squeeze ({0}_column, {3})", is_second, column,
+             body.number(threshold, DataType::float32), body.ints({1}));
 }
 
 /// What a support vector machine makes of x and each support vector, [rows, vectors]: "kernels".
@@ -43,22 +42,22 @@ void add_kernels(BodyBuilder& body, std::int64_t vectors) {
   const Shape shape{vectors, body.shape("X").at(1)};
   const std::string support = matrix(body, shape, body.floats_attribute("support_vectors"));
   if (kernel == "RBF") {
-    body.add(fmt::format(
+    body.write(
         "x_rows = Unsqueeze (x, {}) apart = Sub (x_rows, {}) "
         "distance = ReduceSumSquare <keepdims = 0> (apart, {}) scaled = Mul (distance, {}) "
         "kernels = Exp (scaled)",
-        body.ints({1}), support, body.ints({2}), number(-parameters[0])));
+        body.ints({1}), support, body.ints({2}), number(-parameters[0]));
     return;
   }
-  body.add(fmt::format("products = Gemm <transB = 1> (x, {})", support));
+  body.write("products = Gemm <transB = 1> (x, {})", support);
   if (kernel == "LINEAR") {
     body.add("kernels = Identity (products)");
     return;
   }
-  body.add(fmt::format("turned = Mul (products, {}) moved = Add (turned, {})",
-                       number(parameters[0]), number(parameters[1])));
+  body.write("turned = Mul (products, {}) moved = Add (turned, {})", number(parameters[0]),
+             number(parameters[1]));
   if (kernel == "POLY")
-    body.add(fmt::format("kernels = Pow (moved, {})", number(parameters[2])));
+    body.write("kernels = Pow (moved, {})", number(parameters[2]));
   else if (kernel == "SIGMOID")
     body.add("kernels = Tanh (moved)");
   else
@@ -114,7 +113,7 @@ void add_votes(BodyBuilder& body, std::int64_t classes) {
   if (static_cast<std::int64_t>(rho.size()) < of.pairs)
     fail("its attribute 'rho' has {} numbers for {} pairs of classes", rho.size(), of.pairs);
   add_kernels(body, of.vectors);
-  body.add(fmt::format(
+  body.write(
       "scores = Gemm <transB = 1> (kernels, {}, {}) is_above = Greater (scores, {}) "
       "above = Cast <to = 1> (is_above) is_below = Not (is_above) below = Cast <to = 1> (is_below) "
       "votes_above = MatMul (above, {}) votes_below = MatMul (below, {}) "
@@ -123,7 +122,7 @@ void add_votes(BodyBuilder& body, std::int64_t classes) {
       matrix(body, {of.pairs, of.vectors}, of.coefficients),
       body.floats({rho.begin(), rho.begin() + static_cast<std::ptrdiff_t>(of.pairs)}),
       body.number(0, DataType::float32), matrix(body, {of.pairs, classes}, of.votes_above),
-      matrix(body, {of.pairs, classes}, of.votes_below)));
+      matrix(body, {of.pairs, classes}, of.votes_below));
 }
 
 /// "best" and "scores" of a linear machine: a score a class.
@@ -139,13 +138,13 @@ void add_linear_machine(BodyBuilder& body, std::int64_t classes) {
   }
   const bool is_positive =
       std::ranges::all_of(coefficients, [](float number) { return number >= 0; });
-  body.add(fmt::format("most = ReduceMax <keepdims = 1> (scores, {})", body.ints({1})));
+  body.write("most = ReduceMax <keepdims = 1> (scores, {})", body.ints({1}));
   const auto half = is_positive ? "GreaterOrEqual" : "Greater";
-  body.add(
-      fmt::format("is_sure_column = {} (most, {}) is_sure = Squeeze (is_sure_column, {}) "
-                  "best = Where (is_sure, {}, best_score)",
-                  half, body.number(is_positive ? 0.5F : 0.0F, DataType::float32), body.ints({1}),
-                  body.integer(1)));
+  body.write(
+      "is_sure_column = {} (most, {}) is_sure = Squeeze (is_sure_column, {}) "
+      "best = Where (is_sure, {}, best_score)",
+      half, body.number(is_positive ? 0.5F : 0.0F, DataType::float32), body.ints({1}),
+      body.integer(1));
 }
 
 }  // namespace
@@ -156,7 +155,7 @@ void linear_regressor(BodyBuilder& body) {
   add_linear(body, targets, body.floats_attribute("intercepts"));
   const std::string scores = transformed(
       body, "scores", body.string_attribute("post_transform", "NONE"), DataType::float32, targets);
-  body.add(fmt::format("Y = Identity ({})", scores));
+  body.write("Y = Identity ({})", scores);
 }
 
 void linear_classifier(BodyBuilder& body) {
@@ -182,7 +181,7 @@ void linear_classifier(BodyBuilder& body) {
     add_labels(body, labels, "best", "Y");
     scores = transformed(body, "scores", transform, DataType::float32, targets);
   }
-  body.add(fmt::format("Z = Identity ({})", scores));
+  body.write("Z = Identity ({})", scores);
 }
 
 void svm_regressor(BodyBuilder& body) {
@@ -192,9 +191,9 @@ void svm_regressor(BodyBuilder& body) {
   if (rho.empty()) fail("its attribute 'rho' is empty");
   if (vectors > 0) {
     add_kernels(body, vectors);
-    body.add(fmt::format("scores = Gemm <transB = 1> (kernels, {}, {})",
-                         matrix(body, {1, vectors}, body.floats_attribute("coefficients")),
-                         body.floats({rho.front()})));
+    body.write("scores = Gemm <transB = 1> (kernels, {}, {})",
+               matrix(body, {1, vectors}, body.floats_attribute("coefficients")),
+               body.floats({rho.front()}));
   } else {
     add_linear(body, 1, {rho.front()});
   }
@@ -202,9 +201,9 @@ void svm_regressor(BodyBuilder& body) {
     body.add("Y = Identity (scores)");
     return;
   }
-  body.add(fmt::format("is_inside = Greater (scores, {}) Y = Where (is_inside, {}, {})",
-                       body.number(0, DataType::float32), body.number(1, DataType::float32),
-                       body.number(-1, DataType::float32)));
+  body.write("is_inside = Greater (scores, {}) Y = Where (is_inside, {}, {})",
+             body.number(0, DataType::float32), body.number(1, DataType::float32),
+             body.number(-1, DataType::float32));
 }
 
 void svm_classifier(BodyBuilder& body) {
@@ -227,7 +226,7 @@ void svm_classifier(BodyBuilder& body) {
   const std::string scores =
       columns == 1 ? both_scores(body, "scores", transform, transform == "NONE", DataType::float32)
                    : transformed(body, "scores", transform, DataType::float32, columns);
-  body.add(fmt::format("Z = Identity ({})", scores));
+  body.write("Z = Identity ({})", scores);
 }
 
 }  // namespace autopar::graph::ml

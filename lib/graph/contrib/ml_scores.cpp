@@ -9,17 +9,17 @@ namespace {
 
 /// exp(x - max) over its sum, where elements of almost 0 stay almost 0 and do not count.
 std::string softmax_zero(BodyBuilder& body, const std::string& x, DataType type) {
-  body.add(
-      fmt::format("zero_most = ReduceMax <keepdims = 1> ({0}, {1}) "
-                  "zero_below = Sub ({0}, zero_most) zero_exp = Exp (zero_below) "
-                  "zero_size = Abs ({0}) zero_counts = Greater (zero_size, {2}) "
-                  "zero_negative = Neg (zero_most) zero_least = Exp (zero_negative) "
-                  "zero_small = Mul ({0}, zero_least) zero_nothing = Sub ({0}, {0}) "
-                  "zero_counted = Where (zero_counts, zero_exp, zero_nothing) "
-                  "zero_sum = ReduceSum <keepdims = 1> (zero_counted, {1}) "
-                  "zero_value = Where (zero_counts, zero_exp, zero_small) "
-                  "zero_scores = Div (zero_value, zero_sum)",
-                  x, body.ints({1}), number_of(body, 0.0000001F, type)));
+  body.write(
+      "zero_most = ReduceMax <keepdims = 1> ({0}, {1}) "
+      "zero_below = Sub ({0}, zero_most) zero_exp = Exp (zero_below) "
+      "zero_size = Abs ({0}) zero_counts = Greater (zero_size, {2}) "
+      "zero_negative = Neg (zero_most) zero_least = Exp (zero_negative) "
+      "zero_small = Mul ({0}, zero_least) zero_nothing = Sub ({0}, {0}) "
+      "zero_counted = Where (zero_counts, zero_exp, zero_nothing) "
+      "zero_sum = ReduceSum <keepdims = 1> (zero_counted, {1}) "
+      "zero_value = Where (zero_counts, zero_exp, zero_small) "
+      "zero_scores = Div (zero_value, zero_sum)",
+      x, body.ints({1}), number_of(body, 0.0000001F, type));
   return "zero_scores";
 }
 
@@ -28,7 +28,7 @@ std::string softmax_zero(BodyBuilder& body, const std::string& x, DataType type)
 std::string probit(BodyBuilder& body, const std::string& x, DataType type) {
   constexpr double a = 0.147;
   const auto number = [&](double value) { return number_of(body, value, DataType::float64); };
-  body.add(fmt::format(
+  body.write(
       "probit_in = Cast <to = 11> ({0}) probit_twice = Mul (probit_in, {1}) "
       "probit_x = Sub (probit_twice, {2}) probit_below = Sub ({2}, probit_x) "
       "probit_above = Add ({2}, probit_x) probit_product = Mul (probit_below, probit_above) "
@@ -41,7 +41,7 @@ std::string probit(BodyBuilder& body, const std::string& x, DataType type) {
       "probit_erf = Where (probit_is_below, probit_opposite, probit_size) "
       "probit_double = Mul (probit_erf, {7}) probit_scores = Cast <to = {8}> (probit_double)",
       x, number(2), number(1), number(0.5), number(2 / (std::numbers::pi * a)), number(1 / a),
-      number(0), number(std::numbers::sqrt2), static_cast<int>(type)));
+      number(0), number(std::numbers::sqrt2), static_cast<int>(type));
   return "probit_scores";
 }
 
@@ -59,9 +59,9 @@ std::string transformed(BodyBuilder& body, const std::string& scores, const std:
   if (transform == "NONE" || columns == 1) return scores;
   if (transform == "SOFTMAX_ZERO") return softmax_zero(body, scores, type);
   if (transform == "LOGISTIC")
-    body.add(fmt::format("transformed = Sigmoid ({})", scores));
+    body.write("transformed = Sigmoid ({})", scores);
   else if (transform == "SOFTMAX")
-    body.add(fmt::format("transformed = Softmax <axis = 1> ({})", scores));
+    body.write("transformed = Softmax <axis = 1> ({})", scores);
   else
     fail("its attribute 'post_transform' is '{}', which is not known", transform);
   return "transformed";
@@ -71,15 +71,15 @@ std::string both_scores(BodyBuilder& body, const std::string& score, const std::
                         bool may_be_negative, DataType type) {
   if (transform == "PROBIT") fail("PROBIT of one score for two classes has no second score");
   if (transform == "LOGISTIC")
-    body.add(
-        fmt::format("opposite = Neg ({0}) other_score = Sigmoid (opposite) "
-                    "own_score = Sigmoid ({0})",
-                    score));
+    body.write(
+        "opposite = Neg ({0}) other_score = Sigmoid (opposite) "
+        "own_score = Sigmoid ({0})",
+        score);
   else if (!may_be_negative)
-    body.add(fmt::format("other_score = Sub ({}, {}) own_score = Identity ({})",
-                         number_of(body, 1, type), score, score));
+    body.write("other_score = Sub ({}, {}) own_score = Identity ({})", number_of(body, 1, type),
+               score, score);
   else
-    body.add(fmt::format("other_score = Neg ({0}) own_score = Identity ({0})", score));
+    body.write("other_score = Neg ({0}) own_score = Identity ({0})", score);
   body.add("both_scores = Concat <axis = 1> (other_score, own_score)");
   return "both_scores";
 }
@@ -94,13 +94,13 @@ std::vector<std::int64_t> class_labels(const BodyBuilder& body, std::string_view
 
 void add_labels(BodyBuilder& body, const std::vector<std::int64_t>& labels,
                 const std::string& places, const std::string& label) {
-  body.add(fmt::format("{} = Gather ({}, {})", label, body.ints(labels), places));
+  body.write("{} = Gather ({}, {})", label, body.ints(labels), places);
 }
 
 void add_float_rows(BodyBuilder& body, const std::string& x) {
   if (body.shape("X").size() != 2)
     fail("its input {} has not two dimensions, rows and features", to_string(body.shape("X")));
-  body.add(fmt::format("{} = Cast <to = 1> (X)", x));
+  body.write("{} = Cast <to = 1> (X)", x);
 }
 
 }  // namespace autopar::graph::ml
