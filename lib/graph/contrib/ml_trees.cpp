@@ -79,133 +79,146 @@ void add_votes(const BodyBuilder& body, const std::string& votes, const Places& 
   }
 }
 
-/// Reads the nodes that belong to one root.
-class IndexedTree {
- public:
-  explicit IndexedTree(const BodyBuilder& body)
-      : features_(body.ints_attribute("nodes_featureids")),
-        firsts_(body.ints_attribute("nodes_truenodeids")),
-        seconds_(body.ints_attribute("nodes_falsenodeids")),
-        first_is_leaf_(body.ints_attribute("nodes_trueleafs")),
-        second_is_leaf_(body.ints_attribute("nodes_falseleafs")),
-        missing_(body.ints_attribute("nodes_missing_value_tracks_true")),
-        targets_(body.ints_attribute("leaf_targetids")),
-        splits_(tensor_numbers(body, "nodes_splits")),
-        weights_(tensor_numbers(body, "leaf_weights")) {
-    if (const auto modes = body.tensor_attribute("nodes_modes")) modes_ = modes->to_int64s();
-    read_members(body);
-    for (const auto* list : {&features_, &firsts_, &seconds_, &first_is_leaf_, &second_is_leaf_})
-      require_length(*list, modes_.size(), "nodes_*");
-    require_length(splits_, modes_.size(), "nodes_splits");
-    if (!missing_.empty())
-      require_length(missing_, modes_.size(), "nodes_missing_value_tracks_true");
-    require_length(weights_, targets_.size(), "leaf_weights");
-  }
+constexpr std::int64_t membership = 6;
 
-  Tree read(std::int64_t root) {
-    tree_.clear();
-    places_.clear();
-    place_of(root, false);
-    return std::move(tree_);
-  }
-
- private:
-  static constexpr std::int64_t membership = 6;
-
-  static std::vector<double> tensor_numbers(const BodyBuilder& body, const std::string& name) {
-    const auto tensor = body.tensor_attribute(name);
-    if (tensor && tensor->type() == DataType::float16)
-      fail("its attribute '{}' is of float16, which is not supported: export float32", name);
-    return numbers(body, name, name);
-  }
-
-  void read_members(const BodyBuilder& body) {
-    if (!body.has_attribute("membership_values")) return;
-    members_.emplace_back();
-    for (const double value : tensor_numbers(body, "membership_values")) {
-      if (std::isnan(value))
-        members_.emplace_back();
-      else
-        members_.back().push_back(value);
-    }
-  }
-
-  /// The place in the tree of a node or leaf of the attributes.
-  std::size_t place_of(std::int64_t index, bool is_leaf) {
-    const auto found = places_.find({index, is_leaf});
-    if (found != places_.end()) {
-      if (found->second == unfinished) fail("node {} comes below itself", index);
-      return found->second;
-    }
-    const auto bound = static_cast<std::int64_t>(is_leaf ? targets_.size() : modes_.size());
-    if (index < 0 || index >= bound) fail("node {} is not there", index);
-    const auto at = static_cast<std::size_t>(index);
-    if (is_leaf) {
-      places_[{index, true}] = tree_.size();
-      tree_.push_back({.votes = {{targets_[at], weights_[at]}}});
-      return tree_.size() - 1;
-    }
-    places_[{index, false}] = unfinished;
-    const std::size_t place = modes_[at] == membership ? add_membership(at) : add_comparison(at);
-    places_[{index, false}] = place;
-    return place;
-  }
-
-  TreeNode comparison(std::size_t at, TreeMode mode, double split) const {
-    return {mode, !missing_.empty() && missing_[at] != 0, features_[at], split, 0, 0, {}};
-  }
-
-  std::size_t add_comparison(std::size_t at) {
-    if (modes_[at] < 0 || modes_[at] > membership)
-      fail("it has a node of the mode {}, which is not known", modes_[at]);
-    const std::size_t place = tree_.size();
-    tree_.push_back(comparison(at, static_cast<TreeMode>(modes_[at]), splits_[at]));
-    link(place, at);
-    return place;
-  }
-
-  /// A comparison with each member; the last one's second branch is that of all.
-  std::size_t add_membership(std::size_t at) {
-    const auto set = static_cast<std::size_t>(
-        std::count(modes_.begin(), modes_.begin() + static_cast<std::ptrdiff_t>(at), membership));
-    if (set >= members_.size() || members_[set].empty())
-      fail("its attribute 'membership_values' has no values for node {}", at);
-    const std::size_t place = tree_.size();
-    for (const double member : members_[set])
-      tree_.push_back(comparison(at, TreeMode::equal, member));
-    const std::size_t last = tree_.size() - 1;
-    link(last, at);
-    for (std::size_t n = place; n < last; ++n) {
-      tree_[n].first = tree_[last].first;
-      tree_[n].second = n + 1;
-    }
-    return place;
-  }
-
-  void link(std::size_t place, std::size_t at) {
-    const std::size_t first = place_of(firsts_[at], first_is_leaf_[at] != 0);
-    const std::size_t second = place_of(seconds_[at], second_is_leaf_[at] != 0);
-    tree_[place].first = first;
-    tree_[place].second = second;
-  }
-
-  static constexpr auto unfinished = static_cast<std::size_t>(-1);
-
-  std::vector<std::int64_t> features_;
-  std::vector<std::int64_t> firsts_;
-  std::vector<std::int64_t> seconds_;
-  std::vector<std::int64_t> first_is_leaf_;
-  std::vector<std::int64_t> second_is_leaf_;
-  std::vector<std::int64_t> missing_;
-  std::vector<std::int64_t> targets_;
-  std::vector<std::int64_t> modes_;
-  std::vector<double> splits_;
-  std::vector<double> weights_;
-  std::vector<std::vector<double>> members_;  ///< of each test for membership, in order
-  Tree tree_;
-  std::map<std::pair<std::int64_t, bool>, std::size_t> places_;
+/// The attributes of a TreeEnsemble, whose trees share them.
+struct TreeLists {
+  std::vector<std::int64_t> modes;
+  std::vector<std::int64_t> features;
+  std::vector<std::int64_t> firsts;
+  std::vector<std::int64_t> seconds;
+  std::vector<std::int64_t> first_is_leaf;
+  std::vector<std::int64_t> second_is_leaf;
+  std::vector<std::int64_t> missing;
+  std::vector<double> splits;
+  std::vector<std::int64_t> targets;
+  std::vector<double> weights;
+  std::vector<std::vector<double>> members;  ///< of the nodes that test for membership, in order
 };
 
+std::vector<double> tensor_numbers(const BodyBuilder& body, const std::string& name) {
+  const auto tensor = body.tensor_attribute(name);
+  if (tensor && tensor->type() == DataType::float16)
+    fail("its attribute '{}' is of float16, which is not supported: export float32", name);
+  return numbers(body, name, name);
+}
+
+/// The sets of `membership_values`, which NaN divides.
+std::vector<std::vector<double>> members_of(const BodyBuilder& body) {
+  std::vector<std::vector<double>> members;
+  if (!body.has_attribute("membership_values")) return members;
+  members.emplace_back();
+  for (const double value : tensor_numbers(body, "membership_values")) {
+    if (std::isnan(value))
+      members.emplace_back();
+    else
+      members.back().push_back(value);
+  }
+  return members;
+}
+
+TreeLists tree_lists(const BodyBuilder& body) {
+  const auto modes = body.tensor_attribute("nodes_modes");
+  TreeLists lists{.modes = modes ? modes->to_int64s() : std::vector<std::int64_t>(),
+                  .features = body.ints_attribute("nodes_featureids"),
+                  .firsts = body.ints_attribute("nodes_truenodeids"),
+                  .seconds = body.ints_attribute("nodes_falsenodeids"),
+                  .first_is_leaf = body.ints_attribute("nodes_trueleafs"),
+                  .second_is_leaf = body.ints_attribute("nodes_falseleafs"),
+                  .missing = body.ints_attribute("nodes_missing_value_tracks_true"),
+                  .splits = tensor_numbers(body, "nodes_splits"),
+                  .targets = body.ints_attribute("leaf_targetids"),
+                  .weights = tensor_numbers(body, "leaf_weights"),
+                  .members = members_of(body)};
+  for (const auto* list : {&lists.features, &lists.firsts, &lists.seconds, &lists.first_is_leaf,
+                           &lists.second_is_leaf})
+    require_length(*list, lists.modes.size(), "nodes_*");
+  require_length(lists.splits, lists.modes.size(), "nodes_splits");
+  if (!lists.missing.empty())
+    require_length(lists.missing, lists.modes.size(), "nodes_missing_value_tracks_true");
+  require_length(lists.weights, lists.targets.size(), "leaf_weights");
+  return lists;
+}
+
+/// A tree in the making, and the places in it of nodes and leaves of the lists.
+struct GrowingTree {
+  static constexpr auto unfinished = static_cast<std::size_t>(-1);
+
+  const TreeLists& lists;
+  Tree nodes;
+  std::map<std::pair<std::int64_t, bool>, std::size_t> places;
+};
+
+std::size_t place_of(std::int64_t index, bool is_leaf, GrowingTree& tree);
+
+TreeNode comparison(const TreeLists& lists, std::size_t at, TreeMode mode, double split) {
+  const bool missing_is_true = !lists.missing.empty() && lists.missing[at] != 0;
+  return {mode, missing_is_true, lists.features[at], split, 0, 0, {}};
+}
+
+/// Gives the node in the tree the branches of the node at `at` in the lists.
+void link(std::size_t place, std::size_t at, GrowingTree& tree) {
+  const TreeLists& lists = tree.lists;
+  const std::size_t first = place_of(lists.firsts[at], lists.first_is_leaf[at] != 0, tree);
+  const std::size_t second = place_of(lists.seconds[at], lists.second_is_leaf[at] != 0, tree);
+  tree.nodes[place].first = first;
+  tree.nodes[place].second = second;
+}
+
+std::size_t add_comparison(std::size_t at, GrowingTree& tree) {
+  const TreeLists& lists = tree.lists;
+  if (lists.modes[at] < 0 || lists.modes[at] > membership)
+    fail("it has a node of the mode {}, which is not known", lists.modes[at]);
+  const std::size_t place = tree.nodes.size();
+  const auto mode = static_cast<TreeMode>(lists.modes[at]);
+  tree.nodes.push_back(comparison(lists, at, mode, lists.splits[at]));
+  link(place, at, tree);
+  return place;
+}
+
+/// A comparison with each member; the last one's second branch is that of all.
+std::size_t add_membership(std::size_t at, GrowingTree& tree) {
+  const TreeLists& lists = tree.lists;
+  const auto own = lists.modes.begin() + static_cast<std::ptrdiff_t>(at);
+  const auto set = static_cast<std::size_t>(std::count(lists.modes.begin(), own, membership));
+  if (set >= lists.members.size() || lists.members[set].empty())
+    fail("its attribute 'membership_values' has no values for node {}", at);
+  const std::size_t place = tree.nodes.size();
+  for (const double member : lists.members[set])
+    tree.nodes.push_back(comparison(lists, at, TreeMode::equal, member));
+  const std::size_t last = tree.nodes.size() - 1;
+  link(last, at, tree);
+  for (std::size_t n = place; n < last; ++n) {
+    tree.nodes[n].first = tree.nodes[last].first;
+    tree.nodes[n].second = n + 1;
+  }
+  return place;
+}
+
+/// The place in the tree of a node or leaf of the lists, which is added where it is not there.
+std::size_t place_of(std::int64_t index, bool is_leaf, GrowingTree& tree) {
+  const TreeLists& lists = tree.lists;
+  const auto found = tree.places.find({index, is_leaf});
+  if (found != tree.places.end()) {
+    if (found->second == GrowingTree::unfinished) fail("node {} comes below itself", index);
+    return found->second;
+  }
+  const auto bound = static_cast<std::int64_t>(is_leaf ? lists.targets.size() : lists.modes.size());
+  if (index < 0 || index >= bound) fail("node {} is not there", index);
+  const auto at = static_cast<std::size_t>(index);
+  if (is_leaf) {
+    tree.places[{index, true}] = tree.nodes.size();
+    tree.nodes.push_back({.votes = {{lists.targets[at], lists.weights[at]}}});
+    return tree.nodes.size() - 1;
+  }
+  tree.places[{index, false}] = GrowingTree::unfinished;
+  const std::size_t place =
+      lists.modes[at] == membership ? add_membership(at, tree) : add_comparison(at, tree);
+  tree.places[{index, false}] = place;
+  return place;
+}
+
+/// The tables of TreeSums, a row a tree.
 /// The tables of TreeSums, a row a tree.
 struct Tables {
   std::size_t nodes = 1;  ///< of the largest tree
@@ -323,10 +336,13 @@ std::vector<Tree> listed_trees(const BodyBuilder& body, const std::string& votes
 }
 
 std::vector<Tree> indexed_trees(const BodyBuilder& body) {
+  const TreeLists lists = tree_lists(body);
   std::vector<Tree> trees;
-  IndexedTree reader(body);
-  for (const std::int64_t root : body.ints_attribute("tree_roots"))
-    trees.push_back(reader.read(root));
+  for (const std::int64_t root : body.ints_attribute("tree_roots")) {
+    GrowingTree tree{lists, {}, {}};
+    place_of(root, false, tree);
+    trees.push_back(std::move(tree.nodes));
+  }
   return trees;
 }
 
