@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/problems.h"
-#include "graph/onnx/model_importer.h"
+#include "graph/onnx/import/import_model.h"
 #include "graph/operators/library_operator.h"
 #include "graph/operators/load_operators.h"
 

@@ -1,6 +1,5 @@
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "sharding/discovery/split_trial.h"

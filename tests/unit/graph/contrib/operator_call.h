@@ -13,9 +13,11 @@
 
 /// A test of one operator of the table of contrib, by which every_operator_test knows that it has
 /// one: "com.microsoft", "Gelu", and what is tested.
-#define OPERATOR_TEST(domain, op_type, what) OPERATOR_TEST_(domain, op_type, what, __COUNTER__)
-#define OPERATOR_TEST_(domain, op_type, what, count) OPERATOR_TEST__(domain, op_type, what, count)
-#define OPERATOR_TEST__(domain, op_type, what, count)                              \
+#define OPERATOR_TEST(domain, op_type, what) \
+  COUNTED_OPERATOR_TEST(domain, op_type, what, __COUNTER__)
+#define COUNTED_OPERATOR_TEST(domain, op_type, what, count) \
+  NUMBERED_OPERATOR_TEST(domain, op_type, what, count)
+#define NUMBERED_OPERATOR_TEST(domain, op_type, what, count)                       \
   static const autopar::graph::RegisteredTest registered_##count(domain, op_type); \
   TEST_CASE(domain "::" op_type ": " what)
 
