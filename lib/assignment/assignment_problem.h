@@ -13,8 +13,6 @@ namespace autopar::assignment {
 
 /// In `usage_limits`: the time has no limit.
 inline constexpr std::int64_t no_limit = -1;
-/// A limit that no usage reaches, where a number of bytes has to be given.
-inline constexpr std::int64_t unlimited_usage = std::int64_t{1} << 60;
 
 /// Choose a strategy for every node so that the sum of node and edge costs is least and at no time
 /// the usages of the nodes alive then exceed that time's limit. It is the problem of the ASPLOS /
