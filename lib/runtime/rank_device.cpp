@@ -73,8 +73,8 @@ int threads_of(const DeviceOptions& options, const LocalRanks& local) {
   return std::max(1, cores / local.count);
 }
 
-RankDevice::RankDevice(const DeviceOptions& options, HostCommunicator& host, const LocalRanks& local,
-                       std::chrono::milliseconds timeout) {
+RankDevice::RankDevice(const DeviceOptions& options, HostCommunicator& host,
+                       const LocalRanks& local, std::chrono::milliseconds timeout) {
   if (agreed_kind(options, host, local) == Kind::cpu)
     device_ = std::make_unique<CpuDevice>(threads_of(options, local));
   else

@@ -26,8 +26,8 @@ namespace autopar {
 namespace {
 
 using graph::DataType;
-using runtime::HostCommunicator;
 using runtime::GivenUp;
+using runtime::HostCommunicator;
 using runtime::ReduceOp;
 
 using Bytes = std::vector<std::byte>;

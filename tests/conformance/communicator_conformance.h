@@ -11,8 +11,8 @@ enum class Reductions { ours, nccl };
 /// Who calls a rank's communicator: one thread alone where it is for a device's memory.
 enum class Callers { several_threads, one_thread };
 
-/// What every kind of HostCommunicator must do, checked from one rank; all ranks of a world of 1 to 8
-/// on one machine call it. Throws std::runtime_error that says what went wrong.
+/// What every kind of HostCommunicator must do, checked from one rank; all ranks of a world of 1 to
+/// 8 on one machine call it. Throws std::runtime_error that says what went wrong.
 void check_conformance(runtime::HostCommunicator& world, Reductions reductions = Reductions::ours,
                        Callers callers = Callers::several_threads);
 

@@ -72,7 +72,7 @@ void expect(bool holds, const char* what) {
 }
 
 std::unique_ptr<DeviceCommunicator> nccl_world(CudaDevice& device, HostCommunicator& host,
-                                         std::chrono::milliseconds timeout = long_enough) {
+                                               std::chrono::milliseconds timeout = long_enough) {
   return std::unique_ptr<DeviceCommunicator>(
       autopar_make_nccl_communicator(&host, device.collective_queue(), timeout.count()));
 }
@@ -119,7 +119,8 @@ struct NcclFaults {
 };
 
 /// Waits as a runner does: until all is done, a rank is known to have failed, or it is late.
-void wait_for_stream(CudaDevice& device, DeviceCommunicator& world, std::chrono::milliseconds timeout) {
+void wait_for_stream(CudaDevice& device, DeviceCommunicator& world,
+                     std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   while (cudaStreamQuery(device.collective_stream()) == cudaErrorNotReady) {
     world.check_members();

@@ -122,7 +122,8 @@ TEST_CASE("all that is wrong with options is told at once, names in the model's 
                   [] { fail("what the caller found"); });
   });
   const auto is_told = [&](const std::string& part) {
-    return std::ranges::any_of(lines, [&](const auto& line) { return line.find(part) != std::string::npos; });
+    return std::ranges::any_of(
+        lines, [&](const auto& line) { return line.find(part) != std::string::npos; });
   };
   for (const char* part :
        {"--ngpus 0", "--memory", "--time-limit -1", "--stages none", "--microbatches 0",

@@ -61,8 +61,7 @@ std::int64_t alive_at(const graph::Graph& graph, std::size_t step) {
 }  // namespace
 
 TEST_CASE("the peak is where most is alive, and lists what is, largest first") {
-  const program::MemoryPeak peak =
-      program::find_memory_peak(run_as_written(hourglass()), 1);
+  const program::MemoryPeak peak = program::find_memory_peak(run_as_written(hourglass()), 1);
   CHECK(peak.node == "widen");
   CHECK(peak.op_type == "MatMul");
   CHECK(peak.weight_bytes == 8 * 64 * 4);

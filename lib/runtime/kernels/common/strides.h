@@ -19,7 +19,8 @@ struct StridedShape {
   /// The strides of the tensor as it is stored.
   explicit StridedShape(const Shape& stored);
 };
-/// The strides in which Transpose with this permutation reads it; an empty permutation leaves all in place.
+/// The strides in which Transpose with this permutation reads it; an empty permutation leaves all
+/// in place.
 StridedShape permuted(const Shape& stored, const std::vector<std::int64_t>& permutation);
 /// The permutation that undoes another.
 std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& permutation);

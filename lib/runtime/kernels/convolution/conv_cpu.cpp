@@ -29,8 +29,8 @@ std::unique_ptr<Kernel> make_onednn_conv(const KernelRequest& request,
       });
 }
 
-/// Conv by its definition: float64, which oneDNN has not, and sums over nothing (a share without input
-/// channels).
+/// Conv by its definition: float64, which oneDNN has not, and sums over nothing (a share without
+/// input channels).
 template <typename T>
 class PlainConv final : public Kernel {
  public:

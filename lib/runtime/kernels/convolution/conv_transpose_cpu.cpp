@@ -1,11 +1,11 @@
 // ConvTranspose by oneDNN in float32, by loops where it has no such form.
 
+#include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/convolution/convolution.h"
 #include "runtime/kernels/convolution/folding.h"
 #include "runtime/kernels/convolution/kernels.h"
 #include "runtime/kernels/convolution/onednn_convolution.h"
 #include "runtime/kernels/cpu/converted.h"
-#include "runtime/kernels/common/loops.h"
 
 namespace autopar::runtime::cpu {
 namespace {

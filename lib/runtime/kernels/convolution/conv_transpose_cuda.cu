@@ -6,10 +6,10 @@
 
 #include "graph/arena.h"
 #include "runtime/kernels/common/kernel_arguments.h"
-#include "runtime/kernels/convolution/folding.h"
-#include "runtime/kernels/convolution/conv_cuda.h"
-#include "runtime/kernels/convolution/kernels.h"
 #include "runtime/kernels/common/loops.h"
+#include "runtime/kernels/convolution/conv_cuda.h"
+#include "runtime/kernels/convolution/folding.h"
+#include "runtime/kernels/convolution/kernels.h"
 #include "runtime/kernels/product/device_product_cuda.h"
 
 namespace autopar::runtime::cuda {

@@ -63,8 +63,8 @@ class AveragePool {
   bool counts_padding_;
 };
 
-/// The first of equal elements counts; `indices` may be null. In column-major order the first spatial
-/// dimension changes fastest.
+/// The first of equal elements counts; `indices` may be null. In column-major order the first
+/// spatial dimension changes fastest.
 template <typename T>
 struct MaxPoolElement {
   const T* in;
