@@ -4,6 +4,7 @@
 #include "planner/device_fit.h"
 #include "planner/explanation_text.h"
 #include "planner/find_plan.h"
+#include "planner/json_text.h"
 #include "planner/microbatches.h"
 #include "search/explanation.h"
 
@@ -27,8 +28,8 @@ std::string explain(const Model& model, const PlanOptions& options, const std::s
                        : nullptr;
   const search::Explanation explanation =
       search::explain_operator(graph, cost, solved, node, options.time_limit_seconds);
-  return json ? search::explanation_json(graph, explanation) + "\n"
-              : explanation_text(graph, explanation);
+  if (!json) return explanation_text(graph, explanation);
+  return json_text([&] { return search::explanation_json(graph, explanation) + "\n"; });
 }
 
 std::string compare(const std::filesystem::path& a, const std::filesystem::path& b, bool json) {

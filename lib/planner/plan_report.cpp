@@ -9,6 +9,7 @@
 
 #include "planner/device_fit.h"
 #include "planner/find_plan.h"
+#include "planner/json_text.h"
 #include "planner/summary.h"
 #include "planner/write_bundle.h"
 #include "program/pipeline_program.h"
@@ -149,7 +150,7 @@ std::string plan_json(const Plan& plan) {
   const auto uses =
       program::collective_uses(pipeline, program::lower(pipeline, found.device), found.device);
   const auto& tail = found.model->tail;
-  return plan_json(found.pipeline, uses, tail ? &*tail : nullptr);
+  return json_text([&] { return plan_json(found.pipeline, uses, tail ? &*tail : nullptr); });
 }
 
 std::string collectives_table(std::span<const plan::CollectiveUse> uses) {

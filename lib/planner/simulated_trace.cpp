@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "planner/find_plan.h"
+#include "planner/json_text.h"
 #include "program/simulation.h"
 
 namespace autopar::planner {
@@ -64,7 +65,8 @@ void check_trace_file(const std::filesystem::path& trace) {
 
 void save_simulation(const Plan& plan, const std::filesystem::path& trace) {
   const FoundPlan& found = plan.contents();
-  runtime::save_trace(trace, simulated_spans(found.pipeline.plan, found.device), "--simulate");
+  const auto spans = simulated_spans(found.pipeline.plan, found.device);
+  json_text([&] { runtime::save_trace(trace, spans, "--simulate"); });
 }
 
 }  // namespace autopar::planner

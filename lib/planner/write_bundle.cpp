@@ -16,6 +16,7 @@
 #include "plan/plan_json.h"
 #include "planner/device_fit.h"
 #include "planner/find_plan.h"
+#include "planner/json_text.h"
 #include "planner/summary.h"
 #include "program/memory_prediction.h"
 #include "program/pipeline_program.h"
@@ -259,13 +260,13 @@ std::string write_bundle(const Plan& plan, const BundleOptions& options) {
   const LoadedModel& model = *found.model;
   const std::shared_ptr<void> shown =
       options.progress ? options.progress("writing " + options.out.string()) : nullptr;
-  const bundle::MetaInfo written =
-      write_bundle(model.graph, found.ports, found.pipeline, found.device,
-                   {.out = options.out,
-                    .model_name = model.options.file.filename(),
-                    .force = options.force,
-                    .run_bytes = run_bytes_on(found.device),
-                    .tail = model.tail ? &*model.tail : nullptr});
+  const WriteOptions write{.out = options.out,
+                           .model_name = model.options.file.filename(),
+                           .force = options.force,
+                           .run_bytes = run_bytes_on(found.device),
+                           .tail = model.tail ? &*model.tail : nullptr};
+  const bundle::MetaInfo written = json_text(
+      [&] { return write_bundle(model.graph, found.ports, found.pipeline, found.device, write); });
   const std::string text = plan_summary(found.pipeline, written.collectives);
   return model.tail ? text + tail_text(model.tail->summary) : text;
 }

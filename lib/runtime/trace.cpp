@@ -183,8 +183,9 @@ void check_trace_file(const std::filesystem::path& file, const char* option) {
 
 void save_trace(const std::filesystem::path& file, std::span<const std::vector<Span>> by_rank,
                 const char* option) {
+  const std::string text = chrome_trace(by_rank).dump();  // throws before there is a file
   std::ofstream stream(file);
-  stream << chrome_trace(by_rank) << '\n';
+  stream << text << '\n';
   stream.close();
   if (!stream) fail_unwritable(file, option);
 }

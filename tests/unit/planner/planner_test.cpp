@@ -8,6 +8,7 @@
 #include "base/problems.h"
 #include "base/temporary_folder.h"
 #include "bundle/meta_info.h"
+#include "planner/load_model.h"
 
 using namespace autopar;
 using namespace autopar::planner;
@@ -183,4 +184,16 @@ TEST_CASE("a simulation is written as a trace with every rank's steps") {
   std::set<int> ranks;
   for (const auto& event : trace.at("traceEvents")) ranks.insert(event.at("pid").get<int>());
   CHECK(ranks == std::set<int>{0, 1});
+}
+
+TEST_CASE("a name that JSON cannot have is an Error, and nothing is written") {
+  const TemporaryFolder folder;
+  LoadedModel loaded{.options = mlp, .graph = load_graph(mlp).graph, .tail = {}};
+  loaded.graph.nodes.front().name = "\xff";
+  const Model model(std::make_shared<const LoadedModel>(std::move(loaded)));
+  const Plan found = plan(model, {.ngpus = 2});
+  CHECK_THROWS_WITH(plan_json(found), Contains("not UTF-8"));
+  CHECK_THROWS_AS(write_bundle(found, {.out = folder / "bundle"}), Error);
+  CHECK_THROWS_AS(save_simulation(found, folder / "trace.json"), Error);
+  CHECK(std::filesystem::is_empty(folder.path()));
 }
