@@ -20,7 +20,7 @@ inline const KernelTable& every_kernel() {
     KernelTable all = cpu_kernels();
     for (const char* op : {"RotaryEmbedding", "MaskedSoftmax", "Attention"})
       all.entries.push_back({passes::internal_domain, op, nullptr});
-    all.serves = nullptr;
+    for (KernelEntry& entry : all.entries) entry.serves = nullptr;
     return all;
   }();
   return table;
