@@ -127,8 +127,7 @@ TEST_CASE("A device that does not serve attention keeps the products") {
   KernelTable table = every_kernel();
   const auto serves = [](const graph::Node&, std::span<const TensorView> inputs,
                          std::span<const TensorView> outputs) {
-    return inputs[0].type == DataType::float16 &&
-           inputs[0].shape.back() == outputs[0].shape.back();
+    return inputs[0].type == DataType::float16 && inputs[0].shape.back() == outputs[0].shape.back();
   };
   for (KernelEntry& entry : table.entries)
     if (entry.op_type == "Attention") entry.serves = serves;
