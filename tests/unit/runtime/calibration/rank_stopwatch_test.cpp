@@ -13,12 +13,12 @@ namespace {
 using testing::Builder;
 
 /// x -> Neg -> Tanh.
-graph::Graph small_graph(const char* second = "Tanh") {
+graph::Graph small_graph(const char* second = "Tanh", const Shape& shape = {4, 8}) {
   Builder builder;
   builder.graph.opsets[""] = 20;
-  const auto x = builder.input("x", {4, 8});
-  const auto y = builder.node("Neg", {x}, {4, 8});
-  builder.graph.outputs.push_back(builder.node(second, {y}, {4, 8}));
+  const auto x = builder.input("x", shape);
+  const auto y = builder.node("Neg", {x}, shape);
+  builder.graph.outputs.push_back(builder.node(second, {y}, shape));
   return builder.graph;
 }
 
@@ -44,6 +44,19 @@ TEST_CASE("all ranks get the slowest rank's time of a graph") {
     CHECK(*seconds.front() > 0);
     for (const auto& each : seconds) CHECK(each == seconds.front());
   }
+}
+
+TEST_CASE("one rank's longer work is the time that all ranks get") {
+  std::mutex mutex;
+  Ranks::in_threads(2, timeout).run_as_rank([&](HostCommunicator& host, const LocalRanks& local) {
+    RankStopwatch stopwatch({.threads = 1}, host, local, timeout);
+    const Shape of_rank = host.rank() == 0 ? Shape{4, 8} : Shape{2048, 1024};
+    const auto short_time = stopwatch.time(small_graph(), quick);
+    const auto long_time = stopwatch.time(small_graph("Tanh", of_rank), quick);
+    const std::lock_guard lock(mutex);
+    REQUIRE((short_time && long_time));
+    CHECK(*long_time > 3 * *short_time);
+  });
 }
 
 TEST_CASE("what has no kernel has no time, on any rank, and the next graph is timed") {
