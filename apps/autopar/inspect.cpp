@@ -29,7 +29,7 @@ nlohmann::json ports_json(const std::vector<graph::ModelOverview::Port>& ports) 
   return list;
 }
 
-/// What the shapes that are known before a run tell of the model's end.
+/// What is known before a run of the model's end, whose shapes only the run tells.
 struct EndOfModel {
   std::optional<graph::TailSummary> tail;
   std::string refusal;  ///< where the tail would be nearly all of the model
@@ -129,8 +129,7 @@ struct InspectCommand {
   }
 
  private:
-  /// Nothing where shapes are left open, or the model is refused for what has nothing to do with
-  /// its end.
+  /// Empty where shapes are left open, or the model is refused for a reason apart from its end.
   EndOfModel end_of_model() const {
     try {
       const graph::Imported imported = planner::load_graph(model);

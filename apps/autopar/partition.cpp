@@ -13,7 +13,7 @@ namespace autopar {
 
 namespace {
 
-/// The shards are good for other runtimes all the same.
+/// No error: other runtimes may have those kernels.
 void warn_of_missing_kernels(const planner::Model& model) {
   const std::vector<std::string> missing = planner::operators_without_kernel(model);
   if (missing.empty()) return;

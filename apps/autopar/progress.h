@@ -27,7 +27,7 @@ class Progress {
   std::thread thread_;
 };
 
-/// For the options of lib/planner.
+/// A Progress while the result lives, as lib/planner's options take it.
 std::shared_ptr<void> show_progress(const std::string& what);
 
 }  // namespace autopar

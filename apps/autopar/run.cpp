@@ -127,7 +127,7 @@ struct RunCommand {
     problems.throw_if_any();
   }
 
-  /// Two names that are the same once they are safe get a number.
+  /// Names that become equal when they are made safe get a number.
   void write_outputs(const std::vector<graph::ModelOutput>& outputs,
                      const runtime::RunResult& result) const {
     std::error_code error;

@@ -9,8 +9,8 @@
 namespace autopar {
 namespace {
 
-/// Turns of libgomp's waiting loop, a fifth of a millisecond or less; its own number is 30 times as
-/// large. Most loops of a model end within it, and to be woken takes a tenth of it.
+/// Iterations of libgomp's spin loop: a fifth of a millisecond or less, where its default is 30
+/// times as long. Most loops of a model end within it, and waking a thread takes a tenth of it.
 constexpr const char* turns = "10000";
 
 }  // namespace

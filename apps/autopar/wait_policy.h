@@ -2,10 +2,10 @@
 
 namespace autopar {
 
-/// Lets the threads of a parallel loop wait for each other awake for a moment and then asleep, so
-/// that they leave the cores to those who have work where others are busy on the machine, too. Does
-/// nothing where the environment has a policy of its own. Call it first: the process begins anew,
-/// since libgomp reads the environment before main.
+/// Makes the threads of a parallel loop spin for a moment and then sleep while they wait for each
+/// other, which leaves the cores to other processes on a busy machine. Does nothing where the
+/// environment sets a policy. Call it first: it executes the program again, since libgomp reads the
+/// environment before main.
 void use_short_waits(char** argv);
 
 }  // namespace autopar

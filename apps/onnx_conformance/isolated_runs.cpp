@@ -69,7 +69,7 @@ bool write_all(int pipe, const std::string& text) {
   return true;
 }
 
-/// Ends at the first failure, which may have broken what later tests would use.
+/// Ends at the first failure: it may have broken what later tests use.
 [[noreturn]] void run_child(const std::vector<std::filesystem::path>& folders, const Places& places,
                             const TestOptions& options, int pipe) {
   for (const std::size_t place : places) {
@@ -80,7 +80,7 @@ bool write_all(int pipe, const std::string& text) {
   ::_exit(0);
 }
 
-/// Tests that wait for a process, and those at work.
+/// Tests that wait for a process, and those that run.
 class Runs {
  public:
   Runs(const std::vector<std::filesystem::path>& folders, const TestOptions& options,
@@ -111,7 +111,7 @@ class Runs {
     return Clock::now() + std::chrono::seconds(isolation_.seconds);
   }
 
-  /// No process gets more than its share, so that none works alone at the end.
+  /// No process gets more than its share, so that none is left working alone at the end.
   Places take_tests() {
     const std::size_t share = waiting_.size() / static_cast<std::size_t>(isolation_.jobs);
     const auto most = static_cast<std::size_t>(isolation_.tests_a_process);
@@ -142,7 +142,7 @@ class Runs {
     children_.push_back(std::move(child));
   }
 
-  /// Takes what the child says; true where it has said all.
+  /// Reads the child's results; true at their end.
   bool listen(Child& child) {
     char buffer[4096];
     const ssize_t got = ::read(child.pipe, buffer, sizeof buffer);

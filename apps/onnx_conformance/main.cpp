@@ -76,7 +76,7 @@ class Report {
   std::ptrdiff_t failed() const { return std::ranges::count_if(results_, is_failure); }
 
  private:
-  /// What was run otherwise than the test says, and why.
+  /// How the run differed from what the test says, and why.
   void print_fixed() const {
     for (std::size_t i = 0; i < results_.size(); ++i)
       if (has_fixed(results_[i]))

@@ -22,7 +22,7 @@ struct DataSet {
 /// how far results may be off.
 struct OnnxTest {
   std::filesystem::path folder;
-  /// By what failures are put together: the operator's type, or "several operators".
+  /// The group of a failure in reports: the operator's type, or "several operators".
   std::string operators;
   /// From the fixed list: strings, sequences, optional, training.
   std::optional<std::string> skip_reason;

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A run that gave something else than was expected.
+/// A run whose results differ from the expected ones.
 struct WrongResult : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -164,7 +164,7 @@ TestResult run_with_fixed(const OnnxTest& test, const TestOptions& options) {
   }
 }
 
-/// With as few inputs fixed as it takes; the result tells which and why.
+/// Fixes as few inputs as it takes; the result tells which and why.
 TestResult run(const OnnxTest& test, const TestOptions& options) {
   std::string refusal;
   try {

@@ -91,7 +91,7 @@ class Check {
     }
   }
 
-  /// Whether the rule has the split on the smallest mesh that may have it.
+  /// Whether the rule has the split on the smallest mesh that allows it.
   bool is_allowed(const DiscoveredSplit& split) const {
     const ShardingRule alone = sharding::rule_of({{split}, {}}, instance_.graph, node_);
     for (const int parts : {2, 3, 5}) {

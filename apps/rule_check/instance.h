@@ -27,7 +27,7 @@ struct Instance {
   std::string text;
   std::string op_type;  ///< qualified
   graph::Graph graph;   ///< of one node, its outputs' types and shapes inferred
-  /// By graph input: from where to where its numbers are.
+  /// The range of each graph input's numbers.
   struct Numbers {
     double low = -2;
     double high = 2;

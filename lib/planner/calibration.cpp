@@ -55,7 +55,7 @@ sharding::DeviceMesh mesh_of(const CalibrationOptions& options, int ranks) {
                               : sharding::DeviceMesh::parse(options.mesh);
 }
 
-/// As far as the options tell.
+/// The ranks that the options ask for; 2 where they ask for none.
 int wanted_ranks(const CalibrationOptions& options) {
   if (options.ranks < 0) fail("--ranks {}: give at least 1", options.ranks);
   if (!options.mesh.empty()) {

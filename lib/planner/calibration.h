@@ -9,7 +9,7 @@
 
 namespace autopar::planner {
 
-/// What is measured, by which ranks.
+/// What is measured, and by which ranks.
 struct CalibrationOptions {
   std::filesystem::path out{};      ///< the device file to write
   bool force = false;               ///< replaces an existing one

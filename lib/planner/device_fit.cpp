@@ -22,7 +22,7 @@ void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& grap
       std::make_shared<const cost::ValueNames>(runtime::values_without_memory(graph, kernels));
   if (device.is_fusing)
     device.fused = std::make_shared<const cost::ValueNames>(runtime::fused_values(graph, kernels));
-  // A run reads each weight once: of few, a cache holds as much as of anything.
+  // A run reads each weight once; where they are few, a cache holds them as it holds all else.
   if (device.is_fusing && device.weight_bytes_per_second > 0) {
     const auto weights = static_cast<double>(graph::weight_bytes(graph));
     device.weight_bytes_per_second =

@@ -44,7 +44,7 @@ void tell_where_it_is(const program::BatchInputs& batch, const graph::Graph& gra
     spdlog::info("microbatches cut dimension {} of input '{}'", dim, graph.value(input).name);
 }
 
-/// With a batch of so many rows, which the model may not allow.
+/// The model for a batch of so many rows. Throws Error where it does not allow that.
 graph::Graph load_with_batch(const LoadedModel& model, const program::BatchInputs& batch,
                              std::int64_t rows) {
   ModelOptions other = model.options;

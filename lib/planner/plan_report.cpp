@@ -97,7 +97,7 @@ std::string operators_text(const Graph& graph, const plan::Plan& plan,
   return text + cheap_text(graph, groups);
 }
 
-/// As that device runs it, of those that may, which needs most.
+/// The rank's graph as it runs on that of the devices in question which needs most memory.
 program::RunGraph run_of(const Graph& rank_graph, const cost::DeviceModel& device) {
   runtime::PackedGraph packed =
       runtime::packed_graph(rank_graph, kernels_for(device), /*microbatches=*/1);

@@ -28,7 +28,8 @@ std::string report_text(const search::FoundPipeline& found, const PlanReport& re
 /// A line for each kind of collective.
 std::string collectives_table(std::span<const plan::CollectiveUse> uses);
 
-/// The strategy with what comes otherwise than it is read: "RS0>RR,S0R->RR+P0 all-reduce".
+/// The strategy; an input that is produced in another spec than it is read in has both:
+/// "RS0>RR,S0R->RR+P0 all-reduce".
 std::string strategy_text(const sharding::OpShardSpec& strategy,
                           std::span<const sharding::TensorShardSpec> inputs_as);
 

@@ -29,7 +29,7 @@
 /// Warnings go to spdlog's default logger, which writes to standard output until it is replaced.
 namespace autopar::planner {
 
-/// Told what begins, for a progress bar say. What it returns is destroyed when that has ended.
+/// Is told what begins, for a progress bar; what it returns is destroyed when that has ended.
 using Progress = std::function<std::shared_ptr<void>(const std::string& what)>;
 
 /// The model, and how its symbolic dimensions are bound.

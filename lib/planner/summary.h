@@ -25,7 +25,7 @@ std::string stage_headline(const plan::PipelinePlan& plan, std::size_t stage);
 /// The headline and the collectives.
 std::string plan_summary(const search::FoundPipeline& found,
                          const std::vector<bundle::CollectiveTotal>& collectives);
-/// What one rank computes behind the others.
+/// What rank 0 computes on its host behind all ranks.
 std::string tail_text(const graph::TailSummary& tail);
 /// A line for each kind of collective.
 std::string collectives_table(const std::vector<bundle::CollectiveTotal>& collectives);
