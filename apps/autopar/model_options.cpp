@@ -41,8 +41,9 @@ void add_plan_options(CLI::App& command, planner::PlanOptions& options) {
       ->capture_default_str();
   command.add_flag("--bound", options.bound,
                    "Have the exact search prove a bound for another search's plan");
-  command.add_flag("--no-presolve{false}", options.presolve,
-                   "Hand GLPK the whole ILP (with --search ilp)");
+  command.add_flag_callback(
+      "--no-presolve", [&options] { options.presolve = false; },
+      "Hand GLPK the whole ILP (with --search ilp)");
   command.add_option("--strategy", options.strategy, "JSON file that pins operators' strategies");
   command.add_option("--time-limit", options.time_limit_seconds, "Seconds for the search")
       ->capture_default_str();
