@@ -10,10 +10,10 @@ using namespace autopar::planner;
 
 namespace {
 
-graph::Graph mlp() {
+graph::Graph gpt2() {
   return load_graph({.file = std::filesystem::path(AUTOPAR_SOURCE_DIR) /
-                             "models/tiny/mlp-dynamo/model.onnx",
-                     .shapes = {"x=8x48"}})
+                             "models/tiny/gpt2-dynamo/model.onnx",
+                     .shapes = {"input_ids=1x16"}})
       .graph;
 }
 
@@ -36,7 +36,7 @@ TEST_CASE(
 
 TEST_CASE(
     "a device whose runtime fuses prices what is fused in the model at hand; another does not") {
-  const graph::Graph graph = mlp();
+  const graph::Graph graph = gpt2();
   cost::DeviceModel fusing = device_that_runs_on("cpu");
   fusing.is_fusing = true;
   fusing.weight_bytes_per_second = 1;
@@ -60,7 +60,7 @@ TEST_CASE(
 }
 
 TEST_CASE("the bytes of a run are those of the kernels that need most") {
-  const graph::Graph graph = mlp();
+  const graph::Graph graph = gpt2();
   const std::int64_t on_any = run_bytes_on(device_that_runs_on(""))(graph, 1);
   for (const char* kind : {"cpu", "cuda"})
     CHECK(run_bytes_on(device_that_runs_on(kind))(graph, 1) <= on_any);
