@@ -104,7 +104,7 @@ TEST_CASE("events measure time between them, if they may") {
   REQUIRE(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming) == cudaSuccess);
   CHECK(cudaEventElapsedTime(&milliseconds, start.handle, end.handle) ==
         cudaErrorInvalidResourceHandle);
-  constexpr std::chrono::milliseconds nap(30);
+  static constexpr std::chrono::milliseconds nap(30);
   const auto began = std::chrono::steady_clock::now();
   cudaEventRecord(start.handle);
   REQUIRE(cudaLaunchHostFunc(
