@@ -15,6 +15,13 @@
 namespace autopar::runtime::cuda {
 namespace {
 
+/// A type of its own: a kernel that two sources instantiate cannot be linked into the emulation.
+template <typename T>
+struct ProductElement {
+  FoldedElement<T> folded;
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const { folded(i); }
+};
+
 class FoldedProduct final : public Kernel {
  public:
   FoldedProduct(const KernelRequest& request, const TransposedConvolution& convolution,
@@ -48,10 +55,10 @@ class FoldedProduct final : public Kernel {
       visit_type(io.outputs[0].type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
         Loops(stream_of(io), {})
             .each(images * out_elements,
-                  FoldedElement<T>{reinterpret_cast<const T*>(io.scratch),
-                                   convolution_.has_bias ? io.inputs[2].as<const T>() : nullptr,
-                                   io.outputs[0].as<T>() + image * out_elements, windows,
-                                   convolution_.out_channels});
+                  ProductElement<T>{{reinterpret_cast<const T*>(io.scratch),
+                                     convolution_.has_bias ? io.inputs[2].as<const T>() : nullptr,
+                                     io.outputs[0].as<T>() + image * out_elements, windows,
+                                     convolution_.out_channels}});
       });
     }
   }
