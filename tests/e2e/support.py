@@ -60,6 +60,18 @@ def wait_until_it_catches(process, number):
     raise AssertionError("it ended before it was disturbed")
 
 
+def waits_of(process):
+    """The most voluntary context switches of a thread of the process, which a rank may be."""
+    most = 0
+    for status in Path(f"/proc/{process.pid}/task").glob("*/status"):
+        try:
+            found = re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status.read_text(), re.M)
+        except (FileNotFoundError, ProcessLookupError):  # the thread has ended
+            continue
+        most = max(most, int(found[1]) if found else 0)
+    return most
+
+
 def relative_error(expected, actual):
     """The largest difference over the largest expected magnitude."""
     if expected.shape != actual.shape:

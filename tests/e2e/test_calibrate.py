@@ -6,9 +6,8 @@ import json
 import signal
 import subprocess
 import time
-from pathlib import Path
 
-from support import AUTOPAR, Model, TemporaryFolderTest, autopar, mpirun
+from support import AUTOPAR, Model, TemporaryFolderTest, autopar, mpirun, waits_of
 from test_rendezvous import free_port
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
@@ -105,8 +104,7 @@ class CalibrateTest(TemporaryFolderTest):
         place = f"127.0.0.1:{free_port()}"
         self.options.remove("--quick")  # so that it is still at work
         ranks = [self.start(rank, place, "--ranks", 2) for rank in range(2)]
-        status = Path(f"/proc/{ranks[1].pid}/status")
-        while "Threads" in status.read_text() and self.switches(status) < 200:
+        while waits_of(ranks[1]) < 1000:
             time.sleep(0.02)
             self.assertIsNone(ranks[1].poll(), "it ended before it was disturbed")
         ranks[1].send_signal(signal.SIGKILL)
@@ -115,10 +113,6 @@ class CalibrateTest(TemporaryFolderTest):
         self.assertEqual(err.count("error: "), 1, err)
         self.assertIn("rank 1", err)
         self.assertEqual(list(self.tmp.iterdir()), [])
-
-    @staticmethod
-    def switches(status):
-        return int(status.read_text().split("voluntary_ctxt_switches:")[1].split()[0])
 
     def test_a_file_that_is_there_or_cannot_be(self):
         self.file.write_text("mine")

@@ -2,17 +2,15 @@
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
 import time
 import unittest.mock
-from pathlib import Path
 
 import numpy as np
 
-from support import AUTOPAR, Model, TemporaryFolderTest, autopar, run
+from support import AUTOPAR, Model, TemporaryFolderTest, autopar, run, waits_of
 
 
 def free_port():
@@ -55,12 +53,9 @@ class RendezvousTest(TemporaryFolderTest):
     def wait_until_well_into_runs(self, ranks):
         """Each wait for another rank is a voluntary context switch; loading has few of them."""
         for rank in ranks:
-            switches = 0
-            while switches < 1000:
+            while waits_of(rank) < 1000:
                 time.sleep(0.05)
                 self.assertIsNone(rank.poll(), "a rank ended before it was disturbed")
-                status = Path(f"/proc/{rank.pid}/status").read_text()
-                switches = int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.M)[1])
 
     def finish(self, process, expect=0):
         """Its standard output, or its one line of error."""
