@@ -7,7 +7,7 @@
 
 namespace autopar::assignment {
 
-/// Of time and of work: longer than any search.
+/// Seconds, of time or of work, that no search takes.
 inline constexpr double unlimited_seconds = 1e18;
 
 /// Deterministic work done so far, in seconds as an ordinary core takes them: the same however fast

@@ -21,7 +21,7 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// Of a part of some mapped file: its whole pages leave memory until they are read again.
+  /// The whole pages of a part of some mapped file leave memory until they are read again.
   static void release(std::span<const std::byte> part);
   /// Copies some of bytes() without mapping them: a row of a large table would bring megabytes into
   /// memory, as from 6.18 on Linux maps all that the page cache holds together (a folio).
@@ -30,8 +30,8 @@ class MappedFile {
  private:
   MappedFile(std::filesystem::path path, std::span<const std::byte> bytes)
       : path_(std::move(path)), bytes_(bytes) {}
-  /// Of the file, opened once it is asked for: a model may have more files than a process may have
-  /// open. -1 where it cannot be, or is another one by now.
+  /// The open file, opened once it is asked for: a model may have more files than a process may
+  /// have open. -1 where it cannot be, or is another one by now.
   int descriptor() const;
 
   std::filesystem::path path_;

@@ -18,7 +18,7 @@ runtime::Queue queue_of(SimulatedStep::Lane lane) {
       return runtime::Queue::computation;
     case SimulatedStep::Lane::communication:
       return runtime::Queue::communication;
-    case SimulatedStep::Lane::arrival:
+    case SimulatedStep::Lane::receive:
       return runtime::Queue::receive;
     default:
       return runtime::Queue::send;

@@ -125,22 +125,22 @@ Simulation::Simulation(const PipelinePlan& plan, const PipelineProgram& program,
 
   for (StageTimes& times : times_) {
     times.work.resize(microbatches);
-    times.departure.resize(microbatches);
+    times.transfer.resize(microbatches);
   }
   for (std::size_t k = 0; k < microbatches; ++k) {
     for (std::size_t s = 0; s < times_.size(); ++s) {
       StageTimes& times = times_[s];
-      const double arrived = s == 0 ? 0 : times_[s - 1].departure[k].end;
-      const double begin = std::max({arrived, end_of(times.work, k, 1),
+      const double received = s == 0 ? 0 : times_[s - 1].transfer[k].end;
+      const double begin = std::max({received, end_of(times.work, k, 1),
                                      // the place of the value to send is free again
-                                     end_of(times.departure, k, 2)});
+                                     end_of(times.transfer, k, 2)});
       times.work[k] = {begin, begin + sum(instruction_seconds_[s])};
       seconds_ = std::max(seconds_, times.work[k].end);
       if (s + 1 == times_.size()) continue;
-      const double departs = std::max({times.work[k].end, end_of(times.departure, k, 1),
+      const double sent_at = std::max({times.work[k].end, end_of(times.transfer, k, 1),
                                        // the place to receive it is free again
                                        end_of(times_[s + 1].work, k, 2)});
-      times.departure[k] = {departs, departs + way[s]};
+      times.transfer[k] = {sent_at, sent_at + way[s]};
     }
   }
 }
@@ -154,10 +154,10 @@ std::vector<SimulatedStep> Simulation::steps(int rank) const {
   for (std::size_t k = 0; k < times_[s].work.size(); ++k) {
     NodeInstructions instructions(stage);
     double now = times_[s].work[k].begin;
-    double arriving = s == 0 ? 0 : times_[s - 1].departure[k].begin;
-    double departing = times_[s].departure[k].begin;
-    std::size_t next_arrival = 0;
-    std::size_t next_departure = 0;
+    double receive_clock = s == 0 ? 0 : times_[s - 1].transfer[k].begin;
+    double send_clock = times_[s].transfer[k].begin;
+    std::size_t next_received = 0;
+    std::size_t next_sent = 0;
     const auto next_transfer = [&](std::size_t from_stage, std::size_t& next) {
       while (program_.transfers.at(next).from_stage != static_cast<int>(from_stage)) ++next;
       return next++;
@@ -169,15 +169,15 @@ std::vector<SimulatedStep> Simulation::steps(int rank) const {
       step.microbatch = static_cast<int>(k);
       double* clock = &now;
       if (node.domain == graph::collective_domain && node.op_type == "Recv") {
-        step.lane = Lane::arrival;
-        step.seconds = transfer_seconds_[next_transfer(s - 1, next_arrival)];
-        clock = &arriving;
+        step.lane = Lane::receive;
+        step.seconds = transfer_seconds_[next_transfer(s - 1, next_received)];
+        clock = &receive_clock;
       } else if (node.domain == graph::collective_domain && node.op_type == "Send") {
-        const std::size_t transfer = next_transfer(s, next_departure);
-        step.lane = Lane::departure;
+        const std::size_t transfer = next_transfer(s, next_sent);
+        step.lane = Lane::send;
         step.seconds = transfer_seconds_[transfer];
         step.bytes = sent_bytes(program_.transfers[transfer], rank);
-        clock = &departing;
+        clock = &send_clock;
       } else if (const int index = instructions.next(node); index >= 0) {
         const auto i = static_cast<std::size_t>(index);
         const Instruction& instruction = stage.instructions[i];

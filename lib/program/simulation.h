@@ -12,7 +12,7 @@ namespace autopar::program {
 
 /// One operator, collective or transfer of one microbatch, as it would run on one rank.
 struct SimulatedStep {
-  enum class Lane { computation, communication, arrival, departure } lane = Lane::computation;
+  enum class Lane { computation, communication, receive, send } lane = Lane::computation;
   std::string node;  ///< as it is called in the rank's shard
   std::string op_type;
   int microbatch = 0;
@@ -43,7 +43,7 @@ class Simulation {
   /// By microbatch.
   struct StageTimes {
     std::vector<Interval> work;
-    std::vector<Interval> departure;
+    std::vector<Interval> transfer;
   };
 
   const plan::PipelinePlan& plan_;

@@ -50,7 +50,7 @@ Range shard_range(std::int64_t size, int parts, int index);
 Range shard_range(Range whole, std::span<const int> axes, const DeviceMesh& mesh,
                   std::span<const int> coordinates);
 
-/// What of a global tensor lies on `rank`, a range a dimension. A dimension that several axes
+/// The part of a global tensor on `rank`, a range a dimension. A dimension that several axes
 /// split is split by the first, then each share by the next.
 std::vector<Range> local_ranges(const TensorShardSpec& spec, const Shape& shape,
                                 const DeviceMesh& mesh, int rank);

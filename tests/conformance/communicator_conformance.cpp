@@ -203,7 +203,7 @@ class Group {
     }
   }
 
-  /// Of numbers whose sum is a multiple of the group's size.
+  /// The mean of numbers whose sum is a multiple of the group's size.
   void mean() const {
     const int size = communicator_.size();
     const int rank = communicator_.rank();

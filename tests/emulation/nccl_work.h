@@ -30,7 +30,7 @@ struct Communicator {
   std::atomic<bool> is_stuck = false;  ///< by a fault of the test
   std::atomic<ncclResult_t> state = ncclInProgress;
 
-  // Of the calls of host threads, under the mutex.
+  // What host threads call, under the mutex.
   std::mutex mutex;
   std::function<ncclResult_t()> pending;  ///< what a call that returned ncclInProgress does yet
   bool was_polled = false;                ///< since `pending` was set
@@ -52,7 +52,7 @@ struct Communicator {
   void fail(ncclResult_t result, const std::string& message);
 };
 
-/// Of all communicators.
+/// For all communicators.
 void set_last_error(const std::string& message);
 
 /// See emulation::tell_peers_of_aborts.

@@ -17,7 +17,7 @@ namespace autopar::graph {
 namespace {
 
 constexpr const char* entry_name = "autopar_operators";
-/// Of inputs, or of outputs, where a number is given at all.
+/// A number of inputs or outputs, where one is given at all.
 constexpr std::uint32_t most_tensors = 1024;
 
 bool is_reserved(const std::string& domain) {

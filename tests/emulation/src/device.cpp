@@ -19,7 +19,7 @@ std::int64_t environment(const char* name, std::int64_t otherwise) {
   return text == nullptr || *text == '\0' ? otherwise : std::atoll(text);
 }
 
-/// Of CUDA_VISIBLE_DEVICES, which names neighbours here.
+/// What CUDA_VISIBLE_DEVICES says, which names neighbours here.
 int visible_devices(int devices) {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible == nullptr) return devices;

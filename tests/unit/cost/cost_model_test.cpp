@@ -295,7 +295,7 @@ TEST_CASE("connections under the formulas are the textbook's") {
 TEST_CASE("where devices stand in nodes, an axis that leaves a node takes the link between nodes") {
   DeviceModel device = slow_device();
   device.gpus_per_node = 4;
-  // Of 10 bytes a second within a node and 5 between nodes, latencies 1 and 2.
+  // 10 bytes a second within a node and 5 between nodes, latencies 1 and 2.
   const double within = 1 + 320 / (2 * 10.0);
   const double between = 2 + 320 / (2 * 5.0);
   const auto gather_over = [&](const std::vector<int>& sizes, int axis) {

@@ -104,7 +104,7 @@ void check_near(const DeviceModel& fitted, double relative) {
           near(truth.memory_bytes_per_second.at(bytes)));
   }
   for (const double operations : {1e6, 1e7, 1e8, 1e9, 1e10}) {
-    // Of sizes that are near one another, one rate is made.
+    // Sizes that are near one another make one rate.
     CHECK(fitted.flops(DataType::float32).at(operations) ==
           Approx(truth.flops(DataType::float32).at(operations)).epsilon(relative + 0.25));
     CHECK(fitted.flops(DataType::float16).at(operations) == near(2e10));

@@ -20,7 +20,7 @@ void price(plan::PipelinePlan& plan, const Simulation& simulation) {
     double sent = 0;
     for (const SimulatedStep& step : simulation.steps(stage.first_rank)) {
       if (step.microbatch > 0) continue;
-      if (step.lane == Lane::departure) sent += step.seconds;
+      if (step.lane == Lane::send) sent += step.seconds;
       if (step.lane == Lane::computation || step.lane == Lane::communication) work += step.seconds;
     }
     stage.plan.predicted.cost_seconds = work;
@@ -62,10 +62,10 @@ TEST_CASE("a simulated run ends when the objective says, and breaks no order") {
         const double step_end = step.begin_seconds + step.seconds;
         lane_ends[step.lane] = step_end;
         const std::string value = step.node.substr(0, step.node.rfind('/'));
-        if (step.lane == Lane::arrival) {
+        if (step.lane == Lane::receive) {
           arrived = std::max(arrived, step_end);
           CHECK(departures.at({stage - 1, value, step.microbatch}) == Approx(step.begin_seconds));
-        } else if (step.lane == Lane::departure) {
+        } else if (step.lane == Lane::send) {
           CHECK(step.begin_seconds >= own_end - 1e-15);
           departures[{stage, value, step.microbatch}] = step.begin_seconds;
         } else {

@@ -119,7 +119,7 @@ inline std::string what_is_wrong(const RunResult& result, const NamedTensors& in
       if (std::abs(number_at(out, i) - numbers[i]) > 1e-5)
         return "element " + std::to_string(i) + " of " + name + " is another";
   }
-  // Of both microbatches: three values of two ranks, and two values to two ranks.
+  // For both microbatches: three values of two ranks, and two values to two ranks.
   const std::vector<bundle::CollectiveTotal> sent = {{"send", {}, 2 * (6 + 4), 2 * (360 + 240)}};
   if (result.collectives != sent) return "other messages are counted";
   if (result.spans.size() != 6 || !is_pipeline(result.spans)) return "the profile is another";

@@ -17,7 +17,7 @@ using graph::Range;
 using graph::ValueId;
 using Box = std::vector<Range>;
 
-/// What of a matrix each rank of a stage has, by world rank.
+/// The part of a matrix that each rank of a stage has, by world rank.
 using Layout = std::map<int, Box>;
 
 inline Shape shape_of(const Box& box) {

@@ -13,7 +13,7 @@ namespace {
 
 using Sizes = std::vector<int>;
 
-/// Of all tuples of numbers above 1, those whose product is right.
+/// All tuples of numbers above 1 whose product is right.
 std::set<Sizes> by_brute_force(int devices, std::size_t most_axes) {
   std::set<Sizes> found;
   std::vector<Sizes> tuples{{}};

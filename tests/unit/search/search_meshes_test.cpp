@@ -70,7 +70,7 @@ TEST_CASE("the plan over all meshes is the cheapest of the meshes' own plans") {
       } else {
         CHECK(best.predicted.cost_seconds <= plan.predicted.cost_seconds);
       }
-      // Of equal plans, that on the mesh of fewest axes.
+      // Where plans are equal, the mesh of fewest axes has it.
       if (plan.predicted.cost_seconds <= best.predicted.cost_seconds) {
         CHECK(cost.mesh().num_axes() >= best.mesh.num_axes());
       }

@@ -428,7 +428,7 @@ OPERATOR_TEST("autopar.ops", "TreeSums", "the leaves' votes, a table of nodes ea
   const Array features({2, 5}, std::vector<double>{0, 1, 0, 0, 0, 1, 0, 0, 0, 0});
   const Array splits({2, 5}, std::vector<double>{0.5, -0.5, 0, 0, 0, 0.25, 0, 0, 0, 0});
   const Array modes({2, 5}, std::vector<double>{0, 0, 6, 6, 6, 0, 6, 6, 6, 6});
-  // Of a leaf: its first vote and how many it has.
+  // For a leaf: its first vote and how many it has.
   const Array branches({2, 5, 2}, std::vector<double>{1, 2, 3, 4, 2, 1, 0, 1, 1, 1,  //
                                                       1, 2, 0, 1, 1, 1, 0, 0, 0, 0});
   const Array targets({2, 3}, std::vector<double>{0, 1, 0, 1, 0, 0});

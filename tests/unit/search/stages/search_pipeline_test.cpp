@@ -417,14 +417,14 @@ TEST_CASE("nothing is proven where one kind of plans was not seen to the end") {
     options.run_bytes = [=](const graph::Graph&, int microbatches) {
       return microbatches > 1 ? too_much : 1;
     };
-    // Of a smaller model, so that stages might be faster.
+    // A smaller model, so that stages might be faster.
     const auto whole = search_pipeline(graph, shorter, device, meshes, options, pipeline);
     CHECK_FALSE(whole.plan.is_pipeline());
     check_open(whole);
     options.run_bytes = [=](const graph::Graph&, int microbatches) {
       return microbatches > 1 ? 1 : too_much;
     };
-    // Of a model as large, so that the whole might be faster.
+    // A model as large, so that the whole might be faster.
     const auto staged = search_pipeline(graph, graph, device, meshes, options, pipeline);
     CHECK(staged.plan.microbatches == 2);
     check_open(staged);
