@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 #include <tuple>
 
 #include "assignment/local_search/needless_changes.h"
 #include "base/error.h"
 #include "base/stopwatch.h"
+#include "base/text.h"
 #include "sharding/connect.h"
 
 namespace autopar::search {
@@ -32,22 +32,6 @@ constexpr int near_radius = 16;
 constexpr double near_share = 0.25;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-/// Levenshtein's, with one row of the table.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
 
 std::vector<std::string> nearest_names(const Graph& graph, std::string_view name) {
   std::vector<std::tuple<bool, std::size_t, std::string>> ranked;
