@@ -168,8 +168,9 @@ class BundleTest(TemporaryFolderTest):
                 "--output-dir", self.tmp / "y")  # fmt: skip
         self.assertEqual(np.load(self.tmp / "y" / "y.npy").shape, (0, 8))
 
-    def test_device_file_of_the_readme(self):
-        example = re.search(r'`(\{"name": "box".*?\})`', (SOURCE / "README.md").read_text())
+    def test_device_file_of_the_documents(self):
+        page = (SOURCE / "docs/costs.md").read_text()
+        example = re.search(r'```json\n(\{\n  "name": "box".*?)```', page, re.DOTALL)
         (self.tmp / "device.json").write_text(example[1])
         options = (*self.model.shape_options(), "--ngpus", 4, "--device", self.tmp / "device.json")
         plan = json.loads(autopar("plan", self.model.file, *options, "--json").stdout)
