@@ -11,7 +11,7 @@ import re
 import struct
 from pathlib import Path
 
-KERNELS = Path(__file__).resolve().parents[2] / "lib" / "runtime" / "kernels" / "cuda"
+KERNELS = Path(__file__).resolve().parents[2] / "lib" / "runtime" / "kernels"
 NAME = re.compile(rb"_ZN7autopar7runtime4cuda[\w$.]+(?=\0)")
 OF_SOURCE = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s+)?(\w+)\(")
 SECTION = struct.Struct("<IIQQQQIIQQ")  # of a 64-bit ELF file
@@ -48,7 +48,7 @@ def functions(parts):
 
 
 def names_in_sources():
-    return {name for file in sorted(KERNELS.iterdir())
+    return {name for file in KERNELS.rglob("*") if file.suffix in (".cu", ".cpp", ".h")
             for name in OF_SOURCE.findall(file.read_text())}
 
 
