@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <deque>
 
 #include "base/problems.h"
 #include "graph/onnx/infer_node.h"
@@ -43,11 +44,10 @@ void add(const std::vector<AutoparOperator>& operators, std::uint32_t abi = AUTO
   add_operators({abi, static_cast<std::uint32_t>(operators.size()), operators.data()}, "lib.so");
 }
 
-/// With one operator that is kept for good.
-const AutoparOperator& added(const char* name, AutoparShapes shapes) {
-  auto* const op = new AutoparOperator(named(name, shapes));  // libraries are never unloaded
-  add_operators({AUTOPAR_OPERATOR_ABI, 1, op}, "lib.so");
-  return *op;
+/// Registers one operator and keeps it, as a library stays loaded.
+void add_for_good(const char* name, AutoparShapes shapes) {
+  static std::deque<AutoparOperator> kept;
+  add_operators({AUTOPAR_OPERATOR_ABI, 1, &kept.emplace_back(named(name, shapes))}, "lib.so");
 }
 
 std::string refusal(const std::vector<AutoparOperator>& operators) {
@@ -90,7 +90,7 @@ std::string fault_of(const Graph& graph) {
 }  // namespace
 
 TEST_CASE("a library's operator is registered with its shape function") {
-  added("Same", same_shape);
+  add_for_good("Same", same_shape);
   const LibraryOperator* op = find_library_operator("test.library", "Same");
   REQUIRE(op != nullptr);
   CHECK(op->name() == "test.library::Same");
@@ -146,13 +146,13 @@ TEST_CASE("definitions that are wrong are refused together, and none is taken") 
                         Contains("com.microsoft::FastGelu is known already, from autopar itself") &&
                         Contains("it has test.library::Twice twice"));
   CHECK(find_library_operator("test.library", "Fine") == nullptr);
-  added("Fine", same_shape);
+  add_for_good("Fine", same_shape);
   CHECK_THAT(refusal({named("Fine")}),
              Contains("test.library::Fine is known already, from lib.so"));
 }
 
 TEST_CASE("shapes that cannot be are the library's fault") {
-  added("Negative", [](const AutoparNode* node, AutoparOutput* outputs, char* error) {
+  add_for_good("Negative", [](const AutoparNode* node, AutoparOutput* outputs, char* error) {
     outputs[0].shape[1] = 0;
     const int result = same_shape(node, outputs, error);
     outputs[0].shape[0] = -1;
@@ -161,21 +161,21 @@ TEST_CASE("shapes that cannot be are the library's fault") {
   CHECK_THAT(fault_of(graph_of("Negative")),
              Contains("node 'n'") && Contains("test.library::Negative of lib.so") &&
                  Contains("gives output 0 the impossible shape -1x3; mend the library"));
-  added("Silent", [](const AutoparNode*, AutoparOutput*, char*) { return 0; });
+  add_for_good("Silent", [](const AutoparNode*, AutoparOutput*, char*) { return 0; });
   CHECK_THAT(fault_of(graph_of("Silent")), Contains("tells nothing of output 0"));
-  added("Untyped", [](const AutoparNode* node, AutoparOutput* outputs, char* error) {
+  add_for_good("Untyped", [](const AutoparNode* node, AutoparOutput* outputs, char* error) {
     const int result = same_shape(node, outputs, error);
     outputs[0].type = 8;  // strings
     return result;
   });
   CHECK_THAT(fault_of(graph_of("Untyped")), Contains("gives output 0 the type 8"));
-  added("Deep", [](const AutoparNode* node, AutoparOutput* outputs, char* error) {
+  add_for_good("Deep", [](const AutoparNode* node, AutoparOutput* outputs, char* error) {
     const int result = same_shape(node, outputs, error);
     outputs[0].rank = AUTOPAR_MAX_RANK + 1;
     return result;
   });
   CHECK_THAT(fault_of(graph_of("Deep")), Contains("gives output 0 17 dimensions"));
-  added("TooMany", [](const AutoparNode* node, AutoparOutput* outputs, char* error) {
+  add_for_good("TooMany", [](const AutoparNode* node, AutoparOutput* outputs, char* error) {
     same_shape(node, outputs + 1, error);
     return same_shape(node, outputs, error);
   });
@@ -183,7 +183,7 @@ TEST_CASE("shapes that cannot be are the library's fault") {
 }
 
 TEST_CASE("what a shape function refuses is an error with its reason, and so are other counts") {
-  added("Picky", [](const AutoparNode*, AutoparOutput*, char* error) {
+  add_for_good("Picky", [](const AutoparNode*, AutoparOutput*, char* error) {
     std::strcpy(error, "x is not square");
     return 7;
   });
@@ -191,7 +191,7 @@ TEST_CASE("what a shape function refuses is an error with its reason, and so are
   CHECK_THROWS_WITH(infer_node(picky, picky.nodes.front()),
                     Contains("node 'n'") && Contains("lib.so refuses it: x is not square"));
   CHECK_THROWS_AS(infer_node(picky, picky.nodes.front()), Error);
-  added("Single", same_shape);
+  add_for_good("Single", same_shape);
   const Graph pair = graph_of("Single", 2);
   CHECK_THROWS_WITH(infer_node(pair, pair.nodes.front()), Contains("output size 2"));
 }
