@@ -62,8 +62,9 @@ graph::Graph load(const OnnxTest& test, const DataSet& data, IsFixed is_fixed) {
 runtime::NamedTensors inputs_of(const graph::Graph& graph, const DataSet& data) {
   runtime::NamedTensors inputs;
   for (const auto& [name, tensor] : data.inputs)
-    if (std::ranges::any_of(graph.inputs,
-                            [&](graph::ValueId id) { return graph.value(id).name == name; }))
+    if (std::ranges::any_of(graph.inputs, [&, &name = name](graph::ValueId id) {
+          return graph.value(id).name == name;
+        }))
       inputs.emplace(name, tensor);
   return inputs;
 }
