@@ -2,296 +2,29 @@
 // background goes on when it is asked about.
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
 #include <random>
-#include <thread>
-#include <unordered_map>
 
 #include "emulation.h"
 #include "emulation_nccl.h"
+#include "nccl_group.h"
+#include "nccl_join.h"
 #include "nccl_reduce.h"
 #include "nccl_work.h"
-
-struct ncclComm {};
 
 namespace autopar::fake_nccl {
 
 namespace {
 
-using emulation::capture_id;
 using emulation::device_of;
 using emulation::is_device_memory;
 
 std::mutex last_error_mutex;
 std::string last_error;
-
-ncclResult_t refuse(ncclResult_t result, const std::string& message) {
-  set_last_error(message);
-  return result;
-}
-
-/// The communicators of all live handles.
-class Handles {
- public:
-  ncclComm_t add(std::shared_ptr<Communicator> communicator) {
-    const std::lock_guard lock(mutex_);
-    auto* handle = new ncclComm;
-    communicators_[handle] = std::move(communicator);
-    return handle;
-  }
-  /// Null for what is no live handle.
-  std::shared_ptr<Communicator> find(ncclComm_t handle) {
-    const std::lock_guard lock(mutex_);
-    const auto found = communicators_.find(handle);
-    return found == communicators_.end() ? nullptr : found->second;
-  }
-  /// Another live communicator of the same rank that is so.
-  template <typename Predicate>
-  bool any_beside(const Communicator& one, Predicate is_so) {
-    const std::lock_guard lock(mutex_);
-    return std::ranges::any_of(communicators_, [&](const auto& entry) {
-      const Communicator& other = *entry.second;
-      return &other != &one && other.device == one.device && is_so(other);
-    });
-  }
-  /// Its work may live on.
-  void remove(ncclComm_t handle) {
-    const std::lock_guard lock(mutex_);
-    const auto found = communicators_.find(handle);
-    if (found == communicators_.end()) return;
-    if (found->second->last_launch != nullptr) cudaEventDestroy(found->second->last_launch);
-    communicators_.erase(found);
-    delete handle;
-  }
-
- private:
-  std::mutex mutex_;
-  std::unordered_map<ncclComm_t, std::shared_ptr<Communicator>> communicators_;
-};
-
-Handles& handles() {
-  static Handles instance;
-  return instance;
-}
-
-/// What a call does until it is done: asked again while it answers ncclInProgress.
-using Progress = std::function<ncclResult_t()>;
-
-/// Several ranks may be waited for by as many threads as there are cores, or more.
-void rest() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
-
-struct Job {
-  std::shared_ptr<Communicator> owner;
-  Progress progress;
-};
-
-struct Call {
-  std::shared_ptr<Communicator> communicator;
-  cudaStream_t stream;
-  Operation operation;
-};
-
-/// The calls of this thread since the outermost ncclGroupStart.
-struct Group {
-  int depth = 0;
-  ncclResult_t error = ncclSuccess;
-  std::vector<Job> jobs;
-  std::vector<Call> calls;
-};
-thread_local Group group;
-
-/// The port of NCCL_COMM_ID, taken while rank 0 waits for the others.
-class RootPort {
- public:
-  ~RootPort() {
-    if (socket_ >= 0) close(socket_);
-  }
-  RootPort() = default;
-  RootPort(const RootPort&) = delete;
-  RootPort& operator=(const RootPort&) = delete;
-
-  bool take(const std::string& address) {
-    const std::size_t colon = address.rfind(':');
-    addrinfo hints = {};
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    if (getaddrinfo(address.substr(0, colon).c_str(), address.substr(colon + 1).c_str(), &hints,
-                    &found) != 0) {
-      return false;
-    }
-    socket_ = socket(found->ai_family, found->ai_socktype, 0);
-    const int yes = 1;
-    setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    const bool is_taken =
-        bind(socket_, found->ai_addr, found->ai_addrlen) == 0 && listen(socket_, 1) == 0;
-    freeaddrinfo(found);
-    return is_taken;
-  }
-
- private:
-  int socket_ = -1;
-};
-
-/// Makes or finds the segment, tells of this rank, waits for the others.
-class Init {
- public:
-  explicit Init(Communicator& communicator) : communicator_(communicator) {}
-
-  ncclResult_t poll() {
-    Segment& segment = communicator_.segment;
-    if (is_refused_) return ncclInProgress;
-    if (!is_open_) {
-      std::string why;
-      const Segment::Opening opening =
-          segment.open(communicator_.name, communicator_.ranks, communicator_.rank, why);
-      if (opening == Segment::Opening::refused) return wait_in_vain(why);
-      if (opening == Segment::Opening::not_yet) return ncclInProgress;
-      is_open_ = true;
-      std::array<char, 32> device = {};
-      cudaDeviceGetPCIBusId(device.data(), static_cast<int>(device.size()), communicator_.device);
-      if (!segment.come(host(), device.data())) {
-        return wait_in_vain(fmt::format("rank {} of {} ranks has already checked in",
-                                        communicator_.rank, communicator_.ranks));
-      }
-    }
-    if (!segment.all_have_come()) return ncclInProgress;
-    return check_devices();
-  }
-
- private:
-  /// The real root says so in its log and listens no more: all ranks wait for ever.
-  ncclResult_t wait_in_vain(const std::string& why) {
-    is_refused_ = true;
-    return refuse(ncclInProgress, "Bootstrap Root : " + why);
-  }
-
-  static std::string duplicate_text(int rank, int other, const char* device) {
-    if (duplicate_words() == emulation::DuplicateWords::since_2_30)
-      return "Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1";
-    return fmt::format("Duplicate GPU detected : rank {} and rank {} both on CUDA device {}", rank,
-                       other, device);
-  }
-
-  /// NCCL_HOSTID takes the place of the machine's own name.
-  static std::uint64_t host() {
-    const char* const name = std::getenv("NCCL_HOSTID");
-    return std::hash<std::string>()(name == nullptr ? "" : name);
-  }
-
-  ncclResult_t check_devices() {
-    const Segment& segment = communicator_.segment;
-    for (int i = 0; i < communicator_.ranks; ++i) {
-      for (int j = i + 1; j < communicator_.ranks; ++j) {
-        if (segment.member(i).host == segment.member(j).host &&
-            std::strcmp(segment.member(i).device, segment.member(j).device) == 0) {
-          return refuse(ncclInvalidUsage, duplicate_text(i, j, segment.member(i).device));
-        }
-      }
-    }
-    return ncclSuccess;
-  }
-
-  Communicator& communicator_;
-  bool is_open_ = false;
-  bool is_refused_ = false;
-};
-
-/// Meets all members once on the host: shows `mine`, and hands over all that is shown.
-template <typename T>
-class Meeting {
- public:
-  Meeting(Communicator& communicator, T mine) : communicator_(communicator), mine_(mine) {}
-
-  /// Empty until all have come.
-  std::vector<T> poll() {
-    Segment::HostBoard* boards = communicator_.segment.host_boards();
-    const int ranks = communicator_.ranks;
-    const int rank = communicator_.rank;
-    if (!has_shown_) {
-      if (!may_show(boards, ranks, rank)) return {};
-      static_assert(sizeof(T) <= sizeof(boards->data));
-      std::memcpy(boards[rank].data, &mine_, sizeof mine_);
-      show(boards, rank);
-      has_shown_ = true;
-    }
-    if (!all_shown(boards, ranks, rank)) return {};
-    std::vector<T> all(static_cast<std::size_t>(ranks));
-    for (int i = 0; i < ranks; ++i) {
-      std::memcpy(&all[static_cast<std::size_t>(i)], boards[i].data, sizeof(T));
-    }
-    done_reading(boards, rank);
-    return all;
-  }
-
- private:
-  Communicator& communicator_;
-  T mine_;
-  bool has_shown_ = false;
-};
-
-struct Place {
-  int color;
-  int key;
-};
-
-/// Meets the parent's members, then those of the same colour in a segment of their own.
-class Split {
- public:
-  Split(std::shared_ptr<Communicator> parent, int color, int key,
-        std::shared_ptr<Communicator> child, ncclComm_t* handle)
-      : parent_(std::move(parent)),
-        place_{color, key},
-        child_(std::move(child)),
-        handle_(handle),
-        meeting_(*parent_, place_),
-        number_(parent_->splits++) {}
-
-  ncclResult_t poll() {
-    if (!init_) {
-      const std::vector<Place> places = meeting_.poll();
-      if (places.empty()) return ncclInProgress;
-      if (place_.color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
-      take_place(places);
-      init_.emplace(*child_);
-    }
-    const ncclResult_t result = init_->poll();
-    if (result != ncclSuccess) return result;
-    child_->state = ncclSuccess;
-    *handle_ = handles().add(child_);
-    return ncclSuccess;
-  }
-
- private:
-  /// By key, and by the parent's rank where keys are equal.
-  void take_place(const std::vector<Place>& places) {
-    std::vector<std::pair<int, int>> members;
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      if (places[i].color == place_.color) members.emplace_back(places[i].key, static_cast<int>(i));
-    }
-    std::ranges::sort(members);
-    child_->ranks = static_cast<int>(members.size());
-    child_->rank = static_cast<int>(
-        std::ranges::find(members, parent_->rank, &std::pair<int, int>::second) - members.begin());
-    child_->name = fmt::format("{}-{}.{}", parent_->name, number_, place_.color);
-  }
-
-  std::shared_ptr<Communicator> parent_;
-  Place place_;
-  std::shared_ptr<Communicator> child_;
-  ncclComm_t* handle_;
-  Meeting<Place> meeting_;
-  int number_;
-  std::optional<Init> init_;
-};
 
 /// Goes on with launches that are not done; whether there are none left. Captured ones are not
 /// waited for.
@@ -326,131 +59,6 @@ Progress finalize(const std::shared_ptr<Communicator>& communicator) {
     if (!drain(*communicator)) return ncclInProgress;
     return meeting->poll().empty() ? ncclInProgress : ncclSuccess;
   };
-}
-
-ncclResult_t wait_for(std::vector<Job>& jobs) {
-  ncclResult_t result = ncclSuccess;
-  while (!jobs.empty()) {
-    std::erase_if(jobs, [&](const Job& job) {
-      const ncclResult_t answer = job.owner->is_aborted ? ncclInternalError : job.progress();
-      if (answer == ncclInProgress) return false;
-      job.owner->state = answer;
-      if (answer != ncclSuccess) result = answer;
-      return true;
-    });
-    if (!jobs.empty()) rest();
-  }
-  return result;
-}
-
-/// Operations of one communicator execute in the order of their calls, whatever their streams.
-ncclResult_t launch(const std::shared_ptr<Communicator>& communicator, cudaStream_t stream,
-                    const std::vector<Operation>& operations) {
-  const std::uint64_t capture = capture_id(stream);
-  const bool follows = !communicator->launched.empty() && communicator->last_stream != stream &&
-                       communicator->last_capture == capture;
-  if (follows) cudaStreamWaitEvent(stream, communicator->last_launch, 0);
-  const auto work = std::make_shared<Launch>(communicator, operations);
-  // Each execution, a replay of a graph's as well, starts from the operations as they are now.
-  const auto poll = [work, now = std::optional<Launch>()]() mutable {
-    if (!now) now = *work;
-    return now->poll();
-  };
-  if (emulation::enqueue_polled(stream, poll) != cudaSuccess) {
-    return refuse(ncclUnhandledCudaError, "the work could not be queued");
-  }
-  communicator->launched.push_back({work, stream, capture != 0});
-  communicator->last_stream = stream;
-  communicator->last_capture = capture;
-  if (communicator->last_launch == nullptr) {
-    int current = 0;
-    cudaGetDevice(&current);
-    cudaSetDevice(communicator->device);
-    cudaEventCreateWithFlags(&communicator->last_launch, cudaEventDisableTiming);
-    cudaSetDevice(current);
-  }
-  cudaEventRecord(communicator->last_launch, stream);
-  return ncclSuccess;
-}
-
-/// A non-blocking communicator goes on with this when it is asked for errors.
-void leave_pending(Communicator& communicator, Progress progress) {
-  const std::lock_guard lock(communicator.mutex);
-  communicator.pending = std::move(progress);
-  communicator.was_polled = false;
-  communicator.state = ncclInProgress;
-}
-
-/// What is asked of one communicator is done in order.
-std::vector<Job> one_an_owner(std::vector<Job> jobs) {
-  std::vector<Job> merged;
-  for (Job& job : jobs) {
-    const auto found = std::ranges::find(merged, job.owner, &Job::owner);
-    if (found == merged.end()) {
-      merged.push_back(std::move(job));
-      continue;
-    }
-    found->progress = [first = std::move(found->progress), second = std::move(job.progress),
-                       is_first_done = false]() mutable {
-      if (!is_first_done) {
-        const ncclResult_t result = first();
-        if (result != ncclSuccess) return result;
-        is_first_done = true;
-      }
-      return second();
-    };
-  }
-  return merged;
-}
-
-ncclResult_t run(std::vector<Job> jobs, const std::vector<Call>& calls) {
-  if (!jobs.empty() && !calls.empty()) {
-    return refuse(ncclInvalidUsage, "a group has communicators to make and operations to do");
-  }
-  const auto is_mixed = [](const auto& entries, auto communicator_of) {
-    return std::ranges::any_of(entries, [&](const auto& entry) {
-      return communicator_of(entry)->is_blocking != communicator_of(entries.front())->is_blocking;
-    });
-  };
-  const auto owner = [](const Job& job) { return job.owner; };
-  const auto caller = [](const Call& call) { return call.communicator; };
-  if (is_mixed(jobs, owner) || is_mixed(calls, caller)) {
-    return refuse(ncclInvalidArgument,
-                  "Blocking and nonblocking communicators are not allowed in the same group");
-  }
-  if (!jobs.empty()) {
-    jobs = one_an_owner(std::move(jobs));
-    if (jobs.front().owner->is_blocking) return wait_for(jobs);
-    for (Job& job : jobs) leave_pending(*job.owner, std::move(job.progress));
-    return ncclInProgress;
-  }
-
-  std::vector<std::pair<const Call*, std::vector<Operation>>> launches;
-  for (const Call& call : calls) {
-    auto found = std::ranges::find_if(launches, [&](const auto& entry) {
-      return entry.first->communicator == call.communicator;
-    });
-    if (found == launches.end()) found = launches.emplace(found, &call, std::vector<Operation>());
-    if (found->first->stream != call.stream) {
-      return refuse(ncclInvalidUsage, "a group uses a communicator in two streams");
-    }
-    found->second.push_back(call.operation);
-  }
-  ncclResult_t result = ncclSuccess;
-  for (const auto& [call, operations] : launches) {
-    // The first launch connects the members, which a non-blocking communicator does later.
-    const bool connects = !std::exchange(call->communicator->has_launched, true);
-    if (connects && !call->communicator->is_blocking) {
-      leave_pending(*call->communicator,
-                    [communicator = call->communicator, stream = call->stream,
-                     operations = operations] { return launch(communicator, stream, operations); });
-      result = ncclInProgress;
-      continue;
-    }
-    const ncclResult_t launched = launch(call->communicator, call->stream, operations);
-    if (launched != ncclSuccess) return launched;
-  }
-  return result;
 }
 
 /// Every call is a group, alone or within the caller's. `body` checks and adds to it.
@@ -605,6 +213,11 @@ ncclResult_t init(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
 }
 
 }  // namespace
+
+ncclResult_t refuse(ncclResult_t result, const std::string& message) {
+  set_last_error(message);
+  return result;
+}
 
 void set_last_error(const std::string& message) {
   const std::lock_guard lock(last_error_mutex);
