@@ -5,9 +5,7 @@
 #include "base/error.h"
 #include "base/interruption.h"
 #include "planner/device_fit.h"
-#include "planner/microbatches.h"
 #include "search/search_meshes.h"
-#include "search/stages/search_pipeline.h"
 
 namespace autopar::planner {
 

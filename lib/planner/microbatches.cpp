@@ -1,11 +1,10 @@
-#include "planner/microbatches.h"
-
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 
 #include "base/problems.h"
 #include "graph/operators/library_operator.h"
+#include "planner/find_plan.h"
 #include "runtime/executable.h"
 #include "search/pins.h"
 #include "sharding/discovery/discovered_rules.h"

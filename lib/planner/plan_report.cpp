@@ -1,20 +1,19 @@
-#include "plan_report.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
+#include "plan/operator_groups.h"
 #include "planner/device_fit.h"
 #include "planner/find_plan.h"
-#include "planner/json_text.h"
 #include "planner/summary.h"
 #include "planner/write_bundle.h"
+#include "program/memory_peak.h"
 #include "program/pipeline_program.h"
 #include "runtime/run_bytes.h"
-#include "summary.h"
 
 namespace autopar::planner {
 
@@ -78,6 +77,21 @@ std::string cheap_text(const Graph& graph, const std::vector<OperatorGroup>& gro
                      fmt::join(names, ", "), sorted.size() > most_cheap_types ? ", ..." : "");
 }
 
+/// An input that is produced in another spec than it is read in has both:
+/// "RS0>RR,S0R->RR+P0 all-reduce".
+std::string strategy_text(const sharding::OpShardSpec& strategy,
+                          std::span<const sharding::TensorShardSpec> inputs_as) {
+  std::string text;
+  for (std::size_t i = 0; i < strategy.inputs.size(); ++i) {
+    if (i > 0) text += ',';
+    const auto& read = strategy.inputs[i];
+    if (inputs_as[i] != read && !read.dims.empty()) text += to_string(inputs_as[i]) + '>';
+    text += to_string(read);
+  }
+  const std::string whole = to_string(strategy);
+  return text + whole.substr(whole.find("->"));
+}
+
 std::string operators_text(const Graph& graph, const plan::Plan& plan,
                            const std::vector<OperatorGroup>& groups) {
   std::string text =
@@ -105,54 +119,7 @@ program::RunGraph run_of(const Graph& rank_graph, const cost::DeviceModel& devic
   return {std::move(packed.graph), std::move(packed.lifetimes), {weights, weights + packed.bytes}};
 }
 
-}  // namespace
-
-PlanReport make_plan_report(const plan::PipelinePlan& plan, const cost::DeviceModel& device) {
-  const program::PipelineProgram program = program::lower(plan, device);
-  PlanReport report;
-  report.collectives = program::collective_uses(plan, program, device);
-  for (const plan::StagePlan& stage : plan.stages) {
-    const cost::CostModel cost(device, stage.plan.mesh);
-    report.stages.push_back(
-        {program::find_memory_peak(
-             run_of(program::rank_graph(plan, program, stage.first_rank), device), most_buffers),
-         plan::group_operators(stage.stage.graph, cost, stage.plan)});
-  }
-  return report;
-}
-
-std::string report_text(const search::FoundPipeline& found, const PlanReport& report) {
-  const plan::PipelinePlan& plan = found.plan;
-  std::string text = plan_headline(found);
-  if (plan.is_pipeline())
-    text += "communication of a run, over all ranks:\n" + collectives_table(report.collectives);
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const plan::StagePlan& stage = plan.stages[s];
-    if (plan.is_pipeline()) text += "\n" + stage_headline(plan, s);
-    text += memory_text(stage.plan.predicted, report.stages[s].peak);
-    if (!plan.is_pipeline())
-      text += "communication of a run, over all ranks:\n" + collectives_table(report.collectives);
-    text += operators_text(stage.stage.graph, stage.plan, report.stages[s].groups);
-  }
-  return text;
-}
-
-std::string report_text(const Plan& plan) {
-  const FoundPlan& found = plan.contents();
-  const std::string text =
-      report_text(found.pipeline, make_plan_report(found.pipeline.plan, found.device));
-  return found.model->tail ? text + tail_text(found.model->tail->summary) : text;
-}
-
-std::string plan_json(const Plan& plan) {
-  const FoundPlan& found = plan.contents();
-  const plan::PipelinePlan& pipeline = found.pipeline.plan;
-  const auto uses =
-      program::collective_uses(pipeline, program::lower(pipeline, found.device), found.device);
-  const auto& tail = found.model->tail;
-  return json_text([&] { return plan_json(found.pipeline, uses, tail ? &*tail : nullptr); });
-}
-
+/// A line for each kind of collective.
 std::string collectives_table(std::span<const plan::CollectiveUse> uses) {
   if (uses.empty()) return "  no communication\n";
   std::string text;
@@ -164,17 +131,40 @@ std::string collectives_table(std::span<const plan::CollectiveUse> uses) {
   return text;
 }
 
-std::string strategy_text(const sharding::OpShardSpec& strategy,
-                          std::span<const sharding::TensorShardSpec> inputs_as) {
-  std::string text;
-  for (std::size_t i = 0; i < strategy.inputs.size(); ++i) {
-    if (i > 0) text += ',';
-    const auto& read = strategy.inputs[i];
-    if (inputs_as[i] != read && !read.dims.empty()) text += to_string(inputs_as[i]) + '>';
-    text += to_string(read);
+}  // namespace
+
+std::string report_text(const Plan& plan) {
+  const FoundPlan& found = plan.contents();
+  const cost::DeviceModel& device = found.device;
+  const plan::PipelinePlan& pipeline = found.pipeline.plan;
+  const program::PipelineProgram program = program::lower(pipeline, device);
+  const std::string communication =
+      "communication of a run, over all ranks:\n" +
+      collectives_table(program::collective_uses(pipeline, program, device));
+  std::string text = plan_headline(found.pipeline);
+  if (pipeline.is_pipeline()) text += communication;
+  for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+    const plan::StagePlan& stage = pipeline.stages[s];
+    const Graph& graph = stage.stage.graph;
+    if (pipeline.is_pipeline()) text += "\n" + stage_headline(pipeline, s);
+    // The shares of a stage's first rank are the largest.
+    const Graph shard = program::rank_graph(pipeline, program, stage.first_rank);
+    text += memory_text(stage.plan.predicted,
+                        program::find_memory_peak(run_of(shard, device), most_buffers));
+    if (!pipeline.is_pipeline()) text += communication;
+    const cost::CostModel cost(device, stage.plan.mesh);
+    text += operators_text(graph, stage.plan, plan::group_operators(graph, cost, stage.plan));
   }
-  const std::string whole = to_string(strategy);
-  return text + whole.substr(whole.find("->"));
+  return found.model->tail ? text + tail_text(found.model->tail->summary) : text;
+}
+
+std::string plan_json(const Plan& plan) {
+  const FoundPlan& found = plan.contents();
+  const plan::PipelinePlan& pipeline = found.pipeline.plan;
+  const auto uses =
+      program::collective_uses(pipeline, program::lower(pipeline, found.device), found.device);
+  const auto& tail = found.model->tail;
+  return json_text([&] { return plan_json(found.pipeline, uses, tail ? &*tail : nullptr); });
 }
 
 }  // namespace autopar::planner

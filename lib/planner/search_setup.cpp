@@ -1,9 +1,7 @@
-#include "planner/search_setup.h"
-
 #include <charconv>
 
 #include "base/problems.h"
-#include "planner/load_model.h"
+#include "planner/find_plan.h"
 #include "search/logical_meshes.h"
 
 namespace autopar::planner {

@@ -1,29 +1,19 @@
-#include "simulated_trace.h"
-
 #include <utility>
 
 #include "planner/find_plan.h"
-#include "planner/json_text.h"
+#include "planner/summary.h"
 #include "program/simulation.h"
+#include "runtime/trace.h"
 
 namespace autopar::planner {
 
 namespace {
 
 using program::SimulatedStep;
+using runtime::Queue;
 
-runtime::Queue queue_of(SimulatedStep::Lane lane) {
-  switch (lane) {
-    case SimulatedStep::Lane::computation:
-      return runtime::Queue::computation;
-    case SimulatedStep::Lane::communication:
-      return runtime::Queue::communication;
-    case SimulatedStep::Lane::receive:
-      return runtime::Queue::receive;
-    default:
-      return runtime::Queue::send;
-  }
-}
+/// By SimulatedStep::Lane.
+constexpr Queue queues[] = {Queue::computation, Queue::communication, Queue::receive, Queue::send};
 
 std::chrono::nanoseconds nanoseconds(double seconds) {
   return std::chrono::round<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
@@ -31,7 +21,7 @@ std::chrono::nanoseconds nanoseconds(double seconds) {
 
 runtime::Span span_of(SimulatedStep step) {
   runtime::Span span;
-  span.queue = queue_of(step.lane);
+  span.queue = queues[static_cast<std::size_t>(step.lane)];
   span.node = std::move(step.node);
   span.op_type = std::move(step.op_type);
   span.begin = nanoseconds(step.begin_seconds);
@@ -41,8 +31,8 @@ runtime::Span span_of(SimulatedStep step) {
   return span;
 }
 
-}  // namespace
-
+/// A run of the plan as the cost model has it, in the form of a profile: by rank, from time 0 on.
+/// A plan for more than 64 ranks has those of the first rank of each stage alone.
 std::vector<std::vector<runtime::Span>> simulated_spans(const plan::PipelinePlan& plan,
                                                         const cost::DeviceModel& device) {
   constexpr int most_ranks = 64;
@@ -58,6 +48,8 @@ std::vector<std::vector<runtime::Span>> simulated_spans(const plan::PipelinePlan
   }
   return by_rank;
 }
+
+}  // namespace
 
 void check_trace_file(const std::filesystem::path& trace) {
   runtime::check_trace_file(trace, "--simulate");

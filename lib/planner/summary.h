@@ -1,8 +1,10 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "bundle/meta_info.h"
 #include "graph/graph.h"
 #include "graph/tail.h"
@@ -29,5 +31,15 @@ std::string plan_summary(const search::FoundPipeline& found,
 std::string tail_text(const graph::TailSummary& tail);
 /// A line for each kind of collective.
 std::string collectives_table(const std::vector<bundle::CollectiveTotal>& collectives);
+
+/// Calls `make`, which writes JSON. Throws Error where a name out of a file is not UTF-8.
+template <typename Make>
+auto json_text(const Make& make) {
+  try {
+    return make();
+  } catch (const nlohmann::json::type_error&) {  // what is read is checked elsewhere
+    fail("a name in the model, or its file's, is not UTF-8, as JSON needs it; rename it");
+  }
+}
 
 }  // namespace autopar::planner

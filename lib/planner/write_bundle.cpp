@@ -16,7 +16,6 @@
 #include "plan/plan_json.h"
 #include "planner/device_fit.h"
 #include "planner/find_plan.h"
-#include "planner/json_text.h"
 #include "planner/summary.h"
 #include "program/memory_prediction.h"
 #include "program/pipeline_program.h"

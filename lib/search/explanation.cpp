@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <set>
 #include <tuple>
 
@@ -12,6 +13,7 @@
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
+#include "search/problem_parts.h"
 #include "sharding/connect.h"
 
 namespace autopar::search {
@@ -31,8 +33,6 @@ constexpr int near_radius = 16;
 /// The part of the time that it may take.
 constexpr double near_share = 0.25;
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 std::vector<std::string> nearest_names(const Graph& graph, std::string_view name) {
   std::vector<std::tuple<bool, std::size_t, std::string>> ranked;
   for (const graph::Node& node : graph.nodes) {
@@ -41,9 +41,8 @@ std::vector<std::string> nearest_names(const Graph& graph, std::string_view name
   }
   std::ranges::sort(ranked);
   std::vector<std::string> names;
-  for (const auto& [is_no_part, distance, nearest] : ranked) {
-    if (names.size() < most_suggestions) names.push_back(nearest);
-  }
+  for (const auto& [is_no_part, distance, nearest] : ranked | std::views::take(most_suggestions))
+    names.push_back(nearest);
   return names;
 }
 
@@ -70,184 +69,136 @@ std::vector<bool> nodes_near(const assignment::AssignmentProblem& problem, int s
   return is_near;
 }
 
-/// Leaves the node this strategy alone.
-void fix(assignment::AssignmentProblem& problem, int node, int strategy) {
-  std::vector<assignment::Cost>& costs = problem.nodes[node].costs;
-  for (std::size_t k = 0; k < costs.size(); ++k) {
-    if (k != at(strategy)) costs[k] = assignment::impossible;
-  }
-}
+/// What is asked, and what is known before any candidate is tried.
+struct Question {
+  const Graph& graph;
+  const cost::CostModel& cost;
+  const SolvedPlan& solved;
+  NodeId node;
+  assignment::Cost plan_cost;
+  std::vector<bool> is_near;      ///< by node of the problem
+  std::set<NodeId> neighbours{};  ///< operators that make the node's inputs or read its outputs
+  std::set<ValueId> stored{};     ///< the other inputs
 
-class Explainer {
- public:
-  Explainer(const Graph& graph, const cost::CostModel& cost, const SolvedPlan& solved, NodeId node)
-      : graph_(graph),
-        cost_(cost),
-        solved_(solved),
-        node_(node),
-        problem_(solved.built.problem),
-        is_near_(nodes_near(problem_, node, near_radius)),
-        plan_cost_(assignment::cost_of(problem_, solved.choice)),
-        strategies_(*solved.built.operators[node]) {
-    find_neighbours();
-  }
-
-  Explanation run(double time_limit_seconds) {
-    Explanation explanation;
-    explanation.node = node_;
-    explanation.plan_seconds = static_cast<double>(plan_cost_) * seconds_per_cost;
-    explanation.plan_lower_bound_seconds = solved_.report.lower_bound_seconds;
-    explanation.plan_is_optimal = solved_.report.proven_optimal;
-    const Stopwatch stopwatch;
-    const std::size_t count = strategies_.choices.size();
-    for (std::size_t k = 0; k < count; ++k) {
-      const double left = std::max(0.0, time_limit_seconds - stopwatch.seconds());
-      explanation.candidates.push_back(candidate(k, left / static_cast<double>(count - k)));
-    }
-    std::ranges::stable_sort(explanation.candidates, {}, [](const Candidate& each) {
-      const bool has_plan = each.proof == Proof::exact || each.proof == Proof::bounded;
-      return std::tuple(!each.is_chosen, !has_plan,
-                        has_plan ? each.worse_by_seconds : each.worse_by_at_least_seconds);
-    });
-    return explanation;
-  }
-
- private:
-  void find_neighbours() {
-    const auto producers = graph::producers(graph_);
-    const auto readers = graph::consumers(graph_);
-    const graph::Node& node = graph_.node(node_);
-    for (const ValueId input : node.inputs) {
-      if (input == graph::no_value) continue;
-      const NodeId producer = producers[input];
-      if (producer == graph::no_node) {
-        stored_.insert(input);
-      } else {
-        neighbours_.insert(producer);
-      }
-    }
-    for (const ValueId output : node.outputs) {
-      if (output == graph::no_value) continue;
-      neighbours_.insert(readers[output].begin(), readers[output].end());
-    }
-  }
-
-  Candidate candidate(std::size_t k, double seconds) {
-    Candidate result;
-    result.strategy = strategies_.choices[k];
-    result.own_seconds = static_cast<double>(strategies_.costs[k]) * seconds_per_cost;
-    if (at(solved_.choice[node_]) == k) {
-      result.is_chosen = true;
-      result.proof = Proof::exact;
-      describe(result, solved_.plan);
-      return result;
-    }
-    const assignment::Solution solution = solve_fixed_to(static_cast<int>(k), seconds);
-    const auto worse_by = [&](assignment::Cost cost) {
-      return static_cast<double>(cost - plan_cost_) * seconds_per_cost;
-    };
-    if (solution.status == assignment::Status::infeasible) {
-      result.proof = Proof::none_fits;
-      return result;
-    }
-    result.worse_by_at_least_seconds = least_worse(solution);
-    if (solution.choice.empty()) return result;
-    const std::vector<int> choice =
-        assignment::without_needless_changes(problem_, solved_.choice, solution.choice, node_);
-    const assignment::Cost cost = assignment::cost_of(problem_, choice);
-    result.proof = solution.status == assignment::Status::optimal ? Proof::exact : Proof::bounded;
-    result.worse_by_seconds = worse_by(cost);
-    if (result.proof == Proof::exact) result.worse_by_at_least_seconds = result.worse_by_seconds;
-    describe(result, decode(solved_.built, choice, cost_));
-    return result;
-  }
-
-  /// First with all as it was but around the operator, then with all free: what the first finds
-  /// stands where the time ends the second, or is as good.
-  assignment::Solution solve_fixed_to(int strategy, double seconds) const {
-    const Stopwatch stopwatch;
-    assignment::AssignmentProblem fixed = problem_;
-    fix(fixed, node_, strategy);
-    assignment::AssignmentProblem around = fixed;
-    for (std::size_t node = 0; node < is_near_.size(); ++node) {
-      if (!is_near_[node]) fix(around, static_cast<int>(node), solved_.choice[node]);
-    }
-    const assignment::Solution near = solve(around, {.time_limit_seconds = seconds * near_share});
-    const double left = std::max(0.0, seconds - stopwatch.seconds());
-    assignment::Solution best = solve(fixed, {.time_limit_seconds = left});
-    if (!near.choice.empty() && near.cost <= best.cost) {
-      best.choice = near.choice;
-      best.cost = near.cost;
-      best.status = best.cost == best.lower_bound ? assignment::Status::optimal
-                                                  : assignment::Status::feasible;
-    }
-    return best;
-  }
-
-  /// No plan costs less than the search's bound, so none with the candidate does.
-  double least_worse(const assignment::Solution& solution) const {
-    const double bound = std::max(static_cast<double>(solution.lower_bound) * seconds_per_cost,
-                                  solved_.report.lower_bound_seconds);
-    return bound - static_cast<double>(plan_cost_) * seconds_per_cost;
-  }
-
-  void describe(Candidate& candidate, const plan::Plan& plan) const {
-    const graph::Node& node = graph_.node(node_);
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] == graph::no_value) continue;
-      const graph::Value& value = graph_.value(node.inputs[i]);
-      const auto& from = plan.spec_of(graph_, node.inputs[i]);
-      const auto& to = candidate.strategy.inputs[i];
-      if (from == to) continue;
-      const double seconds =
-          sharding::connect(from, to, value.shape, value.type, cost_.mesh(), cost_.step_price())
-              .seconds;
-      candidate.reshardings.push_back({value.name, from, to, seconds});
-    }
-    const plan::Plan& before = solved_.plan;
-    for (const ValueId input : stored_) {
-      const auto& from = before.stored.at(input);
-      const auto& to = plan.stored.at(input);
-      if (from == to) continue;
-      candidate.neighbours.push_back({graph_.value(input).name, to_string(from), to_string(to)});
-    }
-    for (std::size_t id = 0; id < plan.operators.size(); ++id) {
-      const OpShardSpec& from = before.operators[id];
-      const OpShardSpec& to = plan.operators[id];
-      if (from == to || static_cast<NodeId>(id) == node_) continue;
-      if (neighbours_.contains(static_cast<NodeId>(id))) {
-        candidate.neighbours.push_back({graph_.nodes[id].name, to_string(from), to_string(to)});
-      } else {
-        ++candidate.others_changed;
-      }
-    }
-  }
-
-  const Graph& graph_;
-  const cost::CostModel& cost_;
-  const SolvedPlan& solved_;
-  const NodeId node_;
-  const assignment::AssignmentProblem& problem_;
-  const std::vector<bool> is_near_;  ///< by node of the problem
-  const assignment::Cost plan_cost_;
-  const OperatorStrategies& strategies_;
-  std::set<NodeId> neighbours_;
-  std::set<ValueId> stored_;  ///< among the inputs
+  const assignment::AssignmentProblem& problem() const { return solved.built.problem; }
 };
 
-std::string_view name_of(Proof proof) {
-  switch (proof) {
-    case Proof::exact:
-      return "exact";
-    case Proof::bounded:
-      return "bounded";
-    case Proof::unknown:
-      return "unknown";
-    case Proof::none_fits:
-      return "none-fits";
+Question question_of(const Graph& graph, const cost::CostModel& cost, const SolvedPlan& solved,
+                     NodeId id) {
+  const assignment::AssignmentProblem& problem = solved.built.problem;
+  Question question{.graph = graph,
+                    .cost = cost,
+                    .solved = solved,
+                    .node = id,
+                    .plan_cost = assignment::cost_of(problem, solved.choice),
+                    .is_near = nodes_near(problem, id, near_radius)};
+  const auto producers = graph::producers(graph);
+  const auto readers = graph::consumers(graph);
+  for (const ValueId input : graph.node(id).inputs) {
+    if (input == graph::no_value) continue;
+    if (producers[input] == graph::no_node)
+      question.stored.insert(input);
+    else
+      question.neighbours.insert(producers[input]);
   }
-  throw InternalError("internal error: a proof has a name");
+  for (const ValueId output : graph.node(id).outputs)
+    if (output != graph::no_value)
+      question.neighbours.insert(readers[output].begin(), readers[output].end());
+  return question;
 }
+
+double in_seconds(assignment::Cost cost) { return static_cast<double>(cost) * seconds_per_cost; }
+
+/// First with all as it was but around the operator, then with all free: what the first finds
+/// stands where the time ends the second, or is as good.
+assignment::Solution solve_fixed_to(const Question& question, int strategy, double seconds) {
+  const Stopwatch stopwatch;
+  assignment::AssignmentProblem fixed = question.problem();
+  fix(fixed.nodes[question.node], strategy);
+  assignment::AssignmentProblem around = fixed;
+  for (std::size_t node = 0; node < question.is_near.size(); ++node)
+    if (!question.is_near[node]) fix(around.nodes[node], question.solved.choice[node]);
+  const assignment::Solution near = solve(around, {.time_limit_seconds = seconds * near_share});
+  const double left = std::max(0.0, seconds - stopwatch.seconds());
+  assignment::Solution best = solve(fixed, {.time_limit_seconds = left});
+  if (!near.choice.empty() && near.cost <= best.cost) {
+    best.choice = near.choice;
+    best.cost = near.cost;
+    best.status = best.cost == best.lower_bound ? assignment::Status::optimal
+                                                : assignment::Status::feasible;
+  }
+  return best;
+}
+
+std::vector<Explanation::Resharding> reshardings_of(const Question& question,
+                                                    const OpShardSpec& strategy,
+                                                    const plan::Plan& plan) {
+  const graph::Node& node = question.graph.node(question.node);
+  std::vector<Explanation::Resharding> reshardings;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == graph::no_value) continue;
+    const graph::Value& value = question.graph.value(node.inputs[i]);
+    const auto& from = plan.spec_of(question.graph, node.inputs[i]);
+    const auto& to = strategy.inputs[i];
+    if (from == to) continue;
+    const auto chain = sharding::connect(from, to, value.shape, value.type, question.cost.mesh(),
+                                         question.cost.step_price());
+    reshardings.push_back({value.name, from, to, chain.seconds});
+  }
+  return reshardings;
+}
+
+/// Tells of the best plan with the candidate.
+void describe(const Question& question, const plan::Plan& plan, Candidate& candidate) {
+  candidate.reshardings = reshardings_of(question, candidate.strategy, plan);
+  const plan::Plan& before = question.solved.plan;
+  const auto add = [&](const std::string& name, const auto& from, const auto& to) {
+    if (from != to) candidate.neighbours.push_back({name, to_string(from), to_string(to)});
+  };
+  for (const ValueId input : question.stored)
+    add(question.graph.value(input).name, before.stored.at(input), plan.stored.at(input));
+  for (std::size_t i = 0; i < plan.operators.size(); ++i) {
+    const auto id = static_cast<NodeId>(i);
+    if (question.neighbours.contains(id) && id != question.node)
+      add(question.graph.nodes[i].name, before.operators[i], plan.operators[i]);
+    else if (id != question.node && before.operators[i] != plan.operators[i])
+      ++candidate.others_changed;
+  }
+}
+
+Candidate explain(const Question& question, int strategy, double seconds) {
+  const SolvedPlan& solved = question.solved;
+  const OperatorStrategies& strategies = *solved.built.operators[question.node];
+  Candidate result;
+  result.strategy = strategies.choices[strategy];
+  result.own_seconds = in_seconds(strategies.costs[strategy]);
+  if (solved.choice[question.node] == strategy) {
+    result.is_chosen = true;
+    result.proof = Proof::exact;
+    describe(question, solved.plan, result);
+    return result;
+  }
+  const assignment::Solution solution = solve_fixed_to(question, strategy, seconds);
+  if (solution.status == assignment::Status::infeasible) {
+    result.proof = Proof::none_fits;
+    return result;
+  }
+  // No plan costs less than the search's bound, so none with the candidate does.
+  result.worse_by_at_least_seconds =
+      std::max(in_seconds(solution.lower_bound), solved.report.lower_bound_seconds) -
+      in_seconds(question.plan_cost);
+  if (solution.choice.empty()) return result;
+  const std::vector<int> choice = assignment::without_needless_changes(
+      question.problem(), solved.choice, solution.choice, question.node);
+  result.proof = solution.status == assignment::Status::optimal ? Proof::exact : Proof::bounded;
+  result.worse_by_seconds =
+      in_seconds(assignment::cost_of(question.problem(), choice) - question.plan_cost);
+  if (result.proof == Proof::exact) result.worse_by_at_least_seconds = result.worse_by_seconds;
+  describe(question, decode(solved.built, choice, question.cost), result);
+  return result;
+}
+
+constexpr std::string_view proof_names[] = {"exact", "bounded", "unknown", "none-fits"};
 
 nlohmann::json candidate_json(const Candidate& candidate) {
   nlohmann::json reshardings = nlohmann::json::array();
@@ -264,15 +215,13 @@ nlohmann::json candidate_json(const Candidate& candidate) {
   nlohmann::json json = {{"strategy", to_string(candidate.strategy)},
                          {"chosen", candidate.is_chosen},
                          {"own_seconds", candidate.own_seconds},
-                         {"proof", name_of(candidate.proof)},
+                         {"proof", proof_names[static_cast<std::size_t>(candidate.proof)]},
                          {"reshardings", reshardings},
                          {"neighbours_changed", neighbours},
                          {"others_changed", candidate.others_changed}};
-  const bool has_plan = candidate.proof == Proof::exact || candidate.proof == Proof::bounded;
-  if (has_plan) json["worse_by_seconds"] = candidate.worse_by_seconds;
-  if (candidate.proof != Proof::none_fits) {
+  if (candidate.has_plan()) json["worse_by_seconds"] = candidate.worse_by_seconds;
+  if (candidate.proof != Proof::none_fits)
     json["worse_by_at_least_seconds"] = candidate.worse_by_at_least_seconds;
-  }
   return json;
 }
 
@@ -280,26 +229,41 @@ nlohmann::json candidate_json(const Candidate& candidate) {
 
 NodeId find_operator(const Graph& graph, std::string_view name) {
   const std::string glob(name);
-  const auto exact = std::ranges::find(graph.nodes, glob, &graph::Node::name);
-  if (exact != graph.nodes.end()) return static_cast<NodeId>(exact - graph.nodes.begin());
-  const auto matching = std::ranges::find_if(graph.nodes, [&](const graph::Node& node) {
+  const auto is_named = [&](const graph::Node& node) { return node.name == name; };
+  const auto matches = [&](const graph::Node& node) {
     return fnmatch(glob.c_str(), node.name.c_str(), 0) == 0;
-  });
-  if (matching != graph.nodes.end()) return static_cast<NodeId>(matching - graph.nodes.begin());
+  };
+  auto found = std::ranges::find_if(graph.nodes, is_named);
+  if (found == graph.nodes.end()) found = std::ranges::find_if(graph.nodes, matches);
+  if (found != graph.nodes.end()) return static_cast<NodeId>(found - graph.nodes.begin());
   fail("the model has no operator '{}'; the nearest names are '{}'", name,
        fmt::join(nearest_names(graph, name), "', '"));
 }
 
 Explanation explain_operator(const Graph& graph, const cost::CostModel& cost,
                              const SolvedPlan& solved, NodeId node, double time_limit_seconds) {
-  return Explainer(graph, cost, solved, node).run(time_limit_seconds);
+  const Question question = question_of(graph, cost, solved, node);
+  Explanation explanation{.node = node,
+                          .plan_seconds = in_seconds(question.plan_cost),
+                          .plan_lower_bound_seconds = solved.report.lower_bound_seconds,
+                          .plan_is_optimal = solved.report.proven_optimal};
+  const Stopwatch stopwatch;
+  const auto count = static_cast<int>(solved.built.choices(node).size());
+  for (int k = 0; k < count; ++k) {
+    const double left = std::max(0.0, time_limit_seconds - stopwatch.seconds());
+    explanation.candidates.push_back(explain(question, k, left / (count - k)));
+  }
+  std::ranges::stable_sort(explanation.candidates, {}, [](const Candidate& each) {
+    return std::tuple(!each.is_chosen, !each.has_plan(),
+                      each.has_plan() ? each.worse_by_seconds : each.worse_by_at_least_seconds);
+  });
+  return explanation;
 }
 
 std::string explanation_json(const Graph& graph, const Explanation& explanation) {
   nlohmann::json candidates = nlohmann::json::array();
-  for (const Candidate& candidate : explanation.candidates) {
+  for (const Candidate& candidate : explanation.candidates)
     candidates.push_back(candidate_json(candidate));
-  }
   const graph::Node& node = graph.node(explanation.node);
   return nlohmann::json{{"operator", node.name},
                         {"op_type", qualified_op_type(node)},

@@ -41,13 +41,15 @@ struct Explanation {
     std::vector<Resharding> reshardings;
     std::vector<Change> neighbours;
     int others_changed = 0;  ///< operators beyond the neighbours
+
+    bool has_plan() const { return proof == Proof::exact || proof == Proof::bounded; }
   };
   graph::NodeId node = graph::no_node;
   double plan_seconds = 0;
   double plan_lower_bound_seconds = 0;
   bool plan_is_optimal = false;  ///< proven
   /// The chosen one first, then by worse_by_seconds, those without a plan last.
-  std::vector<Candidate> candidates;
+  std::vector<Candidate> candidates = {};
 };
 
 /// The operator of that name, or the first that the glob (`*`, `?`) matches. Throws Error, with the

@@ -121,14 +121,15 @@ StrategyTable::StrategyTable(const graph::Graph& graph, const cost::CostModel& c
       cost_(cost),
       pins_(pins),
       rules_(rules_of(graph)),
-      partial_flow_(graph, rules_, pins.name_partial_values() ? KeepPartial::anywhere : keep) {}
+      partial_uses_(partial_uses(graph, rules_,
+                                 pins.name_partial_values() ? KeepPartial::anywhere : keep)) {}
 
 std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   const graph::Node& node = graph_.node(id);
   std::optional<ShardingRule> rule = rules_[id];
   const bool has_rule = rule.has_value();
   if (!rule) rule = sharding::replicated_rule(graph_, node);
-  const sharding::PartialUse partial = partial_flow_.use_of(id);
+  const sharding::PartialUse& partial = partial_uses_[id];
   std::string key = key_of(graph_, node, *rule, partial);
   append(key, has_rule);
   key += cost_.price_key(graph_, node);

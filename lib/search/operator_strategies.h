@@ -36,7 +36,7 @@ class StrategyTable {
   const cost::CostModel& cost_;
   const Pins& pins_;
   const NodeRules rules_;
-  const PartialFlow partial_flow_;
+  const std::vector<sharding::PartialUse> partial_uses_;
   std::map<std::string, std::shared_ptr<const OperatorStrategies>> made_;
 };
 

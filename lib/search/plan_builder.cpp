@@ -111,9 +111,7 @@ void add_operators(const Graph& graph, const GraphUses& uses, StrategyTable& str
     for (const ValueId output : node.outputs) {
       if (output != graph::no_value) last = std::max(last, uses.last_use[output]);
     }
-    const int added = add_node(built.problem, static_cast<int>(id) + 1, last + 1);
-    built.problem.nodes[added].costs = own->costs;
-    built.problem.nodes[added].usages = own->output_bytes;
+    add_node(built.problem, static_cast<int>(id) + 1, last + 1, own->output_bytes, own->costs);
   }
 }
 
@@ -142,17 +140,17 @@ std::int64_t add_stored_tensors(const Graph& graph, const cost::CostModel& cost,
     PlanProblem::Stored stored;
     stored.specs = received.contains(value_id) ? sharding::receive_specs(value.shape, mesh)
                                                : stored_specs(value, mesh, pins);
-    stored.node = is_weight ? add_node(built.problem, 0, uses.horizon)
-                            : add_node(built.problem, 1, uses.last_use[id] + 1);
+    std::vector<std::int64_t> usages;
     for (const TensorShardSpec& spec : stored.specs) {
       const graph::Shape local = largest_local_shape(spec, value.shape, mesh);
-      add_strategy(built.problem, stored.node, 0,
-                   is_weight ? bytes_of(value.type, graph::num_elements(local))
-                             : arena_bytes(value, spec, cost));
+      usages.push_back(is_weight ? bytes_of(value.type, graph::num_elements(local))
+                                 : arena_bytes(value, spec, cost));
     }
     if (is_weight)
-      fair_limit += fair_share(whole_bytes(value), mesh.num_devices(),
-                               std::ranges::min(built.problem.nodes.back().usages));
+      fair_limit +=
+          fair_share(whole_bytes(value), mesh.num_devices(), std::ranges::min(usages));
+    stored.node = add_node(built.problem, is_weight ? 0 : 1,
+                           is_weight ? uses.horizon : uses.last_use[id] + 1, std::move(usages));
     built.stored.emplace(value_id, std::move(stored));
   }
   return fair_limit;

@@ -8,19 +8,13 @@ namespace autopar::search {
 
 using assignment::AssignmentProblem;
 using assignment::Cost;
+using assignment::impossible;
 
-int add_node(AssignmentProblem& problem, int first, int end) {
-  AssignmentProblem::Node node;
-  node.first = first;
-  node.end = end;
-  problem.nodes.push_back(std::move(node));
+int add_node(AssignmentProblem& problem, int first, int end, std::vector<std::int64_t> usages,
+             std::vector<Cost> costs) {
+  if (costs.empty()) costs.resize(usages.size());
+  problem.nodes.push_back({std::move(costs), std::move(usages), first, end});
   return static_cast<int>(problem.nodes.size()) - 1;
-}
-
-void add_strategy(AssignmentProblem& problem, int node, Cost cost, std::int64_t usage) {
-  AssignmentProblem::Node& entry = problem.nodes[node];
-  entry.costs.push_back(cost);
-  entry.usages.push_back(usage);
 }
 
 void add_edge(AssignmentProblem& problem, int a, int b, assignment::CostTable costs) {
@@ -31,15 +25,16 @@ void add_edge(AssignmentProblem& problem, int a, int b, assignment::CostTable co
 void add_usage(AssignmentProblem& problem, int node, int first, int end,
                const std::vector<std::int64_t>& bytes) {
   const std::set<std::int64_t> amounts(bytes.begin(), bytes.end());
-  const int usage = add_node(problem, first, end);
+  const int usage = add_node(problem, first, end, {amounts.begin(), amounts.end()});
   std::vector<Cost> costs;
-  for (const std::int64_t amount : amounts) add_strategy(problem, usage, 0, amount);
-  for (const std::int64_t needed : bytes) {
-    for (const std::int64_t amount : amounts) {
-      costs.push_back(needed == amount ? 0 : assignment::impossible);
-    }
-  }
+  for (const std::int64_t needed : bytes)
+    for (const std::int64_t amount : amounts) costs.push_back(needed == amount ? 0 : impossible);
   add_edge(problem, node, usage, std::move(costs));
+}
+
+void fix(AssignmentProblem::Node& node, int strategy) {
+  for (int s = 0; s < std::ssize(node.costs); ++s)
+    if (s != strategy) node.costs[s] = impossible;
 }
 
 }  // namespace autopar::search

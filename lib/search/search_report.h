@@ -11,7 +11,7 @@
 
 namespace autopar::search {
 
-/// `ilp` is exact; the others are quick and promise nothing (propagation.h, recursive.h).
+/// `ilp` is exact; the others are quick and promise nothing (quick_searches.h).
 enum class SearchMethod { ilp, propagation, recursive };
 std::string_view name_of(SearchMethod method);  ///< "ilp", "propagation", "recursive"
 

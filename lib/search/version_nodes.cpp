@@ -63,8 +63,7 @@ std::vector<int> full_times_before(const AssignmentProblem& problem, int horizon
 int add_sets(const Value& value, const std::vector<GraphUses::Reader>& readers,
              const VersionedTensor& tensor, const TensorVersions& versions, CostTables& tables,
              AssignmentProblem& problem) {
-  const int hub = add_node(problem, 0, 0);
-  for (std::size_t set = 0; set < versions.sets.size(); ++set) add_strategy(problem, hub, 0, 0);
+  const int hub = add_node(problem, 0, 0, std::vector<std::int64_t>(versions.sets.size(), 0));
   add_edge(problem, tensor.producer, hub, tables.making(value, tensor.made, versions));
   for (std::size_t k = 0; k < tensor.read.size(); ++k)
     add_edge(problem, hub, readers[k].node, tables.reading(versions, tensor.read[k]));
@@ -106,10 +105,9 @@ void add_each_version(const Value& value, const std::vector<GraphUses::Reader>& 
                       const VersionedTensor& tensor, const TensorVersions& versions, int hub,
                       CostTables& tables, AssignmentProblem& problem) {
   for (std::size_t v = 0; v < tensor.specs.size(); ++v) {
-    const int copy = add_node(problem, tensor.copies[v].first, tensor.copies[v].end);
-    add_strategy(problem, copy, 0, 0);  // the tensor as it was made
-    add_strategy(problem, copy, 0, 0);  // left out
-    add_strategy(problem, copy, 0, tensor.copies[v].bytes);
+    // As the tensor was made, left out, or a copy.
+    const auto& [first, end, bytes] = tensor.copies[v];
+    const int copy = add_node(problem, first, end, {0, 0, bytes});
     std::vector<Cost> making;
     for (const TensorShardSpec& from : *tensor.made) {
       making.push_back(from == tensor.specs[v] ? 0 : impossible);

@@ -17,14 +17,10 @@ constexpr double share_of_flows = 0.1;
 
 std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
-/// By NodeId.
-std::vector<sharding::PartialUse> partial_uses(const graph::Graph& graph, KeepPartial keep) {
-  const NodeRules rules = rules_of(graph);
-  const PartialFlow flow(graph, rules, keep);
-  std::vector<sharding::PartialUse> uses;
-  for (std::size_t id = 0; id < graph.nodes.size(); ++id)
-    uses.push_back(flow.use_of(static_cast<graph::NodeId>(id)));
-  return uses;
+/// Those of layers [begin, end) as a stage, by NodeId.
+std::vector<sharding::PartialUse> partial_uses(const StageFacts& facts, int begin, int end) {
+  const graph::Graph graph = facts.cut(begin, end).graph;
+  return partial_uses(graph, rules_of(graph), facts.options.keep_partial);
 }
 
 bool are_alike(const sharding::PartialUse& a, const sharding::PartialUse& b) {
@@ -114,14 +110,14 @@ std::vector<bool> find_flows_alike(const StageFacts& facts) {
   std::map<int, std::vector<sharding::PartialUse>> of_layers;
   for (int layer = 0; layer < facts.layers(); ++layer) {
     auto& uses = of_layers[facts.classes.of(layer, layer + 1)];
-    if (uses.empty()) uses = partial_uses(facts.cut(layer, layer + 1).graph, options.keep_partial);
+    if (uses.empty()) uses = partial_uses(facts, layer, layer + 1);
   }
   const std::vector<std::pair<int, std::pair<int, int>>> all(runs.begin(), runs.end());
   std::vector<char> are_safe(all.size(), 0);
   in_parallel(all.size(), [&](std::size_t i) {
     if (deadline.is_over()) return;
     const auto [begin, end] = all[i].second;
-    const auto uses = partial_uses(facts.cut(begin, end).graph, options.keep_partial);
+    const auto uses = partial_uses(facts, begin, end);
     std::size_t op = 0;
     bool is_alike = true;
     for (int layer = begin; layer < end; ++layer) {

@@ -46,20 +46,17 @@ class Sketch {
 
 /// The values that may be kept partial.
 std::vector<std::string> kept(const graph::Graph& graph, KeepPartial keep) {
-  const search::NodeRules rules = search::rules_of(graph);
-  const search::PartialFlow flow(graph, rules, keep);
+  const auto uses = search::partial_uses(graph, search::rules_of(graph), keep);
   std::vector<std::string> names;
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
-    const auto use = flow.use_of(static_cast<graph::NodeId>(id));
-    if (use.may_keep(0)) names.push_back(graph.value(graph.nodes[id].outputs[0]).name);
+    if (uses[id].may_keep(0)) names.push_back(graph.value(graph.nodes[id].outputs[0]).name);
   }
   return names;
 }
 
 std::vector<std::size_t> groups_taken(const graph::Graph& graph, graph::NodeId id,
                                       KeepPartial keep) {
-  const search::NodeRules rules = search::rules_of(graph);
-  return search::PartialFlow(graph, rules, keep).use_of(id).groups;
+  return search::partial_uses(graph, search::rules_of(graph), keep)[id].groups;
 }
 
 using Names = std::vector<std::string>;
@@ -85,11 +82,10 @@ TEST_CASE("two sums that are added are kept until there") {
   const graph::Graph graph = two_sums();
   CHECK(kept(graph, where_it_may_save) == Names{"left", "right"});
   CHECK(kept(graph, KeepPartial::never).empty());
-  const search::NodeRules rules = search::rules_of(graph);
-  const search::PartialFlow flow(graph, rules, where_it_may_save);
-  CHECK(flow.use_of(2).groups.size() == 1);
-  CHECK(flow.use_of(2).reduces_later);
-  CHECK(flow.use_of(3).groups.empty());  // Softmax is not linear
+  const auto uses = search::partial_uses(graph, search::rules_of(graph), where_it_may_save);
+  CHECK(uses[2].groups.size() == 1);
+  CHECK(uses[2].reduces_later);
+  CHECK(uses[3].groups.empty());  // Softmax is not linear
 }
 
 TEST_CASE("what the operators between carry on is kept, too") {

@@ -83,7 +83,7 @@ inline bool can_run(const graph::Graph& graph, const plan::Plan& plan) {
   });
 }
 
-/// All that a rule allows: what search::PartialFlow leaves out is here.
+/// All that a rule allows: what search::partial_uses leaves out is here.
 inline sharding::PartialUse every_partial_value(const sharding::ShardingRule& rule) {
   sharding::PartialUse partial;
   for (std::size_t group = 0; group < rule.linear.size(); ++group) partial.groups.push_back(group);

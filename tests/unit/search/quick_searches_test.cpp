@@ -5,8 +5,7 @@
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "plan_pricing.h"
-#include "search/propagation.h"
-#include "search/recursive.h"
+#include "search/quick_searches.h"
 #include "search/search_plan.h"
 #include "unit/program/random_graph.h"
 

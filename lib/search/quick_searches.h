@@ -18,6 +18,17 @@ std::optional<std::vector<int>> choose_by_propagation(const PlanProblem& built,
                                                       const sharding::DeviceMesh& mesh,
                                                       const std::vector<graph::NodeId>& seeds);
 
+/// The double recursion of MindSpore (D-Rec: Wang et al., "Efficient and Systematic Partitioning of
+/// Large and Deep Neural Networks for Parallelization", Euro-Par 2021): the devices are cut again
+/// and again, by one mesh axis after the other (a strategy has a whole axis on one factor, so that
+/// halvings within an axis could not differ). For each cut the heaviest operators choose first what
+/// it splits, by computation and by the communication that it causes, and the rest follows from
+/// them. A fixed number of linear sweeps then improves what was chosen. Linear in operators, but
+/// for sorting them. `limited` and nullopt are as above.
+std::optional<std::vector<int>> choose_recursively(const PlanProblem& built,
+                                                   const assignment::AssignmentProblem& limited,
+                                                   const sharding::DeviceMesh& mesh);
+
 /// Operators by what their dearest strategy costs, with its communication; heaviest first.
 std::vector<graph::NodeId> heaviest_first(const PlanProblem& built);
 
