@@ -1,15 +1,13 @@
 #include "planner/write_bundle.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <fstream>
 #include <set>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/in_parallel.h"
 #include "base/staged_folder.h"
 #include "bundle/tail_info.h"
 #include "graph/onnx/onnx_export.h"
@@ -76,36 +74,6 @@ bundle::RankInfo write_rank(const Graph& shard, const PipelinePlan& plan, int ra
           .files = file_infos(model, data, written),
           .weight_bytes = memory.weight_bytes,
           .peak_bytes = memory.peak_bytes};
-}
-
-/// A few ranks at a time: one thread that faults in, digests and writes keeps no disk busy. Throws
-/// the error of the first rank that has one.
-template <typename WriteRank>
-std::vector<bundle::RankInfo> write_ranks(int ranks, const WriteRank& write_one) {
-  std::vector<bundle::RankInfo> infos(static_cast<std::size_t>(ranks));
-  std::vector<std::exception_ptr> errors(infos.size());
-  std::atomic<int> next = 0;
-  const auto work = [&] {
-    for (int rank = next++; rank < ranks; rank = next++) {
-      const auto r = static_cast<std::size_t>(rank);
-      try {
-        infos[r] = write_one(rank);
-      } catch (...) {
-        errors[r] = std::current_exception();
-        next = ranks;
-      }
-    }
-  };
-  {
-    const int threads = std::min({ranks, 8, static_cast<int>(std::thread::hardware_concurrency())});
-    std::vector<std::jthread> others;
-    for (int i = 1; i < threads; ++i) others.emplace_back(work);
-    work();
-  }
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
-  return infos;
 }
 
 /// The stage's value of that name among its inputs or outputs; no_value where it has none.
@@ -238,9 +206,15 @@ bundle::MetaInfo write_bundle(const Graph& whole,
       describe(whole, plan.microbatches > 1 ? batch : uncut, found, program, options.model_name);
 
   StagedFolder folder(place_of(options.out));
-  info.ranks = write_ranks(plan.num_devices(), [&](int rank) {
-    return write_rank(program::rank_graph(plan, program, rank), plan, rank, folder.path(), options);
-  });
+  info.ranks.resize(plan.num_devices());
+  // One thread that faults in, digests and writes keeps no disk busy.
+  constexpr std::size_t most_ranks_at_a_time = 8;
+  const auto write_one = [&](std::size_t r) {
+    const int rank = static_cast<int>(r);
+    info.ranks[r] =
+        write_rank(program::rank_graph(plan, program, rank), plan, rank, folder.path(), options);
+  };
+  in_parallel(info.ranks.size(), write_one, most_ranks_at_a_time);
   std::optional<bundle::TailInfo> tail;
   if (options.tail != nullptr) {
     tail = write_tail(*options.tail, folder.path());

@@ -124,8 +124,8 @@ assignment::Solution solve_fixed_to(const Question& question, int strategy, doub
   if (!near.choice.empty() && near.cost <= best.cost) {
     best.choice = near.choice;
     best.cost = near.cost;
-    best.status = best.cost == best.lower_bound ? assignment::Status::optimal
-                                                : assignment::Status::feasible;
+    best.status =
+        best.cost == best.lower_bound ? assignment::Status::optimal : assignment::Status::feasible;
   }
   return best;
 }

@@ -121,8 +121,8 @@ StrategyTable::StrategyTable(const graph::Graph& graph, const cost::CostModel& c
       cost_(cost),
       pins_(pins),
       rules_(rules_of(graph)),
-      partial_uses_(partial_uses(graph, rules_,
-                                 pins.name_partial_values() ? KeepPartial::anywhere : keep)) {}
+      partial_uses_(
+          partial_uses(graph, rules_, pins.name_partial_values() ? KeepPartial::anywhere : keep)) {}
 
 std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   const graph::Node& node = graph_.node(id);

@@ -37,7 +37,7 @@ struct Flow {
   const std::vector<std::vector<NodeId>> readers;
   std::vector<bool> sums{};        ///< by NodeId: leaves pending sums of its own
   std::vector<bool> multiplies{};  ///< by NodeId: of products
-  std::vector<bool> kept;        ///< by ValueId
+  std::vector<bool> kept;          ///< by ValueId
   /// By ValueId: the value in which the pending sum began, by a sum or by a join of two.
   std::vector<ValueId> origins;
 
@@ -147,8 +147,7 @@ sharding::PartialUse use_of(const Flow& flow, NodeId id) {
 
 NodeRules rules_of(const graph::Graph& graph) {
   NodeRules rules;
-  for (const graph::Node& node : graph.nodes)
-    rules.push_back(sharding::sharding_rule(graph, node));
+  for (const graph::Node& node : graph.nodes) rules.push_back(sharding::sharding_rule(graph, node));
   return rules;
 }
 
@@ -167,8 +166,7 @@ std::vector<sharding::PartialUse> partial_uses(const graph::Graph& graph, const 
   if (keep != KeepPartial::never) {
     for (const graph::Node& node : graph.nodes)
       for (const ValueId value : node.outputs)
-        if (value != graph::no_value)
-          flow.kept[value] = is_floating_point(graph.value(value).type);
+        if (value != graph::no_value) flow.kept[value] = is_floating_point(graph.value(value).type);
     for (const ValueId value : graph.outputs) flow.kept[value] = false;
     settle(flow);
   }

@@ -147,8 +147,7 @@ std::int64_t add_stored_tensors(const Graph& graph, const cost::CostModel& cost,
                                  : arena_bytes(value, spec, cost));
     }
     if (is_weight)
-      fair_limit +=
-          fair_share(whole_bytes(value), mesh.num_devices(), std::ranges::min(usages));
+      fair_limit += fair_share(whole_bytes(value), mesh.num_devices(), std::ranges::min(usages));
     stored.node = add_node(built.problem, is_weight ? 0 : 1,
                            is_weight ? uses.horizon : uses.last_use[id] + 1, std::move(usages));
     built.stored.emplace(value_id, std::move(stored));

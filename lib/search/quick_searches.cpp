@@ -172,9 +172,8 @@ std::vector<int> choose_for_cut(const PlanProblem& built, const AssignmentProble
 std::vector<NodeId> heaviest_first(const PlanProblem& built) {
   std::vector<NodeId> order(built.operators.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::ranges::greater(), [&](NodeId op) {
-    return std::ranges::max(built.operators[op]->costs);
-  });
+  std::ranges::stable_sort(order, std::ranges::greater(),
+                           [&](NodeId op) { return std::ranges::max(built.operators[op]->costs); });
   return order;
 }
 

@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "assignment/deadline.h"
-#include "search/stages/block_relaxation.h"
 #include "search/stages/stage_facts.h"
 
 namespace autopar::search {
+
+/// By value of a block's graph: whether other layers read it, too.
+using SharedFlags = std::vector<bool>;
 
 /// Lower bounds of stages by their parts, for each view.
 ///

@@ -31,77 +31,70 @@ struct Segment {
   std::int64_t bytes = 0;  ///< that cross where it begins
 };
 
-/// One number of layers, by dynamic programming over the segments behind which layers end.
-class Clustering {
- public:
-  Clustering(const std::vector<Segment>& segments, int layers)
-      : segments_(segments), count_(static_cast<int>(segments.size())), layers_(layers), sums_{0} {
-    for (const Segment& segment : segments) sums_.push_back(sums_.back() + segment.work);
-    set_average();
+/// The average work of the layers that are not an operator's own because it is heavier.
+double average_work(const std::vector<Segment>& segments, int layers) {
+  double rest = 0;
+  std::vector<double> heaviest;
+  for (const Segment& segment : segments) {
+    rest += segment.work;
+    heaviest.push_back(segment.heaviest);
   }
+  std::ranges::sort(heaviest, std::greater<>());
+  double average = rest / layers;
+  for (int heavy = 0; heavy + 1 < layers && heaviest[heavy] > average; ++heavy) {
+    rest -= heaviest[heavy];
+    average = rest / (layers - heavy - 1);
+  }
+  return average;
+}
 
-  /// The segments with which layers begin, and their number; nothing where no layers are so even.
-  std::optional<std::vector<int>> run(double delta) {
-    const Entry none{std::numeric_limits<std::int64_t>::max(), 0};
-    std::vector<Entry> best(count_ + 1, none);
-    std::vector<std::vector<int>> begins(layers_, std::vector<int>(count_ + 1, -1));
-    best[0] = {0, 0};
-    for (int layer = 0; layer < layers_; ++layer) {
-      std::vector<Entry> longer(count_ + 1, none);
-      // The last layer ends at the end, and every layer behind this one has a node.
-      const int behind = layers_ - layer - 1;
-      for (int end = behind == 0 ? count_ : layer + 1; end <= count_ - behind; ++end) {
-        double heaviest = 0;
-        for (int begin = end - 1; begin >= layer; --begin) {
-          heaviest = std::max(heaviest, segments_[begin].heaviest);
-          const double sum = sums_[end] - sums_[begin];
-          const bool is_heavy = heaviest > average_;
-          // What is lighter than this is no longer, whatever else is in it.
-          if (is_heavy ? sum - heaviest > delta * average_ : sum > (1 + delta) * average_) break;
-          if (!is_heavy && sum < (1 - delta) * average_) continue;
-          const Entry& before = best[begin];
-          if (before == none) continue;
-          const Entry entry{before.bytes + segments_[begin].bytes, before.unevenness + sum * sum};
-          if (entry < longer[end]) {
-            longer[end] = entry;
-            begins[layer][end] = begin;
-          }
+/// What is least in the best clustering.
+struct Quality {
+  std::int64_t bytes = std::numeric_limits<std::int64_t>::max();  ///< between the layers
+  double unevenness = 0;                                          ///< sum of squares of their work
+  friend auto operator<=>(const Quality&, const Quality&) = default;
+};
+
+/// The segments with which so many layers begin, and their number, by dynamic programming over the
+/// segments behind which layers end; nothing where no layers are so even.
+std::optional<std::vector<int>> cluster(const std::vector<Segment>& segments, int layers,
+                                        double delta) {
+  const auto count = static_cast<int>(segments.size());
+  const double average = average_work(segments, layers);
+  std::vector<double> sums{0};  // of the work before each segment
+  for (const Segment& segment : segments) sums.push_back(sums.back() + segment.work);
+  std::vector<Quality> best(count + 1);
+  std::vector<std::vector<int>> begins(layers, std::vector<int>(count + 1, -1));
+  best[0] = {0, 0};
+  for (int layer = 0; layer < layers; ++layer) {
+    std::vector<Quality> longer(count + 1);
+    // The last layer ends at the end, and every layer behind this one has a node.
+    const int behind = layers - layer - 1;
+    for (int end = behind == 0 ? count : layer + 1; end <= count - behind; ++end) {
+      double heaviest = 0;
+      for (int begin = end - 1; begin >= layer; --begin) {
+        heaviest = std::max(heaviest, segments[begin].heaviest);
+        const double sum = sums[end] - sums[begin];
+        const bool is_heavy = heaviest > average;
+        // What is lighter than this is no longer, whatever else is in it.
+        if (is_heavy ? sum - heaviest > delta * average : sum > (1 + delta) * average) break;
+        if (!is_heavy && sum < (1 - delta) * average) continue;
+        const Quality& before = best[begin];
+        if (before == Quality()) continue;
+        const Quality with{before.bytes + segments[begin].bytes, before.unevenness + sum * sum};
+        if (with < longer[end]) {
+          longer[end] = with;
+          begins[layer][end] = begin;
         }
       }
-      best = std::move(longer);
     }
-    if (best.back() == none) return std::nullopt;
-    std::vector<int> cuts(layers_ + 1, count_);
-    for (int layer = layers_ - 1; layer >= 0; --layer) cuts[layer] = begins[layer][cuts[layer + 1]];
-    return cuts;
+    best = std::move(longer);
   }
-
- private:
-  struct Entry {
-    std::int64_t bytes;  ///< between the layers
-    double unevenness;   ///< sum of squares of their work
-    friend auto operator<=>(const Entry&, const Entry&) = default;
-  };
-
-  /// The average of the layers that are not an operator's own because it is heavier.
-  void set_average() {
-    std::vector<double> heaviest;
-    for (const Segment& segment : segments_) heaviest.push_back(segment.heaviest);
-    std::ranges::sort(heaviest, std::greater<>());
-    double rest = sums_.back();
-    average_ = rest / layers_;
-    for (int heavy = 0; heavy + 1 < layers_ && heaviest[heavy] > average_; ++heavy) {
-      rest -= heaviest[heavy];
-      average_ = rest / (layers_ - heavy - 1);
-    }
-  }
-
-  const std::vector<Segment>& segments_;
-  const int count_;
-  const int layers_;
-  std::vector<double> sums_;  ///< of the work before each segment
-  double average_ = 0;
-};
+  if (best.back() == Quality()) return std::nullopt;
+  std::vector<int> cuts(layers + 1, count);
+  for (int layer = layers - 1; layer >= 0; --layer) cuts[layer] = begins[layer][cuts[layer + 1]];
+  return cuts;
+}
 
 std::vector<std::int64_t> bytes_by_cut(const graph::Graph& graph,
                                        const graph::StageCutter& cutter) {
@@ -175,15 +168,14 @@ LayerCuts cluster_layers(const graph::Graph& graph, const graph::StageCutter& cu
   LayerCuts best;
   double best_kinds = std::numeric_limits<double>::infinity();
   for (int count = most; count >= least; --count) {
-    Clustering clustering(segments, count);
     int tried = 0;
     for (const double delta : deltas) {
-      const auto begins = clustering.run(delta);
+      const auto begins = cluster(segments, count, delta);
       if (!begins) continue;
       LayerCuts cuts;
       for (int layer = 0; layer < count; ++layer) cuts.push_back(segments[(*begins)[layer]].begin);
       cuts.push_back(nodes);
-      const double kinds = RunClasses(graph, cutter, cuts).count() / static_cast<double>(count);
+      const double kinds = find_run_classes(graph, cutter, cuts).count / static_cast<double>(count);
       if (kinds * regularity_margin < best_kinds) {
         best_kinds = kinds;
         best = std::move(cuts);

@@ -20,8 +20,6 @@ using graph::ValueId;
 constexpr std::int64_t most_looked_at = 4096;
 constexpr std::int64_t most_looked_at_floats = 64;
 
-std::size_t at(std::int32_t number) { return static_cast<std::size_t>(number); }
-
 /// Two hashes of the same numbers, mixed differently.
 class Hash {
  public:
@@ -111,106 +109,80 @@ Hash hash_of_value(const graph::Value& value, ValueId id) {
 }
 
 /// A run that grows node by node: values are numbered as graph::StageCutter meets them.
-class Run {
- public:
-  Run(const Graph& graph, const graph::StageCutter& cutter, const std::vector<Hash>& nodes,
-      const std::vector<Hash>& values, NodeId begin)
-      : graph_(graph),
-        cutter_(cutter),
-        nodes_(nodes),
-        values_(values),
-        begin_(begin),
-        numbers_(graph.values.size(), -1),
-        is_made_(graph.values.size(), false) {
-    hash_.add(begin == 0 ? 1 : 0);
-  }
+struct Run {
+  const std::vector<Hash>& values;  ///< all of the graph's
+  Hash hash{};
+  int count = 0;
+  std::vector<int> numbers = std::vector<int>(values.size(), -1);  ///< -1: not met yet
+  std::vector<bool> is_made = std::vector<bool>(values.size(), false);
 
-  void append(NodeId id) {
-    const graph::Node& node = graph_.node(id);
-    hash_.add(nodes_[id]);
-    hash_.add(node.inputs.size());
-    for (const ValueId input : node.inputs) add(hash_, numbers_, input);
-    for (const ValueId output : node.outputs) {
-      add(hash_, numbers_, output);
-      if (output != graph::no_value) is_made_[output] = true;
-    }
-  }
-
-  Hash ending_before(NodeId end) const {
-    Hash hash = hash_;
-    std::vector<int> numbers = numbers_;
-    int count = count_;
-    const auto number = [&](ValueId value) {
-      const bool is_new = numbers[value] < 0;
-      if (is_new) numbers[value] = count++;
-      hash.add_signed(numbers[value]);
-      if (is_new) hash.add(values_[value]);
-    };
-    for (const ValueId input : graph_.inputs) {
-      if (numbers[input] >= 0) number(input);
-    }
-    hash.add_signed(-2);
-    for (const ValueId value : cutter_.crossing(begin_)) number(value);
-    hash.add_signed(-3);
-    for (const ValueId output : graph_.outputs) {
-      if (is_made_[output]) number(output);
-    }
-    hash.add_signed(-4);
-    if (end < static_cast<NodeId>(graph_.nodes.size())) {
-      for (const ValueId value : cutter_.crossing(end)) number(value);
-    } else {
-      hash.add_signed(-5);
-    }
-    return hash;
-  }
-
- private:
-  void add(Hash& hash, std::vector<int>& numbers, ValueId value) {
+  void add(ValueId value) {
     if (value == graph::no_value) return hash.add_signed(-1);
     const bool is_new = numbers[value] < 0;
-    if (is_new) numbers[value] = count_++;
+    if (is_new) numbers[value] = count++;
     hash.add_signed(numbers[value]);
-    if (is_new) hash.add(values_[value]);
+    if (is_new) hash.add(values[value]);
   }
-
-  const Graph& graph_;
-  const graph::StageCutter& cutter_;
-  const std::vector<Hash>& nodes_;
-  const std::vector<Hash>& values_;
-  const NodeId begin_;
-  Hash hash_;
-  int count_ = 0;
-  std::vector<int> numbers_;  ///< by value; -1 where it is not met yet
-  std::vector<bool> is_made_;
+  void add(const graph::Node& node, const Hash& hash_of_node) {
+    hash.add(hash_of_node);
+    hash.add(node.inputs.size());
+    for (const ValueId input : node.inputs) add(input);
+    for (const ValueId output : node.outputs) {
+      add(output);
+      if (output != graph::no_value) is_made[output] = true;
+    }
+  }
 };
+
+/// Of the run of nodes [begin, end), with what it receives and sends.
+Hash hash_of_run(Run run, const Graph& graph, const graph::StageCutter& cutter, NodeId begin,
+                 NodeId end) {
+  for (const ValueId input : graph.inputs)
+    if (run.numbers[input] >= 0) run.add(input);
+  run.hash.add_signed(-2);
+  for (const ValueId value : cutter.crossing(begin)) run.add(value);
+  run.hash.add_signed(-3);
+  for (const ValueId output : graph.outputs)
+    if (run.is_made[output]) run.add(output);
+  run.hash.add_signed(-4);
+  if (end == static_cast<NodeId>(graph.nodes.size())) run.hash.add_signed(-5);
+  for (const ValueId value : cutter.crossing(end)) run.add(value);
+  return run.hash;
+}
 
 }  // namespace
 
-RunClasses::RunClasses(const Graph& graph, const graph::StageCutter& cutter, const LayerCuts& cuts,
-                       std::span<const cost::ValueNames* const> told_apart, bool names_matter)
-    : layers_(static_cast<int>(cuts.size()) - 1), classes_(cuts.size() * cuts.size(), -1) {
+RunClasses find_run_classes(const Graph& graph, const graph::StageCutter& cutter,
+                            const LayerCuts& cuts,
+                            std::span<const cost::ValueNames* const> told_apart,
+                            bool names_matter) {
   std::vector<Hash> nodes;
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     nodes.push_back(hash_of_node(graph.nodes[n], static_cast<NodeId>(n)));
-  if (names_matter) {
-    for (std::size_t n = 0; n < nodes.size(); ++n) nodes[n].add_text(graph.nodes[n].name);
+    if (names_matter) nodes.back().add_text(graph.nodes[n].name);
   }
   std::vector<Hash> values;
-  for (std::size_t v = 0; v < graph.values.size(); ++v)
-    values.push_back(hash_of_value(graph.values[v], static_cast<ValueId>(v)));
-  for (const cost::ValueNames* names : told_apart)
-    for (std::size_t v = 0; names != nullptr && v < values.size(); ++v)
-      values[v].add(names->contains(graph.values[v].name) ? 1 : 0);
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const graph::Value& value = graph.values[v];
+    values.push_back(hash_of_value(value, static_cast<ValueId>(v)));
+    for (const cost::ValueNames* names : told_apart)
+      if (names != nullptr) values.back().add(names->contains(value.name) ? 1 : 0);
+  }
+  RunClasses classes{.layers = static_cast<int>(cuts.size()) - 1};
+  classes.classes.resize(cuts.size() * cuts.size(), -1);
   std::map<Hash, int> known;
-  for (int begin = 0; begin < layers_; ++begin) {
-    Run run(graph, cutter, nodes, values, cuts[begin]);
-    for (int end = begin + 1; end <= layers_; ++end) {
-      for (NodeId n = cuts[at(end) - 1]; n < cuts[end]; ++n) run.append(n);
-      const auto [entry, is_new] = known.try_emplace(run.ending_before(cuts[end]), count_);
-      if (is_new) ++count_;
-      classes_[begin * (layers_ + 1) + end] = entry->second;
+  for (int begin = 0; begin < classes.layers; ++begin) {
+    Run run{.values = values};
+    run.hash.add(cuts[begin] == 0 ? 1 : 0);
+    for (int end = begin + 1; end <= classes.layers; ++end) {
+      for (NodeId n = cuts[end - 1]; n < cuts[end]; ++n) run.add(graph.node(n), nodes[n]);
+      const Hash hash = hash_of_run(run, graph, cutter, cuts[begin], cuts[end]);
+      const auto entry = known.try_emplace(hash, static_cast<int>(known.size())).first;
+      classes.classes[begin * cuts.size() + end] = entry->second;
     }
   }
+  classes.count = static_cast<int>(known.size());
+  return classes;
 }
 
 }  // namespace autopar::search

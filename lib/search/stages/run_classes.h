@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -12,25 +10,24 @@
 
 namespace autopar::search {
 
-/// Tells which runs of layers make the same stage but for names: node for node and value for value
-/// of graph::StageGraph, so that a plan of one is a plan of the other. By a hash of 128 bits of all
-/// that the search looks at: operators, attributes, wiring, types, shapes, small constants'
-/// contents, what is received and sent.
-class RunClasses {
- public:
-  /// `told_apart`: sets of values that are priced otherwise than the rest, some may be null.
-  /// `names_matter`: runs of other names are other stages, for pins.
-  RunClasses(const graph::Graph& graph, const graph::StageCutter& cutter, const LayerCuts& cuts,
-             std::span<const cost::ValueNames* const> told_apart = {}, bool names_matter = false);
+/// Which runs of layers make the same stage but for names: node for node and value for value of
+/// graph::StageGraph, so that a plan of one is a plan of the other.
+struct RunClasses {
+  int layers = 0;
+  int count = 0;
+  std::vector<int> classes{};  ///< by begin and end
 
   /// The class of layers [begin, end).
-  int of(int begin, int end) const { return classes_[begin * (layers_ + 1) + end]; }
-  int count() const { return count_; }
-
- private:
-  int layers_;
-  int count_ = 0;
-  std::vector<int> classes_;
+  int of(int begin, int end) const { return classes[begin * (layers + 1) + end]; }
 };
+
+/// By a hash of 128 bits of all that the search looks at: operators, attributes, wiring, types,
+/// shapes, small constants' contents, what is received and sent. `told_apart`: sets of values that
+/// are priced otherwise than the rest, some may be null. `names_matter`: runs of other names are
+/// other stages, for pins.
+RunClasses find_run_classes(const graph::Graph& graph, const graph::StageCutter& cutter,
+                            const LayerCuts& cuts,
+                            std::span<const cost::ValueNames* const> told_apart = {},
+                            bool names_matter = false);
 
 }  // namespace autopar::search

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "search/stages/in_parallel.h"
+#include "base/in_parallel.h"
 
 namespace autopar::search {
 

@@ -4,9 +4,9 @@
 #include <array>
 
 #include "assignment/deadline.h"
+#include "base/in_parallel.h"
 #include "search/operator_bound.h"
 #include "search/operator_strategies.h"
-#include "search/stages/in_parallel.h"
 
 namespace autopar::search {
 
@@ -14,8 +14,6 @@ namespace {
 
 /// The part of all time for finding which values are kept partial in which stage.
 constexpr double share_of_flows = 0.1;
-
-std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
 /// Those of layers [begin, end) as a stage, by NodeId.
 std::vector<sharding::PartialUse> partial_uses(const StageFacts& facts, int begin, int end) {
@@ -47,7 +45,8 @@ std::vector<std::vector<assignment::Cost>> operator_bounds(const StageFacts& fac
     assignment::Cost sum = 0;
     int layer = 0;
     for (std::size_t n = 0; n <= shares.size(); ++n) {
-      for (; layer <= facts.layers() && at(facts.cuts[layer]) == n; ++layer) sums.push_back(sum);
+      for (; layer <= facts.layers() && facts.cuts[layer] == static_cast<graph::NodeId>(n); ++layer)
+        sums.push_back(sum);
       if (n == shares.size()) break;
       // Rounded down, and further than the rounding of either goes.
       sum += std::max<assignment::Cost>(
@@ -64,7 +63,7 @@ std::vector<std::int64_t> weights_of_runs(const StageFacts& facts) {
     std::vector<bool> is_counted(graph.values.size(), false);
     std::int64_t bytes = 0;
     for (int end = begin + 1; end <= facts.layers(); ++end) {
-      for (graph::NodeId n = facts.cuts[at(end) - 1]; n < facts.cuts[end]; ++n) {
+      for (graph::NodeId n = facts.cuts[end - 1]; n < facts.cuts[end]; ++n) {
         for (const graph::ValueId input : graph.node(n).inputs) {
           if (!graph.is_constant(input) || is_counted[input]) continue;
           is_counted[input] = true;
@@ -95,7 +94,7 @@ std::map<std::string, std::pair<int, int>> readers_of_stored(const StageFacts& f
 }
 
 std::vector<bool> find_flows_alike(const StageFacts& facts) {
-  std::vector<bool> flows_alike(facts.classes.count(), false);
+  std::vector<bool> flows_alike(facts.classes.count, false);
   const SearchOptions& options = facts.options;
   const auto has_one = [](const Submesh& submesh) { return submesh.devices == 1; };
   const bool has_blocks =
@@ -139,21 +138,14 @@ bool StageFacts::is_too_large(int size, int begin, int end) const {
 StageFacts find_stage_facts(const graph::Graph& graph, const graph::StageCutter& cutter,
                             LayerCuts cuts, const cost::DeviceModel& device,
                             std::vector<Submesh> submeshes, const SearchOptions& options) {
-  RunClasses classes(graph, cutter, cuts,
-                     std::array{device.fused.get(), device.without_memory.get()},
-                     !options.pins.empty());
+  const std::array told_apart{device.fused.get(), device.without_memory.get()};
+  RunClasses classes = find_run_classes(graph, cutter, cuts, told_apart, !options.pins.empty());
   StageFacts facts{.graph = graph,
                    .cutter = cutter,
                    .options = options,
                    .cuts = std::move(cuts),
                    .submeshes = std::move(submeshes),
-                   .classes = std::move(classes),
-                   .views = {},
-                   .views_of_size = {},
-                   .operator_bounds = {},
-                   .weights = {},
-                   .flows_alike = {},
-                   .readers = {}};
+                   .classes = std::move(classes)};
   find_views(facts, device);
   facts.operator_bounds = operator_bounds(facts, device);
   facts.weights = weights_of_runs(facts);

@@ -30,16 +30,16 @@ struct StageFacts {
   LayerCuts cuts;
   std::vector<Submesh> submeshes;
   RunClasses classes;
-  std::vector<View> views;
-  std::vector<std::vector<int>> views_of_size;
+  std::vector<View> views{};
+  std::vector<std::vector<int>> views_of_size{};
   /// By size and layer: the least picoseconds of all operators before the layer.
-  std::vector<std::vector<assignment::Cost>> operator_bounds;
-  std::vector<std::int64_t> weights;  ///< by place(): bytes of all constants
+  std::vector<std::vector<assignment::Cost>> operator_bounds{};
+  std::vector<std::int64_t> weights{};  ///< by place(): bytes of all constants
   /// By class: whether its strategies are those of its layers by themselves, so that bounds by
   /// blocks hold.
-  std::vector<bool> flows_alike;
+  std::vector<bool> flows_alike{};
   /// First and last layer that reads a model input or constant, by its name.
-  std::map<std::string, std::pair<int, int>> readers;
+  std::map<std::string, std::pair<int, int>> readers{};
 
   int layers() const { return static_cast<int>(cuts.size()) - 1; }
   std::size_t place(int begin, int end) const {

@@ -147,10 +147,10 @@ TEST_CASE("layers are cut where least crosses, and alike where the model repeats
   CHECK(cuts.front() == 0);
   CHECK(cuts.back() == static_cast<int>(graph.nodes.size()));
   CHECK(std::ranges::is_sorted(cuts));
-  const search::RunClasses classes(graph, cutter, cuts);
+  const auto classes = search::find_run_classes(graph, cutter, cuts);
   const auto layers = static_cast<int>(cuts.size()) - 1;
   CHECK(layers >= 32);
-  CHECK(classes.count() < 6 * layers);
+  CHECK(classes.count < 6 * layers);
 }
 
 TEST_CASE("a model with a heavy end can be cut into halves") {

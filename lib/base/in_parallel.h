@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace autopar::search {
+namespace autopar {
 
 inline std::size_t cores() { return std::max(1U, std::thread::hardware_concurrency()); }
 
@@ -16,10 +16,11 @@ inline int threads_of_each(std::size_t count) {
   return static_cast<int>(std::max<std::size_t>(1, cores() / std::max<std::size_t>(1, count)));
 }
 
-/// Calls work(0) to work(count - 1), as many at a time as the machine has cores. Rethrows what the
-/// first of them by number threw, when all have ended.
+/// Calls work(0) to work(count - 1), as many at a time as the machine has cores, or `most`. When
+/// one has thrown, no more begin. Rethrows what the first of them by number threw, when all have
+/// ended.
 template <typename Work>
-void in_parallel(std::size_t count, const Work& work) {
+void in_parallel(std::size_t count, const Work& work, std::size_t most = cores()) {
   std::vector<std::exception_ptr> errors(count);
   std::atomic<std::size_t> next = 0;
   const auto run = [&] {
@@ -28,12 +29,13 @@ void in_parallel(std::size_t count, const Work& work) {
         work(i);
       } catch (...) {
         errors[i] = std::current_exception();
+        next = count;
       }
     }
   };
   {
     std::vector<std::jthread> others;
-    for (std::size_t k = 1; k < std::min(cores(), count); ++k) others.emplace_back(run);
+    for (std::size_t k = 1; k < std::min({cores(), count, most}); ++k) others.emplace_back(run);
     run();
   }
   for (const std::exception_ptr& error : errors) {
@@ -41,4 +43,4 @@ void in_parallel(std::size_t count, const Work& work) {
   }
 }
 
-}  // namespace autopar::search
+}  // namespace autopar
