@@ -15,6 +15,7 @@
 #include "cost/device_file.h"
 #include "cost/experiments.h"
 #include "cost/fit.h"
+#include "planner/load_model.h"
 #include "planner/summary.h"
 #include "runtime/calibration/rank_stopwatch.h"
 #include "runtime/comm/ranks.h"
@@ -186,8 +187,7 @@ std::optional<std::string> calibrate(const CalibrationOptions& options) {
   if (started.has_first()) cost::check_device_file(options.out, options.force);
   Measured measured;
   {
-    const std::shared_ptr<void> shown =
-        options.progress ? options.progress(fmt::format("measuring {} rank(s)", number)) : nullptr;
+    const auto shown = show(options.progress, fmt::format("measuring {} rank(s)", number));
     started.run_as_rank([&](runtime::HostCommunicator& host, const runtime::LocalRanks& local) {
       const Measured here = measure(mesh, options, host, local);
       if (host.rank() == 0) measured = here;

@@ -150,9 +150,7 @@ std::string explain(const Model& model, const PlanOptions& options, const std::s
   const graph::NodeId node = search::find_operator(graph, op);  // before a long search
   const search::SolvedPlan solved = find_solved_plan(loaded, setup, options.progress);
   const cost::CostModel cost(setup.meshes.front().device(), solved.plan.mesh);
-  const std::shared_ptr<void> shown =
-      options.progress ? options.progress("trying the candidates of " + graph.node(node).name)
-                       : nullptr;
+  const auto shown = show(options.progress, "trying the candidates of " + graph.node(node).name);
   const search::Explanation explanation =
       search::explain_operator(graph, cost, solved, node, options.time_limit_seconds);
   if (!json) return explanation_text(graph, explanation);

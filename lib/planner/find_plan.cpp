@@ -36,8 +36,7 @@ search::FoundPipeline find_pipeline(const LoadedModel& model, const graph::Graph
   pipeline.microbatches = plan.microbatches;
   pipeline.objective = setup.objective;
   pipeline.mesh = setup.stage_mesh;
-  const std::shared_ptr<void> shown =
-      plan.progress ? plan.progress("searching for the best stages") : nullptr;
+  const auto shown = show(plan.progress, "searching for the best stages");
   search::FoundPipeline found = search::search_pipeline(
       model.graph, microbatch, device, setup.meshes, with_memory_needs(setup, model), pipeline);
   tell_of_interruption();
@@ -52,7 +51,7 @@ search::FoundPipeline in_one_stage(const graph::Graph& graph, search::SolvedPlan
 
 search::SolvedPlan find_solved_plan(const LoadedModel& model, const SearchSetup& setup,
                                     const Progress& progress) {
-  const std::shared_ptr<void> shown = progress ? progress("searching for the best plan") : nullptr;
+  const auto shown = show(progress, "searching for the best plan");
   search::SolvedPlan found =
       search::search_meshes(model.graph, setup.meshes, with_memory_needs(setup, model));
   tell_of_interruption();

@@ -1,6 +1,5 @@
 #include "planner/load_model.h"
 
-#include <memory>
 #include <set>
 
 #include "base/problems.h"
@@ -100,8 +99,7 @@ graph::Imported load_graph(const ModelOptions& options) {
 }
 
 Model load_model(const ModelOptions& options, const PlanOptions& for_plan) {
-  const std::shared_ptr<void> shown =
-      options.progress ? options.progress("reading " + options.file.string()) : nullptr;
+  const auto shown = show(options.progress, "reading " + options.file.string());
   graph::Imported imported;
   Problems problems;
   if (!problems.collect([&] { imported = load_graph(options); }))

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,11 @@ struct LoadedModel {
   graph::Graph graph;  ///< its states among it
   std::optional<graph::Tail> tail;
 };
+
+/// Tells what begins, where somebody is to be told; it has ended when the result is destroyed.
+inline std::shared_ptr<void> show(const Progress& progress, const std::string& what) {
+  return progress ? progress(what) : nullptr;
+}
 
 /// Reads what an option says, NAME=FILE.npy or NAME=FILE.pb.
 std::pair<std::string, graph::Tensor> load_named_tensor(std::string_view option,

@@ -19,16 +19,12 @@ namespace {
 
 using runtime::NamedTensors;
 
-double tolerance_of(graph::DataType type) {
-  if (type == graph::DataType::float16) return 1e-2;
-  return type == graph::DataType::bfloat16 ? 8e-2 : 1e-4;
-}
-
 double tolerance_of(const graph::Graph& model) {
-  double largest = 0;
-  for (const graph::Value& value : model.values)
-    largest = std::max(largest, tolerance_of(value.type));
-  return largest;
+  const auto has = [&](graph::DataType type) {
+    return std::ranges::find(model.values, type, &graph::Value::type) != model.values.end();
+  };
+  if (has(graph::DataType::bfloat16)) return 8e-2;
+  return has(graph::DataType::float16) ? 1e-2 : 1e-4;
 }
 
 /// With the input shapes that the bundle was made for.

@@ -231,8 +231,7 @@ bundle::MetaInfo write_bundle(const Graph& whole,
 std::string write_bundle(const Plan& plan, const BundleOptions& options) {
   const FoundPlan& found = plan.contents();
   const LoadedModel& model = *found.model;
-  const std::shared_ptr<void> shown =
-      options.progress ? options.progress("writing " + options.out.string()) : nullptr;
+  const auto shown = show(options.progress, "writing " + options.out.string());
   const WriteOptions write{.out = options.out,
                            .model_name = model.options.file.filename(),
                            .force = options.force,

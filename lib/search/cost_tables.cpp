@@ -11,19 +11,12 @@ using graph::Value;
 using sharding::OpShardSpec;
 using sharding::TensorShardSpec;
 
-const SpecList* CostTables::specs_read(const OperatorStrategies& strategies, std::size_t input) {
-  const SpecList*& list = lists_[{&strategies, input, true}];
+const SpecList* CostTables::specs(const OperatorStrategies& strategies, std::size_t place,
+                                  SpecList OpShardSpec::*tensors) {
+  const SpecList*& list = lists_[{&strategies, place, tensors == &OpShardSpec::inputs}];
   if (list) return list;
   SpecList specs;
-  for (const OpShardSpec& choice : strategies.choices) specs.push_back(choice.inputs[input]);
-  return list = shared(std::move(specs));
-}
-
-const SpecList* CostTables::specs_made(const OperatorStrategies& strategies, std::size_t output) {
-  const SpecList*& list = lists_[{&strategies, output, false}];
-  if (list) return list;
-  SpecList specs;
-  for (const OpShardSpec& choice : strategies.choices) specs.push_back(choice.outputs[output]);
+  for (const OpShardSpec& choice : strategies.choices) specs.push_back((choice.*tensors)[place]);
   return list = shared(std::move(specs));
 }
 

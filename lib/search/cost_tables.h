@@ -24,8 +24,12 @@ class CostTables {
 
   const SpecList* shared(SpecList specs) { return &*spec_lists_.insert(std::move(specs)).first; }
   /// By strategy, the specs in which an input is read or an output made.
-  const SpecList* specs_read(const OperatorStrategies& strategies, std::size_t input);
-  const SpecList* specs_made(const OperatorStrategies& strategies, std::size_t output);
+  const SpecList* specs_read(const OperatorStrategies& strategies, std::size_t input) {
+    return specs(strategies, input, &sharding::OpShardSpec::inputs);
+  }
+  const SpecList* specs_made(const OperatorStrategies& strategies, std::size_t output) {
+    return specs(strategies, output, &sharding::OpShardSpec::outputs);
+  }
   /// As tensor_versions makes them.
   const TensorVersions& versions(const std::vector<const SpecList*>& read,
                                  const std::vector<int>& kinds);
@@ -44,6 +48,9 @@ class CostTables {
  private:
   /// Tables are shared by tensors of one kind.
   using Kind = std::pair<graph::Shape, graph::DataType>;
+
+  const SpecList* specs(const OperatorStrategies& strategies, std::size_t place,
+                        SpecList sharding::OpShardSpec::*tensors);
 
   const cost::CostModel& cost_;
   const sharding::StepPrice price_;

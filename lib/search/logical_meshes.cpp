@@ -12,21 +12,17 @@ namespace {
 
 using Sizes = std::vector<int>;
 
-/// Appends to `found` each ordered factorisation of `rest` behind `begun`.
-void append_factorisations(int rest, Sizes begun, std::vector<Sizes>& found) {
-  if (rest == 1) return found.push_back(std::move(begun));
-  if (begun.size() == sharding::DeviceMesh::max_axes) return;
-  for (int factor = 2; factor <= rest; ++factor) {
-    if (rest % factor != 0) continue;
-    Sizes longer = begun;
-    longer.push_back(factor);
-    append_factorisations(rest / factor, std::move(longer), found);
-  }
-}
-
-std::vector<Sizes> factorisations(int number) {
+/// Ordered, of at most so many factors.
+std::vector<Sizes> factorisations(int number, std::size_t most = sharding::DeviceMesh::max_axes) {
+  if (number == 1) return {{}};
   std::vector<Sizes> found;
-  append_factorisations(number, {}, found);
+  for (int factor = 2; most > 0 && factor <= number; ++factor) {
+    if (number % factor != 0) continue;
+    for (Sizes& rest : factorisations(number / factor, most - 1)) {
+      rest.insert(rest.begin(), factor);
+      found.push_back(std::move(rest));
+    }
+  }
   return found;
 }
 

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-
 namespace autopar::search {
 
 namespace {
@@ -14,13 +12,10 @@ using nlohmann::json;
 json meshes_json(const std::vector<MeshTrial>& trials) {
   json list = json::array();
   for (const MeshTrial& trial : trials) {
+    const double bound = trial.lower_bound_seconds;
     json entry{{"mesh", trial.mesh.axis_sizes()},
-               {"cost_seconds", nullptr},
-               {"lower_bound_seconds", nullptr}};
-    if (trial.cost_seconds) entry["cost_seconds"] = *trial.cost_seconds;
-    if (std::isfinite(trial.lower_bound_seconds)) {
-      entry["lower_bound_seconds"] = trial.lower_bound_seconds;
-    }
+               {"cost_seconds", trial.cost_seconds ? json(*trial.cost_seconds) : json()},
+               {"lower_bound_seconds", std::isfinite(bound) ? json(bound) : json()}};
     if (!trial.refusal.empty()) entry["refusal"] = trial.refusal;
     list.push_back(std::move(entry));
   }
@@ -30,15 +25,8 @@ json meshes_json(const std::vector<MeshTrial>& trials) {
 }  // namespace
 
 std::string_view name_of(SearchMethod method) {
-  switch (method) {
-    case SearchMethod::ilp:
-      return "ilp";
-    case SearchMethod::propagation:
-      return "propagation";
-    case SearchMethod::recursive:
-      return "recursive";
-  }
-  throw InternalError("internal error: a search method has a name");
+  constexpr std::string_view names[] = {"ilp", "propagation", "recursive"};
+  return names[static_cast<std::size_t>(method)];
 }
 
 json to_json(const SearchReport& report) {

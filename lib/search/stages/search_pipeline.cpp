@@ -1,23 +1,330 @@
+// Stages: the search is lazy and exact. Every run of layers on every submesh begins with a lower
+// bound (stage_costs.h), the dynamic program (stage_sequence.h) takes bounds for costs, and those
+// stages that it chooses are looked at more closely. When all stages that it chooses have their
+// exact costs, no other sequence can be better, since bounds only rise. Where the number of stages
+// is open, the plan of the whole model is compared with the best pipeline.
+
 #include "search/stages/search_pipeline.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "assignment/saturating.h"
 #include "base/error.h"
 #include "base/interruption.h"
+#include "base/stopwatch.h"
+#include "cost/transfer_cost.h"
 #include "search/operator_bound.h"
 #include "search/plan_builder.h"
 #include "search/search_meshes.h"
-#include "search/stages/stage_search.h"
+#include "search/stages/stage_costs.h"
+#include "search/stages/stage_sequence.h"
+#include "search/stages/submeshes.h"
 
 namespace autopar::search {
 
 namespace {
 
+constexpr double infinity = std::numeric_limits<double>::infinity();
+/// The epsilon of sequences that only tell what to look at next, from so many devices on.
+constexpr double coarse_epsilon = 0.01;
+constexpr int devices_worth_coarseness = 256;
+/// The part of the time that is kept for the whole model's plan.
+constexpr double share_of_whole = 0.4;
+/// Sequences that are tried by the quick method where the time is over.
+constexpr int most_hasty_sequences = 10;
 /// With more axes, the bound of a mesh takes as long as its search.
 constexpr int most_axes_of_bound = 3;
-constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// What a pipeline is searched for, as search_pipeline takes it.
+struct PipelineTask {
+  const graph::Graph& whole;
+  const graph::Graph& microbatch;
+  const cost::DeviceModel& device;
+  std::span<const cost::CostModel> meshes;
+  const SearchOptions& options;
+  const PipelineOptions& pipeline;
+  Stopwatch stopwatch{};
+
+  int devices() const { return meshes.front().mesh().num_devices(); }
+  double seconds_left() const { return options.time_limit_seconds - stopwatch.seconds(); }
+};
+
+/// No pipeline was found that fits.
+struct NoPipelineFits : NothingFits {
+  NoPipelineFits(const std::string& message, double bound)
+      : NothingFits(message, std::numeric_limits<std::int64_t>::max(), bound == infinity),
+        lower_bound_seconds(bound) {}
+  double lower_bound_seconds;  ///< no pipeline takes less; infinite where none fits
+};
+
+double seconds_left_for_stages(const PipelineTask& task) {
+  const double share = task.pipeline.stages == 0 ? share_of_whole : 0;
+  return task.seconds_left() - share * task.options.time_limit_seconds;
+}
+
+void require_possible_count(const PipelineTask& task, const SequenceProblem& problem) {
+  const PipelineOptions& pipeline = task.pipeline;
+  const std::vector<int> counts = possible_stage_counts(problem);
+  if (pipeline.stages == 0 ? !counts.empty()
+                           : std::ranges::find(counts, pipeline.stages) != counts.end())
+    return;
+  if (counts.empty()) {
+    fail("--mesh {}: stages of {} devices do not fill {}: give a mesh whose devices divide them",
+         to_string(*pipeline.mesh), pipeline.mesh->num_devices(), task.devices());
+  }
+  std::string known;
+  for (const int count : counts) known += (known.empty() ? "" : ", ") + std::to_string(count);
+  fail("--stages {}: {} devices cannot be cut into so many{}: {} would do", pipeline.stages,
+       task.devices(), pipeline.mesh ? " of mesh " + to_string(*pipeline.mesh) : "", known);
+}
+
+LayerCuts layers_of(const PipelineTask& task, const graph::StageCutter& cutter) {
+  const PipelineOptions& pipeline = task.pipeline;
+  const int one[] = {1};
+  const std::vector<double> work =
+      least_operator_seconds(one, task.microbatch, task.device).front();
+  const int layers = pipeline.layers > 0 ? std::max(pipeline.layers, pipeline.stages) : 0;
+  LayerCuts cuts = cluster_layers(task.microbatch, cutter, work, layers);
+  if (static_cast<int>(cuts.size()) - 1 < pipeline.stages)
+    cuts = cluster_layers(task.microbatch, cutter, work, pipeline.stages);
+  return cuts;
+}
+
+assignment::Cost transfer_cost(const PipelineTask& task, std::span<const graph::ValueId> crossing,
+                               int devices, const cost::Link& link) {
+  double seconds = 0;
+  for (const graph::ValueId id : crossing) {
+    const graph::Value& value = task.microbatch.value(id);
+    const auto bytes = graph::bytes_of(value.type, graph::num_elements(value.shape));
+    seconds += cost::transfer_seconds(bytes, devices, devices, link);
+  }
+  return picoseconds(seconds, "what crosses between two stages");
+}
+
+/// With the prices of transfers, without those of stages.
+SequenceProblem empty_problem(const PipelineTask& task, const graph::StageCutter& cutter,
+                              const LayerCuts& cuts, const std::vector<Submesh>& shapes) {
+  SequenceProblem problem;
+  problem.layers = static_cast<int>(cuts.size()) - 1;
+  problem.devices = task.devices();
+  problem.devices_per_node = devices_of_a_node(task.devices(), task.device);
+  for (const Submesh& shape : shapes) problem.sizes.push_back(shape.devices);
+  problem.microbatches = task.pipeline.microbatches;
+  problem.objective = task.pipeline.objective;
+  problem.stage_count = task.pipeline.stages;
+  problem.epsilon = task.pipeline.epsilon;
+  problem.allocate();
+  for (int cut = 1; cut < problem.layers; ++cut) {
+    const std::vector<graph::ValueId> crossing = cutter.crossing(cuts[cut]);
+    for (const bool node_begins : {false, true}) {
+      // Where there are no nodes, or one, no boundary is between two.
+      if (node_begins && problem.devices_per_node == problem.devices) continue;
+      const cost::Link& link =
+          cost::boundary_link(task.device, node_begins ? problem.devices_per_node : 1);
+      for (int size = 0; size < static_cast<int>(problem.sizes.size()); ++size) {
+        problem.transfer(node_begins, cut, size) =
+            transfer_cost(task, crossing, problem.sizes[size], link);
+      }
+    }
+  }
+  return problem;
+}
+
+/// Calls `visit` with size, begin and end of every stage there may be.
+template <typename Visit>
+void for_each_stage(const SequenceProblem& problem, const Visit& visit) {
+  for (int size = 0; size < static_cast<int>(problem.sizes.size()); ++size) {
+    for (int begin = 0; begin < problem.layers; ++begin) {
+      for (int end = begin + 1; end <= problem.layers; ++end) visit(size, begin, end);
+    }
+  }
+}
+
+using Price = assignment::Cost (StageCosts::*)(int, int, int) const;
+
+void set_prices(SequenceProblem& problem, const StageCosts& costs, Price price) {
+  for_each_stage(problem, [&](int size, int begin, int end) {
+    problem.stage(size, begin, end) = (costs.*price)(size, begin, end);
+  });
+}
+
+/// The best sequence of stages that have plans.
+std::optional<StageSequence> best_known(const StageCosts& costs, SequenceProblem problem,
+                                        double epsilon) {
+  problem.epsilon = epsilon;
+  set_prices(problem, costs, &StageCosts::cost);
+  return best_sequence(problem);
+}
+
+void leave_out_refused(SequenceProblem& problem, const StageCosts& costs) {
+  for_each_stage(problem, [&](int size, int begin, int end) {
+    if (problem.stage(size, begin, end) < assignment::impossible &&
+        !costs.refusal(size, begin, end).empty())
+      problem.stage(size, begin, end) = assignment::impossible;
+  });
+}
+
+/// Finds plans for a sequence that bounds have chosen. Where the quick method, too, finds no plan
+/// for some of its stages, it tries the best sequence without these, unless a sequence of plans is
+/// known.
+void find_quickly(const PipelineTask& task, StageCosts& costs, const SequenceProblem& problem,
+                  const StageSequence& wanted) {
+  SequenceProblem left = problem;
+  std::optional<StageSequence> tried = wanted;
+  for (int k = 0; tried && k < most_hasty_sequences; ++k) {
+    costs.find_quickly(tried->stages, std::max(0.0, seconds_left_for_stages(task)));
+    bool is_complete = true;
+    for (const StageChoice& stage : tried->stages) {
+      if (costs.cost(stage.size, stage.begin, stage.end) < assignment::impossible) continue;
+      left.stage(stage.size, stage.begin, stage.end) = assignment::impossible;
+      is_complete = false;
+    }
+    if (is_complete || best_known(costs, problem, task.pipeline.epsilon)) return;
+    leave_out_refused(left, costs);  // those that are like them, too
+    tried = best_sequence(left);
+  }
+}
+
+/// No sequence of stages that have plans is left: says which stage has none.
+[[noreturn]] void refuse(const StageCosts& costs, SequenceProblem problem) {
+  set_prices(problem, costs, &StageCosts::certain_bound);
+  const auto possible = best_sequence(problem);
+  const double bound =
+      possible ? static_cast<double>(possible->lower_bound) * seconds_per_cost : infinity;
+  for (int length = problem.layers; length > 0; --length) {
+    for (int begin = 0; begin + length <= problem.layers; ++begin) {
+      for (int size = static_cast<int>(problem.sizes.size()); size-- > 0;) {
+        const std::string refusal = costs.refusal(size, begin, begin + length);
+        if (refusal.empty()) continue;
+        const graph::StageGraph stage = costs.cut(begin, begin + length);
+        throw NoPipelineFits(
+            fmt::format(
+                "no pipeline{} fits{}: a stage from '{}' to '{}' on {} devices: {}",
+                problem.stage_count > 0 ? fmt::format(" of {} stages", problem.stage_count) : "",
+                possible ? ", as far as the time limit let see (--time-limit)" : "",
+                stage.graph.nodes.front().name, stage.graph.nodes.back().name, problem.sizes[size],
+                refusal),
+            bound);
+      }
+    }
+  }
+  throw NoPipelineFits(
+      possible ? "no pipeline was found that fits the memory limit, as far as the time limit let "
+                 "see: raise --memory or --time-limit"
+               : "no pipeline fits the memory limit: raise --memory or add devices",
+      bound);
+}
+
+/// A sequence of stages that have plans, and what no sequence can cost less than.
+struct Found {
+  StageSequence best;
+  assignment::Cost bound = 0;
+};
+
+Found find_best(const PipelineTask& task, StageCosts& costs, SequenceProblem problem) {
+  const double epsilon = task.pipeline.epsilon;
+  const auto is_close = [&](assignment::Cost cost, assignment::Cost bound) {
+    return static_cast<double>(cost) <= (1 + epsilon) * static_cast<double>(bound);
+  };
+  std::optional<StageSequence> best;
+  assignment::Cost bound = 0;
+  int searches = 0;
+  if (task.devices() > devices_worth_coarseness && epsilon > 0)
+    problem.epsilon = std::max(epsilon, coarse_epsilon);
+  while (true) {
+    set_prices(problem, costs, &StageCosts::lower_bound);
+    const auto wanted = best_sequence(problem);
+    if (!wanted) refuse(costs, problem);
+    bound = std::max(bound, wanted->lower_bound);
+    const bool is_settled = std::ranges::all_of(wanted->stages, [&](const StageChoice& stage) {
+      return costs.is_settled(stage.size, stage.begin, stage.end);
+    });
+    if (is_settled && problem.epsilon > epsilon) {
+      problem.epsilon = epsilon;  // it has been looked for coarsely until here
+      continue;
+    }
+    if (is_settled || seconds_left_for_stages(task) <= 0 || was_interrupted()) {
+      find_quickly(task, costs, problem, *wanted);
+      best = best_known(costs, problem, epsilon);
+      if (!best) refuse(costs, problem);
+      break;
+    }
+    if (costs.searches() > searches) {
+      searches = costs.searches();
+      best = best_known(costs, problem, epsilon);
+      if (best && is_close(best->cost, bound)) break;
+    }
+    costs.advance(wanted->stages, seconds_left_for_stages(task));
+  }
+  if (!costs.is_certain()) {
+    set_prices(problem, costs, &StageCosts::certain_bound);
+    const auto certain = best_sequence(problem);
+    bound = certain ? certain->lower_bound : best->cost;
+  }
+  return {*best, std::min(bound, best->cost)};
+}
+
+plan::PipelinePlan plan_of(const PipelineTask& task, const StageCosts& costs,
+                           const SequenceProblem& problem, const StageSequence& sequence) {
+  plan::PipelinePlan result;
+  result.microbatches = task.pipeline.microbatches;
+  result.objective = task.pipeline.objective;
+  double communication = 0;
+  for (std::size_t s = 0; s < sequence.stages.size(); ++s) {
+    const StageChoice& choice = sequence.stages[s];
+    plan::StagePlan& stage = result.stages.emplace_back();
+    stage.stage = costs.cut(choice.begin, choice.end);
+    stage.first_rank = choice.first_rank;
+    stage.plan = costs.plan(choice.size, choice.begin, choice.end);
+    if (s + 1 < sequence.stages.size()) {
+      const StageChoice& next = sequence.stages[s + 1];
+      const assignment::Cost transfer =
+          problem.transfer(next.first_rank % problem.devices_per_node == 0, choice.end,
+                           std::min(choice.size, next.size));
+      stage.transfer_seconds = static_cast<double>(transfer) * seconds_per_cost;
+    }
+    const plan::Prediction& own = stage.plan.predicted;
+    communication += own.communication_seconds + stage.transfer_seconds;
+    result.predicted.weight_bytes = std::max(result.predicted.weight_bytes, own.weight_bytes);
+    result.predicted.peak_bytes = std::max(result.predicted.peak_bytes, own.peak_bytes);
+  }
+  result.predicted.cost_seconds = plan::pipeline_seconds(result);
+  result.predicted.communication_seconds = communication * task.pipeline.microbatches;
+  return result;
+}
+
+/// The best pipeline of stages, without the plan of the whole model. Throws as search_pipeline, and
+/// NoPipelineFits.
+FoundPipeline search_stages(const PipelineTask& task) {
+  const graph::StageCutter cutter(task.microbatch);
+  const LayerCuts cuts = layers_of(task, cutter);
+  const std::vector<Submesh> shapes = submeshes(task.devices(), task.device, task.pipeline.mesh);
+  const SequenceProblem problem = empty_problem(task, cutter, cuts, shapes);
+  require_possible_count(task, problem);
+  SearchOptions options = task.options;
+  options.microbatches = task.pipeline.microbatches;
+  StageCosts costs(task.microbatch, cutter, cuts, task.device, shapes, options);
+  const auto [best, bound] = find_best(task, costs, problem);
+  FoundPipeline found{plan_of(task, costs, problem, best), {}};
+  SearchReport& report = found.report;
+  report.method = options.method;
+  report.bound_is_searched = options.method == SearchMethod::ilp;
+  report.lower_bound_seconds =
+      std::min(found.plan.predicted.cost_seconds, static_cast<double>(bound) * seconds_per_cost);
+  report.proven_optimal = bound == best.cost;
+  report.one_device_seconds = least_seconds_on(1, task.whole, task.device);
+  report.one_device_bytes = bytes_on_one_device(task.whole);
+  report.glpk_seconds = costs.glpk_seconds();
+  report.search_seconds = task.stopwatch.seconds();
+  report.epsilon = task.pipeline.epsilon;
+  report.layers = costs.layers();
+  report.stages_searched = costs.searches();
+  return found;
+}
 
 /// The outcome of the search among one kind of plans: the whole model's, or stages'.
 struct Outcome {

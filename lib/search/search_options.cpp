@@ -1,4 +1,4 @@
-#include "search/memory_policy.h"
+#include "search/search_options.h"
 
 #include <algorithm>
 #include <charconv>
