@@ -71,7 +71,6 @@ struct RunCommand {
   /// inputs are read then, too, else later, when all ranks would know that one has failed.
   Bundle checked_bundle() {
     Bundle bundle;
-    auto& [info, tail] = bundle;
     Problems problems;
     problems.collect([&] { check_options(); });
     problems.collect([&] { session_options.device = device.checked(); });
@@ -82,11 +81,12 @@ struct RunCommand {
     problems.collect([&] {
       check_loop_options();
       options.loop.choices = parsed_choices();
-      info = bundle::load_meta_info(dir);
-      tail = bundle::load_tail_info(dir, info);
-      runtime::set_states(info, tail, session_options.states);
-      runtime::check_loop(info, tail, options.loop);
-      if (problems.any()) inputs.load(info, options.loop);  // which steps an input is for is known
+      bundle.info = bundle::load_meta_info(dir);
+      bundle.tail = bundle::load_tail_info(dir, bundle.info);
+      runtime::set_states(bundle.info, bundle.tail, session_options.states);
+      runtime::check_loop(bundle.info, bundle.tail, options.loop);
+      // Which steps an input is for is known.
+      if (problems.any()) inputs.load(bundle.info, options.loop);
     });
     problems.throw_if_any();
     return bundle;
