@@ -9,10 +9,7 @@
 namespace autopar::runtime::passes {
 namespace {
 
-using graph::Graph;
-using graph::Node;
 using graph::Tensor;
-using graph::ValueId;
 
 /// Outputs up to this size are kept however small the inputs.
 constexpr std::int64_t always_worth_bytes = 1 << 20;

@@ -4,21 +4,16 @@
 #include <vector>
 
 #include "runtime/passes/matcher.h"
-#include "runtime/passes/passes.h"
 
 namespace autopar::runtime::passes {
 namespace {
-
-using graph::Graph;
-using graph::Node;
-using graph::ValueId;
 
 /// A product as a number times values; a power is its base several times over.
 struct Product {
   double number = 1;
   std::vector<ValueId> factors;
 
-  /// The factor beside `x`, if there are just these two and the number is that.
+  /// The factor beside `x`, if there are just these two.
   std::optional<ValueId> beside(ValueId x) const {
     if (factors.size() != 2) return std::nullopt;
     if (factors[0] == x) return factors[1];
@@ -33,137 +28,117 @@ bool is_about(double number, double expected, DataType type) {
   return std::abs(number - expected) <= tolerance * std::abs(expected);
 }
 
-/// Each activation is a product of x and a function of x. Its inner products are taken apart, so
-/// that the order in which they were written does not matter.
-class ActivationFusion {
- public:
-  ActivationFusion(Graph& graph, const KernelTable& kernels)
-      : graph_(graph), kernels_(kernels), matcher_(graph) {}
-
-  void run() {
-    for (Node& node : graph_.nodes) {
-      if (!node.domain.empty() || (node.op_type != "Mul" && node.op_type != "Div")) continue;
-      const Product product = product_of(node.outputs[0], true);
-      for (const ValueId x : product.factors) {
-        const auto activation = spelled(product, x, node);
-        if (!activation) continue;
-        node = *activation;
-        break;
-      }
-    }
+void multiply(Product& product, const Product& by, int times) {
+  for (int i = 0; i < times; ++i) {
+    product.number *= by.number;
+    product.factors.insert(product.factors.end(), by.factors.begin(), by.factors.end());
   }
+}
 
- private:
-  std::optional<Node> spelled(const Product& product, ValueId x, const Node& root) const {
-    const auto function = product.beside(x);
-    if (!function || matcher_.shape(x) != matcher_.shape(root.outputs[0])) return std::nullopt;
-    Node node = root;
-    node.inputs = {x};
-    if (is_about(product.number, 0.5, matcher_.type(x)) && is_one_plus_erf(*function, x)) {
-      node.op_type = "Gelu";
-      node.attributes = {{"approximate", std::string("none")}};
-    } else if (is_about(product.number, 0.5, matcher_.type(x)) && is_one_plus_tanh(*function, x)) {
-      node.op_type = "Gelu";
-      node.attributes = {{"approximate", std::string("tanh")}};
-    } else if (const auto slope = sigmoid_slope(*function, x);
-               slope && product.number == 1 && Matcher::is_attribute(*slope, matcher_.type(x))) {
-      node.op_type = "Swish";
-      node.attributes = {{"alpha", static_cast<float>(*slope)}};
-    } else {
-      return std::nullopt;
-    }
-    const bool fits =
-        matcher_.is_closed(root.outputs[0], {&x, 1}) && can_run(kernels_, graph_, node);
-    return fits ? std::optional(node) : std::nullopt;
+/// Taken apart down to what other nodes read too, so that the order in which it was written does
+/// not matter.
+Product product_of(const Matcher& matcher, ValueId value, bool is_root = false) {
+  Product product;
+  if (value == graph::no_value) return product;
+  const bool is_inner = is_root || matcher.is_read_once(value);
+  const Node* mul = matcher.maker(value, "Mul");
+  const Node* div = matcher.maker(value, "Div");
+  const Node* power = matcher.maker(value, "Pow");
+  const double exponent = power != nullptr ? matcher.number(power->inputs[1]).value_or(0) : 0;
+  if (const auto number = matcher.number(value)) {
+    product.number = *number;
+  } else if (is_inner && mul != nullptr) {
+    for (const ValueId input : mul->inputs) multiply(product, product_of(matcher, input), 1);
+  } else if (is_inner && div != nullptr && matcher.number(div->inputs[1])) {
+    product = product_of(matcher, div->inputs[0]);
+    product.number /= *matcher.number(div->inputs[1]);
+  } else if (is_inner && (exponent == 2 || exponent == 3)) {
+    multiply(product, product_of(matcher, power->inputs[0]), static_cast<int>(exponent));
+  } else {
+    product.factors = {value};
   }
+  return product;
+}
 
-  /// 1 + erf(x / sqrt(2)).
-  bool is_one_plus_erf(ValueId value, ValueId x) const {
-    const Node* erf = matcher_.maker(one_plus(value), "Erf");
-    if (erf == nullptr) return false;
-    const Product inner = product_of(erf->inputs[0], false);
-    return inner.factors == std::vector{x} &&
-           is_about(inner.number, std::numbers::sqrt2 / 2, matcher_.type(x));
+/// t where the value is 1 + t; no_value where it is not.
+ValueId one_plus(const Matcher& matcher, ValueId value) {
+  const Node* sum = matcher.maker(value, "Add");
+  return matcher.beside(sum, [&](ValueId addend) { return matcher.is_number(addend, 1); })
+      .value_or(graph::no_value);
+}
+
+/// 1 + erf(x / sqrt(2)).
+bool is_one_plus_erf(const Matcher& matcher, ValueId value, ValueId x) {
+  const Node* erf = matcher.maker(one_plus(matcher, value), "Erf");
+  if (erf == nullptr) return false;
+  const Product inner = product_of(matcher, erf->inputs[0]);
+  return inner.factors == std::vector{x} &&
+         is_about(inner.number, std::numbers::sqrt2 / 2, matcher.type(x));
+}
+
+/// 1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)), also with x taken out of the sum.
+bool is_one_plus_tanh(const Matcher& matcher, ValueId value, ValueId x) {
+  const Node* tanh = matcher.maker(one_plus(matcher, value), "Tanh");
+  if (tanh == nullptr) return false;
+  const DataType type = matcher.type(x);
+  const Product inner = product_of(matcher, tanh->inputs[0]);
+  if (!is_about(inner.number, std::sqrt(2 / std::numbers::pi), type)) return false;
+  const auto is_cubic_term = [&](ValueId term, std::size_t power) {
+    const Product cubic = product_of(matcher, term);
+    return cubic.factors == std::vector(power, x) && is_about(cubic.number, 0.044715, type);
+  };
+  if (inner.factors.size() == 1) {
+    const Node* sum = matcher.maker(inner.factors[0], "Add");
+    return matcher.beside(sum, [&](ValueId term) { return is_cubic_term(term, 3); }) == x;
   }
+  const auto factor = inner.beside(x);
+  return factor && is_cubic_term(one_plus(matcher, *factor), 2);
+}
 
-  /// 1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)), also with x taken out of the sum.
-  bool is_one_plus_tanh(ValueId value, ValueId x) const {
-    const Node* tanh = matcher_.maker(one_plus(value), "Tanh");
-    if (tanh == nullptr) return false;
-    const DataType type = matcher_.type(x);
-    const Product inner = product_of(tanh->inputs[0], false);
-    if (!is_about(inner.number, std::sqrt(2 / std::numbers::pi), type)) return false;
-    const auto is_cubic_term = [&](ValueId term, std::size_t power) {
-      const Product cubic = product_of(term, false);
-      return cubic.factors == std::vector(power, x) && is_about(cubic.number, 0.044715, type);
-    };
-    if (inner.factors.size() == 1) {
-      const Node* sum = matcher_.maker(inner.factors[0], "Add");
-      const auto other = matcher_.beside(sum, [&](ValueId term) { return is_cubic_term(term, 3); });
-      return other == x;
-    }
-    const auto factor = inner.beside(x);
-    return factor && is_cubic_term(one_plus(*factor), 2);
+/// a where the value is sigmoid(a x).
+std::optional<double> sigmoid_slope(const Matcher& matcher, ValueId value, ValueId x) {
+  const Node* sigmoid = matcher.maker(value, "Sigmoid");
+  if (sigmoid == nullptr) return std::nullopt;
+  if (sigmoid->inputs[0] == x) return 1;
+  const auto [of, factor] = matcher.multiple(sigmoid->inputs[0]);
+  return of == x ? std::optional(factor) : std::nullopt;
+}
+
+/// The activation of x, if `product` is one: each is a product of x and a function of x.
+std::optional<Node> activation(const Pass& pass, const Product& product, ValueId x,
+                               const Node& root) {
+  const auto function = product.beside(x);
+  if (!function || pass.shape(x) != pass.shape(root.outputs[0])) return std::nullopt;
+  Node node = root;
+  node.inputs = {x};
+  const bool is_half = is_about(product.number, 0.5, pass.type(x));
+  const auto slope = sigmoid_slope(pass, *function, x);
+  if (is_half && is_one_plus_erf(pass, *function, x)) {
+    node.op_type = "Gelu";
+    node.attributes = {{"approximate", std::string("none")}};
+  } else if (is_half && is_one_plus_tanh(pass, *function, x)) {
+    node.op_type = "Gelu";
+    node.attributes = {{"approximate", std::string("tanh")}};
+  } else if (slope && product.number == 1 && Matcher::is_attribute(*slope, pass.type(x))) {
+    node.op_type = "Swish";
+    node.attributes = {{"alpha", static_cast<float>(*slope)}};
+  } else {
+    return std::nullopt;
   }
-
-  /// a where the value is sigmoid(a x).
-  std::optional<double> sigmoid_slope(ValueId value, ValueId x) const {
-    const Node* sigmoid = matcher_.maker(value, "Sigmoid");
-    if (sigmoid == nullptr) return std::nullopt;
-    if (sigmoid->inputs[0] == x) return 1;
-    const auto [of, factor] = matcher_.multiple(sigmoid->inputs[0]);
-    return of == x ? std::optional(factor) : std::nullopt;
-  }
-
-  /// t where the value is 1 + t; no_value where it is not.
-  ValueId one_plus(ValueId value) const {
-    return matcher_
-        .beside(matcher_.maker(value, "Add"),
-                [&](ValueId addend) { return matcher_.is_number(addend, 1); })
-        .value_or(graph::no_value);
-  }
-
-  /// Taken apart down to what other nodes read too.
-  Product product_of(ValueId value, bool is_root) const {
-    Product product;
-    if (value == graph::no_value) return product;
-    const bool is_inner = is_root || matcher_.uses().is_read_once(value);
-    const Node* mul = matcher_.maker(value, "Mul");
-    const Node* div = matcher_.maker(value, "Div");
-    const Node* power = matcher_.maker(value, "Pow");
-    if (const auto number = matcher_.number(value)) {
-      product.number = *number;
-    } else if (is_inner && mul != nullptr) {
-      for (const ValueId input : mul->inputs) multiply(product, product_of(input, false), 1);
-    } else if (is_inner && div != nullptr && matcher_.number(div->inputs[1])) {
-      product = product_of(div->inputs[0], false);
-      product.number /= *matcher_.number(div->inputs[1]);
-    } else if (is_inner && power != nullptr && matcher_.is_number(power->inputs[1], 2)) {
-      multiply(product, product_of(power->inputs[0], false), 2);
-    } else if (is_inner && power != nullptr && matcher_.is_number(power->inputs[1], 3)) {
-      multiply(product, product_of(power->inputs[0], false), 3);
-    } else {
-      product.factors = {value};
-    }
-    return product;
-  }
-
-  static void multiply(Product& product, const Product& by, int times) {
-    for (int i = 0; i < times; ++i) {
-      product.number *= by.number;
-      product.factors.insert(product.factors.end(), by.factors.begin(), by.factors.end());
-    }
-  }
-
-  Graph& graph_;
-  const KernelTable& kernels_;
-  Matcher matcher_;
-};
+  if (!pass.is_closed(root.outputs[0], {&x, 1})) return std::nullopt;
+  return pass.if_it_runs(std::move(node));
+}
 
 }  // namespace
 
 void fuse_activations(Graph& graph, const KernelTable& kernels) {
-  ActivationFusion(graph, kernels).run();
+  rewrite_nodes(graph, kernels, [](Pass& pass, const Node& node) -> std::optional<Node> {
+    if (!is_onnx(node, "Mul") && !is_onnx(node, "Div")) return std::nullopt;
+    const Product product = product_of(pass, node.outputs[0], true);
+    for (const ValueId x : product.factors)
+      if (auto fused = activation(pass, product, x, node)) return fused;
+    return std::nullopt;
+  });
 }
 
 }  // namespace autopar::runtime::passes

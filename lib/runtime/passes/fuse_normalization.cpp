@@ -1,16 +1,9 @@
 #include <array>
-#include <cmath>
 
 #include "runtime/passes/matcher.h"
-#include "runtime/passes/passes.h"
 
 namespace autopar::runtime::passes {
 namespace {
-
-using graph::Graph;
-using graph::Node;
-using graph::NodeId;
-using graph::ValueId;
 
 /// x / sqrt(mean(y^2) + epsilon), where y is x: `of` is the input of RMSNormalization, or, if
 /// `is_centred`, of LayerNormalization.
@@ -20,158 +13,135 @@ struct Normalized {
   bool is_centred = false;
 };
 
-class NormalizationFusion {
- public:
-  NormalizationFusion(Graph& graph, const KernelTable& kernels)
-      : graph_(graph), kernels_(kernels), matcher_(graph) {}
+/// u where the value is u to that power.
+std::optional<ValueId> base_of_power(const Matcher& matcher, ValueId value, double exponent) {
+  const Node* power = matcher.maker(value, "Pow");
+  const bool is_power = power != nullptr && matcher.is_number(power->inputs[1], exponent);
+  return is_power ? std::optional(power->inputs[0]) : std::nullopt;
+}
 
-  /// Nodes go from the last to the first: a sum with a bias comes before the product in it.
-  void run() {
-    for (std::size_t n = graph_.nodes.size(); n-- > 0;)
-      if (const auto fused = fused_into(graph_.nodes[n])) graph_.nodes[n] = *fused;
-  }
+/// y where the value is y * y.
+std::optional<ValueId> root_of_square(const Matcher& matcher, ValueId value) {
+  if (const auto base = base_of_power(matcher, value, 2)) return base;
+  const Node* product = matcher.maker(value, "Mul");
+  const bool is_square = product != nullptr && product->inputs[0] == product->inputs[1];
+  return is_square ? std::optional(product->inputs[0]) : std::nullopt;
+}
 
- private:
-  /// RMSNormalization ends with the product with the scale, and LayerNormalization there or with
-  /// the sum with the bias.
-  std::optional<Node> fused_into(const Node& node) const {
-    if (!node.domain.empty() || node.inputs.size() != 2) return std::nullopt;
-    if (node.op_type == "Mul") return fused(node, node, graph::no_value);
-    if (node.op_type != "Add") return std::nullopt;
-    for (const std::size_t i : {0U, 1U}) {
-      const Node* product = matcher_.maker(node.inputs[i], "Mul");
-      if (product == nullptr || product->inputs.size() != 2) continue;
-      if (auto whole = fused(node, *product, node.inputs[1 - i])) return whole;
-    }
+/// u where the value is sqrt(u).
+std::optional<ValueId> root_of(const Matcher& matcher, ValueId value) {
+  if (const Node* root = matcher.maker(value, "Sqrt")) return root->inputs[0];
+  return base_of_power(matcher, value, 0.5);
+}
+
+/// u where the value is 1 / sqrt(u).
+std::optional<ValueId> inverse_root_of(const Matcher& matcher, ValueId value) {
+  if (const Node* inverse = matcher.maker(value, "Reciprocal"))
+    return root_of(matcher, inverse->inputs[0]);
+  if (const Node* div = matcher.maker(value, "Div"))
+    return matcher.is_number(div->inputs[0], 1) ? root_of(matcher, div->inputs[1]) : std::nullopt;
+  return base_of_power(matcher, value, -0.5);
+}
+
+/// x where the value is x - mean(x).
+std::optional<ValueId> before_centring(const Matcher& matcher, ValueId value) {
+  const Node* difference = matcher.maker(value, "Sub");
+  if (difference == nullptr) return std::nullopt;
+  const auto averaged = matcher.mean_of(matcher.uncast(difference->inputs[1]));
+  if (!averaged || matcher.uncast(*averaged) != matcher.uncast(difference->inputs[0]))
     return std::nullopt;
-  }
+  return difference->inputs[0];
+}
 
-  std::optional<Node> fused(const Node& root, const Node& product, ValueId bias) const {
-    for (const std::size_t i : {0U, 1U}) {
-      const ValueId scale = product.inputs[1 - i];
-      const auto normalized = match(product.inputs[i]);
-      if (!normalized) continue;
-      if (bias != graph::no_value && !normalized->is_centred) continue;
-      if (auto node = make(root, *normalized, scale, bias)) return node;
-    }
-    return std::nullopt;
-  }
+/// `variance` has epsilon in it.
+std::optional<Normalized> with_variance(const Matcher& matcher, ValueId numerator,
+                                        ValueId variance) {
+  const Node* sum = matcher.maker(variance, "Add");
+  std::optional<double> epsilon;
+  const auto mean = matcher.beside(sum, [&](ValueId addend) {
+    epsilon = matcher.number(addend);
+    return epsilon.has_value();
+  });
+  const auto squares = mean ? matcher.mean_of(*mean) : std::nullopt;
+  const auto squared = squares ? root_of_square(matcher, *squares) : std::nullopt;
+  if (!squared || matcher.uncast(*squared) != matcher.uncast(numerator)) return std::nullopt;
+  if (const auto centred = before_centring(matcher, matcher.uncast(numerator)))
+    return Normalized{*centred, *epsilon, true};
+  return Normalized{numerator, *epsilon, false};
+}
 
-  std::optional<Node> make(const Node& root, const Normalized& normalized, ValueId scale,
-                           ValueId bias) const {
-    const ValueId out = root.outputs[0];
-    const DataType type = matcher_.type(out);
-    if (!graph::is_floating_point(type) || !Matcher::is_attribute(normalized.epsilon, type))
-      return std::nullopt;
-    const Shape row = {matcher_.shape(out).empty() ? 0 : matcher_.shape(out).back()};
-    for (const ValueId vector : {scale, bias}) {
-      if (vector == graph::no_value) continue;
-      if (matcher_.shape(vector) != row || matcher_.type(vector) != type) return std::nullopt;
-    }
-    const auto input = input_of_type(normalized.of, type);
-    if (!input || matcher_.shape(*input) != matcher_.shape(out)) return std::nullopt;
-    const std::array leaves = {*input, scale, bias};
-    if (!matcher_.is_closed(out, leaves)) return std::nullopt;
-    Node node = root;
-    node.op_type = normalized.is_centred ? "LayerNormalization" : "RMSNormalization";
-    node.inputs = {*input, scale};
-    if (bias != graph::no_value) node.inputs.push_back(bias);
-    node.attributes = {{"axis", std::int64_t{-1}},
-                       {"epsilon", static_cast<float>(normalized.epsilon)}};
-    return can_run(kernels_, graph_, node) ? std::optional(node) : std::nullopt;
-  }
-
-  /// The value in the type of the result: as it is, or before a half type was widened.
-  std::optional<ValueId> input_of_type(ValueId value, DataType type) const {
-    if (matcher_.type(value) == type) return value;
-    const ValueId before = matcher_.uncast(value);
-    const bool is_half = type == DataType::float16 || type == DataType::bfloat16;
-    return is_half && matcher_.type(before) == type ? std::optional(before) : std::nullopt;
-  }
-
-  std::optional<Normalized> match(ValueId value) const {
-    value = matcher_.uncast(value);
-    ValueId numerator = graph::no_value;
-    std::optional<ValueId> variance;  // with epsilon
-    if (const Node* div = matcher_.maker(value, "Div")) {
-      numerator = div->inputs[0];
-      variance = root_of(div->inputs[1]);
-    } else {
-      numerator = matcher_
-                      .beside(matcher_.maker(value, "Mul"),
-                              [&](ValueId factor) {
-                                const auto under = inverse_root_of(factor);
-                                if (under) variance = under;
-                                return under.has_value();
-                              })
-                      .value_or(graph::no_value);
-    }
-    return variance ? with_variance(numerator, *variance) : std::nullopt;
-  }
-
-  std::optional<Normalized> with_variance(ValueId numerator, ValueId variance) const {
-    const auto mean = matcher_.beside(matcher_.maker(variance, "Add"), [&](ValueId addend) {
-      return matcher_.number(addend).has_value();
+std::optional<Normalized> normalized(const Matcher& matcher, ValueId value) {
+  value = matcher.uncast(value);
+  std::optional<ValueId> numerator;
+  std::optional<ValueId> variance;
+  if (const Node* div = matcher.maker(value, "Div")) {
+    numerator = div->inputs[0];
+    variance = root_of(matcher, div->inputs[1]);
+  } else {
+    numerator = matcher.beside(matcher.maker(value, "Mul"), [&](ValueId factor) {
+      variance = inverse_root_of(matcher, factor);
+      return variance.has_value();
     });
-    if (!mean) return std::nullopt;
-    const Node& sum = *matcher_.maker(variance, "Add");
-    const double epsilon = *matcher_.number(sum.inputs[sum.inputs[0] == *mean ? 1 : 0]);
-    const auto squares = matcher_.mean_of(*mean);
-    const auto squared = squares ? root_of_square(*squares) : std::nullopt;
-    if (!squared || matcher_.uncast(*squared) != matcher_.uncast(numerator)) return std::nullopt;
-    if (const auto centred = before_centring(matcher_.uncast(numerator)))
-      return Normalized{*centred, epsilon, true};
-    return Normalized{numerator, epsilon, false};
   }
+  return variance ? with_variance(matcher, *numerator, *variance) : std::nullopt;
+}
 
-  /// x where the value is x - mean(x).
-  std::optional<ValueId> before_centring(ValueId value) const {
-    const Node* difference = matcher_.maker(value, "Sub");
-    if (difference == nullptr) return std::nullopt;
-    const auto averaged = matcher_.mean_of(matcher_.uncast(difference->inputs[1]));
-    if (!averaged || matcher_.uncast(*averaged) != matcher_.uncast(difference->inputs[0]))
-      return std::nullopt;
-    return difference->inputs[0];
+/// The value in the type of the result: as it is, or before a half type was widened.
+std::optional<ValueId> input_of_type(const Matcher& matcher, ValueId value, DataType type) {
+  if (matcher.type(value) == type) return value;
+  const ValueId before = matcher.uncast(value);
+  const bool is_half = type == DataType::float16 || type == DataType::bfloat16;
+  return is_half && matcher.type(before) == type ? std::optional(before) : std::nullopt;
+}
+
+std::optional<Node> normalization(const Pass& pass, const Node& root, const Normalized& found,
+                                  ValueId scale, ValueId bias) {
+  const ValueId out = root.outputs[0];
+  const DataType type = pass.type(out);
+  if (!graph::is_floating_point(type) || !Matcher::is_attribute(found.epsilon, type))
+    return std::nullopt;
+  const Shape row = {pass.shape(out).empty() ? 0 : pass.shape(out).back()};
+  for (const ValueId vector : {scale, bias}) {
+    if (vector == graph::no_value) continue;
+    if (pass.shape(vector) != row || pass.type(vector) != type) return std::nullopt;
   }
+  const auto input = input_of_type(pass, found.of, type);
+  if (!input || pass.shape(*input) != pass.shape(out)) return std::nullopt;
+  const std::array leaves = {*input, scale, bias};
+  if (!pass.is_closed(out, leaves)) return std::nullopt;
+  Node node = root;
+  node.op_type = found.is_centred ? "LayerNormalization" : "RMSNormalization";
+  node.inputs = {*input, scale};
+  if (bias != graph::no_value) node.inputs.push_back(bias);
+  node.attributes = {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(found.epsilon)}};
+  return pass.if_it_runs(std::move(node));
+}
 
-  /// y where the value is y * y.
-  std::optional<ValueId> root_of_square(ValueId value) const {
-    if (const Node* power = matcher_.maker(value, "Pow"))
-      return matcher_.is_number(power->inputs[1], 2) ? std::optional(power->inputs[0])
-                                                     : std::nullopt;
-    const Node* product = matcher_.maker(value, "Mul");
-    const bool is_square = product != nullptr && product->inputs[0] == product->inputs[1];
-    return is_square ? std::optional(product->inputs[0]) : std::nullopt;
+/// Where the product with the scale, which `product` is, ends it, or the sum with the bias.
+std::optional<Node> scaled(const Pass& pass, const Node& root, const Node& product, ValueId bias) {
+  for (const std::size_t i : {0U, 1U}) {
+    const auto found = normalized(pass, product.inputs[i]);
+    if (!found || (bias != graph::no_value && !found->is_centred)) continue;
+    if (auto node = normalization(pass, root, *found, product.inputs[1 - i], bias)) return node;
   }
-
-  /// u where the value is sqrt(u).
-  std::optional<ValueId> root_of(ValueId value) const {
-    if (const Node* root = matcher_.maker(value, "Sqrt")) return root->inputs[0];
-    const Node* power = matcher_.maker(value, "Pow");
-    const bool is_root = power != nullptr && matcher_.is_number(power->inputs[1], 0.5);
-    return is_root ? std::optional(power->inputs[0]) : std::nullopt;
-  }
-
-  /// u where the value is 1 / sqrt(u).
-  std::optional<ValueId> inverse_root_of(ValueId value) const {
-    if (const Node* inverse = matcher_.maker(value, "Reciprocal"))
-      return root_of(inverse->inputs[0]);
-    if (const Node* div = matcher_.maker(value, "Div"))
-      return matcher_.is_number(div->inputs[0], 1) ? root_of(div->inputs[1]) : std::nullopt;
-    const Node* power = matcher_.maker(value, "Pow");
-    const bool is_inverse = power != nullptr && matcher_.is_number(power->inputs[1], -0.5);
-    return is_inverse ? std::optional(power->inputs[0]) : std::nullopt;
-  }
-
-  Graph& graph_;
-  const KernelTable& kernels_;
-  Matcher matcher_;
-};
+  return std::nullopt;
+}
 
 }  // namespace
 
+/// From the last node on: a sum with a bias comes before the product in it.
 void fuse_normalizations(Graph& graph, const KernelTable& kernels) {
-  NormalizationFusion(graph, kernels).run();
+  rewrite_nodes_from_last(graph, kernels, [](Pass& pass, const Node& node) -> std::optional<Node> {
+    if (node.inputs.size() != 2) return std::nullopt;
+    if (is_onnx(node, "Mul")) return scaled(pass, node, node, graph::no_value);
+    if (!is_onnx(node, "Add")) return std::nullopt;
+    for (const std::size_t i : {0U, 1U}) {
+      const Node* product = pass.maker(node.inputs[i], "Mul");
+      if (product == nullptr || product->inputs.size() != 2) continue;
+      if (auto whole = scaled(pass, node, *product, node.inputs[1 - i])) return whole;
+    }
+    return std::nullopt;
+  });
 }
 
 }  // namespace autopar::runtime::passes

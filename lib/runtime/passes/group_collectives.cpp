@@ -1,77 +1,55 @@
 #include <algorithm>
 
 #include "runtime/kernels/collective/collective_group.h"
-#include "runtime/passes/passes.h"
-#include "runtime/passes/value_uses.h"
+#include "runtime/passes/matcher.h"
 
 namespace autopar::runtime::passes {
 namespace {
 
-using graph::Graph;
-using graph::Node;
-using graph::NodeId;
+bool may_join(const Matcher& matcher, const Node& node) {
+  // What nobody reads would take its sending along when it is dropped.
+  return node.inputs.size() == 1 && node.outputs.size() == 1 &&
+         !matcher.is_constant(node.inputs[0]) &&
+         (!matcher.readers(node.outputs[0]).empty() || matcher.is_output(node.outputs[0]));
+}
 
-class Grouping {
- public:
-  explicit Grouping(Graph& graph) : graph_(graph), uses_(graph) {}
-
-  void run() {
-    std::vector<NodeId> group;
-    for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
-      if (graph_.node(n).domain != graph::collective_domain) continue;
-      if (!may_join(n)) {
-        close(group);
-        continue;
-      }
-      if (!group.empty() && !is_ready_at(n, group.front())) close(group);
-      group.push_back(n);
-    }
-    close(group);
-    std::size_t index = 0;
-    std::erase_if(graph_.nodes, [&](const Node&) { return is_moved(index++); });
+/// The first one becomes the group; the others are dead then.
+void join(Graph& graph, const std::vector<NodeId>& group) {
+  std::vector<Node> members;
+  for (const NodeId n : group) members.push_back(graph.node(n));
+  Node& node = graph.node(group.front());
+  node.domain = internal_domain;
+  node.op_type = "CollectiveGroup";
+  node.attributes = encode_group(members);
+  for (std::size_t m = 1; m < members.size(); ++m) {
+    node.inputs.push_back(members[m].inputs[0]);
+    node.outputs.push_back(members[m].outputs[0]);
   }
-
- private:
-  bool may_join(NodeId n) const {
-    const Node& node = graph_.node(n);
-    // What nobody reads would take its sending along when it is dropped.
-    return node.inputs.size() == 1 && node.outputs.size() == 1 &&
-           !graph_.is_constant(node.inputs[0]) &&
-           (!uses_.readers(node.outputs[0]).empty() || uses_.leaves(node.outputs[0]));
-  }
-
-  bool is_ready_at(NodeId n, NodeId place) const {
-    return uses_.producer(graph_.node(n).inputs[0]) < place;  // no_node is -1
-  }
-
-  void close(std::vector<NodeId>& group) {
-    if (group.size() > 1) {
-      std::vector<Node> members;
-      for (const NodeId n : group) members.push_back(graph_.node(n));
-      Node& node = graph_.node(group.front());
-      node.domain = internal_domain;
-      node.op_type = "CollectiveGroup";
-      node.attributes = encode_group(members);
-      for (std::size_t m = 1; m < members.size(); ++m) {
-        node.inputs.push_back(members[m].inputs[0]);
-        node.outputs.push_back(members[m].outputs[0]);
-      }
-      moved_.insert(moved_.end(), group.begin() + 1, group.end());
-    }
-    group.clear();
-  }
-
-  bool is_moved(std::size_t n) const {
-    return std::ranges::binary_search(moved_, static_cast<NodeId>(n));
-  }
-
-  Graph& graph_;
-  ValueUses uses_;
-  std::vector<NodeId> moved_;  ///< members but the first of each group, ascending
-};
+}
 
 }  // namespace
 
-void group_collectives(Graph& graph) { Grouping(graph).run(); }
+void group_collectives(Graph& graph) {
+  const Matcher matcher(graph);
+  std::vector<std::vector<NodeId>> groups(1);
+  for (NodeId n = 0; n < std::ssize(graph.nodes); ++n) {
+    const Node& node = graph.node(n);
+    if (node.domain != graph::collective_domain) continue;
+    const bool joins = may_join(matcher, node);
+    const bool is_ready =
+        joins && !groups.back().empty() && matcher.producer(node.inputs[0]) < groups.back().front();
+    if (!is_ready) groups.emplace_back();
+    if (joins) groups.back().push_back(n);
+  }
+  std::vector<bool> is_moved(graph.nodes.size());
+  for (const std::vector<NodeId>& group : groups) {
+    if (group.size() < 2) continue;
+    join(graph, group);
+    for (std::size_t m = 1; m < group.size(); ++m)
+      is_moved[static_cast<std::size_t>(group[m])] = true;
+  }
+  std::size_t index = 0;
+  std::erase_if(graph.nodes, [&](const Node&) { return is_moved[index++]; });
+}
 
 }  // namespace autopar::runtime::passes

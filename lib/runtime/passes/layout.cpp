@@ -1,15 +1,10 @@
 #include "runtime/passes/layout.h"
 
-#include <algorithm>
 #include <array>
 #include <numeric>
 #include <string_view>
 
 namespace autopar::runtime::passes {
-
-using graph::Graph;
-using graph::Node;
-using graph::ValueId;
 
 namespace {
 
@@ -83,15 +78,13 @@ std::int64_t extent_of(const Dimension& dimension) {
                          [](std::int64_t n, const auto& factor) { return n * factor.extent; });
 }
 
-std::vector<std::int64_t> permutation_of(const Node& transpose, std::size_t rank) {
-  std::vector<std::int64_t> reversed(rank);
+}  // namespace
+
+Permutation permutation_of(const Node& transpose, std::size_t rank) {
+  Permutation reversed(rank);
   std::iota(reversed.rbegin(), reversed.rend(), 0);
   return transpose.ints_attribute("perm", reversed);
 }
-
-bool has_elements(const Shape& shape) { return graph::num_elements(shape) > 0; }
-
-}  // namespace
 
 Layout::Layout(const Shape& source) {
   const Shape strides = graph::row_major_strides(source);
@@ -99,16 +92,16 @@ Layout::Layout(const Shape& source) {
     dimensions_.push_back(merged({{source[d], strides[d]}}));
 }
 
-std::optional<Layout> Layout::after(const Graph& graph, const Node& node) const {
-  const Shape& to = graph.value(node.outputs[0]).shape;
+std::optional<Layout> Layout::after(const Matcher& matcher, const Node& node) const {
+  const Shape& to = matcher.shape(node.outputs[0]);
   std::optional<std::vector<Dimension>> dimensions;
-  if (node.domain.empty() && node.op_type == "Transpose") {
+  if (is_onnx(node, "Transpose")) {
     dimensions.emplace();
     for (const std::int64_t d : permutation_of(node, dimensions_.size()))
       dimensions->push_back(dimensions_[static_cast<std::size_t>(d)]);
   } else if (is_reshape(node)) {
     dimensions = reshaped(dimensions_, to);
-  } else if (node.domain.empty() && node.op_type == "Expand") {
+  } else if (is_onnx(node, "Expand")) {
     dimensions = expanded(dimensions_, to);
   }
   if (!dimensions) return std::nullopt;
@@ -121,7 +114,11 @@ void Layout::swap_last_two() {
   std::swap(dimensions_[dimensions_.size() - 1], dimensions_[dimensions_.size() - 2]);
 }
 
-bool Layout::Stored::is_identity() const { return std::ranges::is_sorted(permutation); }
+Layout::Stored stored_as_it_is(const Shape& shape) {
+  Permutation identity(shape.size());
+  std::iota(identity.begin(), identity.end(), 0);
+  return {shape, identity};
+}
 
 std::optional<Layout::Stored> Layout::stored(const Shape& source) const {
   if (dimensions_.size() > most_dimensions) return std::nullopt;
@@ -133,7 +130,7 @@ std::optional<Layout::Stored> Layout::stored(const Shape& source) const {
   std::iota(order.begin(), order.end(), 0U);
   std::optional<Stored> found;
   do {
-    Stored candidate{Shape(rank), std::vector<std::int64_t>(rank)};
+    Stored candidate{Shape(rank), Permutation(rank)};
     for (std::size_t place = 0; place < rank; ++place) {
       candidate.shape[place] = extent_of(dimensions_[order[place]]);
       candidate.permutation[order[place]] = static_cast<std::int64_t>(place);
@@ -154,8 +151,7 @@ std::optional<Layout::Stored> Layout::storing(const Shape& source, const Shape& 
   if (source.size() > most_dimensions) return std::nullopt;
   const Layout before(source);
   const Dimension wanted = joined(dimensions_);
-  std::vector<std::int64_t> order(source.size());
-  std::iota(order.begin(), order.end(), 0);
+  Permutation order = stored_as_it_is(source).permutation;
   std::optional<Stored> found;
   do {
     Stored candidate{{}, order};
@@ -183,35 +179,32 @@ std::pair<Layout, std::int64_t> Layout::without_repeats(std::size_t d) const {
   return {std::move(single), repeats};
 }
 
-std::vector<TracedOperand> trace(const Graph& graph, const Matcher& matcher, ValueId operand,
-                                 bool through_casts) {
+std::vector<TracedOperand> trace(const Matcher& matcher, ValueId operand, bool through_casts) {
   std::vector<TracedOperand> found = {{operand, 1, Layout(matcher.shape(operand)), false}};
-  if (!has_elements(matcher.shape(operand))) return found;
+  if (graph::num_elements(matcher.shape(operand)) == 0) return found;
   std::vector<const Node*> moves;  // from the operand back
   double factor = 1;
   for (ValueId at = operand;;) {
-    const graph::NodeId producer = matcher.uses().producer(at);
-    if (producer == graph::no_node) return found;
-    const Node& node = graph.node(producer);
+    const Node* node = matcher.maker(at);
+    if (node == nullptr) return found;
+    const ValueId before = node->inputs.empty() ? at : node->inputs[0];
     const auto [of, times] = matcher.multiple(at);
-    const bool widens =
-        through_casts && node.op_type == "Cast" && matcher.uncast(at) != at &&
-        graph::bits_of(matcher.type(at)) > graph::bits_of(matcher.type(node.inputs[0]));
+    const bool widens = through_casts && node->op_type == "Cast" && matcher.uncast(at) != at &&
+                        graph::bits_of(matcher.type(at)) > graph::bits_of(matcher.type(before));
     if (of != at) {
       factor *= times;
       at = of;
     } else if (widens) {
-      at = node.inputs[0];
-    } else if (Layout(matcher.shape(node.inputs.empty() ? at : node.inputs[0]))
-                   .after(graph, node)) {
-      moves.push_back(&node);
-      at = node.inputs[0];
+      at = before;
+    } else if (Layout(matcher.shape(before)).after(matcher, *node)) {
+      moves.push_back(node);
+      at = before;
     } else {
       return found;
     }
     std::optional<Layout> layout = Layout(matcher.shape(at));
     for (auto move = moves.rbegin(); move != moves.rend() && layout; ++move)
-      layout = layout->after(graph, **move);
+      layout = layout->after(matcher, **move);
     if (!layout) return found;
     const bool is_moved = std::ranges::any_of(moves, [](const Node* move) {
       return move->op_type == "Transpose" || move->op_type == "Expand";
@@ -220,18 +213,15 @@ std::vector<TracedOperand> trace(const Graph& graph, const Matcher& matcher, Val
   }
 }
 
-Tail find_tail(const Graph& graph, const Matcher& matcher, ValueId result, DataType type) {
+Tail find_tail(const Matcher& matcher, ValueId result, DataType type) {
   const Shape& shape = matcher.shape(result);
   Layout layout(shape);
-  std::vector<std::int64_t> identity(shape.size());
-  std::iota(identity.begin(), identity.end(), 0);
-  Tail tail{result, {shape, identity}};
-  for (ValueId at = result; matcher.uses().is_read_once(at);) {
-    const Node& reader = graph.node(matcher.uses().readers(at)[0]);
+  Tail tail{result, stored_as_it_is(shape)};
+  for (ValueId at = result; matcher.is_read_once(at);) {
+    const Node& reader = matcher.reader(at);
     if (reader.outputs.size() != 1 || reader.op_type == "Expand") break;
-    const bool narrows = reader.domain.empty() && reader.op_type == "Cast" &&
-                         matcher.type(reader.outputs[0]) == type;
-    const auto next = narrows ? std::optional(layout) : layout.after(graph, reader);
+    const bool narrows = is_onnx(reader, "Cast") && matcher.type(reader.outputs[0]) == type;
+    const auto next = narrows ? std::optional(layout) : layout.after(matcher, reader);
     if (!next) break;
     layout = *next;
     at = reader.outputs[0];
@@ -241,22 +231,23 @@ Tail find_tail(const Graph& graph, const Matcher& matcher, ValueId result, DataT
   return tail;
 }
 
-bool put(Graph& graph, const KernelTable& kernels, Node node, const Tail& tail, graph::NodeId root,
-         Insertions& inserted) {
-  const std::string name = graph.node(root).name;
-  const graph::Value& wanted = graph.value(tail.value);
+bool put(Pass& pass, Node node, const Tail& tail, Insertions inserted) {
+  const NodeId root = pass.producer(tail.value);
+  const std::string name = pass.graph.node(root).name;
+  const graph::Value& wanted = pass.graph.value(tail.value);
   const bool is_wanted = wanted.shape == tail.stored.shape;
   node.name = is_wanted ? name : name + ":product";
-  node.outputs = {is_wanted
-                      ? tail.value
-                      : graph.add_value({node.name, wanted.type, tail.stored.shape, std::nullopt})};
-  if (!can_run(kernels, graph, node)) return false;
+  node.outputs = {
+      is_wanted ? tail.value
+                : pass.graph.add_value({node.name, wanted.type, tail.stored.shape, std::nullopt})};
+  if (!pass.can_run(node)) return false;
+  pass.insertions.append(std::move(inserted));
   Node last = node;
   if (!is_wanted) {
-    inserted.before(root, node);
-    last = reshape_node(graph, name, node.outputs[0], tail.value);
+    pass.insertions.before(root, node);
+    last = reshape_node(pass.graph, name, node.outputs[0], tail.value);
   }
-  graph.node(root) = std::move(last);
+  pass.graph.node(root) = std::move(last);
   return true;
 }
 

@@ -1,11 +1,14 @@
 #pragma once
 
-#include <optional>
-#include <vector>
+#include <algorithm>
 
 #include "runtime/passes/matcher.h"
 
 namespace autopar::runtime::passes {
+
+using Permutation = std::vector<std::int64_t>;
+/// The node's attribute, which is absent where all dimensions are reversed.
+Permutation permutation_of(const Node& transpose, std::size_t rank);
 
 /// How the elements of a value lie in a contiguous one that it was made from by Transpose, Reshape,
 /// Expand and the like, whose numbers it has.
@@ -25,17 +28,16 @@ class Layout {
   /// The layout of the node's output where its first input lies so. nullopt for an operator that
   /// moves elements otherwise, a Reshape that takes a dimension apart where it was put together of
   /// others, or one of no elements.
-  std::optional<Layout> after(const graph::Graph& graph, const graph::Node& node) const;
+  std::optional<Layout> after(const Matcher& matcher, const Node& node) const;
   void swap_last_two();
-  const std::vector<Dimension>& dimensions() const { return dimensions_; }
 
   /// The permutation by which a tensor of these extents, the dimensions' own in another order, is
   /// to be read to give the value: Transpose's `perm`. nullopt where a Reshape of the source to
   /// one such tensor does not exist. The identity, and the shape of the source itself, come first.
   struct Stored {
     Shape shape;
-    std::vector<std::int64_t> permutation;
-    bool is_identity() const;
+    Permutation permutation;
+    bool is_identity() const { return std::ranges::is_sorted(permutation); }
   };
   std::optional<Stored> stored(const Shape& source) const;
 
@@ -52,9 +54,12 @@ class Layout {
   std::vector<Dimension> dimensions_;
 };
 
+/// Of this shape, not permuted.
+Layout::Stored stored_as_it_is(const Shape& shape);
+
 /// An operand of a product and where it comes from.
 struct TracedOperand {
-  graph::ValueId source = graph::no_value;
+  ValueId source = graph::no_value;
   double factor = 1;  ///< the operand is so many times what it reads of the source
   Layout layout;
   bool is_moved = false;  ///< some Transpose or Expand lies between
@@ -62,27 +67,25 @@ struct TracedOperand {
 
 /// All values that the operand can be read from, itself first, and then what Transpose, Reshape,
 /// Expand, Mul by a number and, if `through_casts`, Casts to a wider type have made it from.
-std::vector<TracedOperand> trace(const graph::Graph& graph, const Matcher& matcher,
-                                 graph::ValueId operand, bool through_casts);
+std::vector<TracedOperand> trace(const Matcher& matcher, ValueId operand, bool through_casts);
 
 /// What follows a result until its layout is the one that is to be stored.
 struct Tail {
-  graph::ValueId value = graph::no_value;
+  ValueId value = graph::no_value;
   Layout::Stored stored;  ///< of the result's dimensions
 };
 
 /// The result itself, or what Transposes, Reshapes and a Cast to `type` make of it where nothing
 /// else reads it.
-Tail find_tail(const graph::Graph& graph, const Matcher& matcher, graph::ValueId result,
-               DataType type);
+Tail find_tail(const Matcher& matcher, ValueId result, DataType type);
 
-/// Replaces `root`, which makes the tail's value, by the node, which gets a result of the tail's
-/// type as it is stored; by what makes the value of that, where it is not the value itself. False
-/// where the device would not run the node: then nothing is replaced.
-bool put(graph::Graph& graph, const KernelTable& kernels, graph::Node node, const Tail& tail,
-         graph::NodeId root, Insertions& inserted);
+/// Replaces the node that makes the tail's value by this one, which gets a result of the tail's
+/// type as it is stored; by what makes the value of that, where it is not the value itself. Then
+/// `inserted`, which the node reads, is the pass's. False where the device would not run the node:
+/// then nothing is replaced.
+bool put(Pass& pass, Node node, const Tail& tail, Insertions inserted);
 
 /// Sets the attribute unless it would say nothing.
-void set_permutation(graph::Node& node, const char* name, const Layout::Stored& stored);
+void set_permutation(Node& node, const char* name, const Layout::Stored& stored);
 
 }  // namespace autopar::runtime::passes

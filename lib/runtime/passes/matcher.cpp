@@ -1,51 +1,70 @@
 #include "runtime/passes/matcher.h"
 
 #include <algorithm>
-#include <cmath>
+#include <ranges>
 #include <set>
 
 #include "runtime/kernels/common/element_types.h"
-#include "runtime/passes/passes.h"
 
 namespace autopar::runtime::passes {
 
-using graph::Graph;
-using graph::Node;
-using graph::NodeId;
-using graph::ValueId;
+Matcher::Matcher(const Graph& graph)
+    : graph_(graph),
+      producers_(graph::producers(graph)),
+      readers_(graph::consumers(graph)),
+      is_output_(graph.values.size()) {
+  for (const ValueId id : graph.outputs) is_output_[static_cast<std::size_t>(id)] = true;
+}
+
+std::optional<graph::Tensor> Matcher::data(ValueId value) const {
+  if (!has_data(value)) return std::nullopt;
+  return graph_.value(value).constant->contiguous_copy();
+}
+
+NodeId Matcher::producer(ValueId value) const {
+  return is_known(value) ? producers_[static_cast<std::size_t>(value)] : graph::no_node;
+}
+
+const std::vector<NodeId>& Matcher::readers(ValueId value) const {
+  static const std::vector<NodeId> none;
+  return is_known(value) ? readers_[static_cast<std::size_t>(value)] : none;
+}
+
+const Node* Matcher::maker(ValueId value) const {
+  const NodeId made_by = producer(value);
+  return made_by == graph::no_node ? nullptr : &graph_.node(made_by);
+}
 
 const Node* Matcher::maker(ValueId value, std::string_view op_type) const {
-  if (value == graph::no_value) return nullptr;
-  const NodeId producer = uses_.producer(value);
-  if (producer == graph::no_node) return nullptr;
-  const Node& node = graph_.node(producer);
-  return node.domain.empty() && node.op_type == op_type ? &node : nullptr;
+  const Node* node = maker(value);
+  return node != nullptr && is_onnx(*node, op_type) ? node : nullptr;
+}
+
+bool Matcher::is_product(const Node& node) const {
+  const bool is_fused = node.domain == internal_domain && node.op_type == "FusedMatMul";
+  return (is_fused || is_onnx(node, "MatMul")) && shape(node.inputs[0]).size() >= 2 &&
+         shape(node.inputs[1]).size() >= 2;
 }
 
 const Node* Matcher::product(ValueId value) const {
-  const NodeId producer = uses_.producer(value);
-  if (producer == graph::no_node) return nullptr;
-  const Node& node = graph_.node(producer);
-  if (node.domain.empty() && node.op_type == "MatMul") return &node;
-  const bool is_bare = node.inputs.size() == 2 && !node.has_attribute("activation") &&
-                       !node.has_attribute("a_perm") && !node.has_attribute("b_perm") &&
-                       !node.has_attribute("out_perm");
-  const bool is_fused = node.domain == internal_domain && node.op_type == "FusedMatMul";
-  return is_fused && is_bare ? &node : nullptr;
+  const Node* node = maker(value);
+  if (node == nullptr || is_onnx(*node, "MatMul")) return node;
+  const bool is_bare = node->inputs.size() == 2 && !node->has_attribute("activation") &&
+                       !node->has_attribute("a_perm") && !node->has_attribute("b_perm") &&
+                       !node->has_attribute("out_perm");
+  return is_bare && is_product(*node) ? node : nullptr;
 }
 
 std::optional<double> Matcher::number(ValueId value) const {
-  if (value == graph::no_value) return std::nullopt;
-  const auto& constant = graph_.value(value).constant;
-  if (!constant || constant->elements() != 1 || !constant->has_data()) return std::nullopt;
-  const graph::Tensor element = constant->contiguous_copy();
+  if (!is_constant(value) || graph::num_elements(shape(value)) != 1) return std::nullopt;
+  const auto element = data(value);
   std::optional<double> number;
-  visit_type(element.type(), Joined<Floats, Halves, Integers>{},
-             [&]<typename T>(T) { number = static_cast<double>(widened(element.values<T>()[0])); });
+  if (element)
+    visit_type(element->type(), Joined<Floats, Halves, Integers>{}, [&]<typename T>(T) {
+      number = static_cast<double>(widened(element->values<T>()[0]));
+    });
   return number;
 }
-
-bool Matcher::is_number(ValueId value, double expected) const { return number(value) == expected; }
 
 Matcher::Multiple Matcher::multiple(ValueId value) const {
   // Quotients of integers are cut off; a number of more dimensions would give the product more.
@@ -82,8 +101,8 @@ std::optional<ValueId> Matcher::mean_of(ValueId value) const {
 }
 
 bool Matcher::is_closed(ValueId root, std::span<const ValueId> leaves) const {
-  std::set<NodeId> inside = {uses_.producer(root)};
-  std::vector<NodeId> open = {uses_.producer(root)};
+  std::set<NodeId> inside = {producer(root)};
+  std::vector<NodeId> open = {producer(root)};
   std::vector<ValueId> between;
   while (!open.empty()) {
     const Node& node = graph_.node(open.back());
@@ -91,41 +110,17 @@ bool Matcher::is_closed(ValueId root, std::span<const ValueId> leaves) const {
     for (const ValueId input : node.inputs) {
       if (input == graph::no_value || graph_.is_constant(input)) continue;
       if (std::ranges::find(leaves, input) != leaves.end()) continue;
-      const NodeId producer = uses_.producer(input);
-      if (producer == graph::no_node) return false;
+      const NodeId made_by = producer(input);
+      if (made_by == graph::no_node) return false;
       between.push_back(input);
-      if (inside.insert(producer).second) open.push_back(producer);
+      if (inside.insert(made_by).second) open.push_back(made_by);
     }
   }
   return std::ranges::all_of(between, [&](ValueId value) {
-    return !uses_.leaves(value) && std::ranges::all_of(uses_.readers(value), [&](NodeId reader) {
+    return !is_output(value) && std::ranges::all_of(readers(value), [&](NodeId reader) {
       return inside.contains(reader);
     });
   });
-}
-
-TensorView view_of(const Graph& graph, ValueId value) {
-  if (value == graph::no_value) return {};
-  return {graph.value(value).type, graph.value(value).shape, nullptr};
-}
-
-bool can_run(const KernelTable& kernels, const Graph& graph, const Node& node) {
-  const KernelEntry* entry = kernels.find(node.domain, node.op_type);
-  if (entry == nullptr) return false;
-  if (entry->serves == nullptr) return true;
-  std::vector<TensorView> inputs;
-  std::vector<TensorView> outputs;
-  for (const ValueId id : node.inputs) inputs.push_back(view_of(graph, id));
-  for (const ValueId id : node.outputs) outputs.push_back(view_of(graph, id));
-  return entry->serves(node, inputs, outputs);
-}
-
-Node reshape_node(Graph& graph, const std::string& name, ValueId from, ValueId to) {
-  const Shape& shape = graph.value(to).shape;
-  const auto rank = static_cast<std::int64_t>(shape.size());
-  const ValueId extents =
-      graph.add_constant(name + ":shape", graph::Tensor::of_int64({rank}, shape));
-  return {name, "Reshape", "", {from, extents}, {to}, {}};
 }
 
 ValueId Insertions::reshape_before(NodeId before, Graph& graph, ValueId value, const Shape& shape,
@@ -152,6 +147,50 @@ void Insertions::apply(Graph& graph) {
   }
   graph.nodes = std::move(nodes);
   inserted_.clear();
+}
+
+bool Pass::can_run(const Node& node) const { return passes::can_run(kernels, graph, node); }
+
+std::optional<Node> Pass::if_it_runs(Node node) const {
+  return can_run(node) ? std::optional(std::move(node)) : std::nullopt;
+}
+
+void rewrite_nodes(Graph& graph, const KernelTable& kernels, const NodeRewrite& rewrite) {
+  Pass pass(graph, kernels);
+  for (Node& node : graph.nodes)
+    if (auto rewritten = rewrite(pass, node)) node = std::move(*rewritten);
+  pass.insertions.apply(graph);
+}
+
+void rewrite_nodes_from_last(Graph& graph, const KernelTable& kernels, const NodeRewrite& rewrite) {
+  Pass pass(graph, kernels);
+  for (Node& node : std::views::reverse(graph.nodes))
+    if (auto rewritten = rewrite(pass, node)) node = std::move(*rewritten);
+  pass.insertions.apply(graph);
+}
+
+TensorView view_of(const Graph& graph, ValueId value) {
+  if (value == graph::no_value) return {};
+  return {graph.value(value).type, graph.value(value).shape, nullptr};
+}
+
+bool can_run(const KernelTable& kernels, const Graph& graph, const Node& node) {
+  const KernelEntry* entry = kernels.find(node.domain, node.op_type);
+  if (entry == nullptr) return false;
+  if (entry->serves == nullptr) return true;
+  std::vector<TensorView> inputs;
+  std::vector<TensorView> outputs;
+  for (const ValueId id : node.inputs) inputs.push_back(view_of(graph, id));
+  for (const ValueId id : node.outputs) outputs.push_back(view_of(graph, id));
+  return entry->serves(node, inputs, outputs);
+}
+
+Node reshape_node(Graph& graph, const std::string& name, ValueId from, ValueId to) {
+  const Shape& shape = graph.value(to).shape;
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  const ValueId extents =
+      graph.add_constant(name + ":shape", graph::Tensor::of_int64({rank}, shape));
+  return {name, "Reshape", "", {from, extents}, {to}, {}};
 }
 
 }  // namespace autopar::runtime::passes

@@ -1,35 +1,72 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "runtime/kernel.h"
-#include "runtime/passes/value_uses.h"
+#include "runtime/passes/passes.h"
 
 namespace autopar::runtime::passes {
 
+/// A node of ONNX's domain, of that type.
+inline bool is_onnx(const Node& node, std::string_view op_type) {
+  return node.domain.empty() && node.op_type == op_type;
+}
+
+inline bool has_input(const Node& node, std::size_t i) {
+  return node.inputs.size() > i && node.inputs[i] != graph::no_value;
+}
+
+/// Whether a Gemm multiplies its product or its addend.
+inline bool is_scaled(const Node& gemm) {
+  return gemm.float_attribute("alpha", 1) != 1 ||
+         (has_input(gemm, 2) && gemm.float_attribute("beta", 1) != 1);
+}
+
 /// Reads a graph from a result back to what it was computed from: how passes recognise an operator
-/// that an exporter has written out. It sees the graph as it was when this was made.
+/// that an exporter has written out. Who makes and who reads a value is told of the graph as it was
+/// when this was made; values that came later have no maker and no readers.
 class Matcher {
  public:
-  explicit Matcher(const graph::Graph& graph) : graph_(graph), uses_(graph) {}
+  explicit Matcher(const Graph& graph);
 
-  const ValueUses& uses() const { return uses_; }
-  const Shape& shape(graph::ValueId value) const { return graph_.value(value).shape; }
-  DataType type(graph::ValueId value) const { return graph_.value(value).type; }
+  const Shape& shape(ValueId value) const { return graph_.value(value).shape; }
+  DataType type(ValueId value) const { return graph_.value(value).type; }
+  bool is_constant(ValueId value) const { return graph_.is_constant(value); }
+  /// Whether it is a constant that can be read: where memory is predicted it may be absent.
+  bool has_data(ValueId value) const {
+    return is_constant(value) && graph_.value(value).constant->has_data();
+  }
+  /// A contiguous copy of such a constant; nullopt for other values.
+  std::optional<graph::Tensor> data(ValueId value) const;
 
-  /// The node of ONNX's domain, of that type and with that many outputs in use, that makes the
-  /// value; null where another does or none.
-  const graph::Node* maker(graph::ValueId value, std::string_view op_type) const;
+  /// no_node for inputs and constants.
+  NodeId producer(ValueId value) const;
+  const std::vector<NodeId>& readers(ValueId value) const;
+  /// Of a value that has a single one.
+  const Node& reader(ValueId value) const { return graph_.node(readers(value)[0]); }
+  /// Whether the value is an output of the graph.
+  bool is_output(ValueId value) const {
+    return is_known(value) && is_output_[static_cast<std::size_t>(value)];
+  }
+  bool is_read_once(ValueId value) const { return readers(value).size() == 1 && !is_output(value); }
+
+  /// The node that makes the value; null where none does.
+  const Node* maker(ValueId value) const;
+  /// The same; null too where it is not a node of ONNX's domain and that type.
+  const Node* maker(ValueId value, std::string_view op_type) const;
+  /// Whether it is a MatMul or FusedMatMul of matrices.
+  bool is_product(const Node& node) const;
   /// The MatMul, or FusedMatMul without bias, activation and permutation, that makes the value.
-  const graph::Node* product(graph::ValueId value) const;
+  const Node* product(ValueId value) const;
   /// Where the node's operands may stand either way round: the other operand, where `is_wanted`
   /// holds for one of the two.
   template <typename Predicate>
-  std::optional<graph::ValueId> beside(const graph::Node* node, Predicate is_wanted) const {
+  std::optional<ValueId> beside(const Node* node, Predicate is_wanted) const {
     if (node == nullptr || node->inputs.size() != 2) return std::nullopt;
     if (is_wanted(node->inputs[1])) return node->inputs[0];
     if (is_wanted(node->inputs[0])) return node->inputs[1];
@@ -37,59 +74,76 @@ class Matcher {
   }
 
   /// The only element of a constant of numbers.
-  std::optional<double> number(graph::ValueId value) const;
+  std::optional<double> number(ValueId value) const;
   /// Whether it is that number exactly.
-  bool is_number(graph::ValueId value, double expected) const;
+  bool is_number(ValueId value, double expected) const { return number(value) == expected; }
   /// Whether a float attribute says the number as exactly as a value of this type would.
   static bool is_attribute(double number, DataType type) {
     return type != DataType::float64 || static_cast<double>(static_cast<float>(number)) == number;
   }
   /// The value that this is a multiple of, and the multiple: through Mul and Div by numbers.
   struct Multiple {
-    graph::ValueId of = graph::no_value;
+    ValueId of = graph::no_value;
     double factor = 1;
   };
   /// Itself, once, where it is not made so.
-  Multiple multiple(graph::ValueId value) const;
+  Multiple multiple(ValueId value) const;
   /// The value before all Casts from one floating type to another.
-  graph::ValueId uncast(graph::ValueId value) const;
+  ValueId uncast(ValueId value) const;
   /// The input of a mean over the last dimension alone, which is kept.
-  std::optional<graph::ValueId> mean_of(graph::ValueId value) const;
+  std::optional<ValueId> mean_of(ValueId value) const;
 
   /// Whether all that lies between the leaves and the node that makes `root`, constants apart, is
   /// read there alone: then nothing is computed twice when one node replaces it.
-  bool is_closed(graph::ValueId root, std::span<const graph::ValueId> leaves) const;
+  bool is_closed(ValueId root, std::span<const ValueId> leaves) const;
 
  private:
-  const graph::Graph& graph_;
-  ValueUses uses_;
+  bool is_known(ValueId value) const { return static_cast<std::size_t>(value) < producers_.size(); }
+
+  const Graph& graph_;
+  std::vector<NodeId> producers_;
+  std::vector<std::vector<NodeId>> readers_;
+  std::vector<bool> is_output_;
 };
-
-/// A kernel's request.
-TensorView view_of(const graph::Graph& graph, graph::ValueId value);
-
-/// Whether the device has a kernel for a node of the graph as it would be, and it pays.
-bool can_run(const KernelTable& kernels, const graph::Graph& graph, const graph::Node& node);
-
-/// A Reshape of `from` that makes `to`, whose shape it takes.
-graph::Node reshape_node(graph::Graph& graph, const std::string& name, graph::ValueId from,
-                         graph::ValueId to);
 
 /// Nodes that a pass puts between those of the graph, whose numbers hold until apply().
 class Insertions {
  public:
-  void before(graph::NodeId node, graph::Node inserted) {
-    inserted_.emplace_back(node, std::move(inserted));
-  }
+  void before(NodeId node, Node inserted) { inserted_.emplace_back(node, std::move(inserted)); }
   /// A Reshape of the value, whose name ends in `suffix`; itself where it has the shape.
-  graph::ValueId reshape_before(graph::NodeId node, graph::Graph& graph, graph::ValueId value,
-                                const Shape& shape, std::string_view suffix);
+  ValueId reshape_before(NodeId node, Graph& graph, ValueId value, const Shape& shape,
+                         std::string_view suffix);
   void append(Insertions more);
   /// The new nodes stand in the order in which they came.
-  void apply(graph::Graph& graph);
+  void apply(Graph& graph);
 
  private:
-  std::vector<std::pair<graph::NodeId, graph::Node>> inserted_;
+  std::vector<std::pair<NodeId, Node>> inserted_;
 };
+
+/// A pass at work on a graph, for a device.
+struct Pass : Matcher {
+  Pass(Graph& of, const KernelTable& table) : Matcher(of), graph(of), kernels(table) {}
+  /// Whether the device has a kernel for a node of the graph as it would be, and it pays.
+  bool can_run(const Node& node) const;
+  std::optional<Node> if_it_runs(Node node) const;
+
+  Graph& graph;
+  const KernelTable& kernels;
+  Insertions insertions;  ///< which are made when the pass ends
+};
+
+/// What a node gives way to: one with the same outputs. nullopt where it stays.
+using NodeRewrite = std::function<std::optional<Node>(Pass& pass, const Node& node)>;
+/// Rewrites node after node, in this order or the other way round.
+void rewrite_nodes(Graph& graph, const KernelTable& kernels, const NodeRewrite& rewrite);
+void rewrite_nodes_from_last(Graph& graph, const KernelTable& kernels, const NodeRewrite& rewrite);
+
+/// A kernel's request.
+TensorView view_of(const Graph& graph, ValueId value);
+bool can_run(const KernelTable& kernels, const Graph& graph, const Node& node);
+
+/// A Reshape of `from` that makes `to`, whose shape it takes.
+Node reshape_node(Graph& graph, const std::string& name, ValueId from, ValueId to);
 
 }  // namespace autopar::runtime::passes

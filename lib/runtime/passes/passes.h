@@ -9,6 +9,11 @@
 /// nodes to graph::remove_dead_nodes.
 namespace autopar::runtime::passes {
 
+using graph::Graph;
+using graph::Node;
+using graph::NodeId;
+using graph::ValueId;
+
 /// The domain of operators that only the compiler makes. A *permutation* of an operand is the
 /// `perm` of the Transpose by which the operand as stored is read as the operator has it; one of a
 /// result (`out_perm`), that of the Transpose that makes what is stored of it. Where it is absent
@@ -56,76 +61,76 @@ inline constexpr const char* internal_domain = "autopar.internal";
 /// MatMul of a Transpose becomes a FusedMatMul with transA or transB. A Transpose of the last two
 /// dimensions vanishes. One of more dimensions that brings the innermost to the second last place
 /// becomes one that leaves it innermost, which copies whole rows, if nothing else reads it.
-void fuse_transposes(graph::Graph& graph, const KernelTable& kernels);
+void fuse_transposes(Graph& graph, const KernelTable& kernels);
 
 /// Runs nodes whose inputs are all constants, unless their outputs are large though the inputs are
 /// small. Returns the bytes of memory that the new constants take.
-std::int64_t fold_constants(graph::Graph& graph);
+std::int64_t fold_constants(Graph& graph);
 
 /// BatchNormalization of a Conv that nothing else reads, and Mul and Add of a constant with one
 /// element a channel, go into its weights and bias where all these are constants, in types that
 /// lose nothing by it. Returns the bytes that the new constants take beyond those that they
 /// replace.
-std::int64_t fold_channel_scales(graph::Graph& graph, const KernelTable& kernels);
+std::int64_t fold_channel_scales(Graph& graph, const KernelTable& kernels);
 
 /// What reads a Cast, Reshape, Expand or Transpose that changes nothing, a Cast to a wider type and
 /// back, or a Where whose constant condition is the same everywhere, reads what that reads.
-void drop_identities(graph::Graph& graph, const KernelTable& kernels);
+void drop_identities(Graph& graph, const KernelTable& kernels);
 
 /// LayerNormalization and RMSNormalization over the last dimension that are written out: with the
 /// square as Pow or Mul, the root as Sqrt or Pow, the quotient as Div or by a Reciprocal, in half
 /// types between Casts.
-void fuse_normalizations(graph::Graph& graph, const KernelTable& kernels);
+void fuse_normalizations(Graph& graph, const KernelTable& kernels);
 
 /// Gelu of either kind and x sigmoid(a x), a Swish, that are written out, in any order of factors.
-void fuse_activations(graph::Graph& graph, const KernelTable& kernels);
+void fuse_activations(Graph& graph, const KernelTable& kernels);
 
 /// RotaryEmbedding that is written out with Slice or Split. One after a Transpose goes before it
 /// where cos and sin need no Transpose for that.
-void fuse_rotary_embeddings(graph::Graph& graph, const KernelTable& kernels);
+void fuse_rotary_embeddings(Graph& graph, const KernelTable& kernels);
 
 /// Attention on four dimensions that is written out. Taken into it are: Casts on the way; a scale
 /// of the scores, or of queries and keys; masks, of which constant ones that hide nothing are
 /// dropped, and those that hide later keys are the attribute `causal`; a guard against NaN; the
 /// repetition of heads of K and V; Transposes and Reshapes before and behind. In half types, scores
 /// and probabilities are no longer rounded, and rows without any visible key may differ.
-void fuse_attention(graph::Graph& graph, const KernelTable& kernels);
+void fuse_attention(Graph& graph, const KernelTable& kernels);
 
 /// Softmax over the last dimension, with its scale, the last mask, a guard against NaN and Casts,
 /// becomes MaskedSoftmax.
-void fuse_masked_softmax(graph::Graph& graph, const KernelTable& kernels);
+void fuse_masked_softmax(Graph& graph, const KernelTable& kernels);
 
 /// Gemm that scales nothing and adds a row at most becomes a FusedMatMul; Add of a constant with
 /// one element a column, right after a MatMul that nothing else reads, its bias.
-void fuse_biases(graph::Graph& graph, const KernelTable& kernels);
+void fuse_biases(Graph& graph, const KernelTable& kernels);
 
 /// Relu or Gelu of a product that nothing else reads, a Reshape between them or none, becomes the
 /// FusedMatMul's activation.
-void fuse_product_activations(graph::Graph& graph, const KernelTable& kernels);
+void fuse_product_activations(Graph& graph, const KernelTable& kernels);
 
 /// Transposes before and behind products, with Reshapes beside them, become permutations.
-void fuse_permutations(graph::Graph& graph, const KernelTable& kernels);
+void fuse_permutations(Graph& graph, const KernelTable& kernels);
 
 /// A product or convolution of what DequantizeLinear makes, or MatMulInteger or ConvInteger that is
 /// cast to float32 and scaled, becomes QuantizedMatMul or QuantizedConv. Rows are gathered from a
 /// table before they are dequantised.
-void fuse_quantized_products(graph::Graph& graph, const KernelTable& kernels);
+void fuse_quantized_products(Graph& graph, const KernelTable& kernels);
 
 /// A product of a vector with a matrix that Gather or GatherND takes out of a constant, as a
 /// mixture of experts has it, becomes GatheredMatMul: no matrix is copied.
-void fuse_gathered_products(graph::Graph& graph, const KernelTable& kernels);
+void fuse_gathered_products(Graph& graph, const KernelTable& kernels);
 
 /// Element-wise nodes that follow one another on tensors of one shape, and whose results between
 /// nothing else reads, become one ElementwiseChain at the last one's place. It computes them tile
 /// by tile, so that what lies between never leaves the cache.
-void fuse_elementwise_chains(graph::Graph& graph, const KernelTable& kernels);
+void fuse_elementwise_chains(Graph& graph, const KernelTable& kernels);
 
 /// Collectives that follow one another, with other operators at most between them, become one
 /// CollectiveGroup at the first one's place if all that they read is made before it. Collectives of
 /// constants stay: they are always ready, and what they make had better not live longer. All ranks
 /// must send in one order, so this looks at the graph's structure alone, which their graphs share,
 /// never at sizes.
-void group_collectives(graph::Graph& graph);
+void group_collectives(Graph& graph);
 
 struct Rewrites {
   bool fuse = true;               ///< folding included
@@ -135,6 +140,6 @@ struct Rewrites {
 /// All that are wanted and that the device has kernels for, in the order that lets each do the
 /// most, but for fusions that would make the arena larger than the graph needs without. Returns
 /// fold_constants' bytes.
-std::int64_t optimize(graph::Graph& graph, const KernelTable& kernels, Rewrites rewrites = {});
+std::int64_t optimize(Graph& graph, const KernelTable& kernels, Rewrites rewrites = {});
 
 }  // namespace autopar::runtime::passes

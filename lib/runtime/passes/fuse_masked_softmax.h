@@ -1,23 +1,21 @@
 #pragma once
 
-#include <optional>
-#include <vector>
-
 #include "runtime/passes/matcher.h"
 
 namespace autopar::runtime::passes {
 
 /// One mask of the scores: numbers that are added, or a boolean where scores give way to `fill`.
 struct Mask {
-  graph::ValueId value = graph::no_value;
+  ValueId value = graph::no_value;
   std::optional<double> fill;           ///< of a boolean mask alone
   bool keeps = true;                    ///< of a boolean mask: whether scores stay where it is true
   DataType type = DataType::undefined;  ///< of the scores under it
+  auto operator<=>(const Mask&) const = default;
 };
 
 /// A softmax over the last dimension, of scaled scores under masks.
 struct SoftmaxForm {
-  graph::ValueId scores = graph::no_value;
+  ValueId scores = graph::no_value;
   double scale = 1;
   std::vector<Mask> masks;   ///< the last to be applied first
   bool nan_to_zero = false;  ///< a row that came out as NaN becomes zeros
@@ -25,7 +23,7 @@ struct SoftmaxForm {
 
 /// The form in which `value` is computed. It looks through Casts between floating types if asked
 /// to. What is under `most_masks` masks counts as scores.
-std::optional<SoftmaxForm> match_softmax(const Matcher& matcher, graph::ValueId value,
+std::optional<SoftmaxForm> match_softmax(const Matcher& matcher, ValueId value,
                                          std::size_t most_masks, bool through_casts);
 
 }  // namespace autopar::runtime::passes
