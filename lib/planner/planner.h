@@ -26,7 +26,7 @@
 /// Effects on the process: while plan() or explain() search, SIGINT ends the search instead of the
 /// process, and the best plan so far is returned; while write_bundle() writes, SIGINT, SIGTERM and
 /// SIGHUP make it throw and leave nothing behind. The handlers from before return with the call.
-/// Warnings go to spdlog's default logger, which writes to standard output until it is replaced.
+/// Warnings go to spdlog's default logger, which writes to standard error until it is replaced.
 namespace autopar::planner {
 
 /// Is told what begins, for a progress bar; what it returns is destroyed when that has ended.

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -32,10 +33,9 @@ std::filesystem::path plugin_folder() {
 
 void* plugin_symbol(const std::string& plugin, const char* symbol) {
   const std::filesystem::path library = plugin_folder() / ("libautopar_" + plugin + ".so");
-  if (!std::filesystem::exists(library)) {
+  if (!std::filesystem::exists(library))
     fail("{} is missing: build autopar's part '{}', or set AUTOPAR_PLUGIN_DIR to its folder",
          library.string(), plugin);
-  }
   // Loading again what is loaded gives the same library.
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
@@ -44,10 +44,18 @@ void* plugin_symbol(const std::string& plugin, const char* symbol) {
         "folder to LD_LIBRARY_PATH",
         plugin, dlerror());
   }
-  void* const address = dlsym(handle, symbol);
-  if (address == nullptr) {
-    fail("{} has no {}: it belongs to another version of autopar", library.string(), symbol);
+  const auto version = reinterpret_cast<const char* (*)()>(dlsym(handle, "autopar_plugin_version"));
+  const std::string_view found = version != nullptr ? version() : "unknown";
+  if (found != AUTOPAR_VERSION) {
+    fail(
+        "{} belongs to another version of autopar ({}) than this ({}): install both from one "
+        "build, "
+        "or set AUTOPAR_PLUGIN_DIR to the folder of this one's",
+        library.string(), found, AUTOPAR_VERSION);
   }
+  void* const address = dlsym(handle, symbol);
+  if (address == nullptr)
+    fail("{} has no {}: it belongs to another version of autopar", library.string(), symbol);
   return address;
 }
 

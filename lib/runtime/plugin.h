@@ -12,7 +12,7 @@ void* plugin_symbol(const std::string& plugin, const char* symbol);
 /// machines that do without. It is looked for in $AUTOPAR_PLUGIN_DIR, else in the folder autopar
 /// beside libautopar_runtime.so, or, of a program that has this code within, in ../lib/autopar
 /// beside its folder; it is loaded when first asked for and stays. Throws Error naming the library
-/// and what is missing. From several threads at once if need be.
+/// and what is missing, and for one of another version. From several threads at once if need be.
 template <typename Function>
 Function* plugin_function(const std::string& plugin, const char* symbol) {
   return reinterpret_cast<Function*>(plugin_symbol(plugin, symbol));

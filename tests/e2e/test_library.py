@@ -6,7 +6,9 @@ import unittest
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
+from onnx import TensorProto, helper
 
 from support import AUTOPAR, MODELS, SOURCE, TemporaryFolderTest, run
 
@@ -42,6 +44,16 @@ class LibraryTest(TemporaryFolderTest):
 
         again = run(example, MODEL, shape, bundle, expect=1)
         self.assertRegex(again.stderr, "^error: --out .* exists")
+
+        # Warnings are apart from what the program prints.
+        x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in "xy")
+        graph = helper.make_graph([helper.make_node("Concat", ["x", "x"], ["y"], axis=0)],
+                                  "twice", [x], [y])
+        model = self.tmp / "twice.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), model)
+        warned = run(example, model, "x=2x4", self.tmp / "twice")
+        self.assertIn("comes out with 4", warned.stderr)
+        self.assertNotIn("comes out", warned.stdout)
 
     def test_each_header_compiles_by_itself_and_knows_the_standard_library_alone(self):
         headers = sorted((self.prefix / "include" / "autopar").glob("*.h"))

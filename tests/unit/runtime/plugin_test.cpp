@@ -46,6 +46,13 @@ TEST_CASE("a function that a plugin lacks is named") {
                     Contains("libautopar_of_a_test.so") && Contains("pour"));
 }
 
+TEST_CASE("a plugin of another version of autopar is not called") {
+  const PluginFolder folder(AUTOPAR_TEST_PLUGIN_DIR);
+  CHECK_THROWS_WITH(plugin_function<int()>("of_another_version", "autopar_count_calls"),
+                    Contains("libautopar_of_another_version.so belongs to another version of "
+                             "autopar (0.0.1) than this ("));
+}
+
 TEST_CASE("a plugin that the system cannot load is named with the system's reason") {
   const TemporaryFolder place;
   std::ofstream(place / "libautopar_broken.so") << "not a library";
