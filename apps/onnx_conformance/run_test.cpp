@@ -13,7 +13,7 @@
 #include "planner/write_bundle.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
-#include "runtime/run_whole.h"
+#include "runtime/rank_run.h"
 #include "runtime/session.h"
 #include "search/search_plan.h"
 #include "sharding/rewrites/hoist_splits.h"

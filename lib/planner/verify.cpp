@@ -8,7 +8,7 @@
 #include "bundle/tail_info.h"
 #include "planner/load_model.h"
 #include "runtime/rank_device.h"
-#include "runtime/run_whole.h"
+#include "runtime/rank_run.h"
 #include "runtime/session.h"
 #include "runtime/tail_run.h"
 #include "runtime/tensor_files.h"

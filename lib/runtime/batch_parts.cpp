@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-
-#include "base/error.h"
+#include <span>
 
 namespace autopar::runtime {
 namespace {
@@ -13,35 +12,12 @@ using graph::Tensor;
 
 /// Writes a contiguous part of a tensor to its place.
 void place(const Tensor& part, const std::vector<Range>& ranges, Tensor& whole) {
-  if (part.elements() == 0) return;
-  // Elements of less than a byte are never split.
-  if (graph::bits_of(part.type()) % 8 != 0) {
-    require(part.shape() == whole.shape(), "a tensor of packed elements is placed whole");
-    std::ranges::copy(part.bytes(), whole.mutable_bytes().begin());
-    return;
-  }
-  const std::int64_t element = graph::bytes_of(part.type(), 1);
   const std::byte* from = part.data();
-  std::byte* to = whole.mutable_bytes().data();
-  // Odometer over all dimensions but the last, whose elements follow one another.
-  const std::size_t rank = ranges.size();
-  const std::int64_t row = (rank == 0 ? 1 : ranges.back().size()) * element;
-  std::vector<std::int64_t> index;
-  for (std::size_t d = 0; d + 1 < rank; ++d) index.push_back(ranges[d].begin);
-  while (true) {
-    std::int64_t offset = 0;
-    for (std::size_t d = 0; d < rank; ++d) {
-      offset = offset * whole.shape()[d] + (d + 1 < rank ? index[d] : ranges[d].begin);
-    }
-    std::memcpy(to + offset * element, from, static_cast<std::size_t>(row));
-    from += row;
-    std::size_t d = index.size();
-    while (d > 0 && ++index[d - 1] == ranges[d - 1].end) {
-      index[d - 1] = ranges[d - 1].begin;
-      --d;
-    }
-    if (d == 0) return;
-  }
+  std::byte* const to = whole.mutable_bytes().data();
+  whole.slice(ranges).for_each_run([&](std::span<const std::byte> run) {
+    std::memcpy(to + (run.data() - whole.data()), from, run.size());
+    from += run.size();
+  });
 }
 
 /// The rows of the whole batch that a microbatch has: fewer than BatchInfo::rows, or none, at the

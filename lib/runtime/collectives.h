@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "bundle/meta_info.h"
-#include "runtime/comm/device_communicator.h"
-#include "runtime/comm/host_communicator.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/kernel.h"
 
 namespace autopar::runtime {

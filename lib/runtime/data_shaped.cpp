@@ -24,19 +24,21 @@ struct DataShapedNode {
   const graph::Graph& graph;
   const graph::Node& node;
 
-  bool has_input(std::size_t i) const {
-    return i < node.inputs.size() && node.inputs[i] != graph::no_value;
-  }
   /// Contiguous and aligned.
   Tensor input(std::size_t i) const {
     return graph.value(node.inputs.at(i)).constant->contiguous_copy();
   }
+  /// Absent where it is left out or empty.
+  std::optional<Tensor> element(std::size_t i) const {
+    if (i >= node.inputs.size() || node.inputs[i] == graph::no_value) return std::nullopt;
+    const Tensor tensor = input(i);
+    return tensor.elements() > 0 ? std::optional(tensor) : std::nullopt;
+  }
 };
 
-std::int64_t length_of(const Integers64& values) {
-  return static_cast<std::int64_t>(values.size());
+Tensor vector_of(const Integers64& values) {
+  return Tensor::of_int64({std::ssize(values)}, values);
 }
-Tensor vector_of(const Integers64& values) { return Tensor::of_int64({length_of(values)}, values); }
 
 void require_numbers(const DataShapedNode& use, const Tensor& tensor) {
   if (!visit_type(stored_type(tensor.type()), Joined<Numbers, Halves>{}, [](auto) {}))
@@ -52,6 +54,12 @@ std::vector<bool> truths(const DataShapedNode& use, const Tensor& tensor) {
     for (const T& value : tensor.values<T>()) result.push_back(widened(value) != 0);
   });
   return result;
+}
+
+/// Input 0, of one dimension where the node has no axis.
+Tensor flat_without_axis(const DataShapedNode& use) {
+  const Tensor data = use.input(0);
+  return use.node.has_attribute("axis") ? data : data.reshaped({data.elements()});
 }
 
 /// An axis attribute, counted from the front.
@@ -75,7 +83,7 @@ class Slices {
   Tensor picked(const Integers64& places) const {
     const auto run = static_cast<std::size_t>(around_.inner * graph::bits_of(tensor_.type()) / 8);
     Shape shape = tensor_.shape();
-    shape[axis_] = length_of(places);
+    shape[axis_] = std::ssize(places);
     Tensor result = Tensor::zeros(tensor_.type(), shape);
     std::byte* to = result.mutable_bytes().data();
     for (std::int64_t outer = 0; outer < around_.outer && run > 0; ++outer)
@@ -127,12 +135,10 @@ Results non_zero(const DataShapedNode& use) {
 }
 
 Results compress(const DataShapedNode& use) {
-  Tensor data = use.input(0);
-  const bool is_flat = !use.node.has_attribute("axis");
-  if (is_flat) data = data.reshaped({data.elements()});
-  const Slices slices(data, is_flat ? 0 : axis_of(use, data.shape()));
+  const Tensor data = flat_without_axis(use);
+  const Slices slices(data, axis_of(use, data.shape()));
   const std::vector<bool> keeps = truths(use, use.input(1));
-  if (static_cast<std::int64_t>(keeps.size()) > slices.count())
+  if (std::ssize(keeps) > slices.count())
     fail("node '{}': the condition of Compress is longer than the data", use.node.name);
   Integers64 places;
   for (std::size_t i = 0; i < keeps.size(); ++i)
@@ -141,37 +147,29 @@ Results compress(const DataShapedNode& use) {
 }
 
 Results unique(const DataShapedNode& use) {
-  Tensor data = use.input(0);
+  const Tensor data = flat_without_axis(use);
   require_numbers(use, data);
-  const bool is_flat = !use.node.has_attribute("axis");
-  if (is_flat) data = data.reshaped({data.elements()});
-  const Slices slices(data, is_flat ? 0 : axis_of(use, data.shape()));
+  const Slices slices(data, axis_of(use, data.shape()));
   Integers64 order(static_cast<std::size_t>(slices.count()));
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(
       order, [&](std::int64_t x, std::int64_t y) { return slices.compare(x, y) < 0; });
   // Equal ones follow one another, the first of them first.
-  struct Group {
-    std::int64_t first = 0;
-    std::int64_t count = 0;
-    Integers64 members;
-  };
-  std::vector<Group> groups;
+  std::vector<Integers64> groups;
   for (const std::int64_t place : order) {
-    if (groups.empty() || slices.compare(groups.back().first, place) != 0)
-      groups.push_back({place, 0, {}});
-    ++groups.back().count;
-    groups.back().members.push_back(place);
+    if (groups.empty() || slices.compare(groups.back().front(), place) != 0) groups.emplace_back();
+    groups.back().push_back(place);
   }
-  if (use.node.int_attribute("sorted", 1) == 0) std::ranges::sort(groups, {}, &Group::first);
+  const auto first_of = [](const Integers64& group) { return group.front(); };
+  if (use.node.int_attribute("sorted", 1) == 0) std::ranges::sort(groups, {}, first_of);
   Integers64 first;
   Integers64 counts;
   Integers64 inverse(order.size());
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    first.push_back(groups[g].first);
-    counts.push_back(groups[g].count);
-    for (const std::int64_t member : groups[g].members)
-      inverse[static_cast<std::size_t>(member)] = static_cast<std::int64_t>(g);
+  for (const Integers64& group : groups) {
+    for (const std::int64_t member : group)
+      inverse[static_cast<std::size_t>(member)] = std::ssize(first);
+    first.push_back(group.front());
+    counts.push_back(std::ssize(group));
   }
   return {slices.picked(first), vector_of(first), vector_of(inverse), vector_of(counts)};
 }
@@ -209,15 +207,12 @@ Results non_max_suppression(const DataShapedNode& use) {
       boxes.type() != DataType::float32 || scores.type() != DataType::float32)
     fail("node '{}': boxes {} and scores {} of NonMaxSuppression do not fit", use.node.name,
          graph::to_string(b), graph::to_string(s));
-  const auto number = [&](std::size_t input, float otherwise) {
-    if (!use.has_input(input) || use.input(input).elements() == 0) return otherwise;
-    return use.input(input).values<float>()[0];
-  };
-  const bool has_limit = use.has_input(2) && use.input(2).elements() > 0;
-  const std::int64_t most = has_limit ? use.input(2).to_int64s()[0] : 0;
-  const float threshold = number(3, 0);
-  const bool has_least = use.has_input(4) && use.input(4).elements() > 0;
-  const float least = number(4, 0);
+  const auto limit = use.element(2);
+  const std::int64_t most = limit ? limit->to_int64s()[0] : 0;
+  const auto overlap = use.element(3);
+  const float threshold = overlap ? overlap->values<float>()[0] : 0;
+  const auto least = use.element(4);
+  const float lowest = least ? least->values<float>()[0] : 0;
   const bool has_centre = use.node.int_attribute("center_point_box", 0) != 0;
   Integers64 selected;
   for (std::int64_t batch = 0; batch < s[0]; ++batch)
@@ -226,12 +221,12 @@ Results non_max_suppression(const DataShapedNode& use) {
       const float* box = boxes.values<float>().data() + batch * b[1] * 4;
       Integers64 candidates;
       for (std::int64_t i = 0; i < s[2]; ++i)
-        if (!has_least || score[i] > least) candidates.push_back(i);
+        if (!least || score[i] > lowest) candidates.push_back(i);
       std::ranges::stable_sort(candidates,
                                [&](std::int64_t x, std::int64_t y) { return score[x] > score[y]; });
       std::vector<Box> kept;
       for (const std::int64_t i : candidates) {
-        if (static_cast<std::int64_t>(kept.size()) >= most) break;
+        if (std::ssize(kept) >= most) break;
         const Box candidate(box + i * 4, has_centre);
         if (std::ranges::any_of(
                 kept, [&](const Box& other) { return candidate.overlaps(other, threshold); }))
@@ -240,7 +235,7 @@ Results non_max_suppression(const DataShapedNode& use) {
         selected.insert(selected.end(), {batch, type, i});
       }
     }
-  return {Tensor::of_int64({length_of(selected) / 3, 3}, selected)};
+  return {Tensor::of_int64({std::ssize(selected) / 3, 3}, selected)};
 }
 
 struct DataShapedOperator {

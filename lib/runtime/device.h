@@ -27,7 +27,15 @@ struct Step {
   KernelIo io(void* stream = nullptr) const { return {inputs, outputs, scratch, stream}; }
 };
 
-struct Span;  // runtime/trace.h
+/// Null for a step that neither sends nor receives.
+inline const CollectiveKernel* collective_of(const Step& step) {
+  return dynamic_cast<const CollectiveKernel*>(step.kernel.get());
+}
+/// Where it runs.
+inline Queue queue_of(const Step& step) {
+  const CollectiveKernel* collective = collective_of(step);
+  return collective != nullptr ? collective->queue() : Queue::computation;
+}
 
 /// Runs a list of steps, any number of times.
 class Runner {

@@ -1,18 +1,18 @@
 #include "runtime/executable.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <utility>
 
 #include "base/problems.h"
+#include "base/stopwatch.h"
 #include "graph/arena.h"
 #include "graph/state.h"
 #include "runtime/collectives.h"
 #include "runtime/data_shaped.h"
 #include "runtime/devices/cpu_device.h"
 #include "runtime/memory_plan.h"
-#include "runtime/passes/passes.h"
+#include "runtime/passes/matcher.h"
 #include "runtime/state_copies.h"
 #include "runtime/trace.h"
 
@@ -76,245 +76,237 @@ std::vector<bool> rows_stay(const Graph& graph) {
   return stay;
 }
 
-}  // namespace
-
-struct Executable::Impl {
+/// A graph as it runs: rewritten, with a kernel for each node and a place for each value.
+struct CompiledGraph {
   Graph graph;  ///< keeps the constants alive
-  std::unique_ptr<Device> own_device;
-  Device& device;
-  CollectiveContext* collectives = nullptr;
-  std::vector<bool> state_rows_stay;  ///< by state
   std::int64_t folded_bytes = 0;
   std::int64_t realigned_bytes = 0;
-  double upload_seconds = 0;
-  MemoryPlan plan;
-  OwnMemory of_kernels;
-  std::shared_ptr<std::byte> memory;      ///< the arena, then the constants that are copied
-  std::vector<std::byte*> constant_data;  ///< by ValueId: where kernels read it
-  std::vector<const CollectiveKernel*> collective_kernels;  ///< a step each
   Storage storage;
-  int microbatches = 1;
-  std::vector<Step> steps;  ///< a step a node, of no microbatch yet; views have no kernel
-  std::unique_ptr<Runner> runner;
-  StateCopies states;
-  std::vector<std::vector<TensorView>> inputs;  ///< by microbatch
-  std::vector<std::vector<TensorView>> outputs;
-
-  /// Makes the kernels and plans memory.
-  Impl(const Graph& original, const CompileOptions& options, passes::Rewrites rewrites)
-      : graph(original),
-        own_device(options.device ? nullptr : std::make_unique<CpuDevice>(options.threads)),
-        device(options.device ? *options.device : *own_device),
-        collectives(options.collectives),
-        state_rows_stay(rows_stay(original)),
-        folded_bytes(passes::optimize(graph, device.kernels(), rewrites)),
-        realigned_bytes(realign_constants(graph, !device.shares_host_memory())),
-        storage(alias_views(graph, device.kernels())),
-        microbatches(options.microbatches) {
-    require(microbatches > 0, "there is a microbatch");
-    make_steps();
-    std::vector<std::int64_t> scratch;
-    for (const Step& step : steps) scratch.push_back(step.scratch_bytes);
-    plan = plan_memory(graph, storage, scratch, apart(options.common_inputs));
-  }
-
-  /// What must have memory of its own, so that microbatches overlap; nothing where there is one.
-  Apart apart(const std::vector<std::string>& common_inputs) const {
-    Apart apart;
-    if (microbatches == 1) return apart;
-    apart.slots = graph::value_slots(graph, microbatches);
-    for (const ValueId input : graph.inputs) {
-      const bool is_common =
-          std::ranges::find(common_inputs, graph.value(input).name) != common_inputs.end();
-      const bool leaves = std::ranges::find(graph.outputs, input) != graph.outputs.end();
-      if (is_common && !leaves) apart.slots[static_cast<std::size_t>(input)] = 1;
-    }
-    for (const Step& step : steps) {
-      const auto* collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get());
-      apart.scratch.push_back(collective ? collective->queue() : Queue::computation);
-    }
-    return apart;
-  }
-
-  bool has_collective_groups() const {
-    return std::ranges::any_of(graph.nodes,
-                               [](const Node& node) { return node.op_type == "CollectiveGroup"; });
-  }
-
-  /// Allocates memory and fills it; the Impl is ready to run then.
-  void finish() {
-    place_constants();
-    std::vector<Step> placed;
-    for (int microbatch = 0; microbatch < microbatches; ++microbatch)
-      place_values(microbatch, placed);
-    steps.clear();
-    for (const Step& step : placed)
-      if (const auto* collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get()))
-        collective_kernels.push_back(collective);
-    runner = device.make_runner(std::move(placed), collectives);
-    if (!graph.states.empty())
-      states = StateCopies(graph, state_rows_stay, inputs.front(), outputs.front(), device);
-  }
-
-  void make_steps() {
-    require_kernels(graph, device.kernels());
-    const auto readers = graph::consumers(graph);
-    for (const Node& node : graph.nodes) {
-      const KernelEntry& entry = entry_of(node, device.kernels());
-      Step& step = steps.emplace_back();
-      KernelRequest request{
-          node,        views_of(node.inputs),     views_of(node.outputs),   device,
-          collectives, constants_of(node.inputs), own_inputs(node, readers)};
-      step.node = node.name;
-      step.op_type = node.op_type;
-      step.kernel = entry.make(request);
-      step.inputs = std::move(request.inputs);
-      step.outputs = std::move(request.outputs);
-      if (entry.is_view && shares_bytes_with_input(node)) {
-        step.kernel.reset();
-        continue;
-      }
-      step.scratch_bytes = step.kernel->scratch_bytes();
-      add_own_memory(*step.kernel);
-      if (device.shares_host_memory()) spare_constants(node, *step.kernel, request.is_own);
-    }
-  }
-
-  void add_own_memory(const Kernel& kernel) {
-    const OwnMemory own = kernel.own_memory();
-    of_kernels.arena_bytes += own.arena_bytes;
-    of_kernels.scratch_bytes += own.scratch_bytes;
-    of_kernels.derived_bytes += own.derived_bytes;
-  }
+  std::vector<Step> steps = {};  ///< a step a node, of no microbatch yet; views have no kernel
+  OwnMemory of_kernels = {};
+  MemoryPlan plan = {};
 
   std::int64_t arena_bytes() const { return plan.arena_bytes + of_kernels.arena_bytes; }
   std::int64_t bytes_without_scratch() const {
     return plan.bytes_without_scratch + of_kernels.arena_bytes - of_kernels.scratch_bytes;
   }
-  std::int64_t all_derived_bytes() const {
-    return folded_bytes + realigned_bytes + of_kernels.derived_bytes;
+  /// Null for another value.
+  const Tensor* constant(ValueId id) const {
+    const ValueId root = id == graph::no_value ? id : storage.root(id);
+    return graph.is_constant(root) ? &*graph.value(root).constant : nullptr;
   }
+};
 
-  /// Memory of constants that the node alone reads, and not all of.
-  void spare_constants(const Node& node, const Kernel& kernel, const std::vector<bool>& is_own) {
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const ValueId id = node.inputs[i];
-      if (is_own[i] && !kernel.reads(i)) graph.value(id).constant->drop_data();
-    }
-  }
-
-  std::vector<bool> own_inputs(const Node& node,
-                               const std::vector<std::vector<NodeId>>& readers) const {
-    std::vector<bool> is_own;
-    for (const ValueId id : node.inputs) {
-      const bool is_output = std::ranges::find(graph.outputs, id) != graph.outputs.end();
-      is_own.push_back(graph.is_constant(id) && !is_output &&
-                       readers[static_cast<std::size_t>(id)].size() == 1);
-    }
-    return is_own;
-  }
-
-  bool shares_bytes_with_input(const Node& node) const {
-    return storage.root(node.outputs[0]) == storage.root(node.inputs[0]);
-  }
-
-  /// Views with data, which the host can read, for constants alone.
-  TensorView view_of(ValueId id) const {
-    if (id == graph::no_value) return {};
-    const graph::Value& value = graph.value(id);
-    TensorView view{value.type, value.shape, nullptr};
-    const auto& constant = graph.value(storage.root(id)).constant;
+/// With data, which the host can read, for constants alone.
+std::vector<TensorView> views_of(const CompiledGraph& compiled, const std::vector<ValueId>& ids) {
+  std::vector<TensorView> views;
+  for (const ValueId id : ids) {
+    TensorView& view = views.emplace_back(passes::view_of(compiled.graph, id));
     // Views are of inputs and outputs alike; no kernel writes to an input.
-    if (constant) view.data = const_cast<std::byte*>(constant->data());
-    return view;
+    if (const Tensor* constant = compiled.constant(id))
+      view.data = const_cast<std::byte*>(constant->data());
   }
-  std::vector<TensorView> views_of(const std::vector<ValueId>& ids) const {
-    std::vector<TensorView> views;
-    for (const ValueId id : ids) views.push_back(view_of(id));
-    return views;
-  }
+  return views;
+}
 
-  std::vector<const graph::Tensor*> constants_of(const std::vector<ValueId>& ids) const {
-    std::vector<const graph::Tensor*> constants;
-    for (const ValueId id : ids) {
-      const auto root = id == graph::no_value ? id : storage.root(id);
-      constants.push_back(graph.is_constant(root) ? &*graph.value(root).constant : nullptr);
+/// By input, whether it is a constant that the node alone reads.
+std::vector<bool> own_inputs(const Graph& graph, const Node& node,
+                             const std::vector<std::vector<NodeId>>& readers) {
+  std::vector<bool> is_own;
+  for (const ValueId id : node.inputs) {
+    const bool is_output = std::ranges::find(graph.outputs, id) != graph.outputs.end();
+    is_own.push_back(graph.is_constant(id) && !is_output &&
+                     readers[static_cast<std::size_t>(id)].size() == 1);
+  }
+  return is_own;
+}
+
+void make_steps(CompiledGraph& compiled, Device& device, CollectiveContext* collectives) {
+  Graph& graph = compiled.graph;
+  require_kernels(graph, device.kernels());
+  const auto readers = graph::consumers(graph);
+  for (const Node& node : graph.nodes) {
+    const KernelEntry& entry = entry_of(node, device.kernels());
+    KernelRequest request{.node = node,
+                          .inputs = views_of(compiled, node.inputs),
+                          .outputs = views_of(compiled, node.outputs),
+                          .device = device,
+                          .collectives = collectives,
+                          .is_own = own_inputs(graph, node, readers)};
+    for (const ValueId id : node.inputs) request.constants.push_back(compiled.constant(id));
+    Step& step = compiled.steps.emplace_back();
+    step.node = node.name;
+    step.op_type = node.op_type;
+    step.kernel = entry.make(request);
+    step.inputs = std::move(request.inputs);
+    step.outputs = std::move(request.outputs);
+    const Storage& storage = compiled.storage;
+    if (entry.is_view && storage.root(node.outputs[0]) == storage.root(node.inputs[0])) {
+      step.kernel.reset();
+      continue;
     }
-    return constants;
+    step.scratch_bytes = step.kernel->scratch_bytes();
+    const OwnMemory own = step.kernel->own_memory();
+    compiled.of_kernels.arena_bytes += own.arena_bytes;
+    compiled.of_kernels.scratch_bytes += own.scratch_bytes;
+    compiled.of_kernels.derived_bytes += own.derived_bytes;
+    if (!device.shares_host_memory()) continue;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (request.is_own[i] && !step.kernel->reads(i))
+        graph.value(node.inputs[i]).constant->drop_data();
+  }
+}
+
+/// What must have memory of its own, so that microbatches overlap; nothing where there is one.
+Apart apart(const CompiledGraph& compiled, const CompileOptions& options) {
+  Apart apart;
+  if (options.microbatches == 1) return apart;
+  const Graph& graph = compiled.graph;
+  apart.slots = graph::value_slots(graph, options.microbatches);
+  for (const ValueId input : graph.inputs) {
+    const bool is_common = std::ranges::find(options.common_inputs, graph.value(input).name) !=
+                           options.common_inputs.end();
+    const bool leaves = std::ranges::find(graph.outputs, input) != graph.outputs.end();
+    if (is_common && !leaves) apart.slots[static_cast<std::size_t>(input)] = 1;
+  }
+  for (const Step& step : compiled.steps) apart.scratch.push_back(queue_of(step));
+  return apart;
+}
+
+/// Makes the kernels and plans memory.
+CompiledGraph compile(const Graph& original, const CompileOptions& options, Device& device,
+                      passes::Rewrites rewrites) {
+  Graph graph = original;
+  const std::int64_t folded_bytes = passes::optimize(graph, device.kernels(), rewrites);
+  const std::int64_t realigned = realign_constants(graph, !device.shares_host_memory());
+  Storage storage = alias_views(graph, device.kernels());
+  CompiledGraph compiled{std::move(graph), folded_bytes, realigned, std::move(storage)};
+  make_steps(compiled, device, options.collectives);
+  std::vector<std::int64_t> scratch;
+  for (const Step& step : compiled.steps) scratch.push_back(step.scratch_bytes);
+  compiled.plan = plan_memory(compiled.graph, compiled.storage, scratch, apart(compiled, options));
+  return compiled;
+}
+
+/// Rewrites may keep values longer. Where that breaks the promise of arena_bound, it does without.
+CompiledGraph compile_within_bound(const Graph& graph, const CompileOptions& options,
+                                   Device& device) {
+  require(options.microbatches > 0, "there is a microbatch");
+  passes::Rewrites rewrites{.fuse = options.optimize, .group_collectives = options.optimize};
+  CompiledGraph compiled = compile(graph, options, device, rewrites);
+  const auto keeps_promise = [&] {
+    return compiled.folded_bytes + compiled.of_kernels.derived_bytes +
+               compiled.bytes_without_scratch() <=
+           graph::arena_bound(graph) + graph::slot_bytes(graph, options.microbatches);
+  };
+  // All ranks must send in one order: grouped on all of them or on none.
+  if (passes::has_collective_groups(compiled.graph) &&
+      !options.collectives->all_agree(keeps_promise())) {
+    rewrites.group_collectives = false;
+    compiled = compile(graph, options, device, rewrites);
+  }
+  if (rewrites.fuse && !keeps_promise()) {
+    rewrites.fuse = false;
+    compiled = compile(graph, options, device, rewrites);
+  }
+  return compiled;
+}
+
+/// A rank's memory: the arena, and behind it constants where the device cannot read the host's.
+struct Memory {
+  std::shared_ptr<std::byte> arena;
+  std::vector<std::byte*> constants;  ///< by ValueId: where kernels read it
+  double upload_seconds = 0;
+};
+
+Memory allocate(const CompiledGraph& compiled, Device& device) {
+  const std::vector<graph::Value>& values = compiled.graph.values;
+  Memory memory{.arena = {}, .constants = std::vector<std::byte*>(values.size())};
+  if (device.shares_host_memory()) {
+    for (std::size_t v = 0; v < values.size(); ++v)
+      if (values[v].constant)
+        memory.constants[v] = const_cast<std::byte*>(values[v].constant->data());
+    memory.arena = device.allocate(graph::aligned(compiled.plan.arena_bytes));
+    return memory;
+  }
+  std::int64_t bytes = graph::aligned(compiled.plan.arena_bytes);
+  std::vector<std::int64_t> offsets(values.size());
+  for (std::size_t v = 0; v < values.size(); ++v) {
+    offsets[v] = bytes;
+    if (values[v].constant) bytes += graph::aligned(values[v].constant->size_bytes());
+  }
+  memory.arena = device.allocate(bytes);
+  std::vector<Device::Upload> uploads;
+  for (std::size_t v = 0; v < values.size(); ++v) {
+    if (!values[v].constant) continue;
+    memory.constants[v] = memory.arena.get() + offsets[v];
+    uploads.push_back({&*values[v].constant, memory.constants[v]});
+  }
+  const Stopwatch watch;
+  device.upload(uploads);
+  memory.upload_seconds = watch.seconds();
+  return memory;
+}
+
+}  // namespace
+
+struct Executable::Impl {
+  std::unique_ptr<Device> own_device;
+  Device& device;
+  CollectiveContext* collectives;
+  CompiledGraph compiled;
+  Memory memory;
+  std::vector<std::vector<TensorView>> inputs = {};  ///< by microbatch
+  std::vector<std::vector<TensorView>> outputs = {};
+  std::vector<const CollectiveKernel*> collective_kernels = {};  ///< a step each
+  std::unique_ptr<Runner> runner = {};
+  StateCopies hand_on_states = {};
+
+  Impl(const Graph& graph, const CompileOptions& options)
+      : own_device(options.device ? nullptr : std::make_unique<CpuDevice>(options.threads)),
+        device(options.device ? *options.device : *own_device),
+        collectives(options.collectives),
+        compiled(compile_within_bound(graph, options, device)),
+        memory(allocate(compiled, device)) {
+    std::vector<Step> placed;
+    for (int microbatch = 0; microbatch < options.microbatches; ++microbatch)
+      place_values(microbatch, placed);
+    compiled.steps.clear();
+    for (const Step& step : placed)
+      if (const auto* collective = collective_of(step)) collective_kernels.push_back(collective);
+    runner = device.make_runner(std::move(placed), collectives);
+    if (!graph.states.empty())
+      hand_on_states =
+          state_copies(compiled.graph, rows_stay(graph), inputs.front(), outputs.front(), device);
   }
 
   /// Appends the microbatch's steps, but views, which run nothing, every tensor in its place.
   void place_values(int microbatch, std::vector<Step>& placed) {
+    const Graph& graph = compiled.graph;
     const auto point = [&](std::vector<TensorView>& views, const std::vector<ValueId>& ids) {
       for (std::size_t i = 0; i < ids.size(); ++i) {
         if (ids[i] == graph::no_value) continue;
-        const ValueId root = storage.root(ids[i]);
+        const ValueId root = compiled.storage.root(ids[i]);
         views[i].data = graph.is_constant(root)
-                            ? constant_data[static_cast<std::size_t>(root)]
-                            : memory.get() + plan.value_offset(ids[i], microbatch);
+                            ? memory.constants[static_cast<std::size_t>(root)]
+                            : memory.arena.get() + compiled.plan.value_offset(ids[i], microbatch);
       }
     };
-    for (std::size_t n = 0; n < steps.size(); ++n) {
-      if (steps[n].kernel == nullptr) continue;
-      const Node& node = graph.nodes[n];
-      Step& step = placed.emplace_back(steps[n]);
+    for (std::size_t n = 0; n < compiled.steps.size(); ++n) {
+      if (compiled.steps[n].kernel == nullptr) continue;
+      Step& step = placed.emplace_back(compiled.steps[n]);
       step.microbatch = microbatch;
-      point(step.inputs, node.inputs);
-      point(step.outputs, node.outputs);
-      step.scratch = memory.get() + plan.scratch_offsets[n];
+      point(step.inputs, graph.nodes[n].inputs);
+      point(step.outputs, graph.nodes[n].outputs);
+      step.scratch = memory.arena.get() + compiled.plan.scratch_offsets[n];
     }
-    point(inputs.emplace_back(views_of(graph.inputs)), graph.inputs);
-    point(outputs.emplace_back(views_of(graph.outputs)), graph.outputs);
-  }
-
-  /// Allocates the arena. Where the device cannot read the host's memory, constants follow it.
-  void place_constants() {
-    std::int64_t bytes = graph::aligned(plan.arena_bytes);
-    std::vector<std::int64_t> offsets(graph.values.size(), 0);
-    constant_data.resize(graph.values.size());
-    for (std::size_t v = 0; v < graph.values.size(); ++v) {
-      const auto& constant = graph.values[v].constant;
-      if (!constant) continue;
-      // Views are of inputs and outputs alike; no kernel writes to an input.
-      constant_data[v] = const_cast<std::byte*>(constant->data());
-      offsets[v] = bytes;
-      if (!device.shares_host_memory()) bytes += graph::aligned(constant->size_bytes());
-    }
-    memory = device.allocate(bytes);
-    if (device.shares_host_memory()) return;
-    std::vector<Device::Upload> uploads;
-    for (std::size_t v = 0; v < graph.values.size(); ++v) {
-      if (!graph.values[v].constant) continue;
-      constant_data[v] = memory.get() + offsets[v];
-      uploads.push_back({&*graph.values[v].constant, constant_data[v]});
-    }
-    const auto start = std::chrono::steady_clock::now();
-    device.upload(uploads);
-    upload_seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    point(inputs.emplace_back(views_of(compiled, graph.inputs)), graph.inputs);
+    point(outputs.emplace_back(views_of(compiled, graph.outputs)), graph.outputs);
   }
 };
 
-Executable::Executable(const graph::Graph& graph, const CompileOptions& options) {
-  passes::Rewrites rewrites{.fuse = options.optimize, .group_collectives = options.optimize};
-  const auto compile = [&] { impl_ = std::make_unique<Impl>(graph, options, rewrites); };
-  // Rewrites may keep values longer. Where that breaks the promise of arena_bound, do without.
-  const auto keeps_promise = [&] {
-    return impl_->folded_bytes + impl_->of_kernels.derived_bytes + impl_->bytes_without_scratch() <=
-           graph::arena_bound(graph) + graph::slot_bytes(graph, options.microbatches);
-  };
-  compile();
-  // All ranks must send in one order: grouped on all of them or on none.
-  if (impl_->has_collective_groups() && !options.collectives->all_agree(keeps_promise())) {
-    rewrites.group_collectives = false;
-    compile();
-  }
-  if (rewrites.fuse && !keeps_promise()) {
-    rewrites.fuse = false;
-    compile();
-  }
-  impl_->finish();
-}
+Executable::Executable(const graph::Graph& graph, const CompileOptions& options)
+    : impl_(std::make_unique<Impl>(graph, options)) {}
 Executable::~Executable() = default;
 Executable::Executable(Executable&&) noexcept = default;
 
@@ -348,27 +340,34 @@ void Executable::run() {
 }
 
 void Executable::hand_on_states(std::int64_t first_row, int step) {
-  impl_->states.hand_on(first_row, step);
+  if (impl_->hand_on_states) impl_->hand_on_states(first_row, step);
 }
 
-std::int64_t Executable::arena_bytes() const { return impl_->arena_bytes(); }
+std::int64_t Executable::arena_bytes() const { return impl_->compiled.arena_bytes(); }
 std::int64_t Executable::scratch_bytes() const {
-  return impl_->arena_bytes() - impl_->bytes_without_scratch();
+  return arena_bytes() - impl_->compiled.bytes_without_scratch();
 }
 std::int64_t Executable::launches() const { return impl_->runner->launches(); }
 double Executable::device_seconds() const { return impl_->runner->device_seconds(); }
-double Executable::upload_seconds() const { return impl_->upload_seconds; }
-std::int64_t Executable::derived_constant_bytes() const { return impl_->all_derived_bytes(); }
+double Executable::upload_seconds() const { return impl_->memory.upload_seconds; }
+std::int64_t Executable::derived_constant_bytes() const {
+  const CompiledGraph& compiled = impl_->compiled;
+  return compiled.folded_bytes + compiled.realigned_bytes + compiled.of_kernels.derived_bytes;
+}
+
+std::vector<Tensor> run_constants(const graph::Graph& graph, int threads) {
+  Executable executable(graph, {.threads = threads, .optimize = false});
+  executable.run();
+  std::vector<Tensor> results;
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i)
+    results.push_back(executable.read_output(i));
+  return results;
+}
 
 std::optional<std::vector<graph::Tensor>> evaluate_constants(const graph::Graph& graph) {
   try {
     if (auto results = evaluate_data_shaped(graph)) return results;
-    Executable executable(graph, {.threads = 1, .collectives = nullptr, .optimize = false});
-    executable.run();
-    std::vector<Tensor> results;
-    for (std::size_t i = 0; i < graph.outputs.size(); ++i)
-      results.push_back(executable.read_output(i));
-    return results;
+    return run_constants(graph, 1);
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -72,8 +71,10 @@ class Executable {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Runs a graph whose inputs are all constants: the evaluator for constant folding. nullopt where
-/// some operator has no kernel, or its kernel refuses.
+/// The outputs of a graph whose inputs are all constants, by the host's kernels.
+std::vector<graph::Tensor> run_constants(const graph::Graph& graph, int threads);
+/// The same as the evaluator for constant folding: nullopt where some operator has no kernel, or
+/// its kernel refuses.
 std::optional<std::vector<graph::Tensor>> evaluate_constants(const graph::Graph& graph);
 
 }  // namespace autopar::runtime

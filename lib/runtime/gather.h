@@ -1,12 +1,11 @@
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "bundle/meta_info.h"
-#include "runtime/comm/host_communicator.h"
+#include "runtime/comm/communicator.h"
 
 /// What ranks tell each other about a run; every rank of the world calls each function.
 namespace autopar::runtime {

@@ -17,23 +17,16 @@ bool has_one_output(const graph::Node& node) {
 
 }  // namespace
 
-Storage::Storage(const graph::Graph& graph) : roots_(graph.values.size()) {
-  std::iota(roots_.begin(), roots_.end(), 0);
-}
-
-void Storage::alias(graph::ValueId view, graph::ValueId source) {
-  roots_[static_cast<std::size_t>(view)] = root(source);
-}
-
 Storage alias_views(const graph::Graph& graph, const KernelTable& kernels) {
-  Storage storage(graph);
+  Storage storage{std::vector<graph::ValueId>(graph.values.size())};
+  std::iota(storage.roots.begin(), storage.roots.end(), 0);
   for (const graph::Node& node : graph.nodes) {
     const KernelEntry* entry = kernels.find(node.domain, node.op_type);
     if (entry == nullptr || !entry->is_view || !has_one_output(node)) continue;
     const graph::ValueId root = storage.root(node.inputs[0]);
     const bool is_given = graph.is_constant(root) || is_one_of(graph.inputs, root);
     if (is_given && is_one_of(graph.outputs, node.outputs[0])) continue;
-    storage.alias(node.outputs[0], node.inputs[0]);
+    storage.roots[static_cast<std::size_t>(node.outputs[0])] = root;
   }
   return storage;
 }

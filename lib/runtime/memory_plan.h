@@ -12,16 +12,9 @@ namespace autopar::runtime {
 
 /// Whose bytes each value has. A value is its own *root*, unless it views another value: then its
 /// root is that value's. The root's buffer lives as long as any value with that root.
-class Storage {
- public:
-  explicit Storage(const graph::Graph& graph);
-
-  /// Makes `view` share the bytes of `source`.
-  void alias(graph::ValueId view, graph::ValueId source);
-  graph::ValueId root(graph::ValueId id) const { return roots_[static_cast<std::size_t>(id)]; }
-
- private:
-  std::vector<graph::ValueId> roots_;
+struct Storage {
+  std::vector<graph::ValueId> roots;  ///< by ValueId
+  graph::ValueId root(graph::ValueId id) const { return roots[static_cast<std::size_t>(id)]; }
 };
 
 /// Outputs that the device's kernels make as a view of their first input share its bytes, except

@@ -3,8 +3,7 @@
 #include <chrono>
 #include <memory>
 
-#include "runtime/comm/device_communicator.h"
-#include "runtime/comm/local_ranks.h"
+#include "runtime/comm/ranks.h"
 #include "runtime/device.h"
 #include "runtime/session_options.h"
 

@@ -1,6 +1,7 @@
 #include "runtime/rank_run.h"
 
-#include "graph/arena.h"
+#include "base/stopwatch.h"
+#include "runtime/comm/thread_communicator.h"
 
 namespace autopar::runtime {
 namespace {
@@ -48,14 +49,12 @@ void RankRun::write_inputs(const InputParts& parts) {
 }
 
 RankRun::Seconds RankRun::run(const std::optional<StateRows>& states) {
-  using Clock = std::chrono::steady_clock;
   host_.barrier();
-  const auto start = Clock::now();
+  const Stopwatch watch;
   executable_.run();
   if (states) hand_on_states(*states);
   host_.barrier();
-  return {.host = std::chrono::duration<double>(Clock::now() - start).count(),
-          .device = executable_.device_seconds()};
+  return {.host = watch.seconds(), .device = executable_.device_seconds()};
 }
 
 void RankRun::hand_on_states(const StateRows& rows) {
@@ -72,6 +71,21 @@ std::vector<Span> RankRun::profile() {
 std::int64_t RankRun::peak_bytes() const {
   return weight_bytes_ + executable_.derived_constant_bytes() + executable_.arena_bytes() -
          executable_.scratch_bytes();
+}
+
+NamedTensors run_whole(const graph::Graph& graph, const NamedTensors& inputs,
+                       const DeviceOptions& device) {
+  const auto timeout = LaunchOptions{}.timeout;
+  const auto world = make_thread_communicators(1, timeout);
+  RankRun run(graph, device, *world.front(), {}, timeout);
+  InputParts parts;
+  for (const auto& [name, tensor] : inputs) parts[name] = {tensor.contiguous_copy()};
+  run.write_inputs(parts);
+  run.run();
+  NamedTensors outputs;
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i)
+    outputs.emplace(graph.value(graph.outputs[i]).name, run.output(i));
+  return outputs;
 }
 
 }  // namespace autopar::runtime

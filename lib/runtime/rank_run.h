@@ -74,4 +74,9 @@ class RankRun {
   std::vector<std::string> input_names_;
 };
 
+/// The outputs of a model that is not split, run in this thread: what a bundle's are compared with.
+/// Inputs that fit the graph's are the caller's care.
+NamedTensors run_whole(const graph::Graph& graph, const NamedTensors& inputs,
+                       const DeviceOptions& device);
+
 }  // namespace autopar::runtime

@@ -30,26 +30,6 @@ std::int64_t bytes_of_bodies(const Graph& graph, const KernelTable& kernels) {
   return bytes;
 }
 
-bool has_collective_groups(const Graph& graph) {
-  return std::ranges::any_of(
-      graph.nodes, [](const graph::Node& node) { return node.op_type == "CollectiveGroup"; });
-}
-
-PackedGraph packed(Graph graph, const KernelTable& kernels, int microbatches,
-                   passes::Rewrites rewrites) {
-  PackedGraph result;
-  const std::int64_t folded = passes::optimize(graph, kernels, rewrites);
-  const Storage storage = alias_views(graph, kernels);
-  Apart apart;
-  if (microbatches > 1) apart.slots = graph::value_slots(graph, microbatches);
-  const std::vector<std::int64_t> no_scratch(graph.nodes.size());
-  result.lifetimes = root_lifetimes(graph, storage);
-  result.bytes = folded + plan_memory(graph, storage, no_scratch, apart).arena_bytes +
-                 bytes_of_bodies(graph, kernels);
-  result.graph = std::move(graph);
-  return result;
-}
-
 }  // namespace
 
 Graph without_large_weights(const Graph& graph) {
@@ -63,10 +43,19 @@ PackedGraph packed_graph(const Graph& graph, const KernelTable& kernels, int mic
   const std::int64_t bound = graph::arena_bound(graph) + graph::slot_bytes(graph, microbatches);
   const Graph light = without_large_weights(graph);
   const auto pack = [&](passes::Rewrites rewrites) {
-    return packed(light, kernels, microbatches, rewrites);
+    PackedGraph packed{.graph = light, .lifetimes = {}};
+    packed.bytes = passes::optimize(packed.graph, kernels, rewrites);
+    const Storage storage = alias_views(packed.graph, kernels);
+    Apart apart;
+    if (microbatches > 1) apart.slots = graph::value_slots(packed.graph, microbatches);
+    const std::vector<std::int64_t> no_scratch(packed.graph.nodes.size());
+    packed.lifetimes = root_lifetimes(packed.graph, storage);
+    packed.bytes += plan_memory(packed.graph, storage, no_scratch, apart).arena_bytes +
+                    bytes_of_bodies(packed.graph, kernels);
+    return packed;
   };
   const PackedGraph grouped = pack({});
-  const bool has_groups = has_collective_groups(grouped.graph);
+  const bool has_groups = passes::has_collective_groups(grouped.graph);
   PackedGraph ungrouped = has_groups ? pack({.group_collectives = false}) : grouped;
   if (ungrouped.bytes > bound) ungrouped = pack({.fuse = false, .group_collectives = false});
   // Groups that do not fit on some rank, perhaps another one, are left by all.

@@ -39,8 +39,7 @@ StepAccess access_of(const Step& step) {
   for (const TensorView& view : step.outputs)
     add_range(access.writes, view.data, view.size_bytes());
   add_range(access.writes, step.scratch, step.scratch_bytes);
-  if (const auto* collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get()))
-    access.queue = collective->queue();
+  access.queue = queue_of(step);
   return access;
 }
 

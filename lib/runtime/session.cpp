@@ -79,11 +79,6 @@ std::unique_ptr<TailRun> load_tail(const Bundle& bundle, int threads) {
                                    bundle.tail->summary, threads);
 }
 
-const bundle::PortInfo& port_of(const std::vector<bundle::PortInfo>& ports,
-                                const std::string& name) {
-  return *std::ranges::find(ports, name, &bundle::PortInfo::name);
-}
-
 /// Where a port is among those of a rank's shard.
 std::size_t index_in_shard(const std::vector<bundle::PortInfo>& ports, const bundle::PortInfo& port,
                            int rank) {
@@ -119,8 +114,8 @@ struct LoopRun {
 /// All ranks get rank 0's choice.
 Tensor choose_next(const bundle::MetaInfo& info, const LoopOptions::Choice& choice,
                    const RankRun& run, HostCommunicator& world) {
-  const bundle::PortInfo& input = port_of(info.inputs, choice.input);
-  const Tensor scores = whole_output(info, port_of(info.outputs, choice.output), run, world);
+  const bundle::PortInfo& input = *find_port(info.inputs, choice.input);
+  const Tensor scores = whole_output(info, *find_port(info.outputs, choice.output), run, world);
   Tensor chosen = world.rank() == 0 ? choose(scores, input.type, input.shape)
                                     : Tensor::zeros(input.type, input.shape);
   world.broadcast(chosen.mutable_bytes().data(), chosen.size_bytes(), 0);

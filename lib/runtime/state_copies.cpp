@@ -7,10 +7,22 @@
 
 namespace autopar::runtime {
 
-StateCopies::StateCopies(const graph::Graph& graph, const std::vector<bool>& rows_stay,
+namespace {
+
+/// Where the first copied element lies, and by how much further it goes a row.
+struct Place {
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  std::int64_t row_bytes = 0;
+  std::int64_t rows = 0;  ///< of a step; 0 for a state whose rows keep their places
+};
+
+}  // namespace
+
+StateCopies state_copies(const graph::Graph& graph, const std::vector<bool>& rows_stay,
                          std::span<const TensorView> inputs, std::span<const TensorView> outputs,
-                         Device& device)
-    : queue_(device.queue(Queue::computation)) {
+                         Device& device) {
+  std::vector<Place> all;
   std::vector<CopyLayout> layouts;
   for (std::size_t i = 0; i < graph.states.size(); ++i) {
     const graph::State& state = graph.states[i];
@@ -36,19 +48,17 @@ StateCopies::StateCopies(const graph::Graph& graph, const std::vector<bool>& row
       layout.shape[dim] = growth->rows;
     }
     layouts.push_back(std::move(layout));
-    places_.push_back(place);
+    all.push_back(place);
   }
-  copies_ = device.make_strided_copies(std::move(layouts));
-}
-
-void StateCopies::hand_on(std::int64_t first_row, int step) const {
-  if (!copies_) return;
-  std::vector<CopyPlace> places;
-  for (const Place& place : places_) {
-    const std::int64_t row = place.rows == 0 ? 0 : first_row + step * place.rows;
-    places.push_back({place.from, place.to + row * place.row_bytes});
-  }
-  copies_->run(places, queue_);
+  const std::shared_ptr<StridedCopies> copies = device.make_strided_copies(std::move(layouts));
+  return [copies, all, queue = device.queue(Queue::computation)](std::int64_t first_row, int step) {
+    std::vector<CopyPlace> places;
+    for (const Place& place : all) {
+      const std::int64_t row = place.rows == 0 ? 0 : first_row + step * place.rows;
+      places.push_back({place.from, place.to + row * place.row_bytes});
+    }
+    copies->run(places, queue);
+  };
 }
 
 }  // namespace autopar::runtime

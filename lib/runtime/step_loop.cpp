@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 
 #include "base/problems.h"
@@ -16,12 +15,6 @@ namespace {
 using graph::DataType;
 using graph::Shape;
 using graph::Tensor;
-
-const bundle::PortInfo* find_port(const std::vector<bundle::PortInfo>& ports,
-                                  const std::string& name) {
-  const auto found = std::ranges::find(ports, name, &bundle::PortInfo::name);
-  return found == ports.end() ? nullptr : &*found;
-}
 
 /// The bundle's ports as a graph without nodes, which is all that patterns are about.
 graph::Graph graph_of_ports(const bundle::MetaInfo& info) {
@@ -142,6 +135,12 @@ std::vector<std::string> file_options(const std::vector<std::string>& names) {
 }
 
 }  // namespace
+
+const bundle::PortInfo* find_port(const std::vector<bundle::PortInfo>& ports,
+                                  const std::string& name) {
+  const auto found = std::ranges::find(ports, name, &bundle::PortInfo::name);
+  return found == ports.end() ? nullptr : &*found;
+}
 
 void set_states(bundle::MetaInfo& info, const std::optional<bundle::TailInfo>& tail,
                 const std::vector<std::string>& patterns) {

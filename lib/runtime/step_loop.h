@@ -12,6 +12,10 @@
 /// What a run of several steps reads and what it needs of its bundle.
 namespace autopar::runtime {
 
+/// Null where there is none of that name.
+const bundle::PortInfo* find_port(const std::vector<bundle::PortInfo>& ports,
+                                  const std::string& name);
+
 /// Resolves patterns of states, if there are any; else the bundle's own stay. Throws Error for
 /// names that no input or output has, and for those of the tail.
 void set_states(bundle::MetaInfo& info, const std::optional<bundle::TailInfo>& tail,

@@ -16,21 +16,12 @@ bool has_kernel(std::string_view domain, std::string_view op_type) {
   return cpu_kernels().find(domain, op_type) != nullptr;
 }
 
-std::vector<Tensor> computed(const graph::Graph& graph, int threads) {
-  Executable executable(graph, {.threads = threads, .optimize = false});
-  executable.run();
-  std::vector<Tensor> results;
-  for (std::size_t i = 0; i < graph.outputs.size(); ++i)
-    results.push_back(executable.read_output(i));
-  return results;
-}
-
 graph::Evaluator evaluator(int threads) {
   return [threads](const graph::Graph& graph) -> std::optional<std::vector<Tensor>> {
     if (auto results = evaluate_data_shaped(graph)) return results;
     const graph::Node& node = graph.nodes.at(0);
     if (!has_kernel(node.domain, node.op_type)) return std::nullopt;
-    return computed(graph, threads);
+    return run_constants(graph, threads);
   };
 }
 

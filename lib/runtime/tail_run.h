@@ -1,8 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "graph/onnx/onnx_interpreter.h"
 #include "graph/tail.h"

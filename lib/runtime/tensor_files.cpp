@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <random>
@@ -45,16 +44,14 @@ std::string header_field(const std::string& header, const std::string& key,
 Shape parse_shape(const std::string& text, const std::filesystem::path& file) {
   Shape shape;
   const auto end = text.find(')');
-  if (text.empty() || text[0] != '(' || end == std::string::npos) {
+  if (text.empty() || text[0] != '(' || end == std::string::npos)
     fail("{}: malformed shape in the .npy header", file.string());
-  }
   std::istringstream numbers(text.substr(1, end - 1));
   for (std::string number; std::getline(numbers, number, ',');) {
     number.erase(0, number.find_first_not_of(' '));
     if (number.empty()) continue;
-    if (number.find_first_not_of("0123456789") != std::string::npos || number.size() > 15) {
+    if (number.find_first_not_of("0123456789") != std::string::npos || number.size() > 15)
       fail("{}: malformed shape in the .npy header", file.string());
-    }
     shape.push_back(std::stoll(number));
   }
   return shape;
@@ -64,9 +61,8 @@ Shape parse_shape(const std::string& text, const std::filesystem::path& file) {
 std::string read_header(std::istream& stream, const std::filesystem::path& file) {
   char start[8] = {};
   stream.read(start, sizeof start);
-  if (!stream || std::string_view(start, 6) != magic || start[6] < 1 || start[6] > 3) {
+  if (!stream || std::string_view(start, 6) != magic || start[6] < 1 || start[6] > 3)
     fail("{} is no .npy file", file.string());
-  }
   unsigned char length[4] = {};
   stream.read(reinterpret_cast<char*>(length), start[6] == 1 ? 2 : 4);
   const std::uint32_t bytes =

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,16 +16,9 @@ namespace {
 using nlohmann::json;
 
 const char* name_of(Queue queue) {
-  switch (queue) {
-    case Queue::computation:
-      return "computation";
-    case Queue::communication:
-      return "communication";
-    case Queue::receive:
-      return "receive";
-    default:
-      return "send";
-  }
+  constexpr std::array<const char*, num_queues> names = {"computation", "communication", "receive",
+                                                         "send"};
+  return names[static_cast<std::size_t>(queue)];
 }
 
 struct Window {
@@ -34,12 +28,11 @@ struct Window {
 
 Window window_of(std::span<const std::vector<Span>> by_rank) {
   Window window;
-  for (const auto& spans : by_rank) {
+  for (const auto& spans : by_rank)
     for (const Span& span : spans) {
       window.begin = std::min(window.begin, span.begin);
       window.end = std::max(window.end, span.begin + span.duration);
     }
-  }
   return window;
 }
 
@@ -78,9 +71,9 @@ json name_event(const char* what, int rank, int thread, const std::string& name)
 
 }  // namespace
 
-Span span_of(const Step& step, Queue queue) {
-  Span span{queue, step.node, step.op_type, {}, {}, std::nullopt, step.microbatch};
-  const auto* collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get());
+Span span_of(const Step& step) {
+  Span span{queue_of(step), step.node, step.op_type, {}, {}, std::nullopt, step.microbatch};
+  const auto* collective = collective_of(step);
   if (collective != nullptr && !collective->payload().empty()) {
     span.bytes = 0;
     for (const bundle::CollectiveTotal& call : collective->payload()) *span.bytes += call.bytes;

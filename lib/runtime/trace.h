@@ -11,7 +11,7 @@
 namespace autopar::runtime {
 
 /// All but the times.
-Span span_of(const Step& step, Queue queue);
+Span span_of(const Step& step);
 
 nlohmann::json to_json(std::span<const Span> spans);
 /// The inverse.

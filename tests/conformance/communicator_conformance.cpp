@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "runtime/comm/local_ranks.h"
+#include "runtime/comm/ranks.h"
 
 namespace autopar {
 

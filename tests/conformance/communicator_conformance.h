@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/comm/host_communicator.h"
+#include "runtime/comm/communicator.h"
 
 namespace autopar {
 

@@ -8,16 +8,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "runtime/executable.h"
 
 namespace autopar::runtime {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// Each time replaced by the slowest rank's.
 void take_slowest(std::span<double> seconds, HostCommunicator& host) {
@@ -37,8 +32,7 @@ double low_quantile(std::vector<double> numbers) {
 graph::Tensor filled(DataType type, const Shape& shape) {
   graph::Tensor tensor = graph::Tensor::zeros(type, shape);
   if (type == DataType::float32) {
-    const std::span<std::byte> bytes = tensor.mutable_bytes();
-    auto* const values = reinterpret_cast<float*>(bytes.data());
+    auto* const values = reinterpret_cast<float*>(tensor.mutable_bytes().data());
     std::fill_n(values, tensor.elements(), 0.5F);
   }
   return tensor;
@@ -70,9 +64,9 @@ std::optional<double> RankStopwatch::time(const graph::Graph& graph, const Timin
   }
   const auto run_once = [&] {
     host_.barrier();
-    const auto start = Clock::now();
+    const Stopwatch watch;
     executable->run();
-    return seconds_since(start);
+    return watch.seconds();
   };
   run_once();  // which sets libraries up
   std::vector<double> seconds{run_once()};

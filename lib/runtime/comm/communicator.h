@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 
 #include "base/error.h"
@@ -18,6 +20,9 @@ class GivenUp : public Error {
  public:
   using Error::Error;
 };
+
+/// A rank, or a number of bytes or elements, as an index or a size.
+constexpr std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 enum class ReduceOp { sum, max, min, mean };
 
@@ -60,6 +65,50 @@ class Communicator {
   /// Makes every waiting and later call of any member throw: a rank that fails calls it so that
   /// no other waits for it until the timeout.
   virtual void abort() noexcept = 0;
+};
+
+/// A communicator for the host's memory. Each call waits at most for the communicator's timeout and
+/// then throws Error naming the collective and, where it is known, the rank that did not come; so
+/// do the other members.
+///
+/// While one thread is in a collective, another one may send and a third receive, on the same
+/// communicator or on a subgroup of it.
+class HostCommunicator : public Communicator {
+ public:
+  /// The communicator of a subgroup, given as ranks of this communicator in group order; every
+  /// member of the subgroup calls it, in the same order of subgroups; others need not.
+  virtual std::unique_ptr<HostCommunicator> subgroup(std::span<const int> ranks) = 0;
+
+  virtual void barrier() = 0;
+  /// A barrier with a timeout of its own, for ranks that may be busy with something long, such as
+  /// reading their weights. One that fails or dies meanwhile ends it no later than others.
+  virtual void barrier(std::chrono::milliseconds timeout) = 0;
+
+  /// Tells the other members how far this rank has come, a number that never falls.
+  virtual void report_progress(std::int64_t) {}
+  /// What a member has reported, 0 at first; nullopt where ranks cannot see each other's reports.
+  virtual std::optional<std::int64_t> progress_of(int /*rank*/) const { return std::nullopt; }
+};
+
+/// A communicator for a device's memory, which kernels call: one thread alone, unless the device
+/// shares the host's memory.
+class DeviceCommunicator : public Communicator {
+ public:
+  /// See HostCommunicator::subgroup; NCCL's is called by all ranks at once.
+  virtual std::unique_ptr<DeviceCommunicator> subgroup(std::span<const int> ranks) = 0;
+
+  /// Whether a call waits, on the host, for the device and for the other ranks, instead of joining
+  /// a queue of the device.
+  virtual bool waits_on_host() const { return false; }
+  /// Whether calls join a queue of the device, those of one communicator one after another.
+  virtual bool joins_queue() const { return false; }
+  /// Replaces the queue (Device::queue) that it was made with.
+  virtual void join_queue(void* /*queue*/) {}
+
+  /// Collectives between the two, in this thread and of any communicators of the same kind, may go
+  /// out as one; none has to be under way before end_group().
+  virtual void begin_group() {}
+  virtual void end_group() {}
 };
 
 }  // namespace autopar::runtime

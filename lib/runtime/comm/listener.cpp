@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 namespace autopar::runtime {
 
@@ -13,34 +14,16 @@ enum class Message { unfinished, handshake, stranger };
 
 /// What has come so far: handshakes of another version may differ behind the signature.
 Message kind_of(const Handshake& handshake, std::size_t received) {
-  const auto& magic = handshake.signature.magic;
-  const auto of_magic = static_cast<std::ptrdiff_t>(std::min(received, magic.size()));
+  const Signature& theirs = handshake.signature;
   const Signature ours;
-  if (!std::equal(magic.begin(), magic.begin() + of_magic, ours.magic.begin())) {
+  if (std::memcmp(&theirs.magic, &ours.magic, std::min(received, sizeof ours.magic)) != 0)
     return Message::stranger;
-  }
-  const bool is_other_version =
-      received >= sizeof handshake.signature && handshake.signature != ours;
+  const bool is_other_version = received >= sizeof theirs && theirs != ours;
   return received == sizeof handshake || is_other_version ? Message::handshake
                                                           : Message::unfinished;
 }
 
 }  // namespace
-
-std::optional<IncomingPeer> Listener::next(Deadline deadline) {
-  do {
-    accept_waiting();
-    if (auto peer = take_peer()) return peer;
-  } while (wait_for_input(deadline));
-  return std::nullopt;
-}
-
-void Listener::accept_waiting() {
-  for (Socket socket = accept_from(socket_); socket.is_open(); socket = accept_from(socket_)) {
-    std::string address = to_string(peer_address(socket));
-    unfinished_.push_back({{std::move(socket), {}, std::move(address)}, 0});
-  }
-}
 
 std::optional<IncomingPeer> Listener::take_peer() {
   for (auto unfinished = unfinished_.begin(); unfinished != unfinished_.end();) {
@@ -66,9 +49,8 @@ std::optional<IncomingPeer> Listener::take_peer() {
 /// False at the deadline.
 bool Listener::wait_for_input(Deadline deadline) const {
   std::vector<pollfd> waiting = {{socket_.descriptor(), POLLIN, 0}};
-  for (const Unfinished& unfinished : unfinished_) {
+  for (const Unfinished& unfinished : unfinished_)
     waiting.push_back({unfinished.peer.socket.descriptor(), POLLIN, 0});
-  }
   poll(waiting.data(), waiting.size(), milliseconds_until(deadline));
   return std::chrono::steady_clock::now() < deadline;
 }

@@ -56,7 +56,16 @@ class Listener {
   explicit Listener(Socket socket) : socket_(std::move(socket)) {}
 
   /// The next peer whose handshake has come; nothing at the deadline.
-  std::optional<IncomingPeer> next(Deadline deadline);
+  std::optional<IncomingPeer> next(Deadline deadline) {
+    do {
+      for (Socket made = accept_from(socket_); made.is_open(); made = accept_from(socket_)) {
+        std::string address = to_string(peer_address(made));
+        unfinished_.push_back({{std::move(made), {}, std::move(address)}, 0});
+      }
+      if (auto peer = take_peer()) return peer;
+    } while (wait_for_input(deadline));
+    return std::nullopt;
+  }
 
   SocketAddress address() const { return local_address(socket_); }
   /// The address of the last who sent something else, and was turned away; may be empty.
@@ -68,7 +77,6 @@ class Listener {
     std::size_t received = 0;
   };
 
-  void accept_waiting();
   std::optional<IncomingPeer> take_peer();
   bool wait_for_input(Deadline deadline) const;
 

@@ -1,4 +1,4 @@
-#include "runtime/comm/mpi_communicator.h"
+#include "runtime/comm/mpi_launch.h"
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -121,10 +121,9 @@ class MpiCommunicator final : public TransportCommunicator {
     std::int64_t sent = 0;
     post_receive(reinterpret_cast<std::byte*>(&sent), sizeof sent, from, length_tag, requests);
     wait("a receive", timeout_, peer, requests);
-    if (sent != bytes) {
+    if (sent != bytes)
       fail("rank {} sends {} bytes to rank {}, which waits for {}: were both made for one plan?",
            from, sent, rank_, bytes);
-    }
     post_receive(out, bytes, from, message_tag, requests);
     wait("a receive", timeout_, peer, requests);
   }
@@ -202,13 +201,11 @@ class MpiCommunicator final : public TransportCommunicator {
                 [&] { return MPI_Testall(count, requests.data(), &done, MPI_STATUSES_IGNORE); }),
             what);
       if (done != 0) break;
-      if (process_->is_aborted()) {
+      if (process_->is_aborted())
         throw GivenUp(fmt::format("rank {}: {} was given up: this rank failed", rank_, what));
-      }
       const auto waited = std::chrono::steady_clock::now() - began;
-      if (waited > timeout) {
+      if (waited > timeout)
         fail("rank {}: {} waited {} ms for {} did not come", rank_, what, timeout.count(), awaited);
-      }
       pause(waited);
     }
     requests.clear();

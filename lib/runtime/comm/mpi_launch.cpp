@@ -3,7 +3,6 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "runtime/comm/mpi_communicator.h"
 #include "runtime/plugin.h"
 
 namespace autopar::runtime {

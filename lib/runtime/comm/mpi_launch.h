@@ -3,7 +3,7 @@
 #include <chrono>
 #include <memory>
 
-#include "runtime/comm/host_communicator.h"
+#include "runtime/comm/communicator.h"
 
 namespace autopar::runtime {
 
@@ -17,3 +17,7 @@ bool started_by_launcher();
 std::unique_ptr<HostCommunicator> make_mpi_communicator(std::chrono::milliseconds timeout);
 
 }  // namespace autopar::runtime
+
+/// What the plugin 'mpi' exports: make_mpi_communicator. The caller owns the world.
+extern "C" autopar::runtime::HostCommunicator* autopar_make_mpi_communicator(
+    std::int64_t timeout_milliseconds);

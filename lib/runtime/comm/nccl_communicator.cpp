@@ -1,4 +1,4 @@
-#include "runtime/comm/nccl_communicator.h"
+#include "runtime/comm/nccl_launch.h"
 
 #include <cuda_runtime.h>
 #include <fmt/format.h>
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <ranges>
@@ -29,8 +30,6 @@ using graph::DataType;
 /// Before it, non-blocking communicators of one thread disturb each other (its release notes).
 constexpr int least_version = NCCL_VERSION(2, 26, 2);
 static_assert(NCCL_VERSION_CODE >= least_version, "NCCL 2.26.2 or newer");
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 /// NCCL's reason, in one line.
 std::string reason(ncclResult_t result) {
@@ -69,53 +68,23 @@ struct Reduction {
 
 /// Throws Error for what NCCL cannot reduce.
 Reduction reduction(DataType type, ReduceOp op) {
-  const auto refuse = [&] {
+  static const std::map<DataType, ncclDataType_t> types = {
+      {DataType::float64, ncclFloat64}, {DataType::float32, ncclFloat32},
+      {DataType::float16, ncclFloat16}, {DataType::bfloat16, ncclBfloat16},
+      {DataType::int8, ncclInt8},       {DataType::uint8, ncclUint8},
+      {DataType::int32, ncclInt32},     {DataType::uint32, ncclUint32},
+      {DataType::int64, ncclInt64},     {DataType::uint64, ncclUint64},
+      {DataType::boolean, ncclUint8}};
+  static const std::map<ReduceOp, ncclRedOp_t> ops = {{ReduceOp::sum, ncclSum},
+                                                      {ReduceOp::max, ncclMax},
+                                                      {ReduceOp::min, ncclMin},
+                                                      {ReduceOp::mean, ncclAvg}};
+  // Bools are bytes of 0 and 1: max is "or", min is "and".
+  const bool has_sum = type != DataType::boolean || op == ReduceOp::max || op == ReduceOp::min;
+  const auto found = types.find(type);
+  if (found == types.end() || !has_sum)
     fail("NCCL cannot reduce {} over ranks so; use --collectives host", name_of(type));
-  };
-  const auto nccl_type = [&] {
-    switch (type) {
-      case DataType::float64:
-        return ncclFloat64;
-      case DataType::float32:
-        return ncclFloat32;
-      case DataType::float16:
-        return ncclFloat16;
-      case DataType::bfloat16:
-        return ncclBfloat16;
-      case DataType::int8:
-        return ncclInt8;
-      case DataType::uint8:
-        return ncclUint8;
-      case DataType::int32:
-        return ncclInt32;
-      case DataType::uint32:
-        return ncclUint32;
-      case DataType::int64:
-        return ncclInt64;
-      case DataType::uint64:
-        return ncclUint64;
-      case DataType::boolean:
-        // Bytes of 0 and 1: max is "or", min is "and".
-        if (op == ReduceOp::sum || op == ReduceOp::mean) refuse();
-        return ncclUint8;
-      default:
-        refuse();
-    }
-    return ncclNumTypes;
-  };
-  const auto nccl_op = [&] {
-    switch (op) {
-      case ReduceOp::max:
-        return ncclMax;
-      case ReduceOp::min:
-        return ncclMin;
-      case ReduceOp::mean:
-        return ncclAvg;
-      default:
-        return ncclSum;
-    }
-  };
-  return {nccl_type(), nccl_op()};
+  return {found->second, ops.at(op)};
 }
 
 /// NCCL on one rank: the communicators of all its groups, which are waited for, checked, aborted
@@ -268,9 +237,7 @@ class NcclRank {
     const auto start = Clock::now();
     while (check_all(what)) {
       const auto waited = Clock::now() - start;
-      if (waited > timeout_) {
-        give_up(what, fmt::format("not done within {} ms", timeout_.count()));
-      }
+      if (waited > timeout_) give_up(what, fmt::format("not done within {} ms", timeout_.count()));
       if (!is_closing_) host_.check_members();
       cuda::pause(waited);
     }
@@ -320,9 +287,11 @@ class NcclCommunicator final : public DeviceCommunicator {
   /// host.
   NcclCommunicator(std::shared_ptr<NcclRank> nccl, ncclComm_t comm, HostCommunicator& host,
                    std::unique_ptr<HostCommunicator> own_host = nullptr)
-      : nccl_(std::move(nccl)), comm_(comm), own_host_(std::move(own_host)), host_(host) {
-    stream_ = nccl_->stream();
-  }
+      : nccl_(std::move(nccl)),
+        comm_(comm),
+        stream_(nccl_->stream()),
+        own_host_(std::move(own_host)),
+        host_(host) {}
 
   int rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }
@@ -350,27 +319,18 @@ class NcclCommunicator final : public DeviceCommunicator {
   void all_reduce(std::byte* data, std::int64_t elements, DataType type, ReduceOp op) override {
     if (comm_ == nullptr) return;
     const auto [nccl_type, nccl_op] = reduction(type, op);
-    nccl_->run("all-reduce", [&] {
-      return ncclAllReduce(data, data, at(elements), nccl_type, nccl_op, comm_, stream());
-    });
+    run("all-reduce", ncclAllReduce, data, data, at(elements), nccl_type, nccl_op);
   }
 
   void all_gather(const std::byte* in, std::byte* out,
                   std::span<const std::int64_t> block_bytes) override {
     if (comm_ == nullptr) return copy(in, out, block_bytes[0]);
-    if (are_equal(block_bytes)) {
-      return nccl_->run("all-gather", [&] {
-        return ncclAllGather(in, out, at(block_bytes[0]), byte_type, comm_, stream());
-      });
-    }
+    if (are_equal(block_bytes))
+      return run("all-gather", ncclAllGather, in, out, at(block_bytes[0]), byte_type);
     nccl_->begin_group("all-gather");
     for (int root = 0; root < size(); ++root) {
       const std::int64_t bytes = block_bytes[at(root)];
-      if (bytes > 0) {
-        nccl_->run("all-gather", [&] {
-          return ncclBroadcast(in, out, at(bytes), byte_type, root, comm_, stream());
-        });
-      }
+      if (bytes > 0) run("all-gather", ncclBroadcast, in, out, at(bytes), byte_type, root);
       out += bytes;
     }
     nccl_->end_group("all-gather");
@@ -381,21 +341,15 @@ class NcclCommunicator final : public DeviceCommunicator {
                       ReduceOp op) override {
     if (comm_ == nullptr) return copy(in, out, graph::bytes_of(type, block_elements[0]));
     const auto [nccl_type, nccl_op] = reduction(type, op);
-    if (are_equal(block_elements)) {
-      return nccl_->run("reduce-scatter", [&] {
-        return ncclReduceScatter(in, out, at(block_elements[0]), nccl_type, nccl_op, comm_,
-                                 stream());
-      });
-    }
+    if (are_equal(block_elements))
+      return run("reduce-scatter", ncclReduceScatter, in, out, at(block_elements[0]), nccl_type,
+                 nccl_op);
     nccl_->begin_group("reduce-scatter");
     for (int root = 0; root < size(); ++root) {
       const std::int64_t elements = block_elements[at(root)];
-      if (elements > 0) {
-        nccl_->run("reduce-scatter", [&] {
-          return ncclReduce(in, root == rank() ? out : nullptr, at(elements), nccl_type, nccl_op,
-                            root, comm_, stream());
-        });
-      }
+      std::byte* const mine = root == rank() ? out : nullptr;
+      if (elements > 0)
+        run("reduce-scatter", ncclReduce, in, mine, at(elements), nccl_type, nccl_op, root);
       in += graph::bytes_of(type, elements);
     }
     nccl_->end_group("reduce-scatter");
@@ -411,14 +365,8 @@ class NcclCommunicator final : public DeviceCommunicator {
       if (peer == rank()) {
         copy(in, out, sent);
       } else {
-        if (sent > 0) {
-          nccl_->run("all-to-all",
-                     [&] { return ncclSend(in, at(sent), byte_type, peer, comm_, stream()); });
-        }
-        if (received > 0) {
-          nccl_->run("all-to-all",
-                     [&] { return ncclRecv(out, at(received), byte_type, peer, comm_, stream()); });
-        }
+        if (sent > 0) run("all-to-all", ncclSend, in, at(sent), byte_type, peer);
+        if (received > 0) run("all-to-all", ncclRecv, out, at(received), byte_type, peer);
       }
       in += sent;
       out += received;
@@ -428,20 +376,15 @@ class NcclCommunicator final : public DeviceCommunicator {
 
   void broadcast(std::byte* data, std::int64_t bytes, int root) override {
     if (comm_ == nullptr) return;
-    nccl_->run("broadcast", [&] {
-      return ncclBroadcast(data, data, at(bytes), byte_type, root, comm_, stream());
-    });
+    run("broadcast", ncclBroadcast, data, data, at(bytes), byte_type, root);
   }
 
   /// NCCL wants the same length on both sides, and does not see whether it is.
   void send(const std::byte* data, std::int64_t bytes, int to) override {
-    if (bytes == 0) return;
-    nccl_->run("a send", [&] { return ncclSend(data, at(bytes), byte_type, to, comm_, stream()); });
+    if (bytes > 0) run("a send", ncclSend, data, at(bytes), byte_type, to);
   }
   void receive(std::byte* out, std::int64_t bytes, int from) override {
-    if (bytes == 0) return;
-    nccl_->run("a receive",
-               [&] { return ncclRecv(out, at(bytes), byte_type, from, comm_, stream()); });
+    if (bytes > 0) run("a receive", ncclRecv, out, at(bytes), byte_type, from);
   }
 
   void check_members() override {
@@ -463,11 +406,15 @@ class NcclCommunicator final : public DeviceCommunicator {
     return std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end();
   }
 
-  cudaStream_t stream() const { return stream_; }
+  /// A call of NCCL, whose last arguments are the communicator and the stream.
+  template <typename Function, typename... Arguments>
+  void run(const char* what, Function function, Arguments... arguments) {
+    nccl_->run(what, [&] { return function(arguments..., comm_, stream_); });
+  }
 
   void copy(const std::byte* from, std::byte* to, std::int64_t bytes) const {
     if (bytes == 0 || from == to) return;
-    cuda::check(cudaMemcpyAsync(to, from, at(bytes), cudaMemcpyDeviceToDevice, stream()),
+    cuda::check(cudaMemcpyAsync(to, from, at(bytes), cudaMemcpyDeviceToDevice, stream_),
                 "a rank's own block");
   }
 
@@ -504,7 +451,7 @@ class NcclCommunicator final : public DeviceCommunicator {
 
   std::shared_ptr<NcclRank> nccl_;
   ncclComm_t comm_;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_;
   std::unique_ptr<HostCommunicator> own_host_;
   HostCommunicator& host_;
 };

@@ -1,7 +1,6 @@
 #include "runtime/comm/nccl_launch.h"
 
 #include "base/error.h"
-#include "runtime/comm/nccl_communicator.h"
 #include "runtime/plugin.h"
 
 namespace autopar::runtime {

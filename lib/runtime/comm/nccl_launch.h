@@ -3,8 +3,7 @@
 #include <chrono>
 #include <memory>
 
-#include "runtime/comm/device_communicator.h"
-#include "runtime/comm/host_communicator.h"
+#include "runtime/comm/communicator.h"
 
 namespace autopar::runtime {
 
@@ -23,3 +22,7 @@ std::unique_ptr<DeviceCommunicator> make_nccl_communicator(HostCommunicator& hos
                                                            std::chrono::milliseconds timeout);
 
 }  // namespace autopar::runtime
+
+/// What the plugin 'nccl' exports: make_nccl_communicator. The caller owns the world.
+extern "C" autopar::runtime::DeviceCommunicator* autopar_make_nccl_communicator(
+    autopar::runtime::HostCommunicator* host, void* stream, std::int64_t timeout_milliseconds);

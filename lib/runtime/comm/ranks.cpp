@@ -1,10 +1,12 @@
 #include "runtime/comm/ranks.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
 #include <charconv>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
-#include <thread>
+#include <fstream>
 #include <utility>
 #include <vector>
 
@@ -13,8 +15,37 @@
 #include "runtime/comm/tcp_communicator.h"
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/first_error.h"
+#include "runtime/worker_threads.h"
 
 namespace autopar::runtime {
+namespace {
+
+using MachineName = std::array<char, 128>;
+
+/// Machines may have one host name; the kernel's boot id is its own. Containers count as machines.
+MachineName machine_name() {
+  std::array<char, 65> host{};
+  gethostname(host.data(), host.size() - 1);
+  std::string boot_id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
+  const std::string name = std::string(host.data()) + " " + boot_id;
+  MachineName padded{};
+  std::copy_n(name.begin(), std::min(name.size(), padded.size()), padded.begin());
+  return padded;
+}
+
+}  // namespace
+
+LocalRanks local_ranks(HostCommunicator& world) {
+  const MachineName mine = machine_name();
+  std::vector<MachineName> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(reinterpret_cast<const std::byte*>(mine.data()),
+                   reinterpret_cast<std::byte*>(all.data()),
+                   std::vector<std::int64_t>(all.size(), sizeof mine));
+  const auto before = all.begin() + world.rank();
+  return {.rank = static_cast<int>(std::count(all.begin(), before, mine)),
+          .count = static_cast<int>(std::ranges::count(all, mine))};
+}
 
 struct Ranks::Impl {
   struct Rank {
@@ -22,56 +53,31 @@ struct Ranks::Impl {
     LocalRanks local;
   };
 
-  explicit Impl(std::vector<Rank> of_process) : ranks(std::move(of_process)) {
-    for (const Rank& rank : ranks) threads.emplace_back([this, &rank] { serve(rank); });
-  }
-  ~Impl() {
-    const std::lock_guard lock(mutex);
-    is_over = true;
-    changed.notify_all();
-  }
+  explicit Impl(std::vector<Rank> of_process)
+      : ranks(std::move(of_process)), threads(ranks.size()) {}
 
-  /// A rank's thread: task after task.
-  void serve(const Rank& rank) {
-    for (std::uint64_t done = 0;; ++done) {
-      std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return started > done || is_over; });
-      if (is_over) return;
-      lock.unlock();
+  void run(const Task& task) {
+    if (has_failed) fail("a rank has failed before, and with it all ranks; start them again");
+    const WorkerThreads::Task run_rank = [&](std::size_t worker) {
+      const Rank& rank = ranks[worker];
       try {
-        (*task)(*rank.world, rank.local);
+        task(*rank.world, rank.local);
       } catch (...) {
         error.store();
         rank.world->abort();
       }
-      lock.lock();
-      if (--at_work == 0) changed.notify_all();
-    }
-  }
-
-  void run(const Task& next) {
-    std::unique_lock lock(mutex);
-    if (has_failed) fail("a rank has failed before, and with it all ranks; start them again");
-    task = &next;
-    at_work = ranks.size();
-    ++started;
-    changed.notify_all();
-    changed.wait(lock, [&] { return at_work == 0; });
+    };
+    threads.start(run_rank);
+    threads.wait();
     has_failed = true;
     error.rethrow();
     has_failed = false;
   }
 
   std::vector<Rank> ranks;
-  std::mutex mutex;
-  std::condition_variable changed;
-  const Task* task = nullptr;
-  std::uint64_t started = 0;  ///< tasks so far
-  std::size_t at_work = 0;    ///< ranks that have not done the last one
   bool has_failed = false;
-  bool is_over = false;
   FirstError error;
-  std::vector<std::jthread> threads;
+  WorkerThreads threads;
 };
 
 Ranks::Ranks(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

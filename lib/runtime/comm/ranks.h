@@ -5,11 +5,19 @@
 #include <memory>
 #include <string>
 
-#include "runtime/comm/host_communicator.h"
-#include "runtime/comm/local_ranks.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/session_options.h"
 
 namespace autopar::runtime {
+
+/// The ranks of a world that run on this rank's machine and share its cores and GPUs.
+struct LocalRanks {
+  int rank = 0;   ///< this one's place among them
+  int count = 1;  ///< with this one
+};
+
+/// Asks all others which machine they run on; every rank of the world calls it.
+LocalRanks local_ranks(HostCommunicator& world);
 
 /// The ranks of a world that this process runs: all of them, or one of several processes'. Each has
 /// a thread, which lives as long as this, and a communicator.

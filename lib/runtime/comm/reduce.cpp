@@ -1,7 +1,6 @@
 #include "runtime/comm/reduce.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "runtime/kernels/common/element_types.h"
@@ -33,9 +32,8 @@ void reduce_as(std::span<const std::byte* const> sources, std::int64_t elements,
   const auto count = static_cast<Wide>(static_cast<int>(sources.size()));
   for (std::int64_t i = 0; i < elements; ++i) {
     Wide sum = widened(reinterpret_cast<const T*>(sources[0])[i]);
-    for (std::size_t s = 1; s < sources.size(); ++s) {
+    for (std::size_t s = 1; s < sources.size(); ++s)
       sum = combine(sum, widened(reinterpret_cast<const T*>(sources[s])[i]), op);
-    }
     if (op == ReduceOp::mean) sum = static_cast<Wide>(sum / count);
     result[i] = narrowed<T>(sum);
   }

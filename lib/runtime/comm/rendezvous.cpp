@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/comm/listener.h"
 
 namespace autopar::runtime {
@@ -31,8 +32,6 @@ struct Meeting {
   std::uint64_t number = 0;
   std::vector<SocketAddress> addresses;  ///< where the ranks listen
 };
-
-std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
 std::string in_seconds(std::chrono::milliseconds time) {
   return fmt::format("{:g} s", static_cast<double>(time.count()) / 1000);
@@ -158,14 +157,12 @@ Socket connect_to_first(const Endpoint& meeting_point, std::chrono::milliseconds
   const Deadline deadline = Clock::now() + timeout;
   while (true) {
     for (const SocketAddress& address : addresses) {
-      if (auto socket = connect_to(address, std::min(deadline, Clock::now() + 5s))) {
+      if (auto socket = connect_to(address, std::min(deadline, Clock::now() + 5s)))
         return std::move(*socket);
-      }
     }
-    if (Clock::now() >= deadline) {
+    if (Clock::now() >= deadline)
       fail("nobody answers at {} within {} ({}): has rank 0 been started there?",
            to_string(meeting_point), in_seconds(timeout), std::strerror(errno));
-    }
     std::this_thread::sleep_for(50ms);
   }
 }

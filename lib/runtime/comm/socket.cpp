@@ -32,6 +32,13 @@ const sockaddr* as_sockaddr(const SocketAddress& address) {
   return reinterpret_cast<const sockaddr*>(&address.storage);
 }
 
+/// `ask` is getsockname or getpeername.
+SocketAddress address_by(decltype(getsockname)* ask, const Socket& socket) {
+  SocketAddress address{.storage = {}, .length = sizeof address.storage};
+  ask(socket.descriptor(), reinterpret_cast<sockaddr*>(&address.storage), &address.length);
+  return address;
+}
+
 Socket new_socket(int family) {
   const int descriptor = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   return descriptor < 0 ? Socket() : Socket(descriptor);
@@ -106,17 +113,8 @@ std::string to_string(const SocketAddress& address) {
   return with_port(host.data(), port.data());
 }
 
-SocketAddress local_address(const Socket& socket) {
-  SocketAddress address{.storage = {}, .length = sizeof address.storage};
-  getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&address.storage), &address.length);
-  return address;
-}
-
-SocketAddress peer_address(const Socket& socket) {
-  SocketAddress address{.storage = {}, .length = sizeof address.storage};
-  getpeername(socket.descriptor(), reinterpret_cast<sockaddr*>(&address.storage), &address.length);
-  return address;
-}
+SocketAddress local_address(const Socket& socket) { return address_by(getsockname, socket); }
+SocketAddress peer_address(const Socket& socket) { return address_by(getpeername, socket); }
 
 std::string to_string(const Endpoint& endpoint) {
   return with_port(endpoint.host, std::to_string(endpoint.port));
@@ -146,10 +144,9 @@ std::vector<SocketAddress> resolve(const Endpoint& endpoint) {
 Socket listen_at(const Endpoint& endpoint) {
   for (const SocketAddress& address : resolve(endpoint)) {
     if (Socket made = listen_on(address); made.is_open()) return made;
-    if (errno == EADDRINUSE) {
+    if (errno == EADDRINUSE)
       fail("rank 0 cannot listen at {}: the port is in use, by another program or another rank 0",
            to_string(endpoint));
-    }
   }
   fail("rank 0 cannot listen at {}: {}; give an address of the machine that rank 0 runs on",
        to_string(endpoint), std::strerror(errno));
@@ -163,9 +160,8 @@ Socket listen_beside(const Socket& connected) {
     reinterpret_cast<sockaddr_in&>(address.storage).sin_port = 0;
   }
   Socket made = listen_on(address);
-  if (!made.is_open()) {
+  if (!made.is_open())
     fail("cannot listen for other ranks at {}: {}", to_string(address), std::strerror(errno));
-  }
   return made;
 }
 

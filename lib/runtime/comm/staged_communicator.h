@@ -2,8 +2,7 @@
 
 #include <memory>
 
-#include "runtime/comm/device_communicator.h"
-#include "runtime/comm/host_communicator.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/device.h"
 
 namespace autopar::runtime {

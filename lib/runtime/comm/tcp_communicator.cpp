@@ -24,8 +24,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-
 /// What goes over control connections: the rank that failed, or what the sender does. One that has
 /// waited for a while itself is not the one to blame that others wait for it.
 using Notice = std::int32_t;
@@ -59,14 +57,13 @@ class Connections {
   bool has_left(int peer) const { return has_left_[at(peer)]; }
   bool is_waiting(int peer) const { return is_waiting_[at(peer)]; }
 
-  /// In one of this rank's threads, which come and go.
-  void begin_long_wait() {
+  /// One of this rank's threads, which come and go, begins to wait for long (1), or ends it (-1).
+  void count_long_wait(int change) {
     const std::lock_guard lock(telling_);
-    if (long_waits_++ == 0 && failed_rank_ == nobody) tell_all(waiting);
-  }
-  void end_long_wait() {
-    const std::lock_guard lock(telling_);
-    if (--long_waits_ == 0 && failed_rank_ == nobody) tell_all(going_on);
+    const bool waited = long_waits_ > 0;
+    long_waits_ += change;
+    const bool waits = long_waits_ > 0;
+    if (waits != waited && failed_rank_ == nobody) tell_all(waits ? waiting : going_on);
   }
 
   /// Throws if any rank of the world is known to have failed; `what` is given up then.
@@ -84,20 +81,18 @@ class Connections {
     sockets.insert(sockets.end(), controls.begin(), controls.end());
     const int ready = poll(sockets.data(), sockets.size(), milliseconds_until(deadline));
     const auto is_ready = [](const pollfd& each) { return each.revents != 0; };
-    if (ready > 0 && std::any_of(sockets.begin() + of_data, sockets.end(), is_ready)) {
+    if (ready > 0 && std::any_of(sockets.begin() + of_data, sockets.end(), is_ready))
       hear_notices(what);
-    }
     return ready != 0 || Clock::now() < deadline;
   }
 
   /// The connection to a rank whose data is needed has ended.
   [[noreturn]] void lose(const char* what, int peer) {
     check(what);
-    if (has_left(peer)) {
+    if (has_left(peer))
       give_up(peer, fmt::format("rank {}: {} needs rank {}, which is done already: were all ranks "
                                 "started with the same options?",
                                 rank_, what, peer));
-    }
     give_up(peer, fmt::format("rank {}: {} lost rank {}: its process has ended, or the connection "
                               "is broken",
                               rank_, what, peer));
@@ -123,9 +118,8 @@ class Connections {
 
   void tell_all(Notice notice) const noexcept {
     for (const PeerSockets& peer : peers_) {
-      if (peer.control.is_open()) {
+      if (peer.control.is_open())
         send(peer.control.descriptor(), &notice, sizeof notice, MSG_NOSIGNAL);
-      }
     }
   }
 
@@ -151,10 +145,9 @@ class Connections {
       Notice notice = 0;
       const ssize_t received = recv(control.descriptor(), &notice, sizeof notice, 0);
       if (received < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-      if (received != sizeof notice) {
+      if (received != sizeof notice)
         give_up(peer, fmt::format("rank {}: {} was given up: rank {} died or cannot be reached",
                                   rank_, what, peer));
-      }
       if (notice == done) {
         has_left_[at(peer)] = true;
         continue;
@@ -169,10 +162,9 @@ class Connections {
   }
 
   [[noreturn]] void throw_failure(const char* what, int failed_rank) const {
-    if (failed_rank == rank_) {
+    if (failed_rank == rank_)
       fail("rank {}: {} was given up: this rank failed, or others waited for it too long", rank_,
            what);
-    }
     throw GivenUp(fmt::format("rank {}: {} was given up: another rank failed (rank {})", rank_,
                               what, failed_rank));
   }
@@ -196,45 +188,26 @@ struct Header {
   bool operator==(const Header&) const = default;
 };
 
-/// A wait that may be told to the other ranks.
-class LongWait {
- public:
-  explicit LongWait(Connections& connections) : connections_(connections) {}
-  LongWait(const LongWait&) = delete;
-  LongWait& operator=(const LongWait&) = delete;
-  ~LongWait() { end(); }
-
-  bool is_told() const { return is_told_; }
-  void tell() {
-    connections_.begin_long_wait();
-    is_told_ = true;
-  }
-  void end() {
-    if (is_told_) connections_.end_long_wait();
-    is_told_ = false;
-  }
-
- private:
-  Connections& connections_;
-  bool is_told_ = false;
-};
-
 /// Which of a rank's connections a transfer takes.
 using Line = const Socket& (Connections::*)(int peer) const;
 
 /// The messages of one collective, all of them on their way at the same time.
 class Transfer {
  public:
-  Transfer(Connections& connections, const char* what, std::chrono::milliseconds timeout)
-      : Transfer(connections, what, timeout, &Connections::data, what) {}
-  /// `label` is what both ends know the transfer as.
-  Transfer(Connections& connections, const char* what, std::chrono::milliseconds timeout, Line line,
-           std::string_view label)
-      : connections_(connections), what_(what), timeout_(timeout), line_(line), label_(label) {
-    std::copy_n(label.begin(), std::min(label.size(), header_.collective.size()),
-                header_.collective.begin());
+  /// `label` is what both ends know the transfer as; `what` if it is empty.
+  Transfer(Connections& connections, const char* what, std::chrono::milliseconds timeout,
+           Line line = &Connections::data, std::string_view label = {})
+      : connections_(connections),
+        what_(what),
+        timeout_(timeout),
+        line_(line),
+        label_(label.empty() ? what : label) {
+    label_.copy(header_.collective.data(), header_.collective.size());
     connections_.check(what);
   }
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
+  ~Transfer() { tell_wait(false); }
 
   void send(int peer, const std::byte* data, std::int64_t bytes) {
     header_.bytes = bytes;
@@ -248,19 +221,18 @@ class Transfer {
   /// Waits until all is sent and received. The timeout is for nothing at all being moved. It is
   /// doubled where all that are missing wait for others: these have their names from them by then.
   void finish() {
-    LongWait wait(connections_);
     Clock::time_point last_move = Clock::now();
     std::chrono::milliseconds patience = timeout_;
     while (move()) {
       if (has_moved_) {
         last_move = Clock::now();
         patience = timeout_;
-        wait.end();
+        tell_wait(false);
       }
-      const auto until = wait.is_told() ? patience : timeout_ / parts_of_timeout;
+      const auto until = is_wait_told_ ? patience : timeout_ / parts_of_timeout;
       if (connections_.wait(what_, awaited(), last_move + until)) continue;
-      if (!wait.is_told()) {
-        wait.tell();
+      if (!is_wait_told_) {
+        tell_wait(true);
       } else if (patience == timeout_ && idle_peers().empty()) {
         patience = 2 * timeout_;
       } else {
@@ -283,6 +255,12 @@ class Transfer {
 
   /// After this part of the timeout a wait is told to the others.
   static constexpr int parts_of_timeout = 8;
+
+  /// Tells the other ranks that this one waits, or goes on, unless they know.
+  void tell_wait(bool waits) {
+    if (waits != is_wait_told_) connections_.count_long_wait(waits ? 1 : -1);
+    is_wait_told_ = waits;
+  }
 
   /// Moves what can be moved now; false when all is.
   bool move() {
@@ -355,9 +333,8 @@ class Transfer {
 
   std::vector<int> missing_peers() const {
     std::vector<int> missing;
-    for (const Message& message : receives_.empty() ? sends_ : receives_) {
+    for (const Message& message : receives_.empty() ? sends_ : receives_)
       missing.push_back(message.peer);
-    }
     return missing;
   }
 
@@ -385,7 +362,8 @@ class Transfer {
   Header header_;
   std::vector<Message> sends_;
   std::vector<Message> receives_;
-  bool has_moved_ = false;  ///< at the last look
+  bool has_moved_ = false;     ///< at the last look
+  bool is_wait_told_ = false;  ///< to the other ranks
 };
 
 class TcpCommunicator final : public TransportCommunicator {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "runtime/comm/host_communicator.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/comm/rendezvous.h"
 
 namespace autopar::runtime {

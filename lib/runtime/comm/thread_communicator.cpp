@@ -10,7 +10,6 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -19,8 +18,6 @@
 namespace autopar::runtime {
 
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 /// Where messages from one rank to another change hands: the sender shows its memory, the receiver
 /// copies from there, the sender goes on.
@@ -251,9 +248,7 @@ class ThreadCommunicator final : public TransportCommunicator {
     std::shared_ptr<SharedGroup>& shared = group_->subgroups[members];
     if (!shared) {
       std::vector<int> world_ranks;
-      for (const int member : members) {
-        world_ranks.push_back(group_->ranks[at(member)]);
-      }
+      for (const int member : members) world_ranks.push_back(group_->ranks[at(member)]);
       shared =
           std::make_shared<SharedGroup>(std::move(world_ranks), group_->timeout, group_->waits);
       shared->aborted = group_->aborted.load();
@@ -320,9 +315,8 @@ std::vector<std::unique_ptr<HostCommunicator>> make_thread_communicators(
   const auto waits = std::make_shared<Waits>(static_cast<std::size_t>(size));
   const auto group = std::make_shared<SharedGroup>(ranks, timeout, waits);
   std::vector<std::unique_ptr<HostCommunicator>> communicators;
-  for (const int rank : ranks) {
+  for (const int rank : ranks)
     communicators.push_back(std::make_unique<ThreadCommunicator>(group, rank));
-  }
   return communicators;
 }
 

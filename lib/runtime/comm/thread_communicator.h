@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/comm/host_communicator.h"
+#include "runtime/comm/communicator.h"
 
 namespace autopar::runtime {
 

@@ -7,12 +7,6 @@
 
 namespace autopar::runtime {
 
-namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
-
-}  // namespace
-
 /// Reduce-scatter of equal chunks, the last ones shorter, then all-gather of the reduced chunks.
 void TransportCommunicator::all_reduce(std::byte* data, std::int64_t elements, graph::DataType type,
                                        ReduceOp op) {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "runtime/comm/host_communicator.h"
+#include "runtime/comm/communicator.h"
 
 namespace autopar::runtime {
 

@@ -16,40 +16,14 @@ std::size_t lane_of(Queue queue) {
 }  // namespace
 
 CpuRunner::CpuRunner(std::vector<Step> steps, int threads, CollectiveContext* collectives)
-    : steps_(std::move(steps)), threads_(threads), collectives_(collectives), lanes_(1) {
-  for (const Step& step : steps_) {
-    const auto* collective = dynamic_cast<const CollectiveKernel*>(step.kernel.get());
-    queues_.push_back(collective ? collective->queue() : Queue::computation);
-  }
-  if (std::ranges::all_of(queues_, [](Queue queue) { return lane_of(queue) == 0; })) return;
+    : steps_(std::move(steps)), threads_(threads), collectives_(collectives) {
+  const auto is_first_lanes = [](const Step& step) { return lane_of(queue_of(step)) == 0; };
+  if (std::ranges::all_of(steps_, is_first_lanes)) return;
   std::vector<StepAccess> accesses;
   for (const Step& step : steps_) accesses.push_back(access_of(step));
-  lanes_.resize(3);
-  share_out(schedule(accesses));
-  for (const std::size_t lane : {1U, 2U})
-    if (!lanes_[lane].turns.empty()) workers_.emplace_back([this, lane] { serve(lane); });
-}
-
-CpuRunner::~CpuRunner() {
-  const std::lock_guard lock(mutex_);
-  is_over_ = true;
-  changed_.notify_all();
-}
-
-void CpuRunner::share_out(const std::vector<ScheduledStep>& schedule) {
-  std::vector<std::size_t> turn_of;  // by step
-  for (std::size_t s = 0; s < schedule.size(); ++s) {
-    const std::size_t own = lane_of(schedule[s].queue);
-    turn_of.push_back(lanes_[own].turns.size());
-    Lane::Turn& turn = lanes_[own].turns.emplace_back();
-    turn.step = s;
-    for (const std::size_t earlier : schedule[s].waits_for) {
-      const std::size_t lane = lane_of(schedule[earlier].queue);
-      if (lane == own) continue;
-      turn.waits.push_back({lane, turn_of[earlier] + 1});
-      lanes_[lane].turns[turn_of[earlier]].signals = true;
-    }
-  }
+  schedule_ = schedule(accesses);
+  for (std::size_t s = 0; s < steps_.size(); ++s) lanes_[lane_of(schedule_[s].queue)].push_back(s);
+  others_ = std::make_unique<WorkerThreads>(num_lanes - 1);
 }
 
 void CpuRunner::run_step(std::size_t step) {
@@ -61,16 +35,20 @@ void CpuRunner::run_step(std::size_t step) {
 
 void CpuRunner::run() {
   omp_set_num_threads(threads_);
-  if (workers_.empty()) {
+  if (!others_) {
     for (std::size_t s = 0; s < steps_.size(); ++s) run_step(s);
     return;
   }
-  start_run();
+  is_done_.assign(steps_.size(), false);
+  has_failed_ = false;
+  const WorkerThreads::Task run_other = [&](std::size_t worker) {
+    // A team of its own would take the computation's cores, for copies that are short.
+    omp_set_num_threads(1);
+    run_lane(worker + 1);
+  };
+  others_->start(run_other);
   run_lane(0);
-  {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return at_work_ == 0; });
-  }
+  others_->wait();
   error_.rethrow();
 }
 
@@ -81,7 +59,7 @@ std::vector<Span> CpuRunner::profile() {
   run();
   std::vector<Span> spans;
   for (std::size_t s = 0; s < steps_.size(); ++s) {
-    Span& span = spans.emplace_back(span_of(steps_[s], queues_[s]));
+    Span& span = spans.emplace_back(span_of(steps_[s]));
     span.begin = since_epoch + (timings_[s].begin - start);
     span.duration = timings_[s].end - timings_[s].begin;
   }
@@ -89,32 +67,23 @@ std::vector<Span> CpuRunner::profile() {
   return spans;
 }
 
-void CpuRunner::start_run() {
-  const std::lock_guard lock(mutex_);
-  for (Lane& lane : lanes_) lane.done = 0;
-  has_failed_ = false;
-  at_work_ = workers_.size() + 1;
-  ++runs_;
-  changed_.notify_all();
-}
-
-bool CpuRunner::may_start(const Lane::Turn& turn) const {
-  return std::ranges::all_of(
-      turn.waits, [&](const Lane::Wait& wait) { return lanes_[wait.lane].done >= wait.steps; });
+bool CpuRunner::may_start(std::size_t step) const {
+  return std::ranges::all_of(schedule_[step].waits_for,
+                             [&](std::size_t earlier) { return is_done_[earlier]; });
 }
 
 void CpuRunner::run_lane(std::size_t lane) {
   try {
-    for (const Lane::Turn& turn : lanes_[lane].turns) {
+    for (const std::size_t step : lanes_[lane]) {
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return has_failed_ || may_start(turn); });
-        if (has_failed_) break;
+        changed_.wait(lock, [&] { return has_failed_ || may_start(step); });
+        if (has_failed_) return;
       }
-      run_step(turn.step);
+      run_step(step);
       const std::lock_guard lock(mutex_);
-      ++lanes_[lane].done;
-      if (turn.signals) changed_.notify_all();
+      is_done_[step] = true;
+      if (schedule_[step].signals) changed_.notify_all();
     }
   } catch (...) {
     error_.store();
@@ -124,22 +93,6 @@ void CpuRunner::run_lane(std::size_t lane) {
     }
     changed_.notify_all();
     if (collectives_ != nullptr) collectives_->abort();  // what the other lanes wait in ends
-  }
-  const std::lock_guard lock(mutex_);
-  --at_work_;
-  changed_.notify_all();
-}
-
-void CpuRunner::serve(std::size_t lane) {
-  // A team of its own would take the computation's cores, for copies that are short.
-  omp_set_num_threads(1);
-  for (std::size_t run = 1;; ++run) {
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return is_over_ || runs_ >= run; });
-      if (is_over_) return;
-    }
-    run_lane(lane);
   }
 }
 

@@ -1,16 +1,18 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "runtime/collectives.h"
 #include "runtime/first_error.h"
 #include "runtime/schedule.h"
 #include "runtime/trace.h"
+#include "runtime/worker_threads.h"
 
 namespace autopar::runtime {
 
@@ -21,9 +23,6 @@ class CpuRunner final : public Runner {
  public:
   /// `threads`: of each kernel.
   CpuRunner(std::vector<Step> steps, int threads, CollectiveContext* collectives);
-  ~CpuRunner() override;
-  CpuRunner(const CpuRunner&) = delete;
-  CpuRunner& operator=(const CpuRunner&) = delete;
 
   void run() override;
   std::vector<Span> profile() override;
@@ -32,50 +31,33 @@ class CpuRunner final : public Runner {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// The steps of one thread, and what of the others each of them waits for.
-  struct Lane {
-    struct Wait {
-      std::size_t lane = 0;
-      std::size_t steps = 0;  ///< that must be done there
-    };
-    struct Turn {
-      std::size_t step = 0;
-      std::vector<Wait> waits;
-      bool signals = false;
-    };
-    std::vector<Turn> turns;
-    std::size_t done = 0;  ///< turns of this run
-  };
   struct Timing {
     Clock::time_point begin;
     Clock::time_point end;
   };
 
-  void share_out(const std::vector<ScheduledStep>& schedule);
+  static constexpr std::size_t num_lanes = 3;
+
   void run_step(std::size_t step);
-  void start_run();
-  /// Until all turns are over, or some lane has failed.
+  /// Until all of the lane's steps are done, or some lane has failed.
   void run_lane(std::size_t lane);
-  bool may_start(const Lane::Turn& turn) const;
-  /// A lane's thread: run after run.
-  void serve(std::size_t lane);
+  bool may_start(std::size_t step) const;
 
   std::vector<Step> steps_;
   int threads_;
   CollectiveContext* collectives_;
   std::vector<Timing> timings_;  ///< by step, of a profiled run; else empty
-  std::vector<Queue> queues_;    ///< by step
 
-  /// The calling thread's, then those of receiving and sending; one alone where neither has steps.
-  std::vector<Lane> lanes_;
+  /// The steps of the calling thread, of receiving and of sending: what each takes in turn. Empty
+  /// where all are the calling thread's.
+  std::array<std::vector<std::size_t>, num_lanes> lanes_;
+  std::vector<ScheduledStep> schedule_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::size_t runs_ = 0;     ///< that have been started
-  std::size_t at_work_ = 0;  ///< lanes that have not ended this run
+  std::vector<bool> is_done_;  ///< by step, in this run
   bool has_failed_ = false;
-  bool is_over_ = false;
   FirstError error_;
-  std::vector<std::jthread> workers_;
+  std::unique_ptr<WorkerThreads> others_;  ///< of the lanes but the first; null where there is none
 };
 
 }  // namespace autopar::runtime

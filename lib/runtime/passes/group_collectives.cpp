@@ -52,4 +52,9 @@ void group_collectives(Graph& graph) {
   std::erase_if(graph.nodes, [&](const Node&) { return is_moved[index++]; });
 }
 
+bool has_collective_groups(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes,
+                             [](const Node& node) { return node.op_type == "CollectiveGroup"; });
+}
+
 }  // namespace autopar::runtime::passes

@@ -131,6 +131,7 @@ void fuse_elementwise_chains(Graph& graph, const KernelTable& kernels);
 /// must send in one order, so this looks at the graph's structure alone, which their graphs share,
 /// never at sizes.
 void group_collectives(Graph& graph);
+bool has_collective_groups(const Graph& graph);
 
 struct Rewrites {
   bool fuse = true;               ///< folding included

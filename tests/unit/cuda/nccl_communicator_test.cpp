@@ -1,8 +1,6 @@
 // Communicators on GPUs' memory: NCCL's, and those staged through the host. Ranks are threads, each
 // with an emulated GPU.
 
-#include "runtime/comm/nccl_communicator.h"
-
 #include <emulation.h>
 #include <emulation_nccl.h>
 

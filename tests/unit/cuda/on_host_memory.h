@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/comm/device_communicator.h"
-#include "runtime/comm/host_communicator.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/device.h"
 
 namespace autopar::runtime::testing {

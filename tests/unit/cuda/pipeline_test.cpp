@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "runtime/collectives.h"
-#include "runtime/comm/nccl_communicator.h"
+#include "runtime/comm/nccl_launch.h"
 #include "runtime/comm/ranks.h"
 #include "runtime/comm/staged_communicator.h"
 #include "runtime/devices/cuda/cuda_device.h"

@@ -13,7 +13,7 @@
 #include "base/temporary_folder.h"
 #include "cost/cost_model.h"
 #include "graph/onnx/onnx_import.h"
-#include "runtime/run_whole.h"
+#include "runtime/rank_run.h"
 #include "runtime/session.h"
 #include "runtime/tensor_files.h"
 #include "unit/bundle/json_schema.h"

@@ -9,7 +9,7 @@
 #include "base/temporary_folder.h"
 #include "planner/write_bundle.h"
 #include "program/split_batch.h"
-#include "runtime/run_whole.h"
+#include "runtime/rank_run.h"
 #include "runtime/session.h"
 #include "runtime/tensor_files.h"
 #include "unit/bundle/json_schema.h"

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "runtime/devices/cuda/architectures.h"
 #include "runtime/devices/cuda/runner.h"
-#include "runtime/devices/cuda/upload.h"
 #include "runtime/kernels/movement/strided_copy_cuda.h"
 
 namespace autopar::runtime::cuda {
@@ -92,8 +91,6 @@ std::shared_ptr<std::byte> CudaDevice::allocate(std::int64_t bytes) {
   check(code, "memory for the rank");
   return {static_cast<std::byte*>(memory), [](std::byte* each) { cudaFree(each); }};
 }
-
-void CudaDevice::upload(std::span<const Upload> tensors) { cuda::upload(tensors); }
 
 void CudaDevice::wait_for_communication() {
   for (const Queue queue : {Queue::communication, Queue::receive, Queue::send})

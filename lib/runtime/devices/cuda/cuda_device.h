@@ -2,9 +2,8 @@
 
 #include <cublasLt.h>
 #include <cuda_runtime.h>
-#include <array>
 
-#include <string>
+#include <array>
 
 #include "runtime/device.h"
 #include "runtime/devices/cuda/fault.h"

@@ -2,7 +2,6 @@
 
 #include <cuda_runtime.h>
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -35,18 +34,13 @@ struct FaultSlot {
 /// The faults of one device's kernels.
 class Faults {
  public:
-  Faults();
   /// Names the kernel that serves this node.
   FaultSlot slot(const std::string& node);
   /// After a run: throws Error naming the node and the index, and forgets it.
   void throw_if_any();
 
  private:
-  struct Release {
-    void operator()(Fault* fault) const { cudaFreeHost(fault); }
-  };
-  std::unique_ptr<Fault, Release> host_;
-  Fault* device_ = nullptr;
+  Mapped<Fault> fault_{"memory for faults"};
   std::vector<std::string> nodes_;
 };
 

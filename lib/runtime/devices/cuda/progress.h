@@ -1,10 +1,9 @@
 #pragma once
 
-#include <cuda_runtime.h>
+#include <atomic>
 
-#include <memory>
-
-#include "runtime/devices/cuda/cuda_error.h"
+#include "runtime/devices/cuda/handles.h"
+#include "runtime/kernels/cuda/write_mark.h"
 
 namespace autopar::runtime::cuda {
 
@@ -19,20 +18,21 @@ class Progress {
     friend bool operator==(const Marks&, const Marks&) = default;
   };
 
-  Progress();
   /// Before a run, when no work of the last one is left.
-  void reset();
+  void reset() { *marks_ = {}; }
   /// Joins the stream, before and after the collective. Numbers count from 1 in a run.
-  void mark_start(cudaStream_t stream, unsigned number) const;
-  void mark_end(cudaStream_t stream, unsigned number) const;
-  Marks read() const;
+  void mark_start(cudaStream_t stream, unsigned number) const {
+    write_mark(stream, &marks_.device()->started, number);
+  }
+  void mark_end(cudaStream_t stream, unsigned number) const {
+    write_mark(stream, &marks_.device()->finished, number);
+  }
+  Marks read() const {
+    return {std::atomic_ref(marks_->started).load(), std::atomic_ref(marks_->finished).load()};
+  }
 
  private:
-  struct Release {
-    void operator()(Marks* marks) const { cudaFreeHost(marks); }
-  };
-  std::unique_ptr<Marks, Release> host_;
-  Marks* device_ = nullptr;
+  Mapped<Marks> marks_{"memory for progress"};
 };
 
 }  // namespace autopar::runtime::cuda

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
-#include "runtime/devices/cuda/nvtx_range.h"
 #include "runtime/devices/cuda/pause.h"
 #include "runtime/kernels/cuda/write_mark.h"
 #include "runtime/kernels/movement/strided_copy_cuda.h"
@@ -52,6 +52,14 @@ std::array<Event, num_queues> make_events() {
   for (Event& event : events) event = make_event();
   return events;
 }
+
+/// Names what this thread launches while it lives, for NVIDIA's profilers.
+struct NvtxRange {
+  explicit NvtxRange(const std::string& name) { nvtxRangePushA(name.c_str()); }
+  ~NvtxRange() { nvtxRangePop(); }
+  NvtxRange(const NvtxRange&) = delete;
+  NvtxRange& operator=(const NvtxRange&) = delete;
+};
 
 /// What a stream, and those that wait for it, get while this lives is recorded, not executed.
 class Capture {
@@ -99,7 +107,7 @@ CudaRunner::CudaRunner(CudaDevice& device, std::vector<Step> steps, CollectiveCo
   std::vector<StepAccess> accesses;
   for (std::size_t s = 0; s < steps_.size(); ++s) {
     accesses.push_back(access_of(steps_[s]));
-    const auto* collective = dynamic_cast<const CollectiveKernel*>(steps_[s].kernel.get());
+    const auto* collective = collective_of(steps_[s]);
     if (collective == nullptr) continue;
     collective_steps_[at(collective->queue())].push_back(s);
     if (collective->waits_on_host()) can_be_captured_ = false;
@@ -144,7 +152,7 @@ std::vector<Span> CudaRunner::profile() {
   });
   std::vector<Span> spans;
   for (std::size_t s = 0; s < steps_.size(); ++s) {
-    Span& span = spans.emplace_back(span_of(steps_[s], schedule_[s].queue));
+    Span& span = spans.emplace_back(span_of(steps_[s]));
     const auto begin = between(start, timings[s].begin);
     span.begin = since_epoch + begin;
     span.duration = between(start, timings[s].end) - begin;
@@ -270,7 +278,7 @@ void CudaRunner::watch(const Event& event) {
 
 void CudaRunner::fail_late(Queue queue, unsigned number) const {
   const Step& step = steps_[collective_steps_[at(queue)].at(number - 1)];
-  const auto& kernel = dynamic_cast<const CollectiveKernel&>(*step.kernel);
+  const CollectiveKernel& kernel = *collective_of(step);
   // Other stages' ranks count collectives of their own.
   const std::vector<int> behind =
       queue == Queue::communication

@@ -1,15 +1,12 @@
-#include "runtime/devices/cuda/upload.h"
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <exception>
-#include <mutex>
 #include <thread>
 #include <vector>
 
-#include "runtime/devices/cuda/handles.h"
+#include "runtime/devices/cuda/cuda_device.h"
+#include "runtime/first_error.h"
 
 namespace autopar::runtime::cuda {
 namespace {
@@ -52,22 +49,20 @@ class PinnedBuffer {
   }
 
  private:
-  struct Release {
-    void operator()(std::byte* memory) const { cudaFreeHost(memory); }
-  };
-  std::unique_ptr<std::byte, Release> memory_;
+  PinnedMemory memory_;
   Event sent_;
 };
 
 }  // namespace
 
-void upload(std::span<const Device::Upload> tensors) {
+/// The tensors lie in pageable memory, a mapped file most often. Threads take pieces in turn, each
+/// with two pinned buffers: it fills one while the other is on its way.
+void CudaDevice::upload(std::span<const Upload> tensors) {
   const std::vector<Piece> pieces = cut(tensors);
   int gpu = 0;
   check(cudaGetDevice(&gpu), "the GPU");
   std::atomic<std::size_t> next = 0;
-  std::exception_ptr error;
-  std::mutex error_mutex;
+  FirstError error;
   const auto work = [&] {
     try {
       check(cudaSetDevice(gpu), "the GPU");
@@ -80,8 +75,7 @@ void upload(std::span<const Device::Upload> tensors) {
       }
       check(cudaStreamSynchronize(stream.get()), "copying weights");
     } catch (...) {
-      const std::lock_guard lock(error_mutex);
-      error = std::current_exception();
+      error.store();
     }
   };
   {
@@ -90,7 +84,7 @@ void upload(std::span<const Device::Upload> tensors) {
     for (std::size_t i = 0; i < std::min({max_threads, cores, pieces.size()}); ++i)
       threads.emplace_back(work);
   }
-  if (error) std::rethrow_exception(error);
+  error.rethrow();
 }
 
 }  // namespace autopar::runtime::cuda
