@@ -116,7 +116,8 @@ struct KernelRequest {
 };
 
 /// Throws Error naming node and operator for a type or form that it does not serve.
-using KernelFactory = std::unique_ptr<Kernel> (*)(const KernelRequest& request);
+using MakeKernel = std::unique_ptr<Kernel>(const KernelRequest& request);
+using KernelFactory = MakeKernel*;
 
 /// Whether a node that a pass would make pays on a device in its types and shapes.
 using ServesNode = bool (*)(const graph::Node& node, std::span<const TensorView> inputs,

@@ -58,6 +58,8 @@ using Joined = typename Join<Lists...>::type;
 using Integers = Joined<SignedIntegers, UnsignedIntegers>;
 using SignedNumbers = Joined<Floats, SignedIntegers>;
 using Numbers = Joined<Floats, Integers>;
+using AllFloats = Joined<Floats, Halves>;
+using AllNumbers = Joined<Numbers, Halves>;
 
 /// The type that elements are read as: a bool is a byte.
 inline graph::DataType stored_type(graph::DataType type) {
@@ -74,6 +76,16 @@ template <typename... Ts, typename Visitor>
 bool visit_type([[maybe_unused]] graph::DataType type, Types<Ts...>,
                 [[maybe_unused]] Visitor visitor) {
   return ((type == data_type_of<Ts> && (visitor(Ts{}), true)) || ...);
+}
+
+/// Calls `visitor(Word{})` with the unsigned type of an element's 1, 2, 4 or 8 bytes.
+template <typename Visitor>
+void visit_element(int bytes, Visitor visitor) {
+  visit_type(bytes == 1   ? graph::DataType::uint8
+             : bytes == 2 ? graph::DataType::uint16
+             : bytes == 4 ? graph::DataType::uint32
+                          : graph::DataType::uint64,
+             UnsignedIntegers{}, visitor);
 }
 
 /// An element as arithmetic has it: half types as float.

@@ -17,6 +17,12 @@ AxisExtents extents_around(const Shape& shape, std::size_t axis) {
   return extents;
 }
 
+AxisExtents extents_around_axis(const KernelRequest& request, const Shape& shape,
+                                std::int64_t default_axis) {
+  const std::int64_t axis = request.node.int_attribute("axis", default_axis);
+  return extents_around(shape, checked_axis(request, axis, shape.size()));
+}
+
 int element_bytes_of(const KernelRequest& request, const TensorView& view) {
   const int bits = graph::bits_of(view.type);
   if (bits < 8) fail_type(request, view.type);
@@ -33,7 +39,7 @@ std::size_t checked_axis(const KernelRequest& request, std::int64_t axis, std::s
 
 std::vector<std::int64_t> constant_integers(const KernelRequest& request, std::size_t input,
                                             const char* name, std::vector<std::int64_t> otherwise) {
-  if (input >= request.inputs.size() || !request.inputs[input].present()) return otherwise;
+  if (!is_given(request.inputs, input)) return otherwise;
   const TensorView& view = request.inputs[input];
   if (view.elements() == 0) return {};
   if (!request.is_constant(input))
@@ -59,7 +65,7 @@ std::int64_t checked_index(std::int64_t index, std::int64_t extent, const std::s
 }
 
 bool has_output(const KernelRequest& request, std::size_t output) {
-  return output < request.outputs.size() && request.outputs[output].present();
+  return is_given(request.outputs, output);
 }
 
 }  // namespace autopar::runtime

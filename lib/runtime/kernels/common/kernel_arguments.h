@@ -5,11 +5,39 @@
 #include <vector>
 
 #include "runtime/kernel.h"
+#include "runtime/kernels/common/element_types.h"
 
 /// What factories ask of the node they serve. All throw Error naming node and operator.
 namespace autopar::runtime {
 
 [[noreturn]] void fail_type(const KernelRequest& request, DataType type);
+
+/// Error unless `type` is one of the list.
+template <typename List>
+void require_type(const KernelRequest& request, DataType type, List list) {
+  if (!visit_type(type, list, [](auto) {})) fail_type(request, type);
+}
+
+/// The kernel that `make(T{})` makes for the type of the list that `type` names; Error where it is
+/// not there.
+template <typename List, typename Make>
+std::unique_ptr<Kernel> kernel_for_type(const KernelRequest& request, DataType type, List list,
+                                        Make make) {
+  std::unique_ptr<Kernel> kernel;
+  if (!visit_type(type, list, [&](auto element) { kernel = make(element); }))
+    fail_type(request, type);
+  return kernel;
+}
+
+/// Whether a node has this input or output, which may be left out.
+inline bool is_given(std::span<const TensorView> views, std::size_t i) {
+  return i < views.size() && views[i].present();
+}
+/// Its elements; null where it is left out.
+template <typename T>
+T* optional_data(std::span<const TensorView> views, std::size_t i) {
+  return is_given(views, i) ? views[i].as<T>() : nullptr;
+}
 
 /// The dimensions before an axis and after it, each as one.
 struct AxisExtents {
@@ -17,13 +45,20 @@ struct AxisExtents {
   std::int64_t extent = 1;
   std::int64_t inner = 1;
 
-  std::int64_t rows() const { return outer * inner; }
-  /// Offset of a row's first element; the others follow `inner` apart.
-  std::int64_t row_offset(std::int64_t row) const {
-    return row / inner * extent * inner + row % inner;
+  AUTOPAR_ELEMENTWISE std::int64_t rows() const { return outer * inner; }
+  /// The first element of a row in a tensor of `elements` along the axis; the others follow `inner`
+  /// apart.
+  AUTOPAR_ELEMENTWISE std::int64_t row_offset(std::int64_t row, std::int64_t elements) const {
+    return row / inner * elements * inner + row % inner;
+  }
+  AUTOPAR_ELEMENTWISE std::int64_t row_offset(std::int64_t row) const {
+    return row_offset(row, extent);
   }
 };
 AxisExtents extents_around(const Shape& shape, std::size_t axis);
+/// Around the axis that the node's attribute `axis` names, in a tensor of `shape`.
+AxisExtents extents_around_axis(const KernelRequest& request, const Shape& shape,
+                                std::int64_t default_axis);
 
 /// Bytes of one element; Error for 4-bit types and strings, which no kernel here moves.
 int element_bytes_of(const KernelRequest& request, const TensorView& view);

@@ -11,20 +11,23 @@
 #include "runtime/kernels/common/kernel_arguments.h"
 
 /// Operators that are written once for all devices, as loops whose rounds can be done in any order.
-/// make_loops<Operator>(request) makes a kernel of a class that is made of a KernelRequest and has
-///   template <typename Loops> void run(const KernelIo&, const Loops&) const,
-/// which calls any of these, one after the other; all functions are host_device ones:
+/// make_loops(request, run, scratch_bytes) makes a kernel of a function
+///   run(const KernelIo&, const Loops&),
+/// which calls any of these, one after the other, on plain data with an operator() that all devices
+/// have:
 /// - loops.each(n, f): f(0) to f(n - 1);
 /// - loops.rows(rows, n, f): f(row) for each row, and on what it returns (0) to (n - 1);
 /// - loops.check(n, f): Error, or a fault of the device, where an index is out of range, f(i) being
 ///   a LookedUp;
 /// - loops.sums<W>(rows, n, f, finish): finish(row, the sum of what f(row) returns for 0 to n - 1).
-/// An operator that is one loop may be a LoopBody instead. scratch_bytes() says how much scratch
-/// memory a run takes, if any.
+/// An object with `std::int64_t item_work()` tells about how many elements a round touches: whether
+/// other threads are worth waking. One with `static constexpr bool vectorises = true` is compiled
+/// for several instruction sets.
+/// An operator that is one loop may be a LoopBody instead, which is made of the request; or a class
+/// with run() as above, and scratch_bytes() if a run takes scratch memory.
 namespace autopar::runtime {
 
-/// One loop, its rounds *items*: rows, elements, boxes. Plain data that a device may copy. One with
-/// `static constexpr bool vectorises = true` is compiled for several instruction sets.
+/// One loop, its rounds *items*: rows, elements, boxes. Plain data that a device may copy.
 template <typename B>
 concept LoopBody = std::copyable<B> && requires(B body, const KernelIo& io, std::int64_t item) {
   /// Takes the addresses of a run's tensors; called on the host.
@@ -56,36 +59,11 @@ void run_operator(const Operator& of, const KernelIo& io, const Loops& loops) {
     Operator bound = of;
     bound.bind(io);
     loops.each(bound.items(), bound);
+  } else if constexpr (requires { of(io, loops); }) {
+    of(io, loops);
   } else {
     of.run(io, loops);
   }
-}
-
-/// The rows along an axis, as devices walk them: row after row, `inner` apart within one.
-struct AxisRows {
-  std::int64_t count = 1;
-  std::int64_t extent = 1;
-  std::int64_t inner = 1;
-
-  explicit AxisRows(const AxisExtents& extents)
-      : count(extents.rows()), extent(extents.extent), inner(extents.inner) {}
-
-  /// The first element of a row in a tensor of `elements` along the axis.
-  AUTOPAR_ELEMENTWISE std::int64_t offset(std::int64_t row, std::int64_t elements) const {
-    return row / inner * elements * inner + row % inner;
-  }
-  AUTOPAR_ELEMENTWISE std::int64_t offset(std::int64_t row) const { return offset(row, extent); }
-};
-
-/// The kernel that `make(T{})` makes for the type of the list that `type` names; Error where it is
-/// not there.
-template <typename List, typename Make>
-std::unique_ptr<Kernel> kernel_for_type(const KernelRequest& request, DataType type, List list,
-                                        Make make) {
-  std::unique_ptr<Kernel> kernel;
-  if (!visit_type(type, list, [&](auto element) { kernel = make(element); }))
-    fail_type(request, type);
-  return kernel;
 }
 
 }  // namespace autopar::runtime
@@ -95,3 +73,20 @@ std::unique_ptr<Kernel> kernel_for_type(const KernelRequest& request, DataType t
 #else
 #include "runtime/kernels/cpu/loops.h"
 #endif
+
+namespace autopar::runtime::AUTOPAR_DEVICE {
+
+template <typename Run>
+std::unique_ptr<Kernel> make_loops(const KernelRequest& request, Run run,
+                                   std::int64_t scratch_bytes = 0) {
+  return std::make_unique<LoopKernel<Run>>(request, std::move(run), scratch_bytes);
+}
+
+template <typename Operator>
+std::unique_ptr<Kernel> make_loops(const KernelRequest& request) {
+  Operator of(request);
+  const std::int64_t scratch_bytes = scratch_bytes_of(of);
+  return make_loops(request, std::move(of), scratch_bytes);
+}
+
+}  // namespace autopar::runtime::AUTOPAR_DEVICE

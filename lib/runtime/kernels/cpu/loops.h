@@ -118,20 +118,18 @@ class Loops {
 template <typename Operator>
 class LoopKernel final : public Kernel {
  public:
-  explicit LoopKernel(const KernelRequest& request)
-      : operator_(request), loops_(request.node.name, request.device.threads()) {}
+  LoopKernel(const KernelRequest& request, Operator of, std::int64_t scratch_bytes)
+      : operator_(std::move(of)),
+        scratch_bytes_(scratch_bytes),
+        loops_(request.node.name, request.device.threads()) {}
 
-  std::int64_t scratch_bytes() const override { return scratch_bytes_of(operator_); }
+  std::int64_t scratch_bytes() const override { return scratch_bytes_; }
   void run(const KernelIo& io) override { run_operator(operator_, io, loops_); }
 
  private:
   Operator operator_;
+  std::int64_t scratch_bytes_;
   Loops loops_;
 };
-
-template <typename Operator>
-std::unique_ptr<Kernel> make_loops(const KernelRequest& request) {
-  return std::make_unique<LoopKernel<Operator>>(request);
-}
 
 }  // namespace autopar::runtime::cpu

@@ -104,22 +104,20 @@ class Loops {
 template <typename Operator>
 class LoopKernel final : public Kernel {
  public:
-  explicit LoopKernel(const KernelRequest& request)
-      : operator_(request), fault_(device_of(request).faults().slot(request.node.name)) {}
+  LoopKernel(const KernelRequest& request, Operator of, std::int64_t scratch_bytes)
+      : operator_(std::move(of)),
+        scratch_bytes_(scratch_bytes),
+        fault_(device_of(request).faults().slot(request.node.name)) {}
 
-  std::int64_t scratch_bytes() const override { return scratch_bytes_of(operator_); }
+  std::int64_t scratch_bytes() const override { return scratch_bytes_; }
   void run(const KernelIo& io) override {
     run_operator(operator_, io, Loops(stream_of(io), fault_));
   }
 
  private:
   Operator operator_;
+  std::int64_t scratch_bytes_;
   FaultSlot fault_;
 };
-
-template <typename Operator>
-std::unique_ptr<Kernel> make_loops(const KernelRequest& request) {
-  return std::make_unique<LoopKernel<Operator>>(request);
-}
 
 }  // namespace autopar::runtime::cuda

@@ -44,14 +44,6 @@ void visit_word(int bytes, Visitor visitor) {
   }
 }
 
-/// The same for one element, which has 8 bytes at most.
-template <typename Visitor>
-void visit_element(int bytes, Visitor visitor) {
-  visit_word(bytes, [&]<typename Word>(Word word) {
-    if constexpr (sizeof(Word) <= 8) visitor(word);
-  });
-}
-
 /// 8 bytes full of an element.
 template <typename Element>
 __device__ inline std::uint64_t repeated(Element element) {

@@ -1,29 +1,36 @@
 #pragma once
 
-#include <memory>
+#include <variant>
 
-#include "runtime/kernel.h"
 #include "runtime/kernels/common/for_device.h"
+#include "runtime/kernels/reduction/reduction.h"
+
+namespace autopar::runtime {
+
+using AnyReduction = std::variant<reductions::Sum, reductions::Mean, reductions::Product,
+                                  reductions::Max, reductions::Min, reductions::SumSquare,
+                                  reductions::L1, reductions::LogSum, reductions::L2>;
+
+namespace cuda {
+/// CumSum of rows that lie together, or nearly so; null for others.
+MakeKernel make_cumsum_by_blocks;
+}  // namespace cuda
+}  // namespace autopar::runtime
 
 namespace autopar::runtime::AUTOPAR_DEVICE {
 
-std::unique_ptr<Kernel> make_reduce_sum(const KernelRequest& request);
-std::unique_ptr<Kernel> make_reduce_mean(const KernelRequest& request);
-std::unique_ptr<Kernel> make_reduce_prod(const KernelRequest& request);
-std::unique_ptr<Kernel> make_reduce_max(const KernelRequest& request);
-std::unique_ptr<Kernel> make_reduce_min(const KernelRequest& request);
-std::unique_ptr<Kernel> make_reduce_sum_square(const KernelRequest& request);
-std::unique_ptr<Kernel> make_reduce_log_sum(const KernelRequest& request);
-std::unique_ptr<Kernel> make_reduce_log_sum_exp(const KernelRequest& request);
-std::unique_ptr<Kernel> make_reduce_l1(const KernelRequest& request);
-std::unique_ptr<Kernel> make_reduce_l2(const KernelRequest& request);
-std::unique_ptr<Kernel> make_global_average_pool(const KernelRequest& request);
-std::unique_ptr<Kernel> make_global_max_pool(const KernelRequest& request);
-std::unique_ptr<Kernel> make_cumsum(const KernelRequest& request);
-std::unique_ptr<Kernel> make_cumprod(const KernelRequest& request);
-std::unique_ptr<Kernel> make_arg_max(const KernelRequest& request);
-std::unique_ptr<Kernel> make_arg_min(const KernelRequest& request);
-std::unique_ptr<Kernel> make_hardmax(const KernelRequest& request);
-std::unique_ptr<Kernel> make_top_k(const KernelRequest& request);
+std::unique_ptr<Kernel> make_reduction(const KernelRequest& request,
+                                       const ReducedDimensions& dimensions, AnyReduction operation);
+template <typename Operation>
+std::unique_ptr<Kernel> make_reduce(const KernelRequest& request) {
+  return make_reduction(request, ReducedDimensions(request), Operation{});
+}
+template <typename Operation>
+std::unique_ptr<Kernel> make_global_pool(const KernelRequest& request) {
+  return make_reduction(request, ReducedDimensions::of_images(request), Operation{});
+}
+
+MakeKernel make_reduce_log_sum_exp, make_cumsum, make_cumprod;
+MakeKernel make_arg_max, make_arg_min, make_hardmax, make_top_k;
 
 }  // namespace autopar::runtime::AUTOPAR_DEVICE

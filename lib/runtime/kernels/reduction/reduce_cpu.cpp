@@ -1,65 +1,26 @@
-// Reductions over several dimensions, and CumSum. Floats of all widths add in double.
+// Reductions over several dimensions. Floats of all widths add in double.
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
-#include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/block_function.h"
-#include "runtime/kernels/reduction/cumsum.h"
 #include "runtime/kernels/reduction/kernels.h"
-#include "runtime/kernels/reduction/reduction.h"
 
 namespace autopar::runtime::cpu {
 
 namespace {
 
-/// The kernel made by `make(T{})` for the input's type.
-template <typename Make>
-std::unique_ptr<Kernel> kernel_for_type(const KernelRequest& request, Make make) {
-  std::unique_ptr<Kernel> kernel;
-  const DataType type = request.inputs[0].type;
-  if (!visit_type(stored_type(type), Reducible{}, [&](auto element) { kernel = make(element); }))
-    fail_type(request, type);
-  return kernel;
+/// Where elements lie, in row-major order.
+std::vector<std::int64_t> offsets(const Shape& extents, const std::vector<std::int64_t>& strides) {
+  std::vector<std::int64_t> result = {0};
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    std::vector<std::int64_t> next;
+    for (const std::int64_t base : result)
+      for (std::int64_t i = 0; i < extents[d]; ++i) next.push_back(base + i * strides[d]);
+    result = std::move(next);
+  }
+  return result;
 }
-
-/// The kept and the reduced dimensions, each as offsets into the input.
-class ReduceBase : public Kernel {
- public:
-  ReduceBase(const KernelRequest& request, const ReducedDimensions& dimensions)
-      : threads_(request.device.threads()) {
-    kept_ = offsets(dimensions.kept_extents, dimensions.kept_strides);
-    elements_ = dimensions.row_elements();
-    const Shape& extents = dimensions.reduced_extents;
-    neighbours_ =
-        extents.empty() || (extents.size() == 1 && dimensions.reduced_strides.back() == 1);
-    if (!neighbours_) reduced_ = offsets(extents, dimensions.reduced_strides);
-  }
-
- protected:
-  std::vector<std::int64_t> kept_;
-  std::int64_t elements_ = 0;          ///< that one result is made of
-  bool neighbours_ = false;            ///< they lie together
-  std::vector<std::int64_t> reduced_;  ///< where they lie, if not
-  int threads_;
-
- private:
-  /// In row-major order.
-  static std::vector<std::int64_t> offsets(const Shape& extents,
-                                           const std::vector<std::int64_t>& strides) {
-    std::vector<std::int64_t> result = {0};
-    for (std::size_t d = 0; d < extents.size(); ++d) {
-      std::vector<std::int64_t> next;
-      for (const std::int64_t base : result) {
-        for (std::int64_t i = 0; i < extents[d]; ++i) next.push_back(base + i * strides[d]);
-      }
-      result = std::move(next);
-    }
-    return result;
-  }
-};
 
 /// In lanes, so that elements need not wait for one another.
 template <typename T, typename Operation>
@@ -67,7 +28,7 @@ template <typename T, typename Operation>
   using Wide = Accumulator<T>;
   constexpr int lanes = 16;
   Wide parts[lanes];
-  for (Wide& part : parts) part = Operation::template start<Wide>();
+  for (Wide& part : parts) part = Operation::template start<Wide>;
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes)
     for (int lane = 0; lane < lanes; ++lane)
@@ -113,9 +74,17 @@ RowReduction<T> row_reduction() {
 constexpr std::int64_t worth_a_thread = 16384;
 
 template <typename T, typename Operation>
-class Reduce final : public ReduceBase {
+class Reduce final : public Kernel {
  public:
-  using ReduceBase::ReduceBase;
+  Reduce(const KernelRequest& request, const ReducedDimensions& dimensions)
+      : kept_(offsets(dimensions.kept_extents, dimensions.kept_strides)),
+        elements_(dimensions.row_elements()),
+        threads_(request.device.threads()) {
+    const Shape& extents = dimensions.reduced_extents;
+    neighbours_ =
+        extents.empty() || (extents.size() == 1 && dimensions.reduced_strides.back() == 1);
+    if (!neighbours_) reduced_ = offsets(extents, dimensions.reduced_strides);
+  }
 
   void run(const KernelIo& io) override {
     const T* in = io.inputs[0].as<const T>();
@@ -140,7 +109,7 @@ class Reduce final : public ReduceBase {
   T finished(Wide result) const { return narrowed<T>(Operation::finish(result, elements_)); }
 
   Wide reduce_offsets(const T* from) const {
-    auto result = Operation::template start<Wide>();
+    auto result = Operation::template start<Wide>;
     for (const std::int64_t offset : reduced_)
       result = Operation::take(result, accumulated(from[offset]));
     return result;
@@ -162,85 +131,24 @@ class Reduce final : public ReduceBase {
   }
 
   RowReduction<T> reduce_row_ = row_reduction<T, Operation>();
-};
-
-template <typename Operation>
-std::unique_ptr<Kernel> make(const KernelRequest& request, const ReducedDimensions& dimensions) {
-  return kernel_for_type(request, [&]<typename T>(T) {
-    return std::make_unique<Reduce<T, Operation>>(request, dimensions);
-  });
-}
-
-template <typename Operation>
-std::unique_ptr<Kernel> make(const KernelRequest& request) {
-  return make<Operation>(request, ReducedDimensions(request));
-}
-
-template <typename T>
-class CumSum final : public Kernel {
- public:
-  explicit CumSum(const KernelRequest& request) : arguments_(cumsum_arguments(request)) {}
-
-  void run(const KernelIo& io) override {
-    const T* in = io.inputs[0].as<const T>();
-    T* out = io.outputs[0].as<T>();
-    const auto& [exclusive, reverse, extents] = arguments_;
-    for (std::int64_t row = 0; row < extents.rows(); ++row) {
-      const std::int64_t begin = extents.row_offset(row);
-      auto sum = accumulated(T{});
-      for (std::int64_t step = 0; step < extents.extent; ++step) {
-        const std::int64_t at =
-            begin + (reverse ? extents.extent - 1 - step : step) * extents.inner;
-        const auto x = accumulated(in[at]);
-        out[at] = narrowed<T>(exclusive ? sum : sum + x);
-        sum += x;
-      }
-    }
-  }
-
- private:
-  CumSumArguments arguments_;
+  std::vector<std::int64_t> kept_;     ///< where rows begin in the input
+  std::int64_t elements_;              ///< of a row
+  bool neighbours_ = false;            ///< they lie together
+  std::vector<std::int64_t> reduced_;  ///< where they lie, if not
+  int threads_;
 };
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_reduce_sum(const KernelRequest& request) {
-  return make<reductions::Sum>(request);
-}
-std::unique_ptr<Kernel> make_reduce_mean(const KernelRequest& request) {
-  return make<reductions::Mean>(request);
-}
-std::unique_ptr<Kernel> make_reduce_prod(const KernelRequest& request) {
-  return make<reductions::Product>(request);
-}
-std::unique_ptr<Kernel> make_reduce_max(const KernelRequest& request) {
-  return make<reductions::Max>(request);
-}
-std::unique_ptr<Kernel> make_reduce_min(const KernelRequest& request) {
-  return make<reductions::Min>(request);
-}
-std::unique_ptr<Kernel> make_reduce_sum_square(const KernelRequest& request) {
-  return make<reductions::SumSquare>(request);
-}
-std::unique_ptr<Kernel> make_reduce_log_sum(const KernelRequest& request) {
-  return make<reductions::LogSum>(request);
-}
-std::unique_ptr<Kernel> make_reduce_l1(const KernelRequest& request) {
-  return make<reductions::L1>(request);
-}
-std::unique_ptr<Kernel> make_reduce_l2(const KernelRequest& request) {
-  return make<reductions::L2>(request);
-}
-std::unique_ptr<Kernel> make_global_average_pool(const KernelRequest& request) {
-  return make<reductions::Mean>(request, ReducedDimensions::of_images(request));
-}
-std::unique_ptr<Kernel> make_global_max_pool(const KernelRequest& request) {
-  return make<reductions::Max>(request, ReducedDimensions::of_images(request));
-}
-
-std::unique_ptr<Kernel> make_cumsum(const KernelRequest& request) {
-  return kernel_for_type(request,
-                         [&]<typename T>(T) { return std::make_unique<CumSum<T>>(request); });
+std::unique_ptr<Kernel> make_reduction(const KernelRequest& request,
+                                       const ReducedDimensions& dimensions,
+                                       AnyReduction operation) {
+  const auto make = [&]<typename Operation>(Operation) {
+    return kernel_for_type(
+        request, stored_type(request.inputs[0].type), AllNumbers{},
+        [&]<typename T>(T) { return std::make_unique<Reduce<T, Operation>>(request, dimensions); });
+  };
+  return std::visit(make, operation);
 }
 
 }  // namespace autopar::runtime::cpu

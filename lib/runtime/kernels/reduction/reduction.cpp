@@ -1,6 +1,8 @@
 #include "runtime/kernels/reduction/reduction.h"
 
-#include "runtime/kernels/common/kernel_arguments.h"
+#include <algorithm>
+
+#include "runtime/device.h"
 #include "runtime/kernels/common/strides.h"
 
 namespace autopar::runtime {
@@ -10,9 +12,7 @@ namespace {
 std::vector<bool> reduced_by_axes(const KernelRequest& request) {
   const Shape& shape = request.inputs.at(0).shape;
   std::vector<bool> reduced(shape.size(), false);
-  std::vector<std::int64_t> axes;
-  if (request.inputs.size() > 1 && request.inputs[1].present())
-    axes = constant_integers(request, 1, "axes");
+  const auto axes = constant_integers(request, 1, "axes");
   for (const std::int64_t axis : axes) reduced[checked_axis(request, axis, shape.size())] = true;
   const bool noop = request.node.int_attribute("noop_with_empty_axes", 0) != 0;
   if (axes.empty() && !noop) reduced.assign(shape.size(), true);
@@ -44,6 +44,26 @@ ReducedDimensions::ReducedDimensions(const Shape& shape, const std::vector<bool>
   };
   merge(kept_extents, kept_strides);
   merge(reduced_extents, reduced_strides);
+}
+
+ReducedSpace::ReducedSpace(const KernelRequest& request, const Shape& from_extents,
+                           const std::vector<std::int64_t>& from_strides)
+    : dimensions(static_cast<int>(from_extents.size())) {
+  if (from_extents.size() > max_dimensions)
+    fail("node '{}': {} over dimensions that alternate {} times has no {} kernel",
+         request.node.name, request.node.op_type, from_extents.size(),
+         request.device.kernels().device);
+  std::ranges::copy(from_extents, extents);
+  std::ranges::copy(from_strides, strides);
+}
+
+CumSumArguments cumsum_arguments(const KernelRequest& request) {
+  const Shape& shape = request.inputs.at(0).shape;
+  const auto axes = constant_integers(request, 1, "axis");
+  if (axes.size() != 1) fail("node '{}': {} has one axis", request.node.name, request.node.op_type);
+  return {request.node.int_attribute("exclusive", 0) != 0,
+          request.node.int_attribute("reverse", 0) != 0,
+          extents_around(shape, checked_axis(request, axes.front(), shape.size()))};
 }
 
 }  // namespace autopar::runtime

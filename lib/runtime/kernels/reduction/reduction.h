@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/kernel.h"
-#include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/common/kernel_arguments.h"
 
 namespace autopar::runtime {
 
@@ -30,7 +30,35 @@ struct ReducedDimensions {
   ReducedDimensions(const Shape& shape, const std::vector<bool>& is_reduced);
 };
 
-using Reducible = Joined<Floats, Halves, SignedIntegers, UnsignedIntegers>;
+/// Some merged dimensions of the input, as rows' elements are walked.
+struct ReducedSpace {
+  static constexpr int max_dimensions = 6;
+
+  int dimensions = 0;
+  std::int64_t extents[max_dimensions] = {};
+  std::int64_t strides[max_dimensions] = {};
+
+  /// Error where there are too many dimensions.
+  ReducedSpace(const KernelRequest& request, const Shape& from_extents,
+               const std::vector<std::int64_t>& from_strides);
+
+  AUTOPAR_ELEMENTWISE std::int64_t offset(std::int64_t index) const {
+    std::int64_t result = 0;
+    for (int d = dimensions - 1; d >= 0; --d) {
+      result += index % extents[d] * strides[d];
+      index /= extents[d];
+    }
+    return result;
+  }
+};
+
+/// What CumSum and CumProd say, for all devices.
+struct CumSumArguments {
+  bool exclusive = false;
+  bool reverse = false;
+  AxisExtents extents;  ///< of the input around the axis
+};
+CumSumArguments cumsum_arguments(const KernelRequest& request);
 
 /// What elements are added up in: integers in 64 bits, floats in double.
 template <typename T>
@@ -50,87 +78,49 @@ namespace reductions {
 /// what it makes of the end.
 struct Sum {
   template <typename W>
-  AUTOPAR_ELEMENTWISE static W start() {
-    return 0;
-  }
-  template <typename W>
-  AUTOPAR_ELEMENTWISE static W take(W sum, W x) {
-    return sum + x;
-  }
-  template <typename W>
-  AUTOPAR_ELEMENTWISE static W join(W sum, W other) {
-    return sum + other;
-  }
-  template <typename W>
-  AUTOPAR_ELEMENTWISE static W finish(W sum, std::int64_t) {
-    return sum;
-  }
+  static constexpr W start = 0;
+  AUTOPAR_ELEMENTWISE static auto take(auto sum, auto x) { return sum + x; }
+  AUTOPAR_ELEMENTWISE static auto join(auto sum, auto other) { return sum + other; }
+  AUTOPAR_ELEMENTWISE static auto finish(auto sum, std::int64_t) { return sum; }
 };
 struct Mean : Sum {
   template <typename W>
   AUTOPAR_ELEMENTWISE static W finish(W sum, std::int64_t n) {
-    if constexpr (std::is_integral_v<W>) {
-      return n == 0 ? 0 : sum / static_cast<W>(n);
-    } else {
-      return sum / static_cast<W>(n);
-    }
+    if (std::is_integral_v<W> && n == 0) return 0;
+    return sum / static_cast<W>(n);
   }
 };
 struct Product : Sum {
   template <typename W>
-  AUTOPAR_ELEMENTWISE static W start() {
-    return 1;
-  }
-  template <typename W>
-  AUTOPAR_ELEMENTWISE static W take(W product, W x) {
-    return product * x;
-  }
-  template <typename W>
-  AUTOPAR_ELEMENTWISE static W join(W product, W other) {
-    return take(product, other);
-  }
+  static constexpr W start = 1;
+  AUTOPAR_ELEMENTWISE static auto take(auto product, auto x) { return product * x; }
+  AUTOPAR_ELEMENTWISE static auto join(auto product, auto other) { return product * other; }
 };
 struct Max : Sum {
   template <typename W>
-  AUTOPAR_ELEMENTWISE static W start() {
-    return std::numeric_limits<W>::has_infinity ? -std::numeric_limits<W>::infinity()
-                                                : std::numeric_limits<W>::lowest();
-  }
-  template <typename W>
-  AUTOPAR_ELEMENTWISE static W take(W largest, W x) {
+  static constexpr W start = std::numeric_limits<W>::has_infinity
+                                 ? -std::numeric_limits<W>::infinity()
+                                 : std::numeric_limits<W>::lowest();
+  AUTOPAR_ELEMENTWISE static auto take(auto largest, auto x) {
     return (x > largest || x != x) ? x : largest;
   }
-  template <typename W>
-  AUTOPAR_ELEMENTWISE static W join(W largest, W other) {
-    return take(largest, other);
-  }
+  AUTOPAR_ELEMENTWISE static auto join(auto largest, auto other) { return take(largest, other); }
 };
 struct Min : Sum {
   template <typename W>
-  AUTOPAR_ELEMENTWISE static W start() {
-    return std::numeric_limits<W>::has_infinity ? std::numeric_limits<W>::infinity()
-                                                : std::numeric_limits<W>::max();
-  }
-  template <typename W>
-  AUTOPAR_ELEMENTWISE static W take(W least, W x) {
+  static constexpr W start = std::numeric_limits<W>::has_infinity
+                                 ? std::numeric_limits<W>::infinity()
+                                 : std::numeric_limits<W>::max();
+  AUTOPAR_ELEMENTWISE static auto take(auto least, auto x) {
     return (x < least || x != x) ? x : least;
   }
-  template <typename W>
-  AUTOPAR_ELEMENTWISE static W join(W least, W other) {
-    return take(least, other);
-  }
+  AUTOPAR_ELEMENTWISE static auto join(auto least, auto other) { return take(least, other); }
 };
 struct SumSquare : Sum {
-  template <typename W>
-  AUTOPAR_ELEMENTWISE static W take(W sum, W x) {
-    return sum + x * x;
-  }
+  AUTOPAR_ELEMENTWISE static auto take(auto sum, auto x) { return sum + x * x; }
 };
 struct L1 : Sum {
-  template <typename W>
-  AUTOPAR_ELEMENTWISE static W take(W sum, W x) {
-    return sum + (x < 0 ? -x : x);
-  }
+  AUTOPAR_ELEMENTWISE static auto take(auto sum, auto x) { return sum + (x < 0 ? -x : x); }
 };
 struct LogSum : Sum {
   template <typename W>

@@ -4,19 +4,20 @@
 namespace autopar::runtime::AUTOPAR_DEVICE {
 
 std::span<const OperatorLine> reduction_operators() {
+  using namespace reductions;
   static constexpr OperatorLine lines[] = {
-      {"", "ReduceSum", make_reduce_sum},
-      {"", "ReduceMean", make_reduce_mean},
-      {"", "ReduceProd", make_reduce_prod},
-      {"", "ReduceMax", make_reduce_max},
-      {"", "ReduceMin", make_reduce_min},
-      {"", "ReduceSumSquare", make_reduce_sum_square},
-      {"", "ReduceLogSum", make_reduce_log_sum},
+      {"", "ReduceSum", make_reduce<Sum>},
+      {"", "ReduceMean", make_reduce<Mean>},
+      {"", "ReduceProd", make_reduce<Product>},
+      {"", "ReduceMax", make_reduce<Max>},
+      {"", "ReduceMin", make_reduce<Min>},
+      {"", "ReduceSumSquare", make_reduce<SumSquare>},
+      {"", "ReduceLogSum", make_reduce<LogSum>},
       {"", "ReduceLogSumExp", make_reduce_log_sum_exp},
-      {"", "ReduceL1", make_reduce_l1},
-      {"", "ReduceL2", make_reduce_l2},
-      {"", "GlobalAveragePool", make_global_average_pool},
-      {"", "GlobalMaxPool", make_global_max_pool},
+      {"", "ReduceL1", make_reduce<L1>},
+      {"", "ReduceL2", make_reduce<L2>},
+      {"", "GlobalAveragePool", make_global_pool<Mean>},
+      {"", "GlobalMaxPool", make_global_pool<Max>},
       {"", "CumSum", make_cumsum},
       {"", "CumProd", make_cumprod},
       {"", "ArgMax", make_arg_max},
