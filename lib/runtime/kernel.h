@@ -120,8 +120,9 @@ using MakeKernel = std::unique_ptr<Kernel>(const KernelRequest& request);
 using KernelFactory = MakeKernel*;
 
 /// Whether a node that a pass would make pays on a device in its types and shapes.
-using ServesNode = bool (*)(const graph::Node& node, std::span<const TensorView> inputs,
-                            std::span<const TensorView> outputs);
+using Serves = bool(const graph::Node& node, std::span<const TensorView> inputs,
+                    std::span<const TensorView> outputs);
+using ServesNode = Serves*;
 
 struct KernelEntry {
   std::string_view domain;

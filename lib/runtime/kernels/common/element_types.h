@@ -78,15 +78,17 @@ bool visit_type([[maybe_unused]] graph::DataType type, Types<Ts...>,
   return ((type == data_type_of<Ts> && (visitor(Ts{}), true)) || ...);
 }
 
-/// Calls `visitor(Word{})` with the unsigned type of an element's 1, 2, 4 or 8 bytes.
-template <typename Visitor>
-void visit_element(int bytes, Visitor visitor) {
-  visit_type(bytes == 1   ? graph::DataType::uint8
-             : bytes == 2 ? graph::DataType::uint16
-             : bytes == 4 ? graph::DataType::uint32
-                          : graph::DataType::uint64,
-             UnsignedIntegers{}, visitor);
+/// The same by the size of an element.
+template <typename... Ts, typename Visitor>
+bool visit_size(int bytes, Types<Ts...>, Visitor visitor) {
+  return ((bytes == sizeof(Ts) && (visitor(Ts{}), true)) || ...);
 }
+
+/// What elements of each size are moved as.
+struct Word16 {
+  std::uint64_t parts[2];
+};
+using Words = Joined<UnsignedIntegers, Types<Word16>>;
 
 /// An element as arithmetic has it: half types as float.
 template <typename T>

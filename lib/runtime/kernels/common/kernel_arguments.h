@@ -1,9 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "runtime/kernel.h"
 #include "runtime/kernels/common/element_types.h"
 
@@ -63,6 +68,15 @@ AxisExtents extents_around_axis(const KernelRequest& request, const Shape& shape
 /// Bytes of one element; Error for 4-bit types and strings, which no kernel here moves.
 int element_bytes_of(const KernelRequest& request, const TensorView& view);
 
+/// The kernel that `make(Word{})` makes for the word of a tensor's elements.
+template <typename Make>
+std::unique_ptr<Kernel> kernel_for_element(const KernelRequest& request, const TensorView& view,
+                                           Make make) {
+  std::unique_ptr<Kernel> kernel;
+  visit_size(element_bytes_of(request, view), Words{}, [&](auto word) { kernel = make(word); });
+  return kernel;
+}
+
 /// `axis` counted from the front, in [0, rank).
 std::size_t checked_axis(const KernelRequest& request, std::int64_t axis, std::size_t rank);
 
@@ -70,6 +84,16 @@ std::size_t checked_axis(const KernelRequest& request, std::int64_t axis, std::s
 std::vector<std::int64_t> constant_integers(const KernelRequest& request, std::size_t input,
                                             const char* name,
                                             std::vector<std::int64_t> otherwise = {});
+
+/// The value that a string attribute of the node names; Error where it names none.
+template <typename Value>
+Value named_attribute(const KernelRequest& request, const char* attribute, const char* otherwise,
+                      std::initializer_list<std::pair<std::string_view, Value>> values) {
+  const std::string name = request.node.string_attribute(attribute, otherwise);
+  for (const auto& [known, value] : values)
+    if (known == name) return value;
+  fail("node '{}': {} has no {} '{}'", request.node.name, request.node.op_type, attribute, name);
+}
 
 /// One integer of an int32 or int64 tensor; other types read as int64 are refused by
 /// require_indices.

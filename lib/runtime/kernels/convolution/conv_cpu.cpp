@@ -1,33 +1,12 @@
 // Conv by oneDNN, in float32: one to three spatial dimensions, groups, dilations, uneven padding.
 
-#include "base/error.h"
-#include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
-#include "runtime/kernels/convolution/convolution.h"
 #include "runtime/kernels/convolution/kernels.h"
 #include "runtime/kernels/convolution/onednn_convolution.h"
 
 namespace autopar::runtime::cpu {
 
 namespace {
-
-using dnnl::memory;
-
-std::unique_ptr<Kernel> make_onednn_conv(const KernelRequest& request,
-                                         const Convolution& convolution) {
-  const Slide& slide = convolution.slide;
-  memory::dims gaps = slide.dilations;
-  for (std::int64_t& gap : gaps) --gap;
-  return make_onednn_convolution(
-      request, float_layout(grouped_weights(request.inputs[1].shape, convolution)),
-      [&](const ConvolutionLayouts& layouts) -> dnnl::primitive_desc {
-        const dnnl::convolution_forward::desc description(
-            dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, layouts.in,
-            layouts.weights, layouts.bias, layouts.out, slide.strides, gaps, slide.begin_pads,
-            slide.end_pads);
-        return describe_primitive<dnnl::convolution_forward>(description);
-      });
-}
 
 /// Conv by its definition: float64, which oneDNN has not, and sums over nothing (a share without
 /// input channels).
@@ -95,15 +74,14 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
   const bool is_plain = type == DataType::float64 || sums_nothing ||
                         request.outputs[0].elements() == 0 ||
                         convolution.slide.strides.size() > Windows::dimensions;
-  std::unique_ptr<Kernel> kernel;
-  const bool is_served = visit_type(type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
-    if (is_plain)
-      kernel = std::make_unique<PlainConv<T>>(request, convolution);
-    else
-      kernel = make_onednn_conv(request, convolution);
-  });
-  if (!is_served) fail_type(request, type);
-  return kernel;
+  if (is_plain)
+    return kernel_for_type(request, type, AllFloats{}, [&]<typename T>(T) {
+      return std::make_unique<PlainConv<T>>(request, convolution);
+    });
+  require_type(request, type, AllFloats{});
+  return make_onednn_convolution<dnnl::convolution_forward>(
+      request, convolution.slide,
+      float_layout(grouped_weights(request.inputs[1].shape, convolution)));
 }
 
 }  // namespace autopar::runtime::cpu

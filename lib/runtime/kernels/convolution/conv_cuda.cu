@@ -2,18 +2,16 @@
 // a product of its weights with them; one place windows are the input itself. With one input
 // channel a group there is nothing to multiply with: a thread computes each output.
 
-#include <algorithm>
-#include <numeric>
-
-#include "base/error.h"
-#include "graph/arena.h"
-#include "runtime/kernels/common/kernel_arguments.h"
-#include "runtime/kernels/common/no_work.h"
 #include "runtime/kernels/convolution/conv_cuda.h"
+
+#include <numeric>
+#include <optional>
+
+#include "runtime/kernels/common/loops.h"
+#include "runtime/kernels/common/no_work.h"
 #include "runtime/kernels/convolution/convolution.h"
 #include "runtime/kernels/convolution/kernels.h"
 #include "runtime/kernels/cuda/vector_access.h"
-#include "runtime/kernels/product/device_product_cuda.h"
 #include "runtime/kernels/product/product_finish_cuda.h"
 
 namespace autopar::runtime::cuda {
@@ -45,99 +43,89 @@ __global__ void lay_out_windows(const Bits* in, Bits* rows, Windows windows, uns
   store_pack(rows + static_cast<std::int64_t>(index) * width, pack);
 }
 
-/// One input channel for `multiplier` output channels.
+/// One input channel for `multiplier` output channels: an element of the result.
 template <typename T>
-__global__ void convolve_channels(const T* in, const T* weights, const T* bias, T* out,
-                                  Windows windows, std::int64_t out_channels, int multiplier,
-                                  std::int64_t elements) {
-  const std::int64_t index = global_thread();
-  if (index >= elements) return;
-  const std::int64_t places = windows.out_places();
-  const std::int64_t plane = index / places;
-  const Place place(static_cast<unsigned>(index % places), windows.out);
-  const std::int64_t channel = plane % out_channels;
-  const T* seen_plane = in + plane / multiplier * windows.in_places();
-  const int taps = static_cast<int>(windows.tap_places());
-  Wide<T> sum = bias == nullptr ? Wide<T>{} : widened(bias[channel]);
-  Place tap(0, windows.taps);
-  for (int t = 0; t < taps; ++t) {
-    const std::int64_t offset = seen(windows, place, tap);
-    if (offset >= 0) sum += widened(seen_plane[offset]) * widened(weights[channel * taps + t]);
-    tap.advance(windows.taps);
-  }
-  out[index] = narrowed<T>(sum);
-}
-
-/// What the kernels ask of a node.
-struct Sizes {
+struct ChannelConvolution {
+  const T* in;       ///< [images, channels, places]
+  const T* weights;  ///< [out channels, taps]
+  const T* bias;     ///< [out channels]; may be null
+  T* out;            ///< [images, out channels, places]
   Windows windows;
-  std::int64_t images = 0;
-  std::int64_t channels = 0;
-  std::int64_t out_channels = 0;
-  std::int64_t groups = 1;
-  bool has_bias = false;
-};
+  std::int64_t out_channels;
+  std::int64_t multiplier;
 
-class DepthwiseConv final : public Kernel {
- public:
-  explicit DepthwiseConv(const Sizes& sizes) : sizes_(sizes) {}
-
-  void run(const KernelIo& io) override {
-    const TensorView& out = io.outputs[0];
-    visit_type(out.type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
-      const T* bias = sizes_.has_bias ? io.inputs[2].as<const T>() : nullptr;
-      launch(stream_of(io), a_thread_each(out.elements()), convolve_channels<T>,
-             io.inputs[0].as<const T>(), io.inputs[1].as<const T>(), bias, out.as<T>(),
-             sizes_.windows, sizes_.out_channels,
-             static_cast<int>(sizes_.out_channels / sizes_.channels), out.elements());
-    });
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t index) const {
+    const std::int64_t places = windows.out_places();
+    const std::int64_t plane = index / places;
+    const Place place(index % places, windows.out);
+    const std::int64_t channel = plane % out_channels;
+    const T* seen_plane = in + plane / multiplier * windows.in_places();
+    const int taps = static_cast<int>(windows.tap_places());
+    Wide<T> sum = bias == nullptr ? Wide<T>{} : widened(bias[channel]);
+    Place tap(0, windows.taps);
+    for (int t = 0; t < taps; ++t) {
+      const std::int64_t offset = seen(windows, place, tap);
+      if (offset >= 0) sum += widened(seen_plane[offset]) * widened(weights[channel * taps + t]);
+      tap.advance(windows.taps);
+    }
+    out[index] = narrowed<T>(sum);
   }
-
- private:
-  Sizes sizes_;
 };
+
+std::unique_ptr<Kernel> make_depthwise_conv(const KernelRequest& request,
+                                            const ConvolutionSizes& sizes) {
+  return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
+    return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
+      loops.each(io.outputs[0].elements(),
+                 ChannelConvolution<T>{io.inputs[0].as<const T>(), io.inputs[1].as<const T>(),
+                                       optional_data<const T>(io.inputs, 2), io.outputs[0].as<T>(),
+                                       sizes.windows, sizes.out_channels,
+                                       sizes.out_channels / sizes.channels});
+    });
+  });
+}
 
 class MatrixConv final : public Kernel {
  public:
-  MatrixConv(const KernelRequest& request, const Sizes& sizes, std::int64_t most_window_bytes)
+  MatrixConv(const KernelRequest& request, const ConvolutionSizes& sizes,
+             std::int64_t most_window_bytes)
       : sizes_(sizes), element_bytes_(element_bytes_of(request, request.outputs[0])) {
     const Windows& windows = sizes.windows;
     const std::int64_t pack = 16 / element_bytes_;
     packs_a_row_ = (windows.out_places() + pack - 1) / pack;
     pitch_ = windows.is_identity() ? windows.in_places() : packs_a_row_ * pack;
-    piece_ = sizes.images;
+    std::int64_t piece = sizes.images;
     if (!windows.is_identity()) {
       const std::int64_t an_image = image_rows() * pitch_ * element_bytes_;
-      piece_ = std::clamp<std::int64_t>(most_window_bytes / std::max<std::int64_t>(an_image, 1), 1,
-                                        sizes.images);
-      window_bytes_ = graph::aligned(piece_ * an_image);
-      if (piece_ * image_rows() * packs_a_row_ >= std::int64_t{1} << 31)
+      piece = images_at_a_time(sizes.images, an_image, most_window_bytes);
+      window_bytes_ = graph::aligned(piece * an_image);
+      if (piece * image_rows() * packs_a_row_ >= std::int64_t{1} << 31)
         fail("node '{}': the windows of one image of Conv take {} bytes, too many for its kernel",
              request.node.name, an_image);
     }
-    whole_ = make_product(request, piece_);
-    if (sizes.images % piece_ != 0) last_ = make_product(request, sizes.images % piece_);
+    // Pieces begin at any image, which need not be a stride of the product.
+    const auto out_alignment =
+        static_cast<int>(std::gcd(piece * image_elements() * element_bytes_, std::int64_t{64}));
+    products_.emplace(sizes.images, piece, [&](std::int64_t images) {
+      return make_device_product({device_of(request), request.node.name, request.outputs[0].type,
+                                  product_of_images(images), out_alignment});
+    });
   }
 
-  std::int64_t scratch_bytes() const override {
-    return window_bytes_ +
-           std::max(whole_->scratch_bytes(), last_ ? last_->scratch_bytes() : std::int64_t{0});
-  }
+  std::int64_t scratch_bytes() const override { return window_bytes_ + products_->scratch_bytes(); }
 
   void run(const KernelIo& io) override {
     const std::int64_t in_bytes = sizes_.channels * sizes_.windows.in_places() * element_bytes_;
     const std::int64_t out_bytes = image_elements() * element_bytes_;
-    for (std::int64_t image = 0; image < sizes_.images; image += piece_) {
-      const std::int64_t images = std::min(piece_, sizes_.images - image);
+    products_->run([&](DeviceProduct& product, std::int64_t image, std::int64_t images) {
       const std::byte* in = io.inputs[0].data + image * in_bytes;
       if (!sizes_.windows.is_identity()) in = lay_out(in, images, io);
       const ProductData data = {.a = io.inputs[1].data,
                                 .b = in,
                                 .c = sizes_.has_bias ? io.inputs[2].data : nullptr,
                                 .out = io.outputs[0].data + image * out_bytes};
-      DeviceProduct& product = images == piece_ ? *whole_ : *last_;
       product.run(data, io.scratch + window_bytes_, stream_of(io));
-    }
+    });
   }
 
  private:
@@ -145,7 +133,7 @@ class MatrixConv final : public Kernel {
   std::int64_t image_rows() const { return sizes_.channels * sizes_.windows.tap_places(); }
   std::int64_t image_elements() const { return sizes_.out_channels * sizes_.windows.out_places(); }
 
-  std::unique_ptr<DeviceProduct> make_product(const KernelRequest& request, std::int64_t images) {
+  Product product_of_images(std::int64_t images) const {
     const std::int64_t groups = sizes_.groups;
     Product product;
     product.batches = {images, groups};
@@ -157,10 +145,7 @@ class MatrixConv final : public Kernel {
     product.out = {{image_elements(), product.rows * product.columns}, product.columns, 1};
     if (sizes_.has_bias) product.c = MatrixLayout{{0, product.rows}, 1, 0};
     merge_batches(product);
-    const auto out_alignment =
-        static_cast<int>(std::gcd(piece_ * image_elements() * element_bytes_, std::int64_t{64}));
-    return make_device_product(
-        {device_of(request), request.node.name, request.outputs[0].type, product, out_alignment});
+    return product;
   }
 
   const std::byte* lay_out(const std::byte* in, std::int64_t images, const KernelIo& io) const {
@@ -171,23 +156,16 @@ class MatrixConv final : public Kernel {
              packs_a_row_, packs);
     };
     if (packs == 0) return io.scratch;
-    if (element_bytes_ == 2)
-      launch_as(std::uint16_t{});
-    else if (element_bytes_ == 4)
-      launch_as(std::uint32_t{});
-    else
-      launch_as(std::uint64_t{});
+    visit_size(element_bytes_, Types<std::uint16_t, std::uint32_t, std::uint64_t>{}, launch_as);
     return io.scratch;
   }
 
-  Sizes sizes_;
+  ConvolutionSizes sizes_;
   int element_bytes_;
   std::int64_t packs_a_row_ = 0;
   std::int64_t pitch_ = 0;  ///< elements between rows of windows
-  std::int64_t piece_ = 0;  ///< images at a time
   std::int64_t window_bytes_ = 0;
-  std::unique_ptr<DeviceProduct> whole_;
-  std::unique_ptr<DeviceProduct> last_;  ///< for the images that are left
+  std::optional<ImageProducts> products_;
 };
 
 }  // namespace
@@ -198,21 +176,11 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> make_conv_within(const KernelRequest& request,
                                          std::int64_t most_window_bytes) {
-  const TensorView& in = request.inputs[0];
-  const TensorView& weights = request.inputs[1];
-  const DataType type = in.type;
-  if (!visit_type(type, Joined<Floats, Halves>{}, [](auto) {})) fail_type(request, type);
+  require_type(request, request.inputs[0].type, AllFloats{});
   if (request.outputs[0].elements() == 0) return std::make_unique<NoWork>();
-  const Convolution convolution = convolution_of(request);
-  const Sizes sizes{.windows = windows_of(request, places_of(in), places_of(request.outputs[0]),
-                                          places_of(weights), convolution.slide),
-                    .images = in.shape[0],
-                    .channels = in.shape[1],
-                    .out_channels = weights.shape[0],
-                    .groups = convolution.groups,
-                    .has_bias = convolution.has_bias};
-  const bool is_depthwise = weights.shape[1] == 1 && sizes.groups > 1;
-  if (is_depthwise) return std::make_unique<DepthwiseConv>(sizes);
+  const ConvolutionSizes sizes = convolution_sizes(request);
+  const bool is_depthwise = request.inputs[1].shape[1] == 1 && sizes.groups > 1;
+  if (is_depthwise) return make_depthwise_conv(request, sizes);
   return std::make_unique<MatrixConv>(request, sizes, most_window_bytes);
 }
 

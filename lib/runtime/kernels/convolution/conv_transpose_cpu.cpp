@@ -1,8 +1,5 @@
 // ConvTranspose by oneDNN in float32, by loops where it has no such form.
 
-#include "runtime/kernels/common/loops.h"
-#include "runtime/kernels/convolution/convolution.h"
-#include "runtime/kernels/convolution/folding.h"
 #include "runtime/kernels/convolution/kernels.h"
 #include "runtime/kernels/convolution/onednn_convolution.h"
 #include "runtime/kernels/cpu/converted.h"
@@ -28,22 +25,6 @@ memory::desc described_weights(const KernelRequest& request, const Convolution& 
   return {dims, memory::data_type::f32, steps};
 }
 
-std::unique_ptr<Kernel> make_onednn(const KernelRequest& request) {
-  const Convolution convolution = transposed_convolution_of(request);
-  const Slide& slide = convolution.slide;
-  memory::dims gaps = slide.dilations;
-  for (std::int64_t& gap : gaps) --gap;
-  return make_onednn_convolution(
-      request, described_weights(request, convolution),
-      [&](const ConvolutionLayouts& layouts) -> dnnl::primitive_desc {
-        const dnnl::deconvolution_forward::desc description(
-            dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct, layouts.in,
-            layouts.weights, layouts.bias, layouts.out, slide.strides, gaps, slide.begin_pads,
-            slide.end_pads);
-        return describe_primitive<dnnl::deconvolution_forward>(description);
-      });
-}
-
 }  // namespace
 
 std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request) {
@@ -53,7 +34,9 @@ std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request) {
   if ((type != DataType::float32 && !is_half(type)) || is_empty)
     return make_conv_transpose_loops(request);
   try {
-    return make_onednn(request);
+    const Convolution convolution = transposed_convolution_of(request);
+    return make_onednn_convolution<dnnl::deconvolution_forward>(
+        request, convolution.slide, described_weights(request, convolution));
   } catch (const dnnl::error&) {
     return make_conv_transpose_loops(request);
   }

@@ -16,4 +16,19 @@ struct Convolution {
 Convolution convolution_of(const KernelRequest& request);
 Convolution transposed_convolution_of(const KernelRequest& request);
 
+/// What a convolution computes with, over three spatial dimensions at most. Windows of
+/// ConvTranspose slide over its output.
+struct ConvolutionSizes {
+  Windows windows;
+  std::int64_t images = 0;
+  std::int64_t channels = 0;
+  std::int64_t out_channels = 0;
+  std::int64_t groups = 1;
+  bool has_bias = false;
+};
+
+/// Throw Error, too, for a type that is no float.
+ConvolutionSizes convolution_sizes(const KernelRequest& request);
+ConvolutionSizes transposed_convolution_sizes(const KernelRequest& request);
+
 }  // namespace autopar::runtime

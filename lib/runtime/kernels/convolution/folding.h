@@ -66,26 +66,14 @@ struct FoldedElement {
   }
 };
 
-/// What ConvTranspose computes with.
-struct TransposedConvolution {
-  Windows windows;
-  std::int64_t images = 0;
-  std::int64_t channels = 0;
-  std::int64_t out_channels = 0;
-  std::int64_t groups = 1;
-  bool has_bias = false;
-
-  explicit TransposedConvolution(const KernelRequest& request);
-};
-
-/// One element of it by its definition.
+/// One element of ConvTranspose by its definition.
 template <typename T>
 struct TransposedConvolutionElement {
   const T* in;
   const T* weights;
   const T* bias;  ///< may be null
   T* out;
-  TransposedConvolution convolution;
+  ConvolutionSizes convolution;
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
     const Windows& windows = convolution.windows;

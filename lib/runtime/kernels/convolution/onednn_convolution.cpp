@@ -1,9 +1,8 @@
 #include "runtime/kernels/convolution/onednn_convolution.h"
 
 #include <algorithm>
-#include <string_view>
 
-#include "runtime/kernels/convolution/windows.h"
+#include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/onednn_reordering.h"
 
@@ -20,7 +19,7 @@ class OnednnConvolution final : public Kernel {
  public:
   OnednnConvolution(const KernelRequest& request, const dnnl::primitive_desc& description,
                     const memory::desc& weights)
-      : has_bias_(request.inputs.size() > 2 && request.inputs[2].present()),
+      : has_bias_(is_given(request.inputs, 2)),
         in_(float_layout(request.inputs[0].shape), layout(description, DNNL_ARG_SRC)),
         weights_(weights, layout(description, DNNL_ARG_WEIGHTS)),
         out_(layout(description, DNNL_ARG_DST), float_layout(request.outputs[0].shape)),
@@ -119,20 +118,29 @@ Shape grouped_weights(const Shape& stored, const Convolution& convolution) {
   return weights;
 }
 
-std::unique_ptr<Kernel> make_onednn_convolution(const KernelRequest& request,
-                                                const memory::desc& weights,
-                                                const DescribeConvolution& describe) {
+template <typename Forward>
+std::unique_ptr<Kernel> make_onednn_convolution(const KernelRequest& request, const Slide& slide,
+                                                const memory::desc& weights) {
   const memory::desc in = float_layout(request.inputs[0].shape);
   const memory::desc out = float_layout(request.outputs[0].shape);
-  const bool has_bias = request.inputs.size() > 2 && request.inputs[2].present();
-  const memory::desc bias = has_bias ? float_layout(request.inputs[2].shape) : memory::desc();
-  // What is not constant would be reordered in each run.
-  const memory::desc weights_as = request.is_constant(1) ? any_layout(weights) : weights;
+  const memory::desc bias =
+      is_given(request.inputs, 2) ? float_layout(request.inputs[2].shape) : memory::desc();
   const bool is_plain = computes_plain(request);
-  return std::make_unique<OnednnConvolution>(request,
-                                             describe({is_plain ? in : any_layout(in), weights_as,
-                                                       bias, is_plain ? out : any_layout(out)}),
+  // What is not constant would be reordered in each run.
+  const typename Forward::desc description(
+      dnnl::prop_kind::forward_inference,
+      std::is_same_v<Forward, dnnl::convolution_forward> ? dnnl::algorithm::convolution_direct
+                                                         : dnnl::algorithm::deconvolution_direct,
+      is_plain ? in : any_layout(in), request.is_constant(1) ? any_layout(weights) : weights, bias,
+      is_plain ? out : any_layout(out), slide.strides, slide.gaps(), slide.begin_pads,
+      slide.end_pads);
+  return std::make_unique<OnednnConvolution>(request, describe_primitive<Forward>(description),
                                              weights);
 }
+
+template std::unique_ptr<Kernel> make_onednn_convolution<dnnl::convolution_forward>(
+    const KernelRequest&, const Slide&, const memory::desc&);
+template std::unique_ptr<Kernel> make_onednn_convolution<dnnl::deconvolution_forward>(
+    const KernelRequest&, const Slide&, const memory::desc&);
 
 }  // namespace autopar::runtime::cpu

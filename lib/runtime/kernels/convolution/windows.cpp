@@ -9,15 +9,6 @@
 namespace autopar::runtime {
 namespace {
 
-std::vector<std::int64_t> spatial_list(const KernelRequest& request, const char* name,
-                                       std::size_t entries, std::int64_t otherwise) {
-  auto list = request.node.ints_attribute(name, std::vector<std::int64_t>(entries, otherwise));
-  if (list.size() != entries)
-    fail("node '{}': '{}' of {} has {} entries, not {}", request.node.name, name,
-         qualified_op_type(request.node), list.size(), entries);
-  return list;
-}
-
 /// How padding is divided between both ends of a dimension.
 enum class Division { as_written, none, more_before, more_behind };
 
@@ -60,6 +51,21 @@ Slide slide_over(const KernelRequest& request, const Shape& taps, const Shape& s
 
 }  // namespace
 
+std::vector<std::int64_t> spatial_list(const KernelRequest& request, const char* name,
+                                       std::size_t entries, std::int64_t otherwise) {
+  auto list = request.node.ints_attribute(name, std::vector<std::int64_t>(entries, otherwise));
+  if (list.size() != entries)
+    fail("node '{}': '{}' of {} has {} entries, not {}", request.node.name, name,
+         qualified_op_type(request.node), list.size(), entries);
+  return list;
+}
+
+std::vector<std::int64_t> Slide::gaps() const {
+  std::vector<std::int64_t> result = dilations;
+  for (std::int64_t& gap : result) --gap;
+  return result;
+}
+
 Shape places_of(const TensorView& images) {
   if (images.shape.size() < 2)
     fail("images have two dimensions at least, but this tensor is {}",
@@ -83,10 +89,9 @@ Slide transposed_slide_of(const KernelRequest& request, const Shape& taps) {
 }
 
 bool Windows::is_identity() const {
-  bool identity = true;
   for (int d = 0; d < dimensions; ++d)
-    identity = identity && taps[d] == 1 && strides[d] == 1 && pads[d] == 0 && in[d] == out[d];
-  return identity;
+    if (taps[d] != 1 || strides[d] != 1 || pads[d] != 0 || in[d] != out[d]) return false;
+  return true;
 }
 
 Windows windows_of(const KernelRequest& request, const Shape& in, const Shape& out,
@@ -116,6 +121,11 @@ Windows windows_of(const KernelRequest& request, const Shape& in, const Shape& o
     narrow((out[d] + 1) * slide.strides[d] + (taps[d] + 1) * slide.dilations[d]);
   }
   return windows;
+}
+
+Windows windows_of(const KernelRequest& request, const Shape& in, const Shape& out) {
+  const Shape ones(in.size(), 1);
+  return windows_of(request, in, out, ones, {ones, ones, Shape(in.size(), 0), {}});
 }
 
 }  // namespace autopar::runtime

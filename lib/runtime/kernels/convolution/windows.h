@@ -18,7 +18,14 @@ struct Slide {
   std::vector<std::int64_t> begin_pads;
   /// What the last window needs; it may be less than the node's own, or negative.
   std::vector<std::int64_t> end_pads;
+
+  /// Places between two taps, as oneDNN counts dilations.
+  std::vector<std::int64_t> gaps() const;
 };
+
+/// A list of the node that has so many entries; Error where it has others.
+std::vector<std::int64_t> spatial_list(const KernelRequest& request, const char* name,
+                                       std::size_t entries, std::int64_t otherwise);
 
 /// Windows of these `taps` over the spatial dimensions of input 0, one for each place of
 /// output 0. Throws Error for lists that are not of that many dimensions.
@@ -56,6 +63,8 @@ struct Windows {
 /// there are more than three spatial dimensions, or extents beyond 31 bits.
 Windows windows_of(const KernelRequest& request, const Shape& in, const Shape& out,
                    const Shape& taps, const Slide& slide);
+/// The same of single taps: extents of two images, side by side.
+Windows windows_of(const KernelRequest& request, const Shape& in, const Shape& out);
 
 /// An index as one a spatial dimension.
 struct Place {

@@ -3,6 +3,25 @@
 #include "graph/arena.h"
 
 namespace autopar::runtime::cpu {
+namespace {
+
+class UnaryKernel final : public Kernel {
+ public:
+  explicit UnaryKernel(const dnnl::primitive_desc_base& description)
+      : primitive_(description, {DNNL_ARG_SRC, DNNL_ARG_DST}) {}
+
+  std::int64_t scratch_bytes() const override { return primitive_.scratch_bytes(); }
+  void run(const KernelIo& io) override {
+    primitive_.bind(DNNL_ARG_SRC, io.inputs[0].data);
+    primitive_.bind(DNNL_ARG_DST, io.outputs[0].data);
+    primitive_.run(io.scratch);
+  }
+
+ private:
+  OnednnPrimitive primitive_;
+};
+
+}  // namespace
 
 const dnnl::engine& onednn_engine() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
@@ -50,6 +69,10 @@ void OnednnPrimitive::run(std::byte* scratch) {
   arguments_.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratch);
   primitive_.execute(stream_, arguments_);
   stream_.wait();
+}
+
+std::unique_ptr<Kernel> make_onednn_unary(const dnnl::primitive_desc_base& description) {
+  return std::make_unique<UnaryKernel>(description);
 }
 
 }  // namespace autopar::runtime::cpu

@@ -55,4 +55,7 @@ class OnednnPrimitive {
   std::int64_t scratch_bytes_ = 0;
 };
 
+/// A kernel of one primitive that makes output 0 of input 0, both of float32.
+std::unique_ptr<Kernel> make_onednn_unary(const dnnl::primitive_desc_base& description);
+
 }  // namespace autopar::runtime::cpu

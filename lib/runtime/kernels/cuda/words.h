@@ -28,20 +28,8 @@ inline std::uint32_t checked_count(const KernelRequest& request, std::int64_t wo
 /// Calls `visitor(Word{})` with the unsigned type of 1, 2, 4, 8 or 16 bytes.
 template <typename Visitor>
 void visit_word(int bytes, Visitor visitor) {
-  switch (bytes) {
-    case 1:
-      return visitor(std::uint8_t{});
-    case 2:
-      return visitor(std::uint16_t{});
-    case 4:
-      return visitor(std::uint32_t{});
-    case 8:
-      return visitor(std::uint64_t{});
-    case 16:
-      return visitor(uint4{});
-    default:
-      throw InternalError("internal error: words have 1, 2, 4, 8 or 16 bytes");
-  }
+  if (!visit_size(bytes, Joined<UnsignedIntegers, Types<uint4>>{}, visitor))
+    throw InternalError("internal error: words have 1, 2, 4, 8 or 16 bytes");
 }
 
 /// 8 bytes full of an element.

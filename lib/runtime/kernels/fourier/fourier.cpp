@@ -1,11 +1,9 @@
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "base/error.h"
 #include "runtime/kernels/common/composite.h"
-#include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/fourier/kernels.h"
 #include "runtime/passes/passes.h"
@@ -47,7 +45,7 @@ struct Transform {
 graph::Tensor matrix_of(const Transform& transform, DataType type) {
   const Shape shape{transform.samples * transform.in_parts, transform.bins * transform.out_parts};
   graph::Tensor matrix = graph::Tensor::zeros(type, shape);
-  const bool is_known = visit_type(type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
+  const bool is_known = visit_type(type, AllFloats{}, [&]<typename T>(T) {
     T* to = reinterpret_cast<T*>(matrix.mutable_bytes().data());
     for (std::int64_t n = 0; n < transform.samples; ++n)
       for (std::int64_t in = 0; in < transform.in_parts; ++in)
@@ -86,11 +84,6 @@ void add_transform(Composite& composite, const Transform& transform, const Part&
                 {rows, composite.constant(circle_of(transform))}, {bins});
 }
 
-void require_floats(const KernelRequest& request) {
-  const DataType type = request.inputs.at(0).type;
-  if (!visit_type(type, Joined<Floats, Halves>{}, [](auto) {})) fail_type(request, type);
-}
-
 /// The one integer of an input.
 std::int64_t integer_input(const KernelRequest& request, std::size_t input, const char* name,
                            std::int64_t otherwise) {
@@ -110,17 +103,17 @@ std::int64_t parts_of(const KernelRequest& request, const Shape& shape) {
 
 /// Elements as [outer, extent, inner, parts], copied to or from [outer, inner, extent, parts].
 CopyLayout rows_layout(const AxisExtents& around, std::int64_t extent, std::int64_t parts,
-                       bool to_rows, std::int64_t row_extent) {
+                       bool to_rows) {
   const std::int64_t inner = around.inner / parts;
   const std::vector<std::int64_t> tensor{around.extent * around.inner, parts, around.inner, 1};
-  const std::vector<std::int64_t> rows{inner * row_extent * parts, row_extent * parts, parts, 1};
+  const std::vector<std::int64_t> rows{inner * extent * parts, extent * parts, parts, 1};
   return {{around.outer, inner, extent, parts}, to_rows ? tensor : rows, to_rows ? rows : tensor};
 }
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_dft(const KernelRequest& request) {
-  require_floats(request);
+  require_type(request, request.inputs.at(0).type, AllFloats{});
   const Shape& in = request.inputs[0].shape;
   const Shape& out = request.outputs.at(0).shape;
   Transform transform;
@@ -148,9 +141,8 @@ std::unique_ptr<Kernel> make_dft(const KernelRequest& request) {
   const bool is_last = axis + 2 == in.size();
   if (!is_last || transform.samples != in[axis]) {
     samples = composite.temporary(samples.type, row_shape);
-    composite.add_copy(
-        composite.input(0), samples,
-        rows_layout(from, transform.samples, transform.in_parts, true, transform.samples));
+    composite.add_copy(composite.input(0), samples,
+                       rows_layout(from, transform.samples, transform.in_parts, true));
   }
   const Shape bin_shape{rows, transform.bins * transform.out_parts};
   const Part bins = is_last ? composite.output(0) : composite.temporary(samples.type, bin_shape);
@@ -158,12 +150,12 @@ std::unique_ptr<Kernel> make_dft(const KernelRequest& request) {
                 Composite::reshaped(bins, bin_shape));
   if (!is_last)
     composite.add_copy(bins, composite.output(0),
-                       rows_layout(to, transform.bins, transform.out_parts, false, transform.bins));
+                       rows_layout(to, transform.bins, transform.out_parts, false));
   return composite.finish();
 }
 
 std::unique_ptr<Kernel> make_stft(const KernelRequest& request) {
-  require_floats(request);
+  require_type(request, request.inputs.at(0).type, AllFloats{});
   const Shape& signal = request.inputs[0].shape;
   const Shape& out = request.outputs.at(0).shape;
   if (signal.size() != 3 || out.size() != 4)
@@ -209,10 +201,9 @@ std::unique_ptr<Kernel> make_mel_weight_matrix(const KernelRequest& request) {
     if (!request.is_constant(input))
       fail("node '{}': {} of MelWeightMatrix must be a constant", request.node.name, name);
     double value = 0;
-    const bool is_known =
-        visit_type(request.inputs[input].type, Joined<Numbers, Halves>{}, [&]<typename T>(T) {
-          value = static_cast<double>(widened(*request.inputs[input].as<const T>()));
-        });
+    const bool is_known = visit_type(request.inputs[input].type, AllNumbers{}, [&]<typename T>(T) {
+      value = static_cast<double>(widened(*request.inputs[input].as<const T>()));
+    });
     if (!is_known) fail_type(request, request.inputs[input].type);
     return value;
   };
@@ -246,7 +237,7 @@ std::unique_ptr<Kernel> make_mel_weight_matrix(const KernelRequest& request) {
     if (begin == top || top >= end) weight(top) = 1;
   }
   graph::Tensor matrix = graph::Tensor::zeros(out.type, out.shape);
-  const bool is_known = visit_type(out.type, Joined<Numbers, Halves>{}, [&]<typename T>(T) {
+  const bool is_known = visit_type(out.type, AllNumbers{}, [&]<typename T>(T) {
     T* to = reinterpret_cast<T*>(matrix.mutable_bytes().data());
     for (const double value : weights) *to++ = narrowed<T>(value);
   });

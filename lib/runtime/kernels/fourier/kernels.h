@@ -1,7 +1,5 @@
 #pragma once
 
-#include <memory>
-
 #include "runtime/kernel.h"
 #include "runtime/kernels/common/for_device.h"
 
@@ -9,15 +7,13 @@ namespace autopar::runtime {
 
 /// A transform is a product with a matrix of cosines and sines as long as that is small; sums over
 /// longer signals take a FourierRows.
-std::unique_ptr<Kernel> make_dft(const KernelRequest& request);
-std::unique_ptr<Kernel> make_stft(const KernelRequest& request);
-std::unique_ptr<Kernel> make_mel_weight_matrix(const KernelRequest& request);
+MakeKernel make_dft, make_stft;
+MakeKernel make_mel_weight_matrix;
 
-}  // namespace autopar::runtime
-
-namespace autopar::runtime::AUTOPAR_DEVICE {
+namespace AUTOPAR_DEVICE {
 
 /// Sums over signals too long for a matrix of cosines and sines (fourier_rows_portable.cpp).
-std::unique_ptr<Kernel> make_fourier_rows(const KernelRequest& request);
+MakeKernel make_fourier_rows;
 
-}  // namespace autopar::runtime::AUTOPAR_DEVICE
+}  // namespace AUTOPAR_DEVICE
+}  // namespace autopar::runtime

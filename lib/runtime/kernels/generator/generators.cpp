@@ -1,10 +1,10 @@
-#include "runtime/kernels/generator/generators.h"
+// Tensors that are known when the kernel is made.
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/device.h"
-#include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/generator/kernels.h"
 
 namespace autopar::runtime {
 namespace {
@@ -91,37 +91,6 @@ std::unique_ptr<Kernel> make_shape(const KernelRequest& request) {
 std::unique_ptr<Kernel> make_size(const KernelRequest& request) {
   const std::int64_t elements = request.inputs.at(0).elements();
   return make_fixed_integers(request, {&elements, 1});
-}
-
-std::int64_t eye_diagonal(const KernelRequest& request) {
-  if (request.outputs.at(0).shape.size() != 2)
-    fail("node '{}': EyeLike makes a matrix", request.node.name);
-  return request.node.int_attribute("k", 0);
-}
-
-std::array<std::byte, 8> one_of(DataType type) {
-  std::array<std::byte, 8> bytes{};
-  visit_type(stored_type(type), Joined<Numbers, Halves>{}, [&]<typename T>(T) {
-    const T one = narrowed<T>(1.0F);
-    std::memcpy(bytes.data(), &one, sizeof(one));
-  });
-  return bytes;
-}
-
-bool keeps_upper_triangle(const KernelRequest& request) {
-  if (request.outputs.at(0).shape.size() < 2)
-    fail("node '{}': Trilu needs at least two dimensions", request.node.name);
-  return request.node.int_attribute("upper", 1) != 0;
-}
-
-AxisExtents one_hot_extents(const KernelRequest& request) {
-  const DataType type = request.inputs.at(0).type;
-  if (!visit_type(type, Numbers{}, [](auto) {}))
-    fail("node '{}': OneHot of {} indices has no {} kernel", request.node.name, name_of(type),
-         request.device.kernels().device);
-  const Shape& shape = request.outputs.at(0).shape;
-  return extents_around(
-      shape, checked_axis(request, request.node.int_attribute("axis", -1), shape.size()));
 }
 
 }  // namespace autopar::runtime

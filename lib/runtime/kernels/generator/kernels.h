@@ -1,21 +1,18 @@
 #pragma once
 
-#include <memory>
-
 #include "runtime/kernel.h"
 #include "runtime/kernels/common/for_device.h"
 
-namespace autopar::runtime::AUTOPAR_DEVICE {
+namespace autopar::runtime {
 
-std::unique_ptr<Kernel> make_range(const KernelRequest& request);
-std::unique_ptr<Kernel> make_eye_like(const KernelRequest& request);
-std::unique_ptr<Kernel> make_trilu(const KernelRequest& request);
-std::unique_ptr<Kernel> make_one_hot(const KernelRequest& request);
-/// RandomUniform and RandomUniformLike.
-std::unique_ptr<Kernel> make_random_uniform(const KernelRequest& request);
-/// RandomNormal and RandomNormalLike.
-std::unique_ptr<Kernel> make_random_normal(const KernelRequest& request);
-std::unique_ptr<Kernel> make_bernoulli(const KernelRequest& request);
-std::unique_ptr<Kernel> make_multinomial(const KernelRequest& request);
+MakeKernel make_constant, make_constant_of_shape, make_shape, make_size;
 
-}  // namespace autopar::runtime::AUTOPAR_DEVICE
+namespace AUTOPAR_DEVICE {
+
+MakeKernel make_range, make_eye_like, make_trilu, make_one_hot;
+/// RandomUniform, RandomNormal, and their forms "Like".
+MakeKernel make_random_uniform, make_random_normal;
+MakeKernel make_bernoulli, make_multinomial;
+
+}  // namespace AUTOPAR_DEVICE
+}  // namespace autopar::runtime

@@ -8,8 +8,6 @@
 #include <string>
 
 #include "runtime/kernels/common/loops.h"
-#include "runtime/kernels/elementwise/function.h"
-#include "runtime/kernels/elementwise/functions.h"
 #include "runtime/kernels/generator/kernels.h"
 
 namespace autopar::runtime::AUTOPAR_DEVICE {
@@ -55,146 +53,128 @@ inline std::uint64_t seed_of(const KernelRequest& request) {
   return hash | std::uint64_t{1} << 63;
 }
 
-class RandomElements {
- public:
-  explicit RandomElements(const KernelRequest& request)
-      : seed_(seed_of(request)), elements_(request.outputs.at(0).elements()) {}
-  std::int64_t items() const { return elements_; }
-  std::int64_t item_work() const { return 32; }
-
-  AUTOPAR_ELEMENTWISE double uniform(std::int64_t element) const {
-    const RandomBits bits = random_bits(seed_, static_cast<std::uint64_t>(element));
-    return uniform_of(bits.words[0], bits.words[1]);
-  }
-  /// Box and Muller's method on one minus a uniform number, which is not 0.
-  AUTOPAR_ELEMENTWISE double normal(std::int64_t element) const {
-    const RandomBits bits = random_bits(seed_, static_cast<std::uint64_t>(element));
-    const double radius = std::sqrt(-2 * std::log(1 - uniform_of(bits.words[0], bits.words[1])));
-    constexpr double whole_turn = 6.283185307179586;
-    return radius * std::cos(whole_turn * uniform_of(bits.words[2], bits.words[3]));
-  }
-
- private:
-  std::uint64_t seed_;
-  std::int64_t elements_;
-};
+AUTOPAR_ELEMENTWISE double uniform(std::uint64_t seed, std::int64_t element) {
+  const RandomBits bits = random_bits(seed, static_cast<std::uint64_t>(element));
+  return uniform_of(bits.words[0], bits.words[1]);
+}
+/// Box and Muller's method on one minus a uniform number, which is not 0.
+AUTOPAR_ELEMENTWISE double normal(std::uint64_t seed, std::int64_t element) {
+  const RandomBits bits = random_bits(seed, static_cast<std::uint64_t>(element));
+  const double radius = std::sqrt(-2 * std::log(1 - uniform_of(bits.words[0], bits.words[1])));
+  constexpr double whole_turn = 6.283185307179586;
+  return radius * std::cos(whole_turn * uniform_of(bits.words[2], bits.words[3]));
+}
 
 /// RandomUniform, RandomNormal and their forms "Like".
 template <typename T, bool is_normal>
-class RandomItems : public RandomElements {
- public:
-  explicit RandomItems(const KernelRequest& request)
-      : RandomElements(request),
-        start_(request.node.float_attribute(is_normal ? "mean" : "low", 0)),
-        range_(is_normal ? request.node.float_attribute("scale", 1)
-                         : request.node.float_attribute("high", 1) - start_) {}
+struct RandomElement {
+  T* out;
+  std::uint64_t seed;
+  double start;
+  double range;
 
-  void bind(const KernelIo& io) { out_ = io.outputs[0].as<T>(); }
-  AUTOPAR_ELEMENTWISE void operator()(std::int64_t item) const {
-    const double drawn = is_normal ? normal(item) : uniform(item);
-    out_[item] = narrowed<T>(start_ + range_ * drawn);
+  std::int64_t item_work() const { return 32; }
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
+    out[i] = narrowed<T>(start + range * (is_normal ? normal(seed, i) : uniform(seed, i)));
   }
-
- private:
-  double start_;
-  double range_;
-  T* out_ = nullptr;
 };
 
 /// 1 with the probability that the input's element is.
 template <typename P, typename T>
-class BernoulliItems : public RandomElements {
- public:
-  using RandomElements::RandomElements;
-  void bind(const KernelIo& io) {
-    in_ = io.inputs[0].as<const P>();
-    out_ = io.outputs[0].as<T>();
-  }
-  AUTOPAR_ELEMENTWISE void operator()(std::int64_t item) const {
-    const bool is_drawn = uniform(item) < static_cast<double>(widened(in_[item]));
-    out_[item] = narrowed<T>(is_drawn ? 1.0F : 0.0F);
-  }
+struct BernoulliElement {
+  const P* in;
+  T* out;
+  std::uint64_t seed;
 
- private:
-  const P* in_ = nullptr;
-  T* out_ = nullptr;
+  std::int64_t item_work() const { return 32; }
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
+    const bool is_drawn = uniform(seed, i) < static_cast<double>(widened(in[i]));
+    out[i] = narrowed<T>(is_drawn ? 1.0F : 0.0F);
+  }
 };
 
 /// One of the classes of a row, whose elements are logarithms of probabilities up to a factor.
 template <typename P, typename T>
-class MultinomialItems : public RandomElements {
- public:
-  explicit MultinomialItems(const KernelRequest& request)
-      : RandomElements(request),
-        classes_(request.inputs.at(0).shape.back()),
-        samples_(request.outputs[0].shape.back()) {}
-  std::int64_t item_work() const { return 16 * classes_; }
+struct MultinomialElement {
+  const P* in;
+  T* out;
+  std::uint64_t seed;
+  std::int64_t classes;
+  std::int64_t samples;
 
-  void bind(const KernelIo& io) {
-    in_ = io.inputs[0].as<const P>();
-    out_ = io.outputs[0].as<T>();
-  }
+  std::int64_t item_work() const { return 16 * classes; }
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t item) const {
-    const P* row = in_ + item / samples_ * classes_;
+    const P* row = in + item / samples * classes;
     double largest = -std::numeric_limits<double>::infinity();
-    for (std::int64_t i = 0; i < classes_; ++i) {
+    for (std::int64_t i = 0; i < classes; ++i) {
       const auto x = static_cast<double>(widened(row[i]));
       largest = x > largest ? x : largest;
     }
     double sum = 0;
-    for (std::int64_t i = 0; i < classes_; ++i)
+    for (std::int64_t i = 0; i < classes; ++i)
       sum += std::exp(static_cast<double>(widened(row[i])) - largest);
-    double rest = uniform(item) * sum;
+    double rest = uniform(seed, item) * sum;
     std::int64_t drawn = 0;
-    for (std::int64_t i = 0; i < classes_; ++i) {
+    for (std::int64_t i = 0; i < classes; ++i) {
       const double share = std::exp(static_cast<double>(widened(row[i])) - largest);
       if (share <= 0) continue;
       drawn = i;
       if (rest < share) break;
       rest -= share;
     }
-    out_[item] = static_cast<T>(drawn);
+    out[item] = static_cast<T>(drawn);
   }
-
- private:
-  std::int64_t classes_;
-  std::int64_t samples_;
-  const P* in_ = nullptr;
-  T* out_ = nullptr;
 };
 
 template <bool is_normal>
-std::unique_ptr<Kernel> make_random_items(const KernelRequest& request) {
-  return kernel_for_type(
-      request, request.outputs.at(0).type, Joined<Floats, Halves>{},
-      [&]<typename T>(T) { return make_loops<RandomItems<T, is_normal>>(request); });
+std::unique_ptr<Kernel> make_random(const KernelRequest& request) {
+  const double start = request.node.float_attribute(is_normal ? "mean" : "low", 0);
+  const double range = is_normal ? request.node.float_attribute("scale", 1)
+                                 : request.node.float_attribute("high", 1) - start;
+  const std::uint64_t seed = seed_of(request);
+  return kernel_for_type(request, request.outputs.at(0).type, AllFloats{}, [&]<typename T>(T) {
+    return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
+      loops.each(io.outputs[0].elements(),
+                 RandomElement<T, is_normal>{io.outputs[0].as<T>(), seed, start, range});
+    });
+  });
 }
 
 std::unique_ptr<Kernel> make_random_uniform(const KernelRequest& request) {
-  return make_random_items<false>(request);
+  return make_random<false>(request);
 }
 std::unique_ptr<Kernel> make_random_normal(const KernelRequest& request) {
-  return make_random_items<true>(request);
+  return make_random<true>(request);
 }
 
 std::unique_ptr<Kernel> make_bernoulli(const KernelRequest& request) {
-  return kernel_for_type(
-      request, request.inputs.at(0).type, Joined<Floats, Halves>{}, [&]<typename P>(P) {
-        return kernel_for_type(
-            request, stored_type(request.outputs.at(0).type), Joined<Numbers, Halves>{},
-            [&]<typename T>(T) { return make_loops<BernoulliItems<P, T>>(request); });
+  const std::uint64_t seed = seed_of(request);
+  const DataType out = stored_type(request.outputs.at(0).type);
+  return kernel_for_type(request, request.inputs.at(0).type, AllFloats{}, [&]<typename P>(P) {
+    return kernel_for_type(request, out, AllNumbers{}, [&]<typename T>(T) {
+      return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
+        loops.each(io.outputs[0].elements(),
+                   BernoulliElement<P, T>{io.inputs[0].as<const P>(), io.outputs[0].as<T>(), seed});
       });
+    });
+  });
 }
 
 std::unique_ptr<Kernel> make_multinomial(const KernelRequest& request) {
   if (request.inputs.at(0).shape.size() != 2 || request.inputs[0].shape[1] == 0)
     fail("node '{}': Multinomial draws among the columns of a matrix", request.node.name);
-  return kernel_for_type(
-      request, request.inputs[0].type, Joined<Floats, Halves>{}, [&]<typename P>(P) {
-        return kernel_for_type(
-            request, request.outputs.at(0).type, Types<std::int32_t, std::int64_t>{},
-            [&]<typename T>(T) { return make_loops<MultinomialItems<P, T>>(request); });
+  const std::uint64_t seed = seed_of(request);
+  const std::int64_t classes = request.inputs[0].shape[1];
+  const DataType out = request.outputs.at(0).type;
+  return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename P>(P) {
+    return kernel_for_type(request, out, Types<std::int32_t, std::int64_t>{}, [&]<typename T>(T) {
+      return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
+        loops.each(io.outputs[0].elements(),
+                   MultinomialElement<P, T>{io.inputs[0].as<const P>(), io.outputs[0].as<T>(), seed,
+                                            classes, io.outputs[0].shape.back()});
       });
+    });
+  });
 }
 
 }  // namespace autopar::runtime::AUTOPAR_DEVICE

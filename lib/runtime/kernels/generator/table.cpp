@@ -1,4 +1,3 @@
-#include "runtime/kernels/generator/generators.h"
 #include "runtime/kernels/generator/kernels.h"
 #include "runtime/kernels/tables.h"
 

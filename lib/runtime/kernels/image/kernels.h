@@ -1,21 +1,22 @@
 #pragma once
 
-#include <memory>
-
 #include "runtime/kernel.h"
 #include "runtime/kernels/common/for_device.h"
 
-namespace autopar::runtime::AUTOPAR_DEVICE {
+namespace autopar::runtime {
+namespace cpu {
+/// oneDNN's poolings, in float32; null where it has no such form.
+MakeKernel make_onednn_average_pool, make_onednn_max_pool;
+}  // namespace cpu
 
-std::unique_ptr<Kernel> make_average_pool(const KernelRequest& request);
-std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request);
+namespace AUTOPAR_DEVICE {
+
+MakeKernel make_average_pool, make_max_pool;
 /// LpPool and GlobalLpPool.
-std::unique_ptr<Kernel> make_lp_pool(const KernelRequest& request);
-std::unique_ptr<Kernel> make_resize(const KernelRequest& request);
-std::unique_ptr<Kernel> make_grid_sample(const KernelRequest& request);
-std::unique_ptr<Kernel> make_affine_grid(const KernelRequest& request);
-std::unique_ptr<Kernel> make_deform_conv(const KernelRequest& request);
-std::unique_ptr<Kernel> make_roi_align(const KernelRequest& request);
-std::unique_ptr<Kernel> make_max_roi_pool(const KernelRequest& request);
+MakeKernel make_lp_pool;
+MakeKernel make_resize;
+MakeKernel make_grid_sample, make_affine_grid, make_deform_conv;
+MakeKernel make_roi_align, make_max_roi_pool;
 
-}  // namespace autopar::runtime::AUTOPAR_DEVICE
+}  // namespace AUTOPAR_DEVICE
+}  // namespace autopar::runtime

@@ -1,45 +1,23 @@
-#include "runtime/kernels/image/onednn_pooling.h"
-
 #include <algorithm>
 
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/onednn.h"
+#include "runtime/kernels/image/kernels.h"
 #include "runtime/kernels/image/pooling.h"
 
 namespace autopar::runtime::cpu {
 namespace {
 
-class OnednnPooling final : public Kernel {
- public:
-  OnednnPooling(const KernelRequest& request, const Pooling& pooling, dnnl::algorithm algorithm) {
-    const Slide& slide = pooling.slide;
-    dnnl::memory::dims gaps = slide.dilations;
-    for (std::int64_t& gap : gaps) --gap;
-    const dnnl::pooling_v2_forward::desc description(
-        dnnl::prop_kind::forward_inference, algorithm, float_layout(request.inputs[0].shape),
-        float_layout(request.outputs[0].shape), slide.strides, pooling.taps, gaps, slide.begin_pads,
-        slide.end_pads);
-    primitive_ = OnednnPrimitive(describe_primitive<dnnl::pooling_v2_forward>(description),
-                                 {DNNL_ARG_SRC, DNNL_ARG_DST});
-  }
-
-  std::int64_t scratch_bytes() const override { return primitive_.scratch_bytes(); }
-
-  void run(const KernelIo& io) override {
-    primitive_.bind(DNNL_ARG_SRC, io.inputs[0].as<const float>());
-    primitive_.bind(DNNL_ARG_DST, io.outputs[0].as<float>());
-    primitive_.run(io.scratch);
-  }
-
- private:
-  OnednnPrimitive primitive_;
-};
-
 /// Null where oneDNN has no such pooling.
 std::unique_ptr<Kernel> try_onednn_pooling(const KernelRequest& request, const Pooling& pooling,
                                            dnnl::algorithm algorithm) {
+  const Slide& slide = pooling.slide;
   try {
-    return std::make_unique<OnednnPooling>(request, pooling, algorithm);
+    const dnnl::pooling_v2_forward::desc description(
+        dnnl::prop_kind::forward_inference, algorithm, float_layout(request.inputs[0].shape),
+        float_layout(request.outputs[0].shape), slide.strides, pooling.taps, slide.gaps(),
+        slide.begin_pads, slide.end_pads);
+    return make_onednn_unary(describe_primitive<dnnl::pooling_v2_forward>(description));
   } catch (const dnnl::error&) {
     return nullptr;
   }

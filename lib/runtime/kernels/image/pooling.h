@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include "runtime/kernels/convolution/windows.h"
 
 /// What AveragePool, MaxPool and LpPool ask for.
@@ -11,7 +13,7 @@ struct Pooling {
   Windows windows;
   /// How far the node's own padding goes along each dimension, counted from the image's first
   /// place; with ceil_mode windows may reach beyond it.
-  int padded_ends[Windows::dimensions] = {1, 1, 1};
+  std::array<int, Windows::dimensions> padded_ends = {1, 1, 1};
   /// Whether every window sees something of the image.
   bool sees_image = true;
 

@@ -6,27 +6,16 @@
 #include "runtime/kernels/common/floats.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/image/kernels.h"
-#include "runtime/kernels/image/onednn_pooling.h"
 #include "runtime/kernels/image/pooling.h"
 
 namespace autopar::runtime::AUTOPAR_DEVICE {
-
-namespace {
-
-template <typename Served>
-void require_type(const KernelRequest& request) {
-  const DataType type = request.inputs[0].type;
-  if (!visit_type(type, Served{}, [](auto) {})) fail_type(request, type);
-}
-
-}  // namespace
 
 template <typename T>
 struct AveragePoolElement {
   const T* in;
   T* out;
   Windows windows;
-  int padded_ends[Windows::dimensions];
+  std::array<int, Windows::dimensions> padded_ends;
   bool counts_padding;
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
@@ -41,26 +30,6 @@ struct AveragePoolElement {
                               : taps.last[d] - taps.first[d];
     out[i] = narrowed<T>(sum / static_cast<WideFloat<T>>(count));
   }
-};
-
-class AveragePool {
- public:
-  explicit AveragePool(const KernelRequest& request);
-
-  void run(const KernelIo& io, const Loops& loops) const {
-    const TensorView& out = io.outputs[0];
-    visit_type(out.type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
-      AveragePoolElement<T> element{
-          io.inputs[0].as<const T>(), out.as<T>(), pooling_.windows, {}, counts_padding_};
-      for (int d = 0; d < Windows::dimensions; ++d)
-        element.padded_ends[d] = pooling_.padded_ends[d];
-      loops.each(out.elements(), element);
-    });
-  }
-
- private:
-  Pooling pooling_;
-  bool counts_padding_;
 };
 
 /// The first of equal elements counts; `indices` may be null. In column-major order the first
@@ -89,28 +58,6 @@ struct MaxPoolElement {
     const Place place(offset, windows.in);
     return place.at[0] + windows.in[0] * (place.at[1] + std::int64_t{windows.in[1]} * place.at[2]);
   }
-};
-
-class MaxPool {
- public:
-  using Served = Joined<Floats, Halves, Types<std::int8_t, std::uint8_t>>;
-
-  explicit MaxPool(const KernelRequest& request);
-
-  void run(const KernelIo& io, const Loops& loops) const {
-    const TensorView& out = io.outputs[0];
-    const bool has_indices = io.outputs.size() > 1 && io.outputs[1].present();
-    visit_type(out.type, Served{}, [&]<typename T>(T) {
-      loops.each(out.elements(),
-                 MaxPoolElement<T>{io.inputs[0].as<const T>(), out.as<T>(),
-                                   has_indices ? io.outputs[1].as<std::int64_t>() : nullptr,
-                                   pooling_.windows, is_column_major_});
-    });
-  }
-
- private:
-  Pooling pooling_;
-  bool is_column_major_;
 };
 
 /// |x|^p, and its inverse of a sum of such.
@@ -144,57 +91,51 @@ struct LpPoolElement {
   }
 };
 
-/// LpPool, and GlobalLpPool as one window.
-class LpPool {
- public:
-  explicit LpPool(const KernelRequest& request);
-
-  void run(const KernelIo& io, const Loops& loops) const {
-    const TensorView& out = io.outputs[0];
-    visit_type(out.type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
-      loops.each(out.elements(),
-                 LpPoolElement<T>{io.inputs[0].as<const T>(), out.as<T>(), pooling_.windows, p_});
-    });
-  }
-
- private:
-  Pooling pooling_;
-  int p_;
-};
-
-AveragePool::AveragePool(const KernelRequest& request)
-    : pooling_(request), counts_padding_(request.node.int_attribute("count_include_pad", 0) != 0) {
-  require_type<Joined<Floats, Halves>>(request);
-}
-
-MaxPool::MaxPool(const KernelRequest& request)
-    : pooling_(request), is_column_major_(request.node.int_attribute("storage_order", 0) != 0) {
-  require_type<Served>(request);
-  if (!pooling_.sees_image && request.outputs[0].elements() > 0)
-    fail("node '{}': MaxPool has windows that see nothing but padding", request.node.name);
-}
-
-LpPool::LpPool(const KernelRequest& request)
-    : pooling_(request), p_(static_cast<int>(request.node.int_attribute("p", 2))) {
-  require_type<Joined<Floats, Halves>>(request);
-  if (p_ < 1)
-    fail("node '{}': {} wants a p of at least 1", request.node.name, request.node.op_type);
-}
-
 std::unique_ptr<Kernel> make_average_pool(const KernelRequest& request) {
   if constexpr (on_cpu)
     if (auto kernel = cpu::make_onednn_average_pool(request)) return kernel;
-  return make_loops<AveragePool>(request);
+  const Pooling pooling(request);
+  const bool counts_padding = request.node.int_attribute("count_include_pad", 0) != 0;
+  return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
+    return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
+      loops.each(io.outputs[0].elements(),
+                 AveragePoolElement<T>{io.inputs[0].as<const T>(), io.outputs[0].as<T>(),
+                                       pooling.windows, pooling.padded_ends, counts_padding});
+    });
+  });
 }
 
 std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request) {
   if constexpr (on_cpu)
     if (auto kernel = cpu::make_onednn_max_pool(request)) return kernel;
-  return make_loops<MaxPool>(request);
+  using Served = Joined<AllFloats, Types<std::int8_t, std::uint8_t>>;
+  const Pooling pooling(request);
+  const bool is_column_major = request.node.int_attribute("storage_order", 0) != 0;
+  require_type(request, request.inputs[0].type, Served{});
+  if (!pooling.sees_image && request.outputs[0].elements() > 0)
+    fail("node '{}': MaxPool has windows that see nothing but padding", request.node.name);
+  return kernel_for_type(request, request.inputs[0].type, Served{}, [&]<typename T>(T) {
+    return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
+      loops.each(io.outputs[0].elements(),
+                 MaxPoolElement<T>{io.inputs[0].as<const T>(), io.outputs[0].as<T>(),
+                                   optional_data<std::int64_t>(io.outputs, 1), pooling.windows,
+                                   is_column_major});
+    });
+  });
 }
 
 std::unique_ptr<Kernel> make_lp_pool(const KernelRequest& request) {
-  return make_loops<LpPool>(request);
+  const Pooling pooling(request);
+  const auto p = static_cast<int>(request.node.int_attribute("p", 2));
+  require_type(request, request.inputs[0].type, AllFloats{});
+  if (p < 1) fail("node '{}': {} wants a p of at least 1", request.node.name, request.node.op_type);
+  return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
+    return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
+      loops.each(
+          io.outputs[0].elements(),
+          LpPoolElement<T>{io.inputs[0].as<const T>(), io.outputs[0].as<T>(), pooling.windows, p});
+    });
+  });
 }
 
 }  // namespace autopar::runtime::AUTOPAR_DEVICE

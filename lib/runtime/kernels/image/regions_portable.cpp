@@ -3,11 +3,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <string>
 
-#include "base/error.h"
 #include "runtime/kernels/common/floats.h"
-#include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/image/kernels.h"
 
@@ -156,30 +153,6 @@ struct RoiImage {
   AUTOPAR_ELEMENTWISE LookedUp operator()(std::int64_t i) const { return {indices[i], images}; }
 };
 
-class RoiAlign {
- public:
-  explicit RoiAlign(const KernelRequest& request);
-
-  void run(const KernelIo& io, const Loops& loops) const {
-    const TensorView& out = io.outputs[0];
-    const auto* images = io.inputs[2].as<const std::int64_t>();
-    if (out.elements() == 0) return;
-    loops.check(sizes_.regions, RoiImage{images, sizes_.images});
-    visit_type(out.type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
-      loops.each(
-          out.elements(),
-          RoiAlignElement<T>{io.inputs[0].as<const T>(), io.inputs[1].as<const T>(), images,
-                             out.as<T>(), sizes_, sampling_ratio_, is_half_pixel_, takes_max_});
-    });
-  }
-
- private:
-  RegionSizes sizes_;
-  int sampling_ratio_;
-  bool is_half_pixel_;
-  bool takes_max_;
-};
-
 /// The image that a region [image, x1, y1, x2, y2] belongs to.
 template <typename T>
 struct PooledImage {
@@ -244,25 +217,6 @@ struct RoiPoolElement {
   };
 };
 
-class MaxRoiPool {
- public:
-  explicit MaxRoiPool(const KernelRequest& request);
-
-  void run(const KernelIo& io, const Loops& loops) const {
-    const TensorView& out = io.outputs[0];
-    if (out.elements() == 0) return;
-    visit_type(out.type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
-      const T* rois = io.inputs[1].as<const T>();
-      loops.check(sizes_.regions, PooledImage<T>{rois, sizes_.images});
-      loops.each(out.elements(),
-                 RoiPoolElement<T>{io.inputs[0].as<const T>(), rois, out.as<T>(), sizes_});
-    });
-  }
-
- private:
-  RegionSizes sizes_;
-};
-
 namespace {
 
 /// `numbers` is how many a region is told by.
@@ -270,7 +224,7 @@ RegionSizes region_sizes_of(const KernelRequest& request, std::int64_t numbers) 
   const TensorView& in = request.inputs.at(0);
   const TensorView& rois = request.inputs.at(1);
   const Shape& out = request.outputs.at(0).shape;
-  if (!visit_type(in.type, Joined<Floats, Halves>{}, [](auto) {})) fail_type(request, in.type);
+  require_type(request, in.type, AllFloats{});
   if (rois.type != in.type) fail_type(request, rois.type);
   const bool fits = in.shape.size() == 4 && out.size() == 4 && rois.shape.size() == 2 &&
                     rois.shape[1] == numbers && rois.shape[0] == out[0] && in.shape[1] == out[1] &&
@@ -290,38 +244,43 @@ RegionSizes region_sizes_of(const KernelRequest& request, std::int64_t numbers) 
   return sizes;
 }
 
-/// Whether a string attribute has the first of two values; Error where it has neither.
-bool is_first_of(const KernelRequest& request, const char* name, const std::string& value,
-                 const char* first, const char* second) {
-  if (value != first && value != second)
-    fail("node '{}': {} has no {} '{}'", request.node.name, request.node.op_type, name, value);
-  return value == first;
-}
-
 }  // namespace
 
-RoiAlign::RoiAlign(const KernelRequest& request)
-    : sizes_(region_sizes_of(request, 4)),
-      sampling_ratio_(static_cast<int>(request.node.int_attribute("sampling_ratio", 0))),
-      is_half_pixel_(
-          is_first_of(request, "coordinate_transformation_mode",
-                      request.node.string_attribute("coordinate_transformation_mode", "half_pixel"),
-                      "half_pixel", "output_half_pixel")),
-      takes_max_(is_first_of(request, "mode", request.node.string_attribute("mode", "avg"), "max",
-                             "avg")) {
-  if (request.inputs.at(2).type != DataType::int64 ||
-      request.inputs[2].elements() != sizes_.regions)
+std::unique_ptr<Kernel> make_roi_align(const KernelRequest& request) {
+  const RegionSizes sizes = region_sizes_of(request, 4);
+  const auto sampling_ratio = static_cast<int>(request.node.int_attribute("sampling_ratio", 0));
+  const bool is_half_pixel =
+      named_attribute<bool>(request, "coordinate_transformation_mode", "half_pixel",
+                            {{"half_pixel", true}, {"output_half_pixel", false}});
+  const bool takes_max =
+      named_attribute<bool>(request, "mode", "avg", {{"max", true}, {"avg", false}});
+  if (request.inputs.at(2).type != DataType::int64 || request.inputs[2].elements() != sizes.regions)
     fail("node '{}': RoiAlign wants an int64 index of its image for each region",
          request.node.name);
+  return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
+    return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
+      const auto* images = io.inputs[2].as<const std::int64_t>();
+      if (io.outputs[0].elements() == 0) return;
+      loops.check(sizes.regions, RoiImage{images, sizes.images});
+      loops.each(io.outputs[0].elements(),
+                 RoiAlignElement<T>{io.inputs[0].as<const T>(), io.inputs[1].as<const T>(), images,
+                                    io.outputs[0].as<T>(), sizes, sampling_ratio, is_half_pixel,
+                                    takes_max});
+    });
+  });
 }
 
-MaxRoiPool::MaxRoiPool(const KernelRequest& request) : sizes_(region_sizes_of(request, 5)) {}
-
-std::unique_ptr<Kernel> make_roi_align(const KernelRequest& request) {
-  return make_loops<RoiAlign>(request);
-}
 std::unique_ptr<Kernel> make_max_roi_pool(const KernelRequest& request) {
-  return make_loops<MaxRoiPool>(request);
+  const RegionSizes sizes = region_sizes_of(request, 5);
+  return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
+    return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
+      const T* rois = io.inputs[1].as<const T>();
+      if (io.outputs[0].elements() == 0) return;
+      loops.check(sizes.regions, PooledImage<T>{rois, sizes.images});
+      loops.each(io.outputs[0].elements(),
+                 RoiPoolElement<T>{io.inputs[0].as<const T>(), rois, io.outputs[0].as<T>(), sizes});
+    });
+  });
 }
 
 }  // namespace autopar::runtime::AUTOPAR_DEVICE

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <string>
 
-#include "base/error.h"
 #include "runtime/kernels/common/floats.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 
@@ -15,10 +13,10 @@ namespace {
 /// The numbers of a constant input of floats; empty where it is left out.
 std::vector<double> constant_floats(const KernelRequest& request, std::size_t input,
                                     const char* name) {
-  if (input >= request.inputs.size() || !request.inputs[input].present()) return {};
+  if (!is_given(request.inputs, input)) return {};
   const TensorView& view = request.inputs[input];
   if (view.elements() == 0) return {};
-  if (!visit_type(view.type, Joined<Floats, Halves>{}, [](auto) {})) fail_type(request, view.type);
+  require_type(request, view.type, AllFloats{});
   if (!request.is_constant(input))
     fail("node '{}': input '{}' of Resize must be a constant", request.node.name, name);
   std::vector<double> values;
@@ -37,16 +35,6 @@ enum class Coordinates {
 
 enum class Nearest { round_prefer_floor, round_prefer_ceil, floor, ceil };
 
-template <typename Value>
-Value named(const KernelRequest& request, const char* attribute, const char* otherwise,
-            const std::map<std::string, Value>& by_name) {
-  const std::string name = request.node.string_attribute(attribute, otherwise);
-  const auto found = by_name.find(name);
-  if (found == by_name.end())
-    fail("node '{}': Resize has no {} '{}'", request.node.name, attribute, name);
-  return found->second;
-}
-
 /// Keys' kernel.
 double cubic_weight(double distance, double a) {
   const double x = std::abs(distance);
@@ -58,23 +46,23 @@ double cubic_weight(double distance, double a) {
 class TableMaker {
  public:
   explicit TableMaker(const KernelRequest& request)
-      : mode_(named<ResizeMode>(request, "mode", "nearest",
-                                {{"nearest", ResizeMode::nearest},
-                                 {"linear", ResizeMode::linear},
-                                 {"cubic", ResizeMode::cubic}})),
-        coordinates_(
-            named<Coordinates>(request, "coordinate_transformation_mode", "half_pixel",
-                               {{"half_pixel", Coordinates::half_pixel},
-                                {"half_pixel_symmetric", Coordinates::half_pixel_symmetric},
-                                {"pytorch_half_pixel", Coordinates::pytorch_half_pixel},
-                                {"align_corners", Coordinates::align_corners},
-                                {"asymmetric", Coordinates::asymmetric},
-                                {"tf_crop_and_resize", Coordinates::crop_and_resize}})),
-        nearest_(named<Nearest>(request, "nearest_mode", "round_prefer_floor",
-                                {{"round_prefer_floor", Nearest::round_prefer_floor},
-                                 {"round_prefer_ceil", Nearest::round_prefer_ceil},
-                                 {"floor", Nearest::floor},
-                                 {"ceil", Nearest::ceil}})),
+      : mode_(named_attribute<ResizeMode>(request, "mode", "nearest",
+                                          {{"nearest", ResizeMode::nearest},
+                                           {"linear", ResizeMode::linear},
+                                           {"cubic", ResizeMode::cubic}})),
+        coordinates_(named_attribute<Coordinates>(
+            request, "coordinate_transformation_mode", "half_pixel",
+            {{"half_pixel", Coordinates::half_pixel},
+             {"half_pixel_symmetric", Coordinates::half_pixel_symmetric},
+             {"pytorch_half_pixel", Coordinates::pytorch_half_pixel},
+             {"align_corners", Coordinates::align_corners},
+             {"asymmetric", Coordinates::asymmetric},
+             {"tf_crop_and_resize", Coordinates::crop_and_resize}})),
+        nearest_(named_attribute<Nearest>(request, "nearest_mode", "round_prefer_floor",
+                                          {{"round_prefer_floor", Nearest::round_prefer_floor},
+                                           {"round_prefer_ceil", Nearest::round_prefer_ceil},
+                                           {"floor", Nearest::floor},
+                                           {"ceil", Nearest::ceil}})),
         is_antialiased_(request.node.int_attribute("antialias", 0) != 0),
         excludes_outside_(request.node.int_attribute("exclude_outside", 0) != 0),
         cubic_a_(static_cast<double>(request.node.float_attribute("cubic_coeff_a", -0.75F))) {

@@ -19,67 +19,28 @@
 
 namespace autopar::runtime::AUTOPAR_DEVICE {
 
-namespace {
-
-/// Tables of any numbers, one behind the other in the device's memory.
-class TableBuilder {
- public:
-  template <typename T>
-  std::int64_t add(std::span<const T> numbers) {
-    const std::size_t at = bytes_.size();
-    bytes_.resize(static_cast<std::size_t>(
-        graph::aligned(static_cast<std::int64_t>(at + numbers.size_bytes()))));
-    if (!numbers.empty()) std::memcpy(bytes_.data() + at, numbers.data(), numbers.size_bytes());
-    return static_cast<std::int64_t>(at);
-  }
-  std::shared_ptr<std::byte> finish(Device& device) const {
-    auto memory = device.allocate(static_cast<std::int64_t>(bytes_.size()));
-    device.write(memory.get(), bytes_);
-    return memory;
-  }
-
- private:
-  std::vector<std::byte> bytes_;
-};
-
-}  // namespace
+/// Numbers in the device's memory.
+template <typename T>
+std::shared_ptr<const T> on_device(Device& device, const std::vector<T>& numbers) {
+  const auto bytes = std::as_bytes(std::span(numbers));
+  auto memory = device.allocate(static_cast<std::int64_t>(bytes.size()));
+  device.write(memory.get(), bytes);
+  return {memory, reinterpret_cast<const T*>(memory.get())};
+}
 
 /// An AxisTable in the device's memory.
 template <typename W>
 struct AxisWeights {
-  const std::int32_t* places = nullptr;
-  const W* weights = nullptr;
-  std::int64_t in = 1;
-  std::int64_t out = 1;
-  int taps = 1;
-  W extrapolated = 0;
-};
-
-/// One place of the resized dimension and what lies behind it. `taps` is 0 where they are counted
-/// at run time.
-template <typename W, int taps>
-struct ResizedRow {
-  const W* in;
-  W* out;
-  const std::int32_t* places;
-  const W* weights;
-  int counted;
-  std::int64_t inner;
+  const std::int32_t* places;  ///< [out, taps]
+  const W* weights;            ///< [out, taps]
+  std::int64_t in;
+  std::int64_t out;
+  int taps;
   W extrapolated;
-
-  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
-    if (places[0] < 0) {
-      out[i] = extrapolated;
-      return;
-    }
-    const int n = taps > 0 ? taps : counted;
-    W sum = 0;
-    for (int k = 0; k < n; ++k) sum += weights[k] * in[places[k] * inner + i];
-    out[i] = sum;
-  }
 };
 
-/// Rows are [outer, out].
+/// Each place of the resized dimension and what lies behind it: rows are [outer, out]. `taps` is 0
+/// where they are counted at run time.
 template <typename W, int taps>
 struct ResizedRows {
   const W* in;
@@ -87,44 +48,39 @@ struct ResizedRows {
   AxisWeights<W> axis;
   std::int64_t inner;
 
-  AUTOPAR_ELEMENTWISE ResizedRow<W, taps> operator()(std::int64_t row) const {
-    const std::int64_t outer = row / axis.out;
+  AUTOPAR_ELEMENTWISE auto operator()(std::int64_t row) const {
     const std::int64_t first = row % axis.out * axis.taps;
-    return {in + outer * axis.in * inner,
-            out + row * inner,
-            axis.places + first,
-            axis.weights + first,
-            axis.taps,
-            inner,
-            axis.extrapolated};
+    return [from = in + row / axis.out * axis.in * inner, to = out + row * inner,
+            places = axis.places + first, weights = axis.weights + first, counted = axis.taps,
+            inner = inner, extrapolated = axis.extrapolated](std::int64_t i) {
+      if (places[0] < 0) {
+        to[i] = extrapolated;
+        return;
+      }
+      const int n = taps > 0 ? taps : counted;
+      W sum = 0;
+      for (int k = 0; k < n; ++k) sum += weights[k] * from[places[k] * inner + i];
+      to[i] = sum;
+    };
   }
 };
 
 /// The innermost dimension: rows are [outer].
-template <typename W, int taps>
-struct ResizedLine {
-  const W* in;
-  W* out;
-  AxisWeights<W> axis;
-
-  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
-    const int n = taps > 0 ? taps : axis.taps;
-    const std::int32_t* places = axis.places + i * n;
-    const W* weights = axis.weights + i * n;
-    W sum = 0;
-    for (int k = 0; k < n; ++k) sum += weights[k] * in[places[k] < 0 ? 0 : places[k]];
-    out[i] = places[0] < 0 ? axis.extrapolated : sum;
-  }
-};
-
 template <typename W, int taps>
 struct ResizedLines {
   const W* in;
   W* out;
   AxisWeights<W> axis;
 
-  AUTOPAR_ELEMENTWISE ResizedLine<W, taps> operator()(std::int64_t row) const {
-    return {in + row * axis.in, out + row * axis.out, axis};
+  AUTOPAR_ELEMENTWISE auto operator()(std::int64_t row) const {
+    return [from = in + row * axis.in, to = out + row * axis.out, axis = axis](std::int64_t i) {
+      const int n = taps > 0 ? taps : axis.taps;
+      const std::int32_t* places = axis.places + i * n;
+      const W* weights = axis.weights + i * n;
+      W sum = 0;
+      for (int k = 0; k < n; ++k) sum += weights[k] * from[places[k] < 0 ? 0 : places[k]];
+      to[i] = places[0] < 0 ? axis.extrapolated : sum;
+    };
   }
 };
 
@@ -161,123 +117,106 @@ using ResizeCompute =
     std::conditional_t<std::is_same_v<T, double> || (std::is_integral_v<T> && sizeof(T) >= 4),
                        double, float>;
 
-/// Linear and cubic: one dimension after the other.
-class InterpolatedResize {
- public:
-  using Served = Joined<Floats, Halves, Integers>;
+/// One dimension of a tensor [outer, in, inner] resized.
+template <typename W>
+struct AxisResize {
+  std::int64_t outer;
+  std::int64_t inner;
+  std::shared_ptr<const std::int32_t> places;
+  std::shared_ptr<const W> weights;
+  AxisWeights<W> axis;
 
-  explicit InterpolatedResize(const KernelRequest& request);
+  AxisResize(Device& device, const AxisTable& table, const AxisExtents& around, double extrapolated)
+      : outer(around.outer),
+        inner(around.inner),
+        places(on_device(device, table.places)),
+        weights(on_device(device, std::vector<W>(table.weights.begin(), table.weights.end()))),
+        axis{places.get(),
+             weights.get(),
+             around.extent,
+             table.out,
+             static_cast<int>(table.taps),
+             static_cast<W>(extrapolated)} {}
 
-  std::int64_t scratch_bytes() const { return 2 * buffer_bytes_; }
-
-  void run(const KernelIo& io, const Loops& loops) const {
-    if (io.outputs[0].elements() == 0) return;
-    visit_type(io.outputs[0].type, Served{},
-               [&]<typename T>(T) { resize<T, ResizeCompute<T>>(io, loops); });
+  void run(const W* from, W* to, const Loops& loops) const {
+    if (axis.taps == 2) return run_taps<2>(from, to, loops);
+    if (axis.taps == 4) return run_taps<4>(from, to, loops);
+    run_taps<0>(from, to, loops);
   }
 
  private:
-  struct Axis {
-    std::int64_t outer = 1;
-    std::int64_t inner = 1;
-    std::int64_t in = 1;
-    std::int64_t out = 1;
-    int taps = 1;
-    std::int64_t places_at = 0;  ///< bytes in the tables
-    std::int64_t weights_at = 0;
-  };
+  template <int taps>
+  void run_taps(const W* from, W* to, const Loops& loops) const {
+    if (inner == 1)
+      loops.rows(outer, axis.out, ResizedLines<W, taps>{from, to, axis});
+    else
+      loops.rows(outer * axis.out, inner, ResizedRows<W, taps>{from, to, axis, inner});
+  }
+};
 
-  template <typename T, typename W>
-  void resize(const KernelIo& io, const Loops& loops) const {
+/// Linear and cubic: one dimension after the other.
+template <typename T>
+std::unique_ptr<Kernel> make_interpolated(const KernelRequest& request) {
+  using W = ResizeCompute<T>;
+  const Resizing resizing = resizing_of(request);
+  Shape shape = request.inputs[0].shape;
+  std::int64_t most = graph::num_elements(shape);
+  std::vector<AxisResize<W>> axes;
+  const auto add = [&](const AxisTable& table) {
+    axes.emplace_back(request.device, table, extents_around(shape, table.axis),
+                      resizing.extrapolation_value);
+    shape[table.axis] = table.out;
+    most = std::max(most, graph::num_elements(shape));
+  };
+  for (const AxisTable& table : resizing.axes) add(table);
+  // Nothing to do is done as well: the innermost dimension as it is.
+  if (axes.empty() && request.outputs[0].elements() > 0) {
+    shape = {request.outputs[0].elements(), 1};
+    add({1, 1, 1, 1, {0}, {1.0}});
+  }
+  // Of one of two tensors between dimensions.
+  const std::int64_t buffer_bytes = graph::aligned(most * std::int64_t{sizeof(W)});
+  const auto run = [=](const KernelIo& io, const Loops& loops) {
+    if (io.outputs[0].elements() == 0) return;
     constexpr bool is_converted = !std::is_same_v<T, W>;
-    W* buffers[2] = {reinterpret_cast<W*>(io.scratch),
-                     reinterpret_cast<W*>(io.scratch + buffer_bytes_)};
     int next = 0;
-    const auto take = [&] { return buffers[next++ % 2]; };
-    const W* from = nullptr;
+    const auto take = [&] {
+      return reinterpret_cast<W*>(io.scratch + (next++ % 2 == 0 ? 0 : buffer_bytes));
+    };
+    const W* from = io.inputs[0].as<const W>();
     if constexpr (is_converted) {
-      W* widened = take();
-      loops.each(io.inputs[0].elements(),
-                 WidenedElement<T, W>{io.inputs[0].as<const T>(), widened});
-      from = widened;
-    } else {
-      from = io.inputs[0].as<const W>();
+      W* wide = take();
+      loops.each(io.inputs[0].elements(), WidenedElement<T, W>{io.inputs[0].as<const T>(), wide});
+      from = wide;
     }
-    for (std::size_t i = 0; i < axes_.size(); ++i) {
-      W* to = nullptr;
-      if constexpr (!is_converted)
-        if (i + 1 == axes_.size()) to = io.outputs[0].as<W>();
-      if (to == nullptr) to = take();
-      resize_axis(axes_[i], from, to, loops);
+    for (const AxisResize<W>& axis : axes) {
+      const bool is_last = &axis == &axes.back();
+      W* to = !is_converted && is_last ? io.outputs[0].as<W>() : take();
+      axis.run(from, to, loops);
       from = to;
     }
     if constexpr (is_converted)
       loops.each(io.outputs[0].elements(), NarrowedElement<T, W>{from, io.outputs[0].as<T>()});
-  }
-
-  template <typename W>
-  void resize_axis(const Axis& axis, const W* from, W* to, const Loops& loops) const {
-    const AxisWeights<W> weights{
-        reinterpret_cast<const std::int32_t*>(tables_.get() + axis.places_at),
-        reinterpret_cast<const W*>(tables_.get() + axis.weights_at),
-        axis.in,
-        axis.out,
-        axis.taps,
-        static_cast<W>(extrapolation_value_)};
-    if (axis.taps == 2) return resize_taps<W, 2>(axis, weights, from, to, loops);
-    if (axis.taps == 4) return resize_taps<W, 4>(axis, weights, from, to, loops);
-    resize_taps<W, 0>(axis, weights, from, to, loops);
-  }
-
-  template <typename W, int taps>
-  void resize_taps(const Axis& axis, const AxisWeights<W>& weights, const W* from, W* to,
-                   const Loops& loops) const {
-    if (axis.inner == 1)
-      loops.rows(axis.outer, axis.out, ResizedLines<W, taps>{from, to, weights});
-    else
-      loops.rows(axis.outer * axis.out, axis.inner,
-                 ResizedRows<W, taps>{from, to, weights, axis.inner});
-  }
-
-  std::vector<Axis> axes_;
-  double extrapolation_value_ = 0;
-  std::int64_t buffer_bytes_ = 0;  ///< of one of two tensors between dimensions
-  std::shared_ptr<std::byte> tables_;
-};
+  };
+  return make_loops(request, run, 2 * buffer_bytes);
+}
 
 inline constexpr int most_nearest_dimensions = 8;
 
 /// Each element by its offset along every dimension, -1 for what is extrapolated.
-/// `in` is null where all of the row is.
-template <typename Word, bool extrapolates>
-struct NearestRow {
-  const Word* in;
-  Word* out;
-  const std::int32_t* last;  ///< null: the elements that follow
-  Word value;
-
-  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
-    const std::int64_t offset = last == nullptr ? i : last[i];
-    if constexpr (extrapolates)
-      out[i] = in == nullptr || offset < 0 ? value : in[offset];
-    else
-      out[i] = in[offset];
-  }
-};
-
 template <typename Word, bool extrapolates>
 struct NearestRows {
   const Word* in;
   Word* out;
   int dimensions;  ///< but for the innermost, outermost first
   std::int64_t extents[most_nearest_dimensions];
-  std::int64_t strides[most_nearest_dimensions];  ///< of the input
-  const std::int32_t* places[most_nearest_dimensions];
+  std::int64_t strides[most_nearest_dimensions];        ///< of the input
+  const std::int32_t* places[most_nearest_dimensions];  ///< null: as they are
   std::int64_t row_elements;
-  const std::int32_t* last;
+  const std::int32_t* last;  ///< null: the elements that follow
   Word value;
 
-  AUTOPAR_ELEMENTWISE NearestRow<Word, extrapolates> operator()(std::int64_t row) const {
+  AUTOPAR_ELEMENTWISE auto operator()(std::int64_t row) const {
     std::int64_t offset = 0;
     std::int64_t rest = row;
     bool is_extrapolated = false;
@@ -288,147 +227,85 @@ struct NearestRows {
       is_extrapolated = is_extrapolated || place < 0;
       offset += place * strides[d];
     }
-    return {is_extrapolated ? nullptr : in + offset, out + row * row_elements, last, value};
+    return [from = is_extrapolated ? nullptr : in + offset, to = out + row * row_elements,
+            last = last, value = value](std::int64_t i) {
+      const std::int64_t at = last == nullptr ? i : last[i];
+      if constexpr (extrapolates)
+        to[i] = from == nullptr || at < 0 ? value : from[at];
+      else
+        to[i] = from[at];
+    };
   }
 };
 
-class NearestResize {
- public:
-  explicit NearestResize(const KernelRequest& request);
+/// A dimension of the result, or several that stay as they are.
+struct NearestDimension {
+  std::int64_t out = 1;
+  std::int64_t stride = 1;
+  std::shared_ptr<const std::int32_t> places;  ///< null: as they are
+};
 
-  void run(const KernelIo& io, const Loops& loops) const {
+template <typename Word, bool extrapolates>
+std::unique_ptr<Kernel> make_nearest_rows(const KernelRequest& request,
+                                          const std::vector<NearestDimension>& dimensions,
+                                          Word value) {
+  const auto run = [=](const KernelIo& io, const Loops& loops) {
     if (io.outputs[0].elements() == 0) return;
-    if (element_bytes_ == 1) return resize_words<std::uint8_t>(io, loops);
-    if (element_bytes_ == 2) return resize_words<std::uint16_t>(io, loops);
-    if (element_bytes_ == 4) return resize_words<std::uint32_t>(io, loops);
-    resize_words<std::uint64_t>(io, loops);
-  }
-
- private:
-  struct Dimension {
-    std::int64_t out = 1;
-    std::int64_t stride = 1;
-    std::int64_t places_at = -1;  ///< bytes in the tables; -1: as they are
-  };
-
-  template <typename Word>
-  void resize_words(const KernelIo& io, const Loops& loops) const {
-    if (extrapolates_)
-      resize<Word, true>(io, loops);
-    else
-      resize<Word, false>(io, loops);
-  }
-
-  template <typename Word, bool extrapolates>
-  void resize(const KernelIo& io, const Loops& loops) const {
-    const auto places = [&](const Dimension& dimension) {
-      return dimension.places_at < 0
-                 ? nullptr
-                 : reinterpret_cast<const std::int32_t*>(tables_.get() + dimension.places_at);
-    };
     NearestRows<Word, extrapolates> rows{};
     rows.in = io.inputs[0].as<const Word>();
     rows.out = io.outputs[0].as<Word>();
-    rows.dimensions = static_cast<int>(dimensions_.size()) - 1;
+    rows.dimensions = static_cast<int>(dimensions.size()) - 1;
     std::int64_t count = 1;
-    for (std::size_t d = 0; d + 1 < dimensions_.size(); ++d) {
-      rows.extents[d] = dimensions_[d].out;
-      rows.strides[d] = dimensions_[d].stride;
-      rows.places[d] = places(dimensions_[d]);
-      count *= dimensions_[d].out;
+    for (std::size_t d = 0; d + 1 < dimensions.size(); ++d) {
+      rows.extents[d] = dimensions[d].out;
+      rows.strides[d] = dimensions[d].stride;
+      rows.places[d] = dimensions[d].places.get();
+      count *= dimensions[d].out;
     }
-    rows.row_elements = dimensions_.back().out;
-    rows.last = places(dimensions_.back());
-    rows.value = static_cast<Word>(extrapolated_bits_);
+    rows.row_elements = dimensions.back().out;
+    rows.last = dimensions.back().places.get();
+    rows.value = value;
     loops.rows(count, rows.row_elements, rows);
-  }
-
-  int element_bytes_ = 4;
-  std::vector<Dimension> dimensions_;
-  bool extrapolates_ = false;
-  std::uint64_t extrapolated_bits_ = 0;
-  std::shared_ptr<std::byte> tables_;
-};
-
-InterpolatedResize::InterpolatedResize(const KernelRequest& request) {
-  const DataType type = request.inputs.at(0).type;
-  bool is_double = false;
-  if (!visit_type(type, Served{},
-                  [&]<typename T>(T) { is_double = std::is_same_v<ResizeCompute<T>, double>; }))
-    fail_type(request, type);
-  const Resizing resizing = resizing_of(request);
-  extrapolation_value_ = resizing.extrapolation_value;
-  Shape shape = request.inputs[0].shape;
-  std::int64_t most = graph::num_elements(shape);
-  TableBuilder tables;
-  const auto add = [&](const AxisTable& table) {
-    Axis axis;
-    axis.in = shape[table.axis];
-    axis.out = table.out;
-    axis.taps = static_cast<int>(table.taps);
-    for (std::size_t d = 0; d < table.axis; ++d) axis.outer *= shape[d];
-    for (std::size_t d = table.axis + 1; d < shape.size(); ++d) axis.inner *= shape[d];
-    axis.places_at = tables.add(std::span<const std::int32_t>(table.places));
-    const std::vector<float> floats(table.weights.begin(), table.weights.end());
-    axis.weights_at = is_double ? tables.add(std::span<const double>(table.weights))
-                                : tables.add(std::span<const float>(floats));
-    axes_.push_back(axis);
-    shape[table.axis] = table.out;
-    most = std::max(most, graph::num_elements(shape));
   };
-  for (const AxisTable& table : resizing.axes) add(table);
-  // Nothing to do is done as well: the innermost dimension as it is.
-  if (axes_.empty() && request.outputs[0].elements() > 0) {
-    const std::int64_t n = request.outputs[0].elements();
-    shape = {n, 1};
-    most = n;
-    add({1, 1, 1, 1, {0}, {1.0}});
-  }
-  const std::int64_t element = is_double ? sizeof(double) : sizeof(float);
-  buffer_bytes_ = graph::aligned(most * element);
-  tables_ = tables.finish(request.device);
+  return make_loops(request, run);
 }
 
-NearestResize::NearestResize(const KernelRequest& request)
-    : element_bytes_(element_bytes_of(request, request.inputs.at(0))) {
+std::unique_ptr<Kernel> make_nearest(const KernelRequest& request) {
   const Resizing resizing = resizing_of(request);
-  const Shape& in = request.inputs[0].shape;
+  const Shape& in = request.inputs.at(0).shape;
   const Shape& out = request.outputs[0].shape;
   const Shape strides = row_major_strides(in);
-  TableBuilder tables;
-  // Dimensions that stay as they are become one with their neighbours.
-  bool can_join = false;
+  std::vector<NearestDimension> dimensions;
+  bool extrapolates = false;
   for (std::size_t d = 0; d < in.size(); ++d) {
     const auto table = std::ranges::find(resizing.axes, d, &AxisTable::axis);
     if (table != resizing.axes.end()) {
-      dimensions_.push_back(
-          {out[d], strides[d], tables.add(std::span<const std::int32_t>(table->places))});
-      extrapolates_ = extrapolates_ || std::ranges::any_of(table->places, [](std::int32_t place) {
-                        return place < 0;
-                      });
-      can_join = false;
-    } else if (can_join) {
-      dimensions_.back().out *= out[d];
-      dimensions_.back().stride = strides[d];
+      dimensions.push_back({out[d], strides[d], on_device(request.device, table->places)});
+      extrapolates |= std::ranges::any_of(table->places, [](auto place) { return place < 0; });
+    } else if (!dimensions.empty() && dimensions.back().places == nullptr) {
+      dimensions.back().out *= out[d];
+      dimensions.back().stride = strides[d];
     } else {
-      dimensions_.push_back({out[d], strides[d], -1});
-      can_join = true;
+      dimensions.push_back({out[d], strides[d], nullptr});
     }
   }
-  if (dimensions_.empty()) dimensions_.push_back({1, 1, -1});
-  if (dimensions_.size() > most_nearest_dimensions)
+  if (dimensions.empty()) dimensions.emplace_back();
+  if (dimensions.size() > most_nearest_dimensions)
     fail("node '{}': Resize of so many dimensions has no kernel", request.node.name);
-  visit_type(request.inputs[0].type, Joined<Floats, Halves, Integers>{}, [&]<typename T>(T) {
-    const T value = narrowed<T>(resizing.extrapolation_value);
-    std::memcpy(&extrapolated_bits_, &value, sizeof(T));
+  return kernel_for_element(request, request.inputs[0], [&]<typename Word>(Word value) {
+    visit_type(request.inputs[0].type, AllNumbers{}, [&]<typename T>(T) {
+      const T number = narrowed<T>(resizing.extrapolation_value);
+      std::memcpy(&value, &number, sizeof(T));
+    });
+    return extrapolates ? make_nearest_rows<Word, true>(request, dimensions, value)
+                        : make_nearest_rows<Word, false>(request, dimensions, value);
   });
-  tables_ = tables.finish(request.device);
 }
 
 std::unique_ptr<Kernel> make_resize(const KernelRequest& request) {
-  if (request.node.string_attribute("mode", "nearest") == "nearest")
-    return make_loops<NearestResize>(request);
-  return make_loops<InterpolatedResize>(request);
+  if (request.node.string_attribute("mode", "nearest") == "nearest") return make_nearest(request);
+  return kernel_for_type(request, request.inputs.at(0).type, Joined<AllFloats, Integers>{},
+                         [&]<typename T>(T) { return make_interpolated<T>(request); });
 }
 
 }  // namespace autopar::runtime::AUTOPAR_DEVICE

@@ -1,13 +1,12 @@
 // Each operator is a list of strided copies.
 
-#include "runtime/kernels/movement/data_movement.h"
-
 #include <algorithm>
 #include <numeric>
 
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/strides.h"
+#include "runtime/kernels/movement/kernels.h"
 
 namespace autopar::runtime {
 namespace {

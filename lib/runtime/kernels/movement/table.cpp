@@ -1,4 +1,3 @@
-#include "runtime/kernels/movement/data_movement.h"
 #include "runtime/kernels/movement/kernels.h"
 #include "runtime/kernels/tables.h"
 

@@ -4,10 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/error.h"
 #include "graph/arena.h"
 #include "runtime/kernels/common/floats.h"
-#include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/normalization/kernels.h"
 
@@ -23,49 +21,35 @@ struct ChannelGroups {
 
   std::int64_t rows() const { return images * groups; }
   std::int64_t row_elements() const { return channels / groups * places; }
-};
-
-/// Mean and reciprocal of the deviation of each row.
-template <typename W>
-struct RowMoments {
-  W* means;
-  W* inverses;
-};
-
-template <typename T>
-struct ElementItself {
-  const T* in;
-  AUTOPAR_ELEMENTWISE WideFloat<T> operator()(std::int64_t i) const { return widened(in[i]); }
-};
-
-template <typename T>
-struct SquaredDistance {
-  const T* in;
-  WideFloat<T> mean;
-
-  AUTOPAR_ELEMENTWISE WideFloat<T> operator()(std::int64_t i) const {
-    const WideFloat<T> x = widened(in[i]) - mean;
-    return x * x;
+  /// Of one number a channel.
+  std::int64_t statistic_bytes() const {
+    return graph::aligned(channels * std::int64_t{sizeof(double)});
   }
 };
 
-/// The elements of rows that lie one behind the other.
+/// The elements of rows of n that lie one behind the other.
 template <typename T>
 struct RowElements {
   const T* in;
   std::int64_t n;
 
-  AUTOPAR_ELEMENTWISE ElementItself<T> operator()(std::int64_t row) const { return {in + row * n}; }
+  AUTOPAR_ELEMENTWISE auto operator()(std::int64_t row) const {
+    return [from = in + row * n](std::int64_t i) -> WideFloat<T> { return widened(from[i]); };
+  }
 };
 
+/// Their squared distances from the means of their rows.
 template <typename T>
 struct RowDistances {
   const T* in;
   std::int64_t n;
   const WideFloat<T>* means;
 
-  AUTOPAR_ELEMENTWISE SquaredDistance<T> operator()(std::int64_t row) const {
-    return {in + row * n, means[row]};
+  AUTOPAR_ELEMENTWISE auto operator()(std::int64_t row) const {
+    return [from = in + row * n, mean = means[row]](std::int64_t i) {
+      const WideFloat<T> x = widened(from[i]) - mean;
+      return x * x;
+    };
   }
 };
 
@@ -109,7 +93,8 @@ struct NormalizedPlanes {
   T* out;
   const T* scale;
   const T* bias;
-  RowMoments<WideFloat<T>> moments;
+  const WideFloat<T>* means;     ///< of rows
+  const WideFloat<T>* inverses;  ///< of their deviations
   std::int64_t channels;
   std::int64_t channels_a_row;
   std::int64_t places;
@@ -117,41 +102,9 @@ struct NormalizedPlanes {
   AUTOPAR_ELEMENTWISE AffineElement<T> operator()(std::int64_t plane) const {
     const std::int64_t channel = plane % channels;
     const std::int64_t row = plane / channels_a_row;
-    return {in + plane * places, out + plane * places, moments.means[row],
-            moments.inverses[row] * widened(scale[channel]), widened(bias[channel])};
+    return {in + plane * places, out + plane * places, means[row],
+            inverses[row] * widened(scale[channel]), widened(bias[channel])};
   }
-};
-
-/// GroupNormalization, and InstanceNormalization with a group a channel.
-class GroupNormalization {
- public:
-  explicit GroupNormalization(const KernelRequest& request);
-
-  std::int64_t scratch_bytes() const {
-    return 2 * graph::aligned(groups_.rows() * static_cast<std::int64_t>(sizeof(double)));
-  }
-
-  void run(const KernelIo& io, const Loops& loops) const {
-    const TensorView& out = io.outputs[0];
-    if (out.elements() == 0) return;
-    visit_type(out.type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
-      using W = WideFloat<T>;
-      const T* in = io.inputs[0].as<const T>();
-      const std::int64_t n = groups_.row_elements();
-      const RowMoments<W> moments{reinterpret_cast<W*>(io.scratch),
-                                  reinterpret_cast<W*>(io.scratch + scratch_bytes() / 2)};
-      loops.sums<W>(groups_.rows(), n, RowElements<T>{in, n}, StoreMean<W>{moments.means, n});
-      loops.sums<W>(groups_.rows(), n, RowDistances<T>{in, n, moments.means},
-                    StoreInverse<W>{moments.inverses, n, static_cast<W>(groups_.epsilon)});
-      loops.rows(groups_.images * groups_.channels, groups_.places,
-                 NormalizedPlanes<T>{in, out.as<T>(), io.inputs[1].as<const T>(),
-                                     io.inputs[2].as<const T>(), moments, groups_.channels,
-                                     groups_.channels / groups_.groups, groups_.places});
-    });
-  }
-
- private:
-  ChannelGroups groups_;
 };
 
 /// The planes of images' channels, normalised by numbers of the channel.
@@ -176,32 +129,22 @@ struct BatchNormalizedPlanes {
   }
 };
 
-/// One channel of all images.
-template <typename T>
-struct ChannelElement {
-  const T* in;  ///< of the first image
-  std::int64_t image_elements;
-  std::int64_t places;
-  double centre;
-  bool is_squared;
-
-  AUTOPAR_ELEMENTWISE double operator()(std::int64_t i) const {
-    const double x =
-        static_cast<double>(widened(in[i / places * image_elements + i % places])) - centre;
-    return is_squared ? x * x : x;
-  }
-};
-
+/// The channels of all images; their squared distances from the means, where there are any.
 template <typename T>
 struct ChannelElements {
-  const T* in;
+  const T* in;  ///< [images, channels, places]
   std::int64_t channels;
   std::int64_t places;
   const double* means;  ///< may be null
 
-  AUTOPAR_ELEMENTWISE ChannelElement<T> operator()(std::int64_t channel) const {
-    return {in + channel * places, channels * places, places,
-            means == nullptr ? 0.0 : means[channel], means != nullptr};
+  AUTOPAR_ELEMENTWISE auto operator()(std::int64_t channel) const {
+    return [from = in + channel * places, image_elements = channels * places, places = places,
+            centre = means == nullptr ? 0.0 : means[channel],
+            is_squared = means != nullptr](std::int64_t i) {
+      const double x =
+          static_cast<double>(widened(from[i / places * image_elements + i % places])) - centre;
+      return is_squared ? x * x : x;
+    };
   }
 };
 
@@ -219,62 +162,32 @@ struct StoreStatistic {
   }
 };
 
-class BatchNormalization {
- public:
-  explicit BatchNormalization(const KernelRequest& request);
-
-  std::int64_t scratch_bytes() const {
-    return trains_ ? 2 * graph::aligned(groups_.channels * std::int64_t{sizeof(double)}) : 0;
-  }
-
-  void run(const KernelIo& io, const Loops& loops) const {
-    const TensorView& out = io.outputs[0];
-    if (out.elements() == 0) return;
-    AnyFloats mean(io.inputs[3]);
-    AnyFloats variance(io.inputs[4]);
-    visit_type(out.type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
-      const T* in = io.inputs[0].as<const T>();
-      if (trains_) take_statistics(in, io, loops, mean, variance);
-      loops.rows(groups_.images * groups_.channels, groups_.places,
-                 BatchNormalizedPlanes<T>{in, out.as<T>(), AnyFloats(io.inputs[1]),
-                                          AnyFloats(io.inputs[2]), mean, variance, groups_.channels,
-                                          groups_.places, groups_.epsilon});
-    });
-  }
-
- private:
-  template <typename T>
-  void take_statistics(const T* in, const KernelIo& io, const Loops& loops, AnyFloats& mean,
-                       AnyFloats& variance) const {
-    const auto take = [&](std::size_t output, std::byte* now, AnyFloats& statistic,
-                          const double* means) {
-      const std::int64_t n = groups_.images * groups_.places;
-      const bool is_kept = io.outputs.size() > output && io.outputs[output].present();
-      const AnyFloats running = is_kept ? AnyFloats(io.outputs[output]) : AnyFloats();
-      auto* numbers = reinterpret_cast<double*>(now);
-      loops.sums<double>(groups_.channels, n,
-                         ChannelElements<T>{in, groups_.channels, groups_.places, means},
-                         StoreStatistic{numbers, statistic, running, momentum_, n});
-      statistic.data = numbers;
-      statistic.type = DataType::float64;
-      return numbers;
-    };
-    const double* means = take(1, io.scratch, mean, nullptr);
-    take(2, io.scratch + scratch_bytes() / 2, variance, means);
-  }
-
-  ChannelGroups groups_;
-  bool trains_;
-  double momentum_;
-};
+/// Puts the statistics of this batch, one a channel in scratch memory, in the place of the inputs'.
+template <typename T>
+void take_statistics(const KernelIo& io, const Loops& loops, const ChannelGroups& groups,
+                     double momentum, AnyFloats& mean, AnyFloats& variance) {
+  const auto take = [&](std::size_t output, double* now, AnyFloats& statistic,
+                        const double* means) {
+    const std::int64_t n = groups.images * groups.places;
+    const AnyFloats running =
+        is_given(io.outputs, output) ? AnyFloats(io.outputs[output]) : AnyFloats();
+    loops.sums<double>(
+        groups.channels, n,
+        ChannelElements<T>{io.inputs[0].as<const T>(), groups.channels, groups.places, means},
+        StoreStatistic{now, statistic, running, momentum, n});
+    statistic.data = now;
+    statistic.type = DataType::float64;
+  };
+  auto* means = reinterpret_cast<double*>(io.scratch);
+  take(1, means, mean, nullptr);
+  take(2, reinterpret_cast<double*>(io.scratch + groups.statistic_bytes()), variance, means);
+}
 
 namespace {
 
 /// Throws Error for a type that is no float, or for numbers that are not one a channel.
 ChannelGroups channel_groups_of(const KernelRequest& request) {
-  for (const TensorView& input : request.inputs)
-    if (!visit_type(input.type, Joined<Floats, Halves>{}, [](auto) {}))
-      fail_type(request, input.type);
+  for (const TensorView& input : request.inputs) require_type(request, input.type, AllFloats{});
   const Shape& shape = request.inputs.at(0).shape;
   ChannelGroups groups;
   groups.epsilon = static_cast<double>(request.node.float_attribute("epsilon", 1e-5F));
@@ -292,26 +205,54 @@ ChannelGroups channel_groups_of(const KernelRequest& request) {
 
 }  // namespace
 
-GroupNormalization::GroupNormalization(const KernelRequest& request)
-    : groups_(channel_groups_of(request)) {
-  groups_.groups = request.node.int_attribute("num_groups", groups_.channels);
-  if (groups_.channels > 0 && (groups_.groups < 1 || groups_.channels % groups_.groups != 0))
-    fail("node '{}': {} channels do not make {} groups", request.node.name, groups_.channels,
-         groups_.groups);
+std::unique_ptr<Kernel> make_batch_normalization(const KernelRequest& request) {
+  const ChannelGroups groups = channel_groups_of(request);
+  const bool trains = request.node.int_attribute("training_mode", 0) != 0;
+  const auto momentum = static_cast<double>(request.node.float_attribute("momentum", 0.9F));
+  return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
+    const auto run = [=](const KernelIo& io, const Loops& loops) {
+      if (io.outputs[0].elements() == 0) return;
+      AnyFloats mean(io.inputs[3]);
+      AnyFloats variance(io.inputs[4]);
+      if (trains) take_statistics<T>(io, loops, groups, momentum, mean, variance);
+      loops.rows(
+          groups.images * groups.channels, groups.places,
+          BatchNormalizedPlanes<T>{io.inputs[0].as<const T>(), io.outputs[0].as<T>(),
+                                   AnyFloats(io.inputs[1]), AnyFloats(io.inputs[2]), mean, variance,
+                                   groups.channels, groups.places, groups.epsilon});
+    };
+    return make_loops(request, run, trains ? 2 * groups.statistic_bytes() : 0);
+  });
+}
+
+/// GroupNormalization, and InstanceNormalization with a group a channel.
+std::unique_ptr<Kernel> make_group_normalization(const KernelRequest& request) {
+  ChannelGroups groups = channel_groups_of(request);
+  groups.groups = request.node.int_attribute("num_groups", groups.channels);
+  if (groups.channels > 0 && (groups.groups < 1 || groups.channels % groups.groups != 0))
+    fail("node '{}': {} channels do not make {} groups", request.node.name, groups.channels,
+         groups.groups);
   for (const TensorView& input : request.inputs)
     if (input.type != request.inputs[0].type) fail_type(request, input.type);
-}
-
-BatchNormalization::BatchNormalization(const KernelRequest& request)
-    : groups_(channel_groups_of(request)),
-      trains_(request.node.int_attribute("training_mode", 0) != 0),
-      momentum_(static_cast<double>(request.node.float_attribute("momentum", 0.9F))) {}
-
-std::unique_ptr<Kernel> make_batch_normalization(const KernelRequest& request) {
-  return make_loops<BatchNormalization>(request);
-}
-std::unique_ptr<Kernel> make_group_normalization(const KernelRequest& request) {
-  return make_loops<GroupNormalization>(request);
+  const std::int64_t moment_bytes = graph::aligned(groups.rows() * std::int64_t{sizeof(double)});
+  return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
+    const auto run = [=](const KernelIo& io, const Loops& loops) {
+      using W = WideFloat<T>;
+      if (io.outputs[0].elements() == 0) return;
+      const T* in = io.inputs[0].as<const T>();
+      const std::int64_t n = groups.row_elements();
+      auto* means = reinterpret_cast<W*>(io.scratch);
+      auto* inverses = reinterpret_cast<W*>(io.scratch + moment_bytes);
+      loops.sums<W>(groups.rows(), n, RowElements<T>{in, n}, StoreMean<W>{means, n});
+      loops.sums<W>(groups.rows(), n, RowDistances<T>{in, n, means},
+                    StoreInverse<W>{inverses, n, static_cast<W>(groups.epsilon)});
+      loops.rows(groups.images * groups.channels, groups.places,
+                 NormalizedPlanes<T>{in, io.outputs[0].as<T>(), io.inputs[1].as<const T>(),
+                                     io.inputs[2].as<const T>(), means, inverses, groups.channels,
+                                     groups.channels / groups.groups, groups.places});
+    };
+    return make_loops(request, run, 2 * moment_bytes);
+  });
 }
 
 }  // namespace autopar::runtime::AUTOPAR_DEVICE

@@ -1,21 +1,22 @@
 #pragma once
 
-#include <memory>
-
 #include "runtime/kernel.h"
 #include "runtime/kernels/common/for_device.h"
 
-namespace autopar::runtime::AUTOPAR_DEVICE {
+namespace autopar::runtime {
+namespace cpu {
+/// oneDNN's LRN, of float32 images with as many channels counted before a channel as behind it;
+/// null for all others.
+MakeKernel make_onednn_lrn;
+}  // namespace cpu
 
-std::unique_ptr<Kernel> make_softmax(const KernelRequest& request);
-std::unique_ptr<Kernel> make_log_softmax(const KernelRequest& request);
-std::unique_ptr<Kernel> make_masked_softmax(const KernelRequest& request);
-std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request);
-std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request);
-std::unique_ptr<Kernel> make_batch_normalization(const KernelRequest& request);
+namespace AUTOPAR_DEVICE {
+
+MakeKernel make_softmax, make_log_softmax, make_masked_softmax;
+MakeKernel make_layer_normalization, make_rms_normalization, make_batch_normalization;
 /// GroupNormalization and InstanceNormalization.
-std::unique_ptr<Kernel> make_group_normalization(const KernelRequest& request);
-std::unique_ptr<Kernel> make_lrn(const KernelRequest& request);
-std::unique_ptr<Kernel> make_lp_normalization(const KernelRequest& request);
+MakeKernel make_group_normalization;
+MakeKernel make_lrn, make_lp_normalization;
 
-}  // namespace autopar::runtime::AUTOPAR_DEVICE
+}  // namespace AUTOPAR_DEVICE
+}  // namespace autopar::runtime

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/strides.h"
@@ -43,10 +42,6 @@ class MaskRows {
   std::int64_t element_bytes_ = 0;
 };
 
-bool has_mask(std::span<const TensorView> inputs) {
-  return inputs.size() > 1 && inputs[1].present();
-}
-
 class MaskedSoftmax final : public Kernel {
  public:
   explicit MaskedSoftmax(const KernelRequest& request)
@@ -55,7 +50,7 @@ class MaskedSoftmax final : public Kernel {
         scale_(request.node.float_attribute("scale", 1)),
         fill_(request.node.float_attribute("fill", -std::numeric_limits<float>::infinity())),
         nan_to_zero_(request.node.int_attribute("nan_to_zero", 0) != 0) {
-    if (has_mask(request.inputs)) mask_ = MaskRows(request, request.inputs[1]);
+    if (is_given(request.inputs, 1)) mask_ = MaskRows(request, request.inputs[1]);
   }
 
   std::int64_t scratch_bytes() const override { return float_bytes_; }
@@ -82,7 +77,7 @@ class MaskedSoftmax final : public Kernel {
       T* const scores = out + row * n;
       std::copy_n(in + row * n, n, scores);
       if (scale_ != 1) scale_row(scores, n, static_cast<T>(scale_));
-      if (has_mask(io.inputs))
+      if (is_given(io.inputs, 1))
         mask_scores(scores, n, mask_.row(io.inputs[1], row), static_cast<T>(fill_));
       const T sum = exponentials(scores, n);
       if (sum > 0)
@@ -109,7 +104,7 @@ bool is_served(DataType type) {
 std::unique_ptr<Kernel> make_masked_softmax(const KernelRequest& request) {
   const DataType type = request.inputs.at(0).type;
   if (!is_served(type)) fail_type(request, type);
-  if (has_mask(request.inputs) && request.inputs[1].type != DataType::boolean &&
+  if (is_given(request.inputs, 1) && request.inputs[1].type != DataType::boolean &&
       !is_served(request.inputs[1].type))
     fail_type(request, request.inputs[1].type);
   return std::make_unique<MaskedSoftmax>(request);

@@ -3,15 +3,13 @@
 
 #include <cmath>
 
-#include "base/error.h"
 #include "runtime/device.h"
-#include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/common/floats.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/lane_sum.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/cpu/simd_clones.h"
-#include "runtime/kernels/normalization/broadcast_normalization.h"
 #include "runtime/kernels/normalization/kernels.h"
 #include "runtime/kernels/normalization/normalized_rows.h"
 
@@ -56,17 +54,10 @@ template <typename T>
 AUTOPAR_SIMD_CLONES Moments<float> normalize_row(const Row<float>& row) { return normalize(row); }
 Moments<double> normalize_row(const Row<double>& row) { return normalize(row); }
 
-bool has_bias(std::span<const TensorView> inputs) {
-  return inputs.size() > 2 && inputs[2].present();
-}
-
 /// Into the optional outputs Mean and InvStdDev, whose type is their own.
 void store_moments(const KernelIo& io, std::int64_t row, Moments<double> moments) {
   const auto store = [&](std::size_t output, double value) {
-    if (io.outputs.size() <= output || !io.outputs[output].present()) return;
-    const TensorView& view = io.outputs[output];
-    visit_type(view.type, Joined<Floats, Halves>{},
-               [&]<typename T>(T) { view.as<T>()[row] = narrowed<T>(value); });
+    if (is_given(io.outputs, output)) AnyFloats(io.outputs[output]).store(row, value);
   };
   store(1, moments.mean);
   store(2, moments.inverse_deviation);
@@ -77,7 +68,7 @@ class LayerNormalization final : public Kernel {
  public:
   explicit LayerNormalization(const KernelRequest& request)
       : rows_(request),
-        has_bias_(has_bias(request.inputs)),
+        has_bias_(is_given(request.inputs, 2)),
         has_moments_(has_output(request, 1) || has_output(request, 2)),
         float_bytes_(float_bytes(request)) {
     using dnnl::normalization_flags;
@@ -141,7 +132,7 @@ class PlainNormalization final : public Kernel {
 
   void run(const KernelIo& io) override {
     const TensorView& out = io.outputs[0];
-    const bool biased = has_bias(io.inputs);
+    const bool biased = is_given(io.inputs, 2);
     if (out.type == DataType::float64)
       return run_rows(io, io.inputs[0].as<const double>(), io.inputs[1].as<const double>(),
                       biased ? io.inputs[2].as<const double>() : nullptr, out.as<double>());

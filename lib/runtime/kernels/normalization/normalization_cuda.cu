@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
-#include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/common/floats.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cuda/block_reduce.h"
 #include "runtime/kernels/cuda/vector_access.h"
-#include "runtime/kernels/normalization/broadcast_normalization.h"
 #include "runtime/kernels/normalization/kernels.h"
 #include "runtime/kernels/normalization/normalized_rows.h"
 
@@ -16,39 +15,14 @@ namespace {
 __device__ inline float inverse_root(float x) { return 1.0F / sqrtf(x); }
 __device__ inline double inverse_root(double x) { return 1.0 / sqrt(x); }
 
-/// The optional outputs Mean and InvStdDev, one number a row, of a type of their own.
-struct Moments {
-  void* out = nullptr;
-  DataType type = DataType::undefined;
-
-  __device__ void store(std::int64_t row, double value) const {
-    switch (type) {
-      case DataType::float32:
-        static_cast<float*>(out)[row] = static_cast<float>(value);
-        break;
-      case DataType::float64:
-        static_cast<double*>(out)[row] = value;
-        break;
-      case DataType::float16:
-        static_cast<Float16*>(out)[row] = narrowed<Float16>(value);
-        break;
-      case DataType::bfloat16:
-        static_cast<BFloat16*>(out)[row] = narrowed<BFloat16>(value);
-        break;
-      default:
-        break;
-    }
-  }
-};
-
 template <typename T>
 struct Rows {
   const T* in;
   const T* scale;
   const T* bias;  ///< may be null
   T* out;
-  Moments mean;
-  Moments inverse_deviation;
+  AnyFloats mean;  ///< one number a row; of no type where it is left out
+  AnyFloats inverse_deviation;
   std::int64_t extent;
   Compute<T> epsilon;
   bool centred;  ///< LayerNormalization takes the mean off, RMSNormalization does not
@@ -137,15 +111,12 @@ class Normalization final : public Kernel {
 
   void run(const KernelIo& io) override {
     if (rows_.count == 0 || rows_.extent == 0) return;
-    const bool has_bias = io.inputs.size() > 2 && io.inputs[2].present();
     const auto moments = [&](std::size_t output) {
-      return io.outputs.size() > output && io.outputs[output].present()
-                 ? Moments{io.outputs[output].data, io.outputs[output].type}
-                 : Moments{};
+      return is_given(io.outputs, output) ? AnyFloats(io.outputs[output]) : AnyFloats();
     };
     const Rows<T> rows{io.inputs[0].as<const T>(),
                        io.inputs[1].as<const T>(),
-                       has_bias ? io.inputs[2].as<const T>() : nullptr,
+                       optional_data<const T>(io.inputs, 2),
                        io.outputs[0].as<T>(),
                        moments(1),
                        moments(2),
@@ -178,13 +149,9 @@ class Normalization final : public Kernel {
 
 std::unique_ptr<Kernel> make(const KernelRequest& request, bool centred) {
   if (has_broadcast_scale(request)) return make_broadcast_normalization(request);
-  std::unique_ptr<Kernel> kernel;
-  const DataType type = request.inputs.at(0).type;
-  if (!visit_type(type, Joined<Floats, Halves>{}, [&]<typename T>(T) {
-        kernel = std::make_unique<Normalization<T>>(request, centred);
-      }))
-    fail_type(request, type);
-  return kernel;
+  return kernel_for_type(request, request.inputs.at(0).type, AllFloats{}, [&]<typename T>(T) {
+    return std::make_unique<Normalization<T>>(request, centred);
+  });
 }
 
 }  // namespace

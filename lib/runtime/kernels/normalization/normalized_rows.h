@@ -17,4 +17,10 @@ struct NormalizedRows {
   explicit NormalizedRows(const KernelRequest& request);
 };
 
+/// Whether scale or bias of LayerNormalization or RMSNormalization is broadcast to the input, so
+/// that rows do not all have the same.
+bool has_broadcast_scale(const KernelRequest& request);
+/// The normalisation alone, then times scale and plus bias; half types in float32 until the end.
+MakeKernel make_broadcast_normalization;
+
 }  // namespace autopar::runtime

@@ -1,7 +1,5 @@
 #include "runtime/kernels/normalization/response_normalization.h"
 
-#include "base/error.h"
-#include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 
 namespace autopar::runtime {
@@ -13,8 +11,7 @@ ResponseWindow::ResponseWindow(const KernelRequest& request)
       alpha(static_cast<double>(request.node.float_attribute("alpha", 1e-4F))),
       beta(static_cast<double>(request.node.float_attribute("beta", 0.75F))),
       bias(static_cast<double>(request.node.float_attribute("bias", 1.0F))) {
-  const DataType type = request.inputs.at(0).type;
-  if (!visit_type(type, Joined<Floats, Halves>{}, [](auto) {})) fail_type(request, type);
+  require_type(request, request.inputs.at(0).type, AllFloats{});
   if (size < 1 || request.inputs[0].shape.size() < 2)
     fail("node '{}': LRN wants channels and a size of at least 1", request.node.name);
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/strides.h"
 
 namespace autopar::runtime::cuda {
@@ -23,7 +24,7 @@ std::optional<MaskLayout> mask_layout(std::span<const TensorView> inputs) {
 
 bool serves_masked_softmax(const graph::Node&, std::span<const TensorView> inputs,
                            std::span<const TensorView>) {
-  return inputs.size() < 2 || !inputs[1].present() || mask_layout(inputs).has_value();
+  return !is_given(inputs, 1) || mask_layout(inputs).has_value();
 }
 
 }  // namespace autopar::runtime::cuda

@@ -21,7 +21,6 @@ struct MaskLayout {
 /// nullopt where MaskedSoftmax does not take the mask, input 1, to input 0.
 std::optional<MaskLayout> mask_layout(std::span<const TensorView> inputs);
 
-bool serves_masked_softmax(const graph::Node& node, std::span<const TensorView> inputs,
-                           std::span<const TensorView> outputs);
+Serves serves_masked_softmax;
 
 }  // namespace autopar::runtime::cuda

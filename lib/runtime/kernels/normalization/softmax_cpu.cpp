@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/converted.h"
@@ -18,12 +17,6 @@
 namespace autopar::runtime::cpu {
 
 namespace {
-
-AxisExtents rows_of(const KernelRequest& request) {
-  const Shape& shape = request.inputs[0].shape;
-  return extents_around(
-      shape, checked_axis(request, request.node.int_attribute("axis", -1), shape.size()));
-}
 
 /// oneDNN leaves NaN in its place and makes zeros of its neighbours, which would hide it from
 /// whoever reads one of those.
@@ -84,7 +77,7 @@ AUTOPAR_SIMD_CLONES void log_softmax_row(const float* in, float* out, std::int64
 class LogSoftmax final : public Kernel {
  public:
   explicit LogSoftmax(const KernelRequest& request)
-      : rows_(rows_of(request)),
+      : rows_(extents_around_axis(request, request.inputs[0].shape, -1)),
         threads_(request.device.threads()),
         float_bytes_(float_bytes(request)) {}
 
@@ -119,7 +112,7 @@ class LogSoftmax final : public Kernel {
 class Softmax final : public Kernel {
  public:
   explicit Softmax(const KernelRequest& request)
-      : rows_(rows_of(request)),
+      : rows_(extents_around_axis(request, request.inputs[0].shape, -1)),
         threads_(request.device.threads()),
         is_empty_(request.outputs[0].elements() == 0),
         float_bytes_(float_bytes(request)) {
@@ -162,7 +155,7 @@ class Softmax final : public Kernel {
 class DoubleSoftmax final : public Kernel {
  public:
   DoubleSoftmax(const KernelRequest& request, bool logarithm)
-      : rows_(rows_of(request)), logarithm_(logarithm) {}
+      : rows_(extents_around_axis(request, request.inputs[0].shape, -1)), logarithm_(logarithm) {}
 
   void run(const KernelIo& io) override {
     for (std::int64_t row = 0; row < rows_.rows(); ++row) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cuda/block_reduce.h"
 #include "runtime/kernels/cuda/vector_access.h"
@@ -149,9 +148,7 @@ template <typename T>
 class Softmax final : public Kernel {
  public:
   Softmax(const KernelRequest& request, bool logarithm)
-      : extents_(extents_around(request.inputs[0].shape,
-                                checked_axis(request, request.node.int_attribute("axis", -1),
-                                             request.inputs[0].shape.size()))),
+      : extents_(extents_around_axis(request, request.inputs[0].shape, -1)),
         logarithm_(logarithm) {}
 
   void run(const KernelIo& io) override {
@@ -182,8 +179,7 @@ class MaskedSoftmax final : public Kernel {
       : extents_(extents_around(request.inputs[0].shape, request.inputs[0].shape.size() - 1)),
         scale_(request.node.float_attribute("scale", 1)),
         nan_to_zero_(request.node.int_attribute("nan_to_zero", 0) != 0) {
-    if (request.inputs.size() < 2 || !request.inputs[1].present()) return;
-    set_mask(request);
+    if (is_given(request.inputs, 1)) set_mask(request);
   }
 
   void run(const KernelIo& io) override {
@@ -224,29 +220,23 @@ class MaskedSoftmax final : public Kernel {
   Mask<T> mask_;
 };
 
-/// `make(T{})` for the type of input 0.
-template <typename Make>
-std::unique_ptr<Kernel> make_for_type(const KernelRequest& request, Make make) {
-  std::unique_ptr<Kernel> kernel;
-  const DataType type = request.inputs.at(0).type;
-  if (!visit_type(type, Joined<Floats, Halves>{}, [&](auto element) { kernel = make(element); }))
-    fail_type(request, type);
-  return kernel;
+template <template <typename> typename Of, typename... Arguments>
+std::unique_ptr<Kernel> make(const KernelRequest& request, Arguments... arguments) {
+  return kernel_for_type(request, request.inputs.at(0).type, AllFloats{}, [&]<typename T>(T) {
+    return std::make_unique<Of<T>>(request, arguments...);
+  });
 }
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_softmax(const KernelRequest& request) {
-  return make_for_type(request,
-                       [&]<typename T>(T) { return std::make_unique<Softmax<T>>(request, false); });
+  return make<Softmax>(request, false);
 }
 std::unique_ptr<Kernel> make_log_softmax(const KernelRequest& request) {
-  return make_for_type(request,
-                       [&]<typename T>(T) { return std::make_unique<Softmax<T>>(request, true); });
+  return make<Softmax>(request, true);
 }
 std::unique_ptr<Kernel> make_masked_softmax(const KernelRequest& request) {
-  return make_for_type(request,
-                       [&]<typename T>(T) { return std::make_unique<MaskedSoftmax<T>>(request); });
+  return make<MaskedSoftmax>(request);
 }
 
 }  // namespace autopar::runtime::cuda

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "runtime/device.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/product/product.h"
@@ -23,7 +25,7 @@ struct Repeated {
 /// An optional input of one element, of `count`, or of a multiple of `count`.
 inline Repeated repeated_input(const KernelRequest& request, std::size_t input, const char* name,
                                std::int64_t count, std::int64_t length) {
-  if (input >= request.inputs.size() || !request.inputs[input].present()) return {};
+  if (!is_given(request.inputs, input)) return {};
   const std::int64_t given = request.inputs[input].elements();
   const bool fits = given == 1 || (count == 0 ? given == 0 : given % count == 0);
   if (!fits)
@@ -38,12 +40,6 @@ AUTOPAR_ELEMENTWISE std::int32_t zero_point_at(const T* zero_points, std::int64_
   return zero_points == nullptr ? 0 : zero_points[i];
 }
 
-template <typename T>
-const T* optional_input(const KernelIo& io, std::size_t input) {
-  return input < io.inputs.size() && io.inputs[input].present() ? io.inputs[input].as<const T>()
-                                                                : nullptr;
-}
-
 /// The product of the node's first two inputs.
 inline Product byte_product(const KernelRequest& request) {
   const graph::Node plain{request.node.name, "MatMul", "", {}, {}, {}};
@@ -52,5 +48,43 @@ inline Product byte_product(const KernelRequest& request) {
                      {request.outputs.at(0)},
                      request.device});
 }
+
+/// The strides of a product, as devices walk it.
+struct ProductStrides {
+  static constexpr int max_batch_dimensions = 8;
+
+  std::int64_t rows;
+  std::int64_t depth;
+  std::int64_t columns;
+  std::int64_t a_row;
+  std::int64_t a_column;
+  std::int64_t b_row;
+  std::int64_t b_column;
+  std::int64_t out_row;
+  int batch_dimensions;
+  std::int64_t batches[max_batch_dimensions] = {};
+  std::int64_t a_batches[max_batch_dimensions] = {};
+  std::int64_t b_batches[max_batch_dimensions] = {};
+  std::int64_t out_batches[max_batch_dimensions] = {};
+
+  ProductStrides(const KernelRequest& request, const Product& product)
+      : rows(product.rows),
+        depth(product.depth),
+        columns(product.columns),
+        a_row(product.a.row_stride),
+        a_column(product.a.column_stride),
+        b_row(product.b.row_stride),
+        b_column(product.b.column_stride),
+        out_row(product.out.row_stride),
+        batch_dimensions(static_cast<int>(product.batches.size())) {
+    if (product.batches.size() > max_batch_dimensions)
+      fail("node '{}': {} over {} batch dimensions that do not merge has no kernel",
+           request.node.name, request.node.op_type, product.batches.size());
+    std::ranges::copy(product.batches, batches);
+    std::ranges::copy(product.a.batch_strides, a_batches);
+    std::ranges::copy(product.b.batch_strides, b_batches);
+    std::ranges::copy(product.out.batch_strides, out_batches);
+  }
+};
 
 }  // namespace autopar::runtime

@@ -1,31 +1,30 @@
 #pragma once
 
-#include <memory>
-
 #include "runtime/kernel.h"
 #include "runtime/kernels/common/for_device.h"
 
 namespace autopar::runtime {
 
 /// The sums by MatMulInteger or ConvInteger, then Requantize.
-std::unique_ptr<Kernel> make_qlinear_matmul(const KernelRequest& request);
-std::unique_ptr<Kernel> make_qlinear_conv(const KernelRequest& request);
+MakeKernel make_qlinear_matmul, make_qlinear_conv;
 
-}  // namespace autopar::runtime
+namespace cpu {
+/// Whether the processor adds bytes up exactly, and there is something to add; or nothing to make.
+Serves serves_quantized_matmul, serves_quantized_conv;
+}  // namespace cpu
+namespace cuda {
+Serves serves_quantized_matmul, serves_quantized_conv;
+}  // namespace cuda
 
-namespace autopar::runtime::AUTOPAR_DEVICE {
+namespace AUTOPAR_DEVICE {
 
-std::unique_ptr<Kernel> make_matmul_n_bits(const KernelRequest& request);
-std::unique_ptr<Kernel> make_quantize_linear(const KernelRequest& request);
-std::unique_ptr<Kernel> make_dequantize_linear(const KernelRequest& request);
-std::unique_ptr<Kernel> make_matmul_integer(const KernelRequest& request);
-std::unique_ptr<Kernel> make_conv_integer(const KernelRequest& request);
+MakeKernel make_matmul_n_bits, make_quantize_linear, make_dequantize_linear;
+MakeKernel make_matmul_integer, make_conv_integer;
 /// MatMulInteger and ConvInteger by their definition.
-std::unique_ptr<Kernel> make_matmul_integer_loops(const KernelRequest& request);
-std::unique_ptr<Kernel> make_conv_integer_loops(const KernelRequest& request);
-std::unique_ptr<Kernel> make_quantized_matmul(const KernelRequest& request);
-std::unique_ptr<Kernel> make_quantized_conv(const KernelRequest& request);
+MakeKernel make_matmul_integer_loops, make_conv_integer_loops;
+MakeKernel make_quantized_matmul, make_quantized_conv;
 /// The step from sums to a quantised result (integers_portable.cpp).
-std::unique_ptr<Kernel> make_requantize(const KernelRequest& request);
+MakeKernel make_requantize;
 
-}  // namespace autopar::runtime::AUTOPAR_DEVICE
+}  // namespace AUTOPAR_DEVICE
+}  // namespace autopar::runtime

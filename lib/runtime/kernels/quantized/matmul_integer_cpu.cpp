@@ -117,10 +117,9 @@ class OnednnMatMulInteger final : public Kernel {
   /// The zero points' part of the sums.
   template <typename A>
   void make_good(const KernelIo& io, const SignedWeights& weights, std::int32_t* row_sums) const {
-    const A* a_zeros = optional_input<A>(io, 2);
+    const A* a_zeros = optional_data<const A>(io.inputs, 2);
     const bool is_shifted = b_type_ == DataType::uint8;
-    const std::byte* b_zeros =
-        io.inputs.size() > 3 && io.inputs[3].present() ? io.inputs[3].data : nullptr;
+    const auto* b_zeros = optional_data<const std::byte>(io.inputs, 3);
     if (a_zeros == nullptr && b_zeros == nullptr && !is_shifted) return;
     sum_rows(io.inputs[0].as<const A>(), a_rows_, product_.depth, row_sums);
     const auto b_zero = [&](std::int64_t column) -> std::int32_t {

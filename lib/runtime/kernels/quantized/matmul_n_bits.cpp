@@ -7,9 +7,6 @@ namespace autopar::runtime {
 
 PackedProduct packed_product(const KernelRequest& request) {
   const graph::Node& node = request.node;
-  const auto is_there = [&](std::size_t i) {
-    return i < request.inputs.size() && request.inputs[i].present();
-  };
   PackedProduct product;
   product.columns = node.int_attribute("N", 0);
   product.depth = node.int_attribute("K", 0);
@@ -31,7 +28,7 @@ PackedProduct packed_product(const KernelRequest& request) {
         node.name, name_of(a.type), graph::to_string(a.shape), product.bits, product.columns,
         product.depth, product.block, graph::to_string(b.shape), graph::to_string(scales.shape));
   product.rows = a.elements() / product.depth;
-  if (is_there(3)) {
+  if (is_given(request.inputs, 3)) {
     const TensorView& zeros = request.inputs[3];
     product.zeros =
         zeros.type == a.type ? PackedProduct::Zeros::numbers : PackedProduct::Zeros::packed;
@@ -41,10 +38,11 @@ PackedProduct packed_product(const KernelRequest& request) {
       fail("node '{}': zero points of MatMulNBits are {} {}", node.name, name_of(zeros.type),
            graph::to_string(zeros.shape));
   }
-  if (is_there(4)) fail("node '{}': MatMulNBits with g_idx has no kernel", node.name);
+  if (is_given(request.inputs, 4))
+    fail("node '{}': MatMulNBits with g_idx has no kernel", node.name);
   if (node.int_attribute("weight_prepacked", 0) != 0)
     fail("node '{}': MatMulNBits with weights packed for one device has no kernel", node.name);
-  product.has_bias = is_there(5);
+  product.has_bias = is_given(request.inputs, 5);
   if (product.has_bias &&
       (request.inputs[5].type != a.type || request.inputs[5].elements() != product.columns))
     fail("node '{}': the bias of MatMulNBits is {} {}", node.name, name_of(request.inputs[5].type),

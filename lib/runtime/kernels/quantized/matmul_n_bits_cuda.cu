@@ -4,8 +4,6 @@
 
 #include <limits>
 
-#include "base/error.h"
-#include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cuda/block_reduce.h"
 #include "runtime/kernels/cuda/launch.h"
@@ -85,7 +83,7 @@ class MatMulNBits final : public Kernel {
         io.inputs[2].as<const T>(),
         of_.zeros == Zeros::packed ? io.inputs[3].as<const std::uint8_t>() : nullptr,
         of_.zeros == Zeros::numbers ? io.inputs[3].as<const T>() : nullptr,
-        of_.has_bias ? io.inputs[5].as<const T>() : nullptr,
+        optional_data<const T>(io.inputs, 5),
         io.outputs[0].as<T>(),
         of_};
     const dim3 grid(static_cast<unsigned>((of_.columns + warps - 1) / warps),
@@ -101,12 +99,8 @@ class MatMulNBits final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_matmul_n_bits(const KernelRequest& request) {
-  std::unique_ptr<Kernel> kernel;
-  const DataType type = request.inputs.at(0).type;
-  if (!visit_type(type, Joined<Types<float>, Halves>{},
-                  [&]<typename T>(T) { kernel = std::make_unique<MatMulNBits<T>>(request); }))
-    fail_type(request, type);
-  return kernel;
+  return kernel_for_type(request, request.inputs.at(0).type, Joined<Types<float>, Halves>{},
+                         [&]<typename T>(T) { return std::make_unique<MatMulNBits<T>>(request); });
 }
 
 }  // namespace autopar::runtime::cuda

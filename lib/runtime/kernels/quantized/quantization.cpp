@@ -58,8 +58,7 @@ QuantizationLayout by_blocks(const KernelRequest& request, std::int64_t block) {
 QuantizationLayout quantization_layout(const KernelRequest& request) {
   const TensorView& data = request.inputs.at(0);
   const TensorView& scale = request.inputs.at(1);
-  const bool has_zero_point = request.inputs.size() > 2 && request.inputs[2].present();
-  if (has_zero_point && request.inputs[2].elements() != scale.elements())
+  if (is_given(request.inputs, 2) && request.inputs[2].elements() != scale.elements())
     fail("node '{}': the zero point of {} has another shape than the scale", request.node.name,
          qualified_op_type(request.node));
   if (scale.elements() == 1) return {.inner = data.elements()};

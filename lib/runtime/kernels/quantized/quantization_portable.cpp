@@ -90,139 +90,119 @@ class QuantizationRuns {
 
 /// y = (x - zero point) * scale, in float.
 template <typename X, typename Y>
-class DequantizeItems {
- public:
+struct DequantizeRun {
   static constexpr bool vectorises = sizeof(X) == 1 && !is_small_float<X>;
 
-  explicit DequantizeItems(const KernelRequest& request)
-      : runs_(request, 1), scale_type_(request.inputs[1].type) {}
+  using Number = decltype(number_at<X>(nullptr, 0));
 
-  void bind(const KernelIo& io) {
-    in_ = io.inputs[0].data;
-    scale_ = io.inputs[1].data;
-    zero_ = io.inputs.size() > 2 && io.inputs[2].present() ? io.inputs[2].data : nullptr;
-    out_ = io.outputs[0].as<Y>();
-  }
-  std::int64_t items() const { return runs_.items(); }
-  std::int64_t item_work() const { return runs_.item_work(); }
+  QuantizationRuns runs;
+  DataType scale_type;
+  const std::byte* in;
+  const std::byte* scales;
+  const std::byte* zeros;  ///< may be null
+  Y* out;
+
+  std::int64_t item_work() const { return runs.item_work(); }
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t item) const {
-    const QuantizationRun run = runs_.run(item);
-    if (runs_.stride() == 0) {
-      const float scale = scale_at(scale_, scale_type_, run.scale);
-      const auto zero = zero_ != nullptr ? number_at<X>(zero_, run.scale) : Number{};
-      for (std::int64_t i = run.begin; i < run.end; ++i) out_[i] = value(i, scale, zero);
-    } else if (scale_type_ == DataType::float32 && zero_ == nullptr) {
-      const float* scales = reinterpret_cast<const float*>(scale_) + run.scale - run.begin;
-      for (std::int64_t i = run.begin; i < run.end; ++i) out_[i] = value(i, scales[i], Number{});
+    const QuantizationRun run = runs.run(item);
+    if (runs.stride() == 0) {
+      const float scale = scale_at(scales, scale_type, run.scale);
+      const auto zero = zeros != nullptr ? number_at<X>(zeros, run.scale) : Number{};
+      for (std::int64_t i = run.begin; i < run.end; ++i) out[i] = value(i, scale, zero);
+    } else if (scale_type == DataType::float32 && zeros == nullptr) {
+      const float* floats = reinterpret_cast<const float*>(scales) + run.scale - run.begin;
+      for (std::int64_t i = run.begin; i < run.end; ++i) out[i] = value(i, floats[i], Number{});
     } else {
       for (std::int64_t i = run.begin; i < run.end; ++i) {
         const std::int64_t at = run.scale + i - run.begin;
-        out_[i] = value(i, scale_at(scale_, scale_type_, at),
-                        zero_ != nullptr ? number_at<X>(zero_, at) : Number{});
+        out[i] = value(i, scale_at(scales, scale_type, at),
+                       zeros != nullptr ? number_at<X>(zeros, at) : Number{});
       }
     }
   }
 
- private:
-  using Number = decltype(number_at<X>(nullptr, 0));
-
   AUTOPAR_ELEMENTWISE Y value(std::int64_t i, float scale, Number zero) const {
-    const Number x = number_at<X>(in_, i);
+    const Number x = number_at<X>(in, i);
     // Differences of 32 bits are rare, and overflow in none but float.
     if constexpr (sizeof(Number) == 4)
       return narrowed<Y>((static_cast<float>(x) - static_cast<float>(zero)) * scale);
     else
       return narrowed<Y>(static_cast<float>(int(x) - int(zero)) * scale);
   }
-
-  QuantizationRuns runs_;
-  DataType scale_type_;
-  const std::byte* in_ = nullptr;
-  const std::byte* scale_ = nullptr;
-  const std::byte* zero_ = nullptr;
-  Y* out_ = nullptr;
 };
 
 /// y = saturate(round(x / scale) + zero point), the quotient in the precision that is asked for.
 template <typename X, typename Y>
-class QuantizeItems {
- public:
+struct QuantizeRun {
   static constexpr bool vectorises = std::same_as<X, float> && std::integral<Y>;
+  static constexpr bool is_number = !requires { Y::bits; };
+  using Stored = std::conditional_t<is_number, Y, std::uint8_t>;
 
-  explicit QuantizeItems(const KernelRequest& request)
-      : runs_(request, 8 / std::min(stored_bits<Y>, 8)),
-        scale_type_(request.inputs[1].type),
-        division_type_(division_type(request)) {
-    conversion_.saturate = request.node.int_attribute("saturate", 1) != 0;
-  }
+  QuantizationRuns runs;
+  DataType scale_type;
+  DataType division_type;
+  Conversion conversion;
+  const std::byte* in;
+  const std::byte* scales;
+  const std::byte* zeros;  ///< may be null
+  std::byte* out;
 
-  void bind(const KernelIo& io) {
-    in_ = io.inputs[0].data;
-    scale_ = io.inputs[1].data;
-    zero_ = io.inputs.size() > 2 && io.inputs[2].present() ? io.inputs[2].data : nullptr;
-    out_ = io.outputs[0].data;
-  }
-  std::int64_t items() const { return runs_.items(); }
-  std::int64_t item_work() const { return runs_.item_work(); }
+  std::int64_t item_work() const { return runs.item_work(); }
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t item) const {
     if constexpr (stored_bits<Y> < 8) {
       unsigned byte = 0;
-      for (int k = 0; k < runs_.in_byte(); ++k) {
-        const std::int64_t i = item * runs_.in_byte() + k;
-        if (i >= runs_.elements()) break;
-        const std::int64_t at = runs_.scale_of_element(i);
-        byte |= static_cast<unsigned>(quantized(i, scale_at(scale_, scale_type_, at), zero_at(at)))
+      for (int k = 0; k < runs.in_byte(); ++k) {
+        const std::int64_t i = item * runs.in_byte() + k;
+        if (i >= runs.elements()) break;
+        const std::int64_t at = runs.scale_of_element(i);
+        byte |= static_cast<unsigned>(quantized(i, scale_at(scales, scale_type, at), zero_at(at)))
                 << (k * stored_bits<Y>);
       }
-      out_[item] = static_cast<std::byte>(byte);
+      out[item] = static_cast<std::byte>(byte);
     } else {
-      const QuantizationRun run = runs_.run(item);
+      const QuantizationRun run = runs.run(item);
       // Bytes that are written might be this object's own: the loops read none of it.
-      Stored* const out = reinterpret_cast<Stored*>(out_);
-      if (runs_.stride() == 0) {
-        const float scale = scale_at(scale_, scale_type_, run.scale);
+      Stored* const to = reinterpret_cast<Stored*>(out);
+      if (runs.stride() == 0) {
+        const float scale = scale_at(scales, scale_type, run.scale);
         const float zero = zero_at(run.scale);
-        if (division_type_ == DataType::float32) {
-          const Conversion conversion = conversion_;
-          const std::byte* const in = in_;
+        if (division_type == DataType::float32) {
+          const Conversion how = conversion;
+          const std::byte* const from = in;
           for (std::int64_t i = run.begin; i < run.end; ++i)
-            out[i] = rounded(static_cast<float>(number_at<X>(in, i)) / scale, zero, conversion);
+            to[i] = rounded(static_cast<float>(number_at<X>(from, i)) / scale, zero, how);
         } else {
-          for (std::int64_t i = run.begin; i < run.end; ++i) out[i] = quantized(i, scale, zero);
+          for (std::int64_t i = run.begin; i < run.end; ++i) to[i] = quantized(i, scale, zero);
         }
       } else {
         for (std::int64_t i = run.begin; i < run.end; ++i) {
           const std::int64_t at = run.scale + i - run.begin;
-          out[i] = quantized(i, scale_at(scale_, scale_type_, at), zero_at(at));
+          to[i] = quantized(i, scale_at(scales, scale_type, at), zero_at(at));
         }
       }
     }
   }
 
- private:
-  static constexpr bool is_number = !requires { Y::bits; };
-  using Stored = std::conditional_t<is_number, Y, std::uint8_t>;
-
   AUTOPAR_ELEMENTWISE float zero_at(std::int64_t i) const {
-    return zero_ != nullptr ? static_cast<float>(number_at<Y>(zero_, i)) : 0.0F;
+    return zeros != nullptr ? static_cast<float>(number_at<Y>(zeros, i)) : 0.0F;
   }
 
   AUTOPAR_ELEMENTWISE float in_precision(float value) const {
-    if (division_type_ == DataType::float16) return to_float(to_float16(value));
-    if (division_type_ == DataType::bfloat16) return to_float(to_bfloat16(value));
+    if (division_type == DataType::float16) return to_float(to_float16(value));
+    if (division_type == DataType::bfloat16) return to_float(to_bfloat16(value));
     return value;
   }
 
   AUTOPAR_ELEMENTWISE Stored quantized(std::int64_t i, float scale, float zero) const {
-    const float x = in_precision(static_cast<float>(number_at<X>(in_, i)));
-    return rounded(in_precision(x / in_precision(scale)), zero, conversion_);
+    const float x = in_precision(static_cast<float>(number_at<X>(in, i)));
+    return rounded(in_precision(x / in_precision(scale)), zero, conversion);
   }
 
-  AUTOPAR_ELEMENTWISE static Stored rounded(float x, float zero, const Conversion& conversion) {
+  AUTOPAR_ELEMENTWISE static Stored rounded(float x, float zero, const Conversion& how) {
     if constexpr (is_small_float<Y>) {
-      return static_cast<Stored>(Y::code_of(static_cast<double>(x + zero), conversion));
+      return static_cast<Stored>(Y::code_of(static_cast<double>(x + zero), how));
     } else {
       // Floats hold all integers here. Bounds that no compiler knows leave it no branches to make.
       const float least = float{lowest()} - zero;
@@ -249,36 +229,46 @@ class QuantizeItems {
     else
       return Y::highest;
   }
-
-  QuantizationRuns runs_;
-  DataType scale_type_;
-  DataType division_type_;
-  Conversion conversion_;
-  const std::byte* in_ = nullptr;
-  const std::byte* scale_ = nullptr;
-  const std::byte* zero_ = nullptr;
-  std::byte* out_ = nullptr;
 };
 
 std::unique_ptr<Kernel> make_dequantize_linear(const KernelRequest& request) {
   require_scale_type(request);
-  return kernel_for_type(
-      request, request.inputs.at(0).type, Joined<Quantized, Types<std::int32_t>>{},
-      [&]<typename X>(X) {
-        return kernel_for_type(
-            request, request.outputs.at(0).type, Joined<Types<float>, Halves>{},
-            [&]<typename Y>(Y) { return make_loops<DequantizeItems<X, Y>>(request); });
-      });
+  const DataType scale_type = request.inputs[1].type;
+  const auto make = [&]<typename X, typename Y>(X, Y) {
+    const QuantizationRuns runs(request, 1);
+    return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
+      loops.each(
+          runs.items(),
+          DequantizeRun<X, Y>{runs, scale_type, io.inputs[0].data, io.inputs[1].data,
+                              optional_data<const std::byte>(io.inputs, 2), io.outputs[0].as<Y>()});
+    });
+  };
+  using Results = Joined<Types<float>, Halves>;
+  return kernel_for_type(request, request.inputs.at(0).type,
+                         Joined<Quantized, Types<std::int32_t>>{}, [&](auto x) {
+                           return kernel_for_type(request, request.outputs.at(0).type, Results{},
+                                                  [&](auto y) { return make(x, y); });
+                         });
 }
 
 std::unique_ptr<Kernel> make_quantize_linear(const KernelRequest& request) {
   require_scale_type(request);
+  const DataType scale_type = request.inputs[1].type;
+  const DataType division = division_type(request);
+  const Conversion conversion{.saturate = request.node.int_attribute("saturate", 1) != 0};
+  const auto make = [&]<typename X, typename Y>(X, Y) {
+    const QuantizationRuns runs(request, 8 / std::min(stored_bits<Y>, 8));
+    return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
+      loops.each(runs.items(),
+                 QuantizeRun<X, Y>{runs, scale_type, division, conversion, io.inputs[0].data,
+                                   io.inputs[1].data, optional_data<const std::byte>(io.inputs, 2),
+                                   io.outputs[0].data});
+    });
+  };
   return kernel_for_type(request, request.inputs.at(0).type,
-                         Joined<Types<float, std::int32_t>, Halves>{}, [&]<typename X>(X) {
+                         Joined<Types<float, std::int32_t>, Halves>{}, [&](auto x) {
                            return kernel_for_type(request, request.outputs.at(0).type, Quantized{},
-                                                  [&]<typename Y>(Y) {
-                                                    return make_loops<QuantizeItems<X, Y>>(request);
-                                                  });
+                                                  [&](auto y) { return make(x, y); });
                          });
 }
 

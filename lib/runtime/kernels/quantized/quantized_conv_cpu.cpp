@@ -1,4 +1,3 @@
-
 #include <algorithm>
 #include <optional>
 
@@ -11,7 +10,6 @@
 #include "runtime/kernels/product/onednn_product.h"
 #include "runtime/kernels/quantized/integers.h"
 #include "runtime/kernels/quantized/kernels.h"
-#include "runtime/kernels/quantized/served.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -45,8 +43,8 @@ class ByteConvolution final : public Kernel {
   ByteConvolution(const KernelRequest& request, const Convolution& convolution,
                   const Places& places)
       : places_(places),
-        has_zero_(has(request, places.zero)),
-        has_bias_(places.bias && has(request, *places.bias)),
+        has_zero_(is_given(request.inputs, places.zero)),
+        has_bias_(places.bias && is_given(request.inputs, *places.bias)),
         out_type_(places.scale ? memory::data_type::f32 : memory::data_type::s32),
         description_(describe(request, convolution)),
         in_(plain_layout(request.inputs[0].shape, byte_type(request.inputs[0].type)),
@@ -99,10 +97,6 @@ class ByteConvolution final : public Kernel {
   static constexpr int bias_argument = DNNL_ARG_ATTR_MULTIPLE_POST_OP(1) | DNNL_ARG_SRC_1;
   static constexpr int zero_argument = DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC;
 
-  static bool has(const KernelRequest& request, std::size_t input) {
-    return input < request.inputs.size() && request.inputs[input].present();
-  }
-
   dnnl::convolution_forward::primitive_desc describe(const KernelRequest& request,
                                                      const Convolution& convolution) const {
     const Shape& in = request.inputs[0].shape;
@@ -110,8 +104,6 @@ class ByteConvolution final : public Kernel {
       return memory::desc(shape, type, memory::format_tag::any);
     };
     const Slide& slide = convolution.slide;
-    memory::dims gaps = slide.dilations;
-    for (std::int64_t& gap : gaps) --gap;
     dnnl::primitive_attr attributes = user_scratchpad();
     if (has_zero_) attributes.set_zero_points(DNNL_ARG_SRC, 0, {DNNL_RUNTIME_S32_VAL});
     dnnl::post_ops behind;
@@ -126,7 +118,7 @@ class ByteConvolution final : public Kernel {
         dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
         any(in, byte_type(request.inputs[0].type)),
         any(grouped_weights(request.inputs[1].shape, convolution), memory::data_type::s8),
-        any(request.outputs[0].shape, out_type_), slide.strides, gaps, slide.begin_pads,
+        any(request.outputs[0].shape, out_type_), slide.strides, slide.gaps(), slide.begin_pads,
         slide.end_pads);
     return describe_primitive<dnnl::convolution_forward>(description, attributes);
   }
@@ -159,8 +151,7 @@ bool has_symmetric_weights(const KernelRequest& request) {
   constexpr std::size_t zeros_input = 3;
   const std::int32_t middle = byte_shift(request.inputs[1].type);
   if (!request.is_constant(1)) return false;
-  if (zeros_input >= request.inputs.size() || !request.inputs[zeros_input].present())
-    return middle == 0;
+  if (!is_given(request.inputs, zeros_input)) return middle == 0;
   if (!request.is_constant(zeros_input)) return false;
   const TensorView& zeros = request.inputs[zeros_input];
   const auto* bytes = zeros.as<const std::uint8_t>();

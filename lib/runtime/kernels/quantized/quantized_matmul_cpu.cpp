@@ -1,10 +1,8 @@
-
 #include "graph/arena.h"
 #include "runtime/kernels/common/no_work.h"
 #include "runtime/kernels/product/onednn_product.h"
 #include "runtime/kernels/quantized/integers.h"
 #include "runtime/kernels/quantized/kernels.h"
-#include "runtime/kernels/quantized/served.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -20,8 +18,8 @@ class QuantizedMatMul final : public Kernel {
   QuantizedMatMul(const KernelRequest& request, const Product& product)
       : shift_(byte_shift(request.inputs[1].type)),
         b_elements_(request.inputs[1].elements()),
-        has_a_zero_(has(request, a_zero_input)),
-        is_b_zero_given_(has(request, b_zero_input)),
+        has_a_zero_(is_given(request.inputs, a_zero_input)),
+        is_b_zero_given_(is_given(request.inputs, b_zero_input)),
         has_b_zero_(needs_b_zero(request, shift_)) {
     const bool is_constant = request.is_constant(1);
     const memory::desc stored =
@@ -86,13 +84,9 @@ class QuantizedMatMul final : public Kernel {
   static constexpr int a_zero_argument = DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC;
   static constexpr int b_zero_argument = DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_WEIGHTS;
 
-  static bool has(const KernelRequest& request, std::size_t input) {
-    return input < request.inputs.size() && request.inputs[input].present();
-  }
-
   /// One that is known to be nothing costs no sums over rows.
   static bool needs_b_zero(const KernelRequest& request, std::int32_t shift) {
-    if (!has(request, b_zero_input)) return shift != 0;
+    if (!is_given(request.inputs, b_zero_input)) return shift != 0;
     return !request.is_constant(b_zero_input) || zero_point(request.inputs[b_zero_input]) != shift;
   }
 

@@ -1,4 +1,3 @@
-
 #include "runtime/kernels/common/composite.h"
 #include "runtime/kernels/quantized/kernels.h"
 #include "runtime/passes/passes.h"

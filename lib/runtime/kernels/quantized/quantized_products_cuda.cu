@@ -93,45 +93,34 @@ void launch_product(const Operands& operands, const ProductShape& shape, cudaStr
 
 template <typename A, typename B>
 struct MatrixOperands {
-  static constexpr int max_batch_dimensions = 8;
-
-  const A* a_data = nullptr;
-  const B* b_data = nullptr;
-  const float* scales = nullptr;
-  const A* a_zero = nullptr;  ///< null for 0
-  const B* b_zero = nullptr;
-  float* out = nullptr;
-  std::int64_t a_row = 0;
-  std::int64_t a_column = 0;
-  std::int64_t b_row = 0;
-  std::int64_t b_column = 0;
-  std::int64_t out_row = 0;
-  std::int64_t scale_column = 0;  ///< 0 where one scale serves all
-  int batch_dimensions = 0;
-  std::int64_t batches[max_batch_dimensions] = {};
-  std::int64_t a_batches[max_batch_dimensions] = {};
-  std::int64_t b_batches[max_batch_dimensions] = {};
-  std::int64_t out_batches[max_batch_dimensions] = {};
+  ProductStrides strides;
+  std::int64_t scale_column;  ///< 0 where one scale serves all
+  const A* a_data;
+  const B* b_data;
+  const float* scales;
+  const A* a_zero;  ///< null for 0
+  const B* b_zero;
+  float* out;
 
   __device__ MatrixOperands of_batch(std::int64_t batch) const {
     MatrixOperands of = *this;
-    for (int d = batch_dimensions - 1; d >= 0; --d) {
-      const std::int64_t index = batch % batches[d];
-      batch /= batches[d];
-      of.a_data += index * a_batches[d];
-      of.b_data += index * b_batches[d];
-      of.out += index * out_batches[d];
+    for (int d = strides.batch_dimensions - 1; d >= 0; --d) {
+      const std::int64_t index = batch % strides.batches[d];
+      batch /= strides.batches[d];
+      of.a_data += index * strides.a_batches[d];
+      of.b_data += index * strides.b_batches[d];
+      of.out += index * strides.out_batches[d];
     }
     return of;
   }
   __device__ std::int32_t a(std::int64_t row, std::int64_t k) const {
-    return a_data[row * a_row + k * a_column] - zero_point_at(a_zero, 0);
+    return a_data[row * strides.a_row + k * strides.a_column] - zero_point_at(a_zero, 0);
   }
   __device__ std::int32_t b(std::int64_t k, std::int64_t column) const {
-    return b_data[k * b_row + column * b_column] - zero_point_at(b_zero, 0);
+    return b_data[k * strides.b_row + column * strides.b_column] - zero_point_at(b_zero, 0);
   }
   __device__ void store(std::int64_t row, std::int64_t column, std::int32_t sum) const {
-    out[row * out_row + column] = static_cast<float>(sum) * scales[column * scale_column];
+    out[row * strides.out_row + column] = static_cast<float>(sum) * scales[column * scale_column];
   }
 };
 
@@ -142,36 +131,26 @@ class QuantizedMatMul final : public Kernel {
       : QuantizedMatMul(request, byte_product(request)) {}
 
   void run(const KernelIo& io) override {
-    of_.a_data = io.inputs[0].as<const A>();
-    of_.b_data = io.inputs[1].as<const B>();
-    of_.scales = io.inputs[2].as<const float>();
-    of_.a_zero = optional_input<A>(io, 3);
-    of_.b_zero = optional_input<B>(io, 4);
-    of_.out = io.outputs[0].as<float>();
-    launch_product(of_, shape_, stream_of(io));
+    const MatrixOperands<A, B> operands{strides_,
+                                        scale_column_,
+                                        io.inputs[0].as<const A>(),
+                                        io.inputs[1].as<const B>(),
+                                        io.inputs[2].as<const float>(),
+                                        optional_data<const A>(io.inputs, 3),
+                                        optional_data<const B>(io.inputs, 4),
+                                        io.outputs[0].as<float>()};
+    launch_product(operands, shape_, stream_of(io));
   }
 
  private:
   QuantizedMatMul(const KernelRequest& request, const Product& product)
-      : shape_{product.rows, product.depth, product.columns, graph::num_elements(product.batches)} {
-    if (product.batches.size() > MatrixOperands<A, B>::max_batch_dimensions)
-      fail("node '{}': a product over {} batch dimensions has no CUDA kernel", request.node.name,
-           product.batches.size());
-    of_.a_row = product.a.row_stride;
-    of_.a_column = product.a.column_stride;
-    of_.b_row = product.b.row_stride;
-    of_.b_column = product.b.column_stride;
-    of_.out_row = product.out.row_stride;
-    of_.scale_column = request.inputs[2].elements() == 1 ? 0 : 1;
-    of_.batch_dimensions = static_cast<int>(product.batches.size());
-    std::ranges::copy(product.batches, of_.batches);
-    std::ranges::copy(product.a.batch_strides, of_.a_batches);
-    std::ranges::copy(product.b.batch_strides, of_.b_batches);
-    std::ranges::copy(product.out.batch_strides, of_.out_batches);
-  }
+      : shape_{product.rows, product.depth, product.columns, graph::num_elements(product.batches)},
+        strides_(request, product),
+        scale_column_(request.inputs[2].elements() == 1 ? 0 : 1) {}
 
   ProductShape shape_;
-  MatrixOperands<A, B> of_;
+  ProductStrides strides_;
+  std::int64_t scale_column_;
 };
 
 /// Rows are a group's channels of the result, columns its places. A batch is a group of an image.
@@ -241,8 +220,8 @@ class QuantizedConv final : public Kernel {
     of_.x = io.inputs[0].as<const X>();
     of_.w = io.inputs[1].as<const W>();
     of_.scales = io.inputs[2].as<const float>();
-    of_.x_zero = optional_input<X>(io, 3);
-    of_.bias = optional_input<float>(io, 4);
+    of_.x_zero = optional_data<const X>(io.inputs, 3);
+    of_.bias = optional_data<const float>(io.inputs, 4);
     of_.out = io.outputs[0].as<float>();
     launch_product(of_, shape_, stream_of(io));
   }

@@ -1,6 +1,5 @@
-#include "runtime/kernels/quantized/served.h"
-
 #include "runtime/kernels/convolution/windows.h"
+#include "runtime/kernels/quantized/kernels.h"
 
 namespace autopar::runtime::cuda {
 

@@ -1,5 +1,4 @@
 #include "runtime/kernels/quantized/kernels.h"
-#include "runtime/kernels/quantized/served.h"
 #include "runtime/kernels/tables.h"
 #include "runtime/passes/passes.h"
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <memory>
-
 #include "runtime/kernel.h"
 #include "runtime/kernels/common/for_device.h"
 
@@ -9,15 +7,12 @@ namespace autopar::runtime {
 
 /// One product of the input with its weights for all steps, then for each step the product of the
 /// hidden state and a RecurrentCell.
-std::unique_ptr<Kernel> make_rnn(const KernelRequest& request);
-std::unique_ptr<Kernel> make_gru(const KernelRequest& request);
-std::unique_ptr<Kernel> make_lstm(const KernelRequest& request);
+MakeKernel make_rnn, make_gru, make_lstm;
 
-}  // namespace autopar::runtime
-
-namespace autopar::runtime::AUTOPAR_DEVICE {
+namespace AUTOPAR_DEVICE {
 
 /// A step of RNN, GRU and LSTM (recurrent_cell_portable.cpp).
-std::unique_ptr<Kernel> make_recurrent_cell(const KernelRequest& request);
+MakeKernel make_recurrent_cell;
 
-}  // namespace autopar::runtime::AUTOPAR_DEVICE
+}  // namespace AUTOPAR_DEVICE
+}  // namespace autopar::runtime

@@ -138,56 +138,53 @@ inline std::array<ActivationUse, 3> recurrent_activations(const KernelRequest& r
 }
 
 inline RecurrentKind recurrent_kind(const KernelRequest& request) {
-  const std::string kind = request.node.string_attribute("kind", "");
-  if (kind == "rnn") return RecurrentKind::rnn;
-  if (kind == "lstm") return RecurrentKind::lstm;
-  if (kind == "gru") return RecurrentKind::gru;
-  if (kind == "gru_gates") return RecurrentKind::gru_gates;
-  require(kind == "gru_candidate", "a recurrent cell has a kind");
-  return RecurrentKind::gru_candidate;
+  static constexpr std::array<std::string_view, 5> kinds = {"rnn", "lstm", "gru", "gru_gates",
+                                                            "gru_candidate"};
+  const auto found = std::ranges::find(kinds, request.node.string_attribute("kind", ""));
+  require(found != kinds.end(), "a recurrent cell has a kind");
+  return static_cast<RecurrentKind>(found - kinds.begin());
 }
 
-template <typename T>
-class RecurrentCellItems {
- public:
-  explicit RecurrentCellItems(const KernelRequest& request)
-      : kind_(recurrent_kind(request)),
-        activations_(recurrent_activations(request, kind_)),
-        hidden_size_(request.node.int_attribute("hidden_size", 1)),
-        batch_(request.inputs.at(0).shape[0]),
-        step_(request.node.int_attribute("step", 0)),
-        x_stride_(request.node.int_attribute("x_stride", 0)),
-        y_stride_(request.node.int_attribute("y_stride", 0)),
-        state_stride_(request.inputs.at(1).shape[1]),
-        clip_(request.node.float_attribute("clip", 0)),
-        couples_gates_(request.node.int_attribute("input_forget", 0) != 0) {}
+/// What the node says.
+struct RecurrentStep {
+  RecurrentKind kind;
+  std::array<ActivationUse, 3> activations;
+  std::int64_t hidden_size;
+  std::int64_t step;
+  std::int64_t x_stride;  ///< elements from one element of the batch to the next
+  std::int64_t y_stride;
+  std::int64_t state_stride;
+  float clip;
+  bool couples_gates;
+};
 
-  void bind(const KernelIo& io) {
-    const auto input = [&](std::size_t i) {
-      return io.inputs[i].present() ? io.inputs[i].as<const T>() : nullptr;
-    };
-    x_ = input(0);
-    state_gates_ = input(1);
-    w_bias_ = input(2);
-    r_bias_ = input(3);
-    hidden_ = input(4);
-    cell_ = input(5);
-    peepholes_ = input(6);
-    lengths_ = io.inputs[7].present() ? io.inputs[7].as<const std::int32_t>() : nullptr;
-    new_hidden_ = io.outputs[0].as<T>();
-    new_cell_ = io.outputs[1].present() ? io.outputs[1].as<T>() : nullptr;
-    y_ = io.outputs[2].present() ? io.outputs[2].as<T>() : nullptr;
-  }
-  std::int64_t items() const { return batch_ * hidden_size_; }
+/// One element of the state. Gates are [batch, gates * hidden], biases [gates, hidden].
+template <typename T>
+struct RecurrentCellElement {
+  using Wide = decltype(widened(T{}));
+
+  RecurrentStep of;
+  const T* x_gates;
+  const T* state_gates;
+  const T* w_bias;
+  const T* r_bias;
+  const T* hidden_in;
+  const T* cell_in;
+  const T* peepholes;
+  const std::int32_t* lengths;
+  T* new_hidden;
+  T* new_cell;
+  T* y;
+
   std::int64_t item_work() const { return 32; }
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t item) const {
-    const std::int64_t b = item / hidden_size_;
-    const std::int64_t j = item % hidden_size_;
-    const bool is_over = lengths_ != nullptr && step_ >= lengths_[b];
+    const std::int64_t b = item / of.hidden_size;
+    const std::int64_t j = item % of.hidden_size;
+    const bool is_over = lengths != nullptr && of.step >= lengths[b];
     Wide hidden{};
     if (!is_over) {
-      switch (kind_) {
+      switch (of.kind) {
         case RecurrentKind::rnn:
           hidden = activated(0, from_x(0, b, j) + from_state(0, b, j));
           break;
@@ -204,91 +201,86 @@ class RecurrentCellItems {
         case RecurrentKind::gru_gates: {
           const Wide update = activated(0, from_x(0, b, j) + from_state(0, b, j));
           const Wide reset = activated(0, from_x(1, b, j) + from_state(1, b, j));
-          new_cell_[item] = narrowed<T>(update);
-          hidden = reset * widened(hidden_[item]);
+          new_cell[item] = narrowed<T>(update);
+          hidden = reset * widened(hidden_in[item]);
           break;
         }
         case RecurrentKind::gru_candidate:
-          hidden = mixed(widened(cell_[item]),
-                         activated(1, from_x(2, b, j) + from_state(0, b, j) + bias(r_bias_, 2, j)),
-                         item);
+          hidden =
+              mixed(widened(cell_in[item]),
+                    activated(1, from_x(2, b, j) + from_state(0, b, j) + bias(r_bias, 2, j)), item);
           break;
       }
-      new_hidden_[item] = narrowed<T>(hidden);
-    } else if (kind_ == RecurrentKind::gru_gates) {
-      new_hidden_[item] = narrowed<T>(Wide{});  // the product reads it
+      new_hidden[item] = narrowed<T>(hidden);
+    } else if (of.kind == RecurrentKind::gru_gates) {
+      new_hidden[item] = narrowed<T>(Wide{});  // the product reads it
     }
-    if (y_ != nullptr) y_[b * y_stride_ + j] = narrowed<T>(hidden);
+    if (y != nullptr) y[b * of.y_stride + j] = narrowed<T>(hidden);
   }
 
- private:
-  using Wide = decltype(widened(T{}));
-
   AUTOPAR_ELEMENTWISE Wide bias(const T* biases, int gate, std::int64_t j) const {
-    return biases == nullptr ? Wide{} : widened(biases[gate * hidden_size_ + j]);
+    return biases == nullptr ? Wide{} : widened(biases[gate * of.hidden_size + j]);
   }
   /// A gate's part that the input makes.
   AUTOPAR_ELEMENTWISE Wide from_x(int gate, std::int64_t b, std::int64_t j) const {
-    return widened(x_[b * x_stride_ + gate * hidden_size_ + j]) + bias(w_bias_, gate, j);
+    return widened(x_gates[b * of.x_stride + gate * of.hidden_size + j]) + bias(w_bias, gate, j);
   }
   /// The part that the hidden state makes.
   AUTOPAR_ELEMENTWISE Wide from_state(int gate, std::int64_t b, std::int64_t j) const {
-    const Wide product = widened(state_gates_[b * state_stride_ + gate * hidden_size_ + j]);
-    return kind_ == RecurrentKind::gru_candidate ? product : product + bias(r_bias_, gate, j);
+    const Wide product = widened(state_gates[b * of.state_stride + gate * of.hidden_size + j]);
+    return of.kind == RecurrentKind::gru_candidate ? product : product + bias(r_bias, gate, j);
   }
   AUTOPAR_ELEMENTWISE Wide activated(int activation, Wide x) const {
-    const Wide limit = clip_;
-    if (clip_ > 0) x = x > limit ? limit : (x < -limit ? -limit : x);
-    return activations_[activation](x);
+    const Wide limit = of.clip;
+    if (of.clip > 0) x = x > limit ? limit : (x < -limit ? -limit : x);
+    return of.activations[activation](x);
   }
   AUTOPAR_ELEMENTWISE Wide mixed(Wide update, Wide candidate, std::int64_t item) const {
-    return (Wide{1} - update) * candidate + update * widened(hidden_[item]);
+    return (Wide{1} - update) * candidate + update * widened(hidden_in[item]);
   }
   /// Gates are in the order input, output, forget, cell; peepholes input, output, forget.
   AUTOPAR_ELEMENTWISE Wide lstm(std::int64_t b, std::int64_t j) const {
-    const std::int64_t item = b * hidden_size_ + j;
-    const Wide old = widened(cell_[item]);
+    const std::int64_t item = b * of.hidden_size + j;
+    const Wide old = widened(cell_in[item]);
     const Wide input =
-        activated(0, from_x(0, b, j) + from_state(0, b, j) + bias(peepholes_, 0, j) * old);
+        activated(0, from_x(0, b, j) + from_state(0, b, j) + bias(peepholes, 0, j) * old);
     const Wide forget =
-        couples_gates_
+        of.couples_gates
             ? Wide{1} - input
-            : activated(0, from_x(2, b, j) + from_state(2, b, j) + bias(peepholes_, 2, j) * old);
+            : activated(0, from_x(2, b, j) + from_state(2, b, j) + bias(peepholes, 2, j) * old);
     const Wide candidate = activated(1, from_x(3, b, j) + from_state(3, b, j));
     const Wide cell = forget * old + input * candidate;
     const Wide output =
-        activated(0, from_x(1, b, j) + from_state(1, b, j) + bias(peepholes_, 1, j) * cell);
-    new_cell_[item] = narrowed<T>(cell);
+        activated(0, from_x(1, b, j) + from_state(1, b, j) + bias(peepholes, 1, j) * cell);
+    new_cell[item] = narrowed<T>(cell);
     // Not an input of an activation by the equations of the gates: no clip.
-    return output * activations_[2](cell);
+    return output * of.activations[2](cell);
   }
-
-  RecurrentKind kind_;
-  std::array<ActivationUse, 3> activations_;
-  std::int64_t hidden_size_;
-  std::int64_t batch_;
-  std::int64_t step_;
-  std::int64_t x_stride_;
-  std::int64_t y_stride_;
-  std::int64_t state_stride_;
-  float clip_;
-  bool couples_gates_;
-  const T* x_ = nullptr;
-  const T* state_gates_ = nullptr;
-  const T* w_bias_ = nullptr;
-  const T* r_bias_ = nullptr;
-  const T* hidden_ = nullptr;
-  const T* cell_ = nullptr;
-  const T* peepholes_ = nullptr;
-  const std::int32_t* lengths_ = nullptr;
-  T* new_hidden_ = nullptr;
-  T* new_cell_ = nullptr;
-  T* y_ = nullptr;
 };
 
 std::unique_ptr<Kernel> make_recurrent_cell(const KernelRequest& request) {
-  return kernel_for_type(request, request.inputs.at(0).type, Joined<Floats, Halves>{},
-                         [&]<typename T>(T) { return make_loops<RecurrentCellItems<T>>(request); });
+  const graph::Node& node = request.node;
+  const RecurrentKind kind = recurrent_kind(request);
+  const RecurrentStep of{.kind = kind,
+                         .activations = recurrent_activations(request, kind),
+                         .hidden_size = node.int_attribute("hidden_size", 1),
+                         .step = node.int_attribute("step", 0),
+                         .x_stride = node.int_attribute("x_stride", 0),
+                         .y_stride = node.int_attribute("y_stride", 0),
+                         .state_stride = request.inputs.at(1).shape[1],
+                         .clip = node.float_attribute("clip", 0),
+                         .couples_gates = node.int_attribute("input_forget", 0) != 0};
+  const std::int64_t items = request.inputs[0].shape[0] * of.hidden_size;
+  return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
+    return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
+      const auto input = [&](std::size_t i) { return optional_data<const T>(io.inputs, i); };
+      loops.each(items,
+                 RecurrentCellElement<T>{
+                     of, input(0), input(1), input(2), input(3), input(4), input(5), input(6),
+                     optional_data<const std::int32_t>(io.inputs, 7), io.outputs[0].as<T>(),
+                     optional_data<T>(io.outputs, 1), optional_data<T>(io.outputs, 2)});
+    });
+  });
 }
 
 }  // namespace autopar::runtime::AUTOPAR_DEVICE
