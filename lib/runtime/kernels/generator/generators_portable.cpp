@@ -1,6 +1,6 @@
 // Tensors made from shapes and a few numbers. Elements are moved by their size alone.
 
-#include <cstring>
+#include <bit>
 
 #include "runtime/device.h"
 #include "runtime/kernels/common/loops.h"
@@ -95,17 +95,14 @@ std::unique_ptr<Kernel> make_eye_like(const KernelRequest& request) {
   const TensorView& out = request.outputs.at(0);
   if (out.shape.size() != 2) fail("node '{}': EyeLike makes a matrix", request.node.name);
   const std::int64_t diagonal = request.node.int_attribute("k", 0);
-  std::uint64_t one = 0;  // as it lies in memory
-  visit_type(stored_type(out.type), AllNumbers{}, [&]<typename T>(T) {
-    const T number = narrowed<T>(1.0F);
-    std::memcpy(&one, &number, sizeof(number));
-  });
-  return kernel_for_element(request, out, [&]<typename Word>(Word word) {
-    std::memcpy(&word, &one, std::min(sizeof(word), sizeof(one)));
+  return kernel_for_element(request, out, [&]<typename Word>(Word one) {
+    visit_type(stored_type(out.type), AllNumbers{}, [&]<typename T>(T) {
+      if constexpr (sizeof(T) == sizeof(Word)) one = std::bit_cast<Word>(narrowed<T>(1.0F));
+    });
     return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
       const Shape& shape = io.outputs[0].shape;
       loops.rows(shape[0], shape[1],
-                 EyeRows<Word>{io.outputs[0].as<Word>(), shape[1], diagonal, word});
+                 EyeRows<Word>{io.outputs[0].as<Word>(), shape[1], diagonal, one});
     });
   });
 }

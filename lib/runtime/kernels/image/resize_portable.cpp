@@ -1,9 +1,9 @@
 // Resize by the tables of its dimensions.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <span>
@@ -294,8 +294,8 @@ std::unique_ptr<Kernel> make_nearest(const KernelRequest& request) {
     fail("node '{}': Resize of so many dimensions has no kernel", request.node.name);
   return kernel_for_element(request, request.inputs[0], [&]<typename Word>(Word value) {
     visit_type(request.inputs[0].type, AllNumbers{}, [&]<typename T>(T) {
-      const T number = narrowed<T>(resizing.extrapolation_value);
-      std::memcpy(&value, &number, sizeof(T));
+      if constexpr (sizeof(T) == sizeof(Word))
+        value = std::bit_cast<Word>(narrowed<T>(resizing.extrapolation_value));
     });
     return extrapolates ? make_nearest_rows<Word, true>(request, dimensions, value)
                         : make_nearest_rows<Word, false>(request, dimensions, value);

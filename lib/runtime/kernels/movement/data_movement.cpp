@@ -1,9 +1,10 @@
-// Each operator is a list of strided copies.
+// Each operator is a list of strided copies, but for Compress.
 
 #include <algorithm>
 #include <numeric>
 
 #include "runtime/device.h"
+#include "runtime/kernels/common/composite.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/strides.h"
 #include "runtime/kernels/movement/kernels.h"
@@ -79,7 +80,7 @@ class CopyKernel final : public Kernel {
 
   void run(const KernelIo& io) override {
     copy_->run(io.inputs[0].data, io.outputs[0].data, io.stream);
-    if (io.outputs.size() > 1 && io.outputs[1].present())
+    if (is_given(io.outputs, 1))
       device_.fill(io.outputs[1].data, std::byte{1}, io.outputs[1].size_bytes(), io.stream);
   }
 
@@ -88,19 +89,26 @@ class CopyKernel final : public Kernel {
   std::unique_ptr<StridedCopy> copy_;
 };
 
-/// Which elements of one dimension a Slice takes.
-struct SliceRange {
-  std::int64_t start = 0;
-  std::int64_t step = 1;
-};
-
-SliceRange slice_range(const KernelRequest& request, std::int64_t start, std::int64_t step,
-                       std::int64_t extent) {
-  if (step == 0) fail("node '{}': a step of Slice is 0", request.node.name);
-  if (start < 0) start += extent;
-  start = step > 0 ? std::clamp<std::int64_t>(start, 0, extent)
-                   : std::clamp<std::int64_t>(start, 0, std::max<std::int64_t>(0, extent - 1));
-  return {start, step};
+/// `whole` and its parts along the node's axis: moved to them, or together.
+std::unique_ptr<Kernel> make_part_moves(const KernelRequest& request, const TensorView& whole,
+                                        std::span<const TensorView> parts, bool splits) {
+  const std::size_t axis =
+      checked_axis(request, request.node.int_attribute("axis", 0), whole.shape.size());
+  const int bytes = element_bytes_of(request, whole);
+  const Shape strides = row_major_strides(whole.shape);
+  std::vector<Move> moves;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Shape& shape = parts[i].shape;
+    const Shape own_strides = row_major_strides(shape);
+    const std::int64_t offset = begin * strides[axis] * bytes;
+    if (splits)
+      moves.push_back({0, offset, i, 0, {shape, strides, own_strides, bytes}});
+    else
+      moves.push_back({i, 0, 0, offset, {shape, own_strides, strides, bytes}});
+    begin += shape[axis];
+  }
+  return std::make_unique<MoveKernel>(request.device, std::move(moves));
 }
 
 }  // namespace
@@ -113,8 +121,8 @@ std::unique_ptr<Kernel> make_copy(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> make_dropout(const KernelRequest& request) {
-  const bool may_train = request.inputs.size() > 2 && request.inputs[2].present();
-  if (may_train && (!request.is_constant(2) || request.inputs[2].as<const std::uint8_t>()[0] != 0))
+  if (is_given(request.inputs, 2) &&
+      (!request.is_constant(2) || request.inputs[2].as<const std::uint8_t>()[0] != 0))
     fail("node '{}': Dropout in training mode has no kernel", request.node.name);
   return std::make_unique<CopyKernel>(request);
 }
@@ -143,53 +151,24 @@ std::unique_ptr<Kernel> make_slice(const KernelRequest& request) {
     fail("node '{}': starts, axes and steps of Slice differ in length", request.node.name);
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::size_t axis = checked_axis(request, axes[i], shape.size());
-    const SliceRange range = slice_range(request, starts[i], steps[i], shape[axis]);
-    offset += range.start * strides[axis];
-    strides[axis] *= range.step;
+    if (steps[i] == 0) fail("node '{}': a step of Slice is 0", request.node.name);
+    const std::int64_t start = starts[i] < 0 ? starts[i] + shape[axis] : starts[i];
+    const std::int64_t last = steps[i] > 0 ? shape[axis] : shape[axis] - 1;
+    offset += std::clamp<std::int64_t>(start, 0, std::max<std::int64_t>(0, last)) * strides[axis];
+    strides[axis] *= steps[i];
   }
   return make_gathering_move(request, request.outputs.at(0).shape, std::move(strides), offset);
 }
 
 std::unique_ptr<Kernel> make_split(const KernelRequest& request) {
-  const TensorView& input = request.inputs.at(0);
-  const std::size_t axis =
-      checked_axis(request, request.node.int_attribute("axis", 0), input.shape.size());
-  const int bytes = element_bytes_of(request, input);
-  const Shape strides = row_major_strides(input.shape);
-  std::vector<Move> moves;
-  std::int64_t begin = 0;
-  for (std::size_t i = 0; i < request.outputs.size(); ++i) {
+  for (std::size_t i = 0; i < request.outputs.size(); ++i)
     if (!request.outputs[i].present())
       fail("node '{}': Split leaves output {} out", request.node.name, i);
-    const Shape& shape = request.outputs[i].shape;
-    moves.push_back({0,
-                     begin * strides[axis] * bytes,
-                     i,
-                     0,
-                     {shape, strides, row_major_strides(shape), bytes}});
-    begin += shape[axis];
-  }
-  return std::make_unique<MoveKernel>(request.device, std::move(moves));
+  return make_part_moves(request, request.inputs.at(0), request.outputs, true);
 }
 
 std::unique_ptr<Kernel> make_concat(const KernelRequest& request) {
-  const TensorView& output = request.outputs.at(0);
-  const std::size_t axis =
-      checked_axis(request, request.node.int_attribute("axis", 0), output.shape.size());
-  const int bytes = element_bytes_of(request, output);
-  const Shape strides = row_major_strides(output.shape);
-  std::vector<Move> moves;
-  std::int64_t begin = 0;
-  for (std::size_t i = 0; i < request.inputs.size(); ++i) {
-    const Shape& shape = request.inputs[i].shape;
-    moves.push_back({i,
-                     0,
-                     0,
-                     begin * strides[axis] * bytes,
-                     {shape, row_major_strides(shape), strides, bytes}});
-    begin += shape[axis];
-  }
-  return std::make_unique<MoveKernel>(request.device, std::move(moves));
+  return make_part_moves(request, request.outputs.at(0), request.inputs, false);
 }
 
 std::unique_ptr<Kernel> make_expand(const KernelRequest& request) {
@@ -233,6 +212,30 @@ std::unique_ptr<Kernel> make_space_to_depth(const KernelRequest& request) {
   if (request.node.string_attribute("mode", "DCR") == "CRD")
     return make_permutation(request, blocks, std::array<std::size_t, 6>{0, 1, 3, 5, 2, 4});
   return make_permutation(request, blocks, std::array<std::size_t, 6>{0, 3, 5, 1, 2, 4});
+}
+
+/// A Gather of what the condition keeps.
+std::unique_ptr<Kernel> make_compress(const KernelRequest& request) {
+  const TensorView& data = request.inputs.at(0);
+  const TensorView& condition = request.inputs.at(1);
+  if (!request.is_constant(1) || condition.type != DataType::boolean)
+    fail("node '{}': the condition of Compress must be constant bools", request.node.name);
+  const bool is_flat = !request.node.has_attribute("axis");
+  const Shape shape = is_flat ? Shape{data.elements()} : data.shape;
+  const std::size_t axis =
+      checked_axis(request, request.node.int_attribute("axis", 0), shape.size());
+  std::vector<std::int64_t> kept;
+  for (std::int64_t i = 0; i < condition.elements(); ++i)
+    if (condition.as<const std::uint8_t>()[i] != 0) kept.push_back(i);
+  const auto count = static_cast<std::int64_t>(kept.size());
+  if (count != request.outputs.at(0).shape[axis] || condition.elements() > shape[axis])
+    fail("node '{}': the condition of Compress does not fit the data", request.node.name);
+  Composite composite(request);
+  composite.add("", "Gather", {{"axis", static_cast<std::int64_t>(axis)}},
+                {Composite::reshaped(composite.input(0), shape),
+                 composite.constant(graph::Tensor::of_int64({count}, kept))},
+                {composite.output(0)});
+  return composite.finish();
 }
 
 }  // namespace autopar::runtime

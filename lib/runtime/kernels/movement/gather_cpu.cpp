@@ -4,7 +4,6 @@
 #include "graph/tensor.h"
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/broadcast.h"
-#include "runtime/kernels/movement/element_indices.h"
 #include "runtime/kernels/movement/indexing.h"
 #include "runtime/kernels/movement/kernels.h"
 
@@ -67,50 +66,30 @@ class GatherKernel final : public Kernel {
   std::optional<Tensor> table_;
 };
 
-/// out[i, j, k] = data[i, indices[i, j, k], k] for axis 1.
-class GatherElementsKernel final : public Kernel {
+/// GatherElements and GatherND: the elements or slices that indices name, one after the other.
+template <typename Indexing>
+class SliceGather final : public Kernel {
  public:
-  explicit GatherElementsKernel(const KernelRequest& request)
-      : indices_(request), bytes_(element_bytes_of(request, request.inputs[0])) {}
-
-  void run(const KernelIo& io) override {
-    const std::int64_t count = io.inputs[1].elements();
-    for (std::int64_t i = 0; i < count; ++i)
-      fill(io.outputs[0].data + i * bytes_,
-           io.inputs[0].data + indices_.offset(io.inputs[1], i) * bytes_, 1, bytes_);
-  }
-
- private:
-  ElementIndices indices_;
-  int bytes_;
-};
-
-class GatherNdKernel final : public Kernel {
- public:
-  explicit GatherNdKernel(const KernelRequest& request)
+  SliceGather(const KernelRequest& request, Indexing indexing)
       : node_(request.node.name),
-        indexing_(slice_indexing(request)),
-        slice_bytes_(indexing_.slice_elements * element_bytes_of(request, request.inputs[0])) {}
+        indexing_(std::move(indexing)),
+        bytes_(indexing_.slice_elements() * element_bytes_of(request, request.inputs[0])) {}
 
   void run(const KernelIo& io) override {
-    const std::int64_t* index = io.inputs[1].as<const std::int64_t>();
-    std::byte* out = io.outputs[0].data;
-    for (std::int64_t batch = 0; batch < indexing_.batches; ++batch)
-      for (std::int64_t i = 0; i < indexing_.indices; ++i) {
-        std::int64_t slice = 0;
-        for (const std::int64_t extent : indexing_.extents)
-          slice = slice * extent + checked_index(*index++, extent, node_);
-        if (slice_bytes_ == 0) continue;
-        std::memcpy(out, io.inputs[0].data + (batch * indexing_.slices + slice) * slice_bytes_,
-                    static_cast<std::size_t>(slice_bytes_));
-        out += slice_bytes_;
-      }
+    for (std::int64_t i = 0; i < indexing_.count(); ++i) {
+      const std::byte* from = io.inputs[0].data + indexing_.target(io.inputs[1], i, node_) * bytes_;
+      std::byte* to = io.outputs[0].data + i * bytes_;
+      if (bytes_ <= 8)
+        fill(to, from, 1, static_cast<int>(bytes_));
+      else
+        std::memcpy(to, from, static_cast<std::size_t>(bytes_));
+    }
   }
 
  private:
   std::string node_;
-  SliceIndexing indexing_;
-  std::int64_t slice_bytes_;
+  Indexing indexing_;
+  std::int64_t bytes_;
 };
 
 }  // namespace
@@ -119,10 +98,10 @@ std::unique_ptr<Kernel> make_gather(const KernelRequest& request) {
   return std::make_unique<GatherKernel>(request);
 }
 std::unique_ptr<Kernel> make_gather_elements(const KernelRequest& request) {
-  return std::make_unique<GatherElementsKernel>(request);
+  return std::make_unique<SliceGather<ElementIndexing>>(request, element_indexing(request));
 }
 std::unique_ptr<Kernel> make_gather_nd(const KernelRequest& request) {
-  return std::make_unique<GatherNdKernel>(request);
+  return std::make_unique<SliceGather<SliceIndexing>>(request, slice_indexing(request));
 }
 
 }  // namespace autopar::runtime::cpu

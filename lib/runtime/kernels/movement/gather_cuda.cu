@@ -61,7 +61,7 @@ std::unique_ptr<Kernel> make_gather_elements(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> make_gather_nd(const KernelRequest& request) {
   return std::make_unique<GatherKernel<SliceTargets>>(request, SliceTargets(request),
-                                                      slice_indexing(request).slice_elements);
+                                                      slice_indexing(request).elements);
 }
 
 }  // namespace autopar::runtime::cuda

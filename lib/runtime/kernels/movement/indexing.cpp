@@ -5,7 +5,6 @@
 #include <string>
 
 #include "runtime/device.h"
-#include "runtime/kernels/common/element_types.h"
 
 namespace autopar::runtime {
 namespace {
@@ -37,8 +36,7 @@ bool has_updates_of(const KernelRequest& request, const Shape& shape) {
 AxisExtents gathered_extents(const KernelRequest& request) {
   const Shape& shape = request.inputs.at(0).shape;
   require_indices(request, 1);
-  return extents_around(shape,
-                        checked_axis(request, request.node.int_attribute("axis", 0), shape.size()));
+  return extents_around_axis(request, shape, 0);
 }
 
 ElementIndexing element_indexing(const KernelRequest& request) {
@@ -52,6 +50,15 @@ ElementIndexing element_indexing(const KernelRequest& request) {
   }
   require_fit(request, fit);
   return {axis, shape[axis], row_major_strides(shape), indices};
+}
+
+std::int64_t ElementIndexing::target(const TensorView& indices, std::int64_t i,
+                                     const std::string& node) const {
+  std::int64_t offset = checked_index(integer_at(indices, i), extent, node) * strides[axis];
+  std::int64_t rest = i;
+  for (std::size_t d = shape.size(); d-- > 0; rest /= shape[d])
+    if (d != axis) offset += rest % shape[d] * strides[d];
+  return offset;
 }
 
 SliceIndexing slice_indexing(const KernelRequest& request) {
@@ -77,8 +84,18 @@ SliceIndexing slice_indexing(const KernelRequest& request) {
   indexing.batches = product(data, 0, batch_dims);
   indexing.indices = product(indices, batch_dims, indices.size() - 1);
   indexing.slices = product(data, batch_dims, first_kept);
-  indexing.slice_elements = product(data, first_kept, data.size());
+  indexing.elements = product(data, first_kept, data.size());
   return indexing;
+}
+
+std::int64_t SliceIndexing::target(const TensorView& named, std::int64_t i,
+                                   const std::string& node) const {
+  const auto depth = static_cast<std::int64_t>(extents.size());
+  const std::int64_t* index = named.as<const std::int64_t>() + i * depth;
+  std::int64_t slice = 0;
+  for (const std::int64_t extent : extents)
+    slice = slice * extent + checked_index(*index++, extent, node);
+  return i / indices * slices + slice;
 }
 
 ScatterReduction scatter_reduction(const KernelRequest& request) {
@@ -95,6 +112,32 @@ ScatterReduction scatter_reduction(const KernelRequest& request) {
     fail("node '{}': {} with reduction '{}' on {} has no {} kernel", request.node.name,
          qualified_op_type(request.node), name, name_of(type), request.device.kernels().device);
   return found->second;
+}
+
+CacheUpdate cache_update(const KernelRequest& request) {
+  const Shape& cache = request.inputs.at(0).shape;
+  const std::size_t axis =
+      checked_axis(request, request.node.int_attribute("axis", -2), cache.size());
+  const AxisExtents extents = extents_around(cache, axis);
+  CacheUpdate update;
+  update.outer = extents.outer;
+  update.outer_of_batch = axis == 0 ? 1 : extents.outer / std::max<std::int64_t>(1, cache[0]);
+  update.length = extents.extent;
+  update.inner_bytes = extents.inner * element_bytes_of(request, request.inputs[0]);
+  Shape expected = cache;
+  const Shape& given = request.inputs.at(1).shape;
+  if (given.size() == cache.size()) expected[axis] = update.updates = given[axis];
+  const std::string mode = request.node.string_attribute("mode", "linear");
+  update.circular = mode == "circular";
+  update.has_indices = is_given(request.inputs, 2);
+  const bool fits = axis > 0 && given == expected && update.updates <= update.length &&
+                    (update.circular || mode == "linear") &&
+                    (!update.has_indices || (request.inputs[2].shape == Shape{cache[0]} &&
+                                             request.inputs[2].type == DataType::int64));
+  if (!fits)
+    fail("node '{}': TensorScatter cannot write {} into {} along dimension {}, mode '{}'",
+         request.node.name, graph::to_string(given), graph::to_string(cache), axis, mode);
+  return update;
 }
 
 }  // namespace autopar::runtime

@@ -20,8 +20,7 @@ class ConstantPad final : public Kernel {
 
   void run(const KernelIo& io) override {
     static constexpr std::array<std::byte, 8> zero{};
-    const bool has_value = io.inputs.size() > 2 && io.inputs[2].present();
-    const std::byte* value = has_value ? io.inputs[2].data : zero.data();
+    const std::byte* value = is_given(io.inputs, 2) ? io.inputs[2].data : zero.data();
     fill(io.outputs[0].data, value, io.outputs[0].elements(), bytes_);
     inside_.run(io.inputs[0].data + in_offset_ * bytes_, io.outputs[0].data + out_offset_ * bytes_,
                 threads_);

@@ -83,8 +83,7 @@ class PadKernel final : public Kernel {
 
   void run(const KernelIo& io) override {
     if (layout_.words == 0) return;
-    const bool has_value = io.inputs.size() > 2 && io.inputs[2].present();
-    const std::byte* value = has_value ? io.inputs[2].data : nullptr;
+    const auto* value = optional_data<const std::byte>(io.inputs, 2);
     visit_word(word_bytes_, [&]<typename Word>(Word) {
       launch(stream_of(io), a_thread_each(layout_.words), pad<Word>, io.inputs[0].as<const Word>(),
              io.outputs[0].as<Word>(), layout_, value, element_bytes_);

@@ -1,9 +1,7 @@
 #include <cstring>
 #include <string>
 
-#include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/elementwise/functions.h"
-#include "runtime/kernels/movement/element_indices.h"
 #include "runtime/kernels/movement/indexing.h"
 #include "runtime/kernels/movement/kernels.h"
 
@@ -37,90 +35,58 @@ Combine combine_for(ScatterReduction reduction) {
     case ScatterReduction::min:
       return combine<functions::Min, T>;
     case ScatterReduction::none:
-      return replace<T>;
+      break;
   }
-  throw InternalError("internal error: a reduction has a name");
-}
-
-Combine replace_for(int element_bytes) {
-  if (element_bytes == 1) return replace<std::uint8_t>;
-  if (element_bytes == 2) return replace<std::uint16_t>;
-  return element_bytes == 4 ? replace<std::uint32_t> : replace<std::uint64_t>;
+  return replace<T>;
 }
 
 Combine combine_of(const KernelRequest& request) {
   const ScatterReduction reduction = scatter_reduction(request);
-  if (reduction == ScatterReduction::none)
-    return replace_for(element_bytes_of(request, request.inputs[0]));
   Combine found = nullptr;
-  visit_type(request.inputs[0].type, Joined<Numbers, Halves>{},
-             [&]<typename T>(T) { found = combine_for<T>(reduction); });
+  if (reduction == ScatterReduction::none)
+    visit_size(element_bytes_of(request, request.inputs[0]), Words{},
+               [&]<typename Word>(Word) { found = replace<Word>; });
+  else
+    visit_type(request.inputs[0].type, AllNumbers{},
+               [&]<typename T>(T) { found = combine_for<T>(reduction); });
   return found;
 }
 
-void copy_data(const KernelIo& io) {
-  const auto bytes = static_cast<std::size_t>(io.outputs[0].size_bytes());
-  if (bytes > 0) std::memcpy(io.outputs[0].data, io.inputs[0].data, bytes);
-}
-
-/// out[i, indices[i, j, k], k] = updates[i, j, k] for axis 1.
-class ScatterElementsKernel final : public Kernel {
+/// ScatterElements and ScatterND: updates put onto the elements or slices that indices name.
+template <typename Indexing>
+class SliceScatter final : public Kernel {
  public:
-  explicit ScatterElementsKernel(const KernelRequest& request)
-      : indices_(request),
-        bytes_(element_bytes_of(request, request.inputs[0])),
+  SliceScatter(const KernelRequest& request, Indexing indexing)
+      : node_(request.node.name),
+        indexing_(std::move(indexing)),
+        bytes_(indexing_.slice_elements() * element_bytes_of(request, request.inputs[0])),
         combine_(combine_of(request)) {}
 
   void run(const KernelIo& io) override {
-    copy_data(io);
-    const std::int64_t count = io.inputs[1].elements();
-    for (std::int64_t i = 0; i < count; ++i)
-      combine_(io.outputs[0].data + indices_.offset(io.inputs[1], i) * bytes_,
-               io.inputs[2].data + i * bytes_, 1);
-  }
-
- private:
-  ElementIndices indices_;
-  int bytes_;
-  Combine combine_;
-};
-
-class ScatterNdKernel final : public Kernel {
- public:
-  explicit ScatterNdKernel(const KernelRequest& request)
-      : node_(request.node.name),
-        bytes_(element_bytes_of(request, request.inputs.at(0))),
-        combine_(combine_of(request)),
-        indexing_(slice_indexing(request)) {}
-
-  void run(const KernelIo& io) override {
-    copy_data(io);
-    const std::int64_t* index = io.inputs[1].as<const std::int64_t>();
-    const std::int64_t elements = indexing_.slice_elements;
-    for (std::int64_t update = 0; update < indexing_.indices; ++update) {
-      std::int64_t slice = 0;
-      for (const std::int64_t extent : indexing_.extents)
-        slice = slice * extent + checked_index(*index++, extent, node_);
-      if (elements == 0) continue;
-      combine_(io.outputs[0].data + slice * elements * bytes_,
-               io.inputs[2].data + update * elements * bytes_, elements);
+    std::byte* const out = io.outputs[0].data;
+    const auto all_bytes = static_cast<std::size_t>(io.outputs[0].size_bytes());
+    if (all_bytes > 0) std::memcpy(out, io.inputs[0].data, all_bytes);
+    for (std::int64_t i = 0; i < indexing_.count(); ++i) {
+      const std::int64_t target = indexing_.target(io.inputs[1], i, node_);
+      if (bytes_ > 0)
+        combine_(out + target * bytes_, io.inputs[2].data + i * bytes_, indexing_.slice_elements());
     }
   }
 
  private:
   std::string node_;
-  int bytes_;
+  Indexing indexing_;
+  std::int64_t bytes_;  ///< of a slice
   Combine combine_;
-  SliceIndexing indexing_;
 };
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_scatter_elements(const KernelRequest& request) {
-  return std::make_unique<ScatterElementsKernel>(request);
+  return std::make_unique<SliceScatter<ElementIndexing>>(request, element_indexing(request));
 }
 std::unique_ptr<Kernel> make_scatter_nd(const KernelRequest& request) {
-  return std::make_unique<ScatterNdKernel>(request);
+  return std::make_unique<SliceScatter<SliceIndexing>>(request, slice_indexing(request));
 }
 
 }  // namespace autopar::runtime::cpu

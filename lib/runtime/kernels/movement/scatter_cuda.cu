@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "graph/arena.h"
-#include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/targets.h"
 #include "runtime/kernels/cuda/words.h"
@@ -100,19 +99,25 @@ __device__ T combined(ScatterReduction reduction, T element, T update) {
   }
 }
 
+/// Of the updates of each place, in their order.
+struct Lists {
+  const int* first;
+  const int* next;
+};
+
 /// The thread of the first update of a list combines all of it.
 template <typename T, typename Targets>
 __global__ void combine(const T* updates, T* out, const __grid_constant__ Targets targets,
                         FastDivisor row_elements, std::uint32_t elements,
-                        ScatterReduction reduction, const int* first, const int* next) {
+                        ScatterReduction reduction, const Lists lists) {
   std::uint32_t update = thread_number();
   if (update >= elements) return;
   const std::uint32_t column = row_elements.divide(update);
   const std::int64_t target = targets(update);
-  if (target < 0 || first[target] != static_cast<int>(update)) return;
+  if (target < 0 || lists.first[target] != static_cast<int>(update)) return;
   T& place = out[target * row_elements.divisor() + column];
   T result = place;
-  for (int each = static_cast<int>(update); each >= 0; each = next[each])
+  for (int each = static_cast<int>(update); each >= 0; each = lists.next[each])
     result =
         combined(reduction, result, updates[std::int64_t{each} * row_elements.divisor() + column]);
   place = result;
@@ -173,9 +178,9 @@ class ScatterKernel final : public Kernel {
     int* next = reinterpret_cast<int*>(io.scratch + graph::aligned(places_bytes()));
     launch(stream_of(io), a_thread_each(updates_), link<Targets>, targets_, updates_, first, next);
     launch(stream_of(io), a_thread_each(places_), sort_lists, first, places_, next);
-    visit_type(io.inputs[2].type, Joined<Numbers, Halves>{}, [&]<typename T>(T) {
+    visit_type(io.inputs[2].type, AllNumbers{}, [&]<typename T>(T) {
       launch(stream_of(io), a_thread_each(words_), combine<T, Targets>, io.inputs[2].as<const T>(),
-             io.outputs[0].as<T>(), targets_, row_words_, words_, reduction_, first, next);
+             io.outputs[0].as<T>(), targets_, row_words_, words_, reduction_, Lists{first, next});
     });
   }
 
@@ -197,7 +202,7 @@ std::unique_ptr<Kernel> make_scatter_elements(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> make_scatter_nd(const KernelRequest& request) {
   return std::make_unique<ScatterKernel<SliceTargets>>(request, SliceTargets(request),
-                                                       slice_indexing(request).slice_elements);
+                                                       slice_indexing(request).elements);
 }
 
 }  // namespace autopar::runtime::cuda

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/kernels/cpu/broadcast.h"
+#include "base/error.h"
+#include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/common/strides.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -51,18 +53,8 @@ void StridedCopy::run(const std::byte* in, std::byte* out, int threads) const {
   const auto run_as = [&]<typename T>(T) {
     run_typed(reinterpret_cast<const T*>(in), reinterpret_cast<T*>(out), threads);
   };
-  switch (element_bytes_) {
-    case 1:
-      return run_as(std::uint8_t{});
-    case 2:
-      return run_as(std::uint16_t{});
-    case 4:
-      return run_as(std::uint32_t{});
-    case 8:
-      return run_as(std::uint64_t{});
-    default:
-      throw InternalError("internal error: elements of 1, 2, 4 or 8 bytes are copied");
-  }
+  if (!visit_size(element_bytes_, UnsignedIntegers{}, run_as))
+    throw InternalError("internal error: elements of 1, 2, 4 or 8 bytes are copied");
 }
 
 template <typename T>

@@ -1,9 +1,7 @@
-#include "runtime/kernels/movement/kernels.h"
-#include "runtime/kernels/movement/tensor_scatter.h"
-
 #include <cstring>
 
-#include "base/error.h"
+#include "runtime/kernels/movement/indexing.h"
+#include "runtime/kernels/movement/kernels.h"
 
 namespace autopar::runtime::cpu {
 namespace {

@@ -1,8 +1,6 @@
-#include "runtime/kernels/movement/tensor_scatter.h"
-
-#include "base/error.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/words.h"
+#include "runtime/kernels/movement/indexing.h"
 #include "runtime/kernels/movement/kernels.h"
 
 namespace autopar::runtime::cuda {
@@ -37,8 +35,8 @@ class TensorScatter final : public Kernel {
     visit_word(bytes, [&]<typename Word>(Word) {
       launch(stream_of(io), a_thread_each(io.outputs[0].size_bytes() / bytes), scatter<Word>,
              io.inputs[0].as<const Word>(), io.inputs[1].as<const Word>(),
-             update_.has_indices ? io.inputs[2].as<const std::int64_t>() : nullptr,
-             io.outputs[0].as<Word>(), update_, update_.inner_bytes / bytes);
+             optional_data<const std::int64_t>(io.inputs, 2), io.outputs[0].as<Word>(), update_,
+             update_.inner_bytes / bytes);
     });
   }
 
