@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -21,37 +22,43 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-void require_other_ranks(const KernelRequest& request) {
-  if (request.collectives != nullptr) return;
-  fail("node '{}': {} needs other ranks; run the bundle, not the shard", request.node.name,
-       request.node.op_type);
-}
+/// What a run sends, and who takes part.
+class Communication : public CollectiveKernel {
+ public:
+  Communication() = default;
+  explicit Communication(const KernelRequest& request) {
+    if (request.collectives == nullptr)
+      fail("node '{}': {} needs other ranks; run the bundle, not the shard", request.node.name,
+           request.node.op_type);
+  }
+
+  std::span<const bundle::CollectiveTotal> payload() const override { return payload_; }
+  std::span<const int> ranks() const override { return ranks_; }
+
+ protected:
+  std::vector<bundle::CollectiveTotal> payload_;
+  std::vector<int> ranks_;
+};
 
 /// What every collective has: its group, and what a run counts.
-class Collective : public CollectiveKernel {
+class Collective : public Communication {
  public:
   Collective(const KernelRequest& request, const char* kind, std::int64_t payload_bytes)
-      : payload_{kind, {}, 1, payload_bytes} {
-    require_other_ranks(request);
-    for (const auto axis : request.node.ints_attribute("mesh_axes", {})) {
-      payload_.mesh_axes.push_back(static_cast<int>(axis));
-    }
-    for (const auto rank : request.node.ints_attribute("ranks", {})) {
-      ranks_.push_back(static_cast<int>(rank));
-    }
+      : Communication(request) {
+    const auto integers = [&](const char* name) {
+      const auto values = request.node.ints_attribute(name, {});
+      return std::vector<int>(values.begin(), values.end());
+    };
+    payload_.emplace_back(kind, integers("mesh_axes"), 1, payload_bytes);
+    ranks_ = integers("ranks");
     group_ = &request.collectives->group(ranks_);
   }
 
-  std::span<const bundle::CollectiveTotal> payload() const override { return {&payload_, 1}; }
-  std::span<const int> ranks() const override { return ranks_; }
   bool waits_on_host() const override { return group_->waits_on_host(); }
-
   DeviceCommunicator& group() { return *group_; }
 
  private:
-  std::vector<int> ranks_;
   DeviceCommunicator* group_;
-  bundle::CollectiveTotal payload_;
 };
 
 ReduceOp reduce_op(const graph::Node& node) {
@@ -64,12 +71,13 @@ ReduceOp reduce_op(const graph::Node& node) {
   return found->second;
 }
 
-/// A tensor cut along a dimension into blocks of `sizes`, one a rank, and the copies between it and
-/// the blocks one after another.
+/// A tensor cut along a dimension into blocks of `sizes`, one a rank, and the copies from it to the
+/// blocks one after another, or from them `to_tensor`.
 class Blocks {
  public:
-  Blocks(const KernelRequest& request, const TensorView& tensor, std::int64_t dim, Sizes sizes)
-      : type_(tensor.type), bytes_(tensor.size_bytes()) {
+  Blocks(const KernelRequest& request, const TensorView& tensor, std::int64_t dim,
+         const Sizes& sizes, bool to_tensor)
+      : type_(tensor.type), bytes_(tensor.size_bytes()), to_tensor_(to_tensor) {
     const AxisExtents extents = extents_around(tensor.shape, static_cast<std::size_t>(dim));
     for (const std::int64_t size : sizes) elements_.push_back(extents.outer * size * extents.inner);
     if (extents.outer == 1) return;
@@ -77,19 +85,17 @@ class Blocks {
     const std::int64_t row = std::reduce(sizes.begin(), sizes.end()) * extents.inner;
     std::int64_t column = 0;
     std::int64_t block = 0;
-    std::vector<CopyLayout> packing;
-    std::vector<CopyLayout> unpacking;
+    std::vector<CopyLayout> layouts;
     for (const std::int64_t size : sizes) {
       const std::int64_t width = size * extents.inner;
-      const Shape shape{extents.outer, width};
       offsets_.push_back({column * element, block * element});
-      packing.push_back({shape, {row, 1}, {width, 1}, element});
-      unpacking.push_back({shape, {width, 1}, {row, 1}, element});
+      CopyLayout& layout =
+          layouts.emplace_back(CopyLayout{{extents.outer, width}, {row, 1}, {width, 1}, element});
+      if (to_tensor) std::swap(layout.in_strides, layout.out_strides);
       column += width;
       block += extents.outer * width;
     }
-    packing_ = request.device.make_strided_copies(std::move(packing));
-    unpacking_ = request.device.make_strided_copies(std::move(unpacking));
+    copies_ = request.device.make_strided_copies(std::move(layouts));
     places_.resize(offsets_.size());
   }
 
@@ -104,17 +110,18 @@ class Blocks {
     return result;
   }
 
-  void pack(const std::byte* tensor, std::byte* blocks, void* stream) {
-    if (contiguous()) return;
-    for (std::size_t i = 0; i < places_.size(); ++i)
-      places_[i] = {tensor + offsets_[i].in_tensor, blocks + offsets_[i].in_blocks};
-    packing_->run(places_, stream);
+  /// Where they are, given the memory for packed ones.
+  std::byte* place(const TensorView& tensor, std::byte* packed) const {
+    return contiguous() ? tensor.data : packed;
   }
-  void unpack(const std::byte* blocks, std::byte* tensor, void* stream) {
+  void copy(const TensorView& tensor, std::byte* packed, void* stream) {
     if (contiguous()) return;
-    for (std::size_t i = 0; i < places_.size(); ++i)
-      places_[i] = {blocks + offsets_[i].in_blocks, tensor + offsets_[i].in_tensor};
-    unpacking_->run(places_, stream);
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      std::byte* in_tensor = tensor.data + offsets_[i].in_tensor;
+      std::byte* in_blocks = packed + offsets_[i].in_blocks;
+      places_[i] = to_tensor_ ? CopyPlace{in_blocks, in_tensor} : CopyPlace{in_tensor, in_blocks};
+    }
+    copies_->run(places_, stream);
   }
 
  private:
@@ -124,30 +131,35 @@ class Blocks {
   };
   DataType type_;
   std::int64_t bytes_;
+  bool to_tensor_;
   Sizes elements_;
   std::vector<Offsets> offsets_;
-  std::unique_ptr<StridedCopies> packing_;
-  std::unique_ptr<StridedCopies> unpacking_;
+  std::unique_ptr<StridedCopies> copies_;
   std::vector<CopyPlace> places_;
 };
 
-/// For collectives that work in place.
-std::unique_ptr<StridedCopy> whole_copy(const KernelRequest& request) {
-  const TensorView& in = request.inputs[0];
-  return request.device.make_strided_copy({in.elements()}, {1}, {1}, element_bytes_of(request, in));
-}
-
-class AllReduce final : public Collective {
+/// A collective that works in place, on a copy of its input.
+class InPlace : public Collective {
  public:
-  explicit AllReduce(const KernelRequest& request)
-      : Collective(request, "all-reduce", request.inputs[0].size_bytes()),
-        op_(reduce_op(request.node)),
-        copy_(whole_copy(request)) {}
+  InPlace(const KernelRequest& request, const char* kind)
+      : Collective(request, kind, request.inputs[0].size_bytes()),
+        copy_(request.device.make_strided_copy({request.inputs[0].elements()}, {1}, {1},
+                                               element_bytes_of(request, request.inputs[0]))) {}
 
   void pack(const KernelIo& io) override {
     if (io.inputs[0].data != io.outputs[0].data)
       copy_->run(io.inputs[0].data, io.outputs[0].data, io.stream);
   }
+
+ private:
+  std::unique_ptr<StridedCopy> copy_;
+};
+
+class AllReduce final : public InPlace {
+ public:
+  explicit AllReduce(const KernelRequest& request)
+      : InPlace(request, "all-reduce"), op_(reduce_op(request.node)) {}
+
   void communicate(const KernelIo& io) override {
     const TensorView& out = io.outputs[0];
     group().all_reduce(out.data, out.elements(), out.type, op_);
@@ -155,7 +167,6 @@ class AllReduce final : public Collective {
 
  private:
   ReduceOp op_;
-  std::unique_ptr<StridedCopy> copy_;
 };
 
 class AllGather final : public Collective {
@@ -163,17 +174,14 @@ class AllGather final : public Collective {
   explicit AllGather(const KernelRequest& request)
       : Collective(request, "all-gather", request.outputs[0].size_bytes()),
         blocks_(request, request.outputs[0], request.node.int_attribute("dim", 0),
-                request.node.ints_attribute("sizes", {})),
+                request.node.ints_attribute("sizes", {}), /*to_tensor=*/true),
         block_bytes_(blocks_.bytes()) {}
 
   std::int64_t scratch_bytes() const override { return blocks_.scratch_bytes(); }
   void communicate(const KernelIo& io) override {
-    group().all_gather(io.inputs[0].data, blocks_.contiguous() ? io.outputs[0].data : io.scratch,
-                       block_bytes_);
+    group().all_gather(io.inputs[0].data, blocks_.place(io.outputs[0], io.scratch), block_bytes_);
   }
-  void unpack(const KernelIo& io) override {
-    blocks_.unpack(io.scratch, io.outputs[0].data, io.stream);
-  }
+  void unpack(const KernelIo& io) override { blocks_.copy(io.outputs[0], io.scratch, io.stream); }
 
  private:
   Blocks blocks_;
@@ -186,13 +194,13 @@ class ReduceScatter final : public Collective {
       : Collective(request, "reduce-scatter", request.inputs[0].size_bytes()),
         op_(reduce_op(request.node)),
         blocks_(request, request.inputs[0], request.node.int_attribute("dim", 0),
-                request.node.ints_attribute("sizes", {})) {}
+                request.node.ints_attribute("sizes", {}), /*to_tensor=*/false) {}
 
   std::int64_t scratch_bytes() const override { return blocks_.scratch_bytes(); }
-  void pack(const KernelIo& io) override { blocks_.pack(io.inputs[0].data, io.scratch, io.stream); }
+  void pack(const KernelIo& io) override { blocks_.copy(io.inputs[0], io.scratch, io.stream); }
   void communicate(const KernelIo& io) override {
-    group().reduce_scatter(blocks_.contiguous() ? io.inputs[0].data : io.scratch,
-                           io.outputs[0].data, blocks_.elements(), io.inputs[0].type, op_);
+    group().reduce_scatter(blocks_.place(io.inputs[0], io.scratch), io.outputs[0].data,
+                           blocks_.elements(), io.inputs[0].type, op_);
   }
 
  private:
@@ -205,22 +213,22 @@ class AllToAll final : public Collective {
   explicit AllToAll(const KernelRequest& request)
       : Collective(request, "all-to-all", request.inputs[0].size_bytes()),
         sent_(request, request.inputs[0], request.node.int_attribute("split_dim", 0),
-              request.node.ints_attribute("split_sizes", {})),
+              request.node.ints_attribute("split_sizes", {}), /*to_tensor=*/false),
         received_(request, request.outputs[0], request.node.int_attribute("concat_dim", 0),
-                  request.node.ints_attribute("concat_sizes", {})),
+                  request.node.ints_attribute("concat_sizes", {}), /*to_tensor=*/true),
         send_bytes_(sent_.bytes()),
         receive_bytes_(received_.bytes()) {}
 
   std::int64_t scratch_bytes() const override {
     return sent_.scratch_bytes() + received_.scratch_bytes();
   }
-  void pack(const KernelIo& io) override { sent_.pack(io.inputs[0].data, io.scratch, io.stream); }
+  void pack(const KernelIo& io) override { sent_.copy(io.inputs[0], io.scratch, io.stream); }
   void communicate(const KernelIo& io) override {
-    group().all_to_all(sent_.contiguous() ? io.inputs[0].data : io.scratch, send_bytes_,
-                       received_.contiguous() ? io.outputs[0].data : received(io), receive_bytes_);
+    group().all_to_all(sent_.place(io.inputs[0], io.scratch), send_bytes_,
+                       received_.place(io.outputs[0], received(io)), receive_bytes_);
   }
   void unpack(const KernelIo& io) override {
-    received_.unpack(received(io), io.outputs[0].data, io.stream);
+    received_.copy(io.outputs[0], received(io), io.stream);
   }
 
  private:
@@ -232,127 +240,124 @@ class AllToAll final : public Collective {
   Sizes receive_bytes_;
 };
 
-class Broadcast final : public Collective {
+class Broadcast final : public InPlace {
  public:
   explicit Broadcast(const KernelRequest& request)
-      : Collective(request, "broadcast", request.inputs[0].size_bytes()),
-        root_(static_cast<int>(request.node.int_attribute("root", 0))),
-        copy_(whole_copy(request)) {}
+      : InPlace(request, "broadcast"),
+        root_(static_cast<int>(request.node.int_attribute("root", 0))) {}
 
-  void pack(const KernelIo& io) override {
-    if (io.inputs[0].data != io.outputs[0].data)
-      copy_->run(io.inputs[0].data, io.outputs[0].data, io.stream);
-  }
   void communicate(const KernelIo& io) override {
     group().broadcast(io.outputs[0].data, io.outputs[0].size_bytes(), root_);
   }
 
  private:
   int root_;
-  std::unique_ptr<StridedCopy> copy_;
 };
 
-/// Boxes of a tensor, each in a message of its own, and the copies between it and the messages,
-/// where a box is not one run of bytes of the tensor.
-class Messages : public CollectiveKernel {
+/// Send and Recv: boxes of a tensor, each in a message of its own, and the copies between it and
+/// the messages, where a box is not one run of bytes of the tensor.
+class Messages final : public Communication {
  public:
-  Messages(const KernelRequest& request, const TensorView& tensor, Queue queue) : queue_(queue) {
-    require_other_ranks(request);
-    for (const graph::MessageBox& box : graph::message_boxes(request.node, tensor.shape)) {
-      Message& message = messages_.emplace_back();
-      message.peer = request.collectives->peer(box.peer, queue);
-      message.world_rank = box.peer;
-      add_layout(request, tensor, box.ranges, message);
-    }
+  Messages(const KernelRequest& request, Queue queue) : Communication(request), queue_(queue) {
+    const TensorView& tensor = sends() ? request.inputs[0] : request.outputs[0];
+    for (const graph::MessageBox& box : graph::message_boxes(request.node, tensor.shape))
+      messages_.push_back(message_of(request, tensor, box));
     // Whatever order the node has: if all ranks go by rank, none waits for one that waits for it.
     std::ranges::stable_sort(messages_, {}, &Message::world_rank);
     ranks_.push_back(request.collectives->world_rank());
     for (const Message& message : messages_) ranks_.push_back(message.world_rank);
     std::ranges::sort(ranks_);
     ranks_.erase(std::ranges::unique(ranks_).begin(), ranks_.end());
-    places_.resize(layouts_.size());
+    if (sends() && !messages_.empty()) {
+      bundle::CollectiveTotal& total = payload_.emplace_back("send", std::vector<int>{}, 0, 0);
+      for (const Message& message : messages_) {
+        ++total.count;
+        total.bytes += message.bytes;
+      }
+    }
+    std::vector<CopyLayout> layouts;
+    for (const Message& message : messages_)
+      if (message.layout) layouts.push_back(*message.layout);
+    if (layouts.empty()) return;
+    places_.resize(layouts.size());
+    copies_ = request.device.make_strided_copies(std::move(layouts));
   }
 
   Queue queue() const override { return queue_; }
   std::int64_t scratch_bytes() const override { return scratch_bytes_; }
-  std::span<const bundle::CollectiveTotal> payload() const override { return payload_; }
-  std::span<const int> ranks() const override { return ranks_; }
   bool waits_on_host() const override {
     return std::ranges::any_of(
         messages_, [](const Message& m) { return m.peer.communicator->waits_on_host(); });
   }
 
- protected:
+  void pack(const KernelIo& io) override {
+    if (sends()) copy(io.inputs[0].data, io);
+  }
+  void communicate(const KernelIo& io) override {
+    if (messages_.empty()) return;
+    std::byte* tensor = sends() ? io.inputs[0].data : io.outputs[0].data;
+    DeviceCommunicator& any = *messages_.front().peer.communicator;
+    any.begin_group();
+    for (const Message& message : messages_) {
+      std::byte* box = message.layout ? io.scratch + message.scratch : tensor + message.offset;
+      const auto& [communicator, rank] = message.peer;
+      if (sends())
+        communicator->send(box, message.bytes, rank);
+      else
+        communicator->receive(box, message.bytes, rank);
+    }
+    any.end_group();
+  }
+  void unpack(const KernelIo& io) override {
+    if (!sends()) copy(io.outputs[0].data, io);
+  }
+
+ private:
   struct Message {
     CollectiveContext::Peer peer;
     int world_rank = 0;
     std::int64_t bytes = 0;
-    std::int64_t offset = 0;   ///< bytes, of the box's first element in the tensor
-    std::int64_t scratch = 0;  ///< bytes, where the box is packed; of no meaning where it is not
-    bool is_packed = false;
-    std::size_t layout = 0;  ///< of the packed box, in the order of the node
-
-    std::byte* place(std::byte* tensor, std::byte* scratch_memory) const {
-      return is_packed ? scratch_memory + scratch : tensor + offset;
-    }
+    std::int64_t offset = 0;           ///< bytes, of the box's first element in the tensor
+    std::int64_t scratch = 0;          ///< bytes, where the box is packed
+    std::optional<CopyLayout> layout;  ///< to the packed box, or from it; of what is packed alone
   };
 
-  std::span<const Message> messages() const { return messages_; }
-  void add_payload(const char* kind) {
-    if (messages_.empty()) return;
-    bundle::CollectiveTotal& total = payload_.emplace_back(kind, std::vector<int>{}, 0, 0);
-    for (const Message& message : messages_) {
-      ++total.count;
-      total.bytes += message.bytes;
-    }
-  }
+  bool sends() const { return queue_ == Queue::send; }
 
-  /// Between the tensor and the packed boxes; `to_tensor` tells the direction.
-  void copy(const StridedCopies* copies, std::byte* tensor, std::byte* scratch, bool to_tensor,
-            void* stream) {
-    if (copies == nullptr) return;
+  /// Between the tensor and the packed boxes.
+  void copy(std::byte* tensor, const KernelIo& io) {
+    if (copies_ == nullptr) return;
     std::size_t i = 0;
     for (const Message& message : messages_) {
-      if (!message.is_packed) continue;
+      if (!message.layout) continue;
       std::byte* box = tensor + message.offset;
-      std::byte* packed = scratch + message.scratch;
-      places_[i++] = to_tensor ? CopyPlace{packed, box} : CopyPlace{box, packed};
+      std::byte* packed = io.scratch + message.scratch;
+      places_[i++] = sends() ? CopyPlace{box, packed} : CopyPlace{packed, box};
     }
-    copies->run(places_, stream);
+    copies_->run(places_, io.stream);
   }
 
-  /// A copy for each packed message, in order: from the tensor, or to it if `to_tensor`.
-  std::unique_ptr<StridedCopies> make_copies(const KernelRequest& request, bool to_tensor) const {
-    if (layouts_.empty()) return nullptr;
-    std::vector<CopyLayout> layouts;
-    for (const Message& message : messages_) {
-      if (!message.is_packed) continue;
-      CopyLayout layout = layouts_[message.layout];
-      if (to_tensor) std::swap(layout.in_strides, layout.out_strides);
-      layouts.push_back(std::move(layout));
-    }
-    return request.device.make_strided_copies(std::move(layouts));
-  }
-
- private:
-  void add_layout(const KernelRequest& request, const TensorView& tensor,
-                  const std::vector<graph::Range>& ranges, Message& message) {
+  /// Takes scratch memory for a box that is packed.
+  Message message_of(const KernelRequest& request, const TensorView& tensor,
+                     const graph::MessageBox& box) {
     const std::vector<std::int64_t> strides = row_major_strides(tensor.shape);
     Shape shape;
     std::int64_t first = 0;
-    for (std::size_t d = 0; d < ranges.size(); ++d) {
-      shape.push_back(ranges[d].size());
-      first += ranges[d].begin * strides[d];
+    for (std::size_t d = 0; d < box.ranges.size(); ++d) {
+      shape.push_back(box.ranges[d].size());
+      first += box.ranges[d].begin * strides[d];
     }
-    message.bytes = graph::bytes_of(tensor.type, graph::num_elements(shape));
-    message.offset = graph::bytes_of(tensor.type, first);
-    if (is_one_run(shape, tensor.shape)) return;
-    message.is_packed = true;
-    message.scratch = scratch_bytes_;
-    message.layout = layouts_.size();
+    Message message{.peer = request.collectives->peer(box.peer, queue_),
+                    .world_rank = box.peer,
+                    .bytes = graph::bytes_of(tensor.type, graph::num_elements(shape)),
+                    .offset = graph::bytes_of(tensor.type, first),
+                    .scratch = scratch_bytes_,
+                    .layout = {}};
+    if (is_one_run(shape, tensor.shape)) return message;
     scratch_bytes_ += graph::aligned(message.bytes);
-    layouts_.push_back(
-        {shape, strides, row_major_strides(shape), element_bytes_of(request, tensor)});
+    message.layout = {shape, strides, row_major_strides(shape), element_bytes_of(request, tensor)};
+    if (!sends()) std::swap(message.layout->in_strides, message.layout->out_strides);
+    return message;
   }
 
   /// Whether a box of a tensor is one run of its elements: whole in all dimensions behind the first
@@ -368,63 +373,13 @@ class Messages : public CollectiveKernel {
 
   Queue queue_;
   std::vector<Message> messages_;
-  std::vector<CopyLayout> layouts_;
+  std::unique_ptr<StridedCopies> copies_;
   std::vector<CopyPlace> places_;
-  std::vector<int> ranks_;
-  std::vector<bundle::CollectiveTotal> payload_;
   std::int64_t scratch_bytes_ = 0;
 };
 
-class Send final : public Messages {
- public:
-  explicit Send(const KernelRequest& request)
-      : Messages(request, request.inputs[0], Queue::send),
-        packing_(make_copies(request, /*to_tensor=*/false)) {
-    add_payload("send");
-  }
-
-  void pack(const KernelIo& io) override {
-    copy(packing_.get(), io.inputs[0].data, io.scratch, /*to_tensor=*/false, io.stream);
-  }
-  void communicate(const KernelIo& io) override {
-    if (messages().empty()) return;
-    DeviceCommunicator& any = *messages().front().peer.communicator;
-    any.begin_group();
-    for (const Message& message : messages())
-      message.peer.communicator->send(message.place(io.inputs[0].data, io.scratch), message.bytes,
-                                      message.peer.rank);
-    any.end_group();
-  }
-
- private:
-  std::unique_ptr<StridedCopies> packing_;
-};
-
-class Recv final : public Messages {
- public:
-  explicit Recv(const KernelRequest& request)
-      : Messages(request, request.outputs[0], Queue::receive),
-        unpacking_(make_copies(request, /*to_tensor=*/true)) {}
-
-  void communicate(const KernelIo& io) override {
-    if (messages().empty()) return;
-    DeviceCommunicator& any = *messages().front().peer.communicator;
-    any.begin_group();
-    for (const Message& message : messages())
-      message.peer.communicator->receive(message.place(io.outputs[0].data, io.scratch),
-                                         message.bytes, message.peer.rank);
-    any.end_group();
-  }
-  void unpack(const KernelIo& io) override {
-    copy(unpacking_.get(), io.outputs[0].data, io.scratch, /*to_tensor=*/true, io.stream);
-  }
-
- private:
-  std::unique_ptr<StridedCopies> unpacking_;
-};
-
 /// The members' parts one after another, what they communicate together.
-class CollectiveGroup final : public CollectiveKernel {
+class CollectiveGroup final : public Communication {
  public:
   explicit CollectiveGroup(const KernelRequest& request) {
     for (const graph::Node& node : members_of(request.node)) {
@@ -446,8 +401,6 @@ class CollectiveGroup final : public CollectiveKernel {
   }
 
   std::int64_t scratch_bytes() const override { return scratch_bytes_; }
-  std::span<const bundle::CollectiveTotal> payload() const override { return payload_; }
-  std::span<const int> ranks() const override { return ranks_; }
   bool waits_on_host() const override {
     return std::ranges::any_of(members_,
                                [](const Member& m) { return m.collective->waits_on_host(); });
@@ -480,8 +433,6 @@ class CollectiveGroup final : public CollectiveKernel {
 
   std::vector<Member> members_;
   std::int64_t scratch_bytes_ = 0;
-  std::vector<bundle::CollectiveTotal> payload_;
-  std::vector<int> ranks_;
 };
 
 }  // namespace
@@ -490,10 +441,10 @@ std::unique_ptr<Kernel> make_collective_group(const KernelRequest& request) {
   return std::make_unique<CollectiveGroup>(request);
 }
 std::unique_ptr<Kernel> make_send(const KernelRequest& request) {
-  return std::make_unique<Send>(request);
+  return std::make_unique<Messages>(request, Queue::send);
 }
 std::unique_ptr<Kernel> make_recv(const KernelRequest& request) {
-  return std::make_unique<Recv>(request);
+  return std::make_unique<Messages>(request, Queue::receive);
 }
 std::unique_ptr<Kernel> make_all_reduce(const KernelRequest& request) {
   return std::make_unique<AllReduce>(request);
