@@ -57,8 +57,7 @@ class Check {
       }
       runs_.push_back(std::move(*run));
     }
-    const auto known = sharding::sharding_rule(instance_.graph, node_);
-    rule_ = known ? *known : sharding::replicated_rule(instance_.graph, node_);
+    rule_ = sharding::rule_or_replicated(instance_.graph, node_);
     find_wrong();
     find_missed();
     return findings_;

@@ -55,7 +55,7 @@ bool table_is_covered(const std::set<std::string>& op_types) {
   for (const sharding::RuleEntry& entry : sharding::rule_table()) {
     const std::string name =
         (entry.domain.empty() ? "" : std::string(entry.domain) + "::") + std::string(entry.op_type);
-    if (op_types.contains(name) || entry.rule == sharding::replicated_rule) continue;
+    if (op_types.contains(name) || entry.rule == sharding::rules::replicated) continue;
     fmt::print("no instance of {}\n", name);
     is_covered = false;
   }

@@ -148,8 +148,7 @@ void check_consistency(const Reader& reader, const MetaInfo& info) {
       reader.check(port.ranges.size() == ranks, fmt::format("has '{}' for {} ranks of {}",
                                                             port.name, port.ranges.size(), ranks));
       const bool is_covered =
-          !port.batch || port.batch->rows * info.microbatches >=
-                             port.shape[static_cast<std::size_t>(port.batch->dim)];
+          !port.batch || port.batch->rows * info.microbatches >= port.shape[port.batch->dim];
       reader.check(is_covered, fmt::format("has microbatches that are not all of '{}'", port.name));
       reader.check(
           std::ranges::any_of(port.ranges, [](const auto& of_rank) { return of_rank.has_value(); }),

@@ -72,7 +72,7 @@ json to_json(const std::vector<FileInfo>& files) {
 
 graph::Shape PortInfo::microbatch_shape() const {
   graph::Shape result = shape;
-  if (batch) result[static_cast<std::size_t>(batch->dim)] = batch->rows;
+  if (batch) result[batch->dim] = batch->rows;
   return result;
 }
 

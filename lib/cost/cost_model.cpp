@@ -11,18 +11,13 @@ namespace {
 
 using sharding::Factor;
 using sharding::FactorKind;
+using sharding::holds;
 using sharding::OpShardSpec;
 using sharding::ReshardStep;
 using sharding::Shape;
 using sharding::ShardingRule;
 using sharding::StepKind;
 using sharding::TensorShardSpec;
-
-bool holds(const std::vector<std::vector<int>>& tensor, int factor) {
-  return std::ranges::any_of(tensor, [factor](const std::vector<int>& factors) {
-    return std::ranges::find(factors, factor) != factors.end();
-  });
-}
 
 /// The factors that a sum of products sums over: shared by two inputs, and in no output.
 std::vector<bool> contracted_factors(const ShardingRule& rule) {
@@ -53,7 +48,8 @@ void add_products(Work& work, const ShardingRule& rule, const OpShardSpec& spec,
   };
   double all = 2;  // a multiplication and an addition
   double one = 2;
-  const std::vector<sharding::Range> shares = sharding::factor_ranges(rule, spec, mesh, 0);
+  const std::vector<sharding::Range> shares =
+      sharding::factor_ranges(rule, spec.factor_axes, mesh, 0);
   for (std::size_t f = 0; f < shares.size(); ++f) {
     const double share = static_cast<double>(shares[f].size());
     all *= share;
@@ -179,9 +175,8 @@ Work CostModel::operator_work(const graph::Graph& graph, const graph::Node& node
 double CostModel::work_seconds(const Work& work, graph::DataType type,
                                const std::string& op_type) const {
   double arithmetic = 0;
-  if (work.operations > 0) {
+  if (work.operations > 0)
     arithmetic = work.operations / device_.flops(type).at(work.product_operations);
-  }
   const auto found = device_.element_seconds.find(op_type);
   if (found != device_.element_seconds.end()) arithmetic += work.elements * found->second;
   const double traffic = traffic_seconds(work);
@@ -198,7 +193,7 @@ double CostModel::traffic_seconds(const Work& work) const {
 double CostModel::operator_seconds(const graph::Graph& graph, const graph::Node& node,
                                    const ShardingRule& rule, const OpShardSpec& spec) const {
   const double as_one = seconds_as_one(graph, node, rule, spec);
-  if (!sharding::splits_normalized(rule, spec)) return as_one;
+  if (!sharding::splits_normalized(rule, spec.factor_axes)) return as_one;
   double seconds = 0;
   for_each_part(graph, node, rule, spec, mesh_,
                 [&](const auto& in, const auto& each, const auto& its_rule, const auto& choice) {
@@ -216,15 +211,12 @@ double CostModel::seconds_as_one(const graph::Graph& graph, const graph::Node& n
 
 double CostModel::loop_seconds(const graph::Graph& graph, const graph::Node& loop) const {
   const graph::Graph& body = loop.body->graph;
+  const CostModel alone(device_, sharding::DeviceMesh({1}));
   double round = 0;
   for (const graph::Node& node : body.nodes) {
-    const auto known = sharding::sharding_rule(body, node);
-    const ShardingRule rule = known ? *known : sharding::replicated_rule(body, node);
-    const auto choices = sharding::enumerate_op_shard_specs(rule, sharding::DeviceMesh({1}),
-                                                            sharding::input_shapes(body, node),
-                                                            sharding::output_shapes(body, node));
-    round += CostModel(device_, sharding::DeviceMesh({1}))
-                 .operator_seconds(body, node, rule, choices.front());
+    const ShardingRule rule = sharding::rule_or_replicated(body, node);
+    const auto choices = sharding::enumerate_op_shard_specs(body, node, rule, alone.mesh());
+    round += alone.operator_seconds(body, node, rule, choices.front());
   }
   return device_.launch_seconds +
          round * static_cast<double>(graph::expected_rounds(graph, loop).rounds);
@@ -269,7 +261,7 @@ std::string CostModel::price_key(const graph::Graph& graph, const graph::Node& n
 double CostModel::reduction_seconds(const graph::Graph& graph, const graph::Node& node,
                                     const ShardingRule& rule, const OpShardSpec& spec) const {
   double seconds = 0;
-  if (sharding::splits_normalized(rule, spec)) {
+  if (sharding::splits_normalized(rule, spec.factor_axes)) {
     for_each_part(graph, node, rule, spec, mesh_,
                   [&](const auto& in, const auto& each, const auto& its_rule, const auto& choice) {
                     seconds += reduction_seconds(in, each, its_rule, choice);

@@ -126,9 +126,7 @@ class Repeated {
     const Node& node = graph.nodes.front();
     const auto rule = sharding::sharding_rule(graph, node);
     require(rule.has_value(), "what is measured has a sharding rule");
-    const auto choices =
-        sharding::enumerate_op_shard_specs(*rule, alone.mesh(), sharding::input_shapes(graph, node),
-                                           sharding::output_shapes(graph, node));
+    const auto choices = sharding::enumerate_op_shard_specs(graph, node, *rule, alone.mesh());
     return alone.operator_work(graph, node, *rule, choices.front());
   }
 

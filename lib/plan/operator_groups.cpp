@@ -153,8 +153,7 @@ class Grouping {
   OperatorGroup first_of(NodeId id) const {
     const Node& node = graph_.node(id);
     const OpShardSpec& strategy = strategy_of(id);
-    const auto known = sharding::sharding_rule(graph_, node);
-    const auto rule = known ? *known : sharding::replicated_rule(graph_, node);
+    const auto rule = sharding::rule_or_replicated(graph_, node);
     OperatorGroup group;
     for (const ValueId input : node.inputs) {
       group.inputs_as.push_back(input == graph::no_value ? TensorShardSpec{} : lies_as(input));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -17,6 +18,7 @@ using graph::Graph;
 using graph::Node;
 using graph::ValueId;
 using sharding::OpShardSpec;
+using sharding::ReduceFunction;
 using sharding::ReshardStep;
 using sharding::TensorShardSpec;
 
@@ -30,181 +32,171 @@ bool is_shape_like(const graph::Value& value) {
          value.constant->size_bytes() <= largest_shape_bytes;
 }
 
-class Lowering {
+/// A mesh axis of size 1 splits nothing, and a collective over it would move nothing.
+TensorShardSpec without_idle_axes(TensorShardSpec spec, const sharding::DeviceMesh& mesh) {
+  const auto is_idle = [&mesh](int axis) { return mesh.axis_size(axis) == 1; };
+  for (std::vector<int>& axes : spec.dims) std::erase_if(axes, is_idle);
+  std::erase_if(spec.partial, is_idle);
+  if (!spec.is_partial()) spec.reduce = sharding::Reduce::sum;
+  return spec;
+}
+
+OpShardSpec without_idle_axes(OpShardSpec strategy, const sharding::DeviceMesh& mesh) {
+  for (auto* specs : {&strategy.inputs, &strategy.computed, &strategy.outputs}) {
+    for (TensorShardSpec& spec : *specs) spec = without_idle_axes(std::move(spec), mesh);
+  }
+  for (std::size_t i = 0; i < strategy.computed.size(); ++i) {
+    if (!strategy.computed[i].is_partial()) strategy.reductions[i] = ReduceFunction::none;
+  }
+  return strategy;
+}
+
+/// The specs in which values lie: as they are stored, whole where a decomposition added them behind
+/// the plan's values, or as operators leave them.
+std::map<ValueId, TensorShardSpec> base_specs_of(const Program& program,
+                                                 const std::map<ValueId, TensorShardSpec>& stored,
+                                                 std::size_t planned_values) {
+  std::map<ValueId, TensorShardSpec> specs;
+  for (const auto& [id, spec] : stored) {
+    const graph::Value& value = program.graph.value(id);
+    specs[id] = is_shape_like(value) ? TensorShardSpec::replicated(value.shape.size())
+                                     : without_idle_axes(spec, program.mesh);
+  }
+  for (std::size_t v = planned_values; v < program.graph.values.size(); ++v) {
+    const graph::Value& added = program.graph.values[v];  // a number, axes
+    if (added.constant)
+      specs[static_cast<ValueId>(v)] = TensorShardSpec::replicated(added.shape.size());
+  }
+  for (std::size_t n = 0; n < program.graph.nodes.size(); ++n) {
+    const auto& outputs = program.graph.nodes[n].outputs;
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      if (outputs[i] != graph::no_value) specs[outputs[i]] = program.operators[n].outputs[i];
+  }
+  return specs;
+}
+
+/// The versions of a program's values that operators read or leave, each made once; those on the
+/// way between two are nobody else's.
+class Versions {
  public:
-  Lowering(const Graph& graph, const plan::Plan& plan, const sharding::StepPrice& price)
-      : price_(price) {
-    require(plan.operators.size() == graph.nodes.size(), "a plan has a strategy for every node");
-    program_.graph = graph;
-    program_.mesh = plan.mesh;
-    for (const OpShardSpec& strategy : plan.operators)
-      program_.operators.push_back(without_idle_axes(strategy));
-    sharding::decompose_normalized(program_.graph, program_.operators, program_.mesh);
-    find_base_specs(graph, plan.stored);
-  }
+  Versions(Program& program, const sharding::StepPrice& price,
+           std::map<ValueId, TensorShardSpec> base_specs)
+      : program_(program), price_(price), base_specs_(std::move(base_specs)) {}
 
-  Program run() && {
-    for (const ValueId input : graph().inputs) program_.inputs.push_back(base_version(input));
-    for (std::size_t id = 0; id < graph().nodes.size(); ++id) {
-      append_operator(static_cast<graph::NodeId>(id));
-    }
-    for (const ValueId output : graph().outputs) {
-      require(!base_specs_.at(output).is_partial(), "a model output is not partial");
-      program_.outputs.push_back(base_version(output));
-    }
-    return std::move(program_);
-  }
-
- private:
-  const Graph& graph() const { return program_.graph; }
-
-  void find_base_specs(const Graph& planned, const std::map<ValueId, TensorShardSpec>& stored) {
-    for (const auto& [value, spec] : stored) {
-      const graph::Value& tensor = graph().value(value);
-      base_specs_[value] = is_shape_like(tensor) ? TensorShardSpec::replicated(tensor.shape.size())
-                                                 : without_idle_axes(spec);
-    }
-    for (std::size_t id = planned.values.size(); id < graph().values.size(); ++id) {
-      const graph::Value& added = graph().values[id];  // a number, axes
-      if (added.constant)
-        base_specs_[static_cast<ValueId>(id)] = TensorShardSpec::replicated(added.shape.size());
-    }
-    for (std::size_t id = 0; id < graph().nodes.size(); ++id) {
-      const auto& outputs = graph().nodes[id].outputs;
-      for (std::size_t i = 0; i < outputs.size(); ++i) {
-        if (outputs[i] == graph::no_value) continue;
-        base_specs_[outputs[i]] = program_.operators[id].outputs[i];
-      }
-    }
-  }
-
-  /// A mesh axis of size 1 splits nothing, and a collective over it would move nothing.
-  TensorShardSpec without_idle_axes(TensorShardSpec spec) const {
-    const auto is_idle = [this](int axis) { return program_.mesh.axis_size(axis) == 1; };
-    for (std::vector<int>& axes : spec.dims) std::erase_if(axes, is_idle);
-    std::erase_if(spec.partial, is_idle);
-    if (!spec.is_partial()) spec.reduce = sharding::Reduce::sum;
-    return spec;
-  }
-
-  OpShardSpec without_idle_axes(OpShardSpec strategy) const {
-    for (auto* specs : {&strategy.inputs, &strategy.computed, &strategy.outputs}) {
-      for (TensorShardSpec& spec : *specs) spec = without_idle_axes(std::move(spec));
-    }
-    for (std::size_t i = 0; i < strategy.computed.size(); ++i) {
-      if (!strategy.computed[i].is_partial()) {
-        strategy.reductions[i] = sharding::ReduceFunction::none;
-      }
-    }
-    return strategy;
-  }
-
-  /// The operator behind the versions that it reads, and its reductions behind it.
-  void append_operator(graph::NodeId id) {
-    const Node& node = graph().node(id);
-    const OpShardSpec& strategy = program_.operators[id];
-    Instruction instruction{.node = id, .step = {}, .inputs = {}, .outputs = {}};
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const bool left_out = node.inputs[i] == graph::no_value;
-      instruction.inputs.push_back(left_out ? -1 : version_of(node.inputs[i], strategy.inputs[i]));
-    }
-    std::vector<Instruction> reductions;
-    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-      if (node.outputs[i] == graph::no_value) {
-        instruction.outputs.push_back(-1);
-        continue;
-      }
-      VersionId computed = base_version(node.outputs[i]);
-      if (const auto step = cost::reduction_step(strategy, i)) {
-        const VersionId reduced = computed;
-        computed = add_version({node.outputs[i], strategy.computed[i]});
-        reductions.push_back({graph::no_node, *step, {computed}, {reduced}});
-      }
-      instruction.outputs.push_back(computed);
-    }
-    program_.instructions.push_back(std::move(instruction));
-    std::ranges::move(reductions, std::back_inserter(program_.instructions));
-  }
-
-  VersionId base_version(ValueId value) {
+  VersionId base(ValueId value) {
     const TensorShardSpec& spec = base_specs_.at(value);
     const auto [entry, is_new] = known_.try_emplace({value, spec}, 0);
-    if (is_new) entry->second = add_version({value, spec, /*is_base=*/true});
+    if (is_new) entry->second = add({value, spec, /*is_base=*/true});
     return entry->second;
   }
 
   /// The value in a spec, made from its base version on first use.
-  VersionId version_of(ValueId value, const TensorShardSpec& spec) {
-    VersionId version = base_version(value);
+  VersionId in(const TensorShardSpec& spec, ValueId value) {
+    VersionId version = base(value);
     const auto [entry, is_new] = known_.try_emplace({value, spec}, 0);
     if (!is_new) return entry->second;
-    const graph::Value& tensor = graph().value(value);
+    const graph::Value& tensor = program_.graph.value(value);
     const sharding::Connection connection = sharding::connect(
         base_specs_.at(value), spec, tensor.shape, tensor.type, program_.mesh, price_);
     for (const ReshardStep& step : connection.steps) {
-      const VersionId next = add_version({value, step.after});
+      const VersionId next = add({value, step.after});
       program_.instructions.push_back({graph::no_node, step, {version}, {next}});
       version = next;
     }
     return entry->second = version;
   }
 
-  VersionId add_version(Version version) {
+  VersionId add(Version version) {
     program_.versions.push_back(std::move(version));
     return static_cast<VersionId>(program_.versions.size()) - 1;
   }
 
+ private:
+  Program& program_;
   const sharding::StepPrice& price_;
-  std::map<ValueId, TensorShardSpec> base_specs_;
-  Program program_;
-  /// Versions that operators read or leave; those on the way between two are nobody else's.
+  const std::map<ValueId, TensorShardSpec> base_specs_;
   std::map<std::pair<ValueId, TensorShardSpec>, VersionId> known_;
 };
+
+/// Appends the operator behind the versions that it reads, and its reductions behind it.
+void append_operator(graph::NodeId id, Versions& versions, Program& program) {
+  const Node& node = program.graph.node(id);
+  const OpShardSpec& strategy = program.operators[id];
+  Instruction instruction{.node = id, .step = {}, .inputs = {}, .outputs = {}};
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const bool left_out = node.inputs[i] == graph::no_value;
+    instruction.inputs.push_back(left_out ? -1 : versions.in(strategy.inputs[i], node.inputs[i]));
+  }
+  std::vector<Instruction> reductions;
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    VersionId& computed = instruction.outputs.emplace_back(-1);
+    if (node.outputs[i] == graph::no_value) continue;
+    computed = versions.base(node.outputs[i]);
+    if (const auto step = cost::reduction_step(strategy, i)) {
+      const VersionId reduced = computed;
+      computed = versions.add({node.outputs[i], strategy.computed[i]});
+      reductions.push_back({graph::no_node, *step, {computed}, {reduced}});
+    }
+  }
+  program.instructions.push_back(std::move(instruction));
+  std::ranges::move(reductions, std::back_inserter(program.instructions));
+}
 
 }  // namespace
 
 Program lower(const Graph& graph, const plan::Plan& plan, const sharding::StepPrice& price) {
-  return Lowering(graph, plan, price).run();
+  require(plan.operators.size() == graph.nodes.size(), "a plan has a strategy for every node");
+  Program program;
+  program.graph = graph;
+  program.mesh = plan.mesh;
+  for (const OpShardSpec& strategy : plan.operators)
+    program.operators.push_back(without_idle_axes(strategy, plan.mesh));
+  sharding::decompose_normalized(program.graph, program.operators, program.mesh);
+  Versions versions(program, price, base_specs_of(program, plan.stored, graph.values.size()));
+  for (const ValueId input : program.graph.inputs) program.inputs.push_back(versions.base(input));
+  for (std::size_t id = 0; id < program.graph.nodes.size(); ++id)
+    append_operator(static_cast<graph::NodeId>(id), versions, program);
+  for (const ValueId output : program.graph.outputs) {
+    program.outputs.push_back(versions.base(output));
+    require(!program.versions[program.outputs.back()].spec.is_partial(),
+            "a model output is not partial");
+  }
+  return program;
 }
 
 std::vector<bundle::CollectiveTotal> collective_totals(const Program& program) {
+  const sharding::StepPrice free = [](const auto&, const auto&, auto) { return 0.0; };
   std::vector<bundle::CollectiveTotal> totals;
-  for (const Instruction& instruction : program.instructions) {
-    if (!instruction.is_collective()) continue;
-    const sharding::ReshardStep& step = instruction.step;
-    const Version& version = program.versions[instruction.inputs[0]];
-    const graph::Value& value = program.graph.value(version.value);
-    for (int rank = 0; rank < program.mesh.num_devices(); ++rank) {
-      bundle::add_collective(totals,
-                             {std::string(name_of(step.kind)), step.mesh_axes, 1,
-                              payload_bytes(step, value.shape, value.type, program.mesh, rank)});
-    }
+  for (const plan::CollectiveUse& use : collective_uses(program, free)) {
+    if (use.kind != name_of(sharding::StepKind::slice))
+      totals.push_back(
+          {use.kind, use.mesh_axes, use.times * program.mesh.num_devices(), use.bytes});
   }
   return totals;
 }
 
+plan::CollectiveUse& use_of(std::vector<plan::CollectiveUse>& uses, const std::string& kind,
+                            const std::vector<int>& mesh_axes) {
+  const auto key = [](const plan::CollectiveUse& use) { return std::tie(use.kind, use.mesh_axes); };
+  const auto place = std::ranges::lower_bound(uses, std::tie(kind, mesh_axes), {}, key);
+  if (place != uses.end() && key(*place) == std::tie(kind, mesh_axes)) return *place;
+  return *uses.insert(place, {.kind = kind, .mesh_axes = mesh_axes});
+}
+
 std::vector<plan::CollectiveUse> collective_uses(const Program& program,
                                                  const sharding::StepPrice& price) {
-  std::map<std::pair<std::string_view, std::vector<int>>, plan::CollectiveUse> uses;
+  std::vector<plan::CollectiveUse> uses;
   for (const Instruction& instruction : program.instructions) {
     if (instruction.node != graph::no_node) continue;
     const ReshardStep& step = instruction.step;
-    const Version& version = program.versions[instruction.inputs[0]];
-    const graph::Value& value = program.graph.value(version.value);
-    plan::CollectiveUse& use = uses[{name_of(step.kind), step.mesh_axes}];
+    const graph::Value& value = program.value_of(instruction);
+    plan::CollectiveUse& use = use_of(uses, std::string(name_of(step.kind)), step.mesh_axes);
     ++use.times;
     use.seconds += price(step, value.shape, value.type);
-    for (int rank = 0; rank < program.mesh.num_devices(); ++rank) {
+    for (int rank = 0; rank < program.mesh.num_devices(); ++rank)
       use.bytes += payload_bytes(step, value.shape, value.type, program.mesh, rank);
-    }
   }
-  std::vector<plan::CollectiveUse> result;
-  for (auto& [key, use] : uses) {
-    use.kind = key.first;
-    use.mesh_axes = key.second;
-    result.push_back(std::move(use));
-  }
-  return result;
+  return uses;
 }
 
 }  // namespace autopar::program

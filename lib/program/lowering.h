@@ -43,6 +43,11 @@ struct Program {
   std::vector<Instruction> instructions;
   std::vector<VersionId> inputs;   ///< by model input
   std::vector<VersionId> outputs;  ///< by model output, never partial
+
+  /// The value that a reshard step works on.
+  const graph::Value& value_of(const Instruction& step) const {
+    return graph.value(versions[step.inputs[0]].value);
+  }
 };
 
 /// `price` must be the one that the plan was searched with, so that the same chains are chosen.
@@ -52,6 +57,10 @@ Program lower(const graph::Graph& graph, const plan::Plan& plan, const sharding:
 
 /// The communication of a run of the program, over all ranks.
 std::vector<bundle::CollectiveTotal> collective_totals(const Program& program);
+
+/// The entry of this kind and axes, by which entries are sorted; inserted where there is none.
+plan::CollectiveUse& use_of(std::vector<plan::CollectiveUse>& uses, const std::string& kind,
+                            const std::vector<int>& mesh_axes);
 
 /// The same for a report, by kind and axes: with slices, and with the seconds that `price`
 /// predicts.

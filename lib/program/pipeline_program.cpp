@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
-#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/unique_names.h"
 #include "cost/cost_model.h"
 #include "graph/message_boxes.h"
 #include "program/memory_prediction.h"
@@ -51,21 +50,12 @@ struct Peers {
   std::vector<const std::vector<Range>*> boxes;
 };
 
-Peers senders_to(int rank, const Transfer& transfer) {
+/// `self` is the end of a message that the rank is, `other` its peer's.
+Peers peers_of(int rank, const Transfer& transfer, int Message::*self, int Message::*other) {
   Peers peers;
   for (const Message& message : transfer.messages) {
-    if (message.to != rank) continue;
-    peers.ranks.push_back(message.from);
-    peers.boxes.push_back(&message.box);
-  }
-  return peers;
-}
-
-Peers receivers_from(int rank, const Transfer& transfer) {
-  Peers peers;
-  for (const Message& message : transfer.messages) {
-    if (message.from != rank) continue;
-    peers.ranks.push_back(message.to);
+    if (message.*self != rank) continue;
+    peers.ranks.push_back(message.*other);
     peers.boxes.push_back(&message.box);
   }
   return peers;
@@ -76,7 +66,7 @@ class TransferNodes {
  public:
   TransferNodes(const StageGraph& stage, const plan::Plan& plan, int rank_in_stage, Graph& shard)
       : stage_(stage), plan_(plan), rank_(rank_in_stage), shard_(shard) {
-    for (const Node& node : shard_.nodes) names_.insert(node.name);
+    names_.insert_names(shard_.nodes);
   }
 
   void receive(ValueId received, const Peers& senders) {
@@ -96,10 +86,8 @@ class TransferNodes {
 
   void insert() && {
     auto& nodes = shard_.nodes;
-    nodes.insert(nodes.begin(), std::make_move_iterator(receives_.begin()),
-                 std::make_move_iterator(receives_.end()));
-    nodes.insert(nodes.end(), std::make_move_iterator(sends_.begin()),
-                 std::make_move_iterator(sends_.end()));
+    std::ranges::move(receives_, std::inserter(nodes, nodes.begin()));
+    std::ranges::move(sends_, std::back_inserter(nodes));
     shard_.inputs.resize(stage_.model_inputs.size());
     shard_.outputs.resize(stage_.model_outputs.size());
   }
@@ -124,15 +112,12 @@ class TransferNodes {
         ends.push_back((*box)[d].end - part[d].begin);
       }
     }
-    Node node;
-    const std::string wanted = value.name + "/" + op_type;
-    node.name = wanted;
-    for (int copy = 1; !names_.insert(node.name).second; ++copy)
-      node.name = wanted + "#" + std::to_string(copy);
-    node.op_type = op_type;
-    node.domain = graph::collective_domain;
-    node.attributes = {{"peers", peers.ranks}, {"starts", starts}, {"ends", ends}};
-    return node;
+    return {names_.take(value.name + "/" + op_type),
+            op_type,
+            graph::collective_domain,
+            {},
+            {},
+            {{"peers", peers.ranks}, {"starts", starts}, {"ends", ends}}};
   }
 
   const StageGraph& stage_;
@@ -141,7 +126,7 @@ class TransferNodes {
   Graph& shard_;
   std::vector<Node> receives_;
   std::vector<Node> sends_;
-  std::unordered_set<std::string> names_;
+  UniqueNames names_{"#"};
 };
 
 sharding::StepPrice price_on(const cost::DeviceModel& device, const sharding::DeviceMesh& mesh) {
@@ -182,9 +167,9 @@ Graph rank_graph(const PipelinePlan& plan, const PipelineProgram& program, int r
   auto sent = stage.stage.sent.begin();
   for (const Transfer& transfer : program.transfers) {
     if (transfer.from_stage + 1 == static_cast<int>(s))
-      nodes.receive(*received++, senders_to(rank, transfer));
+      nodes.receive(*received++, peers_of(rank, transfer, &Message::to, &Message::from));
     if (transfer.from_stage == static_cast<int>(s))
-      nodes.send(*sent++, receivers_from(rank, transfer));
+      nodes.send(*sent++, peers_of(rank, transfer, &Message::from, &Message::to));
   }
   std::move(nodes).insert();
   return shard;
@@ -210,11 +195,9 @@ std::vector<bundle::CollectiveTotal> collective_totals(const PipelinePlan& plan,
 std::vector<plan::CollectiveUse> collective_uses(const PipelinePlan& plan,
                                                  const PipelineProgram& program,
                                                  const cost::DeviceModel& device) {
-  std::map<std::pair<std::string, std::vector<int>>, plan::CollectiveUse> uses;
+  std::vector<plan::CollectiveUse> uses;
   const auto add = [&](const plan::CollectiveUse& more) {
-    plan::CollectiveUse& use = uses[{more.kind, more.mesh_axes}];
-    use.kind = more.kind;
-    use.mesh_axes = more.mesh_axes;
+    plan::CollectiveUse& use = use_of(uses, more.kind, more.mesh_axes);
     use.times += plan.microbatches * more.times;
     use.bytes += plan.microbatches * more.bytes;
     use.seconds += plan.microbatches * more.seconds;
@@ -231,9 +214,7 @@ std::vector<plan::CollectiveUse> collective_uses(const PipelinePlan& plan,
     for (const Message& message : transfer.messages) bytes += transfer.bytes(message);
     add({.kind = "send", .mesh_axes = {}, .times = 1, .bytes = bytes});
   }
-  std::vector<plan::CollectiveUse> result;
-  for (auto& [key, use] : uses) result.push_back(std::move(use));
-  return result;
+  return uses;
 }
 
 std::vector<bundle::TransferInfo> transfer_infos(const PipelineProgram& program) {

@@ -1,10 +1,10 @@
 #include "program/rank_graph.h"
 
 #include <string>
-#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/unique_names.h"
 #include "sharding/sharding_rule.h"
 
 namespace autopar::program {
@@ -26,12 +26,12 @@ class RankGraph {
     shard_.name = graph_.name;
     shard_.opsets = graph_.opsets;
     shard_.opsets[graph::collective_domain] = 1;
-    for (const graph::Value& value : graph_.values) taken_names_.insert(value.name);
-    for (const Node& node : graph_.nodes) taken_names_.insert(node.name);
+    names_.insert_names(graph_.values);
+    names_.insert_names(graph_.nodes);
   }
 
   Graph build() && {
-    for (const Version& version : program_.versions) add_value(version);
+    for (std::size_t id = 0; id < program_.versions.size(); ++id) add_value(id);
     for (const Instruction& instruction : program_.instructions) {
       if (instruction.node != graph::no_node) {
         append_operator(instruction);
@@ -51,13 +51,14 @@ class RankGraph {
   }
 
  private:
-  void add_value(const Version& version) {
+  void add_value(VersionId id) {
+    const Version& version = program_.versions[id];
     const graph::Value& whole = graph_.value(version.value);
-    const std::vector<Range> ranges = ranges_of(version, rank_);
+    const std::vector<Range> ranges = ranges_of(id, rank_);
     graph::Value value{.name = whole.name, .type = whole.type, .shape = {}, .constant = {}};
     for (const Range& range : ranges) value.shape.push_back(range.size());
     if (!version.is_base) {
-      value.name = unique(whole.name + "@" + to_string(version.spec));
+      value.name = names_.take(whole.name + "@" + to_string(version.spec));
     } else if (whole.constant) {
       value.constant = whole.constant->slice(ranges);
     }
@@ -66,24 +67,21 @@ class RankGraph {
 
   void append_operator(const Instruction& instruction) {
     const Node& whole = graph_.node(instruction.node);
-    sharding::LocalNode local{shard_, whole, {}};
+    const auto rule = sharding::rule_or_replicated(graph_, whole);
+    sharding::LocalNode local{shard_, rule, whole, {}};
     local.node.inputs = values_of(instruction.inputs);
     local.node.outputs = values_of(instruction.outputs);
-    const auto rule = sharding::sharding_rule(graph_, whole);
-    if (!rule || !rule->localize) {
-      shard_.nodes.push_back(std::move(local.node));
-      return;
+    if (rule.localize) {
+      const auto& axes = program_.operators[instruction.node].factor_axes;
+      local.factor_ranges = sharding::factor_ranges(rule, axes, program_.mesh, rank_);
     }
-    const auto& strategy = program_.operators[instruction.node];
-    local.factor_ranges = sharding::factor_ranges(*rule, strategy, program_.mesh, rank_);
-    rule->localize(local);
+    append_local(std::move(local));
   }
 
   void append_slice(const Instruction& instruction) {
     const ReshardStep& step = instruction.step;
-    const auto dim = static_cast<std::size_t>(step.dim);
-    const Range before = ranges_of(version(instruction.inputs[0]), rank_)[dim];
-    const Range after = ranges_of(version(instruction.outputs[0]), rank_)[dim];
+    const Range before = ranges_of(instruction.inputs[0], rank_)[step.dim];
+    const Range after = ranges_of(instruction.outputs[0], rank_)[step.dim];
     Node node = step_node(instruction, "");
     node.op_type = "Slice";
     const auto add_input = [&](const char* what, std::int64_t number) {
@@ -101,67 +99,63 @@ class RankGraph {
     const ReshardStep& step = instruction.step;
     const VersionId from = instruction.inputs[0];
     const VersionId to = instruction.outputs[0];
-    Node node = step_node(instruction, graph::collective_domain);
-    auto& attributes = node.attributes;
+    const std::string reduce(name_of(step.reduce));
+    const std::int64_t dim = step.dim;
     const std::int64_t index = program_.mesh.index_in_group(rank_, step.mesh_axes);
-    attributes["mesh_axes"] = widened(step.mesh_axes);
     std::vector<int> group = program_.mesh.group(rank_, step.mesh_axes);
     for (int& member : group) member += first_rank_;
-    attributes["ranks"] = widened(group);
+    Node node = step_node(instruction, graph::collective_domain);
     switch (step.kind) {
       case StepKind::all_reduce:
         node.op_type = "AllReduce";
-        attributes["reduce"] = std::string(name_of(step.reduce));
+        node.attributes = {{"reduce", reduce}};
         break;
       case StepKind::all_gather:
         node.op_type = "AllGather";
-        attributes["dim"] = std::int64_t{step.dim};
-        attributes["sizes"] = extents(step, from, step.dim);
+        node.attributes = {{"dim", dim}, {"sizes", extents(step, from, step.dim)}};
         break;
       case StepKind::reduce_scatter:
         node.op_type = "ReduceScatter";
-        attributes["reduce"] = std::string(name_of(step.reduce));
-        attributes["dim"] = std::int64_t{step.dim};
-        attributes["sizes"] = extents(step, to, step.dim);
-        attributes["rank"] = index;
+        node.attributes = {{"reduce", reduce},
+                           {"dim", dim},
+                           {"sizes", extents(step, to, step.dim)},
+                           {"rank", index}};
         break;
       case StepKind::all_to_all:
         node.op_type = "AllToAll";
-        attributes["split_dim"] = std::int64_t{step.split_dim};
-        attributes["concat_dim"] = std::int64_t{step.dim};
-        attributes["split_sizes"] = extents(step, to, step.split_dim);
-        attributes["concat_sizes"] = extents(step, from, step.dim);
-        attributes["rank"] = index;
+        node.attributes = {{"split_dim", std::int64_t{step.split_dim}},
+                           {"concat_dim", dim},
+                           {"split_sizes", extents(step, to, step.split_dim)},
+                           {"concat_sizes", extents(step, from, step.dim)},
+                           {"rank", index}};
         break;
       case StepKind::slice:
         throw InternalError("internal error: a slice is no collective");
     }
+    node.attributes["mesh_axes"] = widened(step.mesh_axes);
+    node.attributes["ranks"] = widened(group);
     shard_.nodes.push_back(std::move(node));
   }
 
   /// Named after what it makes: "y/all-reduce".
   Node step_node(const Instruction& instruction, const char* domain) {
     const ValueId made = value_of(instruction.outputs[0]);
-    Node node;
-    node.name = unique(shard_.value(made).name + "/" + std::string(name_of(instruction.step.kind)));
-    node.domain = domain;
-    node.inputs = {value_of(instruction.inputs[0])};
-    node.outputs = {made};
-    return node;
+    const std::string name =
+        fmt::format("{}/{}", shard_.value(made).name, name_of(instruction.step.kind));
+    return {names_.take(name), "", domain, {value_of(instruction.inputs[0])}, {made}, {}};
   }
 
   /// The extent that each rank of the step's group has of a dimension of a version.
   std::vector<std::int64_t> extents(const ReshardStep& step, VersionId id, int dim) const {
     std::vector<std::int64_t> result;
     for (const int member : program_.mesh.group(rank_, step.mesh_axes)) {
-      result.push_back(ranges_of(version(id), member)[dim].size());
+      result.push_back(ranges_of(id, member)[dim].size());
     }
     return result;
   }
 
-  const Version& version(VersionId id) const { return program_.versions[id]; }
-
-  std::vector<Range> ranges_of(const Version& version, int rank) const {
+  std::vector<Range> ranges_of(VersionId id, int rank) const {
+    const Version& version = program_.versions[id];
     return sharding::local_ranges(version.spec, graph_.value(version.value).shape, program_.mesh,
                                   rank);
   }
@@ -178,21 +172,13 @@ class RankGraph {
     return {numbers.begin(), numbers.end()};
   }
 
-  std::string unique(const std::string& wanted) {
-    std::string name = wanted;
-    for (int copy = 1; !taken_names_.insert(name).second; ++copy) {
-      name = wanted + "#" + std::to_string(copy);
-    }
-    return name;
-  }
-
   const Program& program_;
   const Graph& graph_;
   int rank_;
   int first_rank_;
   Graph shard_;
   std::vector<ValueId> values_;  ///< by VersionId
-  std::unordered_set<std::string> taken_names_;
+  UniqueNames names_{"#"};
 };
 
 }  // namespace

@@ -32,9 +32,7 @@ std::vector<double> seconds_of_instructions(const Program& program,
       continue;
     }
     const Node& node = graph.node(instruction.node);
-    const auto rule = sharding::sharding_rule(graph, node);
-    seconds.push_back(cost.operator_seconds(graph, node,
-                                            rule ? *rule : sharding::replicated_rule(graph, node),
+    seconds.push_back(cost.operator_seconds(graph, node, sharding::rule_or_replicated(graph, node),
                                             program.operators[instruction.node]));
   }
   return seconds;

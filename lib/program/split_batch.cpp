@@ -28,229 +28,178 @@ struct NoSuchCut : Error {
   using Error::Error;
 };
 
-/// Follows the batch from the inputs through all operators, on a mesh whose one axis is that of the
-/// microbatches.
-class BatchSplitter {
- public:
-  BatchSplitter(const Graph& graph, int microbatches, const BatchDims& batched)
-      : graph_(graph), producers_(graph::producers(graph)) {
-    plan_.mesh = sharding::DeviceMesh({microbatches});
-    begin(batched);
-  }
+/// Whether both have the same elements; of one type and shape.
+bool has_same_bytes(const graph::Tensor& a, const graph::Tensor& b) {
+  const graph::Tensor left = a.contiguous_copy();
+  const graph::Tensor right = b.contiguous_copy();
+  return std::ranges::equal(left.bytes(), right.bytes());
+}
 
-  /// Adds the inputs that operators need cut along with those that are. A pass may have read such
-  /// an input whole before, so that all begins anew with it, until none is found.
-  BatchDims find_inputs(BatchDims batched) && {
-    while (true) {
-      begin(batched);
-      std::exception_ptr refusal;
-      try {
-        choose_strategies();
-        if (found_.empty()) require_no_collective(lowered());
-      } catch (const NoSuchCut&) {
-        refusal = std::current_exception();
-      }
-      if (found_.empty() && refusal) std::rethrow_exception(refusal);
-      if (found_.empty()) return batched;
-      batched.insert(batched.end(), found_.begin(), found_.end());
-    }
-  }
-
-  SplitBatch run() && {
-    choose_strategies();
-    const Program program = lowered();
-    require_no_collective(program);
-    SplitBatch result{rank_graph(program, 0), {}};
-    for (int i = 1; i < plan_.mesh.num_devices(); ++i) {
-      require_alike(result.microbatch, rank_graph(program, i));
-    }
-    for (const auto* ports : {&graph_.inputs, &graph_.outputs}) {
-      for (const ValueId id : *ports) {
-        if (batch_dim(id) >= 0) result.ports[graph_.value(id).name] = {batch_dim(id), rows(id)};
-      }
-    }
-    return result;
-  }
-
- private:
-  void begin(const BatchDims& batched) {
-    plan_.operators.clear();
-    plan_.stored.clear();
-    found_.clear();
-    batch_dims_.assign(graph_.values.size(), -1);
-    for (const auto& [input, dim] : batched) batch_dims_[input] = dim;
-  }
-
-  void choose_strategies() {
-    for (const Node& node : graph_.nodes) append_strategy(node);
-  }
-
-  Program lowered() {
-    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
-      const auto id = static_cast<ValueId>(v);
-      if (is_input(id) || graph_.is_constant(id)) plan_.stored.emplace(id, spec_of(id));
-    }
-    const sharding::StepPrice free = [](const auto&, const auto&, auto) { return 0.0; };
-    return lower(graph_, plan_, free);
-  }
-
-  bool is_input(ValueId id) const {
-    return std::ranges::find(graph_.inputs, id) != graph_.inputs.end();
-  }
-
-  int batch_dim(ValueId id) const { return batch_dims_[id]; }
-
-  std::int64_t rows(ValueId id) const {
-    return graph_.value(id).shape[batch_dim(id)] / plan_.mesh.num_devices();
-  }
-
-  TensorShardSpec spec_of(ValueId id) const {
-    TensorShardSpec spec = TensorShardSpec::replicated(graph_.value(id).shape.size());
-    if (batch_dim(id) >= 0) spec.dims[batch_dim(id)] = {0};
-    return spec;
-  }
-
-  /// The factor of the rule that the batch is.
-  std::optional<int> batch_factor(const Node& node, const ShardingRule& rule) const {
-    std::optional<int> factor;
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const ValueId input = node.inputs[i];
-      if (input == graph::no_value || graph_.is_constant(input) || batch_dim(input) < 0) continue;
-      const auto& factors = rule.inputs[i][batch_dim(input)];
-      if (factors.empty() || (factor && *factor != factors.front())) refuse(node);
-      factor = factors.front();
-    }
-    return factor;
-  }
-
-  static std::vector<OpShardSpec> choices_of(const Graph& graph, const Node& node,
-                                             const ShardingRule& rule,
-                                             const sharding::DeviceMesh& mesh) {
-    return sharding::enumerate_op_shard_specs(rule, mesh, sharding::input_shapes(graph, node),
-                                              sharding::output_shapes(graph, node));
-  }
-
-  ShardingRule rule_of(const Node& node) const {
-    const auto known = sharding::sharding_rule(graph_, node);
-    return known ? *known : sharding::replicated_rule(graph_, node);
-  }
-
-  void append_strategy(const Node& node) {
-    const ShardingRule rule = rule_of(node);
-    plan_.operators.emplace_back();
-    if (!decide(static_cast<graph::NodeId>(plan_.operators.size()) - 1, rule,
-                batch_factor(node, rule)))
-      refuse(node);
-  }
-
-  /// Splits the operator along the factor, or not at all, with all that it reads.
-  bool decide(graph::NodeId id, const ShardingRule& rule, std::optional<int> factor) {
-    const Node& node = graph_.node(id);
-    if (factor && rule.factors[*factor].kind == sharding::FactorKind::normalized) return false;
-    for (OpShardSpec& choice : choices_of(graph_, node, rule, plan_.mesh)) {
-      if (!splits_alone(choice, factor)) continue;
-      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-        if (node.inputs[i] != graph::no_value && !is_had_as(node.inputs[i], choice.inputs[i]))
-          return false;
-      }
-      for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-        if (node.outputs[i] != graph::no_value) cut_as(node.outputs[i], choice.outputs[i]);
-      }
-      plan_.operators[id] = std::move(choice);
-      return true;
-    }
-    return false;
-  }
-
-  static bool splits_alone(const OpShardSpec& choice, std::optional<int> factor) {
-    for (std::size_t f = 0; f < choice.factor_axes.size(); ++f) {
-      if (choice.factor_axes[f].empty() == (factor == static_cast<int>(f))) return false;
-    }
-    return std::ranges::none_of(choice.computed, &TensorShardSpec::is_partial);
-  }
-
-  /// Whether the value is cut so, or can be: constants are cut as they are read, and so are inputs
-  /// that were whole so far, and values computed from these that are too large to be folded (a
-  /// mask), by cutting their operators.
-  bool is_had_as(ValueId value, const TensorShardSpec& spec) {
-    if (graph_.is_constant(value)) {
-      cut_as(value, spec);
-      return true;
-    }
-    if (spec == spec_of(value)) return true;
-    if (batch_dim(value) < 0 && is_input(value)) {
-      cut_as(value, spec);
-      found_.emplace_back(value, batch_dim(value));
-      return true;
-    }
-    const graph::NodeId producer = producers_[value];
-    if (batch_dim(value) >= 0 || producer == graph::no_node) return false;
-    const Node& node = graph_.node(producer);
-    const ShardingRule rule = rule_of(node);
-    if (batch_factor(node, rule)) return false;
-    const auto output =
-        static_cast<std::size_t>(std::ranges::find(node.outputs, value) - node.outputs.begin());
-    const auto dim = static_cast<std::size_t>(
-        std::ranges::find_if(spec.dims, [](const auto& axes) { return !axes.empty(); }) -
-        spec.dims.begin());
-    const std::vector<int>& factors = rule.outputs[output][dim];
-    return !factors.empty() && decide(producer, rule, factors.front()) && spec == spec_of(value);
-  }
-
-  void cut_as(ValueId id, const TensorShardSpec& spec) {
-    const auto split =
-        std::ranges::find_if(spec.dims, [](const auto& axes) { return !axes.empty(); });
-    if (split != spec.dims.end()) batch_dims_[id] = static_cast<int>(split - spec.dims.begin());
-  }
-
-  [[noreturn]] void refuse(const Node& node) const {
-    throw NoSuchCut(fmt::format(
-        "--microbatches: '{}' ({}) computes across the batch, or cannot be cut so; give "
-        "--microbatches 1, or name the inputs that have the batch with --batch NAME, or --batch "
-        "NAME=1 where it is in dimension 1",
-        node.name, qualified_op_type(node)));
-  }
-
-  /// Microbatches know nothing of each other.
-  void require_no_collective(const Program& program) const {
-    for (const Instruction& instruction : program.instructions) {
-      if (!instruction.is_collective()) continue;
-      const Version& read = program.versions[instruction.inputs[0]];
-      throw NoSuchCut(
-          fmt::format("--microbatches: '{}' is read both by rows and whole; give --microbatches 1",
-                      program.graph.value(read.value).name));
-    }
-  }
-
-  /// One graph serves all microbatches.
-  void require_alike(const Graph& first, const Graph& other) const {
-    const auto is_alike = [](const graph::Value& a, const graph::Value& b) {
-      if (a.shape != b.shape || a.constant.has_value() != b.constant.has_value()) return false;
-      if (!a.constant || !a.constant->has_data() || a.constant->data() == b.constant->data())
-        return true;
-      const graph::Tensor left = a.constant->contiguous_copy();
-      const graph::Tensor right = b.constant->contiguous_copy();
-      return std::ranges::equal(left.bytes(), right.bytes());
-    };
-    for (std::size_t v = 0; v < first.values.size(); ++v) {
-      if (v < other.values.size() && is_alike(first.values[v], other.values[v])) continue;
-      fail(
-          "--microbatches {}: '{}' differs from one part of the batch to another; give "
-          "--microbatches 1",
-          plan_.mesh.num_devices(), first.values[v].name);
-    }
-  }
-
-  const Graph& graph_;
-  const std::vector<graph::NodeId> producers_;
-  std::vector<int> batch_dims_;  ///< by value; -1 where it is not cut
-  BatchDims found_;              ///< inputs that operators need cut, beside those given
-  plan::Plan plan_;
+/// The batch followed from the inputs through the operators so far, on a mesh whose one axis is
+/// that of the microbatches.
+struct Cut {
+  const Graph& graph;
+  std::vector<graph::NodeId> producers;
+  plan::Plan plan;
+  std::vector<int> dims;  ///< by value: the one that is cut; -1 where it is whole
+  BatchDims found{};      ///< inputs that operators need cut, beside those given
 };
 
-/// The inputs that have the batch, beginning with these.
-BatchDims follow(const Graph& graph, const BatchDims& seeds, std::int64_t rows) {
-  return BatchSplitter(graph, static_cast<int>(rows), seeds).find_inputs(seeds);
+TensorShardSpec spec_of(const Cut& cut, ValueId id) {
+  TensorShardSpec spec = TensorShardSpec::replicated(cut.graph.value(id).shape.size());
+  if (cut.dims[id] >= 0) spec.dims[cut.dims[id]] = {0};
+  return spec;
+}
+
+/// The dimension that is split; -1 for none.
+int split_dim(const TensorShardSpec& spec) {
+  const auto found =
+      std::ranges::find_if(spec.dims, [](const auto& axes) { return !axes.empty(); });
+  return found == spec.dims.end() ? -1 : static_cast<int>(found - spec.dims.begin());
+}
+
+[[noreturn]] void refuse(const Node& node) {
+  throw NoSuchCut(fmt::format(
+      "--microbatches: '{}' ({}) computes across the batch, or cannot be cut so; give "
+      "--microbatches 1, or name the inputs that have the batch with --batch NAME, or --batch "
+      "NAME=1 where it is in dimension 1",
+      node.name, qualified_op_type(node)));
+}
+
+/// The factor of the rule that the batch is.
+std::optional<int> batch_factor(const Cut& cut, const Node& node, const ShardingRule& rule) {
+  std::optional<int> factor;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const ValueId input = node.inputs[i];
+    if (input == graph::no_value || cut.graph.is_constant(input) || cut.dims[input] < 0) continue;
+    const auto& factors = rule.inputs[i][cut.dims[input]];
+    if (factors.empty() || (factor && *factor != factors.front())) refuse(node);
+    factor = factors.front();
+  }
+  return factor;
+}
+
+bool splits_alone(const OpShardSpec& choice, std::optional<int> factor) {
+  for (std::size_t f = 0; f < choice.factor_axes.size(); ++f) {
+    if (choice.factor_axes[f].empty() == (factor == static_cast<int>(f))) return false;
+  }
+  return std::ranges::none_of(choice.computed, &TensorShardSpec::is_partial);
+}
+
+bool is_had_as(Cut& cut, ValueId value, const TensorShardSpec& spec);
+
+/// Splits the operator along the factor, or not at all, with all that it reads.
+bool decide(Cut& cut, graph::NodeId id, const ShardingRule& rule, std::optional<int> factor) {
+  const Node& node = cut.graph.node(id);
+  if (factor && rule.factors[*factor].kind == sharding::FactorKind::normalized) return false;
+  for (OpShardSpec& choice :
+       sharding::enumerate_op_shard_specs(cut.graph, node, rule, cut.plan.mesh)) {
+    if (!splits_alone(choice, factor)) continue;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] != graph::no_value && !is_had_as(cut, node.inputs[i], choice.inputs[i]))
+        return false;
+    }
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      const int dim = split_dim(choice.outputs[i]);
+      if (node.outputs[i] != graph::no_value && dim >= 0) cut.dims[node.outputs[i]] = dim;
+    }
+    cut.plan.operators[id] = std::move(choice);
+    return true;
+  }
+  return false;
+}
+
+/// Whether the value is cut so, or can be: constants are cut as they are read, and so are inputs
+/// that were whole so far, and values computed from these that are too large to be folded (a mask),
+/// by cutting their operators.
+bool is_had_as(Cut& cut, ValueId value, const TensorShardSpec& spec) {
+  const Graph& graph = cut.graph;
+  const int dim = split_dim(spec);
+  if (graph.is_constant(value)) {
+    if (dim >= 0) cut.dims[value] = dim;
+    return true;
+  }
+  if (spec == spec_of(cut, value)) return true;
+  if (cut.dims[value] >= 0) return false;
+  const graph::NodeId producer = cut.producers[value];
+  if (producer == graph::no_node) {
+    cut.dims[value] = dim;
+    cut.found.emplace_back(value, dim);
+    return true;
+  }
+  const Node& node = graph.node(producer);
+  const ShardingRule rule = sharding::rule_or_replicated(graph, node);
+  if (batch_factor(cut, node, rule)) return false;
+  const auto output = std::ranges::find(node.outputs, value) - node.outputs.begin();
+  const std::vector<int>& factors = rule.outputs[output][dim];
+  return !factors.empty() && decide(cut, producer, rule, factors.front()) &&
+         spec == spec_of(cut, value);
+}
+
+Cut begin_cut(const Graph& graph, int microbatches, const BatchDims& batched) {
+  Cut cut{graph, graph::producers(graph), {}, std::vector<int>(graph.values.size(), -1)};
+  cut.plan.mesh = sharding::DeviceMesh({microbatches});
+  for (const auto& [input, dim] : batched) cut.dims[input] = dim;
+  return cut;
+}
+
+/// Throws NoSuchCut where an operator computes across the batch.
+void cut_operators(Cut& cut) {
+  for (const Node& node : cut.graph.nodes) {
+    const ShardingRule rule = sharding::rule_or_replicated(cut.graph, node);
+    const auto id = static_cast<graph::NodeId>(cut.plan.operators.size());
+    cut.plan.operators.emplace_back();
+    if (!decide(cut, id, rule, batch_factor(cut, node, rule))) refuse(node);
+  }
+}
+
+/// Microbatches know nothing of each other: throws NoSuchCut where the program has a collective.
+Program lower_without_collectives(Cut& cut) {
+  for (std::size_t v = 0; v < cut.graph.values.size(); ++v) {
+    const auto id = static_cast<ValueId>(v);
+    if (cut.producers[id] == graph::no_node) cut.plan.stored.emplace(id, spec_of(cut, id));
+  }
+  const sharding::StepPrice free = [](const auto&, const auto&, auto) { return 0.0; };
+  Program program = lower(cut.graph, cut.plan, free);
+  for (const Instruction& instruction : program.instructions) {
+    if (!instruction.is_collective()) continue;
+    throw NoSuchCut(
+        fmt::format("--microbatches: '{}' is read both by rows and whole; give --microbatches 1",
+                    program.value_of(instruction).name));
+  }
+  return program;
+}
+
+/// The inputs that have the batch, beginning with these. A pass may have read an input whole before
+/// an operator needs it cut, so that all begins anew with it, until none is found.
+BatchDims follow(const Graph& graph, BatchDims batched, std::int64_t rows) {
+  while (true) {
+    Cut cut = begin_cut(graph, static_cast<int>(rows), batched);
+    try {
+      cut_operators(cut);
+      if (cut.found.empty()) lower_without_collectives(cut);
+    } catch (const NoSuchCut&) {
+      if (cut.found.empty()) throw;
+    }
+    if (cut.found.empty()) return batched;
+    batched.insert(batched.end(), cut.found.begin(), cut.found.end());
+  }
+}
+
+/// One graph serves all microbatches.
+void require_alike(const Graph& first, const Graph& other, int microbatches) {
+  const auto is_alike = [](const graph::Value& a, const graph::Value& b) {
+    if (a.shape != b.shape || a.constant.has_value() != b.constant.has_value()) return false;
+    return !a.constant || !a.constant->has_data() || a.constant->data() == b.constant->data() ||
+           has_same_bytes(*a.constant, *b.constant);
+  };
+  for (std::size_t v = 0; v < first.values.size(); ++v) {
+    if (v < other.values.size() && is_alike(first.values[v], other.values[v])) continue;
+    fail(
+        "--microbatches {}: '{}' differs from one part of the batch to another; give "
+        "--microbatches 1",
+        microbatches, first.values[v].name);
+  }
 }
 
 [[noreturn]] void fail_unnamed(const std::string& text) {
@@ -350,35 +299,25 @@ bool is_same_or_grows(const graph::Tensor& a, const graph::Tensor& b, std::int64
                       std::int64_t other_batch) {
   if (a.type() != b.type() || a.shape() != b.shape()) return a.type() == b.type();
   if (!a.has_data() || a.size_bytes() > most_compared_bytes) return true;
-  const graph::Tensor left = a.contiguous_copy();
-  const graph::Tensor right = b.contiguous_copy();
-  if (a.type() != graph::DataType::int64) return std::ranges::equal(left.bytes(), right.bytes());
-  const auto numbers = left.values<std::int64_t>();
-  const auto others = right.values<std::int64_t>();
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (numbers[i] != others[i] && numbers[i] * other_batch != others[i] * batch) return false;
-  }
-  return true;
+  if (a.type() != graph::DataType::int64) return has_same_bytes(a, b);
+  return std::ranges::equal(a.to_int64s(), b.to_int64s(), [&](auto number, auto other) {
+    return number == other || number * other_batch == other * batch;
+  });
 }
 
 }  // namespace
 
 bool differ_in_batch_alone(const Graph& graph, const Graph& other, std::int64_t batch,
                            std::int64_t other_batch) {
-  if (graph.nodes.size() != other.nodes.size() || graph.values.size() != other.values.size())
-    return false;
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (graph.nodes[n].op_type != other.nodes[n].op_type ||
-        graph.nodes[n].inputs != other.nodes[n].inputs)
-      return false;
-  }
-  for (std::size_t v = 0; v < graph.values.size(); ++v) {
-    const auto& a = graph.values[v].constant;
-    const auto& b = other.values[v].constant;
-    if (a.has_value() != b.has_value()) return false;
-    if (a && !is_same_or_grows(*a, *b, batch, other_batch)) return false;
-  }
-  return true;
+  const auto computes_alike = [](const Node& a, const Node& b) {
+    return a.op_type == b.op_type && a.inputs == b.inputs;
+  };
+  const auto is_alike = [&](const graph::Value& a, const graph::Value& b) {
+    if (!a.constant || !b.constant) return !a.constant && !b.constant;
+    return is_same_or_grows(*a.constant, *b.constant, batch, other_batch);
+  };
+  return std::ranges::equal(graph.nodes, other.nodes, computes_alike) &&
+         std::ranges::equal(graph.values, other.values, is_alike);
 }
 
 BatchInputs find_batch(const Graph& graph, const std::vector<std::string>& named) {
@@ -409,7 +348,20 @@ SplitBatch split_batch(const Graph& graph, int microbatches, const BatchInputs& 
       fail("--microbatches {}: input '{}' has a batch of {}; give a divisor of it", microbatches,
            graph.value(batched.first).name, rows);
   }
-  return BatchSplitter(graph, microbatches, batch.dims).run();
+  Cut cut = begin_cut(graph, microbatches, batch.dims);
+  cut_operators(cut);
+  const Program program = lower_without_collectives(cut);
+  SplitBatch result{rank_graph(program, 0), {}};
+  for (int i = 1; i < microbatches; ++i)
+    require_alike(result.microbatch, rank_graph(program, i), microbatches);
+  for (const auto* ports : {&graph.inputs, &graph.outputs}) {
+    for (const ValueId id : *ports) {
+      const int dim = cut.dims[id];
+      const graph::Value& value = graph.value(id);
+      if (dim >= 0) result.ports[value.name] = {dim, value.shape[dim] / microbatches};
+    }
+  }
+  return result;
 }
 
 }  // namespace autopar::program

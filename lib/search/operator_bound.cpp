@@ -11,11 +11,8 @@ std::vector<std::vector<double>> least_operator_seconds(std::span<const int> dev
   const cost::CostModel alone(device, sharding::DeviceMesh({1}));
   std::vector<std::vector<double>> seconds(devices.size());
   for (const graph::Node& node : graph.nodes) {
-    const auto known = sharding::sharding_rule(graph, node);
-    const auto rule = known ? *known : sharding::replicated_rule(graph, node);
-    const auto choices =
-        sharding::enumerate_op_shard_specs(rule, alone.mesh(), sharding::input_shapes(graph, node),
-                                           sharding::output_shapes(graph, node));
+    const auto rule = sharding::rule_or_replicated(graph, node);
+    const auto choices = sharding::enumerate_op_shard_specs(graph, node, rule, alone.mesh());
     for (std::size_t i = 0; i < devices.size(); ++i) {
       seconds[i].push_back(
           alone.least_operator_seconds(devices[i], graph, node, rule, choices.front()));

@@ -141,9 +141,7 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   OperatorStrategies strategies;
   strategies.has_rule = has_rule;
   strategies.choices = pins_.allowed(
-      node.name,
-      sharding::enumerate_op_shard_specs(*rule, cost_.mesh(), sharding::input_shapes(graph_, node),
-                                         sharding::output_shapes(graph_, node), partial));
+      node.name, sharding::enumerate_op_shard_specs(graph_, node, *rule, cost_.mesh(), partial));
   for (const sharding::OpShardSpec& choice : strategies.choices) {
     strategies.costs.push_back(picoseconds(cost_.operator_seconds(graph_, node, *rule, choice) +
                                                cost_.reduction_seconds(graph_, node, *rule, choice),
@@ -158,7 +156,7 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
         outputs += arena_bytes(value, choice.outputs[i], cost_);
       if (is_reduced) inner += arena_bytes(value, choice.computed[i], cost_);
     }
-    if (sharding::splits_normalized(*rule, choice)) {
+    if (sharding::splits_normalized(*rule, choice.factor_axes)) {
       inner += bytes_between(sharding::decompose(graph_, node, *rule, choice, cost_.mesh()), cost_);
     }
   }

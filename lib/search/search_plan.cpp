@@ -226,9 +226,8 @@ double communication_seconds(const PlanTask& task, const plan::Plan& plan) {
   double computation = 0;
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const graph::Node& node = graph.nodes[id];
-    const auto rule = sharding::sharding_rule(graph, node);
     computation += task.cost.operator_seconds(
-        graph, node, rule ? *rule : sharding::replicated_rule(graph, node), plan.operators[id]);
+        graph, node, sharding::rule_or_replicated(graph, node), plan.operators[id]);
   }
   return std::max(0.0, plan.predicted.cost_seconds - computation);
 }

@@ -5,20 +5,13 @@
 #include "sharding/connect.h"
 
 #include <algorithm>
-#include <map>
+#include <array>
 #include <optional>
 #include <set>
 #include <tuple>
 
 namespace autopar::sharding {
 namespace {
-
-bool uses(const TensorShardSpec& spec, int axis) {
-  const auto has = [axis](const std::vector<int>& axes) {
-    return std::ranges::find(axes, axis) != axes.end();
-  };
-  return has(spec.partial) || std::ranges::any_of(spec.dims, has);
-}
 
 /// Every non-empty subset of the axes, in their order.
 std::vector<std::vector<int>> subsets(const std::vector<int>& axes) {
@@ -40,7 +33,7 @@ class StepFinder {
 
   std::vector<ReshardStep> find() {
     for (const std::vector<int>& axes : subsets(spec_.partial)) add_reductions(axes);
-    for (std::size_t d = 0; d < spec_.dims.size(); ++d) {
+    for (int d = 0; d < std::ssize(spec_.dims); ++d) {
       add_gathers(d);
       add_exchanges(d);
       add_slices(d);
@@ -68,40 +61,37 @@ class StepFinder {
       return step;
     };
     reduced(add(StepKind::all_reduce, axes, -1));
-    for (std::size_t d = 0; d < spec_.dims.size(); ++d) {
+    for (int d = 0; d < std::ssize(spec_.dims); ++d) {
       if (shape_[d] < 2) continue;
-      ReshardStep& step = reduced(add(StepKind::reduce_scatter, axes, static_cast<int>(d)));
+      ReshardStep& step = reduced(add(StepKind::reduce_scatter, axes, d));
       step.after.dims[d].insert(step.after.dims[d].end(), axes.begin(), axes.end());
     }
   }
 
-  void add_gathers(std::size_t d) {
+  void add_gathers(int d) {
     const std::vector<int>& axes = spec_.dims[d];
     for (std::size_t kept = 0; kept < axes.size(); ++kept) {
-      const auto first = axes.begin() + static_cast<std::ptrdiff_t>(kept);
-      add(StepKind::all_gather, {first, axes.end()}, static_cast<int>(d))
-          .after.dims[d]
-          .resize(kept);
+      std::vector<int> gathered(axes.begin() + kept, axes.end());
+      add(StepKind::all_gather, std::move(gathered), d).after.dims[d].resize(kept);
     }
   }
 
-  void add_exchanges(std::size_t d) {
+  void add_exchanges(int d) {
     if (spec_.dims[d].empty()) return;
     const int axis = spec_.dims[d].back();
-    for (std::size_t to = 0; to < spec_.dims.size(); ++to) {
+    for (int to = 0; to < std::ssize(spec_.dims); ++to) {
       if (to == d || shape_[to] < 2) continue;
-      ReshardStep& step =
-          add(StepKind::all_to_all, {axis}, static_cast<int>(d), static_cast<int>(to));
+      ReshardStep& step = add(StepKind::all_to_all, {axis}, d, to);
       step.after.dims[d].pop_back();
       step.after.dims[to].push_back(axis);
     }
   }
 
-  void add_slices(std::size_t d) {
+  void add_slices(int d) {
     if (shape_[d] < 2) return;
     for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
-      if (uses(spec_, axis)) continue;
-      add(StepKind::slice, {axis}, static_cast<int>(d)).after.dims[d].push_back(axis);
+      if (spec_.uses(axis)) continue;
+      add(StepKind::slice, {axis}, d).after.dims[d].push_back(axis);
     }
   }
 
@@ -152,13 +142,9 @@ ReachedSpecs reach(const TensorShardSpec& src, const TensorShardSpec* dst, const
 }
 
 Connection trace(const ReachedSpecs& reached, const TensorShardSpec& dst) {
-  Connection connection;
-  connection.seconds = reached.at(dst).seconds;
   const Reached* at = &reached.at(dst);
-  while (at->last) {
-    connection.steps.push_back(*at->last);
-    at = &reached.at(at->last->before);
-  }
+  Connection connection{.steps = {}, .seconds = at->seconds};
+  for (; at->last; at = &reached.at(at->last->before)) connection.steps.push_back(*at->last);
   std::ranges::reverse(connection.steps);
   return connection;
 }
@@ -166,19 +152,9 @@ Connection trace(const ReachedSpecs& reached, const TensorShardSpec& dst) {
 }  // namespace
 
 std::string_view name_of(StepKind kind) {
-  switch (kind) {
-    case StepKind::slice:
-      return "slice";
-    case StepKind::all_reduce:
-      return "all-reduce";
-    case StepKind::all_gather:
-      return "all-gather";
-    case StepKind::reduce_scatter:
-      return "reduce-scatter";
-    case StepKind::all_to_all:
-      return "all-to-all";
-  }
-  throw InternalError("internal error: unknown kind of step");
+  constexpr std::array<std::string_view, 5> names{"slice", "all-reduce", "all-gather",
+                                                  "reduce-scatter", "all-to-all"};
+  return names.at(static_cast<std::size_t>(kind));
 }
 
 std::int64_t payload_bytes(const ReshardStep& step, const Shape& shape, graph::DataType type,

@@ -38,10 +38,7 @@ bool is_receive_spec(const TensorShardSpec& spec, const DeviceMesh& mesh) {
   if (spec.is_partial()) return false;
   if (spec.dims.empty()) return true;
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
-    const bool splits = std::ranges::any_of(spec.dims, [axis](const std::vector<int>& axes) {
-      return std::ranges::find(axes, axis) != axes.end();
-    });
-    if (!splits && mesh.axis_size(axis) > 1) return false;
+    if (!spec.uses(axis) && mesh.axis_size(axis) > 1) return false;
   }
   return true;
 }
@@ -59,8 +56,8 @@ std::vector<Message> cross_mesh_messages(const TensorShardSpec& from, const Devi
   std::map<Box, std::vector<int>, Order> senders;  // by what they have
   for (int rank = 0; rank < from_mesh.num_devices(); ++rank)
     senders[local_ranges(from, shape, from_mesh, rank)].push_back(rank);
-  std::vector<std::int64_t> sent(static_cast<std::size_t>(from_mesh.num_devices()), 0);
-  const auto load = [&sent](int rank) { return sent[static_cast<std::size_t>(rank)]; };
+  std::vector<std::int64_t> sent(from_mesh.num_devices(), 0);
+  const auto load = [&sent](int rank) { return sent[rank]; };
   std::vector<Message> messages;
   for (int receiver = 0; receiver < to_mesh.num_devices(); ++receiver) {
     const Box wanted = local_ranges(to, shape, to_mesh, receiver);
@@ -68,7 +65,7 @@ std::vector<Message> cross_mesh_messages(const TensorShardSpec& from, const Devi
       const auto common = intersection(box, wanted);
       if (!common) continue;
       const int sender = *std::ranges::min_element(ranks, {}, load);
-      sent[static_cast<std::size_t>(sender)] += graph::num_elements(*common);
+      sent[sender] += graph::num_elements(*common);
       messages.push_back({sender, receiver, *common});
     }
   }

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
-#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/unique_names.h"
 #include "graph/onnx/infer_node.h"
 
 namespace autopar::sharding {
@@ -40,37 +40,17 @@ OpShardSpec strategy_of(const Graph& graph, const Node& node,
                         const std::vector<TensorShardSpec>& specs, const DeviceMesh& mesh) {
   const auto rule = sharding_rule(graph, node);
   require(rule.has_value(), "the parts of a decomposition have rules");
-  for (OpShardSpec& choice : enumerate_op_shard_specs(*rule, mesh, input_shapes(graph, node),
-                                                      output_shapes(graph, node))) {
-    bool fits = std::ranges::find(choice.reductions, ReduceFunction::reduce_scatter) ==
-                choice.reductions.end();
-    for (std::size_t i = 0; fits && i < node.inputs.size(); ++i) {
-      const ValueId input = node.inputs[i];
-      fits = input == graph::no_value || choice.inputs[i] == specs[static_cast<std::size_t>(input)];
-    }
-    if (fits) return std::move(choice);
+  const auto lies_so = [&](ValueId input, const TensorShardSpec& spec) {
+    return input == graph::no_value || spec == specs[input];
+  };
+  for (OpShardSpec& choice : enumerate_op_shard_specs(graph, node, *rule, mesh)) {
+    const bool scatters = std::ranges::count(choice.reductions, ReduceFunction::reduce_scatter) > 0;
+    if (!scatters && std::ranges::equal(node.inputs, choice.inputs, lies_so))
+      return std::move(choice);
   }
   throw InternalError("internal error: " + node.name +
                       " cannot be split as its rule decomposes it");
 }
-
-class UniqueNames {
- public:
-  explicit UniqueNames(const Graph& graph) {
-    for (const graph::Value& value : graph.values) taken_.insert(value.name);
-    for (const Node& node : graph.nodes) taken_.insert(node.name);
-  }
-
-  std::string like(const std::string& wanted) {
-    std::string name = wanted;
-    for (int copy = 1; !taken_.insert(name).second; ++copy)
-      name = wanted + "#" + std::to_string(copy);
-    return name;
-  }
-
- private:
-  std::unordered_set<std::string> taken_;
-};
 
 /// Appends the operators to the graph that has their ports, and their strategies.
 void append(Decomposition parts, UniqueNames& names, Graph& graph,
@@ -78,14 +58,14 @@ void append(Decomposition parts, UniqueNames& names, Graph& graph,
   std::vector<ValueId> ids = parts.ports;
   for (std::size_t v = ids.size(); v < parts.graph.values.size(); ++v) {
     graph::Value& value = parts.graph.values[v];
-    value.name = names.like(value.name);
+    value.name = names.take(value.name);
     ids.push_back(graph.add_value(std::move(value)));
   }
   for (Node& node : parts.graph.nodes) {
-    node.name = names.like(node.name);
+    node.name = names.take(node.name);
     for (auto* list : {&node.inputs, &node.outputs}) {
       for (ValueId& id : *list) {
-        if (id != graph::no_value) id = ids[static_cast<std::size_t>(id)];
+        if (id != graph::no_value) id = ids[id];
       }
     }
     graph.nodes.push_back(std::move(node));
@@ -160,13 +140,6 @@ void Decomposer::set_output(std::size_t i, ValueId value) {
   }
 }
 
-bool splits_normalized(const ShardingRule& rule, const OpShardSpec& spec) {
-  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
-    if (rule.factors[f].kind == FactorKind::normalized && !spec.factor_axes[f].empty()) return true;
-  }
-  return false;
-}
-
 Decomposition decompose(const Graph& graph, const Node& node, const ShardingRule& rule,
                         const OpShardSpec& spec, const DeviceMesh& mesh) {
   Node local;
@@ -177,18 +150,16 @@ Decomposition decompose(const Graph& graph, const Node& node, const ShardingRule
   for (const graph::Value& value : result.graph.values)
     specs.push_back(TensorShardSpec::replicated(value.shape.size()));
   for (std::size_t i = 0; i < local.inputs.size(); ++i) {
-    if (local.inputs[i] != graph::no_value)
-      specs[static_cast<std::size_t>(local.inputs[i])] = spec.inputs[i];
+    if (local.inputs[i] != graph::no_value) specs[local.inputs[i]] = spec.inputs[i];
   }
   for (const Node& each : result.graph.nodes) {
     OpShardSpec strategy = strategy_of(result.graph, each, specs, mesh);
     for (std::size_t o = 0; o < each.outputs.size(); ++o)
-      specs[static_cast<std::size_t>(each.outputs[o])] = strategy.outputs[o];
+      specs[each.outputs[o]] = strategy.outputs[o];
     result.strategies.push_back(std::move(strategy));
   }
   for (std::size_t o = 0; o < local.outputs.size(); ++o) {
-    require(local.outputs[o] == graph::no_value ||
-                specs[static_cast<std::size_t>(local.outputs[o])] == spec.outputs[o],
+    require(local.outputs[o] == graph::no_value || specs[local.outputs[o]] == spec.outputs[o],
             "a decomposition leaves outputs as the strategy says");
   }
   return result;
@@ -199,10 +170,12 @@ void decompose_normalized(Graph& graph, std::vector<OpShardSpec>& strategies,
   std::vector<std::optional<Decomposition>> parts(graph.nodes.size());
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const auto rule = sharding_rule(graph, graph.nodes[n]);
-    if (rule && splits_normalized(*rule, strategies[n]))
+    if (rule && splits_normalized(*rule, strategies[n].factor_axes))
       parts[n] = decompose(graph, graph.nodes[n], *rule, strategies[n], mesh);
   }
-  UniqueNames names(graph);
+  UniqueNames names("#");
+  names.insert_names(graph.values);
+  names.insert_names(graph.nodes);
   std::vector<Node> nodes = std::exchange(graph.nodes, {});
   std::vector<OpShardSpec> of_nodes = std::exchange(strategies, {});
   for (std::size_t n = 0; n < nodes.size(); ++n) {

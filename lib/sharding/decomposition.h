@@ -53,9 +53,6 @@ struct Decomposition {
   std::vector<OpShardSpec> strategies;  ///< by NodeId
 };
 
-/// Whether the strategy splits a `normalized` factor, so that the operator runs decomposed.
-bool splits_normalized(const ShardingRule& rule, const OpShardSpec& spec);
-
 /// The operator as the rule decomposes it, with the strategies that together do what `spec` says.
 Decomposition decompose(const graph::Graph& graph, const graph::Node& node,
                         const ShardingRule& rule, const OpShardSpec& spec, const DeviceMesh& mesh);

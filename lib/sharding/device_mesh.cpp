@@ -78,7 +78,7 @@ std::vector<int> DeviceMesh::group(int rank, std::span<const int> axes) const {
   for (int index = 0; index < group_size(axes); ++index) {
     int rest = index;
     for (std::size_t i = axes.size(); i-- > 0;) {
-      at[static_cast<std::size_t>(axes[i])] = rest % axis_size(axes[i]);
+      at[axes[i]] = rest % axis_size(axes[i]);
       rest /= axis_size(axes[i]);
     }
     members.push_back(this->rank(at));
@@ -90,7 +90,7 @@ int DeviceMesh::index_in_group(int rank, std::span<const int> axes) const {
   const std::vector<int> at = coordinates(rank);
   int index = 0;
   for (const int axis : axes) {
-    index = index * axis_size(axis) + at[static_cast<std::size_t>(axis)];
+    index = index * axis_size(axis) + at[axis];
   }
   return index;
 }

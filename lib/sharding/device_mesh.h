@@ -20,7 +20,7 @@ class DeviceMesh {
   static DeviceMesh parse(std::string_view text);
 
   int num_axes() const { return static_cast<int>(axis_sizes_.size()); }
-  int axis_size(int axis) const { return axis_sizes_[static_cast<std::size_t>(axis)]; }
+  int axis_size(int axis) const { return axis_sizes_[axis]; }
   const std::vector<int>& axis_sizes() const { return axis_sizes_; }
   int num_devices() const;
   std::vector<int> coordinates(int rank) const;

@@ -10,43 +10,11 @@
 namespace autopar::sharding {
 namespace {
 
-constexpr std::array<std::pair<ReduceFunction, std::string_view>, 3> function_names{{
-    {ReduceFunction::none, "none"},
-    {ReduceFunction::all_reduce, "all-reduce"},
-    {ReduceFunction::reduce_scatter, "reduce-scatter"},
-}};
+/// By ReduceFunction.
+constexpr std::array<std::string_view, 3> function_names{"none", "all-reduce", "reduce-scatter"};
 
-using FactorAxes = std::vector<std::vector<int>>;
 /// The mesh axes over which the inputs of each linear group of the rule are partial.
 using GroupAxes = std::vector<std::vector<int>>;
-
-std::optional<Reduce> reduce_of(FactorKind kind) {
-  switch (kind) {
-    case FactorKind::sum:
-      return Reduce::sum;
-    case FactorKind::max:
-      return Reduce::max;
-    case FactorKind::min:
-      return Reduce::min;
-    case FactorKind::mean:
-      return Reduce::mean;
-    case FactorKind::spatial:
-    case FactorKind::normalized:
-    case FactorKind::whole:
-      break;
-  }
-  return std::nullopt;
-}
-
-std::vector<Range> ranges_of_factors(const ShardingRule& rule, const FactorAxes& factor_axes,
-                                     const DeviceMesh& mesh, int rank) {
-  const std::vector<int> coordinates = mesh.coordinates(rank);
-  std::vector<Range> ranges;
-  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
-    ranges.push_back(shard_range({0, rule.factors[f].size}, factor_axes[f], mesh, coordinates));
-  }
-  return ranges;
-}
 
 /// The first to the last element of a dimension that a share of each of its factors picks out. With
 /// gaps, where a minor factor is split and a major one is not, it is longer than a share.
@@ -54,10 +22,9 @@ Range span_in_dimension(const std::vector<int>& factors, const ShardingRule& rul
                         const std::vector<Range>& ranges) {
   Range span{0, 1};
   for (const int f : factors) {
-    const Range share = ranges[static_cast<std::size_t>(f)];
-    const std::int64_t size = rule.factors[static_cast<std::size_t>(f)].size;
-    if (share.size() == 0) return {};
-    span = {span.begin * size + share.begin, (span.end - 1) * size + share.end};
+    const std::int64_t size = rule.factors[f].size;
+    if (ranges[f].size() == 0) return {};
+    span = {span.begin * size + ranges[f].begin, (span.end - 1) * size + ranges[f].end};
   }
   return span;
 }
@@ -79,15 +46,14 @@ class ChoiceMaker {
       choice.inputs.push_back(*spec);
     }
     for (std::size_t g = 0; g < group_axes.size(); ++g) {
-      for (const int input : rule_.linear[g]) {
-        add_sums(group_axes[g], choice.inputs[static_cast<std::size_t>(input)]);
-      }
+      for (const int input : rule_.linear[g])
+        add_partial(group_axes[g], Reduce::sum, choice.inputs[input]);
     }
     for (const auto& tensor : rule_.outputs) {
       auto spec = spec_of(tensor, factor_axes);
-      if (!spec || !add_partial(tensor, factor_axes, *spec)) return std::nullopt;
+      if (!spec || !add_reductions(tensor, factor_axes, *spec)) return std::nullopt;
       for (const std::vector<int>& axes : group_axes) {
-        if (!add_sums(axes, *spec)) return std::nullopt;
+        if (!add_partial(axes, Reduce::sum, *spec)) return std::nullopt;
       }
       choice.computed.push_back(*spec);
     }
@@ -97,19 +63,12 @@ class ChoiceMaker {
   }
 
  private:
-  /// A decomposition has reshapes, which cannot be split where they have no elements.
-  bool decomposes_nothing(const FactorAxes& factor_axes) const {
-    const bool is_empty = std::ranges::find(rule_.factors, 0, &Factor::size) != rule_.factors.end();
-    for (std::size_t f = 0; is_empty && f < factor_axes.size(); ++f) {
-      if (rule_.factors[f].kind == FactorKind::normalized && !factor_axes[f].empty()) return true;
-    }
-    return false;
-  }
-
   bool factors_allow(const FactorAxes& factor_axes) const {
-    if (decomposes_nothing(factor_axes)) return false;
+    // A decomposition has reshapes, which cannot be split where they have no elements.
+    const bool is_empty = std::ranges::find(rule_.factors, 0, &Factor::size) != rule_.factors.end();
+    if (is_empty && splits_normalized(rule_, factor_axes)) return false;
     for (int rank = 0; rank < mesh_.num_devices(); ++rank) {
-      const auto ranges = ranges_of_factors(rule_, factor_axes, mesh_, rank);
+      const auto ranges = factor_ranges(rule_, factor_axes, mesh_, rank);
       for (std::size_t f = 0; f < ranges.size(); ++f) {
         const Factor& factor = rule_.factors[f];
         const std::int64_t parts = mesh_.group_size(factor_axes[f]);
@@ -122,15 +81,14 @@ class ChoiceMaker {
 
   /// Nullopt where an axis would stand twice, or where the shares of a dimension's factors are not
   /// the shares that the spec gives the dimension.
-  std::optional<TensorShardSpec> spec_of(const std::vector<std::vector<int>>& tensor,
+  std::optional<TensorShardSpec> spec_of(const TensorFactors& tensor,
                                          const FactorAxes& factor_axes) const {
     TensorShardSpec spec;
     std::vector<int> used;
     for (const std::vector<int>& factors : tensor) {
       std::vector<int>& axes = spec.dims.emplace_back();
       for (const int f : factors) {
-        const std::vector<int>& more = factor_axes[static_cast<std::size_t>(f)];
-        axes.insert(axes.end(), more.begin(), more.end());
+        axes.insert(axes.end(), factor_axes[f].begin(), factor_axes[f].end());
       }
       used.insert(used.end(), axes.begin(), axes.end());
       if (factors.size() > 1 && !axes.empty() && !agree(factors, axes, factor_axes)) {
@@ -145,9 +103,9 @@ class ChoiceMaker {
   bool agree(const std::vector<int>& factors, const std::vector<int>& axes,
              const FactorAxes& factor_axes) const {
     std::int64_t size = 1;
-    for (const int f : factors) size *= rule_.factors[static_cast<std::size_t>(f)].size;
+    for (const int f : factors) size *= rule_.factors[f].size;
     for (int rank = 0; rank < mesh_.num_devices(); ++rank) {
-      const auto ranges = ranges_of_factors(rule_, factor_axes, mesh_, rank);
+      const auto ranges = factor_ranges(rule_, factor_axes, mesh_, rank);
       const Range by_factors = span_in_dimension(factors, rule_, ranges);
       const Range by_spec = shard_range({0, size}, axes, mesh_, mesh_.coordinates(rank));
       if (by_factors != by_spec && by_factors.size() + by_spec.size() > 0) return false;
@@ -157,33 +115,24 @@ class ChoiceMaker {
 
   /// Reduction factors that are split and that the output lacks leave it partial. False where two
   /// kinds of reduction would meet.
-  bool add_partial(const std::vector<std::vector<int>>& tensor, const FactorAxes& factor_axes,
-                   TensorShardSpec& spec) const {
+  bool add_reductions(const TensorFactors& tensor, const FactorAxes& factor_axes,
+                      TensorShardSpec& spec) const {
     for (std::size_t f = 0; f < factor_axes.size(); ++f) {
       const auto reduce = reduce_of(rule_.factors[f].kind);
       if (!reduce || factor_axes[f].empty() || holds(tensor, static_cast<int>(f))) continue;
-      if (spec.is_partial() && spec.reduce != *reduce) return false;
-      spec.reduce = *reduce;
-      spec.partial.insert(spec.partial.end(), factor_axes[f].begin(), factor_axes[f].end());
+      if (!add_partial(factor_axes[f], *reduce, spec)) return false;
     }
-    std::ranges::sort(spec.partial);
     return true;
   }
 
   /// False where the spec is partial by another reduction.
-  static bool add_sums(const std::vector<int>& axes, TensorShardSpec& spec) {
+  static bool add_partial(const std::vector<int>& axes, Reduce reduce, TensorShardSpec& spec) {
     if (axes.empty()) return true;
-    if (spec.is_partial() && spec.reduce != Reduce::sum) return false;
-    spec.reduce = Reduce::sum;
+    if (spec.is_partial() && spec.reduce != reduce) return false;
+    spec.reduce = reduce;
     spec.partial.insert(spec.partial.end(), axes.begin(), axes.end());
     std::ranges::sort(spec.partial);
     return true;
-  }
-
-  static bool holds(const std::vector<std::vector<int>>& tensor, int factor) {
-    return std::ranges::any_of(tensor, [factor](const std::vector<int>& factors) {
-      return std::ranges::find(factors, factor) != factors.end();
-    });
   }
 
   const ShardingRule& rule_;
@@ -236,12 +185,12 @@ void append_reductions(OpShardSpec choice, std::span<const Shape> outputs, std::
 /// none first, the last axis changing fastest. An axis of size 1 splits nothing and gets none.
 template <typename Visit>
 void for_each_assignment(const DeviceMesh& mesh, int targets, Visit visit) {
-  std::vector<int> target(static_cast<std::size_t>(mesh.num_axes()), -1);
+  std::vector<int> target(mesh.axis_sizes().size(), -1);
   while (true) {
     visit(target);
     int axis = mesh.num_axes() - 1;
     for (; axis >= 0; --axis) {
-      int& digit = target[static_cast<std::size_t>(axis)];
+      int& digit = target[axis];
       if (mesh.axis_size(axis) > 1 && digit + 1 < targets) {
         ++digit;
         break;
@@ -276,17 +225,14 @@ void append_orders(TensorShardSpec spec, std::size_t dim, std::vector<TensorShar
 }  // namespace
 
 std::string_view name_of(ReduceFunction function) {
-  for (const auto& [value, name] : function_names) {
-    if (value == function) return name;
-  }
-  throw InternalError("internal error: unknown reduce function");
+  return function_names.at(static_cast<std::size_t>(function));
 }
 
 ReduceFunction parse_reduce_function(std::string_view name) {
-  for (const auto& [value, known] : function_names) {
-    if (known == name) return value;
-  }
-  fail("unknown reduction '{}'; use none, all-reduce or reduce-scatter", name);
+  const auto found = std::ranges::find(function_names, name);
+  if (found == function_names.end())
+    fail("unknown reduction '{}'; use none, all-reduce or reduce-scatter", name);
+  return static_cast<ReduceFunction>(found - function_names.begin());
 }
 
 std::string to_string(const OpShardSpec& spec) {
@@ -317,8 +263,8 @@ std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, cons
     GroupAxes group_axes(rule.linear.size());
     for (std::size_t axis = 0; axis < target.size(); ++axis) {
       if (target[axis] < 0) continue;
-      const auto chosen = static_cast<std::size_t>(target[axis]);
-      auto& axes = chosen < factors.size() ? factor_axes[static_cast<std::size_t>(factors[chosen])]
+      const std::size_t chosen = target[axis];
+      auto& axes = chosen < factors.size() ? factor_axes[factors[chosen]]
                                            : group_axes.at(partial.groups[chosen - factors.size()]);
       axes.push_back(static_cast<int>(axis));
     }
@@ -340,17 +286,37 @@ std::vector<TensorShardSpec> enumerate_tensor_shard_specs(const Shape& shape,
     TensorShardSpec spec = TensorShardSpec::replicated(shape.size());
     for (std::size_t axis = 0; axis < target.size(); ++axis) {
       if (target[axis] < 0) continue;
-      spec.dims[dims[static_cast<std::size_t>(target[axis])]].push_back(static_cast<int>(axis));
+      spec.dims[dims[target[axis]]].push_back(static_cast<int>(axis));
     }
     append_orders(std::move(spec), 0, specs);
   });
   return specs;
 }
 
-std::vector<Range> factor_ranges(const ShardingRule& rule, const OpShardSpec& spec,
+std::vector<OpShardSpec> enumerate_op_shard_specs(const graph::Graph& graph,
+                                                  const graph::Node& node, const ShardingRule& rule,
+                                                  const DeviceMesh& mesh,
+                                                  const PartialUse& partial) {
+  return enumerate_op_shard_specs(rule, mesh, input_shapes(graph, node), output_shapes(graph, node),
+                                  partial);
+}
+
+std::vector<Range> factor_ranges(const ShardingRule& rule, const FactorAxes& factor_axes,
                                  const DeviceMesh& mesh, int rank) {
-  require(spec.factor_axes.size() == rule.factors.size(), "a choice has axes for every factor");
-  return ranges_of_factors(rule, spec.factor_axes, mesh, rank);
+  require(factor_axes.size() == rule.factors.size(), "a choice has axes for every factor");
+  const std::vector<int> coordinates = mesh.coordinates(rank);
+  std::vector<Range> ranges;
+  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
+    ranges.push_back(shard_range({0, rule.factors[f].size}, factor_axes[f], mesh, coordinates));
+  }
+  return ranges;
+}
+
+bool splits_normalized(const ShardingRule& rule, const FactorAxes& factor_axes) {
+  for (std::size_t f = 0; f < rule.factors.size(); ++f) {
+    if (rule.factors[f].kind == FactorKind::normalized && !factor_axes[f].empty()) return true;
+  }
+  return false;
 }
 
 }  // namespace autopar::sharding

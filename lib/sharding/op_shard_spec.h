@@ -13,10 +13,13 @@ enum class ReduceFunction { none, all_reduce, reduce_scatter };
 std::string_view name_of(ReduceFunction function);  ///< "none", "all-reduce", "reduce-scatter"
 ReduceFunction parse_reduce_function(std::string_view name);
 
+/// By factor of a rule: mesh axes, major first.
+using FactorAxes = std::vector<std::vector<int>>;
+
 /// One choice for one operator: it reads its inputs in these specs, computes with the same operator
 /// on local shards, and leaves its outputs in these specs after the reduce functions.
 struct OpShardSpec {
-  std::vector<std::vector<int>> factor_axes;  ///< by factor of the rule: mesh axes, major first
+  FactorAxes factor_axes;
   std::vector<TensorShardSpec> inputs;
   std::vector<TensorShardSpec> computed;  ///< outputs as the operator leaves them, maybe partial
   std::vector<TensorShardSpec> outputs;   ///< outputs after `reductions`
@@ -46,14 +49,21 @@ std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, cons
                                                   std::span<const Shape> inputs,
                                                   std::span<const Shape> outputs,
                                                   const PartialUse& partial = {});
+std::vector<OpShardSpec> enumerate_op_shard_specs(const graph::Graph& graph,
+                                                  const graph::Node& node, const ShardingRule& rule,
+                                                  const DeviceMesh& mesh,
+                                                  const PartialUse& partial = {});
 
 /// Every spec without partial values that splits each dimension by some of the axes, replicated
 /// first: the ways in which an input or a weight may lie.
 std::vector<TensorShardSpec> enumerate_tensor_shard_specs(const Shape& shape,
                                                           const DeviceMesh& mesh);
 
-/// This rank's share of each factor under the choice.
-std::vector<Range> factor_ranges(const ShardingRule& rule, const OpShardSpec& spec,
+/// This rank's share of each factor under a choice.
+std::vector<Range> factor_ranges(const ShardingRule& rule, const FactorAxes& factor_axes,
                                  const DeviceMesh& mesh, int rank);
+
+/// Whether a `normalized` factor is split, so that the operator runs decomposed.
+bool splits_normalized(const ShardingRule& rule, const FactorAxes& factor_axes);
 
 }  // namespace autopar::sharding

@@ -16,8 +16,8 @@ std::vector<Shape> shapes_of(const graph::Graph& graph, const std::vector<graph:
   return shapes;
 }
 
-std::vector<std::vector<std::vector<int>>> no_factors(const std::vector<Shape>& shapes) {
-  std::vector<std::vector<std::vector<int>>> result;
+std::vector<TensorFactors> no_factors(const std::vector<Shape>& shapes) {
+  std::vector<TensorFactors> result;
   for (const Shape& shape : shapes) result.emplace_back(shape.size());
   return result;
 }
@@ -40,17 +40,15 @@ bool keeps_sums(graph::DataType from, graph::DataType to) {
 }
 
 /// The entry's groups without inputs that are left out, and without groups whose types forbid it.
-std::vector<std::vector<int>> linear_groups(const RuleEntry& entry, const graph::Graph& graph,
-                                            const graph::Node& node) {
+std::vector<std::vector<int>> linear_groups(const RuleEntry& entry, const rules::Operator& op) {
   std::vector<std::vector<int>> groups;
   if (entry.linear == nullptr) return groups;
-  const auto input = [&node](int i) { return node.inputs[static_cast<std::size_t>(i)]; };
-  for (std::vector<int> group : entry.linear(graph, node)) {
-    std::erase_if(group, [&](int i) { return input(i) == graph::no_value; });
+  const auto type = [&op](graph::ValueId id) { return op.graph.value(id).type; };
+  for (std::vector<int> group : entry.linear(op)) {
+    std::erase_if(group, [&](int i) { return !op.has_input(i); });
     const bool is_allowed = std::ranges::all_of(group, [&](int i) {
-      return std::ranges::all_of(node.outputs, [&](graph::ValueId output) {
-        return output == graph::no_value ||
-               keeps_sums(graph.value(input(i)).type, graph.value(output).type);
+      return std::ranges::all_of(op.node.outputs, [&](graph::ValueId output) {
+        return output == graph::no_value || keeps_sums(type(op.node.inputs[i]), type(output));
       });
     });
     if (is_allowed && !group.empty()) groups.push_back(std::move(group));
@@ -60,13 +58,45 @@ std::vector<std::vector<int>> linear_groups(const RuleEntry& entry, const graph:
 
 }  // namespace
 
+std::optional<Reduce> reduce_of(FactorKind kind) {
+  constexpr std::pair<FactorKind, Reduce> reductions[] = {{FactorKind::sum, Reduce::sum},
+                                                          {FactorKind::max, Reduce::max},
+                                                          {FactorKind::min, Reduce::min},
+                                                          {FactorKind::mean, Reduce::mean}};
+  const auto found = std::ranges::find(reductions, kind, &std::pair<FactorKind, Reduce>::first);
+  return found == std::end(reductions) ? std::nullopt : std::optional(found->second);
+}
+
+bool holds(const TensorFactors& tensor, int factor) {
+  return std::ranges::any_of(tensor, [factor](const std::vector<int>& factors) {
+    return std::ranges::find(factors, factor) != factors.end();
+  });
+}
+
+Range LocalNode::share(char letter) const {
+  const auto found = std::ranges::find(rule.factors, letter, &Factor::letter);
+  require(found != rule.factors.end(), "a rule has the factor that it is asked for");
+  return factor_ranges[found - rule.factors.begin()];
+}
+
+void append_local(LocalNode local) {
+  if (local.rule.localize) local.rule.localize(local);
+  local.shard.nodes.push_back(std::move(local.node));
+}
+
 std::optional<ShardingRule> sharding_rule(const graph::Graph& graph, const graph::Node& node) {
   const RuleEntry* entry = find_rule(node.domain, node.op_type);
   if (entry == nullptr) return discovered_rule(graph, node);
   if (packs_elements(graph, node)) return replicated_rule(graph, node);
-  ShardingRule rule = entry->rule(graph, node);
-  rule.linear = linear_groups(*entry, graph, node);
+  const rules::Operator op{graph, node};
+  ShardingRule rule = entry->rule(op);
+  rule.linear = linear_groups(*entry, op);
   return rule;
+}
+
+ShardingRule rule_or_replicated(const graph::Graph& graph, const graph::Node& node) {
+  std::optional<ShardingRule> rule = sharding_rule(graph, node);
+  return rule ? std::move(*rule) : replicated_rule(graph, node);
 }
 
 ShardingRule replicated_rule(const graph::Graph& graph, const graph::Node& node) {

@@ -20,6 +20,9 @@ class Decomposer;
 /// other statistics over all of it: ShardingRule::decompose. A `whole` factor is never split.
 enum class FactorKind { spatial, sum, max, min, mean, normalized, whole };
 
+/// How the shares of a reduction factor become one; nullopt for other kinds.
+std::optional<Reduce> reduce_of(FactorKind kind);
+
 /// One loop of the operator, as an einsum letter is.
 struct Factor {
   char letter = 0;
@@ -31,26 +34,20 @@ struct Factor {
   bool never_empty = false;
 };
 
-/// One rank's copy of a node while its shard is written, as a rule's `localize` sees it.
-struct LocalNode {
-  graph::Graph& shard;
-  /// The node with the shard's value ids for inputs and outputs; attributes still the global ones.
-  graph::Node node;
-  /// This rank's share of each factor, by factor index.
-  std::vector<Range> factor_ranges;
-  /// Shape of output `i` in the shard.
-  const Shape& output_shape(std::size_t i) const { return shard.value(node.outputs[i]).shape; }
-};
+struct LocalNode;
+
+/// By dimension of a tensor: the factors that make it up, major first; none for a dimension of size
+/// 1 or one that no factor names.
+using TensorFactors = std::vector<std::vector<int>>;
+bool holds(const TensorFactors& tensor, int factor);
 
 /// What one operator instance allows. Split a factor over a mesh axis, split every tensor's
 /// dimension that holds it accordingly, and the same operator on the local shards computes the
 /// output's shards (or its partial values, for a reduction).
 struct ShardingRule {
   std::vector<Factor> factors;
-  /// [tensor][dimension] -> factors that make up that dimension, major first; empty for a
-  /// dimension of size 1 or one that no factor names. Left-out optional tensors have no dimensions.
-  std::vector<std::vector<std::vector<int>>> inputs;
-  std::vector<std::vector<std::vector<int>>> outputs;
+  std::vector<TensorFactors> inputs;  ///< those left out have no dimensions
+  std::vector<TensorFactors> outputs;
   /// Groups of inputs in which the operator is jointly linear: where all of a group hold partial
   /// sums over a mesh axis, and no other input uses that axis, the outputs are partial sums over
   /// it.
@@ -59,15 +56,34 @@ struct ShardingRule {
   bool is_view = false;
   /// An input that is looked up: no more of it is read than the outputs hold. -1 for none.
   int lookup_input = -1;
-  /// Appends the operator on local shards to the shard, where that takes more than the node itself
-  /// (a constant shape input, an index offset, an attribute that counts heads). The shapes of what
-  /// it appends follow from the extents of the node's local tensors and from which of their shares
-  /// begin at 0, so that ranks that are alike in these need the same memory.
+  /// Makes the node the operator on local shards, where the node itself is not (a constant shape
+  /// input, an attribute that counts heads), and appends to the shard what it needs before it (an
+  /// index offset). The shapes of what it appends follow from the extents of the node's local
+  /// tensors and from which of their shares begin at 0, so that ranks that are alike in these need
+  /// the same memory.
   std::function<void(LocalNode&)> localize;
   /// Writes the operators that replace this one where a `normalized` factor is split: their
   /// reductions make the statistics.
   std::function<void(Decomposer&)> decompose;
 };
+
+/// One rank's copy of a node while its shard is written, as a rule's `localize` sees it.
+struct LocalNode {
+  graph::Graph& shard;
+  const ShardingRule& rule;
+  /// The node with the shard's value ids for inputs and outputs; attributes still the global ones.
+  graph::Node node;
+  /// This rank's share of each factor, by factor index.
+  std::vector<Range> factor_ranges;
+
+  /// This rank's share of the factor of that letter.
+  Range share(char letter) const;
+  /// Shape of output `i` in the shard.
+  const Shape& output_shape(std::size_t i) const { return shard.value(node.outputs[i]).shape; }
+};
+
+/// Appends the node to its shard, as the rule localizes it.
+void append_local(LocalNode local);
 
 /// What a rule's text leaves open of a factor.
 struct FactorOptions {
@@ -100,6 +116,9 @@ std::optional<ShardingRule> sharding_rule(const graph::Graph& graph, const graph
 
 /// The rule of an operator that cannot be split: every dimension whole.
 ShardingRule replicated_rule(const graph::Graph& graph, const graph::Node& node);
+
+/// sharding_rule, or replicated_rule where there is none.
+ShardingRule rule_or_replicated(const graph::Graph& graph, const graph::Node& node);
 
 /// Shapes of a node's inputs and outputs; no dimensions for those left out.
 std::vector<Shape> input_shapes(const graph::Graph& graph, const graph::Node& node);

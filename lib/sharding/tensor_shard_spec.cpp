@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bitset>
-#include <utility>
 
 namespace autopar::sharding {
 namespace {
 
-constexpr std::array<std::pair<Reduce, std::string_view>, 4> reduce_names{{
-    {Reduce::sum, "sum"},
-    {Reduce::max, "max"},
-    {Reduce::min, "min"},
-    {Reduce::mean, "mean"},
-}};
+/// By Reduce.
+constexpr std::array<std::string_view, 4> reduce_names{"sum", "max", "min", "mean"};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -60,10 +55,10 @@ class SpecReader {
   std::vector<int> axes() {
     std::vector<int> result;
     while (!rest_.empty() && is_digit(rest_.front())) {
-      const auto axis = static_cast<std::size_t>(rest_.front() - '0');
+      const int axis = rest_.front() - '0';
       if (seen_[axis]) malformed();
       seen_.set(axis);
-      result.push_back(static_cast<int>(axis));
+      result.push_back(axis);
       rest_.remove_prefix(1);
     }
     if (result.empty()) malformed();
@@ -72,8 +67,8 @@ class SpecReader {
 
   /// A sum has no name in the text, so that parse and print are inverse.
   Reduce reduce() {
-    for (const auto& [value, name] : reduce_names) {
-      if (value != Reduce::sum && consume(name)) return value;
+    for (const Reduce value : {Reduce::max, Reduce::min, Reduce::mean}) {
+      if (consume(name_of(value))) return value;
     }
     malformed();
   }
@@ -90,26 +85,27 @@ void append_axes(std::string& text, const std::vector<int>& axes) {
 }  // namespace
 
 std::string_view name_of(Reduce reduce) {
-  for (const auto& [value, name] : reduce_names) {
-    if (value == reduce) return name;
-  }
-  throw InternalError("internal error: unknown reduction");
+  return reduce_names.at(static_cast<std::size_t>(reduce));
 }
 
 Reduce parse_reduce(std::string_view name) {
-  for (const auto& [value, known] : reduce_names) {
-    if (known == name) return value;
-  }
-  fail("unknown reduction '{}'; use sum, max, min or mean", name);
+  const auto found = std::ranges::find(reduce_names, name);
+  if (found == reduce_names.end()) fail("unknown reduction '{}'; use sum, max, min or mean", name);
+  return static_cast<Reduce>(found - reduce_names.begin());
 }
 
 TensorShardSpec TensorShardSpec::replicated(std::size_t num_dims) {
-  TensorShardSpec spec;
-  spec.dims.resize(num_dims);
-  return spec;
+  return {.dims = std::vector<std::vector<int>>(num_dims), .partial = {}};
 }
 
 TensorShardSpec TensorShardSpec::parse(std::string_view text) { return SpecReader(text).read(); }
+
+bool TensorShardSpec::uses(int axis) const {
+  const auto has = [axis](const std::vector<int>& axes) {
+    return std::ranges::find(axes, axis) != axes.end();
+  };
+  return has(partial) || std::ranges::any_of(dims, has);
+}
 
 bool TensorShardSpec::is_replicated() const {
   return partial.empty() &&
@@ -139,8 +135,7 @@ Range shard_range(Range whole, std::span<const int> axes, const DeviceMesh& mesh
                   std::span<const int> coordinates) {
   for (const int axis : axes) {
     require(axis >= 0 && axis < mesh.num_axes(), "a spec names axes of its mesh");
-    const Range share = shard_range(whole.size(), mesh.axis_size(axis),
-                                    coordinates[static_cast<std::size_t>(axis)]);
+    const Range share = shard_range(whole.size(), mesh.axis_size(axis), coordinates[axis]);
     whole = {whole.begin + share.begin, whole.begin + share.end};
   }
   return whole;

@@ -35,6 +35,7 @@ struct TensorShardSpec {
   /// Throws Error that quotes the text and shows the form.
   static TensorShardSpec parse(std::string_view text);
 
+  bool uses(int axis) const;
   bool is_replicated() const;  ///< no axis anywhere
   bool is_partial() const { return !partial.empty(); }
 

@@ -55,7 +55,7 @@ Service service_of(const std::string& domain, const std::string& op_type, bool i
   };
   Service service;
   const auto* rule = sharding::find_rule(domain, op_type);
-  service.is_split = rule != nullptr && rule->rule != sharding::replicated_rule;
+  service.is_split = rule != nullptr && rule->rule != sharding::rules::replicated;
   service.on_cpu = has(runtime::cpu_kernels());
   service.on_gpu = has(runtime::cuda::kernels());
   service.is_function = !service.on_cpu && !service.on_gpu && is_function;

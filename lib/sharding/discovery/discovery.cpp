@@ -163,8 +163,7 @@ std::vector<std::vector<std::size_t>> linear_groups(const Experiment& experiment
 /// Splits in the order in which a rule takes them.
 bool comes_first(const DiscoveredSplit& a, const DiscoveredSplit& b) {
   const auto rank = [](const DiscoveredSplit& split) {
-    return std::pair(split.kind != FactorKind::spatial,
-                     split.count.input >= 0 || !split.count.attributes.empty());
+    return std::pair(split.kind != FactorKind::spatial, split.count.any());
   };
   return std::pair(rank(a), -a.size) < std::pair(rank(b), -b.size);
 }
@@ -173,12 +172,12 @@ bool comes_first(const DiscoveredSplit& a, const DiscoveredSplit& b) {
 
 Discovery discover(const std::vector<OperatorRun>& runs, const ShardRunner& runner) {
   const Experiment experiment{runs, runner};
-  const auto inputs = static_cast<int>(experiment.node().inputs.size());
+  const std::vector<ValueId>& inputs = experiment.node().inputs;
   Findings found;
   // Greatest first: what a loop splits its divisors split as well.
   for (const std::int64_t size : loop_sizes(experiment)) {
-    for (int dimensions = 0; dimensions <= inputs; ++dimensions) {
-      std::vector<int> dims(experiment.node().inputs.size(), -1);
+    for (int dimensions = 0; dimensions <= std::ssize(inputs); ++dimensions) {
+      std::vector<int> dims(inputs.size(), -1);
       try_sets(experiment, size, 0, dimensions, dims, found);
     }
   }
@@ -186,11 +185,8 @@ Discovery discover(const std::vector<OperatorRun>& runs, const ShardRunner& runn
   Discovery discovery{std::move(found.splits), {}};
   for (const auto& group : linear_groups(experiment)) {
     auto& inputs_of_node = discovery.linear.emplace_back();
-    for (const std::size_t i : group) {
-      const auto& own = experiment.node().inputs;
-      const auto place = std::ranges::find(own, experiment.graph().inputs[i]) - own.begin();
-      inputs_of_node.push_back(static_cast<int>(place));
-    }
+    for (const std::size_t i : group)
+      inputs_of_node.push_back(place_of(experiment.graph().inputs[i], experiment.node().inputs));
   }
   return discovery;
 }

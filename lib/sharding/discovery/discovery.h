@@ -24,6 +24,8 @@ struct LoopCount {
   std::vector<std::string> attributes;
   int input = -1;  ///< a constant of integers, or none
   std::size_t element = 0;
+
+  bool any() const { return input >= 0 || !attributes.empty(); }
 };
 
 struct DiscoveredSplit {

@@ -10,80 +10,52 @@ namespace {
 using graph::Graph;
 using graph::Node;
 
-class RuleOfSplits {
- public:
-  RuleOfSplits(const Graph& graph, const Node& node) : rule_(replicated_rule(graph, node)) {
-    inputs_ = input_shapes(graph, node);
-    outputs_ = output_shapes(graph, node);
+bool is_free(const std::vector<int>& dims, const std::vector<TensorFactors>& tensors) {
+  for (std::size_t t = 0; t < dims.size(); ++t) {
+    if (dims[t] >= 0 && !tensors[t][dims[t]].empty()) return false;
   }
+  return true;
+}
 
-  void add(const DiscoveredSplit& split) {
-    if (!is_free(split.inputs, rule_.inputs) || !is_free(split.outputs, rule_.outputs)) return;
-    const auto factor = static_cast<int>(rule_.factors.size());
-    rule_.factors.push_back({.letter = static_cast<char>('a' + factor % 26),
-                             .size = split.size,
-                             .kind = split.kind,
-                             .even = split.even || split.kind == FactorKind::mean,
-                             .never_empty = split.never_empty});
-    claim(split.inputs, factor, inputs_, rule_.inputs);
-    claim(split.outputs, factor, outputs_, rule_.outputs);
-    counts_.emplace_back(factor, split.count);
+/// Makes the factor the major part of these dimensions. What remains of one is a whole factor.
+void claim(const std::vector<int>& dims, int factor, const std::vector<Shape>& shapes,
+           std::vector<TensorFactors>& tensors, std::vector<Factor>& factors) {
+  for (std::size_t t = 0; t < dims.size(); ++t) {
+    if (dims[t] < 0) continue;
+    std::vector<int>& parts = tensors[t][dims[t]];
+    parts = {factor};
+    const std::int64_t rest = shapes[t][dims[t]] / factors[factor].size;
+    if (rest == 1) continue;
+    parts.push_back(static_cast<int>(factors.size()));
+    factors.push_back({.size = rest, .kind = FactorKind::whole});
   }
-
-  ShardingRule finish() && {
-    std::erase_if(counts_, [](const auto& count) {
-      return count.second.attributes.empty() && count.second.input < 0;
-    });
-    if (counts_.empty()) return std::move(rule_);
-    std::vector<std::int64_t> sizes;
-    for (const Factor& factor : rule_.factors) sizes.push_back(factor.size);
-    rule_.localize = [counts = std::move(counts_), sizes](LocalNode& local) {
-      for (const auto& [factor, count] : counts) {
-        const auto f = static_cast<std::size_t>(factor);
-        const std::int64_t share = local.factor_ranges[f].size();
-        apply_count(count, share, sizes[f], local.node, local.shard);
-      }
-      local.shard.nodes.push_back(local.node);
-    };
-    return std::move(rule_);
-  }
-
- private:
-  using Tensors = std::vector<std::vector<std::vector<int>>>;
-
-  static bool is_free(const std::vector<int>& dims, const Tensors& tensors) {
-    for (std::size_t t = 0; t < dims.size(); ++t) {
-      if (dims[t] >= 0 && !tensors[t][static_cast<std::size_t>(dims[t])].empty()) return false;
-    }
-    return true;
-  }
-
-  void claim(const std::vector<int>& dims, int factor, const std::vector<Shape>& shapes,
-             Tensors& tensors) {
-    const std::int64_t size = rule_.factors[static_cast<std::size_t>(factor)].size;
-    for (std::size_t t = 0; t < dims.size(); ++t) {
-      if (dims[t] < 0) continue;
-      const auto dim = static_cast<std::size_t>(dims[t]);
-      tensors[t][dim] = {factor};
-      if (shapes[t][dim] == size) continue;
-      tensors[t][dim].push_back(static_cast<int>(rule_.factors.size()));
-      rule_.factors.push_back({.size = shapes[t][dim] / size, .kind = FactorKind::whole});
-    }
-  }
-
-  ShardingRule rule_;
-  std::vector<Shape> inputs_;
-  std::vector<Shape> outputs_;
-  std::vector<std::pair<int, LoopCount>> counts_;  ///< by factor
-};
+}
 
 }  // namespace
 
 ShardingRule rule_of(const Discovery& discovery, const Graph& graph, const Node& node) {
-  RuleOfSplits maker(graph, node);
-  for (const DiscoveredSplit& split : discovery.splits) maker.add(split);
-  ShardingRule rule = std::move(maker).finish();
+  ShardingRule rule = replicated_rule(graph, node);
+  std::vector<std::pair<int, LoopCount>> counts;  // by factor
+  for (const DiscoveredSplit& split : discovery.splits) {
+    if (!is_free(split.inputs, rule.inputs) || !is_free(split.outputs, rule.outputs)) continue;
+    const auto factor = static_cast<int>(rule.factors.size());
+    rule.factors.push_back({.letter = static_cast<char>('a' + factor % 26),
+                            .size = split.size,
+                            .kind = split.kind,
+                            .even = split.even || split.kind == FactorKind::mean,
+                            .never_empty = split.never_empty});
+    claim(split.inputs, factor, input_shapes(graph, node), rule.inputs, rule.factors);
+    claim(split.outputs, factor, output_shapes(graph, node), rule.outputs, rule.factors);
+    if (split.count.any()) counts.emplace_back(factor, split.count);
+  }
   rule.linear = discovery.linear;
+  if (counts.empty()) return rule;
+  rule.localize = [counts](LocalNode& local) {
+    for (const auto& [factor, count] : counts) {
+      apply_count(count, local.factor_ranges[factor].size(), local.rule.factors[factor].size,
+                  local.node, local.shard);
+    }
+  };
   return rule;
 }
 
@@ -92,7 +64,7 @@ std::string to_string(const DiscoveredSplit& split, const Graph& graph, const No
     std::vector<std::string> texts;
     for (std::size_t t = 0; t < shapes.size(); ++t) {
       TensorShardSpec spec = TensorShardSpec::replicated(shapes[t].size());
-      if (dims[t] >= 0) spec.dims[static_cast<std::size_t>(dims[t])] = {0};
+      if (dims[t] >= 0) spec.dims[dims[t]] = {0};
       texts.push_back(to_string(spec));
     }
     return fmt::format("{}", fmt::join(texts, ","));
@@ -100,7 +72,7 @@ std::string to_string(const DiscoveredSplit& split, const Graph& graph, const No
   std::string result = text(input_shapes(graph, node), split.inputs) + "->" +
                        text(output_shapes(graph, node), split.outputs);
   if (split.kind != FactorKind::spatial)
-    result += fmt::format(" {}", name_of(reduce_of(split.kind)));
+    result += fmt::format(" {}", name_of(*reduce_of(split.kind)));
   return result;
 }
 

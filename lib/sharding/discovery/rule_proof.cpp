@@ -47,7 +47,7 @@ class ChoiceRun {
 
  private:
   std::string run_all(std::map<ValueId, OnRanks>& values) const {
-    if (!splits_normalized(rule_, choice_))
+    if (!splits_normalized(rule_, choice_.factor_axes))
       return run_operator(run_.graph, run_.node(), rule_, choice_, values);
     const Decomposition parts = decompose(run_.graph, run_.node(), rule_, choice_, mesh_);
     std::map<ValueId, OnRanks> inside;
@@ -56,7 +56,7 @@ class ChoiceRun {
       if (v < parts.ports.size() && values.contains(parts.ports[v])) {
         inside[id] = values.at(parts.ports[v]);
       } else if (parts.graph.is_constant(id)) {
-        inside[id] = OnRanks(ranks(), *parts.graph.value(id).constant);
+        inside[id] = OnRanks(mesh_.num_devices(), *parts.graph.value(id).constant);
       }
     }
     for (std::size_t n = 0; n < parts.graph.nodes.size(); ++n) {
@@ -86,7 +86,7 @@ class ChoiceRun {
       OnRanks& output = values.at(node.outputs[o]);
       const OnRanks parts = output;
       for (int rank = 0; rank < mesh_.num_devices(); ++rank)
-        output[at(rank)] =
+        output[rank] =
             runner_.tensor(parts.front().type(), put_together(parts, choice.computed[o], rank));
     }
     return {};
@@ -102,7 +102,7 @@ class ChoiceRun {
     shard.outputs.clear();
     for (const ValueId input : node.inputs) {
       if (input == graph::no_value) continue;
-      const Tensor& share = values.at(input)[at(rank)];
+      const Tensor& share = values.at(input)[rank];
       shard.value(input).shape = share.shape();
       shard.value(input).constant = share.contiguous_copy();
     }
@@ -112,20 +112,14 @@ class ChoiceRun {
       shard.value(node.outputs[o]).shape =
           local_shape(choice.computed[o], graph.value(node.outputs[o]).shape, mesh_, rank);
     }
-    LocalNode local{shard, node, factor_ranges(rule, choice, mesh_, rank)};
-    if (rule.localize) {
-      rule.localize(local);
-    } else {
-      shard.nodes.push_back(node);
-    }
+    append_local({shard, rule, node, factor_ranges(rule, choice.factor_axes, mesh_, rank)});
     return shard;
   }
 
   const Tensor& whole_input(ValueId id) const {
     const auto input = std::ranges::find(run_.graph.inputs, id);
-    return input == run_.graph.inputs.end()
-               ? *run_.graph.value(id).constant
-               : run_.inputs[static_cast<std::size_t>(input - run_.graph.inputs.begin())];
+    return input == run_.graph.inputs.end() ? *run_.graph.value(id).constant
+                                            : run_.inputs[input - run_.graph.inputs.begin()];
   }
 
   /// Each rank's share. Partial inputs become random parts that sum to the whole.
@@ -145,8 +139,8 @@ class ChoiceRun {
     }
     OnRanks shares;
     for (int rank = 0; rank < mesh_.num_devices(); ++rank) {
-      const auto part = static_cast<std::size_t>(mesh_.index_in_group(rank, spec.partial));
-      shares.push_back(parts[part].slice(local_ranges(spec, whole.shape(), mesh_, rank)));
+      const Tensor& part = parts[mesh_.index_in_group(rank, spec.partial)];
+      shares.push_back(part.slice(local_ranges(spec, whole.shape(), mesh_, rank)));
     }
     return shares;
   }
@@ -155,23 +149,17 @@ class ChoiceRun {
   Numbers put_together(const OnRanks& tensors, const TensorShardSpec& spec, int rank) const {
     std::vector<Numbers> parts;
     for (const int member : mesh_.group(rank, spec.partial))
-      parts.push_back(runner_.numbers(tensors[at(member)]));
+      parts.push_back(runner_.numbers(tensors[member]));
     return reduced(parts, spec.reduce);
   }
 
   bool is_right(std::size_t output, int rank, const OnRanks& found) const {
     const ValueId id = run_.graph.outputs[output];
-    const auto& outputs = run_.node().outputs;
-    const TensorShardSpec& spec =
-        choice_
-            .computed[static_cast<std::size_t>(std::ranges::find(outputs, id) - outputs.begin())];
+    const TensorShardSpec& spec = choice_.computed[place_of(id, run_.node().outputs)];
     const graph::Value& value = run_.graph.value(id);
     const auto ranges = local_ranges(spec, value.shape, mesh_, rank);
     return agree(cut(run_.outputs[output], ranges), put_together(found, spec, rank), value.type);
   }
-
-  std::size_t ranks() const { return static_cast<std::size_t>(mesh_.num_devices()); }
-  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
   const ShardingRule& rule_;
   const OpShardSpec& choice_;
@@ -195,16 +183,14 @@ std::vector<OpShardSpec> all_choices(const ShardingRule& rule, const OperatorRun
                                      const DeviceMesh& mesh) {
   PartialUse partial;
   for (std::size_t g = 0; g < rule.linear.size(); ++g) {
-    const bool is_fixed = std::ranges::any_of(rule.linear[g], [&](int input) {
-      return run.graph.is_constant(run.node().inputs[static_cast<std::size_t>(input)]);
-    });
+    const bool is_fixed = std::ranges::any_of(
+        rule.linear[g], [&](int input) { return run.graph.is_constant(run.node().inputs[input]); });
     if (!is_fixed) partial.groups.push_back(g);
   }
   partial.kept.assign(run.node().outputs.size(), true);
   partial.reduces_later = false;
   std::vector<OpShardSpec> choices =
-      enumerate_op_shard_specs(rule, mesh, input_shapes(run.graph, run.node()),
-                               output_shapes(run.graph, run.node()), partial);
+      enumerate_op_shard_specs(run.graph, run.node(), rule, mesh, partial);
   // Reductions are connect's business, which has tests of its own.
   std::erase_if(choices,
                 [](const OpShardSpec& choice) { return choice.outputs != choice.computed; });

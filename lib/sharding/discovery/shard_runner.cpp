@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <utility>
-
-#include "base/error.h"
-#include "graph/onnx/infer_node.h"
 
 namespace autopar::sharding {
 namespace {
@@ -17,14 +16,12 @@ using graph::ValueId;
 
 /// Whether ONNX infers what the graph says of the node's outputs.
 bool is_as_inferred(const Graph& graph, const graph::Node& node) {
-  const std::vector<graph::OutputType> inferred = graph::infer_node(graph, node);
-  for (std::size_t o = 0; o < node.outputs.size(); ++o) {
-    if (node.outputs[o] == graph::no_value) continue;
-    const graph::Value& value = graph.value(node.outputs[o]);
-    if (o >= inferred.size() || inferred[o].type != value.type) return false;
-    if (inferred[o].shape && inferred[o].shape != value.shape) return false;
-  }
-  return true;
+  const auto inferred = inferred_outputs(graph, node);
+  return inferred && std::ranges::all_of(*inferred, [&](const auto& output) {
+           const auto& [id, told] = output;
+           const graph::Value& value = graph.value(id);
+           return told.type == value.type && told.shape.value_or(value.shape) == value.shape;
+         });
 }
 
 double tolerance_of(DataType type) {
@@ -36,9 +33,8 @@ double tolerance_of(DataType type) {
 
 /// Elements of some consecutive dimensions.
 std::int64_t product(const Shape& shape, std::size_t from, std::size_t to) {
-  std::int64_t result = 1;
-  for (std::size_t d = from; d < to; ++d) result *= shape[d];
-  return result;
+  return std::accumulate(shape.begin() + from, shape.begin() + to, std::int64_t{1},
+                         std::multiplies{});
 }
 
 }  // namespace
@@ -71,7 +67,7 @@ Tensor ShardRunner::tensor(DataType type, const Numbers& numbers) const {
 
 Tensor ShardRunner::random(DataType type, const Shape& shape, double low, double high,
                            std::mt19937& generator) const {
-  Numbers numbers{shape, std::vector<double>(static_cast<std::size_t>(graph::num_elements(shape)))};
+  Numbers numbers{shape, std::vector<double>(graph::num_elements(shape))};
   for (double& value : numbers.values) {
     value = std::uniform_real_distribution<>(low, high)(generator);
     if (!graph::is_floating_point(type)) value = std::floor(value);
@@ -82,18 +78,34 @@ Tensor ShardRunner::random(DataType type, const Shape& shape, double low, double
 
 std::optional<std::vector<Tensor>> ShardRunner::run(Graph graph,
                                                     const std::vector<Tensor>& inputs) const {
-  try {
-    for (const graph::Node& node : graph.nodes) {
-      if (!is_as_inferred(graph, node)) return std::nullopt;
-    }
-  } catch (const Error&) {
-    return std::nullopt;
+  for (const graph::Node& node : graph.nodes) {
+    if (!is_as_inferred(graph, node)) return std::nullopt;
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     graph.value(graph.inputs[i]).constant = inputs[i].contiguous_copy();
   }
   graph.inputs.clear();
   return evaluate_(graph);
+}
+
+std::optional<std::vector<std::pair<ValueId, graph::OutputType>>> inferred_outputs(
+    const Graph& graph, const graph::Node& node) {
+  std::vector<std::pair<ValueId, graph::OutputType>> outputs;
+  try {
+    const std::vector<graph::OutputType> inferred = graph::infer_node(graph, node);
+    for (std::size_t o = 0; o < node.outputs.size(); ++o) {
+      if (node.outputs[o] == graph::no_value) continue;
+      if (o >= inferred.size()) return std::nullopt;
+      outputs.emplace_back(node.outputs[o], inferred[o]);
+    }
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return outputs;
+}
+
+int place_of(ValueId value, const std::vector<ValueId>& values) {
+  return static_cast<int>(std::ranges::find(values, value) - values.begin());
 }
 
 bool agree(const Numbers& expected, const Numbers& found, DataType type) {
@@ -144,19 +156,12 @@ Numbers joined(const std::vector<Numbers>& pieces, std::size_t dim) {
 
 Numbers reduced(const std::vector<Numbers>& parts, Reduce reduce) {
   Numbers result = parts.front();
-  for (std::size_t p = 1; p < parts.size(); ++p) {
-    for (std::size_t i = 0; i < result.values.size(); ++i) {
-      double& value = result.values[i];
-      const double other = parts[p].values[i];
-      if (reduce == Reduce::max) {
-        value = std::max(value, other);
-      } else if (reduce == Reduce::min) {
-        value = std::min(value, other);
-      } else {
-        value += other;
-      }
-    }
-  }
+  const auto combined = [reduce](double value, double other) {
+    if (reduce == Reduce::max) return std::max(value, other);
+    return reduce == Reduce::min ? std::min(value, other) : value + other;
+  };
+  for (const Numbers& part : std::span(parts).subspan(1))
+    std::ranges::transform(result.values, part.values, result.values.begin(), combined);
   if (reduce == Reduce::mean) {
     for (double& value : result.values) value /= static_cast<double>(parts.size());
   }

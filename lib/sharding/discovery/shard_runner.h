@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graph/evaluator.h"
+#include "graph/onnx/infer_node.h"
 #include "sharding/tensor_shard_spec.h"
 
 namespace autopar::sharding {
@@ -39,6 +40,14 @@ class ShardRunner {
 
   graph::Evaluator evaluate_;
 };
+
+/// What ONNX's inference says of each output that is not left out; nullopt where it refuses the
+/// node or says nothing of one.
+std::optional<std::vector<std::pair<graph::ValueId, graph::OutputType>>> inferred_outputs(
+    const graph::Graph& graph, const graph::Node& node);
+
+/// The place of a value among a node's inputs or outputs.
+int place_of(graph::ValueId value, const std::vector<graph::ValueId>& values);
 
 /// Whether both are the same numbers, but for rounding in arithmetic of this type on numbers of the
 /// size that `expected` has. NaN equals NaN.

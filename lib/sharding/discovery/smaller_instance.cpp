@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "graph/onnx/infer_node.h"
+#include "sharding/discovery/shard_runner.h"
 
 namespace autopar::sharding {
 namespace {
@@ -23,19 +23,20 @@ SmallerInstance whole_instance(const Graph& graph) {
 }
 
 std::int64_t extent_before(const SmallerInstance& instance, ValueId id, std::size_t dim) {
-  return instance.graph.value(id).shape[dim] * instance.divisors[static_cast<std::size_t>(id)][dim];
+  return instance.graph.value(id).shape[dim] * instance.divisors[id][dim];
 }
 
 void divide(SmallerInstance& instance, ValueId id, std::size_t dim, std::int64_t divisor) {
   instance.graph.value(id).shape[dim] /= divisor;
-  instance.divisors[static_cast<std::size_t>(id)][dim] *= divisor;
+  instance.divisors[id][dim] *= divisor;
 }
 
 /// Whether the output's dimensions are as inferred, once those are divided that have to be.
-bool divide_output(SmallerInstance& instance, ValueId id, const Shape& inferred,
+bool divide_output(SmallerInstance& instance, ValueId id, const std::optional<Shape>& shape,
                    std::int64_t divisor) {
   const Shape before = instance.graph.value(id).shape;
-  if (inferred.size() != before.size()) return false;
+  if (!shape || shape->size() != before.size()) return false;
+  const Shape& inferred = *shape;
   for (std::size_t d = 0; d < before.size(); ++d) {
     if (inferred[d] == before[d]) continue;
     if (inferred[d] * divisor != before[d]) return false;
@@ -54,17 +55,10 @@ std::optional<SmallerInstance> divided(SmallerInstance instance, std::int64_t ex
       divide(instance, id, d, divisor);
     }
   }
-  const graph::Node& node = instance.graph.nodes.front();
-  try {
-    const auto inferred = graph::infer_node(instance.graph, node);
-    for (std::size_t o = 0; o < node.outputs.size(); ++o) {
-      if (node.outputs[o] == graph::no_value) continue;
-      if (o >= inferred.size() || !inferred[o].shape) return std::nullopt;
-      if (!divide_output(instance, node.outputs[o], *inferred[o].shape, divisor))
-        return std::nullopt;
-    }
-  } catch (const Error&) {
-    return std::nullopt;
+  const auto inferred = inferred_outputs(instance.graph, instance.graph.nodes.front());
+  if (!inferred) return std::nullopt;
+  for (const auto& [id, output] : *inferred) {
+    if (!divide_output(instance, id, output.shape, divisor)) return std::nullopt;
   }
   return instance;
 }
@@ -99,8 +93,7 @@ std::int64_t divisor_of(const DiscoveredSplit& split, const SmallerInstance& sma
   const auto add = [&](const std::vector<ValueId>& values, const std::vector<int>& dims) {
     for (std::size_t t = 0; t < values.size(); ++t) {
       if (dims[t] < 0) continue;
-      divisors.insert(
-          smaller.divisors[static_cast<std::size_t>(values[t])][static_cast<std::size_t>(dims[t])]);
+      divisors.insert(smaller.divisors[values[t]][dims[t]]);
     }
   };
   add(node.inputs, split.inputs);
@@ -127,8 +120,7 @@ std::optional<SmallerInstance> smaller_instance(const Graph& graph, std::int64_t
 
 Discovery enlarged(Discovery discovery, const SmallerInstance& smaller) {
   for (DiscoveredSplit& split : discovery.splits)
-    if (split.count.attributes.empty() && split.count.input < 0)
-      split.size *= divisor_of(split, smaller);
+    if (!split.count.any()) split.size *= divisor_of(split, smaller);
   return discovery;
 }
 

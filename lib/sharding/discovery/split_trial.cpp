@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "base/error.h"
-#include "graph/onnx/infer_node.h"
 
 namespace autopar::sharding {
 namespace {
@@ -32,26 +31,10 @@ std::vector<Range> ranges_of(const Shape& shape, int dim, std::int64_t size, con
   std::vector<Range> ranges;
   for (const std::int64_t extent : shape) ranges.push_back({0, extent});
   if (dim >= 0) {
-    const auto d = static_cast<std::size_t>(dim);
-    const std::int64_t rest = shape[d] / size;
-    ranges[d] = {share.begin * rest, share.end * rest};
+    const std::int64_t rest = shape[dim] / size;
+    ranges[dim] = {share.begin * rest, share.end * rest};
   }
   return ranges;
-}
-
-/// Makes the outputs' shapes those that inference finds; false where it refuses the node.
-bool infer_shapes(const Node& node, Graph& shard) {
-  try {
-    const auto inferred = graph::infer_node(shard, node);
-    for (std::size_t o = 0; o < node.outputs.size(); ++o) {
-      if (node.outputs[o] == graph::no_value) continue;
-      if (o >= inferred.size() || !inferred[o].shape) return false;
-      shard.value(node.outputs[o]).shape = *inferred[o].shape;
-    }
-  } catch (const Error&) {
-    return false;
-  }
-  return true;
 }
 
 /// The operator on a share; nullopt where inference refuses it.
@@ -65,12 +48,16 @@ std::optional<Graph> shard_of(const Graph& graph, const DiscoveredSplit& split,
     if (split.inputs[i] < 0) continue;
     graph::Value& value = shard.value(node.inputs[i]);
     const auto ranges = ranges_of(value.shape, split.inputs[i], split.size, share);
-    const auto dim = static_cast<std::size_t>(split.inputs[i]);
-    value.shape[dim] = ranges[dim].size();
+    value.shape[split.inputs[i]] = ranges[split.inputs[i]].size();
     if (value.constant) value.constant = value.constant->slice(ranges).contiguous_copy();
   }
   apply_count(split.count, share.size(), split.size, node, shard);
-  if (!infer_shapes(node, shard)) return std::nullopt;
+  const auto inferred = inferred_outputs(shard, node);
+  if (!inferred) return std::nullopt;
+  for (const auto& [id, output] : *inferred) {
+    if (!output.shape) return std::nullopt;
+    shard.value(id).shape = *output.shape;
+  }
   return shard;
 }
 
@@ -84,9 +71,7 @@ std::optional<ShareOutputs> run_shares(const DiscoveredSplit& split,
     if (!shard) return std::nullopt;
     std::vector<Tensor> inputs;
     for (std::size_t i = 0; i < run.inputs.size(); ++i) {
-      const auto& own = run.node().inputs;
-      const auto place =
-          static_cast<std::size_t>(std::ranges::find(own, run.graph.inputs[i]) - own.begin());
+      const int place = place_of(run.graph.inputs[i], run.node().inputs);
       inputs.push_back(run.inputs[i].slice(
           ranges_of(run.inputs[i].shape(), split.inputs[place], split.size, share)));
     }
@@ -98,21 +83,14 @@ std::optional<ShareOutputs> run_shares(const DiscoveredSplit& split,
   return result;
 }
 
-/// The place among the node's outputs.
-std::size_t place_of(const OperatorRun& run, std::size_t graph_output) {
-  const auto& outputs = run.node().outputs;
-  const auto found = std::ranges::find(outputs, run.graph.outputs[graph_output]);
-  return static_cast<std::size_t>(found - outputs.begin());
-}
-
 /// Whether the shares' outputs are shares of the run's, or reduce to them.
 bool are_shares_of_whole(const DiscoveredSplit& split, const std::vector<Range>& shares,
                          const ShareOutputs& results, const OperatorRun& run) {
   for (std::size_t o = 0; o < run.outputs.size(); ++o) {
     const Numbers& whole = run.outputs[o];
     const auto type = run.graph.value(run.graph.outputs[o]).type;
-    const int dim = split.outputs[place_of(run, o)];
-    if (dim >= 0 && whole.shape[static_cast<std::size_t>(dim)] % split.size != 0) return false;
+    const int dim = split.outputs[place_of(run.graph.outputs[o], run.node().outputs)];
+    if (dim >= 0 && whole.shape[dim] % split.size != 0) return false;
     std::vector<Numbers> parts;
     for (std::size_t s = 0; s < shares.size(); ++s) {
       const Numbers& part = results[s][o];
@@ -124,7 +102,7 @@ bool are_shares_of_whole(const DiscoveredSplit& split, const std::vector<Range>&
         parts.push_back(part);
       }
     }
-    if (!parts.empty() && !agree(whole, reduced(parts, reduce_of(split.kind)), type)) return false;
+    if (!parts.empty() && !agree(whole, reduced(parts, *reduce_of(split.kind)), type)) return false;
   }
   return true;
 }
@@ -148,7 +126,7 @@ std::optional<std::vector<int>> output_dims(const ShareOutputs& results, const O
     if (part.size() != whole.size()) return std::nullopt;
     for (std::size_t d = 0; d < whole.size(); ++d) {
       if (part[d] == whole[d]) continue;
-      int& dim = dims[place_of(run, o)];
+      int& dim = dims[place_of(run.graph.outputs[o], run.node().outputs)];
       if (dim >= 0) return std::nullopt;
       dim = static_cast<int>(d);
     }
@@ -189,7 +167,7 @@ void apply_count(const LoopCount& count, std::int64_t share, std::int64_t size, 
     value = value / size * share;
   }
   if (count.input < 0) return;
-  auto& id = node.inputs[static_cast<std::size_t>(count.input)];
+  auto& id = node.inputs[count.input];
   const Tensor whole = *shard.value(id).constant;
   std::vector<std::int64_t> elements = whole.to_int64s();
   elements[count.element] = elements[count.element] / size * share;
@@ -204,19 +182,6 @@ bool try_split(const Experiment& experiment, DiscoveredSplit& split) {
                              holds(experiment, split, {{0, size - 1}, {size - 1, size}}));
   split.never_empty = !holds(experiment, split, {{0, size}, {size, size}});
   return true;
-}
-
-Reduce reduce_of(FactorKind kind) {
-  switch (kind) {
-    case FactorKind::max:
-      return Reduce::max;
-    case FactorKind::min:
-      return Reduce::min;
-    case FactorKind::mean:
-      return Reduce::mean;
-    default:
-      return Reduce::sum;
-  }
 }
 
 }  // namespace autopar::sharding

@@ -26,7 +26,4 @@ void apply_count(const LoopCount& count, std::int64_t share, std::int64_t size, 
 /// holds on all runs.
 bool try_split(const Experiment& experiment, DiscoveredSplit& split);
 
-/// The reduction that makes a whole of shares' outputs.
-Reduce reduce_of(FactorKind kind);
-
 }  // namespace autopar::sharding

@@ -55,7 +55,7 @@ bool takes_everything(const Graph& graph, const Node& node) {
   }
   const auto rank = static_cast<std::int64_t>(data.size());
   const std::int64_t axis = node.int_attribute("axis", 0);
-  return counts_up_to(indices, data[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)]);
+  return counts_up_to(indices, data[axis < 0 ? axis + rank : axis]);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // `r` heads of queries. Caches, which come and go as [batch, heads, sequence, elements], split with
 // them.
 
-#include "sharding/rules/rule_text.h"
 #include "sharding/rules/rules.h"
 
 namespace autopar::sharding::rules {
@@ -21,16 +20,16 @@ std::string mask_text(const Shape& mask, const std::string& query) {
 
 }  // namespace
 
-ShardingRule attention(const graph::Graph& graph, const graph::Node& node) {
-  const std::vector<Shape> shapes = input_shapes(graph, node);
-  const bool packed = shapes[0].size() == 3;  // heads within the last dimension
-  const std::int64_t heads = packed ? node.int_attribute("kv_num_heads", 1) : shapes[1][1];
-  const std::int64_t query_heads = packed ? node.int_attribute("q_num_heads", 1) : shapes[0][1];
+ShardingRule attention(const Operator& op) {
+  const std::vector<Shape>& shapes = op.inputs;
+  const bool packed = op.rank() == 3;  // heads within the last dimension
+  const std::int64_t heads = packed ? op.node.int_attribute("kv_num_heads", 1) : shapes[1][1];
+  const std::int64_t query_heads = packed ? op.node.int_attribute("q_num_heads", 1) : shapes[0][1];
   require(heads > 0 && query_heads % heads == 0, "query heads are a multiple of the others");
   // A causal mask counts positions from the first query.
-  const bool counts_positions = node.int_attribute("is_causal", 0) != 0 ||
-                                node.int_attribute("left_window_size", -1) >= 0 ||
-                                node.int_attribute("right_window_size", -1) >= 0;
+  const bool counts_positions = op.node.int_attribute("is_causal", 0) != 0 ||
+                                op.node.int_attribute("left_window_size", -1) >= 0 ||
+                                op.node.int_attribute("right_window_size", -1) >= 0;
   const std::string s = counts_positions ? "1" : "s";
   const std::string keys = "bg11";
   const std::string values = "bg1v";
@@ -47,31 +46,29 @@ ShardingRule attention(const graph::Graph& graph, const graph::Node& node) {
       {.letter = 'r', .never_empty = true, .size = query_heads / heads},
       {'v', packed ? FactorKind::whole : FactorKind::spatial, true}};
   if (packed) options.push_back({'e', FactorKind::whole});
-  ShardingRule rule = node_rule(graph, node, inputs, outputs, options);
+  ShardingRule rule = op.rule(inputs, outputs, options);
   if (packed) {
-    rule.localize = [g = factor_index(rule, 'g'), r = factor_index(rule, 'r')](LocalNode& local) {
-      const std::int64_t local_heads = local.factor_ranges[g].size();
+    rule.localize = [](LocalNode& local) {
+      const std::int64_t local_heads = local.share('g').size();
       local.node.attributes["kv_num_heads"] = local_heads;
-      local.node.attributes["q_num_heads"] = local_heads * local.factor_ranges[r].size();
-      local.shard.nodes.push_back(local.node);
+      local.node.attributes["q_num_heads"] = local_heads * local.share('r').size();
     };
   }
   return rule;
 }
 
 /// Angles come by batch and position, or are looked up in tables, which are whole.
-ShardingRule rotary_embedding(const graph::Graph& graph, const graph::Node& node) {
-  const std::vector<Shape> shapes = input_shapes(graph, node);
-  const bool packed = shapes[0].size() == 3;
+ShardingRule rotary_embedding(const Operator& op) {
+  const bool packed = op.rank() == 3;
   const std::string text = packed ? "bs(hd)" : "bhs1";
-  const std::string angles = has_input(node, 3) ? "11" : "bs1";
+  const std::string angles = op.has_input(3) ? "11" : "bs1";
   std::vector<FactorOptions> options;
   if (packed) {
     options.push_back(
-        {.letter = 'h', .never_empty = true, .size = node.int_attribute("num_heads", 1)});
+        {.letter = 'h', .never_empty = true, .size = op.node.int_attribute("num_heads", 1)});
     options.push_back({'d', FactorKind::whole});
   }
-  ShardingRule rule = node_rule(graph, node, {text, angles, angles, "bs"}, {text}, options);
+  ShardingRule rule = op.rule({text, angles, angles, "bs"}, {text}, options);
   if (packed) localize_count(rule, 'h', "num_heads");
   return rule;
 }

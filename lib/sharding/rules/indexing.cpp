@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "sharding/rules/rule_text.h"
 #include "sharding/rules/rules.h"
 
 namespace autopar::sharding::rules {
@@ -30,7 +29,8 @@ class MaskedLookup {
         index_type_(local.shard.value(local.node.inputs[1]).type),
         index_shape_(local.shard.value(local.node.inputs[1]).shape) {}
 
-  void append(Range share, std::int64_t rows) {
+  /// Makes the node the last of the lookup's, and appends the others.
+  void write(Range share, std::int64_t rows) {
     const ValueId indices = local_.node.inputs[1];
     const ValueId from_start = index_node("Mod", {indices, index(rows)});
     const ValueId shifted = index_node("Sub", {from_start, index(share.begin)});
@@ -45,11 +45,9 @@ class MaskedLookup {
     gather.outputs[0] =
         add(gather.op_type, gather.inputs, result.type, result.shape, local_.node.attributes);
     const ValueId zero = constant("zero", Tensor::zeros(result.type, {}));
-    graph::Node select = local_.node;
-    select.op_type = "Where";
-    select.inputs = {aligned_with_result(valid), gather.outputs[0], zero};
-    select.attributes.clear();
-    local_.shard.nodes.push_back(std::move(select));
+    local_.node.op_type = "Where";
+    local_.node.inputs = {aligned_with_result(valid), gather.outputs[0], zero};
+    local_.node.attributes.clear();
   }
 
  private:
@@ -113,37 +111,31 @@ class MaskedLookup {
 
 }  // namespace
 
-ShardingRule gather(const graph::Graph& graph, const graph::Node& node) {
-  const std::vector<Shape> shapes = input_shapes(graph, node);
-  const std::size_t axis = axis_attribute(node, shapes[0].size(), 0);
+ShardingRule gather(const Operator& op) {
+  const std::vector<Shape>& shapes = op.inputs;
+  const std::size_t axis = op.axis(0);
   const std::string all = letters(shapes[0].size() + shapes[1].size());
   const std::string table = all.substr(0, shapes[0].size());
   const std::string indices = all.substr(shapes[0].size());
   std::string result = table;
   result.replace(axis, 1, indices);
-  const DataType type = graph.value(node.inputs[0]).type;
-  const bool adds_up = type != DataType::boolean && type != DataType::string;
-  ShardingRule rule = node_rule(graph, node, {table, indices}, {result},
-                                {{.letter = table[axis],
-                                  .kind = adds_up ? FactorKind::sum : FactorKind::whole,
-                                  .never_empty = true}});
+  const bool adds_up = op.type() != DataType::boolean && op.type() != DataType::string;
+  ShardingRule rule = op.rule({table, indices}, {result},
+                              {{.letter = table[axis],
+                                .kind = adds_up ? FactorKind::sum : FactorKind::whole,
+                                .never_empty = true}});
   rule.lookup_input = 0;
-  rule.localize = [axis, rows = shapes[0][axis],
-                   factor = factor_index(rule, table[axis])](LocalNode& local) {
-    const Range share = local.factor_ranges[factor];
-    if (share.size() == rows) {
-      local.shard.nodes.push_back(local.node);
-    } else {
-      MaskedLookup(local, axis).append(share, rows);
-    }
+  rule.localize = [axis, rows = shapes[0][axis], factor = table[axis]](LocalNode& local) {
+    const Range share = local.share(factor);
+    if (share.size() < rows) MaskedLookup(local, axis).write(share, rows);
   };
   return rule;
 }
 
 /// Indices may leave out the end of a dimension of the data, which is then whole.
-ShardingRule gather_elements(const graph::Graph& graph, const graph::Node& node) {
-  const std::vector<Shape> shapes = input_shapes(graph, node);
-  const std::size_t axis = axis_attribute(node, shapes[0].size(), 0);
+ShardingRule gather_elements(const Operator& op) {
+  const std::vector<Shape>& shapes = op.inputs;
+  const std::size_t axis = op.axis(0);
   const std::string indices = letters(shapes[1].size());
   std::string data = indices;
   std::string looked_up = indices;
@@ -154,15 +146,15 @@ ShardingRule gather_elements(const graph::Graph& graph, const graph::Node& node)
       data[d] = looked_up[d] = '1';
     }
   }
-  ShardingRule rule = node_rule(graph, node, {data, looked_up}, {looked_up});
+  ShardingRule rule = op.rule({data, looked_up}, {looked_up});
   rule.lookup_input = 0;
   return rule;
 }
 
 /// data: batch, indexed, rest; indices: batch, places, 1; output: batch, places, rest.
-ShardingRule gather_nd(const graph::Graph& graph, const graph::Node& node) {
-  const std::vector<Shape> shapes = input_shapes(graph, node);
-  const auto num_batch = static_cast<std::size_t>(node.int_attribute("batch_dims", 0));
+ShardingRule gather_nd(const Operator& op) {
+  const std::vector<Shape>& shapes = op.inputs;
+  const auto num_batch = static_cast<std::size_t>(op.node.int_attribute("batch_dims", 0));
   const auto num_indexed = static_cast<std::size_t>(shapes[1].back());
   const std::size_t num_rest = shapes[0].size() - num_batch - num_indexed;
   const std::size_t num_places = shapes[1].size() - 1 - num_batch;
@@ -171,8 +163,7 @@ ShardingRule gather_nd(const graph::Graph& graph, const graph::Node& node) {
   const std::string places = all.substr(num_batch, num_places);
   const std::string rest = all.substr(num_batch + num_places);
   ShardingRule rule =
-      node_rule(graph, node, {batch + std::string(num_indexed, '1') + rest, batch + places + "1"},
-                {batch + places + rest});
+      op.rule({batch + whole(num_indexed) + rest, batch + places + "1"}, {batch + places + rest});
   rule.lookup_input = 0;
   return rule;
 }
@@ -180,47 +171,42 @@ ShardingRule gather_nd(const graph::Graph& graph, const graph::Node& node) {
 namespace {
 
 /// Updates that are maxima or minima may come in any number of shares; others are whole.
-std::vector<FactorOptions> shares_of_updates(const graph::Node& node, std::string& places) {
-  const std::string reduction = node.string_attribute("reduction", "none");
-  std::vector<FactorOptions> options;
-  for (char& place : places) {
-    if (reduction == "max" || reduction == "min") {
-      options.push_back({place, reduction == "max" ? FactorKind::max : FactorKind::min});
-    } else {
-      place = '1';
-    }
-  }
-  return options;
+std::vector<FactorOptions> shares_of_updates(const Operator& op, std::string& places) {
+  const std::string reduction = op.node.string_attribute("reduction", "none");
+  if (reduction == "max") return options_of(places, FactorKind::max);
+  if (reduction == "min") return options_of(places, FactorKind::min);
+  places = whole(places.size());
+  return {};
 }
 
 }  // namespace
 
 /// Data and updates split together where both have the whole dimension.
-ShardingRule scatter_elements(const graph::Graph& graph, const graph::Node& node) {
-  const std::vector<Shape> shapes = input_shapes(graph, node);
-  const std::size_t axis = axis_attribute(node, shapes[0].size(), 0);
+ShardingRule scatter_elements(const Operator& op) {
+  const std::vector<Shape>& shapes = op.inputs;
+  const std::size_t axis = op.axis(0);
   std::string text = letters(shapes[0].size());
   for (std::size_t d = 0; d < text.size(); ++d) {
     if (shapes[0][d] != shapes[1][d] && d != axis) text[d] = '1';
   }
   std::string place(1, text[axis]);
-  const auto options = shares_of_updates(node, place);
+  const auto options = shares_of_updates(op, place);
   const std::string data = with_whole(text, axis);
   text.replace(axis, 1, place);
-  return node_rule(graph, node, {data, text, text}, {data}, options);
+  return op.rule({data, text, text}, {data}, options);
 }
 
 /// data: indexed, rest; indices: places, 1; updates: places, rest.
-ShardingRule scatter_nd(const graph::Graph& graph, const graph::Node& node) {
-  const std::vector<Shape> shapes = input_shapes(graph, node);
+ShardingRule scatter_nd(const Operator& op) {
+  const std::vector<Shape>& shapes = op.inputs;
   const auto num_indexed = static_cast<std::size_t>(shapes[1].back());
   const std::size_t num_rest = shapes[0].size() - num_indexed;
   const std::string all = letters(num_rest + shapes[1].size() - 1);
   const std::string rest = all.substr(0, num_rest);
   std::string places = all.substr(num_rest);
-  const auto options = shares_of_updates(node, places);
-  const std::string data = std::string(num_indexed, '1') + rest;
-  return node_rule(graph, node, {data, places + "1", places + rest}, {data}, options);
+  const auto options = shares_of_updates(op, places);
+  const std::string data = whole(num_indexed) + rest;
+  return op.rule({data, places + "1", places + rest}, {data}, options);
 }
 
 }  // namespace autopar::sharding::rules

@@ -3,30 +3,86 @@
 #include <algorithm>
 #include <cctype>
 
-#include "sharding/rules/rule_text.h"
 #include "sharding/rules/rules.h"
 
 namespace autopar::sharding::rules {
 
-ShardingRule matmul(const graph::Graph& graph, const graph::Node& node) {
-  const std::vector<Shape> inputs = input_shapes(graph, node);
-  const std::size_t a = inputs[0].size();
-  const std::size_t b = inputs[1].size();
-  const std::string batch = letters(std::max({a, b, std::size_t{2}}) - 2, "mkn");
-  // A one-dimensional operand has neither batch nor a matrix dimension of its own.
-  const std::string left = a == 1 ? "k" : aligned(batch, a - 2) + "mk";
-  const std::string right = b == 1 ? "k" : aligned(batch, b - 2) + "kn";
-  const std::string result = batch + (a == 1 ? "" : "m") + (b == 1 ? "" : "n");
-  return node_rule(graph, node, {left, right}, {result}, {{'k', FactorKind::sum}});
+namespace {
+
+/// A matrix product's tensors, with batches in front. A one-dimensional operand has neither batch
+/// nor a matrix dimension of its own.
+struct Product {
+  std::string left;
+  std::string right;
+  std::string result;
+};
+
+Product product_of(const Shape& left, const Shape& right) {
+  const bool has_rows = left.size() > 1;
+  const bool has_columns = right.size() > 1;
+  const std::string batch =
+      letters(std::max({left.size(), right.size(), std::size_t{2}}) - 2, "mkn");
+  return {has_rows ? aligned(batch, left.size() - 2) + "mk" : "k",
+          has_columns ? aligned(batch, right.size() - 2) + "kn" : "k",
+          batch + (has_rows ? "m" : "") + (has_columns ? "n" : "")};
 }
 
-ShardingRule gemm(const graph::Graph& graph, const graph::Node& node) {
-  const char* left = node.int_attribute("transA", 0) != 0 ? "km" : "mk";
-  const char* right = node.int_attribute("transB", 0) != 0 ? "nk" : "kn";
-  const std::vector<Shape> inputs = input_shapes(graph, node);
-  const std::string bias = aligned("mn", inputs.size() > 2 ? inputs[2].size() : 0);
-  ShardingRule rule = node_rule(graph, node, {left, right, bias}, {"mn"}, {{'k', FactorKind::sum}});
-  if (has_input(node, 2)) add_bias_once(rule, factor_index(rule, 'k'), 2);
+/// The texts of a quantised product, and of the scales and zero points of its tensors. No share is
+/// empty: then it would have no scales.
+struct QuantisedProduct {
+  const Operator& op;
+  Product texts;
+
+  /// The text of an input that scales a tensor: one number for all, one for each element of the
+  /// dimension of this letter, or as many dimensions as the tensor, broadcast.
+  std::string scale(std::size_t input, const std::string& of, char letter) const {
+    if (input >= op.inputs.size()) return "";
+    const Shape& shape = op.inputs[input];
+    if (graph::num_elements(shape) == 1) return "";
+    if (shape.size() > 1) return aligned(of, shape.size());
+    return of.find(letter) == of.npos ? "1" : std::string(1, letter);
+  }
+  std::vector<FactorOptions> options(FactorKind sums) const {
+    std::vector<FactorOptions> result{{'k', sums}};
+    for (const char letter : {'m', 'n'}) {
+      if (texts.result.find(letter) != std::string::npos)
+        result.push_back({letter, FactorKind::spatial, true});
+    }
+    return result;
+  }
+};
+
+}  // namespace
+
+ShardingRule matmul(const Operator& op) {
+  const auto [left, right, result] = product_of(op.inputs[0], op.inputs[1]);
+  return op.rule({left, right}, {result}, {{'k', FactorKind::sum}});
+}
+
+/// Sums of integers are exact, however they are grouped.
+ShardingRule matmul_integer(const Operator& op) {
+  const QuantisedProduct product{op, product_of(op.inputs[0], op.inputs[1])};
+  const auto& [left, right, result] = product.texts;
+  return op.rule({left, right, product.scale(2, left, 'm'), product.scale(3, right, 'n')}, {result},
+                 product.options(FactorKind::sum));
+}
+
+/// Sums are rounded, and so whole.
+ShardingRule qlinear_matmul(const Operator& op) {
+  const QuantisedProduct product{op, product_of(op.inputs[0], op.inputs[3])};
+  const auto& [left, right, result] = product.texts;
+  return op.rule({left, product.scale(1, left, 'm'), product.scale(2, left, 'm'), right,
+                  product.scale(4, right, 'n'), product.scale(5, right, 'n'),
+                  product.scale(6, result, 'm'), product.scale(7, result, 'm')},
+                 {result}, product.options(FactorKind::whole));
+}
+
+ShardingRule gemm(const Operator& op) {
+  const char* left = op.node.int_attribute("transA", 0) != 0 ? "km" : "mk";
+  const char* right = op.node.int_attribute("transB", 0) != 0 ? "nk" : "kn";
+  const std::string bias = aligned("mn", op.inputs.size() > 2 ? op.inputs[2].size() : 0);
+  ShardingRule rule = op.rule({left, right, bias}, {"mn"}, {{'k', FactorKind::sum}});
+  if (op.has_input(2)) rule.localize = [](LocalNode& local) { add_bias_once(local, 'k', 2); };
   return rule;
 }
 
@@ -68,26 +124,25 @@ void expand_ellipsis(std::string& term, std::size_t rank, std::string_view dimen
 }  // namespace
 
 /// The equation is the rule, but for diagonals, which are left whole.
-ShardingRule einsum(const graph::Graph& graph, const graph::Node& node) {
-  std::string equation = node.string_attribute("equation", "");
+ShardingRule einsum(const Operator& op) {
+  std::string equation = op.node.string_attribute("equation", "");
   std::erase(equation, ' ');
   if (equation.find("->") == std::string::npos) equation += "->" + implied_result(equation);
   const std::size_t arrow = equation.find("->");
   std::vector<std::string> terms = terms_of(equation.substr(0, arrow));
   std::string result = equation.substr(arrow + 2);
 
-  const std::vector<Shape> inputs = input_shapes(graph, node);
   std::size_t most = 0;  // dimensions of an ellipsis
   for (std::size_t t = 0; t < terms.size(); ++t) {
     if (terms[t].find('.') != std::string::npos) {
-      most = std::max(most, inputs.at(t).size() + 3 - terms[t].size());
+      most = std::max(most, op.inputs.at(t).size() + 3 - terms[t].size());
     }
   }
   const std::string dimensions = letters(most, equation);
   for (std::size_t t = 0; t < terms.size(); ++t) {
-    expand_ellipsis(terms[t], inputs.at(t).size(), dimensions);
+    expand_ellipsis(terms[t], op.inputs.at(t).size(), dimensions);
   }
-  expand_ellipsis(result, output_shapes(graph, node)[0].size(), dimensions);
+  expand_ellipsis(result, op.outputs[0].size(), dimensions);
 
   std::vector<FactorOptions> options;
   const auto add = [&](char letter, FactorKind kind) {
@@ -105,7 +160,7 @@ ShardingRule einsum(const graph::Graph& graph, const graph::Node& node) {
       if (result.find(letter) == std::string::npos) add(letter, FactorKind::sum);
     }
   }
-  return node_rule(graph, node, terms, {result}, options);
+  return op.rule(terms, {result}, options);
 }
 
 }  // namespace autopar::sharding::rules

@@ -1,106 +1,86 @@
 #pragma once
 
-#include "sharding/sharding_rule.h"
+#include "sharding/rules/operator.h"
 
-/// The rule functions that rules/table.cpp names, grouped by the file that has them. What a rule
-/// calls whole is never split.
-namespace autopar::sharding::rules {
+namespace autopar::sharding {
 
+/// The rule of one operator instance. Asked only for operators in the form of opset 18 or newer.
+using RuleFunction = ShardingRule(const rules::Operator& op);
+
+/// ShardingRule::linear of one operator instance, as far as types do not matter.
+using LinearFunction = std::vector<std::vector<int>>(const rules::Operator& op);
+
+/// The rules that rules/table.cpp names, grouped by the file that has them. What a rule calls whole
+/// is never split.
+namespace rules {
+
+// table.cpp
+RuleFunction replicated;
 // elementwise.cpp
-ShardingRule elementwise(const graph::Graph& graph, const graph::Node& node);
-ShardingRule identity(const graph::Graph& graph, const graph::Node& node);
-ShardingRule dropout(const graph::Graph& graph, const graph::Node& node);
-ShardingRule cast_like(const graph::Graph& graph, const graph::Node& node);
-
+RuleFunction elementwise, identity, dropout, cast_like;
 // matmul.cpp
-ShardingRule matmul(const graph::Graph& graph, const graph::Node& node);
-ShardingRule gemm(const graph::Graph& graph, const graph::Node& node);
-ShardingRule einsum(const graph::Graph& graph, const graph::Node& node);
-
+RuleFunction matmul, gemm, einsum;
 // along_axis.cpp
-ShardingRule along_last_axis(const graph::Graph& graph, const graph::Node& node);
-ShardingRule softmax(const graph::Graph& graph, const graph::Node& node);
-ShardingRule log_softmax(const graph::Graph& graph, const graph::Node& node);
-ShardingRule lp_normalization(const graph::Graph& graph, const graph::Node& node);
-ShardingRule arg_reduction(const graph::Graph& graph, const graph::Node& node);
-ShardingRule cum_sum(const graph::Graph& graph, const graph::Node& node);
-ShardingRule trilu(const graph::Graph& graph, const graph::Node& node);
-ShardingRule one_hot(const graph::Graph& graph, const graph::Node& node);
-ShardingRule reverse_sequence(const graph::Graph& graph, const graph::Node& node);
-ShardingRule tensor_scatter(const graph::Graph& graph, const graph::Node& node);
-ShardingRule dft(const graph::Graph& graph, const graph::Node& node);
-ShardingRule samples(const graph::Graph& graph, const graph::Node& node);
-ShardingRule matrices(const graph::Graph& graph, const graph::Node& node);
-
+RuleFunction along_last_axis, softmax, log_softmax, lp_normalization, arg_reduction, cum_sum, trilu,
+    one_hot, reverse_sequence, tensor_scatter, dft, samples, matrices;
 // normalization.cpp
-ShardingRule layer_normalization(const graph::Graph& graph, const graph::Node& node);
-ShardingRule batch_normalization(const graph::Graph& graph, const graph::Node& node);
-ShardingRule instance_normalization(const graph::Graph& graph, const graph::Node& node);
-ShardingRule mean_variance_normalization(const graph::Graph& graph, const graph::Node& node);
-ShardingRule group_normalization(const graph::Graph& graph, const graph::Node& node);
-
+RuleFunction layer_normalization, batch_normalization, instance_normalization,
+    mean_variance_normalization, group_normalization;
 // reduction.cpp
-ShardingRule reduce_sum(const graph::Graph& graph, const graph::Node& node);
-ShardingRule reduce_mean(const graph::Graph& graph, const graph::Node& node);
-ShardingRule reduce_max(const graph::Graph& graph, const graph::Node& node);
-ShardingRule reduce_min(const graph::Graph& graph, const graph::Node& node);
-ShardingRule reduce_l2(const graph::Graph& graph, const graph::Node& node);
-ShardingRule reduce_log_sum(const graph::Graph& graph, const graph::Node& node);
-ShardingRule reduce_log_sum_exp(const graph::Graph& graph, const graph::Node& node);
-ShardingRule reduce_whole(const graph::Graph& graph, const graph::Node& node);
-
+RuleFunction reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_l2, reduce_log_sum,
+    reduce_log_sum_exp, reduce_whole;
 // reshape.cpp
-ShardingRule reshape(const graph::Graph& graph, const graph::Node& node);
-ShardingRule squeeze(const graph::Graph& graph, const graph::Node& node);
-ShardingRule change_of_rank(const graph::Graph& graph, const graph::Node& node);
-
+RuleFunction reshape, squeeze, change_of_rank;
 // data_movement.cpp
-ShardingRule transpose(const graph::Graph& graph, const graph::Node& node);
-ShardingRule expand(const graph::Graph& graph, const graph::Node& node);
-ShardingRule slice(const graph::Graph& graph, const graph::Node& node);
-ShardingRule split(const graph::Graph& graph, const graph::Node& node);
-ShardingRule concat(const graph::Graph& graph, const graph::Node& node);
-ShardingRule pad(const graph::Graph& graph, const graph::Node& node);
-ShardingRule tile(const graph::Graph& graph, const graph::Node& node);
-ShardingRule depth_to_space(const graph::Graph& graph, const graph::Node& node);
-ShardingRule space_to_depth(const graph::Graph& graph, const graph::Node& node);
-ShardingRule col_to_im(const graph::Graph& graph, const graph::Node& node);
-
+RuleFunction transpose, expand, slice, split, concat, pad, tile, depth_to_space, space_to_depth,
+    col_to_im;
 // indexing.cpp
-ShardingRule gather(const graph::Graph& graph, const graph::Node& node);
-ShardingRule gather_elements(const graph::Graph& graph, const graph::Node& node);
-ShardingRule gather_nd(const graph::Graph& graph, const graph::Node& node);
-ShardingRule scatter_elements(const graph::Graph& graph, const graph::Node& node);
-ShardingRule scatter_nd(const graph::Graph& graph, const graph::Node& node);
-
+RuleFunction gather, gather_elements, gather_nd, scatter_elements, scatter_nd;
 // convolution.cpp
-ShardingRule convolution(const graph::Graph& graph, const graph::Node& node);
-ShardingRule transposed_convolution(const graph::Graph& graph, const graph::Node& node);
-ShardingRule pool(const graph::Graph& graph, const graph::Node& node);
-ShardingRule global_average_pool(const graph::Graph& graph, const graph::Node& node);
-ShardingRule global_max_pool(const graph::Graph& graph, const graph::Node& node);
-ShardingRule local_response(const graph::Graph& graph, const graph::Node& node);
-ShardingRule deformable_convolution(const graph::Graph& graph, const graph::Node& node);
-
+RuleFunction convolution, transposed_convolution, pool, global_average_pool, global_max_pool,
+    local_response, deformable_convolution;
 // sampling.cpp
-ShardingRule resize(const graph::Graph& graph, const graph::Node& node);
-ShardingRule grid_sample(const graph::Graph& graph, const graph::Node& node);
-ShardingRule affine_grid(const graph::Graph& graph, const graph::Node& node);
-ShardingRule roi_pool(const graph::Graph& graph, const graph::Node& node);
-
+RuleFunction resize, grid_sample, affine_grid, roi_pool;
 // recurrent.cpp
-ShardingRule recurrent(const graph::Graph& graph, const graph::Node& node);
-
+RuleFunction recurrent;
 // quantized.cpp
-ShardingRule quantize(const graph::Graph& graph, const graph::Node& node);
-ShardingRule matmul_integer(const graph::Graph& graph, const graph::Node& node);
-ShardingRule qlinear_matmul(const graph::Graph& graph, const graph::Node& node);
-ShardingRule convolution_integer(const graph::Graph& graph, const graph::Node& node);
-ShardingRule qlinear_convolution(const graph::Graph& graph, const graph::Node& node);
-ShardingRule matmul_n_bits(const graph::Graph& graph, const graph::Node& node);
-
+RuleFunction quantize, matmul_integer, qlinear_matmul, convolution_integer, qlinear_convolution,
+    matmul_n_bits;
 // attention.cpp
-ShardingRule attention(const graph::Graph& graph, const graph::Node& node);
-ShardingRule rotary_embedding(const graph::Graph& graph, const graph::Node& node);
+RuleFunction attention, rotary_embedding;
+// own.cpp: autopar's own operators (graph/own_operators.h)
+RuleFunction tree_sums, expert_matmul_n_bits;
 
-}  // namespace autopar::sharding::rules
+}  // namespace rules
+
+/// The groups of inputs in which an operator is jointly linear. sharding_rule drops inputs that are
+/// left out, and groups that types forbid.
+namespace linear {
+
+/// Copies, scales or adds up elements of the first input, whatever the others are.
+LinearFunction in_first;
+/// A product.
+LinearFunction in_each;
+/// A sum, or inputs side by side.
+LinearFunction in_all;
+/// Where.
+LinearFunction in_branches;
+/// A product of the first two inputs to which the third is added.
+LinearFunction in_factors;
+/// MatMulNBits: a product of the first input with a constant, to which input 5 is added.
+LinearFunction in_first_and_bias;
+/// DeformConv: data or weights, and the bias.
+LinearFunction in_deformed;
+/// RoiAlign, where it does not take maxima.
+LinearFunction in_averages;
+/// A scatter that replaces or adds.
+LinearFunction in_updates;
+/// A cache and what is written to it.
+LinearFunction in_cache;
+/// Attention's values, where keys do not come out as well.
+LinearFunction in_values;
+/// Pad: what is added is nothing.
+LinearFunction in_padded;
+
+}  // namespace linear
+}  // namespace autopar::sharding

@@ -148,7 +148,7 @@ TEST_CASE("a rule of what is found is proven by running it") {
       ShardingRule without_sums = of_rule;
       without_sums.linear.clear();
       for (const auto& choice : all_choices(without_sums, runs_of(graph)[0], DeviceMesh({2}))) {
-        if (!splits_normalized(of_rule, choice)) texts.insert(to_string(choice));
+        if (!splits_normalized(of_rule, choice.factor_axes)) texts.insert(to_string(choice));
       }
       return texts;
     };
@@ -256,13 +256,13 @@ TEST_CASE("an operator that the table does not know gets a rule that is remember
   // The shard that has half of the heads.
   const ShardingRule rule = rule_of(graph);
   Graph shard = graph;
-  LocalNode local{shard, graph.nodes[0], {}};
+  LocalNode local{shard, rule, graph.nodes[0], {}};
   for (const Factor& factor : rule.factors) local.factor_ranges.push_back({0, factor.size});
   for (std::size_t f = 0; f < rule.factors.size(); ++f) {
     if (rule.factors[f].size == 4) local.factor_ranges[f] = {2, 4};
   }
   REQUIRE(rule.localize);
-  rule.localize(local);
+  append_local(local);
   CHECK(shard.nodes.back().int_attribute("heads", 0) == 2);
 }
 

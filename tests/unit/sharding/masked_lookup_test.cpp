@@ -135,8 +135,7 @@ Array run_rank(const Graph& graph, const ShardingRule& rule, const OpShardSpec& 
   shard.value(node.inputs[0]).shape = local_table.shape;
   shard.value(node.inputs[1]).shape = local_indices.shape;
   shard.value(node.outputs[0]).shape = local_shape(choice.computed[0], out, mesh, rank);
-  LocalNode local{shard, node, factor_ranges(rule, choice, mesh, rank)};
-  rule.localize(local);
+  append_local({shard, rule, node, factor_ranges(rule, choice.factor_axes, mesh, rank)});
   autopar::graph::check_invariants(shard);
   return run(shard, local_table, local_indices);
 }

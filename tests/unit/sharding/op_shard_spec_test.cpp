@@ -137,9 +137,9 @@ bool computes_the_whole(const ShardingRule& rule, const Loops& loops, const OpSh
       for (const simulated::Devices& input : locals) {
         local.push_back(input[static_cast<std::size_t>(rank)]);
       }
-      devices.push_back(
-          run_loops(rule, sizes_of(factor_ranges(rule, choice, mesh, rank)), local, output,
-                    local_shape(choice.computed[output], loops.outputs[output], mesh, rank)));
+      devices.push_back(run_loops(
+          rule, sizes_of(factor_ranges(rule, choice.factor_axes, mesh, rank)), local, output,
+          local_shape(choice.computed[output], loops.outputs[output], mesh, rank)));
     }
     if (!simulated::holds(devices, whole, choice.computed[output], mesh)) return false;
     if (choice.reductions[output] != ReduceFunction::none) {

@@ -41,9 +41,8 @@ Localized localized(const Graph& graph, const std::string& choice, int rank,
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       shrink(node.outputs[i], spec.computed[i]);
     }
-    LocalNode local{result.shard, node, factor_ranges(rule, spec, mesh, rank)};
     REQUIRE(rule.localize);
-    rule.localize(local);
+    append_local({result.shard, rule, node, factor_ranges(rule, spec.factor_axes, mesh, rank)});
     autopar::graph::check_invariants(result.shard);
     return result;
   }

@@ -4,12 +4,6 @@
 
 namespace autopar::graph {
 
-std::string UniqueNames::take(const std::string& name) {
-  std::string result = name;
-  while (!taken_.insert(result).second) result = fmt::format("{}_{}", name, ++suffixes_[name]);
-  return result;
-}
-
 GraphBuilder GraphBuilder::for_body() const {
   GraphBuilder body;
   body.names_ = names_;

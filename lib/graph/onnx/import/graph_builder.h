@@ -3,33 +3,15 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "base/unique_names.h"
 #include "graph/graph.h"
 #include "graph/onnx/import/scope.h"
 
 namespace autopar::graph {
-
-/// Names that are taken, each once.
-class UniqueNames {
- public:
-  void insert(const std::string& name) { taken_.insert(name); }
-  void release(const std::string& name) { taken_.erase(name); }
-  /// Takes the name, with a suffix where it is taken already.
-  std::string take(const std::string& name);
-
-  /// The last suffix by name. Older ones may take their place: then suffixes are sought from there.
-  using Suffixes = std::unordered_map<std::string, int>;
-  const Suffixes& suffixes() const { return suffixes_; }
-  void set_suffixes(Suffixes suffixes) { suffixes_ = std::move(suffixes); }
-
- private:
-  std::unordered_set<std::string> taken_;
-  Suffixes suffixes_;
-};
 
 /// The names of values and nodes of a graph and the bodies of its loops together.
 struct TakenNames {
