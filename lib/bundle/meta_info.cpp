@@ -1,74 +1,220 @@
 #include "bundle/meta_info.h"
 
 #include <algorithm>
+#include <fstream>
 #include <tuple>
 
-#include "bundle/json_reader.h"
+#include "bundle/meta_info_json.h"
+#include "bundle/tail_info.h"
 
-namespace autopar::bundle {
+namespace autopar {
+
+graph::Range JsonValue<graph::Range>::from(const json& value) {
+  if (!value.is_array() || value.size() != 2) throw MalformedJson{};
+  const graph::Range range{JsonValue<std::int64_t>::from(value[0]),
+                           JsonValue<std::int64_t>::from(value[1])};
+  if (range.begin > range.end) throw MalformedJson{};
+  return range;
+}
+
+graph::DataType JsonValue<graph::DataType>::from(const json& value) {
+  try {
+    return graph::parse_data_type(value.get<std::string>());
+  } catch (const Error&) {
+    throw MalformedJson{};
+  }
+}
+
+namespace bundle {
+
+void fields(auto& visit, Like<BatchInfo> auto& batch) {
+  visit("dim", batch.dim);
+  visit("rows", batch.rows);
+}
+
+void fields(auto& visit, Like<PortInfo> auto& port) {
+  visit("name", port.name);
+  visit("type", port.type);
+  visit("shape", port.shape);
+  visit("specs", port.specs);
+  visit("batch", port.batch);
+  visit("ranges", port.ranges);
+}
+
+void fields(auto& visit, Like<RankInfo> auto& rank) {
+  visit("rank", rank.rank);
+  visit("stage", rank.stage);
+  visit("coordinates", rank.coordinates);
+  visit("files", rank.files);
+  visit("weight_bytes", rank.weight_bytes);
+  visit("peak_bytes", rank.peak_bytes);
+}
+
+void fields(auto& visit, Like<MeshAxis> auto& axis) {
+  visit("name", axis.name);
+  visit("size", axis.size);
+}
+
+void fields(auto& visit, Like<StageInfo> auto& stage) {
+  visit("stage", stage.stage);
+  visit("mesh", stage.mesh);
+  visit("ranks", stage.ranks);
+  visit("seconds", stage.seconds);
+  visit("transfer_seconds", stage.transfer_seconds);
+}
+
+void fields(auto& visit, Like<GroupInfo> auto& group) {
+  visit("stage", group.stage);
+  visit("mesh_axes", group.mesh_axes);
+  visit("ranks", group.ranks);
+}
+
+void fields(auto& visit, Like<TransferInfo::Message> auto& message) {
+  visit("from", message.from);
+  visit("to", message.to);
+  visit("bytes", message.bytes);
+}
+
+void fields(auto& visit, Like<TransferInfo> auto& transfer) {
+  visit("value", transfer.value);
+  visit("from_stage", transfer.from_stage);
+  visit("messages", transfer.messages);
+}
+
+void fields(auto& visit, Like<StateInfo> auto& state) {
+  visit("output", state.output);
+  visit("input", state.input);
+}
+
+void fields(auto& visit, Like<CollectiveTotal> auto& total) {
+  visit("kind", total.kind);
+  visit("mesh_axes", total.mesh_axes);
+  visit("count", total.count);
+  visit("bytes", total.bytes);
+}
+
+/// All but the version.
+void fields(auto& visit, Like<MetaInfo> auto& info) {
+  visit("model", info.model);
+  visit("stages", info.stages);
+  visit("microbatches", info.microbatches);
+  visit("ranks", info.ranks);
+  visit("groups", info.groups);
+  visit("transfers", info.transfers);
+  visit("inputs", info.inputs);
+  visit("outputs", info.outputs);
+  visit("states", info.states);
+  visit.inside("plan", [&](auto& plan) {
+    plan("search", info.search);
+    plan("seconds", info.search_seconds);
+    plan("cost_seconds", info.cost_seconds);
+    plan("lower_bound_seconds", info.lower_bound_seconds);
+    plan("proven_optimal", info.proven_optimal);
+    plan("device", info.device);
+    plan("collectives", info.collectives);
+  });
+}
+
+void check(const JsonReader& reader, bool holds, const std::string& what) {
+  if (!holds) fail("{} {}; partition the model again", reader.where(), what);
+}
+
+void check_fields(const JsonReader& reader, const FileInfo& file) {
+  const std::filesystem::path name = file.name;
+  check(reader, !name.empty() && name.filename() == name && name != "." && name != "..",
+        fmt::format("names '{}', which is no file of the bundle", file.name));
+}
+
+void check_fields(const JsonReader& reader, const PortInfo& port) {
+  check(reader, !port.batch || (port.batch->dim < std::ssize(port.shape) && port.batch->rows > 0),
+        "has a 'batch' that does not fit its shape");
+  const auto fits = [](const graph::Range& range, std::int64_t extent) {
+    return range.end <= extent;
+  };
+  const graph::Shape shape = port.microbatch_shape();
+  for (const auto& of_rank : port.ranges) {
+    check(
+        reader,
+        !of_rank || (of_rank->size() == shape.size() && std::ranges::equal(*of_rank, shape, fits)),
+        "has 'ranges' that do not fit its shape");
+  }
+}
+
+void check_fields(const JsonReader& reader, const RankInfo& rank) {
+  check(reader, !rank.files.empty(), "has no files");
+}
+
+void check_fields(const JsonReader& reader, const StageInfo& stage) {
+  std::size_t devices = 1;
+  for (const MeshAxis& axis : stage.mesh) devices *= axis.size;
+  check(reader, devices == stage.ranks.size() && devices > 0,
+        fmt::format("has {} ranks for a mesh of {}", stage.ranks.size(), devices));
+}
 
 namespace {
 
-json ranges_json(const std::vector<graph::Range>& ranges) {
-  json list = json::array();
-  for (const graph::Range& range : ranges) list.push_back({range.begin, range.end});
-  return list;
+/// The stages' ranks are all ranks, in order, and each rank says so.
+void check_stages(const JsonReader& reader, const MetaInfo& info) {
+  std::size_t next = 0;
+  for (std::size_t s = 0; s < info.stages.size(); ++s) {
+    check(reader, info.stages[s].stage == static_cast<int>(s),
+          fmt::format("has stage {} in place of stage {}", info.stages[s].stage, s));
+    for (const int rank : info.stages[s].ranks) {
+      check(reader,
+            rank == static_cast<int>(next) && next < info.ranks.size() &&
+                info.ranks[next].stage == static_cast<int>(s),
+            fmt::format("has stages that disagree about rank {}", rank));
+      ++next;
+    }
+  }
+  check(reader, next == info.ranks.size() && next > 0,
+        fmt::format("has {} ranks, but stages with {}", info.ranks.size(), next));
 }
 
-json port_json(const PortInfo& port) {
-  json ranges = json::array();
-  for (const auto& of_rank : port.ranges)
-    ranges.push_back(of_rank ? ranges_json(*of_rank) : json(nullptr));
-  json batch;
-  if (port.batch) batch = {{"dim", port.batch->dim}, {"rows", port.batch->rows}};
-  return {{"name", port.name},   {"type", name_of(port.type)},
-          {"shape", port.shape}, {"specs", port.specs},
-          {"batch", batch},      {"ranges", ranges}};
+/// Messages lead from a stage's ranks to the next one's.
+void check_transfers(const JsonReader& reader, const MetaInfo& info) {
+  const auto stage_of = [&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    return r < info.ranks.size() ? info.ranks[r].stage : -1;
+  };
+  for (const TransferInfo& transfer : info.transfers) {
+    for (const auto& message : transfer.messages) {
+      check(reader,
+            stage_of(message.from) == transfer.from_stage &&
+                stage_of(message.to) == transfer.from_stage + 1,
+            fmt::format("has stages that disagree: '{}' goes from rank {} to rank {}",
+                        transfer.value, message.from, message.to));
+    }
+  }
 }
 
-json rank_json(const RankInfo& rank) {
-  return {{"rank", rank.rank},
-          {"stage", rank.stage},
-          {"coordinates", rank.coordinates},
-          {"files", to_json(rank.files)},
-          {"weight_bytes", rank.weight_bytes},
-          {"peak_bytes", rank.peak_bytes}};
-}
-
-template <typename Items, typename ToJson>
-json list_json(const Items& items, ToJson to_json_item) {
-  json list = json::array();
-  for (const auto& item : items) list.push_back(to_json_item(item));
-  return list;
-}
-
-json stage_json(const StageInfo& stage) {
-  return {{"stage", stage.stage},
-          {"mesh", list_json(stage.mesh,
-                             [](const MeshAxis& axis) {
-                               return json{{"name", axis.name}, {"size", axis.size}};
-                             })},
-          {"ranks", stage.ranks},
-          {"seconds", stage.seconds},
-          {"transfer_seconds", stage.transfer_seconds}};
-}
-
-json transfer_json(const TransferInfo& transfer) {
-  return {{"value", transfer.value},
-          {"from_stage", transfer.from_stage},
-          {"messages", list_json(transfer.messages, [](const TransferInfo::Message& message) {
-             return json{{"from", message.from}, {"to", message.to}, {"bytes", message.bytes}};
-           })}};
+/// What one part says of another: stages and ranks, and whatever is told by rank.
+void check_consistency(const JsonReader& reader, const MetaInfo& info) {
+  const std::size_t ranks = info.ranks.size();
+  for (std::size_t r = 0; r < ranks; ++r) {
+    check(reader, info.ranks[r].rank == static_cast<int>(r),
+          fmt::format("has rank {} in place of rank {}", info.ranks[r].rank, r));
+  }
+  check(reader, info.microbatches > 0, "has no 'microbatches'");
+  check_stages(reader, info);
+  check_transfers(reader, info);
+  for (const auto* ports : {&info.inputs, &info.outputs}) {
+    for (const PortInfo& port : *ports) {
+      check(reader, port.ranges.size() == ranks,
+            fmt::format("has '{}' for {} ranks of {}", port.name, port.ranges.size(), ranks));
+      const bool is_covered =
+          !port.batch || port.batch->rows * info.microbatches >= port.shape[port.batch->dim];
+      check(reader, is_covered,
+            fmt::format("has microbatches that are not all of '{}'", port.name));
+      check(
+          reader,
+          std::ranges::any_of(port.ranges, [](const auto& of_rank) { return of_rank.has_value(); }),
+          fmt::format("has '{}' on no rank", port.name));
+    }
+  }
 }
 
 }  // namespace
-
-json to_json(const std::vector<FileInfo>& files) {
-  json list = json::array();
-  for (const FileInfo& file : files)
-    list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3", file.xxh3}});
-  return list;
-}
 
 graph::Shape PortInfo::microbatch_shape() const {
   graph::Shape result = shape;
@@ -89,44 +235,45 @@ void add_collective(std::vector<CollectiveTotal>& totals, const CollectiveTotal&
   }
 }
 
-json to_json(const std::vector<CollectiveTotal>& totals) {
-  return list_json(totals, [](const CollectiveTotal& total) {
-    return json{{"kind", total.kind},
-                {"mesh_axes", total.mesh_axes},
-                {"count", total.count},
-                {"bytes", total.bytes}};
-  });
-}
+json to_json(const std::vector<CollectiveTotal>& totals) { return JsonWriter::write(totals); }
 
 json to_json(const MetaInfo& info) {
-  return {
-      {"version", meta_info_version},
-      {"model", info.model},
-      {"stages", list_json(info.stages, stage_json)},
-      {"microbatches", info.microbatches},
-      {"ranks", list_json(info.ranks, rank_json)},
-      {"groups", list_json(info.groups,
-                           [](const GroupInfo& group) {
-                             return json{{"stage", group.stage},
-                                         {"mesh_axes", group.mesh_axes},
-                                         {"ranks", group.ranks}};
-                           })},
-      {"transfers", list_json(info.transfers, transfer_json)},
-      {"inputs", list_json(info.inputs, port_json)},
-      {"outputs", list_json(info.outputs, port_json)},
-      {"states", list_json(info.states,
-                           [](const StateInfo& state) {
-                             return json{{"output", state.output}, {"input", state.input}};
-                           })},
-      {"plan",
-       {{"search", info.search},
-        {"seconds", info.search_seconds},
-        {"cost_seconds", info.cost_seconds},
-        {"lower_bound_seconds", info.lower_bound_seconds},
-        {"proven_optimal", info.proven_optimal},
-        {"device", info.device},
-        {"collectives", to_json(info.collectives)}}},
-  };
+  json whole = JsonWriter::write(info);
+  whole["version"] = meta_info_version;
+  return whole;
 }
 
-}  // namespace autopar::bundle
+json load_meta_info_json(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  if (!stream) fail("{} cannot be read; give a folder that autopar partition wrote", file.string());
+  try {
+    return json::parse(stream);
+  } catch (const std::exception&) {  // no JSON, or a folder
+    fail("{} is no JSON; partition the model again", file.string());
+  }
+}
+
+JsonReader reader_of(const json& parsed, const std::filesystem::path& file) {
+  static constexpr JsonWords words{
+      .no_object = "{} is no JSON object; partition the model again",
+      .missing = "{}: field '{}' is missing; partition the model again",
+      .malformed = "{}: field '{}' is malformed; partition the model again"};
+  return {parsed, file.string(), words};
+}
+
+MetaInfo load_meta_info(const std::filesystem::path& bundle_dir) {
+  const std::filesystem::path file = bundle_dir / "meta-info.json";
+  const json parsed = load_meta_info_json(file);
+  const JsonReader reader = reader_of(parsed, file);
+  const int version = reader.get<int>("version");
+  check(reader, version == meta_info_version || version == meta_info_version_with_tail,
+        fmt::format("has version {}, but this build reads {} and {}", version, meta_info_version,
+                    meta_info_version_with_tail));
+  MetaInfo info;
+  fields(reader, info);
+  check_consistency(reader, info);
+  return info;
+}
+
+}  // namespace bundle
+}  // namespace autopar

@@ -2,48 +2,42 @@
 
 #include <algorithm>
 
-#include "bundle/json_reader.h"
+#include "bundle/meta_info_json.h"
+
+namespace autopar::graph {
+
+void fields(auto& visit, Like<ModelOutput> auto& output) {
+  visit("name", output.name);
+  visit("type", output.type);
+  visit("dims", output.dims);
+}
+
+void fields(auto& visit, Like<TailSummary> auto& tail) {
+  visit("inputs", tail.inputs);
+  visit("outputs", tail.outputs);
+  visit("model_outputs", tail.model_outputs);
+  visit("nodes", tail.nodes);
+  visit("first_node", tail.first_node);
+  visit("reason", tail.reason);
+  visit("weight_bytes", tail.weight_bytes);
+  visit("weight_share", tail.weight_share);
+  visit("work_share", tail.work_share);
+}
+
+}  // namespace autopar::graph
 
 namespace autopar::bundle {
 
+void fields(auto& visit, Like<TailInfo> auto& tail) {
+  visit("files", tail.files);
+  fields(visit, tail.summary);
+}
+
+void check_fields(const JsonReader& reader, const TailInfo& tail) {
+  check(reader, !tail.files.empty(), "has no files");
+}
+
 namespace {
-
-json output_json(const graph::ModelOutput& output) {
-  json dims;
-  if (output.dims) {
-    dims = json::array();
-    for (const auto& extent : *output.dims) dims.push_back(extent ? json(*extent) : json(nullptr));
-  }
-  return {{"name", output.name}, {"type", name_of(output.type)}, {"dims", dims}};
-}
-
-json tail_json(const TailInfo& tail) {
-  json whole = to_json(tail.summary);
-  whole["files"] = to_json(tail.files);
-  return whole;
-}
-
-graph::ModelOutput read_output(const Reader& reader) {
-  using Dims = std::vector<std::optional<std::int64_t>>;
-  return {reader.get<std::string>("name"), reader.get<graph::DataType>("type"),
-          reader.get<std::optional<Dims>>("dims")};
-}
-
-TailInfo read_tail(const Reader& reader) {
-  TailInfo tail;
-  tail.files = reader.list("files", read_file);
-  reader.check(!tail.files.empty(), "has no files");
-  tail.summary.inputs = reader.get<std::vector<std::string>>("inputs");
-  tail.summary.outputs = reader.list("outputs", read_output);
-  tail.summary.model_outputs = reader.get<std::vector<std::string>>("model_outputs");
-  tail.summary.nodes = reader.get<std::int64_t>("nodes");
-  tail.summary.first_node = reader.get<std::string>("first_node");
-  tail.summary.reason = reader.get<std::string>("reason");
-  tail.summary.weight_bytes = reader.get<std::int64_t>("weight_bytes");
-  tail.summary.weight_share = reader.get<double>("weight_share");
-  tail.summary.work_share = reader.get<double>("work_share");
-  return tail;
-}
 
 template <typename Ports>
 bool has(const Ports& ports, const std::string& name) {
@@ -51,13 +45,13 @@ bool has(const Ports& ports, const std::string& name) {
 }
 
 /// The tail reads what there is, and the model's outputs are made.
-void check_tail(const Reader& reader, const graph::TailSummary& tail, const MetaInfo& info) {
+void check_tail(const JsonReader& reader, const graph::TailSummary& tail, const MetaInfo& info) {
   for (const std::string& name : tail.inputs)
-    reader.check(has(info.inputs, name) || has(info.outputs, name),
-                 fmt::format("has a tail that reads '{}', which nothing makes", name));
+    check(reader, has(info.inputs, name) || has(info.outputs, name),
+          fmt::format("has a tail that reads '{}', which nothing makes", name));
   for (const std::string& name : tail.model_outputs)
-    reader.check(has(info.outputs, name) || has(tail.outputs, name),
-                 fmt::format("has an output '{}', which nothing makes", name));
+    check(reader, has(info.outputs, name) || has(tail.outputs, name),
+          fmt::format("has an output '{}', which nothing makes", name));
 }
 
 graph::ModelOutput output_of(const PortInfo& port) {
@@ -67,25 +61,13 @@ graph::ModelOutput output_of(const PortInfo& port) {
 
 }  // namespace
 
-json to_json(const graph::TailSummary& tail) {
-  json outputs = json::array();
-  for (const graph::ModelOutput& output : tail.outputs) outputs.push_back(output_json(output));
-  return {{"inputs", tail.inputs},
-          {"outputs", outputs},
-          {"model_outputs", tail.model_outputs},
-          {"nodes", tail.nodes},
-          {"first_node", tail.first_node},
-          {"reason", tail.reason},
-          {"weight_bytes", tail.weight_bytes},
-          {"weight_share", tail.weight_share},
-          {"work_share", tail.work_share}};
-}
+json to_json(const graph::TailSummary& tail) { return JsonWriter::write(tail); }
 
 json to_json(const MetaInfo& info, const std::optional<TailInfo>& tail) {
   json whole = to_json(info);
   if (!tail) return whole;
   whole["version"] = meta_info_version_with_tail;
-  whole["tail"] = tail_json(*tail);
+  whole["tail"] = JsonWriter::write(*tail);
   return whole;
 }
 
@@ -93,9 +75,9 @@ std::optional<TailInfo> load_tail_info(const std::filesystem::path& bundle_dir,
                                        const MetaInfo& info) {
   const std::filesystem::path file = bundle_dir / "meta-info.json";
   const json parsed = load_meta_info_json(file);
-  const Reader reader(parsed, file.string());
+  const JsonReader reader = reader_of(parsed, file);
   if (reader.get<int>("version") != meta_info_version_with_tail) return std::nullopt;
-  TailInfo tail = read_tail(reader.object("tail"));
+  TailInfo tail = reader.get<TailInfo>("tail");
   check_tail(reader, tail.summary, info);
   return tail;
 }

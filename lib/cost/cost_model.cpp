@@ -206,7 +206,8 @@ double CostModel::seconds_as_one(const graph::Graph& graph, const graph::Node& n
                                  const ShardingRule& rule, const OpShardSpec& spec) const {
   if (rule.is_view) return 0;
   if (node.body) return loop_seconds(graph, node);
-  return work_seconds(operator_work(graph, node, rule, spec), rate_type(graph, node), node.op_type);
+  return work_seconds(operator_work(graph, node, rule, spec), rate_type(graph, node),
+                      qualified_op_type(node));
 }
 
 double CostModel::loop_seconds(const graph::Graph& graph, const graph::Node& loop) const {
@@ -237,13 +238,13 @@ double CostModel::least_operator_seconds(int devices, const graph::Graph& graph,
   share.bytes /= devices;
   share.weight_bytes /= devices;
   share.elements /= devices;
-  return work_seconds(share, rate_type(graph, node), node.op_type);
+  return work_seconds(share, rate_type(graph, node), qualified_op_type(node));
 }
 
 std::string CostModel::price_key(const graph::Graph& graph, const graph::Node& node) const {
   std::string key;
   if (node.body) key = node.name;
-  if (device_.element_seconds.contains(node.op_type)) key = node.op_type;
+  if (device_.element_seconds.contains(qualified_op_type(node))) key = qualified_op_type(node);
   for (const auto* ids : {&node.inputs, &node.outputs}) {
     for (const graph::ValueId id : *ids) {
       if (id == graph::no_value) {

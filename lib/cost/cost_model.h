@@ -70,7 +70,7 @@ class CostModel {
                      const sharding::ShardingRule& rule, const sharding::OpShardSpec& spec) const;
   /// Seconds of the memory traffic alone.
   double traffic_seconds(const Work& work) const;
-  /// Seconds of the work on operands of the type; launch included.
+  /// Seconds of the work on operands of the type; launch included. `op_type` is qualified.
   double work_seconds(const Work& work, graph::DataType type, const std::string& op_type) const;
   /// Nodes of one rule, with equal strategies, types, shapes and this key cost the same.
   std::string price_key(const graph::Graph& graph, const graph::Node& node) const;

@@ -18,16 +18,21 @@ namespace {
 
 using nlohmann::json;
 
-/// One JSON object of a device file, read field by field.
+/// One JSON object of a device file, read field by field. `path` is what stands before the name of
+/// a field: "links[0]."
 class FieldReader {
  public:
-  FieldReader(const json& object, std::string file, std::string path)
+  FieldReader(const json& object, std::string file, std::string path = "")
       : object_(object), file_(std::move(file)), path_(std::move(path)) {
     if (object_.is_object()) return;
     if (path_.empty()) fail("device file '{}' must hold an object", file_);
     path_.pop_back();
     malformed("", "be an object");
   }
+
+  const json& object() const { return object_; }
+  const std::string& file() const { return file_; }
+  bool has(const std::string& key) const { return object_.contains(key); }
 
   void allow_only(std::initializer_list<std::string_view> fields) const {
     for (const auto& [key, value] : object_.items()) {
@@ -40,11 +45,16 @@ class FieldReader {
 
   const json& field(const std::string& key) const {
     const auto found = object_.find(key);
-    if (found == object_.end()) {
+    if (found == object_.end())
       fail("device file '{}': field '{}' is missing; add it", file_, path_ + key);
-    }
     return *found;
   }
+
+  /// An object in the place: "links[0]".
+  FieldReader inside(const json& value, const std::string& place) const {
+    return {value, file_, path_ + place + "."};
+  }
+  FieldReader inside(const std::string& key) const { return inside(field(key), key); }
 
   std::string text(const std::string& key) const {
     const json& value = field(key);
@@ -52,39 +62,22 @@ class FieldReader {
     return value.get<std::string>();
   }
 
-  bool has(const std::string& key) const { return object_.contains(key); }
-
   /// A time in seconds.
   double duration(const std::string& key) const {
-    const double number = this->number(key);
-    if (!(number >= 0 && number <= longest_seconds)) {
-      malformed(key, fmt::format("be seconds, from 0 to {}", longest_seconds));
-    }
-    return number;
+    return number(key, 0, 1000, "be seconds, from 0 to 1000");
   }
-
   /// An amount a second.
   double rate(const std::string& key) const {
-    const double number = this->number(key);
-    if (!(number >= 1 && number <= most)) {
-      malformed(key, fmt::format("be a number from 1 to {:g}", most));
-    }
-    return number;
+    return number(key, 1, 1e24, "be a number from 1 to 1e+24");
   }
-
   /// A part, from 0 to 1.
-  double part(const std::string& key) const {
-    const double number = this->number(key);
-    if (!(number >= 0 && number <= 1)) malformed(key, "be a number from 0 to 1");
-    return number;
-  }
+  double part(const std::string& key) const { return number(key, 0, 1, "be a number from 0 to 1"); }
 
   int count(const std::string& key) const {
     const json& value = field(key);
-    constexpr int most_devices = 1 << 20;
-    if (!value.is_number_integer() || value < 1 || value > most_devices) {
+    constexpr int most_devices = sharding::DeviceMesh::max_devices;
+    if (!value.is_number_integer() || value < 1 || value > most_devices)
       malformed(key, fmt::format("be a whole number from 1 to {}", most_devices));
-    }
     return value.get<int>();
   }
 
@@ -99,13 +92,11 @@ class FieldReader {
   }
 
  private:
-  static constexpr double longest_seconds = 1000;
-  static constexpr double most = 1e24;
-
-  /// NaN where it is no number.
-  double number(const std::string& key) const {
+  double number(const std::string& key, double least, double most, const char* must) const {
     const json& value = field(key);
-    return value.is_number() ? value.get<double>() : std::nan("");
+    const double number = value.is_number() ? value.get<double>() : std::nan("");
+    if (!(number >= least && number <= most)) malformed(key, must);
+    return number;
   }
 
   const json& object_;
@@ -121,64 +112,42 @@ json parse(const std::filesystem::path& file) {
   return document;
 }
 
-/// A number, or a list of rates by size; `size` is the size's name.
-SizedRate read_rate(const FieldReader& object, const std::string& key, const std::string& file,
-                    const std::string& path, const std::string& size) {
+/// A number, or a list of rates by size, whose name `size` is. `more` is what may not take less
+/// time for being larger.
+SizedRate read_rate(const FieldReader& object, const std::string& key, const std::string& size,
+                    std::string_view more) {
   const json& value = object.field(key);
   if (!value.is_array()) return object.rate(key);
   std::vector<SizedRate::Point> points;
   for (std::size_t i = 0; i < value.size(); ++i) {
-    const FieldReader point(value[i], file, fmt::format("{}{}[{}].", path, key, i));
+    const FieldReader point = object.inside(value[i], fmt::format("{}[{}]", key, i));
     point.allow_only({size, "rate"});
     points.push_back({point.rate(size), point.rate("rate")});
-    if (i > 0 && points[i].size <= points[i - 1].size) {
+    if (i > 0 && points[i].size <= points[i - 1].size)
       point.malformed(size, "be more than the one before: sizes rise");
-    }
   }
   if (points.empty()) object.malformed(key, "be a rate, or a list of at least one");
-  return SizedRate(std::move(points));
+  SizedRate rate(std::move(points));
+  if (!rate.takes_longer_for_more())
+    object.malformed(key, fmt::format("have rates by which {} no less time", more));
+  return rate;
 }
 
-std::map<graph::DataType, SizedRate> read_flops(const FieldReader& device,
-                                                const std::string& file) {
-  const json& object = device.field("flops_per_second");
-  const std::string path = "flops_per_second.";
-  const FieldReader rates(object, file, path);
+std::map<graph::DataType, SizedRate> read_flops(const FieldReader& device) {
+  const FieldReader rates = device.inside("flops_per_second");
   std::map<graph::DataType, SizedRate> flops;
-  for (const auto& [name, unread] : object.items()) {
+  for (const auto& [name, unread] : rates.object().items()) {
     graph::DataType type;
     try {
       type = graph::parse_data_type(name);
     } catch (const Error& error) {
-      fail("device file '{}', field 'flops_per_second': {}", file, error.what());
+      fail("device file '{}', field 'flops_per_second': {}", device.file(), error.what());
     }
-    SizedRate rate = read_rate(rates, name, file, path, "operations");
-    if (!rate.takes_longer_for_more())
-      rates.malformed(name, "have rates by which a larger product takes no less time");
-    flops.emplace(type, std::move(rate));
+    flops.emplace(type, read_rate(rates, name, "operations", "a larger product takes"));
   }
-  if (!flops.contains(graph::DataType::float32)) {
+  if (!flops.contains(graph::DataType::float32))
     device.malformed("flops_per_second", "have float32's rate");
-  }
   return flops;
-}
-
-SizedRate read_memory_rate(const FieldReader& device, const std::string& file) {
-  const std::string key = "memory_bytes_per_second";
-  SizedRate rate = read_rate(device, key, file, "", "bytes");
-  if (!rate.takes_longer_for_more()) {
-    device.malformed(key, "have rates by which more bytes take no less time");
-  }
-  return rate;
-}
-
-std::map<std::string, double, std::less<>> read_element_seconds(const FieldReader& device,
-                                                                const std::string& file) {
-  const json& object = device.field("element_seconds");
-  const FieldReader fields(object, file, "element_seconds.");
-  std::map<std::string, double, std::less<>> seconds;
-  for (const auto& [name, unread] : object.items()) seconds[name] = fields.duration(name);
-  return seconds;
 }
 
 constexpr std::array collectives = {sharding::StepKind::all_reduce, sharding::StepKind::all_gather,
@@ -189,8 +158,7 @@ LinkSpeed read_speed(const FieldReader& link) {
   return {link.duration("latency_seconds"), link.rate("bytes_per_second")};
 }
 
-Link read_link(const json& value, const std::string& file, const std::string& path) {
-  const FieldReader link(value, file, path + ".");
+Link read_link(const FieldReader& link) {
   link.allow_only({"latency_seconds", "bytes_per_second", "all-reduce", "all-gather",
                    "reduce-scatter", "all-to-all"});
   const LinkSpeed speed = read_speed(link);
@@ -198,20 +166,19 @@ Link read_link(const json& value, const std::string& file, const std::string& pa
   for (const sharding::StepKind kind : collectives) {
     const std::string name(sharding::name_of(kind));
     if (!link.has(name)) continue;
-    const FieldReader of_kind(link.field(name), file, fmt::format("{}.{}.", path, name));
+    const FieldReader of_kind = link.inside(name);
     of_kind.allow_only({"latency_seconds", "bytes_per_second"});
     read.by_kind[kind] = read_speed(of_kind);
   }
   return read;
 }
 
-std::vector<Link> read_links(const FieldReader& device, const std::string& file) {
+std::vector<Link> read_links(const FieldReader& device) {
   const json& list = device.field("links");
   if (!list.is_array() || list.empty()) device.malformed("links", "be a list of at least one link");
   std::vector<Link> links;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    links.push_back(read_link(list[i], file, fmt::format("links[{}]", i)));
-  }
+  for (const json& link : list)
+    links.push_back(read_link(device.inside(link, fmt::format("links[{}]", links.size()))));
   return links;
 }
 
@@ -244,22 +211,26 @@ json link_json(const Link& link) {
 }  // namespace
 
 DeviceModel load_device_file(const std::filesystem::path& path) {
-  const std::string file = path.string();
   const json document = parse(path);
-  const FieldReader fields(document, file, "");
+  const FieldReader fields(document, path.string());
   fields.allow_only({"name", "source", "flops_per_second", "memory_bytes_per_second",
                      "weight_bytes_per_second", "overlap", "launch_seconds", "element_seconds",
                      "fuses", "runs_on", "memory_bytes", "links", "gpus_per_node", "nodes"});
   DeviceModel device;
   device.name = fields.text("name");
   device.source = fields.text("source");
-  device.flops_per_second = read_flops(fields, file);
-  device.memory_bytes_per_second = read_memory_rate(fields, file);
+  device.flops_per_second = read_flops(fields);
+  device.memory_bytes_per_second =
+      read_rate(fields, "memory_bytes_per_second", "bytes", "more bytes take");
   if (fields.has("weight_bytes_per_second"))
     device.weight_bytes_per_second = fields.rate("weight_bytes_per_second");
   if (fields.has("overlap")) device.overlap = fields.part("overlap");
   device.launch_seconds = fields.duration("launch_seconds");
-  if (fields.has("element_seconds")) device.element_seconds = read_element_seconds(fields, file);
+  if (fields.has("element_seconds")) {
+    const FieldReader seconds = fields.inside("element_seconds");
+    for (const auto& [op_type, unread] : seconds.object().items())
+      device.element_seconds[op_type] = seconds.duration(op_type);
+  }
   if (fields.has("fuses")) device.is_fusing = fields.flag("fuses");
   if (fields.has("runs_on")) device.runs_on = fields.text("runs_on");
   if (!device.runs_on.empty() && device.runs_on != "cpu" && device.runs_on != "cuda")
@@ -267,7 +238,7 @@ DeviceModel load_device_file(const std::filesystem::path& path) {
   const double memory = fields.rate("memory_bytes");
   if (memory > 1e18) fields.malformed("memory_bytes", "lie between 1 and 1e18");
   device.memory_bytes = static_cast<std::int64_t>(memory);
-  device.links = read_links(fields, file);
+  device.links = read_links(fields);
   if (fields.has("gpus_per_node")) device.gpus_per_node = fields.count("gpus_per_node");
   if (device.gpus_per_node > 0 && device.links.size() != 2) {
     fields.malformed("links", "have two links, within a node and between nodes");
@@ -303,17 +274,14 @@ std::string device_json(const DeviceModel& device) {
 
 void check_device_file(const std::filesystem::path& file, bool force) {
   std::error_code error;
-  if (std::filesystem::is_directory(file, error)) {
+  if (std::filesystem::is_directory(file, error))
     fail("--out {} is a folder; give a file's name", file.string());
-  }
-  if (!force && std::filesystem::exists(file, error)) {
+  if (!force && std::filesystem::exists(file, error))
     fail("--out {} exists; give --force to replace it, or another name", file.string());
-  }
   const std::filesystem::path beside = place_beside(file);
   std::ofstream(beside) << "";
-  if (!std::filesystem::exists(beside, error)) {
+  if (!std::filesystem::exists(beside, error))
     fail("--out {} cannot be written; choose another place", file.string());
-  }
   std::filesystem::remove(beside, error);
 }
 

@@ -1,11 +1,8 @@
 #include "cost/device_model.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/error.h"
-#include "cost/device_file.h"
-#include "cost/device_presets.h"
 
 namespace autopar::cost {
 
@@ -17,6 +14,10 @@ LinkSpeed Link::speed(sharding::StepKind kind) const {
 const Link& DeviceModel::link(int axis) const {
   require(!links.empty() && axis >= 0, "a device has a link for every mesh axis");
   return links[std::min(static_cast<std::size_t>(axis), links.size() - 1)];
+}
+
+const Link& DeviceModel::boundary_link(int first_rank) const {
+  return links[gpus_per_node > 0 && first_rank % gpus_per_node == 0 ? 1 : 0];
 }
 
 const SizedRate& DeviceModel::flops(graph::DataType type) const {
@@ -32,23 +33,9 @@ void DeviceModel::check_has(int devices) const {
        gpus_per_node, all, devices);
 }
 
-DeviceModel load_device_model(const std::string& name_or_file) {
-  for (const DeviceModel& preset : device_presets()) {
-    if (preset.name == name_or_file) return preset;
-  }
-  std::error_code ignored;
-  if (std::filesystem::is_regular_file(name_or_file, ignored)) {
-    return load_device_file(name_or_file);
-  }
-  std::string names;
-  for (const std::string& name : device_preset_names()) names += (names.empty() ? "" : ", ") + name;
-  fail("device '{}' is neither a preset ({}) nor a file; give one of them", name_or_file, names);
-}
-
-std::vector<std::string> device_preset_names() {
-  std::vector<std::string> names;
-  for (const DeviceModel& preset : device_presets()) names.push_back(preset.name);
-  return names;
+double transfer_seconds(std::int64_t bytes, int senders, int receivers, const Link& link) {
+  return link.latency_seconds +
+         static_cast<double>(bytes) / (std::min(senders, receivers) * link.bytes_per_second);
 }
 
 }  // namespace autopar::cost

@@ -51,8 +51,8 @@ struct DeviceModel {
   /// longer: 0 where they follow one another, 1 where only the longer counts.
   double overlap = 1;
   double launch_seconds = 0;
-  /// Seconds for each element of an operator's largest tensor, by type ("Tanh", "Softmax"), where
-  /// arithmetic takes longer than traffic.
+  /// Seconds for each element of an operator's largest tensor, by qualified type ("Tanh",
+  /// "com.microsoft::FastGelu"), where arithmetic takes longer than traffic.
   std::map<std::string, double, std::less<>> element_seconds = {};
   /// Whether fusions of the runtime are priced; needs `fused`.
   bool is_fusing = false;
@@ -74,15 +74,24 @@ struct DeviceModel {
 
   /// An axis's link where devices do not stand in nodes.
   const Link& link(int axis) const;
+  /// The link between a stage whose first rank is `first_rank` and the stage before it. Where
+  /// devices stand in nodes: that between nodes if a node begins there, else that within a node.
+  /// Else the first one.
+  const Link& boundary_link(int first_rank) const;
   /// The type's rate; a type without one takes float32's.
   const SizedRate& flops(graph::DataType type) const;
   /// Throws Error where the cluster has fewer devices.
   void check_has(int devices) const;
 };
 
+/// A tensor's way from the devices of one stage to those of the next: each element crosses once,
+/// spread over as many links as the smaller side has, so that it does not matter how the tensor is
+/// split on either side: latency + bytes / (min(senders, receivers) * bandwidth).
+double transfer_seconds(std::int64_t bytes, int senders, int receivers, const Link& link);
+
 /// A preset by name (device_preset_names) or a JSON file of the same fields. Throws Error that
 /// lists the presets or names the missing or malformed field.
 DeviceModel load_device_model(const std::string& name_or_file);
-std::vector<std::string> device_preset_names();
+std::vector<std::string> device_preset_names();  ///< device_presets.cpp has their sources
 
 }  // namespace autopar::cost

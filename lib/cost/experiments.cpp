@@ -32,112 +32,74 @@ Tensor numbers(DataType type, const Shape& shape) {
     std::byte* const to = tensor.mutable_bytes().data();
     for (std::int64_t i = 0; i < tensor.elements(); ++i)
       std::memcpy(to + i * static_cast<std::int64_t>(sizeof value), &value, sizeof value);
+    return tensor;
   };
-  switch (type) {
-    case DataType::float64:
-      fill(0.5);
-      break;
-    case DataType::float16:
-      fill(std::uint16_t{0x3800});
-      break;
-    case DataType::bfloat16:
-      fill(std::uint16_t{0x3f00});
-      break;
-    case DataType::int64:
-      fill(std::int64_t{1});
-      break;
-    case DataType::boolean:
-      fill(std::uint8_t{1});
-      break;
-    default:
-      fill(0.5F);
-  }
-  return tensor;
+  if (type == DataType::float64) return fill(0.5);
+  if (type == DataType::float16) return fill(std::uint16_t{0x3800});
+  return type == DataType::bfloat16 ? fill(std::uint16_t{0x3f00}) : fill(0.5F);
 }
 
-/// A graph of nodes that are alike: they read the same inputs, but for constants, of which each has
-/// its own where they are weights.
-class Repeated {
- public:
-  explicit Repeated(std::string op_type, DataType type = DataType::float32)
-      : op_type_(std::move(op_type)), type_(type) {
-    graph_.opsets[""] = 23;
-    graph_.opsets[graph::collective_domain] = 1;
-  }
-
-  Repeated& input(const Shape& shape) { return input(shape, type_); }
-  Repeated& input(const Shape& shape, DataType type) {
-    const std::string name = "in" + std::to_string(inputs_.size());
-    graph_.inputs.push_back(graph_.add_value({name, type, shape, std::nullopt}));
-    inputs_.push_back(graph_.inputs.back());
-    return *this;
-  }
-  /// A constant that all nodes read.
-  Repeated& constant(const Tensor& tensor) {
-    inputs_.push_back(graph_.add_constant("c" + std::to_string(inputs_.size()), tensor));
-    return *this;
-  }
-  /// A constant of each node's own.
-  Repeated& weight(const Shape& shape) {
-    weight_ = shape;
-    inputs_.push_back(graph::no_value);
-    return *this;
-  }
-  Repeated& output(const Shape& shape) { return output(shape, type_); }
-  Repeated& output(const Shape& shape, DataType type) {
-    outputs_.emplace_back(shape, type);
-    return *this;
-  }
-  Repeated& attributes(Attributes attributes) {
-    attributes_ = std::move(attributes);
-    return *this;
-  }
-
-  /// Leaves none behind.
-  Graph graph(int nodes, const std::string& domain = "") {
-    for (int n = 0; n < nodes; ++n) {
-      Node node{op_type_ + std::to_string(n), op_type_, domain, inputs_, {}, attributes_};
-      for (ValueId& id : node.inputs) {
-        if (id == graph::no_value)
-          id = graph_.add_constant("weight" + std::to_string(n), numbers(type_, weight_));
-      }
-      for (const auto& [shape, type] : outputs_) {
-        const std::string name =
-            "out" + std::to_string(n) + "_" + std::to_string(node.outputs.size());
-        node.outputs.push_back(graph_.add_value({name, type, shape, std::nullopt}));
-      }
-      if (n + 1 == nodes) graph_.outputs = node.outputs;
-      graph_.nodes.push_back(std::move(node));
-    }
-    return std::move(graph_);
-  }
-
-  OperatorExperiment experiment(int nodes) {
-    OperatorExperiment made{op_type_, type_, graph(nodes), {}};
-    made.work = work_of(made.graph);
-    return made;
-  }
-
- private:
-  static Work work_of(const Graph& graph) {
-    DeviceModel device;
-    device.weight_bytes_per_second = 1;  // so that weights are counted apart
-    const CostModel alone(device, sharding::DeviceMesh({1}));
-    const Node& node = graph.nodes.front();
-    const auto rule = sharding::sharding_rule(graph, node);
-    require(rule.has_value(), "what is measured has a sharding rule");
-    const auto choices = sharding::enumerate_op_shard_specs(graph, node, *rule, alone.mesh());
-    return alone.operator_work(graph, node, *rule, choices.front());
-  }
-
-  std::string op_type_;
-  DataType type_;
-  Graph graph_;
-  std::vector<ValueId> inputs_;  ///< no_value: the weight
-  Shape weight_;
-  std::vector<std::pair<Shape, DataType>> outputs_;
-  Attributes attributes_;
+/// What nodes that are alike read or make.
+struct Operand {
+  Shape shape;
+  DataType type = DataType::float32;
+  std::optional<Tensor> constant = std::nullopt;  ///< that all nodes read
+  bool is_weight = false;                         ///< a constant of each node's own
 };
+
+Operand constant(Tensor tensor) { return {tensor.shape(), tensor.type(), std::move(tensor)}; }
+
+/// Equal, independent nodes: they read the same inputs, but for weights.
+struct Repeated {
+  std::string op_type;
+  std::vector<Operand> inputs;
+  Operand output;
+  Attributes attributes = {};
+  std::string domain = "";
+};
+
+Graph graph_of(const Repeated& all, int nodes) {
+  Graph graph;
+  graph.opsets = {{"", 23}, {graph::collective_domain, 1}};
+  std::vector<ValueId> inputs;
+  for (const Operand& input : all.inputs) {
+    const std::string name = "in" + std::to_string(inputs.size());
+    inputs.push_back(input.is_weight
+                         ? graph::no_value
+                         : graph.add_value({name, input.type, input.shape, input.constant}));
+    if (!input.is_weight && !input.constant) graph.inputs.push_back(inputs.back());
+  }
+  for (int n = 0; n < nodes; ++n) {
+    const std::string number = std::to_string(n);
+    Node node{all.op_type + number, all.op_type, all.domain, inputs, {}, all.attributes};
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i] == graph::no_value)
+        node.inputs[i] =
+            graph.add_constant("weight" + number, numbers(all.inputs[i].type, all.inputs[i].shape));
+    }
+    node.outputs = {graph.add_value({"out" + number, all.output.type, all.output.shape, {}})};
+    graph.outputs = node.outputs;
+    graph.nodes.push_back(std::move(node));
+  }
+  return graph;
+}
+
+Work work_of(const Graph& graph) {
+  DeviceModel device;
+  device.weight_bytes_per_second = 1;  // so that weights are counted apart
+  const CostModel alone(device, sharding::DeviceMesh({1}));
+  const Node& node = graph.nodes.front();
+  const auto rule = sharding::sharding_rule(graph, node);
+  require(rule.has_value(), "what is measured has a sharding rule");
+  const auto choices = sharding::enumerate_op_shard_specs(graph, node, *rule, alone.mesh());
+  return alone.operator_work(graph, node, *rule, choices.front());
+}
+
+OperatorExperiment experiment(const Repeated& all, int nodes) {
+  OperatorExperiment made{all.op_type, all.output.type, graph_of(all, nodes), {}};
+  made.work = work_of(made.graph);
+  return made;
+}
 
 /// Large tensors: few nodes.
 int nodes_for(std::int64_t elements) {
@@ -146,49 +108,46 @@ int nodes_for(std::int64_t elements) {
 }
 
 OperatorExperiment unary(const std::string& op_type, std::int64_t elements) {
-  const Shape shape{elements / 64, 64};
-  return Repeated(op_type).input(shape).output(shape).experiment(nodes_for(elements));
+  const Operand x{{elements / 64, 64}};
+  return experiment({op_type, {x}, x}, nodes_for(elements));
 }
 
 OperatorExperiment binary(const std::string& op_type, std::int64_t elements) {
-  const Shape shape{elements / 64, 64};
-  return Repeated(op_type).input(shape).input(shape).output(shape).experiment(nodes_for(elements));
+  const Operand x{{elements / 64, 64}};
+  return experiment({op_type, {x, x}, x}, nodes_for(elements));
 }
 
 /// A constant power, as in normalisations that are written out.
 OperatorExperiment power(std::int64_t elements) {
-  const Shape shape{elements / 64, 64};
-  return Repeated("Pow")
-      .input(shape)
-      .constant(Tensor::of_float({}, std::array{2.0F}))
-      .output(shape)
-      .experiment(nodes_for(elements));
+  const Operand x{{elements / 64, 64}};
+  const Operand two = constant(Tensor::of_float({}, std::array{2.0F}));
+  return experiment({"Pow", {x, two}, x}, nodes_for(elements));
 }
 
 /// Rows of a hidden size, as in transformers.
 OperatorExperiment normalization(const std::string& op_type, std::int64_t elements) {
   const std::int64_t width = std::min<std::int64_t>(768, elements / 4);
-  const Shape shape{elements / width, width};
-  Repeated made(op_type);
-  made.input(shape).constant(numbers(DataType::float32, {width}));
-  if (op_type == "LayerNormalization") made.constant(numbers(DataType::float32, {width}));
-  return made.output(shape).experiment(nodes_for(elements));
+  const Operand x{{elements / width, width}};
+  const Operand scale = constant(numbers(DataType::float32, {width}));
+  std::vector<Operand> inputs{x, scale};
+  if (op_type == "LayerNormalization") inputs.push_back(scale);
+  return experiment({op_type, inputs, x}, nodes_for(elements));
 }
 
 /// A softmax of scores: rows as long as a sequence.
 OperatorExperiment softmax(std::int64_t elements) {
-  const Shape shape{elements / 128, 128};
-  return Repeated("Softmax").input(shape).output(shape).experiment(nodes_for(elements));
+  const Operand x{{elements / 128, 128}};
+  return experiment({"Softmax", {x}, x}, nodes_for(elements));
 }
 
 OperatorExperiment reduce(const std::string& op_type, std::int64_t elements) {
   const std::int64_t width = 512;
-  return Repeated(op_type)
-      .input({elements / width, width})
-      .constant(Tensor::of_int64({1}, std::array<std::int64_t, 1>{1}))
-      .output({elements / width, 1})
-      .attributes({{"keepdims", std::int64_t{1}}})
-      .experiment(nodes_for(elements));
+  const Operand axes = constant(Tensor::of_int64({1}, std::array<std::int64_t, 1>{1}));
+  return experiment({.op_type = op_type,
+                     .inputs = {{{elements / width, width}}, axes},
+                     .output = {{elements / width, 1}},
+                     .attributes = {{"keepdims", std::int64_t{1}}}},
+                    nodes_for(elements));
 }
 
 /// A transpose of heads: [b, s, h, d] to [b, h, s, d].
@@ -196,31 +155,25 @@ OperatorExperiment transpose(std::int64_t elements) {
   const std::int64_t heads = 8;
   const std::int64_t width = 64;
   const std::int64_t rows = elements / (heads * width);
-  return Repeated("Transpose")
-      .input({1, rows, heads, width})
-      .output({1, heads, rows, width})
-      .attributes({{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}})
-      .experiment(nodes_for(elements));
+  return experiment({.op_type = "Transpose",
+                     .inputs = {{{1, rows, heads, width}}},
+                     .output = {{1, heads, rows, width}},
+                     .attributes = {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}}},
+                    nodes_for(elements));
 }
 
 OperatorExperiment where(std::int64_t elements) {
-  const Shape shape{elements / 64, 64};
-  return Repeated("Where")
-      .input(shape, DataType::boolean)
-      .input(shape)
-      .input(shape)
-      .output(shape)
-      .experiment(nodes_for(elements));
+  const Operand x{{elements / 64, 64}};
+  return experiment({"Where", {{x.shape, DataType::boolean}, x, x}, x}, nodes_for(elements));
 }
 
 OperatorExperiment concat(std::int64_t elements) {
-  const Shape half{elements / 128, 64};
-  return Repeated("Concat")
-      .input(half)
-      .input(half)
-      .output({elements / 128, 128})
-      .attributes({{"axis", std::int64_t{1}}})
-      .experiment(nodes_for(elements));
+  const Operand half{{elements / 128, 64}};
+  return experiment({.op_type = "Concat",
+                     .inputs = {half, half},
+                     .output = {{elements / 128, 128}},
+                     .attributes = {{"axis", std::int64_t{1}}}},
+                    nodes_for(elements));
 }
 
 /// rows x depth times a weight of depth x columns, each node its own: more than caches hold. A
@@ -229,22 +182,21 @@ OperatorExperiment product(DataType type, std::int64_t rows, std::int64_t depth,
                            std::int64_t columns) {
   const std::int64_t bytes = graph::bytes_of(type, depth * columns);
   constexpr std::int64_t small = 1 << 20;
-  Repeated made("MatMul", type);
-  made.input({rows, depth});
-  if (bytes < small) return made.input({depth, columns}).output({rows, columns}).experiment(16);
-  return made.weight({depth, columns})
-      .output({rows, columns})
-      .experiment(static_cast<int>(std::clamp<std::int64_t>(cold_bytes / bytes, 3, 24)));
+  Operand weight{{depth, columns}, type};
+  weight.is_weight = bytes >= small;
+  const std::int64_t nodes =
+      weight.is_weight ? std::clamp<std::int64_t>(cold_bytes / bytes, 3, 24) : 16;
+  return experiment({"MatMul", {{{rows, depth}, type}, weight}, {{rows, columns}, type}},
+                    static_cast<int>(nodes));
 }
 
 /// A product of two computed values, as in attention.
 OperatorExperiment products(DataType type, std::int64_t batch, std::int64_t rows,
                             std::int64_t depth, std::int64_t columns) {
-  return Repeated("MatMul", type)
-      .input({batch, rows, depth})
-      .input({batch, depth, columns})
-      .output({batch, rows, columns})
-      .experiment(4);
+  return experiment({"MatMul",
+                     {{{batch, rows, depth}, type}, {{batch, depth, columns}, type}},
+                     {{batch, rows, columns}, type}},
+                    4);
 }
 
 /// `elements` are those of the payload; n times 64 of them at least.
@@ -294,13 +246,10 @@ CollectiveExperiment collective(StepKind kind, const sharding::DeviceMesh& mesh,
       attributes["rank"] = own;
   }
   constexpr int times = 4;
-  return {kind, axis,
-          static_cast<double>(graph::bytes_of(DataType::float32, graph::num_elements(whole))),
-          Repeated(op_type)
-              .input(in)
-              .output(out)
-              .attributes(std::move(attributes))
-              .graph(times, graph::collective_domain)};
+  return {
+      kind, axis,
+      static_cast<double>(graph::bytes_of(DataType::float32, graph::num_elements(whole))),
+      graph_of({op_type, {{in}}, {out}, std::move(attributes), graph::collective_domain}, times)};
 }
 
 }  // namespace

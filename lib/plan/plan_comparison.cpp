@@ -5,77 +5,24 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
 
-#include "base/error.h"
 #include "plan/operator_groups.h"
+#include "plan/plan_json.h"
 
 namespace autopar::plan {
 
 namespace {
 
-using nlohmann::json;
 using Entry = PlanFile::Entry;
 using Difference = PlanComparison::Difference;
 
 constexpr int plan_version = 1;
 
-/// Reads fields of one object; every error names it and the field.
-class Fields {
- public:
-  Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {
-    if (!object.is_object()) fail("{} is no JSON object; give a plan.json of autopar", where_);
-  }
-  template <typename T>
-  T get(const char* field) const {
-    if (!object_.contains(field)) {
-      fail("{} has no '{}'; give a plan.json of autopar", where_, field);
-    }
-    try {
-      return object_.at(field).get<T>();
-    } catch (const json::exception&) {
-      fail("{}: '{}' is not what plan.json has there", where_, field);
-    }
-  }
-  template <typename T>
-  T get_or(const char* field, T otherwise) const {
-    return object_.contains(field) ? get<T>(field) : otherwise;
-  }
-  bool has(const char* field) const { return object_.contains(field); }
-
- private:
-  const json& object_;
-  std::string where_;
-};
-
-Prediction read_prediction(const Fields& fields) {
-  return {fields.get<double>("cost_seconds"), fields.get<double>("communication_seconds"),
-          fields.get<std::int64_t>("weight_bytes"), fields.get<std::int64_t>("peak_bytes")};
-}
-
-CollectiveUse read_use(const Fields& fields) {
-  return {fields.get<std::string>("kind"), fields.get<std::vector<int>>("mesh_axes"),
-          fields.get<std::int64_t>("times"), fields.get<std::int64_t>("bytes"),
-          fields.get<double>("seconds")};
-}
-
-Entry read_entry(const Fields& fields) {
-  Entry entry;
-  entry.name = fields.get<std::string>("name");
-  entry.op_type = fields.get_or<std::string>("op_type", "");
-  entry.is_stored = !fields.has("inputs");
-  const auto outputs = fields.get<std::vector<std::string>>("outputs");
-  entry.strategy = fmt::format("{}", fmt::join(outputs, ","));
-  if (entry.is_stored) return entry;
-  const auto inputs = fields.get<std::vector<std::string>>("inputs");
-  entry.strategy = fmt::format("{}->{}", fmt::join(inputs, ","), entry.strategy);
-  for (const auto& reduction : fields.get_or<std::vector<std::string>>("reductions", {})) {
-    if (reduction != "none") entry.strategy += " " + reduction;
-  }
-  return entry;
-}
+constexpr JsonWords words{.no_object = "{} is no JSON object; give a plan.json of autopar",
+                          .missing = "{} has no '{}'; give a plan.json of autopar",
+                          .malformed = "{}: '{}' is not what plan.json has there"};
 
 json parse_file(const std::filesystem::path& file) {
   std::ifstream stream(file);
@@ -138,65 +85,64 @@ std::vector<PlanComparison::Use> compare_uses(const std::vector<CollectiveUse>& 
 }
 
 json side_json(const PlanFile& plan) {
-  return {{"plan", plan.source},
-          {"device", plan.device},
-          {"cost_seconds", plan.predicted.cost_seconds},
-          {"lower_bound_seconds", plan.lower_bound_seconds},
-          {"proven_optimal", plan.proven_optimal},
-          {"communication_seconds", plan.predicted.communication_seconds},
-          {"weight_bytes", plan.predicted.weight_bytes},
-          {"peak_bytes", plan.predicted.peak_bytes}};
+  json side = JsonWriter::write(plan.predicted);
+  side["plan"] = plan.source;
+  side["device"] = plan.device;
+  side["lower_bound_seconds"] = plan.lower_bound_seconds;
+  side["proven_optimal"] = plan.proven_optimal;
+  return side;
 }
 
 json use_json(const CollectiveUse& use) {
   return {{"times", use.times}, {"bytes", use.bytes}, {"seconds", use.seconds}};
 }
 
-json differences_json(const std::vector<Difference>& differences) {
-  json list = json::array();
-  for (const Difference& each : differences) {
-    list.push_back({{"name", each.name},
-                    {"op_type", each.op_type},
-                    {"count", each.count},
-                    {"a", each.a},
-                    {"b", each.b}});
+}  // namespace
+
+void fields(const JsonReader& reader, Entry& entry) {
+  reader("name", entry.name);
+  entry.op_type = reader.get_or<std::string>("op_type", "");
+  entry.is_stored = !reader.has("inputs");
+  const auto outputs = reader.get<std::vector<std::string>>("outputs");
+  entry.strategy = fmt::format("{}", fmt::join(outputs, ","));
+  if (entry.is_stored) return;
+  const auto inputs = reader.get<std::vector<std::string>>("inputs");
+  entry.strategy = fmt::format("{}->{}", fmt::join(inputs, ","), entry.strategy);
+  for (const auto& reduction : reader.get_or<std::vector<std::string>>("reductions", {})) {
+    if (reduction != "none") entry.strategy += " " + reduction;
   }
-  return list;
 }
 
-}  // namespace
+void fields(auto& visit, Like<Difference> auto& difference) {
+  visit("name", difference.name);
+  visit("op_type", difference.op_type);
+  visit("count", difference.count);
+  visit("a", difference.a);
+  visit("b", difference.b);
+}
 
 PlanFile load_plan_file(const std::filesystem::path& path) {
   const std::filesystem::path file =
       std::filesystem::is_directory(path) ? path / "plan.json" : path;
   const json parsed = parse_file(file);
   const std::string where = "plan " + file.string();
-  const Fields fields(parsed, where);
-  if (fields.get<int>("version") != plan_version) {
+  const JsonReader reader(parsed, where, words);
+  if (reader.get<int>("version") != plan_version)
     fail("{} is of another version than {}; make it anew", where, plan_version);
-  }
   PlanFile plan;
   plan.source = path.string();
-  if (fields.has("stages")) {
+  if (reader.has("stages"))
     fail("{} is a plan of several stages; compare plans of one stage", file.string());
-  }
-  plan.mesh = fields.get<std::vector<int>>("mesh");
-  plan.device = fields.get<std::string>("device");
-  const auto summary_json = fields.get<json>("summary");
-  const Fields summary(summary_json, where + ": summary");
-  plan.predicted = read_prediction(summary);
-  plan.lower_bound_seconds = summary.get<double>("lower_bound_seconds");
-  plan.proven_optimal = summary.get<bool>("proven_optimal");
-  if (fields.has("collectives")) {
-    plan.collectives.emplace();
-    for (const json& use : fields.get<std::vector<json>>("collectives")) {
-      plan.collectives->push_back(read_use({use, where + ": an entry of collectives"}));
-    }
-  }
-  for (const json& entry : fields.get<std::vector<json>>("operators")) {
-    plan.entries.push_back(
-        read_entry({entry, fmt::format("{}: operators[{}]", where, plan.entries.size())}));
-  }
+  reader("mesh", plan.mesh);
+  reader("device", plan.device);
+  reader.inside("summary", [&plan](const JsonReader& summary) {
+    fields(summary, plan.predicted);
+    summary("lower_bound_seconds", plan.lower_bound_seconds);
+    summary("proven_optimal", plan.proven_optimal);
+  });
+  if (reader.has("collectives"))
+    plan.collectives = reader.get<std::vector<CollectiveUse>>("collectives");
+  reader("operators", plan.entries);
   return plan;
 }
 
@@ -240,8 +186,8 @@ std::string comparison_json(const PlanFile& a, const PlanFile& b,
                  {"b", side_json(b)},
                  {"same_plan", comparison.is_same_plan()},
                  {"operators_compared", comparison.operators_compared},
-                 {"operators", differences_json(comparison.operators)},
-                 {"stored", differences_json(comparison.stored)}};
+                 {"operators", JsonWriter::write(comparison.operators)},
+                 {"stored", JsonWriter::write(comparison.stored)}};
   if (comparison.collectives) {
     json uses = json::array();
     for (const auto& use : *comparison.collectives) {

@@ -1,29 +1,14 @@
 #include "plan/plan_json.h"
 
-#include <nlohmann/json.hpp>
-
 namespace autopar::plan {
 
 namespace {
 
-using nlohmann::json;
 using sharding::TensorShardSpec;
 
 json specs_json(const std::vector<TensorShardSpec>& specs) {
   json list = json::array();
   for (const TensorShardSpec& spec : specs) list.push_back(to_string(spec));
-  return list;
-}
-
-json collectives_json(std::span<const CollectiveUse> collectives) {
-  json list = json::array();
-  for (const CollectiveUse& use : collectives) {
-    list.push_back({{"kind", use.kind},
-                    {"mesh_axes", use.mesh_axes},
-                    {"times", use.times},
-                    {"bytes", use.bytes},
-                    {"seconds", use.seconds}});
-  }
   return list;
 }
 
@@ -67,12 +52,8 @@ json plan_json(const PipelinePlan& plan, std::span<const CollectiveUse> collecti
   }
   json text{{"version", 1},
             {"device", plan.stages.front().plan.device},
-            {"summary",
-             {{"cost_seconds", plan.predicted.cost_seconds},
-              {"communication_seconds", plan.predicted.communication_seconds},
-              {"weight_bytes", plan.predicted.weight_bytes},
-              {"peak_bytes", plan.predicted.peak_bytes}}},
-            {"collectives", collectives_json(collectives)},
+            {"summary", JsonWriter::write(plan.predicted)},
+            {"collectives", JsonWriter::write(collectives)},
             {"operators", std::move(operators)}};
   if (plan.is_pipeline()) {
     text["stages"] = std::move(stages);

@@ -1,16 +1,29 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-#include <span>
-
+#include "base/json_fields.h"
 #include "plan/pipeline_plan.h"
 
 namespace autopar::plan {
+
+void fields(auto& visit, Like<Prediction> auto& predicted) {
+  visit("cost_seconds", predicted.cost_seconds);
+  visit("communication_seconds", predicted.communication_seconds);
+  visit("weight_bytes", predicted.weight_bytes);
+  visit("peak_bytes", predicted.peak_bytes);
+}
+
+void fields(auto& visit, Like<CollectiveUse> auto& use) {
+  visit("kind", use.kind);
+  visit("mesh_axes", use.mesh_axes);
+  visit("times", use.times);
+  visit("bytes", use.bytes);
+  visit("seconds", use.seconds);
+}
 
 /// plan.json without what a search reports: device, summary (what is predicted) and communication
 /// for a person and for compare_plans (plan_comparison.h), and under "operators" an entry for every
 /// operator and every stored tensor, stage after stage, in the form that load_pins (pins.h) reads.
 /// "mesh" is that of the one stage; a pipeline has "stages" in its place, and "microbatches".
-nlohmann::json plan_json(const PipelinePlan& plan, std::span<const CollectiveUse> collectives);
+json plan_json(const PipelinePlan& plan, std::span<const CollectiveUse> collectives);
 
 }  // namespace autopar::plan

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "cost/cost_model.h"
-#include "cost/transfer_cost.h"
 #include "program/rank_graph.h"
 
 namespace autopar::program {
@@ -51,7 +50,7 @@ std::vector<double> seconds_of_transfers(const PipelinePlan& plan, const Pipelin
     const graph::Value& value = from.stage.graph.value(from.stage.sent[position]);
     seconds.push_back(cost::transfer_seconds(
         graph::bytes_of(value.type, graph::num_elements(value.shape)), from.num_devices(),
-        to.num_devices(), cost::boundary_link(device, to.first_rank)));
+        to.num_devices(), device.boundary_link(to.first_rank)));
   }
   return seconds;
 }

@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "base/interruption.h"
 #include "base/stopwatch.h"
-#include "cost/transfer_cost.h"
 #include "search/operator_bound.h"
 #include "search/plan_builder.h"
 #include "search/search_meshes.h"
@@ -124,7 +123,7 @@ SequenceProblem empty_problem(const PipelineTask& task, const graph::StageCutter
       // Where there are no nodes, or one, no boundary is between two.
       if (node_begins && problem.devices_per_node == problem.devices) continue;
       const cost::Link& link =
-          cost::boundary_link(task.device, node_begins ? problem.devices_per_node : 1);
+          task.device.boundary_link(node_begins ? problem.devices_per_node : 1);
       for (int size = 0; size < static_cast<int>(problem.sizes.size()); ++size) {
         problem.transfer(node_begins, cut, size) =
             transfer_cost(task, crossing, problem.sizes[size], link);

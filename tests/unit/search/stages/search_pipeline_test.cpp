@@ -10,7 +10,6 @@
 #include <set>
 #include <utility>
 
-#include "cost/transfer_cost.h"
 #include "search/logical_meshes.h"
 #include "search/plan_builder.h"
 #include "search/search_meshes.h"
@@ -113,7 +112,7 @@ class AllPipelines {
       const graph::Value& value = graph_.value(id);
       seconds +=
           cost::transfer_seconds(graph::bytes_of(value.type, graph::num_elements(value.shape)),
-                                 senders, receivers, boundary_link(device_, rank));
+                                 senders, receivers, device_.boundary_link(rank));
     }
     return in_picoseconds(seconds);
   }
