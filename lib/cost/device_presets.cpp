@@ -44,6 +44,8 @@ std::vector<DeviceModel> make_presets() {
                  "141 GB, 4.8 TB/s, NVLink 900 GB/s both ways; latencies estimated",
        .flops_per_second = hopper,
        .memory_bytes_per_second = 4800 * giga,
+       .launch_seconds = gpu_launch,
+       .runs_on = "cuda",
        .memory_bytes = 141'000'000'000,
        .links = {{nvlink_latency, 450 * giga}}},
       {.name = "h100",
@@ -51,6 +53,8 @@ std::vector<DeviceModel> make_presets() {
                  "80 GB, 3.35 TB/s, NVLink 900 GB/s both ways; latencies estimated",
        .flops_per_second = hopper,
        .memory_bytes_per_second = 3350 * giga,
+       .launch_seconds = gpu_launch,
+       .runs_on = "cuda",
        .memory_bytes = 80'000'000'000,
        .links = {{nvlink_latency, 450 * giga}}},
       {.name = "a100",
@@ -63,6 +67,8 @@ std::vector<DeviceModel> make_presets() {
                             {DataType::int8, 624 * tera},
                             {DataType::uint8, 624 * tera}},
        .memory_bytes_per_second = 2039 * giga,
+       .launch_seconds = gpu_launch,
+       .runs_on = "cuda",
        .memory_bytes = 80'000'000'000,
        .links = {{nvlink_latency, 300 * giga}}},
       {.name = "v100",
@@ -72,6 +78,8 @@ std::vector<DeviceModel> make_presets() {
                             {DataType::float32, 15.7 * tera},
                             {DataType::float16, 125 * tera}},
        .memory_bytes_per_second = 900 * giga,
+       .launch_seconds = gpu_launch,
+       .runs_on = "cuda",
        .memory_bytes = 32'000'000'000,
        .links = {{nvlink_latency, 150 * giga}}},
       {.name = "l4",
@@ -79,6 +87,8 @@ std::vector<DeviceModel> make_presets() {
                  "300 GB/s, PCIe Gen4 x16 64 GB/s both ways; latencies estimated",
        .flops_per_second = ada,
        .memory_bytes_per_second = 300 * giga,
+       .launch_seconds = gpu_launch,
+       .runs_on = "cuda",
        .memory_bytes = 24'000'000'000,
        .links = {{pcie_latency, 32 * giga}}},
   };
@@ -86,8 +96,7 @@ std::vector<DeviceModel> make_presets() {
   h100_cluster.name = "h100-cluster";
   h100_cluster.source =
       "128 nodes of 8 H100, 1,024 GPUs: the h100 preset within a node; NVIDIA DGX H100 data sheet: "
-      "8 "
-      "ports of 400 Gb/s InfiniBand a node for compute, one a GPU, so 50 GB/s one way; latencies "
+      "8 ports of 400 Gb/s InfiniBand a node for compute, one a GPU, so 50 GB/s one way; latencies "
       "estimated";
   h100_cluster.links.push_back({infiniband_latency, 50 * giga});
   h100_cluster.gpus_per_node = 8;
@@ -96,15 +105,10 @@ std::vector<DeviceModel> make_presets() {
   l4_ethernet.name = "l4-ethernet";
   l4_ethernet.source =
       "nodes of 4 L4 (the l4 preset, PCIe Gen4 between them) with one port of 25 Gb/s Ethernet "
-      "(IEEE "
-      "802.3by): 3.125 GB/s one way, a quarter of it a GPU, since all four send at once; latencies "
-      "estimated";
+      "(IEEE 802.3by): 3.125 GB/s one way, a quarter of it a GPU, since all four send at once; "
+      "latencies estimated";
   l4_ethernet.links.push_back({ethernet_latency, 3.125 * giga / 4});
   l4_ethernet.gpus_per_node = 4;
-  for (DeviceModel& gpu : presets) {
-    gpu.launch_seconds = gpu_launch;
-    gpu.runs_on = "cuda";
-  }
   presets.push_back(
       {.name = "cpu",
        .source = "round numbers for a rank of a few cores on a shared-memory server, no data "

@@ -28,8 +28,6 @@ double SizedRate::at(double size) const {
 
 double SizedRate::highest() const { return std::ranges::max(points_, {}, &Point::rate).rate; }
 
-bool SizedRate::never_falls() const { return std::ranges::is_sorted(points_, {}, &Point::rate); }
-
 bool SizedRate::takes_longer_for_more() const {
   return std::ranges::is_sorted(points_, {}, [](const Point& p) { return p.size / p.rate; });
 }

@@ -5,10 +5,10 @@
 namespace autopar::cost {
 
 /// A device's rate by the size of the work: arithmetic by the operations of a product, memory
-/// traffic by the bytes of an operator. The rate is given at some
-/// sizes; between two of them it is a power of the size (a line in logarithms), beyond the first
-/// and the last it is theirs. So the time, size over rate, never falls with the size if it does not
-/// fall from one given size to the next.
+/// traffic by the bytes of an operator. The rate is given at some sizes; between two of them it is a
+/// power of the size (a line in logarithms), beyond the first and the last it is theirs. So the
+/// time, size over rate, never falls with the size if it does not fall from one given size to the
+/// next.
 class SizedRate {
  public:
   struct Point {
@@ -29,8 +29,6 @@ class SizedRate {
 
   const std::vector<Point>& points() const { return points_; }
   bool is_constant() const { return points_.size() == 1; }
-  /// A larger product is no slower an operation.
-  bool never_falls() const;
   /// More takes no less time, whatever the rate.
   bool takes_longer_for_more() const;
 

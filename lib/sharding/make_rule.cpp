@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "sharding/sharding_rule.h"
 
@@ -13,7 +14,6 @@ namespace {
 
 using Group = std::string;
 using TensorGroups = std::vector<Group>;
-using TensorFactors = std::vector<std::vector<int>>;
 
 constexpr std::int64_t unknown = -1;
 
@@ -45,14 +45,13 @@ struct Factors {
   const RuleText& rule;
   std::vector<Factor> all;
 
-  Factor* find(char letter) {
-    const auto found = std::ranges::find(all, letter, &Factor::letter);
-    return found == all.end() ? nullptr : &*found;
+  bool has(char letter) const {
+    return std::ranges::find(all, letter, &Factor::letter) != all.end();
   }
   Factor& at(char letter) {
-    Factor* factor = find(letter);
-    rule.check(factor != nullptr, "has the letters of its options");
-    return *factor;
+    const auto found = std::ranges::find(all, letter, &Factor::letter);
+    rule.check(found != all.end(), "has the letters of its options");
+    return *found;
   }
 };
 
@@ -76,17 +75,14 @@ TensorGroups parse_groups(std::string_view text, const RuleText& rule) {
 /// Appends the tensors of one side of the arrow.
 void parse_tensors(std::string_view text, std::span<const Shape> shapes, const RuleText& rule,
                    std::vector<GroupedTensor>& tensors) {
-  if (text.empty() && shapes.empty()) return;
-  std::size_t count = 0;
-  while (true) {
+  const auto commas = static_cast<std::size_t>(std::ranges::count(text, ','));
+  rule.check((text.empty() && shapes.empty()) || commas + 1 == shapes.size(), "names every tensor");
+  for (const Shape& shape : shapes) {
     const std::size_t comma = text.find(',');
-    rule.check(count < shapes.size(), "names every tensor");
-    tensors.push_back({parse_groups(text.substr(0, comma), rule), shapes[count]});
-    rule.check(tensors.back().groups.size() == shapes[count++].size(), "names every dimension");
-    if (comma == std::string_view::npos) break;
-    text.remove_prefix(comma + 1);
+    tensors.push_back({parse_groups(text.substr(0, comma), rule), shape});
+    rule.check(tensors.back().groups.size() == shape.size(), "names every dimension");
+    if (comma != text.npos) text.remove_prefix(comma + 1);
   }
-  rule.check(count == shapes.size(), "names every tensor");
 }
 
 /// The factors in the order in which the text names them, of sizes that are not known.
@@ -96,8 +92,7 @@ Factors named_factors(const std::vector<GroupedTensor>& tensors, const RuleText&
     for (const Group& group : tensor.groups) {
       for (const char letter : group) {
         rule.check(std::isalpha(static_cast<unsigned char>(letter)) != 0, "is made of letters");
-        if (factors.find(letter) == nullptr)
-          factors.all.push_back({.letter = letter, .size = unknown});
+        if (!factors.has(letter)) factors.all.push_back({.letter = letter, .size = unknown});
       }
     }
   }
@@ -111,7 +106,7 @@ void find_sizes_of_single_letters(const std::vector<GroupedTensor>& tensors, Fac
     for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
       if (tensor.groups[d].size() != 1) continue;
       const std::int64_t extent = tensor.shape[d];
-      std::int64_t& size = factors.find(tensor.groups[d].front())->size;
+      std::int64_t& size = factors.at(tensor.groups[d].front()).size;
       factors.rule.check(size == unknown || size == 1 || extent == 1 || extent == size,
                          "agrees on sizes");
       if (size == unknown || size == 1) size = extent;
@@ -124,12 +119,10 @@ bool find_size_in_product(const Group& group, std::int64_t extent, Factors& fact
   Factor* missing = nullptr;
   std::int64_t known = 1;
   for (const char letter : group) {
-    Factor* factor = factors.find(letter);
-    if (factor->size != unknown) {
-      known *= factor->size;
-    } else if (missing == nullptr) {
-      missing = factor;
-    } else {
+    Factor& factor = factors.at(letter);
+    if (factor.size != unknown) {
+      known *= factor.size;
+    } else if (std::exchange(missing, &factor) != nullptr) {
       return false;
     }
   }
@@ -155,9 +148,9 @@ std::vector<int> factors_in(const Group& group, std::int64_t extent, Factors& fa
   if (extent == 1 && group.size() <= 1) return result;
   std::int64_t product = 1;
   for (const char letter : group) {
-    const Factor* factor = factors.find(letter);
-    product *= factor->size;
-    if (factor->size != 1) result.push_back(static_cast<int>(factor - factors.all.data()));
+    const Factor& factor = factors.at(letter);
+    product *= factor.size;
+    if (factor.size != 1) result.push_back(static_cast<int>(&factor - factors.all.data()));
   }
   factors.rule.check(group.empty() || product == extent, "multiplies to its dimensions");
   return result;
@@ -168,13 +161,6 @@ TensorFactors factors_of(const GroupedTensor& tensor, Factors& factors) {
   for (std::size_t d = 0; d < tensor.shape.size(); ++d)
     result.push_back(factors_in(tensor.groups[d], tensor.shape[d], factors));
   return result;
-}
-
-void apply(const FactorOptions& option, Factors& factors) {
-  Factor& factor = factors.at(option.letter);
-  factor.kind = option.kind;
-  factor.even = option.kind == FactorKind::mean;
-  factor.never_empty = option.never_empty;
 }
 
 /// A spatial letter stands in an output.
@@ -203,7 +189,8 @@ ShardingRule make_rule(std::string_view text, std::span<const Shape> inputs,
 
   Factors factors = named_factors(tensors, rule);
   for (const FactorOptions& option : options) {
-    if (option.size != unknown) factors.at(option.letter).size = option.size;
+    factors.at(option.letter) = {option.letter, option.size, option.kind,
+                                 option.kind == FactorKind::mean, option.never_empty};
   }
   find_sizes_of_single_letters(tensors, factors);
   while (find_sizes_in_products(tensors, factors)) {
@@ -213,7 +200,6 @@ ShardingRule make_rule(std::string_view text, std::span<const Shape> inputs,
   ShardingRule result;
   for (std::size_t t = 0; t < tensors.size(); ++t)
     (t < inputs.size() ? result.inputs : result.outputs).push_back(factors_of(tensors[t], factors));
-  for (const FactorOptions& option : options) apply(option, factors);
   check_kinds(std::span(tensors).subspan(inputs.size()), factors);
   result.factors = std::move(factors.all);
   return result;

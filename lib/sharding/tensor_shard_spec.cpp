@@ -88,12 +88,6 @@ std::string_view name_of(Reduce reduce) {
   return reduce_names.at(static_cast<std::size_t>(reduce));
 }
 
-Reduce parse_reduce(std::string_view name) {
-  const auto found = std::ranges::find(reduce_names, name);
-  if (found == reduce_names.end()) fail("unknown reduction '{}'; use sum, max, min or mean", name);
-  return static_cast<Reduce>(found - reduce_names.begin());
-}
-
 TensorShardSpec TensorShardSpec::replicated(std::size_t num_dims) {
   return {.dims = std::vector<std::vector<int>>(num_dims), .partial = {}};
 }
@@ -105,11 +99,6 @@ bool TensorShardSpec::uses(int axis) const {
     return std::ranges::find(axes, axis) != axes.end();
   };
   return has(partial) || std::ranges::any_of(dims, has);
-}
-
-bool TensorShardSpec::is_replicated() const {
-  return partial.empty() &&
-         std::ranges::all_of(dims, [](const std::vector<int>& axes) { return axes.empty(); });
 }
 
 std::string to_string(const TensorShardSpec& spec) {

@@ -18,7 +18,6 @@ using graph::Shape;
 /// How values of several devices become one.
 enum class Reduce { sum, max, min, mean };
 std::string_view name_of(Reduce reduce);  ///< "sum", "max", "min", "mean"
-Reduce parse_reduce(std::string_view name);
 
 /// Where a tensor's elements are: for each dimension the mesh axes that split it, major first, and
 /// the axes over which its values are still partial. No axis stands twice.
@@ -36,7 +35,6 @@ struct TensorShardSpec {
   static TensorShardSpec parse(std::string_view text);
 
   bool uses(int axis) const;
-  bool is_replicated() const;  ///< no axis anywhere
   bool is_partial() const { return !partial.empty(); }
 
   friend auto operator<=>(const TensorShardSpec&, const TensorShardSpec&) = default;

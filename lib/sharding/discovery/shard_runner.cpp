@@ -140,20 +140,6 @@ Numbers cut(const Numbers& numbers, const std::vector<Range>& ranges) {
   return result;
 }
 
-Numbers joined(const std::vector<Numbers>& pieces, std::size_t dim) {
-  Numbers result{pieces.front().shape, {}};
-  result.shape[dim] = 0;
-  for (const Numbers& piece : pieces) result.shape[dim] += piece.shape[dim];
-  for (std::int64_t row = 0; row < product(result.shape, 0, dim); ++row) {
-    for (const Numbers& piece : pieces) {
-      const std::int64_t run = product(piece.shape, dim, piece.shape.size());
-      const auto begin = piece.values.begin() + row * run;
-      result.values.insert(result.values.end(), begin, begin + run);
-    }
-  }
-  return result;
-}
-
 Numbers reduced(const std::vector<Numbers>& parts, Reduce reduce) {
   Numbers result = parts.front();
   const auto combined = [reduce](double value, double other) {

@@ -55,7 +55,6 @@ bool agree(const Numbers& expected, const Numbers& found, graph::DataType type);
 
 /// The elements in these ranges, one a dimension.
 Numbers cut(const Numbers& numbers, const std::vector<Range>& ranges);
-Numbers joined(const std::vector<Numbers>& pieces, std::size_t dim);
 Numbers reduced(const std::vector<Numbers>& parts, Reduce reduce);
 
 }  // namespace autopar::sharding

@@ -357,6 +357,12 @@ TEST_CASE("operators that compute much take so much an element of their largest 
   CHECK(seconds(tanh, "RR->RR") == Approx(3 + 4));  // memory: 400 bytes
   const Graph neg = sketch("Neg", {of({10, 5})}, {of({10, 5})});
   CHECK(cost.price_key(neg, neg.nodes[0]) != cost.price_key(tanh, tanh.nodes[0]));
+
+  Graph custom = softmax;  // of the same name, and nothing else
+  custom.nodes[0].domain = "com.example";
+  const ShardingRule whole = replicated_rule(custom, custom.nodes[0]);
+  const auto choices = enumerate_op_shard_specs(custom, custom.nodes[0], whole, mesh);
+  CHECK(cost.operator_seconds(custom, custom.nodes[0], whole, choices.front()) == Approx(3 + 4));
 }
 
 TEST_CASE("what a runtime fuses is neither stored nor launched") {

@@ -15,7 +15,6 @@ TEST_CASE("a number is a rate at every size") {
   CHECK(rate.seconds(100) == 2);
   CHECK(rate.seconds(0) == 0);
   CHECK(rate.is_constant());
-  CHECK(rate.never_falls());
   CHECK(rate.takes_longer_for_more());
 }
 
@@ -28,10 +27,8 @@ TEST_CASE("between two sizes a rate is a power of the size, beyond them it is th
   CHECK(rate.at(1e9) == 500);
   CHECK(rate.highest() == 1000);
   CHECK_FALSE(rate.is_constant());
-  CHECK_FALSE(rate.never_falls());
   CHECK(rate.takes_longer_for_more());
   CHECK_FALSE(SizedRate({{1, 1}, {2, 8}}).takes_longer_for_more());
-  CHECK(SizedRate({{1, 1}, {2, 8}}).never_falls());
 }
 
 TEST_CASE("more takes no less time where it does not from one given size to the next") {

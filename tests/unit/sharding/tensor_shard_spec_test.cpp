@@ -39,9 +39,7 @@ TEST_CASE("a spec's text says what splits each dimension and what is partial") {
   CHECK(spec.reduce == Reduce::max);
   CHECK(TensorShardSpec::parse(".").dims.empty());
   CHECK(TensorShardSpec::parse("RRR") == TensorShardSpec::replicated(3));
-  CHECK(TensorShardSpec::parse("RR").is_replicated());
-  CHECK_FALSE(TensorShardSpec::parse("RS0").is_replicated());
-  CHECK_FALSE(TensorShardSpec::parse("RR+P0").is_replicated());
+  CHECK(TensorShardSpec::parse("RR") == TensorShardSpec::replicated(2));
 }
 
 TEST_CASE("parsing and printing specs are inverse") {
@@ -66,11 +64,11 @@ TEST_CASE("a text that is no spec is refused and quoted") {
   }
 }
 
-TEST_CASE("reductions' names and values are inverse") {
-  for (const Reduce reduce : {Reduce::sum, Reduce::max, Reduce::min, Reduce::mean}) {
-    CHECK(parse_reduce(name_of(reduce)) == reduce);
-  }
-  CHECK_THROWS_AS(parse_reduce("product"), Error);
+TEST_CASE("reductions have their names") {
+  CHECK(name_of(Reduce::sum) == "sum");
+  CHECK(name_of(Reduce::max) == "max");
+  CHECK(name_of(Reduce::min) == "min");
+  CHECK(name_of(Reduce::mean) == "mean");
 }
 
 TEST_CASE("shares are ceil(size / parts) each, the last smaller or empty") {
