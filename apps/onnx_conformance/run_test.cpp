@@ -16,8 +16,7 @@
 #include "runtime/rank_run.h"
 #include "runtime/session.h"
 #include "search/search_plan.h"
-#include "sharding/rewrites/hoist_splits.h"
-#include "sharding/rewrites/reshape_gathers.h"
+#include "sharding/rewrites/rewrites.h"
 
 namespace autopar::conformance {
 namespace {

@@ -279,18 +279,15 @@ double CostModel::reduction_seconds(const graph::Graph& graph, const graph::Node
 
 double CostModel::step_seconds(const ReshardStep& step, const Shape& shape,
                                graph::DataType type) const {
-  if (step.kind == StepKind::slice) return slice_seconds(step, shape, type);
+  if (step.kind == StepKind::slice) {
+    const std::int64_t kept =
+        graph::bytes_of(type, graph::num_elements(largest_local_shape(step.after, shape, mesh_)));
+    return device_.launch_seconds +
+           device_.memory_bytes_per_second.seconds(2 * static_cast<double>(kept));
+  }
   const double bytes = static_cast<double>(payload_bytes(step, shape, type, mesh_, 0));
   return rounds_of(step.kind, mesh_.group_size(step.mesh_axes), bytes)
       .seconds(slowest_link(step.mesh_axes, step.kind));
-}
-
-double CostModel::slice_seconds(const ReshardStep& step, const Shape& shape,
-                                graph::DataType type) const {
-  const std::int64_t bytes =
-      graph::bytes_of(type, graph::num_elements(largest_local_shape(step.after, shape, mesh_)));
-  return device_.launch_seconds +
-         device_.memory_bytes_per_second.seconds(2 * static_cast<double>(bytes));
 }
 
 const Link& CostModel::link_of(int axis) const {

@@ -34,9 +34,8 @@ struct Work {
   double operations = 0;          ///< of all its products, 2 an iteration of their loops
   double product_operations = 0;  ///< of one product, where it has a batch of them
   double bytes = 0;               ///< every stored input and output once, but for weights
-  double weight_bytes =
-      0;                ///< every weight once, where the device reads them at a rate of their own
-  double elements = 0;  ///< of its largest input or output
+  double weight_bytes = 0;        ///< every weight once, where the device has a rate of their own
+  double elements = 0;            ///< of its largest input or output
 };
 
 /// Predicts seconds on one mesh of equal devices. The formulas are in ARCHITECTURE.md; each cost
@@ -50,8 +49,7 @@ class CostModel {
 
   /// The operator on its largest local shard, without its reductions: the larger of arithmetic and
   /// memory traffic (and the part of the smaller that does not overlap), plus a launch; views are
-  /// free.
-  /// Arithmetic is that of a sum of products (a factor shared by two inputs and no output), 2
+  /// free. Arithmetic is that of a sum of products (a factor shared by two inputs and no output), 2
   /// operations an iteration of its loops, and what the device is known to take for an element of
   /// this operator type; memory counts every input and output once. Where the device fuses, values
   /// that are never stored cost no traffic, and an operator that stores nothing no launch. A
@@ -94,8 +92,6 @@ class CostModel {
   double loop_seconds(const graph::Graph& graph, const graph::Node& loop) const;
   bool is_stored(const graph::Value& value) const;
   bool is_weight(const graph::Value& value) const;
-  double slice_seconds(const sharding::ReshardStep& step, const sharding::Shape& shape,
-                       graph::DataType type) const;
   /// A mesh axis's link: where devices stand in nodes, that between nodes if the axis leaves one.
   const Link& link_of(int axis) const;
   /// The greatest latency and the least bandwidth of several axes' links.

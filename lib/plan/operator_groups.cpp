@@ -70,130 +70,111 @@ std::string attribute_text(const graph::Attribute& attribute) {
   return std::visit(text, attribute);
 }
 
-class Grouping {
- public:
-  Grouping(const Graph& graph, const cost::CostModel& cost, const Plan& plan)
-      : graph_(graph),
-        cost_(cost),
-        plan_(plan),
-        producers_(graph::producers(graph)),
-        readers_(graph::consumers(graph)) {}
-
-  std::vector<OperatorGroup> run() && {
-    std::map<std::string, std::size_t> known;
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      const auto node = static_cast<NodeId>(id);
-      const auto [entry, is_new] = known.try_emplace(key_of(node), groups_.size());
-      if (is_new) groups_.push_back(first_of(node));
-      groups_[entry->second].members.push_back(node);
-    }
-    for (OperatorGroup& group : groups_) {
-      std::vector<std::string> names;
-      std::vector<std::string> weights;
-      for (const NodeId member : group.members) {
-        names.push_back(graph_.node(member).name);
-        const ValueId weight = weight_matrix(graph_.node(member));
-        if (weight != graph::no_value) weights.push_back(graph_.value(weight).name);
-      }
-      group.name = common_name(names);
-      if (!weights.empty()) group.weight = common_name(weights);
-      const double share = group.seconds * static_cast<double>(group.members.size());
-      group.is_major |= share >= major_share_of_run * plan_.predicted.cost_seconds;
-    }
-    return std::move(groups_);
-  }
-
- private:
-  const OpShardSpec& strategy_of(NodeId id) const { return plan_.operators[id]; }
-
-  std::string key_of(NodeId id) const {
-    const Node& node = graph_.node(id);
-    std::string key = fmt::format("{} {} {}\n", qualified_op_type(node), name_pattern(node.name),
-                                  to_string(strategy_of(id)));
-    for (const auto& [name, attribute] : node.attributes) {
-      key += fmt::format("{}={} ", name, attribute_text(attribute));
-    }
-    if (node.body) key += node.name;
-    for (const ValueId input : node.inputs) {
-      if (input == graph::no_value) {
-        key += "\nnone";
-        continue;
-      }
-      const graph::Value& value = graph_.value(input);
-      key += fmt::format("\n{} {} {} {}", name_of(value.type), fmt::join(value.shape, "x"),
-                         source_of(input), to_string(lies_as(input)));
-    }
-    for (const ValueId output : node.outputs) {
-      if (output == graph::no_value) continue;
-      key += fmt::format("\n{}:", fmt::join(graph_.value(output).shape, "x"));
-      std::multiset<std::string> types;
-      for (const NodeId reader : readers_[output]) {
-        types.insert(qualified_op_type(graph_.node(reader)));
-      }
-      key += fmt::format("{}", fmt::join(types, " "));
-    }
-    return key;
-  }
-
-  std::string source_of(ValueId value) const {
-    if (graph_.is_constant(value)) return "constant";
-    const NodeId producer = producers_[value];
-    return producer == graph::no_node ? "input" : qualified_op_type(graph_.node(producer));
-  }
+/// A plan, and what makes and reads each value.
+struct PlannedGraph {
+  const Graph& graph;
+  const cost::CostModel& cost;
+  const Plan& plan;
+  std::vector<NodeId> producers;
+  std::vector<std::vector<NodeId>> readers;
 
   /// Plan::spec_of without its search for the producer.
   const TensorShardSpec& lies_as(ValueId value) const {
-    const NodeId producer = producers_[value];
-    if (producer == graph::no_node) return plan_.stored.at(value);
-    const auto& outputs = graph_.node(producer).outputs;
-    const auto place = std::ranges::find(outputs, value) - outputs.begin();
-    return strategy_of(producer).outputs[place];
+    const NodeId producer = producers[value];
+    if (producer == graph::no_node) return plan.stored.at(value);
+    const auto& outputs = graph.node(producer).outputs;
+    return plan.operators[producer].outputs[std::ranges::find(outputs, value) - outputs.begin()];
   }
 
-  OperatorGroup first_of(NodeId id) const {
-    const Node& node = graph_.node(id);
-    const OpShardSpec& strategy = strategy_of(id);
-    const auto rule = sharding::rule_or_replicated(graph_, node);
-    OperatorGroup group;
-    for (const ValueId input : node.inputs) {
-      group.inputs_as.push_back(input == graph::no_value ? TensorShardSpec{} : lies_as(input));
-    }
-    group.seconds = cost_.operator_seconds(graph_, node, rule, strategy) +
-                    cost_.reduction_seconds(graph_, node, rule, strategy);
-    group.is_major = cost::is_contraction(rule) || weight_matrix(node) != graph::no_value ||
-                     std::ranges::any_of(strategy.reductions, [](auto reduction) {
-                       return reduction != sharding::ReduceFunction::none;
-                     });
-    return group;
+  std::string source_of(ValueId value) const {
+    if (graph.is_constant(value)) return "constant";
+    const NodeId producer = producers[value];
+    return producer == graph::no_node ? "input" : qualified_op_type(graph.node(producer));
   }
-
-  /// The largest one that the operator reads, or none.
-  ValueId weight_matrix(const Node& node) const {
-    ValueId largest = graph::no_value;
-    const auto bytes = [&](ValueId id) { return graph_.value(id).constant->size_bytes(); };
-    for (const ValueId input : node.inputs) {
-      if (!is_matrix(input)) continue;
-      if (largest == graph::no_value || bytes(input) > bytes(largest)) largest = input;
-    }
-    return largest;
-  }
-
-  bool is_matrix(ValueId id) const {
-    if (!graph_.is_constant(id)) return false;
-    const graph::Value& value = graph_.value(id);
-    // Masks and tables of positions have dimensions of 1, to be broadcast.
-    const bool is_full = std::ranges::all_of(value.shape, [](auto n) { return n > 1; });
-    return is_full && value.shape.size() >= 2 &&
-           value.constant->size_bytes() >= smallest_matrix_bytes;
-  }
-
-  const Graph& graph_;
-  const cost::CostModel& cost_;
-  const Plan& plan_;
-  const std::vector<NodeId> producers_;
-  const std::vector<std::vector<NodeId>> readers_;
-  std::vector<OperatorGroup> groups_;
 };
+
+/// What operators of one group have in common, as text.
+std::string key_of(NodeId id, const PlannedGraph& planned) {
+  const Graph& graph = planned.graph;
+  const Node& node = graph.node(id);
+  std::string key = fmt::format("{} {} {}\n", qualified_op_type(node), name_pattern(node.name),
+                                to_string(planned.plan.operators[id]));
+  for (const auto& [name, attribute] : node.attributes)
+    key += fmt::format("{}={} ", name, attribute_text(attribute));
+  if (node.body) key += node.name;
+  for (const ValueId input : node.inputs) {
+    if (input == graph::no_value) {
+      key += "\nnone";
+      continue;
+    }
+    const graph::Value& value = graph.value(input);
+    key += fmt::format("\n{} {} {} {}", name_of(value.type), fmt::join(value.shape, "x"),
+                       planned.source_of(input), to_string(planned.lies_as(input)));
+  }
+  for (const ValueId output : node.outputs) {
+    if (output == graph::no_value) continue;
+    std::multiset<std::string> types;
+    for (const NodeId reader : planned.readers[output])
+      types.insert(qualified_op_type(graph.node(reader)));
+    key += fmt::format("\n{}:{}", fmt::join(graph.value(output).shape, "x"), fmt::join(types, " "));
+  }
+  return key;
+}
+
+bool is_matrix(ValueId id, const Graph& graph) {
+  if (!graph.is_constant(id)) return false;
+  const graph::Value& value = graph.value(id);
+  // Masks and tables of positions have dimensions of 1, to be broadcast.
+  const bool is_full = std::ranges::all_of(value.shape, [](auto n) { return n > 1; });
+  return is_full && value.shape.size() >= 2 &&
+         value.constant->size_bytes() >= smallest_matrix_bytes;
+}
+
+/// The largest one that the operator reads, or none.
+ValueId weight_matrix(const Node& node, const Graph& graph) {
+  ValueId largest = graph::no_value;
+  const auto bytes = [&](ValueId id) { return graph.value(id).constant->size_bytes(); };
+  for (const ValueId input : node.inputs) {
+    if (!is_matrix(input, graph)) continue;
+    if (largest == graph::no_value || bytes(input) > bytes(largest)) largest = input;
+  }
+  return largest;
+}
+
+/// A group of its first member, which is yet to be added.
+OperatorGroup group_of(NodeId id, const PlannedGraph& planned) {
+  const Node& node = planned.graph.node(id);
+  const OpShardSpec& strategy = planned.plan.operators[id];
+  const auto rule = sharding::rule_or_replicated(planned.graph, node);
+  OperatorGroup group;
+  for (const ValueId input : node.inputs)
+    group.inputs_as.push_back(input == graph::no_value ? TensorShardSpec{}
+                                                       : planned.lies_as(input));
+  group.seconds = planned.cost.operator_seconds(planned.graph, node, rule, strategy) +
+                  planned.cost.reduction_seconds(planned.graph, node, rule, strategy);
+  group.is_major = cost::is_contraction(rule) ||
+                   weight_matrix(node, planned.graph) != graph::no_value ||
+                   std::ranges::any_of(strategy.reductions, [](auto reduction) {
+                     return reduction != sharding::ReduceFunction::none;
+                   });
+  return group;
+}
+
+/// Tells what follows from all members.
+void finish(OperatorGroup& group, const PlannedGraph& planned) {
+  std::vector<std::string> names;
+  std::vector<std::string> weights;
+  for (const NodeId member : group.members) {
+    const Node& node = planned.graph.node(member);
+    names.push_back(node.name);
+    const ValueId weight = weight_matrix(node, planned.graph);
+    if (weight != graph::no_value) weights.push_back(planned.graph.value(weight).name);
+  }
+  group.name = common_name(names);
+  if (!weights.empty()) group.weight = common_name(weights);
+  const double share = group.seconds * static_cast<double>(group.members.size());
+  group.is_major |= share >= major_share_of_run * planned.plan.predicted.cost_seconds;
+}
 
 }  // namespace
 
@@ -231,7 +212,17 @@ std::string common_name(std::span<const std::string> names) {
 
 std::vector<OperatorGroup> group_operators(const Graph& graph, const cost::CostModel& cost,
                                            const Plan& plan) {
-  return Grouping(graph, cost, plan).run();
+  const PlannedGraph planned{graph, cost, plan, graph::producers(graph), graph::consumers(graph)};
+  std::vector<OperatorGroup> groups;
+  std::map<std::string, std::size_t> known;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const auto id = static_cast<NodeId>(n);
+    const auto [entry, is_new] = known.try_emplace(key_of(id, planned), groups.size());
+    if (is_new) groups.push_back(group_of(id, planned));
+    groups[entry->second].members.push_back(id);
+  }
+  for (OperatorGroup& group : groups) finish(group, planned);
+  return groups;
 }
 
 }  // namespace autopar::plan

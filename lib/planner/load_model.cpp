@@ -11,9 +11,7 @@
 #include "runtime/kernel.h"
 #include "runtime/tensor_files.h"
 #include "search/pins.h"
-#include "sharding/rewrites/hoist_splits.h"
-#include "sharding/rewrites/packed_scales.h"
-#include "sharding/rewrites/reshape_gathers.h"
+#include "sharding/rewrites/rewrites.h"
 
 namespace autopar::planner {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -25,8 +26,7 @@ std::vector<double> seconds_of_instructions(const Program& program,
   std::vector<double> seconds;
   for (const Instruction& instruction : program.instructions) {
     if (instruction.node == graph::no_node) {
-      const Version& version = program.versions[instruction.inputs[0]];
-      const graph::Value& value = graph.value(version.value);
+      const graph::Value& value = program.value_of(instruction);
       seconds.push_back(cost.step_seconds(instruction.step, value.shape, value.type));
       continue;
     }
@@ -46,19 +46,13 @@ std::vector<double> seconds_of_transfers(const PipelinePlan& plan, const Pipelin
     const bool is_first = t == 0 || program.transfers[t - 1].from_stage != transfer.from_stage;
     position = is_first ? 0 : position + 1;
     const StagePlan& from = plan.stages[transfer.from_stage];
-    const StagePlan& to = plan.stages[static_cast<std::size_t>(transfer.from_stage) + 1];
+    const StagePlan& to = plan.stages[transfer.from_stage + 1];
     const graph::Value& value = from.stage.graph.value(from.stage.sent[position]);
     seconds.push_back(cost::transfer_seconds(
         graph::bytes_of(value.type, graph::num_elements(value.shape)), from.num_devices(),
         to.num_devices(), device.boundary_link(to.first_rank)));
   }
   return seconds;
-}
-
-double sum(const std::vector<double>& numbers) {
-  double total = 0;
-  for (const double number : numbers) total += number;
-  return total;
 }
 
 /// Which instruction each node of a shard stands for: an operator by its name, a collective or a
@@ -110,12 +104,15 @@ Simulation::Simulation(const PipelinePlan& plan, const PipelineProgram& program,
       device_(device),
       transfer_seconds_(seconds_of_transfers(plan, program, device)),
       times_(plan.stages.size()) {
-  const auto microbatches = static_cast<std::size_t>(plan.microbatches);
+  const std::size_t microbatches = plan.microbatches;
   const auto end_of = [](const std::vector<Interval>& intervals, std::size_t k, std::size_t back) {
     return k < back ? 0 : intervals[k - back].end;
   };
-  for (const Program& stage : program.stages)
-    instruction_seconds_.push_back(seconds_of_instructions(stage, device));
+  std::vector<double> of_stage;
+  for (const Program& stage : program.stages) {
+    const auto& seconds = instruction_seconds_.emplace_back(seconds_of_instructions(stage, device));
+    of_stage.push_back(std::accumulate(seconds.begin(), seconds.end(), 0.0));
+  }
   std::vector<double> way(plan.stages.size(), 0);
   for (std::size_t t = 0; t < program.transfers.size(); ++t)
     way[program.transfers[t].from_stage] += transfer_seconds_[t];
@@ -131,7 +128,7 @@ Simulation::Simulation(const PipelinePlan& plan, const PipelineProgram& program,
       const double begin = std::max({received, end_of(times.work, k, 1),
                                      // the place of the value to send is free again
                                      end_of(times.transfer, k, 2)});
-      times.work[k] = {begin, begin + sum(instruction_seconds_[s])};
+      times.work[k] = {begin, begin + of_stage[s]};
       seconds_ = std::max(seconds_, times.work[k].end);
       if (s + 1 == times_.size()) continue;
       const double sent_at = std::max({times.work[k].end, end_of(times.transfer, k, 1),
@@ -176,12 +173,10 @@ std::vector<SimulatedStep> Simulation::steps(int rank) const {
         step.bytes = sent_bytes(program_.transfers[transfer], rank);
         clock = &send_clock;
       } else if (const int index = instructions.next(node); index >= 0) {
-        const auto i = static_cast<std::size_t>(index);
-        const Instruction& instruction = stage.instructions[i];
-        step.seconds = instruction_seconds_[s][i];
+        const Instruction& instruction = stage.instructions[index];
+        step.seconds = instruction_seconds_[s][index];
         if (instruction.is_collective()) {
-          const Version& version = stage.versions[instruction.inputs[0]];
-          const graph::Value& value = stage.graph.value(version.value);
+          const graph::Value& value = stage.value_of(instruction);
           step.lane = Lane::communication;
           step.bytes =
               payload_bytes(instruction.step, value.shape, value.type, stage.mesh, rank_in_stage);

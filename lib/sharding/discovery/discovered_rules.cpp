@@ -191,30 +191,23 @@ bool splits_something(const ShardingRule& rule) {
 
 std::optional<ShardingRule> discover_rule(const Graph& graph, const Node& node,
                                           const graph::Evaluator& evaluate, std::string& why_not) {
+  const auto refuse = [&why_not](const char* why) {
+    why_not = why;
+    return std::nullopt;
+  };
   why_not = objection(graph, node);
   if (!why_not.empty()) return std::nullopt;
   const Instance instance = instance_of(graph, node);
   const auto to_run = instance_to_run(instance.graph);
-  if (!to_run) {
-    why_not = "its tensors are too large to run it often";
-    return std::nullopt;
-  }
+  if (!to_run) return refuse("its tensors are too large to run it often");
   const ShardRunner runner(evaluate);
   const std::vector<OperatorRun> runs = runs_of(to_run->graph, instance.own, runner);
-  if (runs.empty()) {
-    why_not = "it does not run on random numbers";
-    return std::nullopt;
-  }
+  if (runs.empty()) return refuse("it does not run on random numbers");
   const Discovery found = discover(runs, runner);
   const ShardingRule rule = rule_of(found, to_run->graph, to_run->graph.nodes.front());
-  if (!is_proven(rule, runs.front(), runner)) {
-    why_not = "what splits alone does not split together";
-    return std::nullopt;
-  }
-  if (!splits_something(rule)) {
-    why_not = "no dimension splits";
-    return std::nullopt;
-  }
+  if (!is_proven(rule, runs.front(), runner))
+    return refuse("what splits alone does not split together");
+  if (!splits_something(rule)) return refuse("no dimension splits");
   return rule_of(enlarged(found, *to_run), instance.graph, instance.graph.nodes.front());
 }
 

@@ -1,4 +1,4 @@
-#include "sharding/rewrites/hoist_splits.h"
+#include "sharding/rewrites/rewrites.h"
 
 #include <algorithm>
 #include <map>

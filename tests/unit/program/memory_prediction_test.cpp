@@ -12,7 +12,7 @@
 #include "program/rank_graph.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
-#include "sharding/rewrites/hoist_splits.h"
+#include "sharding/rewrites/rewrites.h"
 #include "unit/program/random_graph.h"
 
 using namespace autopar;

@@ -7,7 +7,7 @@
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
 #include "search/search_plan.h"
-#include "sharding/rewrites/hoist_splits.h"
+#include "sharding/rewrites/rewrites.h"
 #include "unit/program/check_plan.h"
 #include "unit/program/random_graph.h"
 

@@ -1,4 +1,4 @@
-#include "sharding/rewrites/packed_scales.h"
+#include "sharding/rewrites/rewrites.h"
 
 #include <catch2/catch.hpp>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "sharding/rewrites/reshape_gathers.h"
+#include "sharding/rewrites/rewrites.h"
 
 #include <catch2/catch.hpp>
 #include <numeric>
