@@ -1,7 +1,6 @@
 #include "contest_file.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <set>
 #include <vector>

@@ -26,23 +26,19 @@ ArcCosts::ArcCosts(const AssignmentProblem& problem, double scale, std::optional
     return std::min(static_cast<double>(cost) * scale, most.value_or(most_exact));
   };
   first_strategy_.push_back(0);
-  std::vector<std::vector<std::pair<int, std::size_t>>> edges_of(problem.nodes.size());
   for (const auto& node : problem.nodes) {
     for (const Cost cost : node.costs) node_costs_.push_back(scaled(cost));
     first_strategy_.push_back(node_costs_.size());
   }
-  for (std::size_t k = 0; k < problem.edges.size(); ++k) {
-    edges_of[problem.edges[k].a].emplace_back(problem.edges[k].b, k);
-    edges_of[problem.edges[k].b].emplace_back(problem.edges[k].a, k);
-  }
+  auto links = links_of(problem);
   constexpr std::size_t none = static_cast<std::size_t>(-1);
   std::vector<std::size_t> first_end(problem.edges.size(), none);
   // Tables that edges share are here once for each direction.
   std::map<std::tuple<const void*, std::size_t, bool>, std::size_t> matrices;
   for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
     first_arc_.push_back(arcs_.size());
-    std::ranges::sort(edges_of[i]);
-    for (const auto& [other, k] : edges_of[i]) {
+    std::ranges::stable_sort(links[i], {}, &Link::other);
+    for (const auto& [k, other] : links[i]) {
       const auto& edge = problem.edges[k];
       const std::size_t rows = strategies(edge.a);
       const std::size_t columns = strategies(edge.b);

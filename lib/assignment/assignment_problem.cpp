@@ -1,6 +1,7 @@
 #include "assignment/assignment_problem.h"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_set>
 #include <utility>
 
@@ -9,12 +10,6 @@
 namespace autopar::assignment {
 
 namespace {
-
-Cost edge_cost(const AssignmentProblem& problem, const AssignmentProblem::Edge& edge,
-               const std::vector<int>& choice) {
-  const std::size_t columns = problem.nodes[edge.b].costs.size();
-  return edge.costs[choice[edge.a] * columns + choice[edge.b]];
-}
 
 void check_choice(const AssignmentProblem& problem, const std::vector<int>& choice) {
   require(choice.size() == problem.nodes.size(), "a choice has a strategy for every node");
@@ -25,6 +20,16 @@ void check_choice(const AssignmentProblem& problem, const std::vector<int>& choi
 }
 
 }  // namespace
+
+std::vector<std::vector<Link>> links_of(const AssignmentProblem& problem) {
+  std::vector<std::vector<Link>> links(problem.nodes.size());
+  for (std::size_t k = 0; k < problem.edges.size(); ++k) {
+    const auto& edge = problem.edges[k];
+    links[edge.a].push_back({k, edge.b});
+    links[edge.b].push_back({k, edge.a});
+  }
+  return links;
+}
 
 double size_of(const AssignmentProblem& problem) {
   double size = 0;
@@ -63,7 +68,9 @@ Cost cost_of(const AssignmentProblem& problem, const std::vector<int>& choice) {
     sum += cost;
   };
   for (std::size_t i = 0; i < choice.size(); ++i) add(problem.nodes[i].costs[choice[i]]);
-  for (const auto& edge : problem.edges) add(edge_cost(problem, edge, choice));
+  for (const auto& edge : problem.edges) {
+    add(pair_cost(problem, edge, edge.a, choice[edge.a], choice[edge.b]));
+  }
   return possible && sum < impossible ? static_cast<Cost>(sum) : impossible;
 }
 
@@ -78,7 +85,7 @@ std::vector<std::int64_t> usage_over_time(const AssignmentProblem& problem,
     usage[node.first] += node.usages[choice[i]];
     usage[node.end] -= node.usages[choice[i]];
   }
-  for (std::size_t t = 1; t < usage.size(); ++t) usage[t] += usage[t - 1];
+  std::inclusive_scan(usage.begin(), usage.end(), usage.begin());
   usage.pop_back();
   return usage;
 }

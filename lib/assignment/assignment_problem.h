@@ -1,8 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "assignment/cost_table.h"
@@ -64,6 +64,20 @@ struct SolveOptions {
   SolverParameters parameters = {};
 };
 
+/// An edge at one of its two nodes.
+struct Link {
+  std::size_t edge;
+  int other;  ///< its other node
+};
+/// By node, its edges in their order.
+std::vector<std::vector<Link>> links_of(const AssignmentProblem& problem);
+/// What strategy s of `node`, one of the edge's two, and strategy t of the other cost together.
+inline Cost pair_cost(const AssignmentProblem& problem, const AssignmentProblem::Edge& edge,
+                      int node, std::size_t s, std::size_t t) {
+  const std::size_t columns = problem.nodes[edge.b].costs.size();
+  return edge.a == node ? edge.costs[s * columns + t] : edge.costs[t * columns + s];
+}
+
 /// The number of costs of all nodes and tables; a table that edges share counts once.
 double size_of(const AssignmentProblem& problem);
 /// Throws InternalError where sizes or indices do not fit together.
@@ -79,7 +93,9 @@ bool within_limits(const AssignmentProblem& problem, const std::vector<int>& cho
 Solution solve(const AssignmentProblem& problem, const SolveOptions& options);
 
 /// The whole problem as one integer linear program, handed to GLPK's branch and cut. The optimum is
-/// claimed only where GLPK proves it and the choice, priced anew, agrees.
-Solution solve_with_glpk(const AssignmentProblem& problem, const SolveOptions& options);
+/// claimed only where GLPK proves it and the choice, priced anew, agrees. A deadline takes the
+/// place of the options' time limit; work is counted on its clock.
+Solution solve_with_glpk(const AssignmentProblem& problem, const SolveOptions& options,
+                         const std::optional<Deadline>& deadline = {});
 
 }  // namespace autopar::assignment

@@ -17,6 +17,17 @@ __extension__ typedef __int128 WideCost;
 /// Marks a strategy or a pair that must not be chosen.
 inline constexpr Cost impossible = 1'000'000'000'000'000'000;
 
+/// The sum of two costs, at most `impossible`.
+inline Cost plus(Cost a, Cost b) {
+  if (a >= impossible || b >= impossible) return impossible;
+  return a + b < impossible ? a + b : impossible;
+}
+
+/// A sum of many costs, clamped to [-impossible, impossible].
+inline Cost saturated(WideCost cost) {
+  return static_cast<Cost>(std::clamp<WideCost>(cost, -impossible, impossible));
+}
+
 /// The costs of an edge, shared by all that hold a copy: the edges of repeated layers, and problems
 /// made from others. Copied on write.
 class CostTable {

@@ -12,7 +12,6 @@
 #include <numeric>
 
 #include "assignment/arc_costs.h"
-#include "assignment/deadline.h"
 #include "assignment/elimination/label_search.h"
 #include "assignment/local_search/neighbourhood_search.h"
 #include "assignment/presolve/usage_rows.h"
@@ -71,6 +70,12 @@ void offer(const PeakProblem& peak, const std::vector<int>& choice, LeastPeak& b
   best.peak = own;
 }
 
+/// Whether the gap between a bound and the peak is small enough.
+bool is_close(const PeakProblem& peak, std::int64_t lower_bound, const LeastPeak& best) {
+  const double small = peak.parameters().small_gap * static_cast<double>(best.peak);
+  return static_cast<double>(best.peak - lower_bound) <= small;
+}
+
 Solution least_weighted_usage(const PeakProblem& peak, const Weights& weights) {
   AssignmentProblem weighted = peak.problem;
   for (auto& node : weighted.nodes) {
@@ -91,7 +96,8 @@ Solution least_weighted_usage(const PeakProblem& peak, const Weights& weights) {
 void add_weights(const PeakProblem& peak, const std::vector<std::int64_t>& usage,
                  std::int64_t lower_bound, Weights& sums) {
   const std::int64_t highest = usage[time_of_peak(peak, usage)];
-  const std::int64_t base = lower_bound + (highest - lower_bound) / 2;
+  const std::int64_t base =
+      lower_bound + (highest - lower_bound) / peak.parameters().fraction_of_gap;
   double whole = 0;
   for (int t = peak.first; t < peak.end; ++t) {
     whole += static_cast<double>(std::max<std::int64_t>(0, usage[t] - base));
@@ -122,8 +128,7 @@ Weights play(const PeakProblem& peak, LeastPeak& best) {
     const std::int64_t bound = (solution.lower_bound + whole - 1) / whole;
     if (bound > best.lower_bound || best_weights.empty()) best_weights = std::move(weights);
     best.lower_bound = std::max(best.lower_bound, bound);
-    const double small = peak.parameters().small_gap * static_cast<double>(best.peak);
-    if (static_cast<double>(best.peak - best.lower_bound) <= small) break;
+    if (is_close(peak, best.lower_bound, best)) break;
     add_weights(peak, usage_over_time(peak.problem, solution.choice), best.lower_bound, sums);
   }
   return best_weights;
@@ -160,11 +165,7 @@ bool bisect(const PeakProblem& peak, const Weights& weights, LeastPeak& best) {
 /// Bisects by neighbourhood search: where it finds nothing within a limit, it looks above it.
 void descend(const PeakProblem& peak, LeastPeak& best) {
   std::int64_t low = best.lower_bound;
-  const auto is_close = [&] {
-    const double small = peak.parameters().small_gap * static_cast<double>(best.peak);
-    return static_cast<double>(best.peak - low) <= small || low >= best.peak;
-  };
-  while (!is_close() && !peak.deadline.is_over()) {
+  while (low < best.peak && !is_close(peak, low, best) && !peak.deadline.is_over()) {
     const std::int64_t limit = low + (best.peak - low) / 2;
     AssignmentProblem limited = with_limit(peak, limit);
     if (!compress_usage(limited)) {

@@ -8,17 +8,9 @@
 #include <optional>
 #include <thread>
 
-#include "assignment/assignment_problem.h"
-#include "assignment/elimination/goal_search.h"
-#include "assignment/exact/branch.h"
-#include "assignment/exact/glpk_solver.h"
-#include "assignment/exact/solve_exactly.h"
-#include "assignment/local_search/improve.h"
-#include "assignment/presolve/components.h"
-#include "assignment/presolve/core_incumbent.h"
+#include "assignment/phases.h"
 #include "assignment/presolve/presolve.h"
-#include "assignment/relaxation/reduced_cost_fixing.h"
-#include "assignment/subproblem.h"
+#include "assignment/presolve/usage_rows.h"
 #include "base/stopwatch.h"
 
 namespace autopar::assignment {
@@ -29,44 +21,40 @@ namespace {
 Incumbent alternate(const Subproblem& component, SolveContext& context) {
   const SolverParameters& parameters = context.parameters();
   const double begin = context.clock.seconds();
-  Portfolio portfolio(component.problem, component.cutoff, component.prices, component.starts,
-                      component.patience.cost_elsewhere, context.threads, context.options.seed,
-                      parameters);
+  Portfolio portfolio(component, context.threads, context.options.seed, parameters);
   const auto solve_rest = [&](Subproblem rest) {
     const Incumbent known = portfolio.incumbent();
     return combine(known, solve_subproblem(std::move(rest), context), portfolio.goal());
   };
-  if (auto rest = improve_until_stuck(component, parameters, portfolio)) {
-    return solve_rest(std::move(*rest));
-  }
+  if (auto rest = improve_until_stuck(portfolio, parameters)) return solve_rest(std::move(*rest));
   double slice = context.clock.seconds() - begin;
   double label_seconds = std::max(parameters.goals.least_seconds, portfolio.seconds_to_relax());
-  for (double goal_part = 0; !is_finished(component, portfolio); slice *= 2) {
-    if (is_near_end(component, portfolio, context)) {
-      portfolio.run(component.deadline, component.patience, false);
+  for (double goal_part = 0; !portfolio.is_finished();
+       slice *= parameters.improve.growth_of_slices) {
+    if (is_near_end(portfolio, context)) {
+      portfolio.run(component.deadline, false);
       break;
     }
     const MinMarginals min_marginals = portfolio.relaxation().min_marginals();
-    Subproblem rest = fix_by_reduced_cost(component, min_marginals, portfolio.relaxation(),
-                                          portfolio.choice(), portfolio.goal());
-    if (context.options.log) log_progress(component, rest, portfolio);
+    Subproblem rest = fix_by_reduced_cost(portfolio, min_marginals, portfolio.goal());
+    if (context.options.log) log_progress(portfolio, rest);
     if (is_worth_presolving(rest, component, parameters)) return solve_rest(std::move(rest));
     if (rest.problem.nodes.size() <= parameters.exact.most_nodes_for_labels) {
-      search_below_goals(component, min_marginals, label_seconds, context, portfolio);
-      label_seconds *= 2;
+      search_below_goals(min_marginals, label_seconds, context, portfolio);
+      label_seconds *= parameters.goals.growth_of_seconds;
     }
-    if (is_finished(component, portfolio)) break;
-    if (is_near_end(component, portfolio, context)) continue;
+    if (portfolio.is_finished()) break;
+    if (is_near_end(portfolio, context)) continue;
     bool is_certain = true;
     if (portfolio.seconds_to_relax() < parameters.branch.share_to_relax * slice) {
       rest.deadline = component.deadline.within_work(slice);
       portfolio.offer(branch(rest, context), portfolio.goal());
     } else {
-      is_certain = try_lower_goal(component, min_marginals, slice, goal_part, context, portfolio);
+      is_certain = try_lower_goal(min_marginals, slice, goal_part, context, portfolio);
     }
-    if (is_finished(component, portfolio)) break;
+    if (portfolio.is_finished()) break;
     portfolio.perturb();
-    portfolio.run(component.deadline.within_work(slice), component.patience, is_certain);
+    portfolio.run(component.deadline.within_work(slice), is_certain);
   }
   return portfolio.incumbent();
 }
@@ -74,6 +62,50 @@ Incumbent alternate(const Subproblem& component, SolveContext& context) {
 Incumbent solve_component(const Subproblem& component, SolveContext& context) {
   if (std::optional<Incumbent> exact = solve_exactly(component, context)) return *exact;
   return component.is_root ? alternate(component, context) : branch(component, context);
+}
+
+/// What is known of a presolved problem while its components are solved one after the other. The
+/// cost and the bound of those that are not solved yet count as 0.
+struct CoreIncumbent {
+  std::vector<int> choice;  ///< by the core's node
+  WideCost cost = 0;
+  WideCost bound = 0;
+  bool has_choice = true;  ///< of every component so far
+};
+
+void add(const std::vector<int>& nodes, const Incumbent& component, CoreIncumbent& core) {
+  core.bound += component.bound;
+  core.cost += component.cost;
+  core.has_choice = core.has_choice && !component.choice.empty();
+  for (std::size_t k = 0; k < component.choice.size(); ++k) {
+    core.choice[nodes[k]] = component.choice[k];
+  }
+}
+
+/// The starts of `whole` that its core can hold.
+std::vector<std::vector<int>> starts_of_core(const Subproblem& whole, const Presolved& presolved) {
+  std::vector<std::vector<int>> starts;
+  for (const auto& start : whole.starts) {
+    if (auto reduced = presolved.reduced(start)) starts.push_back(std::move(*reduced));
+  }
+  return starts;
+}
+
+/// The subproblem of a component, without starts: its cutoff is that of the whole less the bounds
+/// so far, and it gets a share of the time and work that are left.
+Subproblem component_of(const Subproblem& whole, const CoreIncumbent& so_far,
+                        AssignmentProblem problem, const std::vector<double>& prices,
+                        double share) {
+  Subproblem component{.problem = std::move(problem),
+                       .cutoff = saturated(whole.cutoff - so_far.bound),
+                       .prices = prices,
+                       .deadline = whole.deadline.share(share),
+                       .patience = whole.patience,
+                       .is_root = whole.is_root};
+  Patience& patience = component.patience;
+  patience.cost_elsewhere += static_cast<double>(saturated(so_far.bound));
+  if (so_far.has_choice) patience.gap_elsewhere += static_cast<double>(so_far.cost - so_far.bound);
+  return component;
 }
 
 int threads_of(const SolveOptions& options) {
@@ -115,22 +147,30 @@ double count_strategies(const AssignmentProblem& problem) {
 Incumbent solve_subproblem(Subproblem whole, SolveContext& context) {
   std::optional<Presolved> presolved = presolve_counted(whole, context);
   if (!presolved) return infeasible_incumbent();
-  CoreIncumbent core(*presolved);
+  CoreIncumbent core{.choice = std::vector<int>(presolved->core.nodes.size(), 0),
+                     .cost = presolved->constant,
+                     .bound = presolved->constant};
   const auto starts = starts_of_core(whole, *presolved);
   const auto parts = components_in_sweep_order(presolved->core);
   double strategies_left = count_strategies(presolved->core);
   std::vector<AssignmentProblem> problems = subproblems(std::move(presolved->core), parts);
   for (std::size_t k = 0; k < parts.size(); ++k) {
     const double strategies = count_strategies(problems[k]);
-    const auto component = component_of(whole, *presolved, std::move(problems[k]), parts[k], starts,
-                                        core, strategies / strategies_left);
+    Subproblem component = component_of(whole, core, std::move(problems[k]), presolved->prices,
+                                        strategies / strategies_left);
     strategies_left -= strategies;
-    if (!component) return infeasible_incumbent();
-    const Incumbent solved = solve_component(*component, context);
+    if (!compress_usage(component.problem, &component.prices)) return infeasible_incumbent();
+    for (const auto& start : starts) {
+      std::vector<int>& part = component.starts.emplace_back();
+      for (const int i : parts[k]) part.push_back(start[i]);
+    }
+    const Incumbent solved = solve_component(component, context);
     if (solved.is_infeasible()) return infeasible_incumbent();
-    core.add(parts[k], solved);
+    add(parts[k], solved, core);
   }
-  return core.of_whole(*presolved);
+  if (!core.has_choice) return {.bound = saturated(core.bound)};
+  return make_incumbent(presolved->original(core.choice), saturated(core.cost),
+                        saturated(core.bound));
 }
 
 Solution solve(const AssignmentProblem& problem, const SolveOptions& options) {
@@ -148,9 +188,8 @@ Solution solve(const AssignmentProblem& problem, const SolveOptions& options) {
                                          context);
   for (const auto& start : options.starts) {
     // The reductions may have taken away what the start holds.
-    const Cost cost = cost_of(problem, start);
-    if (cost >= incumbent.cost || !within_limits(problem, start)) continue;
-    incumbent = make_incumbent(start, cost, incumbent.bound);
+    offer(problem, start, incumbent);
+    incumbent.bound = std::min(incumbent.bound, incumbent.cost);
   }
   Solution solution = solution_of(std::move(incumbent));
   solution.seconds = stopwatch.seconds();

@@ -1,20 +1,62 @@
 #pragma once
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "assignment/assignment_problem.h"
-#include "assignment/deadline.h"
-#include "assignment/incumbent.h"
-#include "assignment/patience.h"
 
 namespace autopar::assignment {
+
+/// The best choice found so far, and what is proven. Every phase of the solver takes what is known
+/// and hands one on.
+struct Incumbent {
+  std::vector<int> choice = {};  ///< within the limits; empty where none was found
+  Cost cost = impossible;        ///< the choice's
+  Cost bound = 0;                ///< no choice costs less
+
+  bool is_infeasible() const { return choice.empty() && bound >= impossible; }
+};
+
+inline Incumbent infeasible_incumbent() { return {.bound = impossible}; }
+
+/// `bound` may exceed the cost: then the choice is optimal.
+inline Incumbent make_incumbent(std::vector<int> choice, Cost cost, Cost bound) {
+  if (choice.empty()) return {.bound = bound};
+  return {.choice = std::move(choice), .cost = cost, .bound = std::min(bound, cost)};
+}
+
+/// Takes over a choice where it is cheaper and within the limits.
+inline void offer(const AssignmentProblem& problem, const std::vector<int>& choice,
+                  Incumbent& best) {
+  const Cost cost = cost_of(problem, choice);
+  if (cost >= best.cost || !within_limits(problem, choice)) return;
+  best.choice = choice;
+  best.cost = cost;
+}
+
+/// The cheaper of two. `below_goal` answers for the choices that cost less than the goal, so that
+/// its bound counts up to that; `known` answers for all.
+inline Incumbent combine(Incumbent known, Incumbent below_goal, Cost goal) {
+  const Cost bound = std::max(known.bound, std::min(below_goal.bound, goal));
+  if (below_goal.cost < known.cost) known = std::move(below_goal);
+  return make_incumbent(std::move(known.choice), known.cost, bound);
+}
+
+/// When a gap between cost and bound is small enough to stop.
+struct Patience {
+  Deadline end = {};          ///< until then, only a closed gap is
+  double small_gap = 0;       ///< in parts of the cost
+  double cost_elsewhere = 0;  ///< of the other parts of a larger problem
+  double gap_elsewhere = 0;   ///< the gap of those that are solved
+};
 
 /// A problem that solving another one leads to: a component, or what fixing and branching leave.
 struct Subproblem {
   AssignmentProblem problem;
   Cost cutoff = impossible;                   ///< only choices that cost less are looked for
   std::vector<double> prices = {};            ///< by time, of a unit of usage, to begin with
-  std::vector<std::vector<int>> starts = {};  ///< choices to begin with
+  std::vector<std::vector<int>> starts = {};  ///< choices to begin with, within limits or not
   Deadline deadline = {};
   Patience patience = {};
   bool is_root = true;  ///< no branch has been taken
@@ -30,10 +72,6 @@ struct SolveContext {
 
   const SolverParameters& parameters() const { return options.parameters; }
 };
-
-/// The cheapest choice below the cutoff. Where none is below it, the bound is at least the cutoff.
-/// Fixing and branching call it for what they leave (solve.cpp).
-Incumbent solve_subproblem(Subproblem subproblem, SolveContext& context);
 
 /// The strategies of all nodes that are not impossible.
 double count_strategies(const AssignmentProblem& problem);

@@ -1,6 +1,6 @@
 #include "search/cost_tables.h"
 
-#include "assignment/saturating.h"
+#include "assignment/cost_table.h"
 #include "base/error.h"
 
 namespace autopar::search {

@@ -13,37 +13,29 @@ namespace {
 /// The graph that is left while nodes are eliminated; by node.
 struct EliminationGraph {
   std::vector<std::set<int>> neighbours;
-  std::vector<std::vector<std::size_t>> edges;     ///< of the problem
+  std::vector<std::vector<Link>> links;            ///< of the problem
   std::vector<std::vector<std::size_t>> children;  ///< buckets whose tables are over the node
   std::vector<char> is_gone;
 };
 
 EliminationGraph graph_of(const AssignmentProblem& problem) {
   const std::size_t count = problem.nodes.size();
-  EliminationGraph graph{std::vector<std::set<int>>(count),
-                         std::vector<std::vector<std::size_t>>(count),
+  EliminationGraph graph{std::vector<std::set<int>>(count), links_of(problem),
                          std::vector<std::vector<std::size_t>>(count), std::vector<char>(count, 0)};
-  for (std::size_t k = 0; k < problem.edges.size(); ++k) {
-    const auto& edge = problem.edges[k];
-    graph.neighbours[edge.a].insert(edge.b);
-    graph.neighbours[edge.b].insert(edge.a);
-    graph.edges[edge.a].push_back(k);
-    graph.edges[edge.b].push_back(k);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const Link& link : graph.links[i]) graph.neighbours[i].insert(link.other);
   }
   return graph;
 }
 
 /// Eliminates a node: its bucket, with this index, is over its neighbours, which become neighbours
 /// of each other.
-Bucket eliminate(const AssignmentProblem& problem, int i, std::size_t index,
-                 EliminationGraph& graph) {
-  Bucket bucket;
-  bucket.node = i;
+Bucket eliminate(int i, std::size_t index, EliminationGraph& graph) {
+  Bucket bucket{.node = i};
   bucket.nodes.assign(graph.neighbours[i].begin(), graph.neighbours[i].end());
   bucket.nodes.push_back(i);
-  for (const std::size_t k : graph.edges[i]) {
-    const auto& edge = problem.edges[k];
-    if (!graph.is_gone[edge.a == i ? edge.b : edge.a]) bucket.edges.push_back(k);
+  for (const auto& [edge, other] : graph.links[i]) {
+    if (!graph.is_gone[other]) bucket.edges.push_back(edge);
   }
   bucket.children = std::move(graph.children[i]);
   graph.is_gone[i] = 1;
@@ -86,7 +78,7 @@ std::optional<BucketTree> BucketTree::make(const AssignmentProblem& problem, con
       return std::nullopt;
     }
     const std::size_t index = tree.buckets_.size();
-    Bucket bucket = eliminate(problem, i, index, graph);
+    Bucket bucket = eliminate(i, index, graph);
     for (const int j : bucket.separator()) queue.emplace(cells_of(j), j);
     // The other neighbours do not sum the tables that are summed here.
     for (const std::size_t child : bucket.children) {

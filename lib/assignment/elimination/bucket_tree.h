@@ -6,16 +6,15 @@
 #include <vector>
 
 #include "assignment/assignment_problem.h"
-#include "assignment/deadline.h"
 
 namespace autopar::assignment {
 
 /// A node that is eliminated, and the tables that go with it.
 struct Bucket {
   int node = 0;
-  std::vector<int> nodes;             ///< its neighbours at that step, and itself last
-  std::vector<std::size_t> edges;     ///< of the problem, between it and them
-  std::vector<std::size_t> children;  ///< buckets whose tables are summed here
+  std::vector<int> nodes = {};             ///< its neighbours at that step, and itself last
+  std::vector<std::size_t> edges = {};     ///< of the problem, between it and them
+  std::vector<std::size_t> children = {};  ///< buckets whose tables are summed here
 
   /// The nodes of its table.
   std::span<const int> separator() const { return std::span(nodes).first(nodes.size() - 1); }

@@ -5,7 +5,6 @@
 
 #include "assignment/elimination/bucket_tree.h"
 #include "assignment/memo.h"
-#include "assignment/saturating.h"
 
 namespace autopar::assignment {
 

@@ -2,23 +2,19 @@
 
 #include <algorithm>
 
-#include "assignment/elimination/limited_elimination.h"
 #include "assignment/presolve/presolve.h"
-#include "assignment/saturating.h"
 
 namespace autopar::assignment {
 
-std::optional<LabelSearch> search_labels(AssignmentProblem problem, std::vector<double> prices,
+std::optional<LabelAnswer> search_labels(AssignmentProblem problem, std::vector<double> prices,
                                          const LabelSearchOptions& options,
                                          const SolverParameters& parameters) {
   const SolverParameters::Labels& labels = parameters.labels;
-  LabelSearch result;
+  LabelAnswer result;
   options.deadline.count(size_of(problem) / parameters.work.presolved_a_second);
   const auto presolved = presolve(std::move(problem), std::move(prices), parameters.presolve);
   if (!presolved || presolved->constant >= options.goal) {
-    result.bound = options.goal;
-    result.is_exact = true;
-    return result;
+    return LabelAnswer{.bound = options.goal, .is_exact = true};
   }
   result.bound = saturated(presolved->constant);
   const auto elimination = LimitedElimination::make(presolved->core, presolved->prices,
@@ -38,6 +34,7 @@ std::optional<LabelSearch> search_labels(AssignmentProblem problem, std::vector<
     options.deadline.count(answer.comparisons / parameters.work.comparisons_a_second);
     result.bound = std::max(result.bound, saturated(answer.bound + presolved->constant));
     result.is_exact = answer.is_exact;
+    result.comparisons += answer.comparisons;
     comparisons -= answer.comparisons;
     if (!answer.choice) continue;
     result.choice = presolved->original(*answer.choice);

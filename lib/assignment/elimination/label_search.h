@@ -3,9 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "assignment/assignment_problem.h"
-#include "assignment/deadline.h"
-#include "assignment/parameters.h"
+#include "assignment/elimination/limited_elimination.h"
 
 namespace autopar::assignment {
 
@@ -16,17 +14,11 @@ struct LabelSearchOptions {
   Deadline deadline = {};
 };
 
-struct LabelSearch {
-  Cost bound = 0;                                         ///< no choice costs less, up to the goal
-  std::optional<std::vector<int>> choice = std::nullopt;  ///< cheaper than the goal
-  bool is_exact = false;  ///< the choice is the cheapest, or none is cheaper than the goal
-};
-
 /// Presolves a problem and eliminates the core (limited_elimination.h) with ever longer lists of
 /// labels, until none is dropped or the comparisons are used up. Counts work on the deadline's
 /// clock. `prices` are by time, of a unit of usage. nullopt where tables become too large or time
 /// runs out. Sums of all costs must stay below `impossible`.
-std::optional<LabelSearch> search_labels(AssignmentProblem problem, std::vector<double> prices,
+std::optional<LabelAnswer> search_labels(AssignmentProblem problem, std::vector<double> prices,
                                          const LabelSearchOptions& options,
                                          const SolverParameters& parameters = {});
 

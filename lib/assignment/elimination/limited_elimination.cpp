@@ -13,7 +13,6 @@
 #include <limits>
 
 #include "assignment/elimination/labels.h"
-#include "assignment/saturating.h"
 
 namespace autopar::assignment {
 
@@ -193,8 +192,8 @@ Labels LimitedElimination::labels_of_cell(std::size_t k, const std::vector<std::
   return labels;
 }
 
-LimitedElimination::Answer LimitedElimination::run(const LabelOptions& options) const {
-  Answer answer;
+LabelAnswer LimitedElimination::run(const LabelOptions& options) const {
+  LabelAnswer answer;
   answer.bound = std::min(options.goal, bound_of(total_));
   answer.is_exact = answer.bound >= options.goal;
   if (answer.is_exact) return answer;

@@ -4,10 +4,8 @@
 #include <vector>
 
 #include "assignment/assignment_problem.h"
-#include "assignment/deadline.h"
 #include "assignment/elimination/bucket_tree.h"
 #include "assignment/elimination/usage_slots.h"
-#include "assignment/parameters.h"
 
 namespace autopar::assignment {
 
@@ -23,19 +21,18 @@ struct LabelOptions {
   Deadline deadline = {};
 };
 
+struct LabelAnswer {
+  Cost bound = 0;  ///< no choice within the limits costs less, up to the goal
+  std::optional<std::vector<int>> choice = std::nullopt;  ///< cheaper than the goal, within limits
+  bool is_exact = false;   ///< the choice is the cheapest, or none is cheaper than the goal
+  double comparisons = 0;  ///< made
+};
+
 /// Bucket elimination under limits, for graphs of small treewidth: a table's cell holds labels,
 /// pairs of cost and usage that may lead below a goal. Where they are more than the width, those
 /// of the least priced cost are kept.
 class LimitedElimination {
  public:
-  struct Answer {
-    Cost bound = 0;  ///< no choice within the limits costs less, up to the goal
-    /// Cheaper than the goal and within the limits.
-    std::optional<std::vector<int>> choice = std::nullopt;
-    bool is_exact = false;   ///< the choice is the cheapest, or none is cheaper than the goal
-    double comparisons = 0;  ///< made
-  };
-
   /// nullopt where all tables together would have more cells, or the deadline came. Prices are by
   /// time, of a unit of usage; good ones leave few labels. Costs must be at least 0, usage
   /// compressed (usage_rows.h); the problem must outlive it.
@@ -43,7 +40,7 @@ class LimitedElimination {
                                                 std::vector<double> prices, double most_cells,
                                                 const Deadline& deadline,
                                                 const SolverParameters::Work& rates = {});
-  Answer run(const LabelOptions& options) const;
+  LabelAnswer run(const LabelOptions& options) const;
 
  private:
   /// A bucket's bounds under the prices.

@@ -1,12 +1,9 @@
 // Branch and bound over the Lagrangian relaxation (Land and Doig 1960; Geoffrion 1974).
 
-#include "assignment/exact/branch.h"
-
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
-#include "assignment/relaxation/reduced_cost_fixing.h"
+#include "assignment/phases.h"
 
 namespace autopar::assignment {
 
@@ -37,22 +34,12 @@ int node_that_decides_most(const AssignmentProblem& problem, const MinMarginals&
   return decisive;
 }
 
-/// The problem with a strategy of a node alone, and without it.
-std::pair<AssignmentProblem, AssignmentProblem> split(const AssignmentProblem& problem, int node,
-                                                      std::ptrdiff_t strategy) {
-  std::pair<AssignmentProblem, AssignmentProblem> halves{problem, problem};
-  auto& with = halves.first.nodes[node].costs;
-  const Cost cost = with[strategy];
-  std::ranges::fill(with, impossible);
-  with[strategy] = cost;
-  halves.second.nodes[node].costs[strategy] = impossible;
-  return halves;
-}
-
-/// The answers of both halves together.
+/// The answers of both halves together: with one strategy of a node alone, and without it.
 Incumbent solve_halves(Subproblem rest, int node, std::ptrdiff_t strategy, SolveContext& context) {
   Subproblem one = rest;
-  std::tie(one.problem, rest.problem) = split(rest.problem, node, strategy);
+  auto& costs = rest.problem.nodes[node].costs;
+  std::ranges::fill(one.problem.nodes[node].costs, impossible);
+  one.problem.nodes[node].costs[strategy] = std::exchange(costs[strategy], impossible);
   Incumbent with = solve_subproblem(std::move(one), context);
   rest.cutoff = std::min(rest.cutoff, with.cost);
   Incumbent without = solve_subproblem(std::move(rest), context);
@@ -71,14 +58,13 @@ Incumbent branch(const Subproblem& component, SolveContext& context) {
   const double most = component.deadline.work_left() * rate;
   const double done = relaxation.advance(most, component.cutoff, component.deadline);
   component.deadline.count(done / rate);
-  const Incumbent relaxed =
-      make_incumbent(relaxation.choice(), relaxation.cost(), relaxation.bound());
+  Incumbent relaxed = make_incumbent(relaxation.choice(), relaxation.cost(), relaxation.bound());
   const Cost goal = std::min(relaxed.cost, component.cutoff);
   const Cost bound = relaxation.bound();
   if (bound >= goal || component.deadline.is_over()) return relaxed;
 
   const MinMarginals min_marginals = relaxation.min_marginals();
-  Subproblem rest = fix_by_reduced_cost(component, min_marginals, relaxation, {}, goal);
+  Subproblem rest = fix_by_reduced_cost(component, min_marginals, relaxation.prices(), {}, goal);
   rest.is_root = false;
   if (is_worth_presolving(rest, component, parameters)) {
     return combine(relaxed, solve_subproblem(std::move(rest), context), goal);

@@ -1,14 +1,11 @@
 // Solves assignment problems by GLPK: reduce, hand the integer program (integer_program.h) over,
 // and believe the answer only where its price agrees.
 
-#include "assignment/exact/glpk_solver.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "assignment/exact/integer_program.h"
 #include "assignment/presolve/reduced_problem.h"
-#include "assignment/saturating.h"
 
 namespace autopar::assignment {
 
@@ -33,24 +30,6 @@ bool beyond_reach(const ReducedProblem& problem, const std::vector<LimitedSet>& 
   });
 }
 
-/// Keeps the cheapest choice within the limits.
-class Best {
- public:
-  Best(const AssignmentProblem& problem, Solution& solution)
-      : problem_(problem), solution_(solution) {}
-  void offer(const std::vector<int>& choice) {
-    const Cost cost = cost_of(problem_, choice);
-    if (cost >= solution_.cost || !within_limits(problem_, choice)) return;
-    solution_.choice = choice;
-    solution_.cost = cost;
-    solution_.status = Status::feasible;
-  }
-
- private:
-  const AssignmentProblem& problem_;
-  Solution& solution_;
-};
-
 void solve(const AssignmentProblem& problem, const SolveOptions& options, const Deadline& deadline,
            Solution& solution) {
   solution.status = Status::infeasible;
@@ -62,19 +41,24 @@ void solve(const AssignmentProblem& problem, const SolveOptions& options, const 
 
   solution.status = Status::unknown;
   solution.lower_bound = saturated(reduced->constant);
-  Best best(problem, solution);
-  for (const auto& start : options.starts) best.offer(start);
+  const auto offer = [&](const std::vector<int>& choice) {
+    const Cost cost = cost_of(problem, choice);
+    if (cost >= solution.cost || !within_limits(problem, choice)) return;
+    solution.choice = choice;
+    solution.cost = cost;
+    solution.status = Status::feasible;
+  };
+  std::ranges::for_each(options.starts, offer);
   if (solution.cost == solution.lower_bound) {
     solution.status = Status::optimal;
     return;
   }
 
   const auto incumbent = solution.choice.empty() ? std::nullopt : reduced->reduced(solution.choice);
-  IntegerProgram program(*reduced, limits, options.parameters.work);
-  const Stopwatch glpk;
-  const IntegerProgram::Result result = program.solve(incumbent, deadline, options.log);
-  solution.glpk_seconds = glpk.seconds();
-  if (result.outcome == IntegerProgram::Outcome::infeasible) {
+  const IntegerSolution result =
+      solve_integer_program(*reduced, limits, incumbent, deadline, options.parameters, options.log);
+  solution.glpk_seconds = result.seconds;
+  if (result.outcome == Outcome::infeasible) {
     if (!solution.choice.empty()) return;  // the choice at hand proves GLPK wrong
     solution.status = Status::infeasible;
     solution.lower_bound = impossible;
@@ -83,12 +67,12 @@ void solve(const AssignmentProblem& problem, const SolveOptions& options, const 
   bool agrees = false;
   if (result.choice) {
     const std::vector<int> choice = reduced->original(*result.choice);
-    best.offer(choice);
+    offer(choice);
     const double price = static_cast<double>(cost_of(problem, choice) - reduced->constant);
     agrees = within_limits(problem, choice) &&
              std::abs(price - result.objective) <= 0.5 + rounding * std::abs(price);
   }
-  if (result.outcome == IntegerProgram::Outcome::optimal && agrees) {
+  if (result.outcome == Outcome::optimal && agrees) {
     solution.status = Status::optimal;
     solution.lower_bound = solution.cost;
     return;
@@ -99,16 +83,12 @@ void solve(const AssignmentProblem& problem, const SolveOptions& options, const 
 
 }  // namespace
 
-Solution solve_with_glpk(const AssignmentProblem& problem, const SolveOptions& options) {
-  return solve_with_glpk(problem, options, Deadline(options.time_limit_seconds));
-}
-
 Solution solve_with_glpk(const AssignmentProblem& problem, const SolveOptions& options,
-                         const Deadline& deadline) {
+                         const std::optional<Deadline>& deadline) {
   check(problem);
   const Stopwatch stopwatch;
   Solution solution;
-  solve(problem, options, deadline, solution);
+  solve(problem, options, deadline ? *deadline : Deadline(options.time_limit_seconds), solution);
   solution.seconds = stopwatch.seconds();
   return solution;
 }

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <memory>
 #include <numeric>
-#include <utility>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 
 namespace autopar::assignment {
 
@@ -52,129 +52,128 @@ int in_milliseconds(double seconds) {
   return static_cast<int>(std::clamp(seconds * 1e3, 0.0, 1e9));
 }
 
-}  // namespace
-
-/// The matrix under construction, as GLPK's triplets (1-based, the first entry unused).
-struct IntegerProgram::Rows {
-  glp_prob* program;
+/// The integer program in GLPK, its matrix as triplets (1-based, the first entry unused).
+struct Program {
+  const ReducedProblem& problem;
+  double scale;  ///< that costs are divided by
+  std::unique_ptr<glp_prob, decltype(&glp_delete_prob)> handle{glp_create_prob(), glp_delete_prob};
+  std::vector<int> first_column = {};               ///< by node; 0 for none
+  std::vector<std::vector<int>> edge_columns = {};  ///< by edge and class pair; 0 for none
   std::vector<int> row{0};
   std::vector<int> column{0};
   std::vector<double> value{0};
 
-  /// A new row of the given type (GLP_FX or GLP_UP) with right-hand side `bound`.
-  void add(int type, double bound) {
-    glp_set_row_bnds(program, glp_add_rows(program, 1), type, bound, bound);
-  }
-  void put(int j, double coefficient) {
-    row.push_back(glp_get_num_rows(program));
-    column.push_back(j);
-    value.push_back(coefficient);
-  }
-  void load() {
-    glp_load_matrix(program, static_cast<int>(row.size()) - 1, row.data(), column.data(),
-                    value.data());
-  }
+  glp_prob* glpk() const { return handle.get(); }
 };
 
-void IntegerProgram::Deleter::operator()(glp_prob* program) const { glp_delete_prob(program); }
-
-IntegerProgram::IntegerProgram(const ReducedProblem& problem, const std::vector<LimitedSet>& limits,
-                               const SolverParameters::Work& rates)
-    : problem_(problem), rates_(rates), program_(glp_create_prob()) {
-  const GlpkSession session(false);
+double scale_for(const ReducedProblem& problem, int bits) {
   double largest = 1;
   const auto note = [&](auto cost) {
     if (cost < impossible) largest = std::max(largest, static_cast<double>(cost));
   };
   for (const auto& node : problem.nodes) std::ranges::for_each(node.costs, note);
   for (const auto& edge : problem.edges) std::ranges::for_each(edge.costs, note);
-  scale_ = std::exp2(std::ceil(std::max(0.0, std::log2(largest) - 12)));
-  glp_set_obj_dir(program_.get(), GLP_MIN);
-  Rows rows{program_.get()};
-  add_choice_rows(rows);
-  for (std::size_t k = 0; k < problem.edges.size(); ++k) add_edge_rows(rows, problem.edges[k], k);
-  for (const LimitedSet& set : limits) add_usage_rows(rows, set);
-  rows.load();
+  return std::exp2(std::ceil(std::max(0.0, std::log2(largest) - bits)));
 }
 
-int IntegerProgram::add_column(double cost) {
-  const int j = glp_add_cols(program_.get(), 1);
-  glp_set_col_bnds(program_.get(), j, GLP_LO, 0, 0);
-  glp_set_obj_coef(program_.get(), j, cost);
+int add_column(Program& program, double cost) {
+  const int j = glp_add_cols(program.glpk(), 1);
+  glp_set_col_bnds(program.glpk(), j, GLP_LO, 0, 0);
+  glp_set_obj_coef(program.glpk(), j, cost / program.scale);
   return j;
 }
 
-void IntegerProgram::add_choice_rows(Rows& rows) {
-  for (const auto& node : problem_.nodes) {
-    first_column_.push_back(0);
+/// A new row of the given type (GLP_FX or GLP_UP) with right-hand side `bound`.
+void add_row(Program& program, int type, double bound) {
+  glp_set_row_bnds(program.glpk(), glp_add_rows(program.glpk(), 1), type, bound, bound);
+}
+
+/// A coefficient in the newest row.
+void put(Program& program, int j, double coefficient) {
+  program.row.push_back(glp_get_num_rows(program.glpk()));
+  program.column.push_back(j);
+  program.value.push_back(coefficient);
+}
+
+void add_choice_rows(Program& program) {
+  for (const auto& node : program.problem.nodes) {
+    program.first_column.push_back(0);
     if (node.strategies.size() == 1) continue;
-    rows.add(GLP_FX, 1);
+    add_row(program, GLP_FX, 1);
     for (const WideCost cost : node.costs) {
-      const int j = add_column(static_cast<double>(cost) / scale_);
-      glp_set_col_kind(program_.get(), j, GLP_BV);
-      if (first_column_.back() == 0) first_column_.back() = j;
-      rows.put(j, 1);
+      const int j = add_column(program, static_cast<double>(cost));
+      glp_set_col_kind(program.glpk(), j, GLP_BV);
+      if (program.first_column.back() == 0) program.first_column.back() = j;
+      put(program, j, 1);
     }
   }
 }
 
-void IntegerProgram::add_edge_rows(Rows& rows, const ReducedProblem::Edge& edge,
-                                   std::size_t index) {
-  edge_columns_.resize(std::max(edge_columns_.size(), index + 1));
-  std::vector<int>& columns = edge_columns_[index];
+void add_edge_rows(Program& program, const ReducedProblem::Edge& edge) {
+  std::vector<int>& columns = program.edge_columns.emplace_back();
   for (const Cost cost : edge.costs) {
-    columns.push_back(cost >= impossible ? 0 : add_column(static_cast<double>(cost) / scale_));
+    columns.push_back(cost >= impossible ? 0 : add_column(program, static_cast<double>(cost)));
   }
-  const auto add_row = [&](int node, const std::vector<int>& class_of, int wanted, int first,
-                           int count, int stride) {
-    rows.add(GLP_FX, 0);
-    for (int k = 0; k < count; ++k) {
-      if (const int j = columns[first + k * stride]) rows.put(j, 1);
+  // The row of the k-th class of one end: its pairs are `stride` apart.
+  const auto add_class = [&](int node, const RowClasses& classes, int k, int first, int stride) {
+    add_row(program, GLP_FX, 0);
+    const int pairs = static_cast<int>(columns.size() / classes.representatives.size());
+    for (int pair = 0; pair < pairs; ++pair) {
+      if (const int j = columns[first + pair * stride]) put(program, j, 1);
     }
-    for (std::size_t s = 0; s < class_of.size(); ++s) {
-      if (class_of[s] == wanted) rows.put(first_column_[node] + static_cast<int>(s), -1);
+    for (std::size_t s = 0; s < classes.of.size(); ++s) {
+      if (classes.of[s] == k) put(program, program.first_column[node] + static_cast<int>(s), -1);
     }
   };
-  for (int u = 0; u < edge.classes_of_a; ++u) {
-    add_row(edge.a, edge.class_of_a, u, u * edge.classes_of_b, edge.classes_of_b, 1);
-  }
-  for (int v = 0; v < edge.classes_of_b; ++v) {
-    add_row(edge.b, edge.class_of_b, v, v, edge.classes_of_a, edge.classes_of_b);
-  }
+  const int classes_of_a = static_cast<int>(edge.rows.representatives.size());
+  const int classes_of_b = static_cast<int>(edge.columns.representatives.size());
+  for (int u = 0; u < classes_of_a; ++u) add_class(edge.a, edge.rows, u, u * classes_of_b, 1);
+  for (int v = 0; v < classes_of_b; ++v) add_class(edge.b, edge.columns, v, v, classes_of_b);
 }
 
-void IntegerProgram::add_usage_rows(Rows& rows, const LimitedSet& set) {
-  std::int64_t always = 0;  // used whatever is chosen
+void add_usage_row(Program& program, const LimitedSet& set) {
+  std::int64_t room = set.limit;  // beside what is used whatever is chosen
   std::int64_t divisor = 0;
   for (const int i : set.nodes) {
-    const auto& usages = problem_.nodes[i].usages;
-    const std::int64_t least = *std::ranges::min_element(usages);
-    always += least;
+    const auto& usages = program.problem.nodes[i].usages;
+    const std::int64_t least = std::ranges::min(usages);
+    room -= least;
     for (const std::int64_t usage : usages) divisor = std::gcd(divisor, usage - least);
   }
   if (divisor == 0) return;  // every choice uses the same
-  const std::int64_t room = set.limit - always;
-  rows.add(GLP_UP, std::floor(static_cast<double>(room) / static_cast<double>(divisor)));
+  add_row(program, GLP_UP, std::floor(static_cast<double>(room) / static_cast<double>(divisor)));
   for (const int i : set.nodes) {
-    const auto& usages = problem_.nodes[i].usages;
-    const std::int64_t least = *std::ranges::min_element(usages);
+    const auto& usages = program.problem.nodes[i].usages;
+    const std::int64_t least = std::ranges::min(usages);
     for (std::size_t s = 0; s < usages.size(); ++s) {
       if (usages[s] == least) continue;
       const double more = static_cast<double>(usages[s] - least);
-      rows.put(first_column_[i] + static_cast<int>(s), more / static_cast<double>(divisor));
+      put(program, program.first_column[i] + static_cast<int>(s),
+          more / static_cast<double>(divisor));
     }
   }
 }
 
-template <typename Value>
-std::vector<int> IntegerProgram::decode(const Value& value) const {
-  std::vector<int> choice(problem_.nodes.size(), 0);
+Program make_program(const ReducedProblem& problem, const std::vector<LimitedSet>& limits,
+                     int bits_of_costs) {
+  Program program{problem, scale_for(problem, bits_of_costs)};
+  glp_set_obj_dir(program.glpk(), GLP_MIN);
+  add_choice_rows(program);
+  for (const auto& edge : problem.edges) add_edge_rows(program, edge);
+  for (const LimitedSet& set : limits) add_usage_row(program, set);
+  glp_load_matrix(program.glpk(), static_cast<int>(program.row.size()) - 1, program.row.data(),
+                  program.column.data(), program.value.data());
+  return program;
+}
+
+/// The choice of a solution, of which `value` reads a column.
+std::vector<int> decode(const Program& program, double (*value)(glp_prob*, int)) {
+  std::vector<int> choice(program.problem.nodes.size(), 0);
   for (std::size_t i = 0; i < choice.size(); ++i) {
-    if (!has_columns(i)) continue;
-    const int strategies = static_cast<int>(problem_.nodes[i].strategies.size());
+    if (program.first_column[i] == 0) continue;
     double largest = -1;
-    for (int s = 0; s < strategies; ++s) {
-      const double share = value(first_column_[i] + s);
+    for (int s = 0; s < std::ssize(program.problem.nodes[i].strategies); ++s) {
+      const double share = value(program.glpk(), program.first_column[i] + s);
       if (share <= largest) continue;
       largest = share;
       choice[i] = s;
@@ -183,83 +182,42 @@ std::vector<int> IntegerProgram::decode(const Value& value) const {
   return choice;
 }
 
-template <typename Value>
-bool IntegerProgram::is_integral(const Value& value) const {
-  for (int j = 1; j <= glp_get_num_cols(program_.get()); ++j) {
-    if (glp_get_col_kind(program_.get(), j) == GLP_CV) continue;
-    if (std::abs(value(j) - std::round(value(j))) > integrality_tolerance) return false;
-  }
-  return true;
-}
-
-std::vector<double> IntegerProgram::encode(const std::vector<int>& choice) const {
-  std::vector<double> values(glp_get_num_cols(program_.get()) + 1, 0.0);
+/// The columns' values of a choice.
+std::vector<double> encode(const Program& program, const std::vector<int>& choice) {
+  std::vector<double> values(glp_get_num_cols(program.glpk()) + 1, 0.0);
   for (std::size_t i = 0; i < choice.size(); ++i) {
-    if (has_columns(i)) values[first_column_[i] + choice[i]] = 1;
+    if (program.first_column[i] != 0) values[program.first_column[i] + choice[i]] = 1;
   }
-  for (std::size_t k = 0; k < problem_.edges.size(); ++k) {
-    const auto& edge = problem_.edges[k];
-    const int u = edge.class_of_a[choice[edge.a]];
-    const int v = edge.class_of_b[choice[edge.b]];
-    if (const int j = edge_columns_[k][u * edge.classes_of_b + v]) values[j] = 1;
+  for (std::size_t k = 0; k < program.problem.edges.size(); ++k) {
+    const auto& edge = program.problem.edges[k];
+    if (const int j = program.edge_columns[k][edge.place(choice)]) values[j] = 1;
   }
   return values;
 }
 
-double IntegerProgram::objective_of(const std::vector<double>& values) const {
-  double sum = 0;
-  for (std::size_t j = 1; j < values.size(); ++j) {
-    sum += glp_get_obj_coef(program_.get(), static_cast<int>(j)) * values[j];
+bool is_relaxation_integral(const Program& program) {
+  for (int j = 1; j <= glp_get_num_cols(program.glpk()); ++j) {
+    if (glp_get_col_kind(program.glpk(), j) == GLP_CV) continue;
+    const double value = glp_get_col_prim(program.glpk(), j);
+    if (std::abs(value - std::round(value)) > integrality_tolerance) return false;
   }
-  return sum;
+  return true;
 }
 
-/// As an ordinary core takes them, about.
-double IntegerProgram::seconds_of_iteration() const {
-  return rates_.costs_of_matrix_entry * glp_get_num_nz(program_.get()) / rates_.costs_a_second;
-}
+/// When the simplex method must end, and how much work an iteration of it is.
+struct Budget {
+  const Deadline& deadline;
+  double seconds_of_iteration;
 
-int IntegerProgram::iterations_until(const Deadline& deadline) const {
-  return static_cast<int>(std::clamp(deadline.work_left() / seconds_of_iteration(), 0.0, 1e9));
-}
-
-/// Those since the last count.
-void IntegerProgram::count_iterations(const Deadline& deadline) {
-  deadline.count(glp_get_it_cnt(program_.get()) * seconds_of_iteration());
-  glp_set_it_cnt(program_.get(), 0);
-}
-
-IntegerProgram::Result IntegerProgram::solve(const std::optional<std::vector<int>>& incumbent,
-                                             const Deadline& deadline, bool log) {
-  const GlpkSession session(log);
-  glp_prob* program = program_.get();
-  if (glp_get_num_cols(program) == 0)
-    return {Outcome::optimal, decode([](int) { return 0.0; }), 0, 0};
-
-  glp_scale_prob(program, GLP_SF_AUTO);  // costs and bytes in one matrix
-  glp_smcp simplex;
-  glp_init_smcp(&simplex);
-  simplex.msg_lev = GLP_MSG_ALL;
-  simplex.meth = GLP_DUALP;  // all costs are at least 0: the slack basis is dual feasible
-  simplex.presolve = GLP_ON;
-  simplex.tm_lim = in_milliseconds(deadline.left());
-  simplex.it_lim = iterations_until(deadline);
-  const int status = glp_simplex(program, &simplex);
-  count_iterations(deadline);
-  if (status == GLP_ENOPFS) return {Outcome::infeasible, {}, 0, 0};
-  if (status != 0) return {};
-  if (glp_get_status(program) == GLP_NOFEAS) return {Outcome::infeasible, {}, 0, 0};
-  if (glp_get_status(program) != GLP_OPT) return {};
-
-  const auto relaxed = [&](int j) { return glp_get_col_prim(program, j); };
-  const double bound = in_unit(glp_get_obj_val(program));
-  if (is_integral(relaxed)) return {Outcome::optimal, decode(relaxed), bound, bound};
-  Result result = branch_and_cut(incumbent, deadline);
-  result.bound = std::max(result.bound, bound);
-  return result;
-}
-
-namespace {
+  int iterations() const {
+    return static_cast<int>(std::clamp(deadline.work_left() / seconds_of_iteration, 0.0, 1e9));
+  }
+  /// Counts those since the last count.
+  void count_iterations(glp_prob* program) const {
+    deadline.count(glp_get_it_cnt(program) * seconds_of_iteration);
+    glp_set_it_cnt(program, 0);
+  }
+};
 
 /// What the branch and cut tells us and we tell it, by GLPK's callback.
 struct TreeWatch {
@@ -280,14 +238,20 @@ struct TreeWatch {
   }
 };
 
-}  // namespace
-
-IntegerProgram::Result IntegerProgram::branch_and_cut(
-    const std::optional<std::vector<int>>& incumbent, const Deadline& deadline) {
-  glp_prob* program = program_.get();
+IntegerSolution branch_and_cut(const Program& program,
+                               const std::optional<std::vector<int>>& incumbent,
+                               const Budget& budget, double least_saving) {
+  glp_prob* glpk = program.glpk();
   TreeWatch watch;
-  watch.most_iterations = iterations_until(deadline);
-  if (incumbent) watch.incumbent = encode(*incumbent);
+  watch.most_iterations = budget.iterations();
+  double most = 1e3 + glp_get_obj_val(glpk);
+  if (incumbent) {
+    watch.incumbent = encode(program, *incumbent);
+    most = 0;
+    for (std::size_t j = 1; j < watch.incumbent.size(); ++j) {
+      most += glp_get_obj_coef(glpk, static_cast<int>(j)) * watch.incumbent[j];
+    }
+  }
   glp_iocp options;
   glp_init_iocp(&options);
   options.msg_lev = GLP_MSG_ALL;
@@ -298,26 +262,76 @@ IntegerProgram::Result IntegerProgram::branch_and_cut(
   options.mip_gap = 0;
   // Integer costs: a branch that cannot save a whole unit saves nothing. GLPK's tolerance is
   // relative to the best objective so far.
-  const double unit = 0.4 / scale_;
-  const double most = incumbent ? objective_of(watch.incumbent) : 1e3 + glp_get_obj_val(program);
-  options.tol_obj = std::clamp(unit / (1 + most), 1e-12, 1e-7);
-  options.tm_lim = in_milliseconds(deadline.left());
+  options.tol_obj = std::clamp(least_saving / program.scale / (1 + most), 1e-12, 1e-7);
+  options.tm_lim = in_milliseconds(budget.deadline.left());
   options.cb_func = TreeWatch::called;
   options.cb_info = &watch;
-  const int status = glp_intopt(program, &options);
-  count_iterations(deadline);
+  const int status = glp_intopt(glpk, &options);
+  budget.count_iterations(glpk);
 
-  Result result;
-  const int found = glp_mip_status(program);
-  if (status == 0 && found == GLP_NOFEAS) return {Outcome::infeasible, {}, 0, 0};
+  const int found = glp_mip_status(glpk);
+  if (status == 0 && found == GLP_NOFEAS) return {.outcome = Outcome::infeasible};
+  IntegerSolution result;
   if (found == GLP_OPT || found == GLP_FEAS) {
-    result.choice = decode([&](int j) { return glp_mip_col_val(program, j); });
-    result.objective = in_unit(glp_mip_obj_val(program));
+    result.choice = decode(program, glp_mip_col_val);
+    result.objective = glp_mip_obj_val(glpk) * program.scale;
   }
   const bool is_optimal = status == 0 && found == GLP_OPT;
   result.outcome = is_optimal ? Outcome::optimal : Outcome::stopped;
-  result.bound = is_optimal ? result.objective : in_unit(watch.bound);
+  result.bound = is_optimal ? result.objective : watch.bound * program.scale;
   return result;
+}
+
+IntegerSolution relax_and_branch(const Program& program,
+                                 const std::optional<std::vector<int>>& incumbent,
+                                 const Budget& budget, double least_saving) {
+  glp_prob* glpk = program.glpk();
+  glp_scale_prob(glpk, GLP_SF_AUTO);  // costs and bytes in one matrix
+  glp_smcp simplex;
+  glp_init_smcp(&simplex);
+  simplex.msg_lev = GLP_MSG_ALL;
+  simplex.meth = GLP_DUALP;  // all costs are at least 0: the slack basis is dual feasible
+  simplex.presolve = GLP_ON;
+  simplex.tm_lim = in_milliseconds(budget.deadline.left());
+  simplex.it_lim = budget.iterations();
+  const int status = glp_simplex(glpk, &simplex);
+  budget.count_iterations(glpk);
+  if (status == GLP_ENOPFS || (status == 0 && glp_get_status(glpk) == GLP_NOFEAS)) {
+    return {.outcome = Outcome::infeasible};
+  }
+  if (status != 0 || glp_get_status(glpk) != GLP_OPT) return {};
+
+  const double bound = glp_get_obj_val(glpk) * program.scale;
+  if (is_relaxation_integral(program)) {
+    return {Outcome::optimal, decode(program, glp_get_col_prim), bound, bound};
+  }
+  IntegerSolution result = branch_and_cut(program, incumbent, budget, least_saving);
+  result.bound = std::max(result.bound, bound);
+  return result;
+}
+
+}  // namespace
+
+IntegerSolution solve_integer_program(const ReducedProblem& problem,
+                                      const std::vector<LimitedSet>& limits,
+                                      const std::optional<std::vector<int>>& incumbent,
+                                      const Deadline& deadline, const SolverParameters& parameters,
+                                      bool log) {
+  const GlpkSession session(log);
+  const Program program = make_program(problem, limits, parameters.exact.bits_of_costs);
+  const Stopwatch stopwatch;
+  if (glp_get_num_cols(program.glpk()) == 0) {
+    return {.outcome = Outcome::optimal,
+            .choice = std::vector<int>(problem.nodes.size(), 0),
+            .seconds = stopwatch.seconds()};
+  }
+  const double entries = glp_get_num_nz(program.glpk());
+  const Budget budget{
+      deadline, parameters.work.costs_of_matrix_entry * entries / parameters.work.costs_a_second};
+  IntegerSolution solution =
+      relax_and_branch(program, incumbent, budget, parameters.exact.least_saving);
+  solution.seconds = stopwatch.seconds();
+  return solution;
 }
 
 }  // namespace autopar::assignment

@@ -1,8 +1,6 @@
-#include "assignment/exact/solve_exactly.h"
-
 #include "assignment/elimination/elimination.h"
 #include "assignment/elimination/label_search.h"
-#include "assignment/exact/glpk_solver.h"
+#include "assignment/phases.h"
 
 namespace autopar::assignment {
 

@@ -11,8 +11,7 @@
 #include <random>
 
 #include "assignment/elimination/elimination.h"
-#include "assignment/incumbent.h"
-#include "assignment/saturating.h"
+#include "assignment/subproblem.h"
 
 namespace autopar::assignment {
 
@@ -20,36 +19,15 @@ namespace {
 
 constexpr double most_paid = 1e15;  // far below `impossible`
 
-/// What a strategy of `node`, one of the edge's two, and one of the other cost together.
-Cost cost_across(const AssignmentProblem& problem, const AssignmentProblem::Edge& edge, int node,
-                 std::size_t strategy, std::size_t other_strategy) {
-  const std::size_t columns = problem.nodes[edge.b].costs.size();
-  return edge.a == node ? edge.costs[strategy * columns + other_strategy]
-                        : edge.costs[other_strategy * columns + strategy];
-}
-
+/// Adds what each strategy of `node`, one of the edge's two, and one of the other cost together.
 void add_across(const AssignmentProblem& problem, const AssignmentProblem::Edge& edge, int node,
                 int other_strategy, std::vector<Cost>& costs) {
   for (std::size_t s = 0; s < costs.size(); ++s) {
-    costs[s] = plus(costs[s], cost_across(problem, edge, node, s, other_strategy));
+    costs[s] = plus(costs[s], pair_cost(problem, edge, node, s, other_strategy));
   }
 }
 
-struct Link {
-  std::size_t edge;
-  int other;
-};
 using Links = std::vector<std::vector<Link>>;  // by node
-
-Links links_of(const AssignmentProblem& problem) {
-  Links links(problem.nodes.size());
-  for (std::size_t e = 0; e < problem.edges.size(); ++e) {
-    const auto& edge = problem.edges[e];
-    links[edge.a].push_back({e, edge.b});
-    links[edge.b].push_back({e, edge.a});
-  }
-  return links;
-}
 
 int tree_of(std::vector<int>& tree, int i) {
   while (tree[i] != i) i = tree[i] = tree[tree[i]];
@@ -189,15 +167,6 @@ bool update_prices(const AssignmentProblem& problem, const std::vector<int>& cho
   return is_raised;
 }
 
-/// Takes over a cheaper choice within the limits. Whether the choice is possible and within them.
-bool keep_if_best(const AssignmentProblem& problem, const std::vector<int>& choice,
-                  Incumbent& best) {
-  if (!within_limits(problem, choice)) return false;
-  const Cost cost = cost_of(problem, choice);
-  if (cost < best.cost) best = {.choice = choice, .cost = cost};
-  return cost < impossible;
-}
-
 }  // namespace
 
 std::optional<std::vector<int>> descend(const AssignmentProblem& problem, std::vector<int> start,
@@ -209,7 +178,7 @@ std::optional<std::vector<int>> descend(const AssignmentProblem& problem, std::v
   bool is_priced = false;
   std::mt19937 random;  // of a fixed seed
   Incumbent best;
-  keep_if_best(problem, choice, best);
+  offer(problem, choice, best);
   for (int round = 0; round < rounds; ++round) {
     const Cost before = best.cost;
     for (int sweep = 0; sweep < parameters.sweeps_a_round; ++sweep) {
@@ -217,8 +186,11 @@ std::optional<std::vector<int>> descend(const AssignmentProblem& problem, std::v
       for (std::size_t i = 0; i < is_open.size(); ++i) has_stayed[i] = !is_open[i];
       optimise_forest(problem, links, is_open, prices, choice);
     }
-    const bool is_within = keep_if_best(problem, choice, best);
-    if (is_within && !is_priced && best.cost == before) break;
+    offer(problem, choice, best);
+    if (!is_priced && best.cost == before && cost_of(problem, choice) < impossible &&
+        within_limits(problem, choice)) {
+      break;
+    }
     is_priced = update_prices(problem, choice, parameters, prices) || is_priced;
   }
   return best.choice.empty() ? std::nullopt : std::optional(best.choice);
@@ -255,9 +227,9 @@ std::optional<std::vector<int>> settle(const AssignmentProblem& problem,
                                        const std::vector<int>& choice, int num_fixed,
                                        const SolverParameters::Descent& parameters) {
   const int rounds = parameters.rounds_of_repair;
-  const auto free = complete(problem, choice, num_fixed, parameters);
+  auto free = complete(problem, choice, num_fixed, parameters);
   if (free && within_limits(problem, *free)) return free;
-  const auto narrow = complete(narrowed, choice, num_fixed, parameters);
+  auto narrow = complete(narrowed, choice, num_fixed, parameters);
   if (narrow && within_limits(problem, *narrow)) return narrow;
   if (narrow) {
     if (auto repaired = descend(narrowed, *narrow, rounds, parameters)) return repaired;

@@ -132,7 +132,8 @@ void NeighbourhoodSearch::set_trees_free() {
 }
 
 int NeighbourhoodSearch::root_near(int time) {
-  if (!conflicts_.empty() && below(2) == 0) return conflicts_[below(conflicts_.size())];
+  if (!conflicts_.empty() && below(parameters_.roots_a_conflict) == 0)
+    return conflicts_[below(conflicts_.size())];
   const auto is_alive = [&](int i) {
     return problem_.nodes[i].first <= time && time < problem_.nodes[i].end;
   };

@@ -1,17 +1,14 @@
 #pragma once
 
-#include <cstdint>
 #include <limits>
 #include <random>
 #include <vector>
 
 #include "assignment/arc_costs.h"
 #include "assignment/assignment_problem.h"
-#include "assignment/deadline.h"
 #include "assignment/local_search/free_trees.h"
 #include "assignment/local_search/tree_moves.h"
 #include "assignment/local_search/usage_tree.h"
-#include "assignment/parameters.h"
 
 namespace autopar::assignment {
 

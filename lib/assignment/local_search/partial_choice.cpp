@@ -7,7 +7,7 @@ namespace autopar::assignment {
 
 namespace {
 
-void add(std::vector<WideCost>& sums, const std::vector<WideCost>& more) {
+void add(std::vector<WideCost>& sums, const auto& more) {
   for (std::size_t s = 0; s < sums.size(); ++s) sums[s] += more[s];
 }
 
@@ -18,47 +18,37 @@ PartialChoice::PartialChoice(const AssignmentProblem& problem, int num_operators
     : problem_(problem),
       num_operators_(num_operators),
       parameters_(parameters),
-      links_(problem.nodes.size()),
+      links_(links_of(problem)),
       choice_(problem.nodes.size(), -1),
       has_answered_(problem.nodes.size(), 0) {
   for (const auto& node : problem.nodes) decided_.emplace_back(node.costs.size(), 0);
-  for (std::size_t e = 0; e < problem.edges.size(); ++e) {
-    const auto& edge = problem.edges[e];
-    links_[edge.a].push_back({static_cast<int>(e), edge.b});
-    links_[edge.b].push_back({static_cast<int>(e), edge.a});
-  }
-}
-
-Cost PartialChoice::edge_cost(int index, int node, std::size_t strategy,
-                              std::size_t other_strategy) const {
-  const auto& edge = problem_.edges[index];
-  const std::size_t columns = problem_.nodes[edge.b].costs.size();
-  return edge.a == node ? edge.costs[strategy * columns + other_strategy]
-                        : edge.costs[other_strategy * columns + strategy];
 }
 
 void PartialChoice::decide(int node, int strategy) {
   choice_[node] = strategy;
   for (const auto& [edge, other] : links_[node]) {
     std::vector<WideCost>& sums = decided_[other];
-    for (std::size_t s = 0; s < sums.size(); ++s) sums[s] += edge_cost(edge, other, s, strategy);
+    for (std::size_t s = 0; s < sums.size(); ++s) {
+      sums[s] += pair_cost(problem_, problem_.edges[edge], other, s, strategy);
+    }
   }
 }
 
 std::vector<WideCost> PartialChoice::so_far(int node) const {
   std::vector<WideCost> sums = decided_[node];
-  for (std::size_t s = 0; s < sums.size(); ++s) sums[s] += problem_.nodes[node].costs[s];
+  add(sums, problem_.nodes[node].costs);
   return sums;
 }
 
 /// By strategy of `node`, the least that the node across the edge can add.
-std::vector<WideCost> PartialChoice::best_answers(int edge, int node,
+std::vector<WideCost> PartialChoice::best_answers(std::size_t edge, int node,
                                                   const std::vector<WideCost>& other) const {
   std::vector<WideCost> least(problem_.nodes[node].costs.size(),
                               std::numeric_limits<WideCost>::max());
   for (std::size_t s = 0; s < least.size(); ++s) {
     for (std::size_t t = 0; t < other.size(); ++t) {
-      least[s] = std::min(least[s], other[t] + edge_cost(edge, node, s, t));
+      least[s] =
+          std::min(least[s], other[t] + pair_cost(problem_, problem_.edges[edge], node, s, t));
     }
   }
   return least;
@@ -92,7 +82,7 @@ std::vector<WideCost> PartialChoice::sums(int node, bool looks_ahead) const {
 
 std::vector<WideCost> PartialChoice::estimate(int node) const {
   std::vector<WideCost> result = sums(node, true);
-  for (std::size_t s = 0; s < result.size(); ++s) result[s] += problem_.nodes[node].costs[s];
+  add(result, problem_.nodes[node].costs);
   return result;
 }
 

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "assignment/assignment_problem.h"
-#include "assignment/parameters.h"
 
 namespace autopar::assignment {
 
@@ -30,14 +29,10 @@ class PartialChoice {
   std::vector<int> take_open_neighbours(int node);
 
  private:
-  struct Link {
-    int edge;
-    int other;
-  };
   bool is_operator(int node) const { return node < num_operators_; }
-  Cost edge_cost(int edge, int node, std::size_t strategy, std::size_t other_strategy) const;
   std::vector<WideCost> sums(int node, bool looks_ahead) const;
-  std::vector<WideCost> best_answers(int edge, int node, const std::vector<WideCost>& other) const;
+  std::vector<WideCost> best_answers(std::size_t edge, int node,
+                                     const std::vector<WideCost>& other) const;
   std::vector<WideCost> so_far(int node) const;
   std::vector<WideCost> serving(int node, int without, bool looks_ahead) const;
 

@@ -5,30 +5,21 @@
 
 namespace autopar::assignment {
 
-Portfolio::Portfolio(const AssignmentProblem& problem, Cost goal, std::vector<double> prices,
-                     std::vector<std::vector<int>> starts, double cost_elsewhere, int threads,
-                     unsigned seed, const SolverParameters& parameters)
-    : problem_(problem),
-      goal_(goal),
+Portfolio::Portfolio(const Subproblem& component, int threads, unsigned seed,
+                     const SolverParameters& parameters)
+    : component_(component),
       threads_(threads),
       seed_(seed),
-      starts_(std::move(starts)),
       parameters_(parameters),
-      relaxation_(problem, std::move(prices), cost_elsewhere, parameters.relaxation),
-      recombination_(problem, parameters),
+      relaxation_(component.problem, component.prices, component.patience.cost_elsewhere,
+                  parameters.relaxation),
+      recombination_(component.problem, parameters),
       work_(parameters_.portfolio.steps_a_round *
             (parameters_.portfolio.least_work_of_step + relaxation_.work_of_step())) {
-  for (const auto& start : starts_) {
+  for (const auto& start : component.starts) {
     offer(start);
     recombination_.keep(start);
   }
-}
-
-void Portfolio::offer(const std::vector<int>& choice) {
-  const Cost cost = cost_of(problem_, choice);
-  if (cost >= cost_ || !within_limits(problem_, choice)) return;
-  choice_ = choice;
-  cost_ = cost;
 }
 
 void Portfolio::offer(const Incumbent& below_goal, Cost goal) {
@@ -38,7 +29,7 @@ void Portfolio::offer(const Incumbent& below_goal, Cost goal) {
 
 bool Portfolio::is_done(const Patience& patience) const {
   if (bound() >= goal()) return true;
-  if (choice_.empty() || !patience.end.is_over()) return false;
+  if (best_.choice.empty() || !patience.end.is_over()) return false;
   const double whole = static_cast<double>(bound()) + patience.cost_elsewhere;
   const double gap = static_cast<double>(goal() - bound()) + patience.gap_elsewhere;
   return gap <= patience.small_gap * whole;
@@ -54,17 +45,16 @@ void Portfolio::perturb() {
   idle_rounds_ = 0;
 }
 
-bool Portfolio::run(const Deadline& deadline, const Patience& patience, bool until_stuck,
-                    int rounds) {
-  for (; !deadline.is_over() && !is_done(patience); --rounds) {
+bool Portfolio::run(const Deadline& deadline, bool until_stuck, int rounds) {
+  for (; !deadline.is_over() && !is_done(component_.patience); --rounds) {
     if (rounds == 0) return false;
-    const Cost before = cost_;
+    const Cost before = cost();
     const Stopwatch stopwatch;
     run_round(deadline);
     take_what_was_found();
     recombine(deadline);
     seconds_of_round_ = stopwatch.seconds();
-    idle_rounds_ = cost_ < before ? 0 : idle_rounds_ + 1;
+    idle_rounds_ = cost() < before ? 0 : idle_rounds_ + 1;
     guide_searches();
     if (until_stuck && relaxation_.is_stuck() &&
         idle_rounds_ >= parameters_.portfolio.most_idle_rounds)
@@ -99,10 +89,11 @@ void Portfolio::recombine(const Deadline& deadline) {
   for (const auto& choice : relaxation_.priced_choices()) recombination_.add(choice);
   for (const auto& search : searches_) recombination_.add(search->choice());
   if (--rounds_to_recombination_ > 0) return;
-  const auto choice = recombination_.run(choice_, goal(), relaxation_.prices(), deadline);
+  const auto choice = recombination_.run(best_.choice, goal(), relaxation_.prices(), deadline);
   if (!choice.empty()) offer(choice);
   // Less often where it did not help.
-  pause_ = choice.empty() ? std::min(2 * pause_, parameters_.portfolio.longest_pause) : 1;
+  const SolverParameters::Portfolio& tuning = parameters_.portfolio;
+  pause_ = choice.empty() ? std::min(tuning.growth_of_pause * pause_, tuning.longest_pause) : 1;
   rounds_to_recombination_ = pause_;
 }
 
@@ -115,42 +106,40 @@ void Portfolio::take_what_was_found() {
 }
 
 void Portfolio::guide_searches() {
+  const SolverParameters::Portfolio& tuning = parameters_.portfolio;
   if (searches_.empty()) {
     // The relaxation alone may close the gap.
-    if (rounds_ >= parameters_.portfolio.rounds_before_searches || relaxation_.is_stuck())
-      start_searches();
+    if (rounds_ >= tuning.rounds_before_searches || relaxation_.is_stuck()) start_searches();
     return;
   }
-  if (idle_rounds_ % parameters_.portfolio.rounds_together ==
-      parameters_.portfolio.rounds_together - 1)
-    apart_until_ = rounds_ + parameters_.portfolio.rounds_apart;
+  if (idle_rounds_ % tuning.rounds_together == tuning.rounds_together - 1)
+    apart_until_ = rounds_ + tuning.rounds_apart;
   for (std::size_t k = 0; k < searches_.size(); ++k) {
     searches_[k]->set_prices(relaxation_.prices());
     // The first diversifies for a while where nothing improves.
     const bool is_apart = k == 0 && rounds_ < apart_until_;
-    const bool starts_apart =
-        k == 0 && rounds_ + parameters_.portfolio.rounds_apart == apart_until_;
-    if (choice_.empty() ? rounds_ % parameters_.portfolio.rounds_apart == 0 && k % 2 == 0
-                        : starts_apart) {
+    const bool starts_apart = k == 0 && rounds_ + tuning.rounds_apart == apart_until_;
+    if (best_.choice.empty() ? rounds_ % tuning.rounds_apart == 0 && k % 2 == 0 : starts_apart) {
       searches_[k]->restart(relaxation_.priced_choice());
-    } else if (!choice_.empty() && !is_apart && searches_[k]->best() != choice_) {
-      searches_[k]->restart(choice_);
+    } else if (!best_.choice.empty() && !is_apart && searches_[k]->best() != best_.choice) {
+      searches_[k]->restart(best_.choice);
     }
   }
 }
 
 void Portfolio::start_searches() {
-  const double most = goal() < impossible ? 2.0 * static_cast<double>(goal()) + 1
-                                          : parameters_.portfolio.useless_over_bound *
-                                                (static_cast<double>(bound()) + 1);
-  costs_.emplace(problem_, 1, most);
-  const std::vector<int>& start = !choice_.empty()   ? choice_
-                                  : !starts_.empty() ? starts_.front()
-                                                     : relaxation_.priced_choice();
+  const double most =
+      goal() < impossible
+          ? parameters_.portfolio.useless_over_goal * static_cast<double>(goal()) + 1
+          : parameters_.portfolio.useless_over_bound * (static_cast<double>(bound()) + 1);
+  costs_.emplace(component_.problem, 1, most);
+  const std::vector<int>& start = !best_.choice.empty()        ? best_.choice
+                                  : !component_.starts.empty() ? component_.starts.front()
+                                                               : relaxation_.priced_choice();
   for (int k = 0; k < threads_; ++k) {
-    searches_.push_back(std::make_unique<NeighbourhoodSearch>(problem_, *costs_, start, most,
-                                                              seed_ + static_cast<unsigned>(k),
-                                                              parameters_.neighbourhoods));
+    searches_.push_back(std::make_unique<NeighbourhoodSearch>(
+        component_.problem, *costs_, start, most, seed_ + static_cast<unsigned>(k),
+        parameters_.neighbourhoods));
     searches_.back()->set_prices(relaxation_.prices());
   }
 }

@@ -36,14 +36,14 @@ void Recombination::keep(const std::vector<int>& choice) {
 
 std::vector<int> Recombination::run(const std::vector<int>& best, Cost goal,
                                     const std::vector<double>& prices, const Deadline& deadline) {
-  for (; !deadline.is_over(); window_ /= 2) {
+  for (; !deadline.is_over(); window_ /= parameters_.recombination.shrinking_of_window) {
     const auto found =
         search_labels(of_newest(best), prices, {.goal = goal, .deadline = deadline}, parameters_);
     if (found) {
       window_ += window_ / parameters_.recombination.growth_of_window + 1;
       return found->choice.value_or(std::vector<int>{});
     }
-    if (window_ == 1) break;
+    if (window_ <= 1) break;
   }
   return {};
 }

@@ -4,8 +4,6 @@
 #include <vector>
 
 #include "assignment/assignment_problem.h"
-#include "assignment/deadline.h"
-#include "assignment/parameters.h"
 
 namespace autopar::assignment {
 

@@ -1,4 +1,4 @@
-#include "assignment/presolve/components.h"
+#include "assignment/presolve/presolve.h"
 
 #include <algorithm>
 #include <numeric>

@@ -11,266 +11,251 @@
 #include <memory>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "assignment/presolve/reductions.h"
 #include "assignment/presolve/usage_rows.h"
-#include "assignment/saturating.h"
 
 namespace autopar::assignment {
 
 namespace {
 
-class Presolver {
- public:
-  Presolver(AssignmentProblem problem, std::vector<double> prices,
-            const SolverParameters::Presolve& parameters)
-      : nodes_(std::move(problem.nodes)),
-        limits_(std::move(problem.usage_limits)),
-        edges_of_(nodes_.size()),
-        strategies_(nodes_.size()),
-        is_gone_(nodes_.size(), 0),
-        is_queued_(nodes_.size(), 0),
-        reductions_(parameters) {
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      std::vector<int> all(nodes_[i].costs.size());
-      std::iota(all.begin(), all.end(), 0);
-      strategies_[i] = std::make_shared<const std::vector<int>>(std::move(all));
-      result_.replacements.emplace_back(nodes_[i].costs.size(), -1);
-    }
-    result_.prices = std::move(prices);
-    edges_.reserve(problem.edges.size());
-    for (auto& edge : problem.edges) {
-      edge.costs = reductions_.unique(edge.costs);
-      add_edge(std::move(edge));
-    }
-    for (std::size_t k = 0; k < edges_.size(); ++k) normalise(k);
-    for (std::size_t i = 0; i < nodes_.size(); ++i) enqueue(static_cast<int>(i));
-  }
+using Edge = AssignmentProblem::Edge;
 
-  std::optional<Presolved> run() {
-    // Removing strategies may free limits, which frees nodes, and so on.
-    for (std::size_t limited = nodes_.size() + 1;;) {
-      if (!reduce_queued() || !compress()) return std::nullopt;
-      const std::size_t still_limited =
-          static_cast<std::size_t>(std::ranges::count_if(nodes_, is_limited));
-      if (still_limited == limited) break;
-      limited = still_limited;
-      for (std::size_t i = 0; i < nodes_.size(); ++i) {
-        if (!is_gone_[i]) enqueue(static_cast<int>(i));
-      }
-    }
-    finish();
-    return std::move(result_);
-  }
-
- private:
-  using Edge = AssignmentProblem::Edge;
-
-  void enqueue(int i) {
-    if (is_queued_[i]) return;
-    is_queued_[i] = 1;
-    queue_.push_back(i);
-  }
-
-  bool reduce_queued() {
-    while (!queue_.empty()) {
-      const int i = queue_.front();
-      queue_.pop_front();
-      is_queued_[i] = 0;
-      if (is_gone_[i]) continue;
-      remove_dominated(i);
-      if (nodes_[i].costs.empty()) return false;
-      const bool is_free = !is_limited(nodes_[i]) || nodes_[i].costs.size() == 1;
-      if (is_free && (edges_of_[i].size() <= 2 || nodes_[i].costs.size() == 1)) {
-        eliminate(i);
-      }
-    }
-    return true;
-  }
-
-  bool compress() {
-    // The usages of eliminated nodes count on.
-    AssignmentProblem view{std::move(nodes_), {}, std::move(limits_)};
-    const bool is_feasible = compress_usage(view, &result_.prices);
-    nodes_ = std::move(view.nodes);
-    limits_ = std::move(view.usage_limits);
-    return is_feasible;
-  }
-
-  int other_end(std::size_t edge, int i) const {
-    return edges_[edge].a == i ? edges_[edge].b : edges_[edge].a;
-  }
-  HalfEdge half_edge(const Edge& edge, int i) const {
-    const bool is_row = edge.a == i;
-    return {.table = edge.costs,
-            .own = nodes_[i].costs.size(),
-            .others = nodes_[is_row ? edge.b : edge.a].costs.size(),
-            .is_row = is_row};
-  }
-  HalfEdge half_edge(std::size_t k, int i) const { return half_edge(edges_[k], i); }
-
-  void add_edge(Edge edge) {
-    const auto& smaller =
-        edges_of_[edge.a].size() < edges_of_[edge.b].size() ? edges_of_[edge.a] : edges_of_[edge.b];
-    for (const std::size_t k : smaller) {
-      Edge& known = edges_[k];
-      if (std::minmax(known.a, known.b) != std::minmax(edge.a, edge.b)) continue;
-      known.costs = reductions_.sum(half_edge(known, edge.a), half_edge(edge, edge.a));
-      return;
-    }
-    edges_of_[edge.a].push_back(edges_.size());
-    edges_of_[edge.b].push_back(edges_.size());
-    edges_.push_back(std::move(edge));
-  }
-
-  void add_costs(int i, std::span<const Cost> costs) {
-    auto& own = nodes_[i].costs;
-    for (std::size_t s = 0; s < own.size(); ++s) own[s] = plus(own[s], costs[s]);
-  }
-
-  /// Moves the minima of rows and columns into the nodes, and drops an edge that is then 0.
-  void normalise(std::size_t k) {
-    Edge& edge = edges_[k];
-    const auto normalised = reductions_.normalise(edge.costs, nodes_[edge.b].costs.size());
-    add_costs(edge.a, normalised->row_minima);
-    add_costs(edge.b, normalised->column_minima);
-    edge.costs = normalised->rest;
-    if (normalised->is_nothing) detach(k);
-  }
-
-  void detach(std::size_t k) {
-    std::erase(edges_of_[edges_[k].a], k);
-    std::erase(edges_of_[edges_[k].b], k);
-    edges_[k].costs = {};
-  }
-
-  void remove_dominated(int i) {
-    const auto& node = nodes_[i];
-    std::vector<HalfEdge> edges;
-    std::vector<std::vector<char>> is_possible;
-    for (const std::size_t k : edges_of_[i]) {
-      edges.push_back(half_edge(k, i));
-      auto& possible = is_possible.emplace_back();
-      for (const Cost cost : nodes_[other_end(k, i)].costs) {
-        possible.push_back(cost < impossible ? 1 : 0);
-      }
-    }
-    const auto dominators = reductions_.dominators(
-        node.costs, is_limited(node) ? node.usages : std::vector<std::int64_t>{}, edges,
-        is_possible);
-    std::vector<char> is_removed(node.costs.size(), 0);
-    for (std::size_t s = 0; s < is_removed.size(); ++s) {
-      const int better = (*dominators)[s];
-      if (better == static_cast<int>(s)) continue;
-      is_removed[s] = 1;
-      if (better >= 0) {
-        const auto& names = *strategies_[i];
-        result_.replacements[i][names[s]] = names[better];
-      }
-    }
-    if (std::ranges::find(is_removed, 1) != is_removed.end()) remove(i, is_removed);
-  }
-
-  void remove(int i, const std::vector<char>& is_removed) {
-    auto& node = nodes_[i];
-    for (const std::size_t k : edges_of_[i]) {
-      edges_[k].costs = reductions_.remove(half_edge(k, i), is_removed);
-      enqueue(other_end(k, i));
-    }
-    const auto filter = [&](auto& values) {
-      std::size_t kept = 0;
-      for (std::size_t s = 0; s < is_removed.size(); ++s) {
-        if (!is_removed[s]) values[kept++] = values[s];
-      }
-      values.resize(kept);
-    };
-    filter(node.costs);
-    filter(node.usages);
-    std::vector<int> strategies = *strategies_[i];
-    filter(strategies);
-    strategies_[i] = std::make_shared<const std::vector<int>>(std::move(strategies));
-    if (node.costs.empty()) return;
-    const std::vector<std::size_t> touched = edges_of_[i];
-    for (const std::size_t k : touched) normalise(k);
-    enqueue(i);
-  }
-
-  /// Eliminates a node whose usage does not depend on its choice. It has one strategy, or at most
-  /// two neighbours.
-  void eliminate(int i) {
-    const std::vector<std::size_t> edges = edges_of_[i];
-    const auto& costs = nodes_[i].costs;
-    Presolved::Elimination elimination{i, strategies_[i], {}, {}, nullptr};
-    std::shared_ptr<const Reductions::Eliminated> answer;
-    if (costs.size() == 1) {
-      result_.constant += costs.front();
-      for (const std::size_t k : edges) add_costs(other_end(k, i), edges_[k].costs);
-    } else if (edges.empty()) {
-      const auto least = std::ranges::min_element(costs);
-      elimination.strategies = std::make_shared<const std::vector<int>>(
-          1, (*strategies_[i])[static_cast<std::size_t>(least - costs.begin())]);
-      result_.constant += *least;
-    } else {
-      for (const std::size_t k : edges) {
-        elimination.neighbours.push_back(other_end(k, i));
-        elimination.neighbour_strategies.push_back(strategies_[other_end(k, i)]);
-      }
-      answer = edges.size() == 1
-                   ? reductions_.eliminate(costs, half_edge(edges[0], i))
-                   : reductions_.eliminate(costs, half_edge(edges[0], i), half_edge(edges[1], i));
-      elimination.answers = {answer, &answer->answers};
-    }
-    for (const std::size_t k : edges) {
-      enqueue(other_end(k, i));
-      detach(k);
-    }
-    if (edges.size() == 1 && answer) add_costs(other_end(edges[0], i), answer->costs);
-    if (edges.size() == 2 && answer) {
-      link(other_end(edges[0], i), other_end(edges[1], i), answer->costs);
-    }
-    is_gone_[i] = 1;
-    result_.eliminations.push_back(std::move(elimination));
-  }
-
-  void link(int a, int b, const CostTable& costs) {
-    add_edge({a, b, costs});
-    for (const std::size_t k : edges_of_[a]) {
-      if (other_end(k, a) != b) continue;
-      normalise(k);
-      break;
-    }
-  }
-
-  void finish() {
-    std::vector<int> core_of(nodes_.size(), -1);
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      if (is_gone_[i]) continue;
-      core_of[i] = static_cast<int>(result_.nodes.size());
-      const Cost least = std::ranges::min(nodes_[i].costs);
-      for (Cost& cost : nodes_[i].costs) cost -= cost < impossible ? least : 0;
-      result_.constant += least;
-      result_.nodes.push_back(static_cast<int>(i));
-      result_.strategies.push_back(*strategies_[i]);
-      result_.core.nodes.push_back(std::move(nodes_[i]));
-    }
-    for (Edge& edge : edges_) {
-      if (edge.costs.empty()) continue;
-      result_.core.edges.push_back({core_of[edge.a], core_of[edge.b], std::move(edge.costs)});
-    }
-    result_.core.usage_limits = std::move(limits_);
-  }
-
-  std::vector<AssignmentProblem::Node> nodes_;
-  std::vector<std::int64_t> limits_;
-  std::vector<Edge> edges_;  // without costs where dropped
-  std::vector<std::vector<std::size_t>> edges_of_;
-  std::vector<Presolved::Strategies> strategies_;  // those left
-  std::vector<char> is_gone_;
-  std::vector<char> is_queued_;
-  std::deque<int> queue_;
-  Reductions reductions_;
-  Presolved result_;
+/// The problem while it is reduced.
+struct Core {
+  AssignmentProblem problem;                            ///< dropped edges have no costs
+  std::vector<std::vector<std::size_t>> edges_of = {};  ///< by node, those not dropped
+  std::vector<Presolved::Strategies> strategies = {};   ///< by node, those left
+  std::vector<char> is_gone = std::vector<char>(problem.nodes.size(), 0);  ///< by node
+  Reductions reductions;
 };
+
+/// Nodes that wait to be reduced, each once.
+struct Queue {
+  std::deque<int> nodes = {};
+  std::vector<char> has_node;
+
+  void push(int i) {
+    if (has_node[i]) return;
+    has_node[i] = 1;
+    nodes.push_back(i);
+  }
+  int pop() {
+    const int i = nodes.front();
+    nodes.pop_front();
+    has_node[i] = 0;
+    return i;
+  }
+};
+
+int other_end(const Core& core, std::size_t k, int i) {
+  const Edge& edge = core.problem.edges[k];
+  return edge.a == i ? edge.b : edge.a;
+}
+
+HalfEdge half_edge(const Core& core, const Edge& edge, int i) {
+  const bool is_row = edge.a == i;
+  return {.table = edge.costs,
+          .own = core.problem.nodes[i].costs.size(),
+          .others = core.problem.nodes[is_row ? edge.b : edge.a].costs.size(),
+          .is_row = is_row};
+}
+
+HalfEdge half_edge(const Core& core, std::size_t k, int i) {
+  return half_edge(core, core.problem.edges[k], i);
+}
+
+/// Adds an edge, to the parallel one where there is one. Which edge has its costs.
+std::size_t add_edge(Core& core, Edge edge) {
+  const auto& of_a = core.edges_of[edge.a];
+  const auto& of_b = core.edges_of[edge.b];
+  for (const std::size_t k : of_a.size() < of_b.size() ? of_a : of_b) {
+    Edge& known = core.problem.edges[k];
+    if (std::minmax(known.a, known.b) != std::minmax(edge.a, edge.b)) continue;
+    known.costs =
+        core.reductions.sum(half_edge(core, known, edge.a), half_edge(core, edge, edge.a));
+    return k;
+  }
+  const std::size_t k = core.problem.edges.size();
+  core.edges_of[edge.a].push_back(k);
+  core.edges_of[edge.b].push_back(k);
+  core.problem.edges.push_back(std::move(edge));
+  return k;
+}
+
+void detach(Core& core, std::size_t k) {
+  Edge& edge = core.problem.edges[k];
+  std::erase(core.edges_of[edge.a], k);
+  std::erase(core.edges_of[edge.b], k);
+  edge.costs = {};
+}
+
+void add_costs(Core& core, int i, std::span<const Cost> costs) {
+  auto& own = core.problem.nodes[i].costs;
+  for (std::size_t s = 0; s < own.size(); ++s) own[s] = plus(own[s], costs[s]);
+}
+
+/// Moves the minima of rows and columns into the nodes, and drops an edge that is then 0.
+void normalise(Core& core, std::size_t k) {
+  Edge& edge = core.problem.edges[k];
+  const auto normalised =
+      core.reductions.normalise(edge.costs, core.problem.nodes[edge.b].costs.size());
+  add_costs(core, edge.a, normalised->row_minima);
+  add_costs(core, edge.b, normalised->column_minima);
+  edge.costs = normalised->rest;
+  if (normalised->is_nothing) detach(core, k);
+}
+
+Core make_core(AssignmentProblem problem, const SolverParameters::Presolve& parameters) {
+  std::vector<Edge> edges = std::exchange(problem.edges, {});
+  Core core{.problem = std::move(problem), .reductions = Reductions(parameters)};
+  core.edges_of.resize(core.problem.nodes.size());
+  for (const auto& node : core.problem.nodes) {
+    std::vector<int> all(node.costs.size());
+    std::iota(all.begin(), all.end(), 0);
+    core.strategies.push_back(std::make_shared<const std::vector<int>>(std::move(all)));
+  }
+  core.problem.edges.reserve(edges.size());
+  for (auto& edge : edges) {
+    edge.costs = core.reductions.unique(edge.costs);
+    add_edge(core, std::move(edge));
+  }
+  for (std::size_t k = 0; k < core.problem.edges.size(); ++k) normalise(core, k);
+  return core;
+}
+
+/// By strategy, the one that dominates it (Reductions::dominators).
+std::shared_ptr<const std::vector<int>> dominators(Core& core, int i) {
+  const auto& node = core.problem.nodes[i];
+  std::vector<HalfEdge> edges;
+  std::vector<std::vector<char>> is_possible;
+  for (const std::size_t k : core.edges_of[i]) {
+    edges.push_back(half_edge(core, k, i));
+    auto& possible = is_possible.emplace_back();
+    for (const Cost cost : core.problem.nodes[other_end(core, k, i)].costs) {
+      possible.push_back(cost < impossible ? 1 : 0);
+    }
+  }
+  const auto usages = is_limited(node) ? node.usages : std::vector<std::int64_t>{};
+  return core.reductions.dominators(node.costs, usages, edges, is_possible);
+}
+
+void remove(Core& core, int i, const std::vector<char>& is_removed, Queue& queue) {
+  auto& node = core.problem.nodes[i];
+  for (const std::size_t k : core.edges_of[i]) {
+    core.problem.edges[k].costs = core.reductions.remove(half_edge(core, k, i), is_removed);
+    queue.push(other_end(core, k, i));
+  }
+  const auto filter = [&](auto& values) {
+    std::size_t kept = 0;
+    for (std::size_t s = 0; s < is_removed.size(); ++s) {
+      if (!is_removed[s]) values[kept++] = values[s];
+    }
+    values.resize(kept);
+  };
+  filter(node.costs);
+  filter(node.usages);
+  std::vector<int> strategies = *core.strategies[i];
+  filter(strategies);
+  core.strategies[i] = std::make_shared<const std::vector<int>>(std::move(strategies));
+  if (node.costs.empty()) return;
+  const std::vector<std::size_t> touched = core.edges_of[i];
+  for (const std::size_t k : touched) normalise(core, k);
+  queue.push(i);
+}
+
+/// `replacements` are by the whole problem's strategies of the node.
+void remove_dominated(Core& core, int i, std::vector<int>& replacements, Queue& queue) {
+  const auto better = dominators(core, i);
+  const auto& names = *core.strategies[i];
+  std::vector<char> is_removed(better->size(), 0);
+  for (std::size_t s = 0; s < is_removed.size(); ++s) {
+    const int by = (*better)[s];
+    is_removed[s] = by != static_cast<int>(s);
+    if (is_removed[s] && by >= 0) replacements[names[s]] = names[by];
+  }
+  if (std::ranges::find(is_removed, 1) != is_removed.end()) remove(core, i, is_removed, queue);
+}
+
+/// Eliminates a node whose usage does not depend on its choice. It has one strategy, or at most
+/// two neighbours.
+void eliminate(Core& core, int i, Queue& queue, Presolved& result) {
+  const std::vector<std::size_t> edges = core.edges_of[i];
+  const auto& costs = core.problem.nodes[i].costs;
+  Presolved::Elimination elimination{i, core.strategies[i], {}, {}, nullptr};
+  std::vector<int> neighbours;
+  for (const std::size_t k : edges) neighbours.push_back(other_end(core, k, i));
+  std::shared_ptr<const Reductions::Eliminated> answer;
+  if (costs.size() == 1) {
+    result.constant += costs.front();
+    for (std::size_t k = 0; k < edges.size(); ++k) {
+      add_costs(core, neighbours[k], core.problem.edges[edges[k]].costs);
+    }
+  } else if (edges.empty()) {
+    const auto least = std::ranges::min_element(costs);
+    elimination.strategies = std::make_shared<const std::vector<int>>(
+        1, (*core.strategies[i])[static_cast<std::size_t>(least - costs.begin())]);
+    result.constant += *least;
+  } else {
+    elimination.neighbours = neighbours;
+    for (const int other : neighbours) {
+      elimination.neighbour_strategies.push_back(core.strategies[other]);
+    }
+    const HalfEdge first = half_edge(core, edges[0], i);
+    answer = edges.size() == 1
+                 ? core.reductions.eliminate(costs, first)
+                 : core.reductions.eliminate(costs, first, half_edge(core, edges[1], i));
+    elimination.answers = {answer, &answer->answers};
+  }
+  for (std::size_t k = 0; k < edges.size(); ++k) {
+    queue.push(neighbours[k]);
+    detach(core, edges[k]);
+  }
+  if (answer && edges.size() == 1) add_costs(core, neighbours[0], answer->costs);
+  if (answer && edges.size() == 2) {
+    normalise(core, add_edge(core, {neighbours[0], neighbours[1], answer->costs}));
+  }
+  core.is_gone[i] = 1;
+  result.eliminations.push_back(std::move(elimination));
+}
+
+/// False where a node has no strategy left.
+bool reduce(Core& core, Queue& queue, Presolved& result) {
+  while (!queue.nodes.empty()) {
+    const int i = queue.pop();
+    if (core.is_gone[i]) continue;
+    const auto& node = core.problem.nodes[i];
+    remove_dominated(core, i, result.replacements[i], queue);
+    if (node.costs.empty()) return false;
+    const bool is_single = node.costs.size() == 1;
+    if (is_single || (!is_limited(node) && core.edges_of[i].size() <= 2)) {
+      eliminate(core, i, queue, result);
+    }
+  }
+  return true;
+}
+
+/// Moves what is left into the result.
+void finish(Core core, Presolved& result) {
+  std::vector<int> core_of(core.problem.nodes.size(), -1);
+  for (std::size_t i = 0; i < core_of.size(); ++i) {
+    if (core.is_gone[i]) continue;
+    core_of[i] = static_cast<int>(result.nodes.size());
+    auto& costs = core.problem.nodes[i].costs;
+    const Cost least = std::ranges::min(costs);
+    for (Cost& cost : costs) cost -= cost < impossible ? least : 0;
+    result.constant += least;
+    result.nodes.push_back(static_cast<int>(i));
+    result.strategies.push_back(*core.strategies[i]);
+    result.core.nodes.push_back(std::move(core.problem.nodes[i]));
+  }
+  for (Edge& edge : core.problem.edges) {
+    if (edge.costs.empty()) continue;
+    result.core.edges.push_back({core_of[edge.a], core_of[edge.b], std::move(edge.costs)});
+  }
+  result.core.usage_limits = std::move(core.problem.usage_limits);
+}
 
 }  // namespace
 
@@ -322,7 +307,28 @@ bool has_moderate_costs(const AssignmentProblem& problem) {
 std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double> prices,
                                   const SolverParameters::Presolve& parameters) {
   if (!compress_usage(problem, &prices)) return std::nullopt;
-  return Presolver(std::move(problem), std::move(prices), parameters).run();
+  const std::size_t nodes = problem.nodes.size();
+  Presolved result;
+  result.prices = std::move(prices);
+  for (const auto& node : problem.nodes) result.replacements.emplace_back(node.costs.size(), -1);
+  Core core = make_core(std::move(problem), parameters);
+  Queue queue{.has_node = std::vector<char>(nodes, 0)};
+  // Removing strategies may free limits, which frees nodes, and so on.
+  for (std::size_t limited = nodes + 1;;) {
+    for (std::size_t i = 0; i < nodes; ++i) {
+      if (!core.is_gone[i]) queue.push(static_cast<int>(i));
+    }
+    // The usages of eliminated nodes count on.
+    if (!reduce(core, queue, result) || !compress_usage(core.problem, &result.prices)) {
+      return std::nullopt;
+    }
+    const auto still_limited =
+        static_cast<std::size_t>(std::ranges::count_if(core.problem.nodes, is_limited));
+    if (still_limited == limited) break;
+    limited = still_limited;
+  }
+  finish(std::move(core), result);
+  return result;
 }
 
 }  // namespace autopar::assignment

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "assignment/assignment_problem.h"
+#include "assignment/row_classes.h"
 
 namespace autopar::assignment {
 
@@ -20,17 +21,21 @@ struct ReducedProblem {
     int first = 0;
     int end = 0;
   };
-  /// Strategies with equal rows are one row class, those with equal columns one column class.
+  /// Strategies of a with equal rows are one class, and those of b with equal columns.
   struct Edge {
     int a = 0;
     int b = 0;
-    std::vector<int> class_of_a;  ///< by a's strategy
-    std::vector<int> class_of_b;
-    int classes_of_a = 0;
-    int classes_of_b = 0;
+    RowClasses rows;
+    RowClasses columns;
     std::vector<Cost> costs;  ///< by row class times column classes, plus column class
-    Cost cost(int class_a, int class_b) const {
-      return costs[static_cast<std::size_t>(class_a * classes_of_b + class_b)];
+
+    std::size_t place(int row_class, int column_class) const {
+      return static_cast<std::size_t>(row_class) * columns.representatives.size() +
+             static_cast<std::size_t>(column_class);
+    }
+    /// Where the cost of a choice is.
+    std::size_t place(const std::vector<int>& choice) const {
+      return place(rows.of[choice[a]], columns.of[choice[b]]);
     }
   };
   std::vector<Node> nodes;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "assignment/saturating.h"
-
 namespace autopar::assignment {
 
 namespace {

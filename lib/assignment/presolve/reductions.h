@@ -6,7 +6,6 @@
 
 #include "assignment/assignment_problem.h"
 #include "assignment/memo.h"
-#include "assignment/parameters.h"
 
 namespace autopar::assignment {
 

@@ -1,9 +1,7 @@
 #include "assignment/presolve/usage_rows.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
-#include <utility>
 
 namespace autopar::assignment {
 

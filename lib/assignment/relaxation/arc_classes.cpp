@@ -1,44 +1,10 @@
 #include "assignment/relaxation/arc_classes.h"
 
-#include <algorithm>
-#include <bit>
 #include <map>
 #include <span>
-#include <unordered_map>
 #include <utility>
 
-#include "assignment/memo.h"
-
 namespace autopar::assignment {
-
-namespace {
-
-struct RowHash {
-  std::size_t operator()(std::span<const double> row) const {
-    std::size_t hash = 0;
-    for (const double cost : row) hash = combined(hash, std::bit_cast<std::uint64_t>(cost));
-    return hash;
-  }
-};
-struct RowEqual {
-  bool operator()(std::span<const double> a, std::span<const double> b) const {
-    return std::ranges::equal(a, b);
-  }
-};
-
-ArcClasses::Classes row_classes(const ArcCosts& costs, const ArcCosts::Arc& arc) {
-  ArcClasses::Classes classes;
-  std::unordered_map<std::span<const double>, int, RowHash, RowEqual> known;
-  for (std::size_t t = 0; t < costs.strategies(arc.other); ++t) {
-    const std::span row(costs.row(arc, t), costs.strategies(arc.node));
-    const auto [entry, is_new] = known.try_emplace(row, static_cast<int>(known.size()));
-    classes.of.push_back(entry->second);
-    if (is_new) classes.representatives.push_back(t);
-  }
-  return classes;
-}
-
-}  // namespace
 
 ArcClasses::ArcClasses(const ArcCosts& costs) {
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> matrices;  // by place of both arcs'
@@ -51,7 +17,12 @@ ArcClasses::ArcClasses(const ArcCosts& costs) {
     if (is_new) firsts.push_back(k);
     matrix_of_.push_back(entry->second);
   }
-  for (const std::size_t k : firsts) classes_.push_back(row_classes(costs, costs.arc(k)));
+  for (const std::size_t k : firsts) {
+    const ArcCosts::Arc& arc = costs.arc(k);
+    const std::size_t columns = costs.strategies(arc.node);
+    classes_.push_back(
+        row_classes(std::span(costs.row(arc, 0), costs.strategies(arc.other) * columns), columns));
+  }
   for (std::size_t m = 0; m < firsts.size(); ++m) {
     const ArcCosts::Arc& arc = costs.arc(firsts[m]);
     Arc& matrix = matrices_.emplace_back();

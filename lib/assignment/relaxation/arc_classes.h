@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "assignment/arc_costs.h"
+#include "assignment/row_classes.h"
 
 namespace autopar::assignment {
 
@@ -11,14 +12,10 @@ namespace autopar::assignment {
 /// operator treat one of its tensors alike, and messages need only be computed by class.
 class ArcClasses {
  public:
-  /// The classes of strategies that have equal costs over an arc.
-  struct Classes {
-    std::vector<int> of;                       ///< by strategy
-    std::vector<std::size_t> representatives;  ///< by class, a strategy
-  };
+  /// The classes of strategies that have equal costs over an arc, at this end and at the other.
   struct Arc {
-    const Classes* own = nullptr;
-    const Classes* others = nullptr;
+    const RowClasses* own = nullptr;
+    const RowClasses* others = nullptr;
     std::vector<double> costs;  ///< rows by the class of the other end
   };
 
@@ -32,7 +29,7 @@ class ArcClasses {
   double work() const { return work_; }
 
  private:
-  std::vector<Classes> classes_;  ///< by matrix, of its rows
+  std::vector<RowClasses> classes_;  ///< by matrix, of its rows
   std::vector<Arc> matrices_;
   std::vector<std::size_t> matrix_of_;  ///< by arc
   double work_ = 0;

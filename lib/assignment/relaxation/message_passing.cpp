@@ -30,6 +30,26 @@ void clamp_beliefs(std::span<double> beliefs) {
   for (double& belief : beliefs) belief = std::min(belief, least + most_above_least);
 }
 
+/// Fills `least`: by the arc's own classes, the least of what a pair costs and what the other
+/// strategy pays in addition; at most `most`. `others` is scratch.
+template <typename Paid>
+void least_by_class(const ArcClasses::Arc& classes, const Paid& paid, double most,
+                    std::vector<double>& others, std::vector<double>& least) {
+  others.assign(classes.others->representatives.size(), infinite);
+  for (std::size_t t = 0; t < classes.others->of.size(); ++t) {
+    double& other = others[classes.others->of[t]];
+    other = std::min(other, paid(t));
+  }
+  const std::size_t count = classes.own->representatives.size();
+  least.assign(count, most);
+  double* own = least.data();
+  const double* row = classes.costs.data();
+  for (const double other : others) {
+    for (std::size_t c = 0; c < count; ++c) own[c] = std::min(own[c], row[c] + other);
+    row += count;
+  }
+}
+
 /// Trees hang on the core where every later node has one arc to an earlier one.
 std::size_t nodes_before_trees(const ArcCosts& costs) {
   std::size_t core = costs.nodes();
@@ -44,29 +64,25 @@ std::size_t nodes_before_trees(const ArcCosts& costs) {
 }  // namespace
 
 std::vector<int> sweep_order(const AssignmentProblem& problem) {
-  std::vector<std::vector<int>> neighbours(problem.nodes.size());
-  for (const auto& edge : problem.edges) {
-    neighbours[edge.a].push_back(edge.b);
-    neighbours[edge.b].push_back(edge.a);
-  }
+  const auto links = links_of(problem);
   std::vector<std::size_t> degrees;
   std::vector<int> leaves;
-  for (std::size_t i = 0; i < neighbours.size(); ++i) {
-    degrees.push_back(neighbours[i].size());
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    degrees.push_back(links[i].size());
     if (degrees[i] <= 1) leaves.push_back(static_cast<int>(i));
   }
-  std::vector<char> is_peeled(neighbours.size(), 0);
+  std::vector<char> is_peeled(links.size(), 0);
   for (std::size_t k = 0; k < leaves.size(); ++k) {
     is_peeled[leaves[k]] = 1;
-    for (const int other : neighbours[leaves[k]]) {
+    for (const auto& [edge, other] : links[leaves[k]]) {
       if (!is_peeled[other] && --degrees[other] == 1) leaves.push_back(other);
     }
   }
   std::vector<int> order;
-  for (std::size_t i = 0; i < neighbours.size(); ++i) {
+  for (std::size_t i = 0; i < links.size(); ++i) {
     if (!is_peeled[i]) order.push_back(static_cast<int>(i));
   }
-  std::ranges::stable_sort(order, std::greater{}, [&](int i) { return neighbours[i].size(); });
+  std::ranges::stable_sort(order, std::greater{}, [&](int i) { return links[i].size(); });
   order.insert(order.end(), leaves.rbegin(), leaves.rend());
   return order;
 }
@@ -101,25 +117,15 @@ void MessagePassing::pull(std::size_t k) {
   const ArcCosts::Arc& arc = costs_.arc(k);
   const ArcClasses::Arc& classes = classes_.arc(k);
   const double* moved = &messages_[costs_.arc(arc.reverse).message];
-  of_other_classes_.assign(classes.others->representatives.size(), -infinite);
-  for (std::size_t t = 0; t < classes.others->of.size(); ++t) {
-    double& most = of_other_classes_[classes.others->of[t]];
-    most = std::max(most, moved[t]);
-  }
-  const std::size_t count = classes.own->representatives.size();
-  // Edges without a possible pair could give more; this keeps numbers finite.
-  of_classes_.assign(count, most_above_least);
-  double* least = of_classes_.data();
-  const double* row = classes.costs.data();
-  for (const double most : of_other_classes_) {
-    for (std::size_t c = 0; c < count; ++c) least[c] = std::min(least[c], row[c] - most);
-    row += count;
-  }
+  // Edges without a possible pair could give more; the most keeps numbers finite.
+  least_by_class(
+      classes, [&](std::size_t t) { return -moved[t]; }, most_above_least, of_other_classes_,
+      of_classes_);
   double* message = &messages_[arc.message];
   double* belief = &beliefs_[costs_.first_strategy(arc.node)];
   const std::vector<int>& class_of = classes.own->of;
   for (std::size_t s = 0; s < class_of.size(); ++s) {
-    const double given = least[class_of[s]];
+    const double given = of_classes_[class_of[s]];
     belief[s] += given - message[s];
     message[s] = given;
   }
@@ -191,6 +197,8 @@ std::vector<double> MessagePassing::min_marginals() const {
     bound += least[i];
   }
   std::vector<double> bounds;
+  std::vector<double> others;
+  std::vector<double> more;
   for (std::size_t i = 0; i < costs_.nodes(); ++i) {
     const std::size_t first = bounds.size();
     for (std::size_t s = 0; s < costs_.strategies(i); ++s) {
@@ -202,16 +210,9 @@ std::vector<double> MessagePassing::min_marginals() const {
       const ArcClasses::Arc& classes = classes_.arc(k);
       const double* belief = &beliefs_[costs_.first_strategy(arc.other)];
       const double* message = &messages_[costs_.arc(arc.reverse).message];
-      std::vector<double> others(classes.others->representatives.size(), infinite);
-      for (std::size_t t = 0; t < classes.others->of.size(); ++t) {
-        double& other = others[classes.others->of[t]];
-        other = std::min(other, belief[t] - message[t]);
-      }
-      std::vector<double> more(classes.own->representatives.size(), infinite);
-      const double* row = classes.costs.data();
-      for (const double other : others) {
-        for (double& sum : more) sum = std::min(sum, *row++ + other);
-      }
+      least_by_class(
+          classes, [&](std::size_t other) { return belief[other] - message[other]; }, infinite,
+          others, more);
       for (std::size_t s = 0; s < classes.own->of.size(); ++s) {
         bounds[first + s] +=
             more[classes.own->of[s]] - messages_[arc.message + s] - least[arc.other];

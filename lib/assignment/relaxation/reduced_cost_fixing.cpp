@@ -1,27 +1,16 @@
 // Reduced-cost fixing (Dantzig, Fulkerson and Johnson 1954) with min-marginals in the place of
 // reduced costs: a strategy whose min-marginal is not below a goal is in no choice below the goal.
 
-#include "assignment/relaxation/reduced_cost_fixing.h"
-
-#include <algorithm>
+#include "assignment/phases.h"
 
 namespace autopar::assignment {
 
-double count_below(const MinMarginals& min_marginals, Cost goal) {
-  double count = 0;
-  for (const auto& bounds : min_marginals) {
-    count += static_cast<double>(
-        std::ranges::count_if(bounds, [&](Cost bound) { return bound < goal; }));
-  }
-  return count;
-}
-
 Subproblem fix_by_reduced_cost(const Subproblem& subproblem, const MinMarginals& min_marginals,
-                               const Relaxation& relaxation, const std::vector<int>& start,
+                               const std::vector<double>& prices, const std::vector<int>& start,
                                Cost goal) {
   Subproblem rest = subproblem;
   rest.cutoff = goal;
-  rest.prices = relaxation.prices();
+  rest.prices = prices;
   rest.starts.clear();
   if (!start.empty()) rest.starts = {start};
   for (std::size_t i = 0; i < rest.problem.nodes.size(); ++i) {
@@ -31,6 +20,11 @@ Subproblem fix_by_reduced_cost(const Subproblem& subproblem, const MinMarginals&
     }
   }
   return rest;
+}
+
+Subproblem fix_by_reduced_cost(Portfolio& portfolio, const MinMarginals& min_marginals, Cost goal) {
+  return fix_by_reduced_cost(portfolio.component(), min_marginals, portfolio.relaxation().prices(),
+                             portfolio.choice(), goal);
 }
 
 bool is_worth_presolving(const Subproblem& rest, const Subproblem& whole,

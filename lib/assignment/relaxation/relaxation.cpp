@@ -57,12 +57,12 @@ double Relaxation::advance(double work, Cost goal, const Deadline& deadline) {
   priced_choices_.clear();
   double done = 0;
   while (done < work && !is_stuck_ && !deadline.is_over()) {
-    step(std::min(goal, cost_));
+    step(std::min(goal, cost()));
     done += work_of_step();
     if (priced_choices_.empty() || priced_choices_.back() != messages_.choice()) {
       priced_choices_.push_back(messages_.choice());
     }
-    if (bound_ >= std::min(goal, cost_)) break;
+    if (bound() >= std::min(goal, cost())) break;
   }
   return done;
 }
@@ -76,7 +76,7 @@ void Relaxation::perturb() {
 void Relaxation::step(Cost goal) {
   for (int k = 0; k < (steps_ == 0 ? parameters_.first_sweeps : parameters_.sweeps_a_step); ++k)
     messages_.sweep();
-  note_choice();
+  offer(problem_, messages_.choice(), best_);
   note_bound();
   if (++steps_ % parameters_.steps_a_check == 0) {
     is_stuck_ = (steps_ > parameters_.bold_steps || center_.size() < parameters_.many_limits) &&
@@ -101,13 +101,6 @@ void Relaxation::set_prices(const std::vector<double>& prices) {
   messages_.set_prices(prices_);
 }
 
-void Relaxation::note_choice() {
-  const Cost cost = cost_of(problem_, messages_.choice());
-  if (cost >= cost_ || !within_limits(problem_, messages_.choice())) return;
-  choice_ = messages_.choice();
-  cost_ = cost;
-}
-
 /// Rounds a bound up, as costs are whole numbers.
 Cost Relaxation::whole(double bound) const {
   return static_cast<Cost>(
@@ -118,7 +111,7 @@ void Relaxation::note_bound() {
   const std::optional<double> bound = messages_.bound();
   if (!bound) return;
   present_bound_ = (*bound - prices_.limits_cost()) / costs_.scale();
-  bound_ = std::max(bound_, whole(*bound));
+  best_.bound = std::max(best_.bound, whole(*bound));
 }
 
 void Relaxation::move_prices(Cost goal) {
@@ -163,7 +156,7 @@ MinMarginals Relaxation::min_marginals() {
   if (!center_.empty()) {
     set_prices(center_);
     for (int k = 0; k < parameters_.first_sweeps; ++k) messages_.sweep();
-    note_choice();
+    offer(problem_, messages_.choice(), best_);
     note_bound();
   }
   const std::vector<double> bounds = messages_.min_marginals();

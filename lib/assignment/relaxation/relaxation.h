@@ -3,11 +3,9 @@
 #include <vector>
 
 #include "assignment/arc_costs.h"
-#include "assignment/assignment_problem.h"
-#include "assignment/deadline.h"
-#include "assignment/parameters.h"
 #include "assignment/relaxation/message_passing.h"
 #include "assignment/relaxation/usage_prices.h"
+#include "assignment/subproblem.h"
 
 namespace autopar::assignment {
 
@@ -35,10 +33,10 @@ class Relaxation {
   void perturb();
 
   /// No choice within the limits costs less.
-  Cost bound() const { return bound_; }
+  Cost bound() const { return best_.bound; }
   /// The cheapest choice within the limits that was met; empty where none was.
-  const std::vector<int>& choice() const { return choice_; }
-  Cost cost() const { return cost_; }
+  const std::vector<int>& choice() const { return best_.choice; }
+  Cost cost() const { return best_.cost; }
   /// The choice of the last step, within the limits or not.
   const std::vector<int>& priced_choice() const { return messages_.choice(); }
   /// The choices of the last advance's steps, each once in a row.
@@ -52,7 +50,6 @@ class Relaxation {
   void step(Cost goal);
   void move_prices(Cost goal);
   double gap_to(Cost goal) const;
-  void note_choice();
   void note_bound();
   Cost whole(double bound) const;
 
@@ -62,9 +59,7 @@ class Relaxation {
   const ArcCosts costs_;
   UsagePrices prices_;
   MessagePassing messages_;
-  Cost bound_ = 0;
-  std::vector<int> choice_;
-  Cost cost_ = impossible;
+  Incumbent best_;
   std::vector<std::vector<int>> priced_choices_;
 
   std::vector<double> center_;     ///< the prices of the best bound

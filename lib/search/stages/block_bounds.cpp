@@ -5,7 +5,7 @@
 #include <set>
 #include <span>
 
-#include "assignment/saturating.h"
+#include "assignment/cost_table.h"
 #include "base/in_parallel.h"
 #include "base/interruption.h"
 #include "search/plan_builder.h"

@@ -12,7 +12,7 @@
 #include <limits>
 #include <utility>
 
-#include "assignment/saturating.h"
+#include "assignment/cost_table.h"
 #include "base/error.h"
 #include "base/interruption.h"
 #include "base/stopwatch.h"

@@ -22,7 +22,7 @@
 #include <ranges>
 #include <utility>
 
-#include "assignment/saturating.h"
+#include "assignment/cost_table.h"
 #include "base/error.h"
 
 namespace autopar::search {

@@ -1,7 +1,5 @@
 #include "unit/assignment/brute_force.h"
 
-#include <algorithm>
-
 #include "assignment/assignment_problem.h"
 #include "base/error.h"
 #include "base/stopwatch.h"

@@ -10,9 +10,9 @@ using namespace autopar::assignment;
 
 namespace {
 
-std::optional<LimitedElimination::Answer> eliminate(const AssignmentProblem& problem,
-                                                    const std::vector<double>& prices,
-                                                    const LabelOptions& options = {}) {
+std::optional<LabelAnswer> eliminate(const AssignmentProblem& problem,
+                                     const std::vector<double>& prices,
+                                     const LabelOptions& options = {}) {
   const auto tables = LimitedElimination::make(problem, prices, 1e7, {});
   if (!tables) return std::nullopt;
   return tables->run(options);

@@ -1,8 +1,5 @@
 #include <catch2/catch.hpp>
 
-#include <algorithm>
-#include <cmath>
-#include <span>
 #include <thread>
 
 #include "assignment/assignment_problem.h"
@@ -195,7 +192,7 @@ TEST_CASE("reducing keeps the price of every choice that is left") {
     for (const auto& edge : reduced->edges) {
       const auto a = static_cast<std::size_t>((*choice)[static_cast<std::size_t>(edge.a)]);
       const auto b = static_cast<std::size_t>((*choice)[static_cast<std::size_t>(edge.b)]);
-      price += edge.cost(edge.class_of_a[a], edge.class_of_b[b]);
+      price += edge.costs[edge.place(edge.rows.of[a], edge.columns.of[b])];
     }
     REQUIRE(static_cast<Cost>(price) == truth.cost);
     REQUIRE(reduced->constant <= truth.cost);

@@ -22,10 +22,11 @@ TEST_CASE("a portfolio's bound and choice hold, and mostly meet, with one thread
       }
       const Solution truth = solve_by_brute_force(problem);
       if (truth.status == Status::infeasible) continue;
-      Portfolio portfolio(problem, impossible, {}, {}, 0, threads, 1);
+      const Subproblem component{.problem = problem};
+      Portfolio portfolio(component, threads, 1);
       CAPTURE(round, threads);
       for (int k = 0; k < 2; ++k) {
-        portfolio.run({}, {}, true);
+        portfolio.run({}, true);
         REQUIRE(portfolio.bound() <= truth.cost);
         REQUIRE(portfolio.goal() == portfolio.cost());
         if (!portfolio.choice().empty()) {
@@ -49,13 +50,13 @@ TEST_CASE("a portfolio's bound and choice hold, and mostly meet, with one thread
 TEST_CASE("the same seed and threads give a portfolio the same answer") {
   std::mt19937 random(122);
   for (int round = 0; round < 12; ++round) {
-    const AssignmentProblem problem = random_limited_problem(random, 3, 2);
+    const Subproblem component{.problem = random_limited_problem(random, 3, 2)};
     CAPTURE(round);
     for (const int threads : {1, 2, 4}) {
-      Portfolio one(problem, impossible, {}, {}, 0, threads, 7);
-      Portfolio other(problem, impossible, {}, {}, 0, threads, 7);
-      one.run({}, {}, true);
-      other.run({}, {}, true);
+      Portfolio one(component, threads, 7);
+      Portfolio other(component, threads, 7);
+      one.run({}, true);
+      other.run({}, true);
       REQUIRE(one.choice() == other.choice());
       REQUIRE(one.bound() == other.bound());
       REQUIRE(one.relaxation().prices() == other.relaxation().prices());
@@ -70,7 +71,8 @@ TEST_CASE("a portfolio takes over what is cheaper and within the limits, and bou
     const AssignmentProblem problem = random_limited_problem(random, 2, 1);
     const Solution truth = solve_by_brute_force(problem);
     if (truth.status == Status::infeasible) continue;
-    Portfolio portfolio(problem, impossible, {}, {}, 0, 1, 1);
+    const Subproblem component{.problem = problem};
+    Portfolio portfolio(component, 1, 1);
     CAPTURE(round);
     Cost cost = impossible;
     for (int k = 0; k < 20; ++k) {
@@ -99,7 +101,8 @@ TEST_CASE("a gap is small enough only when patience has ended, and by the whole 
     problem = random_limited_problem(random, 2, 1);
   }
   const Solution truth = solve_by_brute_force(problem);
-  Portfolio portfolio(problem, impossible, {}, {}, 0, 1, 1);
+  const Subproblem component{.problem = problem};
+  Portfolio portfolio(component, 1, 1);
   const Patience over{.end = Deadline(0), .small_gap = 0.1};
   CHECK_FALSE(portfolio.is_done({.end = Deadline(0), .small_gap = 1e9}));  // there is no choice
   portfolio.offer(truth.choice);

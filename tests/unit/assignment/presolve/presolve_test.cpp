@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 
 #include "assignment/elimination/elimination.h"
-#include "assignment/presolve/components.h"
 #include "assignment/presolve/usage_rows.h"
 #include "unit/assignment/brute_force.h"
 #include "unit/assignment/random_problem.h"

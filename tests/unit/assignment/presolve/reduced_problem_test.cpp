@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "assignment/saturating.h"
+#include "assignment/cost_table.h"
 #include "unit/assignment/brute_force.h"
 #include "unit/assignment/small_problems.h"
 
@@ -35,7 +35,7 @@ Cost cost_of(const ReducedProblem& reduced, const std::vector<int>& choice) {
   WideCost sum = reduced.constant;
   for (std::size_t i = 0; i < choice.size(); ++i) sum += reduced.nodes[i].costs[choice[i]];
   for (const auto& edge : reduced.edges) {
-    const Cost cost = edge.cost(edge.class_of_a[choice[edge.a]], edge.class_of_b[choice[edge.b]]);
+    const Cost cost = edge.costs[edge.place(choice)];
     if (cost >= impossible) return impossible;
     sum += cost;
   }
@@ -107,9 +107,12 @@ TEST_CASE("what is reduced is normal: costs are at least 0, some of each node 0,
       REQUIRE(std::ranges::max(edge.costs) > 0);
       // Classes differ in some cost.
       std::set<std::vector<Cost>> rows;
-      for (int u = 0; u < edge.classes_of_a; ++u) {
+      const auto classes_of = [](const RowClasses& c) { return std::ssize(c.representatives); };
+      for (int u = 0; u < classes_of(edge.rows); ++u) {
         std::vector<Cost> row;
-        for (int v = 0; v < edge.classes_of_b; ++v) row.push_back(edge.cost(u, v));
+        for (int v = 0; v < classes_of(edge.columns); ++v) {
+          row.push_back(edge.costs[edge.place(u, v)]);
+        }
         REQUIRE(rows.insert(row).second);
       }
     }
@@ -156,8 +159,8 @@ TEST_CASE("equal rows are one class, sums of a row and a column term vanish, par
   const auto reduced = reduce(problem);
   REQUIRE(reduced);
   REQUIRE(reduced->edges.size() == 1);
-  CHECK(reduced->edges[0].classes_of_a == 2);
-  CHECK(reduced->edges[0].class_of_a == std::vector<int>{0, 0, 1});
+  CHECK(reduced->edges[0].rows.representatives.size() == 2);
+  CHECK(reduced->edges[0].rows.of == std::vector<int>{0, 0, 1});
   CHECK(reduced->nodes[2].strategies == std::vector<int>{0, 1});
   CHECK_FALSE(reduced->reduced({0, 0, 2}));
   problem.nodes[2].costs = {impossible, impossible, impossible};

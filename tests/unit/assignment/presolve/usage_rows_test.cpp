@@ -1,6 +1,5 @@
 #include "assignment/presolve/usage_rows.h"
 
-#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "assignment/presolve/presolve.h"

@@ -2,7 +2,7 @@
 #include <functional>
 #include <random>
 
-#include "assignment/saturating.h"
+#include "assignment/cost_table.h"
 #include "search/stages/stage_sequence.h"
 
 using namespace autopar;
