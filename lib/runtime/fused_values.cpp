@@ -16,25 +16,19 @@ graph::Graph rewritten_for_run(const graph::Graph& graph, const KernelTable& ker
   return rewritten;
 }
 
-template <typename Visit>
-void for_each_output(const graph::Graph& graph, const Visit& visit) {
-  for (const graph::Node& node : graph.nodes)
-    for (const graph::ValueId id : node.outputs)
-      if (id != graph::no_value) visit(id);
-}
-
 Names output_names(const graph::Graph& graph) {
   Names names;
-  for_each_output(graph, [&](graph::ValueId id) { names.insert(graph.value(id).name); });
+  for (const graph::Node& node : graph.nodes)
+    for (const graph::ValueId id : node.outputs)
+      if (id != graph::no_value) names.insert(graph.value(id).name);
   return names;
 }
 
 }  // namespace
 
 Names fused_values(const graph::Graph& graph, const KernelTable& kernels) {
-  const graph::Graph rewritten = rewritten_for_run(graph, kernels);
   Names gone = output_names(graph);
-  for_each_output(rewritten, [&](graph::ValueId id) { gone.erase(rewritten.value(id).name); });
+  for (const std::string& made : output_names(rewritten_for_run(graph, kernels))) gone.erase(made);
   return gone;
 }
 

@@ -50,7 +50,8 @@ class LibraryTest(TemporaryFolderTest):
         graph = helper.make_graph([helper.make_node("Concat", ["x", "x"], ["y"], axis=0)],
                                   "twice", [x], [y])
         model = self.tmp / "twice.onnx"
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), model)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)],
+                                    ir_version=10), model)
         warned = run(example, model, "x=2x4", self.tmp / "twice")
         self.assertIn("comes out with 4", warned.stderr)
         self.assertNotIn("comes out", warned.stdout)

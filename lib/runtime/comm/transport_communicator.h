@@ -47,10 +47,9 @@ class TransportCommunicator : public HostCommunicator {
   void provide_memory(std::span<ReceiveBlock> receives);
 
  private:
-  /// Empties the blocks of the collective before.
-  void reset();
-  /// exchange(), and the rank's own block.
-  void move_blocks(const char* what);
+  /// exchange() of the blocks that `fill(rank, sent, received)` tells, and the rank's own block.
+  template <typename Fill>
+  void move_blocks(const char* what, const Fill& fill);
   void reduce_received(std::int64_t elements, graph::DataType type, ReduceOp op, std::byte* out);
 
   std::vector<SendBlock> sends_;        ///< by rank

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -14,18 +15,22 @@ using graph::Tensor;
 /// Outputs up to this size are kept however small the inputs.
 constexpr std::int64_t always_worth_bytes = 1 << 20;
 
+/// Without those that are left out.
+auto present(const std::vector<ValueId>& ids) {
+  return ids | std::views::filter([](ValueId id) { return id != graph::no_value; });
+}
+
 std::int64_t bytes_of(const Graph& graph, const std::vector<ValueId>& ids) {
   std::int64_t bytes = 0;
-  for (const ValueId id : ids)
-    if (id != graph::no_value)
-      bytes += graph::bytes_of(graph.value(id).type, graph::num_elements(graph.value(id).shape));
+  for (const ValueId id : present(ids))
+    bytes += graph::bytes_of(graph.value(id).type, graph::num_elements(graph.value(id).shape));
   return bytes;
 }
 
 bool is_foldable(const Graph& graph, const Node& node) {
   if (node.domain == graph::collective_domain || node.body) return false;
-  const bool all_constant = std::ranges::all_of(
-      node.inputs, [&](ValueId id) { return id == graph::no_value || graph.is_constant(id); });
+  const bool all_constant =
+      std::ranges::all_of(present(node.inputs), [&](ValueId id) { return graph.is_constant(id); });
   if (!all_constant || cpu_kernels().find(node.domain, node.op_type) == nullptr) return false;
   const std::int64_t bytes = bytes_of(graph, node.outputs);
   return bytes <= always_worth_bytes || bytes <= bytes_of(graph, node.inputs);
@@ -57,15 +62,12 @@ using Owners = std::vector<ValueId>;
 
 /// The outputs, without data where an input has none.
 std::optional<std::vector<Tensor>> evaluate(const Graph& graph, const Node& node) {
-  const bool has_data = std::ranges::all_of(node.inputs, [&](ValueId id) {
-    return id == graph::no_value || graph.value(id).constant->has_data();
-  });
+  const bool has_data = std::ranges::all_of(
+      present(node.inputs), [&](ValueId id) { return graph.value(id).constant->has_data(); });
   if (has_data) return evaluate_constants(single_node_graph(graph, node));
   std::vector<Tensor> results;
-  for (const ValueId id : node.outputs) {
-    if (id == graph::no_value) continue;
+  for (const ValueId id : present(node.outputs))
     results.push_back(Tensor::absent(graph.value(id).type, graph.value(id).shape));
-  }
   return results;
 }
 
@@ -80,11 +82,9 @@ bool fold(Graph& graph, const Node& node, Owners& owners) {
   }
   auto results = evaluate(graph, node);
   if (!results) return false;
-  for (const ValueId id : node.inputs)
-    if (id != graph::no_value) graph.value(id).constant->release_pages();
+  for (const ValueId id : present(node.inputs)) graph.value(id).constant->release_pages();
   std::size_t next = 0;
-  for (const ValueId id : node.outputs) {
-    if (id == graph::no_value) continue;
+  for (const ValueId id : present(node.outputs)) {
     graph.value(id).constant = std::move((*results)[next++]);
     owners[static_cast<std::size_t>(id)] = id;
   }
@@ -95,8 +95,7 @@ bool fold(Graph& graph, const Node& node, Owners& owners) {
 std::int64_t bytes_in_use(const Graph& graph, const Owners& owners) {
   std::set<ValueId> used;
   const auto use = [&](const std::vector<ValueId>& ids) {
-    for (const ValueId id : ids)
-      if (id != graph::no_value) used.insert(owners[static_cast<std::size_t>(id)]);
+    for (const ValueId id : present(ids)) used.insert(owners[static_cast<std::size_t>(id)]);
   };
   for (const Node& node : graph.nodes) use(node.inputs);
   use(graph.outputs);
