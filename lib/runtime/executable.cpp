@@ -45,12 +45,6 @@ std::int64_t realign_constants(Graph& graph, bool is_copied) {
   return copied;
 }
 
-const KernelEntry& entry_of(const Node& node, const KernelTable& kernels) {
-  const KernelEntry* entry = kernels.find(node.domain, node.op_type);
-  require(entry != nullptr, "operators without a kernel are refused before");
-  return *entry;
-}
-
 /// Names all operators that have no kernel, each once.
 void require_kernels(const Graph& graph, const KernelTable& kernels) {
   std::map<std::string, std::vector<std::string>> nodes_without;  // by operator
@@ -66,14 +60,6 @@ void require_kernels(const Graph& graph, const KernelTable& kernels) {
                  kernels.device != cpu_kernels().device ? "; run with --device cpu" : "");
   }
   problems.throw_if_any();
-}
-
-/// For each state whether its rows keep their places, which the graph tells before passes rewrite
-/// it.
-std::vector<bool> rows_stay(const Graph& graph) {
-  std::vector<bool> stay;
-  for (const graph::State& state : graph.states) stay.push_back(graph::keeps_places(graph, state));
-  return stay;
 }
 
 /// A graph as it runs: rewritten, with a kernel for each node and a place for each value.
@@ -126,7 +112,7 @@ void make_steps(CompiledGraph& compiled, Device& device, CollectiveContext* coll
   require_kernels(graph, device.kernels());
   const auto readers = graph::consumers(graph);
   for (const Node& node : graph.nodes) {
-    const KernelEntry& entry = entry_of(node, device.kernels());
+    const KernelEntry& entry = *device.kernels().find(node.domain, node.op_type);
     KernelRequest request{.node = node,
                           .inputs = views_of(compiled, node.inputs),
                           .outputs = views_of(compiled, node.outputs),
@@ -276,8 +262,7 @@ struct Executable::Impl {
       if (const auto* collective = collective_of(step)) collective_kernels.push_back(collective);
     runner = device.make_runner(std::move(placed), collectives);
     if (!graph.states.empty())
-      hand_on_states =
-          state_copies(compiled.graph, rows_stay(graph), inputs.front(), outputs.front(), device);
+      hand_on_states = state_copies(graph, inputs.front(), outputs.front(), device);
   }
 
   /// Appends the microbatch's steps, but views, which run nothing, every tensor in its place.

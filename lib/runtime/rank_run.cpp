@@ -84,7 +84,7 @@ NamedTensors run_whole(const graph::Graph& graph, const NamedTensors& inputs,
   run.run();
   NamedTensors outputs;
   for (std::size_t i = 0; i < graph.outputs.size(); ++i)
-    outputs.emplace(graph.value(graph.outputs[i]).name, run.output(i));
+    outputs.emplace(graph.value(graph.outputs[i]).name, run.executable().read_output(i));
   return outputs;
 }
 

@@ -48,16 +48,9 @@ class RankRun {
   /// A run that takes the time of each step; what it sends is not counted.
   std::vector<Span> profile();
 
-  graph::Tensor output(std::size_t i, int microbatch = 0) const {
-    return executable_.read_output(i, microbatch);
-  }
-
-  /// Since the last reset.
-  const std::vector<bundle::CollectiveTotal>& collectives() const { return collectives_.totals(); }
-  void reset_collectives() { collectives_.reset_totals(); }
-  std::int64_t arena_bytes() const { return executable_.arena_bytes(); }
-  std::int64_t launches() const { return executable_.launches(); }
-  double upload_seconds() const { return executable_.upload_seconds(); }
+  const Executable& executable() const { return executable_; }
+  /// What it counts is told since the last reset.
+  CollectiveContext& collectives() { return collectives_; }
   /// Weights and arena.
   std::int64_t peak_bytes() const;
 

@@ -94,7 +94,8 @@ Tensor whole_output(const bundle::MetaInfo& info, const bundle::PortInfo& port, 
                     HostCommunicator& world) {
   const std::size_t index = index_in_shard(info.outputs, port, world.rank());
   return gather_output(
-      info, port, [&](int microbatch) { return run.output(index, microbatch); }, world);
+      info, port, [&](int microbatch) { return run.executable().read_output(index, microbatch); },
+      world);
 }
 
 /// What runs before have made of the states that a run continues.
@@ -153,7 +154,7 @@ Tensor stacked(const std::vector<Tensor>& steps) {
 }
 
 /// What one rank has measured, to be told to the others.
-nlohmann::json measurements_of(const RankRun& run, const std::vector<RankRun::Seconds>& runs) {
+nlohmann::json measurements_of(RankRun& run, const std::vector<RankRun::Seconds>& runs) {
   std::vector<double> host;
   std::vector<double> device;
   for (const RankRun::Seconds& each : runs) {
@@ -162,11 +163,11 @@ nlohmann::json measurements_of(const RankRun& run, const std::vector<RankRun::Se
   }
   return {{"run_seconds", host},
           {"device_seconds", device},
-          {"collectives", bundle::to_json(run.collectives())},
-          {"arena_bytes", run.arena_bytes()},
+          {"collectives", bundle::to_json(run.collectives().totals())},
+          {"arena_bytes", run.executable().arena_bytes()},
           {"peak_bytes", run.peak_bytes()},
-          {"launches", run.launches()},
-          {"upload_seconds", run.upload_seconds()}};
+          {"launches", run.executable().launches()},
+          {"upload_seconds", run.executable().upload_seconds()}};
 }
 
 /// Keeps, by repetition, the larger of what ranks took.
@@ -236,7 +237,7 @@ RunResult run_rank(RankRun& run, const Bundle& bundle, const TailRun* tail,
                    HostCommunicator& world) {
   const bundle::MetaInfo& info = bundle.info;
   const auto run_once = [&] {
-    run.reset_collectives();
+    run.collectives().reset_totals();
     return run_steps(run, info, inputs, options.loop, before, world);
   };
   if (options.repeat > 1) run_once();

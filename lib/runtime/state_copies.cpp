@@ -1,6 +1,7 @@
 #include "runtime/state_copies.h"
 
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "graph/state.h"
@@ -19,13 +20,11 @@ struct Place {
 
 }  // namespace
 
-StateCopies state_copies(const graph::Graph& graph, const std::vector<bool>& rows_stay,
-                         std::span<const TensorView> inputs, std::span<const TensorView> outputs,
-                         Device& device) {
+StateCopies state_copies(const graph::Graph& graph, std::span<const TensorView> inputs,
+                         std::span<const TensorView> outputs, Device& device) {
   std::vector<Place> all;
   std::vector<CopyLayout> layouts;
-  for (std::size_t i = 0; i < graph.states.size(); ++i) {
-    const graph::State& state = graph.states[i];
+  for (const graph::State& state : graph.states) {
     const TensorView& from = outputs[state.output];
     const TensorView& to = inputs[state.input];
     const std::string& name = graph.value(graph.outputs[state.output]).name;
@@ -38,7 +37,7 @@ StateCopies state_copies(const graph::Graph& graph, const std::vector<bool>& row
     CopyLayout layout{from.shape, row_major_strides(from.shape), row_major_strides(to.shape),
                       element};
     Place place{from.data, to.data};
-    if (growth && rows_stay[i]) {
+    if (growth && graph::keeps_places(graph, state)) {
       layout.shape = to.shape;
     } else if (growth) {
       const auto dim = static_cast<std::size_t>(growth->dim);

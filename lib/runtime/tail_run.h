@@ -18,8 +18,6 @@ class TailRun {
   /// that fails.
   NamedTensors run(const NamedTensors& inputs, const NamedTensors& made) const;
 
-  const graph::TailSummary& summary() const { return summary_; }
-
  private:
   graph::TailSummary summary_;
   graph::OnnxInterpreter interpreter_;

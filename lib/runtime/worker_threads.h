@@ -23,7 +23,6 @@ class WorkerThreads {
   WorkerThreads(const WorkerThreads&) = delete;
   WorkerThreads& operator=(const WorkerThreads&) = delete;
 
-  std::size_t size() const { return threads_.size(); }
   /// The task must live until wait() returns.
   void start(const Task& task);
   /// Returns when all workers are done.
