@@ -4,6 +4,7 @@
 
 #include "base/problems.h"
 #include "planner/load_model.h"
+#include "runtime/step_loop.h"
 #include "runtime/tensor_files.h"
 
 namespace autopar {

@@ -4,12 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "bundle/meta_info.h"
-#include "runtime/step_loop.h"
+#include "runtime/named_tensors.h"
+#include "runtime/session_options.h"
 
 namespace autopar {
 

@@ -54,12 +54,11 @@ void print_model(const graph::ModelOverview& model, const EndOfModel& end, bool 
   for (const auto& [domain, version] : model.opsets) {
     fmt::print("opset {} {}\n", domain.empty() ? "ai.onnx" : domain, version);
   }
-  for (const auto& port : model.inputs) {
-    fmt::print("input {} {} [{}]\n", port.name, name_of(port.type), fmt::join(port.dims, ", "));
-  }
-  for (const auto& port : model.outputs) {
-    fmt::print("output {} {} [{}]\n", port.name, name_of(port.type), fmt::join(port.dims, ", "));
-  }
+  const auto print_port = [](const char* what, const graph::ModelOverview::Port& port) {
+    fmt::print("{} {} {} [{}]\n", what, port.name, name_of(port.type), fmt::join(port.dims, ", "));
+  };
+  for (const auto& port : model.inputs) print_port("input", port);
+  for (const auto& port : model.outputs) print_port("output", port);
   fmt::print("{} weights, {}\n", model.weights, in_bytes(model.weight_bytes));
   for (const auto& [op_type, count] : model.operators) fmt::print("{:>6} {}\n", count, op_type);
   if (end.tail) fmt::print("{}", tail_text(*end.tail));
@@ -93,14 +92,12 @@ void print_bundle(const bundle::MetaInfo& info, const std::optional<bundle::Tail
                stage.ranks.front(), stage.ranks.back(), fmt::join(sizes, "x"),
                in_seconds(stage.seconds));
   }
-  for (const bundle::PortInfo& port : info.inputs) {
-    fmt::print("input {} {} {} {}\n", port.name, name_of(port.type), graph::to_string(port.shape),
-               specs_text(port));
-  }
-  for (const bundle::PortInfo& port : info.outputs) {
-    fmt::print("output {} {} {} {}\n", port.name, name_of(port.type), graph::to_string(port.shape),
-               specs_text(port));
-  }
+  const auto print_port = [](const char* what, const bundle::PortInfo& port) {
+    fmt::print("{} {} {} {} {}\n", what, port.name, name_of(port.type),
+               graph::to_string(port.shape), specs_text(port));
+  };
+  for (const bundle::PortInfo& port : info.inputs) print_port("input", port);
+  for (const bundle::PortInfo& port : info.outputs) print_port("output", port);
   for (const bundle::RankInfo& rank : info.ranks) {
     fmt::print("rank {} at ({}) of stage {}: {} of weights, {} at the peak\n", rank.rank,
                fmt::join(rank.coordinates, ","), rank.stage, in_bytes(rank.weight_bytes),

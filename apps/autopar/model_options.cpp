@@ -2,6 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <string>
+#include <vector>
+
 namespace autopar {
 
 void add_model_options(CLI::App& command, planner::ModelOptions& options) {
@@ -67,6 +70,17 @@ void add_plan_options(CLI::App& command, planner::PlanOptions& options) {
       ->capture_default_str();
   command.add_flag("--discover", options.discover,
                    "Find out how operators without a sharding rule split, by running them");
+}
+
+void add_operators_option(CLI::App& command) {
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--operators",
+          [](const std::vector<std::string>& libraries) {
+            for (const std::string& library : libraries) planner::load_operators(library);
+          },
+          "A shared library with operators of your own (autopar_operator.h); may be repeated")
+      ->allow_extra_args(false);
 }
 
 void check_usage(const planner::PlanOptions& options) {

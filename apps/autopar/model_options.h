@@ -8,6 +8,8 @@ namespace autopar {
 
 void add_model_options(CLI::App& command, planner::ModelOptions& options);
 void add_plan_options(CLI::App& command, planner::PlanOptions& options);
+/// --operators, whose libraries are loaded when the command line is read.
+void add_operators_option(CLI::App& command);
 /// Options that contradict each other are wrong usage. Throws CLI::ValidationError.
 void check_usage(const planner::PlanOptions& options);
 

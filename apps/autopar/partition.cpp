@@ -6,7 +6,6 @@
 
 #include "commands.h"
 #include "model_options.h"
-#include "operator_options.h"
 #include "progress.h"
 
 namespace autopar {

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "commands.h"
 #include "model_options.h"
-#include "operator_options.h"
 #include "progress.h"
 
 namespace autopar {

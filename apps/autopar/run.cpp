@@ -13,7 +13,7 @@
 #include "device_choice.h"
 #include "input_options.h"
 #include "launch.h"
-#include "operator_options.h"
+#include "model_options.h"
 #include "planner/summary.h"
 #include "runtime/session.h"
 #include "runtime/step_loop.h"

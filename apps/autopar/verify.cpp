@@ -8,7 +8,7 @@
 #include "commands.h"
 #include "input_options.h"
 #include "launch.h"
-#include "operator_options.h"
+#include "model_options.h"
 #include "planner/verify.h"
 
 namespace autopar {

@@ -1,12 +1,11 @@
 #include "planner/calibration.h"
 
-#include <fmt/format.h>
+#include <fmt/chrono.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <ctime>
 #include <vector>
@@ -28,11 +27,7 @@ namespace {
 std::string here_and_now() {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
-  std::array<char, 16> date{};
-  const std::time_t now = std::time(nullptr);
-  std::tm broken{};
-  std::strftime(date.data(), date.size(), "%Y-%m-%d", gmtime_r(&now, &broken));
-  return fmt::format("{}, {}", host.data(), date.data());
+  return fmt::format("{}, {:%Y-%m-%d}", host.data(), fmt::gmtime(std::time(nullptr)));
 }
 
 struct Measured {

@@ -2,7 +2,7 @@
 
 #include "base/problems.h"
 #include "planner/find_plan.h"
-#include "search/logical_meshes.h"
+#include "search/search_meshes.h"
 
 namespace autopar::planner {
 

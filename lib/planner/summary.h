@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "bundle/meta_info.h"
-#include "graph/graph.h"
+#include "bundle/collective_total.h"
 #include "graph/tail.h"
 #include "search/stages/search_pipeline.h"
 

@@ -4,7 +4,6 @@
 #include <fstream>
 #include <set>
 #include <system_error>
-#include <utility>
 
 #include "base/error.h"
 #include "base/in_parallel.h"

@@ -81,6 +81,24 @@ std::string describe(const Pin& pin) {
   return fmt::format("{}", fmt::join(fields, " "));
 }
 
+[[noreturn]] void fail_unnamed(const Pin& pin) {
+  fail("--strategy pins '{}', but the model has no operator, input or weight of that name",
+       pin.name);
+}
+
+/// An input or a weight, which has a place and no strategy.
+void check_names_tensor(const Pin& pin, const graph::Graph& graph,
+                        const std::vector<graph::NodeId>& producers) {
+  bool names_stored = false;
+  for (std::size_t id = 0; id < graph.values.size() && !names_stored; ++id) {
+    names_stored = producers[id] == graph::no_node && matches(pin, graph.values[id].name);
+  }
+  if (!names_stored) fail_unnamed(pin);
+  if (pin.inputs || pin.reductions) {
+    fail("--strategy pins '{}', an input or weight, which has 'outputs' alone", pin.name);
+  }
+}
+
 }  // namespace
 
 std::vector<Pin> load_pins(const std::filesystem::path& file) {
@@ -106,28 +124,6 @@ std::vector<Pin> load_pins(const std::filesystem::path& file) {
   problems.throw_if_any();
   return pins;
 }
-
-namespace {
-
-[[noreturn]] void fail_unnamed(const Pin& pin) {
-  fail("--strategy pins '{}', but the model has no operator, input or weight of that name",
-       pin.name);
-}
-
-/// An input or a weight, which has a place and no strategy.
-void check_names_tensor(const Pin& pin, const graph::Graph& graph,
-                        const std::vector<graph::NodeId>& producers) {
-  bool names_stored = false;
-  for (std::size_t id = 0; id < graph.values.size() && !names_stored; ++id) {
-    names_stored = producers[id] == graph::no_node && matches(pin, graph.values[id].name);
-  }
-  if (!names_stored) fail_unnamed(pin);
-  if (pin.inputs || pin.reductions) {
-    fail("--strategy pins '{}', an input or weight, which has 'outputs' alone", pin.name);
-  }
-}
-
-}  // namespace
 
 bool names_operator(const Pin& pin, const graph::Graph& graph) {
   return std::ranges::any_of(graph.nodes,

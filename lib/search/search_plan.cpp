@@ -335,16 +335,14 @@ void consider_fair_plan(const PlanTask& task, Incumbent& incumbent) {
 }
 
 SearchReport report_of(const PlanTask& task, const Incumbent& best, Cost lower_bound) {
-  SearchReport report;
-  report.method = task.options.method;
-  report.bound_is_searched = task.is_exact() || task.options.bound;
-  report.lower_bound_seconds = std::max(0.0, static_cast<double>(lower_bound) * seconds_per_cost);
-  report.proven_optimal = best.cost == lower_bound;
-  report.one_device_seconds = least_seconds_on(1, task.stage.graph, task.cost.device());
-  report.one_device_bytes = bytes_on_one_device(task.stage.graph);
-  report.glpk_seconds = best.glpk_seconds;
-  report.search_seconds = task.stopwatch.seconds();
-  return report;
+  return {.method = task.options.method,
+          .search_seconds = task.stopwatch.seconds(),
+          .glpk_seconds = best.glpk_seconds,
+          .lower_bound_seconds = std::max(0.0, static_cast<double>(lower_bound) * seconds_per_cost),
+          .proven_optimal = best.cost == lower_bound,
+          .bound_is_searched = task.is_exact() || task.options.bound,
+          .one_device_seconds = least_seconds_on(1, task.stage.graph, task.cost.device()),
+          .one_device_bytes = bytes_on_one_device(task.stage.graph)};
 }
 
 SolvedPlan solve(PlanTask task) {

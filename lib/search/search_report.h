@@ -33,7 +33,7 @@ struct SearchReport {
   bool bound_is_searched = true;  ///< false: the sum of the operators' least costs
   double one_device_seconds = 0;  ///< the whole model on one device, by the same cost model
   std::int64_t one_device_bytes = 0;
-  std::vector<MeshTrial> meshes;  ///< empty where only one was searched
+  std::vector<MeshTrial> meshes = {};  ///< empty where only one was searched
   // For a search of stages alone (stages/search_pipeline.h):
   double epsilon = 0;       ///< the plan may cost so much, as a part of its cost, above the best
   int layers = 0;           ///< between which stages may be cut

@@ -6,7 +6,6 @@
 
 #include "search/cost_tables.h"
 #include "search/graph_uses.h"
-#include "search/plan_builder.h"
 
 namespace autopar::search {
 

@@ -3,7 +3,6 @@
 #include <bit>
 #include <map>
 #include <string_view>
-#include <utility>
 #include <variant>
 
 #include "assignment/memo.h"
@@ -27,8 +26,7 @@ class Hash {
     first_ = assignment::combined(first_, number);
     second_ = assignment::combined(second_ * 0x9e3779b97f4a7c15 + 1, number + 0x632be59bd9b4e019);
   }
-  void add_signed(std::int64_t number) { add(static_cast<std::uint64_t>(number)); }
-  void add_text(std::string_view text) {
+  void add(std::string_view text) {
     add(text.size());
     for (const char letter : text) add(static_cast<unsigned char>(letter));
   }
@@ -46,40 +44,35 @@ class Hash {
 void add_tensor(Hash& hash, const graph::Tensor& tensor, std::int64_t identity) {
   hash.add(static_cast<std::uint64_t>(tensor.type()));
   hash.add(tensor.shape().size());
-  for (const std::int64_t extent : tensor.shape()) hash.add_signed(extent);
+  for (const std::int64_t extent : tensor.shape()) hash.add(extent);
   const bool is_float = is_floating_point(tensor.type());
   const bool is_small = tensor.size_bytes() <= (is_float ? most_looked_at_floats : most_looked_at);
   if (is_small && tensor.has_data()) {
     const graph::Tensor copy = tensor.contiguous_copy();
     for (const std::byte each : copy.bytes()) hash.add(static_cast<std::uint64_t>(each));
   } else if (!is_float) {
-    hash.add_signed(identity);  // it may hold what shapes depend on: equal to itself alone
-  }
-}
-
-template <typename Number>
-void add_number(Hash& hash, const Number& number) {
-  if constexpr (std::is_same_v<Number, std::string>) {
-    hash.add_text(number);
-  } else if constexpr (std::is_same_v<Number, float>) {
-    hash.add(std::bit_cast<std::uint32_t>(number));
-  } else {
-    hash.add_signed(number);
+    hash.add(identity);  // it may hold what shapes depend on: equal to itself alone
   }
 }
 
 Hash hash_of_attribute(const graph::Attribute& attribute, std::int64_t identity) {
   Hash hash;
   hash.add(attribute.index());
+  const auto add = [&](const auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, float>)
+      hash.add(std::bit_cast<std::uint32_t>(value));
+    else
+      hash.add(value);
+  };
   const auto visit = [&](const auto& value) {
     using Kind = std::decay_t<decltype(value)>;
     if constexpr (std::is_same_v<Kind, graph::Tensor>) {
       add_tensor(hash, value, identity);
     } else if constexpr (std::is_arithmetic_v<Kind> || std::is_same_v<Kind, std::string>) {
-      add_number(hash, value);
+      add(value);
     } else {
       hash.add(value.size());
-      for (const auto& each : value) add_number(hash, each);
+      for (const auto& each : value) add(each);
     }
   };
   std::visit(visit, attribute);
@@ -88,13 +81,13 @@ Hash hash_of_attribute(const graph::Attribute& attribute, std::int64_t identity)
 
 Hash hash_of_node(const graph::Node& node, NodeId id) {
   Hash hash;
-  hash.add_text(node.op_type);
-  hash.add_text(node.domain);
+  hash.add(node.op_type);
+  hash.add(node.domain);
   for (const auto& [key, attribute] : node.attributes) {
-    hash.add_text(key);
+    hash.add(key);
     hash.add(hash_of_attribute(attribute, -1 - id));
   }
-  if (node.body) hash.add_text(node.name);  // no two loops are taken to be alike
+  if (node.body) hash.add(node.name);  // no two loops are taken to be alike
   return hash;
 }
 
@@ -102,7 +95,7 @@ Hash hash_of_value(const graph::Value& value, ValueId id) {
   Hash hash;
   hash.add(static_cast<std::uint64_t>(value.type));
   hash.add(value.shape.size());
-  for (const std::int64_t extent : value.shape) hash.add_signed(extent);
+  for (const std::int64_t extent : value.shape) hash.add(extent);
   hash.add(value.constant ? 1 : 0);
   if (value.constant) add_tensor(hash, *value.constant, id);
   return hash;
@@ -117,10 +110,10 @@ struct Run {
   std::vector<bool> is_made = std::vector<bool>(values.size(), false);
 
   void add(ValueId value) {
-    if (value == graph::no_value) return hash.add_signed(-1);
+    if (value == graph::no_value) return hash.add(-1);
     const bool is_new = numbers[value] < 0;
     if (is_new) numbers[value] = count++;
-    hash.add_signed(numbers[value]);
+    hash.add(numbers[value]);
     if (is_new) hash.add(values[value]);
   }
   void add(const graph::Node& node, const Hash& hash_of_node) {
@@ -139,13 +132,13 @@ Hash hash_of_run(Run run, const Graph& graph, const graph::StageCutter& cutter, 
                  NodeId end) {
   for (const ValueId input : graph.inputs)
     if (run.numbers[input] >= 0) run.add(input);
-  run.hash.add_signed(-2);
+  run.hash.add(-2);
   for (const ValueId value : cutter.crossing(begin)) run.add(value);
-  run.hash.add_signed(-3);
+  run.hash.add(-3);
   for (const ValueId output : graph.outputs)
     if (run.is_made[output]) run.add(output);
-  run.hash.add_signed(-4);
-  if (end == static_cast<NodeId>(graph.nodes.size())) run.hash.add_signed(-5);
+  run.hash.add(-4);
+  if (end == static_cast<NodeId>(graph.nodes.size())) run.hash.add(-5);
   for (const ValueId value : cutter.crossing(end)) run.add(value);
   return run.hash;
 }
@@ -159,7 +152,7 @@ RunClasses find_run_classes(const Graph& graph, const graph::StageCutter& cutter
   std::vector<Hash> nodes;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     nodes.push_back(hash_of_node(graph.nodes[n], static_cast<NodeId>(n)));
-    if (names_matter) nodes.back().add_text(graph.nodes[n].name);
+    if (names_matter) nodes.back().add(graph.nodes[n].name);
   }
   std::vector<Hash> values;
   for (std::size_t v = 0; v < graph.values.size(); ++v) {

@@ -6,13 +6,12 @@
 
 #include "search/stages/search_pipeline.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "assignment/cost_table.h"
 #include "base/error.h"
 #include "base/interruption.h"
 #include "base/stopwatch.h"
@@ -75,10 +74,9 @@ void require_possible_count(const PipelineTask& task, const SequenceProblem& pro
     fail("--mesh {}: stages of {} devices do not fill {}: give a mesh whose devices divide them",
          to_string(*pipeline.mesh), pipeline.mesh->num_devices(), task.devices());
   }
-  std::string known;
-  for (const int count : counts) known += (known.empty() ? "" : ", ") + std::to_string(count);
   fail("--stages {}: {} devices cannot be cut into so many{}: {} would do", pipeline.stages,
-       task.devices(), pipeline.mesh ? " of mesh " + to_string(*pipeline.mesh) : "", known);
+       task.devices(), pipeline.mesh ? " of mesh " + to_string(*pipeline.mesh) : "",
+       fmt::join(counts, ", "));
 }
 
 LayerCuts layers_of(const PipelineTask& task, const graph::StageCutter& cutter) {
@@ -309,19 +307,18 @@ FoundPipeline search_stages(const PipelineTask& task) {
   StageCosts costs(task.microbatch, cutter, cuts, task.device, shapes, options);
   const auto [best, bound] = find_best(task, costs, problem);
   FoundPipeline found{plan_of(task, costs, problem, best), {}};
-  SearchReport& report = found.report;
-  report.method = options.method;
-  report.bound_is_searched = options.method == SearchMethod::ilp;
-  report.lower_bound_seconds =
-      std::min(found.plan.predicted.cost_seconds, static_cast<double>(bound) * seconds_per_cost);
-  report.proven_optimal = bound == best.cost;
-  report.one_device_seconds = least_seconds_on(1, task.whole, task.device);
-  report.one_device_bytes = bytes_on_one_device(task.whole);
-  report.glpk_seconds = costs.glpk_seconds();
-  report.search_seconds = task.stopwatch.seconds();
-  report.epsilon = task.pipeline.epsilon;
-  report.layers = costs.layers();
-  report.stages_searched = costs.searches();
+  const double bound_seconds = static_cast<double>(bound) * seconds_per_cost;
+  found.report = {.method = options.method,
+                  .search_seconds = task.stopwatch.seconds(),
+                  .glpk_seconds = costs.glpk_seconds(),
+                  .lower_bound_seconds = std::min(found.plan.predicted.cost_seconds, bound_seconds),
+                  .proven_optimal = bound == best.cost,
+                  .bound_is_searched = options.method == SearchMethod::ilp,
+                  .one_device_seconds = least_seconds_on(1, task.whole, task.device),
+                  .one_device_bytes = bytes_on_one_device(task.whole),
+                  .epsilon = task.pipeline.epsilon,
+                  .layers = costs.layers(),
+                  .stages_searched = costs.searches()};
   return found;
 }
 

@@ -120,12 +120,20 @@ assignment::Cost StageCosts::certain_bound(int size, int begin, int end) const {
   return least;
 }
 
-assignment::Cost StageCosts::cost(int size, int begin, int end) const {
-  assignment::Cost least = assignment::impossible;
+/// What is known of the view that has the cheapest plan; null where none has one.
+const Found* StageCosts::cheapest(int size, int begin, int end) const {
+  const Found* best = nullptr;
   for (const int view : facts_.views_of_size[size]) {
-    if (const Found* known = found(view, begin, end)) least = std::min(least, known->cost);
+    const Found* known = found(view, begin, end);
+    if (known != nullptr && known->plan && (best == nullptr || known->cost < best->cost))
+      best = known;
   }
-  return least;
+  return best;
+}
+
+assignment::Cost StageCosts::cost(int size, int begin, int end) const {
+  const Found* best = cheapest(size, begin, end);
+  return best != nullptr ? best->cost : assignment::impossible;
 }
 
 bool StageCosts::is_settled(int size, int begin, int end) const {
@@ -135,12 +143,7 @@ bool StageCosts::is_settled(int size, int begin, int end) const {
 }
 
 const plan::Plan& StageCosts::plan(int size, int begin, int end) const {
-  const Found* best = nullptr;
-  for (const int view : facts_.views_of_size[size]) {
-    const Found* known = found(view, begin, end);
-    if (known != nullptr && known->plan && (best == nullptr || known->cost < best->cost))
-      best = known;
-  }
+  const Found* best = cheapest(size, begin, end);
   require(best != nullptr, "a stage that was chosen has a plan");
   return *best->plan;
 }

@@ -70,6 +70,7 @@ class StageCosts {
 
  private:
   const Found* found(int view, int begin, int end) const;
+  const Found* cheapest(int size, int begin, int end) const;
   assignment::Cost bound_on(int view, int begin, int end) const;
   assignment::Cost bound_without_search(int view, int begin, int end) const;
   int view_of_least_bound(int size, int begin, int end) const;

@@ -233,15 +233,6 @@ std::optional<StageSequence> most_throughput(Tables& tables) {
 
 }  // namespace
 
-std::size_t SequenceProblem::stage_place(int size, int begin, int end) const {
-  const std::size_t width = layers + 1;
-  return (size * width + begin) * width + end;
-}
-
-std::size_t SequenceProblem::transfer_place(bool node_begins, int cut, int smaller_size) const {
-  return ((node_begins ? layers + 1 : 0) + cut) * sizes.size() + smaller_size;
-}
-
 void SequenceProblem::allocate() {
   stages.assign(stage_place(std::ssize(sizes), 0, 0), impossible);
   transfers.assign(transfer_place(true, layers + 1, 0), 0);

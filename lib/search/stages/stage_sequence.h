@@ -34,8 +34,12 @@ struct SequenceProblem {
   /// Sequences that are better than the answer by no more than this part of its cost may be missed.
   double epsilon = 0;
 
-  std::size_t stage_place(int size, int begin, int end) const;
-  std::size_t transfer_place(bool node_begins, int cut, int smaller_size) const;
+  std::size_t stage_place(int size, int begin, int end) const {
+    return (static_cast<std::size_t>(size) * (layers + 1) + begin) * (layers + 1) + end;
+  }
+  std::size_t transfer_place(bool node_begins, int cut, int smaller_size) const {
+    return ((node_begins ? layers + 1 : 0) + cut) * sizes.size() + smaller_size;
+  }
   assignment::Cost& stage(int size, int begin, int end) {
     return stages[stage_place(size, begin, end)];
   }

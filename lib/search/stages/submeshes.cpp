@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "search/logical_meshes.h"
+#include "search/search_meshes.h"
 
 namespace autopar::search {
 

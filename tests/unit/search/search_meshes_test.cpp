@@ -4,7 +4,6 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "search/logical_meshes.h"
 #include "search/operator_bound.h"
 #include "unit/program/random_graph.h"
 

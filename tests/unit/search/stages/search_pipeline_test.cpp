@@ -10,7 +10,6 @@
 #include <set>
 #include <utility>
 
-#include "search/logical_meshes.h"
 #include "search/plan_builder.h"
 #include "search/search_meshes.h"
 #include "search/stages/search_pipeline.h"
