@@ -45,9 +45,9 @@ using FoldSum =
 /// One element of images that columns [image, channel, tap, window] are added up to.
 template <typename T>
 struct FoldedElement {
-  const T* columns;
-  const T* bias;  ///< one a channel; may be null
-  T* out;
+  const T* columns;  ///< [images, channels, taps, windows]
+  const T* bias;     ///< one a channel; may be null
+  T* out;            ///< [images, channels, places]
   Windows windows;
   std::int64_t channels;
 
@@ -69,10 +69,10 @@ struct FoldedElement {
 /// One element of ConvTranspose by its definition.
 template <typename T>
 struct TransposedConvolutionElement {
-  const T* in;
-  const T* weights;
-  const T* bias;  ///< may be null
-  T* out;
+  const T* in;       ///< [images, channels, windows]
+  const T* weights;  ///< [channels, out channels of the group, taps]
+  const T* bias;     ///< may be null
+  T* out;            ///< [images, out channels, places]
   ConvolutionSizes convolution;
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {

@@ -22,9 +22,9 @@ struct ZeroElement {
 /// `places`); that is the first part, along each dimension, of the output (`out`).
 template <typename T>
 struct UnpooledElement {
-  const T* in;
-  const std::int64_t* indices;
-  T* out;
+  const T* in;                  ///< [planes, windows]
+  const std::int64_t* indices;  ///< as in
+  T* out;                       ///< [planes, places of the output]
   std::int64_t planes;
   Windows places;
 

@@ -42,19 +42,27 @@ struct Transform {
   }
 };
 
-graph::Tensor matrix_of(const Transform& transform, DataType type) {
-  const Shape shape{transform.samples * transform.in_parts, transform.bins * transform.out_parts};
-  graph::Tensor matrix = graph::Tensor::zeros(type, shape);
-  const bool is_known = visit_type(type, AllFloats{}, [&]<typename T>(T) {
-    T* to = reinterpret_cast<T*>(matrix.mutable_bytes().data());
-    for (std::int64_t n = 0; n < transform.samples; ++n)
-      for (std::int64_t in = 0; in < transform.in_parts; ++in)
-        for (std::int64_t k = 0; k < transform.bins; ++k)
-          for (std::int64_t out = 0; out < transform.out_parts; ++out)
-            *to++ = narrowed<T>(transform.weight(n, in, k, out));
+graph::Tensor tensor_of(const KernelRequest& request, DataType type, const Shape& shape,
+                        const std::vector<double>& values) {
+  graph::Tensor tensor = graph::Tensor::zeros(type, shape);
+  const bool is_known = visit_type(type, AllNumbers{}, [&]<typename T>(T) {
+    T* to = reinterpret_cast<T*>(tensor.mutable_bytes().data());
+    for (const double value : values) *to++ = narrowed<T>(value);
   });
-  require(is_known, "a transform is of floats");
-  return matrix;
+  if (!is_known) fail_type(request, type);
+  return tensor;
+}
+
+graph::Tensor matrix_of(const KernelRequest& request, const Transform& transform, DataType type) {
+  std::vector<double> weights;
+  for (std::int64_t n = 0; n < transform.samples; ++n)
+    for (std::int64_t in = 0; in < transform.in_parts; ++in)
+      for (std::int64_t k = 0; k < transform.bins; ++k)
+        for (std::int64_t out = 0; out < transform.out_parts; ++out)
+          weights.push_back(transform.weight(n, in, k, out));
+  return tensor_of(request, type,
+                   {transform.samples * transform.in_parts, transform.bins * transform.out_parts},
+                   weights);
 }
 
 /// cos and sin of every angle that occurs, in double.
@@ -69,12 +77,12 @@ graph::Tensor circle_of(const Transform& transform) {
 }
 
 /// rows [n, samples * in_parts] to bins [n, bins * out_parts].
-void add_transform(Composite& composite, const Transform& transform, const Part& rows,
-                   const Part& bins) {
+void add_transform(const KernelRequest& request, Composite& composite, const Transform& transform,
+                   const Part& rows, const Part& bins) {
   const std::int64_t elements =
       transform.samples * transform.in_parts * transform.bins * transform.out_parts;
   if (elements <= most_matrix_elements) {
-    const Part matrix = composite.constant(matrix_of(transform, rows.type));
+    const Part matrix = composite.constant(matrix_of(request, transform, rows.type));
     return composite.add(passes::internal_domain, "FusedMatMul", {}, {rows, matrix}, {bins});
   }
   composite.add(passes::internal_domain, "FourierRows",
@@ -146,7 +154,7 @@ std::unique_ptr<Kernel> make_dft(const KernelRequest& request) {
   }
   const Shape bin_shape{rows, transform.bins * transform.out_parts};
   const Part bins = is_last ? composite.output(0) : composite.temporary(samples.type, bin_shape);
-  add_transform(composite, transform, Composite::reshaped(samples, row_shape),
+  add_transform(request, composite, transform, Composite::reshaped(samples, row_shape),
                 Composite::reshaped(bins, bin_shape));
   if (!is_last)
     composite.add_copy(bins, composite.output(0),
@@ -190,7 +198,7 @@ std::unique_ptr<Kernel> make_stft(const KernelRequest& request) {
     samples = weighted;
   }
   const std::int64_t rows = signal[0] * frames;
-  add_transform(composite, transform,
+  add_transform(request, composite, transform,
                 Composite::reshaped(samples, {rows, transform.length * parts}),
                 Composite::reshaped(composite.output(0), {rows, transform.bins * 2}));
   return composite.finish();
@@ -236,12 +244,7 @@ std::unique_ptr<Kernel> make_mel_weight_matrix(const KernelRequest& request) {
       weight(bin) = double(end - bin) / double(end - top);
     if (begin == top || top >= end) weight(top) = 1;
   }
-  graph::Tensor matrix = graph::Tensor::zeros(out.type, out.shape);
-  const bool is_known = visit_type(out.type, AllNumbers{}, [&]<typename T>(T) {
-    T* to = reinterpret_cast<T*>(matrix.mutable_bytes().data());
-    for (const double value : weights) *to++ = narrowed<T>(value);
-  });
-  if (!is_known) fail_type(request, out.type);
+  const graph::Tensor matrix = tensor_of(request, out.type, out.shape, weights);
   Composite composite(request);
   composite.add_copy(composite.constant(matrix), composite.output(0),
                      {{matrix.elements()}, {1}, {1}});

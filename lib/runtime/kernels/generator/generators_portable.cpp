@@ -12,9 +12,9 @@ namespace autopar::runtime::AUTOPAR_DEVICE {
 /// All of the output, as one row.
 template <typename T>
 struct RangeRow {
-  const T* start;
-  const T* delta;
-  T* out;
+  const T* start;  ///< one number
+  const T* delta;  ///< one number
+  T* out;          ///< [elements]
 
   AUTOPAR_ELEMENTWISE auto operator()(std::int64_t) const {
     return [to = out, first = *start, step = *delta](std::int64_t i) {
@@ -25,7 +25,7 @@ struct RangeRow {
 
 template <typename Word>
 struct EyeRows {
-  Word* out;
+  Word* out;  ///< [rows, columns]
   std::int64_t columns;
   std::int64_t diagonal;  ///< columns right of the main one
   Word one;
@@ -40,8 +40,8 @@ struct EyeRows {
 /// Keeps the elements at or above diagonal `k` of each matrix (upper), or at or below it.
 template <typename Word>
 struct TriangleRows {
-  const Word* in;
-  Word* out;
+  const Word* in;         ///< [matrices, rows, columns]
+  Word* out;              ///< as in
   const std::int64_t* k;  ///< null for 0
   std::int64_t rows;      ///< of a matrix
   std::int64_t columns;
@@ -62,8 +62,8 @@ struct TriangleRows {
 template <typename Index, typename Word>
 struct OneHotRows {
   const Index* indices;  ///< [outer, inner]
-  const Word* values;
-  Word* out;
+  const Word* values;    ///< [2]: off, on
+  Word* out;             ///< [outer, depth, inner]
   AxisExtents extents;
 
   AUTOPAR_ELEMENTWISE auto operator()(std::int64_t row) const {

@@ -147,9 +147,9 @@ template <typename T>
 struct GridSampleElement {
   using W = WideFloat<T>;
 
-  const T* in;
-  AnyFloats grid;
-  T* out;
+  const T* in;     ///< [images, channels, places]
+  AnyFloats grid;  ///< [images, out places, dimensions]
+  T* out;          ///< [images, channels, out places]
   Sampling sampling;
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
@@ -175,7 +175,7 @@ struct AffineGridElement {
   using W = WideFloat<T>;
 
   const T* theta;  ///< [image, dimensions, dimensions + 1], the last dimension first
-  T* out;
+  T* out;          ///< [images, places, dimensions]
   Sampling sampling;
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {

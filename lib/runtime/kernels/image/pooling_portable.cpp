@@ -12,8 +12,8 @@ namespace autopar::runtime::AUTOPAR_DEVICE {
 
 template <typename T>
 struct AveragePoolElement {
-  const T* in;
-  T* out;
+  const T* in;  ///< [images, channels, places]
+  T* out;       ///< [images, channels, out places]
   Windows windows;
   std::array<int, Windows::dimensions> padded_ends;
   bool counts_padding;
@@ -36,9 +36,9 @@ struct AveragePoolElement {
 /// spatial dimension changes fastest.
 template <typename T>
 struct MaxPoolElement {
-  const T* in;
-  T* out;
-  std::int64_t* indices;
+  const T* in;            ///< [images, channels, places]
+  T* out;                 ///< [images, channels, out places]
+  std::int64_t* indices;  ///< as out
   Windows windows;
   bool is_column_major;
 
@@ -76,8 +76,8 @@ AUTOPAR_ELEMENTWISE W root_of(W sum, int p) {
 
 template <typename T>
 struct LpPoolElement {
-  const T* in;
-  T* out;
+  const T* in;  ///< [images, channels, places]
+  T* out;       ///< [images, channels, out places]
   Windows windows;
   int p;
 

@@ -62,10 +62,10 @@ template <typename T>
 struct RoiAlignElement {
   using W = WideFloat<T>;
 
-  const T* in;
-  const T* rois;  ///< x1, y1, x2, y2 each
-  const std::int64_t* images;
-  T* out;
+  const T* in;                 ///< [images, channels, height, width]
+  const T* rois;               ///< [regions, 4]: x1, y1, x2, y2
+  const std::int64_t* images;  ///< [regions]
+  T* out;                      ///< [regions, channels, pooled height, pooled width]
   RegionSizes sizes;
   int sampling_ratio;
   bool is_half_pixel;
@@ -171,9 +171,9 @@ template <typename T>
 struct RoiPoolElement {
   using W = WideFloat<T>;
 
-  const T* in;
-  const T* rois;
-  T* out;
+  const T* in;    ///< [images, channels, height, width]
+  const T* rois;  ///< [regions, 5]: image, x1, y1, x2, y2
+  T* out;         ///< [regions, channels, pooled height, pooled width]
   RegionSizes sizes;
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {

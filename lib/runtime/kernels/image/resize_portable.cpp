@@ -43,8 +43,8 @@ struct AxisWeights {
 /// where they are counted at run time.
 template <typename W, int taps>
 struct ResizedRows {
-  const W* in;
-  W* out;
+  const W* in;  ///< [outer, axis.in, inner]
+  W* out;       ///< [outer, axis.out, inner]
   AxisWeights<W> axis;
   std::int64_t inner;
 
@@ -68,8 +68,8 @@ struct ResizedRows {
 /// The innermost dimension: rows are [outer].
 template <typename W, int taps>
 struct ResizedLines {
-  const W* in;
-  W* out;
+  const W* in;  ///< [outer, axis.in]
+  W* out;       ///< [outer, axis.out]
   AxisWeights<W> axis;
 
   AUTOPAR_ELEMENTWISE auto operator()(std::int64_t row) const {

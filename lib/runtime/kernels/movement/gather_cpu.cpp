@@ -79,6 +79,7 @@ class SliceGather final : public Kernel {
     for (std::int64_t i = 0; i < indexing_.count(); ++i) {
       const std::byte* from = io.inputs[0].data + indexing_.target(io.inputs[1], i, node_) * bytes_;
       std::byte* to = io.outputs[0].data + i * bytes_;
+      if (bytes_ == 0) continue;
       if (bytes_ <= 8)
         fill(to, from, 1, static_cast<int>(bytes_));
       else

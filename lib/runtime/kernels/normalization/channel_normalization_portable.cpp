@@ -30,7 +30,7 @@ struct ChannelGroups {
 /// The elements of rows of n that lie one behind the other.
 template <typename T>
 struct RowElements {
-  const T* in;
+  const T* in;  ///< [rows, n]
   std::int64_t n;
 
   AUTOPAR_ELEMENTWISE auto operator()(std::int64_t row) const {
@@ -41,7 +41,7 @@ struct RowElements {
 /// Their squared distances from the means of their rows.
 template <typename T>
 struct RowDistances {
-  const T* in;
+  const T* in;  ///< [rows, n]
   std::int64_t n;
   const WideFloat<T>* means;
 
@@ -89,10 +89,10 @@ struct AffineElement {
 /// The planes of images' channels, normalised by their rows' moments.
 template <typename T>
 struct NormalizedPlanes {
-  const T* in;
-  T* out;
-  const T* scale;
-  const T* bias;
+  const T* in;                   ///< [images, channels, places]
+  T* out;                        ///< as in
+  const T* scale;                ///< [channels]
+  const T* bias;                 ///< [channels]
   const WideFloat<T>* means;     ///< of rows
   const WideFloat<T>* inverses;  ///< of their deviations
   std::int64_t channels;
@@ -110,8 +110,8 @@ struct NormalizedPlanes {
 /// The planes of images' channels, normalised by numbers of the channel.
 template <typename T>
 struct BatchNormalizedPlanes {
-  const T* in;
-  T* out;
+  const T* in;  ///< [images, channels, places]
+  T* out;       ///< as in
   AnyFloats scale;
   AnyFloats bias;
   AnyFloats mean;

@@ -19,7 +19,7 @@ namespace {
 
 template <typename T>
 struct Row {
-  const T* in;
+  const T* in;  ///< [n], as all of these
   const T* scale;
   const T* bias;  ///< may be null
   T* out;

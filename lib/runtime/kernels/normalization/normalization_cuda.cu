@@ -17,10 +17,10 @@ __device__ inline double inverse_root(double x) { return 1.0 / sqrt(x); }
 
 template <typename T>
 struct Rows {
-  const T* in;
-  const T* scale;
-  const T* bias;  ///< may be null
-  T* out;
+  const T* in;     ///< [rows, extent]
+  const T* scale;  ///< [extent]
+  const T* bias;   ///< [extent]; may be null
+  T* out;          ///< as in
   AnyFloats mean;  ///< one number a row; of no type where it is left out
   AnyFloats inverse_deviation;
   std::int64_t extent;

@@ -54,8 +54,8 @@ struct Mask {
 
 template <typename T>
 struct Rows {
-  const T* in;
-  T* out;
+  const T* in;  ///< [rows, extent], or [outer, extent, inner]
+  T* out;       ///< as in
   std::int64_t extent;
   Compute<T> scale;
   Mask<T> mask;

@@ -121,11 +121,11 @@ template <typename X, typename W>
 struct ConvIntegerElement {
   IntegerConvolution of;
   Repeated w_zeros;
-  const X* in;
-  const W* weights;
-  const X* x_zeros;
-  const W* all_w_zeros;
-  std::int32_t* out;
+  const X* in;           ///< [images, channels, places]
+  const W* weights;      ///< [out channels, channels of a group, taps]
+  const X* x_zeros;      ///< one; may be null
+  const W* all_w_zeros;  ///< one, or [out channels]; may be null
+  std::int32_t* out;     ///< [images, out channels, out places]
 
   std::int64_t item_work() const { return of.group_channels * of.all_taps; }
 

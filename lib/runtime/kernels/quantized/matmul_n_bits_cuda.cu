@@ -17,13 +17,13 @@ constexpr unsigned warps = 8;
 
 template <typename T>
 struct Arguments {
-  const T* a;
-  const std::uint8_t* b;
-  const T* scales;
-  const std::uint8_t* packed_zeros;
-  const T* zeros;
-  const T* bias;
-  T* out;
+  const T* a;                        ///< [rows, depth]
+  const std::uint8_t* b;             ///< [columns, row_bytes()]
+  const T* scales;                   ///< [columns, blocks]
+  const std::uint8_t* packed_zeros;  ///< [columns, zero_bytes()]; null where there are none
+  const T* zeros;                    ///< [columns, blocks]; null where there are none
+  const T* bias;                     ///< [columns]; may be null
+  T* out;                            ///< [rows, columns]
   PackedProduct of;
 };
 

@@ -106,16 +106,15 @@ inline std::array<ActivationUse, 3> recurrent_activations(const KernelRequest& r
         found == node.attributes.end() ? nullptr : std::get_if<std::vector<T>>(&found->second);
     return values == nullptr ? std::vector<T>{} : *values;
   };
-  const bool is_lstm = kind == RecurrentKind::lstm;
-  const std::size_t count = is_lstm ? 3 : (kind == RecurrentKind::rnn ? 1 : 2);
+  std::vector<std::string> defaults = {"sigmoid", "tanh"};
+  if (kind == RecurrentKind::rnn) defaults = {"tanh"};
+  if (kind == RecurrentKind::lstm) defaults.emplace_back("tanh");
+  const std::size_t count = defaults.size();
   std::vector<std::string> names = list("activations", std::string());
   const auto direction = static_cast<std::size_t>(node.int_attribute("direction", 0));
   if (names.empty())
-    for (std::size_t d = 0; d <= direction; ++d) {
-      if (kind != RecurrentKind::rnn) names.emplace_back("sigmoid");
-      names.emplace_back("tanh");
-      if (is_lstm) names.emplace_back("tanh");
-    }
+    for (std::size_t d = 0; d <= direction; ++d)
+      names.insert(names.end(), defaults.begin(), defaults.end());
   if (names.size() < (direction + 1) * count)
     fail("node '{}': there are {} activations, too few", node.name, names.size());
   const auto alphas = list("activation_alpha", 0.0F);
@@ -168,13 +167,13 @@ struct RecurrentCellElement {
   const T* state_gates;
   const T* w_bias;
   const T* r_bias;
-  const T* hidden_in;
-  const T* cell_in;
-  const T* peepholes;
-  const std::int32_t* lengths;
-  T* new_hidden;
-  T* new_cell;
-  T* y;
+  const T* hidden_in;           ///< [batch, hidden]
+  const T* cell_in;             ///< [batch, hidden]
+  const T* peepholes;           ///< [3, hidden]
+  const std::int32_t* lengths;  ///< [batch]
+  T* new_hidden;                ///< [batch, hidden]
+  T* new_cell;                  ///< [batch, hidden]
+  T* y;                         ///< [batch, hidden], y_stride apart
 
   std::int64_t item_work() const { return 32; }
 

@@ -12,8 +12,8 @@ namespace autopar::runtime::AUTOPAR_DEVICE {
 /// log(sum of exp(x)), in double, the largest x taken off first so that nothing overflows.
 template <typename T>
 struct LogSumExpOfRow {
-  const T* all;
-  T* out;
+  const T* all;  ///< the input
+  T* out;        ///< [rows]
   ReducedSpace kept;
   ReducedSpace reduced;
   std::int64_t elements;
@@ -39,8 +39,8 @@ struct LogSumExpOfRow {
 /// Sums or products of the elements up to each one, or before it.
 template <typename T, typename Operation>
 struct CumulativeRow {
-  const T* in;
-  T* out;
+  const T* in;  ///< [outer, extent, inner]
+  T* out;       ///< as in
   CumSumArguments of;
   Accumulator<T> start;
 

@@ -16,8 +16,8 @@ AUTOPAR_ELEMENTWISE bool is_more(T x, T y) {
 /// ArgMax and ArgMin. Of equals the first, or the last; NaN comes before all numbers.
 template <typename T, bool is_max>
 struct ArgOfRow {
-  const T* all;
-  std::int64_t* out;
+  const T* all;       ///< [outer, extent, inner]
+  std::int64_t* out;  ///< [outer, inner]
   AxisExtents rows;
   bool takes_last;
 
@@ -42,8 +42,8 @@ struct ArgOfRow {
 /// 1 at the first of a row's largest elements, 0 elsewhere.
 template <typename T>
 struct HardmaxOfRow {
-  const T* in;
-  T* out;
+  const T* in;  ///< [outer, extent, inner]
+  T* out;       ///< as in
   AxisExtents rows;
 
   std::int64_t item_work() const { return rows.extent; }
@@ -112,9 +112,9 @@ struct TopKHeap {
 /// in front, which is sorted in the end; `sorted` = 0 leaves the order open, and gets the same.
 template <typename T>
 struct TopKOfRow {
-  const T* all;
-  T* values;
-  std::int64_t* indices;
+  const T* all;           ///< [outer, extent, inner]
+  T* values;              ///< [outer, k, inner]
+  std::int64_t* indices;  ///< as values
   AxisExtents rows;
   std::int64_t k;
   bool takes_largest;
