@@ -107,14 +107,11 @@ int nodes_for(std::int64_t elements) {
       std::clamp<std::int64_t>((1 << 21) / std::max<std::int64_t>(elements, 1), 4, 32));
 }
 
-OperatorExperiment unary(const std::string& op_type, std::int64_t elements) {
-  const Operand x{{elements / 64, 64}};
-  return experiment({op_type, {x}, x}, nodes_for(elements));
-}
-
-OperatorExperiment binary(const std::string& op_type, std::int64_t elements) {
-  const Operand x{{elements / 64, 64}};
-  return experiment({op_type, {x, x}, x}, nodes_for(elements));
+/// Inputs and output are alike: rows of `width`.
+OperatorExperiment alike(const std::string& op_type, std::size_t inputs, std::int64_t elements,
+                         std::int64_t width) {
+  const Operand x{{elements / width, width}};
+  return experiment({op_type, std::vector<Operand>(inputs, x), x}, nodes_for(elements));
 }
 
 /// A constant power, as in normalisations that are written out.
@@ -132,12 +129,6 @@ OperatorExperiment normalization(const std::string& op_type, std::int64_t elemen
   std::vector<Operand> inputs{x, scale};
   if (op_type == "LayerNormalization") inputs.push_back(scale);
   return experiment({op_type, inputs, x}, nodes_for(elements));
-}
-
-/// A softmax of scores: rows as long as a sequence.
-OperatorExperiment softmax(std::int64_t elements) {
-  const Operand x{{elements / 128, 128}};
-  return experiment({"Softmax", {x}, x}, nodes_for(elements));
 }
 
 OperatorExperiment reduce(const std::string& op_type, std::int64_t elements) {
@@ -176,10 +167,20 @@ OperatorExperiment concat(std::int64_t elements) {
                     nodes_for(elements));
 }
 
+/// Batch, rows, depth, columns.
+using ProductSizes = std::array<std::int64_t, 4>;
+
 /// rows x depth times a weight of depth x columns, each node its own: more than caches hold. A
-/// small weight is the same for all nodes, since a model of such weights has them in a cache.
-OperatorExperiment product(DataType type, std::int64_t rows, std::int64_t depth,
-                           std::int64_t columns) {
+/// small weight is the same for all nodes, since a model of such weights has them in a cache. With
+/// a batch, a product of two computed values, as in attention.
+OperatorExperiment product(DataType type, const ProductSizes& sizes) {
+  const auto& [batch, rows, depth, columns] = sizes;
+  if (batch > 1) {
+    return experiment({"MatMul",
+                       {{{batch, rows, depth}, type}, {{batch, depth, columns}, type}},
+                       {{batch, rows, columns}, type}},
+                      4);
+  }
   const std::int64_t bytes = graph::bytes_of(type, depth * columns);
   constexpr std::int64_t small = 1 << 20;
   Operand weight{{depth, columns}, type};
@@ -188,15 +189,6 @@ OperatorExperiment product(DataType type, std::int64_t rows, std::int64_t depth,
       weight.is_weight ? std::clamp<std::int64_t>(cold_bytes / bytes, 3, 24) : 16;
   return experiment({"MatMul", {{{rows, depth}, type}, weight}, {{rows, columns}, type}},
                     static_cast<int>(nodes));
-}
-
-/// A product of two computed values, as in attention.
-OperatorExperiment products(DataType type, std::int64_t batch, std::int64_t rows,
-                            std::int64_t depth, std::int64_t columns) {
-  return experiment({"MatMul",
-                     {{{batch, rows, depth}, type}, {{batch, depth, columns}, type}},
-                     {{batch, rows, columns}, type}},
-                    4);
 }
 
 /// `elements` are those of the payload; n times 64 of them at least.
@@ -264,33 +256,27 @@ std::vector<ExperimentMaker> operator_experiments(Extent extent) {
   for (const std::int64_t elements :
        is_quick ? Sizes{64, 256, 1 << 12, 1 << 18}
                 : Sizes{64, 256, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24}) {
-    add(unary, memory_operator, elements);
+    add(alike, memory_operator, 1, elements, 64);
   }
   for (const std::int64_t elements : is_quick ? Sizes{1 << 13} : Sizes{1 << 13, 3 << 14, 3 << 16}) {
     for (const char* op_type : {"Tanh", "Erf", "Exp", "Sqrt", "Sigmoid", "Gelu", "Relu"}) {
-      add(unary, op_type, elements);
+      add(alike, op_type, 1, elements, 64);
     }
     for (const char* op_type : {"Add", "Sub", "Mul", "Div"}) {
-      add(binary, op_type, elements);
+      add(alike, op_type, 2, elements, 64);
     }
     add(power, elements);
     add(normalization, "LayerNormalization", elements);
     add(normalization, "RMSNormalization", elements);
-    add(softmax, elements);
+    // A softmax of scores: rows as long as a sequence.
+    add(alike, "Softmax", 1, elements, 128);
     add(reduce, "ReduceMean", elements);
     add(transpose, elements);
     add(where, elements);
     add(concat, elements);
   }
-  const auto add_products = [&](DataType type,
-                                const std::vector<std::array<std::int64_t, 4>>& all) {
-    for (const auto& [batch, rows, depth, columns] : all) {
-      if (batch == 1) {
-        add(product, type, rows, depth, columns);
-      } else {
-        add(products, type, batch, rows, depth, columns);
-      }
-    }
+  const auto add_products = [&](DataType type, const std::vector<ProductSizes>& all) {
+    for (const ProductSizes& sizes : all) add(product, type, sizes);
   };
   if (is_quick) {
     add_products(DataType::float32,

@@ -61,73 +61,62 @@ Peers peers_of(int rank, const Transfer& transfer, int Message::*self, int Messa
   return peers;
 }
 
-/// Adds Recv and Send nodes to the graph of a stage's rank.
-class TransferNodes {
- public:
-  TransferNodes(const StageGraph& stage, const plan::Plan& plan, int rank_in_stage, Graph& shard)
-      : stage_(stage), plan_(plan), rank_(rank_in_stage), shard_(shard) {
-    names_.insert_names(shard_.nodes);
-  }
-
-  void receive(ValueId received, const Peers& senders) {
-    const ValueId made = counterpart(stage_.graph.inputs, shard_.inputs, received);
-    Node node = transfer_node("Recv", received, senders);
-    node.outputs = {made};
-    node.attributes["shape"] = shard_.value(made).shape;
-    node.attributes["dtype"] = static_cast<std::int64_t>(shard_.value(made).type);
-    receives_.push_back(std::move(node));
-  }
-
-  void send(ValueId sent, const Peers& receivers) {
-    Node node = transfer_node("Send", sent, receivers);
-    node.inputs = {counterpart(stage_.graph.outputs, shard_.outputs, sent)};
-    sends_.push_back(std::move(node));
-  }
-
-  void insert() && {
-    auto& nodes = shard_.nodes;
-    std::ranges::move(receives_, std::inserter(nodes, nodes.begin()));
-    std::ranges::move(sends_, std::back_inserter(nodes));
-    shard_.inputs.resize(stage_.model_inputs.size());
-    shard_.outputs.resize(stage_.model_outputs.size());
-  }
-
- private:
-  /// The shard's inputs and outputs stand in the order of the stage's.
-  static ValueId counterpart(const std::vector<ValueId>& whole, const std::vector<ValueId>& local,
-                             ValueId id) {
-    return local[std::ranges::find(whole, id) - whole.begin()];
-  }
-
-  /// Boxes are told within what the rank has of the value.
-  Node transfer_node(const char* op_type, ValueId id, const Peers& peers) {
-    const graph::Value& value = stage_.graph.value(id);
-    const std::vector<Range> part =
-        local_ranges(plan_.spec_of(stage_.graph, id), value.shape, plan_.mesh, rank_);
-    std::vector<std::int64_t> starts;
-    std::vector<std::int64_t> ends;
-    for (const std::vector<Range>* box : peers.boxes) {
-      for (std::size_t d = 0; d < box->size(); ++d) {
-        starts.push_back((*box)[d].begin - part[d].begin);
-        ends.push_back((*box)[d].end - part[d].begin);
-      }
-    }
-    return {names_.take(value.name + "/" + op_type),
-            op_type,
-            graph::collective_domain,
-            {},
-            {},
-            {{"peers", peers.ranks}, {"starts", starts}, {"ends", ends}}};
-  }
-
-  const StageGraph& stage_;
-  const plan::Plan& plan_;
-  int rank_;
-  Graph& shard_;
-  std::vector<Node> receives_;
-  std::vector<Node> sends_;
-  UniqueNames names_{"#"};
+/// A value that a stage's rank sends or receives.
+struct Exchange {
+  ValueId value = graph::no_value;  ///< of the stage's graph
+  Peers peers{};
 };
+
+/// A Recv or Send node without its value. Boxes are told within `part`, what the rank has of it.
+Node transfer_node(std::string name, const char* op_type, const Peers& peers,
+                   const std::vector<Range>& part) {
+  std::vector<std::int64_t> starts;
+  std::vector<std::int64_t> ends;
+  for (const std::vector<Range>* box : peers.boxes) {
+    for (std::size_t d = 0; d < box->size(); ++d) {
+      starts.push_back((*box)[d].begin - part[d].begin);
+      ends.push_back((*box)[d].end - part[d].begin);
+    }
+  }
+  return {std::move(name),
+          op_type,
+          graph::collective_domain,
+          {},
+          {},
+          {{"peers", peers.ranks}, {"starts", starts}, {"ends", ends}}};
+}
+
+/// Adds Recv and Send nodes to the graph of a stage's rank, whose inputs and outputs stand in the
+/// order of the stage's.
+void add_transfers(const StageGraph& stage, const plan::Plan& plan, int rank_in_stage,
+                   const std::vector<Exchange>& received, const std::vector<Exchange>& sent,
+                   Graph& shard) {
+  UniqueNames names("#");
+  names.insert_names(shard.nodes);
+  const auto node_for = [&](const char* op_type, const Exchange& exchange) {
+    const graph::Value& value = stage.graph.value(exchange.value);
+    return transfer_node(names.take(value.name + "/" + op_type), op_type, exchange.peers,
+                         local_ranges(plan.spec_of(stage.graph, exchange.value), value.shape,
+                                      plan.mesh, rank_in_stage));
+  };
+  std::vector<Node> receives;
+  for (const Exchange& exchange : received) {
+    const auto place = std::ranges::find(stage.graph.inputs, exchange.value);
+    const ValueId made = shard.inputs[place - stage.graph.inputs.begin()];
+    Node& node = receives.emplace_back(node_for("Recv", exchange));
+    node.outputs = {made};
+    node.attributes["shape"] = shard.value(made).shape;
+    node.attributes["dtype"] = static_cast<std::int64_t>(shard.value(made).type);
+  }
+  std::ranges::move(receives, std::inserter(shard.nodes, shard.nodes.begin()));
+  for (const Exchange& exchange : sent) {
+    const auto place = std::ranges::find(stage.graph.outputs, exchange.value);
+    shard.nodes.push_back(node_for("Send", exchange));
+    shard.nodes.back().inputs = {shard.outputs[place - stage.graph.outputs.begin()]};
+  }
+  shard.inputs.resize(stage.model_inputs.size());
+  shard.outputs.resize(stage.model_outputs.size());
+}
 
 sharding::StepPrice price_on(const cost::DeviceModel& device, const sharding::DeviceMesh& mesh) {
   return cost::CostModel(device, mesh).step_price();
@@ -162,16 +151,17 @@ Graph rank_graph(const PipelinePlan& plan, const PipelineProgram& program, int r
   const StagePlan& stage = plan.stages[s];
   const int rank_in_stage = rank - stage.first_rank;
   Graph shard = rank_graph(program.stages[s], rank_in_stage, stage.first_rank);
-  TransferNodes nodes(stage.stage, stage.plan, rank_in_stage, shard);
-  auto received = stage.stage.received.begin();
-  auto sent = stage.stage.sent.begin();
+  std::vector<Exchange> received;
+  std::vector<Exchange> sent;
   for (const Transfer& transfer : program.transfers) {
     if (transfer.from_stage + 1 == static_cast<int>(s))
-      nodes.receive(*received++, peers_of(rank, transfer, &Message::to, &Message::from));
+      received.push_back({stage.stage.received[received.size()],
+                          peers_of(rank, transfer, &Message::to, &Message::from)});
     if (transfer.from_stage == static_cast<int>(s))
-      nodes.send(*sent++, peers_of(rank, transfer, &Message::from, &Message::to));
+      sent.push_back(
+          {stage.stage.sent[sent.size()], peers_of(rank, transfer, &Message::from, &Message::to)});
   }
-  std::move(nodes).insert();
+  add_transfers(stage.stage, stage.plan, rank_in_stage, received, sent, shard);
   return shard;
 }
 
@@ -233,13 +223,14 @@ std::int64_t predict_peak_bytes(const StageGraph& stage, const plan::Plan& plan,
                                 const cost::DeviceModel& device, int microbatches,
                                 const RunBytes& run_bytes) {
   const Program program = lower(stage.graph, plan, price_on(device, plan.mesh));
+  std::vector<Exchange> received;
+  std::vector<Exchange> sent;
+  for (const ValueId value : stage.received) received.push_back({value});
+  for (const ValueId value : stage.sent) sent.push_back({value});
   std::int64_t peak = 0;
   for (const std::vector<int>& ranks : alike_ranks(program)) {
     Graph shard = rank_graph(program, ranks.front());
-    TransferNodes nodes(stage, plan, ranks.front(), shard);
-    for (const ValueId received : stage.received) nodes.receive(received, {});
-    for (const ValueId sent : stage.sent) nodes.send(sent, {});
-    std::move(nodes).insert();
+    add_transfers(stage, plan, ranks.front(), received, sent, shard);
     peak = std::max(peak, predict_memory(shard, microbatches, run_bytes).peak_bytes);
   }
   return peak;

@@ -26,80 +26,45 @@ std::vector<std::vector<int>> subsets(const std::vector<int>& axes) {
 }
 
 /// The steps that lead away from one spec of a tensor.
-class StepFinder {
- public:
-  StepFinder(const TensorShardSpec& spec, const Shape& shape, const DeviceMesh& mesh)
-      : spec_(spec), shape_(shape), mesh_(mesh) {}
-
-  std::vector<ReshardStep> find() {
-    for (const std::vector<int>& axes : subsets(spec_.partial)) add_reductions(axes);
-    for (int d = 0; d < std::ssize(spec_.dims); ++d) {
-      add_gathers(d);
-      add_exchanges(d);
-      add_slices(d);
-    }
-    return std::move(steps_);
-  }
-
- private:
-  /// A step that is the same as `spec_` so far; the caller edits its `after`.
-  ReshardStep& add(StepKind kind, std::vector<int> axes, int dim, int split_dim = -1) {
-    return steps_.emplace_back(ReshardStep{.kind = kind,
-                                           .mesh_axes = std::move(axes),
-                                           .dim = dim,
-                                           .split_dim = split_dim,
-                                           .reduce = spec_.reduce,
-                                           .before = spec_,
-                                           .after = spec_});
-  }
-
-  void add_reductions(const std::vector<int>& axes) {
-    const auto reduced = [&](ReshardStep& step) -> ReshardStep& {
-      std::erase_if(step.after.partial,
-                    [&](int axis) { return std::ranges::find(axes, axis) != axes.end(); });
-      if (!step.after.is_partial()) step.after.reduce = Reduce::sum;
-      return step;
-    };
-    reduced(add(StepKind::all_reduce, axes, -1));
-    for (int d = 0; d < std::ssize(spec_.dims); ++d) {
-      if (shape_[d] < 2) continue;
-      ReshardStep& step = reduced(add(StepKind::reduce_scatter, axes, d));
-      step.after.dims[d].insert(step.after.dims[d].end(), axes.begin(), axes.end());
+std::vector<ReshardStep> steps_from(const TensorShardSpec& spec, const Shape& shape,
+                                    const DeviceMesh& mesh) {
+  std::vector<ReshardStep> steps;
+  const auto num_dims = static_cast<int>(spec.dims.size());
+  // Adds a step to the spec that is returned, which is `spec` so far.
+  const auto add = [&](StepKind kind, std::vector<int> axes, int dim,
+                       int split_dim = -1) -> TensorShardSpec& {
+    return steps
+        .emplace_back(ReshardStep{kind, std::move(axes), dim, split_dim, spec.reduce, spec, spec})
+        .after;
+  };
+  for (const std::vector<int>& axes : subsets(spec.partial)) {
+    TensorShardSpec reduced = spec;
+    std::erase_if(reduced.partial,
+                  [&](int axis) { return std::ranges::find(axes, axis) != axes.end(); });
+    if (!reduced.is_partial()) reduced.reduce = Reduce::sum;
+    add(StepKind::all_reduce, axes, -1) = reduced;
+    for (int d = 0; d < num_dims; ++d) {
+      if (shape[d] < 2) continue;
+      TensorShardSpec& scattered = add(StepKind::reduce_scatter, axes, d) = reduced;
+      scattered.dims[d].insert(scattered.dims[d].end(), axes.begin(), axes.end());
     }
   }
-
-  void add_gathers(int d) {
-    const std::vector<int>& axes = spec_.dims[d];
-    for (std::size_t kept = 0; kept < axes.size(); ++kept) {
-      std::vector<int> gathered(axes.begin() + kept, axes.end());
-      add(StepKind::all_gather, std::move(gathered), d).after.dims[d].resize(kept);
+  for (int d = 0; d < num_dims; ++d) {
+    const std::vector<int>& axes = spec.dims[d];
+    for (std::size_t kept = 0; kept < axes.size(); ++kept)
+      add(StepKind::all_gather, {axes.begin() + kept, axes.end()}, d).dims[d].resize(kept);
+    for (int to = 0; !axes.empty() && to < num_dims; ++to) {
+      if (to == d || shape[to] < 2) continue;
+      TensorShardSpec& exchanged = add(StepKind::all_to_all, {axes.back()}, d, to);
+      exchanged.dims[d].pop_back();
+      exchanged.dims[to].push_back(axes.back());
+    }
+    for (int axis = 0; shape[d] > 1 && axis < mesh.num_axes(); ++axis) {
+      if (!spec.uses(axis)) add(StepKind::slice, {axis}, d).dims[d].push_back(axis);
     }
   }
-
-  void add_exchanges(int d) {
-    if (spec_.dims[d].empty()) return;
-    const int axis = spec_.dims[d].back();
-    for (int to = 0; to < std::ssize(spec_.dims); ++to) {
-      if (to == d || shape_[to] < 2) continue;
-      ReshardStep& step = add(StepKind::all_to_all, {axis}, d, to);
-      step.after.dims[d].pop_back();
-      step.after.dims[to].push_back(axis);
-    }
-  }
-
-  void add_slices(int d) {
-    if (shape_[d] < 2) return;
-    for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
-      if (spec_.uses(axis)) continue;
-      add(StepKind::slice, {axis}, d).after.dims[d].push_back(axis);
-    }
-  }
-
-  const TensorShardSpec& spec_;
-  const Shape& shape_;
-  const DeviceMesh& mesh_;
-  std::vector<ReshardStep> steps_;
-};
+  return steps;
+}
 
 /// How a spec was reached. Equal seconds are told apart by the number of steps, then by the order
 /// in which steps are found, so that the answer is the same on every machine.
@@ -124,7 +89,7 @@ ReachedSpecs reach(const TensorShardSpec& src, const TensorShardSpec* dst, const
     const auto [seconds, num_steps, spec] = *open.begin();
     open.erase(open.begin());
     if (dst && spec == *dst) break;
-    for (ReshardStep& step : StepFinder(spec, shape, mesh).find()) {
+    for (ReshardStep& step : steps_from(spec, shape, mesh)) {
       Reached next{seconds + price(step, shape, type), num_steps + 1, {}};
       require(next.seconds >= seconds, "a step has no negative price");
       const auto known = reached.find(step.after);

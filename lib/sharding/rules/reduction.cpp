@@ -29,7 +29,8 @@ ShardingRule reduction(const Operator& op, std::optional<FactorKind> kind,
   std::string reduced;
   for (const std::size_t d : *dims) {
     result[d] = op.node.int_attribute("keepdims", 1) != 0 ? '1' : ' ';
-    (kind ? reduced += text[d] : text.replace(d, 1, "1"));
+    reduced += text[d];
+    if (!kind) text[d] = '1';
   }
   std::erase(result, ' ');
   return op.rule({text}, {result},
