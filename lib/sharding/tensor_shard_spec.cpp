@@ -12,72 +12,6 @@ constexpr std::array<std::string_view, 4> reduce_names{"sum", "max", "min", "mea
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Reads a spec's text from left to right; each function consumes what it names.
-class SpecReader {
- public:
-  explicit SpecReader(std::string_view text) : text_(text), rest_(text) {}
-
-  TensorShardSpec read() {
-    TensorShardSpec spec;
-    if (!consume(".")) {
-      while (!rest_.empty() && rest_.front() != '+') spec.dims.push_back(dimension());
-      if (spec.dims.empty()) malformed();
-    }
-    if (consume("+P")) {
-      spec.partial = axes();
-      if (!std::ranges::is_sorted(spec.partial)) malformed();
-      if (!rest_.empty()) spec.reduce = reduce();
-    }
-    if (!rest_.empty()) malformed();
-    return spec;
-  }
-
- private:
-  [[noreturn]] void malformed() const {
-    fail(
-        "sharding spec '{}' is not of the form RS0, S01R or RR+P0max (a dimension is R or S with "
-        "mesh axes, no axis stands twice, partial axes ascend)",
-        text_);
-  }
-
-  bool consume(std::string_view prefix) {
-    if (!rest_.starts_with(prefix)) return false;
-    rest_.remove_prefix(prefix.size());
-    return true;
-  }
-
-  std::vector<int> dimension() {
-    if (consume("R")) return {};
-    if (!consume("S")) malformed();
-    return axes();
-  }
-
-  std::vector<int> axes() {
-    std::vector<int> result;
-    while (!rest_.empty() && is_digit(rest_.front())) {
-      const int axis = rest_.front() - '0';
-      if (seen_[axis]) malformed();
-      seen_.set(axis);
-      result.push_back(axis);
-      rest_.remove_prefix(1);
-    }
-    if (result.empty()) malformed();
-    return result;
-  }
-
-  /// A sum has no name in the text, so that parse and print are inverse.
-  Reduce reduce() {
-    for (const Reduce value : {Reduce::max, Reduce::min, Reduce::mean}) {
-      if (consume(name_of(value))) return value;
-    }
-    malformed();
-  }
-
-  std::string_view text_;
-  std::string_view rest_;
-  std::bitset<10> seen_;
-};
-
 void append_axes(std::string& text, const std::vector<int>& axes) {
   for (const int axis : axes) text += static_cast<char>('0' + axis);
 }
@@ -92,7 +26,53 @@ TensorShardSpec TensorShardSpec::replicated(std::size_t num_dims) {
   return {.dims = std::vector<std::vector<int>>(num_dims), .partial = {}};
 }
 
-TensorShardSpec TensorShardSpec::parse(std::string_view text) { return SpecReader(text).read(); }
+TensorShardSpec TensorShardSpec::parse(std::string_view text) {
+  const auto check = [text](bool holds) {
+    if (holds) return;
+    fail(
+        "sharding spec '{}' is not of the form RS0, S01R or RR+P0max (a dimension is R or S with "
+        "mesh axes, no axis stands twice, partial axes ascend)",
+        text);
+  };
+  std::string_view rest = text;
+  const auto consume = [&rest](std::string_view prefix) {
+    if (!rest.starts_with(prefix)) return false;
+    rest.remove_prefix(prefix.size());
+    return true;
+  };
+  std::bitset<10> seen;
+  const auto consume_axes = [&] {
+    std::vector<int> axes;
+    for (; !rest.empty() && is_digit(rest.front()); rest.remove_prefix(1)) {
+      axes.push_back(rest.front() - '0');
+      check(!seen[axes.back()]);
+      seen.set(axes.back());
+    }
+    check(!axes.empty());
+    return axes;
+  };
+
+  TensorShardSpec spec;
+  const bool is_scalar = consume(".");
+  while (!is_scalar && !rest.empty() && rest.front() != '+') {
+    const bool is_whole = consume("R");
+    check(is_whole || consume("S"));
+    spec.dims.push_back(is_whole ? std::vector<int>{} : consume_axes());
+  }
+  check(is_scalar || !spec.dims.empty());
+  if (consume("+P")) {
+    spec.partial = consume_axes();
+    check(std::ranges::is_sorted(spec.partial));
+    // A sum has no name in the text, so that parse and print are inverse.
+    for (const Reduce reduce : {Reduce::max, Reduce::min, Reduce::mean}) {
+      if (!consume(name_of(reduce))) continue;
+      spec.reduce = reduce;
+      break;
+    }
+  }
+  check(rest.empty());
+  return spec;
+}
 
 bool TensorShardSpec::uses(int axis) const {
   const auto has = [axis](const std::vector<int>& axes) {
