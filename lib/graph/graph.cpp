@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "graph/loop_body.h"
 #include "graph/weight_types.h"

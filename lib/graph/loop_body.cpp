@@ -1,7 +1,6 @@
 #include "graph/loop_body.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/error.h"
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <string_view>
-#include <utility>
 
 #include "base/problems.h"
 
@@ -70,13 +68,11 @@ void check_pair(const Value& output, const Value& input) {
 /// The integers of an input that is a constant; none where it is left out; nullopt otherwise.
 std::optional<std::vector<std::int64_t>> known_ints(const Graph& graph, const Node& node,
                                                     std::size_t input) {
-  std::vector<std::int64_t> ints;
-  if (node.inputs.size() <= input || node.inputs[input] == no_value) return ints;
+  if (node.inputs.size() <= input || node.inputs[input] == no_value)
+    return std::vector<std::int64_t>();
   const Value& value = graph.value(node.inputs[input]);
   if (!value.constant || value.type != DataType::int64) return std::nullopt;
-  const Tensor whole = value.constant->contiguous_copy();
-  std::ranges::copy(whole.values<std::int64_t>(), std::back_inserter(ints));
-  return ints;
+  return value.constant->to_int64s();
 }
 
 bool pads_behind_alone(const Graph& graph, const Node& node) {

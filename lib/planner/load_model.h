@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "graph/onnx/import_with_tail.h"
+#include "graph/onnx/tail_file.h"
 #include "planner/planner.h"
 
 namespace autopar::planner {

@@ -1,241 +1,215 @@
-#include "graph/contrib/microsoft_bodies.h"
+// Normalisations, activations and products of com.microsoft.
 
 #include <algorithm>
-#include <numeric>
+#include <array>
 
 #include "base/error.h"
+#include "graph/contrib/families.h"
+#include "graph/contrib/operator_table.h"
 
-namespace autopar::graph::microsoft {
+namespace autopar::graph {
 namespace {
-
-/// The float attribute as the text form has it: with a point and an exponent, and with so many
-/// digits that it is read as the same number.
-std::string float_text(float value) { return fmt::format("{:.8e}", value); }
-
-std::string epsilon(const BodyBuilder& body, float otherwise) {
-  return float_text(body.float_attribute("epsilon", otherwise));
-}
 
 void refuse_output(const BodyBuilder& body, std::string_view output) {
   if (body.wants(output)) fail("its output '{}' is for training, which is not supported", output);
 }
 
-/// "sum", of the input, what skips it and a bias; returns that.
-void add_skip(BodyBuilder& body) {
-  body.add(body.has("bias") ? "skipped = Add (input, skip) sum = Add (skipped, bias)"
-                            : "sum = Add (input, skip)");
-  if (body.wants("input_skip_bias_sum")) body.add("input_skip_bias_sum = Identity (sum)");
+/// The input, what skips it and a bias together.
+Operand sum_with_skip(BodyBuilder& body) {
+  Operand sum = body["input"] + body["skip"];
+  if (body.has("bias")) sum = sum + body["bias"];
+  body.output("input_skip_bias_sum", sum);
+  return sum;
 }
 
-/// y = activation(x), as the attributes of fused operators name it.
-void add_activation(BodyBuilder& body, const std::string& name, std::vector<float> parameters,
-                    const std::string& x, const std::string& y, DataType type) {
+/// An activation as the attributes of fused operators name it.
+Operand activated(BodyBuilder& body, const std::string& name, const std::vector<float>& parameters,
+                  const Operand& x, DataType type) {
+  static constexpr std::array<std::string_view, 5> plain = {"Relu", "Sigmoid", "Tanh", "Softplus",
+                                                            "HardSwish"};
   const auto parameter = [&](std::size_t i, float otherwise) {
-    return float_text(i < parameters.size() ? parameters[i] : otherwise);
+    return i < parameters.size() ? parameters[i] : otherwise;
   };
-  if (name.empty())
-    body.write("{} = Identity ({})", y, x);
-  else if (name == "LeakyRelu")
-    body.write("{} = LeakyRelu <alpha = {}> ({})", y, parameter(0, 0.01F), x);
-  else if (name == "Elu")
-    body.write("{} = Elu <alpha = {}> ({})", y, parameter(0, 1), x);
-  else if (name == "HardSigmoid")
-    body.write("{} = HardSigmoid <alpha = {}, beta = {}> ({})", y, parameter(0, 0.2F),
-               parameter(1, 0.5F), x);
-  else if (name == "Clip" && parameters.size() == 2)
-    body.write("{} = Clip ({}, {}, {})", y, x, body.number(parameters[0], type),
-               body.number(parameters[1], type));
-  else if (name == "Relu" || name == "Sigmoid" || name == "Tanh" || name == "Softplus" ||
-           name == "HardSwish")
-    body.write("{} = {} ({})", y, name, x);
-  else
-    fail("its activation '{}' is not supported", name);
+  if (name.empty()) return x;
+  if (std::ranges::find(plain, name) != plain.end()) return body.op(name, {x});
+  if (name == "LeakyRelu") return body.op(name, {x}, {{"alpha", parameter(0, 0.01F)}});
+  if (name == "Elu") return body.op(name, {x}, {{"alpha", parameter(0, 1)}});
+  if (name == "HardSigmoid")
+    return body.op(name, {x}, {{"alpha", parameter(0, 0.2F)}, {"beta", parameter(1, 0.5F)}});
+  if (name == "Clip" && parameters.size() == 2)
+    return body.op(name, {x, body.number(parameters[0], type), body.number(parameters[1], type)});
+  fail("its activation '{}' is not supported", name);
 }
 
-}  // namespace
+std::vector<float> activation_parameters(const BodyBuilder& body) {
+  std::vector<float> parameters;
+  for (const char* name : {"activation_alpha", "activation_beta", "activation_gamma"})
+    if (body.has_attribute(name)) parameters.push_back(body.float_attribute(name, 0));
+  return parameters;
+}
 
 void simplified_layer_normalization(BodyBuilder& body) {
   refuse_output(body, "inv_std_var");
-  body.write("Y = RMSNormalization <axis = {}, epsilon = {}> (X, scale)",
-             body.int_attribute("axis", -1), epsilon(body, 1e-5F));
+  body.output("Y", body.op("RMSNormalization", {body["X"], body["scale"]},
+                           {{"axis", body.int_attribute("axis", -1)},
+                            {"epsilon", body.float_attribute("epsilon", 1e-5F)}}));
 }
 
 void skip_layer_normalization(BodyBuilder& body) {
-  add_skip(body);
-  const std::string outputs = body.wants("inv_std_var") ? "output, mean, inv_std_var"
-                              : body.wants("mean")      ? "output, mean"
-                                                        : "output";
-  body.write("{} = LayerNormalization <axis = -1, epsilon = {}> (sum, gamma{})", outputs,
-             epsilon(body, 1e-12F), body.has("beta") ? ", beta" : "");
+  const std::size_t outputs = body.wants("inv_std_var") ? 3 : body.wants("mean") ? 2 : 1;
+  const Operands made =
+      body.ops("LayerNormalization", {sum_with_skip(body), body["gamma"], body["beta"]}, outputs,
+               {{"axis", -1}, {"epsilon", body.float_attribute("epsilon", 1e-12F)}});
+  constexpr std::array<std::string_view, 3> names = {"output", "mean", "inv_std_var"};
+  for (std::size_t o = 0; o < outputs; ++o) body.output(names[o], made[o]);
 }
 
 void skip_simplified_layer_normalization(BodyBuilder& body) {
   refuse_output(body, "mean");
   refuse_output(body, "inv_std_var");
-  add_skip(body);
-  body.write("output = RMSNormalization <axis = -1, epsilon = {}> (sum, gamma)",
-             epsilon(body, 1e-12F));
-}
-
-void embed_layer_normalization(BodyBuilder& body) {
-  const Shape& ids = body.shape("input_ids");
-  if (ids.size() != 2) fail("its input_ids are {}, not of two dimensions", to_string(ids));
-  body.add("words = Gather (word_embedding, input_ids)");
-  if (body.has("position_ids"))
-    body.add("positions = Gather (position_embedding, position_ids)");
-  else
-    body.write("positions = Slice (position_embedding, {}, {}, {})", body.ints({0}),
-               body.ints({ids[1]}), body.ints({0}));
-  body.add("embedded = Add (words, positions)");
-  if (body.has("segment_ids"))
-    body.add("segments = Gather (segment_embedding, segment_ids) sum = Add (embedded, segments)");
-  else
-    body.add("sum = Identity (embedded)");
-  if (body.wants("embedding_sum")) body.add("embedding_sum = Identity (sum)");
-  body.write("output = LayerNormalization <axis = -1, epsilon = {}> (sum, gamma, beta)",
-             epsilon(body, 1e-12F));
-  if (!body.wants("mask_index")) return;
-  if (body.has("mask"))
-    body.write(
-        "mask_64 = Cast <to = 7> (mask) is_word = Equal (mask_64, {}) "
-        "words_in_mask = Cast <to = 6> (is_word) "
-        "mask_index = ReduceSum <keepdims = 0> (words_in_mask, {})",
-        body.integer(1), body.ints({1}));
-  else
-    body.write("no_words = ConstantOfShape ({}) mask_index = Cast <to = 6> (no_words)",
-               body.ints({ids[0]}));
+  body.output("output",
+              body.op("RMSNormalization", {sum_with_skip(body), body["gamma"]},
+                      {{"axis", -1}, {"epsilon", body.float_attribute("epsilon", 1e-12F)}}));
 }
 
 /// GroupNorm and SkipGroupNorm: channels last as a rule, and an activation behind.
 void group_norm(BodyBuilder& body) {
-  const std::int64_t rank = static_cast<std::int64_t>(body.shape("X").size());
+  const auto rank = std::ssize(body.shape("X"));
   const bool channels_last = body.int_attribute("channels_last", 1) != 0;
   if (rank < 3) fail("its input {} has no channels", to_string(body.shape("X")));
-  std::string x = "X";
+  const auto by_channel = [&](const Operand& x, std::int64_t batch, std::int64_t channels) {
+    Shape wide(static_cast<std::size_t>(rank), 1);
+    wide[0] = batch;
+    wide[channels_last ? static_cast<std::size_t>(rank - 1) : 1] = channels;
+    return body.op("Reshape", {x, wide});
+  };
+  Operand x = body["X"];
   if (body.has("skip")) {
     const Shape& skip = body.shape("skip");
-    std::string added = "skip";
-    if (skip.size() == 2) {
-      Shape wide(static_cast<std::size_t>(rank), 1);
-      wide[0] = skip[0];
-      wide[channels_last ? static_cast<std::size_t>(rank - 1) : 1] = skip[1];
-      body.write("wide_skip = Reshape (skip, {})", body.ints(wide));
-      added = "wide_skip";
-    }
-    body.write("skipped = Add (X, {})", added);
-    x = "skipped";
-    if (body.has("bias")) {
-      Shape wide(static_cast<std::size_t>(rank), 1);
-      wide[channels_last ? static_cast<std::size_t>(rank - 1) : 1] = body.shape("bias").at(0);
-      body.write("wide_bias = Reshape (bias, {}) biased = Add (skipped, wide_bias)",
-                 body.ints(wide));
-      x = "biased";
-    }
-    if (body.wants("S")) body.write("S = Identity ({})", x);
+    x = x + (skip.size() == 2 ? by_channel(body["skip"], skip[0], skip[1]) : body["skip"]);
+    if (body.has("bias")) x = x + by_channel(body["bias"], 1, body.shape("bias").at(0));
+    body.output("S", x);
   }
-  std::vector<std::int64_t> first{0, rank - 1};
-  std::vector<std::int64_t> last{0};
-  for (std::int64_t d = 1; d < rank - 1; ++d) first.push_back(d);
-  for (std::int64_t d = 2; d < rank; ++d) last.push_back(d);
-  last.push_back(1);
   if (channels_last) {
-    body.write("channels_first = Transpose <perm = {}> ({})", list_text(first), x);
-    x = "channels_first";
+    Ints channels_first = counted(rank);
+    std::rotate(channels_first.begin() + 1, channels_first.end() - 1, channels_first.end());
+    x = body.op("Transpose", {x}, {{"perm", channels_first}});
   }
-  const int type = static_cast<int>(body.type("X"));
-  body.write("scale = Cast <to = {0}> (gamma) shift = Cast <to = {0}> (beta)", type);
-  body.write("normal = GroupNormalization <num_groups = {}, epsilon = {}> ({}, scale, shift)",
-             body.int_attribute("groups", 1), epsilon(body, 1e-5F), x);
-  std::string y = "normal";
-  if (body.int_attribute("activation", 0) != 0) {
-    body.add("gate = Sigmoid (normal) activated = Mul (normal, gate)");
-    y = "activated";
+  const DataType type = body.type("X");
+  const Operand scale = body.cast(body["gamma"], type);
+  Operand y = body.op("GroupNormalization", {x, scale, body.cast(body["beta"], type)},
+                      {{"num_groups", body.int_attribute("groups", 1)},
+                       {"epsilon", body.float_attribute("epsilon", 1e-5F)}});
+  if (body.int_attribute("activation", 0) != 0) y = y * body.op("Sigmoid", {y});
+  if (channels_last) {
+    Ints last = counted(rank);
+    std::rotate(last.begin() + 1, last.begin() + 2, last.end());
+    y = body.op("Transpose", {y}, {{"perm", last}});
   }
-  body.add(channels_last ? fmt::format("Y = Transpose <perm = {}> ({})", list_text(last), y)
-                         : fmt::format("Y = Identity ({})", y));
+  body.output("Y", y);
 }
 
-void gelu(BodyBuilder& body) { body.add("Y = Gelu (X)"); }
+Operand tanh_gelu(const Operand& x) { return x.body->op("Gelu", {x}, {{"approximate", "tanh"}}); }
+
+void gelu(BodyBuilder& body) { body.output("Y", body.op("Gelu", {body["X"]})); }
 
 void fast_gelu(BodyBuilder& body) {
-  body.add(body.has("bias") ? "sum = Add (X, bias) Y = Gelu <approximate = \"tanh\"> (sum)"
-                            : "Y = Gelu <approximate = \"tanh\"> (X)");
+  body.output("Y", tanh_gelu(body.has("bias") ? body["X"] + body["bias"] : body["X"]));
 }
 
-void bias_gelu(BodyBuilder& body) { body.add("sum = Add (A, B) C = Gelu (sum)"); }
+void bias_gelu(BodyBuilder& body) { body.output("C", body.op("Gelu", {body["A"] + body["B"]})); }
 
 void quick_gelu(BodyBuilder& body) {
-  const std::string alpha = body.number(body.float_attribute("alpha", 1.702F), body.type("X"));
-  body.write("scaled = Mul (X, {}) gate = Sigmoid (scaled) Y = Mul (X, gate)", alpha);
+  const Operand alpha = body.number(body.float_attribute("alpha", 1.702F), body.type("X"));
+  body.output("Y", body["X"] * body.op("Sigmoid", {body["X"] * alpha}));
 }
 
 void bias_split_gelu(BodyBuilder& body) {
-  body.add(
-      "sum = Add (X, bias) left, right = Split <axis = -1, num_outputs = 2> (sum) "
-      "gate = Gelu (right) Y = Mul (left, gate)");
+  const Operands halves = body.split(body["X"] + body["bias"], 2, -1);
+  body.output("Y", halves[0] * body.op("Gelu", {halves[1]}));
 }
 
-void bias_add(BodyBuilder& body) { body.add("sum = Add (X, bias) Y = Add (sum, skip)"); }
+void bias_add(BodyBuilder& body) { body.output("Y", body["X"] + body["bias"] + body["skip"]); }
 
-namespace {
-
-/// The operand as the product takes it; returns its name.
-std::string transposed(BodyBuilder& body, const std::string& operand) {
+/// The operand as the product takes it.
+Operand transposed(BodyBuilder& body, const std::string& operand) {
   const bool batch = body.int_attribute("transBatch" + operand, 0) != 0;
   const bool matrix = body.int_attribute("trans" + operand, 0) != 0;
-  const auto rank = body.shape(operand).size();
-  if ((!batch && !matrix) || rank < 2) return operand;
-  std::vector<std::int64_t> permutation(rank);
-  std::iota(permutation.begin(), permutation.end(), 0);
+  const std::size_t rank = body.shape(operand).size();
+  if ((!batch && !matrix) || rank < 2) return body[operand];
+  Ints permutation = counted(std::ssize(body.shape(operand)));
   if (batch) std::rotate(permutation.begin(), permutation.begin() + 1, permutation.end() - 1);
   if (matrix) std::swap(permutation[rank - 2], permutation[rank - 1]);
-  body.write("{0}_t = Transpose <perm = {1}> ({0})", operand, list_text(permutation));
-  return operand + "_t";
+  return body.op("Transpose", {body[operand]}, {{"perm", permutation}});
 }
-
-}  // namespace
 
 /// FusedMatMul, TransposeMatMul and FusedMatMulActivation.
 void fused_matmul(BodyBuilder& body) {
-  const std::string a = transposed(body, "A");
-  const std::string b = transposed(body, "B");
   const float alpha = body.float_attribute("alpha", 1);
-  const std::string activation = body.string_attribute("activation", "");
-  body.write("product = MatMul ({}, {})", a, b);
-  std::string scaled = "product";
-  if (alpha != 1) {
-    body.write("scaled = Mul (product, {})", body.number(alpha, body.type("A")));
-    scaled = "scaled";
-  }
-  std::vector<float> parameters;
-  for (const char* name : {"activation_alpha", "activation_beta", "activation_gamma"})
-    if (body.has_attribute(name)) parameters.push_back(body.float_attribute(name, 0));
-  add_activation(body, activation, parameters, scaled, "Y", body.type("A"));
+  Operand product = body.op("MatMul", {transposed(body, "A"), transposed(body, "B")});
+  if (alpha != 1) product = product * body.number(alpha, body.type("A"));
+  body.output("Y", activated(body, body.string_attribute("activation", ""),
+                             activation_parameters(body), product, body.type("A")));
 }
 
 void fused_gemm(BodyBuilder& body) {
-  body.add(body.has("C") ? "sum = Gemm (A, B, C)" : "sum = Gemm (A, B)");
+  const Operand sum = body.op("Gemm", {body["A"], body["B"], body["C"]});
   body.pass_attributes({"alpha", "beta", "transA", "transB"});
-  std::vector<float> parameters;
-  for (const char* name : {"activation_alpha", "activation_beta", "activation_gamma"})
-    if (body.has_attribute(name)) parameters.push_back(body.float_attribute(name, 0));
-  add_activation(body, body.string_attribute("activation", ""), parameters, "sum", "Y",
-                 body.type("A"));
+  body.output("Y", activated(body, body.string_attribute("activation", ""),
+                             activation_parameters(body), sum, body.type("A")));
 }
 
 void fused_conv(BodyBuilder& body) {
-  body.add(body.has("B") ? "made = Conv (X, W, B)" : "made = Conv (X, W)");
+  Operand sum = body.op("Conv", {body["X"], body["W"], body["B"]});
   body.pass_attributes({"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"});
-  if (body.has("Z")) body.add("sum = Add (made, Z)");
-  add_activation(body, body.string_attribute("activation", ""),
-                 body.floats_attribute("activation_params"), body.has("Z") ? "sum" : "made", "Y",
-                 body.type("X"));
+  if (body.has("Z")) sum = sum + body["Z"];
+  body.output("Y", activated(body, body.string_attribute("activation", ""),
+                             body.floats_attribute("activation_params"), sum, body.type("X")));
 }
 
 void gemm_fast_gelu(BodyBuilder& body) {
-  body.add("product = MatMul (X, W)");
-  body.add(body.has("bias") ? "sum = Add (product, bias) Y = Gelu <approximate = \"tanh\"> (sum)"
-                            : "Y = Gelu <approximate = \"tanh\"> (product)");
+  const Operand product = body.op("MatMul", {body["X"], body["W"]});
+  body.output("Y", tanh_gelu(body.has("bias") ? product + body["bias"] : product));
 }
 
-}  // namespace autopar::graph::microsoft
+constexpr ContribOperator operators[] = {
+    {"", "SimplifiedLayerNormalization", "X scale", "Y inv_std_var?",
+     "axis:i epsilon:f stash_type:i", simplified_layer_normalization},
+    {microsoft_domain, "SkipLayerNormalization", "input skip gamma beta? bias?",
+     "output mean? inv_std_var? input_skip_bias_sum?", "epsilon:f", skip_layer_normalization},
+    {microsoft_domain, "SkipSimplifiedLayerNormalization", "input skip gamma bias?",
+     "output mean? inv_std_var? input_skip_bias_sum?", "epsilon:f",
+     skip_simplified_layer_normalization},
+    {microsoft_domain, "GroupNorm", "X gamma beta skip? bias?", "Y S?",
+     "activation:i channels_last:i epsilon:f groups:i", group_norm},
+    {microsoft_domain, "SkipGroupNorm", "X gamma beta skip bias?", "Y S?",
+     "activation:i channels_last:i epsilon:f groups:i", group_norm},
+    {microsoft_domain, "Gelu", "X", "Y", "", gelu},
+    {microsoft_domain, "FastGelu", "X bias?", "Y", "", fast_gelu},
+    {microsoft_domain, "BiasGelu", "A B", "C", "", bias_gelu},
+    {microsoft_domain, "QuickGelu", "X", "Y", "alpha:f", quick_gelu},
+    {microsoft_domain, "BiasSplitGelu", "X bias", "Y", "", bias_split_gelu},
+    {microsoft_domain, "BiasAdd", "X bias skip", "Y", "", bias_add},
+    {microsoft_domain, "FusedMatMul", "A B", "Y",
+     "alpha:f transA:i transB:i transBatchA:i transBatchB:i", fused_matmul},
+    {microsoft_domain, "TransposeMatMul", "A B", "Y", "alpha:f transA:i transB:i", fused_matmul},
+    {microsoft_domain, "FusedMatMulActivation", "A B", "Y",
+     "activation:s activation_alpha:f activation_axis:i activation_beta:f activation_gamma:f "
+     "alpha:f transA:i transB:i transBatchA:i transBatchB:i",
+     fused_matmul},
+    {microsoft_domain, "FusedGemm", "A B C?", "Y",
+     "activation:s activation_alpha:f activation_beta:f activation_gamma:f alpha:f beta:f transA:i "
+     "transB:i",
+     fused_gemm},
+    {microsoft_domain, "FusedConv", "X W B? Z?", "Y",
+     "activation:s activation_params:fs auto_pad:s dilations:is group:i kernel_shape:is pads:is "
+     "strides:is",
+     fused_conv},
+    {microsoft_domain, "GemmFastGelu", "X W bias?", "Y", "", gemm_fast_gelu},
+};
+
+}  // namespace
+
+std::span<const ContribOperator> microsoft_operators() { return operators; }
+
+}  // namespace autopar::graph

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-
 #include "graph/contrib/body_builder.h"
 
 namespace autopar::graph::microsoft {
@@ -25,16 +21,15 @@ struct CacheForm {
 };
 
 /// What the node says of its `part`. Throws Error for a form that is not served.
-CacheForm cache_form(const BodyBuilder& body, std::string_view part, std::int64_t heads,
+CacheForm cache_form(const BodyBuilder& body, const std::string& part, std::int64_t heads,
                      std::int64_t depth);
 
-/// The name of new rows as the cache has them, [batch, rows, heads x width], of `from`, [batch,
-/// rows, heads x depth].
-std::string stored_rows(BodyBuilder& body, const CacheForm& form, const std::string& from,
-                        std::int64_t batch, std::int64_t rows);
+/// New rows as the cache has them, [batch, rows, heads x width], of `x`, [batch, rows, heads x
+/// depth].
+Operand stored_rows(const CacheForm& form, const Operand& x, std::int64_t batch, std::int64_t rows);
 
-/// The name of the numbers, [batch, heads, rows, depth], that a cache stands for.
-std::string numbers_in(BodyBuilder& body, const CacheForm& form, const std::string& cache,
-                       std::int64_t batch, std::int64_t rows);
+/// The numbers, [batch, heads, rows, depth], that a cache stands for.
+Operand numbers_in(const CacheForm& form, const Operand& cache, std::int64_t batch,
+                   std::int64_t rows);
 
 }  // namespace autopar::graph::microsoft

@@ -6,11 +6,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "graph/contrib/microsoft_bodies.h"
-#include "graph/contrib/packed_numbers.h"
+#include "graph/contrib/families.h"
+#include "graph/contrib/operator_table.h"
 #include "graph/own_operators.h"
 
-namespace autopar::graph::microsoft {
+namespace autopar::graph {
 namespace {
 
 /// What both operators have: tokens of `hidden` numbers, each through `chosen` of `experts`.
@@ -25,6 +25,8 @@ struct Mixture {
   bool is_gated() const { return activation == "swiglu"; }
   /// Whether one product makes both halves of a gated activation.
   bool is_fused() const { return is_gated() && fusion != 0; }
+  /// Columns of the first product, where experts have `inner` numbers inside.
+  std::int64_t first_width(std::int64_t inner) const { return is_fused() ? 2 * inner : inner; }
 };
 
 Mixture mixture_of(const BodyBuilder& body) {
@@ -47,104 +49,91 @@ Mixture mixture_of(const BodyBuilder& body) {
   return of;
 }
 
-/// "expert", [rows]: which one; "share", [tokens, chosen, 1]: how much of it counts; "x", [rows,
-/// hidden], each token once for each of its experts. `shares` has what counts of each expert where
-/// that is not what they are chosen by; `normalizes`: shares of a token sum to 1.
-void add_routes(BodyBuilder& body, const Mixture& of, const std::string& shares, bool normalizes) {
-  const std::string last = body.ints({-1});
-  body.write(
-      "probabilities = Softmax <axis = 1> (router_probs) "
-      "best, place = TopK <axis = 1> (probabilities, {}) "
-      "expert = Reshape (place, {})",
-      body.ints({of.chosen}), body.ints({of.rows()}));
-  body.add(shares.empty()
-               ? "own_share = Identity (best)"
-               : fmt::format("own_share = GatherElements <axis = 1> ({}, place)", shares));
-  if (normalizes)
-    body.write(
-        "all_shares = ReduceSum <keepdims = 1> (own_share, {}) "
-        "token_share = Div (own_share, all_shares)",
-        last);
-  else
-    body.add("token_share = Identity (own_share)");
-  body.write(
-      "share = Unsqueeze (token_share, {}) once = Reshape (input, {}) "
-      "each = Expand (once, {}) x = Reshape (each, {})",
-      last, body.ints({of.tokens, 1, of.hidden}), body.ints({of.tokens, of.chosen, of.hidden}),
-      body.ints({of.rows(), of.hidden}));
+/// Where tokens go.
+struct Routes {
+  Operand expert;  ///< [rows]: which one
+  Operand share;   ///< [tokens, chosen, 1]: how much of it counts
+  Operand x;       ///< [rows, hidden]: each token once for each of its experts
+};
+
+/// `shares` has what counts of each expert where that is not what they are chosen by; `normalizes`:
+/// shares of a token sum to 1.
+Routes routes(BodyBuilder& body, const Mixture& of, const Operand& shares, bool normalizes) {
+  const Operand probabilities = body.op("Softmax", {body["router_probs"]}, {{"axis", 1}});
+  const Operands best = body.ops("TopK", {probabilities, Ints{of.chosen}}, 2, {{"axis", 1}});
+  Routes made;
+  made.expert = body.op("Reshape", {best[1], Ints{of.rows()}});
+  Operand share = shares ? body.op("GatherElements", {shares, best[1]}, {{"axis", 1}}) : best[0];
+  if (normalizes) share = share / body.op("ReduceSum", {share, Ints{-1}}, {{"keepdims", 1}});
+  made.share = body.op("Unsqueeze", {share, Ints{-1}});
+  const Operand once = body.op("Reshape", {body["input"], Ints{of.tokens, 1, of.hidden}});
+  const Operand each = body.op("Expand", {once, Ints{of.tokens, of.chosen, of.hidden}});
+  made.x = body.op("Reshape", {each, Ints{of.rows(), of.hidden}});
+  return made;
 }
 
-/// "active", [rows, inner], of "first", [rows, inner or its double], and, where there is a third
-/// product, "third".
-void add_activation(BodyBuilder& body, const Mixture& of, std::int64_t inner, bool has_third) {
+/// The two halves of a gated activation, [rows, inner] each, which one product makes: side by side,
+/// or element by element.
+Operands gate_halves(BodyBuilder& body, const Mixture& of, std::int64_t inner, const Operand& x) {
+  if (of.fusion != 1) return body.split(x, 2, 1);
+  Operands halves = body.split(body.op("Reshape", {x, Ints{of.rows(), inner, 2}}), 2, 2);
+  for (Operand& half : halves) half = body.op("Squeeze", {half, Ints{2}});
+  return halves;
+}
+
+Operand swiglu(BodyBuilder& body, Operand gate, Operand linear) {
   const auto number = [&](float value) { return body.number(value, body.type("input")); };
-  std::string gate = "first";
-  std::string linear = has_third ? "third" : "";
-  if (of.is_fused() && of.fusion == 1) {  // side by side, element by element
-    body.write(
-        "pairs = Reshape (first, {0}) "
-        "gate_column, linear_column = Split <axis = 2, num_outputs = 2> (pairs) "
-        "gate = Squeeze (gate_column, {1}) linear = Squeeze (linear_column, {1})",
-        body.ints({of.rows(), inner, 2}), body.ints({2}));
-  } else if (of.is_fused()) {
-    body.add("gate, linear = Split <axis = 1, num_outputs = 2> (first)");
+  if (body.has_attribute("swiglu_limit")) {
+    const float limit = body.float_attribute("swiglu_limit", 0);
+    gate = body.op("Min", {gate, number(limit)});
+    linear = body.op("Clip", {linear, number(-limit), number(limit)});
   }
+  const Operand steep = gate * number(body.float_attribute("activation_alpha", 1));
+  const Operand swish = gate * body.op("Sigmoid", {steep});
+  return swish * (linear + number(body.float_attribute("activation_beta", 0)));
+}
+
+/// [rows, inner] of the first product, [rows, inner or its double], and of the third, if there is
+/// one.
+Operand activated(BodyBuilder& body, const Mixture& of, std::int64_t inner, const Operand& first,
+                  const Operand& third) {
   if (of.is_fused()) {
-    gate = "gate";
-    linear = "linear";
+    const Operands halves = gate_halves(body, of, inner, first);
+    return swiglu(body, halves[0], halves[1]);
   }
-  if (of.is_gated()) {
-    if (body.has_attribute("swiglu_limit")) {
-      const float limit = body.float_attribute("swiglu_limit", 0);
-      body.write("gate_below = Min ({}, {}) linear_within = Clip ({}, {}, {})", gate, number(limit),
-                 linear, number(-limit), number(limit));
-      gate = "gate_below";
-      linear = "linear_within";
-    }
-    body.write(
-        "steep = Mul ({0}, {1}) sigmoid = Sigmoid (steep) "
-        "swish = Mul ({0}, sigmoid) moved = Add ({2}, {3}) "
-        "active = Mul (swish, moved)",
-        gate, number(body.float_attribute("activation_alpha", 1)), linear,
-        number(body.float_attribute("activation_beta", 0)));
-    return;
-  }
+  if (of.is_gated()) return swiglu(body, first, third);
+  Operand active = first;
   if (of.activation == "relu")
-    body.add("activated = Relu (first)");
+    active = body.op("Relu", {first});
   else if (of.activation == "gelu")
-    body.add("activated = Gelu <approximate = \"tanh\"> (first)");
+    active = body.op("Gelu", {first}, {{"approximate", "tanh"}});
   else if (of.activation == "silu")
-    body.add("sigmoid = Sigmoid (first) activated = Mul (first, sigmoid)");
-  else if (of.activation == "identity")
-    body.add("activated = Identity (first)");
-  else
+    active = first * body.op("Sigmoid", {first});
+  else if (of.activation != "identity")
     fail("its attribute 'activation_type' is '{}', which is not known", of.activation);
-  body.add(has_third ? "active = Mul (activated, third)" : "active = Identity (activated)");
+  return third ? active * third : active;
 }
 
-/// "output" of "second", [rows, hidden]: tokens' experts, weighted.
-void add_mixture(BodyBuilder& body, const Mixture& of) {
-  body.write(
-      "by_token = Reshape (second, {}) weighted = Mul (by_token, share) "
-      "mixed = ReduceSum <keepdims = 0> (weighted, {}) "
-      "output = Reshape (mixed, {})",
-      body.ints({of.tokens, of.chosen, of.hidden}), body.ints({1}), body.ints(body.shape("input")));
+/// Makes the output of [rows, hidden]: tokens' experts, weighted.
+void add_mixture(BodyBuilder& body, const Mixture& of, const Operand& rows, const Operand& share) {
+  const Operand by_token = body.op("Reshape", {rows, Ints{of.tokens, of.chosen, of.hidden}});
+  const Operand mixed = body.op("ReduceSum", {by_token * share, Ints{1}}, {{"keepdims", 0}});
+  body.output("output", body.op("Reshape", {mixed, body.shape("input")}));
 }
 
-/// The width between both products, and whether shapes fit that.
-std::int64_t inner_width(const BodyBuilder& body, const Mixture& of, const char* first,
-                         std::int64_t bits_of_first, const char* second,
-                         std::int64_t bits_of_second) {
-  const Shape& one = body.shape(first);
-  const Shape& two = body.shape(second);
+/// The width between both products. Throws Error where shapes do not fit it; their weights hold so
+/// many numbers in an element.
+std::int64_t inner_width(const BodyBuilder& body, const Mixture& of, std::int64_t first_numbers,
+                         std::int64_t second_numbers) {
+  const Shape& one = body.shape("fc1_experts_weights");
+  const Shape& two = body.shape("fc2_experts_weights");
   if (one.size() != 3 || two.size() != 3 || one[0] != of.experts || two[0] != of.experts)
     fail("experts' weights {} and {} are not of {} experts", to_string(one), to_string(two),
          of.experts);
   const std::int64_t inner =
-      num_elements(two) * bits_of_second / (of.experts * std::max<std::int64_t>(1, of.hidden));
-  const std::int64_t width = of.is_fused() ? 2 * inner : inner;
-  if (num_elements(one) * bits_of_first != of.experts * width * of.hidden ||
-      num_elements(two) * bits_of_second != of.experts * inner * of.hidden)
+      num_elements(two) * second_numbers / (of.experts * std::max<std::int64_t>(1, of.hidden));
+  if (num_elements(one) * first_numbers != of.experts * of.first_width(inner) * of.hidden ||
+      num_elements(two) * second_numbers != of.experts * inner * of.hidden)
     fail("experts' weights {} and {} do not fit tokens of {}", to_string(one), to_string(two),
          of.hidden);
   return inner;
@@ -159,109 +148,95 @@ void check_gate(const Mixture& of, bool has_third) {
          has_third ? "does not go together with" : "needs");
 }
 
-/// `to`, [rows, columns]: rows of `x`, [rows, depth], each times its expert's matrix, [columns,
-/// depth], and its expert's bias.
-struct ExpertProduct {
-  std::string x;
-  std::string weights;
-  std::string bias;
-  std::string to;
+/// What the matrices of a product are called, "fc1" and so on, and their form: [columns, depth] for
+/// each expert.
+struct Matrices {
+  std::string name;
   std::int64_t columns = 0;
   std::int64_t depth = 0;
+
+  std::string weights() const { return name + "_experts_weights"; }
+  std::string bias() const { return name + "_experts_bias"; }
 };
 
-void add_product(BodyBuilder& body, const Mixture& of, const ExpertProduct& product) {
-  std::string table = product.weights;
-  // Older files call rows what are columns; where they lie is the same.
-  if (body.shape(table) != Shape{of.experts, product.columns, product.depth}) {
-    body.write("{0}_table = Reshape ({0}, {1})", table,
-               body.ints({of.experts, product.columns, product.depth}));
-    table += "_table";
-  }
-  body.write(
-      "{0}_own = Gather <axis = 0> ({1}, expert) "
-      "{0}_in = Reshape ({2}, {3}) {0}_out = MatMul ({0}_own, {0}_in) "
-      "{0}_rows = Reshape ({0}_out, {4})",
-      product.to, table, product.x, body.ints({of.rows(), product.depth, 1}),
-      body.ints({of.rows(), product.columns}));
-  body.add(body.has(product.bias) ? fmt::format("{0}_bias = Gather <axis = 0> ({1}, expert) "
-                                                "{0} = Add ({0}_rows, {0}_bias)",
-                                                product.to, product.bias)
-                                  : fmt::format("{0} = Identity ({0}_rows)", product.to));
+/// The input in this shape.
+Operand shaped(BodyBuilder& body, const std::string& input, const Shape& shape) {
+  return body.shape(input) == shape ? body[input] : body.op("Reshape", {body[input], shape});
 }
 
-/// The numbers of one of QMoE's products: `fc1` and so on.
-struct Packing {
-  std::string name;
-  std::int64_t bits = 4;
-  std::int64_t block = 0;
-  std::string weights() const { return name + "_experts_weights"; }
-};
+/// [rows, columns] of rows of `x`, [rows, depth]: each times its expert's matrix, with its expert's
+/// bias.
+Operand product(BodyBuilder& body, const Mixture& of, const Operand& x, const Operand& expert,
+                const Matrices& matrices) {
+  const auto& [name, columns, depth] = matrices;
+  const auto own = [&](const Operand& table) {
+    return body.op("Gather", {table, expert}, {{"axis", 0}});
+  };
+  // Older files call rows what are columns; where they lie is the same.
+  const Operand matrix = own(shaped(body, matrices.weights(), {of.experts, columns, depth}));
+  const Operand column = body.op("Reshape", {x, Ints{of.rows(), depth, 1}});
+  const Operand rows =
+      body.op("Reshape", {body.op("MatMul", {matrix, column}), Ints{of.rows(), columns}});
+  return body.has(matrices.bias()) ? rows + own(body[matrices.bias()]) : rows;
+}
 
-Packing packing_of(const BodyBuilder& body, const std::string& name) {
+std::int64_t bits_of(const BodyBuilder& body, const std::string& name) {
   const std::int64_t bits =
       body.int_attribute(name + "_expert_weight_bits", body.int_attribute("expert_weight_bits", 4));
   if (bits != 2 && bits != 4 && bits != 8) fail("{} bits are not supported", bits);
-  return {name, bits, std::max<std::int64_t>(0, body.int_attribute("block_size", 0))};
+  return bits;
 }
 
-void add_packed_product(BodyBuilder& body, const Mixture& of, const Packing& packing,
-                        const ExpertProduct& product) {
-  const std::string scales = packing.name + "_scales";
-  const std::string zeros = packing.name + "_zero_points";
-  const std::int64_t blocks =
-      packing.block > 0 ? (product.depth + packing.block - 1) / packing.block : 1;
-  const Shape scale_shape{of.experts, product.columns, blocks};
-  const std::int64_t bytes = product.depth * packing.bits / 8;
-  if (body.type(product.weights) != DataType::uint8 || !body.has(scales) ||
+/// As `product`, of packed numbers.
+Operand packed_product(BodyBuilder& body, const Mixture& of, const Operand& x,
+                       const Operand& expert, const Matrices& matrices) {
+  const auto& [name, columns, depth] = matrices;
+  const std::int64_t bits = bits_of(body, name);
+  const std::int64_t block = std::max<std::int64_t>(0, body.int_attribute("block_size", 0));
+  const std::string weights = matrices.weights();
+  const std::string scales = name + "_scales";
+  const std::string zeros = name + "_zero_points";
+  const std::int64_t blocks = block > 0 ? (depth + block - 1) / block : 1;
+  const Shape scale_shape{of.experts, columns, blocks};
+  if (body.type(weights) != DataType::uint8 || !body.has(scales) ||
       num_elements(body.shape(scales)) != num_elements(scale_shape))
-    fail("weights {} of {} need scales of {}", to_string(body.shape(product.weights)),
-         name_of(body.type(product.weights)), to_string(scale_shape));
-  const auto shaped = [&](const std::string& name, const Shape& shape) {
-    if (body.shape(name) == shape) return name;
-    body.write("{0}_table = Reshape ({0}, {1})", name, body.ints(shape));
-    return name + "_table";
-  };
-  std::string zero_points;
-  if (body.has(zeros) && packing.block > 0) {
-    zero_points = shaped(zeros, {of.experts, product.columns, (blocks * packing.bits + 7) / 8});
-  } else if (body.has(zeros)) {  // one a column, packed along the columns
-    unpack_numbers(body, zeros, zeros + "_flat", {of.experts, product.columns}, packing.bits);
-    zero_points = zeros + "_each";
-    body.write("{} = Reshape ({}_flat, {})", zero_points, zeros,
-               body.ints({of.experts, product.columns, 1}));
-  }
-  std::vector<std::string> inputs{product.x,
-                                  "expert",
-                                  shaped(product.weights, {of.experts, product.columns, bytes}),
-                                  shaped(scales, scale_shape),
-                                  zero_points,
-                                  body.has(product.bias) ? product.bias : ""};
-  while (inputs.back().empty()) inputs.pop_back();
-  body.add_in(own_domain, "ExpertMatMulNBits", inputs, {product.to});
-  body.set("bits", packing.bits);
-  body.set("block_size", packing.block);
+    fail("weights {} of {} need scales of {}", to_string(body.shape(weights)),
+         name_of(body.type(weights)), to_string(scale_shape));
+  Operand zero_points;
+  if (body.has(zeros) && block > 0)
+    zero_points = shaped(body, zeros, {of.experts, columns, (blocks * bits + 7) / 8});
+  else if (body.has(zeros))  // one a column, packed along the columns
+    zero_points =
+        body.op("Reshape", {unpack_numbers(body, body[zeros], {of.experts, columns}, bits),
+                            Ints{of.experts, columns, 1}});
+  Operand made = body.op("ExpertMatMulNBits",
+                         {x, expert, shaped(body, weights, {of.experts, columns, depth * bits / 8}),
+                          shaped(body, scales, scale_shape), zero_points, body[matrices.bias()]},
+                         {{"bits", bits}, {"block_size", block}});
+  body.set_domain(own_domain);
+  return made;
 }
 
-}  // namespace
+/// Everything behind the routes, with products of one kind or the other.
+void add_experts(BodyBuilder& body, const Mixture& of, std::int64_t inner, const Routes& to,
+                 decltype(product)* multiply) {
+  const bool has_third = body.has("fc3_experts_weights");
+  const auto times = [&](const Operand& x, const char* name, std::int64_t columns,
+                         std::int64_t depth) {
+    return multiply(body, of, x, to.expert, {name, columns, depth});
+  };
+  const Operand first = times(to.x, "fc1", of.first_width(inner), of.hidden);
+  const Operand third = has_third ? times(to.x, "fc3", inner, of.hidden) : Operand();
+  const Operand active = activated(body, of, inner, first, third);
+  add_mixture(body, of, times(active, "fc2", of.hidden, inner), to.share);
+}
 
 void mixture_of_experts(BodyBuilder& body) {
   const Mixture of = mixture_of(body);
-  const bool has_third = body.has("fc3_experts_weights");
-  check_gate(of, has_third);
-  const std::int64_t inner =
-      inner_width(body, of, "fc1_experts_weights", 1, "fc2_experts_weights", 1);
-  const std::int64_t width = of.is_fused() ? 2 * inner : inner;
-  add_routes(body, of, "", body.int_attribute("normalize_routing_weights", 0) != 0);
-  add_product(body, of,
-              {"x", "fc1_experts_weights", "fc1_experts_bias", "first", width, of.hidden});
-  if (has_third)
-    add_product(body, of,
-                {"x", "fc3_experts_weights", "fc3_experts_bias", "third", inner, of.hidden});
-  add_activation(body, of, inner, has_third);
-  add_product(body, of,
-              {"active", "fc2_experts_weights", "fc2_experts_bias", "second", of.hidden, inner});
-  add_mixture(body, of);
+  check_gate(of, body.has("fc3_experts_weights"));
+  const std::int64_t inner = inner_width(body, of, 1, 1);
+  const bool normalizes = body.int_attribute("normalize_routing_weights", 0) != 0;
+  add_experts(body, of, inner, routes(body, of, {}, normalizes), product);
 }
 
 /// ONNX Runtime's CPU has shares that sum to 1 whatever 'normalize_routing_weights' says, but for
@@ -275,27 +250,37 @@ void quantized_mixture_of_experts(BodyBuilder& body) {
     fail(
         "its weights are packed for one device, which is not supported: export them with "
         "weights_prepacked = 0");
-  const bool has_third = body.has("fc3_experts_weights");
-  check_gate(of, has_third);
-  const Packing one = packing_of(body, "fc1");
-  const Packing two = packing_of(body, "fc2");
-  const std::int64_t inner = inner_width(body, of, "fc1_experts_weights", 8 / one.bits,
-                                         "fc2_experts_weights", 8 / two.bits);
-  const std::int64_t width = of.is_fused() ? 2 * inner : inner;
-  const std::string shares = body.has("router_weights") ? "router_weights" : "";
-  add_routes(body, of, shares,
-             shares.empty() || body.int_attribute("normalize_routing_weights", 0) != 0);
-  add_packed_product(body, of, one,
-                     {"x", one.weights(), "fc1_experts_bias", "first", width, of.hidden});
-  if (has_third) {
-    const Packing three = packing_of(body, "fc3");
-    add_packed_product(body, of, three,
-                       {"x", three.weights(), "fc3_experts_bias", "third", inner, of.hidden});
-  }
-  add_activation(body, of, inner, has_third);
-  add_packed_product(body, of, two,
-                     {"active", two.weights(), "fc2_experts_bias", "second", of.hidden, inner});
-  add_mixture(body, of);
+  check_gate(of, body.has("fc3_experts_weights"));
+  const std::int64_t inner =
+      inner_width(body, of, 8 / bits_of(body, "fc1"), 8 / bits_of(body, "fc2"));
+  const Operand shares = body["router_weights"];
+  const bool normalizes = !shares || body.int_attribute("normalize_routing_weights", 0) != 0;
+  add_experts(body, of, inner, routes(body, of, shares, normalizes), packed_product);
 }
 
-}  // namespace autopar::graph::microsoft
+constexpr ContribOperator operators[] = {
+    {microsoft_domain, "MoE",
+     "input router_probs fc1_experts_weights fc1_experts_bias? fc2_experts_weights "
+     "fc2_experts_bias? fc3_experts_weights? fc3_experts_bias?",
+     "output",
+     "activation_alpha:f activation_beta:f activation_type:s k:i normalize_routing_weights:i "
+     "swiglu_fusion:i swiglu_limit:f use_sparse_mixer:i",
+     mixture_of_experts},
+    {microsoft_domain, "QMoE",
+     "input router_probs fc1_experts_weights fc1_scales? fc1_experts_bias? fc2_experts_weights "
+     "fc2_scales? fc2_experts_bias? fc3_experts_weights? fc3_scales? fc3_experts_bias? "
+     "fc1_zero_points? fc2_zero_points? fc3_zero_points? router_weights? fc1_global_scale? "
+     "fc2_global_scale? fc1_act_scale? fc2_act_scale? fc1_act_block_scale? fc2_act_block_scale?",
+     "output",
+     "accuracy_level:i activation_alpha:f activation_beta:f activation_type:s block_size:i "
+     "expert_weight_bits:i fc1_expert_weight_bits:i fc2_expert_weight_bits:i "
+     "fc3_expert_weight_bits:i k:i normalize_routing_weights:i quant_type:s swiglu_fusion:i "
+     "swiglu_limit:f use_sparse_mixer:i weights_prepacked:i",
+     quantized_mixture_of_experts},
+};
+
+}  // namespace
+
+std::span<const ContribOperator> expert_operators() { return operators; }
+
+}  // namespace autopar::graph

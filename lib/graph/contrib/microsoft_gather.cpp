@@ -1,10 +1,10 @@
 // GatherBlockQuantized: rows of bytes are looked up packed, and only those that were are unpacked.
 
 #include "base/error.h"
-#include "graph/contrib/microsoft_bodies.h"
-#include "graph/contrib/packed_numbers.h"
+#include "graph/contrib/families.h"
+#include "graph/contrib/operator_table.h"
 
-namespace autopar::graph::microsoft {
+namespace autopar::graph {
 namespace {
 
 /// What a call says of its table, its axes counted from the front.
@@ -45,28 +45,26 @@ BlockTable block_table(const BodyBuilder& body) {
   return of;
 }
 
-/// `to`, rows of `from` that the indices name.
-void look_up(BodyBuilder& body, const BlockTable& of, const std::string& from,
-             const std::string& to) {
-  body.add("Gather", {from, "indices"}, {to});
-  body.set("axis", static_cast<std::int64_t>(of.gathered));
+/// The rows that the indices name.
+Operand looked_up(BodyBuilder& body, const BlockTable& of, const Operand& table) {
+  return body.op("Gather", {table, body["indices"]},
+                 {{"axis", static_cast<std::int64_t>(of.gathered)}});
 }
 
 /// A table of 4 bits: ONNX looks nothing up in one, so all of it becomes numbers.
-void gather_typed(BodyBuilder& body, const BlockTable& of) {
+Operand gathered_typed(BodyBuilder& body, const BlockTable& of) {
   const DataType type = body.type("data");
   if (type != DataType::int4 && type != DataType::uint4)
     fail("a table of {} is not supported", name_of(type));
-  body.add("DequantizeLinear", {"data", "scales", body.has("zero_points") ? "zero_points" : ""},
-           {"table"});
-  body.set("axis", static_cast<std::int64_t>(of.quantized));
-  body.set("block_size", of.block);
-  look_up(body, of, "table", "output");
+  return looked_up(
+      body, of,
+      body.op("DequantizeLinear", {body["data"], body["scales"], body["zero_points"]},
+              {{"axis", static_cast<std::int64_t>(of.quantized)}, {"block_size", of.block}}));
 }
 
-/// `to`, numbers of `row` of one number a block: each once for each number of its block.
-void repeat_in_blocks(BodyBuilder& body, const BlockTable& of, const std::string& from,
-                      const std::string& to, const Shape& row) {
+/// Repeats `x`, one number a block, for each number of its block, to a tensor of shape `row`.
+Operand repeated_in_blocks(BodyBuilder& body, const BlockTable& of, const Operand& x,
+                           const Shape& row) {
   Shape column = row;
   column.back() = of.blocks();
   column.push_back(1);
@@ -74,16 +72,13 @@ void repeat_in_blocks(BodyBuilder& body, const BlockTable& of, const std::string
   wide.back() = of.block;
   Shape flat = row;
   flat.back() = of.blocks() * of.block;
-  body.write(
-      "{0}_column = Reshape ({1}, {2}) {0}_wide = Expand ({0}_column, {3}) "
-      "{0}_flat = Reshape ({0}_wide, {4}) {0} = Slice ({0}_flat, {5}, {6}, {7})",
-      to, from, body.ints(column), body.ints(wide), body.ints(flat), body.ints({0}),
-      body.ints({row.back()}), body.ints({-1}));
+  const Operand each = body.op("Expand", {body.op("Reshape", {x, column}), wide});
+  return body.slice(body.op("Reshape", {each, flat}), 0, row.back(), -1);
 }
 
 /// Bytes of some numbers each, along the last dimension; so are zero points. Numbers are meant to
 /// be 2^(bits - 1) too large where there are none.
-void gather_bytes(BodyBuilder& body, BlockTable of) {
+Operand gathered_bytes(BodyBuilder& body, BlockTable of) {
   const std::size_t last = of.data.size() - 1;
   if (of.bits != 2 && of.bits != 4 && of.bits != 8) fail("{} bits are not supported", of.bits);
   if (of.gathered == last || of.quantized != last)
@@ -94,37 +89,39 @@ void gather_bytes(BodyBuilder& body, BlockTable of) {
   if (body.shape("scales").back() != of.blocks())
     fail("table {} and scales {} do not fit blocks of {}", to_string(of.data),
          to_string(body.shape("scales")), of.block);
-  look_up(body, of, "data", "rows");
-  unpack_numbers(body, "rows", "numbers", row, of.bits);
-  look_up(body, of, "scales", "scale_rows");
   const DataType type = body.type("scales");
-  body.write("wide = Cast <to = {}> (numbers)", static_cast<int>(type));
-  std::string zero = "zero";
+  const Operand rows = looked_up(body, of, body["data"]);
+  const Operand bytes = unpack_numbers(body, rows, row, of.bits);
+  const Operand scales = looked_up(body, of, body["scales"]);
+  const Operand numbers = body.cast(bytes, type);
+  Operand zero = body.number(static_cast<double>(std::int64_t{1} << (of.bits - 1)), type);
   if (body.has("zero_points")) {
-    look_up(body, of, "zero_points", "zero_rows");
-    Shape zeros = row;
-    zeros.back() = of.blocks();
-    unpack_numbers(body, "zero_rows", "zeros", zeros, of.bits);
-    body.write("zero_numbers = Cast <to = {}> (zeros)", static_cast<int>(type));
-    repeat_in_blocks(body, of, "zero_numbers", "zero", row);
-  } else {
-    zero = body.number(static_cast<float>(std::int64_t{1} << (of.bits - 1)), type);
+    Shape packed = row;
+    packed.back() = of.blocks();
+    const Operand zeros =
+        unpack_numbers(body, looked_up(body, of, body["zero_points"]), packed, of.bits);
+    zero = repeated_in_blocks(body, of, body.cast(zeros, type), row);
   }
-  repeat_in_blocks(body, of, "scale_rows", "scale", row);
-  body.write("centred = Sub (wide, {}) output = Mul (centred, scale)", zero);
+  const Operand scale = repeated_in_blocks(body, of, scales, row);
+  return (numbers - zero) * scale;
 }
-
-}  // namespace
 
 void gather_block_quantized(BodyBuilder& body) {
   const BlockTable of = block_table(body);
   if (body.shape("scales").size() != of.data.size())
     fail("table {} and scales {} have not as many dimensions", to_string(of.data),
          to_string(body.shape("scales")));
-  if (body.type("data") == DataType::uint8)
-    gather_bytes(body, of);
-  else
-    gather_typed(body, of);
+  body.output("output", body.type("data") == DataType::uint8 ? gathered_bytes(body, of)
+                                                             : gathered_typed(body, of));
 }
 
-}  // namespace autopar::graph::microsoft
+constexpr ContribOperator operators[] = {
+    {microsoft_domain, "GatherBlockQuantized", "data indices scales zero_points?", "output",
+     "bits:i block_size:i gather_axis:i quantize_axis:i", gather_block_quantized},
+};
+
+}  // namespace
+
+std::span<const ContribOperator> gather_operators() { return operators; }
+
+}  // namespace autopar::graph

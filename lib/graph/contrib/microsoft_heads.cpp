@@ -1,63 +1,46 @@
 #include "graph/contrib/microsoft_heads.h"
 
-#include "base/error.h"
-
 namespace autopar::graph::microsoft {
 
-void refuse_input(const BodyBuilder& body, std::string_view input) {
-  if (body.has(input)) fail("its input '{}' is not supported", input);
+Operand split_heads(const Operand& x, const Shape& split) {
+  return x.body->op("Transpose", {x.body->op("Reshape", {x, split})}, {{"perm", Ints{0, 2, 1, 3}}});
 }
 
-void refuse_attribute(const BodyBuilder& body, std::string_view name, std::int64_t usual) {
-  if (body.int_attribute(name, usual) != usual)
-    fail("its attribute '{}' is {}, which is not supported", name, body.int_attribute(name, usual));
-}
-
-void split_heads(BodyBuilder& body, const std::string& from, const std::string& to, Shape split) {
-  body.write(
-      "{0}_split = Reshape ({1}, {2}) {0} = Transpose <perm = [0, 2, 1, 3]> "
-      "({0}_split)",
-      to, from, body.ints(split));
-}
-
-void split_last(BodyBuilder& body, const std::string& from, const Names& to,
-                const std::vector<std::int64_t>& sizes) {
-  body.add("Split", {from, body.ints(sizes)}, to);
-  body.set("axis", std::int64_t{-1});
-}
-
-void attend(BodyBuilder& body, const Heads& of, const Names& presents) {
-  Names inputs{of.q, of.k, of.v, of.mask, of.past_k, of.past_v, of.lengths};
-  while (inputs.back().empty()) inputs.pop_back();
-  Names outputs{of.four_dimensions ? "attended" : "output"};
-  outputs.insert(outputs.end(), presents.begin(), presents.end());
-  body.add("Attention", inputs, outputs);
-  if (!of.four_dimensions) {
-    body.set("q_num_heads", of.heads);
-    body.set("kv_num_heads", of.key_heads);
-  }
+Operands attend(BodyBuilder& body, const Heads& of) {
+  Attributes attributes;
+  if (!of.four_dimensions) attributes = {{"q_num_heads", of.heads}, {"kv_num_heads", of.key_heads}};
   // A scale of 0 is ONNX Runtime's default.
-  if (body.float_attribute("scale", 0) != 0) body.pass_attributes({"scale"});
-  if (of.causal) body.set("is_causal", std::int64_t{1});
-  if (of.softcap != 0) body.set("softcap", of.softcap);
-  if (of.left_window >= 0) body.set("left_window_size", of.left_window);
+  const float scale = body.float_attribute("scale", 0);
+  if (scale != 0) attributes["scale"] = scale;
+  if (of.causal) attributes["is_causal"] = std::int64_t{1};
+  if (of.softcap != 0) attributes["softcap"] = of.softcap;
+  if (of.left_window >= 0) attributes["left_window_size"] = of.left_window;
+  Operands made =
+      body.ops("Attention", {of.q, of.k, of.v, of.mask, of.past_k, of.past_v, of.lengths},
+               of.past_k ? 3 : 1, attributes);
+  Operand attended = made[0];
+  made.erase(made.begin());
   if (of.four_dimensions)
-    body.write(
-        "rows = Transpose <perm = [0, 2, 1, 3]> (attended) "
-        "output = Reshape (rows, {})",
-        body.ints({of.batch, of.queries, of.heads * of.value_depth}));
+    attended = body.op("Reshape", {body.op("Transpose", {attended}, {{"perm", Ints{0, 2, 1, 3}}}),
+                                   Ints{of.batch, of.queries, of.heads * of.value_depth}});
+  body.output("output", attended);
+  return made;
 }
 
 void add_presents(BodyBuilder& body, const Heads& of) {
-  const auto present = [&](const std::string& name, const std::string& from, std::int64_t depth) {
+  const auto present = [&](const char* name, const Operand& from, std::int64_t depth) {
     if (!body.wants(name)) return;
-    if (of.four_dimensions)
-      body.write("{} = Identity ({})", name, from);
-    else
-      split_heads(body, from, name, {of.batch, of.keys, of.key_heads, depth});
+    const Shape split{of.batch, of.keys, of.key_heads, depth};
+    body.output(name, of.four_dimensions ? from : split_heads(from, split));
   };
   present("present_key", of.k, of.depth);
   present("present_value", of.v, of.value_depth);
+}
+
+Operand quantisation_parameter(BodyBuilder& body, const std::string& name) {
+  const bool is_vector = body.has(name) && !body.shape(name).empty();
+  if (!is_vector || num_elements(body.shape(name)) != 1) return body[name];
+  return body.op("Reshape", {body[name], Ints{}});
 }
 
 }  // namespace autopar::graph::microsoft

@@ -1,27 +1,20 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "graph/contrib/body_builder.h"
 
-/// Parts that the bodies of com.microsoft's attention operators share.
+/// Parts that the bodies of com.microsoft share.
 namespace autopar::graph::microsoft {
-
-using Names = std::vector<std::string>;
 
 /// Queries, keys and values on their way to an Attention. Either all have three dimensions, heads
 /// within the last, or all have four, [batch, heads, sequence, elements].
 struct Heads {
-  std::string q = "q";
-  std::string k = "k";
-  std::string v = "v";
-  std::string mask;  ///< added to scores, or boolean; may be empty
-  std::string past_k;
-  std::string past_v;
-  std::string lengths;  ///< of each batch's keys
+  Operand q = {};
+  Operand k = {};
+  Operand v = {};
+  Operand mask = {};  ///< added to scores, or boolean; may be left out
+  Operand past_k = {};
+  Operand past_v = {};
+  Operand lengths = {};  ///< of each batch's keys
   std::int64_t batch = 0;
   std::int64_t queries = 0;
   std::int64_t keys = 0;  ///< with those of the past
@@ -35,23 +28,18 @@ struct Heads {
   float softcap = 0;
 };
 
-/// Throw Error for an input that is given, or an attribute that is not `usual`.
-void refuse_input(const BodyBuilder& body, std::string_view input);
+/// [batch, heads, sequence, elements] of [batch, sequence, heads x elements].
+Operand split_heads(const Operand& x, const Shape& split);
 
-void refuse_attribute(const BodyBuilder& body, std::string_view name, std::int64_t usual);
+/// Makes the output, [batch, sequence, heads x elements]; returns the present keys and values,
+/// where there is a past.
+Operands attend(BodyBuilder& body, const Heads& of);
 
-/// `to`, of [batch, heads, sequence, elements], from `from`, of [batch, sequence, heads x
-/// elements].
-void split_heads(BodyBuilder& body, const std::string& from, const std::string& to, Shape split);
-
-/// Splits what lies side by side along the last dimension into outputs of these sizes.
-void split_last(BodyBuilder& body, const std::string& from, const Names& to,
-                const std::vector<std::int64_t>& sizes);
-
-/// `output`, of [batch, sequence, heads x elements].
-void attend(BodyBuilder& body, const Heads& of, const Names& presents);
-
-/// "present_key" and "present_value" of keys and values that have no past.
+/// Makes the outputs "present_key" and "present_value" of keys and values that have no past.
 void add_presents(BodyBuilder& body, const Heads& of);
+
+/// A scale or zero point as ONNX's operators take it: a scalar for one number, which may stand in a
+/// vector. Left out where the call leaves it out.
+Operand quantisation_parameter(BodyBuilder& body, const std::string& name);
 
 }  // namespace autopar::graph::microsoft

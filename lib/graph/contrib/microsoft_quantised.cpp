@@ -1,154 +1,177 @@
 // Quantised operators of com.microsoft: what ONNX has in parts.
 
 #include "base/error.h"
-#include "graph/contrib/microsoft_bodies.h"
+#include "graph/contrib/families.h"
+#include "graph/contrib/microsoft_heads.h"
+#include "graph/contrib/operator_table.h"
 
-namespace autopar::graph::microsoft {
+namespace autopar::graph {
 namespace {
 
-/// The name of a scale or zero point as ONNX's operators take it: a scalar for one number, which
-/// may stand in a vector here.
-std::string parameter(BodyBuilder& body, const std::string& name) {
-  if (!body.has(name)) return "";
-  const Shape& shape = body.shape(name);
-  if (num_elements(shape) != 1 || shape.empty()) return name;
-  body.write("{0}_scalar = Reshape ({0}, {1})", name, body.ints({}));
-  return name + "_scalar";
+using microsoft::quantisation_parameter;
+
+bool is_per_axis(const BodyBuilder& body, const std::string& parameter) {
+  return body.has(parameter) && num_elements(body.shape(parameter)) != 1;
 }
 
-bool is_per_axis(const BodyBuilder& body, const std::string& scale) {
-  return num_elements(body.shape(scale)) != 1;
+/// Names of inputs that say how a tensor is quantised.
+struct Scaling {
+  std::string scale;
+  std::string zero_point;
+};
+
+/// Those of an input that are named after it.
+Scaling scaling_of(const std::string& input) { return {input + "_scale", input + "_zero_point"}; }
+
+/// The numbers that `x` stands for. A scale or a zero point of several is one of each place along
+/// `axis`, beside which the other may be one for all.
+Operand dequantized(BodyBuilder& body, const Operand& x, const Scaling& by,
+                    std::int64_t axis = -1) {
+  Operand scales = quantisation_parameter(body, by.scale);
+  Operand zeros = quantisation_parameter(body, by.zero_point);
+  const bool has_scales = is_per_axis(body, by.scale);
+  const bool has_zeros = is_per_axis(body, by.zero_point);
+  if (has_scales && zeros && !has_zeros) zeros = body.op("Expand", {zeros, body.shape(by.scale)});
+  if (has_zeros && !has_scales) scales = body.op("Expand", {scales, body.shape(by.zero_point)});
+  return body.op("DequantizeLinear", {x, scales, zeros},
+                 has_scales || has_zeros ? Attributes{{"axis", axis}} : Attributes{});
 }
 
-/// `to`, the numbers that `x` stands for. A scale or a zero point of several is one of each place
-/// along `axis`, beside which the other may be one for all.
-void dequantize(BodyBuilder& body, const std::string& x, const std::string& scale,
-                const std::string& zero_point, const std::string& to, std::int64_t axis = -1) {
-  std::string scales = parameter(body, scale);
-  std::string zeros = parameter(body, zero_point);
-  const bool has_scales = is_per_axis(body, scale);
-  const bool has_zeros = !zeros.empty() && is_per_axis(body, zero_point);
-  const auto repeat = [&](std::string& one, const std::string& like) {
-    body.write("{0}_each = Expand ({0}, {1})", one, body.ints(body.shape(like)));
-    one += "_each";
-  };
-  if (has_scales && !zeros.empty() && !has_zeros) repeat(zeros, scale);
-  if (has_zeros && !has_scales) repeat(scales, zero_point);
-  body.add("DequantizeLinear", {x, scales, zeros}, {to});
-  if (has_scales || has_zeros) body.set("axis", axis);
+Operand dequantized(BodyBuilder& body, const std::string& input) {
+  return dequantized(body, body[input], scaling_of(input));
 }
 
-void quantize(BodyBuilder& body, const std::string& x, const std::string& scale,
-              const std::string& zero_point, const std::string& to, DataType type) {
-  const std::string zero = parameter(body, zero_point);
-  body.add("QuantizeLinear", {x, parameter(body, scale), zero}, {to});
-  if (zero.empty()) body.set("output_dtype", static_cast<std::int64_t>(type));
+Operand quantized(BodyBuilder& body, const Operand& x, const Scaling& by, DataType type) {
+  const Operand zero = quantisation_parameter(body, by.zero_point);
+  const Attributes attributes{{"output_dtype", static_cast<std::int64_t>(type)}};
+  return body.op("QuantizeLinear", {x, quantisation_parameter(body, by.scale), zero},
+                 zero ? Attributes{} : attributes);
 }
 
-void between(BodyBuilder& body, const std::string& op) {
-  dequantize(body, "A", "A_scale", "A_zero_point", "a");
-  dequantize(body, "B", "B_scale", "B_zero_point", "b");
-  body.write("c = {} (a, b)", op);
-  quantize(body, "c", "C_scale", "C_zero_point", "C", body.type("A"));
-}
-
-/// Y of X, with an operator of floats, whose text form has {} for its operand, between.
-void around(BodyBuilder& body, const std::string& node,
-            std::initializer_list<std::string_view> attributes) {
-  dequantize(body, "X", "X_scale", "X_zero_point", "x");
-  body.add("y = " + node);
-  body.pass_attributes(attributes);
-  quantize(body, "y", "Y_scale", "Y_zero_point", "Y", body.type("X"));
-}
-
-void with_axis(BodyBuilder& body, const std::string& scale) {
+void pass_axis(BodyBuilder& body, const std::string& scale) {
   if (is_per_axis(body, scale)) body.pass_attributes({"axis"});
 }
 
-}  // namespace
-
 void quantize_linear(BodyBuilder& body) {
-  quantize(body, "x", "y_scale", "y_zero_point", "y", DataType::uint8);
-  with_axis(body, "y_scale");
+  body.output("y", quantized(body, body["x"], scaling_of("y"), DataType::uint8));
+  pass_axis(body, "y_scale");
 }
 
 void dequantize_linear(BodyBuilder& body) {
-  body.add("DequantizeLinear", {"x", parameter(body, "x_scale"), parameter(body, "x_zero_point")},
-           {"y"});
-  with_axis(body, "x_scale");
+  body.output("y", body.op("DequantizeLinear", {body["x"], quantisation_parameter(body, "x_scale"),
+                                                quantisation_parameter(body, "x_zero_point")}));
+  pass_axis(body, "x_scale");
 }
 
-void qlinear_add(BodyBuilder& body) { between(body, "Add"); }
-void qlinear_mul(BodyBuilder& body) { between(body, "Mul"); }
-void qlinear_sigmoid(BodyBuilder& body) { around(body, "Sigmoid (x)", {}); }
-void qlinear_leaky_relu(BodyBuilder& body) { around(body, "LeakyRelu (x)", {"alpha"}); }
+/// C of A and B, with an operator of floats between.
+void of_two(BodyBuilder& body, const char* op_type) {
+  const Operand c = body.op(op_type, {dequantized(body, "A"), dequantized(body, "B")});
+  body.output("C", quantized(body, c, scaling_of("C"), body.type("A")));
+}
+
+/// Y of X, with an operator of floats between.
+void of_one(BodyBuilder& body, const char* op_type,
+            std::initializer_list<std::string_view> attributes) {
+  const Operand y = body.op(op_type, {dequantized(body, "X")});
+  body.pass_attributes(attributes);
+  body.output("Y", quantized(body, y, scaling_of("Y"), body.type("X")));
+}
+
+void qlinear_add(BodyBuilder& body) { of_two(body, "Add"); }
+void qlinear_mul(BodyBuilder& body) { of_two(body, "Mul"); }
+void qlinear_sigmoid(BodyBuilder& body) { of_one(body, "Sigmoid", {}); }
+void qlinear_leaky_relu(BodyBuilder& body) { of_one(body, "LeakyRelu", {"alpha"}); }
 
 void qlinear_softmax(BodyBuilder& body) {
   if (body.int_attribute("opset", 13) < 13) fail("its attribute 'opset' is below 13");
-  around(body, "Softmax (x)", {"axis"});
+  of_one(body, "Softmax", {"axis"});
 }
 
 void qlinear_global_average_pool(BodyBuilder& body) {
-  if (body.int_attribute("channels_last", 0) != 0)
-    fail("its attribute 'channels_last' is not supported");
-  around(body, "GlobalAveragePool (x)", {});
+  body.refuse_attribute("channels_last", 0);
+  of_one(body, "GlobalAveragePool", {});
 }
 
 void qlinear_average_pool(BodyBuilder& body) {
-  if (body.int_attribute("channels_last", 0) != 0)
-    fail("its attribute 'channels_last' is not supported");
-  around(body, "AveragePool (x)",
+  body.refuse_attribute("channels_last", 0);
+  of_one(body, "AveragePool",
          {"auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides"});
 }
 
 /// Inputs beside the result's scale and zero point are threes: a tensor, its scale, its zero point.
 void qlinear_concat(BodyBuilder& body) {
-  std::vector<std::string> parts;
-  for (int i = 0; body.has_variadic(i); i += 3) {
-    parts.push_back(fmt::format("part_{}", i));
-    dequantize(body, fmt::format("inputs_{}", i), fmt::format("inputs_{}", i + 1),
-               fmt::format("inputs_{}", i + 2), parts.back());
-  }
+  const auto name = [](int i) { return fmt::format("inputs_{}", i); };
+  Arguments parts;
+  for (int i = 0; body.has_variadic(i); i += 3)
+    parts.emplace_back(dequantized(body, body[name(i)], {name(i + 1), name(i + 2)}));
   if (parts.empty()) fail("it joins nothing");
-  body.add("Concat", parts, {"y"});
+  const Operand y = body.op("Concat", parts);
   body.pass_attributes({"axis"});
-  quantize(body, "y", "Y_scale", "Y_zero_point", "Y", body.type("inputs_0"));
+  body.output("Y", quantized(body, y, scaling_of("Y"), body.type(name(0))));
 }
 
 void qgemm(BodyBuilder& body) {
-  dequantize(body, "A", "a_scale", "a_zero_point", "a");
   const bool is_transposed = body.int_attribute("transB", 0) != 0;
-  dequantize(body, "B", "b_scale", "b_zero_point", "b", is_transposed ? 0 : 1);
-  body.add("product = Gemm (a, b)");
+  const Operand a = dequantized(body, body["A"], scaling_of("a"));
+  const Operand b = dequantized(body, body["B"], scaling_of("b"), is_transposed ? 0 : 1);
+  Operand sum = body.op("Gemm", {a, b});
   body.pass_attributes({"alpha", "transA", "transB"});
-  std::string sum = "product";
   if (body.has("C")) {  // in units of both scales
-    body.add("c_number = Cast <to = 1> (C) unit = Mul (a_scale, b_scale) c = Mul (c_number, unit)");
-    const std::string alpha = body.number(body.float_attribute("alpha", 1), DataType::float32);
-    body.write("c_scaled = Mul (c, {}) sum = Add (product, c_scaled)", alpha);
-    sum = "sum";
+    const Operand c = body.cast(body["C"], DataType::float32) * (body["a_scale"] * body["b_scale"]);
+    sum = sum + c * body.number(body.float_attribute("alpha", 1));
   }
-  if (body.has("y_scale"))
-    quantize(body, sum, "y_scale", "y_zero_point", "Y", body.type("A"));
-  else
-    body.write("Y = Identity ({})", sum);
+  body.output("Y",
+              body.has("y_scale") ? quantized(body, sum, scaling_of("y"), body.type("A")) : sum);
 }
 
 void matmul_integer_to_float(BodyBuilder& body) {
-  dequantize(body, "A", "a_scale", "a_zero_point", "a");
-  dequantize(body, "B", "b_scale", "b_zero_point", "b");
-  body.add(body.has("bias") ? "product = MatMul (a, b) Y = Add (product, bias)"
-                            : "Y = MatMul (a, b)");
+  const Operand a = dequantized(body, body["A"], scaling_of("a"));
+  const Operand b = dequantized(body, body["B"], scaling_of("b"));
+  const Operand product = body.op("MatMul", {a, b});
+  body.output("Y", body.has("bias") ? product + body["bias"] : product);
 }
 
 void dynamic_quantize_matmul(BodyBuilder& body) {
-  body.add("a, a_scale, a_zero_point = DynamicQuantizeLinear (A)");
-  body.add("MatMulInteger", {"a", "B", "a_zero_point", parameter(body, "b_zero_point")},
-           {"integers"});
-  body.add(
-      "numbers = Cast <to = 1> (integers) scale = Mul (a_scale, b_scale) "
-      "product = Mul (numbers, scale)");
-  body.add(body.has("bias") ? "Y = Add (product, bias)" : "Y = Identity (product)");
+  const Operands a = body.ops("DynamicQuantizeLinear", {body["A"]}, 3);
+  const Operand integers = body.op(
+      "MatMulInteger", {a[0], body["B"], a[2], quantisation_parameter(body, "b_zero_point")});
+  const Operand product = body.cast(integers, DataType::float32) * (a[1] * body["b_scale"]);
+  body.output("Y", body.has("bias") ? product + body["bias"] : product);
 }
 
-}  // namespace autopar::graph::microsoft
+constexpr ContribOperator operators[] = {
+    {microsoft_domain, "QuantizeLinear", "x y_scale y_zero_point?", "y", "axis:i", quantize_linear},
+    {microsoft_domain, "DequantizeLinear", "x x_scale x_zero_point?", "y", "axis:i",
+     dequantize_linear},
+    {microsoft_domain, "QLinearAdd",
+     "A A_scale A_zero_point? B B_scale B_zero_point? C_scale C_zero_point?", "C", "", qlinear_add},
+    {microsoft_domain, "QLinearMul",
+     "A A_scale A_zero_point? B B_scale B_zero_point? C_scale C_zero_point?", "C", "", qlinear_mul},
+    {microsoft_domain, "QLinearSigmoid", "X X_scale X_zero_point? Y_scale Y_zero_point?", "Y", "",
+     qlinear_sigmoid},
+    {microsoft_domain, "QLinearLeakyRelu", "X X_scale X_zero_point? Y_scale Y_zero_point?", "Y",
+     "alpha:f", qlinear_leaky_relu},
+    {microsoft_domain, "QLinearSoftmax", "X X_scale X_zero_point? Y_scale Y_zero_point", "Y",
+     "axis:i opset:i", qlinear_softmax},
+    {microsoft_domain, "QLinearGlobalAveragePool", "X X_scale X_zero_point Y_scale Y_zero_point",
+     "Y", "channels_last:i", qlinear_global_average_pool},
+    {microsoft_domain, "QLinearAveragePool", "X X_scale X_zero_point? Y_scale Y_zero_point?", "Y",
+     "auto_pad:s ceil_mode:i channels_last:i count_include_pad:i kernel_shape:is pads:is "
+     "strides:is",
+     qlinear_average_pool},
+    {microsoft_domain, "QLinearConcat", "Y_scale Y_zero_point inputs*", "Y", "axis:i",
+     qlinear_concat},
+    {microsoft_domain, "QGemm",
+     "A a_scale a_zero_point B b_scale b_zero_point C? y_scale? y_zero_point?", "Y",
+     "alpha:f transA:i transB:i", qgemm},
+    {microsoft_domain, "MatMulIntegerToFloat",
+     "A B a_scale b_scale a_zero_point? b_zero_point? bias?", "Y", "", matmul_integer_to_float},
+    {microsoft_domain, "DynamicQuantizeMatMul", "A B b_scale b_zero_point? bias?", "Y", "",
+     dynamic_quantize_matmul},
+};
+
+}  // namespace
+
+std::span<const ContribOperator> quantised_operators() { return operators; }
+
+}  // namespace autopar::graph

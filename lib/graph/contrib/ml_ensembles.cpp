@@ -7,63 +7,47 @@
 #include <set>
 
 #include "base/error.h"
-#include "graph/contrib/ml_bodies.h"
+#include "graph/contrib/families.h"
 #include "graph/contrib/ml_scores.h"
 #include "graph/contrib/ml_trees.h"
+#include "graph/contrib/operator_table.h"
 
-namespace autopar::graph::ml {
+namespace autopar::graph {
 namespace {
 
-/// The scores' type, that of X where it is of floats, and `x`, which is of that.
-DataType add_rows(BodyBuilder& body) {
-  if (body.type("X") != DataType::float64) {
-    add_float_rows(body, "x");
-    return DataType::float32;
-  }
-  if (body.shape("X").size() != 2)
-    fail("its input {} has not two dimensions, rows and features", to_string(body.shape("X")));
-  body.add("x = Identity (X)");
-  return DataType::float64;
+using namespace ml;
+
+/// The scores' type: that of X where it is of floats.
+DataType score_type(const BodyBuilder& body) {
+  return body.type("X") == DataType::float64 ? DataType::float64 : DataType::float32;
+}
+
+/// X in the scores' type.
+Operand rows_of(BodyBuilder& body) {
+  if (score_type(body) == DataType::float32) return float_rows(body);
+  check_rows(body);
+  return body["X"];
 }
 
 std::vector<double> base_values(const BodyBuilder& body) {
-  if (const auto tensor = body.tensor_attribute("base_values_as_tensor")) {
-    if (tensor->type() == DataType::float64) {
-      const auto values = tensor->values<double>();
-      return {values.begin(), values.end()};
-    }
-    if (tensor->type() != DataType::float32)
-      fail("its attribute 'base_values_as_tensor' is of {}", name_of(tensor->type()));
-    const auto values = tensor->values<float>();
-    return {values.begin(), values.end()};
-  }
-  const std::vector<float> values = body.floats_attribute("base_values");
-  return {values.begin(), values.end()};
+  return body.numbers_attribute("base_values_as_tensor", "base_values");
 }
 
-std::string floats(BodyBuilder& body, DataType type, const std::vector<double>& values) {
-  const Shape shape{static_cast<std::int64_t>(values.size())};
-  if (type == DataType::float64) return body.constant(Tensor::of<double>(type, shape, values));
-  return body.floats({values.begin(), values.end()});
+Operand row(BodyBuilder& body, const std::vector<double>& values) {
+  return body.floats(score_type(body), {std::ssize(values)}, values);
 }
 
-/// Scores of the trees' votes, averaged where asked and with base values added: "scores".
-void add_regression(BodyBuilder& body, const std::vector<Tree>& trees, DataType type,
-                    std::int64_t targets, const std::string& aggregate,
-                    const std::vector<double>& bases) {
+Operand number(BodyBuilder& body, double value) { return body.number(value, score_type(body)); }
+
+/// Scores of the trees' votes, averaged where asked and with base values added.
+Operand regression(BodyBuilder& body, const std::vector<Tree>& trees, std::int64_t targets,
+                   const std::string& aggregate, const std::vector<double>& bases) {
   if (trees.empty()) fail("it has no trees");
   const bool averages = aggregate == "AVERAGE";
-  add_tree_sums(body, trees, "x", type, targets, averages ? "SUM" : aggregate, "votes");
-  std::string scores = "votes";
-  if (averages) {
-    body.write("average = Div (votes, {})",
-               number_of(body, static_cast<double>(trees.size()), type));
-    scores = "average";
-  }
-  if (static_cast<std::int64_t>(bases.size()) == targets)
-    body.write("scores = Add ({}, {})", scores, floats(body, type, bases));
-  else
-    body.write("scores = Identity ({})", scores);
+  Operand scores =
+      tree_sums(trees, rows_of(body), score_type(body), targets, averages ? "SUM" : aggregate);
+  if (averages) scores = scores / number(body, static_cast<double>(trees.size()));
+  return std::ssize(bases) == targets ? scores + row(body, bases) : scores;
 }
 
 template <std::size_t count>
@@ -98,6 +82,8 @@ struct Votes {
   std::set<std::int64_t> classes;
   std::set<std::int64_t> always;
   bool may_be_negative = false;
+  /// Whether all are for the same class.
+  bool is_binary() const { return classes.size() == 1; }
 
   explicit Votes(const std::vector<Tree>& trees) : always(always_voted(trees)) {
     for (const Tree& tree : trees)
@@ -119,203 +105,179 @@ std::vector<Tree> with_counts(std::vector<Tree> trees, std::int64_t classes) {
   return trees;
 }
 
-/// "best", [rows], of three classes or more: the first of the best among those that have votes.
-/// Base values are as good as votes.
-void add_best_class(BodyBuilder& body, const std::vector<Tree>& trees, const Votes& votes,
-                    DataType type, std::int64_t classes, const std::vector<double>& bases) {
+/// Decides between three classes or more: the first of the best among those that have votes. Base
+/// values are as good as votes.
+Decision decide(BodyBuilder& body, const std::vector<Tree>& trees, const Votes& votes,
+                std::int64_t classes, const std::vector<double>& bases) {
   const auto own = static_cast<std::int64_t>(bases.size());
   if (own > classes) fail("it has {} base values for {} classes", own, classes);
   bool all_have_votes = true;
   for (std::int64_t c = own; c < classes; ++c)
     all_have_votes = all_have_votes && votes.always.contains(c);
-  std::string sums = "votes";
-  if (all_have_votes) {
-    add_tree_sums(body, trees, "x", type, classes, "SUM", "votes");
-  } else {
-    add_tree_sums(body, with_counts(trees, classes), "x", type, 2 * classes, "SUM", "both");
-    body.add("votes, counts = Split <axis = 1, num_outputs = 2> (both)");
-  }
+  const Operand x = rows_of(body);
+  const DataType type = score_type(body);
   std::vector<double> all_bases = bases;
   all_bases.resize(static_cast<std::size_t>(classes));
-  body.write("scores = Add (votes, {})", floats(body, type, all_bases));
   if (all_have_votes) {
-    body.add("best = ArgMax <axis = 1, keepdims = 0> (scores)");
-    return;
+    const Operand scores = tree_sums(trees, x, type, classes, "SUM") + row(body, all_bases);
+    return {best_column(scores), scores};
   }
-  std::vector<double> counted(static_cast<std::size_t>(classes), 0);
-  std::fill_n(counted.begin(), own, 1);
-  body.write(
-      "all_counts = Add (counts, {}) has_votes = Greater (all_counts, {}) "
-      "candidates = Where (has_votes, scores, {}) "
-      "best = ArgMax <axis = 1, keepdims = 0> (candidates)",
-      floats(body, type, counted), number_of(body, 0, type),
-      number_of(body, -std::numeric_limits<double>::infinity(), type));
+  const Operands sums_and_counts =
+      body.split(tree_sums(with_counts(trees, classes), x, type, 2 * classes, "SUM"), 2, 1);
+  const Operand scores = sums_and_counts[0] + row(body, all_bases);
+  std::vector<double> counted_bases(static_cast<std::size_t>(classes), 0);
+  std::fill_n(counted_bases.begin(), own, 1);
+  const Operand has_votes =
+      body.op("Greater", {sums_and_counts[1] + row(body, counted_bases), number(body, 0)});
+  const Operand none = number(body, -std::numeric_limits<double>::infinity());
+  return {best_column(body.where(has_votes, scores, none)), scores};
 }
 
-/// Makes labels and scores of two classes' votes as ONNX Runtime does: the standard does not say
-/// how votes for one class alone and base values, one or two, go together. A row with votes for the
-/// second class has a pair of scores, of which the second decides. Any other row has a single one,
-/// of its votes for the first class, which decides; both classes' scores are made of that, unless
-/// there are two base values. A class without votes has 0, whatever its base value is.
-class TwoClasses {
- public:
-  TwoClasses(BodyBuilder& body, const Votes& votes, DataType type, const std::vector<double>& bases,
-             const std::string& transform)
-      : body_(body), votes_(votes), type_(type), bases_(bases), transform_(transform) {
-    if (bases_.size() > 2) fail("it has {} base values for two classes", bases_.size());
-    if (!is_binary() && may_be_single() && bases_.size() == 1)
-      fail(
-          "it has one base value, and not all leaves vote for the second of its two classes: such "
-          "rows have no second score");
-  }
-
-  /// "is_second", [rows]; returns the scores' name.
-  std::string add(const std::vector<Tree>& trees) {
-    add_votes(trees);
-    if (may_be_pair()) add_pairs();
-    if (may_be_single()) add_singles();
-    join("deciding");
-    const double threshold = is_binary() && !votes_.may_be_negative ? 0.5 : 0;
-    body_.write(
-        "is_second_column = Greater (deciding, {}) "
-        "is_second = Squeeze (is_second_column, {})",
-        number(threshold), body_.ints({1}));
-    if (bases_.size() == 2) {
-      join("scores");
-      return transformed(body_, "scores", transform_, type_, 2);
-    }
-    if (may_be_pair())
-      rename(transformed(body_, "scores_of_pair", transform_, type_, 2), "answers_of_pair");
-    if (may_be_single())
-      rename(both_scores(body_, "scores_of_single", transform_,
-                         !is_binary() || votes_.may_be_negative, type_),
-             "answers_of_single");
-    join("answers");
-    return "answers";
-  }
-
-  /// Whether all votes are for the same class.
-  bool is_binary() const { return votes_.classes.size() == 1; }
-
- private:
-  bool may_be_pair() const { return votes_.classes.contains(1); }
-  bool may_be_single() const { return !votes_.always.contains(1); }
-  std::string number(double value) { return number_of(body_, value, type_); }
-
-  void rename(const std::string& from, const std::string& to) {
-    body_.write("{} = Identity ({})", to, from);
-  }
-
-  void add_votes(const std::vector<Tree>& trees) {
-    const bool counts_second = may_be_pair() && may_be_single();
-    const bool counts_first = may_be_pair() && !bases_.empty() && !votes_.always.contains(0);
-    if (!counts_second && !counts_first) {
-      add_tree_sums(body_, trees, "x", type_, 2, "SUM", "votes");
-      body_.add("first_votes, second_votes = Split <axis = 1, num_outputs = 2> (votes)");
-      return;
-    }
-    add_tree_sums(body_, with_counts(trees, 2), "x", type_, 4, "SUM", "votes");
-    body_.write(
-        "first_votes, second_votes, first_count, second_count = "
-        "Split <axis = 1, num_outputs = 4> (votes) "
-        "has_first = Greater (first_count, {0}) has_second = Greater (second_count, {0})",
-        number(0));
-  }
-
-  void add_pairs() {
-    std::string first = "first_votes";
-    std::string second = "second_votes";
-    if (bases_.size() == 2) {
-      body_.write("second_based = Add (first_votes, {}) first_based = Neg (second_based)",
-                  number(bases_[1]));
-      second = "second_based";
-    } else if (bases_.size() == 1) {
-      body_.write("first_based = Add (first_votes, {})", number(bases_[0]));
-    }
-    if (!bases_.empty()) first = "first_based";
-    if (!bases_.empty() && !votes_.always.contains(0)) {
-      body_.write("first_where_voted = Where (has_first, first_based, {})", number(0));
-      first = "first_where_voted";
-    }
-    rename(second, "deciding_of_pair");
-    body_.write("scores_of_pair = Concat <axis = 1> ({}, {})", first, second);
-  }
-
-  void add_singles() {
-    body_.add(bases_.empty()
-                  ? "deciding_of_single = Identity (first_votes)"
-                  : fmt::format("deciding_of_single = Add (first_votes, {})", number(bases_[0])));
-    body_.add(bases_.size() == 2 ? fmt::format("scores_of_single = Pad (deciding_of_single, {})",
-                                               body_.ints({0, 0, 0, 1}))
-                                 : "scores_of_single = Identity (deciding_of_single)");
-  }
-
-  /// `name`, of each row's kind.
-  void join(const std::string& name) {
-    if (may_be_pair() && may_be_single())
-      body_.write("{0} = Where (has_second, {0}_of_pair, {0}_of_single)", name);
-    else
-      rename(name + (may_be_pair() ? "_of_pair" : "_of_single"), name);
-  }
-
-  BodyBuilder& body_;
-  const Votes& votes_;
-  DataType type_;
-  const std::vector<double>& bases_;
-  const std::string& transform_;
+/// What is made of two classes' votes in the rows of one kind.
+struct TwoScores {
+  Operand deciding;
+  Operand scores;
 };
 
-}  // namespace
+/// The votes of two classes, [rows, 1] each, and in which rows they have any, where that is needed.
+struct TwoVotes {
+  Operand first;
+  Operand second;
+  Operand has_first = {};
+  Operand has_second = {};
+};
+
+TwoVotes two_votes(BodyBuilder& body, const std::vector<Tree>& trees, bool counts) {
+  const Operand x = rows_of(body);
+  if (!counts) {
+    const Operands sums = body.split(tree_sums(trees, x, score_type(body), 2, "SUM"), 2, 1);
+    return {sums[0], sums[1]};
+  }
+  const Operands sums =
+      body.split(tree_sums(with_counts(trees, 2), x, score_type(body), 4, "SUM"), 4, 1);
+  const Operand zero = number(body, 0);
+  return {sums[0], sums[1], body.op("Greater", {sums[2], zero}),
+          body.op("Greater", {sums[3], zero})};
+}
+
+/// Scores of rows with votes for the second class.
+TwoScores scores_of_pair(BodyBuilder& body, const TwoVotes& votes, bool is_first_always,
+                         const std::vector<double>& bases) {
+  Operand first = votes.first;
+  Operand second = votes.second;
+  if (bases.size() == 2) {
+    second = votes.first + number(body, bases[1]);
+    first = body.op("Neg", {second});
+  } else if (bases.size() == 1) {
+    first = first + number(body, bases[0]);
+  }
+  if (!bases.empty() && !is_first_always)
+    first = body.where(votes.has_first, first, number(body, 0));
+  return {second, body.concat({first, second}, 1)};
+}
+
+/// Scores of all other rows.
+TwoScores scores_of_single(BodyBuilder& body, const TwoVotes& votes,
+                           const std::vector<double>& bases) {
+  const Operand deciding = bases.empty() ? votes.first : votes.first + number(body, bases[0]);
+  return {deciding, bases.size() == 2 ? body.op("Pad", {deciding, Ints{0, 0, 0, 1}}) : deciding};
+}
+
+/// Whether the second of two classes is it, [rows], and the scores, as ONNX Runtime makes them: the
+/// standard does not say how votes for one class alone and base values, one or two, go together. A
+/// row with votes for the second class has a pair of scores, of which the second decides. Any other
+/// row has a single one, of its votes for the first class, which decides; both classes' scores are
+/// made of that, unless there are two base values. A class without votes has 0, whatever its base
+/// value is.
+Decision decide_of_two(BodyBuilder& body, const std::vector<Tree>& trees, const Votes& votes,
+                       const std::vector<double>& bases, const std::string& transform) {
+  const bool may_be_pair = votes.classes.contains(1);
+  const bool may_be_single = !votes.always.contains(1);
+  const bool is_first_always = votes.always.contains(0);
+  const bool is_positive = votes.is_binary() && !votes.may_be_negative;
+  if (bases.size() > 2) fail("it has {} base values for two classes", bases.size());
+  if (!votes.is_binary() && may_be_single && bases.size() == 1)
+    fail(
+        "it has one base value, and not all leaves vote for the second of its two classes: such "
+        "rows have no second score");
+  const bool counts = may_be_pair && (may_be_single || (!bases.empty() && !is_first_always));
+  const TwoVotes made = two_votes(body, trees, counts);
+  TwoScores pair;
+  TwoScores single;
+  if (may_be_pair) pair = scores_of_pair(body, made, is_first_always, bases);
+  if (may_be_single) single = scores_of_single(body, made, bases);
+  const auto joined = [&](const Operand& of_pair, const Operand& of_single) {
+    if (may_be_pair && may_be_single) return body.where(made.has_second, of_pair, of_single);
+    return may_be_pair ? of_pair : of_single;
+  };
+  const Operand is_second =
+      body.op("Squeeze", {body.op("Greater", {joined(pair.deciding, single.deciding),
+                                              number(body, is_positive ? 0.5 : 0)}),
+                          Ints{1}});
+  const DataType type = score_type(body);
+  if (bases.size() == 2)
+    return {is_second, transformed(joined(pair.scores, single.scores), transform, type, 2)};
+  if (may_be_pair) pair.scores = transformed(pair.scores, transform, type, 2);
+  if (may_be_single) single.scores = both_scores(single.scores, transform, !is_positive, type);
+  return {is_second, joined(pair.scores, single.scores)};
+}
 
 void tree_ensemble_regressor(BodyBuilder& body) {
-  const DataType type = add_rows(body);
   const std::int64_t targets = body.int_attribute("n_targets", 1);
-  add_regression(body, listed_trees(body, "target"), type, targets,
+  const Operand scores =
+      regression(body, listed_trees(body, "target"), targets,
                  body.string_attribute("aggregate_function", "SUM"), base_values(body));
-  const std::string scores =
-      transformed(body, "scores", body.string_attribute("post_transform", "NONE"), type, targets);
-  body.write("Y = Cast <to = 1> ({})", scores);
+  const Operand y = transformed(scores, body.string_attribute("post_transform", "NONE"),
+                                score_type(body), targets);
+  body.output("Y", body.cast(y, DataType::float32));
 }
 
 void tree_ensemble(BodyBuilder& body) {
   constexpr std::array<const char*, 4> aggregates = {"AVERAGE", "SUM", "MIN", "MAX"};
   constexpr std::array<const char*, 5> transforms = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO",
                                                      "PROBIT"};
-  const DataType type = add_rows(body);
   const std::int64_t targets = body.int_attribute("n_targets", 1);
-  add_regression(
-      body, indexed_trees(body), type, targets,
+  const Operand scores = regression(
+      body, indexed_trees(body), targets,
       name_at(aggregates, body.int_attribute("aggregate_function", 1), "aggregate_function"), {});
-  const std::string scores =
-      transformed(body, "scores",
-                  name_at(transforms, body.int_attribute("post_transform", 0), "post_transform"),
-                  type, targets);
-  body.write("Y = Cast <to = {}> ({})", static_cast<int>(body.type("X")), scores);
+  const std::string transform =
+      name_at(transforms, body.int_attribute("post_transform", 0), "post_transform");
+  body.output("Y",
+              body.cast(transformed(scores, transform, score_type(body), targets), body.type("X")));
 }
 
 void tree_ensemble_classifier(BodyBuilder& body) {
-  const std::vector<std::int64_t> labels = class_labels(body, "classlabels_int64s");
-  const auto classes = static_cast<std::int64_t>(labels.size());
+  const Ints labels = class_labels(body, "classlabels_int64s");
+  const auto classes = std::ssize(labels);
   if (classes < 2) fail("it has {} classes, which is not supported", classes);
-  const DataType type = add_rows(body);
   const std::vector<Tree> trees = listed_trees(body, "class");
   if (trees.empty()) fail("it has no trees");
   const Votes votes(trees);
   const std::vector<double> bases = base_values(body);
   const std::string transform = body.string_attribute("post_transform", "NONE");
-  std::string scores;
+  Operand scores;
   if (classes == 2) {
-    TwoClasses two(body, votes, type, bases, transform);
-    scores = two.add(trees);
+    const Decision made = decide_of_two(body, trees, votes, bases, transform);
     // Where both classes have votes, ONNX Runtime answers with 0 and 1, whatever the labels are.
-    body.add("best = Cast <to = 7> (is_second)");
-    add_labels(body, two.is_binary() ? labels : std::vector<std::int64_t>{0, 1}, "best", "Y");
+    body.output("Y", labels_at(votes.is_binary() ? labels : Ints{0, 1},
+                               body.cast(made.best, DataType::int64)));
+    scores = made.scores;
   } else {
-    add_best_class(body, trees, votes, type, classes, bases);
-    add_labels(body, labels, "best", "Y");
-    scores = transformed(body, "scores", transform, type, classes);
+    const Decision made = decide(body, trees, votes, classes, bases);
+    body.output("Y", labels_at(labels, made.best));
+    scores = transformed(made.scores, transform, score_type(body), classes);
   }
-  body.write("Z = Cast <to = 1> ({})", scores);
+  body.output("Z", body.cast(scores, DataType::float32));
 }
 
-}  // namespace autopar::graph::ml
+constexpr ContribOperator operators[] = {
+    {ml_domain, "TreeEnsemble", "X", "Y", "", tree_ensemble},
+    {ml_domain, "TreeEnsembleClassifier", "X", "Y Z", "", tree_ensemble_classifier},
+    {ml_domain, "TreeEnsembleRegressor", "X", "Y", "", tree_ensemble_regressor},
+};
+
+}  // namespace
+
+std::span<const ContribOperator> ml_ensemble_operators() { return operators; }
+
+}  // namespace autopar::graph

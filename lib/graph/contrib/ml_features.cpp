@@ -1,16 +1,36 @@
-// Operators of ai.onnx.ml that prepare features: scaling, imputing, encoding.
+// Operators of ai.onnx.ml that prepare features: choosing, scaling, imputing, encoding.
 
 #include <cmath>
-#include <numeric>
 
 #include "base/error.h"
-#include "graph/contrib/ml_bodies.h"
-#include "graph/contrib/ml_scores.h"
+#include "graph/contrib/families.h"
+#include "graph/contrib/operator_table.h"
 
-namespace autopar::graph::ml {
+namespace autopar::graph {
 namespace {
 
-int number_of_type(DataType type) { return static_cast<int>(type); }
+void array_feature_extractor(BodyBuilder& body) {
+  const Operand places = body.op("Reshape", {body["Y"], Ints{-1}});
+  const Operand rows =
+      body.shape("X").size() == 1 ? body.op("Unsqueeze", {body["X"], Ints{0}}) : body["X"];
+  body.output("Z", body.op("Gather", {rows, places}, {{"axis", -1}}));
+}
+
+void binarizer(BodyBuilder& body) {
+  const DataType type = body.type("X");
+  const Operand threshold = body.cast(body.number(body.float_attribute("threshold", 0)), type);
+  body.output("Y", body.cast(body.op("Greater", {body["X"], threshold}), type));
+}
+
+/// (X - offset) scale, each for all columns or one a column; in float32.
+void scaler(BodyBuilder& body) {
+  const auto vector = [&](const char* name, float otherwise) {
+    const std::vector<float> numbers = body.floats_attribute(name);
+    return body.floats(numbers.empty() ? std::vector{otherwise} : numbers);
+  };
+  const Operand x = body.cast(body["X"], DataType::float32);
+  body.output("Y", (x - vector("offset", 0)) * vector("scale", 1));
+}
 
 /// Keys or values of a LabelEncoder: one of its lists of numbers, or a tensor.
 std::optional<Tensor> listed(const BodyBuilder& body, const std::string& name) {
@@ -20,93 +40,77 @@ std::optional<Tensor> listed(const BodyBuilder& body, const std::string& name) {
         "or fit it on integers",
         name);
   if (auto tensor = body.tensor_attribute(name + "_tensor")) return tensor;
-  const std::vector<std::int64_t> ints = body.ints_attribute(name + "_int64s");
-  if (!ints.empty()) return Tensor::of_int64({static_cast<std::int64_t>(ints.size())}, ints);
+  const Ints ints = body.ints_attribute(name + "_int64s");
+  if (!ints.empty()) return Tensor::of_int64({std::ssize(ints)}, ints);
   const std::vector<float> floats = body.floats_attribute(name + "_floats");
-  if (!floats.empty()) return Tensor::of_float({static_cast<std::int64_t>(floats.size())}, floats);
+  if (!floats.empty()) return Tensor::of_float({std::ssize(floats)}, floats);
   return std::nullopt;
 }
 
 /// What a LabelEncoder answers where no key matches, [1].
-std::string default_value(BodyBuilder& body, DataType type) {
+Operand default_value(BodyBuilder& body, DataType type) {
   if (const auto tensor = body.tensor_attribute("default_tensor"))
     return body.constant(tensor->reshaped({1}));
-  if (type == DataType::int64) return body.ints({body.int_attribute("default_int64", -1)});
+  if (type == DataType::int64)
+    return body.constant(Tensor::of_int64({1}, Ints{body.int_attribute("default_int64", -1)}));
   if (type == DataType::float32) return body.floats({body.float_attribute("default_float", -0.0F)});
-  const std::string number = body.floats({type == DataType::float64 ? -0.0F : -1.0F});
-  body.write("otherwise = Cast <to = {}> ({})", number_of_type(type), number);
-  return "otherwise";
+  return body.cast(body.floats({type == DataType::float64 ? -0.0F : -1.0F}), type);
 }
-
-}  // namespace
 
 /// Divides each row by its largest element, the sum of absolute values or the root of the sum of
 /// squares; a row for which that is 0 stays.
 void normalizer(BodyBuilder& body) {
+  static const std::map<std::string, std::string> reductions = {
+      {"MAX", "ReduceMax"}, {"L1", "ReduceL1"}, {"L2", "ReduceL2"}};
   const std::string norm = body.string_attribute("norm", "MAX");
-  const std::string last = body.ints({-1});
-  body.add("x = Cast <to = 1> (X)");
-  if (norm == "MAX")
-    body.write("norm = ReduceMax <keepdims = 1> (x, {})", last);
-  else if (norm == "L1")
-    body.write("norm = ReduceL1 <keepdims = 1> (x, {})", last);
-  else if (norm == "L2")
-    body.write("norm = ReduceL2 <keepdims = 1> (x, {})", last);
-  else
-    fail("its attribute 'norm' is '{}', which is not known", norm);
-  body.write(
-      "is_zero = Equal (norm, {}) divisor = Where (is_zero, {}, norm) "
-      "Y = Div (x, divisor)",
-      body.number(0, DataType::float32), body.number(1, DataType::float32));
+  const auto reduction = reductions.find(norm);
+  if (reduction == reductions.end()) fail("its attribute 'norm' is '{}', which is not known", norm);
+  const Operand x = body.cast(body["X"], DataType::float32);
+  const Operand size = body.op(reduction->second, {x, Ints{-1}}, {{"keepdims", 1}});
+  const Operand is_zero = body.op("Equal", {size, body.number(0)});
+  body.output("Y", x / body.where(is_zero, body.number(1), size));
 }
 
 /// One imputed value for all columns, or one a column.
 void imputer(BodyBuilder& body) {
   const DataType type = body.type("X");
   const bool is_float = type == DataType::float32 || type == DataType::float64;
-  const std::vector<float> floats = body.floats_attribute("imputed_value_floats");
-  const std::vector<std::int64_t> ints = body.ints_attribute("imputed_value_int64s");
-  std::size_t count = is_float ? floats.size() : ints.size();
-  if (count == 0) fail("it has no values of {} to impute", name_of(type));
+  std::vector<float> floats = body.floats_attribute("imputed_value_floats");
+  Ints ints = body.ints_attribute("imputed_value_int64s");
+  const std::size_t given = is_float ? floats.size() : ints.size();
+  if (given == 0) fail("it has no values of {} to impute", name_of(type));
   const auto columns = static_cast<std::size_t>(body.shape("X").back());
-  if (count != columns) count = 1;
-  const std::string values =
-      is_float ? body.floats({floats.begin(), floats.begin() + static_cast<std::ptrdiff_t>(count)})
-               : body.ints({ints.begin(), ints.begin() + static_cast<std::ptrdiff_t>(count)});
-  body.write("values = Cast <to = {}> ({})", number_of_type(type), values);
+  const std::size_t count = given == columns ? given : 1;
+  floats.resize(count);
+  ints.resize(count);
+  const Operand values = body.cast(
+      is_float ? body.floats(floats) : body.constant(Tensor::of_int64({std::ssize(ints)}, ints)),
+      type);
   const float replaced = body.float_attribute("replaced_value_float", 0);
-  if (is_float && std::isnan(replaced)) {
-    body.add("is_missing = IsNaN (X)");
-  } else {
-    const std::string number = is_float
-                                   ? body.number(replaced, DataType::float32)
-                                   : body.integer(body.int_attribute("replaced_value_int64", 0));
-    body.write("replaced = Cast <to = {}> ({}) is_missing = Equal (X, replaced)",
-               number_of_type(type), number);
-  }
-  body.add("Y = Where (is_missing, values, X)");
+  const Operand number = is_float ? body.number(replaced)
+                                  : body.integer(body.int_attribute("replaced_value_int64", 0));
+  const Operand is_missing = is_float && std::isnan(replaced)
+                                 ? body.op("IsNaN", {body["X"]})
+                                 : body.op("Equal", {body["X"], body.cast(number, type)});
+  body.output("Y", body.where(is_missing, values, body["X"]));
 }
 
 /// Side by side, in float32, each input cut or filled up with zeros to its share.
 void feature_vectorizer(BodyBuilder& body) {
-  const std::vector<std::int64_t> widths = body.ints_attribute("inputdimensions");
-  std::vector<std::string> parts;
+  const Ints widths = body.ints_attribute("inputdimensions");
+  Operands parts;
   for (int i = 0; body.has_variadic(i); ++i) {
     const std::string input = fmt::format("inputs_{}", i);
     Shape shape = body.shape(input);
     if (shape.size() == 1) shape.insert(shape.begin(), 1);
     if (shape.size() != 2) fail("its input {} has not two dimensions", to_string(shape));
-    const std::int64_t width = static_cast<std::size_t>(i) < widths.size()
-                                   ? widths[static_cast<std::size_t>(i)]
-                                   : shape[1];
-    body.write("float_{0} = Cast <to = 1> ({1}) rows_{0} = Reshape (float_{0}, {2})", i, input,
-               body.ints(shape));
+    const std::int64_t width =
+        i < std::ssize(widths) ? widths[static_cast<std::size_t>(i)] : shape[1];
+    const Operand rows = body.op("Reshape", {body.cast(body[input], DataType::float32), shape});
     // Padding by a negative number cuts.
-    body.write("part_{0} = Pad (rows_{0}, {1})", i, body.ints({0, 0, 0, width - shape[1]}));
-    parts.push_back(fmt::format("part_{}", i));
+    parts.push_back(body.op("Pad", {rows, Ints{0, 0, 0, width - shape[1]}}));
   }
-  body.add("Concat", parts, {"Y"});
-  body.set("axis", std::int64_t{1});
+  body.output("Y", body.concat(parts, 1));
 }
 
 /// A number in no category becomes zeros, also where the model would rather fail (zeros = 0).
@@ -115,10 +119,9 @@ void one_hot_encoder(BodyBuilder& body) {
     fail(
         "its categories are strings, which are not supported: encode them as integers before "
         "they reach the model");
-  body.write(
-      "integers = Cast <to = 7> (X) column = Unsqueeze (integers, {}) "
-      "is_category = Equal (column, {}) Y = Cast <to = 1> (is_category)",
-      body.ints({-1}), body.ints(body.ints_attribute("cats_int64s")));
+  const Operand column = body.op("Unsqueeze", {body.cast(body["X"], DataType::int64), Ints{-1}});
+  const Operand is_category = body.op("Equal", {column, body.ints_attribute("cats_int64s")});
+  body.output("Y", body.cast(is_category, DataType::float32));
 }
 
 /// The value of the last key that is equal, NaN to NaN from opset 4 on.
@@ -133,26 +136,35 @@ void label_encoder(BodyBuilder& body) {
     fail("it has no keys, or not as many values");
   if (keys->type() != body.type("X"))
     fail("its input is of {}, its keys of {}", name_of(body.type("X")), name_of(keys->type()));
-  std::vector<std::int64_t> places(static_cast<std::size_t>(keys->elements()));
-  std::iota(places.begin(), places.end(), 0);
-  const std::string key = body.constant(keys->reshaped({keys->elements()}));
-  body.write("column = Unsqueeze (X, {}) is_same = Equal (column, {})", body.ints({-1}), key);
-  std::string is_equal = "is_same";
+  const Operand key = body.constant(keys->reshaped({keys->elements()}));
+  const Operand column = body.op("Unsqueeze", {body["X"], Ints{-1}});
+  Operand is_equal = body.op("Equal", {column, key});
   if (keys->type() == DataType::float32 || keys->type() == DataType::float64) {
-    body.write(
-        "is_number = Equal ({0}, {0}) is_nan_key = Not (is_number) "
-        "is_nan = IsNaN (column) both_nan = And (is_nan, is_nan_key) "
-        "is_equal = Or (is_same, both_nan)",
-        key);
-    is_equal = "is_equal";
+    const Operand is_nan_key = body.op("Not", {body.op("Equal", {key, key})});
+    const Operand both_nan = body.op("And", {body.op("IsNaN", {column}), is_nan_key});
+    is_equal = body.op("Or", {is_equal, both_nan});
   }
-  body.write(
-      "matching = Where ({}, {}, {}) "
-      "place = ReduceMax <keepdims = 0> (matching, {})",
-      is_equal, body.ints(places), body.integer(-1), body.ints({-1}));
-  body.write("values = Concat <axis = 0> ({}, {}) Y = Gather (values, place)",
-             body.constant(values->reshaped({values->elements()})),
-             default_value(body, values->type()));
+  const Operand matching = body.where(is_equal, counted(keys->elements()), body.integer(-1));
+  const Operand place = body.op("ReduceMax", {matching, Ints{-1}}, {{"keepdims", 0}});
+  const Operand answers = body.concat(
+      {body.constant(values->reshaped({values->elements()})), default_value(body, values->type())},
+      0);
+  body.output("Y", body.op("Gather", {answers, place}));
 }
 
-}  // namespace autopar::graph::ml
+constexpr ContribOperator operators[] = {
+    {ml_domain, "ArrayFeatureExtractor", "X Y", "Z", "", array_feature_extractor},
+    {ml_domain, "Binarizer", "X", "Y", "", binarizer},
+    {ml_domain, "FeatureVectorizer", "inputs*", "Y", "", feature_vectorizer},
+    {ml_domain, "Imputer", "X", "Y", "", imputer},
+    {ml_domain, "LabelEncoder", "X", "Y", "", label_encoder},
+    {ml_domain, "Normalizer", "X", "Y", "", normalizer},
+    {ml_domain, "OneHotEncoder", "X", "Y", "", one_hot_encoder},
+    {ml_domain, "Scaler", "X", "Y", "", scaler},
+};
+
+}  // namespace
+
+std::span<const ContribOperator> ml_feature_operators() { return operators; }
+
+}  // namespace autopar::graph

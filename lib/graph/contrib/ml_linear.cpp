@@ -4,64 +4,53 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "graph/contrib/ml_bodies.h"
+#include "graph/contrib/families.h"
 #include "graph/contrib/ml_scores.h"
+#include "graph/contrib/operator_table.h"
 
-namespace autopar::graph::ml {
+namespace autopar::graph {
 namespace {
 
-std::string matrix(BodyBuilder& body, Shape shape, const std::vector<float>& values) {
-  if (num_elements(shape) != static_cast<std::int64_t>(values.size()))
+using namespace ml;
+
+Operand matrix(BodyBuilder& body, const Shape& shape, const std::vector<float>& values) {
+  if (num_elements(shape) != std::ssize(values))
     fail("it has {} coefficients, which are not {}", values.size(), to_string(shape));
-  return body.constant(Tensor::of_float(std::move(shape), values));
+  return body.constant(Tensor::of_float(shape, values));
 }
 
-/// "scores", [rows, targets], of `x` and rows of coefficients.
-void add_linear(BodyBuilder& body, std::int64_t targets, const std::vector<float>& intercepts) {
-  const std::string coefficients =
+/// x times the transposed matrix, plus a row if it is given.
+Operand product(const Operand& x, const Operand& matrix, const Operand& row = {}) {
+  return x.body->op("Gemm", {x, matrix, row}, {{"transB", 1}});
+}
+
+/// Scores, [rows, targets], of rows of coefficients.
+Operand linear_scores(BodyBuilder& body, const Operand& x, std::int64_t targets,
+                      const std::vector<float>& intercepts) {
+  const Operand coefficients =
       matrix(body, {targets, body.shape("X").at(1)}, body.floats_attribute("coefficients"));
-  if (static_cast<std::int64_t>(intercepts.size()) == targets)
-    body.write("scores = Gemm <transB = 1> (x, {}, {})", coefficients, body.floats(intercepts));
-  else
-    body.write("scores = Gemm <transB = 1> (x, {})", coefficients);
+  const bool has_intercepts = std::ssize(intercepts) == targets;
+  return product(x, coefficients, has_intercepts ? body.floats(intercepts) : Operand());
 }
 
-/// `is_second`, [rows], of a column of scores: whether they are above the threshold.
-void add_is_above(BodyBuilder& body, const std::string& column, float threshold,
-                  const std::string& is_second) {
-  body.write("{0}_column = Greater ({1}, {2}) {0} = Squeeze ({0}_column, {3})", is_second, column,
-             body.number(threshold, DataType::float32), body.ints({1}));
-}
-
-/// What a support vector machine makes of x and each support vector, [rows, vectors]: "kernels".
-void add_kernels(BodyBuilder& body, std::int64_t vectors) {
+/// What a support vector machine makes of x and each support vector, [rows, vectors].
+Operand kernels_of(BodyBuilder& body, const Operand& x, std::int64_t vectors) {
   const std::string kernel = body.string_attribute("kernel_type", "LINEAR");
   std::vector<float> parameters = body.floats_attribute("kernel_params");
   parameters.resize(3);
-  const auto number = [&](float value) { return body.number(value, DataType::float32); };
-  const Shape shape{vectors, body.shape("X").at(1)};
-  const std::string support = matrix(body, shape, body.floats_attribute("support_vectors"));
+  const Operand support =
+      matrix(body, {vectors, body.shape("X").at(1)}, body.floats_attribute("support_vectors"));
   if (kernel == "RBF") {
-    body.write(
-        "x_rows = Unsqueeze (x, {}) apart = Sub (x_rows, {}) "
-        "distance = ReduceSumSquare <keepdims = 0> (apart, {}) scaled = Mul (distance, {}) "
-        "kernels = Exp (scaled)",
-        body.ints({1}), support, body.ints({2}), number(-parameters[0]));
-    return;
+    const Operand apart = body.op("Unsqueeze", {x, Ints{1}}) - support;
+    const Operand distance = body.op("ReduceSumSquare", {apart, Ints{2}}, {{"keepdims", 0}});
+    return body.op("Exp", {distance * body.number(-parameters[0])});
   }
-  body.write("products = Gemm <transB = 1> (x, {})", support);
-  if (kernel == "LINEAR") {
-    body.add("kernels = Identity (products)");
-    return;
-  }
-  body.write("turned = Mul (products, {}) moved = Add (turned, {})", number(parameters[0]),
-             number(parameters[1]));
-  if (kernel == "POLY")
-    body.write("kernels = Pow (moved, {})", number(parameters[2]));
-  else if (kernel == "SIGMOID")
-    body.add("kernels = Tanh (moved)");
-  else
-    fail("its attribute 'kernel_type' is '{}', which is not known", kernel);
+  Operand products = product(x, support);
+  if (kernel == "LINEAR") return products;
+  const Operand moved = products * body.number(parameters[0]) + body.number(parameters[1]);
+  if (kernel == "POLY") return body.op("Pow", {moved, body.number(parameters[2])});
+  if (kernel == "SIGMOID") return body.op("Tanh", {moved});
+  fail("its attribute 'kernel_type' is '{}', which is not known", kernel);
 }
 
 /// Support vectors and what compares each two of their classes.
@@ -106,110 +95,92 @@ struct Comparisons {
   }
 };
 
-/// "best", [rows]: for which class most pairs vote; "scores", [rows, pairs].
-void add_votes(BodyBuilder& body, std::int64_t classes) {
+/// The class for which most pairs vote; scores are [rows, pairs].
+Decision decide_by_votes(BodyBuilder& body, const Operand& x, std::int64_t classes) {
   const Comparisons of(body, static_cast<std::size_t>(classes));
-  const std::vector<float> rho = body.floats_attribute("rho");
-  if (static_cast<std::int64_t>(rho.size()) < of.pairs)
+  std::vector<float> rho = body.floats_attribute("rho");
+  if (std::ssize(rho) < of.pairs)
     fail("its attribute 'rho' has {} numbers for {} pairs of classes", rho.size(), of.pairs);
-  add_kernels(body, of.vectors);
-  body.write(
-      "scores = Gemm <transB = 1> (kernels, {}, {}) is_above = Greater (scores, {}) "
-      "above = Cast <to = 1> (is_above) is_below = Not (is_above) below = Cast <to = 1> (is_below) "
-      "votes_above = MatMul (above, {}) votes_below = MatMul (below, {}) "
-      "votes = Add (votes_above, votes_below) "
-      "best = ArgMax <axis = 1, keepdims = 0> (votes)",
-      matrix(body, {of.pairs, of.vectors}, of.coefficients),
-      body.floats({rho.begin(), rho.begin() + static_cast<std::ptrdiff_t>(of.pairs)}),
-      body.number(0, DataType::float32), matrix(body, {of.pairs, classes}, of.votes_above),
-      matrix(body, {of.pairs, classes}, of.votes_below));
+  rho.resize(static_cast<std::size_t>(of.pairs));
+  const Operand scores =
+      product(kernels_of(body, x, of.vectors),
+              matrix(body, {of.pairs, of.vectors}, of.coefficients), body.floats(rho));
+  const Operand is_above = body.op("Greater", {scores, body.number(0)});
+  const Operand above = body.cast(is_above, DataType::float32);
+  const Operand below = body.cast(body.op("Not", {is_above}), DataType::float32);
+  const auto votes = [&](const Operand& pairs, const std::vector<float>& votes_of_pairs) {
+    return body.op("MatMul", {pairs, matrix(body, {of.pairs, classes}, votes_of_pairs)});
+  };
+  return {best_column(votes(above, of.votes_above) + votes(below, of.votes_below)), scores};
 }
 
-/// "best" and "scores" of a linear machine: a score a class.
-void add_linear_machine(BodyBuilder& body, std::int64_t classes) {
+/// A linear machine, with a score a class.
+Decision decide_by_scores(BodyBuilder& body, const Operand& x, std::int64_t classes) {
   const auto coefficients = body.floats_attribute("coefficients");
   const auto rho = body.floats_attribute("rho");
   if (rho.empty()) fail("its attribute 'rho' is empty");
-  add_linear(body, classes, std::vector<float>(static_cast<std::size_t>(classes), rho.front()));
-  body.add("best_score = ArgMax <axis = 1, keepdims = 0> (scores)");
-  if (classes != 2) {
-    body.add("best = Identity (best_score)");
-    return;
-  }
+  const std::vector<float> intercepts(static_cast<std::size_t>(classes), rho.front());
+  const Operand scores = linear_scores(body, x, classes, intercepts);
+  if (classes != 2) return {best_column(scores), scores};
   const bool is_positive =
       std::ranges::all_of(coefficients, [](float number) { return number >= 0; });
-  body.write("most = ReduceMax <keepdims = 1> (scores, {})", body.ints({1}));
-  const auto half = is_positive ? "GreaterOrEqual" : "Greater";
-  body.write(
-      "is_sure_column = {} (most, {}) is_sure = Squeeze (is_sure_column, {}) "
-      "best = Where (is_sure, {}, best_score)",
-      half, body.number(is_positive ? 0.5F : 0.0F, DataType::float32), body.ints({1}),
-      body.integer(1));
+  const Operand most = body.op("ReduceMax", {scores, Ints{1}}, {{"keepdims", 1}});
+  const Operand is_sure = body.op(is_positive ? "GreaterOrEqual" : "Greater",
+                                  {most, body.number(is_positive ? 0.5 : 0)});
+  return {body.where(body.op("Squeeze", {is_sure, Ints{1}}), body.integer(1), best_column(scores)),
+          scores};
 }
 
-}  // namespace
-
 void linear_regressor(BodyBuilder& body) {
-  add_float_rows(body, "x");
   const std::int64_t targets = body.int_attribute("targets", 1);
-  add_linear(body, targets, body.floats_attribute("intercepts"));
-  const std::string scores = transformed(
-      body, "scores", body.string_attribute("post_transform", "NONE"), DataType::float32, targets);
-  body.write("Y = Identity ({})", scores);
+  const Operand scores =
+      linear_scores(body, float_rows(body), targets, body.floats_attribute("intercepts"));
+  body.output("Y", transformed(scores, body.string_attribute("post_transform", "NONE"),
+                               DataType::float32, targets));
 }
 
 void linear_classifier(BodyBuilder& body) {
-  add_float_rows(body, "x");
-  const std::vector<std::int64_t> labels = class_labels(body, "classlabels_ints");
+  const Operand x = float_rows(body);
+  const Ints labels = class_labels(body, "classlabels_ints");
   const std::string transform = body.string_attribute("post_transform", "NONE");
   const auto intercepts = body.floats_attribute("intercepts");
-  const auto targets = static_cast<std::int64_t>(intercepts.size());
+  const auto targets = std::ssize(intercepts);
   if (targets == 0) fail("it has no intercepts, of which it needs one a score");
-  add_linear(body, targets, intercepts);
-  std::string scores;
-  if (targets == 1) {
-    const bool has_both = labels.size() == 2;
-    add_is_above(body, "scores", 0, "is_second");
-    body.add("best = Cast <to = 7> (is_second)");
-    add_labels(body, has_both ? labels : std::vector<std::int64_t>{0, 1}, "best", "Y");
-    scores = has_both ? both_scores(body, "scores", transform, false, DataType::float32)
-                      : transformed(body, "scores", transform, DataType::float32, 1);
-  } else {
-    if (static_cast<std::int64_t>(labels.size()) < targets)
+  const Operand scores = linear_scores(body, x, targets, intercepts);
+  if (targets != 1) {
+    if (std::ssize(labels) < targets)
       fail("it has {} classes for {} scores", labels.size(), targets);
-    body.add("best = ArgMax <axis = 1, keepdims = 0> (scores)");
-    add_labels(body, labels, "best", "Y");
-    scores = transformed(body, "scores", transform, DataType::float32, targets);
+    body.output("Y", labels_at(labels, best_column(scores)));
+    return body.output("Z", transformed(scores, transform, DataType::float32, targets));
   }
-  body.write("Z = Identity ({})", scores);
+  const bool has_both = labels.size() == 2;
+  const Operand is_second =
+      body.op("Squeeze", {body.op("Greater", {scores, body.number(0)}), Ints{1}});
+  body.output("Y",
+              labels_at(has_both ? labels : Ints{0, 1}, body.cast(is_second, DataType::int64)));
+  body.output("Z", has_both ? both_scores(scores, transform, false, DataType::float32)
+                            : transformed(scores, transform, DataType::float32, 1));
 }
 
 void svm_regressor(BodyBuilder& body) {
-  add_float_rows(body, "x");
+  const Operand x = float_rows(body);
   const std::int64_t vectors = body.int_attribute("n_supports", 0);
   const auto rho = body.floats_attribute("rho");
   if (rho.empty()) fail("its attribute 'rho' is empty");
-  if (vectors > 0) {
-    add_kernels(body, vectors);
-    body.write("scores = Gemm <transB = 1> (kernels, {}, {})",
-               matrix(body, {1, vectors}, body.floats_attribute("coefficients")),
-               body.floats({rho.front()}));
-  } else {
-    add_linear(body, 1, {rho.front()});
-  }
-  if (body.int_attribute("one_class", 0) == 0) {
-    body.add("Y = Identity (scores)");
-    return;
-  }
-  body.write("is_inside = Greater (scores, {}) Y = Where (is_inside, {}, {})",
-             body.number(0, DataType::float32), body.number(1, DataType::float32),
-             body.number(-1, DataType::float32));
+  const Operand scores =
+      vectors > 0 ? product(kernels_of(body, x, vectors),
+                            matrix(body, {1, vectors}, body.floats_attribute("coefficients")),
+                            body.floats({rho.front()}))
+                  : linear_scores(body, x, 1, {rho.front()});
+  if (body.int_attribute("one_class", 0) == 0) return body.output("Y", scores);
+  body.output("Y", body.where(body.op("Greater", {scores, body.number(0)}), body.number(1),
+                              body.number(-1)));
 }
 
 void svm_classifier(BodyBuilder& body) {
-  add_float_rows(body, "x");
-  const std::vector<std::int64_t> labels = class_labels(body, "classlabels_ints");
-  const auto classes = static_cast<std::int64_t>(labels.size());
+  const Operand x = float_rows(body);
+  const Ints labels = class_labels(body, "classlabels_ints");
+  const auto classes = std::ssize(labels);
   if (classes < 2) fail("it has {} classes, which is not supported", classes);
   if (!body.floats_attribute("prob_a").empty())
     fail(
@@ -217,16 +188,24 @@ void svm_classifier(BodyBuilder& body) {
         "probability=False");
   const std::string transform = body.string_attribute("post_transform", "NONE");
   const bool is_linear = body.ints_attribute("vectors_per_class").empty();
-  if (is_linear)
-    add_linear_machine(body, classes);
-  else
-    add_votes(body, classes);
-  add_labels(body, labels, "best", "Y");
+  const auto [best, scores] =
+      is_linear ? decide_by_scores(body, x, classes) : decide_by_votes(body, x, classes);
+  body.output("Y", labels_at(labels, best));
   const std::int64_t columns = is_linear ? classes : classes * (classes - 1) / 2;
-  const std::string scores =
-      columns == 1 ? both_scores(body, "scores", transform, transform == "NONE", DataType::float32)
-                   : transformed(body, "scores", transform, DataType::float32, columns);
-  body.write("Z = Identity ({})", scores);
+  body.output("Z", columns == 1
+                       ? both_scores(scores, transform, transform == "NONE", DataType::float32)
+                       : transformed(scores, transform, DataType::float32, columns));
 }
 
-}  // namespace autopar::graph::ml
+constexpr ContribOperator operators[] = {
+    {ml_domain, "LinearClassifier", "X", "Y Z", "", linear_classifier},
+    {ml_domain, "LinearRegressor", "X", "Y", "", linear_regressor},
+    {ml_domain, "SVMClassifier", "X", "Y Z", "", svm_classifier},
+    {ml_domain, "SVMRegressor", "X", "Y", "", svm_regressor},
+};
+
+}  // namespace
+
+std::span<const ContribOperator> ml_linear_operators() { return operators; }
+
+}  // namespace autopar::graph

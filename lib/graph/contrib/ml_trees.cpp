@@ -1,36 +1,15 @@
 #include "graph/contrib/ml_trees.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <map>
-#include <utility>
 
 #include "base/error.h"
 
 namespace autopar::graph::ml {
 namespace {
 
-/// The numbers of a list of floats, or of the tensor that may stand in its place.
-std::vector<double> numbers(const BodyBuilder& body, const std::string& name,
-                            const std::string& tensor_name) {
-  if (const auto tensor = body.tensor_attribute(tensor_name)) {
-    if (tensor->type() == DataType::float64) {
-      const auto values = tensor->values<double>();
-      return {values.begin(), values.end()};
-    }
-    if (tensor->type() != DataType::float32)
-      fail("its attribute '{}' is of {}, which is not supported", tensor_name,
-           name_of(tensor->type()));
-    const auto values = tensor->values<float>();
-    return {values.begin(), values.end()};
-  }
-  const std::vector<float> values = body.floats_attribute(name);
-  return {values.begin(), values.end()};
-}
-
 TreeMode mode_of(const std::string& name) {
-  static constexpr std::array<std::pair<std::string_view, TreeMode>, 7> modes = {{
+  static const std::map<std::string_view, TreeMode> modes = {
       {"BRANCH_LEQ", TreeMode::less_equal},
       {"BRANCH_LT", TreeMode::less},
       {"BRANCH_GTE", TreeMode::greater_equal},
@@ -38,9 +17,8 @@ TreeMode mode_of(const std::string& name) {
       {"BRANCH_EQ", TreeMode::equal},
       {"BRANCH_NEQ", TreeMode::not_equal},
       {"LEAF", TreeMode::leaf},
-  }};
-  const auto* found = std::ranges::find(modes, std::string_view(name),
-                                        &std::pair<std::string_view, TreeMode>::first);
+  };
+  const auto found = modes.find(name);
   if (found == modes.end()) fail("it has a node of the mode '{}', which is not known", name);
   return found->second;
 }
@@ -54,28 +32,26 @@ void require_length(const Values& values, std::size_t length, const std::string&
     fail("its attribute '{}' has {} elements for {} nodes", name, values.size(), length);
 }
 
-/// The child of that id, in the tree at `place`. Children of leaves are not read.
-std::size_t child_of(const Places& places, std::size_t place, std::int64_t tree,
-                     std::int64_t node) {
+/// The node of that id in the tree of that id.
+std::pair<std::size_t, std::size_t> place_at(const Places& places, std::int64_t tree,
+                                             std::int64_t node) {
   const auto found = places.find({tree, node});
-  if (found == places.end() || found->second.first != place)
-    fail("node {} of tree {} is not there", node, tree);
-  return found->second.second;
+  if (found == places.end()) fail("node {} of tree {} is not there", node, tree);
+  return found->second;
 }
 
 void add_votes(const BodyBuilder& body, const std::string& votes, const Places& places,
                std::vector<Tree>& trees) {
-  const auto tree_ids = body.ints_attribute(votes + "_treeids");
-  const auto node_ids = body.ints_attribute(votes + "_nodeids");
-  const auto targets = body.ints_attribute(votes + "_ids");
-  const auto weights = numbers(body, votes + "_weights", votes + "_weights_as_tensor");
+  const Ints tree_ids = body.ints_attribute(votes + "_treeids");
+  const Ints node_ids = body.ints_attribute(votes + "_nodeids");
+  const Ints targets = body.ints_attribute(votes + "_ids");
+  const auto weights = body.numbers_attribute(votes + "_weights_as_tensor", votes + "_weights");
   require_length(node_ids, tree_ids.size(), votes + "_nodeids");
   require_length(targets, tree_ids.size(), votes + "_ids");
   require_length(weights, tree_ids.size(), votes + "_weights");
   for (std::size_t v = 0; v < tree_ids.size(); ++v) {
-    const auto place = places.find({tree_ids[v], node_ids[v]});
-    if (place == places.end()) fail("node {} of tree {} is not there", node_ids[v], tree_ids[v]);
-    trees[place->second.first][place->second.second].votes.push_back({targets[v], weights[v]});
+    const auto [tree, node] = place_at(places, tree_ids[v], node_ids[v]);
+    trees[tree][node].votes.push_back({targets[v], weights[v]});
   }
 }
 
@@ -83,15 +59,15 @@ constexpr std::int64_t membership = 6;
 
 /// The attributes of a TreeEnsemble, whose trees share them.
 struct TreeLists {
-  std::vector<std::int64_t> modes;
-  std::vector<std::int64_t> features;
-  std::vector<std::int64_t> firsts;
-  std::vector<std::int64_t> seconds;
-  std::vector<std::int64_t> first_is_leaf;
-  std::vector<std::int64_t> second_is_leaf;
-  std::vector<std::int64_t> missing;
+  Ints modes;
+  Ints features;
+  Ints firsts;
+  Ints seconds;
+  Ints first_is_leaf;
+  Ints second_is_leaf;
+  Ints missing;
   std::vector<double> splits;
-  std::vector<std::int64_t> targets;
+  Ints targets;
   std::vector<double> weights;
   std::vector<std::vector<double>> members;  ///< of the nodes that test for membership, in order
 };
@@ -100,7 +76,7 @@ std::vector<double> tensor_numbers(const BodyBuilder& body, const std::string& n
   const auto tensor = body.tensor_attribute(name);
   if (tensor && tensor->type() == DataType::float16)
     fail("its attribute '{}' is of float16, which is not supported: export float32", name);
-  return numbers(body, name, name);
+  return body.numbers_attribute(name, name);
 }
 
 /// The sets of `membership_values`, which NaN divides.
@@ -119,7 +95,7 @@ std::vector<std::vector<double>> members_of(const BodyBuilder& body) {
 
 TreeLists tree_lists(const BodyBuilder& body) {
   const auto modes = body.tensor_attribute("nodes_modes");
-  TreeLists lists{.modes = modes ? modes->to_int64s() : std::vector<std::int64_t>(),
+  TreeLists lists{.modes = modes ? modes->to_int64s() : Ints(),
                   .features = body.ints_attribute("nodes_featureids"),
                   .firsts = body.ints_attribute("nodes_truenodeids"),
                   .seconds = body.ints_attribute("nodes_falsenodeids"),
@@ -149,53 +125,21 @@ struct GrowingTree {
   std::map<std::pair<std::int64_t, bool>, std::size_t> places;
 };
 
-std::size_t place_of(std::int64_t index, bool is_leaf, GrowingTree& tree);
-
-TreeNode comparison(const TreeLists& lists, std::size_t at, TreeMode mode, double split) {
-  const bool missing_is_true = !lists.missing.empty() && lists.missing[at] != 0;
-  return {mode, missing_is_true, lists.features[at], split, 0, 0, {}};
-}
-
-/// Gives the node in the tree the branches of the node at `at` in the lists.
-void link(std::size_t place, std::size_t at, GrowingTree& tree) {
-  const TreeLists& lists = tree.lists;
-  const std::size_t first = place_of(lists.firsts[at], lists.first_is_leaf[at] != 0, tree);
-  const std::size_t second = place_of(lists.seconds[at], lists.second_is_leaf[at] != 0, tree);
-  tree.nodes[place].first = first;
-  tree.nodes[place].second = second;
-}
-
-std::size_t add_comparison(std::size_t at, GrowingTree& tree) {
-  const TreeLists& lists = tree.lists;
+/// What the node at `at` compares with: its split, or each member of its set.
+std::vector<double> compared_with(const TreeLists& lists, std::size_t at) {
   if (lists.modes[at] < 0 || lists.modes[at] > membership)
     fail("it has a node of the mode {}, which is not known", lists.modes[at]);
-  const std::size_t place = tree.nodes.size();
-  const auto mode = static_cast<TreeMode>(lists.modes[at]);
-  tree.nodes.push_back(comparison(lists, at, mode, lists.splits[at]));
-  link(place, at, tree);
-  return place;
-}
-
-/// A comparison with each member; the last one's second branch is that of all.
-std::size_t add_membership(std::size_t at, GrowingTree& tree) {
-  const TreeLists& lists = tree.lists;
+  if (lists.modes[at] != membership) return {lists.splits[at]};
   const auto own = lists.modes.begin() + static_cast<std::ptrdiff_t>(at);
   const auto set = static_cast<std::size_t>(std::count(lists.modes.begin(), own, membership));
   if (set >= lists.members.size() || lists.members[set].empty())
     fail("its attribute 'membership_values' has no values for node {}", at);
-  const std::size_t place = tree.nodes.size();
-  for (const double member : lists.members[set])
-    tree.nodes.push_back(comparison(lists, at, TreeMode::equal, member));
-  const std::size_t last = tree.nodes.size() - 1;
-  link(last, at, tree);
-  for (std::size_t n = place; n < last; ++n) {
-    tree.nodes[n].first = tree.nodes[last].first;
-    tree.nodes[n].second = n + 1;
-  }
-  return place;
+  return lists.members[set];
 }
 
-/// The place in the tree of a node or leaf of the lists, which is added where it is not there.
+/// The place in the tree of a node or leaf of the lists, which is added where it is not there. A
+/// test for membership becomes a comparison with each member; the last one's second branch is that
+/// of all.
 std::size_t place_of(std::int64_t index, bool is_leaf, GrowingTree& tree) {
   const TreeLists& lists = tree.lists;
   const auto found = tree.places.find({index, is_leaf});
@@ -203,86 +147,83 @@ std::size_t place_of(std::int64_t index, bool is_leaf, GrowingTree& tree) {
     if (found->second == GrowingTree::unfinished) fail("node {} comes below itself", index);
     return found->second;
   }
-  const auto bound = static_cast<std::int64_t>(is_leaf ? lists.targets.size() : lists.modes.size());
+  const auto bound = is_leaf ? std::ssize(lists.targets) : std::ssize(lists.modes);
   if (index < 0 || index >= bound) fail("node {} is not there", index);
   const auto at = static_cast<std::size_t>(index);
+  const std::size_t place = tree.nodes.size();
   if (is_leaf) {
-    tree.places[{index, true}] = tree.nodes.size();
     tree.nodes.push_back({.votes = {{lists.targets[at], lists.weights[at]}}});
-    return tree.nodes.size() - 1;
+    return tree.places[{index, true}] = place;
   }
   tree.places[{index, false}] = GrowingTree::unfinished;
-  const std::size_t place =
-      lists.modes[at] == membership ? add_membership(at, tree) : add_comparison(at, tree);
-  tree.places[{index, false}] = place;
-  return place;
+  const bool missing_is_true = !lists.missing.empty() && lists.missing[at] != 0;
+  const std::vector<double> splits = compared_with(lists, at);
+  const auto mode =
+      lists.modes[at] == membership ? TreeMode::equal : static_cast<TreeMode>(lists.modes[at]);
+  for (const double split : splits)
+    tree.nodes.push_back({mode, missing_is_true, lists.features[at], split, 0, 0, {}});
+  const std::size_t first = place_of(lists.firsts[at], lists.first_is_leaf[at] != 0, tree);
+  const std::size_t second = place_of(lists.seconds[at], lists.second_is_leaf[at] != 0, tree);
+  const std::size_t last = place + splits.size() - 1;
+  for (std::size_t n = place; n <= last; ++n) {
+    tree.nodes[n].first = first;
+    tree.nodes[n].second = n == last ? second : n + 1;
+  }
+  return tree.places[{index, false}] = place;
 }
 
-/// The tables of TreeSums, a row a tree.
 /// The tables of TreeSums, a row a tree.
 struct Tables {
   std::size_t nodes = 1;  ///< of the largest tree
   std::size_t votes = 1;
-  std::vector<std::int32_t> features;
-  std::vector<double> splits;
-  std::vector<std::uint8_t> modes;
-  std::vector<std::int32_t> branches;
-  std::vector<std::int32_t> targets;
-  std::vector<double> weights;
-
-  explicit Tables(const std::vector<Tree>& trees) {
-    for (const Tree& tree : trees) {
-      nodes = std::max(nodes, tree.size());
-      std::size_t own = 0;
-      for (const TreeNode& node : tree) own += node.votes.size();
-      votes = std::max(votes, own);
-    }
-    const std::size_t all = trees.size() * nodes;
-    features.resize(all);
-    splits.resize(all);
-    modes.resize(all, static_cast<std::uint8_t>(TreeMode::leaf));
-    branches.resize(2 * all);
-    targets.resize(trees.size() * votes);
-    weights.resize(trees.size() * votes);
-    for (std::size_t t = 0; t < trees.size(); ++t) fill(trees[t], t * nodes, t * votes);
-  }
-
- private:
-  void fill(const Tree& tree, std::size_t first_node, std::size_t first_vote) {
-    std::size_t vote = 0;
-    for (std::size_t n = 0; n < tree.size(); ++n) {
-      const TreeNode& node = tree[n];
-      const std::size_t at = first_node + n;
-      if (node.mode == TreeMode::leaf) {
-        branches[2 * at] = static_cast<std::int32_t>(vote);
-        branches[2 * at + 1] = static_cast<std::int32_t>(node.votes.size());
-        for (const Vote& own : node.votes) {
-          targets[first_vote + vote] = static_cast<std::int32_t>(own.target);
-          weights[first_vote + vote++] = own.weight;
-        }
-        continue;
-      }
-      modes[at] = static_cast<std::uint8_t>(static_cast<int>(node.mode) +
-                                            (node.missing_is_true ? missing_is_true : 0));
-      features[at] = static_cast<std::int32_t>(node.feature);
-      splits[at] = node.split;
-      branches[2 * at] = static_cast<std::int32_t>(node.first);
-      branches[2 * at + 1] = static_cast<std::int32_t>(node.second);
-    }
-  }
+  std::vector<std::int32_t> features = {};
+  std::vector<double> splits = {};
+  std::vector<std::uint8_t> modes = {};
+  std::vector<std::int32_t> branches = {};
+  std::vector<std::int32_t> targets = {};
+  std::vector<double> weights = {};
 };
 
-template <typename T>
-std::string constant(BodyBuilder& body, DataType type, Shape shape, const std::vector<T>& values) {
-  return body.constant(Tensor::of<T>(type, std::move(shape), values));
+/// Writes a tree into the row whose nodes and votes begin at these.
+void fill_row(const Tree& tree, std::size_t first_node, std::size_t vote, Tables& tables) {
+  const std::size_t first_vote = vote;
+  for (std::size_t n = 0; n < tree.size(); ++n) {
+    const TreeNode& node = tree[n];
+    const std::size_t at = first_node + n;
+    const bool is_leaf = node.mode == TreeMode::leaf;
+    tables.modes[at] = static_cast<std::uint8_t>(
+        static_cast<int>(node.mode) + (!is_leaf && node.missing_is_true ? missing_is_true : 0));
+    tables.features[at] = is_leaf ? 0 : static_cast<std::int32_t>(node.feature);
+    tables.splits[at] = is_leaf ? 0 : node.split;
+    tables.branches[2 * at] = static_cast<std::int32_t>(is_leaf ? vote - first_vote : node.first);
+    tables.branches[2 * at + 1] =
+        static_cast<std::int32_t>(is_leaf ? node.votes.size() : node.second);
+    if (!is_leaf) continue;
+    for (const Vote& own : node.votes) {
+      tables.targets[vote] = static_cast<std::int32_t>(own.target);
+      tables.weights[vote++] = own.weight;
+    }
+  }
 }
 
-/// Numbers of that type of floats.
-std::string floats(BodyBuilder& body, DataType type, const Shape& shape,
-                   const std::vector<double>& values) {
-  if (type == DataType::float64) return constant(body, type, shape, values);
-  const std::vector<float> narrow(values.begin(), values.end());
-  return constant(body, type, shape, narrow);
+Tables tables_of(const std::vector<Tree>& trees) {
+  Tables tables;
+  for (const Tree& tree : trees) {
+    std::size_t votes = 0;
+    for (const TreeNode& node : tree) votes += node.votes.size();
+    tables.nodes = std::max(tables.nodes, tree.size());
+    tables.votes = std::max(tables.votes, votes);
+  }
+  const std::size_t nodes = trees.size() * tables.nodes;
+  tables.features.resize(nodes);
+  tables.splits.resize(nodes);
+  tables.modes.resize(nodes, static_cast<std::uint8_t>(TreeMode::leaf));
+  tables.branches.resize(2 * nodes);
+  tables.targets.resize(trees.size() * tables.votes);
+  tables.weights.resize(trees.size() * tables.votes);
+  for (std::size_t t = 0; t < trees.size(); ++t)
+    fill_row(trees[t], t * tables.nodes, t * tables.votes, tables);
+  return tables;
 }
 
 void check_range(const std::vector<Tree>& trees, std::int64_t columns, std::int64_t targets) {
@@ -307,7 +248,7 @@ std::vector<Tree> listed_trees(const BodyBuilder& body, const std::string& votes
   const auto seconds = body.ints_attribute("nodes_falsenodeids");
   const auto missing = body.ints_attribute("nodes_missing_value_tracks_true");
   const auto modes = body.strings_attribute("nodes_modes");
-  const auto splits = numbers(body, "nodes_values", "nodes_values_as_tensor");
+  const auto splits = body.numbers_attribute("nodes_values_as_tensor", "nodes_values");
   const std::size_t count = modes.size();
   for (const auto* list : {&tree_ids, &node_ids, &features, &firsts, &seconds})
     require_length(*list, count, "nodes_*");
@@ -325,11 +266,17 @@ std::vector<Tree> listed_trees(const BodyBuilder& body, const std::string& votes
         {mode_of(modes[n]), !missing.empty() && missing[n] != 0, features[n], splits[n], 0, 0, {}});
   }
   for (std::size_t n = 0; n < count; ++n) {
-    const auto [tree, place] = places.at({tree_ids[n], node_ids[n]});
-    TreeNode& node = trees[tree][place];
+    const auto [own_tree, place] = places.at({tree_ids[n], node_ids[n]});
+    const auto child = [&, tree = own_tree](std::int64_t id) {
+      const auto [its_tree, its_place] = place_at(places, tree_ids[n], id);
+      // Nodes of one id that do not stand together are several trees'.
+      if (its_tree != tree) fail("node {} of tree {} is not there", id, tree_ids[n]);
+      return its_place;
+    };
+    TreeNode& node = trees[own_tree][place];
     if (node.mode == TreeMode::leaf) continue;
-    node.first = child_of(places, tree, tree_ids[n], firsts[n]);
-    node.second = child_of(places, tree, tree_ids[n], seconds[n]);
+    node.first = child(firsts[n]);
+    node.second = child(seconds[n]);
   }
   add_votes(body, votes, places, trees);
   return trees;
@@ -346,24 +293,26 @@ std::vector<Tree> indexed_trees(const BodyBuilder& body) {
   return trees;
 }
 
-void add_tree_sums(BodyBuilder& body, const std::vector<Tree>& trees, const std::string& x,
-                   DataType type, std::int64_t targets, const std::string& aggregate,
-                   const std::string& scores) {
+Operand tree_sums(const std::vector<Tree>& trees, const Operand& x, DataType type,
+                  std::int64_t targets, const std::string& aggregate) {
+  BodyBuilder& body = *x.body;
   check_range(trees, body.shape("X").at(1), targets);
-  const Tables tables(trees);
+  const Tables tables = tables_of(trees);
   const auto count = static_cast<std::int64_t>(trees.size());
   const auto nodes = static_cast<std::int64_t>(tables.nodes);
   const auto votes = static_cast<std::int64_t>(tables.votes);
-  body.add_in(own_domain, "TreeSums",
-              {x, constant(body, DataType::int32, {count, nodes}, tables.features),
-               floats(body, type, {count, nodes}, tables.splits),
-               constant(body, DataType::uint8, {count, nodes}, tables.modes),
-               constant(body, DataType::int32, {count, nodes, 2}, tables.branches),
-               constant(body, DataType::int32, {count, votes}, tables.targets),
-               floats(body, type, {count, votes}, tables.weights)},
-              {scores});
-  body.set("n_targets", targets);
-  body.set("aggregate", aggregate);
+  const auto places = [&](const Shape& shape, const std::vector<std::int32_t>& values) {
+    return body.constant(Tensor::of<std::int32_t>(DataType::int32, shape, values));
+  };
+  Operand sums = body.op(
+      "TreeSums",
+      {x, places({count, nodes}, tables.features), body.floats(type, {count, nodes}, tables.splits),
+       body.constant(Tensor::of<std::uint8_t>(DataType::uint8, {count, nodes}, tables.modes)),
+       places({count, nodes, 2}, tables.branches), places({count, votes}, tables.targets),
+       body.floats(type, {count, votes}, tables.weights)},
+      {{"n_targets", targets}, {"aggregate", aggregate}});
+  body.set_domain(own_domain);
+  return sums;
 }
 
 }  // namespace autopar::graph::ml

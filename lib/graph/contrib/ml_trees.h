@@ -1,9 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "graph/contrib/body_builder.h"
 #include "graph/own_operators.h"
 
@@ -37,9 +33,8 @@ std::vector<Tree> listed_trees(const BodyBuilder& body, const std::string& votes
 /// The trees of TreeEnsemble, a test for membership as a chain of comparisons.
 std::vector<Tree> indexed_trees(const BodyBuilder& body);
 
-/// `scores`, [rows, targets], of the votes that X's rows get; X is of `type`, float32 or float64.
-void add_tree_sums(BodyBuilder& body, const std::vector<Tree>& trees, const std::string& x,
-                   DataType type, std::int64_t targets, const std::string& aggregate,
-                   const std::string& scores);
+/// [rows, targets] of the votes that rows of `x` get, which is of `type`, float32 or float64.
+Operand tree_sums(const std::vector<Tree>& trees, const Operand& x, DataType type,
+                  std::int64_t targets, const std::string& aggregate);
 
 }  // namespace autopar::graph::ml

@@ -12,6 +12,7 @@ namespace autopar::graph {
 /// The domain of the operators that ONNX Runtime's optimiser and its builder of generative models
 /// put into files.
 inline constexpr const char* microsoft_domain = "com.microsoft";
+inline constexpr const char* ml_domain = "ai.onnx.ml";
 
 /// Registers these operators with ONNX's schema registry, once. SimplifiedLayerNormalization stands
 /// in ONNX's own domain in such files.

@@ -1,19 +1,15 @@
 #include "graph/onnx/collective_schemas.h"
 
-#include <onnx/defs/schema.h>
-
 #include <mutex>
 #include <numeric>
-#include <vector>
 
 #include "graph/graph.h"
+#include "graph/onnx/schema_text.h"
 
 namespace autopar::graph {
 namespace {
 
-using onnx::AttributeProto;
 using onnx::InferenceContext;
-using onnx::OpSchema;
 using Ints = std::vector<std::int64_t>;
 
 Ints ints(InferenceContext& context, const char* name) {
@@ -34,17 +30,18 @@ std::int64_t own_share(InferenceContext& context, const Ints& sizes) {
   return sizes[static_cast<std::size_t>(rank)];
 }
 
-/// Requires input extent `from` in the dimension that the attribute names and makes it `to`.
-void change_extent(InferenceContext& context, const char* dim_name, std::int64_t from,
-                   std::int64_t to) {
+/// Makes the extent of the dimension that the attribute names `to`; before it must be `from`, if
+/// that is given.
+void change_extent(InferenceContext& context, const char* dim_name,
+                   std::optional<std::int64_t> from, std::int64_t to) {
   auto& shape = *context.getOutputType(0)->mutable_tensor_type()->mutable_shape();
   const std::int64_t dim = onnx::getAttribute(context, dim_name, -1);
   if (dim < 0 || dim >= shape.dim_size())
     fail_shape_inference(dim_name, " ", dim, " is outside a tensor of ", shape.dim_size(),
                          " dimensions");
   auto& extent = *shape.mutable_dim(static_cast<int>(dim));
-  if (extent.has_dim_value() && extent.dim_value() != from)
-    fail_shape_inference(dim_name, " ", dim, " has extent ", extent.dim_value(), ", not ", from);
+  if (from && extent.has_dim_value() && extent.dim_value() != *from)
+    fail_shape_inference(dim_name, " ", dim, " has extent ", extent.dim_value(), ", not ", *from);
   extent.set_dim_value(to);
 }
 
@@ -56,12 +53,7 @@ void same_shape(InferenceContext& context) {
 void infer_all_gather(InferenceContext& context) {
   same_shape(context);
   if (!onnx::hasInputShape(context, 0)) return;
-  const Ints sizes = ints(context, "sizes");
-  auto& shape = *context.getOutputType(0)->mutable_tensor_type()->mutable_shape();
-  const std::int64_t dim = onnx::getAttribute(context, "dim", -1);
-  if (dim < 0 || dim >= shape.dim_size())
-    fail_shape_inference("dim ", dim, " is outside a tensor of ", shape.dim_size(), " dimensions");
-  shape.mutable_dim(static_cast<int>(dim))->set_dim_value(sum(sizes));
+  change_extent(context, "dim", std::nullopt, sum(ints(context, "sizes")));
 }
 
 void infer_reduce_scatter(InferenceContext& context) {
@@ -86,69 +78,25 @@ void infer_recv(InferenceContext& context) {
   for (const std::int64_t extent : ints(context, "shape")) shape.add_dim()->set_dim_value(extent);
 }
 
-OpSchema communication(const char* name) {
-  OpSchema schema;
-  schema.SetName(name).SetDomain(collective_domain).SinceVersion(1);
-  schema.TypeConstraint("T", OpSchema::all_tensor_types_ir10(), "any tensor");
-  return schema;
-}
+struct Collective : SchemaText {
+  InferShapes infer = nullptr;
+};
 
-OpSchema collective(const char* name) {
-  OpSchema schema = communication(name);
-  schema.Attr("mesh_axes", "mesh axes that the group spans", AttributeProto::INTS);
-  schema.Attr("ranks", "world ranks of the group, in order", AttributeProto::INTS);
-  return schema;
-}
-
-OpSchema with_input(OpSchema schema) {
-  schema.Input(0, "input", "this rank's tensor", "T");
-  return schema;
-}
-
-OpSchema with_input_and_output(OpSchema schema, onnx::InferenceFunction infer) {
-  schema = with_input(std::move(schema));
-  schema.Output(0, "output", "this rank's result", "T");
-  schema.TypeAndShapeInferenceFunction(std::move(infer));
-  return schema;
-}
-
-OpSchema with_attributes(OpSchema schema, std::initializer_list<const char*> names,
-                         AttributeProto::AttributeType type) {
-  for (const char* name : names) schema.Attr(name, name, type);
-  return schema;
-}
-
-std::vector<OpSchema> schemas() {
-  const auto add_ints = [](OpSchema schema, std::initializer_list<const char*> names) {
-    return with_attributes(std::move(schema), names, AttributeProto::INTS);
-  };
-  const auto add_int = [](OpSchema schema, std::initializer_list<const char*> names) {
-    return with_attributes(std::move(schema), names, AttributeProto::INT);
-  };
-  const auto add_reduce = [](OpSchema schema) {
-    return with_attributes(std::move(schema), {"reduce"}, AttributeProto::STRING);
-  };
-  const auto messages = [&](const char* name) {
-    return add_ints(communication(name), {"peers", "starts", "ends"});
-  };
-  OpSchema recv = add_int(add_ints(messages("Recv"), {"shape"}), {"dtype"});
-  recv.Output(0, "output", "what the peers sent", "T").TypeAndShapeInferenceFunction(infer_recv);
-  return {
-      add_reduce(with_input_and_output(collective("AllReduce"), same_shape)),
-      add_int(add_ints(with_input_and_output(collective("AllGather"), infer_all_gather), {"sizes"}),
-              {"dim"}),
-      add_reduce(
-          add_int(add_ints(with_input_and_output(collective("ReduceScatter"), infer_reduce_scatter),
-                           {"sizes"}),
-                  {"dim", "rank"})),
-      add_int(add_ints(with_input_and_output(collective("AllToAll"), infer_all_to_all),
-                       {"split_sizes", "concat_sizes"}),
-              {"split_dim", "concat_dim", "rank"}),
-      add_int(with_input_and_output(collective("Broadcast"), same_shape), {"root"}),
-      with_input(messages("Send")),
-      recv,
-  };
-}
+constexpr Collective collectives[] = {
+    {collective_domain, "AllReduce", "input", "output", "mesh_axes:is ranks:is reduce:s",
+     same_shape},
+    {collective_domain, "AllGather", "input", "output", "mesh_axes:is ranks:is sizes:is dim:i",
+     infer_all_gather},
+    {collective_domain, "ReduceScatter", "input", "output",
+     "mesh_axes:is ranks:is sizes:is dim:i rank:i reduce:s", infer_reduce_scatter},
+    {collective_domain, "AllToAll", "input", "output",
+     "mesh_axes:is ranks:is split_sizes:is concat_sizes:is split_dim:i concat_dim:i rank:i",
+     infer_all_to_all},
+    {collective_domain, "Broadcast", "input", "output", "mesh_axes:is ranks:is root:i", same_shape},
+    {collective_domain, "Send", "input", "", "peers:is starts:is ends:is"},
+    {collective_domain, "Recv", "", "output", "peers:is starts:is ends:is shape:is dtype:i",
+     infer_recv},
+};
 
 }  // namespace
 
@@ -157,9 +105,8 @@ void register_collective_schemas() {
   std::call_once(once, [] {
     onnx::OpSchemaRegistry::DomainToVersionRange::Instance().AddDomainToVersion(collective_domain,
                                                                                 1, 1);
-    for (OpSchema& schema : schemas())
-      onnx::RegisterSchema(std::move(schema), 0, /*fail_duplicate_schema=*/true,
-                           /*fail_with_exception=*/true);
+    for (const Collective& collective : collectives)
+      register_schema(collective, collective.infer, /*needs_attributes=*/true);
   });
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string_view>
 
 namespace autopar::graph {
 namespace {
@@ -54,7 +53,7 @@ bool is_data_shaped(const NodeInContext& context) {
 }
 
 /// A placeholder where the shape is not known: the evaluator gives one.
-Shape expected_shape(const InferredOutput& output) { return output.shape.value_or(Shape{0}); }
+Shape expected_shape(const OutputType& output) { return output.shape.value_or(Shape{0}); }
 
 /// Weights that are stored in few bits stay so: a run makes numbers of them, or computes with them
 /// as they are. What is smaller than any weight may be what shapes depend on.
@@ -66,7 +65,7 @@ bool unpacks_weights(const NodeInContext& context) {
          std::ranges::count_if(shape, [](std::int64_t extent) { return extent > 1; }) > 1;
 }
 
-bool is_foldable(const NodeInContext& context, const std::vector<InferredOutput>& outputs,
+bool is_foldable(const NodeInContext& context, const std::vector<OutputType>& outputs,
                  const std::vector<bool>& is_weight) {
   if (!context.schema->domain().empty() || unpacks_weights(context) ||
       std::ranges::find(random_operators, context.schema->Name()) != random_operators.end())
@@ -81,7 +80,7 @@ bool is_foldable(const NodeInContext& context, const std::vector<InferredOutput>
     input_bytes += value->constant->size_bytes();
   }
   std::int64_t output_bytes = 0;
-  for (const InferredOutput& output : outputs) {
+  for (const OutputType& output : outputs) {
     if (!output.shape && !is_data_shaped(context)) return false;
     output_bytes += bytes_of(output.type, num_elements(expected_shape(output)));
   }
@@ -90,7 +89,7 @@ bool is_foldable(const NodeInContext& context, const std::vector<InferredOutput>
 
 /// The node alone, its inputs constants that kernels may read as they are: aligned.
 Graph single_node_graph(const NodeInContext& context, const Node& node,
-                        const std::vector<InferredOutput>& outputs) {
+                        const std::vector<OutputType>& outputs) {
   Graph graph;
   graph.opsets = context.opsets;
   Node copy = node;
@@ -124,7 +123,7 @@ Graph single_node_graph(const NodeInContext& context, const Node& node,
 }  // namespace
 
 std::optional<std::vector<Tensor>> fold(const NodeInContext& context, const Node& node,
-                                        const std::vector<InferredOutput>& outputs,
+                                        const std::vector<OutputType>& outputs,
                                         const std::vector<bool>& is_weight,
                                         const Evaluator& evaluate, Folding folding) {
   if (context.schema->domain().empty()) {

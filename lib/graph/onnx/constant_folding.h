@@ -1,8 +1,5 @@
 #pragma once
 
-#include <optional>
-#include <vector>
-
 #include "graph/onnx/node_inference.h"
 #include "graph/onnx/onnx_import.h"
 
@@ -19,7 +16,7 @@ enum class Folding {
 /// of a static shape always fold; the rest needs all inputs constant, and the evaluator or, failing
 /// that, ONNX's data propagation. In place of a run, everything pays.
 std::optional<std::vector<Tensor>> fold(const NodeInContext& context, const Node& node,
-                                        const std::vector<InferredOutput>& outputs,
+                                        const std::vector<OutputType>& outputs,
                                         const std::vector<bool>& is_weight,
                                         const Evaluator& evaluate, Folding folding);
 

@@ -1,8 +1,5 @@
 #include "graph/onnx/external_data_writer.h"
 
-#include <span>
-#include <string>
-
 #include "base/error.h"
 
 namespace autopar::graph {

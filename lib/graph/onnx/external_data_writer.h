@@ -2,13 +2,8 @@
 
 #include <onnx/onnx_pb.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "base/digesting_file.h"
 #include "graph/tensor.h"

@@ -4,16 +4,11 @@
 
 #include <algorithm>
 
+#include "graph/onnx/attribute_proto.h"
 #include "graph/onnx/model_file.h"
 
 namespace autopar::graph {
 namespace {
-
-void add_default(onnx::NodeProto& call, const onnx::AttributeProto& attribute) {
-  const auto& given = call.attribute();
-  if (std::ranges::find(given, attribute.name(), &onnx::AttributeProto::name) == given.end())
-    *call.add_attribute() = attribute;
-}
 
 /// The newest of a schema's bodies that a model of this opset may use.
 std::int64_t newest_body(const std::vector<int>& versions, std::int64_t opset) {

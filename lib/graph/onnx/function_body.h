@@ -1,7 +1,5 @@
 #pragma once
 
-#include <optional>
-
 #include "graph/onnx/node_inference.h"
 
 namespace autopar::graph {

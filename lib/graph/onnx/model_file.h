@@ -2,10 +2,7 @@
 
 #include <onnx/onnx_pb.h>
 
-#include <filesystem>
 #include <map>
-#include <memory>
-#include <string>
 
 #include "base/mapped_file.h"
 #include "graph/onnx/tensor_proto.h"

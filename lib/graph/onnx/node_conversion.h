@@ -2,11 +2,6 @@
 
 #include <onnx/onnx_pb.h>
 
-#include <functional>
-#include <map>
-#include <string>
-#include <string_view>
-
 #include "graph/graph.h"
 #include "graph/onnx/model_file.h"
 

@@ -6,9 +6,12 @@
 #include <array>
 #include <unordered_map>
 
+#include "graph/onnx/attribute_proto.h"
+#include "graph/onnx/collective_schemas.h"
 #include "graph/onnx/function_body.h"
 #include "graph/onnx/model_file.h"
 #include "graph/onnx/node_conversion.h"
+#include "graph/onnx/node_to_proto.h"
 #include "graph/onnx/operator_advice.h"
 #include "graph/onnx/tensor_proto.h"
 #include "graph/onnx/topological_order.h"
@@ -26,24 +29,6 @@ bool informs_inference(const Value& value) {
          value.constant->elements() <= most_elements_for_inference &&
          (value.type == DataType::int64 || value.type == DataType::int32 ||
           value.type == DataType::float32 || value.type == DataType::float64);
-}
-
-onnx::TypeProto type_of(const Value& value) {
-  onnx::TypeProto type;
-  auto& tensor = *type.mutable_tensor_type();
-  tensor.set_elem_type(static_cast<int>(value.type));
-  auto& shape = *tensor.mutable_shape();
-  for (const std::int64_t extent : value.shape) shape.add_dim()->set_dim_value(extent);
-  return type;
-}
-
-void add_default(onnx::NodeProto& node, const char* name, std::int64_t value) {
-  const auto& given = node.attribute();
-  if (std::ranges::find(given, name, &onnx::AttributeProto::name) != given.end()) return;
-  auto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(onnx::AttributeProto::INT);
-  attribute.set_i(value);
 }
 
 /// Attributes that ONNX's inference takes for 0 where they are absent.
@@ -66,7 +51,8 @@ struct InputMessages {
         data_pointers[name] = &(data[name] = tensor_to_proto(name, *value->constant));
     }
     for (const auto& [op_type, attribute, value] : missed_defaults)
-      if (node.op_type() == op_type && node.domain().empty()) add_default(node, attribute, value);
+      if (node.op_type() == op_type && node.domain().empty() && !find_attribute(node, attribute))
+        add_attribute(node, attribute, value);
   }
 
   onnx::NodeProto node;
@@ -81,12 +67,12 @@ std::string one_line(std::string text) {
   return text;
 }
 
-InferredOutput output_of(const onnx::TypeProto& type, const onnx::NodeProto& node) {
+OutputType output_of(const onnx::TypeProto& type, const onnx::NodeProto& node) {
   if (type.value_case() == onnx::TypeProto::VALUE_NOT_SET) return {};
   if (!type.has_tensor_type())
     fail("it makes a sequence, a map, an optional or a sparse tensor, which are not supported: {}",
          advice_about(node.domain(), node.op_type()));
-  InferredOutput output;
+  OutputType output;
   const auto& tensor = type.tensor_type();
   output.type = static_cast<DataType>(tensor.elem_type());
   if (output.type == DataType::string)
@@ -123,26 +109,24 @@ void check_channels(const NodeInContext& context,
   const Shape& weight = context.inputs[1]->shape;
   if (data.size() < 3 || weight.size() != data.size())
     fail("data {} and weights {} do not fit", to_string(data), to_string(weight));
-  const auto group = std::ranges::find(node.attribute(), "group", &onnx::AttributeProto::name);
-  const std::int64_t groups = group == node.attribute().end() ? 1 : group->i();
+  const std::int64_t groups = int_or(node, "group", 1);
   if (data[1] != in_weights(weight, groups) || weight[0] % groups != 0)
     fail("data {} and weights {} in {} group(s) do not fit", to_string(data), to_string(weight),
          groups);
 }
 
-void check_conv(const NodeInContext& context, const std::vector<InferredOutput>&) {
+void check_conv(const NodeInContext& context, const std::vector<OutputType>&) {
   check_channels(context,
                  [](const Shape& weight, std::int64_t groups) { return weight[1] * groups; });
 }
 
-void check_conv_transpose(const NodeInContext& context, const std::vector<InferredOutput>&) {
+void check_conv_transpose(const NodeInContext& context, const std::vector<OutputType>&) {
   check_channels(context, [](const Shape& weight, std::int64_t) { return weight[0]; });
 }
 
 /// Each letter of the equation has one extent, or 1.
-void check_einsum(const NodeInContext& context, const std::vector<InferredOutput>&) {
-  std::string equation =
-      std::ranges::find(context.node.attribute(), "equation", &onnx::AttributeProto::name)->s();
+void check_einsum(const NodeInContext& context, const std::vector<OutputType>&) {
+  std::string equation = find_attribute(context.node, "equation")->s();
   std::erase(equation, ' ');
   if (equation.find('.') != std::string::npos) return;
   std::map<char, std::int64_t> extents;
@@ -159,7 +143,7 @@ void check_einsum(const NodeInContext& context, const std::vector<InferredOutput
   }
 }
 
-void check_reshape(const NodeInContext& context, const std::vector<InferredOutput>& outputs) {
+void check_reshape(const NodeInContext& context, const std::vector<OutputType>& outputs) {
   const Shape& from = context.inputs[0]->shape;
   const std::optional<Shape>& to = outputs[0].shape;
   if (to && num_elements(from) != num_elements(*to))
@@ -167,8 +151,8 @@ void check_reshape(const NodeInContext& context, const std::vector<InferredOutpu
 }
 
 /// Refuses operands that ONNX's inference lets through and that fit no sharding rule and no kernel.
-void check_operands(const NodeInContext& context, const std::vector<InferredOutput>& outputs) {
-  using Check = void (*)(const NodeInContext&, const std::vector<InferredOutput>&);
+void check_operands(const NodeInContext& context, const std::vector<OutputType>& outputs) {
+  using Check = void (*)(const NodeInContext&, const std::vector<OutputType>&);
   static const std::map<std::string_view, Check> table = {
       {"Conv", check_conv},
       {"ConvTranspose", check_conv_transpose},
@@ -188,9 +172,8 @@ std::optional<Shape> compressed_shape(const NodeInContext& context, const onnx::
   if (!condition->constant || !condition->constant->has_data()) return std::nullopt;
   const std::vector<std::int64_t> keeps = condition->constant->to_int64s();
   const auto kept = static_cast<std::int64_t>(keeps.size()) - std::ranges::count(keeps, 0);
-  const auto axis =
-      std::ranges::find(context.node.attribute(), "axis", &onnx::AttributeProto::name);
-  if (axis == context.node.attribute().end()) return Shape{kept};
+  const auto* axis = find_attribute(context.node, "axis");
+  if (axis == nullptr) return Shape{kept};
   const auto rank = static_cast<std::int64_t>(data->shape.size());
   if (axis->i() < -rank || axis->i() >= rank) return std::nullopt;
   Shape shape = data->shape;
@@ -202,7 +185,7 @@ std::optional<Shape> compressed_shape(const NodeInContext& context, const onnx::
 std::optional<Shape> unpooled_shape(const NodeInContext& context, const onnx::TypeProto&) {
   const Value* shape = context.inputs.size() > 2 ? context.inputs[2] : nullptr;
   if (shape == nullptr || !shape->constant || !shape->constant->has_data()) return std::nullopt;
-  const Shape found = shape->constant->to_int64s();
+  Shape found = shape->constant->to_int64s();
   if (found.size() != context.inputs[0]->shape.size() || !is_possible(found))
     fail("its output would have the impossible shape {}", to_string(found));
   return found;
@@ -249,17 +232,14 @@ void run_inference(const NodeInContext& context, onnx::InferenceContext& inferen
   schema.CheckInputOutputType(inference);
 }
 
-std::vector<InferredOutput> infer_by_library(const LibraryOperator& op,
-                                             const NodeInContext& context, std::string_view where) {
+std::vector<OutputType> infer_by_library(const LibraryOperator& op, const NodeInContext& context,
+                                         std::string_view where) {
   const TensorReader read_tensor = [&](const onnx::TensorProto& proto) {
     return context.tensor ? context.tensor(proto) : tensor_from_proto(proto, nullptr);
   };
-  std::vector<InferredOutput> outputs;
-  for (const Value& output : graph::infer_by_library(
-           op, convert_attributes(context.node, read_tensor, where), context.inputs,
-           static_cast<std::size_t>(context.node.output_size())))
-    outputs.push_back({output.type, output.shape});
-  return outputs;
+  return graph::infer_by_library(op, convert_attributes(context.node, read_tensor, where),
+                                 context.inputs,
+                                 static_cast<std::size_t>(context.node.output_size()));
 }
 
 }  // namespace
@@ -287,7 +267,7 @@ const onnx::OpSchema& schema_of(const onnx::NodeProto& node,
   return *schema;
 }
 
-std::vector<InferredOutput> infer_outputs(const NodeInContext& context, std::string_view where) {
+std::vector<OutputType> infer_outputs(const NodeInContext& context, std::string_view where) {
   InputMessages messages(context);
   const std::unordered_map<std::string, const onnx::SparseTensorProto*> no_sparse_data;
   const onnx::ShapeInferenceOptions options(true, 1, false);
@@ -299,7 +279,7 @@ std::vector<InferredOutput> infer_outputs(const NodeInContext& context, std::str
     onnx::shape_inference::InferenceContextImpl inference(
         messages.node, messages.type_pointers, messages.data_pointers, no_sparse_data, options);
     run_inference(context, inference);
-    std::vector<InferredOutput> outputs;
+    std::vector<OutputType> outputs;
     for (const auto& type : inference.allOutputTypes_)
       outputs.push_back(output_of(type, context.node));
     check_operands(context, outputs);
@@ -316,7 +296,7 @@ std::vector<InferredOutput> infer_outputs(const NodeInContext& context, std::str
   }
 }
 
-std::optional<Tensor> propagate_data(const NodeInContext& context, const InferredOutput& output) {
+std::optional<Tensor> propagate_data(const NodeInContext& context, const OutputType& output) {
   const bool shape_arithmetic =
       context.schema->has_data_propagation_function() && output.type == DataType::int64 &&
       output.shape && output.shape->size() <= 1 && context.node.output_size() == 1 &&
@@ -349,6 +329,15 @@ std::vector<onnx::TypeProto> input_types(const NodeInContext& context) {
   for (const Value* value : context.inputs)
     types.push_back(value ? type_of(*value) : onnx::TypeProto());
   return types;
+}
+
+std::vector<OutputType> infer_node(const Graph& graph, const Node& node) {
+  register_collective_schemas();
+  NodeInContext context{node_to_proto(graph, node), {}, nullptr, graph.opsets};
+  context.schema = &schema_of(context.node, context.opsets, graph.name);
+  for (const ValueId id : node.inputs)
+    context.inputs.push_back(id == no_value ? nullptr : &graph.value(id));
+  return infer_outputs(context, graph.name);
 }
 
 }  // namespace autopar::graph

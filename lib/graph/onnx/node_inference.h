@@ -2,13 +2,7 @@
 
 #include <onnx/defs/schema.h>
 
-#include <functional>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "graph/graph.h"
+#include "graph/onnx/infer_node.h"
 
 namespace autopar::graph {
 
@@ -22,12 +16,6 @@ struct NodeInContext {
   std::function<Tensor(const onnx::TensorProto&)> tensor = nullptr;
 };
 
-struct InferredOutput {
-  DataType type = DataType::undefined;
-  /// Absent where it depends on data.
-  std::optional<Shape> shape;
-};
-
 /// The operator's own definition at these versions. Throws Error, naming the node, where ONNX has
 /// none or the node does not follow it. `where` is the model's file.
 const onnx::OpSchema& schema_of(const onnx::NodeProto& node,
@@ -36,11 +24,11 @@ const onnx::OpSchema& schema_of(const onnx::NodeProto& node,
 
 /// Types and shapes of a node's outputs by ONNX's own inference, which sees constant inputs. Throws
 /// Error for types and shapes that the operator does not allow.
-std::vector<InferredOutput> infer_outputs(const NodeInContext& context, std::string_view where);
+std::vector<OutputType> infer_outputs(const NodeInContext& context, std::string_view where);
 
 /// The values of a node's first output by ONNX's data propagation, where they are all known: shape
 /// arithmetic on constant int64 scalars and vectors.
-std::optional<Tensor> propagate_data(const NodeInContext& context, const InferredOutput& output);
+std::optional<Tensor> propagate_data(const NodeInContext& context, const OutputType& output);
 
 /// The types of the inputs as ONNX's function builders want them.
 std::vector<onnx::TypeProto> input_types(const NodeInContext& context);

@@ -1,44 +1,13 @@
 #include "graph/onnx/node_to_proto.h"
 
 #include <algorithm>
-#include <functional>
-#include <map>
-#include <string>
 
 #include "graph/loop_body.h"
+#include "graph/onnx/attribute_proto.h"
 #include "graph/onnx/tensor_proto.h"
 
 namespace autopar::graph {
 namespace {
-
-void set_attribute(onnx::AttributeProto& proto, std::int64_t value) {
-  proto.set_type(onnx::AttributeProto::INT);
-  proto.set_i(value);
-}
-void set_attribute(onnx::AttributeProto& proto, float value) {
-  proto.set_type(onnx::AttributeProto::FLOAT);
-  proto.set_f(value);
-}
-void set_attribute(onnx::AttributeProto& proto, const std::string& value) {
-  proto.set_type(onnx::AttributeProto::STRING);
-  proto.set_s(value);
-}
-void set_attribute(onnx::AttributeProto& proto, const std::vector<std::int64_t>& values) {
-  proto.set_type(onnx::AttributeProto::INTS);
-  proto.mutable_ints()->Add(values.begin(), values.end());
-}
-void set_attribute(onnx::AttributeProto& proto, const std::vector<float>& values) {
-  proto.set_type(onnx::AttributeProto::FLOATS);
-  proto.mutable_floats()->Add(values.begin(), values.end());
-}
-void set_attribute(onnx::AttributeProto& proto, const std::vector<std::string>& values) {
-  proto.set_type(onnx::AttributeProto::STRINGS);
-  for (const std::string& value : values) proto.add_strings(value);
-}
-void set_attribute(onnx::AttributeProto& proto, const Tensor& value) {
-  proto.set_type(onnx::AttributeProto::TENSOR);
-  *proto.mutable_t() = tensor_to_proto("", value);
-}
 
 /// What a value is called; of what a body captures, as it is outside.
 using NameOf = std::function<std::string(ValueId)>;
@@ -92,11 +61,7 @@ onnx::NodeProto to_proto(const Node& node, const NameOf& name_of) {
   for (std::size_t i = 0; i + captured < node.inputs.size(); ++i)
     proto.add_input(name_of(node.inputs[i]));
   for (const ValueId output : node.outputs) proto.add_output(name_of(output));
-  for (const auto& [name, value] : node.attributes) {
-    auto& attribute = *proto.add_attribute();
-    attribute.set_name(name);
-    std::visit([&attribute](const auto& held) { set_attribute(attribute, held); }, value);
-  }
+  for (const auto& [name, value] : node.attributes) add_attribute(proto, name, value);
   if (node.body) write_body(*proto.add_attribute(), node, name_of);
   return proto;
 }
@@ -107,12 +72,17 @@ onnx::NodeProto node_to_proto(const Graph& graph, const Node& node) {
   return to_proto(node, names_in(graph));
 }
 
+onnx::TypeProto type_of(const Value& value) {
+  onnx::TypeProto type;
+  type.mutable_tensor_type()->set_elem_type(static_cast<int>(value.type));
+  auto& shape = *type.mutable_tensor_type()->mutable_shape();
+  for (const std::int64_t extent : value.shape) shape.add_dim()->set_dim_value(extent);
+  return type;
+}
+
 void write_type(onnx::ValueInfoProto& proto, const Value& value) {
   proto.set_name(value.name);
-  auto& type = *proto.mutable_type()->mutable_tensor_type();
-  type.set_elem_type(static_cast<int>(value.type));
-  auto& shape = *type.mutable_shape();
-  for (const std::int64_t extent : value.shape) shape.add_dim()->set_dim_value(extent);
+  *proto.mutable_type() = type_of(value);
 }
 
 }  // namespace autopar::graph

@@ -10,6 +10,7 @@ namespace autopar::graph {
 /// captures as the graph around it does.
 onnx::NodeProto node_to_proto(const Graph& graph, const Node& node);
 
+onnx::TypeProto type_of(const Value& value);
 /// A value's name, type and shape.
 void write_type(onnx::ValueInfoProto& proto, const Value& value);
 

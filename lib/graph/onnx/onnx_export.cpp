@@ -19,82 +19,57 @@ std::int64_t ir_version_for(std::int64_t opset) {
   return opset == 23 ? 11 : 12;
 }
 
-class Writer {
- public:
-  Writer(const Graph& graph, const std::filesystem::path& data_file)
-      : graph_(graph), data_(data_file) {}
-
-  WrittenModel write(const std::filesystem::path& model_file) {
-    write_header();
-    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
-      const auto id = static_cast<ValueId>(v);
-      if (graph_.is_constant(id)) write_constant(id);
-    }
-    for (const Node& node : graph_.nodes) {
-      *model_.mutable_graph()->add_node() = node_to_proto(graph_, node);
-    }
-    write_value_types();
-    WrittenModel written;
-    written.data = data_.close();
-    written.model = save_model(model_, model_file);
-    return written;
+void write_header(const Graph& graph, onnx::ModelProto& model) {
+  model.set_producer_name("autopar");
+  model.mutable_graph()->set_name(graph.name.empty() ? "graph" : graph.name);
+  std::int64_t opset = 0;
+  for (const auto& [domain, version] : graph.opsets) {
+    auto& import = *model.add_opset_import();
+    import.set_domain(domain);
+    import.set_version(version);
+    if (domain.empty()) opset = version;
   }
+  model.set_ir_version(ir_version_for(opset));
+}
 
- private:
-  void write_header() {
-    model_.set_producer_name("autopar");
-    model_.mutable_graph()->set_name(graph_.name.empty() ? "graph" : graph_.name);
-    std::int64_t opset = 0;
-    for (const auto& [domain, version] : graph_.opsets) {
-      auto& import = *model_.add_opset_import();
-      import.set_domain(domain);
-      import.set_version(version);
-      if (domain.empty()) opset = version;
-    }
-    model_.set_ir_version(ir_version_for(opset));
+void write_constant(const Value& value, onnx::GraphProto& graph, ExternalDataWriter& data) {
+  const Tensor& constant = *value.constant;
+  if (!constant.has_data())
+    fail("the data of weight '{}' is absent, so it cannot be written", value.name);
+  auto& proto = *graph.add_initializer();
+  if (constant.size_bytes() < smallest_external_bytes) {
+    proto = tensor_to_proto(value.name, constant);
+    return;
   }
+  proto.set_name(value.name);
+  proto.set_data_type(static_cast<int>(value.type));
+  proto.mutable_dims()->Add(value.shape.begin(), value.shape.end());
+  data.write(constant, proto);
+}
 
-  void write_constant(ValueId id) {
-    const Value& value = graph_.value(id);
-    const Tensor& constant = *value.constant;
-    if (!constant.has_data())
-      fail("the data of weight '{}' is absent, so it cannot be written", value.name);
-    auto& proto = *model_.mutable_graph()->add_initializer();
-    proto.set_name(value.name);
-    proto.set_data_type(static_cast<int>(value.type));
-    proto.mutable_dims()->Add(value.shape.begin(), value.shape.end());
-    const std::int64_t bytes = bytes_of(value.type, num_elements(value.shape));
-    if (bytes < smallest_external_bytes) {
-      std::string& raw = *proto.mutable_raw_data();
-      constant.for_each_run([&raw](std::span<const std::byte> run) {
-        raw.append(reinterpret_cast<const char*>(run.data()), run.size());
-      });
-      return;
-    }
-    data_.write(constant, proto);
-  }
-
-  void write_value_types() {
-    auto& proto = *model_.mutable_graph();
-    for (const ValueId input : graph_.inputs) write_type(*proto.add_input(), graph_.value(input));
-    for (const ValueId output : graph_.outputs)
-      write_type(*proto.add_output(), graph_.value(output));
-    for (const Node& node : graph_.nodes)
-      for (const ValueId output : node.outputs)
-        if (output != no_value && std::ranges::find(graph_.outputs, output) == graph_.outputs.end())
-          write_type(*proto.add_value_info(), graph_.value(output));
-  }
-
-  const Graph& graph_;
-  onnx::ModelProto model_;
-  ExternalDataWriter data_;
-};
+void write_value_types(const Graph& graph, onnx::GraphProto& proto) {
+  for (const ValueId input : graph.inputs) write_type(*proto.add_input(), graph.value(input));
+  for (const ValueId output : graph.outputs) write_type(*proto.add_output(), graph.value(output));
+  for (const Node& node : graph.nodes)
+    for (const ValueId output : node.outputs)
+      if (output != no_value && std::ranges::find(graph.outputs, output) == graph.outputs.end())
+        write_type(*proto.add_value_info(), graph.value(output));
+}
 
 }  // namespace
 
 WrittenModel save_onnx(const Graph& graph, const std::filesystem::path& model_file,
                        const std::filesystem::path& data_file) {
-  return Writer(graph, data_file).write(model_file);
+  onnx::ModelProto model;
+  onnx::GraphProto& proto = *model.mutable_graph();
+  ExternalDataWriter data(data_file);
+  write_header(graph, model);
+  for (const Value& value : graph.values)
+    if (value.constant) write_constant(value, proto, data);
+  for (const Node& node : graph.nodes) *proto.add_node() = node_to_proto(graph, node);
+  write_value_types(graph, proto);
+  const WrittenFile written = data.close();
+  return {.model = save_model(model, model_file), .data = written};
 }
 
 }  // namespace autopar::graph

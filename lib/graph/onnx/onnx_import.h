@@ -11,9 +11,13 @@
 
 #include "graph/evaluator.h"
 #include "graph/graph.h"
-#include "graph/onnx/unknown_shape.h"
 
 namespace autopar::graph {
+
+/// Some shape, or how often something is done, depends on values that are known in a run alone.
+struct UnknownShape : Error {
+  using Error::Error;
+};
 
 /// Global shapes of model inputs by name, from `--shape input=1x128`.
 using ShapeBindings = std::map<std::string, Shape>;

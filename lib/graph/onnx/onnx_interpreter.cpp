@@ -1,7 +1,5 @@
 #include "graph/onnx/onnx_interpreter.h"
 
-#include <utility>
-
 #include "graph/onnx/import/import_model.h"
 #include "graph/onnx/model_file.h"
 

@@ -13,7 +13,7 @@ std::pair<std::string, Tensor> load_tensor_proto(const std::filesystem::path& fi
   if (!proto.ParseFromIstream(&in) || proto.data_type() == 0)
     fail("{} is no ONNX tensor (.pb), or it is truncated", file.string());
   const auto refuse_external = [&](std::string_view, const ExternalData&, DataType,
-                                   Shape) -> Tensor {
+                                   const Shape&) -> Tensor {
     fail("it keeps its data in another file, which a tensor file may not");
   };
   try {

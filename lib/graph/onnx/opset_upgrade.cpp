@@ -1,9 +1,9 @@
 #include "graph/onnx/opset_upgrade.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "graph/contrib/operator_table.h"
+#include "graph/onnx/attribute_proto.h"
 #include "graph/onnx/function_body.h"
 #include "graph/onnx/model_file.h"
 
@@ -42,39 +42,6 @@ struct Rewrite {
   }
 };
 
-const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, std::string_view name) {
-  const auto& attributes = node.attribute();
-  const auto found = std::ranges::find(attributes, name, &onnx::AttributeProto::name);
-  return found == attributes.end() ? nullptr : &*found;
-}
-
-void remove_attribute(onnx::NodeProto& node, std::string_view name) {
-  auto& attributes = *node.mutable_attribute();
-  const auto removed = std::ranges::remove(attributes, name, &onnx::AttributeProto::name);
-  attributes.erase(removed.begin(), removed.end());
-}
-
-void set_int(onnx::NodeProto& node, const std::string& name, std::int64_t value) {
-  remove_attribute(node, name);
-  auto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(onnx::AttributeProto::INT);
-  attribute.set_i(value);
-}
-
-void set_string(onnx::NodeProto& node, const std::string& name, const std::string& value) {
-  remove_attribute(node, name);
-  auto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(onnx::AttributeProto::STRING);
-  attribute.set_s(value);
-}
-
-std::int64_t int_or(const onnx::NodeProto& node, std::string_view name, std::int64_t otherwise) {
-  const auto* attribute = find_attribute(node, name);
-  return attribute ? attribute->i() : otherwise;
-}
-
 Tensor vector_of(std::initializer_list<std::int64_t> values) {
   return Tensor::of_int64({static_cast<std::int64_t>(values.size())},
                           std::span(values.begin(), values.size()));
@@ -82,44 +49,47 @@ Tensor vector_of(std::initializer_list<std::int64_t> values) {
 
 using Upgrade = std::function<void(Rewrite&)>;
 
+/// Moves an attribute, where present, to an input: a vector of what `read` makes of it.
+template <typename Read>
+void move_to_input(Rewrite& rewrite, const std::string& name, int index, const Read& read) {
+  const auto* attribute = find_attribute(rewrite.node, name);
+  if (!attribute) return;
+  rewrite.set_input(index, read(*attribute));
+  remove_attribute(rewrite.node, name);
+}
+
 /// The attribute, where present, becomes a one-dimensional int64 input.
 Upgrade ints_to_input(const char* name, int index) {
   return [=](Rewrite& rewrite) {
-    const auto* attribute = find_attribute(rewrite.node, name);
-    if (!attribute) return;
-    std::vector<std::int64_t> values(attribute->ints().begin(), attribute->ints().end());
-    if (attribute->type() == onnx::AttributeProto::INT) values = {attribute->i()};
-    const Shape shape{static_cast<std::int64_t>(values.size())};
-    rewrite.set_input(index, rewrite.constant(name, Tensor::of_int64(shape, values)));
-    remove_attribute(rewrite.node, name);
+    move_to_input(rewrite, name, index, [&](const onnx::AttributeProto& attribute) {
+      std::vector<std::int64_t> values(attribute.ints().begin(), attribute.ints().end());
+      if (attribute.type() == onnx::AttributeProto::INT) values = {attribute.i()};
+      return rewrite.constant(name, Tensor::of_int64({std::ssize(values)}, values));
+    });
   };
 }
 
 Upgrade floats_to_input(const char* name, int index) {
   return [=](Rewrite& rewrite) {
-    const auto* attribute = find_attribute(rewrite.node, name);
-    if (!attribute) return;
-    const std::vector<float> values(attribute->floats().begin(), attribute->floats().end());
-    const Shape shape{static_cast<std::int64_t>(values.size())};
-    rewrite.set_input(index, rewrite.constant(name, Tensor::of_float(shape, values)));
-    remove_attribute(rewrite.node, name);
+    move_to_input(rewrite, name, index, [&](const onnx::AttributeProto& attribute) {
+      const std::vector<float> values(attribute.floats().begin(), attribute.floats().end());
+      return rewrite.constant(name, Tensor::of_float({std::ssize(values)}, values));
+    });
   };
 }
 
 /// The attribute, where present, becomes a scalar input of input 0's type.
 Upgrade float_to_input(const char* name, int index) {
   return [=](Rewrite& rewrite) {
-    const auto* attribute = find_attribute(rewrite.node, name);
-    if (!attribute) return;
-    const float value = attribute->f();
-    std::string scalar = rewrite.constant(name, Tensor::of_float({}, std::span(&value, 1)));
-    const DataType type = rewrite.input(0).type;
-    if (type != DataType::float32) {
-      scalar = rewrite.add_before("Cast", std::string(name) + "_cast", {scalar});
-      set_int(rewrite.before.back(), "to", static_cast<std::int64_t>(type));
-    }
-    rewrite.set_input(index, scalar);
-    remove_attribute(rewrite.node, name);
+    move_to_input(rewrite, name, index, [&](const onnx::AttributeProto& attribute) {
+      const float value = attribute.f();
+      std::string scalar = rewrite.constant(name, Tensor::of_float({}, std::span(&value, 1)));
+      const DataType type = rewrite.input(0).type;
+      if (type == DataType::float32) return scalar;
+      std::string cast = rewrite.add_before("Cast", std::string(name) + "_cast", {scalar});
+      set_attribute(rewrite.before.back(), "to", static_cast<std::int64_t>(type));
+      return cast;
+    });
   };
 }
 
@@ -140,7 +110,7 @@ Upgrade without_attribute(const char* name) {
 /// Makes explicit a default that a later opset changed.
 Upgrade old_default(const char* name, const char* value) {
   return [=](Rewrite& rewrite) {
-    if (!find_attribute(rewrite.node, name)) set_string(rewrite.node, name, value);
+    if (!find_attribute(rewrite.node, name)) add_attribute(rewrite.node, name, value);
   };
 }
 
@@ -155,7 +125,7 @@ Upgrade float_to_int(const char* name) {
   return [=](Rewrite& rewrite) {
     const auto* attribute = find_attribute(rewrite.node, name);
     if (attribute != nullptr && attribute->type() == onnx::AttributeProto::FLOAT)
-      set_int(rewrite.node, name, static_cast<std::int64_t>(attribute->f()));
+      set_attribute(rewrite.node, name, static_cast<std::int64_t>(attribute->f()));
   };
 }
 
@@ -202,7 +172,7 @@ void type_name_to_number(Rewrite& rewrite) {
   const auto* to = find_attribute(rewrite.node, "to");
   onnx::TensorProto::DataType type = onnx::TensorProto::UNDEFINED;
   if (to != nullptr && onnx::TensorProto::DataType_Parse(to->s(), &type))
-    set_int(rewrite.node, "to", type);
+    set_attribute(rewrite.node, "to", std::int64_t{type});
 }
 
 /// The scales of height and width become those of all four dimensions.
@@ -214,10 +184,7 @@ void scales_of_all_dimensions(Rewrite& rewrite) {
   const std::vector<float> scales{1, 1, scale("height_scale"), scale("width_scale")};
   remove_attribute(rewrite.node, "height_scale");
   remove_attribute(rewrite.node, "width_scale");
-  auto& attribute = *rewrite.node.add_attribute();
-  attribute.set_name("scales");
-  attribute.set_type(onnx::AttributeProto::FLOATS);
-  for (const float each : scales) attribute.add_floats(each);
+  add_attribute(rewrite.node, "scales", scales);
 }
 
 /// How often along which dimension becomes how often along each.
@@ -241,23 +208,18 @@ void repeats_of_all_dimensions(Rewrite& rewrite) {
 }
 
 void concatenate_channels(Rewrite& rewrite) {
-  if (!find_attribute(rewrite.node, "axis")) set_int(rewrite.node, "axis", 1);
+  if (!find_attribute(rewrite.node, "axis")) add_attribute(rewrite.node, "axis", 1);
 }
 
 /// What the first version took for them; later ones have more digits.
 void selu_defaults(Rewrite& rewrite) {
-  for (const auto& [name, value] : {std::pair{"alpha", 1.6732F}, std::pair{"gamma", 1.0507F}}) {
-    if (find_attribute(rewrite.node, name)) continue;
-    auto& attribute = *rewrite.node.add_attribute();
-    attribute.set_name(name);
-    attribute.set_type(onnx::AttributeProto::FLOAT);
-    attribute.set_f(value);
-  }
+  for (const auto& [name, value] : {std::pair{"alpha", 1.6732F}, std::pair{"gamma", 1.0507F}})
+    if (!find_attribute(rewrite.node, name)) add_attribute(rewrite.node, name, value);
 }
 
 /// Since 18 a Split without sizes says into how many.
 void count_split_outputs(Rewrite& rewrite) {
-  if (!rewrite.has_input(1)) set_int(rewrite.node, "num_outputs", rewrite.node.output_size());
+  if (!rewrite.has_input(1)) set_attribute(rewrite.node, "num_outputs", rewrite.node.output_size());
 }
 
 /// The outputs that only training gave are no longer there.
@@ -269,8 +231,8 @@ void drop_training_outputs(Rewrite& rewrite) {
 void add_region_of_interest(Rewrite& rewrite) {
   rewrite.set_input(2, rewrite.node.input(1));
   rewrite.set_input(1, "");
-  set_string(rewrite.node, "coordinate_transformation_mode", "asymmetric");
-  set_string(rewrite.node, "nearest_mode", "floor");
+  set_attribute(rewrite.node, "coordinate_transformation_mode", "asymmetric");
+  set_attribute(rewrite.node, "nearest_mode", "floor");
 }
 
 /// Softmax and its like took all dimensions from `axis` on as one.
@@ -282,11 +244,11 @@ void flatten_around(Rewrite& rewrite) {
   if (axis < 0 || axis > rank) return;  // the schema's own check says what is wrong
   const Shape joined(shape.begin() + axis, shape.end());
   if (axis < rank && num_elements(joined) == joined.front())
-    return set_int(rewrite.node, "axis", axis);
+    return set_attribute(rewrite.node, "axis", axis);
   const std::string flat = rewrite.add_before("Flatten", "flat", {rewrite.node.input(0)});
-  set_int(rewrite.before.back(), "axis", axis);
+  set_attribute(rewrite.before.back(), "axis", axis);
   rewrite.node.set_input(0, flat);
-  set_int(rewrite.node, "axis", 1);
+  set_attribute(rewrite.node, "axis", 1);
 
   auto& reshape = rewrite.after.emplace_back();
   reshape.set_op_type("Reshape");
@@ -320,8 +282,9 @@ void spread_groups_over_channels(Rewrite& rewrite) {
 
 void rename_interpolation(Rewrite& rewrite) {
   const auto* mode = find_attribute(rewrite.node, "mode");
-  if (mode && mode->s() == "bilinear") set_string(rewrite.node, "mode", "linear");
-  if (mode && mode->s() == "bicubic") set_string(rewrite.node, "mode", "cubic");
+  const std::string old_name = mode ? mode->s() : "";
+  if (old_name == "bilinear") set_attribute(rewrite.node, "mode", "linear");
+  if (old_name == "bicubic") set_attribute(rewrite.node, "mode", "cubic");
 }
 
 /// DFT's axis is a scalar input; its default was 1.

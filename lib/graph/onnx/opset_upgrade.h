@@ -2,10 +2,6 @@
 
 #include <onnx/onnx_pb.h>
 
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "graph/graph.h"
 
 namespace autopar::graph {

@@ -3,9 +3,17 @@
 #include <onnx/onnx_pb.h>
 
 #include "graph/onnx/external_data_writer.h"
-#include "graph/onnx/model_tensors.h"
+#include "graph/onnx/tensor_proto.h"
 
 namespace autopar::graph {
+
+std::string dims_text(const ModelOutput& output) {
+  if (!output.dims) return "of any shape";
+  std::string text;
+  for (const auto& extent : *output.dims)
+    text += (text.empty() ? "" : "x") + (extent ? std::to_string(*extent) : "?");
+  return text.empty() ? "scalar" : text;
+}
 
 WrittenModel save_tail(const Tail& tail, const std::filesystem::path& model_file,
                        const std::filesystem::path& data_file) {

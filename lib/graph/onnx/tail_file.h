@@ -1,11 +1,7 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "graph/onnx/onnx_export.h"
+#include "graph/onnx/onnx_import.h"
 #include "graph/tail.h"
 
 namespace autopar::graph {
@@ -25,5 +21,16 @@ struct Tail {
 /// Writes the tail as save_onnx writes a graph. Throws Error where the data of a weight is absent.
 WrittenModel save_tail(const Tail& tail, const std::filesystem::path& model_file,
                        const std::filesystem::path& data_file);
+
+/// A model up to where shapes are known before the run, and what is left, if anything is.
+struct Imported {
+  Graph graph;
+  std::optional<Tail> tail;
+};
+
+/// Reads a model as load_onnx does; but nodes of the model whose outputs have shapes that only a
+/// run tells, and all that read what they make, are left to the tail. The model's outputs come
+/// first among the graph's. Throws UnknownShape where the tail would be nearly all of the model.
+Imported load_onnx_with_tail(const std::filesystem::path& file, const ImportOptions& options);
 
 }  // namespace autopar::graph

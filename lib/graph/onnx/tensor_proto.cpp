@@ -61,6 +61,24 @@ ExternalData external_data_of(const onnx::TensorProto& proto) {
   return external;
 }
 
+using Visit = std::function<void(onnx::TensorProto&)>;
+
+void visit_graph(onnx::GraphProto& graph, const Visit& visit);
+
+void visit_node(onnx::NodeProto& node, const Visit& visit) {
+  for (auto& attribute : *node.mutable_attribute()) {
+    if (attribute.has_t()) visit(*attribute.mutable_t());
+    for (auto& tensor : *attribute.mutable_tensors()) visit(tensor);
+    if (attribute.has_g()) visit_graph(*attribute.mutable_g(), visit);
+    for (auto& graph : *attribute.mutable_graphs()) visit_graph(graph, visit);
+  }
+}
+
+void visit_graph(onnx::GraphProto& graph, const Visit& visit) {
+  for (auto& initializer : *graph.mutable_initializer()) visit(initializer);
+  for (auto& node : *graph.mutable_node()) visit_node(node, visit);
+}
+
 Shape shape_of(const onnx::TensorProto& proto) {
   Shape shape(proto.dims().begin(), proto.dims().end());
   if (!is_possible(shape))
@@ -87,18 +105,16 @@ Tensor tensor_from_proto(const onnx::TensorProto& proto, const ExternalDataReade
   if (proto.has_raw_data()) return tensor_of_raw(proto.raw_data(), type, std::move(shape), name);
   switch (type) {
     case DataType::float32:
+    case DataType::complex64:
       return tensor_of_field(proto.float_data(), type, std::move(shape), name);
     case DataType::float64:
+    case DataType::complex128:
       return tensor_of_field(proto.double_data(), type, std::move(shape), name);
     case DataType::int64:
       return tensor_of_field(proto.int64_data(), type, std::move(shape), name);
     case DataType::uint32:
     case DataType::uint64:
       return tensor_of_field(proto.uint64_data(), type, std::move(shape), name);
-    case DataType::complex64:
-      return tensor_of_field(proto.float_data(), type, std::move(shape), name);
-    case DataType::complex128:
-      return tensor_of_field(proto.double_data(), type, std::move(shape), name);
     default:
       return tensor_of_field(proto.int32_data(), type, std::move(shape), name);
   }
@@ -115,6 +131,12 @@ onnx::TensorProto tensor_to_proto(std::string name, const Tensor& tensor) {
     raw.append(reinterpret_cast<const char*>(run.data()), run.size());
   });
   return proto;
+}
+
+void for_each_tensor(onnx::ModelProto& model, const Visit& visit) {
+  visit_graph(*model.mutable_graph(), visit);
+  for (auto& function : *model.mutable_functions())
+    for (auto& node : *function.mutable_node()) visit_node(node, visit);
 }
 
 }  // namespace autopar::graph

@@ -2,10 +2,6 @@
 
 #include <onnx/onnx_pb.h>
 
-#include <functional>
-#include <string>
-#include <string_view>
-
 #include "graph/tensor.h"
 
 namespace autopar::graph {
@@ -30,5 +26,9 @@ onnx::TensorProto tensor_to_proto(std::string name, const Tensor& tensor);
 
 /// Type and dims without data; throws Error for a type this version does not know.
 DataType data_type_from_proto(int type, std::string_view tensor_name);
+
+/// Calls `visit` with each tensor of the model: initializers, then those among the attributes of
+/// nodes, nested graphs and functions included.
+void for_each_tensor(onnx::ModelProto& model, const std::function<void(onnx::TensorProto&)>& visit);
 
 }  // namespace autopar::graph

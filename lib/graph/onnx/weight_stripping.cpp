@@ -165,51 +165,43 @@ std::optional<Field> large_payload(Bytes tensor) {
   return large ? payload : std::nullopt;
 }
 
-class Stripper {
- public:
-  explicit Stripper(Bytes file) : file_(file) {}
-
-  std::string strip(Message kind, Bytes message, int depth = 0) const {
-    if (depth > deepest_nesting) throw Malformed{};
-    if (kind == Message::tensor) return strip_tensor(message);
-    std::string out;
-    for (FieldReader reader(message); auto field = reader.next();) {
-      const auto child = std::ranges::find_if(child_fields, [&](const ChildField& c) {
-        return c.parent == kind && c.number == field->number;
-      });
-      if (child == child_fields.end() || field->type != WireType::length_delimited ||
-          field->payload.size() < smallest_stripped_bytes) {
-        append(out, field->whole);
-      } else {
-        append_message(out, field->number, strip(child->child, field->payload, depth + 1));
-      }
-    }
+std::string strip_tensor(Bytes file, Bytes tensor) {
+  std::string out;
+  const auto payload = large_payload(tensor);
+  if (!payload) {
+    append(out, tensor);
     return out;
   }
+  for (FieldReader reader(tensor); auto field = reader.next();)
+    if (field->number != payload->number && field->number != data_location_field)
+      append(out, field->whole);
+  const auto refer = [&](std::string_view key, std::string_view value) {
+    append_message(out, external_data_field, key_and_value(key, value));
+  };
+  refer("location", this_file_location);
+  refer("offset", std::to_string(payload->payload.data() - file.data()));
+  refer("length", std::to_string(payload->payload.size()));
+  append_tag(out, data_location_field, WireType::varint);
+  append_varint(out, external_location);
+  return out;
+}
 
- private:
-  std::string strip_tensor(Bytes tensor) const {
-    std::string out;
-    const auto payload = large_payload(tensor);
-    if (!payload) {
-      append(out, tensor);
-      return out;
-    }
-    for (FieldReader reader(tensor); auto field = reader.next();)
-      if (field->number != payload->number && field->number != data_location_field)
-        append(out, field->whole);
-    const auto offset = payload->payload.data() - file_.data();
-    append_message(out, external_data_field, key_and_value("location", this_file_location));
-    append_message(out, external_data_field, key_and_value("offset", std::to_string(offset)));
-    append_message(out, external_data_field,
-                   key_and_value("length", std::to_string(payload->payload.size())));
-    append_tag(out, data_location_field, WireType::varint);
-    append_varint(out, external_location);
-    return out;
+std::string strip(Bytes file, Message kind, Bytes message, int depth = 0) {
+  if (depth > deepest_nesting) throw Malformed{};
+  if (kind == Message::tensor) return strip_tensor(file, message);
+  std::string out;
+  for (FieldReader reader(message); auto field = reader.next();) {
+    const auto child = std::ranges::find_if(child_fields, [&](const ChildField& c) {
+      return c.parent == kind && c.number == field->number;
+    });
+    if (child == child_fields.end() || field->type != WireType::length_delimited ||
+        field->payload.size() < smallest_stripped_bytes)
+      append(out, field->whole);
+    else
+      append_message(out, field->number, strip(file, child->child, field->payload, depth + 1));
   }
-
-  Bytes file_;
-};
+  return out;
+}
 
 /// Whether the file begins with the tag of a field that a ModelProto has.
 bool begins_like_a_model(Bytes file) {
@@ -231,7 +223,7 @@ std::string strip_weights(std::span<const std::byte> model, const std::filesyste
   if (!begins_like_a_model(model))
     fail("{} is not an ONNX file: give a model that was exported to ONNX", file.string());
   try {
-    return Stripper(model).strip(Message::model, model);
+    return strip(model, Message::model, model);
   } catch (const Malformed&) {
     fail("{} is truncated or damaged: it ends in the middle of its data; copy or export it again",
          file.string());

@@ -1,10 +1,5 @@
 #pragma once
 
-#include <map>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "graph/graph.h"
 #include "graph/operators/autopar_operator.h"
 

@@ -25,20 +25,20 @@ std::deque<LibraryOperator>& all_operators() {
                                   op.library.string(), what));
 }
 
-Value told_output(const LibraryOperator& op, const AutoparOutput& told, std::size_t place) {
-  if (told.type == AUTOPAR_ABSENT) return {};
+OutputType told_output(const LibraryOperator& op, const AutoparOutput& told, std::size_t place) {
+  if (told.type == AUTOPAR_ABSENT) return {DataType::undefined, Shape{}};
   if (told.type == untold) fail_as_faulty(op, fmt::format("tells nothing of output {}", place));
-  Value value{"", static_cast<DataType>(told.type), {}, {}};
-  if (told.type < AUTOPAR_FLOAT32 || told.type > AUTOPAR_INT2 || bits_of(value.type) == 0)
+  const auto type = static_cast<DataType>(told.type);
+  if (told.type < AUTOPAR_FLOAT32 || told.type > AUTOPAR_INT2 || bits_of(type) == 0)
     fail_as_faulty(
         op, fmt::format("gives output {} the type {}, which there is not", place, told.type));
   if (told.rank < 0 || told.rank > AUTOPAR_MAX_RANK)
     fail_as_faulty(op, fmt::format("gives output {} {} dimensions", place, told.rank));
-  value.shape.assign(told.shape, told.shape + told.rank);
-  if (!is_possible(value.shape))
-    fail_as_faulty(
-        op, fmt::format("gives output {} the impossible shape {}", place, to_string(value.shape)));
-  return value;
+  Shape shape(told.shape, told.shape + told.rank);
+  if (!is_possible(shape))
+    fail_as_faulty(op,
+                   fmt::format("gives output {} the impossible shape {}", place, to_string(shape)));
+  return {type, std::move(shape)};
 }
 
 }  // namespace
@@ -55,10 +55,10 @@ const LibraryOperator* find_library_operator(std::string_view domain, std::strin
   return nullptr;
 }
 
-std::vector<Value> infer_by_library(const LibraryOperator& op,
-                                    const std::map<std::string, Attribute>& attributes,
-                                    const std::vector<const Value*>& inputs,
-                                    std::size_t num_outputs) {
+std::vector<OutputType> infer_by_library(const LibraryOperator& op,
+                                         const std::map<std::string, Attribute>& attributes,
+                                         const std::vector<const Value*>& inputs,
+                                         std::size_t num_outputs) {
   std::vector<LibraryInput> shown;
   for (const Value* input : inputs)
     shown.push_back(input ? LibraryInput{input->type, input->shape,
@@ -69,7 +69,7 @@ std::vector<Value> infer_by_library(const LibraryOperator& op,
   std::array<char, AUTOPAR_ERROR_BYTES> reason{};
   if (op.definition->shapes(&node.view(), told.data(), reason.data()) != 0)
     fail("{} refuses it: {}", op.library.string(), reason_in(reason));
-  std::vector<Value> outputs;
+  std::vector<OutputType> outputs;
   for (std::size_t o = 0; o < num_outputs; ++o) outputs.push_back(told_output(op, told[o], o));
   for (std::size_t o = num_outputs; o < told.size(); ++o)
     if (told[o].type != untold || told[o].rank != untold)

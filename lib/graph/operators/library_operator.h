@@ -1,12 +1,6 @@
 #pragma once
 
-#include <filesystem>
-#include <map>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "graph/graph.h"
+#include "graph/onnx/infer_node.h"
 #include "graph/operators/autopar_operator.h"
 
 /// Operators of shared libraries (autopar_operator.h). Like ONNX's registry of schemas, which they
@@ -22,7 +16,7 @@ struct LibraryOperator {
   bool may_be_split() const { return (definition->flags & AUTOPAR_RUNS_WHOLE) == 0; }
 };
 
-/// operator_library.h checks what is added, and tells ONNX of it.
+/// load_operators.h checks what is added, and tells ONNX of it.
 void add_library_operator(LibraryOperator op);
 
 /// Null where no library has it. Holds for good.
@@ -31,9 +25,9 @@ const LibraryOperator* find_library_operator(std::string_view domain, std::strin
 /// Types and shapes of a node's outputs by its library. `inputs` has null for those that are left
 /// out. Throws Error with the library's reason where it refuses the node, and OperatorFault where
 /// what it tells is no shape.
-std::vector<Value> infer_by_library(const LibraryOperator& op,
-                                    const std::map<std::string, Attribute>& attributes,
-                                    const std::vector<const Value*>& inputs,
-                                    std::size_t num_outputs);
+std::vector<OutputType> infer_by_library(const LibraryOperator& op,
+                                         const std::map<std::string, Attribute>& attributes,
+                                         const std::vector<const Value*>& inputs,
+                                         std::size_t num_outputs);
 
 }  // namespace autopar::graph

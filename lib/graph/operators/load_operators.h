@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "graph/operators/autopar_operator.h"
+
 namespace autopar::graph {
 
 /// Adds all operators of a shared library (graph/operators/autopar_operator.h), or none: models,
@@ -10,5 +12,8 @@ namespace autopar::graph {
 /// operator's definition is wrong or there is one of its name already. Not to be called while other
 /// threads read or run models.
 void load_operators(const std::filesystem::path& library);
+
+/// The same for what a library's entry function gives; `where` is for messages.
+void add_operators(const AutoparLibrary& operators, const std::filesystem::path& where);
 
 }  // namespace autopar::graph

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "graph/onnx/import/work.h"
-#include "graph/onnx/import_with_tail.h"
 #include "unit/graph/models.h"
 
 using namespace autopar;

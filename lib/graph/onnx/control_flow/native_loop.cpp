@@ -1,15 +1,11 @@
 #include "graph/onnx/control_flow/native_loop.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "graph/onnx/control_flow/control_flow_parts.h"
-#include "graph/onnx/unknown_shape.h"
 
 namespace autopar::graph {
 namespace {
-
-using Values = std::vector<ValueId>;
 
 /// A body in a body is read anew each time that the outer one is.
 constexpr int deepest_loops = 4;
@@ -199,7 +195,14 @@ void add_rounds(const NativeLoop& loop, NodeReader& reader, NativeBody& body) {
 
 }  // namespace
 
-std::vector<ValueId> add_native_loop(const NativeLoop& loop, NodeReader& reader) {
+std::vector<bool> has_outputs(const onnx::NodeProto& node, std::size_t first, std::size_t last) {
+  std::vector<bool> has;
+  for (auto o = static_cast<int>(first); o < static_cast<int>(last); ++o)
+    has.push_back(o < node.output_size() && !node.output(o).empty());
+  return has;
+}
+
+Values add_native_loop(const NativeLoop& loop, NodeReader& reader) {
   if (reader.frames().depth() >= deepest_loops)
     fail("loops whose rounds only the run counts are nested more than {} deep", deepest_loops);
   // Loops in a shard carry only what changes.

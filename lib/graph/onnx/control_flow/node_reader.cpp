@@ -1,37 +1,18 @@
 #include "graph/onnx/control_flow/node_reader.h"
 
-#include <string_view>
-
+#include "graph/onnx/attribute_proto.h"
 #include "graph/onnx/control_flow/control_flow.h"
-#include "graph/onnx/control_flow/sequence_operators.h"
 #include "graph/onnx/import/import_node.h"
 #include "graph/onnx/node_inference.h"
 
 namespace autopar::graph {
 namespace {
 
-using ReadNode = std::vector<ValueId> (*)(const onnx::NodeProto& node,
-                                          const std::vector<ValueId>& inputs, NodeReader& reader);
-
 ReadNode reader_of(const std::string& op_type) {
   static const std::map<std::string_view, ReadNode> table = {
       {"If", read_if}, {"Loop", read_loop}, {"Scan", read_scan}};
   const auto found = table.find(op_type);
   return found == table.end() ? find_sequence_operator(op_type) : found->second;
-}
-
-onnx::AttributeProto attribute_proto(const AddedAttributes::value_type& added) {
-  onnx::AttributeProto attribute;
-  attribute.set_name(added.first);
-  if (const auto* number = std::get_if<std::int64_t>(&added.second)) {
-    attribute.set_type(onnx::AttributeProto::INT);
-    attribute.set_i(*number);
-  } else {
-    const auto& numbers = std::get<std::vector<std::int64_t>>(added.second);
-    attribute.set_type(onnx::AttributeProto::INTS);
-    attribute.mutable_ints()->Add(numbers.begin(), numbers.end());
-  }
-  return attribute;
 }
 
 }  // namespace
@@ -55,8 +36,7 @@ Scope NodeReader::scope_within(const Scope& parent, std::string prefix) const {
   return inner;
 }
 
-std::vector<ValueId> NodeReader::read(const onnx::GraphProto& body,
-                                      const std::vector<ValueId>& inputs, int round) {
+Values NodeReader::read(const onnx::GraphProto& body, const Values& inputs, int round) {
   const auto [common, is_new] = initializers_.try_emplace(&body, scope_within(scope_, prefix_));
   common->second.depth = depth_;
   if (is_new) add_initializers(body, common->second, model_);
@@ -65,14 +45,14 @@ std::vector<ValueId> NodeReader::read(const onnx::GraphProto& body,
   for (std::size_t i = 0; i < inputs.size(); ++i)
     define(body.input(static_cast<int>(i)).name(), inputs[i], inner, model_);
   for (const auto& each : body.node()) import_node(each, inner, model_);
-  std::vector<ValueId> outputs;
+  Values outputs;
   for (const auto& output : body.output())
     outputs.push_back(find_value(output.name(), node_, inner, model_));
   return outputs;
 }
 
-ValueId NodeReader::add(const std::string& op_type, const std::vector<ValueId>& inputs,
-                        const AddedAttributes& attributes) {
+ValueId NodeReader::add(const std::string& op_type, const Values& inputs,
+                        const std::map<std::string, Attribute>& attributes) {
   Scope local = scope_within(scope_, prefix_);
   onnx::NodeProto added;
   added.set_op_type(op_type);
@@ -81,7 +61,7 @@ ValueId NodeReader::add(const std::string& op_type, const std::vector<ValueId>& 
     local.values.try_emplace(name, id);
     added.add_input(name);
   }
-  for (const auto& attribute : attributes) *added.add_attribute() = attribute_proto(attribute);
+  for (const auto& [name, value] : attributes) add_attribute(added, name, value);
   added.add_output(op_type);
   import_upgraded(added, local, model_);
   return find_value(op_type, node_, local, model_);
@@ -91,8 +71,7 @@ ValueId NodeReader::add_constant(Tensor tensor) {
   return model_.builder().add_constant({prefix_ + "constant", false}, std::move(tensor), false);
 }
 
-std::vector<ValueId> NodeReader::add_loop(std::vector<ValueId> inputs, LoopBody body,
-                                          const std::vector<LoopOutput>& outputs) {
+Values NodeReader::add_loop(Values inputs, LoopBody body, const std::vector<LoopOutput>& outputs) {
   if (model_.folding() == Folding::of_everything)
     fail("it makes more than {} rounds, which is not supported behind shapes that only a run tells",
          most_rounds);
@@ -106,7 +85,7 @@ std::vector<ValueId> NodeReader::add_loop(std::vector<ValueId> inputs, LoopBody 
   body.graph.name = loop.name.empty() ? "body" : loop.name;
   body.graph.opsets = model_.facts.target_opsets;
   loop.body = std::make_shared<const LoopBody>(std::move(body));
-  std::vector<ValueId> made = loop.outputs;
+  Values made = loop.outputs;
   model_.builder().add_node(std::move(loop));
   return made;
 }
@@ -118,9 +97,7 @@ bool read_control_flow(const onnx::NodeProto& node, std::int64_t opset, Scope& s
   schema_of(node, {{"", opset}}, model.where);
   if (scope.nesting >= deepest_nesting)
     fail("{}: {} nests graphs more than {} deep", model.where, describe(node), deepest_nesting);
-  std::vector<ValueId> inputs;
-  for (const std::string& name : node.input())
-    inputs.push_back(name.empty() ? no_value : find_value(name, node, scope, model));
+  const Values inputs = find_inputs(node, scope, model);
   NodeReader reader(node, opset, scope, model);
   define_outputs(node, naming_node(node, model, [&] { return read(node, inputs, reader); }), scope,
                  model);

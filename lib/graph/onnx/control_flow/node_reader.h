@@ -2,18 +2,12 @@
 
 #include <onnx/onnx_pb.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <string>
-#include <utility>
-#include <variant>
-#include <vector>
-
 #include "graph/loop_body.h"
 #include "graph/onnx/import/model_reading.h"
 
 namespace autopar::graph {
+
+using Values = std::vector<ValueId>;
 
 /// More rounds than this are not unrolled, nor are longer sequences made.
 inline constexpr std::int64_t most_rounds = 10000;
@@ -23,9 +17,6 @@ struct LoopOutput {
   DataType type = DataType::undefined;
   Shape shape;
 };
-
-using AddedAttributes =
-    std::vector<std::pair<std::string, std::variant<std::int64_t, std::vector<std::int64_t>>>>;
 
 /// Reads one node with nested graphs, or of sequences, into nodes on tensors: what it needs of the
 /// graph around the node.
@@ -47,15 +38,13 @@ class NodeReader {
 
   /// Reads a nested graph whose inputs are these values; returns what its outputs are. `round`
   /// numbers the times that a node's graphs are read and is part of names, unless it is negative.
-  std::vector<ValueId> read(const onnx::GraphProto& body, const std::vector<ValueId>& inputs,
-                            int round);
+  Values read(const onnx::GraphProto& body, const Values& inputs, int round);
   /// Adds a node of ONNX's domain with one output, or folds it; returns that.
-  ValueId add(const std::string& op_type, const std::vector<ValueId>& inputs,
-              const AddedAttributes& attributes);
+  ValueId add(const std::string& op_type, const Values& inputs,
+              const std::map<std::string, Attribute>& attributes);
   ValueId add_constant(Tensor tensor);
   /// Adds the node that is read as a Loop of these inputs and body, in the place of its own.
-  std::vector<ValueId> add_loop(std::vector<ValueId> inputs, LoopBody body,
-                                const std::vector<LoopOutput>& outputs);
+  Values add_loop(Values inputs, LoopBody body, const std::vector<LoopOutput>& outputs);
 
  private:
   Scope scope_within(const Scope& parent, std::string prefix) const;

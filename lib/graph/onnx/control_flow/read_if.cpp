@@ -4,8 +4,6 @@
 namespace autopar::graph {
 namespace {
 
-using Values = std::vector<ValueId>;
-
 /// `yes` where the condition holds, else `no`, element by element of two sequences.
 ValueId either_list(ValueId condition, ValueId yes, ValueId no, NodeReader& reader) {
   if (!Sequences::is_sequence(yes) || !Sequences::is_sequence(no))
@@ -40,8 +38,7 @@ ValueId either(ValueId condition, ValueId yes, ValueId no, NodeReader& reader) {
   return reader.add("Where", {condition, yes, no}, {});
 }
 
-std::vector<ValueId> read_if(const onnx::NodeProto& node, const std::vector<ValueId>& inputs,
-                             NodeReader& reader) {
+Values read_if(const onnx::NodeProto& node, const Values& inputs, NodeReader& reader) {
   const auto read = [&](const char* branch, int round) {
     const onnx::GraphProto& body = body_of(node, branch);
     if (body.output_size() != node.output_size())

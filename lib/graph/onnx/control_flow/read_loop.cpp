@@ -3,13 +3,9 @@
 #include "graph/onnx/control_flow/control_flow.h"
 #include "graph/onnx/control_flow/control_flow_parts.h"
 #include "graph/onnx/control_flow/native_loop.h"
-#include "graph/onnx/control_flow/unrolling.h"
-#include "graph/onnx/unknown_shape.h"
 
 namespace autopar::graph {
 namespace {
-
-using Values = std::vector<ValueId>;
 
 /// Its trip count where that is known.
 std::optional<std::int64_t> known_trips(const NativeLoop& loop, NodeReader& reader) {
@@ -69,8 +65,7 @@ std::optional<Values> unroll(const NativeLoop& loop, NodeReader& reader, const R
 
 }  // namespace
 
-std::vector<ValueId> read_loop(const onnx::NodeProto& node, const std::vector<ValueId>& inputs,
-                               NodeReader& reader) {
+Values read_loop(const onnx::NodeProto& node, const Values& inputs, NodeReader& reader) {
   const onnx::GraphProto& body = body_of(node, "body");
   NativeLoop loop;
   if (!inputs.empty()) loop.trip_count = inputs[0];
@@ -81,10 +76,7 @@ std::vector<ValueId> read_loop(const onnx::NodeProto& node, const std::vector<Va
   const auto outputs = static_cast<std::size_t>(std::max(body.output_size(), 1));
   check_ports(node, body, carried + 2, outputs);
   if (outputs < carried + 1) fail("its graph has {} outputs for {} values", outputs, carried);
-  for (std::size_t o = carried; o + 1 < outputs; ++o) {
-    const int output = static_cast<int>(o);
-    loop.is_collected.push_back(output < node.output_size() && !node.output(output).empty());
-  }
+  loop.is_collected = has_outputs(node, carried, outputs - 1);
   const auto read_round = [&](const Values& given, int round) {
     return reader.read(body, given, round);
   };

@@ -1,15 +1,13 @@
 #include <algorithm>
 #include <limits>
 
+#include "graph/onnx/attribute_proto.h"
 #include "graph/onnx/control_flow/control_flow.h"
 #include "graph/onnx/control_flow/control_flow_parts.h"
 #include "graph/onnx/control_flow/native_loop.h"
-#include "graph/onnx/control_flow/unrolling.h"
 
 namespace autopar::graph {
 namespace {
-
-using Values = std::vector<ValueId>;
 
 /// The attribute's integers, `size` of them; as many `otherwise` where it is absent.
 std::vector<std::int64_t> integers(const onnx::NodeProto& node, std::string_view name,
@@ -127,10 +125,7 @@ Values native_scan(const Sequence& of, const Values& state, const Values& sequen
   NativeLoop loop;
   loop.trip_count = integer(length, reader);
   loop.carried = state;
-  for (std::size_t o = 0; o < of.output_axes.size(); ++o) {
-    const int output = static_cast<int>(of.states + o);
-    loop.is_collected.push_back(output < of.node.output_size() && !of.node.output(output).empty());
-  }
+  loop.is_collected = has_outputs(of.node, of.states, of.states + of.output_axes.size());
   loop.read = [&](ValueId round, const Values& given) {
     Values made =
         read_in_body(of, given, brought_in(sequences, around, reader), axes, length, round, reader);
@@ -156,8 +151,7 @@ Values scan(const Sequence& of, const Values& state, const Values& sequences, in
 
 }  // namespace
 
-std::vector<ValueId> read_scan(const onnx::NodeProto& node, const std::vector<ValueId>& inputs,
-                               NodeReader& reader) {
+Values read_scan(const onnx::NodeProto& node, const Values& inputs, NodeReader& reader) {
   const auto* count = find_attribute(node, "num_scan_inputs");
   const bool in_batches = reader.opset() < 9;
   if (in_batches && !inputs.empty() && inputs[0] != no_value)

@@ -1,15 +1,12 @@
-#include "graph/onnx/control_flow/sequence_operators.h"
+#include "graph/onnx/control_flow/control_flow.h"
 
 #include <algorithm>
-#include <map>
 
+#include "graph/onnx/attribute_proto.h"
 #include "graph/onnx/control_flow/control_flow_parts.h"
-#include "graph/onnx/unknown_shape.h"
 
 namespace autopar::graph {
 namespace {
-
-using Values = std::vector<ValueId>;
 
 ValueId input_or_none(const Values& inputs, std::size_t i) {
   return i < inputs.size() ? inputs[i] : no_value;
@@ -26,12 +23,6 @@ std::int64_t axis_in(std::int64_t axis, std::size_t rank) {
   const auto dims = static_cast<std::int64_t>(rank);
   if (axis < -dims || axis >= dims) fail("its axis {} is none of {} dimensions", axis, rank);
   return axis < 0 ? axis + dims : axis;
-}
-
-std::int64_t integer_attribute(const onnx::NodeProto& node, std::string_view name,
-                               std::int64_t otherwise) {
-  const auto* attribute = find_attribute(node, name);
-  return attribute == nullptr ? otherwise : attribute->i();
 }
 
 /// The place that an input names among `size`, or one behind them where something is put there;
@@ -89,11 +80,11 @@ Values read_length(const onnx::NodeProto&, const Values& inputs, NodeReader& rea
 }
 
 Values read_concat(const onnx::NodeProto& node, const Values& inputs, NodeReader& reader) {
-  const Values elements = elements_of(inputs, 0, reader);
+  Values elements = elements_of(inputs, 0, reader);
   if (elements.empty()) fail("it concatenates a sequence of no tensors");
-  const bool is_new = integer_attribute(node, "new_axis", 0) != 0;
+  const bool is_new = int_or(node, "new_axis", 0) != 0;
   const std::size_t rank = reader.value(elements[0]).shape.size();
-  const std::int64_t axis = axis_in(integer_attribute(node, "axis", 0), rank + (is_new ? 1 : 0));
+  const std::int64_t axis = axis_in(int_or(node, "axis", 0), rank + (is_new ? 1 : 0));
   if (is_new) return {stacked(elements, axis, reader)};
   if (elements.size() == 1) return elements;
   return {reader.add("Concat", elements, {{"axis", axis}})};
@@ -128,11 +119,11 @@ std::vector<std::int64_t> piece_lengths(ValueId split, std::int64_t extent, Node
 Values read_split(const onnx::NodeProto& node, const Values& inputs, NodeReader& reader) {
   const ValueId split = input_or_none(inputs, 1);
   const Shape shape = reader.value(inputs.at(0)).shape;
-  const std::int64_t axis = axis_in(integer_attribute(node, "axis", 0), shape.size());
+  const std::int64_t axis = axis_in(int_or(node, "axis", 0), shape.size());
   // PyTorch's exporter writes unbind with pieces of 1; other runtimes drop the axis there, too.
   const bool is_single =
       split == no_value || (reader.value(split).shape.empty() && known(split, reader) == 1);
-  const bool drops_axis = is_single && integer_attribute(node, "keepdims", 1) == 0;
+  const bool drops_axis = is_single && int_or(node, "keepdims", 1) == 0;
   const std::int64_t extent = shape[static_cast<std::size_t>(axis)];
   if (extent > most_rounds)
     fail("it makes a sequence of {} tensors; more than {} are not supported", extent, most_rounds);
@@ -195,8 +186,8 @@ Values read_get_element(const onnx::NodeProto&, const Values& inputs, NodeReader
 
 }  // namespace
 
-ReadSequenceOperator find_sequence_operator(std::string_view op_type) {
-  static const std::map<std::string_view, ReadSequenceOperator> table = {
+ReadNode find_sequence_operator(std::string_view op_type) {
+  static const std::map<std::string_view, ReadNode> table = {
       {"SequenceEmpty", read_empty},
       {"SequenceConstruct", read_construct},
       {"SequenceInsert", read_insert},

@@ -1,10 +1,5 @@
 #include "graph/onnx/import/body_frames.h"
 
-#include <string>
-#include <unordered_map>
-#include <unordered_set>
-#include <utility>
-
 namespace autopar::graph {
 namespace {
 

@@ -1,17 +1,18 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
-#include <string>
-#include <unordered_set>
-#include <utility>
-#include <vector>
 
 #include "base/unique_names.h"
 #include "graph/graph.h"
-#include "graph/onnx/import/scope.h"
 
 namespace autopar::graph {
+
+/// The name that a value gets. The model's own names belong to its values alone; names made up for
+/// what comes from inside functions give way to them.
+struct ValueName {
+  std::string text;
+  bool is_models = false;
+};
 
 /// The names of values and nodes of a graph and the bodies of its loops together.
 struct TakenNames {

@@ -1,9 +1,6 @@
 #include "graph/onnx/import/import_model.h"
 
 #include <algorithm>
-#include <unordered_set>
-#include <utility>
-#include <vector>
 
 #include "base/problems.h"
 #include "graph/contrib/operator_table.h"
@@ -13,10 +10,20 @@
 #include "graph/onnx/import/refused_nodes.h"
 #include "graph/onnx/import/tail_nodes.h"
 #include "graph/onnx/operator_advice.h"
+#include "graph/onnx/tail_file.h"
 #include "graph/onnx/tensor_proto.h"
 
 namespace autopar::graph {
 namespace {
+
+/// What becomes of a node whose outputs have shapes that only a run tells.
+enum class OfUnknownShape {
+  refused,  ///< as an error
+  left,     ///< to the tail
+};
+
+/// A function of the model has such a node in it: only nodes of the model's own graph are left.
+struct FunctionHidesTail {};
 
 using Outputs = std::vector<std::pair<std::string, ValueId>>;
 
@@ -168,8 +175,8 @@ Imported finished(TailNodes tail, const Scope& scope, ModelReading& model) {
   return imported;
 }
 
-}  // namespace
-
+/// A graph of the model: its inputs, weights, nodes and outputs; and what is left to the tail.
+/// Throws FunctionHidesTail where the tail would begin within a function.
 Imported import_model(ModelFile& file, const ImportOptions& options, OfUnknownShape unknown) {
   ModelReading model(file, options, Folding::of_small_constants);
   const onnx::GraphProto& proto = file.model().graph();
@@ -192,6 +199,8 @@ Imported import_model(ModelFile& file, const ImportOptions& options, OfUnknownSh
   return finished(std::move(tail), scope, model);
 }
 
+}  // namespace
+
 std::map<std::string, Tensor> interpret_model(ModelFile& file, const ImportOptions& options) {
   ModelReading model(file, options, Folding::of_everything);
   const onnx::GraphProto& proto = file.model().graph();
@@ -212,6 +221,28 @@ std::map<std::string, Tensor> interpret_model(ModelFile& file, const ImportOptio
 void register_schemas() {
   register_collective_schemas();
   register_contrib_schemas();
+}
+
+Graph load_onnx(const std::filesystem::path& file, const ImportOptions& options) {
+  register_schemas();
+  ModelFile model(file, options.weights_may_be_absent);
+  return import_model(model, options, OfUnknownShape::refused).graph;
+}
+
+Imported load_onnx_with_tail(const std::filesystem::path& file, const ImportOptions& options) {
+  register_schemas();
+  ModelFile model(file, options.weights_may_be_absent);
+  try {
+    return import_model(model, options, OfUnknownShape::left);
+  } catch (const FunctionHidesTail&) {
+    model.inline_functions();
+    return import_model(model, options, OfUnknownShape::left);
+  }
+}
+
+void check_import_options(const std::filesystem::path& file, const ImportOptions& options) {
+  const ModelFile model(file, options.weights_may_be_absent);
+  bind_inputs(model.model().graph(), options, model.path().string());
 }
 
 }  // namespace autopar::graph

@@ -1,11 +1,12 @@
 #include "graph/onnx/import/import_node.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "graph/contrib/operator_table.h"
 #include "graph/onnx/control_flow/node_reader.h"
 #include "graph/onnx/function_body.h"
-#include "graph/onnx/import/elided_nodes.h"
 #include "graph/onnx/node_conversion.h"
 #include "graph/onnx/opset_upgrade.h"
 #include "graph/operators/library_operator.h"
@@ -104,6 +105,60 @@ bool is_inlined(const NodeInContext& context, const ModelReading& model) {
          !model.options.is_native(context.node.domain(), context.node.op_type());
 }
 
+using Inputs = std::vector<ValueId>;
+
+/// What the node's first output is, if the node can go.
+using Elide = std::optional<ValueId> (*)(const onnx::NodeProto& node, const Inputs& inputs,
+                                         const Scope& scope, ModelReading& model);
+
+std::optional<ValueId> hold_constant(const onnx::NodeProto& node, const Inputs&, const Scope& scope,
+                                     ModelReading& model) {
+  return model.builder().add_constant(scope.name_outside(node.output(0)),
+                                      constant_of(node, model.file), true);
+}
+
+std::optional<ValueId> pass_through(const onnx::NodeProto&, const Inputs& inputs, const Scope&,
+                                    ModelReading&) {
+  return inputs[0];
+}
+
+/// Whether a Dropout's third input is true, or may be in a run.
+bool may_train(const Inputs& inputs, const ModelReading& model) {
+  if (inputs.size() < 3 || inputs[2] == no_value) return false;
+  const Value& training = model.builder().value(inputs[2]);
+  if (!training.constant) return true;
+  if (!training.constant->has_data() || training.constant->elements() == 0)
+    fail("{}: the data of '{}' is absent, but the graph's structure depends on it", model.where,
+         training.name);
+  return training.constant->to_int64s().front() != 0;
+}
+
+/// The input passes in inference. A mask that is read, or training, keeps the node.
+std::optional<ValueId> pass_dropout(const onnx::NodeProto& node, const Inputs& inputs, const Scope&,
+                                    ModelReading& model) {
+  const bool is_mask_read =
+      node.output_size() > 1 && model.facts.names_read.contains(node.output(1));
+  if (is_mask_read || may_train(inputs, model)) return std::nullopt;
+  return inputs[0];
+}
+
+Elide elision_of(const onnx::NodeProto& node) {
+  static const std::map<std::string_view, Elide> table = {
+      {"Constant", hold_constant}, {"Identity", pass_through}, {"Dropout", pass_dropout}};
+  const auto found = table.find(node.op_type());
+  return !canonical_domain(node.domain()).empty() || found == table.end() ? nullptr : found->second;
+}
+
+/// Defines the output of a node that computes nothing, so that no node is left of it: Constant,
+/// Identity, and Dropout in inference. False for other nodes.
+bool elide(const onnx::NodeProto& node, const std::vector<ValueId>& inputs, Scope& scope,
+           ModelReading& model) {
+  const Elide elision = elision_of(node);
+  const auto output = elision == nullptr ? std::nullopt : elision(node, inputs, scope, model);
+  if (output) define(node.output(0), *output, scope, model);
+  return output.has_value();
+}
+
 void define_folded(const onnx::NodeProto& node, std::vector<Tensor> tensors, Scope& scope,
                    ModelReading& model) {
   auto tensor = tensors.begin();
@@ -114,28 +169,40 @@ void define_folded(const onnx::NodeProto& node, std::vector<Tensor> tensors, Sco
              scope, model);
 }
 
+/// Integers among the inputs that are no constants are what an output's shape may depend on.
 void check_shapes(const onnx::NodeProto& node, const std::vector<ValueId>& inputs,
-                  const std::vector<InferredOutput>& outputs, const ModelReading& model) {
+                  const std::vector<OutputType>& outputs, const ModelReading& model) {
   for (int o = 0; o < node.output_size(); ++o) {
-    const InferredOutput& output = outputs[static_cast<std::size_t>(o)];
+    const OutputType& output = outputs[static_cast<std::size_t>(o)];
     if (node.output(o).empty() || (output.type != DataType::undefined && output.shape)) continue;
-    std::vector<const Value*> values;
-    for (const ValueId id : inputs)
-      values.push_back(id == no_value ? nullptr : &model.builder().value(id));
-    fail_without_shape(fmt::format("{}: {}", model.where, describe(node)), node.output(o), values);
+    std::vector<std::string> suspects;
+    for (const ValueId id : inputs) {
+      if (id == no_value || model.builder().is_constant(id)) continue;
+      const Value& input = model.builder().value(id);
+      if (input.type == DataType::int64 || input.type == DataType::int32)
+        suspects.push_back(input.name);
+    }
+    throw UnknownShape(fmt::format(
+        "{}: {}: the shape of its output '{}' is not known before the run, but autopar needs "
+        "static shapes{}",
+        model.where, describe(node), node.output(o),
+        suspects.empty() ? ""
+                         : fmt::format("; it depends on the values of '{}': give a model input's "
+                                       "with --constant",
+                                       fmt::join(suspects, "', '"))));
   }
 }
 
 /// Adds the node to the graph.
-void add_node(const onnx::NodeProto& node, Node converted,
-              const std::vector<InferredOutput>& outputs, Scope& scope, ModelReading& model) {
+void add_node(const onnx::NodeProto& node, Node converted, const std::vector<OutputType>& outputs,
+              Scope& scope, ModelReading& model) {
   if (model.folding() == Folding::of_everything)
     fail("{}: no kernel of the host computes {}", model.where, describe(node));
   while (!converted.inputs.empty() && converted.inputs.back() == no_value)
     converted.inputs.pop_back();
   check_shapes(node, converted.inputs, outputs, model);
   for (int o = 0; o < node.output_size(); ++o) {
-    const InferredOutput& output = outputs[static_cast<std::size_t>(o)];
+    const OutputType& output = outputs[static_cast<std::size_t>(o)];
     const std::string& name = node.output(o);
     converted.outputs.push_back(
         name.empty()
@@ -164,9 +231,7 @@ void import_node(const onnx::NodeProto& node, Scope& scope, ModelReading& model)
 }
 
 void import_upgraded(const onnx::NodeProto& node, Scope& scope, ModelReading& model) {
-  std::vector<ValueId> inputs;
-  for (const std::string& name : node.input())
-    inputs.push_back(name.empty() ? no_value : find_value(name, node, scope, model));
+  std::vector<ValueId> inputs = find_inputs(node, scope, model);
   NodeInContext context = in_context(node, inputs, model);
   if (elide(node, inputs, scope, model)) return;
   for (const ValueId id : inputs)

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
-#include <unordered_set>
 
 #include "base/problems.h"
 #include "graph/state.h"
@@ -29,46 +28,33 @@ std::string text_of(const onnx::TensorShapeProto& shape) {
   return dims.empty() ? "scalar" : fmt::format("{}", fmt::join(dims, "x"));
 }
 
-/// Symbols of a command line that the user may copy: what is bound, and for the rest a batch of 1
-/// and extents of 128.
-class ExampleBindings {
- public:
-  explicit ExampleBindings(Symbols symbols) : symbols_(std::move(symbols)) {}
+using Inputs = std::vector<const onnx::ValueInfoProto*>;
 
-  void add(const onnx::ValueInfoProto& input) {
-    std::vector<std::int64_t> extents;
-    bool is_new = !input.type().tensor_type().has_shape();
-    for (const auto& dim : input.type().tensor_type().shape().dim()) {
-      const auto known = is_fixed(dim) ? std::optional(dim.dim_value()) : extent_of(dim);
+/// nullopt where the dimension is unbound.
+std::optional<std::int64_t> extent_of(const Dimension& dim, const Symbols& symbols) {
+  return is_fixed(dim) ? dim.dim_value() : symbols.extent_of(dim.dim_param());
+}
+
+/// A command line that the user may copy: what is bound, and for the rest a batch of 1 and extents
+/// of 128.
+std::string example_bindings(const Inputs& inputs, Symbols symbols) {
+  std::vector<std::string> examples;
+  for (const auto* input : inputs) {
+    const auto& type = input->type().tensor_type();
+    Shape extents;
+    bool is_new = !type.has_shape();
+    for (const auto& dim : type.shape().dim()) {
+      const auto known = extent_of(dim, symbols);
       extents.push_back(known.value_or(extents.empty() ? 1 : 128));
       if (known) continue;
       is_new = true;
-      if (!dim.dim_param().empty()) symbols_.bind(dim.dim_param(), extents.back(), input.name());
+      if (!dim.dim_param().empty()) symbols.bind(dim.dim_param(), extents.back(), input->name());
     }
-    if (is_new) examples_.push_back(fmt::format("--shape {}={}", input.name(), text_of(extents)));
+    if (is_new)
+      examples.push_back(fmt::format("--shape {}={}", input->name(),
+                                     extents.empty() ? "1x128" : to_string(extents)));
   }
-
-  std::string text() const { return fmt::format("{}", fmt::join(examples_, " ")); }
-
- private:
-  std::optional<std::int64_t> extent_of(const Dimension& dim) const {
-    return dim.dim_param().empty() ? std::nullopt : symbols_.extent_of(dim.dim_param());
-  }
-
-  static std::string text_of(const std::vector<std::int64_t>& extents) {
-    return extents.empty() ? "1x128" : fmt::format("{}", fmt::join(extents, "x"));
-  }
-
-  Symbols symbols_;
-  std::vector<std::string> examples_;
-};
-
-void check_tensor_type(const onnx::ValueInfoProto& input, std::string_view where) {
-  if (!input.type().has_tensor_type())
-    fail(
-        "{}: input '{}' is no tensor: sequences, maps, optional and sparse values are not "
-        "supported",
-        where, input.name());
+  return fmt::format("{}", fmt::join(examples, " "));
 }
 
 void check_binding(const onnx::ValueInfoProto& input, const Shape& binding) {
@@ -98,11 +84,6 @@ void warn_once(const std::string& text) {
   if (told.insert(text).second) spdlog::warn("{}", text);
 }
 
-std::string with_extent(Shape shape, int dim, std::int64_t extent) {
-  shape[static_cast<std::size_t>(dim)] = extent;
-  return to_string(shape);
-}
-
 void warn_of_two_extents(const Symbols& symbols) {
   for (const auto& [symbol, bindings] : symbols.all()) {
     if (bindings.size() < 2) continue;
@@ -118,8 +99,7 @@ void warn_of_two_extents(const Symbols& symbols) {
 
 /// Warns of inputs whose shape says how long they must be, "past_sequence_length +
 /// sequence_length".
-void warn_of_contradicted_inputs(const std::vector<const onnx::ValueInfoProto*>& inputs,
-                                 const BoundInputs& bound) {
+void warn_of_contradicted_inputs(const Inputs& inputs, const BoundInputs& bound) {
   for (const auto* input : inputs) {
     const auto& declared = input->type().tensor_type().shape();
     const Shape& shape = bound.shapes.at(input->name());
@@ -127,11 +107,13 @@ void warn_of_contradicted_inputs(const std::vector<const onnx::ValueInfoProto*>&
       const std::int64_t extent = shape[static_cast<std::size_t>(d)];
       const auto wanted = bound.symbols.computed(declared.dim(d).dim_param());
       if (is_fixed(declared.dim(d)) || !wanted || *wanted == extent) continue;
+      Shape expected = shape;
+      expected[static_cast<std::size_t>(d)] = *wanted;
       warn_once(fmt::format(
           "input '{}' has {} in dimension {}, which the model declares as '{}', {} here: it will "
           "probably refuse that or compute with a part; give --shape {}={}",
           input->name(), extent, d, declared.dim(d).dim_param(), *wanted, input->name(),
-          with_extent(shape, d, *wanted)));
+          to_string(expected)));
     }
   }
 }
@@ -142,8 +124,7 @@ std::optional<Shape> resolve(const onnx::ValueInfoProto& input, const Symbols& s
   if (!type.has_shape()) return std::nullopt;
   Shape shape;
   for (const auto& dim : type.shape().dim()) {
-    const auto extent =
-        is_fixed(dim) ? std::optional(dim.dim_value()) : symbols.extent_of(dim.dim_param());
+    const auto extent = extent_of(dim, symbols);
     if (!extent) return std::nullopt;
     shape.push_back(*extent);
   }
@@ -157,8 +138,7 @@ std::string describe_unbound(const onnx::ValueInfoProto& input, const Symbols& s
   std::vector<std::string> unbound;
   for (const auto& dim : type.shape().dim()) {
     const std::string name = fmt::format("'{}'", text_of(dim));
-    if (!is_fixed(dim) && !symbols.extent_of(dim.dim_param()) &&
-        std::ranges::find(unbound, name) == unbound.end())
+    if (!extent_of(dim, symbols) && std::ranges::find(unbound, name) == unbound.end())
       unbound.push_back(name);
   }
   return fmt::format("'{}' has the shape {} whose {} {} {} unbound", input.name(),
@@ -166,24 +146,22 @@ std::string describe_unbound(const onnx::ValueInfoProto& input, const Symbols& s
                      fmt::join(unbound, " and "), unbound.size() > 1 ? "are" : "is");
 }
 
-[[noreturn]] void refuse_unbound(const std::vector<const onnx::ValueInfoProto*>& inputs,
-                                 const Symbols& symbols, std::string_view where) {
+[[noreturn]] void refuse_unbound(const Inputs& inputs, const Symbols& symbols,
+                                 std::string_view where) {
   std::vector<std::string> unbound;
-  ExampleBindings examples(symbols);
-  for (const auto* input : inputs) {
-    unbound.push_back("input " + describe_unbound(*input, symbols));
-    examples.add(*input);
-  }
+  for (const auto* input : inputs) unbound.push_back("input " + describe_unbound(*input, symbols));
   fail("{}: {}: give {}extents, for example {}", where, fmt::join(unbound, ", "),
-       inputs.size() > 1 ? "" : "its ", examples.text());
+       inputs.size() > 1 ? "" : "its ", example_bindings(inputs, symbols));
 }
-
-using Inputs = std::vector<const onnx::ValueInfoProto*>;
 
 /// Takes the shape that the options give the input, if they do.
 void take_binding(const onnx::ValueInfoProto& input, const ShapeBindings& bindings,
                   std::string_view where, BoundInputs& bound) {
-  check_tensor_type(input, where);
+  if (!input.type().has_tensor_type())
+    fail(
+        "{}: input '{}' is no tensor: sequences, maps, optional and sparse values are not "
+        "supported",
+        where, input.name());
   const auto binding = bindings.find(input.name());
   if (binding == bindings.end()) return;
   bound.shapes.emplace(input.name(), binding->second);
@@ -194,9 +172,9 @@ void take_binding(const onnx::ValueInfoProto& input, const ShapeBindings& bindin
 /// Bindings whose names no input has, "x=1x2".
 std::vector<std::string> unknown_bindings(const Inputs& inputs, const ShapeBindings& bindings) {
   std::vector<std::string> unknown;
-  for (const auto& [name, shape] : bindings)
-    if (std::ranges::none_of(inputs, [&](const auto* input) { return input->name() == name; }))
-      unknown.push_back(fmt::format("{}={}", name, to_string(shape)));
+  for (const auto& binding : bindings)
+    if (std::ranges::find(inputs, binding.first, &onnx::ValueInfoProto::name) == inputs.end())
+      unknown.push_back(fmt::format("{}={}", binding.first, to_string(binding.second)));
   return unknown;
 }
 
@@ -206,8 +184,7 @@ Inputs resolve_others(const Inputs& inputs, const std::set<std::string>& excused
                       BoundInputs& bound) {
   const auto is_excused = [&](const onnx::TypeProto::Tensor& type) {
     return type.has_shape() && std::ranges::all_of(type.shape().dim(), [&](const auto& dim) {
-             return is_fixed(dim) || bound.symbols.extent_of(dim.dim_param()) ||
-                    excused.contains(dim.dim_param());
+             return extent_of(dim, bound.symbols) || excused.contains(dim.dim_param());
            });
   };
   Inputs unbound;
@@ -251,10 +228,10 @@ BoundInputs bind_all(const Inputs& inputs, const ShapeBindings& bindings, std::s
 
 }  // namespace
 
-std::vector<const onnx::ValueInfoProto*> free_inputs(const onnx::GraphProto& graph) {
+Inputs free_inputs(const onnx::GraphProto& graph) {
   std::unordered_set<std::string_view> initialized;
   for (const auto& initializer : graph.initializer()) initialized.insert(initializer.name());
-  std::vector<const onnx::ValueInfoProto*> result;
+  Inputs result;
   for (const auto& input : graph.input())
     if (!initialized.contains(input.name())) result.push_back(&input);
   return result;

@@ -2,13 +2,6 @@
 
 #include <onnx/onnx_pb.h>
 
-#include <functional>
-#include <map>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "graph/onnx/import/symbols.h"
 #include "graph/onnx/onnx_import.h"
 

@@ -12,6 +12,19 @@ std::string function_key(const std::string& domain, const std::string& name,
 
 }  // namespace
 
+std::optional<ScopedValue> Scope::find(const std::string& name) const {
+  for (const Scope* scope = this; scope; scope = scope->parent)
+    if (const auto found = scope->values.find(name); found != scope->values.end())
+      return ScopedValue{found->second, scope->depth};
+  return std::nullopt;
+}
+
+ValueName Scope::name_outside(const std::string& name) const {
+  if (prefix.empty()) return {name, true};
+  const auto found = outer_names.find(name);
+  return found != outer_names.end() ? found->second : ValueName{prefix + name, false};
+}
+
 ModelFacts facts_of(const ModelFile& file) {
   ModelFacts facts{file.opsets(), {}, {}};
   facts.target_opsets[""] = target_opset(file.model());
@@ -78,6 +91,14 @@ ValueId find_value(const std::string& name, const onnx::NodeProto& reader, const
     fail("{}: {} reads '{}', which no input, initializer or node makes", model.where,
          describe(reader), name);
   return model.frames.bring_in(found->id, found->depth);
+}
+
+std::vector<ValueId> find_inputs(const onnx::NodeProto& node, const Scope& scope,
+                                 ModelReading& model) {
+  std::vector<ValueId> inputs;
+  for (const std::string& name : node.input())
+    inputs.push_back(name.empty() ? no_value : find_value(name, node, scope, model));
+  return inputs;
 }
 
 const Value& tensor_value(ValueId id, const onnx::NodeProto& reader, const ModelReading& model) {

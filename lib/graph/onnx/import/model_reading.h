@@ -2,23 +2,36 @@
 
 #include <onnx/onnx_pb.h>
 
-#include <cstdint>
-#include <map>
-#include <string>
-#include <unordered_map>
-#include <unordered_set>
-#include <vector>
-
 #include "graph/onnx/constant_folding.h"
 #include "graph/onnx/import/body_frames.h"
 #include "graph/onnx/import/graph_builder.h"
-#include "graph/onnx/import/sequences.h"
 #include "graph/onnx/model_file.h"
 #include "graph/onnx/onnx_import.h"
 #include "graph/onnx/topological_order.h"
-#include "graph/onnx/unknown_shape.h"
 
 namespace autopar::graph {
+
+/// A value that a scope's name stands for, and the depth of the graph that has it.
+struct ScopedValue {
+  ValueId id = no_value;
+  int depth = 0;
+};
+
+/// The names that nodes of one ONNX graph or function body see, and how they are called outside.
+struct Scope {
+  const Scope* parent = nullptr;  ///< what the branches of an If see as well
+  std::map<std::string, std::int64_t> opsets;
+  int depth = 0;    ///< of the graph that its values are in: 0 the model's, 1 a loop's body there
+  int nesting = 0;  ///< functions and nested graphs that it is within
+  std::string prefix;  ///< of names from inside, "layer_0/"; empty in the model's own graph
+  std::unordered_map<std::string, ValueId> values;  ///< no_value: an input that is left out
+  /// What the body's results are called by its caller.
+  std::unordered_map<std::string, ValueName> outer_names;
+
+  /// Nothing where the name is not defined.
+  std::optional<ScopedValue> find(const std::string& name) const;
+  ValueName name_outside(const std::string& name) const;
+};
 
 /// The limit of functions and nested graphs within one another.
 inline constexpr int deepest_nesting = 64;
@@ -80,6 +93,9 @@ void add_initializers(const onnx::GraphProto& proto, Scope& scope, ModelReading&
 /// caller left out. Throws Error where nothing makes it.
 ValueId find_value(const std::string& name, const onnx::NodeProto& reader, const Scope& scope,
                    ModelReading& model);
+/// The same for each of a node's inputs; no_value for those that are left out.
+std::vector<ValueId> find_inputs(const onnx::NodeProto& node, const Scope& scope,
+                                 ModelReading& model);
 /// A value that is a tensor, for operators that know nothing else.
 const Value& tensor_value(ValueId id, const onnx::NodeProto& reader, const ModelReading& model);
 

@@ -2,13 +2,9 @@
 
 #include <onnx/onnx_pb.h>
 
-#include <string>
-#include <unordered_set>
-#include <vector>
-
 #include "base/problems.h"
+#include "graph/onnx/onnx_import.h"
 #include "graph/onnx/topological_order.h"
-#include "graph/onnx/unknown_shape.h"
 
 namespace autopar::graph {
 

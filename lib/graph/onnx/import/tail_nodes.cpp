@@ -3,32 +3,24 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
-#include <string_view>
 
 #include "graph/onnx/external_data_writer.h"
 #include "graph/onnx/import/work.h"
-#include "graph/onnx/model_tensors.h"
 #include "graph/onnx/node_to_proto.h"
 #include "graph/onnx/tensor_proto.h"
 #include "graph/onnx/topological_order.h"
-#include "graph/onnx/unknown_shape.h"
 #include "graph/weight_types.h"
 
 namespace autopar::graph {
 namespace {
 
-/// With more of the weights or of the arithmetic in the tail, the graph before it is not worth a
-/// split.
+/// The graph before the tail is not worth a split where the tail has more of the weights or of the
+/// arithmetic.
 constexpr double most_share = 0.9;
 
-/// Operators that read some rows of their first input: large tables cost nothing to compute.
-constexpr std::array<std::string_view, 1> lookup_operators = {"Gather"};
-
-bool looks_up(std::string_view op_type) {
-  return std::ranges::find(lookup_operators, op_type) != lookup_operators.end();
-}
+/// Whether the operator reads some rows of its first input: large tables cost nothing to compute.
+bool looks_up(std::string_view op_type) { return op_type == "Gather"; }
 
 /// A tail in the making.
 struct TailInProgress {

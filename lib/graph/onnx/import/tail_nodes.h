@@ -2,11 +2,6 @@
 
 #include <onnx/onnx_pb.h>
 
-#include <map>
-#include <string>
-#include <unordered_set>
-#include <vector>
-
 #include "graph/graph.h"
 #include "graph/onnx/model_file.h"
 #include "graph/onnx/tail_file.h"

@@ -3,9 +3,7 @@
 #include <onnx/shape_inference/implementation.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
-#include <string_view>
 #include <unordered_map>
 
 #include "graph/loop_body.h"

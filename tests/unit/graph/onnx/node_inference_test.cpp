@@ -43,10 +43,10 @@ class Sketch {
     context_.schema = &schema_of(context_.node, context_.opsets, "model.onnx");
     return context_;
   }
-  std::vector<InferredOutput> outputs() { return infer_outputs(context(), "model.onnx"); }
+  std::vector<OutputType> outputs() { return infer_outputs(context(), "model.onnx"); }
   Dims shapes() {
     Dims shapes;
-    for (const InferredOutput& output : outputs()) shapes.push_back(output.shape);
+    for (const OutputType& output : outputs()) shapes.push_back(output.shape);
     return shapes;
   }
 

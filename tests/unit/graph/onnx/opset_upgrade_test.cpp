@@ -55,6 +55,18 @@ TEST_CASE("attributes that became inputs are upgraded") {
   }
 }
 
+TEST_CASE("GridSample's interpolations have new names") {
+  const auto sampled = [](const std::string& mode) {
+    return upgraded(16,
+                    "(float[1, 1, 4, 4] x, float[1, 2, 2, 2] g) => (float[A, B, C, D] y) "
+                    "{ y = GridSample<mode = \"" +
+                        mode + "\">(x, g) }");
+  };
+  CHECK(sampled("bilinear") == Lines{"y = GridSample<mode=linear>(x, g)"});
+  CHECK(sampled("bicubic") == Lines{"y = GridSample<mode=cubic>(x, g)"});
+  CHECK(sampled("nearest") == Lines{"y = GridSample<mode=nearest>(x, g)"});
+}
+
 TEST_CASE("operands that were broadcast along an axis, and other forms before opset 7") {
   const std::string x = "(float[2, 3, 4] x, float[3] b) => (float[A, B, C] y) ";
   const auto reshaped = [](const std::string& op, const std::string& attributes = "") {

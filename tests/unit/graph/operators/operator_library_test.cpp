@@ -1,6 +1,5 @@
 // Operators of libraries: what is refused, what their functions see, and shapes that cannot be.
 
-#include "graph/operators/operator_library.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

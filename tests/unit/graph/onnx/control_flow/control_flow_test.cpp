@@ -1,7 +1,6 @@
 #include "graph/onnx/control_flow/control_flow.h"
 
 #include "base/error.h"
-#include "graph/onnx/unknown_shape.h"
 #include "unit/graph/models.h"
 
 using namespace autopar::graph;

@@ -6,7 +6,6 @@
 #include "graph/arena.h"
 #include "graph/loop_body.h"
 #include "graph/onnx/onnx_export.h"
-#include "graph/onnx/unknown_shape.h"
 #include "unit/graph/models.h"
 
 using namespace autopar::graph;

@@ -1,11 +1,8 @@
-#include "graph/operators/operator_library.h"
 
 #include <dlfcn.h>
 #include <onnx/defs/schema.h>
 
 #include <limits>
-#include <unordered_set>
-#include <utility>
 
 #include "base/error.h"
 #include "base/problems.h"
