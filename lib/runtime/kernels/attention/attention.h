@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 
-#include "runtime/kernel.h"
+#include "runtime/device.h"
 #include "runtime/kernels/common/host_device.h"
 
 namespace autopar::runtime {
@@ -15,6 +17,11 @@ struct AttentionProblem {
     std::int64_t head = 0;
     std::int64_t row = 0;
     std::int64_t column = 0;
+
+    /// The first element of a row.
+    AUTOPAR_ELEMENTWISE std::int64_t at(std::int64_t b, std::int64_t h, std::int64_t r) const {
+      return b * batch + h * head + r * row;
+    }
   };
   /// What the optional output of scores holds.
   enum class Scores { none, raw, capped, masked, probabilities };
@@ -56,11 +63,41 @@ struct AttentionProblem {
   bool has_windows() const { return causal || left_window >= 0 || right_window >= 0; }
 
  private:
-  void read_internal(const graph::Node& node, std::span<const TensorView> inputs,
-                     std::span<const TensorView> outputs);
+  void read_internal(const graph::Node& node);
   void read_onnx(const graph::Node& node, std::span<const TensorView> inputs,
                  std::span<const TensorView> outputs);
   void read_mask(const graph::Node& node, std::span<const TensorView> inputs);
+};
+
+/// Puts an Attention's past and this step's keys and values together, for all devices: in its
+/// outputs, or in scratch memory where the node has none. Without a past or a present output they
+/// stay where they are.
+class AttentionCache {
+ public:
+  /// `problem.k` and `problem.v` become the layouts of what join() makes.
+  AttentionCache(const KernelRequest& request, AttentionProblem& problem);
+
+  std::int64_t scratch_bytes() const { return scratch_bytes_; }
+
+  struct Joined {
+    TensorView keys;
+    TensorView values;
+  };
+  Joined join(const KernelIo& io, std::byte* scratch) const;
+
+ private:
+  struct Side {
+    Shape shape;
+    std::unique_ptr<StridedCopy> past;
+    std::unique_ptr<StridedCopy> present;
+    std::int64_t past_elements = 0;  ///< of a head
+    bool has_output = false;
+  };
+  TensorView join(const Side& side, const KernelIo& io, std::size_t input, std::size_t past,
+                  std::size_t output, std::byte*& scratch) const;
+
+  std::array<Side, 2> sides_;
+  std::int64_t scratch_bytes_ = 0;
 };
 
 /// The keys that a query may see, as far as its position tells: [begin, end), perhaps empty.

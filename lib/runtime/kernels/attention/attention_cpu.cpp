@@ -9,9 +9,8 @@
 
 #include "base/error.h"
 #include "runtime/device.h"
-#include "runtime/kernels/attention/attention_cache.h"
+#include "runtime/kernels/attention/attention.h"
 #include "runtime/kernels/attention/kernels.h"
-#include "runtime/kernels/attention/served.h"
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/converted.h"
@@ -34,44 +33,49 @@ void check(dnnl::status status) {
   require(status == dnnl::status::success, "oneDNN multiplies matrices of floats");
 }
 
-void fill_rows(Matrix<float> out, std::int64_t rows, std::int64_t columns) {
-  for (std::int64_t i = 0; i < rows; ++i) std::fill_n(out.data + i * out.stride, columns, 0.0F);
+template <typename T>
+void fill_rows(Matrix<T> out, std::int64_t rows, std::int64_t columns, T value) {
+  for (std::int64_t i = 0; i < rows; ++i) std::fill_n(out.data + i * out.stride, columns, value);
 }
 
-/// out = scale a b^T, of `rows` rows of a, `columns` of b, which are `depth` long.
+/// Extents of a product: its result's rows and columns, and what each element sums over.
+struct Extents {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t depth = 0;
+};
+
+/// out = scale a b^T.
 void multiply_transposed(Matrix<const float> a, Matrix<const float> b, Matrix<float> out,
-                         std::int64_t rows, std::int64_t columns, std::int64_t depth, float scale) {
-  if (depth == 0) return fill_rows(out, rows, columns);
-  check(dnnl::sgemm('N', 'T', rows, columns, depth, scale, a.data, a.stride, b.data, b.stride, 0,
-                    out.data, out.stride));
+                         const Extents& of, float scale) {
+  if (of.depth == 0) return fill_rows(out, of.rows, of.columns, 0.0F);
+  check(dnnl::sgemm('N', 'T', of.rows, of.columns, of.depth, scale, a.data, a.stride, b.data,
+                    b.stride, 0, out.data, out.stride));
 }
 void multiply_transposed(Matrix<const double> a, Matrix<const double> b, Matrix<double> out,
-                         std::int64_t rows, std::int64_t columns, std::int64_t depth,
-                         double scale) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < columns; ++j) {
+                         const Extents& of, double scale) {
+  for (std::int64_t i = 0; i < of.rows; ++i) {
+    for (std::int64_t j = 0; j < of.columns; ++j) {
       double sum = 0;
-      for (std::int64_t d = 0; d < depth; ++d)
+      for (std::int64_t d = 0; d < of.depth; ++d)
         sum += a.data[i * a.stride + d] * b.data[j * b.stride + d];
       out.data[i * out.stride + j] = scale * sum;
     }
   }
 }
 
-/// out = a b, of `rows` rows of a, which are `depth` long.
-void multiply(Matrix<const float> a, Matrix<const float> b, Matrix<float> out, std::int64_t rows,
-              std::int64_t columns, std::int64_t depth) {
-  check(dnnl::sgemm('N', 'N', rows, columns, depth, 1, a.data, a.stride, b.data, b.stride, 0,
-                    out.data, out.stride));
+/// out = a b.
+void multiply(Matrix<const float> a, Matrix<const float> b, Matrix<float> out, const Extents& of) {
+  check(dnnl::sgemm('N', 'N', of.rows, of.columns, of.depth, 1, a.data, a.stride, b.data, b.stride,
+                    0, out.data, out.stride));
 }
-void multiply(Matrix<const double> a, Matrix<const double> b, Matrix<double> out, std::int64_t rows,
-              std::int64_t columns, std::int64_t depth) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    std::fill_n(out.data + i * out.stride, columns, 0.0);
-    for (std::int64_t d = 0; d < depth; ++d)
-      for (std::int64_t j = 0; j < columns; ++j)
+void multiply(Matrix<const double> a, Matrix<const double> b, Matrix<double> out,
+              const Extents& of) {
+  fill_rows(out, of.rows, of.columns, 0.0);
+  for (std::int64_t i = 0; i < of.rows; ++i)
+    for (std::int64_t d = 0; d < of.depth; ++d)
+      for (std::int64_t j = 0; j < of.columns; ++j)
         out.data[i * out.stride + j] += a.data[i * a.stride + d] * b.data[d * b.stride + j];
-  }
 }
 
 /// Scores of a block, in floats: half of a core's second-level cache.
@@ -95,9 +99,9 @@ class Attention final : public Kernel {
  public:
   explicit Attention(const KernelRequest& request)
       : problem_(request.node, request.inputs, request.outputs),
+        cache_(request, problem_),
         threads_(request.device.threads()),
         node_(request.node.name) {
-    if (problem_.has_cache) cache_ = AttentionCache(request, problem_);
     const auto extra = [&](std::int64_t columns) {
       return problem_.batches * problem_.key_heads * problem_.keys * columns;
     };
@@ -105,9 +109,7 @@ class Attention final : public Kernel {
     if (problem_.has_cache && is_half(request.inputs[0].type))
       converted_bytes_ += graph::aligned(extra(problem_.depth) * 4) +
                           graph::aligned(extra(problem_.value_depth) * 4);
-    mask_bytes_ = request.inputs.size() > 3 && request.inputs[3].present()
-                      ? graph::bytes_of(request.inputs[3].type, 1)
-                      : 0;
+    if (is_given(request.inputs, 3)) mask_bytes_ = graph::bytes_of(request.inputs[3].type, 1);
     // One query a head: the heads that share keys are the rows of one product.
     joins_heads_ = problem_.queries == 1;
     const std::int64_t group = problem_.heads / problem_.key_heads;
@@ -126,21 +128,20 @@ class Attention final : public Kernel {
 
   void run(const KernelIo& io) override {
     std::byte* const own = io.scratch + cache_.scratch_bytes() + converted_bytes_;
-    AttentionCache::Joined joined{io.inputs[1], io.inputs[2]};
-    if (problem_.has_cache) joined = cache_.join(io, io.scratch);
+    const AttentionCache::Joined joined = cache_.join(io, io.scratch);
     FloatCopies copies(io.scratch + cache_.scratch_bytes());
     Operands<T> of;
-    const auto load = [&](const TensorView& view) -> const T* {
-      if constexpr (std::is_same_v<T, float>)
-        return copies.load(view);
-      else
-        return view.as<const T>();
-    };
     const auto target = [&](const TensorView& view) -> T* {
       if constexpr (std::is_same_v<T, float>)
         return copies.target(view);
       else
         return view.as<T>();
+    };
+    const auto load = [&](const TensorView& view) -> const T* {
+      if constexpr (std::is_same_v<T, float>)
+        return copies.load(view);
+      else
+        return view.as<const T>();
     };
     of.q = load(io.inputs[0]);
     of.k = load(joined.keys);
@@ -199,10 +200,6 @@ class Attention final : public Kernel {
     if (!joins_heads_) return {head, row};
     return {head * (problem_.heads / problem_.key_heads) + row, 0};
   }
-  std::int64_t offset(const Layout& layout, std::int64_t batch, Place at) const {
-    return batch * layout.batch + at.head * layout.head + at.query * layout.row;
-  }
-
   VisibleKeys visible(std::int64_t query, std::int64_t first_position, std::int64_t keys) const {
     return visible_keys(problem_.causal, problem_.left_window, problem_.right_window,
                         first_position + query, keys);
@@ -223,29 +220,25 @@ class Attention final : public Kernel {
                      visible(last.query, first_position, keys).end};
     if (of.scores_out != nullptr) seen = {0, problem_.keys};
     const std::int64_t n = std::max<std::int64_t>(0, seen.end - seen.begin);
-    const std::int64_t row_stride = [&](const Layout& layout) {
-      return joins_heads_ ? layout.head : layout.row;
-    }(problem_.q);
-    const Layout& k = problem_.k;
-    const Layout& v = problem_.v;
-    const T* keys_of_head = of.k + batch * k.batch + key_head * k.head + seen.begin * k.row;
+    const auto rows_of_block = [&](auto* data, const Layout& layout) {
+      return Matrix{data + layout.at(batch, first.head, first.query),
+                    joins_heads_ ? layout.head : layout.row};
+    };
+    const auto rows_of_keys = [&](const T* data, const Layout& layout) {
+      return Matrix{data + layout.at(batch, key_head, seen.begin), layout.row};
+    };
     if (n > 0)
-      multiply_transposed({of.q + offset(problem_.q, batch, first), row_stride},
-                          {keys_of_head, k.row}, {scores, n}, rows, n, problem_.depth,
+      multiply_transposed(rows_of_block(of.q, problem_.q), rows_of_keys(of.k, problem_.k),
+                          Matrix{scores, n}, {rows, n, problem_.depth},
                           static_cast<T>(problem_.scale));
     for (std::int64_t r = 0; r < rows; ++r)
       soften(of, batch, place(head, row + r), first_position, keys, seen, scores + r * n);
 
     const std::int64_t columns = problem_.value_depth;
-    T* const out = of.out + offset(problem_.out, batch, first);
-    const std::int64_t out_stride = joins_heads_ ? problem_.out.head : problem_.out.row;
+    const Matrix<T> out = rows_of_block(of.out, problem_.out);
     if (columns == 0) return;
-    if (n == 0) {
-      for (std::int64_t r = 0; r < rows; ++r) std::fill_n(out + r * out_stride, columns, nothing());
-      return;
-    }
-    multiply({scores, n}, {of.v + batch * v.batch + key_head * v.head + seen.begin * v.row, v.row},
-             {out, out_stride}, rows, columns, n);
+    if (n == 0) return fill_rows(out, rows, columns, nothing());
+    multiply(Matrix<const T>{scores, n}, rows_of_keys(of.v, problem_.v), out, {rows, columns, n});
   }
 
   /// The result of a row that sees no key.
@@ -297,8 +290,8 @@ class Attention final : public Kernel {
   MaskRow mask_row(const Operands<T>& of, std::int64_t batch, Place at, std::int64_t key) const {
     if (of.mask == nullptr) return {};
     const Layout& mask = problem_.mask;
-    return {of.mask + (offset(mask, batch, at) + key * mask.column) * mask_bytes_, of.mask_type,
-            mask.column};
+    return {of.mask + (mask.at(batch, at.head, at.query) + key * mask.column) * mask_bytes_,
+            of.mask_type, mask.column};
   }
 
   /// Whether the mask alone leaves nothing of these keys.
@@ -346,8 +339,7 @@ std::unique_ptr<Kernel> make_attention(const KernelRequest& request) {
     if (request.inputs.at(i).type != type)
       fail("node '{}': Attention of {} queries has no CPU kernel for keys or values of {}",
            request.node.name, name_of(type), name_of(request.inputs[i].type));
-  if (request.inputs.size() > 3 && request.inputs[3].present() &&
-      !has_mask_type(request.inputs[3].type))
+  if (is_given(request.inputs, 3) && !has_mask_type(request.inputs[3].type))
     fail_type(request, request.inputs[3].type);
   if (type == DataType::float64) return std::make_unique<Attention<double>>(request);
   if (type != DataType::float32 && !is_half(type)) fail_type(request, type);

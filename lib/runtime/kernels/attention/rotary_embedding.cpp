@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/strides.h"
 
 namespace autopar::runtime {
@@ -63,7 +64,7 @@ std::optional<RotaryProblem> onnx_problem(const graph::Node& node,
   problem.extents[1] = shape[0];
   problem.extents[position] = positions;
   problem.extents[is_packed ? 3 : 2] = heads;
-  problem.has_positions = inputs.size() > 3 && inputs[3].present();
+  problem.has_positions = is_given(inputs, 3);
   if (problem.has_positions) {
     const auto strides = broadcast_strides(inputs[3].shape, {shape[0], positions});
     if (inputs[3].type != DataType::int64 || strides.empty() || table.size() != 2)
@@ -86,8 +87,7 @@ std::optional<RotaryProblem> onnx_problem(const graph::Node& node,
 
 std::optional<RotaryProblem> RotaryProblem::of(const graph::Node& node,
                                                std::span<const TensorView> inputs) {
-  if (inputs.size() < 3 || !visit_type(inputs[0].type, Joined<Floats, Halves>{}, [](auto) {}))
-    return std::nullopt;
+  if (inputs.size() < 3 || !is_among(inputs[0].type, Joined<Floats, Halves>{})) return std::nullopt;
   return node.domain.empty() ? onnx_problem(node, inputs) : broadcast_problem(inputs);
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "runtime/kernel.h"
+#include "runtime/kernels/common/host_device.h"
 
 namespace autopar::runtime {
 
@@ -29,6 +30,24 @@ struct RotaryProblem {
   std::int64_t within_pair = 1;
   /// From the factors of a pair's first element to those of its second; ONNX's share theirs.
   std::int64_t second_factor = 0;
+
+  /// Where a row finds its cosines, its sines and its position.
+  struct RowPlaces {
+    std::int64_t cos = 0;
+    std::int64_t sin = 0;
+    std::int64_t position = 0;
+  };
+  AUTOPAR_ELEMENTWISE RowPlaces places_of(std::int64_t row) const {
+    RowPlaces places;
+    for (int d = dimensions - 1; d >= 0; --d) {
+      const std::int64_t index = row % extents[d];
+      row /= extents[d];
+      places.cos += index * cos_strides[d];
+      places.sin += index * sin_strides[d];
+      places.position += index * position_strides[d];
+    }
+    return places;
+  }
 
   /// nullopt where no kernel finds its way through the shapes and types.
   static std::optional<RotaryProblem> of(const graph::Node& node,

@@ -74,17 +74,7 @@ class RotaryEmbedding final : public Kernel {
 
  private:
   void run_row(const KernelIo& io, std::int64_t row, const std::int64_t* positions) const {
-    std::int64_t cos = 0;
-    std::int64_t sin = 0;
-    std::int64_t position = 0;
-    std::int64_t rest = row;
-    for (int d = RotaryProblem::dimensions - 1; d >= 0; --d) {
-      const std::int64_t index = rest % of_.extents[d];
-      rest /= of_.extents[d];
-      cos += index * of_.cos_strides[d];
-      sin += index * of_.sin_strides[d];
-      position += index * of_.position_strides[d];
-    }
+    auto [cos, sin, position] = of_.places_of(row);
     if (positions != nullptr) cos = sin = positions[position] * of_.pairs;
     turn_row(of_, Row<T>{io.inputs[0].as<const T>() + row * of_.row_elements,
                          io.outputs[0].as<T>() + row * of_.row_elements,
@@ -99,12 +89,8 @@ class RotaryEmbedding final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_rotary_embedding(const KernelRequest& request) {
-  std::unique_ptr<Kernel> kernel;
-  const DataType type = request.inputs.at(0).type;
-  if (!visit_type(type, Joined<Floats, Halves>{},
-                  [&]<typename T>(T) { kernel = std::make_unique<RotaryEmbedding<T>>(request); }))
-    fail_type(request, type);
-  return kernel;
+  return kernel_for_type<RotaryEmbedding>(request, request.inputs.at(0).type,
+                                          Joined<Floats, Halves>{});
 }
 
 }  // namespace autopar::runtime::cpu

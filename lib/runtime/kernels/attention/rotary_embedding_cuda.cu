@@ -37,21 +37,12 @@ __global__ void rotate(const __grid_constant__ Rotation<T> rotation) {
     return;
   }
   const std::int64_t pair = place * N;
-  std::int64_t cos_at = pair;
-  std::int64_t sin_at = pair;
-  std::int64_t position = 0;
-  std::int64_t rest = row;
-#pragma unroll
-  for (int d = RotaryProblem::dimensions - 1; d >= 0; --d) {
-    const std::int64_t index = rest % of.extents[d];
-    rest /= of.extents[d];
-    cos_at += index * of.cos_strides[d];
-    sin_at += index * of.sin_strides[d];
-    position += index * of.position_strides[d];
-  }
+  const RotaryProblem::RowPlaces places = of.places_of(row);
+  std::int64_t cos_at = pair + places.cos;
+  std::int64_t sin_at = pair + places.sin;
   if (rotation.positions != nullptr) {
     // What is outside of the tables cannot be told from here: it takes their nearest row.
-    std::int64_t table_row = rotation.positions[position];
+    std::int64_t table_row = rotation.positions[places.position];
     table_row = table_row < 0 ? 0 : (table_row < of.table_rows ? table_row : of.table_rows - 1);
     cos_at += table_row * of.pairs;
     sin_at += table_row * of.pairs;
@@ -110,12 +101,8 @@ class RotaryEmbedding final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_rotary_embedding(const KernelRequest& request) {
-  std::unique_ptr<Kernel> kernel;
-  const DataType type = request.inputs.at(0).type;
-  if (!visit_type(type, Joined<Floats, Halves>{},
-                  [&]<typename T>(T) { kernel = std::make_unique<RotaryEmbedding<T>>(request); }))
-    fail_type(request, type);
-  return kernel;
+  return kernel_for_type<RotaryEmbedding>(request, request.inputs.at(0).type,
+                                          Joined<Floats, Halves>{});
 }
 
 }  // namespace autopar::runtime::cuda

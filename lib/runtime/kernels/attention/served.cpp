@@ -1,10 +1,11 @@
-#include "runtime/kernels/attention/served.h"
+#include "runtime/kernels/attention/kernels.h"
 
 #include <limits>
 
 #include "runtime/kernels/attention/attention.h"
 #include "runtime/kernels/attention/rotary_embedding.h"
 #include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/common/kernel_arguments.h"
 
 namespace autopar::runtime {
 namespace cuda {
@@ -13,7 +14,7 @@ namespace {
 bool has_attention_types(std::span<const TensorView> inputs) {
   const DataType type = inputs[0].type;
   if (inputs[1].type != type || inputs[2].type != type) return false;
-  if (inputs.size() <= 3 || !inputs[3].present()) return true;
+  if (!is_given(inputs, 3)) return true;
   const DataType mask = inputs[3].type;
   return mask == DataType::boolean || mask == DataType::float32 || mask == type;
 }
@@ -34,7 +35,7 @@ bool serves_few_queries(const graph::Node& node, std::span<const TensorView> inp
 bool serves_tiled_attention(const graph::Node& node, std::span<const TensorView> inputs,
                             std::span<const TensorView> outputs) {
   const DataType type = inputs[0].type;
-  if (type != DataType::float16 && type != DataType::bfloat16) return false;
+  if (!is_half(type)) return false;
   if (!has_attention_types(inputs)) return false;
   const AttentionProblem problem(node, inputs, outputs);
   if (problem.softcap != 0 || problem.left_window >= 0 || problem.right_window >= 0 ||

@@ -1,5 +1,4 @@
 #include "runtime/kernels/attention/kernels.h"
-#include "runtime/kernels/attention/served.h"
 #include "runtime/kernels/tables.h"
 #include "runtime/passes/passes.h"
 

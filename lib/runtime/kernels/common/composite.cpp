@@ -16,12 +16,14 @@ class Composite::Steps final : public Kernel {
     std::shared_ptr<Kernel> kernel;
     std::vector<Part> inputs;
     std::vector<Part> outputs;
-    std::vector<TensorView> input_views;
-    std::vector<TensorView> output_views;
+    std::vector<TensorView> input_views = views_of(inputs);
+    std::vector<TensorView> output_views = views_of(outputs);
   };
   struct Constant {
     graph::Tensor tensor;
     std::shared_ptr<std::byte> memory;  ///< of the device, where it cannot read the host's
+
+    std::byte* host_data() const { return const_cast<std::byte*>(tensor.data()); }
   };
 
   std::int64_t scratch_bytes() const override { return values_bytes + kernels_bytes; }
@@ -43,13 +45,10 @@ class Composite::Steps final : public Kernel {
     return false;
   }
 
+  /// Where a kernel that is made can read the part: null of what no one knows yet.
   std::byte* host_data(const Part& part, const KernelRequest& request) const {
-    std::byte* base = nullptr;
-    if (part.place == Part::Place::constant)
-      base = const_cast<std::byte*>(constants[part.index].tensor.data());
-    else if (part.place == Part::Place::input)
-      base = request.inputs[part.index].data;
-    return base == nullptr ? nullptr : base + part.byte_offset;
+    if (part.place == Part::Place::constant) return at(constants[part.index].host_data(), part);
+    return part.place == Part::Place::input ? at(request.inputs[part.index].data, part) : nullptr;
   }
 
   std::vector<Step> steps;
@@ -59,21 +58,27 @@ class Composite::Steps final : public Kernel {
   std::int64_t kernels_bytes = 0;
 
  private:
-  std::byte* data_of(const Part& part, const KernelIo& io) const {
+  static std::vector<TensorView> views_of(const std::vector<Part>& parts) {
+    std::vector<TensorView> views;
+    for (const Part& part : parts) views.push_back({part.type, part.shape, nullptr});
+    return views;
+  }
+
+  static std::byte* at(std::byte* base, const Part& part) {
+    return base == nullptr ? nullptr : base + part.byte_offset;
+  }
+
+  std::byte* base_of(const Part& part, const KernelIo& io) const {
     switch (part.place) {
-      case Part::Place::input: {
-        std::byte* data = io.inputs[part.index].data;  // null of what no step reads
-        return data == nullptr ? nullptr : data + part.byte_offset;
-      }
+      case Part::Place::input:
+        return io.inputs[part.index].data;  // null of what no step reads
       case Part::Place::output:
-        return io.outputs[part.index].data + part.byte_offset;
+        return io.outputs[part.index].data;
       case Part::Place::scratch:
-        return io.scratch + part.byte_offset;
+        return io.scratch;
       case Part::Place::constant: {
         const Constant& constant = constants[part.index];
-        std::byte* data = constant.memory ? constant.memory.get()
-                                          : const_cast<std::byte*>(constant.tensor.data());
-        return data + part.byte_offset;
+        return constant.memory ? constant.memory.get() : constant.host_data();
       }
       case Part::Place::none:
         break;
@@ -83,7 +88,8 @@ class Composite::Steps final : public Kernel {
 
   void point(std::vector<TensorView>& views, const std::vector<Part>& parts,
              const KernelIo& io) const {
-    for (std::size_t i = 0; i < parts.size(); ++i) views[i].data = data_of(parts[i], io);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      views[i].data = at(base_of(parts[i], io), parts[i]);
   }
 };
 
@@ -108,10 +114,8 @@ Composite::~Composite() = default;
 
 Device& Composite::device() const { return request_.device; }
 
-bool Composite::has_input(std::size_t i) const {
-  return i < request_.inputs.size() && request_.inputs[i].present();
-}
-bool Composite::has_output(std::size_t i) const { return runtime::has_output(request_, i); }
+bool Composite::has_input(std::size_t i) const { return is_given(request_.inputs, i); }
+bool Composite::has_output(std::size_t i) const { return is_given(request_.outputs, i); }
 
 Part Composite::input(std::size_t i) const {
   if (!has_input(i)) return {};
@@ -175,12 +179,7 @@ std::shared_ptr<Kernel> Composite::make(std::string_view domain, std::string_vie
 void Composite::append(std::shared_ptr<Kernel> kernel, const std::vector<Part>& inputs,
                        const std::vector<Part>& outputs) {
   steps_->kernels_bytes = std::max(steps_->kernels_bytes, kernel->scratch_bytes());
-  Steps::Step& step = steps_->steps.emplace_back();
-  step.kernel = std::move(kernel);
-  step.inputs = inputs;
-  step.outputs = outputs;
-  for (const Part& part : inputs) step.input_views.push_back({part.type, part.shape, nullptr});
-  for (const Part& part : outputs) step.output_views.push_back({part.type, part.shape, nullptr});
+  steps_->steps.push_back({std::move(kernel), inputs, outputs});
 }
 
 void Composite::add(std::string_view domain, std::string_view op_type,
@@ -192,9 +191,7 @@ void Composite::add(std::string_view domain, std::string_view op_type,
 void Composite::add_copy(const Part& from, const Part& to, CopyLayout layout) {
   layout.element_bytes = graph::bits_of(from.type) / 8;
   require(layout.element_bytes > 0, "copied elements have whole bytes");
-  std::vector<CopyLayout> layouts;
-  layouts.push_back(std::move(layout));
-  append(std::make_shared<CopyStep>(device().make_strided_copies(std::move(layouts))), {from},
+  append(std::make_shared<CopyStep>(device().make_strided_copies({std::move(layout)})), {from},
          {to});
 }
 

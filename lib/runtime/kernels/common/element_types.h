@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <concepts>
 #include <cstdint>
 
@@ -9,32 +10,24 @@
 /// The C++ types of tensors' elements, and choosing among them when a kernel is made.
 namespace autopar::runtime {
 
+/// The tensor type of elements of C++ type `T`; types of our own tell it as `data_type`. Undefined
+/// for what no tensor has.
 template <typename T>
-inline constexpr graph::DataType data_type_of = graph::DataType::undefined;
-template <>
-inline constexpr graph::DataType data_type_of<float> = graph::DataType::float32;
-template <>
-inline constexpr graph::DataType data_type_of<double> = graph::DataType::float64;
-template <>
-inline constexpr graph::DataType data_type_of<Float16> = graph::DataType::float16;
-template <>
-inline constexpr graph::DataType data_type_of<BFloat16> = graph::DataType::bfloat16;
-template <>
-inline constexpr graph::DataType data_type_of<std::int8_t> = graph::DataType::int8;
-template <>
-inline constexpr graph::DataType data_type_of<std::int16_t> = graph::DataType::int16;
-template <>
-inline constexpr graph::DataType data_type_of<std::int32_t> = graph::DataType::int32;
-template <>
-inline constexpr graph::DataType data_type_of<std::int64_t> = graph::DataType::int64;
-template <>
-inline constexpr graph::DataType data_type_of<std::uint8_t> = graph::DataType::uint8;
-template <>
-inline constexpr graph::DataType data_type_of<std::uint16_t> = graph::DataType::uint16;
-template <>
-inline constexpr graph::DataType data_type_of<std::uint32_t> = graph::DataType::uint32;
-template <>
-inline constexpr graph::DataType data_type_of<std::uint64_t> = graph::DataType::uint64;
+inline constexpr graph::DataType data_type_of = [] {
+  using graph::DataType;
+  if constexpr (requires { T::data_type; }) {
+    return T::data_type;
+  } else if constexpr (std::floating_point<T>) {
+    return sizeof(T) == 4 ? DataType::float32 : DataType::float64;
+  } else if constexpr (std::integral<T> && !std::same_as<T, bool>) {
+    constexpr DataType by_sign_and_size[2][4] = {
+        {DataType::uint8, DataType::uint16, DataType::uint32, DataType::uint64},
+        {DataType::int8, DataType::int16, DataType::int32, DataType::int64}};
+    return by_sign_and_size[std::signed_integral<T> ? 1 : 0][std::countr_zero(sizeof(T))];
+  } else {
+    return DataType::undefined;
+  }
+}();
 
 template <typename... Ts>
 struct Types {};
@@ -108,6 +101,26 @@ AUTOPAR_ELEMENTWISE T narrowed(Wide value) {
     return to_bfloat16(static_cast<float>(value));
   else
     return static_cast<T>(value);
+}
+
+/// What elements of `T` are computed in.
+template <typename T>
+using Widened = decltype(widened(T{}));
+
+inline bool is_half(graph::DataType type) {
+  return type == graph::DataType::float16 || type == graph::DataType::bfloat16;
+}
+
+/// visit_type where elements are computed, on every device.
+template <typename... Ts, typename Visitor>
+AUTOPAR_ELEMENTWISE void visit_stored([[maybe_unused]] graph::DataType type, Types<Ts...>,
+                                      Visitor visitor) {
+  static_cast<void>(((type == data_type_of<Ts> && (visitor(Ts{}), true)) || ...));
+}
+
+template <typename... Ts>
+bool is_among(graph::DataType type, Types<Ts...>) {
+  return ((type == data_type_of<Ts>) || ...);
 }
 
 }  // namespace autopar::runtime

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "graph/data_type.h"
 #include "runtime/kernels/common/host_device.h"
 
 #if defined(__CUDACC__)
@@ -14,11 +15,13 @@ namespace autopar::runtime {
 
 /// IEEE binary16 as it lies in memory. Kernels compute in float.
 struct Float16 {
+  static constexpr auto data_type = graph::DataType::float16;
   std::uint16_t bits = 0;
 };
 
 /// The upper half of a float, as it lies in memory. Kernels compute in float.
 struct BFloat16 {
+  static constexpr auto data_type = graph::DataType::bfloat16;
   std::uint16_t bits = 0;
 };
 

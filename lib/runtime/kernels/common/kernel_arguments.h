@@ -111,4 +111,11 @@ std::int64_t checked_index(std::int64_t index, std::int64_t extent, const std::s
 
 bool has_output(const KernelRequest& request, std::size_t output);
 
+/// A KernelOf<T> for the type of the list that `type` names; Error where it is not there.
+template <template <typename> typename KernelOf, typename List>
+std::unique_ptr<Kernel> kernel_for_type(const KernelRequest& request, DataType type, List list) {
+  return kernel_for_type(request, type, list,
+                         [&]<typename T>(T) { return std::make_unique<KernelOf<T>>(request); });
+}
+
 }  // namespace autopar::runtime

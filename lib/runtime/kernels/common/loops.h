@@ -89,4 +89,12 @@ std::unique_ptr<Kernel> make_loops(const KernelRequest& request) {
   return make_loops(request, std::move(of), scratch_bytes);
 }
 
+/// make_loops<Operator<T>>() for the type of the list that `type` names; Error where it is not
+/// there.
+template <template <typename> typename Operator, typename List>
+std::unique_ptr<Kernel> loops_for_type(const KernelRequest& request, DataType type, List list) {
+  return kernel_for_type(request, type, list,
+                         [&]<typename T>(T) { return make_loops<Operator<T>>(request); });
+}
+
 }  // namespace autopar::runtime::AUTOPAR_DEVICE

@@ -16,6 +16,8 @@
 /// a number. Types of less than a byte have several elements in one, the first in the lowest bits.
 namespace autopar::runtime {
 
+using graph::DataType;
+
 /// Which power of two Float8E8M0 takes for a number between two of them.
 enum class PowerRounding : std::uint8_t { up, down, nearest };
 
@@ -30,8 +32,9 @@ struct Conversion {
 /// 2209.05433), "8-bit Numerical Formats for Deep Neural Networks" (2206.02915) for the kinds
 /// without negative zero, and OCP's Microscaling Formats 1.0. `infinity` is `nan` where there is
 /// none; where there is neither, NaN becomes negative zero.
-template <int bits_, int mantissa_bits, int bias, int largest, int infinity, int nan>
+template <DataType type, int bits_, int mantissa_bits, int bias, int largest, int infinity, int nan>
 struct SmallFloat {
+  static constexpr DataType data_type = type;
   static constexpr int bits = bits_;
   static constexpr int sign_bit = 1 << (bits - 1);
   static constexpr bool has_negative_zero = nan != sign_bit;
@@ -107,14 +110,15 @@ struct SmallFloat {
   }
 };
 
-using Float8E4M3FN = SmallFloat<8, 3, 7, 0x7E, 0x7F, 0x7F>;
-using Float8E4M3FNUZ = SmallFloat<8, 3, 8, 0x7F, 0x80, 0x80>;
-using Float8E5M2 = SmallFloat<8, 2, 15, 0x7B, 0x7C, 0x7E>;
-using Float8E5M2FNUZ = SmallFloat<8, 2, 16, 0x7F, 0x80, 0x80>;
-using Float4E2M1 = SmallFloat<4, 1, 1, 0x7, -1, -1>;
+using Float8E4M3FN = SmallFloat<DataType::float8e4m3fn, 8, 3, 7, 0x7E, 0x7F, 0x7F>;
+using Float8E4M3FNUZ = SmallFloat<DataType::float8e4m3fnuz, 8, 3, 8, 0x7F, 0x80, 0x80>;
+using Float8E5M2 = SmallFloat<DataType::float8e5m2, 8, 2, 15, 0x7B, 0x7C, 0x7E>;
+using Float8E5M2FNUZ = SmallFloat<DataType::float8e5m2fnuz, 8, 2, 16, 0x7F, 0x80, 0x80>;
+using Float4E2M1 = SmallFloat<DataType::float4e2m1, 4, 1, 1, 0x7, -1, -1>;
 
 /// A power of two from 2^-127 to 2^127, or NaN.
 struct Float8E8M0 {
+  static constexpr DataType data_type = DataType::float8e8m0;
   static constexpr int bits = 8;
 
   AUTOPAR_ELEMENTWISE static float value_of(unsigned code) {
@@ -146,8 +150,9 @@ struct Float8E8M0 {
 };
 
 /// An integer of less than a byte. Numbers that are too large lose their high bits.
-template <int bits_, bool is_signed>
+template <DataType type, int bits_, bool is_signed>
 struct SmallInteger {
+  static constexpr DataType data_type = type;
   static constexpr int bits = bits_;
   static constexpr std::int32_t lowest = is_signed ? -(1 << (bits - 1)) : 0;
   static constexpr std::int32_t highest = (1 << (is_signed ? bits - 1 : bits)) - 1;
@@ -161,31 +166,10 @@ struct SmallInteger {
   }
 };
 
-using Int4 = SmallInteger<4, true>;
-using UInt4 = SmallInteger<4, false>;
-using Int2 = SmallInteger<2, true>;
-using UInt2 = SmallInteger<2, false>;
-
-template <>
-inline constexpr graph::DataType data_type_of<Float8E4M3FN> = graph::DataType::float8e4m3fn;
-template <>
-inline constexpr graph::DataType data_type_of<Float8E4M3FNUZ> = graph::DataType::float8e4m3fnuz;
-template <>
-inline constexpr graph::DataType data_type_of<Float8E5M2> = graph::DataType::float8e5m2;
-template <>
-inline constexpr graph::DataType data_type_of<Float8E5M2FNUZ> = graph::DataType::float8e5m2fnuz;
-template <>
-inline constexpr graph::DataType data_type_of<Float4E2M1> = graph::DataType::float4e2m1;
-template <>
-inline constexpr graph::DataType data_type_of<Float8E8M0> = graph::DataType::float8e8m0;
-template <>
-inline constexpr graph::DataType data_type_of<Int4> = graph::DataType::int4;
-template <>
-inline constexpr graph::DataType data_type_of<UInt4> = graph::DataType::uint4;
-template <>
-inline constexpr graph::DataType data_type_of<Int2> = graph::DataType::int2;
-template <>
-inline constexpr graph::DataType data_type_of<UInt2> = graph::DataType::uint2;
+using Int4 = SmallInteger<DataType::int4, 4, true>;
+using UInt4 = SmallInteger<DataType::uint4, 4, false>;
+using Int2 = SmallInteger<DataType::int2, 2, true>;
+using UInt2 = SmallInteger<DataType::uint2, 2, false>;
 
 /// What numbers can be rounded to, but for powers of two.
 using SmallFloats = Types<Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ, Float4E2M1>;
@@ -204,8 +188,7 @@ inline constexpr bool is_small_integer = requires {
 /// Bits of an element of any stored type.
 template <typename Stored>
 inline constexpr int stored_bits = [] {
-  if constexpr (requires { Stored::bits; } && !std::same_as<Stored, Float16> &&
-                !std::same_as<Stored, BFloat16>)
+  if constexpr (requires { std::integral_constant<int, Stored::bits>{}; })
     return Stored::bits;
   else
     return static_cast<int>(8 * sizeof(Stored));

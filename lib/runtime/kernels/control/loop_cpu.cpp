@@ -3,7 +3,6 @@
 
 #include "graph/loop_body.h"
 #include "runtime/executable.h"
-#include "runtime/kernels/control/kernels.h"
 
 namespace autopar::runtime::cpu {
 namespace {

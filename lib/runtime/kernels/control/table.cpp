@@ -1,7 +1,13 @@
-#include "runtime/kernels/control/kernels.h"
 #include "runtime/kernels/tables.h"
 
-namespace autopar::runtime::AUTOPAR_DEVICE {
+namespace autopar::runtime {
+
+namespace cpu {
+/// A loop that only the run ends: its body is an Executable of its own.
+std::unique_ptr<Kernel> make_loop(const KernelRequest& request);
+}  // namespace cpu
+
+namespace AUTOPAR_DEVICE {
 
 std::span<const OperatorLine> control_operators() {
   static constexpr OperatorLine lines[] = {
@@ -10,4 +16,5 @@ std::span<const OperatorLine> control_operators() {
   return lines;
 }
 
-}  // namespace autopar::runtime::AUTOPAR_DEVICE
+}  // namespace AUTOPAR_DEVICE
+}  // namespace autopar::runtime

@@ -1,18 +1,11 @@
 #pragma once
 
-#include <cstdint>
-#include <span>
-
 #include "graph/arena.h"
 #include "runtime/kernel.h"
-#include "runtime/kernels/common/half.h"
+#include "runtime/kernels/common/element_types.h"
 
 /// Half types compute in float: their tensors are converted on the way in and out.
 namespace autopar::runtime::cpu {
-
-inline bool is_half(DataType type) {
-  return type == DataType::float16 || type == DataType::bfloat16;
-}
 
 /// Scratch bytes that a tensor's copy in floats takes, a multiple of 64.
 inline std::int64_t float_bytes(const TensorView& view) {
@@ -36,11 +29,9 @@ class FloatCopies {
   const float* load(const TensorView& view) {
     float* copy = target(view);
     const std::int64_t n = view.elements();
-    if (view.type == DataType::float16) {
-      for (std::int64_t i = 0; i < n; ++i) copy[i] = to_float(view.as<const Float16>()[i]);
-    } else if (view.type == DataType::bfloat16) {
-      for (std::int64_t i = 0; i < n; ++i) copy[i] = to_float(view.as<const BFloat16>()[i]);
-    }
+    visit_type(view.type, Halves{}, [&]<typename T>(T) {
+      for (std::int64_t i = 0; i < n; ++i) copy[i] = to_float(view.as<const T>()[i]);
+    });
     return copy;
   }
 
@@ -53,11 +44,9 @@ class FloatCopies {
 
   static void store(const float* copy, const TensorView& view) {
     const std::int64_t n = view.elements();
-    if (view.type == DataType::float16) {
-      for (std::int64_t i = 0; i < n; ++i) view.as<Float16>()[i] = to_float16(copy[i]);
-    } else if (view.type == DataType::bfloat16) {
-      for (std::int64_t i = 0; i < n; ++i) view.as<BFloat16>()[i] = to_bfloat16(copy[i]);
-    }
+    visit_type(view.type, Halves{}, [&]<typename T>(T) {
+      for (std::int64_t i = 0; i < n; ++i) view.as<T>()[i] = narrowed<T>(copy[i]);
+    });
   }
 
  private:

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/loops.h"
-#include "runtime/kernels/cpu/block_function.h"
 #include "runtime/kernels/cpu/lane_sum.h"
+#include "runtime/kernels/cpu/simd.h"
 
 /// The loops of kernels/common/loops.h, shared by threads.
 namespace autopar::runtime::cpu {
@@ -18,39 +18,20 @@ namespace autopar::runtime::cpu {
 namespace detail {
 
 template <typename Function>
-using LoopRange = void (*)(const Function& f, std::int64_t begin, std::int64_t end);
-
-template <typename Function>
-[[gnu::always_inline]] inline void run_range(const Function& f, std::int64_t begin,
-                                             std::int64_t end) {
-  for (std::int64_t i = begin; i < end; ++i) f(i);
-}
-template <typename Function>
-void range_baseline(const Function& f, std::int64_t begin, std::int64_t end) {
-  run_range(f, begin, end);
-}
-#if defined(__x86_64__)
-template <typename Function>
-[[gnu::target("avx2,fma,bmi,bmi2")]] void range_avx2(const Function& f, std::int64_t begin,
-                                                     std::int64_t end) {
-  run_range(f, begin, end);
-}
-template <typename Function>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,bmi,bmi2")]] void range_avx512(
-    const Function& f, std::int64_t begin, std::int64_t end) {
-  run_range(f, begin, end);
-}
-#endif
-
-template <typename Function>
-LoopRange<Function> loop_range() {
-#if defined(__x86_64__)
-  if constexpr (requires { requires Function::vectorises; }) {
-    if (simd_level() == SimdLevel::avx512) return range_avx512<Function>;
-    if (simd_level() == SimdLevel::avx2) return range_avx2<Function>;
+struct LoopRange {
+  [[gnu::always_inline]] static inline void run(const Function& f, std::int64_t begin,
+                                                std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) f(i);
   }
-#endif
-  return range_baseline<Function>;
+};
+
+template <typename Function>
+SimdFunction<const Function&, std::int64_t, std::int64_t> loop_range() {
+  if constexpr (requires { requires Function::vectorises; })
+    return simd_function<LoopRange<Function>, const Function&, std::int64_t, std::int64_t>(
+        simd_level());
+  else
+    return LoopRange<Function>::run;
 }
 
 /// Elements that a round touches, about.

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
+#include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/cuda/launch.h"
 
 /// Reductions over a warp and a block, always in the same order, so that results never vary.
@@ -13,7 +13,7 @@ inline constexpr int warp_lanes = 32;
 
 /// What rows are computed in.
 template <typename T>
-using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
+using Compute = Widened<T>;
 
 struct Plus {
   template <typename W>

@@ -2,21 +2,15 @@
 
 #include "runtime/kernels/elementwise/functions.h"
 
-/// Activations, as elementwise_functions.h tells. NaN stays NaN.
+/// Activations, as functions.h tells. NaN stays NaN.
 namespace autopar::runtime::functions {
 
 struct Relu {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return x < T(0) ? T(0) : x;
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return x < 0 ? decltype(x)(0) : x; }
 };
 struct LeakyRelu {
   Parameters p;
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return x < T(0) ? static_cast<T>(p.a) * x : x;
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return x < 0 ? decltype(x)(p.a) * x : x; }
 };
 struct PRelu {
   template <typename T>
@@ -78,17 +72,13 @@ struct GeluTanh {
   }
 };
 struct Sigmoid {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return math::sigmoid(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return math::sigmoid(x); }
 };
 /// x sigmoid(alpha x); a is alpha.
 struct Swish {
   Parameters p;
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return x * math::sigmoid(static_cast<T>(p.a) * x);
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const {
+    return x * math::sigmoid(decltype(x)(p.a) * x);
   }
 };
 /// a is alpha, b beta.
@@ -106,22 +96,13 @@ struct HardSwish {
   }
 };
 struct Softplus {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return math::softplus(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return math::softplus(x); }
 };
 struct Softsign {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return x / (T(1) + std::fabs(x));
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return x / (1 + std::fabs(x)); }
 };
 struct Mish {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return x * math::tanh(math::softplus(x));
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return x * math::tanh(math::softplus(x)); }
 };
 
 }  // namespace autopar::runtime::functions

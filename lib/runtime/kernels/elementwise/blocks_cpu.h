@@ -1,12 +1,49 @@
 #pragma once
 
+#include <array>
 #include <span>
+#include <utility>
 
-#include "runtime/kernels/cpu/block_function.h"
+#include "runtime/kernels/cpu/simd.h"
+#include "runtime/kernels/elementwise/function.h"
 
-/// The loops behind the functions of operators.h; a source for each of its tables, since
-/// they take long to compile.
+/// Loops over blocks of a few hundred elements that lie together: what every element-wise kernel
+/// is put together from. Those behind the functions of operators.h have a source for each of its
+/// tables, since they take long to compile.
 namespace autopar::runtime::cpu {
+
+struct BlockArguments {
+  std::array<const std::byte*, 3> inputs{};
+  std::byte* output = nullptr;  ///< overlaps no input
+  std::int64_t elements = 0;
+  Parameters parameters;
+};
+using BlockFunction = void (*)(const BlockArguments&);
+
+template <typename Op, typename... In>
+struct BlockLoop {
+  [[gnu::always_inline]] static inline void run(const BlockArguments& arguments) {
+    run(arguments, std::index_sequence_for<In...>{});
+  }
+
+ private:
+  template <std::size_t... I>
+  [[gnu::always_inline]] static inline void run(const BlockArguments& arguments,
+                                                std::index_sequence<I...>) {
+    using Out = decltype(Op{}(In{}...));
+    const Op op = make_function<Op>(arguments.parameters);
+    Out* __restrict out = reinterpret_cast<Out*>(arguments.output);
+    const std::int64_t n = arguments.elements;
+    for (std::int64_t i = 0; i < n; ++i)
+      out[i] = op(reinterpret_cast<const In*>(arguments.inputs[I])[i]...);
+  }
+};
+
+/// The loop that calls `Op` on every element of operands of types `In`.
+template <typename Op, typename... In>
+BlockFunction block_function(SimdLevel level = simd_level()) {
+  return simd_function<BlockLoop<Op, In...>, const BlockArguments&>(level);
+}
 
 /// A function's loop over elements of a type; null where it does not serve the type.
 using BlockFinder = BlockFunction (*)(DataType type);

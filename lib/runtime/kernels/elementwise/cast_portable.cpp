@@ -4,11 +4,14 @@
 #include "runtime/device.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/common/low_precision.h"
+#include "runtime/kernels/elementwise/elementwise.h"
 #include "runtime/kernels/elementwise/function.h"
 #include "runtime/kernels/elementwise/functions.h"
-#include "runtime/kernels/elementwise/kernels.h"
 
 namespace autopar::runtime::AUTOPAR_DEVICE {
+
+/// Floats of a byte.
+using ByteFloats = Types<Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ, Float8E8M0>;
 
 /// A number on its way: integers as integers, since a double does not hold all of them.
 struct AnyNumber {
@@ -58,26 +61,13 @@ class CastItems {
   std::int64_t item_work() const { return 4 * in_item_; }
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t item) const {
-    switch (to_) {
-      case DataType::float8e4m3fn:
-        return put(item, Float8E4M3FN::code_of(read(item).real, conversion_));
-      case DataType::float8e4m3fnuz:
-        return put(item, Float8E4M3FNUZ::code_of(read(item).real, conversion_));
-      case DataType::float8e5m2:
-        return put(item, Float8E5M2::code_of(read(item).real, conversion_));
-      case DataType::float8e5m2fnuz:
-        return put(item, Float8E5M2FNUZ::code_of(read(item).real, conversion_));
-      case DataType::float8e8m0:
-        return put(item, Float8E8M0::code_of(read(item).real, conversion_));
-      case DataType::float4e2m1:
-      case DataType::int4:
-      case DataType::uint4:
-      case DataType::int2:
-      case DataType::uint2:
-        return pack(item);
-      default:
-        return convert(item, read(item));
-    }
+    if (in_item_ > 1) return pack(item);
+    const AnyNumber number = read(item);
+    visit_stored(to_, ByteFloats{},
+                 [&]<typename To>(To) { put(item, To::code_of(number.real, conversion_)); });
+    visit_stored(to_, Joined<NumbersAndBooleans, Halves>{}, [&]<typename To>(To) {
+      reinterpret_cast<To*>(out_)[item] = converted<To>(number);
+    });
   }
 
  private:
@@ -125,45 +115,15 @@ class CastItems {
   }
 
   /// To a type that operators compute in.
-  AUTOPAR_ELEMENTWISE void convert(std::int64_t i, AnyNumber number) const {
-    switch (to_) {
-      case DataType::float32:
-        return store(i, static_cast<float>(number.real));
-      case DataType::float64:
-        return store(i, number.real);
-      case DataType::float16:
-        return store(i, to_float16(static_cast<float>(number.real)));
-      case DataType::bfloat16:
-        return store(i, to_bfloat16(static_cast<float>(number.real)));
-      case DataType::boolean:
-        return store(i, Boolean(number.real != 0));
-      case DataType::int8:
-        return store_integer<std::int8_t>(i, number);
-      case DataType::int16:
-        return store_integer<std::int16_t>(i, number);
-      case DataType::int32:
-        return store_integer<std::int32_t>(i, number);
-      case DataType::int64:
-        return store_integer<std::int64_t>(i, number);
-      case DataType::uint8:
-        return store_integer<std::uint8_t>(i, number);
-      case DataType::uint16:
-        return store_integer<std::uint16_t>(i, number);
-      case DataType::uint32:
-        return store_integer<std::uint32_t>(i, number);
-      default:
-        return store_integer<std::uint64_t>(i, number);
-    }
-  }
-
   template <typename To>
-  AUTOPAR_ELEMENTWISE void store_integer(std::int64_t i, AnyNumber number) const {
-    store(i, number.is_integer ? static_cast<To>(number.integer)
-                               : functions::Convert<To>{}(number.real));
-  }
-  template <typename To>
-  AUTOPAR_ELEMENTWISE void store(std::int64_t i, To value) const {
-    reinterpret_cast<To*>(out_)[i] = value;
+  AUTOPAR_ELEMENTWISE static To converted(AnyNumber number) {
+    if constexpr (std::same_as<To, Boolean>)
+      return number.real != 0;
+    else if constexpr (std::integral<To>)
+      return number.is_integer ? static_cast<To>(number.integer)
+                               : functions::Convert<To>{}(number.real);
+    else
+      return narrowed<To>(number.real);
   }
 
   const std::byte* in_ = nullptr;
@@ -176,12 +136,11 @@ class CastItems {
 
 std::unique_ptr<Kernel> make_low_precision_cast(const KernelRequest& request) {
   const DataType to = request.outputs.at(0).type;
-  if (!visit_type(to, Joined<NumbersAndBooleans, Halves, LowPrecision>{}, [](auto) {}))
+  using Served = Joined<NumbersAndBooleans, Halves, LowPrecision>;
+  if (!is_among(to, Served{}))
     fail("node '{}': {} to {} has no {} kernel", request.node.name, qualified_op_type(request.node),
          name_of(to), request.device.kernels().device);
-  return kernel_for_type(request, request.inputs.at(0).type,
-                         Joined<NumbersAndBooleans, Halves, LowPrecision>{},
-                         [&]<typename From>(From) { return make_loops<CastItems<From>>(request); });
+  return loops_for_type<CastItems>(request, request.inputs.at(0).type, Served{});
 }
 
 std::unique_ptr<Kernel> make_cast(const KernelRequest& request) {

@@ -20,14 +20,9 @@ Access access_of(const std::vector<std::int64_t>& strides, const Shape& shape, i
 
 /// The type of StoredIn that stands for `type`.
 DataType bits_type(DataType type) {
-  switch (graph::bits_of(stored_type(type))) {
-    case 32:
-      return DataType::uint32;
-    case 64:
-      return DataType::uint64;
-    default:
-      return stored_type(type);
-  }
+  const DataType stored = stored_type(type);
+  const int bits = graph::bits_of(stored);
+  return bits == 32 ? DataType::uint32 : (bits == 64 ? DataType::uint64 : stored);
 }
 
 /// Walks a program's instructions and keeps track of where its slots' elements are.
@@ -36,20 +31,20 @@ class CodeMaker {
   CodeMaker(const ElementwiseProgram& program, ElementwiseCode& code)
       : program_(program), code_(code), places_(std::size_t(program.slots())) {
     last_uses_.resize(places_.size(), -1);
-    for (std::size_t i = 0; i < program.inputs().size(); ++i)
-      place_of(program.inputs()[i].slot) = {Kind::input, static_cast<std::uint8_t>(i)};
-    const auto& instructions = program.instructions();
+    for (std::size_t i = 0; i < program.inputs.size(); ++i)
+      place_of(program.inputs[i].slot) = {Kind::input, static_cast<std::uint8_t>(i)};
+    const auto& instructions = program.instructions;
     for (std::size_t time = 0; time < instructions.size(); ++time)
       for (const int operand : instructions[time].operands) last_use_of(operand) = int(time);
-    last_use_of(program.output_slot()) = int(instructions.size());
+    last_use_of(program.output_slot) = int(instructions.size());
   }
 
   void make() {
-    const auto& instructions = program_.instructions();
+    const auto& instructions = program_.instructions;
     for (std::size_t time = 0; time < instructions.size(); ++time)
       append(instructions[time], int(time));
-    if (program_.output_slot() == accumulated_) return;
-    add().sources[0] = place_of(program_.output_slot());
+    if (program_.output_slot == accumulated_) return;
+    add().sources[0] = place_of(program_.output_slot);
   }
 
  private:
@@ -129,22 +124,22 @@ DataType register_type(DataType type) {
 bool needs_wide_registers(const ElementwiseProgram& program) {
   for (int slot = 0; slot < program.slots(); ++slot)
     if (graph::bits_of(program.type_of(slot)) == 64) return true;
-  return std::ranges::any_of(program.instructions(), [](const auto& instruction) {
+  return std::ranges::any_of(program.instructions, [](const auto& instruction) {
     return is_only_wide(ElementwiseFunctions{}, instruction.function);
   });
 }
 
 ElementwiseCode make_code(const ElementwiseProgram& program, int width, const graph::Node& node) {
-  const Shape& shape = program.shape();
+  const Shape& shape = program.shape;
   if (shape.size() > max_code_dimensions)
     fail("node '{}': {} over {} dimensions that do not merge has no CUDA kernel", node.name,
          qualified_op_type(node), shape.size());
-  if (program.inputs().size() > max_code_inputs)
+  if (program.inputs.size() > max_code_inputs)
     fail("node '{}': {} of {} inputs has no CUDA kernel", node.name, qualified_op_type(node),
-         program.inputs().size());
+         program.inputs.size());
   ElementwiseCode code;
   code.elements = graph::num_elements(shape);
-  code.output_type = bits_type(program.output_type());
+  code.output_type = bits_type(program.output_type);
   if (code.elements == 0) return code;
   code.dimensions = static_cast<int>(shape.size());
   code.has_small_indices = code.elements < std::int64_t{1} << 31;
@@ -152,8 +147,8 @@ ElementwiseCode make_code(const ElementwiseProgram& program, int width, const gr
     code.extents[d] = shape[d];
     if (code.has_small_indices) code.divisors[d] = FastDivisor(shape[d]);
   }
-  for (std::size_t i = 0; i < program.inputs().size(); ++i) {
-    const ElementwiseProgram::Input& input = program.inputs()[i];
+  for (std::size_t i = 0; i < program.inputs.size(); ++i) {
+    const ElementwiseProgram::Input& input = program.inputs[i];
     code.inputs[i].type = bits_type(input.type);
     code.inputs[i].element_bytes = static_cast<std::uint8_t>(graph::bits_of(input.type) / 8);
     code.inputs[i].access = access_of(input.strides, shape, width);

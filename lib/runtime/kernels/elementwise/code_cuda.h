@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "runtime/kernels/cuda/fast_division.h"
-#include "runtime/kernels/elementwise/chain_slots.h"
+#include "runtime/kernels/elementwise/elementwise.h"
 #include "runtime/kernels/elementwise/program.h"
 
-/// An element-wise program as the interpreter (elementwise_interpreter.h) reads it: plain data that
+/// An element-wise program as the interpreter (interpreter_cuda.h) reads it: plain data that
 /// is handed to the kernel as its parameter.
 ///
 /// A thread has an *accumulator* for some consecutive elements, in which every instruction leaves
@@ -18,7 +18,7 @@ namespace autopar::runtime::cuda {
 
 inline constexpr int max_code_inputs = 20;
 inline constexpr int max_code_instructions = 24;
-/// Enough for a chain of max_chain_slots (chain_slots.h): where m results wait, here and in
+/// Enough for a chain of max_chain_slots (elementwise.h): where m results wait, here and in
 /// the accumulator, m instructions have made them, and (m - 1) / 2 more will read them.
 inline constexpr int max_code_slots = 12;
 
@@ -34,7 +34,7 @@ enum class Access : std::uint8_t {
 
 struct CodeInput {
   const void* data = nullptr;
-  DataType type = DataType::undefined;  ///< as stored, one of StoredIn (elementwise_registers.h)
+  DataType type = DataType::undefined;  ///< as stored, one of StoredIn (registers_cuda.h)
   std::uint8_t element_bytes = 0;
   Access access = Access::one;
   bool is_aligned = false;  ///< a thread's elements can be loaded at once, where they lie together
@@ -79,5 +79,12 @@ bool needs_wide_registers(const ElementwiseProgram& program);
 /// alignment. Throws Error naming `node` where there are more dimensions or inputs than the
 /// interpreter serves.
 ElementwiseCode make_code(const ElementwiseProgram& program, int width, const graph::Node& node);
+
+/// The interpreters, a source each, and the elements that a thread of theirs computes. There is an
+/// element at least.
+inline constexpr int narrow_width = 8;
+inline constexpr int wide_width = 4;
+void run_narrow(const ElementwiseCode& code, cudaStream_t stream);
+void run_wide(const ElementwiseCode& code, cudaStream_t stream);
 
 }  // namespace autopar::runtime::cuda

@@ -1,4 +1,4 @@
-#include "runtime/kernels/elementwise/compose.h"
+#include "runtime/kernels/elementwise/operator.h"
 
 #include "runtime/kernels/elementwise/elementwise.h"
 #include "runtime/kernels/elementwise/operators.h"
@@ -103,10 +103,9 @@ int append_node(ElementwiseProgram& program, const graph::Node& node, std::vecto
 }
 
 int append_rounding(ElementwiseProgram& program, int slot, DataType type) {
-  if (type == DataType::float16)
-    return program.add_instruction(function<RoundTo<Float16>, Types<float>>, std::array{slot});
-  if (type == DataType::bfloat16)
-    return program.add_instruction(function<RoundTo<BFloat16>, Types<float>>, std::array{slot});
+  visit_type(type, Halves{}, [&]<typename Half>(Half) {
+    slot = program.add_instruction(function<RoundTo<Half>, Types<float>>, std::array{slot});
+  });
   return slot;
 }
 

@@ -59,7 +59,7 @@ int add_input(ElementwiseProgram& program, const graph::Node& node,
   if (!program.can_read(inputs[i]))
     fail("node '{}': input {} of {} has shape {}, which does not broadcast to {}", node.name, i,
          qualified_op_type(node), graph::to_string(inputs[i].shape),
-         graph::to_string(program.shape()));
+         graph::to_string(program.shape));
   return program.add_input(static_cast<int>(i), inputs[i]);
 }
 
@@ -89,7 +89,7 @@ const ElementwiseOperator* find_elementwise_operator(const graph::Node& node) {
 }
 
 ElementwiseProgram elementwise_program(const KernelRequest& request) {
-  ElementwiseProgram program(request.outputs.at(0).shape);
+  ElementwiseProgram program{request.outputs.at(0).shape};
   const DataType result = request.outputs[0].type;
   program.set_output(append_whole_node(program, request.node, request.inputs, result), result);
   return program;
@@ -97,7 +97,7 @@ ElementwiseProgram elementwise_program(const KernelRequest& request) {
 
 ElementwiseProgram chain_program(const KernelRequest& request) {
   using Kind = ChainLink::Operand::Kind;
-  ElementwiseProgram program(request.outputs.at(0).shape);
+  ElementwiseProgram program{request.outputs.at(0).shape};
   std::vector<int> inputs;
   for (std::size_t i = 0; i < request.inputs.size(); ++i)
     inputs.push_back(add_input(program, request.node, request.inputs, i));
@@ -128,7 +128,7 @@ std::optional<ElementwiseProgram> link_program(const graph::Node& node,
                          inputs.size() <= static_cast<std::size_t>(op->operands);
   if (!reads_all) return std::nullopt;
   try {
-    ElementwiseProgram program(output.shape);
+    ElementwiseProgram program{output.shape};
     const int slot = append_whole_node(program, node, inputs, output.type);
     append_rounding(program, slot, output.type);
     return program;
@@ -144,5 +144,35 @@ std::vector<std::string_view> elementwise_operator_names() {
       names.push_back(op.name);
   return names;
 }
+
+namespace cuda {
+namespace {
+
+/// The instructions that a program takes; rounding is a part of others unless there are none.
+int instruction_count(const ElementwiseProgram& program) {
+  const auto& instructions = program.instructions;
+  const auto roundings = std::ranges::count_if(instructions, [](const auto& instruction) {
+    return rounding_of(instruction.function) != DataType::undefined;
+  });
+  const auto all = static_cast<std::ptrdiff_t>(instructions.size());
+  return static_cast<int>(roundings < all ? all - roundings : all);
+}
+
+}  // namespace
+
+std::optional<int> chain_slots(const graph::Node& node, std::span<const TensorView> inputs,
+                               const TensorView& output) {
+  const auto program = link_program(node, inputs, output);
+  if (!program || output.shape.size() > max_code_dimensions) return std::nullopt;
+  return instruction_count(*program);
+}
+
+DataType rounding_of(FunctionId rounding) {
+  if (rounding == function<functions::RoundTo<Float16>, Types<float>>) return DataType::float16;
+  if (rounding == function<functions::RoundTo<BFloat16>, Types<float>>) return DataType::bfloat16;
+  return DataType::undefined;
+}
+
+}  // namespace cuda
 
 }  // namespace autopar::runtime

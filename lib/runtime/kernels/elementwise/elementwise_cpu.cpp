@@ -6,9 +6,7 @@
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/broadcast.h"
 #include "runtime/kernels/elementwise/blocks_cpu.h"
-#include "runtime/kernels/elementwise/chain_slots.h"
 #include "runtime/kernels/elementwise/elementwise.h"
-#include "runtime/kernels/elementwise/kernels.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -19,27 +17,25 @@ constexpr std::int64_t max_element_bytes = 8;
 constexpr std::int64_t parallel_elements = 32 * 1024;
 
 struct Widen {
-  AUTOPAR_ELEMENTWISE float operator()(Float16 x) const { return to_float(x); }
-  AUTOPAR_ELEMENTWISE float operator()(BFloat16 x) const { return to_float(x); }
+  AUTOPAR_ELEMENTWISE float operator()(auto half) const { return to_float(half); }
 };
-struct NarrowToFloat16 {
-  AUTOPAR_ELEMENTWISE Float16 operator()(float x) const { return to_float16(x); }
-};
-struct NarrowToBFloat16 {
-  AUTOPAR_ELEMENTWISE BFloat16 operator()(float x) const { return to_bfloat16(x); }
+template <typename Half>
+struct Narrow {
+  AUTOPAR_ELEMENTWISE Half operator()(float x) const { return narrowed<Half>(x); }
 };
 
 /// From a half type to float; null for all other types.
 BlockFunction widening(DataType type) {
-  if (type == DataType::float16) return block_function<Widen, Float16>();
-  if (type == DataType::bfloat16) return block_function<Widen, BFloat16>();
-  return nullptr;
+  BlockFunction found = nullptr;
+  visit_type(type, Halves{}, [&]<typename Half>(Half) { found = block_function<Widen, Half>(); });
+  return found;
 }
 /// From float to a half type; null for all other types.
 BlockFunction narrowing(DataType type) {
-  if (type == DataType::float16) return block_function<NarrowToFloat16, float>();
-  if (type == DataType::bfloat16) return block_function<NarrowToBFloat16, float>();
-  return nullptr;
+  BlockFunction found = nullptr;
+  visit_type(type, Halves{},
+             [&]<typename Half>(Half) { found = block_function<Narrow<Half>, float>(); });
+  return found;
 }
 
 /// The loop behind an instruction of a program.
@@ -101,18 +97,18 @@ class ElementwiseKernel final : public Kernel {
 ElementwiseKernel::ElementwiseKernel(const ElementwiseProgram& program,
                                      const KernelRequest& request)
     : threads_(request.device.threads()),
-      elements_(graph::num_elements(program.shape())),
-      output_slot_(program.output_slot()),
-      output_element_bytes_(element_bytes(program.output_type())),
-      narrow_(narrowing(program.output_type())) {
+      elements_(graph::num_elements(program.shape)),
+      output_slot_(program.output_slot),
+      output_element_bytes_(element_bytes(program.output_type)),
+      narrow_(narrowing(program.output_type)) {
   if (program.slots() > max_chain_slots)
     fail("node '{}': {} inputs are too many for {} on the CPU", request.node.name,
          request.inputs.size(), qualified_op_type(request.node));
-  for (const auto& input : program.inputs())
+  for (const auto& input : program.inputs)
     inputs_.push_back({input.index, input.slot,
-                       BroadcastOperand(program.shape(), input.strides, element_bytes(input.type)),
+                       BroadcastOperand(program.shape, input.strides, element_bytes(input.type)),
                        widening(input.type)});
-  for (const auto& instruction : program.instructions()) {
+  for (const auto& instruction : program.instructions) {
     Instruction& own = instructions_.emplace_back();
     own.function = block_of(instruction.function, instruction.type);
     std::ranges::copy(instruction.operands, own.operands.begin());
@@ -120,7 +116,7 @@ ElementwiseKernel::ElementwiseKernel(const ElementwiseProgram& program,
     own.result = instruction.result;
     own.parameters = instruction.parameters;
   }
-  const Shape& shape = program.shape();
+  const Shape& shape = program.shape;
   const std::int64_t limit = program.slots() > 8 ? max_tile_elements / 2 : max_tile_elements;
   const std::int64_t inner = shape.empty() ? 1 : std::max<std::int64_t>(1, shape.back());
   tile_elements_ = std::min(tile_for(inner, limit), std::max<std::int64_t>(1, elements_));
@@ -213,7 +209,7 @@ std::optional<int> chain_slots(const graph::Node& node, std::span<const TensorVi
                                const TensorView& output) {
   const auto program = link_program(node, inputs, output);
   if (!program) return std::nullopt;
-  return program->slots() - static_cast<int>(program->inputs().size());
+  return program->slots() - static_cast<int>(program->inputs.size());
 }
 
 }  // namespace autopar::runtime::cpu

@@ -2,9 +2,8 @@
 #include <vector>
 
 #include "runtime/devices/cuda/cuda_device.h"
+#include "runtime/kernels/elementwise/code_cuda.h"
 #include "runtime/kernels/elementwise/elementwise.h"
-#include "runtime/kernels/elementwise/kernels.h"
-#include "runtime/kernels/elementwise/launch_cuda.h"
 
 namespace autopar::runtime::cuda {
 namespace {
@@ -20,8 +19,8 @@ class ElementwiseKernel final : public Kernel {
       : is_wide_(needs_wide_registers(program)),
         width_(is_wide_ ? wide_width : narrow_width),
         code_(make_code(program, width_, request.node)),
-        output_bytes_(graph::bits_of(program.output_type()) / 8) {
-    for (const auto& input : program.inputs())
+        output_bytes_(graph::bits_of(program.output_type) / 8) {
+    for (const auto& input : program.inputs)
       indices_.push_back(static_cast<std::size_t>(input.index));
   }
 

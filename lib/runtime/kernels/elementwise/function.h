@@ -12,9 +12,6 @@ namespace autopar::runtime {
 using functions::Boolean;
 using functions::Parameters;
 
-template <>
-inline constexpr DataType data_type_of<Boolean> = DataType::boolean;
-
 using Booleans = Types<Boolean>;
 using NumbersAndBooleans = Joined<Numbers, Booleans>;
 

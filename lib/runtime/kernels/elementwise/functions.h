@@ -15,6 +15,7 @@ namespace autopar::runtime::functions {
 
 /// An ONNX bool in memory: any byte, true unless 0.
 struct Boolean {
+  static constexpr auto data_type = graph::DataType::boolean;
   std::uint8_t byte = 0;
   Boolean() = default;
   AUTOPAR_ELEMENTWISE Boolean(bool value) : byte(value ? 1 : 0) {}
@@ -27,47 +28,36 @@ struct Parameters {
   double b = 0;
 };
 
-/// Unsigned arithmetic wraps where signed would be undefined; 32 bits at least, since narrower
-/// types are promoted to signed int.
+/// Integers as unsigned ones, whose arithmetic wraps where that of signed ones would be undefined:
+/// of 32 bits at least, since narrower types are promoted to signed int. Floats as they are.
 template <typename T>
-using Wrapping = std::conditional_t<sizeof(T) <= 4, std::uint32_t, std::uint64_t>;
+AUTOPAR_ELEMENTWISE auto wrapping(T x) {
+  if constexpr (std::integral<T>)
+    return static_cast<std::conditional_t<sizeof(T) <= 4, std::uint32_t, std::uint64_t>>(x);
+  else
+    return x;
+}
 
 // Arithmetic
 
 struct Add {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
-    if constexpr (std::integral<T>)
-      return static_cast<T>(Wrapping<T>(x) + Wrapping<T>(y));
-    else
-      return x + y;
+  AUTOPAR_ELEMENTWISE auto operator()(auto x, auto y) const {
+    return static_cast<decltype(x)>(wrapping(x) + wrapping(y));
   }
 };
 struct Sub {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
-    if constexpr (std::integral<T>)
-      return static_cast<T>(Wrapping<T>(x) - Wrapping<T>(y));
-    else
-      return x - y;
+  AUTOPAR_ELEMENTWISE auto operator()(auto x, auto y) const {
+    return static_cast<decltype(x)>(wrapping(x) - wrapping(y));
   }
 };
 struct Mul {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
-    if constexpr (std::integral<T>)
-      return static_cast<T>(Wrapping<T>(x) * Wrapping<T>(y));
-    else
-      return x * y;
+  AUTOPAR_ELEMENTWISE auto operator()(auto x, auto y) const {
+    return static_cast<decltype(x)>(wrapping(x) * wrapping(y));
   }
 };
 struct Neg {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    if constexpr (std::integral<T>)
-      return static_cast<T>(Wrapping<T>(0) - Wrapping<T>(x));
-    else
-      return -x;
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const {
+    return static_cast<decltype(x)>(-wrapping(x));
   }
 };
 /// Integers truncate; x / 0 is 0.
@@ -135,16 +125,10 @@ struct Pow {
 };
 /// NaN in either operand gives NaN.
 struct Min {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
-    return (y < x) | (y != y) ? y : x;
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x, auto y) const { return (y < x) | (y != y) ? y : x; }
 };
 struct Max {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
-    return (x < y) | (y != y) ? y : x;
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x, auto y) const { return (x < y) | (y != y) ? y : x; }
 };
 struct Abs {
   template <typename T>
@@ -164,141 +148,75 @@ struct Sign {
 };
 /// The identity, which a sum of one operand is.
 struct Copy {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return x;
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return x; }
 };
 struct Scale {
   Parameters p;
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return x * static_cast<T>(p.a);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return x * decltype(x)(p.a); }
 };
 
 // Roots, rounding, transcendental functions
 
 struct Sqrt {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::sqrt(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::sqrt(x); }
 };
 struct Reciprocal {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return T(1) / x;
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return 1 / x; }
 };
 struct Exp {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return math::exp(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return math::exp(x); }
 };
 struct Erf {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return math::erf(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return math::erf(x); }
 };
 struct Tanh {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return math::tanh(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return math::tanh(x); }
 };
 struct Log {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return math::log(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return math::log(x); }
 };
 struct Floor {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::floor(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::floor(x); }
 };
 struct Ceil {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::ceil(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::ceil(x); }
 };
 /// Half to even.
 struct Round {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::rint(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::rint(x); }
 };
 struct Sin {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::sin(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::sin(x); }
 };
 struct Cos {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::cos(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::cos(x); }
 };
 struct Tan {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::tan(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::tan(x); }
 };
 struct Asin {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::asin(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::asin(x); }
 };
 struct Acos {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::acos(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::acos(x); }
 };
 struct Atan {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::atan(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::atan(x); }
 };
 struct Sinh {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::sinh(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::sinh(x); }
 };
 struct Cosh {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::cosh(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::cosh(x); }
 };
 struct Asinh {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::asinh(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::asinh(x); }
 };
 struct Acosh {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::acosh(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::acosh(x); }
 };
 struct Atanh {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return std::atanh(x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::atanh(x); }
 };
 
 // Comparisons and logic; comparisons with NaN are false.
@@ -313,28 +231,16 @@ struct Equal {
   }
 };
 struct Less {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE Boolean operator()(T x, T y) const {
-    return x < y;
-  }
+  AUTOPAR_ELEMENTWISE Boolean operator()(auto x, auto y) const { return x < y; }
 };
 struct LessOrEqual {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE Boolean operator()(T x, T y) const {
-    return x <= y;
-  }
+  AUTOPAR_ELEMENTWISE Boolean operator()(auto x, auto y) const { return x <= y; }
 };
 struct Greater {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE Boolean operator()(T x, T y) const {
-    return x > y;
-  }
+  AUTOPAR_ELEMENTWISE Boolean operator()(auto x, auto y) const { return x > y; }
 };
 struct GreaterOrEqual {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE Boolean operator()(T x, T y) const {
-    return x >= y;
-  }
+  AUTOPAR_ELEMENTWISE Boolean operator()(auto x, auto y) const { return x >= y; }
 };
 struct And {
   AUTOPAR_ELEMENTWISE Boolean operator()(Boolean x, Boolean y) const { return bool(x) & bool(y); }
@@ -349,10 +255,7 @@ struct Not {
   AUTOPAR_ELEMENTWISE Boolean operator()(Boolean x) const { return !bool(x); }
 };
 struct IsNaN {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE Boolean operator()(T x) const {
-    return x != x;
-  }
+  AUTOPAR_ELEMENTWISE Boolean operator()(auto x) const { return x != x; }
 };
 /// a is detect_negative, b detect_positive.
 struct IsInf {
@@ -373,35 +276,23 @@ struct Where {
 // Bits
 
 struct BitwiseAnd {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
-    return static_cast<T>(x & y);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x, auto y) const { return decltype(x)(x & y); }
 };
 struct BitwiseOr {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
-    return static_cast<T>(x | y);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x, auto y) const { return decltype(x)(x | y); }
 };
 struct BitwiseXor {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
-    return static_cast<T>(x ^ y);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x, auto y) const { return decltype(x)(x ^ y); }
 };
 struct BitwiseNot {
-  template <typename T>
-  AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return static_cast<T>(~x);
-  }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return decltype(x)(~x); }
 };
 /// Shifts by the type's width or more, or by less than 0, leave nothing but copies of the sign.
 struct ShiftLeft {
   template <typename T>
   AUTOPAR_ELEMENTWISE T operator()(T x, T y) const {
     const bool is_within = std::make_unsigned_t<T>(y) < 8 * sizeof(T);
-    return is_within ? static_cast<T>(Wrapping<T>(x) << y) : T(0);
+    return is_within ? static_cast<T>(wrapping(x) << y) : T(0);
   }
 };
 struct ShiftRight {

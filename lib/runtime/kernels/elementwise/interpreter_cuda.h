@@ -202,15 +202,10 @@ __device__ __forceinline__ void load(Bank<Word>& bank, const ElementwiseCode& co
 
 // From memory's types to registers' and back
 
-template <typename... Ts, typename Visitor>
-__device__ __forceinline__ void visit(DataType type, Types<Ts...>, Visitor visitor) {
-  static_cast<void>(((type == data_type_of<Ts> && (visitor(Ts{}), true)) || ...));
-}
-
 template <typename Word>
 __device__ __forceinline__ void unpack(Bank<Word>& bank, const CodeInput& input) {
   const bool is_one = input.access == Access::one || input.access == Access::one_a_row;
-  visit(input.type, StoredIn<Word>{}, [&]<typename Stored>(Stored) {
+  visit_stored(input.type, StoredIn<Word>{}, [&]<typename Stored>(Stored) {
     using E = Bits<sizeof(Stored)>;
     if (is_one) {
       const Word word = unpacked<Word, Stored>(piece<E>(bank, 0));
@@ -228,7 +223,7 @@ __device__ __forceinline__ void unpack(Bank<Word>& bank, const CodeInput& input)
 /// Rounds floats to half types, wraps integers to narrower ones.
 template <typename Word>
 __device__ __forceinline__ void round_to(DataType type, Bank<Word>& bank) {
-  visit(type, Rounded{}, [&]<typename Stored>(Stored) {
+  visit_stored(type, Rounded{}, [&]<typename Stored>(Stored) {
 #pragma unroll
     for (int i = 0; i < width_of<Word>; ++i)
       bank.words[i] = unpacked<Word, Stored>(packed<Stored>(bank.words[i]));
@@ -239,7 +234,7 @@ template <typename Word>
 __device__ __forceinline__ void store(const Bank<Word>& bank, const ElementwiseCode& code,
                                       std::int64_t index, int count) {
   constexpr int width = width_of<Word>;
-  visit(code.output_type, StoredIn<Word>{}, [&]<typename Stored>(Stored) {
+  visit_stored(code.output_type, StoredIn<Word>{}, [&]<typename Stored>(Stored) {
     using E = Bits<sizeof(Stored)>;
     E* data = static_cast<E*>(code.output) + index;
     if (code.output_is_aligned && count == width) {
@@ -328,7 +323,7 @@ __device__ __forceinline__ void execute_among(const CodeInstruction& instruction
 template <typename Word>
 __device__ __forceinline__ void execute(const CodeInstruction& instruction, Bank<Word>& a,
                                         Bank<Word>& b, Bank<Word>& c) {
-  visit(instruction.type, TypesIn<Word>{}, [&]<typename T>(T) {
+  visit_stored(instruction.type, TypesIn<Word>{}, [&]<typename T>(T) {
     execute_among<T, 0, instructions_on<T, Word>.size()>(instruction, a, b, c);
   });
 }

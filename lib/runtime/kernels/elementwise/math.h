@@ -12,6 +12,12 @@
 /// (tests/unit/runtime/kernels/elementwise/math_cpu_test.cpp). The double forms are libm's.
 namespace autopar::runtime::math {
 
+/// By Horner's rule, the coefficient of the highest power first.
+AUTOPAR_ELEMENTWISE float polynomial(float x, float coefficient, auto... others) {
+  ((coefficient = coefficient * x + others), ...);
+  return coefficient;
+}
+
 /// exp(x) by Cody and Waite's reduction x = n ln 2 + r, with n rounded by adding 1.5 * 2^23.
 AUTOPAR_ELEMENTWISE float exp(float x) {
   constexpr float rounder = 12582912.0F;
@@ -22,11 +28,8 @@ AUTOPAR_ELEMENTWISE float exp(float x) {
   const float shifted = y * 1.44269504F + rounder;
   const float n = shifted - rounder;
   const float r = (y - n * 0x1.62e4p-1F) - n * 0x1.7f7d1cp-20F;
-  float p = 0x1.6a1a72p-10F;
-  p = p * r + 0x1.123fc6p-7F;
-  p = p * r + 0x1.555916p-5F;
-  p = p * r + 0x1.55548ap-3F;
-  p = p * r + 0x1.fffffcp-2F;
+  const float p = polynomial(r, 0x1.6a1a72p-10F, 0x1.123fc6p-7F, 0x1.555916p-5F, 0x1.55548ap-3F,
+                             0x1.fffffcp-2F);
   const float e = 1.0F + (r + r * r * p);
   // 2^n in two factors: n reaches beyond the exponents of a float at both ends.
   const std::uint32_t power = std::bit_cast<std::uint32_t>(shifted) - 0x4B400000U;
@@ -40,11 +43,8 @@ AUTOPAR_ELEMENTWISE double exp(double x) { return std::exp(x); }
 /// Odd polynomial near 0, else 1 - 2 / (exp(2|x|) + 1).
 AUTOPAR_ELEMENTWISE float tanh(float x) {
   const float z = x * x;
-  float p = -0x1.6a5326p-8F;
-  p = p * z + 0x1.4f9946p-6F;
-  p = p * z - 0x1.b7da52p-5F;
-  p = p * z + 0x1.11044ep-3F;
-  p = p * z - 0x1.555526p-2F;
+  const float p = polynomial(z, -0x1.6a5326p-8F, 0x1.4f9946p-6F, -0x1.b7da52p-5F, 0x1.11044ep-3F,
+                             -0x1.555526p-2F);
   const float near = x + x * z * p;
   const float magnitude = std::fabs(x);
   const float far = 1.0F - 2.0F / (math::exp(2.0F * magnitude) + 1.0F);
@@ -56,23 +56,13 @@ AUTOPAR_ELEMENTWISE double tanh(double x) { return std::tanh(x); }
 /// rounds to 1.
 AUTOPAR_ELEMENTWISE float erf(float x) {
   const float z = x * x;
-  float p = 0x1.496a30p-14F;
-  p = p * z - 0x1.a3f700p-11F;
-  p = p * z + 0x1.5405b2p-8F;
-  p = p * z - 0x1.b7f90ep-6F;
-  p = p * z + 0x1.ce2cf8p-4F;
-  p = p * z - 0x1.81273ep-2F;
-  p = p * z + 0x1.20dd74p+0F;
+  const float p = polynomial(z, 0x1.496a30p-14F, -0x1.a3f700p-11F, 0x1.5405b2p-8F, -0x1.b7f90ep-6F,
+                             0x1.ce2cf8p-4F, -0x1.81273ep-2F, 0x1.20dd74p+0F);
   const float near = x * p;
   const float magnitude = std::fabs(x);
   const float a = magnitude > 4.0F ? 4.0F : magnitude;
-  float q = 0x1.86dd9ap-13F;
-  q = q * a - 0x1.825b06p-9F;
-  q = q * a + 0x1.65cb7ep-6F;
-  q = q * a - 0x1.a65346p-4F;
-  q = q * a - 0x1.46baecp-1F;
-  q = q * a - 0x1.2088eap+0F;
-  q = q * a - 0x1.661cb2p-12F;
+  const float q = polynomial(a, 0x1.86dd9ap-13F, -0x1.825b06p-9F, 0x1.65cb7ep-6F, -0x1.a65346p-4F,
+                             -0x1.46baecp-1F, -0x1.2088eap+0F, -0x1.661cb2p-12F);
   const float far = 1.0F - math::exp(q);
   return magnitude < 1.0F ? near : std::copysign(far, x);
 }
@@ -86,15 +76,9 @@ AUTOPAR_ELEMENTWISE float log(float x) {
   const std::int32_t exponent = static_cast<std::int32_t>(bits - 0x3F3504F3U) >> 23;
   const float f = std::bit_cast<float>(bits - (static_cast<std::uint32_t>(exponent) << 23)) - 1.0F;
   const float k = static_cast<float>(is_subnormal ? exponent - 23 : exponent);
-  float p = 0x1.1457a2p-4F;
-  p = p * f - 0x1.de3c12p-4F;
-  p = p * f + 0x1.e6f06ap-4F;
-  p = p * f - 0x1.fc2208p-4F;
-  p = p * f + 0x1.233768p-3F;
-  p = p * f - 0x1.555c4ep-3F;
-  p = p * f + 0x1.99a4b6p-3F;
-  p = p * f - 0x1.000006p-2F;
-  p = p * f + 0x1.555548p-2F;
+  const float p =
+      polynomial(f, 0x1.1457a2p-4F, -0x1.de3c12p-4F, 0x1.e6f06ap-4F, -0x1.fc2208p-4F,
+                 0x1.233768p-3F, -0x1.555c4ep-3F, 0x1.99a4b6p-3F, -0x1.000006p-2F, 0x1.555548p-2F);
   const float tail = f * f * (f * p - 0.5F) + k * 0x1.7f7d1cp-20F;
   const float finite = k * 0x1.62e4p-1F + (f + tail);
   constexpr float infinity = std::numeric_limits<float>::infinity();

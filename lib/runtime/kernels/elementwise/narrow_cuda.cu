@@ -1,5 +1,5 @@
+#include "runtime/kernels/elementwise/code_cuda.h"
 #include "runtime/kernels/elementwise/interpreter_cuda.h"
-#include "runtime/kernels/elementwise/launch_cuda.h"
 
 namespace autopar::runtime::cuda {
 

@@ -3,7 +3,6 @@
 #include <tuple>
 
 #include "runtime/kernels/elementwise/activation_functions.h"
-#include "runtime/kernels/elementwise/compose.h"
 #include "runtime/kernels/elementwise/operator.h"
 
 /// Every element-wise operator, one line each, for all devices: function, types served, name,

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -17,13 +16,12 @@ DataType compute_type(DataType type);
 /// the list in operators.h, one after the other. A *slot* stands for one element of an
 /// operand or of an instruction's results, in its compute type. A single operator is a program of
 /// one instruction; a chain of operators is one of several.
-class ElementwiseProgram {
- public:
+struct ElementwiseProgram {
   struct Input {
     int index = 0;  ///< among the kernel's
     int slot = 0;
     DataType type = DataType::undefined;  ///< as stored
-    std::vector<std::int64_t> strides;    ///< along shape(), in elements; 0 where it is repeated
+    std::vector<std::int64_t> strides;    ///< along `shape`, in elements; 0 where it is repeated
   };
   struct Instruction {
     FunctionId function = -1;
@@ -33,8 +31,17 @@ class ElementwiseProgram {
     Parameters parameters;
   };
 
-  explicit ElementwiseProgram(Shape output_shape) : shape_(std::move(output_shape)) {}
+  Shape shape;  ///< the output's; merged with the inputs' strides once the output is set
+  std::vector<Input> inputs = {};
+  std::vector<Instruction> instructions = {};
+  std::vector<DataType> types = {};  ///< by slot
+  int output_slot = -1;
+  DataType output_type = DataType::undefined;
 
+  int slots() const { return static_cast<int>(types.size()); }
+  DataType type_of(int slot) const { return types[static_cast<std::size_t>(slot)]; }
+
+  int add_slot(DataType type);
   /// False where the view cannot be broadcast to the output's shape.
   bool can_read(const TensorView& view) const;
   /// The slot of kernel input `index`.
@@ -44,25 +51,6 @@ class ElementwiseProgram {
                       Parameters parameters = {});
   /// The slot that becomes output 0, of type `type`. Ends the making: dimensions are merged.
   void set_output(int slot, DataType type);
-
-  /// The output's; merged with the inputs' strides once the output is set.
-  const Shape& shape() const { return shape_; }
-  const std::vector<Input>& inputs() const { return inputs_; }
-  const std::vector<Instruction>& instructions() const { return instructions_; }
-  int slots() const { return static_cast<int>(types_.size()); }
-  DataType type_of(int slot) const { return types_[static_cast<std::size_t>(slot)]; }
-  int output_slot() const { return output_slot_; }
-  DataType output_type() const { return output_type_; }
-
- private:
-  int add_slot(DataType type);
-
-  Shape shape_;
-  std::vector<Input> inputs_;
-  std::vector<Instruction> instructions_;
-  std::vector<DataType> types_;  ///< by slot
-  int output_slot_ = -1;
-  DataType output_type_ = DataType::undefined;
 };
 
 }  // namespace autopar::runtime

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "runtime/kernels/elementwise/elementwise.h"
-#include "runtime/kernels/elementwise/kernels.h"
 #include "runtime/kernels/tables.h"
 #include "runtime/passes/passes.h"
 

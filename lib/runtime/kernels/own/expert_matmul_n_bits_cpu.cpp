@@ -66,7 +66,7 @@ class ExpertMatMulNBits final : public Kernel {
 
   void add_product(const KernelRequest& request, std::int64_t block, std::int64_t rows) {
     const auto of_expert = [&](std::size_t input) {
-      if (input >= request.inputs.size() || !request.inputs[input].present()) return TensorView{};
+      if (!is_given(request.inputs, input)) return TensorView{};
       const TensorView& all = request.inputs[input];
       return TensorView{all.type, Shape(all.shape.begin() + 1, all.shape.end()), nullptr};
     };

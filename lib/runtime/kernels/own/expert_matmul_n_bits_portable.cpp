@@ -28,8 +28,8 @@ class ExpertItems {
         bits_(static_cast<int>(request.node.int_attribute("bits", 4))) {
     const std::int64_t block = request.node.int_attribute("block_size", 0);
     block_ = block > 0 ? block : depth_;
-    has_zeros_ = is_there(request, 4);
-    has_bias_ = is_there(request, 5);
+    has_zeros_ = is_given(request.inputs, 4);
+    has_bias_ = is_given(request.inputs, 5);
     zero_bytes_ = (blocks_ * bits_ + 7) / 8;
     check(request);
   }
@@ -61,10 +61,6 @@ class ExpertItems {
   }
 
  private:
-  static bool is_there(const KernelRequest& request, std::size_t input) {
-    return input < request.inputs.size() && request.inputs[input].present();
-  }
-
   void check(const KernelRequest& request) const {
     const auto has = [&](std::size_t input, DataType type, const Shape& shape) {
       return request.inputs[input].type == type && request.inputs[input].shape == shape;
@@ -129,9 +125,7 @@ class ExpertItems {
 
 std::unique_ptr<Kernel> make_expert_matmul_n_bits(const KernelRequest& request) {
   using Served = Joined<Types<float>, Halves>;
-  auto by_element =
-      kernel_for_type(request, request.inputs.at(0).type, Served{},
-                      [&]<typename T>(T) { return make_loops<ExpertItems<T>>(request); });
+  auto by_element = loops_for_type<ExpertItems>(request, request.inputs.at(0).type, Served{});
   if constexpr (on_cpu)
     if (auto by_expert = cpu::make_rows_by_expert(request)) return by_expert;
   return by_element;

@@ -154,8 +154,7 @@ class TreeItems {
 };
 
 std::unique_ptr<Kernel> make_tree_sums(const KernelRequest& request) {
-  return kernel_for_type(request, request.inputs.at(0).type, Floats{},
-                         [&]<typename T>(T) { return make_loops<TreeItems<T>>(request); });
+  return loops_for_type<TreeItems>(request, request.inputs.at(0).type, Floats{});
 }
 
 }  // namespace autopar::runtime::AUTOPAR_DEVICE

@@ -66,8 +66,8 @@ class DeterminantItems {
 };
 
 std::unique_ptr<Kernel> make_determinant(const KernelRequest& request) {
-  return kernel_for_type(request, request.inputs.at(0).type, Joined<Floats, Halves>{},
-                         [&]<typename T>(T) { return make_loops<DeterminantItems<T>>(request); });
+  return loops_for_type<DeterminantItems>(request, request.inputs.at(0).type,
+                                          Joined<Floats, Halves>{});
 }
 
 }  // namespace autopar::runtime::AUTOPAR_DEVICE

@@ -1,18 +1,113 @@
-
 #include <algorithm>
+#include <cctype>
+#include <map>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "runtime/kernels/common/composite.h"
-#include "runtime/kernels/product/einsum_equation.h"
 #include "runtime/kernels/product/kernels.h"
 #include "runtime/passes/passes.h"
 
 namespace autopar::runtime {
 namespace {
 
+/// A dimension of an Einsum: a letter of its equation, or one that an ellipsis stands for.
+using EinsumLabel = int;
+
+/// An Einsum's equation with the shapes of its operands.
+struct EinsumEquation {
+  std::vector<std::vector<EinsumLabel>> operands;  ///< a label for each dimension
+  std::vector<EinsumLabel> output;
+  std::map<EinsumLabel, std::int64_t> extents;
+
+  /// Throws Error for what is no equation on such operands. Spaces mean nothing; without "->" the
+  /// result has the ellipsis first and then, in alphabetical order, the letters that appear once.
+  /// Dimensions of extent 1 broadcast, as NumPy lets them.
+  EinsumEquation(std::string_view equation, const std::vector<Shape>& shapes);
+};
+
 using Labels = std::vector<EinsumLabel>;
 using Part = Composite::Part;
+
+/// The label of an ellipsis' dimension, counted from its last.
+EinsumLabel ellipsis_label(std::size_t from_last) { return -1 - static_cast<int>(from_last); }
+
+/// One term of an equation; its ellipsis, if there is one, stands for so many dimensions.
+Labels labels_of(std::string_view term, std::size_t ellipsis_dimensions) {
+  Labels labels;
+  bool has_ellipsis = false;
+  for (std::size_t at = 0; at < term.size(); ++at) {
+    if (std::isalpha(static_cast<unsigned char>(term[at])) != 0) {
+      labels.push_back(term[at]);
+      continue;
+    }
+    if (has_ellipsis || term.substr(at, 3) != "...")
+      fail("'{}' of the equation is not letters with one ellipsis", term);
+    has_ellipsis = true;
+    at += 2;
+    for (std::size_t d = ellipsis_dimensions; d-- > 0;) labels.push_back(ellipsis_label(d));
+  }
+  return labels;
+}
+
+std::size_t letters_in(std::string_view term) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      term, [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }));
+}
+
+std::vector<std::string_view> split_terms(std::string_view terms) {
+  std::vector<std::string_view> result;
+  for (;;) {
+    const std::size_t comma = terms.find(',');
+    result.push_back(terms.substr(0, comma));
+    if (comma == std::string_view::npos) return result;
+    terms.remove_prefix(comma + 1);
+  }
+}
+
+EinsumEquation::EinsumEquation(std::string_view equation, const std::vector<Shape>& shapes) {
+  std::string text(equation);
+  std::erase(text, ' ');
+  const std::size_t arrow = text.find("->");
+  const std::string terms = text.substr(0, arrow);
+  const auto names = split_terms(terms);
+  if (names.size() != shapes.size())
+    fail("equation '{}' has {} operands, not {}", equation, names.size(), shapes.size());
+  std::size_t most_in_ellipsis = 0;
+  std::map<EinsumLabel, int> uses;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::size_t letters = letters_in(names[i]);
+    const bool has_ellipsis = names[i].find('.') != std::string_view::npos;
+    if (letters > shapes[i].size() || (!has_ellipsis && letters != shapes[i].size()))
+      fail("'{}' of equation '{}' does not fit shape {}", names[i], equation,
+           graph::to_string(shapes[i]));
+    most_in_ellipsis = std::max(most_in_ellipsis, shapes[i].size() - letters);
+    operands.push_back(labels_of(names[i], shapes[i].size() - letters));
+    for (std::size_t d = 0; d < shapes[i].size(); ++d) {
+      const EinsumLabel label = operands.back()[d];
+      ++uses[label];
+      std::int64_t& extent = extents.try_emplace(label, 1).first->second;
+      if (extent == 1)
+        extent = shapes[i][d];
+      else if (shapes[i][d] != 1 && shapes[i][d] != extent)
+        fail("a dimension of equation '{}' is both {} and {}", equation, extent, shapes[i][d]);
+    }
+  }
+  if (arrow != std::string::npos) {
+    output = labels_of(std::string_view(text).substr(arrow + 2), most_in_ellipsis);
+  } else {
+    for (std::size_t d = most_in_ellipsis; d-- > 0;) output.push_back(ellipsis_label(d));
+    for (const auto& [label, count] : uses)
+      if (label > 0 && count == 1) output.push_back(label);
+  }
+  for (const EinsumLabel label : output)
+    if (!extents.contains(label) || std::ranges::count(output, label) != 1)
+      fail("the result of equation '{}' has a dimension twice, or one that no operand has",
+           equation);
+}
 
 bool has(const Labels& labels, EinsumLabel label) {
   return std::ranges::find(labels, label) != labels.end();
@@ -48,8 +143,8 @@ class EinsumMaker {
       Labels needed = equation_.output;
       for (std::size_t later = next + 1; later < equation_.operands.size(); ++later)
         needed = joined(needed, equation_.operands[later]);
-      is_last_ = next + 1 == equation_.operands.size();
-      result = contracted(result, operand(next), needed);
+      const bool is_last = next + 1 == equation_.operands.size();
+      result = contracted(result, operand(next), needed, is_last);
     }
     result = summed(result, equation_.output);
     if (result.part.place != Part::Place::output || result.labels != equation_.output)
@@ -152,81 +247,80 @@ class EinsumMaker {
     return ordered(operand, labels);
   }
 
-  /// The two operands' product, summed over what only they have.
-  Operand contracted(Operand a, Operand b, const Labels& needed) {
-    a = summed(a, joined(needed, b.labels));
-    b = summed(b, joined(needed, a.labels));
-    const Operand whole_a = a;
-    a = without_broadcast(a, b);
-    b = without_broadcast(b, whole_a);
-    // Dimensions that a was 1 along may be b's alone now.
-    a = summed(a, joined(needed, b.labels));
-    b = summed(b, joined(needed, a.labels));
+  /// The dimensions of a product by where they are: in both operands (summed over or not), in the
+  /// first or in the second.
+  struct Groups {
     Labels batch;
     Labels rows;
     Labels columns;
     Labels depth;
-    for (const EinsumLabel label : a.labels) {
-      if (!has(b.labels, label))
-        rows.push_back(label);
-      else
-        (has(needed, label) ? batch : depth).push_back(label);
-    }
-    for (const EinsumLabel label : b.labels)
-      if (!has(a.labels, label)) columns.push_back(label);
-    return depth.empty() ? multiplied(a, b, batch, rows, columns)
-                         : product(a, b, batch, rows, columns, depth);
-  }
+  };
 
-  Operand result_of(const Operand& a, const Operand& b, const Labels& labels) {
+  /// The two operands' product, summed over what only they have.
+  Operand contracted(Operand a, Operand b, const Labels& needed, bool is_last) {
+    const auto sum_alone = [&] {
+      a = summed(a, joined(needed, b.labels));
+      b = summed(b, joined(needed, a.labels));
+    };
+    sum_alone();
+    const Operand whole_a = a;
+    a = without_broadcast(a, b);
+    b = without_broadcast(b, whole_a);
+    sum_alone();  // dimensions that a was 1 along may be b's alone now
+    Groups of;
+    for (const EinsumLabel label : a.labels)
+      (!has(b.labels, label) ? of.rows : (has(needed, label) ? of.batch : of.depth))
+          .push_back(label);
+    for (const EinsumLabel label : b.labels)
+      if (!has(a.labels, label)) of.columns.push_back(label);
+    const Labels labels = joined(joined(of.batch, of.rows), of.columns);
     Shape shape;
     for (const EinsumLabel label : labels)
-      shape.push_back(has(a.labels, label) ? a.extent(label) : b.extent(label));
+      shape.push_back((has(a.labels, label) ? a : b).extent(label));
     const Part output = composite_.output(0);
-    if (labels == equation_.output && shape == output.shape && is_last_) return {output, labels};
-    return {composite_.temporary(a.part.type, shape), labels};
+    const bool is_output = is_last && labels == equation_.output && shape == output.shape;
+    const Part result = is_output ? output : composite_.temporary(a.part.type, shape);
+    if (of.depth.empty())
+      multiply(a, b, of, result);
+    else
+      multiply_and_sum(a, b, of, result);
+    return {result, labels};
   }
 
-  Operand multiplied(const Operand& a, const Operand& b, const Labels& batch, const Labels& rows,
-                     const Labels& columns) {
-    const Operand left = ordered(a, joined(batch, rows));
-    const Operand right = ordered(b, joined(batch, columns));
-    const Operand result = result_of(a, b, joined(joined(batch, rows), columns));
-    const std::int64_t count = a.extent(batch);
-    const std::int64_t m = a.extent(rows);
-    const std::int64_t n = b.extent(columns);
+  void multiply(const Operand& a, const Operand& b, const Groups& of, const Part& result) {
+    const Operand left = ordered(a, joined(of.batch, of.rows));
+    const Operand right = ordered(b, joined(of.batch, of.columns));
+    const std::int64_t count = a.extent(of.batch);
+    const std::int64_t m = a.extent(of.rows);
+    const std::int64_t n = b.extent(of.columns);
     composite_.add("", "Mul", {},
                    {Composite::reshaped(left.part, {count, m, 1}),
                     Composite::reshaped(right.part, {count, 1, n})},
-                   {Composite::reshaped(result.part, {count, m, n})});
-    return result;
+                   {Composite::reshaped(result, {count, m, n})});
   }
 
-  Operand product(const Operand& a, const Operand& b, const Labels& batch, const Labels& rows,
-                  const Labels& columns, const Labels& depth) {
+  void multiply_and_sum(const Operand& a, const Operand& b, const Groups& of, const Part& result) {
+    const auto& [batch, rows, columns, depth] = of;
     const bool swaps_a = !rows.empty() && a.labels == joined(joined(batch, depth), rows);
     const bool swaps_b = b.labels == joined(joined(batch, columns), depth);
     const Operand left = swaps_a ? a : ordered(a, joined(joined(batch, rows), depth));
     const Operand right = swaps_b ? b : ordered(b, joined(joined(batch, depth), columns));
-    const Operand result = result_of(a, b, joined(joined(batch, rows), columns));
-    const std::int64_t count = a.extent(batch);
     const std::int64_t m = a.extent(rows);
     const std::int64_t n = b.extent(columns);
     const std::int64_t k = a.extent(depth);
-    const auto matrices = [count](const Part& part, std::int64_t outer, std::int64_t inner) {
+    const auto matrices = [count = a.extent(batch)](const Part& part, std::int64_t outer,
+                                                    std::int64_t inner) {
       return Composite::reshaped(part, {count, outer, inner});
     };
     composite_.add(passes::internal_domain, "FusedMatMul",
                    {{"transA", std::int64_t{swaps_a}}, {"transB", std::int64_t{swaps_b}}},
                    {swaps_a ? matrices(left.part, k, m) : matrices(left.part, m, k),
                     swaps_b ? matrices(right.part, n, k) : matrices(right.part, k, n)},
-                   {matrices(result.part, m, n)});
-    return result;
+                   {matrices(result, m, n)});
   }
 
   Composite composite_;
   EinsumEquation equation_;
-  bool is_last_ = false;  ///< whether the product under way is the last
 };
 
 }  // namespace

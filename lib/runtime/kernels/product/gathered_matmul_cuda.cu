@@ -37,8 +37,8 @@ struct GatheredProduct {
 /// What a block has at hand of a matrix and of the vectors that it multiplies.
 template <typename T>
 struct Tiles {
-  Wide<T> weights[tile_depth][tile_columns + 1];
-  Wide<T> vectors[tile_vectors][tile_depth + 1];
+  Widened<T> weights[tile_depth][tile_columns + 1];
+  Widened<T> vectors[tile_vectors][tile_depth + 1];
 };
 
 /// Threads that follow one another read what lies together.
@@ -53,7 +53,7 @@ __device__ void load_weights(const GatheredProduct<T>& of, const T* matrix, std:
     tiles.weights[k][column] = is_there
                                    ? widened(matrix[(first_k + k) * of.depth_stride +
                                                     (first_column + column) * of.column_stride])
-                                   : Wide<T>{};
+                                   : Widened<T>{};
   }
 }
 
@@ -65,12 +65,12 @@ __device__ void multiply_tile(const GatheredProduct<T>& of, const T* matrix,
                               Tiles<T>& tiles) {
   const int x = static_cast<int>(threadIdx.x) % 16;
   const int y = static_cast<int>(threadIdx.x) / 16;
-  Wide<T> sums[columns_a_thread] = {};
+  Widened<T> sums[columns_a_thread] = {};
   for (std::int64_t first_k = 0; first_k < of.depth; first_k += tile_depth) {
     load_weights(of, matrix, first_k, first_column, tiles);
     const bool is_there = y < count && first_k + x < of.depth;
     tiles.vectors[y][x] =
-        is_there ? widened(of.vectors[chosen[y] * of.depth + first_k + x]) : Wide<T>{};
+        is_there ? widened(of.vectors[chosen[y] * of.depth + first_k + x]) : Widened<T>{};
     __syncthreads();
     for (int k = 0; k < tile_depth; ++k)
       for (int c = 0; c < columns_a_thread; ++c)
@@ -144,12 +144,8 @@ class GatheredMatMul final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_gathered_matmul(const KernelRequest& request) {
-  std::unique_ptr<Kernel> kernel;
-  const DataType type = request.outputs.at(0).type;
-  if (!visit_type(type, Joined<Floats, Halves>{},
-                  [&]<typename T>(T) { kernel = std::make_unique<GatheredMatMul<T>>(request); }))
-    fail_type(request, type);
-  return kernel;
+  return kernel_for_type<GatheredMatMul>(request, request.outputs.at(0).type,
+                                         Joined<Floats, Halves>{});
 }
 
 }  // namespace autopar::runtime::cuda

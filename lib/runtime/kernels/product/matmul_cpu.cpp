@@ -53,11 +53,8 @@ dnnl::matmul::primitive_desc describe(const Product& product, const memory::desc
 class FloatMatMul final : public Kernel {
  public:
   FloatMatMul(const KernelRequest& request, const Product& product)
-      : product_(product),
-        is_empty_(product.is_empty()),
-        sums_nothing_(product.depth == 0),
-        float_bytes_(float_bytes(request)) {
-    if (is_empty_ || sums_nothing_) return;
+      : product_(product), float_bytes_(float_bytes(request)) {
+    if (product.is_empty() || product.depth == 0) return;
     std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
     if (takes_bias(product_)) arguments.push_back(DNNL_ARG_BIAS);
     const dnnl::matmul::primitive_desc packed = pack(request);
@@ -69,12 +66,12 @@ class FloatMatMul final : public Kernel {
   std::int64_t scratch_bytes() const override { return matmul_.scratch_bytes() + float_bytes_; }
 
   void run(const KernelIo& io) override {
-    if (is_empty_) return;
+    if (product_.is_empty()) return;
     const TensorView& out = io.outputs[0];
     FloatCopies copies(io.scratch + matmul_.scratch_bytes());
     const float* c = product_.c ? copies.load(io.inputs[2]) : nullptr;
     float* target = copies.target(out);
-    if (sums_nothing_) {
+    if (product_.depth == 0) {
       for (std::int64_t i = 0; i < out.elements(); ++i)
         target[i] = product_.c ? product_.beta * c[product_.c_offset(i)] : 0.0F;
     } else {
@@ -115,8 +112,6 @@ class FloatMatMul final : public Kernel {
   OnednnPrimitive matmul_;
   std::shared_ptr<std::byte> kept_b_;  ///< null where the node's own serves
   Product product_;
-  bool is_empty_;
-  bool sums_nothing_;
   std::int64_t float_bytes_;
 };
 
@@ -178,11 +173,8 @@ std::unique_ptr<Kernel> make_matmul(const KernelRequest& request) {
   const DataType type = request.outputs[0].type;
   if (type == DataType::float32 || is_half(type))
     return std::make_unique<FloatMatMul>(request, product);
-  std::unique_ptr<Kernel> kernel;
-  if (!visit_type(type, PlainTypes{},
-                  [&]<typename T>(T) { kernel = std::make_unique<PlainMatMul<T>>(product); }))
-    fail_type(request, type);
-  return kernel;
+  return kernel_for_type(request, type, PlainTypes{},
+                         [&]<typename T>(T) { return std::make_unique<PlainMatMul<T>>(product); });
 }
 
 }  // namespace autopar::runtime::cpu

@@ -43,8 +43,8 @@ struct Shapes {
 /// A thread an element of the result, a block a tile.
 template <typename T>
 __global__ void multiply(const T* a, const T* b, const T* c, T* out, Shapes shapes) {
-  __shared__ Wide<T> a_tile[tile][tile];
-  __shared__ Wide<T> b_tile[tile][tile + 1];
+  __shared__ Widened<T> a_tile[tile][tile];
+  __shared__ Widened<T> b_tile[tile][tile + 1];
   const int x = static_cast<int>(threadIdx.x);
   const int y = static_cast<int>(threadIdx.y);
   std::int64_t rest = blockIdx.x;
@@ -61,7 +61,7 @@ __global__ void multiply(const T* a, const T* b, const T* c, T* out, Shapes shap
     out += index * shapes.out.batch_strides[d];
     c_offset += index * shapes.c.batch_strides[d];
   }
-  Wide<T> sum{};
+  Widened<T> sum{};
   for (std::int64_t k = 0; k < shapes.depth; k += tile) {
     const bool has_a = row < shapes.rows && k + x < shapes.depth;
     const bool has_b = column < shapes.columns && k + y < shapes.depth;
@@ -76,8 +76,8 @@ __global__ void multiply(const T* a, const T* b, const T* c, T* out, Shapes shap
     __syncthreads();
   }
   if (row >= shapes.rows || column >= shapes.columns) return;
-  const Wide<T> added = c == nullptr ? Wide<T>{} : widened(c[c_offset]);
-  const Wide<T> scaled = scaled_sum(sum, added, shapes.alpha, shapes.beta);
+  const Widened<T> added = c == nullptr ? Widened<T>{} : widened(c[c_offset]);
+  const Widened<T> scaled = scaled_sum(sum, added, shapes.alpha, shapes.beta);
   out[row * shapes.out.row_stride + column * shapes.out.column_stride] =
       narrowed<T>(activated(scaled, shapes.activation));
 }

@@ -92,10 +92,6 @@ Product matmul_product(const KernelRequest& request) {
   return product;
 }
 
-bool has_third_input(const KernelRequest& request) {
-  return request.inputs.size() > 2 && request.inputs[2].present();
-}
-
 /// Gemm's C broadcasts to the result; a bias, which has one element a column, does too.
 void add_c(Product& product, const KernelRequest& request, const Shape& to) {
   const auto strides = broadcast_strides(request.inputs[2].shape, to);
@@ -107,13 +103,9 @@ void add_c(Product& product, const KernelRequest& request, const Shape& to) {
 }
 
 Activation activation_of(const KernelRequest& request) {
-  const std::string name = request.node.string_attribute("activation", "");
-  if (name.empty()) return Activation::none;
-  if (name == "Relu") return Activation::relu;
-  if (name == "Gelu") return Activation::gelu;
-  if (name == "GeluTanh") return Activation::gelu_tanh;
+  if (const auto known = known_activation(request.node)) return *known;
   fail("node '{}': {} knows no activation '{}'", request.node.name, qualified_op_type(request.node),
-       name);
+       request.node.string_attribute("activation", ""));
 }
 
 /// The layouts that are there, c last.
@@ -145,6 +137,14 @@ bool make_rows(Product& product) {
 }
 
 }  // namespace
+
+std::optional<Activation> known_activation(const graph::Node& node) {
+  const std::string name = node.string_attribute("activation", "");
+  constexpr std::string_view names[] = {"", "Relu", "Gelu", "GeluTanh"};  // as Activation has them
+  const auto found = std::ranges::find(names, name);
+  if (found == std::end(names)) return std::nullopt;
+  return static_cast<Activation>(found - names);
+}
 
 bool Product::has_bias() const {
   return c && c->row_stride == 0 && c->column_stride == 1 &&
@@ -183,7 +183,7 @@ Product product_of(const KernelRequest& request) {
     product.alpha = request.node.float_attribute("alpha", 1.0F);
     product.beta = request.node.float_attribute("beta", 1.0F);
   }
-  if (has_third_input(request) && product.beta != 0)
+  if (is_given(request.inputs, 2) && product.beta != 0)
     add_c(product, request, {product.rows, product.columns});
   product.activation = activation_of(request);
   merge_batches(product);

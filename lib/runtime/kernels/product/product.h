@@ -18,6 +18,8 @@ struct MatrixLayout {
 };
 
 enum class Activation { none, relu, gelu, gelu_tanh };
+/// A node's attribute `activation`; nullopt where it names none of these.
+std::optional<Activation> known_activation(const graph::Node& node);
 
 /// out[batch, m, n] = activation(alpha * sum over k of a[batch, m, k] b[batch, k, n]
 ///                               + beta * c[batch, m, n])

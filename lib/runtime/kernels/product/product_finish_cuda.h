@@ -11,7 +11,7 @@ namespace autopar::runtime::cuda {
 
 /// What elements of T are computed in.
 template <typename T>
-using Wide = decltype(widened(T{}));
+using Wide = Widened<T>;
 
 /// Integers have no activation.
 template <typename W>

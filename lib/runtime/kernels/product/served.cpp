@@ -1,10 +1,10 @@
-#include "runtime/kernels/product/served.h"
+#include "runtime/kernels/product/kernels.h"
 
 #include <algorithm>
 #include <array>
-#include <string>
 
 #include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/product/product.h"
 
 namespace autopar::runtime {
 namespace cpu {
@@ -29,9 +29,7 @@ namespace cuda {
 
 bool serves_fused_matmul(const graph::Node& node, std::span<const TensorView>,
                          std::span<const TensorView> outputs) {
-  const std::string activation = node.string_attribute("activation", "");
-  return is_wide_float(outputs[0].type) && (activation.empty() || activation == "Relu" ||
-                                            activation == "Gelu" || activation == "GeluTanh");
+  return is_wide_float(outputs[0].type) && known_activation(node).has_value();
 }
 
 bool serves_gathered_matmul(const graph::Node&, std::span<const TensorView> inputs,

@@ -1,5 +1,4 @@
 #include "runtime/kernels/product/kernels.h"
-#include "runtime/kernels/product/served.h"
 #include "runtime/kernels/tables.h"
 #include "runtime/passes/passes.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/device.h"
-#include "runtime/kernels/cpu/block_function.h"
+#include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/reduction/kernels.h"
 
 namespace autopar::runtime::cpu {

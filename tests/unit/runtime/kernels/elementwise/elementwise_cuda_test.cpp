@@ -3,8 +3,7 @@
 
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/kernels/elementwise/elementwise.h"
-#include "runtime/kernels/elementwise/kernels.h"
-#include "runtime/kernels/elementwise/launch_cuda.h"
+#include "runtime/kernels/elementwise/code_cuda.h"
 #include "runtime/kernels/elementwise/operators.h"
 #include "runtime/kernels/elementwise/registers_cuda.h"
 #include "unit/runtime/run_node.h"

@@ -3,7 +3,7 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/kernels/cpu/block_function.h"
+#include "runtime/kernels/elementwise/blocks_cpu.h"
 
 namespace autopar::runtime {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/kernels/cpu/block_function.h"
+#include "runtime/kernels/cpu/simd.h"
 
 namespace autopar::runtime::cpu {
 
