@@ -95,8 +95,6 @@ std::optional<BucketTree> BucketTree::make(const AssignmentProblem& problem, con
   return tree;
 }
 
-std::size_t BucketTree::strategies(int node) const { return problem_->nodes[node].costs.size(); }
-
 std::size_t BucketTree::cells(const Bucket& bucket) const {
   std::size_t cells = 1;
   for (const int i : bucket.separator()) cells *= strategies(i);

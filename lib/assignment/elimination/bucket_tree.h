@@ -36,7 +36,7 @@ class BucketTree {
 
   /// Children before parents; the last is the root, which joins components.
   const std::vector<Bucket>& buckets() const { return buckets_; }
-  std::size_t strategies(int node) const;
+  std::size_t strategies(int node) const { return problem_->nodes[node].costs.size(); }
   /// The size of its table.
   std::size_t cells(const Bucket& bucket) const;
   /// By the bucket's nodes, the strides in the tables of its edges and then of its children.
@@ -45,7 +45,24 @@ class BucketTree {
   /// Calls visit(cell, places, digits) for each cell over the bucket's nodes, row-major, with its
   /// places in the tables of the edges and then of the children, and the nodes' strategies.
   template <typename Visit>
-  void for_each_cell(const Bucket& bucket, const Visit& visit) const;
+  void for_each_cell(const Bucket& bucket, const Visit& visit) const {
+    const auto steps = strides(bucket);
+    std::vector<std::size_t> digits(bucket.nodes.size(), 0);
+    std::vector<std::size_t> places(bucket.edges.size() + bucket.children.size(), 0);
+    const std::size_t end = cells(bucket) * strategies(bucket.node);
+    for (std::size_t cell = 0; cell < end; ++cell) {
+      visit(cell, std::as_const(places), std::as_const(digits));
+      for (std::size_t k = digits.size(); k-- > 0;) {
+        const bool is_carried = ++digits[k] == strategies(bucket.nodes[k]);
+        for (std::size_t table = 0; table < places.size(); ++table) {
+          places[table] += steps[k][table];
+          if (is_carried) places[table] -= steps[k][table] * digits[k];
+        }
+        if (!is_carried) break;
+        digits[k] = 0;
+      }
+    }
+  }
 
  private:
   explicit BucketTree(const AssignmentProblem& problem) : problem_(&problem) {}
@@ -53,25 +70,5 @@ class BucketTree {
   const AssignmentProblem* problem_;
   std::vector<Bucket> buckets_;
 };
-
-template <typename Visit>
-void BucketTree::for_each_cell(const Bucket& bucket, const Visit& visit) const {
-  const auto steps = strides(bucket);
-  std::vector<std::size_t> digits(bucket.nodes.size(), 0);
-  std::vector<std::size_t> places(bucket.edges.size() + bucket.children.size(), 0);
-  const std::size_t end = cells(bucket) * strategies(bucket.node);
-  for (std::size_t cell = 0; cell < end; ++cell) {
-    visit(cell, std::as_const(places), std::as_const(digits));
-    for (std::size_t k = digits.size(); k-- > 0;) {
-      const bool is_carried = ++digits[k] == strategies(bucket.nodes[k]);
-      for (std::size_t table = 0; table < places.size(); ++table) {
-        places[table] += steps[k][table];
-        if (is_carried) places[table] -= steps[k][table] * digits[k];
-      }
-      if (!is_carried) break;
-      digits[k] = 0;
-    }
-  }
-}
 
 }  // namespace autopar::assignment

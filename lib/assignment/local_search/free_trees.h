@@ -28,6 +28,7 @@ class FreeTrees {
   /// not count. Does nothing where the root is free, or touches a free node.
   void grow(int root, std::size_t size, std::mt19937_64& random);
 
+  const ArcCosts& costs() const { return costs_; }
   const std::vector<Place>& places() const { return places_; }  ///< parents before children
   bool is_free(int node) const { return place_[node] >= 0; }
   /// The strategies of all places.

@@ -126,7 +126,7 @@ void NeighbourhoodSearch::set_trees_free() {
     trees_.grow(root, static_cast<std::size_t>(size) / trees + 1, random_);
   }
   work_ += parameters_.work_of_arc * static_cast<double>(trees_.arcs());
-  count(sum_costs(problem_, costs_, trees_, choice_, price_until_, tree_costs_));
+  count(sum_costs(problem_, trees_, choice_, price_until_, tree_costs_));
   present_.clear();
   for (const FreeTrees::Place& place : trees_.places()) present_.push_back(choice_[place.node]);
 }
@@ -159,13 +159,12 @@ bool NeighbourhoodSearch::move_to(const std::vector<int>& strategies) {
 }
 
 void NeighbourhoodSearch::reduce_cost() {
-  const double before = cost_of_places(costs_, trees_, tree_costs_, present_);
+  const double before = cost_of_places(trees_, tree_costs_, present_);
   const double weight = uniform(0, parameters_.most_weight_of_prices);
   std::vector<Bump> bumps;
   for (int k = 0; k < parameters_.most_proposals; ++k) {
-    count(propose(problem_, costs_, trees_, tree_costs_, weight, bumps, present_, values_,
-                  proposal_));
-    const double after = cost_of_places(costs_, trees_, tree_costs_, proposal_);
+    count(propose(problem_, trees_, tree_costs_, weight, bumps, present_, proposal_));
+    const double after = cost_of_places(trees_, tree_costs_, proposal_);
     if (after > before) return;
     // A move at no cost is good where usage pays less.
     if (after == before && more_paid(trees_, tree_costs_, present_, proposal_) >= 0) return;
@@ -186,10 +185,9 @@ void NeighbourhoodSearch::reduce_cost() {
 void NeighbourhoodSearch::reduce_usage() {
   const std::int64_t over = usage_.most();
   const int time = usage_.time_of_most();
-  const double before = cost_of_places(costs_, trees_, tree_costs_, present_);
-  count(propose(problem_, costs_, trees_, tree_costs_, 1, {{time, repair_price_}}, present_,
-                values_, proposal_));
-  const double after = cost_of_places(costs_, trees_, tree_costs_, proposal_);
+  const double before = cost_of_places(trees_, tree_costs_, present_);
+  count(propose(problem_, trees_, tree_costs_, 1, {{time, repair_price_}}, present_, proposal_));
+  const double after = cost_of_places(trees_, tree_costs_, proposal_);
   if (move_to(proposal_)) {
     const std::int64_t now = usage_.most();
     if (now < over || (now == over && usage_.excess_at(time) < over)) {

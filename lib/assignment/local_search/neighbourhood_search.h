@@ -4,8 +4,6 @@
 #include <random>
 #include <vector>
 
-#include "assignment/arc_costs.h"
-#include "assignment/assignment_problem.h"
 #include "assignment/local_search/free_trees.h"
 #include "assignment/local_search/tree_moves.h"
 #include "assignment/local_search/usage_tree.h"
@@ -71,7 +69,6 @@ class NeighbourhoodSearch {
   TreeCosts tree_costs_;
   std::vector<int> present_;
   std::vector<int> proposal_;
-  std::vector<double> values_;  ///< scratch of proposals
 };
 
 }  // namespace autopar::assignment

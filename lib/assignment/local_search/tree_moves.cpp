@@ -5,9 +5,10 @@
 
 namespace autopar::assignment {
 
-LookedAt sum_costs(const AssignmentProblem& problem, const ArcCosts& costs, const FreeTrees& trees,
+LookedAt sum_costs(const AssignmentProblem& problem, const FreeTrees& trees,
                    const std::vector<int>& choice, const std::vector<double>& price_until,
                    TreeCosts& into) {
+  const ArcCosts& costs = trees.costs();
   LookedAt looked_at;
   into.fixed.resize(trees.values());
   into.priced.resize(trees.values());
@@ -34,10 +35,9 @@ LookedAt sum_costs(const AssignmentProblem& problem, const ArcCosts& costs, cons
 
 namespace {
 
-void price_values(const AssignmentProblem& problem, const FreeTrees& trees,
-                  const TreeCosts& tree_costs, double weight_of_prices,
-                  const std::vector<Bump>& bumps, std::vector<double>& values) {
-  values.resize(trees.values());
+void price_values(const AssignmentProblem& problem, const FreeTrees& trees, double weight_of_prices,
+                  const std::vector<Bump>& bumps, TreeCosts& tree_costs) {
+  tree_costs.values.resize(trees.values());
   for (const FreeTrees::Place& place : trees.places()) {
     const auto& node = problem.nodes[place.node];
     double price = 0;
@@ -46,14 +46,15 @@ void price_values(const AssignmentProblem& problem, const FreeTrees& trees,
     }
     for (std::size_t s = 0; s < node.costs.size(); ++s) {
       const std::size_t v = place.values + s;
-      values[v] = tree_costs.fixed[v] + weight_of_prices * tree_costs.priced[v] +
-                  price * static_cast<double>(node.usages[s]);
+      tree_costs.values[v] = tree_costs.fixed[v] + weight_of_prices * tree_costs.priced[v] +
+                             price * static_cast<double>(node.usages[s]);
     }
   }
 }
 
 /// Adds to each parent's values what the tree at its child costs at least.
-LookedAt sum_up_trees(const ArcCosts& costs, const FreeTrees& trees, std::vector<double>& values) {
+LookedAt sum_up_trees(const FreeTrees& trees, std::vector<double>& values) {
+  const ArcCosts& costs = trees.costs();
   LookedAt looked_at;
   const auto& places = trees.places();
   for (std::size_t k = places.size(); k-- > 0;) {
@@ -78,16 +79,16 @@ LookedAt sum_up_trees(const ArcCosts& costs, const FreeTrees& trees, std::vector
 
 }  // namespace
 
-LookedAt propose(const AssignmentProblem& problem, const ArcCosts& costs, const FreeTrees& trees,
-                 const TreeCosts& tree_costs, double weight_of_prices,
-                 const std::vector<Bump>& bumps, const std::vector<int>& present,
-                 std::vector<double>& values, std::vector<int>& proposal) {
-  price_values(problem, trees, tree_costs, weight_of_prices, bumps, values);
-  const LookedAt looked_at = sum_up_trees(costs, trees, values);
+LookedAt propose(const AssignmentProblem& problem, const FreeTrees& trees, TreeCosts& tree_costs,
+                 double weight_of_prices, const std::vector<Bump>& bumps,
+                 const std::vector<int>& present, std::vector<int>& proposal) {
+  const ArcCosts& costs = trees.costs();
+  price_values(problem, trees, weight_of_prices, bumps, tree_costs);
+  const LookedAt looked_at = sum_up_trees(trees, tree_costs.values);
   proposal.resize(present.size());
   for (std::size_t k = 0; k < present.size(); ++k) {
     const FreeTrees::Place& place = trees.places()[k];
-    double* value = &values[place.values];
+    double* value = &tree_costs.values[place.values];
     const std::size_t count = costs.strategies(place.node);
     if (place.parent >= 0) {
       const double* row = costs.row(*place.arc, proposal[place.parent]);
@@ -99,13 +100,14 @@ LookedAt propose(const AssignmentProblem& problem, const ArcCosts& costs, const 
   return looked_at;
 }
 
-double cost_of_places(const ArcCosts& costs, const FreeTrees& trees, const TreeCosts& tree_costs,
+double cost_of_places(const FreeTrees& trees, const TreeCosts& tree_costs,
                       const std::vector<int>& strategies) {
   double sum = 0;
   for (std::size_t k = 0; k < strategies.size(); ++k) {
     const FreeTrees::Place& place = trees.places()[k];
     sum += tree_costs.fixed[place.values + strategies[k]];
-    if (place.parent >= 0) sum += costs.row(*place.arc, strategies[place.parent])[strategies[k]];
+    if (place.parent < 0) continue;
+    sum += trees.costs().row(*place.arc, strategies[place.parent])[strategies[k]];
   }
   return sum;
 }

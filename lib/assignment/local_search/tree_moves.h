@@ -2,8 +2,6 @@
 
 #include <vector>
 
-#include "assignment/arc_costs.h"
-#include "assignment/assignment_problem.h"
 #include "assignment/local_search/free_trees.h"
 
 namespace autopar::assignment {
@@ -12,6 +10,7 @@ namespace autopar::assignment {
 struct TreeCosts {
   std::vector<double> fixed;   ///< its own cost, and its arcs to nodes that are kept
   std::vector<double> priced;  ///< what its usage pays
+  std::vector<double> values;  ///< scratch of proposals
 };
 
 /// A price on usage at one time.
@@ -27,19 +26,18 @@ struct LookedAt {
 };
 
 /// Fills `into`; a unit of usage from one time to another pays the difference of `price_until`.
-LookedAt sum_costs(const AssignmentProblem& problem, const ArcCosts& costs, const FreeTrees& trees,
+LookedAt sum_costs(const AssignmentProblem& problem, const FreeTrees& trees,
                    const std::vector<int>& choice, const std::vector<double>& price_until,
                    TreeCosts& into);
 
 /// By place, the cheapest strategies under a multiple of the prices and the bumps, exactly, by
-/// dynamic programming over the trees; `present` ones where none is better. `values` is scratch.
-LookedAt propose(const AssignmentProblem& problem, const ArcCosts& costs, const FreeTrees& trees,
-                 const TreeCosts& tree_costs, double weight_of_prices,
-                 const std::vector<Bump>& bumps, const std::vector<int>& present,
-                 std::vector<double>& values, std::vector<int>& proposal);
+/// dynamic programming over the trees; `present` ones where none is better.
+LookedAt propose(const AssignmentProblem& problem, const FreeTrees& trees, TreeCosts& tree_costs,
+                 double weight_of_prices, const std::vector<Bump>& bumps,
+                 const std::vector<int>& present, std::vector<int>& proposal);
 
 /// What the strategies of the places cost, prices aside.
-double cost_of_places(const ArcCosts& costs, const FreeTrees& trees, const TreeCosts& tree_costs,
+double cost_of_places(const FreeTrees& trees, const TreeCosts& tree_costs,
                       const std::vector<int>& strategies);
 
 /// How much more usage pays after a change of strategies than before.

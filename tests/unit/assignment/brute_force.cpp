@@ -1,8 +1,8 @@
 #include "unit/assignment/brute_force.h"
 
-#include "assignment/assignment_problem.h"
 #include "base/error.h"
 #include "base/stopwatch.h"
+#include "unit/assignment/random_problem.h"
 
 namespace autopar::assignment {
 
@@ -14,22 +14,13 @@ Solution solve_by_brute_force(const AssignmentProblem& problem) {
   require(choices <= 1e8, "brute force is for at most 10^8 choices");
 
   Solution best{.status = Status::infeasible, .choice = {}, .lower_bound = impossible};
-  std::vector<int> choice(problem.nodes.size(), 0);
-  const auto next_choice = [&] {  // counts up, the last node fastest
-    for (std::size_t i = choice.size(); i-- > 0;) {
-      if (static_cast<std::size_t>(++choice[i]) < problem.nodes[i].costs.size()) return true;
-      choice[i] = 0;
-    }
-    return false;
-  };
-  do {
+  for_each_choice(problem, [&](const std::vector<int>& choice) {
     const Cost cost = cost_of(problem, choice);
-    if (cost < best.cost && within_limits(problem, choice)) {
-      best.status = Status::optimal;
-      best.choice = choice;
-      best.cost = best.lower_bound = cost;
-    }
-  } while (next_choice());
+    if (cost >= best.cost || !within_limits(problem, choice)) return;
+    best.status = Status::optimal;
+    best.choice = choice;
+    best.cost = best.lower_bound = cost;
+  });
   best.seconds = stopwatch.seconds();
   return best;
 }

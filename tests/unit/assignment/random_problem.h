@@ -1,6 +1,8 @@
 #pragma once
 
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "assignment/assignment_problem.h"
 
@@ -8,6 +10,19 @@ namespace autopar::assignment {
 
 inline int draw(std::mt19937& random, int low, int high) {
   return std::uniform_int_distribution(low, high)(random);
+}
+
+/// Calls visit(choice) for every choice, the last node's strategy changing fastest.
+template <typename Visit>
+void for_each_choice(const AssignmentProblem& problem, const Visit& visit) {
+  std::vector<int> choice(problem.nodes.size(), 0);
+  for (std::size_t k = choice.size() + 1; k > 0;) {
+    visit(std::as_const(choice));
+    for (k = choice.size(); k > 0; --k) {
+      if (++choice[k - 1] < static_cast<int>(problem.nodes[k - 1].costs.size())) break;
+      choice[k - 1] = 0;
+    }
+  }
 }
 
 /// A small problem: a random tree and some more edges (parallel ones too), 1 to 4 strategies, ties,

@@ -100,21 +100,14 @@ inline std::vector<int> random_choice(std::mt19937& random, const AssignmentProb
 inline std::vector<std::vector<Cost>> least_costs_with(const AssignmentProblem& problem) {
   std::vector<std::vector<Cost>> least;
   for (const auto& node : problem.nodes) least.emplace_back(node.costs.size(), impossible);
-  std::vector<int> choice(problem.nodes.size(), 0);
-  for (std::size_t k = choice.size(); k > 0;) {
+  for_each_choice(problem, [&](const std::vector<int>& choice) {
     const Cost cost = cost_of(problem, choice);
-    if (cost < impossible && within_limits(problem, choice)) {
-      for (std::size_t i = 0; i < choice.size(); ++i) {
-        Cost& known = least[i][static_cast<std::size_t>(choice[i])];
-        known = std::min(known, cost);
-      }
+    if (cost >= impossible || !within_limits(problem, choice)) return;
+    for (std::size_t i = 0; i < choice.size(); ++i) {
+      Cost& known = least[i][static_cast<std::size_t>(choice[i])];
+      known = std::min(known, cost);
     }
-    for (k = choice.size(); k > 0; --k) {
-      int& digit = choice[k - 1];
-      if (++digit < static_cast<int>(problem.nodes[k - 1].costs.size())) break;
-      digit = 0;
-    }
-  }
+  });
   return least;
 }
 

@@ -116,12 +116,11 @@ TEST_CASE("a proposal is the cheapest under prices and bumps, and its cost is to
       if (problem.nodes[i].costs.size() > 1) trees.grow(static_cast<int>(i), 2, engine);
     }
     TreeCosts tree_costs;
-    sum_costs(problem, costs, trees, choice, sums_before(prices), tree_costs);
+    sum_costs(problem, trees, choice, sums_before(prices), tree_costs);
     std::vector<int> present;
     for (const auto& place : trees.places()) present.push_back(choice[place.node]);
-    std::vector<double> values;
     std::vector<int> proposal;
-    propose(problem, costs, trees, tree_costs, 0.5, {bump}, present, values, proposal);
+    propose(problem, trees, tree_costs, 0.5, {bump}, present, proposal);
     std::vector<int> after = choice;
     for (std::size_t k = 0; k < proposal.size(); ++k) after[trees.places()[k].node] = proposal[k];
 
@@ -132,8 +131,8 @@ TEST_CASE("a proposal is the cheapest under prices and bumps, and its cost is to
     const auto cost = [&](const std::vector<int>& of) {
       return priced_cost(problem, costs, prices, 0, {-1, 0}, of);
     };
-    REQUIRE(cost_of_places(costs, trees, tree_costs, proposal) -
-                cost_of_places(costs, trees, tree_costs, present) ==
+    REQUIRE(cost_of_places(trees, tree_costs, proposal) -
+                cost_of_places(trees, tree_costs, present) ==
             cost(after) - cost(choice));
     const auto paid = [&](const std::vector<int>& of) {
       return priced_cost(problem, costs, prices, 1, {-1, 0}, of) - cost(of);

@@ -12,25 +12,6 @@ using namespace autopar::assignment;
 
 namespace {
 
-/// Calls visit(choice) for every choice.
-template <typename Visit>
-void for_each_choice(const std::vector<std::size_t>& counts, const Visit& visit) {
-  std::vector<int> choice(counts.size(), 0);
-  for (std::size_t k = counts.size() + 1; k > 0;) {
-    visit(std::as_const(choice));
-    for (k = counts.size(); k > 0; --k) {
-      if (++choice[k - 1] < static_cast<int>(counts[k - 1])) break;
-      choice[k - 1] = 0;
-    }
-  }
-}
-
-std::vector<std::size_t> counts_of(const AssignmentProblem& problem) {
-  std::vector<std::size_t> counts;
-  for (const auto& node : problem.nodes) counts.push_back(node.costs.size());
-  return counts;
-}
-
 Cost cost_of(const ReducedProblem& reduced, const std::vector<int>& choice) {
   WideCost sum = reduced.constant;
   for (std::size_t i = 0; i < choice.size(); ++i) sum += reduced.nodes[i].costs[choice[i]];
@@ -71,7 +52,7 @@ TEST_CASE("reduction keeps every possible choice and its cost, and no reduction 
       continue;
     }
     if (truth.status == Status::optimal) REQUIRE(reduced->constant <= truth.cost);
-    for_each_choice(counts_of(problem), [&](const std::vector<int>& choice) {
+    for_each_choice(problem, [&](const std::vector<int>& choice) {
       const Cost cost = cost_of(problem, choice);
       const auto left = reduced->reduced(choice);
       if (!left) {
@@ -129,7 +110,7 @@ TEST_CASE("limited sets hold for the same choices as the limits over time") {
     const auto reduced = reduce(problem);
     if (!reduced) continue;
     const auto sets = limited_sets(*reduced, problem.usage_limits);
-    for_each_choice(counts_of(problem), [&](const std::vector<int>& choice) {
+    for_each_choice(problem, [&](const std::vector<int>& choice) {
       const auto left = reduced->reduced(choice);
       if (!left) return;
       const bool is_within = within_limits(problem, choice);
