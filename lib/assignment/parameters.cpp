@@ -47,7 +47,7 @@ std::vector<Parameter> all_parameters(SolverParameters& parameters) {
     const std::string prefix = #name ".";
 #define PARAMETER(type, name, value, range, meaning) \
   all.push_back({prefix + #name, &group.name, range, meaning});
-#define END(name) }
+#define END(Type, name) }
 #include "assignment/parameters.def"
   return all;
 }

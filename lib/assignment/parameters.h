@@ -12,9 +12,10 @@ namespace autopar::assignment {
 struct SolverParameters {
 #define GROUP(Type, name) struct Type {
 #define PARAMETER(type, name, value, range, meaning) type name = value;
-#define END(name) \
-  }               \
-  name;
+#define END(Type, name) \
+  }                     \
+  ;                     \
+  Type name;
 #include "assignment/parameters.def"
 };
 
