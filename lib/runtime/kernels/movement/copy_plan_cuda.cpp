@@ -49,24 +49,30 @@ Dimensions merged_dimensions(const CopyLayout& layout) {
   return merged;
 }
 
+/// Takes so many elements, which lie together along dimension 0 of the output, as one; those of the
+/// input, too, if they lie together there (`in_both`), else they are all the same one. False, and
+/// nothing done, where extents or strides do not allow it.
+bool join_elements(Dimensions& dimensions, std::int64_t elements, bool in_both) {
+  const auto outer = dimensions | std::views::drop(1);
+  const bool fits = dimensions[0].extent % elements == 0 &&
+                    std::ranges::all_of(outer, [&](const Dimension& each) {
+                      return each.out % elements == 0 && (!in_both || each.in % elements == 0);
+                    });
+  if (!fits) return false;
+  dimensions[0].extent /= elements;
+  for (Dimension& each : outer) {
+    each.out /= elements;
+    if (in_both) each.in /= elements;
+  }
+  return true;
+}
+
 /// Elements as wider words, where dimension 0 lies together on both sides. Returns how many make
 /// one.
 std::int64_t widen(Dimensions& dimensions, std::int64_t most) {
-  Dimension& inner = dimensions.front();
-  const auto fits = [&](std::int64_t elements) {
-    return inner.extent % elements == 0 &&
-           std::ranges::all_of(dimensions | std::views::drop(1), [&](const Dimension& each) {
-             return each.in % elements == 0 && each.out % elements == 0;
-           });
-  };
   std::int64_t elements = most;
-  while (!fits(elements)) elements /= 2;
-  inner.extent /= elements;
-  for (Dimension& each : dimensions | std::views::drop(1)) {
-    each.in /= elements;
-    each.out /= elements;
-  }
-  if (inner.extent == 1) dimensions.erase(dimensions.begin());
+  while (!join_elements(dimensions, elements, true)) elements /= 2;
+  if (dimensions[0].extent == 1) dimensions.erase(dimensions.begin());
   return elements;
 }
 
@@ -87,93 +93,79 @@ std::size_t transposed_dimension(const Dimensions& dimensions) {
   return is_long ? static_cast<std::size_t>(found - dimensions.begin()) : 0;
 }
 
-class Planner {
- public:
-  Planner(int element_bytes, int alignment, std::int64_t most_elements)
-      : element_bytes_(element_bytes), alignment_(alignment), most_elements_(most_elements) {}
+/// What all jobs of a copy have in common.
+struct CopyRules {
+  int element_bytes;
+  int alignment;
+  std::int64_t most_elements;
 
-  /// Halves the outermost dimension until all fits into one launch.
-  void add(Dimensions dimensions, std::int64_t in_offset, std::int64_t out_offset) {
-    if (dimensions.size() <= WordLayout::max_dimensions &&
-        elements_of(dimensions) <= most_elements_) {
-      jobs_.push_back(
-          job(std::move(dimensions), in_offset * element_bytes_, out_offset * element_bytes_));
-      return;
-    }
-    const Dimension outermost = dimensions.back();
-    std::int64_t half = outermost.extent / 2;
-    // Words stay wide where a row is cut.
-    if (dimensions.size() == 1 && half > widest_word) half -= half % widest_word;
-    const auto add_part = [&](std::int64_t begin, std::int64_t extent) {
-      Dimensions part = dimensions;
-      part.back().extent = extent;
-      if (extent == 1) part.pop_back();
-      add(std::move(part), in_offset + begin * outermost.in, out_offset + begin * outermost.out);
-    };
-    add_part(0, half);
-    add_part(half, outermost.extent - half);
-  }
-
-  std::vector<CopyJob> take() { return std::move(jobs_); }
-
- private:
   /// A power of two that divides where the part begins.
   std::int64_t alignment_at(std::int64_t offset) const {
-    return std::gcd(std::int64_t{alignment_}, offset);
+    return std::gcd(std::int64_t{alignment}, offset);
   }
-
-  CopyJob job(Dimensions dimensions, std::int64_t in_offset, std::int64_t out_offset) const {
-    CopyJob job;
-    job.in_offset = in_offset;
-    job.out_offset = out_offset;
-    job.load_bytes = job.store_bytes = element_bytes_;
-    if (!dimensions.empty() && dimensions[0].out == 1) {
-      if (dimensions[0].in == 1) {
-        const auto alignment = std::min(alignment_at(in_offset), alignment_at(out_offset));
-        const auto elements = widen(dimensions, alignment / element_bytes_);
-        job.load_bytes = job.store_bytes = static_cast<int>(elements) * element_bytes_;
-      } else if (dimensions[0].in == 0 && alignment_at(out_offset) == widest_word &&
-                 element_bytes_ < widest_word && repeat(dimensions)) {
-        job.form = CopyForm::repeated;
-        job.store_bytes = widest_word;
-      }
-    }
-    if (const std::size_t row = transposed_dimension(dimensions);
-        row != 0 && job.load_bytes < widest_word) {
-      job.form = CopyForm::tiles;
-      const Dimension columns = dimensions[0];
-      const Dimension rows = dimensions[row];
-      job.matrix = {static_cast<std::uint32_t>(rows.extent),
-                    static_cast<std::uint32_t>(columns.extent),
-                    rows.in,
-                    columns.in,
-                    rows.out,
-                    columns.out};
-      dimensions.erase(dimensions.begin() + static_cast<std::ptrdiff_t>(row));
-      dimensions.erase(dimensions.begin());
-    }
-    job.layout = word_layout(dimensions);
-    return job;
-  }
-
-  /// Makes the output's elements wide words; false where that cannot be.
-  bool repeat(Dimensions& dimensions) const {
-    const std::int64_t elements = widest_word / element_bytes_;
-    const bool fits = dimensions[0].extent % elements == 0 &&
-                      std::ranges::all_of(dimensions | std::views::drop(1), [&](const auto& each) {
-                        return each.out % elements == 0;
-                      });
-    if (!fits) return false;
-    dimensions[0].extent /= elements;
-    for (Dimension& each : dimensions | std::views::drop(1)) each.out /= elements;
-    return true;
-  }
-
-  int element_bytes_;
-  int alignment_;
-  std::int64_t most_elements_;
-  std::vector<CopyJob> jobs_;
 };
+
+/// Offsets are in bytes.
+CopyJob make_job(const CopyRules& rules, Dimensions dimensions, std::int64_t in_offset,
+                 std::int64_t out_offset) {
+  CopyJob job;
+  job.in_offset = in_offset;
+  job.out_offset = out_offset;
+  job.load_bytes = job.store_bytes = rules.element_bytes;
+  if (!dimensions.empty() && dimensions[0].out == 1) {
+    if (dimensions[0].in == 1) {
+      const auto alignment =
+          std::min(rules.alignment_at(in_offset), rules.alignment_at(out_offset));
+      const auto elements = widen(dimensions, alignment / rules.element_bytes);
+      job.load_bytes = job.store_bytes = static_cast<int>(elements) * rules.element_bytes;
+    } else if (dimensions[0].in == 0 && rules.alignment_at(out_offset) == widest_word &&
+               rules.element_bytes < widest_word &&
+               join_elements(dimensions, widest_word / rules.element_bytes, false)) {
+      job.form = CopyForm::repeated;
+      job.store_bytes = widest_word;
+    }
+  }
+  if (const std::size_t row = transposed_dimension(dimensions);
+      row != 0 && job.load_bytes < widest_word) {
+    job.form = CopyForm::tiles;
+    const Dimension columns = dimensions[0];
+    const Dimension rows = dimensions[row];
+    job.matrix = {static_cast<std::uint32_t>(rows.extent),
+                  static_cast<std::uint32_t>(columns.extent),
+                  rows.in,
+                  columns.in,
+                  rows.out,
+                  columns.out};
+    dimensions.erase(dimensions.begin() + static_cast<std::ptrdiff_t>(row));
+    dimensions.erase(dimensions.begin());
+  }
+  job.layout = word_layout(dimensions);
+  return job;
+}
+
+/// Halves the outermost dimension until all fits into one launch. Offsets are in elements.
+void add_jobs(const CopyRules& rules, Dimensions dimensions, std::int64_t in_offset,
+              std::int64_t out_offset, std::vector<CopyJob>& jobs) {
+  if (dimensions.size() <= WordLayout::max_dimensions &&
+      elements_of(dimensions) <= rules.most_elements) {
+    jobs.push_back(make_job(rules, std::move(dimensions), in_offset * rules.element_bytes,
+                            out_offset * rules.element_bytes));
+    return;
+  }
+  const Dimension outermost = dimensions.back();
+  std::int64_t half = outermost.extent / 2;
+  // Words stay wide where a row is cut.
+  if (dimensions.size() == 1 && half > widest_word) half -= half % widest_word;
+  const auto add_part = [&](std::int64_t begin, std::int64_t extent) {
+    Dimensions part = dimensions;
+    part.back().extent = extent;
+    if (extent == 1) part.pop_back();
+    add_jobs(rules, std::move(part), in_offset + begin * outermost.in,
+             out_offset + begin * outermost.out, jobs);
+  };
+  add_part(0, half);
+  add_part(half, outermost.extent - half);
+}
 
 }  // namespace
 
@@ -184,9 +176,11 @@ bool repeats_elements(const CopyLayout& layout) {
 
 std::vector<CopyJob> plan_copy(const CopyLayout& layout, int alignment,
                                std::int64_t most_elements) {
-  Planner planner(layout.element_bytes, alignment, most_elements);
-  if (graph::num_elements(layout.shape) > 0) planner.add(merged_dimensions(layout), 0, 0);
-  return planner.take();
+  std::vector<CopyJob> jobs;
+  if (graph::num_elements(layout.shape) > 0)
+    add_jobs({layout.element_bytes, alignment, most_elements}, merged_dimensions(layout), 0, 0,
+             jobs);
+  return jobs;
 }
 
 }  // namespace autopar::runtime::cuda
