@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "runtime/kernel.h"
 #include "runtime/kernels/common/for_device.h"
 
@@ -9,6 +11,21 @@ namespace cpu {
 /// null for all others.
 MakeKernel make_onednn_lrn;
 }  // namespace cpu
+
+namespace cuda {
+/// A mask's strides along rows, merged, and along columns.
+struct MaskLayout {
+  static constexpr int max_dimensions = 4;
+
+  Shape extents;
+  std::vector<std::int64_t> strides;
+  std::int64_t column_stride = 0;
+};
+/// nullopt where MaskedSoftmax does not take the mask, input 1, to input 0.
+std::optional<MaskLayout> mask_layout(std::span<const TensorView> inputs);
+
+Serves serves_masked_softmax;
+}  // namespace cuda
 
 namespace AUTOPAR_DEVICE {
 

@@ -1,9 +1,8 @@
-#include "runtime/kernels/normalization/served.h"
-
 #include <utility>
 
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/strides.h"
+#include "runtime/kernels/normalization/kernels.h"
 
 namespace autopar::runtime::cuda {
 

@@ -10,7 +10,6 @@
 #include "runtime/kernels/cuda/vector_access.h"
 #include "runtime/kernels/elementwise/math.h"
 #include "runtime/kernels/normalization/kernels.h"
-#include "runtime/kernels/normalization/served.h"
 
 namespace autopar::runtime::cuda {
 namespace {

@@ -1,5 +1,4 @@
 #include "runtime/kernels/normalization/kernels.h"
-#include "runtime/kernels/normalization/served.h"
 #include "runtime/kernels/tables.h"
 #include "runtime/passes/passes.h"
 
