@@ -1,5 +1,7 @@
 #include "sharding/discovery/discovered_rules.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -30,29 +32,27 @@ bool is_small_integer(const graph::Value& value) {
   return !graph::is_floating_point(value.type) && graph::num_elements(value.shape) <= most_integers;
 }
 
+std::string text_of(const graph::Attribute& attribute) {
+  const auto text = []<typename T>(const T& value) {
+    if constexpr (std::is_same_v<T, Tensor>) {
+      const Tensor tensor = value.contiguous_copy();
+      std::string result = graph::to_string(tensor.shape());
+      for (const std::byte byte : tensor.bytes()) result += fmt::format("{:02x}", int(byte));
+      return result;
+    } else {
+      return fmt::format("{}", value);
+    }
+  };
+  return std::visit(text, attribute);
+}
+
 /// All that a rule may depend on, as text.
 std::string key_of(const Graph& graph, const Node& node) {
-  std::string key = graph::qualified_op_type(node);
   const auto opset = graph.opsets.find(node.domain);
-  key += fmt::format("@{}", opset == graph.opsets.end() ? 0 : opset->second);
-  for (const auto& [name, value] : node.attributes) {
-    key += ' ' + name + '=';
-    const auto append = [&key](const auto& held) {
-      using Held = std::decay_t<decltype(held)>;
-      if constexpr (std::is_same_v<Held, std::string>) {
-        key += held;
-      } else if constexpr (std::is_same_v<Held, Tensor>) {
-        const Tensor tensor = held.contiguous_copy();
-        key += graph::to_string(tensor.shape());
-        for (const std::byte byte : tensor.bytes()) key += fmt::format("{:02x}", int(byte));
-      } else if constexpr (std::is_arithmetic_v<Held>) {
-        key += fmt::format("{}", held);
-      } else {
-        for (const auto& one : held) key += fmt::format("{},", one);
-      }
-    };
-    std::visit(append, value);
-  }
+  std::string key = fmt::format("{}@{}", graph::qualified_op_type(node),
+                                opset == graph.opsets.end() ? 0 : opset->second);
+  for (const auto& [name, value] : node.attributes)
+    key += fmt::format(" {}={}", name, text_of(value));
   for (const auto* values : {&node.inputs, &node.outputs}) {
     key += " |";
     for (const ValueId id : *values) {
@@ -62,10 +62,8 @@ std::string key_of(const Graph& graph, const Node& node) {
       }
       const graph::Value& value = graph.value(id);
       key += fmt::format(" {}:{}", graph::name_of(value.type), graph::to_string(value.shape));
-      if (!value.constant || !value.constant->has_data() || !is_small_integer(value)) continue;
-      for (const std::int64_t element : value.constant->to_int64s()) {
-        key += fmt::format(",{}", element);
-      }
+      if (value.constant && value.constant->has_data() && is_small_integer(value))
+        key += fmt::format("{}", value.constant->to_int64s());
     }
   }
   return key;
@@ -149,21 +147,20 @@ std::string objection(const Graph& graph, const Node& node) {
       "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
   if (random_operators.contains(node.op_type)) return "it draws random numbers";
   if (node.body) return "it is a loop that only the run ends";
-  for (const auto* values : {&node.inputs, &node.outputs}) {
-    for (const ValueId id : *values) {
-      if (id == graph::no_value) continue;
-      if (graph::bits_of(graph.value(id).type) < 8)
-        return "elements of less than 8 bits share a byte";
-    }
-  }
-  for (const ValueId id : node.inputs) {
-    if (id == graph::no_value) continue;
+  const auto has_part_of_byte = [&](ValueId id) {
+    return id != graph::no_value && graph::bits_of(graph.value(id).type) < 8;
+  };
+  const auto may_name_dimensions = [&](ValueId id) {
+    if (id == graph::no_value) return false;
     const graph::Value& value = graph.value(id);
     const bool is_known = value.constant && value.constant->has_data();
-    if (!is_known && value.shape.size() < 2 && is_small_integer(value)) {
-      return "it reads integers that are known only at run time and may name dimensions";
-    }
-  }
+    return !is_known && value.shape.size() < 2 && is_small_integer(value);
+  };
+  if (std::ranges::any_of(node.inputs, has_part_of_byte) ||
+      std::ranges::any_of(node.outputs, has_part_of_byte))
+    return "elements of less than 8 bits share a byte";
+  if (std::ranges::any_of(node.inputs, may_name_dimensions))
+    return "it reads integers that are known only at run time and may name dimensions";
   return {};
 }
 
