@@ -2,14 +2,12 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "bundle/meta_info.h"
 #include "cost/cost_model.h"
 #include "planner/load_model.h"
-#include "program/split_batch.h"
 #include "search/search_plan.h"
 #include "search/stages/search_pipeline.h"
 
@@ -29,18 +27,11 @@ struct SearchSetup {
   /// The same device on each mesh that is to be tried: one, or with "auto" all.
   std::vector<cost::CostModel> meshes;
   search::SearchOptions search;
-  std::optional<int> stages;  ///< nullopt: whatever is best
-  plan::Objective objective = plan::Objective::latency;
-  std::optional<sharding::DeviceMesh> stage_mesh;  ///< of every stage; nullopt: whatever is best
+  search::PipelineOptions pipeline;
 };
 
 /// Throws Error, all that is wrong with the options at once.
 SearchSetup make_search_setup(const PlanOptions& options);
-
-/// The model cut into the plan's microbatches. Where the batch is no multiple of them, it is cut as
-/// the next greater one would be: the model is read again with that. Throws Error where it cannot
-/// be cut so.
-program::SplitBatch split_model(const LoadedModel& model, const PlanOptions& plan);
 
 /// Finds rules of libraries' operators, and with PlanOptions::discover of all others that have
 /// none; warns of those that have none still.

@@ -8,9 +8,9 @@ namespace autopar::planner {
 
 namespace {
 
-/// nullopt for auto.
-std::optional<int> stage_count(const PlanOptions& options) {
-  if (options.stages == "auto") return std::nullopt;
+/// 0 for auto.
+int stage_count(const PlanOptions& options) {
+  if (options.stages == "auto") return 0;
   int count = 0;
   const char* const end = options.stages.data() + options.stages.size();
   const auto [rest, error] = std::from_chars(options.stages.data(), end, count);
@@ -20,7 +20,7 @@ std::optional<int> stage_count(const PlanOptions& options) {
 }
 
 bool mesh_is_of_a_stage(const PlanOptions& options) {
-  return stage_count(options).value_or(2) > 1 && !options.mesh.empty() && options.mesh != "auto";
+  return stage_count(options) != 1 && !options.mesh.empty() && options.mesh != "auto";
 }
 
 std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
@@ -91,15 +91,16 @@ SearchSetup make_search_setup(const PlanOptions& options) {
   SearchSetup setup;
   Problems problems;
   problems.collect([&] { setup.meshes = make_cost_models(options); });
-  problems.collect([&] { setup.stages = stage_count(options); });
-  problems.collect([&] { setup.objective = objective_of(options); });
+  problems.collect([&] { setup.pipeline.stages = stage_count(options); });
+  problems.collect([&] { setup.pipeline.objective = objective_of(options); });
   if (options.microbatches < 1)
     problems.add("--microbatches {}: give at least 1", options.microbatches);
   if (options.microbatches == 1 && !options.batch.empty())
     problems.add("--batch {}: give --microbatches, too", options.batch.front());
   problems.collect([&] { setup.search = make_search_options(options); });
   problems.throw_if_any();
-  if (mesh_is_of_a_stage(options)) setup.stage_mesh = sharding::DeviceMesh::parse(options.mesh);
+  setup.pipeline.microbatches = options.microbatches;
+  if (mesh_is_of_a_stage(options)) setup.pipeline.mesh = sharding::DeviceMesh::parse(options.mesh);
   return setup;
 }
 

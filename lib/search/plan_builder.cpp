@@ -34,7 +34,6 @@
 #include "graph/loop_body.h"
 #include "graph/state.h"
 #include "search/cost_tables.h"
-#include "search/graph_uses.h"
 #include "search/problem_parts.h"
 #include "search/version_nodes.h"
 #include "sharding/cross_mesh.h"

@@ -8,8 +8,6 @@
 #include <tuple>
 #include <utility>
 
-#include "search/problem_parts.h"
-
 namespace autopar::search {
 
 namespace {

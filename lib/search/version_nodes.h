@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "search/cost_tables.h"
-#include "search/graph_uses.h"
+#include "search/problem_parts.h"
 
 namespace autopar::search {
 
