@@ -147,45 +147,41 @@ class MpiCommunicator final : public TransportCommunicator {
     provide_memory(receives);
     std::vector<MPI_Request> requests;
     for (int peer = 0; peer < size_; ++peer) {
-      const auto& [out, bytes, place] = receives[static_cast<std::size_t>(peer)];
+      const auto& [out, bytes, place] = receives[at(peer)];
       if (peer != rank_ && bytes != no_block) post_receive(out, bytes, peer, block_tag, requests);
     }
     for (int peer = 0; peer < size_; ++peer) {
-      const auto& [data, bytes] = sends[static_cast<std::size_t>(peer)];
+      const auto& [data, bytes] = sends[at(peer)];
       if (peer != rank_ && bytes != no_block) post_send(data, bytes, peer, block_tag, requests);
     }
     wait(what, timeout_, all_others, requests);
   }
 
-  /// Calls `post(begin, count)` for each part of so many bytes; an empty block is one part.
-  template <typename Post>
-  static void for_each_part(std::int64_t bytes, const Post& post) {
+  /// Calls `begin_transfer(begin, count, request)` for each part of so many bytes; an empty block
+  /// is one part.
+  template <typename Begin>
+  void post(const char* what, std::int64_t bytes, std::vector<MPI_Request>& requests,
+            const Begin& begin_transfer) {
     std::int64_t begin = 0;
     do {
-      const std::int64_t count = std::min(bytes - begin, longest_part);
-      post(begin, static_cast<int>(count));
+      const auto count = static_cast<int>(std::min(bytes - begin, longest_part));
+      MPI_Request* request = &requests.emplace_back();
+      check(process_->call([&] { return begin_transfer(begin, count, request); }), what);
       begin += count;
     } while (begin < bytes);
   }
 
   void post_send(const std::byte* data, std::int64_t bytes, int to, int tag,
                  std::vector<MPI_Request>& requests) {
-    for_each_part(bytes, [&](std::int64_t begin, int count) {
-      MPI_Request& request = requests.emplace_back();
-      check(process_->call(
-                [&] { return MPI_Isend(data + begin, count, MPI_BYTE, to, tag, comm_, &request); }),
-            "a send");
+    post("a send", bytes, requests, [&](std::int64_t begin, int count, MPI_Request* request) {
+      return MPI_Isend(data + begin, count, MPI_BYTE, to, tag, comm_, request);
     });
   }
 
   void post_receive(std::byte* out, std::int64_t bytes, int from, int tag,
                     std::vector<MPI_Request>& requests) {
-    for_each_part(bytes, [&](std::int64_t begin, int count) {
-      MPI_Request& request = requests.emplace_back();
-      check(process_->call([&] {
-        return MPI_Irecv(out + begin, count, MPI_BYTE, from, tag, comm_, &request);
-      }),
-            "a receive");
+    post("a receive", bytes, requests, [&](std::int64_t begin, int count, MPI_Request* request) {
+      return MPI_Irecv(out + begin, count, MPI_BYTE, from, tag, comm_, request);
     });
   }
 

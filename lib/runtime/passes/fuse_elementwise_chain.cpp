@@ -69,7 +69,7 @@ Group group_of(const Pass& pass, const Slots& slots, NodeId root) {
   return group;
 }
 
-/// Of a member that reads the value, where `members` stand before it.
+/// How a member reads the value, where `members` stand before it.
 ChainLink::Operand operand(const Pass& pass, ValueId id, const std::vector<ValueId>& inputs,
                            const std::vector<NodeId>& members) {
   using Kind = ChainLink::Operand::Kind;

@@ -54,7 +54,7 @@ class Layout {
   std::vector<Dimension> dimensions_;
 };
 
-/// Of this shape, not permuted.
+/// A tensor of this shape, not permuted.
 Layout::Stored stored_as_it_is(const Shape& shape);
 
 /// An operand of a product and where it comes from.

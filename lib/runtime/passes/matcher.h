@@ -47,7 +47,7 @@ class Matcher {
   /// no_node for inputs and constants.
   NodeId producer(ValueId value) const;
   const std::vector<NodeId>& readers(ValueId value) const;
-  /// Of a value that has a single one.
+  /// The only one of a value that is read once.
   const Node& reader(ValueId value) const { return graph_.node(readers(value)[0]); }
   /// Whether the value is an output of the graph.
   bool is_output(ValueId value) const {

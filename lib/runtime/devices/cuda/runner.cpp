@@ -170,7 +170,7 @@ void CudaRunner::enqueue(const std::vector<Timing>& timings, bool is_watched) {
     const Step& step = steps_[s];
     const ScheduledStep& place = schedule_[s];
     cudaStream_t stream = device_.stream(place.queue);
-    const bool is_marked = has_others_ && communicates(place.queue);
+    const bool is_marked = has_others_ && place.queue != Queue::computation;
     for (const std::size_t earlier : place.waits_for)
       check(cudaStreamWaitEvent(stream, complete_[earlier].get(), 0), "ordering streams");
     const NvtxRange range(step.node);

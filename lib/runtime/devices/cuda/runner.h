@@ -44,8 +44,6 @@ class CudaRunner final : public Runner {
     Event end;
   };
 
-  /// Whether steps of the queue send or receive.
-  static bool communicates(Queue queue) { return queue != Queue::computation; }
   Progress& progress_of(Queue queue) { return progress_[static_cast<std::size_t>(queue) - 1]; }
   /// Launches all steps, with their timings if there are any.
   void enqueue(const std::vector<Timing>& timings, bool is_watched);
