@@ -10,7 +10,6 @@
 #include <cmath>
 #include <map>
 #include <optional>
-#include <ranges>
 
 #include "base/error.h"
 #include "cost/experiments.h"
@@ -98,10 +97,11 @@ double fit_launch(std::span<const OperatorSample> samples) {
       small.emplace_back(sample.work.bytes, sample.seconds);
   }
   if (small.empty()) return 0;
-  const auto [least, most] = std::ranges::minmax(small | std::views::keys);
-  if (least < most) return fit_line(small).intercept;
-  const auto seconds = small | std::views::values;
-  return median({seconds.begin(), seconds.end()});
+  const auto [least, most] = std::ranges::minmax(small, {}, &std::pair<double, double>::first);
+  if (least.first < most.first) return fit_line(small).intercept;
+  std::vector<double> seconds;
+  for (const auto& [bytes, of_sample] : small) seconds.push_back(of_sample);
+  return median(std::move(seconds));
 }
 
 SizedRate fit_memory(std::span<const OperatorSample> samples, double launch) {
