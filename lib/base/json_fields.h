@@ -107,7 +107,6 @@ class JsonReader {
 
   const std::string& where() const { return where_; }
   bool has(const char* field) const { return object_.contains(field); }
-  JsonReader object(const char* field) const { return {at(field), where_ + ": " + field, words_}; }
 
   template <typename T>
   void operator()(const char* field, T& value) const {
@@ -121,7 +120,7 @@ class JsonReader {
   }
   template <typename Visit>
   void inside(const char* field, const Visit& visit) const {
-    const JsonReader inner = object(field);
+    const JsonReader inner(at(field), where_ + ": " + field, words_);
     visit(inner);
   }
   template <typename T>
