@@ -22,13 +22,9 @@ class CostTables {
   explicit CostTables(const cost::CostModel& cost) : cost_(cost), price_(cost.step_price()) {}
 
   const SpecList* shared(SpecList specs) { return &*spec_lists_.insert(std::move(specs)).first; }
-  /// By strategy, the specs in which an input is read or an output made.
-  const SpecList* specs_read(const OperatorStrategies& strategies, std::size_t input) {
-    return specs(strategies, input, &sharding::OpShardSpec::inputs);
-  }
-  const SpecList* specs_made(const OperatorStrategies& strategies, std::size_t output) {
-    return specs(strategies, output, &sharding::OpShardSpec::outputs);
-  }
+  /// By strategy, the specs of a place among `tensors`, the inputs or the outputs.
+  const SpecList* specs(const OperatorStrategies& strategies, std::size_t place,
+                        SpecList sharding::OpShardSpec::*tensors);
   /// As tensor_versions makes them.
   const TensorVersions& versions(const std::vector<const SpecList*>& read,
                                  const std::vector<int>& kinds);
@@ -47,9 +43,6 @@ class CostTables {
  private:
   /// Tables are shared by tensors of one kind.
   using Kind = std::pair<graph::Shape, graph::DataType>;
-
-  const SpecList* specs(const OperatorStrategies& strategies, std::size_t place,
-                        SpecList sharding::OpShardSpec::*tensors);
 
   const cost::CostModel& cost_;
   const sharding::StepPrice price_;

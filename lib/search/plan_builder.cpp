@@ -47,6 +47,7 @@ using graph::Graph;
 using graph::NodeId;
 using graph::Value;
 using graph::ValueId;
+using sharding::OpShardSpec;
 using sharding::TensorShardSpec;
 
 /// Smaller constants (and inputs) are not worth a choice: every rank has them whole.
@@ -164,8 +165,8 @@ std::pair<int, const SpecList*> source_of(const Graph& graph, const GraphUses& u
   }
   const auto& outputs = graph.node(producer).outputs;
   const auto output = std::ranges::find(outputs, id) - outputs.begin();
-  return {producer,
-          tables.specs_made(*built.operators[producer], static_cast<std::size_t>(output))};
+  return {producer, tables.specs(*built.operators[producer], static_cast<std::size_t>(output),
+                                 &OpShardSpec::outputs)};
 }
 
 /// Adds an edge for each value of one reader, and returns those of several. A large weight that is
@@ -181,7 +182,7 @@ std::vector<VersionedTensor> connect_readers(const Graph& graph, const cost::Cos
     const auto [producer, made] = source_of(graph, uses, id, built, tables);
     std::vector<const SpecList*> read;
     for (const auto& [reader, input] : uses.readers[v])
-      read.push_back(tables.specs_read(*built.operators[reader], input));
+      read.push_back(tables.specs(*built.operators[reader], input, &OpShardSpec::inputs));
     if (read.size() == 1 && !is_worth_counting(whole_bytes(value), limit)) {
       add_edge(built.problem, producer, uses.readers[v].front().node,
                tables.connecting(value, made, read.front()));

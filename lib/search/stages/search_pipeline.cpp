@@ -141,11 +141,11 @@ void for_each_stage(const SequenceProblem& problem, const Visit& visit) {
   }
 }
 
-using Price = assignment::Cost (StageCosts::*)(int, int, int) const;
+using Price = assignment::Cost (StageCosts::*)(const StageChoice&) const;
 
 void set_prices(SequenceProblem& problem, const StageCosts& costs, Price price) {
   for_each_stage(problem, [&](int size, int begin, int end) {
-    problem.stage(size, begin, end) = (costs.*price)(size, begin, end);
+    problem.stage(size, begin, end) = (costs.*price)({begin, end, size});
   });
 }
 
@@ -160,7 +160,7 @@ std::optional<StageSequence> best_known(const StageCosts& costs, SequenceProblem
 void leave_out_refused(SequenceProblem& problem, const StageCosts& costs) {
   for_each_stage(problem, [&](int size, int begin, int end) {
     if (problem.stage(size, begin, end) < assignment::impossible &&
-        !costs.refusal(size, begin, end).empty())
+        !costs.refusal({begin, end, size}).empty())
       problem.stage(size, begin, end) = assignment::impossible;
   });
 }
@@ -176,7 +176,7 @@ void find_quickly(const PipelineTask& task, StageCosts& costs, const SequencePro
     costs.find_quickly(tried->stages, std::max(0.0, seconds_left_for_stages(task)));
     bool is_complete = true;
     for (const StageChoice& stage : tried->stages) {
-      if (costs.cost(stage.size, stage.begin, stage.end) < assignment::impossible) continue;
+      if (costs.cost(stage) < assignment::impossible) continue;
       left.stage(stage.size, stage.begin, stage.end) = assignment::impossible;
       is_complete = false;
     }
@@ -195,7 +195,7 @@ void find_quickly(const PipelineTask& task, StageCosts& costs, const SequencePro
   for (int length = problem.layers; length > 0; --length) {
     for (int begin = 0; begin + length <= problem.layers; ++begin) {
       for (int size = static_cast<int>(problem.sizes.size()); size-- > 0;) {
-        const std::string refusal = costs.refusal(size, begin, begin + length);
+        const std::string refusal = costs.refusal({begin, begin + length, size});
         if (refusal.empty()) continue;
         const graph::StageGraph stage = costs.cut(begin, begin + length);
         throw NoPipelineFits(
@@ -237,9 +237,8 @@ Found find_best(const PipelineTask& task, StageCosts& costs, SequenceProblem pro
     const auto wanted = best_sequence(problem);
     if (!wanted) refuse(costs, problem);
     bound = std::max(bound, wanted->lower_bound);
-    const bool is_settled = std::ranges::all_of(wanted->stages, [&](const StageChoice& stage) {
-      return costs.is_settled(stage.size, stage.begin, stage.end);
-    });
+    const bool is_settled = std::ranges::all_of(
+        wanted->stages, [&](const StageChoice& stage) { return costs.is_settled(stage); });
     if (is_settled && problem.epsilon > epsilon) {
       problem.epsilon = epsilon;  // it has been looked for coarsely until here
       continue;
@@ -276,7 +275,7 @@ plan::PipelinePlan plan_of(const PipelineTask& task, const StageCosts& costs,
     plan::StagePlan& stage = result.stages.emplace_back();
     stage.stage = costs.cut(choice.begin, choice.end);
     stage.first_rank = choice.first_rank;
-    stage.plan = costs.plan(choice.size, choice.begin, choice.end);
+    stage.plan = costs.plan(choice);
     if (s + 1 < sequence.stages.size()) {
       const StageChoice& next = sequence.stages[s + 1];
       const assignment::Cost transfer =

@@ -41,15 +41,16 @@ std::optional<Pin> pin_for(const graph::Graph& stage, Pin pin, bool is_for_opera
   }
 }
 
-Found search_stage(const StageFacts& facts, int view, int begin, int end, SearchOptions options) {
-  const graph::StageGraph stage = facts.cut(begin, end);
+Found search_stage(const StageFacts& facts, int view, const StageChoice& choice,
+                   SearchOptions options) {
+  const graph::StageGraph stage = facts.cut(choice.begin, choice.end);
   options.warns = false;
   options.pins.clear();
   for (const Pin& pin : facts.options.pins) {
     if (auto own = pin_for(stage.graph, pin, names_operator(pin, facts.graph)))
       options.pins.push_back(std::move(*own));
   }
-  if (begin > 0) options.rank0_bytes = 0;  // rank 0 is in the first stage
+  if (choice.begin > 0) options.rank0_bytes = 0;  // rank 0 is in the first stage
   Found result;
   try {
     SolvedPlan solved = search_plan(stage, facts.views[view].model, options);
@@ -81,77 +82,78 @@ StageCosts::StageCosts(const graph::Graph& graph, const graph::StageCutter& cutt
           find_stage_facts(graph, cutter, std::move(cuts), device, std::move(submeshes), options)),
       blocks_(facts_) {}
 
-const Found* StageCosts::found(int view, int begin, int end) const {
-  const auto entry = found_.find({facts_.classes.of(begin, end), view});
+const Found* StageCosts::found(int view, const StageChoice& stage) const {
+  const auto entry = found_.find({facts_.classes.of(stage.begin, stage.end), view});
   return entry == found_.end() ? nullptr : &entry->second;
 }
 
-assignment::Cost StageCosts::bound_on(int view, int begin, int end) const {
-  const Found* known = found(view, begin, end);
+assignment::Cost StageCosts::bound_on(int view, const StageChoice& stage) const {
+  const Found* known = found(view, stage);
   if (known != nullptr && known->is_done) return known->bound;
-  return bound_without_search(view, begin, end);
+  return bound_without_search(view, stage);
 }
 
-assignment::Cost StageCosts::bound_without_search(int view, int begin, int end) const {
+assignment::Cost StageCosts::bound_without_search(int view, const StageChoice& stage) const {
   const auto& operators = facts_.operator_bounds[facts_.views[view].size];
-  return std::max(operators[end] - operators[begin], blocks_.of(view, begin, end));
+  return std::max(operators[stage.end] - operators[stage.begin],
+                  blocks_.of(view, stage.begin, stage.end));
 }
 
-int StageCosts::view_of_least_bound(int size, int begin, int end) const {
-  return *std::ranges::min_element(facts_.views_of_size[size], {}, [&](int view) {
-    return std::pair(bound_on(view, begin, end), view);
+int StageCosts::view_of_least_bound(const StageChoice& stage) const {
+  return *std::ranges::min_element(facts_.views_of_size[stage.size], {}, [&](int view) {
+    return std::pair(bound_on(view, stage), view);
   });
 }
 
-assignment::Cost StageCosts::lower_bound(int size, int begin, int end) const {
-  if (facts_.is_too_large(size, begin, end)) return assignment::impossible;
-  return bound_on(view_of_least_bound(size, begin, end), begin, end);
+assignment::Cost StageCosts::lower_bound(const StageChoice& stage) const {
+  if (facts_.is_too_large(stage.size, stage.begin, stage.end)) return assignment::impossible;
+  return bound_on(view_of_least_bound(stage), stage);
 }
 
-assignment::Cost StageCosts::certain_bound(int size, int begin, int end) const {
-  if (facts_.is_too_large(size, begin, end)) return assignment::impossible;
+assignment::Cost StageCosts::certain_bound(const StageChoice& stage) const {
+  if (facts_.is_too_large(stage.size, stage.begin, stage.end)) return assignment::impossible;
   assignment::Cost least = assignment::impossible;
-  for (const int view : facts_.views_of_size[size]) {
-    const Found* known = found(view, begin, end);
-    least = std::min(least, known != nullptr && !known->is_certain
-                                ? bound_without_search(view, begin, end)
-                                : bound_on(view, begin, end));
+  for (const int view : facts_.views_of_size[stage.size]) {
+    const Found* known = found(view, stage);
+    least =
+        std::min(least, known != nullptr && !known->is_certain ? bound_without_search(view, stage)
+                                                               : bound_on(view, stage));
   }
   return least;
 }
 
 /// What is known of the view that has the cheapest plan; null where none has one.
-const Found* StageCosts::cheapest(int size, int begin, int end) const {
+const Found* StageCosts::cheapest(const StageChoice& stage) const {
   const Found* best = nullptr;
-  for (const int view : facts_.views_of_size[size]) {
-    const Found* known = found(view, begin, end);
+  for (const int view : facts_.views_of_size[stage.size]) {
+    const Found* known = found(view, stage);
     if (known != nullptr && known->plan && (best == nullptr || known->cost < best->cost))
       best = known;
   }
   return best;
 }
 
-assignment::Cost StageCosts::cost(int size, int begin, int end) const {
-  const Found* best = cheapest(size, begin, end);
+assignment::Cost StageCosts::cost(const StageChoice& stage) const {
+  const Found* best = cheapest(stage);
   return best != nullptr ? best->cost : assignment::impossible;
 }
 
-bool StageCosts::is_settled(int size, int begin, int end) const {
-  if (lower_bound(size, begin, end) >= assignment::impossible) return true;
-  const Found* known = found(view_of_least_bound(size, begin, end), begin, end);
+bool StageCosts::is_settled(const StageChoice& stage) const {
+  if (lower_bound(stage) >= assignment::impossible) return true;
+  const Found* known = found(view_of_least_bound(stage), stage);
   return known != nullptr && known->is_done;
 }
 
-const plan::Plan& StageCosts::plan(int size, int begin, int end) const {
-  const Found* best = cheapest(size, begin, end);
+const plan::Plan& StageCosts::plan(const StageChoice& stage) const {
+  const Found* best = cheapest(stage);
   require(best != nullptr, "a stage that was chosen has a plan");
   return *best->plan;
 }
 
-std::string StageCosts::refusal(int size, int begin, int end) const {
-  if (facts_.is_too_large(size, begin, end)) {
-    const std::int64_t devices = facts_.submeshes[size].devices;
-    const std::int64_t weights = facts_.weights[facts_.place(begin, end)];
+std::string StageCosts::refusal(const StageChoice& stage) const {
+  if (facts_.is_too_large(stage.size, stage.begin, stage.end)) {
+    const std::int64_t devices = facts_.submeshes[stage.size].devices;
+    const std::int64_t weights = facts_.weights[facts_.place(stage.begin, stage.end)];
     return fmt::format(
         "its weights take {:.1f} MiB of each of {} devices, of which {:.1f} MiB may "
         "be used: raise --memory or add devices",
@@ -159,8 +161,8 @@ std::string StageCosts::refusal(int size, int begin, int end) const {
         static_cast<double>(facts_.capacity()) / 1048576.0);
   }
   std::string text;
-  for (const int view : facts_.views_of_size[size]) {
-    const Found* known = found(view, begin, end);
+  for (const int view : facts_.views_of_size[stage.size]) {
+    const Found* known = found(view, stage);
     if (known == nullptr || known->bound < assignment::impossible) return "";
     text = known->refusal;
   }
@@ -171,8 +173,8 @@ void StageCosts::advance(std::span<const StageChoice> stages, double seconds_lef
   std::map<int, int> levels;  // by view, that are wanted
   std::vector<std::pair<int, StageChoice>> runs;
   for (const StageChoice& stage : stages) {
-    if (is_settled(stage.size, stage.begin, stage.end)) continue;
-    const int view = view_of_least_bound(stage.size, stage.begin, stage.end);
+    if (is_settled(stage)) continue;
+    const int view = view_of_least_bound(stage);
     const int most = std::bit_width(at(stage.end - stage.begin)) - 1;
     int level = blocks_.level(view) + 1;
     while (level <= most && !blocks_.is_worth_refining(view, level)) ++level;
@@ -198,10 +200,10 @@ void StageCosts::find_quickly(std::span<const StageChoice> stages, double second
   for (const bool is_first : {true, false}) {
     std::vector<std::pair<int, StageChoice>> runs;
     for (const StageChoice& stage : stages) {
-      if (cost(stage.size, stage.begin, stage.end) < assignment::impossible) continue;
+      if (cost(stage) < assignment::impossible) continue;
       const std::vector<int>& views = facts_.views_of_size[stage.size];
       for (const int view : views) {
-        const bool is_tried = found(view, stage.begin, stage.end) != nullptr;
+        const bool is_tried = found(view, stage) != nullptr;
         if (!is_tried && (!is_first || view == views.front())) runs.emplace_back(view, stage);
       }
     }
@@ -226,7 +228,7 @@ void StageCosts::search_all(const std::vector<std::pair<int, StageChoice>>& runs
     own.time_limit_seconds = std::max(0.0, std::min(share, deadline.left()));
     own.threads = threads_of_each(jobs.size());
     const auto& [key, stage] = jobs[i];
-    results[i] = search_stage(facts_, key.second, stage.begin, stage.end, own);
+    results[i] = search_stage(facts_, key.second, stage, own);
   });
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     if (!results[i]) continue;

@@ -33,25 +33,25 @@ class StageCosts {
   StageCosts& operator=(const StageCosts&) = delete;
 
   int layers() const { return facts_.layers(); }
-  /// The cost to reckon with for layers [begin, end) on that submesh: no plan is known to cost
+  /// The cost to reckon with for a stage, wherever its devices begin: no plan is known to cost
   /// less, and none will be found that does; `impossible` where none will be found at all.
-  assignment::Cost lower_bound(int size, int begin, int end) const;
+  assignment::Cost lower_bound(const StageChoice& stage) const;
   /// No plan costs less, whatever was found: lower than lower_bound() where a search was by a
   /// method without a bound, or had no time to tell whether anything fits.
-  assignment::Cost certain_bound(int size, int begin, int end) const;
+  assignment::Cost certain_bound(const StageChoice& stage) const;
   bool is_certain() const { return is_certain_; }  ///< both bounds are the same everywhere
   /// The cheapest plan's that is known; `impossible` where none is.
-  assignment::Cost cost(int size, int begin, int end) const;
+  assignment::Cost cost(const StageChoice& stage) const;
   /// Whether more search would change neither: then both agree, but for searches that were stopped.
-  bool is_settled(int size, int begin, int end) const;
+  bool is_settled(const StageChoice& stage) const;
   /// Brings each of these that is not settled nearer to it, on all cores.
   void advance(std::span<const StageChoice> stages, double seconds_left);
   /// Finds a plan of each of these that has none, by the quick method, which may take longer.
   void find_quickly(std::span<const StageChoice> stages, double seconds_left);
   /// The plan that cost() is of.
-  const plan::Plan& plan(int size, int begin, int end) const;
+  const plan::Plan& plan(const StageChoice& stage) const;
   /// Why the run has no plan on the submesh, as far as it is known; empty where it may have one.
-  std::string refusal(int size, int begin, int end) const;
+  std::string refusal(const StageChoice& stage) const;
 
   graph::StageGraph cut(int begin, int end) const { return facts_.cut(begin, end); }
   int searches() const { return static_cast<int>(found_.size()); }
@@ -69,11 +69,11 @@ class StageCosts {
   };
 
  private:
-  const Found* found(int view, int begin, int end) const;
-  const Found* cheapest(int size, int begin, int end) const;
-  assignment::Cost bound_on(int view, int begin, int end) const;
-  assignment::Cost bound_without_search(int view, int begin, int end) const;
-  int view_of_least_bound(int size, int begin, int end) const;
+  const Found* found(int view, const StageChoice& stage) const;
+  const Found* cheapest(const StageChoice& stage) const;
+  assignment::Cost bound_on(int view, const StageChoice& stage) const;
+  assignment::Cost bound_without_search(int view, const StageChoice& stage) const;
+  int view_of_least_bound(const StageChoice& stage) const;
   void search_all(const std::vector<std::pair<int, StageChoice>>& runs,
                   const SearchOptions& options, const assignment::Deadline& deadline,
                   bool is_final);

@@ -79,15 +79,15 @@ void check_bounds(const graph::Graph& graph, const cost::DeviceModel& device, in
     auto& seen = bounds.emplace_back();
     is_settled = true;
     for (const auto& run : runs) {
-      seen.push_back(costs.lower_bound(run.size, run.begin, run.end));
-      is_settled = is_settled && costs.is_settled(run.size, run.begin, run.end);
+      seen.push_back(costs.lower_bound(run));
+      is_settled = is_settled && costs.is_settled(run);
     }
     costs.advance(runs, 3600);
   }
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto& run = runs[i];
     CAPTURE(run.begin, run.end, run.size);
-    CHECK(costs.cost(run.size, run.begin, run.end) == bounds.back()[i]);
+    CHECK(costs.cost(run) == bounds.back()[i]);
     for (std::size_t round = 1; round < bounds.size(); ++round)
       CHECK(bounds[round - 1][i] <= bounds[round][i]);
   }
@@ -132,11 +132,11 @@ TEST_CASE("bounds of repeated layers are close to what they cost") {
                            search::submeshes(8, device, std::nullopt), options);
   const std::vector<search::StageChoice> run{{2, 14, 3, 0}};
   Cost bound = 0;
-  while (!costs.is_settled(3, 2, 14)) {
-    bound = costs.lower_bound(3, 2, 14);
+  while (!costs.is_settled({2, 14, 3})) {
+    bound = costs.lower_bound({2, 14, 3});
     costs.advance(run, 60);
   }
-  CHECK(static_cast<double>(bound) > 0.97 * static_cast<double>(costs.cost(3, 2, 14)));
+  CHECK(static_cast<double>(bound) > 0.97 * static_cast<double>(costs.cost({2, 14, 3})));
 }
 
 TEST_CASE("layers are cut where least crosses, and alike where the model repeats itself") {
