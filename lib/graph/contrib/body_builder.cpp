@@ -124,6 +124,10 @@ Operand BodyBuilder::cast(const Operand& x, DataType type) {
   return op("Cast", {x}, {{"to", static_cast<std::int64_t>(type)}});
 }
 
+Operand BodyBuilder::reshape(const Argument& x, const Shape& shape) {
+  return op("Reshape", {x, shape});
+}
+
 Operand BodyBuilder::concat(const Operands& parts, std::int64_t axis) {
   return op("Concat", {parts.begin(), parts.end()}, {{"axis", axis}});
 }
@@ -194,7 +198,7 @@ Operand unpack_numbers(BodyBuilder& body, const Operand& packed, const Shape& sh
   }
   Shape whole = shape;
   whole.back() = -1;
-  return body.slice(body.op("Reshape", {body.concat(parts, -1), whole}), 0, shape.back(), -1);
+  return body.slice(body.reshape(body.concat(parts, -1), whole), 0, shape.back(), -1);
 }
 
 Ints counted(std::int64_t count) {

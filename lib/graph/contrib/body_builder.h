@@ -84,6 +84,7 @@ class BodyBuilder {
   void pass_attributes(std::initializer_list<std::string_view> names);
 
   Operand cast(const Operand& x, DataType type);
+  Operand reshape(const Argument& x, const Shape& shape);
   Operand concat(const Operands& parts, std::int64_t axis);
   /// Equal parts, or parts of these sizes.
   Operands split(const Operand& x, std::size_t parts, std::int64_t axis);

@@ -19,7 +19,6 @@ std::span<const ContribOperator> attention_operators();
 std::span<const ContribOperator> grouped_attention_operators();
 std::span<const ContribOperator> quantised_operators();
 std::span<const ContribOperator> model_part_operators();
-std::span<const ContribOperator> gather_operators();
 std::span<const ContribOperator> expert_operators();
 std::span<const ContribOperator> ml_feature_operators();
 std::span<const ContribOperator> ml_linear_operators();

@@ -21,8 +21,8 @@ Operand seen_keys(BodyBuilder& body, const Heads& of, const std::string& mask) {
   const Shape& shape = body.shape(mask);
   if (shape.size() == 1 && (shape[0] == of.batch || shape[0] == 2 * of.batch)) {
     const bool has_begins = shape[0] != of.batch;
-    const Operand lengths = body.op("Reshape", {body.cast(body[mask], DataType::int64),
-                                                Ints{has_begins ? 2 : 1, of.batch, 1, 1, 1}});
+    const Operand lengths = body.reshape(body.cast(body[mask], DataType::int64),
+                                         {has_begins ? 2 : 1, of.batch, 1, 1, 1});
     const Ints keys = counted(of.keys);
     Operand kept;
     if (has_begins) {
@@ -38,7 +38,7 @@ Operand seen_keys(BodyBuilder& body, const Heads& of, const std::string& mask) {
     if (shape.back() != of.keys)
       fail("its mask {} is not of all {} keys", to_string(shape), of.keys);
     const Shape wide{shape[0], 1, shape.size() == 3 ? shape[1] : 1, shape.back()};
-    return body.cast(body.op("Reshape", {body[mask], wide}), DataType::boolean);
+    return body.cast(body.reshape(body[mask], wide), DataType::boolean);
   }
   if (shape.size() != 4) fail("its mask {} is not supported", to_string(shape));
   // The mask is as large as the longest sequence there may be.
@@ -133,8 +133,7 @@ Operands unpacked(BodyBuilder& body, const std::string& packed, std::size_t part
   if (shape.size() != 5 || shape[2] != of.heads || shape[3] != static_cast<std::int64_t>(parts))
     fail("its packed {} is {}", packed, to_string(shape));
   Operands made = body.split(body[packed], parts, 3);
-  for (Operand& part : made)
-    part = body.op("Reshape", {part, Ints{shape[0], shape[1], shape[2] * shape[4]}});
+  for (Operand& part : made) part = body.reshape(part, {shape[0], shape[1], shape[2] * shape[4]});
   of.keys = shape[1];
   of.depth = of.value_depth = shape[4];
   return made;

@@ -81,7 +81,7 @@ void group_norm(BodyBuilder& body) {
     Shape wide(static_cast<std::size_t>(rank), 1);
     wide[0] = batch;
     wide[channels_last ? static_cast<std::size_t>(rank - 1) : 1] = channels;
-    return body.op("Reshape", {x, wide});
+    return body.reshape(x, wide);
   };
   Operand x = body["X"];
   if (body.has("skip")) {

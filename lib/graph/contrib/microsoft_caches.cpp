@@ -38,10 +38,10 @@ Operand as_type(const Operand& x, DataType is, DataType to) {
 
 /// Bytes of two numbers that stand side by side along the last of these dimensions.
 Operand packed_pairs(BodyBuilder& body, const Operand& x, const Shape& pairs) {
-  const Operands parts = body.split(body.op("Reshape", {x, pairs}), 2, -1);
+  const Operands parts = body.split(body.reshape(x, pairs), 2, -1);
   const Operand high = body.op("BitShift", {parts[1], body.bytes(4)}, {{"direction", "LEFT"}});
-  return body.op("Reshape",
-                 {body.op("BitwiseOr", {parts[0], high}), Shape(pairs.begin(), pairs.end() - 1)});
+  return body.reshape(body.op("BitwiseOr", {parts[0], high}),
+                      Shape(pairs.begin(), pairs.end() - 1));
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ Operand stored_rows(const CacheForm& form, const Operand& x, std::int64_t batch,
   if (!form.is_quantised()) return x;
   BodyBuilder& body = *x.body;
   const Shape shape = form.by_channel ? Shape{form.heads * form.depth} : Shape{};
-  const Operand scales = body.op("Reshape", {body[form.part + "_scale"], shape});
+  const Operand scales = body.reshape(body[form.part + "_scale"], shape);
   const Operand numbers = as_type(x, form.computed, DataType::float32);
   if (form.bits == 8)
     return body.op("QuantizeLinear", {numbers, scales},
@@ -100,7 +100,7 @@ Operand numbers_in(const CacheForm& form, const Operand& cache, std::int64_t bat
   steps = body.cast(steps, DataType::float32);
   if (form.bits == 4) steps = steps - body.number(zero_of_4_bits);
   const Shape scales = form.by_channel ? Shape{1, form.heads, 1, form.depth} : Shape{};
-  const Operand numbers = steps * body.op("Reshape", {body[form.part + "_scale"], scales});
+  const Operand numbers = steps * body.reshape(body[form.part + "_scale"], scales);
   return as_type(numbers, DataType::float32, form.computed);
 }
 

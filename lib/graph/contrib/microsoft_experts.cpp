@@ -62,13 +62,13 @@ Routes routes(BodyBuilder& body, const Mixture& of, const Operand& shares, bool 
   const Operand probabilities = body.op("Softmax", {body["router_probs"]}, {{"axis", 1}});
   const Operands best = body.ops("TopK", {probabilities, Ints{of.chosen}}, 2, {{"axis", 1}});
   Routes made;
-  made.expert = body.op("Reshape", {best[1], Ints{of.rows()}});
+  made.expert = body.reshape(best[1], {of.rows()});
   Operand share = shares ? body.op("GatherElements", {shares, best[1]}, {{"axis", 1}}) : best[0];
   if (normalizes) share = share / body.op("ReduceSum", {share, Ints{-1}}, {{"keepdims", 1}});
   made.share = body.op("Unsqueeze", {share, Ints{-1}});
-  const Operand once = body.op("Reshape", {body["input"], Ints{of.tokens, 1, of.hidden}});
+  const Operand once = body.reshape(body["input"], {of.tokens, 1, of.hidden});
   const Operand each = body.op("Expand", {once, Ints{of.tokens, of.chosen, of.hidden}});
-  made.x = body.op("Reshape", {each, Ints{of.rows(), of.hidden}});
+  made.x = body.reshape(each, {of.rows(), of.hidden});
   return made;
 }
 
@@ -76,7 +76,7 @@ Routes routes(BodyBuilder& body, const Mixture& of, const Operand& shares, bool 
 /// or element by element.
 Operands gate_halves(BodyBuilder& body, const Mixture& of, std::int64_t inner, const Operand& x) {
   if (of.fusion != 1) return body.split(x, 2, 1);
-  Operands halves = body.split(body.op("Reshape", {x, Ints{of.rows(), inner, 2}}), 2, 2);
+  Operands halves = body.split(body.reshape(x, {of.rows(), inner, 2}), 2, 2);
   for (Operand& half : halves) half = body.op("Squeeze", {half, Ints{2}});
   return halves;
 }
@@ -116,9 +116,9 @@ Operand activated(BodyBuilder& body, const Mixture& of, std::int64_t inner, cons
 
 /// Makes the output of [rows, hidden]: tokens' experts, weighted.
 void add_mixture(BodyBuilder& body, const Mixture& of, const Operand& rows, const Operand& share) {
-  const Operand by_token = body.op("Reshape", {rows, Ints{of.tokens, of.chosen, of.hidden}});
+  const Operand by_token = body.reshape(rows, {of.tokens, of.chosen, of.hidden});
   const Operand mixed = body.op("ReduceSum", {by_token * share, Ints{1}}, {{"keepdims", 0}});
-  body.output("output", body.op("Reshape", {mixed, body.shape("input")}));
+  body.output("output", body.reshape(mixed, body.shape("input")));
 }
 
 /// The width between both products. Throws Error where shapes do not fit it; their weights hold so
@@ -161,7 +161,7 @@ struct Matrices {
 
 /// The input in this shape.
 Operand shaped(BodyBuilder& body, const std::string& input, const Shape& shape) {
-  return body.shape(input) == shape ? body[input] : body.op("Reshape", {body[input], shape});
+  return body.shape(input) == shape ? body[input] : body.reshape(body[input], shape);
 }
 
 /// [rows, columns] of rows of `x`, [rows, depth]: each times its expert's matrix, with its expert's
@@ -174,9 +174,8 @@ Operand product(BodyBuilder& body, const Mixture& of, const Operand& x, const Op
   };
   // Older files call rows what are columns; where they lie is the same.
   const Operand matrix = own(shaped(body, matrices.weights(), {of.experts, columns, depth}));
-  const Operand column = body.op("Reshape", {x, Ints{of.rows(), depth, 1}});
-  const Operand rows =
-      body.op("Reshape", {body.op("MatMul", {matrix, column}), Ints{of.rows(), columns}});
+  const Operand column = body.reshape(x, {of.rows(), depth, 1});
+  const Operand rows = body.reshape(body.op("MatMul", {matrix, column}), {of.rows(), columns});
   return body.has(matrices.bias()) ? rows + own(body[matrices.bias()]) : rows;
 }
 
@@ -206,9 +205,8 @@ Operand packed_product(BodyBuilder& body, const Mixture& of, const Operand& x,
   if (body.has(zeros) && block > 0)
     zero_points = shaped(body, zeros, {of.experts, columns, (blocks * bits + 7) / 8});
   else if (body.has(zeros))  // one a column, packed along the columns
-    zero_points =
-        body.op("Reshape", {unpack_numbers(body, body[zeros], {of.experts, columns}, bits),
-                            Ints{of.experts, columns, 1}});
+    zero_points = body.reshape(unpack_numbers(body, body[zeros], {of.experts, columns}, bits),
+                               {of.experts, columns, 1});
   Operand made = body.op("ExpertMatMulNBits",
                          {x, expert, shaped(body, weights, {of.experts, columns, depth * bits / 8}),
                           shaped(body, scales, scale_shape), zero_points, body[matrices.bias()]},

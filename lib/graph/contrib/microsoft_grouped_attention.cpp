@@ -38,11 +38,11 @@ Heads grouped_heads(BodyBuilder& body) {
          to_string(query));
   const auto normalized = [&](const Operand& x, std::int64_t heads, const char* weight) {
     if (!body.has(weight)) return x;
-    const Operand by_head = body.op("Reshape", {x, Ints{of.batch, of.queries, heads, of.depth}});
+    const Operand by_head = body.reshape(x, {of.batch, of.queries, heads, of.depth});
     const Operand normal =
         body.op("RMSNormalization", {by_head, body[weight]},
                 {{"axis", -1}, {"epsilon", body.float_attribute("qk_norm_epsilon", 1e-6F)}});
-    return body.op("Reshape", {normal, Ints{of.batch, of.queries, heads * of.depth}});
+    return body.reshape(normal, {of.batch, of.queries, heads * of.depth});
   };
   of.q = normalized(qkv[0], of.heads, "q_norm_weight");
   of.k = normalized(qkv[1], of.key_heads, "k_norm_weight");
@@ -71,7 +71,7 @@ Placement place_new_tokens(BodyBuilder& body, const Heads& of, std::int64_t past
     for (std::int64_t& length : *placed.known_lengths) ++length;
   placed.is_first = past == 0 || placed.total == of.queries;
   placed.lengths =
-      body.op("Reshape", {body.cast(body["seqlens_k"], DataType::int64), Ints{of.batch}}) + Ints{1};
+      body.reshape(body.cast(body["seqlens_k"], DataType::int64), {of.batch}) + Ints{1};
   if (placed.is_first) {
     placed.known_begin.emplace(static_cast<std::size_t>(of.batch), 0);
   } else if (placed.known_lengths && placed.total) {
@@ -96,9 +96,9 @@ void turn_heads(BodyBuilder& body, Heads& of, const Placement& placed) {
   const Ints steps = counted(of.queries);
   Operand positions = body["position_ids"];
   if (!positions) {
-    positions = body.op("Reshape", {placed.begin, Ints{of.batch, 1}}) + steps;
+    positions = body.reshape(placed.begin, {of.batch, 1}) + steps;
   } else if (placed.is_first || placed.may_be_first) {
-    const Operand first = body.op("Gather", {body.op("Reshape", {positions, Ints{-1}}), Ints{0}});
+    const Operand first = body.op("Gather", {body.reshape(positions, {-1}), Ints{0}});
     const Operand from_first = body.op("Expand", {first + steps, Ints{of.batch, of.queries}});
     positions =
         placed.is_first ? from_first : body.where(placed.may_be_first, from_first, positions);
@@ -133,7 +133,7 @@ ScoreMask score_mask(BodyBuilder& body, const Heads& of, const Operand& lengths,
   if (!hides_padding) return mask;
   const std::int64_t keys = mask.mask ? mask.shape[3] : of.keys;
   const Operand keeps =
-      body.op("Less", {counted(keys), body.op("Reshape", {lengths, Ints{of.batch, 1, 1, 1}})});
+      body.op("Less", {counted(keys), body.reshape(lengths, {of.batch, 1, 1, 1})});
   if (!mask.mask) return {keeps, {of.batch, 1, 1, keys}, true};
   mask.mask =
       body.where(keeps, mask.mask,
@@ -158,8 +158,8 @@ ScoreMask score_bias(BodyBuilder& body, const Heads& of, const ScoreMask& mask,
   }
   bias.mask = body.op("Expand", {bias.mask, bias.shape});
   if (of.left_window < 0) return bias;
-  const Operand place = body.op("Reshape", {first, Ints{of.batch, 1, 1, 1}}) +
-                        body.op("Reshape", {counted(of.queries), Ints{1, 1, of.queries, 1}});
+  const Operand place = body.reshape(first, {of.batch, 1, 1, 1}) +
+                        body.reshape(counted(of.queries), {1, 1, of.queries, 1});
   const Operand is_seen =
       body.op("GreaterOrEqual", {counted(of.keys), place - Ints{of.left_window}});
   return {body.where(is_seen, bias.mask, hidden), {of.batch, of.heads, of.queries, of.keys}};
@@ -177,9 +177,8 @@ void add_sink(BodyBuilder& body, Heads& of, const ScoreMask& mask, const Operand
   of.left_window = -1;
   Shape column = bias.shape;
   column[3] = 1;
-  const Operand added = body.has("head_sink")
-                            ? body.op("Reshape", {body["head_sink"], Ints{1, of.heads, 1, 1}})
-                            : zero;
+  const Operand added =
+      body.has("head_sink") ? body.reshape(body["head_sink"], {1, of.heads, 1, 1}) : zero;
   of.mask = body.concat({body.op("Expand", {added, column}), bias.mask}, 3);
 }
 

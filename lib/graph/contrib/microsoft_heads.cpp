@@ -3,7 +3,7 @@
 namespace autopar::graph::microsoft {
 
 Operand split_heads(const Operand& x, const Shape& split) {
-  return x.body->op("Transpose", {x.body->op("Reshape", {x, split})}, {{"perm", Ints{0, 2, 1, 3}}});
+  return x.body->op("Transpose", {x.body->reshape(x, split)}, {{"perm", Ints{0, 2, 1, 3}}});
 }
 
 Operands attend(BodyBuilder& body, const Heads& of) {
@@ -21,8 +21,8 @@ Operands attend(BodyBuilder& body, const Heads& of) {
   Operand attended = made[0];
   made.erase(made.begin());
   if (of.four_dimensions)
-    attended = body.op("Reshape", {body.op("Transpose", {attended}, {{"perm", Ints{0, 2, 1, 3}}}),
-                                   Ints{of.batch, of.queries, of.heads * of.value_depth}});
+    attended = body.reshape(body.op("Transpose", {attended}, {{"perm", Ints{0, 2, 1, 3}}}),
+                            {of.batch, of.queries, of.heads * of.value_depth});
   body.output("output", attended);
   return made;
 }
@@ -40,7 +40,7 @@ void add_presents(BodyBuilder& body, const Heads& of) {
 Operand quantisation_parameter(BodyBuilder& body, const std::string& name) {
   const bool is_vector = body.has(name) && !body.shape(name).empty();
   if (!is_vector || num_elements(body.shape(name)) != 1) return body[name];
-  return body.op("Reshape", {body[name], Ints{}});
+  return body.reshape(body[name], {});
 }
 
 }  // namespace autopar::graph::microsoft

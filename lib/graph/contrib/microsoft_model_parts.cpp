@@ -233,7 +233,7 @@ DirectionOutputs run_direction(BodyBuilder& body, const Lstm& of, std::int64_t d
 void dynamic_quantize_lstm(BodyBuilder& body) {
   const Lstm of = lstm_of(body);
   refuse_other_cells(body);
-  const Bytes x = as_bytes(body.op("Reshape", {body["X"], Ints{of.steps * of.batch, of.features}}));
+  const Bytes x = as_bytes(body.reshape(body["X"], {of.steps * of.batch, of.features}));
   Operands all;
   Operands hidden;
   Operands cells;

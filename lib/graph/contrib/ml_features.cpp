@@ -10,7 +10,7 @@ namespace autopar::graph {
 namespace {
 
 void array_feature_extractor(BodyBuilder& body) {
-  const Operand places = body.op("Reshape", {body["Y"], Ints{-1}});
+  const Operand places = body.reshape(body["Y"], {-1});
   const Operand rows =
       body.shape("X").size() == 1 ? body.op("Unsqueeze", {body["X"], Ints{0}}) : body["X"];
   body.output("Z", body.op("Gather", {rows, places}, {{"axis", -1}}));
@@ -106,7 +106,7 @@ void feature_vectorizer(BodyBuilder& body) {
     if (shape.size() != 2) fail("its input {} has not two dimensions", to_string(shape));
     const std::int64_t width =
         i < std::ssize(widths) ? widths[static_cast<std::size_t>(i)] : shape[1];
-    const Operand rows = body.op("Reshape", {body.cast(body[input], DataType::float32), shape});
+    const Operand rows = body.reshape(body.cast(body[input], DataType::float32), shape);
     // Padding by a negative number cuts.
     parts.push_back(body.op("Pad", {rows, Ints{0, 0, 0, width - shape[1]}}));
   }

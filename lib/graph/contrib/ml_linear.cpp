@@ -1,7 +1,6 @@
 // Linear models and support vector machines of ai.onnx.ml, as ONNX Runtime has them: in float32.
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
 #include "graph/contrib/families.h"
@@ -57,47 +56,43 @@ Operand kernels_of(BodyBuilder& body, const Operand& x, std::int64_t vectors) {
 struct Comparisons {
   std::int64_t vectors = 0;
   std::int64_t pairs = 0;
-  std::vector<float> coefficients;  ///< [pairs, vectors]
-  std::vector<float> votes_above;   ///< [pairs, classes]: for whom a score above 0 is a vote
-  std::vector<float> votes_below;
+  std::vector<float> coefficients = {};  ///< [pairs, vectors]
+  std::vector<float> votes_above = {};   ///< [pairs, classes]: for whom a score above 0 is a vote
+  std::vector<float> votes_below = {};
+};
 
-  Comparisons(const BodyBuilder& body, std::size_t classes) {
-    const auto counts = body.ints_attribute("vectors_per_class");
-    const auto given = body.floats_attribute("coefficients");
-    vectors = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-    const auto all = static_cast<std::size_t>(vectors);
-    if (counts.size() != classes || given.size() != (classes - 1) * all)
-      fail("it has {} coefficients for {} support vectors of {} classes", given.size(), vectors,
-           classes);
-    std::size_t begin_i = 0;
-    for (std::size_t i = 0; i + 1 < classes; ++i) {
-      const std::size_t end_i = begin_i + static_cast<std::size_t>(counts[i]);
-      std::size_t begin_j = end_i;
-      for (std::size_t j = i + 1; j < classes; ++j) {
-        const std::size_t end_j = begin_j + static_cast<std::size_t>(counts[j]);
-        std::vector<float> row(all);
-        for (std::size_t v = begin_i; v < end_i; ++v) row[v] = given[(j - 1) * all + v];
-        for (std::size_t v = begin_j; v < end_j; ++v) row[v] = given[i * all + v];
-        coefficients.insert(coefficients.end(), row.begin(), row.end());
-        add_vote(votes_above, classes, i);
-        add_vote(votes_below, classes, j);
-        ++pairs;
-        begin_j = end_j;
-      }
-      begin_i = end_i;
-    }
+Comparisons comparisons_of(const BodyBuilder& body, std::size_t classes) {
+  const Ints counts = body.ints_attribute("vectors_per_class");
+  const auto given = body.floats_attribute("coefficients");
+  std::vector<std::size_t> bounds{0};  // of each class's vectors
+  for (const std::int64_t count : counts) {
+    if (count < 0) fail("it has {} support vectors of a class", count);
+    bounds.push_back(bounds.back() + static_cast<std::size_t>(count));
   }
-
- private:
-  static void add_vote(std::vector<float>& votes, std::size_t classes, std::size_t own) {
+  const std::size_t all = bounds.back();
+  if (counts.size() != classes || given.size() != (classes - 1) * all)
+    fail("it has {} coefficients for {} support vectors of {} classes", given.size(), all, classes);
+  Comparisons of{.vectors = static_cast<std::int64_t>(all)};
+  const auto add_vote = [&](std::vector<float>& votes, std::size_t own) {
     votes.resize(votes.size() + classes);
     votes[votes.size() - classes + own] = 1;
+  };
+  for (std::size_t i = 0; i + 1 < classes; ++i) {
+    for (std::size_t j = i + 1; j < classes; ++j, ++of.pairs) {
+      std::vector<float> row(all);
+      for (std::size_t v = bounds[i]; v < bounds[i + 1]; ++v) row[v] = given[(j - 1) * all + v];
+      for (std::size_t v = bounds[j]; v < bounds[j + 1]; ++v) row[v] = given[i * all + v];
+      of.coefficients.insert(of.coefficients.end(), row.begin(), row.end());
+      add_vote(of.votes_above, i);
+      add_vote(of.votes_below, j);
+    }
   }
-};
+  return of;
+}
 
 /// The class for which most pairs vote; scores are [rows, pairs].
 Decision decide_by_votes(BodyBuilder& body, const Operand& x, std::int64_t classes) {
-  const Comparisons of(body, static_cast<std::size_t>(classes));
+  const Comparisons of = comparisons_of(body, static_cast<std::size_t>(classes));
   std::vector<float> rho = body.floats_attribute("rho");
   if (std::ssize(rho) < of.pairs)
     fail("its attribute 'rho' has {} numbers for {} pairs of classes", rho.size(), of.pairs);

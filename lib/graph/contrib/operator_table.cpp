@@ -78,9 +78,9 @@ const std::vector<ContribOperator>& all_operators() {
     std::vector<ContribOperator> joined;
     for (const std::span<const ContribOperator> family :
          {microsoft_operators(), attention_operators(), grouped_attention_operators(),
-          quantised_operators(), model_part_operators(), gather_operators(), expert_operators(),
-          ml_feature_operators(), ml_linear_operators(), ml_ensemble_operators(),
-          tf_idf_operators(), std::span<const ContribOperator>(operators_with_kernels)})
+          quantised_operators(), model_part_operators(), expert_operators(), ml_feature_operators(),
+          ml_linear_operators(), ml_ensemble_operators(), tf_idf_operators(),
+          std::span<const ContribOperator>(operators_with_kernels)})
       joined.insert(joined.end(), family.begin(), family.end());
     return joined;
   }();

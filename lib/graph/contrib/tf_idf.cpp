@@ -22,7 +22,7 @@ struct Grams {
 Operand counts_of(BodyBuilder& body, const Grams& grams, const Operand& items, std::int64_t rows,
                   std::int64_t columns) {
   Operand counts = body.op("Expand", {body.number(0), Ints{rows, grams.count()}});
-  const Operand all = body.op("Reshape", {grams.items, Ints{grams.count(), grams.length}});
+  const Operand all = body.reshape(grams.items, {grams.count(), grams.length});
   // One item has none between.
   for (std::int64_t step = 1; step <= (grams.length == 1 ? 1 : grams.skips + 1); ++step) {
     const std::int64_t windows = columns - step * (grams.length - 1);
@@ -31,8 +31,7 @@ Operand counts_of(BodyBuilder& body, const Grams& grams, const Operand& items, s
     for (std::int64_t first = 0; first < windows; ++first)
       for (std::int64_t i = 0; i < grams.length; ++i) places.push_back(first + step * i);
     const Operand by_window =
-        body.op("Gather", {items, body.op("Reshape", {places, Ints{windows, 1, grams.length}})},
-                {{"axis", 1}});
+        body.op("Gather", {items, body.reshape(places, {windows, 1, grams.length})}, {{"axis", 1}});
     const Operand same = body.cast(body.op("Equal", {by_window, all}), DataType::float32);
     const Operand matches = body.op("ReduceMin", {same, Ints{-1}}, {{"keepdims", 0}});
     counts = counts + body.op("ReduceSum", {matches, Ints{1}}, {{"keepdims", 0}});
@@ -50,8 +49,7 @@ void tf_idf_vectorizer(BodyBuilder& body) {
     fail("its input {} with {} integers in its pool is not supported", to_string(x), pool.size());
   const std::int64_t rows = x.size() == 2 ? x[0] : 1;
   const std::int64_t columns = x.back();
-  const Operand items =
-      body.op("Reshape", {body.cast(body["X"], DataType::int64), Ints{rows, columns}});
+  const Operand items = body.reshape(body.cast(body["X"], DataType::int64), {rows, columns});
   Operands counts;
   std::int64_t total = 0;
   for (std::size_t n = 0; n < starts.size(); ++n) {
@@ -79,7 +77,7 @@ void tf_idf_vectorizer(BodyBuilder& body) {
   const Operand places = body.op("Expand", {indexes, Ints{rows, total}});
   const Operand table =
       body.op("ScatterElements", {nothing, places, score}, {{"axis", 1}, {"reduction", "add"}});
-  body.output("Y", body.op("Reshape", {table, x.size() == 2 ? Shape{rows, size} : Shape{size}}));
+  body.output("Y", body.reshape(table, x.size() == 2 ? Shape{rows, size} : Shape{size}));
 }
 
 constexpr ContribOperator operators[] = {

@@ -31,20 +31,15 @@ Attribute convert(const AttributeProto& attribute, const onnx::NodeProto& node,
   }
 }
 
-template <typename T>
-std::int64_t length_of(const std::vector<T>& values) {
-  return static_cast<std::int64_t>(values.size());
-}
-
 /// Tensors of what a Constant's attributes may hold.
 struct ToTensor {
   Tensor operator()(std::int64_t value) const { return Tensor::of_int64({}, std::span(&value, 1)); }
   Tensor operator()(float value) const { return Tensor::of_float({}, std::span(&value, 1)); }
   Tensor operator()(const std::vector<std::int64_t>& values) const {
-    return Tensor::of_int64({length_of(values)}, values);
+    return Tensor::of_int64({std::ssize(values)}, values);
   }
   Tensor operator()(const std::vector<float>& values) const {
-    return Tensor::of_float({length_of(values)}, values);
+    return Tensor::of_float({std::ssize(values)}, values);
   }
   Tensor operator()(const Tensor& tensor) const { return tensor; }
   Tensor operator()(const std::string&) const { return refuse_strings(); }

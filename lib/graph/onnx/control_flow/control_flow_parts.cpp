@@ -34,6 +34,10 @@ std::optional<std::int64_t> known(ValueId id, NodeReader& reader) {
   throw UnknownShape(what + ": give a model input's value with --constant");
 }
 
+std::string described(const Value& value) {
+  return fmt::format("{} {}", name_of(value.type), to_string(value.shape));
+}
+
 ValueId integer(std::int64_t value, NodeReader& reader) {
   return reader.add_constant(Tensor::of_int64({}, std::span(&value, 1)));
 }

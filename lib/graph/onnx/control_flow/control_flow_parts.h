@@ -10,6 +10,9 @@ const onnx::GraphProto& body_of(const onnx::NodeProto& node, std::string_view na
 /// The number of a constant of one; nullopt where it is known in a run alone.
 std::optional<std::int64_t> known(ValueId id, NodeReader& reader);
 
+/// "float32 2x3".
+std::string described(const Value& value);
+
 /// Constants: a number, a truth, a list of numbers.
 ValueId integer(std::int64_t value, NodeReader& reader);
 ValueId truth(bool value, NodeReader& reader);

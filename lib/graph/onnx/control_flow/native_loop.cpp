@@ -27,46 +27,38 @@ bool is_same(ValueId a, ValueId b, NodeReader& reader) {
   return std::ranges::equal(x.bytes(), y.bytes());
 }
 
-std::string describe(const Value& value) {
-  return fmt::format("{} {}", name_of(value.type), to_string(value.shape));
-}
-
 /// One reading of the graph, some of the carried values taken as what they were at first.
-class Reading {
- public:
+struct Reading {
   Reading(const NativeLoop& loop, NodeReader& reader, const std::vector<bool>& changes)
-      : reader_(reader), around_(reader.frames().depth()), body_(reader.frames()) {
-    round_ = reader.frames().builder().add_input({"round", false}, DataType::int64, {});
-    for (std::size_t i = 0; i < loop.carried.size(); ++i)
-      given_.push_back(changes[i] ? input_like(loop.carried[i])
-                                  : reader.frames().bring_in(loop.carried[i], around_));
-    made_ = loop.read(round_, given_);
+      : body(reader.frames()) {
+    const int around = reader.frames().depth() - 1;
+    GraphBuilder& builder = reader.frames().builder();
+    const ValueId round = builder.add_input({"round", false}, DataType::int64, {});
+    for (std::size_t i = 0; i < loop.carried.size(); ++i) {
+      if (!changes[i]) {
+        given.push_back(reader.frames().bring_in(loop.carried[i], around));
+        continue;
+      }
+      const Value value = reader.frames().value(loop.carried[i], around);
+      given.push_back(builder.add_input({value.name, false}, value.type, value.shape));
+    }
+    made = loop.read(round, given);
   }
 
-  const Values& given() const { return given_; }
-  const Values& made() const { return made_; }
-  bool keeps(std::size_t i) const { return is_same(made_[1 + i], given_[i], reader_); }
-  BodyFrames::Finished finish(const Values& outputs) { return body_.finish(outputs); }
-
- private:
-  ValueId input_like(ValueId first) {
-    const Value value = reader_.frames().value(first, around_);
-    return reader_.frames().builder().add_input({value.name, false}, value.type, value.shape);
-  }
-
-  NodeReader& reader_;
-  int around_;
-  BodyFrames::Body body_;
-  ValueId round_ = no_value;
-  Values given_;
-  Values made_;
+  BodyFrames::Body body;
+  Values given;  ///< for what is carried
+  Values made;   ///< by the round: whether another follows, what is carried, what is collected
 };
+
+bool keeps(const Reading& reading, std::size_t i, NodeReader& reader) {
+  return is_same(reading.made[1 + i], reading.given[i], reader);
+}
 
 void check_carried(const Reading& reading, std::size_t i, bool changes, const std::string& name,
                    NodeReader& reader) {
-  const ValueId before = reading.given()[i];
-  const ValueId after = reading.made()[1 + i];
-  if (!changes && reading.keeps(i)) return;
+  const ValueId before = reading.given[i];
+  const ValueId after = reading.made[1 + i];
+  if (!changes && keeps(reading, i, reader)) return;
   if (before <= no_value || after <= no_value)
     fail(
         "it carries a sequence or an optional value that changes, and too much of it is known in "
@@ -78,7 +70,7 @@ void check_carried(const Reading& reading, std::size_t i, bool changes, const st
       "'{}', which it carries, is {} before a round and {} after it: a loop that only the run ends "
       "must keep types and shapes (or give the model input that its rounds depend on with "
       "--constant)",
-      name, describe(first), describe(then)));
+      name, described(first), described(then)));
 }
 
 std::vector<bool> all_tensors(const NativeLoop& loop) {
@@ -96,7 +88,7 @@ std::vector<bool> find_changes(const NativeLoop& loop, NodeReader& reader) {
     try {
       const Reading reading(loop, reader, changes);
       for (std::size_t i = 0; i < changes.size(); ++i) {
-        if (changes[i] || reading.keeps(i)) continue;
+        if (changes[i] || keeps(reading, i, reader)) continue;
         if (loop.carried[i] <= no_value) continue;
         changes[i] = true;
         is_stable = false;
@@ -162,21 +154,21 @@ std::optional<NativeBody> read_body(const NativeLoop& loop, const std::vector<bo
     names.push_back(id > no_value ? reader.value(id).name : std::string());
   Reading reading(loop, reader, changes);
   NativeBody body;
-  body.may_end_early = known(reading.made()[0], reader) != 1;
-  Values outputs{reading.made()[0]};
+  body.may_end_early = known(reading.made[0], reader) != 1;
+  Values outputs{reading.made[0]};
   const auto leaves = [&](ValueId id) {
     outputs.push_back(id);
     body.outputs.push_back({reader.value(id).type, reader.value(id).shape});
   };
   for (std::size_t i = 0; i < changes.size(); ++i) {
     check_carried(reading, i, changes[i], names[i], reader);
-    if (changes[i]) leaves(reading.made()[1 + i]);
+    if (changes[i]) leaves(reading.made[1 + i]);
   }
   body.carried = body.outputs.size();
   for (std::size_t i = 0; i < loop.is_collected.size(); ++i)
-    if (loop.is_collected[i]) leaves(reading.made()[1 + changes.size() + i]);
+    if (loop.is_collected[i]) leaves(reading.made[1 + changes.size() + i]);
   if (body.outputs.empty()) return std::nullopt;
-  body.finished = reading.finish(outputs);
+  body.finished = reading.body.finish(outputs);
   return body;
 }
 

@@ -25,14 +25,11 @@ ValueId either_list(ValueId condition, ValueId yes, ValueId no, NodeReader& read
 ValueId either(ValueId condition, ValueId yes, ValueId no, NodeReader& reader) {
   if (yes == no) return yes;
   if (yes <= no_value || no <= no_value) return either_list(condition, yes, no, reader);
-  const auto describe = [&](ValueId id) {
-    return fmt::format("{} {}", name_of(reader.value(id).type), to_string(reader.value(id).shape));
-  };
   if (reader.value(yes).type != reader.value(no).type ||
       reader.value(yes).shape != reader.value(no).shape)
     fail_unknown(fmt::format(
         "its condition is not known before the run, but decides whether '{}' is {} or {}",
-        reader.value(yes).name, describe(yes), describe(no)));
+        reader.value(yes).name, described(reader.value(yes)), described(reader.value(no))));
   if (!reader.value(condition).shape.empty())
     condition = reader.add("Reshape", {condition, vector_of({}, reader)}, {});
   return reader.add("Where", {condition, yes, no}, {});
