@@ -4,13 +4,12 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <ranges>
 #include <set>
 #include <tuple>
 
 #include "assignment/local_search/needless_changes.h"
-#include "base/error.h"
+#include "base/json_fields.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "search/problem_parts.h"
@@ -200,32 +199,27 @@ Candidate explain(const Question& question, int strategy, double seconds) {
 
 constexpr std::string_view proof_names[] = {"exact", "bounded", "unknown", "none-fits"};
 
-nlohmann::json candidate_json(const Candidate& candidate) {
-  nlohmann::json reshardings = nlohmann::json::array();
-  for (const auto& each : candidate.reshardings) {
-    reshardings.push_back({{"input", each.input},
-                           {"from", to_string(each.from)},
-                           {"to", to_string(each.to)},
-                           {"seconds", each.seconds}});
-  }
-  nlohmann::json neighbours = nlohmann::json::array();
-  for (const auto& each : candidate.neighbours) {
-    neighbours.push_back({{"name", each.name}, {"from", each.from}, {"to", each.to}});
-  }
-  nlohmann::json json = {{"strategy", to_string(candidate.strategy)},
-                         {"chosen", candidate.is_chosen},
-                         {"own_seconds", candidate.own_seconds},
-                         {"proof", proof_names[static_cast<std::size_t>(candidate.proof)]},
-                         {"reshardings", reshardings},
-                         {"neighbours_changed", neighbours},
-                         {"others_changed", candidate.others_changed}};
-  if (candidate.has_plan()) json["worse_by_seconds"] = candidate.worse_by_seconds;
-  if (candidate.proof != Proof::none_fits)
-    json["worse_by_at_least_seconds"] = candidate.worse_by_at_least_seconds;
-  return json;
+}  // namespace
+
+void fields(auto& visit, Like<Explanation::Resharding> auto& each) {
+  visit("input", each.input), visit("from", to_string(each.from)), visit("to", to_string(each.to));
+  visit("seconds", each.seconds);
 }
 
-}  // namespace
+void fields(auto& visit, Like<Explanation::Change> auto& each) {
+  visit("name", each.name), visit("from", each.from), visit("to", each.to);
+}
+
+void fields(auto& visit, Like<Candidate> auto& each) {
+  visit("strategy", to_string(each.strategy)), visit("chosen", each.is_chosen);
+  visit("own_seconds", each.own_seconds);
+  visit("proof", proof_names[static_cast<std::size_t>(each.proof)]);
+  visit("reshardings", each.reshardings), visit("neighbours_changed", each.neighbours);
+  visit("others_changed", each.others_changed);
+  if (each.has_plan()) visit("worse_by_seconds", each.worse_by_seconds);
+  if (each.proof != Proof::none_fits)
+    visit("worse_by_at_least_seconds", each.worse_by_at_least_seconds);
+}
 
 NodeId find_operator(const Graph& graph, std::string_view name) {
   const std::string glob(name);
@@ -261,16 +255,13 @@ Explanation explain_operator(const Graph& graph, const cost::CostModel& cost,
 }
 
 std::string explanation_json(const Graph& graph, const Explanation& explanation) {
-  nlohmann::json candidates = nlohmann::json::array();
-  for (const Candidate& candidate : explanation.candidates)
-    candidates.push_back(candidate_json(candidate));
   const graph::Node& node = graph.node(explanation.node);
-  return nlohmann::json{{"operator", node.name},
-                        {"op_type", qualified_op_type(node)},
-                        {"plan_seconds", explanation.plan_seconds},
-                        {"plan_lower_bound_seconds", explanation.plan_lower_bound_seconds},
-                        {"plan_proven_optimal", explanation.plan_is_optimal},
-                        {"candidates", candidates}}
+  return json{{"operator", node.name},
+              {"op_type", qualified_op_type(node)},
+              {"plan_seconds", explanation.plan_seconds},
+              {"plan_lower_bound_seconds", explanation.plan_lower_bound_seconds},
+              {"plan_proven_optimal", explanation.plan_is_optimal},
+              {"candidates", JsonWriter::write(explanation.candidates)}}
       .dump(2);
 }
 
