@@ -204,39 +204,38 @@ CollectiveExperiment collective(StepKind kind, const sharding::DeviceMesh& mesh,
   const std::vector<std::int64_t> sizes(group.size(), width);
   const std::vector<std::int64_t> row_sizes(group.size(), rows);
   const std::int64_t own = mesh.index_in_group(rank, axes);
-  Attributes attributes{{"mesh_axes", std::vector<std::int64_t>{axis}},
-                        {"ranks", std::vector<std::int64_t>(group.begin(), group.end())}};
+  const std::string sum = "sum";
+  constexpr std::int64_t columns = 1;
+  Attributes attributes;
   std::string op_type;
   Shape in = whole;
   Shape out = whole;
   switch (kind) {
     case StepKind::all_reduce:
       op_type = "AllReduce";
-      attributes["reduce"] = std::string("sum");
+      attributes = {{"reduce", sum}};
       break;
     case StepKind::all_gather:
       op_type = "AllGather";
       in = part;
-      attributes["dim"] = std::int64_t{1};
-      attributes["sizes"] = sizes;
+      attributes = {{"dim", columns}, {"sizes", sizes}};
       break;
     case StepKind::reduce_scatter:
       op_type = "ReduceScatter";
       out = part;
-      attributes["reduce"] = std::string("sum");
-      attributes["dim"] = std::int64_t{1};
-      attributes["sizes"] = sizes;
-      attributes["rank"] = own;
+      attributes = {{"reduce", sum}, {"dim", columns}, {"sizes", sizes}, {"rank", own}};
       break;
     default:
       op_type = "AllToAll";
       out = {rows * ranks, width};
-      attributes["split_dim"] = std::int64_t{1};
-      attributes["concat_dim"] = std::int64_t{0};
-      attributes["split_sizes"] = sizes;
-      attributes["concat_sizes"] = row_sizes;
-      attributes["rank"] = own;
+      attributes = {{"split_dim", columns},
+                    {"concat_dim", std::int64_t{0}},
+                    {"split_sizes", sizes},
+                    {"concat_sizes", row_sizes},
+                    {"rank", own}};
   }
+  attributes["mesh_axes"] = std::vector<std::int64_t>{axis};
+  attributes["ranks"] = std::vector<std::int64_t>(group.begin(), group.end());
   constexpr int times = 4;
   return {
       kind, axis,

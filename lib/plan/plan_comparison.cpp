@@ -39,24 +39,22 @@ class Differences {
  public:
   void add(const Entry& a, const Entry& b) {
     const auto key = std::tuple(a.op_type, name_pattern(a.name), a.strategy, b.strategy);
-    const auto [entry, is_new] = known_.try_emplace(key, found_.size());
-    if (is_new) {
-      found_.push_back({"", a.op_type, a.strategy, b.strategy, 0});
-      names_.emplace_back();
-    }
+    const auto [entry, is_new] = known_.try_emplace(key, names_.size());
+    if (is_new) names_.emplace_back();
     names_[entry->second].push_back(a.name);
   }
-  std::vector<Difference> named() && {
-    for (std::size_t i = 0; i < found_.size(); ++i) {
-      found_[i].name = common_name(names_[i]);
-      found_[i].count = names_[i].size();
+  /// By first member.
+  std::vector<Difference> named() const {
+    std::vector<Difference> found(names_.size());
+    for (const auto& [key, i] : known_) {
+      const auto& [op_type, pattern, a, b] = key;
+      found[i] = {common_name(names_[i]), op_type, a, b, names_[i].size()};
     }
-    return std::move(found_);
+    return found;
   }
 
  private:
   std::map<std::tuple<std::string, std::string, std::string, std::string>, std::size_t> known_;
-  std::vector<Difference> found_;
   std::vector<std::vector<std::string>> names_;  ///< by difference
 };
 
@@ -172,8 +170,8 @@ PlanComparison compare_plans(const PlanFile& a, const PlanFile& b) {
     comparison.operators_compared += entry.is_stored ? 0 : 1;
     if (entry.strategy != its.strategy) (entry.is_stored ? stored : operators).add(entry, its);
   }
-  comparison.operators = std::move(operators).named();
-  comparison.stored = std::move(stored).named();
+  comparison.operators = operators.named();
+  comparison.stored = stored.named();
   if (a.collectives && b.collectives) {
     comparison.collectives = compare_uses(*a.collectives, *b.collectives);
   }

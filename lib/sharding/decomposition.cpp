@@ -18,11 +18,10 @@ using graph::Graph;
 using graph::Node;
 using graph::ValueId;
 
-/// A graph of the operator's tensors alone.
+/// A graph of the operator's tensors alone, which `local`, a copy of the node, is made to read.
 Decomposition ports_of(const Graph& graph, const Node& node, Node& local) {
   Decomposition result;
   result.graph.opsets = graph.opsets;
-  local = node;
   for (auto* ids : {&local.inputs, &local.outputs}) {
     for (ValueId& id : *ids) {
       if (id == graph::no_value) continue;
@@ -142,7 +141,7 @@ void Decomposer::set_output(std::size_t i, ValueId value) {
 
 Decomposition decompose(const Graph& graph, const Node& node, const ShardingRule& rule,
                         const OpShardSpec& spec, const DeviceMesh& mesh) {
-  Node local;
+  Node local = node;
   Decomposition result = ports_of(graph, node, local);
   Decomposer decomposer(result.graph, local);
   rule.decompose(decomposer);

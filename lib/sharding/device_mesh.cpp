@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <charconv>
+#include <functional>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -40,9 +42,7 @@ DeviceMesh DeviceMesh::parse(std::string_view text) {
 }
 
 int DeviceMesh::num_devices() const {
-  int result = 1;
-  for (const int size : axis_sizes_) result *= size;
-  return result;
+  return std::accumulate(axis_sizes_.begin(), axis_sizes_.end(), 1, std::multiplies{});
 }
 
 std::vector<int> DeviceMesh::coordinates(int rank) const {

@@ -9,37 +9,27 @@ namespace {
 using graph::Graph;
 using graph::Node;
 
-template <typename Visit>
-bool on_indices(const graph::Tensor& indices, const Visit& visit) {
-  if (!indices.has_data()) return false;
-  const graph::Tensor contiguous = indices.contiguous_copy();
-  return indices.type() == graph::DataType::int32 ? visit(contiguous.values<std::int32_t>())
-                                                  : visit(contiguous.values<std::int64_t>());
-}
-
 /// Whether the indices are 0, 1, 2, ... up to the extent.
 bool counts_up_to(const graph::Tensor& indices, std::int64_t extent) {
-  if (indices.elements() != extent) return false;
-  return on_indices(indices, [](const auto& values) {
-    std::int64_t expected = 0;
-    return std::ranges::all_of(values, [&](auto index) { return index == expected++; });
-  });
+  if (indices.elements() != extent || !indices.has_data()) return false;
+  std::int64_t expected = 0;
+  return std::ranges::all_of(indices.to_int64s(),
+                             [&](std::int64_t index) { return index == expected++; });
 }
 
 /// Whether the last dimension holds the places of all elements of that shape, row-major.
 bool counts_through(const graph::Tensor& indices, const graph::Shape& shape) {
   const auto depth = static_cast<std::int64_t>(shape.size());
-  if (indices.elements() != depth * graph::num_elements(shape)) return false;
-  return on_indices(indices, [&](const auto& values) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      // The place that this is part of, and which coordinate of it.
-      std::int64_t rest = static_cast<std::int64_t>(i) / depth;
-      const std::size_t d = i % shape.size();
-      for (std::size_t minor = shape.size(); --minor > d;) rest /= shape[minor];
-      if (values[i] != rest % shape[d]) return false;
-    }
-    return true;
-  });
+  if (indices.elements() != depth * graph::num_elements(shape) || !indices.has_data()) return false;
+  const std::vector<std::int64_t> values = indices.to_int64s();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    // The place that this is part of, and which coordinate of it.
+    std::int64_t rest = static_cast<std::int64_t>(i) / depth;
+    const std::size_t d = i % shape.size();
+    for (std::size_t minor = shape.size(); --minor > d;) rest /= shape[minor];
+    if (values[i] != rest % shape[d]) return false;
+  }
+  return true;
 }
 
 bool takes_everything(const Graph& graph, const Node& node) {
