@@ -1,7 +1,6 @@
 #include "planner/verify.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "base/error.h"
 #include "base/temporary_folder.h"
@@ -53,7 +52,7 @@ NamedTensors run_whole(const graph::Imported& model, const NamedTensors& inputs,
 }  // namespace
 
 const Verification::Output& Verification::worst() const {
-  return *std::ranges::max_element(outputs | std::views::reverse, {}, &Output::relative_error);
+  return *std::ranges::max_element(outputs.rbegin(), outputs.rend(), {}, &Output::relative_error);
 }
 
 std::optional<Verification> verify(const ModelOptions& model,

@@ -4,7 +4,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <ranges>
 #include <set>
 #include <tuple>
 
@@ -39,9 +38,9 @@ std::vector<std::string> nearest_names(const Graph& graph, std::string_view name
     ranked.emplace_back(!is_part, edit_distance(node.name, name), node.name);
   }
   std::ranges::sort(ranked);
+  ranked.resize(std::min(ranked.size(), most_suggestions));
   std::vector<std::string> names;
-  for (const auto& [is_no_part, distance, nearest] : ranked | std::views::take(most_suggestions))
-    names.push_back(nearest);
+  for (const auto& [is_no_part, distance, nearest] : ranked) names.push_back(nearest);
   return names;
 }
 

@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <ranges>
 #include <utility>
 
 #include "assignment/cost_table.h"
@@ -163,13 +162,14 @@ Cost fill(Tables& tables, Cost limit, Combine combine) {
 std::pair<StageChoice, Cost> step(Tables& tables, int left_behind, int begin, int p, int last,
                                   Cost sum) {
   const SequenceProblem& problem = tables.problem;
-  for (const int b : tables.places.begins[p] | std::views::reverse) {
-    const Cost crossing = last < 0 ? 0 : tables.transfer(p, begin, std::min(last, b));
-    const Cost* behind = tables.rest_at(left_behind, p + problem.sizes[b], b);
+  const std::vector<int>& begins = tables.places.begins[p];
+  for (auto b = begins.rbegin(); b != begins.rend(); ++b) {
+    const Cost crossing = last < 0 ? 0 : tables.transfer(p, begin, std::min(last, *b));
+    const Cost* behind = tables.rest_at(left_behind, p + problem.sizes[*b], *b);
     for (int k = problem.layers; k > begin; --k) {
-      const Cost stage = tables.limited(problem.stage(b, begin, k));
+      const Cost stage = tables.limited(problem.stage(*b, begin, k));
       if (assignment::plus(assignment::plus(crossing, stage), behind[k]) == sum)
-        return {{begin, k, b, p}, crossing};
+        return {{begin, k, *b, p}, crossing};
     }
   }
   throw InternalError("internal error: a sequence leads to the sum that was found");

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
-#include <ranges>
 #include <set>
 
 #include "base/error.h"
@@ -99,7 +98,7 @@ std::vector<std::int64_t> alive_bytes(const graph::Graph& graph, const cost::Cos
       return search::arena_bytes(output, choice.computed[0], cost);
     };
     const auto& choices = solved.built.operators[op]->choices;
-    if (std::ranges::max(choices | std::views::transform(reduced)) <= least_counted) continue;
+    if (reduced(std::ranges::max(choices, {}, reduced)) <= least_counted) continue;
     const int at = static_cast<int>(op) + 1;
     add(at, at + 1, reduced(plan.operators[op]));
   }
