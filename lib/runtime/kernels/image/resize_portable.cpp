@@ -227,8 +227,8 @@ struct NearestRows {
       is_extrapolated = is_extrapolated || place < 0;
       offset += place * strides[d];
     }
-    return [from = is_extrapolated ? nullptr : in + offset, to = out + row * row_elements,
-            last = last, value = value](std::int64_t i) {
+    return [from = extrapolates && is_extrapolated ? nullptr : in + offset,
+            to = out + row * row_elements, last = last, value = value](std::int64_t i) {
       const std::int64_t at = last == nullptr ? i : last[i];
       if constexpr (extrapolates)
         to[i] = from == nullptr || at < 0 ? value : from[at];
