@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -35,18 +36,6 @@ struct MessageSlot {
 /// How many of each rank's threads wait for other ranks, in whatever group.
 using Waits = std::vector<std::atomic<int>>;
 
-/// A wait of a rank of the world, told to the others as long as it lasts.
-class Wait {
- public:
-  Wait(Waits& waits, int rank) : count_(waits[at(rank)]) { ++count_; }
-  ~Wait() { --count_; }
-  Wait(const Wait&) = delete;
-  Wait& operator=(const Wait&) = delete;
-
- private:
-  std::atomic<int>& count_;
-};
-
 /// What the members of one group share. An exchange is: publish the blocks, meet, read the others'
 /// memory, meet again so that nobody leaves while it is read.
 struct SharedGroup {
@@ -56,7 +45,8 @@ struct SharedGroup {
         timeout(usual_timeout),
         waits(std::move(of_world)),
         published(ranks.size()),
-        progress(ranks.size()) {}
+        progress(ranks.size()),
+        is_here(ranks.size()) {}
 
   std::vector<int> ranks;  ///< world ranks, for messages
   std::chrono::milliseconds timeout;
@@ -117,13 +107,16 @@ struct SharedGroup {
   Waited wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, int rank,
                   std::chrono::milliseconds patience, const IsOver& is_over,
                   const Missing& missing) {
-    const Wait wait(*waits, world_rank(rank));
-    if (changed.wait_for(lock, patience, is_over)) return {};
-    if (idle(missing()).empty()) {
-      if (changed.wait_for(lock, patience, is_over)) return {};
+    std::atomic<int>& waiting = (*waits)[at(world_rank(rank))];
+    ++waiting;
+    bool in_time = changed.wait_for(lock, patience, is_over);
+    if (!in_time && idle(missing()).empty()) {
+      in_time = changed.wait_for(lock, patience, is_over);
       patience *= 2;
     }
-    const std::vector<int> absent = idle(missing());
+    const std::vector<int> absent = in_time ? std::vector<int>() : idle(missing());
+    --waiting;
+    if (in_time) return {};
     return {false, patience, absent.empty() ? missing() : absent};
   }
 
@@ -196,12 +189,10 @@ struct SharedGroup {
          waited.patience.count(), fmt::join(absent, ", "));
   }
 
-  void meet(int rank, const char* collective) { meet(rank, collective, timeout); }
-
-  void meet(int rank, const char* collective, std::chrono::milliseconds patience) {
+  void meet(int rank, const char* collective,
+            std::optional<std::chrono::milliseconds> patience = {}) {
     std::unique_lock lock(mutex);
     if (aborted) fail_aborted(collective);
-    is_here.resize(ranks.size());
     is_here[at(rank)] = true;
     const std::uint64_t mine = meeting;
     if (++num_here == ranks.size()) {
@@ -212,7 +203,7 @@ struct SharedGroup {
       return;
     }
     const Waited waited = wait_for(
-        met, lock, rank, patience, [&] { return meeting != mine || aborted; },
+        met, lock, rank, patience.value_or(timeout), [&] { return meeting != mine || aborted; },
         [&] { return not_here(); });
     if (meeting != mine) return;
     if (waited.in_time) fail_aborted(collective);
