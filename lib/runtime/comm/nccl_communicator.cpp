@@ -233,12 +233,12 @@ class NcclRank {
 
   /// Until nothing is in progress. Throws Error at the timeout, and if a rank is known to be gone.
   /// NCCL has no event for this: it must be asked, and a call is most often done in microseconds.
-  void wait(const std::string& what) {
+  void wait(const std::string& what, bool others_stay = true) {
     const auto start = Clock::now();
     while (check_all(what)) {
       const auto waited = Clock::now() - start;
       if (waited > timeout_) give_up(what, fmt::format("not done within {} ms", timeout_.count()));
-      if (!is_closing_) host_.check_members();
+      if (others_stay) host_.check_members();
       cuda::pause(waited);
     }
   }
@@ -256,10 +256,9 @@ class NcclRank {
   /// All ranks close their communicators in the same order. Others may be gone before this one.
   void close() {
     const std::string what = "closing the communicators";
-    is_closing_ = true;
     for (const ncclComm_t comm : comms_) {  // while one is in progress, no other may be called
       check(ncclCommFinalize(comm), what);
-      wait(what);
+      wait(what, /*others_stay=*/false);
     }
     for (const ncclComm_t comm : std::views::reverse(comms_)) ncclCommDestroy(comm);
     comms_.clear();
@@ -271,7 +270,6 @@ class NcclRank {
 
   std::recursive_mutex mutex_;  ///< held within groups
   bool is_aborted_ = false;
-  bool is_closing_ = false;
   int group_depth_ = 0;
   std::string with_one_gpu_;       ///< see ranks_with_one_gpu; while the world is made
   std::vector<ncclComm_t> comms_;  ///< in the order in which they were made, as on all ranks
