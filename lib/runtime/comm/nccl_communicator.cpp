@@ -11,7 +11,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
@@ -192,7 +191,7 @@ class NcclRank {
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     cudaThreadExchangeStreamCaptureMode(&mode);
     ncclGroupStart();
-    for (const ncclComm_t comm : std::views::reverse(comms_)) ncclCommAbort(comm);
+    std::for_each(comms_.rbegin(), comms_.rend(), ncclCommAbort);
     ncclGroupEnd();
     cudaThreadExchangeStreamCaptureMode(&mode);
     comms_.clear();
@@ -260,7 +259,7 @@ class NcclRank {
       check(ncclCommFinalize(comm), what);
       wait(what, /*others_stay=*/false);
     }
-    for (const ncclComm_t comm : std::views::reverse(comms_)) ncclCommDestroy(comm);
+    std::for_each(comms_.rbegin(), comms_.rend(), ncclCommDestroy);
     comms_.clear();
   }
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <optional>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -16,8 +15,9 @@ using graph::Tensor;
 constexpr std::int64_t always_worth_bytes = 1 << 20;
 
 /// Without those that are left out.
-auto present(const std::vector<ValueId>& ids) {
-  return ids | std::views::filter([](ValueId id) { return id != graph::no_value; });
+std::vector<ValueId> present(std::vector<ValueId> ids) {
+  std::erase(ids, graph::no_value);
+  return ids;
 }
 
 std::int64_t bytes_of(const Graph& graph, const std::vector<ValueId>& ids) {

@@ -1,7 +1,6 @@
 #include "runtime/passes/matcher.h"
 
 #include <algorithm>
-#include <ranges>
 #include <set>
 
 #include "runtime/kernels/common/element_types.h"
@@ -164,8 +163,8 @@ void rewrite_nodes(Graph& graph, const KernelTable& kernels, const NodeRewrite& 
 
 void rewrite_nodes_from_last(Graph& graph, const KernelTable& kernels, const NodeRewrite& rewrite) {
   Pass pass(graph, kernels);
-  for (Node& node : std::views::reverse(graph.nodes))
-    if (auto rewritten = rewrite(pass, node)) node = std::move(*rewritten);
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node)
+    if (auto rewritten = rewrite(pass, *node)) *node = std::move(*rewritten);
   pass.insertions.apply(graph);
 }
 
