@@ -78,8 +78,21 @@ void multiply(Matrix<const double> a, Matrix<const double> b, Matrix<double> out
         out.data[i * out.stride + j] += a.data[i * a.stride + d] * b.data[d * b.stride + j];
 }
 
-/// Scores of a block, in floats: half of a core's second-level cache.
-constexpr std::int64_t block_scores = std::int64_t{1} << 16;
+/// Rows of scores are computed block by block.
+struct BlockSizes {
+  bool joins_heads = false;  ///< one query a head: the heads that share keys are a product's rows
+  std::int64_t rows = 1;     ///< of a product
+  std::int64_t block = 1;    ///< rows of a block
+
+  explicit BlockSizes(const AttentionProblem& problem) : joins_heads(problem.queries == 1) {
+    // Scores of a block, in floats: half of a core's second-level cache.
+    constexpr std::int64_t block_scores = std::int64_t{1} << 16;
+    rows = joins_heads ? problem.heads / problem.key_heads : problem.queries;
+    const std::int64_t fitting = block_scores / std::max<std::int64_t>(1, problem.keys);
+    block = std::clamp<std::int64_t>(fitting, 16, problem.has_windows() ? 64 : 128);
+    block = std::max<std::int64_t>(1, std::min(block, rows));
+  }
+};
 
 /// The tensors of a run as they are computed with.
 template <typename T>
@@ -88,10 +101,143 @@ struct Operands {
   const T* k = nullptr;
   const T* v = nullptr;
   T* out = nullptr;
-  const std::byte* mask = nullptr;
-  DataType mask_type = DataType::undefined;
+  const TensorView* mask = nullptr;
   const std::int64_t* lengths = nullptr;
   T* scores_out = nullptr;
+};
+
+/// The blocks of a run.
+template <typename T>
+struct Blocks {
+  const AttentionProblem& problem;
+  const BlockSizes& sizes;
+  Operands<T> of;
+
+  std::int64_t heads() const { return sizes.joins_heads ? problem.key_heads : problem.heads; }
+  std::int64_t count() const {
+    return problem.batches * heads() * ((sizes.rows + sizes.block - 1) / sizes.block);
+  }
+
+  /// `scores` has room for those of a block.
+  void run(std::int64_t block, T* scores) const {
+    const std::int64_t head = block % heads();
+    const std::int64_t row = block / (problem.batches * heads()) * sizes.block;
+    const std::int64_t rows = std::min(sizes.block, sizes.rows - row);
+    const std::int64_t group = problem.heads / problem.key_heads;
+    const std::int64_t key_head = sizes.joins_heads ? head : head / group;
+    const Place first = place(head, row);
+    const Place last = place(head, row + rows - 1);
+    Keys keys{.batch = block / heads() % problem.batches,
+              .valid = problem.keys,
+              .first_position = problem.first_position};
+    if (of.lengths != nullptr) {
+      keys.valid = of.lengths[keys.batch];
+      keys.first_position = keys.valid - problem.queries;
+    }
+    // All keys that some row sees; all there are where their scores are wanted.
+    keys.seen = {visible(first, keys).begin, visible(last, keys).end};
+    if (of.scores_out != nullptr) keys.seen = {0, problem.keys};
+    const std::int64_t n = std::max<std::int64_t>(0, keys.seen.end - keys.seen.begin);
+    const auto rows_of_block = [&](auto* data, const Layout& layout) {
+      return Matrix{data + layout.at(keys.batch, first.head, first.query),
+                    sizes.joins_heads ? layout.head : layout.row};
+    };
+    const auto rows_of_keys = [&](const T* data, const Layout& layout) {
+      return Matrix{data + layout.at(keys.batch, key_head, keys.seen.begin), layout.row};
+    };
+    if (n > 0)
+      multiply_transposed(rows_of_block(of.q, problem.q), rows_of_keys(of.k, problem.k),
+                          Matrix{scores, n}, {rows, n, problem.depth},
+                          static_cast<T>(problem.scale));
+    for (std::int64_t r = 0; r < rows; ++r) soften(place(head, row + r), keys, scores + r * n);
+
+    const std::int64_t columns = problem.value_depth;
+    const Matrix<T> out = rows_of_block(of.out, problem.out);
+    if (columns == 0) return;
+    if (n == 0) return fill_rows(out, rows, columns, nothing());
+    multiply(Matrix<const T>{scores, n}, rows_of_keys(of.v, problem.v), out, {rows, columns, n});
+  }
+
+ private:
+  /// Where a row of the block lies: one of several queries of a head, or one head's only query.
+  struct Place {
+    std::int64_t head = 0;
+    std::int64_t query = 0;
+  };
+  Place place(std::int64_t head, std::int64_t row) const {
+    if (!sizes.joins_heads) return {head, row};
+    return {head * (problem.heads / problem.key_heads) + row, 0};
+  }
+
+  /// A batch's keys: how many are valid, where its queries are among them, and which ones a block
+  /// sees.
+  struct Keys {
+    std::int64_t batch = 0;
+    std::int64_t valid = 0;
+    std::int64_t first_position = 0;
+    VisibleKeys seen = {};
+  };
+  VisibleKeys visible(Place at, const Keys& keys) const {
+    return visible_keys(problem.causal, problem.left_window, problem.right_window,
+                        keys.first_position + at.query, keys.valid);
+  }
+
+  /// The result of a row that sees no key.
+  T nothing() const {
+    return problem.none_is_zero || problem.nan_to_zero ? T{0} : std::numeric_limits<T>::quiet_NaN();
+  }
+
+  /// Makes probabilities of a row of scores, which are those of the keys that the block sees.
+  void soften(Place at, const Keys& keys, T* scores) const {
+    constexpr T infinity = std::numeric_limits<T>::infinity();
+    const std::int64_t n = keys.seen.end - keys.seen.begin;
+    if (n <= 0) return;
+    const auto keep = [&](Scores kind) {
+      const std::int64_t row = (keys.batch * problem.heads + at.head) * problem.queries + at.query;
+      if (problem.scores == kind) std::copy_n(scores, n, of.scores_out + row * problem.keys);
+    };
+    keep(Scores::raw);
+    if (problem.softcap > 0) cap_scores(scores, n, static_cast<T>(problem.softcap));
+    keep(Scores::capped);
+    VisibleKeys own = visible(at, keys);
+    if (of.mask != nullptr) own.end = std::min(own.end, problem.mask_keys);
+    own.begin = std::min(own.begin, own.end);
+    T* const first = scores + (own.begin - keys.seen.begin);
+    const std::int64_t count = own.end - own.begin;
+    const MaskRow mask = mask_row(keys.batch, at, own.begin);
+    if (mask.data != nullptr) mask_scores(first, count, mask, static_cast<T>(problem.fill));
+    std::fill(scores, first, -infinity);
+    std::fill(first + count, scores + n, -infinity);
+    keep(Scores::masked);
+    const T sum = exponentials(first, count);
+    const bool is_number = sum > 0;
+    if (is_number) {
+      std::fill(scores, first, T{0});
+      std::fill(first + count, scores + n, T{0});
+      scale_row(first, count, 1 / sum);
+    } else {
+      const bool is_zero = problem.nan_to_zero || (problem.none_is_zero && hides_all(mask, count));
+      std::fill_n(scores, n, is_zero ? T{0} : std::numeric_limits<T>::quiet_NaN());
+    }
+    keep(Scores::probabilities);
+  }
+
+  MaskRow mask_row(std::int64_t batch, Place at, std::int64_t key) const {
+    if (of.mask == nullptr) return {};
+    const Layout& layout = problem.mask;
+    const std::int64_t element = layout.at(batch, at.head, at.query) + key * layout.column;
+    return {of.mask->data + element * graph::bytes_of(of.mask->type, 1), of.mask->type,
+            layout.column};
+  }
+
+  /// Whether the mask alone leaves nothing of these keys.
+  bool hides_all(const MaskRow& mask, std::int64_t count) const {
+    if (count == 0) return true;
+    if (mask.data == nullptr) return false;
+    std::vector<T> bias(static_cast<std::size_t>(count), T{0});
+    mask_scores(bias.data(), count, mask, static_cast<T>(problem.fill));
+    return std::ranges::all_of(bias, [](T x) { return x == -std::numeric_limits<T>::infinity(); });
+  }
 };
 
 template <typename T>
@@ -100,26 +246,15 @@ class Attention final : public Kernel {
   explicit Attention(const KernelRequest& request)
       : problem_(request.node, request.inputs, request.outputs),
         cache_(request, problem_),
+        sizes_(problem_),
         threads_(request.device.threads()),
         node_(request.node.name) {
-    const auto extra = [&](std::int64_t columns) {
-      return problem_.batches * problem_.key_heads * problem_.keys * columns;
+    const auto joined_bytes = [&](std::int64_t columns) {
+      return graph::aligned(problem_.batches * problem_.key_heads * problem_.keys * columns * 4);
     };
     converted_bytes_ = float_bytes(request);
     if (problem_.has_cache && is_half(request.inputs[0].type))
-      converted_bytes_ += graph::aligned(extra(problem_.depth) * 4) +
-                          graph::aligned(extra(problem_.value_depth) * 4);
-    if (is_given(request.inputs, 3)) mask_bytes_ = graph::bytes_of(request.inputs[3].type, 1);
-    // One query a head: the heads that share keys are the rows of one product.
-    joins_heads_ = problem_.queries == 1;
-    const std::int64_t group = problem_.heads / problem_.key_heads;
-    const std::int64_t rows = joins_heads_ ? group : problem_.queries;
-    const std::int64_t most = problem_.has_windows() ? 64 : 128;
-    block_ =
-        std::clamp<std::int64_t>(block_scores / std::max<std::int64_t>(1, problem_.keys), 16, most);
-    block_ = std::max<std::int64_t>(1, std::min(block_, rows));
-    row_blocks_ = (rows + block_ - 1) / block_;
-    rows_ = rows;
+      converted_bytes_ += joined_bytes(problem_.depth) + joined_bytes(problem_.value_depth);
   }
 
   std::int64_t scratch_bytes() const override {
@@ -130,7 +265,6 @@ class Attention final : public Kernel {
     std::byte* const own = io.scratch + cache_.scratch_bytes() + converted_bytes_;
     const AttentionCache::Joined joined = cache_.join(io, io.scratch);
     FloatCopies copies(io.scratch + cache_.scratch_bytes());
-    Operands<T> of;
     const auto target = [&](const TensorView& view) -> T* {
       if constexpr (std::is_same_v<T, float>)
         return copies.target(view);
@@ -143,18 +277,16 @@ class Attention final : public Kernel {
       else
         return view.as<const T>();
     };
+    Operands<T> of;
     of.q = load(io.inputs[0]);
     of.k = load(joined.keys);
     of.v = load(joined.values);
     of.out = target(io.outputs[0]);
-    if (mask_bytes_ > 0) {
-      of.mask = io.inputs[3].data;
-      of.mask_type = io.inputs[3].type;
-    }
+    if (is_given(io.inputs, 3)) of.mask = &io.inputs[3];
     if (problem_.has_lengths) of.lengths = checked_lengths(io.inputs[6]);
     const bool has_scores = problem_.scores != Scores::none;
     if (has_scores) of.scores_out = target(io.outputs[3]);
-    if (io.outputs[0].elements() > 0 || has_scores) run_blocks(of, own);
+    if (io.outputs[0].elements() > 0 || has_scores) run_blocks({problem_, sizes_, of}, own);
     if constexpr (std::is_same_v<T, float>) {
       FloatCopies::store(of.out, io.outputs[0]);
       if (has_scores) FloatCopies::store(of.scores_out, io.outputs[3]);
@@ -163,7 +295,7 @@ class Attention final : public Kernel {
 
  private:
   std::int64_t thread_bytes() const {
-    return graph::aligned(block_ * problem_.keys * static_cast<std::int64_t>(sizeof(T)));
+    return graph::aligned(sizes_.block * problem_.keys * static_cast<std::int64_t>(sizeof(T)));
   }
 
   const std::int64_t* checked_lengths(const TensorView& view) const {
@@ -175,144 +307,23 @@ class Attention final : public Kernel {
     return lengths;
   }
 
-  void run_blocks(const Operands<T>& of, std::byte* memory) const {
-    const std::int64_t heads = joins_heads_ ? problem_.key_heads : problem_.heads;
-    const std::int64_t blocks = problem_.batches * heads * row_blocks_;
-#pragma omp parallel num_threads(threads_) if (blocks > 1)
+  void run_blocks(const Blocks<T>& blocks, std::byte* memory) const {
+    const std::int64_t count = blocks.count();
+#pragma omp parallel num_threads(threads_) if (count > 1)
     {
       T* const scores = reinterpret_cast<T*>(memory + omp_get_thread_num() * thread_bytes());
       // The last queries see most keys, so they begin.
 #pragma omp for schedule(dynamic)
-      for (std::int64_t block = blocks - 1; block >= 0; --block) {
-        const std::int64_t row = block / (problem_.batches * heads) * block_;
-        const std::int64_t head = block % heads;
-        run_block(of, block / heads % problem_.batches, head, row, scores);
-      }
+      for (std::int64_t block = count - 1; block >= 0; --block) blocks.run(block, scores);
     }
-  }
-
-  /// Where a row of the block lies: one of several queries of a head, or one head's only query.
-  struct Place {
-    std::int64_t head = 0;
-    std::int64_t query = 0;
-  };
-  Place place(std::int64_t head, std::int64_t row) const {
-    if (!joins_heads_) return {head, row};
-    return {head * (problem_.heads / problem_.key_heads) + row, 0};
-  }
-  VisibleKeys visible(std::int64_t query, std::int64_t first_position, std::int64_t keys) const {
-    return visible_keys(problem_.causal, problem_.left_window, problem_.right_window,
-                        first_position + query, keys);
-  }
-
-  void run_block(const Operands<T>& of, std::int64_t batch, std::int64_t head, std::int64_t row,
-                 T* scores) const {
-    const std::int64_t rows = std::min(block_, rows_ - row);
-    const std::int64_t group = problem_.heads / problem_.key_heads;
-    const std::int64_t key_head = joins_heads_ ? head : head / group;
-    const std::int64_t keys = of.lengths ? of.lengths[batch] : problem_.keys;
-    const std::int64_t first_position =
-        of.lengths ? keys - problem_.queries : problem_.first_position;
-    const Place first = place(head, row);
-    const Place last = place(head, row + rows - 1);
-    // All keys that some row sees; all there are where their scores are wanted.
-    VisibleKeys seen{visible(first.query, first_position, keys).begin,
-                     visible(last.query, first_position, keys).end};
-    if (of.scores_out != nullptr) seen = {0, problem_.keys};
-    const std::int64_t n = std::max<std::int64_t>(0, seen.end - seen.begin);
-    const auto rows_of_block = [&](auto* data, const Layout& layout) {
-      return Matrix{data + layout.at(batch, first.head, first.query),
-                    joins_heads_ ? layout.head : layout.row};
-    };
-    const auto rows_of_keys = [&](const T* data, const Layout& layout) {
-      return Matrix{data + layout.at(batch, key_head, seen.begin), layout.row};
-    };
-    if (n > 0)
-      multiply_transposed(rows_of_block(of.q, problem_.q), rows_of_keys(of.k, problem_.k),
-                          Matrix{scores, n}, {rows, n, problem_.depth},
-                          static_cast<T>(problem_.scale));
-    for (std::int64_t r = 0; r < rows; ++r)
-      soften(of, batch, place(head, row + r), first_position, keys, seen, scores + r * n);
-
-    const std::int64_t columns = problem_.value_depth;
-    const Matrix<T> out = rows_of_block(of.out, problem_.out);
-    if (columns == 0) return;
-    if (n == 0) return fill_rows(out, rows, columns, nothing());
-    multiply(Matrix<const T>{scores, n}, rows_of_keys(of.v, problem_.v), out, {rows, columns, n});
-  }
-
-  /// The result of a row that sees no key.
-  T nothing() const {
-    return problem_.none_is_zero || problem_.nan_to_zero ? T{0}
-                                                         : std::numeric_limits<T>::quiet_NaN();
-  }
-
-  /// Makes probabilities of a row of scores, which are those of the keys from `seen.begin` on.
-  void soften(const Operands<T>& of, std::int64_t batch, Place at, std::int64_t first_position,
-              std::int64_t keys, VisibleKeys seen, T* scores) const {
-    constexpr T infinity = std::numeric_limits<T>::infinity();
-    const std::int64_t n = seen.end - seen.begin;
-    if (n <= 0) return;
-    const auto keep = [&](Scores kind) {
-      if (problem_.scores == kind)
-        std::copy_n(
-            scores, n,
-            of.scores_out +
-                ((batch * problem_.heads + at.head) * problem_.queries + at.query) * problem_.keys);
-    };
-    keep(Scores::raw);
-    if (problem_.softcap > 0) cap_scores(scores, n, static_cast<T>(problem_.softcap));
-    keep(Scores::capped);
-    VisibleKeys own = visible(at.query, first_position, keys);
-    if (of.mask != nullptr) own.end = std::min(own.end, problem_.mask_keys);
-    own.begin = std::min(own.begin, own.end);
-    T* const first = scores + (own.begin - seen.begin);
-    const std::int64_t count = own.end - own.begin;
-    const MaskRow mask = mask_row(of, batch, at, own.begin);
-    if (mask.data != nullptr) mask_scores(first, count, mask, static_cast<T>(problem_.fill));
-    std::fill(scores, first, -infinity);
-    std::fill(first + count, scores + n, -infinity);
-    keep(Scores::masked);
-    const T sum = exponentials(first, count);
-    const bool is_number = sum > 0;
-    if (is_number) {
-      std::fill(scores, first, T{0});
-      std::fill(first + count, scores + n, T{0});
-      scale_row(first, count, 1 / sum);
-    } else {
-      const bool is_zero =
-          problem_.nan_to_zero || (problem_.none_is_zero && hides_all(mask, count));
-      std::fill_n(scores, n, is_zero ? T{0} : std::numeric_limits<T>::quiet_NaN());
-    }
-    keep(Scores::probabilities);
-  }
-
-  MaskRow mask_row(const Operands<T>& of, std::int64_t batch, Place at, std::int64_t key) const {
-    if (of.mask == nullptr) return {};
-    const Layout& mask = problem_.mask;
-    return {of.mask + (mask.at(batch, at.head, at.query) + key * mask.column) * mask_bytes_,
-            of.mask_type, mask.column};
-  }
-
-  /// Whether the mask alone leaves nothing of these keys.
-  bool hides_all(const MaskRow& mask, std::int64_t count) const {
-    if (count == 0) return true;
-    if (mask.data == nullptr) return false;
-    std::vector<T> bias(static_cast<std::size_t>(count), T{0});
-    mask_scores(bias.data(), count, mask, static_cast<T>(problem_.fill));
-    return std::ranges::all_of(bias, [](T x) { return x == -std::numeric_limits<T>::infinity(); });
   }
 
   AttentionProblem problem_;
   AttentionCache cache_;
+  BlockSizes sizes_;
   std::int64_t threads_;
   std::string node_;
   std::int64_t converted_bytes_ = 0;
-  std::int64_t mask_bytes_ = 0;
-  std::int64_t block_ = 1;
-  std::int64_t row_blocks_ = 1;
-  std::int64_t rows_ = 1;
-  bool joins_heads_ = false;
 };
 
 bool has_mask_type(DataType type) {

@@ -71,6 +71,28 @@ __device__ Score<Widened<T>> score_of(const Arguments<T>& of, const Widened<T>* 
   return score;
 }
 
+/// The keys that a query may see, as far as its position tells.
+template <typename T>
+__device__ VisibleKeys keys_of(const Arguments<T>& of, std::int64_t batch, std::int64_t query) {
+  const AttentionProblem& p = of.problem;
+  std::int64_t length = of.lengths == nullptr ? p.keys : of.lengths[batch];
+  length = length < 0 ? 0 : (length > p.keys ? p.keys : length);
+  const std::int64_t first = of.lengths == nullptr ? p.first_position : length - p.queries;
+  return visible_keys(p.causal, p.left_window, p.right_window, first + query, length);
+}
+
+/// Column `e` of `count` values from `v` on, mixed. What nobody sees does not count, be it no
+/// number.
+template <typename T>
+__device__ Widened<T> mixed_values(const Arguments<T>& of, const T* v, const Widened<T>* shares,
+                                   std::int64_t count, std::int64_t e) {
+  Widened<T> mixed(0);
+  for (std::int64_t t = 0; t < count; ++t)
+    if (shares[t] != Widened<T>(0))
+      mixed += shares[t] * widened(v[t * of.problem.v.row + e * of.problem.v.column]);
+  return mixed;
+}
+
 template <typename T>
 __global__ void __launch_bounds__(threads) attend_plainly(const Arguments<T> of) {
   using W = Widened<T>;
@@ -92,12 +114,7 @@ __global__ void __launch_bounds__(threads) attend_plainly(const Arguments<T> of)
   for (std::int64_t d = thread; d < of.problem.depth; d += threads)
     query[d] = widened(q[d * of.problem.q.column]);
   for (std::int64_t e = thread; e < of.problem.value_depth; e += threads) result[e] = W(0);
-  std::int64_t length = of.lengths == nullptr ? of.problem.keys : of.lengths[batch];
-  length = length < 0 ? 0 : (length > of.problem.keys ? of.problem.keys : length);
-  const std::int64_t position =
-      i + (of.lengths == nullptr ? of.problem.first_position : length - of.problem.queries);
-  const VisibleKeys visible = visible_keys(of.problem.causal, of.problem.left_window,
-                                           of.problem.right_window, position, length);
+  const VisibleKeys visible = keys_of(of, batch, i);
   const bool wants_scores = of.problem.scores != Scores::none;
   const std::int64_t begin = wants_scores ? 0 : visible.begin;
   const std::int64_t end = wants_scores ? of.problem.keys : visible.end;
@@ -128,15 +145,9 @@ __global__ void __launch_bounds__(threads) attend_plainly(const Arguments<T> of)
     shares[thread] = share;
     sum = sum * shrink + reduce_block(share, W(0), Plus{});  // all shares are written
     const std::int64_t count = end - first < threads ? end - first : threads;
-    for (std::int64_t e = thread; e < of.problem.value_depth; e += threads) {
-      W mixed = W(0);
-      for (std::int64_t t = 0; t < count; ++t) {
-        // What nobody sees does not count, be it no number.
-        if (shares[t] != W(0))
-          mixed += shares[t] * widened(v[(first + t) * of.problem.v.row + e * of.problem.v.column]);
-      }
-      result[e] = result[e] * shrink + mixed;
-    }
+    for (std::int64_t e = thread; e < of.problem.value_depth; e += threads)
+      result[e] =
+          result[e] * shrink + mixed_values(of, v + first * of.problem.v.row, shares, count, e);
     __syncthreads();
   }
 

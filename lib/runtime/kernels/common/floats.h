@@ -5,10 +5,6 @@
 
 namespace autopar::runtime {
 
-/// What floats are computed in: half types in float.
-template <typename T>
-using WideFloat = Widened<T>;
-
 /// A few floating-point numbers whose type is known only at run time, for all devices.
 struct AnyFloats {
   void* data = nullptr;

@@ -64,8 +64,4 @@ std::int64_t checked_index(std::int64_t index, std::int64_t extent, const std::s
   return index < 0 ? index + extent : index;
 }
 
-bool has_output(const KernelRequest& request, std::size_t output) {
-  return is_given(request.outputs, output);
-}
-
 }  // namespace autopar::runtime

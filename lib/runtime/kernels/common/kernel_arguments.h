@@ -20,7 +20,7 @@ namespace autopar::runtime {
 /// Error unless `type` is one of the list.
 template <typename List>
 void require_type(const KernelRequest& request, DataType type, List list) {
-  if (!visit_type(type, list, [](auto) {})) fail_type(request, type);
+  if (!is_among(type, list)) fail_type(request, type);
 }
 
 /// The kernel that `make(T{})` makes for the type of the list that `type` names; Error where it is
@@ -33,6 +33,12 @@ std::unique_ptr<Kernel> kernel_for_type(const KernelRequest& request, DataType t
     fail_type(request, type);
   return kernel;
 }
+
+/// Makes an output without elements, as a rank has it whose share is empty.
+class NoWork final : public Kernel {
+ public:
+  void run(const KernelIo&) override {}
+};
 
 /// Whether a node has this input or output, which may be left out.
 inline bool is_given(std::span<const TensorView> views, std::size_t i) {
@@ -108,8 +114,6 @@ void require_indices(const KernelRequest& request, std::size_t input);
 /// An index into `extent` elements, negative ones counted from the end; Error naming `node` where
 /// it is out of range.
 std::int64_t checked_index(std::int64_t index, std::int64_t extent, const std::string& node);
-
-bool has_output(const KernelRequest& request, std::size_t output);
 
 /// A KernelOf<T> for the type of the list that `type` names; Error where it is not there.
 template <template <typename> typename KernelOf, typename List>

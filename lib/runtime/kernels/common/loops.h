@@ -23,8 +23,8 @@
 /// An object with `std::int64_t item_work()` tells about how many elements a round touches: whether
 /// other threads are worth waking. One with `static constexpr bool vectorises = true` is compiled
 /// for several instruction sets.
-/// An operator that is one loop may be a LoopBody instead, which is made of the request; or a class
-/// with run() as above, and scratch_bytes() if a run takes scratch memory.
+/// An operator that is one loop may be a LoopBody instead, which is made of the request, and has
+/// scratch_bytes() if a run takes scratch memory.
 namespace autopar::runtime {
 
 /// One loop, its rounds *items*: rows, elements, boxes. Plain data that a device may copy.
@@ -44,28 +44,6 @@ struct LookedUp {
   std::int64_t extent;
 };
 
-template <typename Operator>
-std::int64_t scratch_bytes_of(const Operator& of) {
-  if constexpr (requires { of.scratch_bytes(); })
-    return of.scratch_bytes();
-  else
-    return 0;
-}
-
-template <typename Operator, typename Loops>
-void run_operator(const Operator& of, const KernelIo& io, const Loops& loops) {
-  if constexpr (LoopBody<Operator>) {
-    if (of.items() == 0) return;
-    Operator bound = of;
-    bound.bind(io);
-    loops.each(bound.items(), bound);
-  } else if constexpr (requires { of(io, loops); }) {
-    of(io, loops);
-  } else {
-    of.run(io, loops);
-  }
-}
-
 }  // namespace autopar::runtime
 
 #if defined(AUTOPAR_FOR_CUDA)
@@ -76,6 +54,31 @@ void run_operator(const Operator& of, const KernelIo& io, const Loops& loops) {
 
 namespace autopar::runtime::AUTOPAR_DEVICE {
 
+template <typename Operator>
+class LoopKernel final : public Kernel {
+ public:
+  LoopKernel(const KernelRequest& request, Operator of, std::int64_t scratch_bytes)
+      : operator_(std::move(of)), scratch_bytes_(scratch_bytes), loops_(request) {}
+
+  std::int64_t scratch_bytes() const override { return scratch_bytes_; }
+
+  void run(const KernelIo& io) override {
+    if constexpr (LoopBody<Operator>) {
+      if (operator_.items() == 0) return;
+      Operator bound = operator_;
+      bound.bind(io);
+      loops_.on(io).each(bound.items(), bound);
+    } else {
+      operator_(io, loops_.on(io));
+    }
+  }
+
+ private:
+  Operator operator_;
+  std::int64_t scratch_bytes_;
+  Loops loops_;
+};
+
 template <typename Run>
 std::unique_ptr<Kernel> make_loops(const KernelRequest& request, Run run,
                                    std::int64_t scratch_bytes = 0) {
@@ -85,7 +88,8 @@ std::unique_ptr<Kernel> make_loops(const KernelRequest& request, Run run,
 template <typename Operator>
 std::unique_ptr<Kernel> make_loops(const KernelRequest& request) {
   Operator of(request);
-  const std::int64_t scratch_bytes = scratch_bytes_of(of);
+  std::int64_t scratch_bytes = 0;
+  if constexpr (requires { of.scratch_bytes(); }) scratch_bytes = of.scratch_bytes();
   return make_loops(request, std::move(of), scratch_bytes);
 }
 

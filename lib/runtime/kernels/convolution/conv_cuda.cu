@@ -7,8 +7,8 @@
 #include <numeric>
 #include <optional>
 
+#include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/loops.h"
-#include "runtime/kernels/common/no_work.h"
 #include "runtime/kernels/convolution/convolution.h"
 #include "runtime/kernels/convolution/kernels.h"
 #include "runtime/kernels/cuda/vector_access.h"
@@ -61,7 +61,7 @@ struct ChannelConvolution {
     const std::int64_t channel = plane % out_channels;
     const T* seen_plane = in + plane / multiplier * windows.in_places();
     const int taps = static_cast<int>(windows.tap_places());
-    Wide<T> sum = bias == nullptr ? Wide<T>{} : widened(bias[channel]);
+    Widened<T> sum = bias == nullptr ? Widened<T>{} : widened(bias[channel]);
     Place tap(0, windows.taps);
     for (int t = 0; t < taps; ++t) {
       const std::int64_t offset = seen(windows, place, tap);

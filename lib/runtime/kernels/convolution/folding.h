@@ -39,8 +39,7 @@ AUTOPAR_ELEMENTWISE void visit_windows_on(const Windows& windows, const Place& p
 
 /// What columns are added up in: integers wrap around.
 template <typename T>
-using FoldSum =
-    std::conditional_t<std::is_floating_point_v<WideFloat<T>>, WideFloat<T>, std::uint64_t>;
+using FoldSum = std::conditional_t<std::is_floating_point_v<Widened<T>>, Widened<T>, std::uint64_t>;
 
 /// One element of images that columns [image, channel, tap, window] are added up to.
 template <typename T>
@@ -85,7 +84,7 @@ struct TransposedConvolutionElement {
     const std::int64_t first_channel = out_channel / out_in_group * in_group;
     const std::int64_t each = windows.out_places();
     const std::int64_t taps = windows.tap_places();
-    WideFloat<T> sum = bias == nullptr ? WideFloat<T>{0} : widened(bias[out_channel]);
+    Widened<T> sum = bias == nullptr ? Widened<T>{0} : widened(bias[out_channel]);
     const Place place(i % places, windows.in);
     for (std::int64_t c = first_channel; c < first_channel + in_group; ++c) {
       const T* seen_plane = in + (image * convolution.channels + c) * each;

@@ -4,7 +4,7 @@
 
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/converted.h"
-#include "runtime/kernels/cpu/onednn_reordering.h"
+#include "runtime/kernels/cpu/onednn.h"
 
 namespace autopar::runtime::cpu {
 namespace {

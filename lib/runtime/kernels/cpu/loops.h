@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <utility>
 
 #include "base/error.h"
 #include "runtime/device.h"
@@ -47,7 +45,9 @@ std::int64_t round_work(const Function& f) {
 
 class Loops {
  public:
-  Loops(std::string node, int threads) : node_(std::move(node)), threads_(threads) {}
+  explicit Loops(const KernelRequest& request)
+      : node_(request.node.name), threads_(request.device.threads()) {}
+  const Loops& on(const KernelIo&) const { return *this; }
 
   template <typename Function>
   void check(std::int64_t n, const Function& f) const {
@@ -94,23 +94,6 @@ class Loops {
  private:
   std::string node_;
   int threads_;
-};
-
-template <typename Operator>
-class LoopKernel final : public Kernel {
- public:
-  LoopKernel(const KernelRequest& request, Operator of, std::int64_t scratch_bytes)
-      : operator_(std::move(of)),
-        scratch_bytes_(scratch_bytes),
-        loops_(request.node.name, request.device.threads()) {}
-
-  std::int64_t scratch_bytes() const override { return scratch_bytes_; }
-  void run(const KernelIo& io) override { run_operator(operator_, io, loops_); }
-
- private:
-  Operator operator_;
-  std::int64_t scratch_bytes_;
-  Loops loops_;
 };
 
 }  // namespace autopar::runtime::cpu

@@ -1,5 +1,7 @@
 #include "runtime/kernels/cpu/onednn.h"
 
+#include <algorithm>
+
 #include "graph/arena.h"
 
 namespace autopar::runtime::cpu {
@@ -73,6 +75,65 @@ void OnednnPrimitive::run(std::byte* scratch) {
 
 std::unique_ptr<Kernel> make_onednn_unary(const dnnl::primitive_desc_base& description) {
   return std::make_unique<UnaryKernel>(description);
+}
+
+Reordering::Reordering(const dnnl::memory::desc& from, const dnnl::memory::desc& to) {
+  if (from == to) return;
+  bytes_ = graph::aligned(static_cast<std::int64_t>(to.get_size()));
+  const auto describe = [&]() -> dnnl::reorder::primitive_desc {
+    const auto lock = onednn_lock();
+    return {onednn_engine(), from, onednn_engine(), to, user_scratchpad()};
+  };
+  const dnnl::reorder::primitive_desc description = describe();
+  primitive_.emplace(description, std::vector<int>{DNNL_ARG_FROM, DNNL_ARG_TO});
+}
+
+void Reordering::run(const void* from, void* to, std::byte* scratch) {
+  primitive_->bind(DNNL_ARG_FROM, from);
+  primitive_->bind(DNNL_ARG_TO, to);
+  primitive_->run(scratch);
+}
+
+std::shared_ptr<std::byte> reordered_copy(Device& device, const dnnl::memory::desc& from,
+                                          const void* data, const dnnl::memory::desc& to) {
+  Reordering reordering(from, to);
+  if (!reordering.is_needed()) return nullptr;
+  auto copy = device.allocate(reordering.bytes());
+  const auto scratch = device.allocate(reordering.scratch_bytes());
+  reordering.run(data, copy.get(), scratch.get());
+  return copy;
+}
+
+std::shared_ptr<std::byte> reordered_copy(Device& device, const dnnl::memory::desc& from,
+                                          const graph::Tensor& matrix,
+                                          const dnnl::memory::desc& to) {
+  constexpr std::int64_t part_bytes = 1 << 20;
+  constexpr std::int64_t largest_block = 64;
+  if (from == to) return nullptr;
+  dnnl::memory::dims dims = from.dims();
+  const std::size_t columns = dims.size() - 1;
+  const auto& strides = from.data.format_desc.blocking.strides;
+  const std::size_t outer = strides[columns - 1] >= strides[columns] ? columns - 1 : columns;
+  const std::int64_t extent = dims[outer];
+  const std::int64_t line_bytes = matrix.size_bytes() / std::max<std::int64_t>(extent, 1);
+  const std::int64_t blocks = part_bytes / largest_block / std::max<std::int64_t>(line_bytes, 1);
+  const std::int64_t most = largest_block * std::max<std::int64_t>(blocks, 1);
+
+  auto copy = device.allocate(graph::aligned(static_cast<std::int64_t>(to.get_size())));
+  const auto part = device.allocate(std::min(most, extent) * line_bytes);
+  dnnl::memory::dims offsets(dims.size(), 0);
+  for (; offsets[outer] < extent; offsets[outer] += most) {
+    dims[outer] = std::min(most, extent - offsets[outer]);
+    const dnnl::memory::desc part_to = to.submemory_desc(dims, offsets, /*allow_empty=*/true);
+    if (part_to.is_zero()) return nullptr;
+    matrix.read(offsets[outer] * line_bytes,
+                {part.get(), static_cast<std::size_t>(dims[outer] * line_bytes)});
+    const dnnl::memory::dims part_strides(strides, strides + dims.size());
+    Reordering reordering({dims, from.data_type(), part_strides}, part_to);
+    const auto scratch = device.allocate(reordering.scratch_bytes());
+    reordering.run(part.get(), copy.get(), scratch.get());
+  }
+  return copy;
 }
 
 }  // namespace autopar::runtime::cpu

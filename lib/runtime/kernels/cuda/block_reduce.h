@@ -11,10 +11,6 @@ namespace autopar::runtime::cuda {
 inline constexpr unsigned all_lanes = 0xffffffffU;
 inline constexpr int warp_lanes = 32;
 
-/// What rows are computed in.
-template <typename T>
-using Compute = Widened<T>;
-
 struct Plus {
   template <typename W>
   __device__ W operator()(W x, W y) const {

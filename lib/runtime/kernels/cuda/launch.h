@@ -55,6 +55,13 @@ void launch(cudaStream_t stream, const LaunchShape& shape, void (*kernel)(Parame
   note_launch(reinterpret_cast<const void*>(kernel));
 }
 
+/// Loads a kernel's code onto the GPU, which CUDA else does when it is first launched.
+template <typename... Parameters>
+void load(void (*kernel)(Parameters...)) {
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, kernel), "loading a kernel");
+}
+
 /// The block's shared memory of the launch's size, 16-byte aligned.
 __device__ inline std::byte* dynamic_shared() {
 #if defined(AUTOPAR_EMULATED_CUDA)

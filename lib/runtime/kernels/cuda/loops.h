@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
 
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/kernels/common/loops.h"
@@ -63,6 +62,9 @@ __global__ void __launch_bounds__(sum_threads)
 class Loops {
  public:
   Loops(cudaStream_t stream, const FaultSlot& fault) : stream_(stream), fault_(fault) {}
+  explicit Loops(const KernelRequest& request)
+      : Loops(nullptr, device_of(request).faults().slot(request.node.name)) {}
+  Loops on(const KernelIo& io) const { return {stream_of(io), fault_}; }
 
   template <typename Function>
   void check(std::int64_t n, const Function& f) const {
@@ -98,25 +100,6 @@ class Loops {
 
  private:
   cudaStream_t stream_;
-  FaultSlot fault_;
-};
-
-template <typename Operator>
-class LoopKernel final : public Kernel {
- public:
-  LoopKernel(const KernelRequest& request, Operator of, std::int64_t scratch_bytes)
-      : operator_(std::move(of)),
-        scratch_bytes_(scratch_bytes),
-        fault_(device_of(request).faults().slot(request.node.name)) {}
-
-  std::int64_t scratch_bytes() const override { return scratch_bytes_; }
-  void run(const KernelIo& io) override {
-    run_operator(operator_, io, Loops(stream_of(io), fault_));
-  }
-
- private:
-  Operator operator_;
-  std::int64_t scratch_bytes_;
   FaultSlot fault_;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "runtime/devices/cuda/cuda_device.h"
-#include "runtime/kernels/cuda/word_layout.h"
+#include "runtime/kernels/cuda/words.h"
 #include "runtime/kernels/movement/indexing.h"
 
 /// Which place of the data each index names: what gathers read from and scatters write to. Places

@@ -1,7 +1,6 @@
 #include "runtime/kernels/cuda/write_mark.h"
 
 #include "runtime/kernels/cuda/launch.h"
-#include "runtime/kernels/cuda/load.h"
 
 namespace autopar::runtime::cuda {
 namespace {

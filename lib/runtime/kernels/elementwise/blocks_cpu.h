@@ -8,8 +8,8 @@
 #include "runtime/kernels/elementwise/function.h"
 
 /// Loops over blocks of a few hundred elements that lie together: what every element-wise kernel
-/// is put together from. Those behind the functions of operators.h have a source for each of its
-/// tables, since they take long to compile.
+/// is put together from. Those behind the functions of operators.h are compiled by several
+/// sources, since they take long.
 namespace autopar::runtime::cpu {
 
 struct BlockArguments {

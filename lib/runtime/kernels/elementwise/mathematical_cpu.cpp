@@ -7,4 +7,8 @@ std::span<const BlockFinder> mathematical_blocks() {
   return blocks_of(decltype(elementwise_table::mathematical)::Functions{});
 }
 
+std::span<const BlockFinder> activation_blocks() {
+  return blocks_of(decltype(elementwise_table::activations)::Functions{});
+}
+
 }  // namespace autopar::runtime::cpu

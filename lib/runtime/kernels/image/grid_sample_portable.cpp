@@ -145,7 +145,7 @@ struct Sampling {
 /// All channels of one place.
 template <typename T>
 struct GridSampleElement {
-  using W = WideFloat<T>;
+  using W = Widened<T>;
 
   const T* in;     ///< [images, channels, places]
   AnyFloats grid;  ///< [images, out places, dimensions]
@@ -172,7 +172,7 @@ struct GridSampleElement {
 /// One coordinate of a point of a grid: a row of theta times the point of the regular grid.
 template <typename T>
 struct AffineGridElement {
-  using W = WideFloat<T>;
+  using W = Widened<T>;
 
   const T* theta;  ///< [image, dimensions, dimensions + 1], the last dimension first
   T* out;          ///< [images, places, dimensions]
@@ -209,7 +209,7 @@ struct DeformedConvolution : ConvolutionSizes {
 /// What a tap of a channel sees, at each place: rows [image, channel, tap].
 template <typename T>
 struct DeformedRows {
-  using W = WideFloat<T>;
+  using W = Widened<T>;
 
   const T* in;
   const T* all_offsets;  ///< of each tap, one image of places a dimension
@@ -250,7 +250,7 @@ struct DeformedRows {
 /// The out channels of images: weights times what the channels of the group have seen.
 template <typename T>
 struct DeformedProducts {
-  using W = WideFloat<T>;
+  using W = Widened<T>;
 
   const W* all_seen;  ///< [images, groups, channels of a group, taps, places]
   const T* all_weights;
@@ -385,7 +385,7 @@ std::unique_ptr<Kernel> make_deform_conv(const KernelRequest& request) {
   return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
     const auto run = [=](const KernelIo& io, const Loops& loops) {
       if (io.outputs[0].elements() == 0) return;
-      auto* seen = reinterpret_cast<WideFloat<T>*>(io.scratch);
+      auto* seen = reinterpret_cast<Widened<T>*>(io.scratch);
       loops.rows(rows, places,
                  DeformedRows<T>{io.inputs[0].as<const T>(), io.inputs[2].as<const T>(),
                                  optional_data<const T>(io.inputs, 4), seen, of});

@@ -50,7 +50,7 @@ std::unique_ptr<Kernel> make_onednn_average_pool(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> make_onednn_max_pool(const KernelRequest& request) {
   const Pooling pooling(request);
-  if (has_output(request, 1) || !suits_onednn(request, pooling)) return nullptr;
+  if (is_given(request.outputs, 1) || !suits_onednn(request, pooling)) return nullptr;
   return try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_max);
 }
 

@@ -22,13 +22,13 @@ struct AveragePoolElement {
     const std::int64_t places = windows.out_places();
     const TapsInside taps(windows, Place(i % places, windows.out));
     const T* plane = in + i / places * windows.in_places();
-    WideFloat<T> sum = 0;
+    Widened<T> sum = 0;
     taps.visit(windows, [&](std::int64_t offset) { sum += widened(plane[offset]); });
     std::int64_t count = 1;
     for (int d = 0; d < Windows::dimensions; ++d)
       count *= counts_padding ? taps.taps_before(windows, d, padded_ends[d])
                               : taps.last[d] - taps.first[d];
-    out[i] = narrowed<T>(sum / static_cast<WideFloat<T>>(count));
+    out[i] = narrowed<T>(sum / static_cast<Widened<T>>(count));
   }
 };
 
@@ -85,7 +85,7 @@ struct LpPoolElement {
     const std::int64_t places = windows.out_places();
     const TapsInside taps(windows, Place(i % places, windows.out));
     const T* plane = in + i / places * windows.in_places();
-    WideFloat<T> sum = 0;
+    Widened<T> sum = 0;
     taps.visit(windows, [&](std::int64_t offset) { sum += power_of(widened(plane[offset]), p); });
     out[i] = narrowed<T>(root_of(sum, p));
   }

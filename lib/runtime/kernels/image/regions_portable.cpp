@@ -60,7 +60,7 @@ struct Between {
 
 template <typename T>
 struct RoiAlignElement {
-  using W = WideFloat<T>;
+  using W = Widened<T>;
 
   const T* in;                 ///< [images, channels, height, width]
   const T* rois;               ///< [regions, 4]: x1, y1, x2, y2
@@ -169,7 +169,7 @@ struct PooledImage {
 /// The largest of what lies in a bin; 0 where nothing does.
 template <typename T>
 struct RoiPoolElement {
-  using W = WideFloat<T>;
+  using W = Widened<T>;
 
   const T* in;    ///< [images, channels, height, width]
   const T* rois;  ///< [regions, 5]: image, x1, y1, x2, y2

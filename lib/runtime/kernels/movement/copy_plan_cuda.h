@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runtime/device.h"
-#include "runtime/kernels/cuda/word_layout.h"
+#include "runtime/kernels/cuda/words.h"
 
 /// How a strided copy is done: what is known without a GPU, when a kernel is made.
 namespace autopar::runtime::cuda {

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "runtime/kernels/cuda/launch.h"
-#include "runtime/kernels/cuda/load.h"
 #include "runtime/kernels/cuda/words.h"
 
 namespace autopar::runtime::cuda {

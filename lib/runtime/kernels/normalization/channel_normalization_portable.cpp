@@ -34,7 +34,7 @@ struct RowElements {
   std::int64_t n;
 
   AUTOPAR_ELEMENTWISE auto operator()(std::int64_t row) const {
-    return [from = in + row * n](std::int64_t i) -> WideFloat<T> { return widened(from[i]); };
+    return [from = in + row * n](std::int64_t i) -> Widened<T> { return widened(from[i]); };
   }
 };
 
@@ -43,11 +43,11 @@ template <typename T>
 struct RowDistances {
   const T* in;  ///< [rows, n]
   std::int64_t n;
-  const WideFloat<T>* means;
+  const Widened<T>* means;
 
   AUTOPAR_ELEMENTWISE auto operator()(std::int64_t row) const {
     return [from = in + row * n, mean = means[row]](std::int64_t i) {
-      const WideFloat<T> x = widened(from[i]) - mean;
+      const Widened<T> x = widened(from[i]) - mean;
       return x * x;
     };
   }
@@ -77,9 +77,9 @@ template <typename T>
 struct AffineElement {
   const T* in;
   T* out;
-  WideFloat<T> mean;
-  WideFloat<T> factor;
-  WideFloat<T> shift;
+  Widened<T> mean;
+  Widened<T> factor;
+  Widened<T> shift;
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
     out[i] = narrowed<T>((widened(in[i]) - mean) * factor + shift);
@@ -89,12 +89,12 @@ struct AffineElement {
 /// The planes of images' channels, normalised by their rows' moments.
 template <typename T>
 struct NormalizedPlanes {
-  const T* in;                   ///< [images, channels, places]
-  T* out;                        ///< as in
-  const T* scale;                ///< [channels]
-  const T* bias;                 ///< [channels]
-  const WideFloat<T>* means;     ///< of rows
-  const WideFloat<T>* inverses;  ///< of their deviations
+  const T* in;                 ///< [images, channels, places]
+  T* out;                      ///< as in
+  const T* scale;              ///< [channels]
+  const T* bias;               ///< [channels]
+  const Widened<T>* means;     ///< of rows
+  const Widened<T>* inverses;  ///< of their deviations
   std::int64_t channels;
   std::int64_t channels_a_row;
   std::int64_t places;
@@ -121,7 +121,7 @@ struct BatchNormalizedPlanes {
   double epsilon;
 
   AUTOPAR_ELEMENTWISE AffineElement<T> operator()(std::int64_t plane) const {
-    using W = WideFloat<T>;
+    using W = Widened<T>;
     const std::int64_t channel = plane % channels;
     const double inverse = 1 / std::sqrt(variance.at(channel) + epsilon);
     return {in + plane * places, out + plane * places, static_cast<W>(mean.at(channel)),
@@ -237,7 +237,7 @@ std::unique_ptr<Kernel> make_group_normalization(const KernelRequest& request) {
   const std::int64_t moment_bytes = graph::aligned(groups.rows() * std::int64_t{sizeof(double)});
   return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
     const auto run = [=](const KernelIo& io, const Loops& loops) {
-      using W = WideFloat<T>;
+      using W = Widened<T>;
       if (io.outputs[0].elements() == 0) return;
       const T* in = io.inputs[0].as<const T>();
       const std::int64_t n = groups.row_elements();

@@ -69,7 +69,7 @@ class LayerNormalization final : public Kernel {
   explicit LayerNormalization(const KernelRequest& request)
       : rows_(request),
         has_bias_(is_given(request.inputs, 2)),
-        has_moments_(has_output(request, 1) || has_output(request, 2)),
+        has_moments_(is_given(request.outputs, 1) || is_given(request.outputs, 2)),
         float_bytes_(float_bytes(request)) {
     using dnnl::normalization_flags;
     const dnnl::layer_normalization_forward::desc description(

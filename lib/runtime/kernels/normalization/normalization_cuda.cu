@@ -24,7 +24,7 @@ struct Rows {
   AnyFloats mean;  ///< one number a row; of no type where it is left out
   AnyFloats inverse_deviation;
   std::int64_t extent;
-  Compute<T> epsilon;
+  Widened<T> epsilon;
   bool centred;  ///< LayerNormalization takes the mean off, RMSNormalization does not
 };
 
@@ -47,7 +47,7 @@ constexpr int row_threads = 512;
 /// N divides the extent.
 template <typename T, int N>
 __global__ void __launch_bounds__(row_threads) normalize_rows(Rows<T> rows) {
-  using W = Compute<T>;
+  using W = Widened<T>;
   const std::int64_t row = blockIdx.x;
   const T* in = rows.in + row * rows.extent;
   T* out = rows.out + row * rows.extent;
@@ -121,7 +121,7 @@ class Normalization final : public Kernel {
                        moments(1),
                        moments(2),
                        rows_.extent,
-                       static_cast<Compute<T>>(rows_.epsilon),
+                       static_cast<Widened<T>>(rows_.epsilon),
                        centred_};
     // Tensors begin at multiples of 64 bytes, so whole packs need whole rows of them alone.
     if (rows_.extent % full_pack<T> == 0)

@@ -13,7 +13,7 @@ namespace autopar::runtime::AUTOPAR_DEVICE {
 
 template <typename T>
 struct ResponsePlanes {
-  using W = WideFloat<T>;
+  using W = Widened<T>;
 
   const T* in;  ///< [images, channels, places]
   T* out;
@@ -52,7 +52,7 @@ struct NormTerms {
 
   AUTOPAR_ELEMENTWISE auto operator()(std::int64_t row) const {
     return [from = in + extents.row_offset(row), stride = extents.inner](std::int64_t i) {
-      const WideFloat<T> x = widened(from[i * stride]);
+      const Widened<T> x = widened(from[i * stride]);
       return p == 2 ? x * x : (x < 0 ? -x : x);
     };
   }
@@ -71,22 +71,22 @@ template <typename T>
 struct DividedBlocks {
   const T* in;
   T* out;
-  const WideFloat<T>* norms;
+  const Widened<T>* norms;
   AxisExtents extents;
 
   AUTOPAR_ELEMENTWISE auto operator()(std::int64_t outer) const {
     const std::int64_t begin = outer * extents.extent * extents.inner;
     return [from = in + begin, to = out + begin, of_block = norms + outer * extents.inner,
             inner = extents.inner](std::int64_t i) {
-      const WideFloat<T> norm = of_block[inner == 1 ? 0 : i % inner];
-      to[i] = narrowed<T>(norm == 0 ? WideFloat<T>{0} : widened(from[i]) / norm);
+      const Widened<T> norm = of_block[inner == 1 ? 0 : i % inner];
+      to[i] = narrowed<T>(norm == 0 ? Widened<T>{0} : widened(from[i]) / norm);
     };
   }
 };
 
 template <typename T, int p>
 std::unique_ptr<Kernel> make_norms(const KernelRequest& request, const AxisExtents& extents) {
-  using W = WideFloat<T>;
+  using W = Widened<T>;
   const auto run = [=](const KernelIo& io, const Loops& loops) {
     if (io.outputs[0].elements() == 0) return;
     const T* in = io.inputs[0].as<const T>();
@@ -105,7 +105,7 @@ std::unique_ptr<Kernel> make_lrn(const KernelRequest& request) {
   const ResponseWindow window(request);
   return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
     return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
-      using W = WideFloat<T>;
+      using W = Widened<T>;
       const TensorView& out = io.outputs[0];
       if (out.elements() == 0) return;
       const std::int64_t planes = out.shape[0] * out.shape[1];

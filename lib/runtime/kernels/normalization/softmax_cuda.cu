@@ -30,7 +30,7 @@ template <typename T>
 struct Mask {
   const T* added = nullptr;
   const std::uint8_t* chosen = nullptr;  ///< elements of 0 take `fill` instead
-  Compute<T> fill = 0;
+  Widened<T> fill = 0;
   std::int64_t extents[mask_dimensions] = {1, 1, 1, 1};
   std::int64_t strides[mask_dimensions] = {};
   std::int64_t column_stride = 0;
@@ -44,8 +44,8 @@ struct Mask {
     }
     return offset;
   }
-  __device__ Compute<T> apply(Compute<T> x, std::int64_t at) const {
-    if (added != nullptr) return x + static_cast<Compute<T>>(widened(added[at]));
+  __device__ Widened<T> apply(Widened<T> x, std::int64_t at) const {
+    if (added != nullptr) return x + static_cast<Widened<T>>(widened(added[at]));
     if (chosen != nullptr) return chosen[at] != 0 ? x : fill;
     return x;
   }
@@ -56,7 +56,7 @@ struct Rows {
   const T* in;  ///< [rows, extent], or [outer, extent, inner]
   T* out;       ///< as in
   std::int64_t extent;
-  Compute<T> scale;
+  Widened<T> scale;
   Mask<T> mask;
   bool logarithm;
   bool nan_to_zero;  ///< of a whole row
@@ -68,7 +68,7 @@ constexpr int row_threads = 512;
 
 template <typename T>
 __global__ void __launch_bounds__(row_threads) softmax_rows(Rows<T> rows) {
-  using W = Compute<T>;
+  using W = Widened<T>;
   const std::int64_t row = blockIdx.x;
   const T* in = rows.in + row * rows.extent;
   T* out = rows.out + row * rows.extent;
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(row_threads) softmax_rows(Rows<T> rows) {
 
 template <typename T>
 __global__ void softmax_columns(Rows<T> rows, std::int64_t outer, std::int64_t inner) {
-  using W = Compute<T>;
+  using W = Widened<T>;
   const std::int64_t row = global_thread();
   if (row >= outer * inner) return;
   const std::int64_t begin = row / inner * rows.extent * inner + row % inner;
@@ -186,7 +186,7 @@ class MaskedSoftmax final : public Kernel {
     Rows<T> rows{io.inputs[0].as<const T>(),
                  io.outputs[0].as<T>(),
                  extents_.extent,
-                 static_cast<Compute<T>>(scale_),
+                 static_cast<Widened<T>>(scale_),
                  mask_,
                  false,
                  nan_to_zero_};
@@ -205,7 +205,7 @@ class MaskedSoftmax final : public Kernel {
            graph::to_string(request.inputs[0].shape), name_of(request.inputs[0].type),
            graph::to_string(request.inputs[1].shape), name_of(request.inputs[1].type));
     has_mask_ = true;
-    mask_.fill = static_cast<Compute<T>>(
+    mask_.fill = static_cast<Widened<T>>(
         request.node.float_attribute("fill", -std::numeric_limits<float>::infinity()));
     mask_.column_stride = layout->column_stride;
     std::copy_backward(layout->extents.begin(), layout->extents.end(), std::end(mask_.extents));

@@ -28,8 +28,6 @@ class ExpertItems {
         bits_(static_cast<int>(request.node.int_attribute("bits", 4))) {
     const std::int64_t block = request.node.int_attribute("block_size", 0);
     block_ = block > 0 ? block : depth_;
-    has_zeros_ = is_given(request.inputs, 4);
-    has_bias_ = is_given(request.inputs, 5);
     zero_bytes_ = (blocks_ * bits_ + 7) / 8;
     check(request);
   }
@@ -39,8 +37,8 @@ class ExpertItems {
     indices_ = io.inputs[1].as<const std::int64_t>();
     b_ = io.inputs[2].as<const std::uint8_t>();
     scales_ = io.inputs[3].as<const T>();
-    if (has_zeros_) zeros_ = io.inputs[4].as<const std::uint8_t>();
-    if (has_bias_) bias_ = io.inputs[5].as<const T>();
+    zeros_ = optional_data<const std::uint8_t>(io.inputs, 4);
+    bias_ = optional_data<const T>(io.inputs, 5);
     out_ = io.outputs[0].as<T>();
   }
   std::int64_t items() const { return rows_ * columns_; }
@@ -53,9 +51,9 @@ class ExpertItems {
     if (expert >= 0 && expert < experts_) {
       const std::int64_t column = expert * columns_ + item % columns_;
       const PackedColumn<T> packed{b_ + column * row_bytes_, scales_ + column * blocks_,
-                                   has_zeros_ ? zeros_ + column * zero_bytes_ : nullptr};
+                                   zeros_ != nullptr ? zeros_ + column * zero_bytes_ : nullptr};
       sum = product(a_ + row * depth_, packed);
-      if (has_bias_) sum += widened(bias_[column]);
+      if (bias_ != nullptr) sum += widened(bias_[column]);
     }
     out_[item] = narrowed<T>(sum);
   }
@@ -68,11 +66,13 @@ class ExpertItems {
     const bool has_sense = (bits_ == 2 || bits_ == 4 || bits_ == 8) && (block_ * bits_) % 8 == 0 &&
                            row_bytes_ * 8 == depth_ * bits_ &&
                            blocks_ == (depth_ + block_ - 1) / block_;
-    const bool fits = has_sense && has(1, DataType::int64, {rows_}) &&
-                      has(2, DataType::uint8, request.inputs[2].shape) &&
-                      has(3, data_type_of<T>, {experts_, columns_, blocks_}) &&
-                      (!has_zeros_ || has(4, DataType::uint8, {experts_, columns_, zero_bytes_})) &&
-                      (!has_bias_ || has(5, data_type_of<T>, {experts_, columns_}));
+    const bool fits =
+        has_sense && has(1, DataType::int64, {rows_}) &&
+        has(2, DataType::uint8, request.inputs[2].shape) &&
+        has(3, data_type_of<T>, {experts_, columns_, blocks_}) &&
+        (!is_given(request.inputs, 4) ||
+         has(4, DataType::uint8, {experts_, columns_, zero_bytes_})) &&
+        (!is_given(request.inputs, 5) || has(5, data_type_of<T>, {experts_, columns_}));
     if (!fits)
       fail(
           "node '{}': ExpertMatMulNBits of {} {} with {} bits, blocks of {}, weights {} and "
@@ -112,8 +112,6 @@ class ExpertItems {
   std::int64_t block_ = 0;
   std::int64_t zero_bytes_ = 0;
   int bits_;
-  bool has_zeros_ = false;
-  bool has_bias_ = false;
   const T* a_ = nullptr;
   const std::int64_t* indices_ = nullptr;
   const std::uint8_t* b_ = nullptr;

@@ -2,7 +2,7 @@
 
 #include "graph/arena.h"
 #include "runtime/kernels/common/kernel_arguments.h"
-#include "runtime/kernels/cpu/onednn_reordering.h"
+#include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/product/kernels.h"
 #include "runtime/kernels/product/rows_by_matrix.h"
 

@@ -7,7 +7,7 @@
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/converted.h"
-#include "runtime/kernels/cpu/onednn_reordering.h"
+#include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/elementwise/functions.h"
 #include "runtime/kernels/product/kernels.h"
 #include "runtime/kernels/product/onednn_product.h"

@@ -1,6 +1,6 @@
 #include "runtime/kernels/product/onednn_product.h"
 
-#include "runtime/kernels/cpu/onednn_reordering.h"
+#include "runtime/kernels/cpu/onednn.h"
 
 namespace autopar::runtime::cpu {
 

@@ -9,10 +9,6 @@
 /// What becomes of a product's sum before it is stored.
 namespace autopar::runtime::cuda {
 
-/// What elements of T are computed in.
-template <typename T>
-using Wide = Widened<T>;
-
 /// Integers have no activation.
 template <typename W>
 __device__ __forceinline__ W activated(W x, Activation activation) {

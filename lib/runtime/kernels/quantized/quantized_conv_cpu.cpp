@@ -2,11 +2,11 @@
 #include <optional>
 
 #include "graph/arena.h"
+#include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/loops.h"
-#include "runtime/kernels/common/no_work.h"
 #include "runtime/kernels/convolution/convolution.h"
 #include "runtime/kernels/convolution/onednn_convolution.h"
-#include "runtime/kernels/cpu/onednn_reordering.h"
+#include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/product/onednn_product.h"
 #include "runtime/kernels/quantized/integers.h"
 #include "runtime/kernels/quantized/kernels.h"

@@ -1,5 +1,5 @@
 #include "graph/arena.h"
-#include "runtime/kernels/common/no_work.h"
+#include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/product/onednn_product.h"
 #include "runtime/kernels/quantized/integers.h"
 #include "runtime/kernels/quantized/kernels.h"

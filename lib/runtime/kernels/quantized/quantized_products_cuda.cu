@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/kernels/common/no_work.h"
+#include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/convolution/convolution.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/quantized/integers.h"

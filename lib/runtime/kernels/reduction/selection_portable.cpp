@@ -181,7 +181,7 @@ std::unique_ptr<Kernel> make_top_k(const KernelRequest& request) {
   const bool takes_largest = request.node.int_attribute("largest", 1) != 0;
   if (k > rows.extent)
     fail("node '{}': TopK of {} among {} elements", request.node.name, k, rows.extent);
-  if (!has_output(request, 0) || !has_output(request, 1))
+  if (!is_given(request.outputs, 0) || !is_given(request.outputs, 1))
     fail("node '{}': TopK without its values or its indices has no {} kernel", request.node.name,
          request.device.kernels().device);
   return kernel_for_type(request, request.inputs[0].type, AllNumbers{}, [&]<typename T>(T) {
