@@ -4,7 +4,6 @@
 
 #include "assignment/assignment_problem.h"
 #include "assignment/least_peak.h"
-#include "assignment/presolve/reduced_problem.h"
 #include "unit/assignment/brute_force.h"
 #include "unit/assignment/random_problem.h"
 
@@ -166,35 +165,4 @@ TEST_CASE("two threads may solve at the same time") {
   costs[1] = solve_with_glpk(problem, {}).cost;
   other.join();
   CHECK(costs[0] == costs[1]);
-}
-
-TEST_CASE("reducing keeps the price of every choice that is left") {
-  std::mt19937 random(3);
-  for (int round = 0; round < 200; ++round) {
-    const AssignmentProblem problem = random_problem(random);
-    const auto reduced = reduce(problem);
-    AssignmentProblem free = problem;
-    free.usage_limits.clear();
-    const Solution truth = solve_by_brute_force(free);
-    CAPTURE(round);
-    if (!reduced) {
-      REQUIRE(truth.status == Status::infeasible);
-      continue;
-    }
-    if (truth.status == Status::infeasible) continue;
-    const auto choice = reduced->reduced(truth.choice);
-    REQUIRE(choice);  // an optimal strategy is never taken away
-    REQUIRE(reduced->original(*choice) == truth.choice);
-    WideCost price = reduced->constant;
-    for (std::size_t i = 0; i < choice->size(); ++i) {
-      price += reduced->nodes[i].costs[static_cast<std::size_t>((*choice)[i])];
-    }
-    for (const auto& edge : reduced->edges) {
-      const auto a = static_cast<std::size_t>((*choice)[static_cast<std::size_t>(edge.a)]);
-      const auto b = static_cast<std::size_t>((*choice)[static_cast<std::size_t>(edge.b)]);
-      price += edge.costs[edge.place(edge.rows.of[a], edge.columns.of[b])];
-    }
-    REQUIRE(static_cast<Cost>(price) == truth.cost);
-    REQUIRE(reduced->constant <= truth.cost);
-  }
 }
