@@ -5,8 +5,8 @@
 namespace autopar::cost {
 
 /// A device's rate by the size of the work: arithmetic by the operations of a product, memory
-/// traffic by the bytes of an operator. The rate is given at some sizes; between two of them it is a
-/// power of the size (a line in logarithms), beyond the first and the last it is theirs. So the
+/// traffic by the bytes of an operator. The rate is given at some sizes; between two of them it is
+/// a power of the size (a line in logarithms), beyond the first and the last it is theirs. So the
 /// time, size over rate, never falls with the size if it does not fall from one given size to the
 /// next.
 class SizedRate {

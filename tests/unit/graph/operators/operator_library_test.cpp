@@ -1,6 +1,5 @@
 // Operators of libraries: what is refused, what their functions see, and shapes that cannot be.
 
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>

@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include "runtime/devices/cuda/cuda_device.h"
-#include "runtime/kernels/elementwise/elementwise.h"
 #include "runtime/kernels/elementwise/code_cuda.h"
+#include "runtime/kernels/elementwise/elementwise.h"
 #include "runtime/kernels/elementwise/operators.h"
 #include "runtime/kernels/elementwise/registers_cuda.h"
 #include "unit/runtime/run_node.h"
