@@ -128,7 +128,7 @@ def add_scans(tests):
 
 
 def add_one_hot(tests):
-    words = (np.dtype("uint8"), np.dtype("float16"), np.dtype("float32"), np.dtype("int64"))
+    words = tuple(map(np.dtype, ("uint8", "float16", "float32", "int64", "complex128")))
     for index in (*SIGNED, *UNSIGNED, np.dtype("float32"), np.dtype("float64")):
         for word in words:
             places = np.array([[0, 3, 1], [4, 2, 2]])
@@ -155,6 +155,15 @@ def add_scatters(tests):
 
 def add_movements(tests):
     """What moves by words of 1 to 16 bytes, and as transposed tiles of each element size."""
+    for dtype in map(np.dtype, ("uint8", "int16", "float32", "int64", "complex128")):
+        x = tests.small((2, 5, 7), dtype)
+        tests.add(f"trilu_{name_of(dtype)}", "Trilu", [x], [np.tril(x)], upper=0)
+        x = tests.small((5, 3, 2), dtype)
+        lengths = np.array([5, 1, 3])
+        expected = x.copy()
+        for column, length in enumerate(lengths):
+            expected[:length, column] = x[:length, column][::-1]
+        tests.add(f"reversesequence_{name_of(dtype)}", "ReverseSequence", [x, lengths], [expected])
     for dtype in map(np.dtype, ("uint8", "int16", "float32", "int64")):
         x = tests.small((3, 64, 48), dtype)
         tests.add(f"transpose_tiles_{name_of(dtype)}", "Transpose", [x], [x.transpose(0, 2, 1)],
@@ -172,7 +181,8 @@ def add_movements(tests):
 
 
 def add_resizes(tests):
-    for dtype in map(np.dtype, ("uint8", "int8", "float16", "float32", "float64")):
+    for dtype in map(np.dtype, ("uint8", "int8", "float16", "float32", "float64", "complex64",
+                                "complex128")):
         x = tests.small((1, 2, 3, 4), dtype)
         sizes = np.array([1, 2, 6, 8])
         empty = np.zeros(0, np.float32)

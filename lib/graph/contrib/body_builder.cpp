@@ -89,7 +89,8 @@ Operands BodyBuilder::ops(const std::string& op_type, Arguments inputs, std::siz
       input = constant(Tensor::of_int64({std::ssize(*ints)}, *ints));
   while (!inputs.empty() && !std::get<Operand>(inputs.back())) inputs.pop_back();
   Operands made;
-  const std::string name = fmt::format("{}_{}", op_type, body_.function.node_size());
+  // No operator's type: nodes without a name get one that begins with theirs.
+  const std::string name = fmt::format("value_{}", body_.function.node_size());
   auto& node = *body_.function.add_node();
   node.set_op_type(op_type);
   for (const Argument& input : inputs) node.add_input(std::get<Operand>(input).name);

@@ -57,6 +57,16 @@ void inline_call(const onnx::NodeProto& call, const FunctionBody& body, Scope& s
       define(call.output(o), find_value(body.function.output(o), call, inner, model), scope, model);
 }
 
+/// As inline_call; an error names the call, since the names inside of its body are ours.
+void inline_contrib_body(const onnx::NodeProto& call, const FunctionBody& body, Scope& scope,
+                         ModelReading& model) {
+  try {
+    inline_call(call, body, scope, model);
+  } catch (const Error& error) {
+    fail("{} (in the body of {})", error.what(), describe(call));
+  }
+}
+
 void call_local_function(const onnx::NodeProto& call, const onnx::FunctionProto& function,
                          Scope& scope, ModelReading& model) {
   FunctionBody body = local_function_body(call, function);
@@ -238,7 +248,7 @@ void import_upgraded(const onnx::NodeProto& node, Scope& scope, ModelReading& mo
     context.inputs.push_back(id == no_value ? nullptr : &tensor_value(id, node, model));
   const auto body =
       naming_node(context.node, model, [&] { return contrib_function_body(context); });
-  if (body) return inline_call(node, *body, scope, model);
+  if (body) return inline_contrib_body(node, *body, scope, model);
   if (has_nested_graph(node)) {  // a function of functions
     if (const auto definition = schema_function_body(context))
       return inline_call(node, *definition, scope, model);

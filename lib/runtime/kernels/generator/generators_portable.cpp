@@ -95,15 +95,18 @@ std::unique_ptr<Kernel> make_eye_like(const KernelRequest& request) {
   const TensorView& out = request.outputs.at(0);
   if (out.shape.size() != 2) fail("node '{}': EyeLike makes a matrix", request.node.name);
   const std::int64_t diagonal = request.node.int_attribute("k", 0);
-  return kernel_for_element(request, out, [&]<typename Word>(Word one) {
-    visit_type(stored_type(out.type), AllNumbers{}, [&]<typename T>(T) {
-      if constexpr (sizeof(T) == sizeof(Word)) one = std::bit_cast<Word>(narrowed<T>(1.0F));
+  return kernel_for_type(request, stored_type(out.type), AllNumbers{}, [&]<typename T>(T) {
+    std::unique_ptr<Kernel> kernel;
+    visit_size(sizeof(T), UnsignedIntegers{}, [&]<typename Word>(Word) {
+      if constexpr (sizeof(Word) == sizeof(T))
+        kernel = make_loops(request, [=](const KernelIo& io, const Loops& loops) {
+          const Shape& shape = io.outputs[0].shape;
+          loops.rows(shape[0], shape[1],
+                     EyeRows<Word>{io.outputs[0].as<Word>(), shape[1], diagonal,
+                                   std::bit_cast<Word>(narrowed<T>(1.0F))});
+        });
     });
-    return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
-      const Shape& shape = io.outputs[0].shape;
-      loops.rows(shape[0], shape[1],
-                 EyeRows<Word>{io.outputs[0].as<Word>(), shape[1], diagonal, one});
-    });
+    return kernel;
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -293,10 +294,14 @@ std::unique_ptr<Kernel> make_nearest(const KernelRequest& request) {
   if (dimensions.size() > most_nearest_dimensions)
     fail("node '{}': Resize of so many dimensions has no kernel", request.node.name);
   return kernel_for_element(request, request.inputs[0], [&]<typename Word>(Word value) {
-    visit_type(request.inputs[0].type, AllNumbers{}, [&]<typename T>(T) {
-      if constexpr (sizeof(T) == sizeof(Word))
-        value = std::bit_cast<Word>(narrowed<T>(resizing.extrapolation_value));
-    });
+    const auto set_value = [&](auto element) {
+      if constexpr (sizeof element == sizeof(Word)) value = std::bit_cast<Word>(element);
+    };
+    const DataType type = request.inputs[0].type;
+    const auto number = resizing.extrapolation_value;
+    visit_type(type, AllNumbers{}, [&]<typename T>(T) { set_value(narrowed<T>(number)); });
+    if (type == DataType::complex64) set_value(std::complex<float>(number));
+    if (type == DataType::complex128) set_value(std::complex<double>(number));
     return extrapolates ? make_nearest_rows<Word, true>(request, dimensions, value)
                         : make_nearest_rows<Word, false>(request, dimensions, value);
   });
