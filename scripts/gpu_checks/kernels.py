@@ -18,8 +18,9 @@ ARCHIVE = "onnx_tests.tar.xz"  # in the package
 # GPU adds them up in float32.
 ROUNDED_OTHERWISE = re.compile(r"test_attention_4d_\w*fp16(_expanded)?")
 # Whose kernels run loops that count rounds in 31 or 64 bits.
-WITH_LOOPS = ("channel_normalization_test", "convolution_test", "normalization_test", "pooling_test",
-              "rare_operators_test", "resize_test")
+WITH_LOOPS = ("channel_normalization_test", "convolution_test", "data_movement_test",
+              "normalization_test", "pooling_test", "rare_operators_test", "resize_test",
+              "unusual_types_test")
 A_PROCESS = 100  # tests, on GPUs: making a context takes longer than a test
 # Compiled, but no launch can reach them.
 UNREACHABLE = {
