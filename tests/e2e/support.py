@@ -27,6 +27,10 @@ PLANNED = sorted(
     for exporter in ("dynamo", "torchscript")
 )
 
+# Launchers of several tests at once would make and remove one folder of the machine.
+_LAUNCHERS_FOLDER = tempfile.TemporaryDirectory()
+os.environ.setdefault("OMPI_MCA_orte_tmpdir_base", _LAUNCHERS_FOLDER.name)
+
 
 def run(*arguments, expect=0):
     """Runs a command, checks its exit code, and returns the finished process."""
