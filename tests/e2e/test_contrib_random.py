@@ -32,12 +32,13 @@ DRAWN = {
     **drawn_experts.DRAWN,
     **drawn_trees.DRAWN,
 }
-DOMAINS = {"ms": MICROSOFT, "ml_domain": ML, '""': ONNX}
+DOMAINS = {"microsoft_domain": MICROSOFT, "ml_domain": ML, '""': ONNX}
 
 
 def operators_in_table():
-    table = (SOURCE / "lib" / "graph" / "contrib" / "operator_table.cpp").read_text()
-    rows = re.findall(r'^    \{(ms|ml_domain|""),\s*"(\w+)",', table, re.MULTILINE)
+    files = (SOURCE / "lib" / "graph" / "contrib").glob("*.cpp")
+    line = re.compile(r'^ +\{(microsoft_domain|ml_domain|""),\s*"(\w+)",', re.MULTILINE)
+    rows = [row for file in files for row in line.findall(file.read_text())]
     return {(DOMAINS[domain], name) for domain, name in rows}
 
 
