@@ -321,7 +321,8 @@ struct Convert {
     } else if constexpr (std::floating_point<From> && std::integral<To>) {
       constexpr From lowest = static_cast<From>(std::numeric_limits<To>::lowest());
       // The first value too large: exact, since it is a power of two.
-      constexpr From beyond = static_cast<From>(std::numeric_limits<To>::max() / 2 + 1) * From(2);
+      constexpr To half = std::numeric_limits<To>::max() / 2 + 1;
+      constexpr From beyond = From(2) * static_cast<From>(half);
       if (x != x) return To(0);
       if (x >= beyond) return std::numeric_limits<To>::max();
       return x <= lowest ? std::numeric_limits<To>::lowest() : static_cast<To>(x);

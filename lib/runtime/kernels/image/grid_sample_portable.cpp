@@ -64,7 +64,7 @@ struct Neighbours {
       ++count;
     };
     if (mode == Interpolation::nearest) {
-      add(static_cast<int>(x), 1);
+      add(static_cast<int>(x), W(1));
       return;
     }
     const W base = std::floor(x);

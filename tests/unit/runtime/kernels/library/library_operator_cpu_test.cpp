@@ -75,7 +75,7 @@ Tensor run_with(const char* name, AutoparKernel kernel, AutoparScratch scratch =
     return executable.read_output(0);
   };
   const Tensor checked = run();
-  const Tensor in_place = run();
+  Tensor in_place = run();
   CHECK(std::ranges::equal(checked.bytes(), in_place.bytes()));
   return in_place;
 }
