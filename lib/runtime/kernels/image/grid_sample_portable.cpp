@@ -63,13 +63,13 @@ struct Neighbours {
       weights[count] = weight;
       ++count;
     };
-    if (mode == Interpolation::nearest) {
-      add(static_cast<int>(x), W(1));
-      return;
-    }
     const W base = std::floor(x);
     const W t = x - base;
     const int first = static_cast<int>(base);
+    if (mode == Interpolation::nearest) {
+      add(first, 1);
+      return;
+    }
     if (mode == Interpolation::linear) {
       add(first, 1 - t);
       add(first + 1, t);
