@@ -127,7 +127,7 @@ struct Run {
   }
 };
 
-/// Of the run of nodes [begin, end), with what it receives and sends.
+/// The hash of the nodes [begin, end), with what they receive and send.
 Hash hash_of_run(Run run, const Graph& graph, const graph::StageCutter& cutter, NodeId begin,
                  NodeId end) {
   for (const ValueId input : graph.inputs)

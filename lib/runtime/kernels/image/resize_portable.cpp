@@ -175,7 +175,7 @@ std::unique_ptr<Kernel> make_interpolated(const KernelRequest& request) {
     shape = {request.outputs[0].elements(), 1};
     add({1, 1, 1, 1, {0}, {1.0}});
   }
-  // Of one of two tensors between dimensions.
+  // Two tensors of this size hold what lies between two dimensions.
   const std::int64_t buffer_bytes = graph::aligned(most * std::int64_t{sizeof(W)});
   const auto run = [=](const KernelIo& io, const Loops& loops) {
     if (io.outputs[0].elements() == 0) return;

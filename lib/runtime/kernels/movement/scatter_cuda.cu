@@ -99,7 +99,7 @@ __device__ T combined(ScatterReduction reduction, T element, T update) {
   }
 }
 
-/// Of the updates of each place, in their order.
+/// The updates of each place as linked lists, in their order.
 struct Lists {
   const int* first;
   const int* next;

@@ -21,7 +21,7 @@ struct ChannelGroups {
 
   std::int64_t rows() const { return images * groups; }
   std::int64_t row_elements() const { return channels / groups * places; }
-  /// Of one number a channel.
+  /// The size of a tensor with one number a channel.
   std::int64_t statistic_bytes() const {
     return graph::aligned(channels * std::int64_t{sizeof(double)});
   }
