@@ -19,7 +19,7 @@ using NodeId = std::int32_t;
 inline constexpr ValueId no_value = -1;
 inline constexpr NodeId no_node = -1;
 
-/// The ONNX domain of the collective operators (see graph/collective_schemas.h).
+/// The ONNX domain of the collective operators (see graph/onnx/collective_schemas.h).
 inline constexpr const char* collective_domain = "autopar";
 
 using Attribute = std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>,

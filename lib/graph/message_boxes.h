@@ -11,8 +11,8 @@ namespace autopar::graph {
 /// Elements of a box, a range a dimension.
 std::int64_t num_elements(std::span<const Range> box);
 
-/// One message of a Send or Recv (graph/collective_schemas.h): what of the local tensor goes to the
-/// peer, or comes from it.
+/// One message of a Send or Recv (graph/onnx/collective_schemas.h): what of the local tensor goes
+/// to the peer, or comes from it.
 struct MessageBox {
   int peer = 0;               ///< world rank
   std::vector<Range> ranges;  ///< a range a dimension

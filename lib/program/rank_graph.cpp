@@ -107,7 +107,7 @@ void append_slice(const Instruction& instruction, RankShard& shard) {
   shard.graph.nodes.push_back(std::move(node));
 }
 
-/// Attributes as graph/collective_schemas.h lists them.
+/// Attributes as graph/onnx/collective_schemas.h lists them.
 void append_collective(const Instruction& instruction, RankShard& shard) {
   const ReshardStep& step = instruction.step;
   const VersionId from = instruction.inputs[0];

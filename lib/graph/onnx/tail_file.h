@@ -8,7 +8,7 @@ namespace autopar::graph {
 
 /// The end of a model, from where on only a run tells shapes: what is left when the graph before it
 /// has been imported. One rank computes it whole, node by node, of what the graph and the caller
-/// give (graph/onnx_interpreter.h).
+/// give (graph/onnx/onnx_interpreter.h).
 struct Tail {
   /// A serialized ModelProto of the model's own nodes. The external data of its large tensors is
   /// located by their places in `tensors`.

@@ -51,9 +51,9 @@ using graph::ValueId;
 ///                             [matrices, rows, columns]: A where `table` (int) is 0, B where it is
 ///                             1. Its matrix number indices[i] stands at i; the other one has a
 ///                             vector there, a column or a row
-///   ElementwiseChain(...)     several element-wise operators (kernels/elementwise_chain.h)
+///   ElementwiseChain(...)     several element-wise operators (kernels/elementwise/chain.h)
 ///   CollectiveGroup(...)      several collectives that go out together, input i and output i of
-///                             member i (kernels/collective_group.h)
+///                             member i (kernels/collective/collective_group.h)
 inline constexpr const char* internal_domain = "autopar.internal";
 
 // Each pass makes an operator only where the device has a kernel that serves it.
