@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "bundle/meta_info.h"
-#include "bundle/tail_info.h"
 #include "commands.h"
 #include "graph/onnx/onnx_overview.h"
 #include "planner/load_model.h"
@@ -76,10 +75,9 @@ std::string specs_text(const bundle::PortInfo& port) {
   return text;
 }
 
-void print_bundle(const bundle::MetaInfo& info, const std::optional<bundle::TailInfo>& tail,
-                  bool json) {
+void print_bundle(const bundle::MetaInfo& info, bool json) {
   if (json) {
-    fmt::print("{}\n", bundle::to_json(info, tail).dump(2));
+    fmt::print("{}\n", bundle::to_json(info).dump(2));
     return;
   }
   fmt::print("{}, planned for {}", info.model, info.device);
@@ -103,7 +101,7 @@ void print_bundle(const bundle::MetaInfo& info, const std::optional<bundle::Tail
                fmt::join(rank.coordinates, ","), rank.stage, in_bytes(rank.weight_bytes),
                in_bytes(rank.peak_bytes));
   }
-  if (tail) fmt::print("{}", tail_text(tail->summary));
+  if (info.tail) fmt::print("{}", tail_text(info.tail->summary));
   fmt::print("a run: {} predicted, no plan below {}{}\n", in_seconds(info.cost_seconds),
              in_seconds(info.lower_bound_seconds), info.proven_optimal ? ", proven optimal" : "");
   fmt::print("communication of a run, over all ranks:\n{}", collectives_table(info.collectives));
@@ -118,8 +116,7 @@ struct InspectCommand {
     if (std::filesystem::is_directory(what)) {
       if (!model.shapes.empty())
         fail("--shape {}: a bundle's shapes are fixed; leave it out", model.shapes.front());
-      const bundle::MetaInfo info = bundle::load_meta_info(what);
-      print_bundle(info, bundle::load_tail_info(what, info), json);
+      print_bundle(bundle::load_meta_info(what), json);
     } else {
       print_model(graph::onnx_overview(what), end_of_model(), json);
     }

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/problems.h"
-#include "bundle/tail_info.h"
+#include "bundle/meta_info.h"
 #include "commands.h"
 #include "device_choice.h"
 #include "input_options.h"
@@ -51,26 +51,21 @@ struct RunCommand {
   bool json = false;
 
   void run() {
-    const auto [info, tail] = checked_bundle();
+    const bundle::MetaInfo info = checked_bundle();
     runtime::Session session(dir, session_options);
     if (session.has_first_rank()) warn_of_host_collectives();
     const runtime::RunResult result = session.run(inputs.load(info, options.loop), options);
     if (!session.has_first_rank()) return;
-    if (!output_dir.empty()) write_outputs(bundle::model_outputs(info, tail), result);
+    if (!output_dir.empty()) write_outputs(bundle::model_outputs(info), result);
     if (!profile.empty()) report_profile(result);
-    report(info, bundle::model_outputs(info, tail), result);
+    report(info, bundle::model_outputs(info), result);
   }
 
  private:
-  struct Bundle {
-    bundle::MetaInfo info;
-    std::optional<bundle::TailInfo> tail;
-  };
-
   /// Reads what the bundle tells. Throws Error for all that is wrong with the options at once;
   /// inputs are read then, too, else later, when all ranks would know that one has failed.
-  Bundle checked_bundle() {
-    Bundle bundle;
+  bundle::MetaInfo checked_bundle() {
+    bundle::MetaInfo info;
     Problems problems;
     problems.collect([&] { check_options(); });
     problems.collect([&] { session_options.device = device.checked(); });
@@ -81,15 +76,14 @@ struct RunCommand {
     problems.collect([&] {
       check_loop_options();
       options.loop.choices = parsed_choices();
-      bundle.info = bundle::load_meta_info(dir);
-      bundle.tail = bundle::load_tail_info(dir, bundle.info);
-      runtime::set_states(bundle.info, bundle.tail, session_options.states);
-      runtime::check_loop(bundle.info, bundle.tail, options.loop);
+      info = bundle::load_meta_info(dir);
+      runtime::set_states(info, session_options.states);
+      runtime::check_loop(info, options.loop);
       // Which steps an input is for is known.
-      if (problems.any()) inputs.load(bundle.info, options.loop);
+      if (problems.any()) inputs.load(info, options.loop);
     });
     problems.throw_if_any();
-    return bundle;
+    return info;
   }
 
   void warn_of_host_collectives() const {

@@ -4,7 +4,6 @@
 #include "base/file_digest.h"
 #include "base/problems.h"
 #include "bundle/meta_info.h"
-#include "bundle/tail_info.h"
 
 namespace autopar::bundle {
 

@@ -4,28 +4,80 @@
 #include <fstream>
 #include <tuple>
 
-#include "bundle/meta_info_json.h"
-#include "bundle/tail_info.h"
+#include "base/json_fields.h"
 
 namespace autopar {
 
-graph::Range JsonValue<graph::Range>::from(const json& value) {
-  if (!value.is_array() || value.size() != 2) throw MalformedJson{};
-  const graph::Range range{JsonValue<std::int64_t>::from(value[0]),
-                           JsonValue<std::int64_t>::from(value[1])};
-  if (range.begin > range.end) throw MalformedJson{};
-  return range;
+template <>
+struct JsonValue<graph::Range> {
+  static json of(const graph::Range& range) { return {range.begin, range.end}; }
+  static graph::Range from(const json& value) {
+    if (!value.is_array() || value.size() != 2) throw MalformedJson{};
+    const graph::Range range{JsonValue<std::int64_t>::from(value[0]),
+                             JsonValue<std::int64_t>::from(value[1])};
+    if (range.begin > range.end) throw MalformedJson{};
+    return range;
+  }
+};
+
+template <>
+struct JsonValue<graph::DataType> {
+  static json of(graph::DataType type) { return name_of(type); }
+  static graph::DataType from(const json& value) {
+    try {
+      return graph::parse_data_type(value.get<std::string>());
+    } catch (const Error&) {
+      throw MalformedJson{};
+    }
+  }
+};
+
+namespace graph {
+
+void fields(auto& visit, Like<ModelOutput> auto& output) {
+  visit("name", output.name);
+  visit("type", output.type);
+  visit("dims", output.dims);
 }
 
-graph::DataType JsonValue<graph::DataType>::from(const json& value) {
-  try {
-    return graph::parse_data_type(value.get<std::string>());
-  } catch (const Error&) {
-    throw MalformedJson{};
-  }
+void fields(auto& visit, Like<TailSummary> auto& tail) {
+  visit("inputs", tail.inputs);
+  visit("outputs", tail.outputs);
+  visit("model_outputs", tail.model_outputs);
+  visit("nodes", tail.nodes);
+  visit("first_node", tail.first_node);
+  visit("reason", tail.reason);
+  visit("weight_bytes", tail.weight_bytes);
+  visit("weight_share", tail.weight_share);
+  visit("work_share", tail.work_share);
 }
+
+}  // namespace graph
 
 namespace bundle {
+
+namespace {
+
+constexpr int version_without_tail = 3;
+/// A program that knows of no tail must not run a bundle that has one.
+constexpr int version_with_tail = 4;
+
+constexpr JsonWords words{.no_object = "{} is no JSON object; partition the model again",
+                          .missing = "{}: field '{}' is missing; partition the model again",
+                          .malformed = "{}: field '{}' is malformed; partition the model again"};
+
+/// Throws Error, with the place, where something is wrong.
+void check(const JsonReader& reader, bool holds, const std::string& what) {
+  if (!holds) fail("{} {}; partition the model again", reader.where(), what);
+}
+
+}  // namespace
+
+void fields(auto& visit, Like<FileInfo> auto& file) {
+  visit("name", file.name);
+  visit("bytes", file.bytes);
+  visit("xxh3", file.xxh3);
+}
 
 void fields(auto& visit, Like<BatchInfo> auto& batch) {
   visit("dim", batch.dim);
@@ -93,7 +145,12 @@ void fields(auto& visit, Like<CollectiveTotal> auto& total) {
   visit("bytes", total.bytes);
 }
 
-/// All but the version.
+void fields(auto& visit, Like<TailInfo> auto& tail) {
+  visit("files", tail.files);
+  fields(visit, tail.summary);
+}
+
+/// All but the version, and the tail that depends on it.
 void fields(auto& visit, Like<MetaInfo> auto& info) {
   visit("model", info.model);
   visit("stages", info.stages);
@@ -113,10 +170,6 @@ void fields(auto& visit, Like<MetaInfo> auto& info) {
     plan("device", info.device);
     plan("collectives", info.collectives);
   });
-}
-
-void check(const JsonReader& reader, bool holds, const std::string& what) {
-  if (!holds) fail("{} {}; partition the model again", reader.where(), what);
 }
 
 void check_fields(const JsonReader& reader, const FileInfo& file) {
@@ -142,6 +195,10 @@ void check_fields(const JsonReader& reader, const PortInfo& port) {
 
 void check_fields(const JsonReader& reader, const RankInfo& rank) {
   check(reader, !rank.files.empty(), "has no files");
+}
+
+void check_fields(const JsonReader& reader, const TailInfo& tail) {
+  check(reader, !tail.files.empty(), "has no files");
 }
 
 void check_fields(const JsonReader& reader, const StageInfo& stage) {
@@ -214,6 +271,36 @@ void check_consistency(const JsonReader& reader, const MetaInfo& info) {
   }
 }
 
+template <typename Ports>
+bool has(const Ports& ports, const std::string& name) {
+  return std::ranges::any_of(ports, [&](const auto& port) { return port.name == name; });
+}
+
+/// The tail reads what there is, and the model's outputs are made.
+void check_tail(const JsonReader& reader, const graph::TailSummary& tail, const MetaInfo& info) {
+  for (const std::string& name : tail.inputs)
+    check(reader, has(info.inputs, name) || has(info.outputs, name),
+          fmt::format("has a tail that reads '{}', which nothing makes", name));
+  for (const std::string& name : tail.model_outputs)
+    check(reader, has(info.outputs, name) || has(tail.outputs, name),
+          fmt::format("has an output '{}', which nothing makes", name));
+}
+
+graph::ModelOutput output_of(const PortInfo& port) {
+  return {port.name, port.type,
+          std::vector<std::optional<std::int64_t>>(port.shape.begin(), port.shape.end())};
+}
+
+json parse_file(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  if (!stream) fail("{} cannot be read; give a folder that autopar partition wrote", file.string());
+  try {
+    return json::parse(stream);
+  } catch (const std::exception&) {  // no JSON, or a folder
+    fail("{} is no JSON; partition the model again", file.string());
+  }
+}
+
 }  // namespace
 
 graph::Shape PortInfo::microbatch_shape() const {
@@ -237,42 +324,42 @@ void add_collective(std::vector<CollectiveTotal>& totals, const CollectiveTotal&
 
 json to_json(const std::vector<CollectiveTotal>& totals) { return JsonWriter::write(totals); }
 
+json to_json(const graph::TailSummary& tail) { return JsonWriter::write(tail); }
+
 json to_json(const MetaInfo& info) {
   json whole = JsonWriter::write(info);
-  whole["version"] = meta_info_version;
+  whole["version"] = info.tail ? version_with_tail : version_without_tail;
+  if (info.tail) whole["tail"] = JsonWriter::write(*info.tail);
   return whole;
-}
-
-json load_meta_info_json(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  if (!stream) fail("{} cannot be read; give a folder that autopar partition wrote", file.string());
-  try {
-    return json::parse(stream);
-  } catch (const std::exception&) {  // no JSON, or a folder
-    fail("{} is no JSON; partition the model again", file.string());
-  }
-}
-
-JsonReader reader_of(const json& parsed, const std::filesystem::path& file) {
-  static constexpr JsonWords words{
-      .no_object = "{} is no JSON object; partition the model again",
-      .missing = "{}: field '{}' is missing; partition the model again",
-      .malformed = "{}: field '{}' is malformed; partition the model again"};
-  return {parsed, file.string(), words};
 }
 
 MetaInfo load_meta_info(const std::filesystem::path& bundle_dir) {
   const std::filesystem::path file = bundle_dir / "meta-info.json";
-  const json parsed = load_meta_info_json(file);
-  const JsonReader reader = reader_of(parsed, file);
+  const json parsed = parse_file(file);
+  const JsonReader reader(parsed, file.string(), words);
   const int version = reader.get<int>("version");
-  check(reader, version == meta_info_version || version == meta_info_version_with_tail,
-        fmt::format("has version {}, but this build reads {} and {}", version, meta_info_version,
-                    meta_info_version_with_tail));
+  check(reader, version == version_without_tail || version == version_with_tail,
+        fmt::format("has version {}, but this build reads {} and {}", version, version_without_tail,
+                    version_with_tail));
   MetaInfo info;
   fields(reader, info);
   check_consistency(reader, info);
+  if (version == version_with_tail) {
+    info.tail = reader.get<TailInfo>("tail");
+    check_tail(reader, info.tail->summary, info);
+  }
   return info;
+}
+
+std::vector<graph::ModelOutput> model_outputs(const MetaInfo& info) {
+  std::vector<graph::ModelOutput> made;
+  for (const PortInfo& port : info.outputs) made.push_back(output_of(port));
+  if (!info.tail) return made;
+  made.insert(made.end(), info.tail->summary.outputs.begin(), info.tail->summary.outputs.end());
+  std::vector<graph::ModelOutput> result;
+  for (const std::string& name : info.tail->summary.model_outputs)
+    result.push_back(*std::ranges::find(made, name, &graph::ModelOutput::name));
+  return result;
 }
 
 }  // namespace bundle

@@ -10,10 +10,9 @@
 
 #include "bundle/collective_total.h"
 #include "graph/graph.h"
+#include "graph/tail.h"
 
 namespace autopar::bundle {
-
-inline constexpr int meta_info_version = 3;
 
 struct FileInfo {
   std::string name;  ///< relative to the bundle
@@ -93,6 +92,13 @@ struct TransferInfo {
   std::vector<Message> messages;
 };
 
+/// The end of the model, whose shapes only a run tells: rank 0 computes it on its host when it has
+/// put the ranks' outputs together.
+struct TailInfo {
+  std::vector<FileInfo> files;  ///< model first, then data where there is one
+  graph::TailSummary summary;
+};
+
 /// meta-info.json: what was planned, for whom, and how to start it. Its JSON schema is
 /// lib/bundle/meta-info.schema.json.
 struct MetaInfo {
@@ -103,7 +109,7 @@ struct MetaInfo {
   std::vector<GroupInfo> groups;
   std::vector<TransferInfo> transfers;  ///< by boundary, in the order in which they are sent
   std::vector<PortInfo> inputs;
-  std::vector<PortInfo> outputs;
+  std::vector<PortInfo> outputs;  ///< what ranks make: the model's, then what the tail reads
   std::vector<StateInfo> states;
   std::vector<CollectiveTotal> collectives;
   std::string device;
@@ -112,10 +118,13 @@ struct MetaInfo {
   double cost_seconds = 0;
   double lower_bound_seconds = 0;
   bool proven_optimal = false;
+  std::optional<TailInfo> tail{};
 };
 
 nlohmann::json to_json(const MetaInfo& info);
 nlohmann::json to_json(const std::vector<CollectiveTotal>& totals);
+/// What meta-info.json says of a tail, without its files.
+nlohmann::json to_json(const graph::TailSummary& tail);
 /// Throws Error naming the file and the field that is missing or malformed, or what does not fit
 /// together. Fields that it does not know are passed over.
 MetaInfo load_meta_info(const std::filesystem::path& bundle_dir);
@@ -123,5 +132,10 @@ MetaInfo load_meta_info(const std::filesystem::path& bundle_dir);
 /// Throws Error naming the first file of the rank (all ranks for -1) that is missing, of another
 /// size or of another digest, and any foreign rank*.onnx or rank*.data file in the folder.
 void check_files(const MetaInfo& info, const std::filesystem::path& bundle_dir, int rank = -1);
+/// Throws Error as check_files does.
+void check_tail_files(const TailInfo& tail, const std::filesystem::path& bundle_dir);
+
+/// The model's outputs in its order, whether ranks or the tail make them.
+std::vector<graph::ModelOutput> model_outputs(const MetaInfo& info);
 
 }  // namespace autopar::bundle

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/temporary_folder.h"
-#include "bundle/tail_info.h"
+#include "bundle/meta_info.h"
 #include "planner/load_model.h"
 #include "runtime/rank_device.h"
 #include "runtime/rank_run.h"
@@ -67,7 +67,7 @@ std::optional<Verification> verify(const ModelOptions& model,
   const graph::Imported whole_model = load_whole_model(model, info);
   const NamedTensors whole = run_whole(whole_model, inputs, options.device);
   Verification verification{.outputs = {}, .tolerance = tolerance_of(whole_model.graph)};
-  for (const auto& output : bundle::model_outputs(info, bundle::load_tail_info(bundle_dir, info))) {
+  for (const auto& output : bundle::model_outputs(info)) {
     const auto reference = whole.find(output.name);
     if (reference == whole.end()) {
       fail("{} has no output '{}', which {} has; verify a bundle with the model it was made from",

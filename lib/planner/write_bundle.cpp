@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/in_parallel.h"
 #include "base/staged_folder.h"
-#include "bundle/tail_info.h"
 #include "graph/onnx/onnx_export.h"
 #include "plan/plan_json.h"
 #include "planner/device_fit.h"
@@ -214,15 +213,14 @@ bundle::MetaInfo write_bundle(const Graph& whole,
         write_rank(program::rank_graph(plan, program, rank), plan, rank, folder.path(), options);
   };
   in_parallel(info.ranks.size(), write_one, most_ranks_at_a_time);
-  std::optional<bundle::TailInfo> tail;
   if (options.tail != nullptr) {
-    tail = write_tail(*options.tail, folder.path());
-    info.ranks.front().weight_bytes += tail->summary.weight_bytes;
-    info.ranks.front().peak_bytes += tail->summary.weight_bytes;
+    info.tail = write_tail(*options.tail, folder.path());
+    info.ranks.front().weight_bytes += options.tail->summary.weight_bytes;
+    info.ranks.front().peak_bytes += options.tail->summary.weight_bytes;
   }
   write_text(folder.path() / "plan.json",
              plan_json(found, program::collective_uses(plan, program, device), options.tail));
-  write_text(folder.path() / "meta-info.json", bundle::to_json(info, tail).dump(2));
+  write_text(folder.path() / "meta-info.json", bundle::to_json(info).dump(2));
   folder.publish();
   return info;
 }

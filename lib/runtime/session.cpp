@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/file_digest.h"
 #include "bundle/meta_info.h"
-#include "bundle/tail_info.h"
 #include "runtime/comm/ranks.h"
 #include "runtime/gather.h"
 #include "runtime/load_shard.h"
@@ -27,13 +26,11 @@ using Clock = std::chrono::steady_clock;
 struct Bundle {
   std::filesystem::path dir;
   bundle::MetaInfo info;
-  std::optional<bundle::TailInfo> tail;
 };
 
 Bundle load_bundle(const std::filesystem::path& dir, const std::vector<std::string>& states) {
-  Bundle bundle{.dir = dir, .info = bundle::load_meta_info(dir), .tail = {}};
-  bundle.tail = bundle::load_tail_info(dir, bundle.info);
-  set_states(bundle.info, bundle.tail, states);
+  Bundle bundle{.dir = dir, .info = bundle::load_meta_info(dir)};
+  set_states(bundle.info, states);
   return bundle;
 }
 
@@ -73,10 +70,10 @@ Pipeline pipeline_of(const bundle::MetaInfo& info) {
 
 /// Null where the bundle has none.
 std::unique_ptr<TailRun> load_tail(const Bundle& bundle, int threads) {
-  if (!bundle.tail) return nullptr;
-  bundle::check_tail_files(*bundle.tail, bundle.dir);
-  return std::make_unique<TailRun>(bundle.dir / bundle.tail->files.front().name,
-                                   bundle.tail->summary, threads);
+  if (!bundle.info.tail) return nullptr;
+  const bundle::TailInfo& tail = *bundle.info.tail;
+  bundle::check_tail_files(tail, bundle.dir);
+  return std::make_unique<TailRun>(bundle.dir / tail.files.front().name, tail.summary, threads);
 }
 
 /// Where a port is among those of a rank's shard.
@@ -261,8 +258,8 @@ RunResult run_rank(RankRun& run, const Bundle& bundle, const TailRun* tail,
     for (const nlohmann::json& spans : gather_json(to_json(run.profile()), world))
       result.spans.push_back(spans_from_json(spans));
   }
-  if (bundle.tail) {
-    result.peak_bytes.front() += bundle.tail->summary.weight_bytes;
+  if (bundle.info.tail) {
+    result.peak_bytes.front() += bundle.info.tail->summary.weight_bytes;
     run_tail_on_first(tail, last.last_inputs, options.repeat, world, result);
   }
   return result;
@@ -360,7 +357,7 @@ struct Session::Impl {
       fail("{}: a run cannot continue one that was profiled", bundle.dir.string());
     const StepsBefore from = goes_on ? before : StepsBefore{.first_row = loop.start};
     loop.start = from.first_row;
-    check_loop(bundle.info, bundle.tail, loop, from.steps);
+    check_loop(bundle.info, loop, from.steps);
     check_inputs(bundle.info, inputs, loop);
     if (goes_on) refuse_states(bundle.info, inputs);
     load();
@@ -395,8 +392,7 @@ std::vector<ModelPort> Session::inputs() const {
 
 std::vector<ModelPort> Session::outputs() const {
   std::vector<ModelPort> ports;
-  for (const graph::ModelOutput& output :
-       bundle::model_outputs(impl_->bundle.info, impl_->bundle.tail)) {
+  for (const graph::ModelOutput& output : bundle::model_outputs(impl_->bundle.info)) {
     ModelPort& port = ports.emplace_back(output.name, output.type, std::nullopt);
     if (!output.dims || std::ranges::any_of(*output.dims, [](const auto& d) { return !d; }))
       continue;

@@ -142,18 +142,16 @@ const bundle::PortInfo* find_port(const std::vector<bundle::PortInfo>& ports,
   return found == ports.end() ? nullptr : &*found;
 }
 
-void set_states(bundle::MetaInfo& info, const std::optional<bundle::TailInfo>& tail,
-                const std::vector<std::string>& patterns) {
+void set_states(bundle::MetaInfo& info, const std::vector<std::string>& patterns) {
   if (patterns.empty()) return;
-  if (tail) graph::refuse_states_of_tail(tail->summary, patterns);
+  if (info.tail) graph::refuse_states_of_tail(info.tail->summary, patterns);
   info.states.clear();
   const graph::Graph ports = graph_of_ports(info);
   for (const graph::State& state : graph::match_states(ports, patterns))
     info.states.push_back({info.outputs[state.output].name, info.inputs[state.input].name});
 }
 
-void check_loop(const bundle::MetaInfo& info, const std::optional<bundle::TailInfo>& tail,
-                const LoopOptions& options, int steps_before) {
+void check_loop(const bundle::MetaInfo& info, const LoopOptions& options, int steps_before) {
   if (options.steps < 1) fail("--steps {}: give at least 1", options.steps);
   if (!options.is_loop()) return;
   if (info.stages.size() > 1 || info.microbatches > 1)
@@ -166,11 +164,11 @@ void check_loop(const bundle::MetaInfo& info, const std::optional<bundle::TailIn
       check_state(*find_port(info.outputs, state.output), *find_port(info.inputs, state.input),
                   options, steps_before);
   });
-  if (tail)
-    problems.collect([&] { graph::refuse_tail_of_states(tail->summary, state_inputs(info)); });
+  if (info.tail)
+    problems.collect([&] { graph::refuse_tail_of_states(info.tail->summary, state_inputs(info)); });
   for (const LoopOptions::Choice& choice : options.choices)
     problems.collect([&] {
-      if (tail) refuse_choice_of_tail(tail->summary, choice);
+      if (info.tail) refuse_choice_of_tail(info.tail->summary, choice);
       check_choice(info, choice);
     });
   problems.throw_if_any();

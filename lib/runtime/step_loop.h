@@ -1,11 +1,9 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "bundle/meta_info.h"
-#include "bundle/tail_info.h"
 #include "runtime/named_tensors.h"
 #include "runtime/session_options.h"
 
@@ -18,15 +16,13 @@ const bundle::PortInfo* find_port(const std::vector<bundle::PortInfo>& ports,
 
 /// Resolves patterns of states, if there are any; else the bundle's own stay. Throws Error for
 /// names that no input or output has, and for those of the tail.
-void set_states(bundle::MetaInfo& info, const std::optional<bundle::TailInfo>& tail,
-                const std::vector<std::string>& patterns);
+void set_states(bundle::MetaInfo& info, const std::vector<std::string>& patterns);
 
 /// Throws Error where the bundle cannot be run so: a state whose output is not split as its input
 /// is, one that does not hold so many rows, several stages or microbatches, an output or input that
 /// there is not, or one that the tail makes or reads, which is computed behind the last step.
 /// `steps_before` of a loop that continues have made rows, too.
-void check_loop(const bundle::MetaInfo& info, const std::optional<bundle::TailInfo>& tail,
-                const LoopOptions& options, int steps_before = 0);
+void check_loop(const bundle::MetaInfo& info, const LoopOptions& options, int steps_before = 0);
 
 /// Throws Error, all that is wrong at once, for missing, superfluous or misshapen inputs and those
 /// of another type. In a loop a tensor may have one more dimension in front, with an entry a step;

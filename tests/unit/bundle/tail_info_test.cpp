@@ -1,10 +1,9 @@
-#include "bundle/tail_info.h"
-
 #include <catch2/catch.hpp>
 #include <fstream>
 
 #include "base/file_digest.h"
 #include "base/temporary_folder.h"
+#include "bundle/meta_info.h"
 #include "unit/bundle/json_schema.h"
 
 using namespace autopar;
@@ -25,6 +24,7 @@ struct BundleWithTail {
           {name, graph::DataType::float32, {2, 3}, {"RR"}, {}, {{{{0, 2}, {0, 3}}}}});
     info.device = "cpu";
     info.search = "ilp";
+    TailInfo& tail = info.tail.emplace();
     tail.files = {written("tail.onnx")};
     tail.summary = {.inputs = {"h"},
                     .outputs = {{"z", graph::DataType::int64, {{std::nullopt, 4}}},
@@ -36,7 +36,7 @@ struct BundleWithTail {
                     .weight_bytes = 40,
                     .weight_share = 0.5,
                     .work_share = 0.25};
-    save(to_json(info, tail));
+    save(to_json(info));
   }
 
   FileInfo written(const std::string& name) const {
@@ -46,37 +46,35 @@ struct BundleWithTail {
   void save(const json& contents) const {
     std::ofstream(dir / "meta-info.json") << contents.dump();
   }
-  std::optional<TailInfo> load() const {
-    return load_tail_info(dir.path(), load_meta_info(dir.path()));
-  }
+  MetaInfo load() const { return load_meta_info(dir.path()); }
 
   TemporaryFolder dir;
   MetaInfo info;
-  TailInfo tail;
 };
 
 }  // namespace
 
 TEST_CASE("a tail comes back as it was written, in a version of its own") {
   const BundleWithTail bundle;
-  const json written = to_json(bundle.info, bundle.tail);
+  const json written = to_json(bundle.info);
   CHECK(written["version"] == 4);
   CHECK(meta_info_schema().accepts(written));
-  CHECK(to_json(load_meta_info(bundle.dir.path()), bundle.load()) == written);
-  CHECK_NOTHROW(check_tail_files(bundle.tail, bundle.dir.path()));
+  CHECK(to_json(bundle.load()) == written);
+  CHECK_NOTHROW(check_tail_files(*bundle.info.tail, bundle.dir.path()));
 }
 
 TEST_CASE("a bundle without a tail has none") {
-  const BundleWithTail bundle;
+  BundleWithTail bundle;
+  bundle.info.tail.reset();
   bundle.save(to_json(bundle.info));
   CHECK(to_json(bundle.info)["version"] == 3);
-  CHECK_FALSE(bundle.load());
+  CHECK_FALSE(bundle.load().tail);
 }
 
 TEST_CASE("the model's outputs are told in its order, whoever makes them") {
   const BundleWithTail bundle;
   std::string text;
-  for (const auto& output : model_outputs(bundle.info, bundle.tail))
+  for (const auto& output : model_outputs(bundle.info))
     text += output.name + " " + dims_text(output) + ", ";
   CHECK(text == "z ?x4, y 2x3, w of any shape, ");
 }
@@ -84,16 +82,16 @@ TEST_CASE("the model's outputs are told in its order, whoever makes them") {
 TEST_CASE("a tail that reads or promises what nothing makes, or whose file changed, is an error") {
   const BundleWithTail bundle;
   for (const char* field : {"inputs", "model_outputs"}) {
-    json broken = to_json(bundle.info, bundle.tail);
+    json broken = to_json(bundle.info);
     broken["tail"][field].push_back("nowhere");
     bundle.save(broken);
     CHECK_THROWS_WITH(bundle.load(), Contains("'nowhere', which nothing makes"));
   }
-  json without = to_json(bundle.info, bundle.tail);
+  json without = to_json(bundle.info);
   without.erase("tail");
   bundle.save(without);
   CHECK_THROWS_WITH(bundle.load(), Contains("field 'tail' is missing"));
   std::ofstream(bundle.dir / "tail.onnx") << "tail.0nnx";
-  CHECK_THROWS_WITH(check_tail_files(bundle.tail, bundle.dir.path()),
+  CHECK_THROWS_WITH(check_tail_files(*bundle.info.tail, bundle.dir.path()),
                     Contains("tail.onnx was changed"));
 }

@@ -35,8 +35,8 @@ bundle::MetaInfo decoder() {
 std::string error_of(bundle::MetaInfo info, const LoopOptions& options,
                      const std::vector<std::string>& states = {"present=past"}) {
   try {
-    set_states(info, {}, states);
-    check_loop(info, {}, options);
+    set_states(info, states);
+    check_loop(info, options);
   } catch (const Error& error) {
     return error.what();
   }
@@ -160,8 +160,8 @@ TEST_CASE("inputs of a step: an entry of those that have one, states at first, w
   LoopOptions options = two_steps;
   options.steps = 3;
   options.choices = {{"logits", "ids"}};
-  set_states(info, {}, {"present=past"});
-  check_loop(info, {}, options);
+  set_states(info, {"present=past"});
+  check_loop(info, options);
   const graph::Tensor prompt = graph::Tensor::of_int64({2, 1}, {{7, 8}});
   const NamedTensors inputs = {{"ids", prompt}};
   CHECK_NOTHROW(check_inputs(info, inputs, options));
