@@ -4,7 +4,6 @@
 #include <unordered_map>
 
 #include "graph/loop_body.h"
-#include "graph/weight_types.h"
 
 namespace autopar::graph {
 namespace {

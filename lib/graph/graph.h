@@ -101,6 +101,8 @@ std::vector<NodeId> producers(const Graph& graph);
 std::vector<std::vector<NodeId>> consumers(const Graph& graph);
 /// Bytes of all constants, those of loops' bodies among them.
 std::int64_t constant_bytes(const Graph& graph);
+/// Only what stands for a trained number counts as a weight: not indices, shapes and masks.
+bool holds_weights(DataType type);
 /// Bytes of all constants with floating-point or quantised (8 bits or fewer) data, tied ones once.
 std::int64_t weight_bytes(const Graph& graph);
 

@@ -7,29 +7,6 @@
 
 namespace autopar::graph {
 
-namespace {
-
-/// Copies values from one graph to another, each once.
-class ValueCopies {
- public:
-  ValueCopies(const Graph& from, Graph& to) : from_(from), to_(to) {}
-
-  ValueId operator()(ValueId id) {
-    if (id == no_value) return no_value;
-    const auto [entry, is_new] = copies_.try_emplace(id, no_value);
-    if (is_new) entry->second = to_.add_value(from_.value(id));
-    return entry->second;
-  }
-  bool contains(ValueId id) const { return copies_.contains(id); }
-
- private:
-  const Graph& from_;
-  Graph& to_;
-  std::unordered_map<ValueId, ValueId> copies_;
-};
-
-}  // namespace
-
 StageGraph whole_stage(const Graph& graph) { return {graph, graph.inputs, graph.outputs, {}, {}}; }
 
 StageCutter::StageCutter(const Graph& graph)
@@ -37,13 +14,9 @@ StageCutter::StageCutter(const Graph& graph)
       producers_(producers(graph)),
       last_readers_(graph.values.size(), no_node),
       crossing_(graph.nodes.size() + 1) {
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    for (const ValueId input : graph.nodes[n].inputs) {
-      if (input != no_value)
-        last_readers_[static_cast<std::size_t>(input)] = static_cast<NodeId>(n);
-    }
-  }
+  const auto readers = consumers(graph);
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    if (!readers[v].empty()) last_readers_[v] = readers[v].back();
     if (producers_[v] == no_node) continue;
     for (NodeId cut = producers_[v] + 1; cut <= last_readers_[v]; ++cut)
       crossing_[static_cast<std::size_t>(cut)].push_back(static_cast<ValueId>(v));
@@ -61,7 +34,12 @@ StageGraph StageCutter::cut(NodeId begin, NodeId end) const {
   Graph& made = stage.graph;
   made.name = graph_.name;
   made.opsets = graph_.opsets;
-  ValueCopies copy(graph_, made);
+  std::unordered_map<ValueId, ValueId> copies{{no_value, no_value}};
+  const auto copy = [&](ValueId id) {
+    const auto [entry, is_new] = copies.try_emplace(id, no_value);
+    if (is_new) entry->second = made.add_value(graph_.value(id));
+    return entry->second;
+  };
   for (NodeId n = begin; n < end; ++n) {
     Node node = graph_.node(n);
     for (ValueId& input : node.inputs) input = copy(input);
@@ -71,7 +49,7 @@ StageGraph StageCutter::cut(NodeId begin, NodeId end) const {
   for (const ValueId input : graph_.inputs) {
     const bool is_unread = last_readers_[static_cast<std::size_t>(input)] == no_node;
     const bool is_output = std::ranges::find(graph_.outputs, input) != graph_.outputs.end();
-    if (copy.contains(input) || (begin == 0 && (is_unread || is_output)))
+    if (copies.contains(input) || (begin == 0 && (is_unread || is_output)))
       made.inputs.push_back(copy(input));
   }
   for (const ValueId output : graph_.outputs) {

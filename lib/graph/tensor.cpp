@@ -4,9 +4,8 @@
 
 #include <cstring>
 #include <limits>
+#include <map>
 #include <new>
-
-#include "base/mapped_file.h"
 
 namespace autopar::graph {
 namespace {
@@ -37,7 +36,8 @@ std::vector<std::int64_t> widened(const Tensor& tensor) {
 }
 
 /// Widens elements that take less than a byte; the first has the lowest bits.
-std::vector<std::int64_t> widened_parts(const Tensor& tensor, bool is_signed) {
+template <bool is_signed>
+std::vector<std::int64_t> widened_parts(const Tensor& tensor) {
   const auto bits = static_cast<std::size_t>(bits_of(tensor.type()));
   const std::int64_t values = std::int64_t{1} << bits;
   std::vector<std::int64_t> result(static_cast<std::size_t>(tensor.elements()));
@@ -137,33 +137,18 @@ std::span<std::byte> Tensor::mutable_bytes() {
 
 std::vector<std::int64_t> Tensor::to_int64s() const {
   if (!is_contiguous() || !is_aligned()) return contiguous_copy().to_int64s();
-  switch (type_) {
-    case DataType::int8:
-      return widened<std::int8_t>(*this);
-    case DataType::int16:
-      return widened<std::int16_t>(*this);
-    case DataType::int32:
-      return widened<std::int32_t>(*this);
-    case DataType::int64:
-      return widened<std::int64_t>(*this);
-    case DataType::boolean:
-    case DataType::uint8:
-      return widened<std::uint8_t>(*this);
-    case DataType::uint16:
-      return widened<std::uint16_t>(*this);
-    case DataType::uint32:
-      return widened<std::uint32_t>(*this);
-    case DataType::uint64:
-      return widened<std::uint64_t>(*this);
-    case DataType::int4:
-    case DataType::int2:
-      return widened_parts(*this, true);
-    case DataType::uint4:
-    case DataType::uint2:
-      return widened_parts(*this, false);
-    default:
-      throw InternalError("internal error: to_int64s() reads integers or bools");
-  }
+  static const std::map<DataType, std::vector<std::int64_t> (*)(const Tensor&)> table = {
+      {DataType::int8, widened<std::int8_t>},     {DataType::int16, widened<std::int16_t>},
+      {DataType::int32, widened<std::int32_t>},   {DataType::int64, widened<std::int64_t>},
+      {DataType::boolean, widened<std::uint8_t>}, {DataType::uint8, widened<std::uint8_t>},
+      {DataType::uint16, widened<std::uint16_t>}, {DataType::uint32, widened<std::uint32_t>},
+      {DataType::uint64, widened<std::uint64_t>}, {DataType::int4, widened_parts<true>},
+      {DataType::int2, widened_parts<true>},      {DataType::uint4, widened_parts<false>},
+      {DataType::uint2, widened_parts<false>},
+  };
+  const auto found = table.find(type_);
+  require(found != table.end(), "to_int64s() reads integers or bools");
+  return found->second(*this);
 }
 
 Tensor Tensor::slice(std::span<const Range> ranges) const {

@@ -1,40 +1,14 @@
 #include "graph/onnx/attribute_proto.h"
 
+#include <onnx/defs/attr_proto_util.h>
+
 #include <algorithm>
 
 #include "graph/onnx/tensor_proto.h"
 
 namespace autopar::graph {
-namespace {
 
 using onnx::AttributeProto;
-
-/// Writes each of an Attribute's kinds.
-struct AttributeWriter {
-  void operator()(std::int64_t value) const { kind(AttributeProto::INT).set_i(value); }
-  void operator()(float value) const { kind(AttributeProto::FLOAT).set_f(value); }
-  void operator()(const std::string& value) const { kind(AttributeProto::STRING).set_s(value); }
-  void operator()(const std::vector<std::int64_t>& values) const {
-    kind(AttributeProto::INTS).mutable_ints()->Add(values.begin(), values.end());
-  }
-  void operator()(const std::vector<float>& values) const {
-    kind(AttributeProto::FLOATS).mutable_floats()->Add(values.begin(), values.end());
-  }
-  void operator()(const std::vector<std::string>& values) const {
-    kind(AttributeProto::STRINGS).mutable_strings()->Add(values.begin(), values.end());
-  }
-  void operator()(const Tensor& value) const {
-    *kind(AttributeProto::TENSOR).mutable_t() = tensor_to_proto("", value);
-  }
-
-  AttributeProto& kind(AttributeProto::AttributeType type) const {
-    proto.set_type(type);
-    return proto;
-  }
-  AttributeProto& proto;
-};
-
-}  // namespace
 
 const AttributeProto* find_attribute(const onnx::NodeProto& node, std::string_view name) {
   const auto found = std::ranges::find(node.attribute(), name, &AttributeProto::name);
@@ -47,9 +21,14 @@ std::int64_t int_or(const onnx::NodeProto& node, std::string_view name, std::int
 }
 
 void add_attribute(onnx::NodeProto& node, const std::string& name, const Attribute& value) {
-  AttributeProto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  std::visit(AttributeWriter{attribute}, value);
+  *node.add_attribute() = std::visit(
+      [&](const auto& held) {
+        if constexpr (std::is_same_v<decltype(held), const Tensor&>)
+          return onnx::MakeAttribute(name, tensor_to_proto("", held));
+        else
+          return onnx::MakeAttribute(name, held);
+      },
+      value);
 }
 
 void set_attribute(onnx::NodeProto& node, const std::string& name, const Attribute& value) {
@@ -59,9 +38,8 @@ void set_attribute(onnx::NodeProto& node, const std::string& name, const Attribu
 
 void remove_attribute(onnx::NodeProto& node, std::string_view name) {
   auto& attributes = *node.mutable_attribute();
-  attributes.erase(std::remove_if(attributes.begin(), attributes.end(),
-                                  [&](const auto& each) { return each.name() == name; }),
-                   attributes.end());
+  const auto gone = std::ranges::remove(attributes, name, &AttributeProto::name);
+  attributes.erase(gone.begin(), gone.end());
 }
 
 void add_default(onnx::NodeProto& node, const AttributeProto& attribute) {

@@ -16,7 +16,6 @@
 #include "graph/onnx/tensor_proto.h"
 #include "graph/onnx/topological_order.h"
 #include "graph/operators/library_operator.h"
-#include "graph/operators/operator_fault.h"
 
 namespace autopar::graph {
 namespace {

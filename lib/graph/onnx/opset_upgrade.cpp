@@ -108,7 +108,7 @@ Upgrade without_attribute(const char* name) {
 }
 
 /// Makes explicit a default that a later opset changed.
-Upgrade old_default(const char* name, const char* value) {
+Upgrade old_default(const char* name, const Attribute& value) {
   return [=](Rewrite& rewrite) {
     if (!find_attribute(rewrite.node, name)) add_attribute(rewrite.node, name, value);
   };
@@ -207,16 +207,6 @@ void repeats_of_all_dimensions(Rewrite& rewrite) {
   rewrite.node.mutable_input()->RemoveLast();
 }
 
-void concatenate_channels(Rewrite& rewrite) {
-  if (!find_attribute(rewrite.node, "axis")) add_attribute(rewrite.node, "axis", 1);
-}
-
-/// What the first version took for them; later ones have more digits.
-void selu_defaults(Rewrite& rewrite) {
-  for (const auto& [name, value] : {std::pair{"alpha", 1.6732F}, std::pair{"gamma", 1.0507F}})
-    if (!find_attribute(rewrite.node, name)) add_attribute(rewrite.node, name, value);
-}
-
 /// Since 18 a Split without sizes says into how many.
 void count_split_outputs(Rewrite& rewrite) {
   if (!rewrite.has_input(1)) set_attribute(rewrite.node, "num_outputs", rewrite.node.output_size());
@@ -307,11 +297,12 @@ const std::vector<FormChange>& form_changes() {
   static const std::vector<FormChange> changes = {
       {{"GlobalLpPool", "LpPool"}, 2, float_to_int("p")},
       {{"Pad"}, 2, rename_attribute("paddings", "pads")},
-      {{"Concat"}, 4, concatenate_channels},
+      {{"Concat"}, 4, old_default("axis", 1)},
       {{"Reshape"}, 5, ints_to_input("shape", 1)},
       {{}, 6, without_attribute("consumed_inputs")},
       {{"Cast"}, 6, type_name_to_number},
-      {{"Selu"}, 6, selu_defaults},
+      // What the first version took for them; later ones have more digits.
+      {{"Selu"}, 6, all_of({old_default("alpha", 1.6732F), old_default("gamma", 1.0507F)})},
       {{"Tile"}, 6, repeats_of_all_dimensions},
       {{"Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor"},
        7,

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "graph/operators/library_node.h"
-#include "graph/operators/operator_fault.h"
 
 namespace autopar::graph {
 namespace {

@@ -7,6 +7,12 @@
 /// join, there is one list of them a process, to which libraries are added before models are read.
 namespace autopar::graph {
 
+/// A library's operator does what it must not, such as to write behind its outputs. No Error: one
+/// that tries out an operator may pass over what the operator refuses, but never over this.
+struct OperatorFault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 struct LibraryOperator {
   std::filesystem::path library;
   const AutoparOperator* definition = nullptr;

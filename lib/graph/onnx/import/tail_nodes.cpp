@@ -10,7 +10,6 @@
 #include "graph/onnx/node_to_proto.h"
 #include "graph/onnx/tensor_proto.h"
 #include "graph/onnx/topological_order.h"
-#include "graph/weight_types.h"
 
 namespace autopar::graph {
 namespace {

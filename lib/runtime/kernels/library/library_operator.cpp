@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "graph/operators/library_node.h"
 #include "graph/operators/library_operator.h"
-#include "graph/operators/operator_fault.h"
 #include "runtime/device.h"
 #include "runtime/kernels/library/guarded_block.h"
 

@@ -10,7 +10,6 @@
 #include "graph/operators/library_node.h"
 #include "graph/operators/library_operator.h"
 #include "graph/operators/load_operators.h"
-#include "graph/operators/operator_fault.h"
 
 using namespace autopar;
 using namespace autopar::graph;

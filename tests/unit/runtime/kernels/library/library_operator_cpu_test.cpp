@@ -7,8 +7,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "graph/operators/library_operator.h"
 #include "graph/operators/load_operators.h"
-#include "graph/operators/operator_fault.h"
 #include "runtime/device.h"
 #include "runtime/kernels/library/guarded_block.h"
 #include "unit/runtime/run_node.h"
