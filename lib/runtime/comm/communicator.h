@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <type_traits>
+#include <vector>
 
 #include "base/error.h"
 #include "graph/data_type.h"
@@ -79,16 +81,26 @@ class HostCommunicator : public Communicator {
   /// member of the subgroup calls it, in the same order of subgroups; others need not.
   virtual std::unique_ptr<HostCommunicator> subgroup(std::span<const int> ranks) = 0;
 
-  virtual void barrier() = 0;
-  /// A barrier with a timeout of its own, for ranks that may be busy with something long, such as
-  /// reading their weights. One that fails or dies meanwhile ends it no later than others.
-  virtual void barrier(std::chrono::milliseconds timeout) = 0;
+  /// `timeout` is one of its own, for ranks that may be busy with something long, such as reading
+  /// their weights. One that fails or dies meanwhile ends it no later than others.
+  virtual void barrier(std::optional<std::chrono::milliseconds> timeout = {}) = 0;
 
   /// Tells the other members how far this rank has come, a number that never falls.
   virtual void report_progress(std::int64_t) {}
   /// What a member has reported, 0 at first; nullopt where ranks cannot see each other's reports.
   virtual std::optional<std::int64_t> progress_of(int /*rank*/) const { return std::nullopt; }
 };
+
+/// Every rank's value, by rank; all ranks of the group call it.
+template <typename T>
+std::vector<T> gather_all(HostCommunicator& group, const T& mine) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all(at(group.size()));
+  group.all_gather(reinterpret_cast<const std::byte*>(&mine),
+                   reinterpret_cast<std::byte*>(all.data()),
+                   std::vector<std::int64_t>(all.size(), sizeof mine));
+  return all;
+}
 
 /// A communicator for a device's memory, which kernels call: one thread alone, unless the device
 /// shares the host's memory.

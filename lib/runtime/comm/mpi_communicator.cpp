@@ -99,11 +99,10 @@ class MpiCommunicator final : public TransportCommunicator {
     return std::make_unique<MpiCommunicator>(process_, made, timeout_, /*is_world=*/false);
   }
 
-  void barrier() override { barrier(timeout_); }
-  void barrier(std::chrono::milliseconds timeout) override {
+  void barrier(std::optional<std::chrono::milliseconds> timeout) override {
     std::vector<MPI_Request> requests(1);
     check(process_->call([&] { return MPI_Ibarrier(comm_, requests.data()); }), "barrier");
-    wait("barrier", timeout, all_others, requests);
+    wait("barrier", timeout.value_or(timeout_), all_others, requests);
   }
 
   /// The length goes ahead, so that a wrong one is known before anything is written.

@@ -397,11 +397,10 @@ class TcpCommunicator final : public TransportCommunicator {
     transfer.finish();
   }
 
-  void barrier() override { barrier(timeout_); }
-  void barrier(std::chrono::milliseconds timeout) override {
+  void barrier(std::optional<std::chrono::milliseconds> timeout) override {
     const std::vector<SendBlock> empty(members_.size(), {.bytes = 0});
     std::vector<ReceiveBlock> receives(members_.size(), {.bytes = 0});
-    exchange_within(timeout, "barrier", empty, receives);
+    exchange_within(timeout.value_or(timeout_), "barrier", empty, receives);
   }
 
   void check_members() override {

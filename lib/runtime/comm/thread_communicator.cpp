@@ -64,164 +64,43 @@ struct SharedGroup {
   std::map<std::pair<int, int>, std::unique_ptr<MessageSlot>> slots;
   /// Subgroups by their ranks within this group.
   std::map<std::vector<int>, std::shared_ptr<SharedGroup>> subgroups;
-
-  void abort() {
-    const std::lock_guard lock(mutex);
-    give_up();
-    for (auto& [members, group] : subgroups) group->abort();
-  }
-
-  /// The lock is held.
-  void give_up() {
-    aborted = true;
-    met.notify_all();
-    for (auto& [ends, slot] : slots) {
-      const std::lock_guard lock(slot->mutex);
-      slot->changed.notify_all();
-    }
-  }
-
-  MessageSlot& slot_of(int from, int to) {
-    const std::lock_guard lock(mutex);
-    std::unique_ptr<MessageSlot>& made = slots[{from, to}];
-    if (!made) made = std::make_unique<MessageSlot>();
-    return *made;
-  }
-
-  /// The ranks among `missing` that do not wait themselves.
-  std::vector<int> idle(std::vector<int> missing) const {
-    std::erase_if(missing, [this](int rank) { return (*waits)[at(world_rank(rank))] > 0; });
-    return missing;
-  }
-
-  /// How a rank's wait ended.
-  struct Waited {
-    bool in_time = true;
-    std::chrono::milliseconds patience{};
-    std::vector<int> absent;  ///< where it was not in time: who is to blame, as ranks of the group
-  };
-
-  /// Waits until `is_over` or for the timeout, which is doubled where all that are missing wait for
-  /// others: these have their names from them by then. Who waits is not to blame, unless all do.
-  template <typename IsOver, typename Missing>
-  Waited wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, int rank,
-                  std::chrono::milliseconds patience, const IsOver& is_over,
-                  const Missing& missing) {
-    std::atomic<int>& waiting = (*waits)[at(world_rank(rank))];
-    ++waiting;
-    bool in_time = changed.wait_for(lock, patience, is_over);
-    if (!in_time && idle(missing()).empty()) {
-      in_time = changed.wait_for(lock, patience, is_over);
-      patience *= 2;
-    }
-    const std::vector<int> absent = in_time ? std::vector<int>() : idle(missing());
-    --waiting;
-    if (in_time) return {};
-    return {false, patience, absent.empty() ? missing() : absent};
-  }
-
-  void send(const std::byte* data, std::int64_t bytes, int from, int to) {
-    MessageSlot& slot = slot_of(from, to);
-    std::unique_lock lock(slot.mutex);
-    if (aborted) fail_aborted("a send");
-    slot.data = data;
-    slot.bytes = bytes;
-    slot.state = MessageSlot::State::offered;
-    slot.changed.notify_all();
-    const std::uint64_t mine = slot.taken;
-    const auto is_over = [&] { return slot.taken != mine || aborted; };
-    const Waited waited =
-        wait_for(slot.changed, lock, from, timeout, is_over, [&] { return std::vector{to}; });
-    // Whatever happened, the receiver must not be left reading memory that changes.
-    slot.changed.wait(lock, [&] { return slot.state != MessageSlot::State::copied_from; });
-    const bool is_taken = slot.taken != mine;
-    const std::string refusal = slot.refusal;
-    slot.state = MessageSlot::State::empty;
-    lock.unlock();
-    if (!refusal.empty()) throw Error(refusal);
-    if (is_taken) return;
-    if (waited.in_time) fail_aborted("a send");
-    fail_absent("a send", from, waited);
-  }
-
-  void receive(std::byte* out, std::int64_t bytes, int from, int to) {
-    MessageSlot& slot = slot_of(from, to);
-    std::unique_lock lock(slot.mutex);
-    const auto is_offered = [&] { return slot.state == MessageSlot::State::offered || aborted; };
-    const Waited waited =
-        wait_for(slot.changed, lock, to, timeout, is_offered, [&] { return std::vector{from}; });
-    if (aborted) fail_aborted("a receive");
-    if (!waited.in_time) {
-      lock.unlock();
-      fail_absent("a receive", to, waited);
-    }
-    if (slot.bytes != bytes) {
-      slot.refusal = fmt::format(
-          "rank {} sends {} bytes to rank {}, which waits for {}: were both made for one plan?",
-          world_rank(from), slot.bytes, world_rank(to), bytes);
-      const std::string why = slot.refusal;
-      ++slot.taken;
-      slot.changed.notify_all();
-      lock.unlock();
-      const std::lock_guard all(mutex);
-      give_up();
-      throw Error(why);
-    }
-    slot.state = MessageSlot::State::copied_from;
-    lock.unlock();
-    if (bytes > 0) std::memcpy(out, slot.data, static_cast<std::size_t>(bytes));
-    lock.lock();
-    slot.state = MessageSlot::State::empty;
-    ++slot.taken;
-    slot.changed.notify_all();
-  }
-
-  int world_rank(int rank) const { return ranks[at(rank)]; }
-
-  [[noreturn]] void fail_absent(const char* what, int waiting, const Waited& waited) {
-    {
-      const std::lock_guard lock(mutex);
-      give_up();
-    }
-    std::vector<int> absent;
-    for (const int rank : waited.absent) absent.push_back(world_rank(rank));
-    fail("rank {}: {} waited {} ms for rank(s) {}; they did not come", world_rank(waiting), what,
-         waited.patience.count(), fmt::join(absent, ", "));
-  }
-
-  void meet(int rank, const char* collective,
-            std::optional<std::chrono::milliseconds> patience = {}) {
-    std::unique_lock lock(mutex);
-    if (aborted) fail_aborted(collective);
-    is_here[at(rank)] = true;
-    const std::uint64_t mine = meeting;
-    if (++num_here == ranks.size()) {
-      num_here = 0;
-      is_here.assign(ranks.size(), false);
-      ++meeting;
-      met.notify_all();
-      return;
-    }
-    const Waited waited = wait_for(
-        met, lock, rank, patience.value_or(timeout), [&] { return meeting != mine || aborted; },
-        [&] { return not_here(); });
-    if (meeting != mine) return;
-    if (waited.in_time) fail_aborted(collective);
-    lock.unlock();
-    fail_absent(collective, rank, waited);
-  }
-
-  std::vector<int> not_here() const {
-    std::vector<int> missing;
-    for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
-      if (!is_here[at(rank)]) missing.push_back(rank);
-    return missing;
-  }
-
-  [[noreturn]] static void fail_aborted(const char* collective) {
-    throw GivenUp(fmt::format("{} was given up: another rank failed", collective));
-  }
 };
+
+/// Ends all waits within the group. Its lock is held.
+void give_up(SharedGroup& group) {
+  group.aborted = true;
+  group.met.notify_all();
+  for (auto& [ends, slot] : group.slots) {
+    const std::lock_guard lock(slot->mutex);
+    slot->changed.notify_all();
+  }
+}
+
+/// The same within its subgroups, too.
+void abort_group(SharedGroup& group) {
+  const std::lock_guard lock(group.mutex);
+  give_up(group);
+  for (auto& [members, subgroup] : group.subgroups) abort_group(*subgroup);
+}
+
+[[noreturn]] void fail_all(SharedGroup& group, const std::string& why) {
+  {
+    const std::lock_guard lock(group.mutex);
+    give_up(group);
+  }
+  throw Error(why);
+}
+
+[[noreturn]] void fail_aborted(const char* collective) {
+  throw GivenUp(fmt::format("{} was given up: another rank failed", collective));
+}
+
+MessageSlot& slot_of(SharedGroup& group, int from, int to) {
+  const std::lock_guard lock(group.mutex);
+  std::unique_ptr<MessageSlot>& made = group.slots[{from, to}];
+  if (!made) made = std::make_unique<MessageSlot>();
+  return *made;
+}
 
 class ThreadCommunicator final : public TransportCommunicator {
  public:
@@ -247,21 +126,69 @@ class ThreadCommunicator final : public TransportCommunicator {
     return std::make_unique<ThreadCommunicator>(shared, static_cast<int>(me - members.begin()));
   }
 
-  void send(const std::byte* data, std::int64_t length, int to) override {
-    group_->send(data, length, rank_, to);
-  }
-  void receive(std::byte* out, std::int64_t length, int from) override {
-    group_->receive(out, length, from, rank_);
+  void send(const std::byte* data, std::int64_t bytes, int to) override {
+    MessageSlot& slot = slot_of(*group_, rank_, to);
+    std::unique_lock lock(slot.mutex);
+    if (group_->aborted) fail_aborted("a send");
+    slot.data = data;
+    slot.bytes = bytes;
+    slot.state = MessageSlot::State::offered;
+    slot.changed.notify_all();
+    const std::uint64_t mine = slot.taken;
+    const std::string absence = wait_for(
+        slot.changed, lock, "a send", group_->timeout,
+        [&] { return slot.taken != mine || group_->aborted; },
+        [&] { return std::vector{world_rank(to)}; });
+    // Whatever happened, the receiver must not be left reading memory that changes.
+    slot.changed.wait(lock, [&] { return slot.state != MessageSlot::State::copied_from; });
+    const bool is_taken = slot.taken != mine;
+    const std::string refusal = slot.refusal;
+    slot.state = MessageSlot::State::empty;
+    lock.unlock();
+    if (!refusal.empty()) throw Error(refusal);
+    if (is_taken) return;
+    if (absence.empty()) fail_aborted("a send");
+    fail_all(*group_, absence);
   }
 
-  void barrier() override { group_->meet(rank_, "barrier"); }
-  void barrier(std::chrono::milliseconds timeout) override {
-    group_->meet(rank_, "barrier", timeout);
+  void receive(std::byte* out, std::int64_t bytes, int from) override {
+    MessageSlot& slot = slot_of(*group_, from, rank_);
+    std::unique_lock lock(slot.mutex);
+    const std::string absence = wait_for(
+        slot.changed, lock, "a receive", group_->timeout,
+        [&] { return slot.state == MessageSlot::State::offered || group_->aborted; },
+        [&] { return std::vector{world_rank(from)}; });
+    if (group_->aborted) fail_aborted("a receive");
+    if (!absence.empty()) {
+      lock.unlock();
+      fail_all(*group_, absence);
+    }
+    if (slot.bytes != bytes) {
+      const std::string why = fmt::format(
+          "rank {} sends {} bytes to rank {}, which waits for {}: were both made for one plan?",
+          world_rank(from), slot.bytes, world_rank(rank_), bytes);
+      slot.refusal = why;
+      ++slot.taken;
+      slot.changed.notify_all();
+      lock.unlock();
+      fail_all(*group_, why);
+    }
+    slot.state = MessageSlot::State::copied_from;
+    lock.unlock();
+    if (bytes > 0) std::memcpy(out, slot.data, static_cast<std::size_t>(bytes));
+    lock.lock();
+    slot.state = MessageSlot::State::empty;
+    ++slot.taken;
+    slot.changed.notify_all();
+  }
+
+  void barrier(std::optional<std::chrono::milliseconds> timeout) override {
+    meet("barrier", timeout);
   }
 
   void check_members() override {
     const std::lock_guard lock(group_->mutex);
-    if (group_->aborted) SharedGroup::fail_aborted("the run");
+    if (group_->aborted) fail_aborted("the run");
   }
 
   void report_progress(std::int64_t progress) override { group_->progress[at(rank_)] = progress; }
@@ -269,29 +196,86 @@ class ThreadCommunicator final : public TransportCommunicator {
     return group_->progress[at(rank)];
   }
 
-  void abort() noexcept override { group_->abort(); }
+  void abort() noexcept override { abort_group(*group_); }
 
  private:
   /// The others' blocks are read where they lie, so that nothing is copied but what has a place.
   void exchange(const char* what, std::span<const SendBlock> sends,
                 std::span<ReceiveBlock> receives) override {
     group_->published[at(rank_)] = sends;
-    group_->meet(rank_, what);
+    meet(what);
     for (int peer = 0; peer < size(); ++peer) {
       ReceiveBlock& receive = receives[at(peer)];
       if (peer == rank_ || receive.bytes == no_block) continue;
       const SendBlock& sent = group_->published[at(peer)][at(rank_)];
       if (sent.bytes != receive.bytes)
         fail("rank {} is at {} of {} bytes, but rank {} at {} of {}: is the plan one for all?",
-             group_->world_rank(rank_), what, receive.bytes, group_->world_rank(peer), what,
-             sent.bytes);
+             world_rank(rank_), what, receive.bytes, world_rank(peer), what, sent.bytes);
       receive.place = receive.out != nullptr ? receive.out : sent.data;
       if (receive.out != nullptr && sent.bytes > 0)
         std::memcpy(receive.out, sent.data, at(sent.bytes));
     }
   }
 
-  void release(const char* what) override { group_->meet(rank_, what); }
+  void release(const char* what) override { meet(what); }
+
+  int world_rank(int rank) const { return group_->ranks[at(rank)]; }
+
+  /// Waits until `is_over` or for the timeout, which is doubled where all that are missing, given
+  /// as world ranks, wait for others: these have their names from them by then. Who waits is not to
+  /// blame, unless all do. Returns who did not come, for all to be told; empty in time.
+  template <typename IsOver, typename Missing>
+  std::string wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+                       const char* what, std::chrono::milliseconds patience, const IsOver& is_over,
+                       const Missing& missing) {
+    Waits& waits = *group_->waits;
+    const auto idle = [&] {
+      std::vector<int> ranks = missing();
+      std::erase_if(ranks, [&](int rank) { return waits[at(rank)] > 0; });
+      return ranks;
+    };
+    std::atomic<int>& waiting = waits[at(world_rank(rank_))];
+    ++waiting;
+    bool in_time = changed.wait_for(lock, patience, is_over);
+    if (!in_time && idle().empty()) {
+      in_time = changed.wait_for(lock, patience, is_over);
+      patience *= 2;
+    }
+    std::vector<int> absent = in_time ? std::vector<int>() : idle();
+    --waiting;
+    if (in_time) return {};
+    if (absent.empty()) absent = missing();
+    return fmt::format("rank {}: {} waited {} ms for rank(s) {}; they did not come",
+                       world_rank(rank_), what, patience.count(), fmt::join(absent, ", "));
+  }
+
+  void meet(const char* what, std::optional<std::chrono::milliseconds> patience = {}) {
+    SharedGroup& group = *group_;
+    std::unique_lock lock(group.mutex);
+    if (group.aborted) fail_aborted(what);
+    group.is_here[at(rank_)] = true;
+    const std::uint64_t mine = group.meeting;
+    if (++group.num_here == group.ranks.size()) {
+      group.num_here = 0;
+      group.is_here.assign(group.ranks.size(), false);
+      ++group.meeting;
+      group.met.notify_all();
+      return;
+    }
+    const auto not_here = [&] {
+      std::vector<int> missing;
+      for (int rank = 0; rank < size(); ++rank)
+        if (!group.is_here[at(rank)]) missing.push_back(world_rank(rank));
+      return missing;
+    };
+    const std::string absence = wait_for(
+        group.met, lock, what, patience.value_or(group.timeout),
+        [&] { return group.meeting != mine || group.aborted; }, not_here);
+    if (group.meeting != mine) return;
+    if (absence.empty()) fail_aborted(what);
+    lock.unlock();
+    fail_all(group, absence);
+  }
 
   std::shared_ptr<SharedGroup> group_;
   int rank_;

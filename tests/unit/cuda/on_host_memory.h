@@ -78,8 +78,9 @@ class OnHostMemory final : public HostCommunicator {
     device_.read(span(out, bytes), received.get());
   }
 
-  void barrier() override { host_.barrier(); }
-  void barrier(std::chrono::milliseconds timeout) override { host_.barrier(timeout); }
+  void barrier(std::optional<std::chrono::milliseconds> timeout) override {
+    host_.barrier(timeout);
+  }
   void check_members() override { inner_->check_members(); }
   void abort() noexcept override { inner_->abort(); }
 
