@@ -15,11 +15,7 @@ using graph::Tensor;
 
 std::vector<nlohmann::json> gather_json(const nlohmann::json& mine, HostCommunicator& world) {
   const std::string text = mine.dump();
-  const auto length = static_cast<std::int64_t>(text.size());
-  std::vector<std::int64_t> lengths(static_cast<std::size_t>(world.size()));
-  const std::vector<std::int64_t> length_bytes(lengths.size(), sizeof length);
-  world.all_gather(reinterpret_cast<const std::byte*>(&length),
-                   reinterpret_cast<std::byte*>(lengths.data()), length_bytes);
+  const std::vector<std::int64_t> lengths = gather_all(world, std::ssize(text));
   std::string texts(std::reduce(lengths.begin(), lengths.end(), std::size_t{0}), ' ');
   world.all_gather(reinterpret_cast<const std::byte*>(text.data()),
                    reinterpret_cast<std::byte*>(texts.data()), lengths);

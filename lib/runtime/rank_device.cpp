@@ -38,11 +38,8 @@ int usable_gpus() {
 /// Every rank asks, and waits for those that still load.
 bool sees_its_own_alone(int gpus, HostCommunicator& host) {
   const GpuId mine = gpus == 1 ? gpu_id(0) : GpuId{};
-  std::vector<GpuId> all(static_cast<std::size_t>(host.size()));
-  const std::vector<std::int64_t> bytes(all.size(), sizeof mine);
   host.barrier(loading_timeout);
-  host.all_gather(mine.data(), all.front().data(), bytes);
-  return gpus == 1 && std::ranges::count(all, mine) == 1;
+  return gpus == 1 && std::ranges::count(gather_all(host, mine), mine) == 1;
 }
 
 Kind agreed_kind(const DeviceOptions& options, HostCommunicator& host, const LocalRanks& local) {

@@ -49,10 +49,7 @@ std::string ranks_with_one_gpu(HostCommunicator& host) {
   cudaDeviceProp properties{};
   cuda::check(cudaGetDevice(&gpu), "the GPU");
   cuda::check(cudaGetDeviceProperties(&properties, gpu), "the GPU's properties");
-  std::vector<cudaUUID_t> all(at(host.size()));
-  const std::vector<std::int64_t> bytes(all.size(), sizeof(cudaUUID_t));
-  host.all_gather(reinterpret_cast<const std::byte*>(&properties.uuid),
-                  reinterpret_cast<std::byte*>(all.data()), bytes);
+  const std::vector<cudaUUID_t> all = gather_all(host, properties.uuid);
   for (std::size_t i = 0; i < all.size(); ++i)
     for (std::size_t j = i + 1; j < all.size(); ++j)
       if (std::ranges::equal(all[i].bytes, all[j].bytes))

@@ -15,7 +15,6 @@
 #include "runtime/comm/tcp_communicator.h"
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/first_error.h"
-#include "runtime/worker_threads.h"
 
 namespace autopar::runtime {
 namespace {
@@ -38,75 +37,52 @@ MachineName machine_name() {
 
 LocalRanks local_ranks(HostCommunicator& world) {
   const MachineName mine = machine_name();
-  std::vector<MachineName> all(static_cast<std::size_t>(world.size()));
-  world.all_gather(reinterpret_cast<const std::byte*>(mine.data()),
-                   reinterpret_cast<std::byte*>(all.data()),
-                   std::vector<std::int64_t>(all.size(), sizeof mine));
+  const std::vector<MachineName> all = gather_all(world, mine);
   const auto before = all.begin() + world.rank();
   return {.rank = static_cast<int>(std::count(all.begin(), before, mine)),
           .count = static_cast<int>(std::ranges::count(all, mine))};
 }
 
-struct Ranks::Impl {
-  struct Rank {
-    std::unique_ptr<HostCommunicator> world;
-    LocalRanks local;
-  };
-
-  explicit Impl(std::vector<Rank> of_process)
-      : ranks(std::move(of_process)), threads(ranks.size()) {}
-
-  void run(const Task& task) {
-    if (has_failed) fail("a rank has failed before, and with it all ranks; start them again");
-    const WorkerThreads::Task run_rank = [&](std::size_t worker) {
-      const Rank& rank = ranks[worker];
-      try {
-        task(*rank.world, rank.local);
-      } catch (...) {
-        error.store();
-        rank.world->abort();
-      }
-    };
-    threads.start(run_rank);
-    threads.wait();
-    has_failed = true;
-    error.rethrow();
-    has_failed = false;
-  }
-
-  std::vector<Rank> ranks;
-  bool has_failed = false;
-  FirstError error;
-  WorkerThreads threads;
-};
-
-Ranks::Ranks(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Ranks::~Ranks() = default;
-Ranks::Ranks(Ranks&&) noexcept = default;
-Ranks& Ranks::operator=(Ranks&&) noexcept = default;
+Ranks::Ranks(std::vector<Rank> ranks)
+    : ranks_(std::move(ranks)), threads_(std::make_unique<WorkerThreads>(ranks_.size())) {}
 
 Ranks Ranks::in_threads(int count, std::chrono::milliseconds timeout) {
-  std::vector<Impl::Rank> ranks;
+  std::vector<Rank> ranks;
   for (auto& world : make_thread_communicators(count, timeout)) {
     const LocalRanks local{.rank = world->rank(), .count = count};
     ranks.push_back({std::move(world), local});
   }
-  return Ranks(std::make_unique<Impl>(std::move(ranks)));
+  return Ranks(std::move(ranks));
 }
 
 Ranks Ranks::one_of(std::unique_ptr<HostCommunicator> world) {
   const LocalRanks local = local_ranks(*world);
-  std::vector<Impl::Rank> ranks;
+  std::vector<Rank> ranks;
   ranks.push_back({std::move(world), local});
-  return Ranks(std::make_unique<Impl>(std::move(ranks)));
+  return Ranks(std::move(ranks));
 }
 
-int Ranks::world_size() const { return impl_->ranks.front().world->size(); }
-bool Ranks::are_all_here() const { return std::ssize(impl_->ranks) == world_size(); }
-bool Ranks::has_first() const { return impl_->ranks.front().world->rank() == 0; }
-void Ranks::run_as_rank(const Task& task) { impl_->run(task); }
+void Ranks::run_as_rank(const Task& task) {
+  if (has_failed_) fail("a rank has failed before, and with it all ranks; start them again");
+  FirstError error;
+  const WorkerThreads::Task run_rank = [&](std::size_t worker) {
+    const Rank& rank = ranks_[worker];
+    try {
+      task(*rank.world, rank.local);
+    } catch (...) {
+      error.store();
+      rank.world->abort();
+    }
+  };
+  threads_->start(run_rank);
+  threads_->wait();
+  has_failed_ = true;
+  error.rethrow();
+  has_failed_ = false;
+}
+
 void Ranks::abort() noexcept {
-  for (const Impl::Rank& rank : impl_->ranks) rank.world->abort();
+  for (const Rank& rank : ranks_) rank.world->abort();
 }
 
 namespace {

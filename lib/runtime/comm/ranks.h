@@ -4,9 +4,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/session_options.h"
+#include "runtime/worker_threads.h"
 
 namespace autopar::runtime {
 
@@ -27,13 +29,10 @@ class Ranks {
   static Ranks in_threads(int count, std::chrono::milliseconds timeout);
   /// One of several processes; all of them call it.
   static Ranks one_of(std::unique_ptr<HostCommunicator> world);
-  ~Ranks();
-  Ranks(Ranks&&) noexcept;
-  Ranks& operator=(Ranks&&) noexcept;
 
-  int world_size() const;
-  bool are_all_here() const;
-  bool has_first() const;
+  int world_size() const { return ranks_.front().world->size(); }
+  bool are_all_here() const { return std::ssize(ranks_) == world_size(); }
+  bool has_first() const { return ranks_.front().world->rank() == 0; }
 
   /// Runs the task as each rank of this process, in its thread, and returns when all are done.
   /// Where one throws, the ranks of all processes are told, and the first error that is a cause is
@@ -44,9 +43,16 @@ class Ranks {
   void abort() noexcept;
 
  private:
-  struct Impl;
-  explicit Ranks(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  struct Rank {
+    std::unique_ptr<HostCommunicator> world;
+    LocalRanks local;
+  };
+
+  explicit Ranks(std::vector<Rank> ranks);
+
+  std::vector<Rank> ranks_;
+  std::unique_ptr<WorkerThreads> threads_;
+  bool has_failed_ = false;
 };
 
 /// What ranks that meet must have in common.
