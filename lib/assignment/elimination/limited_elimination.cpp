@@ -10,21 +10,186 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
-
-#include "assignment/elimination/labels.h"
+#include <queue>
+#include <tuple>
 
 namespace autopar::assignment {
 
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-/// Relative rounding error of bounds.
+/// Relative rounding error of sums.
 constexpr double rounding = 1e-11;
 
 double as_double(Cost cost) { return cost >= impossible ? infinite : static_cast<double>(cost); }
 
 }  // namespace
+
+/// Thrown where labels take too many comparisons, or the deadline comes.
+struct LabelBudgetSpent {};
+
+/// Choices for the nodes of a bucket's subtree: cost and usage of each, sorted by priced cost.
+struct Labels {
+  std::vector<double> priced;  ///< cost, and what the usage pays
+  std::vector<Cost> costs;
+  std::vector<std::int64_t> usages;  ///< by label and slot, or sum (usage_slots.h)
+  std::vector<int> traces;           ///< where their strategies are recorded
+
+  std::size_t size() const { return priced.size(); }
+  void add(double priced_cost, Cost cost, const std::vector<std::int64_t>& usage, int trace) {
+    priced.push_back(priced_cost);
+    costs.push_back(cost);
+    usages.insert(usages.end(), usage.begin(), usage.end());
+    traces.push_back(trace);
+  }
+  /// Whether one of them costs and uses no more.
+  bool dominate(Cost cost, const std::vector<std::int64_t>& usage) const {
+    for (std::size_t k = 0; k < size(); ++k) {
+      if (costs[k] > cost) continue;
+      const std::int64_t* other = usages.data() + k * usage.size();
+      std::size_t slot = 0;
+      while (slot < usage.size() && other[slot] <= usage[slot]) ++slot;
+      if (slot == usage.size()) return true;
+    }
+    return false;
+  }
+};
+
+/// Makes lists of undominated labels and records their strategies. What makes lists may throw
+/// LabelBudgetSpent. `options` must outlive it.
+class LabelMaker {
+ public:
+  /// A label that costs and pays more than `priced_goal` with its completion is dropped.
+  LabelMaker(const LabelOptions& options, double priced_goal)
+      : options_(options), priced_goal_(priced_goal) {}
+
+  bool is_promising(double priced) const {
+    return priced - rounding * std::abs(priced) <= priced_goal_;
+  }
+  /// Throws LabelBudgetSpent where there are too many, or the deadline has come.
+  void note_comparisons(std::size_t count);
+
+  /// The trace of a node's strategy.
+  int trace_of_strategy(int node, int strategy) { return trace_of(-1 - node, strategy); }
+  /// The sums of labels with those of a child that keep the limits and may lead below the goal, at
+  /// most as many as the width. `rest` is a lower bound on what their completion pays.
+  Labels merge(const Labels& sums, const Labels& child, const std::vector<int>& child_slots,
+               const UsageSlots& slots, double rest);
+  /// The lists merged, with usages by slot.
+  Labels unite(const std::vector<Labels>& lists, const UsageSlots& slots, double rest);
+
+  /// Writes the strategies of a trace into the choice.
+  void follow(int trace, std::vector<int>& choice) const;
+  double comparisons() const { return comparisons_; }
+  /// A lower bound on what the labels dropped because of the width pay with their completion.
+  double least_dropped() const { return least_dropped_; }
+
+ private:
+  int trace_of(int a, int b) {
+    traces_.emplace_back(a, b);
+    return static_cast<int>(traces_.size()) - 1;
+  }
+
+  const LabelOptions& options_;
+  const double priced_goal_;
+  double least_dropped_ = infinite;
+  /// Two traces, or a node's strategy, the node n as -1 - n.
+  std::vector<std::pair<int, int>> traces_;
+  double comparisons_ = 0;
+  double comparisons_at_look_ = 0;
+};
+
+void LabelMaker::note_comparisons(std::size_t count) {
+  comparisons_ += static_cast<double>(count);
+  if (comparisons_ > options_.most_comparisons) throw LabelBudgetSpent();
+  if (comparisons_ - comparisons_at_look_ < options_.comparisons_between_looks) return;
+  comparisons_at_look_ = comparisons_;
+  if (options_.deadline.is_over()) throw LabelBudgetSpent();
+}
+
+Labels LabelMaker::merge(const Labels& sums, const Labels& child,
+                         const std::vector<int>& child_slots, const UsageSlots& slots,
+                         double rest) {
+  Labels result;
+  if (sums.size() == 0 || child.size() == 0) return result;
+  const std::size_t count = child_slots.size();
+  const std::size_t stride = child.usages.size() / child.size();
+  using Entry = std::tuple<double, std::size_t, std::size_t>;  // priced, and which labels
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+  for (std::size_t x = 0; x < sums.size(); ++x) {
+    queue.emplace(sums.priced[x] + child.priced.front(), x, 0);
+  }
+  std::vector<std::int64_t> usage(count);
+  while (!queue.empty()) {
+    note_comparisons(1 + result.size());
+    const auto [priced, x, y] = queue.top();
+    if (!is_promising(priced + rest)) break;
+    if (result.size() >= options_.width) {
+      least_dropped_ = std::min(least_dropped_, priced + rest);
+      break;
+    }
+    queue.pop();
+    if (y + 1 < child.size()) queue.emplace(sums.priced[x] + child.priced[y + 1], x, y + 1);
+    bool is_within = true;
+    for (std::size_t k = 0; k < count && is_within; ++k) {
+      usage[k] = sums.usages[x * count + k];
+      if (child_slots[k] >= 0) usage[k] += child.usages[y * stride + child_slots[k]];
+      is_within = usage[k] <= slots.limits[k];
+    }
+    if (!is_within) continue;
+    const Cost cost = sums.costs[x] + child.costs[y];
+    if (result.dominate(cost, usage)) continue;
+    result.add(priced, cost, usage, trace_of(sums.traces[x], child.traces[y]));
+  }
+  return result;
+}
+
+Labels LabelMaker::unite(const std::vector<Labels>& lists, const UsageSlots& slots, double rest) {
+  std::vector<std::pair<std::size_t, std::size_t>> order;
+  for (std::size_t list = 0; list < lists.size(); ++list) {
+    for (std::size_t k = 0; k < lists[list].size(); ++k) order.emplace_back(list, k);
+  }
+  const auto priced = [&](const auto& entry) { return lists[entry.first].priced[entry.second]; };
+  std::ranges::stable_sort(order, {}, priced);
+  Labels result;
+  const std::size_t count = slots.limits.size();
+  std::vector<std::int64_t> usage(slots.slots.size());
+  for (const auto& entry : order) {
+    note_comparisons(1 + result.size());
+    const Labels& list = lists[entry.first];
+    const std::int64_t* sums = list.usages.data() + entry.second * count;
+    for (std::size_t slot = 0; slot < usage.size(); ++slot) {
+      usage[slot] = std::numeric_limits<std::int64_t>::min();
+      for (const auto& [sum, more] : slots.slots[slot]) {
+        usage[slot] = std::max(usage[slot], sums[sum] + more);
+      }
+    }
+    const Cost cost = list.costs[entry.second];
+    if (result.dominate(cost, usage)) continue;
+    if (result.size() >= options_.width) {
+      least_dropped_ = std::min(least_dropped_, priced(entry) + rest);
+      break;
+    }
+    result.add(priced(entry), cost, usage, list.traces[entry.second]);
+  }
+  return result;
+}
+
+void LabelMaker::follow(int trace, std::vector<int>& choice) const {
+  std::vector<int> open{trace};
+  while (!open.empty()) {
+    const auto [a, b] = traces_[open.back()];
+    open.pop_back();
+    if (a < 0) {
+      choice[-1 - a] = b;
+      continue;
+    }
+    open.push_back(a);
+    open.push_back(b);
+  }
+}
 
 std::optional<LimitedElimination> LimitedElimination::make(const AssignmentProblem& problem,
                                                            std::vector<double> prices,
