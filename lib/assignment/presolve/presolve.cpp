@@ -62,8 +62,12 @@ HalfEdge half_edge(const Core& core, const Edge& edge, int i) {
           .is_row = is_row};
 }
 
-HalfEdge half_edge(const Core& core, std::size_t k, int i) {
-  return half_edge(core, core.problem.edges[k], i);
+std::vector<HalfEdge> half_edges(const Core& core, int i) {
+  std::vector<HalfEdge> edges;
+  for (const std::size_t k : core.edges_of[i]) {
+    edges.push_back(half_edge(core, core.problem.edges[k], i));
+  }
+  return edges;
 }
 
 /// Adds an edge, to the parallel one where there is one. Which edge has its costs.
@@ -128,23 +132,22 @@ Core make_core(AssignmentProblem problem, const SolverParameters::Presolve& para
 /// By strategy, the one that dominates it (Reductions::dominators).
 std::shared_ptr<const std::vector<int>> dominators(Core& core, int i) {
   const auto& node = core.problem.nodes[i];
-  std::vector<HalfEdge> edges;
   std::vector<std::vector<char>> is_possible;
   for (const std::size_t k : core.edges_of[i]) {
-    edges.push_back(half_edge(core, k, i));
     auto& possible = is_possible.emplace_back();
     for (const Cost cost : core.problem.nodes[other_end(core, k, i)].costs) {
       possible.push_back(cost < impossible ? 1 : 0);
     }
   }
   const auto usages = is_limited(node) ? node.usages : std::vector<std::int64_t>{};
-  return core.reductions.dominators(node.costs, usages, edges, is_possible);
+  return core.reductions.dominators(node.costs, usages, half_edges(core, i), is_possible);
 }
 
 void remove(Core& core, int i, const std::vector<char>& is_removed, Queue& queue) {
   auto& node = core.problem.nodes[i];
   for (const std::size_t k : core.edges_of[i]) {
-    core.problem.edges[k].costs = core.reductions.remove(half_edge(core, k, i), is_removed);
+    Edge& edge = core.problem.edges[k];
+    edge.costs = core.reductions.remove(half_edge(core, edge, i), is_removed);
     queue.push(other_end(core, k, i));
   }
   const auto filter = [&](auto& values) {
@@ -202,10 +205,7 @@ void eliminate(Core& core, int i, Queue& queue, Presolved& result) {
     for (const int other : neighbours) {
       elimination.neighbour_strategies.push_back(core.strategies[other]);
     }
-    const HalfEdge first = half_edge(core, edges[0], i);
-    answer = edges.size() == 1
-                 ? core.reductions.eliminate(costs, first)
-                 : core.reductions.eliminate(costs, first, half_edge(core, edges[1], i));
+    answer = core.reductions.eliminate(costs, half_edges(core, i));
     elimination.answers = {answer, &answer->answers};
   }
   for (std::size_t k = 0; k < edges.size(); ++k) {

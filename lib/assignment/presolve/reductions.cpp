@@ -158,45 +158,33 @@ std::shared_ptr<const std::vector<int>> Reductions::dominators(
   });
 }
 
-std::shared_ptr<const Reductions::Eliminated> Reductions::eliminate(const std::vector<Cost>& costs,
-                                                                    const HalfEdge& edge) {
+std::shared_ptr<const Reductions::Eliminated> Reductions::eliminate(
+    const std::vector<Cost>& costs, const std::vector<HalfEdge>& edges) {
   MemoKey key;
-  return remembered(eliminated_, add(edge, key).add(costs), [&] {
+  for (const HalfEdge& edge : edges) add(edge, key);
+  return remembered(eliminated_, key.add(costs), [&] {
     Eliminated result;
     std::vector<Cost> sums;
-    const CostTable beside = by_others(edge);
-    for (std::size_t t = 0; t < edge.others; ++t) {
-      const auto [least, s] = least_sum(costs, beside.begin() + t * costs.size());
-      sums.push_back(least);
-      result.answers.push_back(static_cast<int>(s));
-    }
-    result.costs = std::move(sums);
-    return result;
-  });
-}
-
-std::shared_ptr<const Reductions::Eliminated> Reductions::eliminate(const std::vector<Cost>& costs,
-                                                                    const HalfEdge& rows,
-                                                                    const HalfEdge& columns) {
-  MemoKey key;
-  add(rows, key);
-  return remembered(eliminated_, add(columns, key).add(costs), [&] {
-    Eliminated result;
-    const CostTable row_costs = by_others(rows);
-    const CostTable column_costs = by_others(columns);
-    std::vector<Cost> sums;
-    std::vector<Cost> beside(costs.size());
-    sums.reserve(rows.others * columns.others);
-    result.answers.reserve(sums.capacity());
-    for (std::size_t t = 0; t < rows.others; ++t) {
-      for (std::size_t s = 0; s < beside.size(); ++s) {
-        beside[s] = plus(costs[s], row_costs[t * beside.size() + s]);
-      }
-      for (std::size_t u = 0; u < columns.others; ++u) {
-        const auto [least, s] = least_sum(beside, column_costs.begin() + u * beside.size());
+    const CostTable columns = by_others(edges.back());
+    const auto add_row = [&](const std::vector<Cost>& row) {
+      for (const Cost* column = columns.begin(); column != columns.end(); column += row.size()) {
+        const auto [least, s] = least_sum(row, column);
         sums.push_back(least);
         result.answers.push_back(static_cast<int>(s));
       }
+    };
+    if (edges.size() == 1) {
+      add_row(costs);
+      result.costs = std::move(sums);
+      return result;
+    }
+    const CostTable rows = by_others(edges.front());
+    std::vector<Cost> beside(costs.size());
+    for (std::size_t t = 0; t < edges.front().others; ++t) {
+      for (std::size_t s = 0; s < beside.size(); ++s) {
+        beside[s] = plus(costs[s], rows[t * beside.size() + s]);
+      }
+      add_row(beside);
     }
     result.costs = unique(std::move(sums));
     return result;

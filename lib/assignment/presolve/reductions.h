@@ -53,15 +53,14 @@ class Reductions {
       const std::vector<Cost>& costs, const std::vector<std::int64_t>& usages,
       const std::vector<HalfEdge>& edges, const std::vector<std::vector<char>>& is_possible);
 
-  /// A node of degree 1 or 2 eliminated: by the neighbours' strategies, the node's least cost and
-  /// the strategy that has it.
+  /// A node of degree 1 or 2 eliminated: by the neighbours' strategies, row-major, the node's least
+  /// cost and the strategy that has it.
   struct Eliminated {
     CostTable costs;
     std::vector<int> answers;
   };
-  std::shared_ptr<const Eliminated> eliminate(const std::vector<Cost>& costs, const HalfEdge& edge);
-  std::shared_ptr<const Eliminated> eliminate(const std::vector<Cost>& costs, const HalfEdge& rows,
-                                              const HalfEdge& columns);
+  std::shared_ptr<const Eliminated> eliminate(const std::vector<Cost>& costs,
+                                              const std::vector<HalfEdge>& edges);
 
  private:
   bool is_full() const;

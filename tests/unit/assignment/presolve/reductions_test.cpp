@@ -120,7 +120,7 @@ TEST_CASE("a question asked again has the same answer, another one its own") {
     const HalfEdge same = half_edge(CostTable(std::vector<Cost>(table.begin(), table.end())), true);
     CAPTURE(round, own, others);
     CHECK(same.table.identity() == edge.table.identity());
-    CHECK(reductions.eliminate(costs, same) == reductions.eliminate(costs, edge));
+    CHECK(reductions.eliminate(costs, {same}) == reductions.eliminate(costs, {edge}));
     CHECK(reductions.normalise(edge.table, edge.others) ==
           reductions.normalise(same.table, same.others));
     // A table that is read the other way round, and other costs, are other questions.
@@ -131,14 +131,14 @@ TEST_CASE("a question asked again has the same answer, another one its own") {
       Reductions fresh;
       HalfEdge alone = side;
       alone.table = fresh.unique(CostTable(std::vector<Cost>(table.begin(), table.end())));
-      const auto answer = reductions.eliminate(node, side);
-      const auto expected = fresh.eliminate(node, alone);
+      const auto answer = reductions.eliminate(node, {side});
+      const auto expected = fresh.eliminate(node, {alone});
       REQUIRE(answer->costs == expected->costs);
       REQUIRE(answer->answers == expected->answers);
-      const auto link = reductions.eliminate(node, side, edge);
+      const auto link = reductions.eliminate(node, {side, edge});
       REQUIRE(
           link->costs ==
-          fresh.eliminate(node, alone, {alone.table, edge.own, edge.others, edge.is_row})->costs);
+          fresh.eliminate(node, {alone, {alone.table, edge.own, edge.others, edge.is_row}})->costs);
     }
   }
 }
