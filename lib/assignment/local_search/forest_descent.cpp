@@ -18,6 +18,7 @@ namespace autopar::assignment {
 namespace {
 
 constexpr double most_paid = 1e15;  // far below `impossible`
+constexpr SolverParameters::Descent parameters;
 
 /// Adds what each strategy of `node`, one of the edge's two, and one of the other cost together.
 void add_across(const AssignmentProblem& problem, const AssignmentProblem::Edge& edge, int node,
@@ -148,7 +149,7 @@ void optimise_forest(const AssignmentProblem& problem, const Links& links,
 
 /// Raises the prices of times over their limits and lowers those of others. Whether it raised any.
 bool update_prices(const AssignmentProblem& problem, const std::vector<int>& choice,
-                   const SolverParameters::Descent& parameters, std::vector<double>& prices) {
+                   std::vector<double>& prices) {
   const std::vector<std::int64_t> usage = usage_over_time(problem, choice);
   const double cost = static_cast<double>(cost_of(problem, choice));
   bool is_raised = false;
@@ -170,7 +171,7 @@ bool update_prices(const AssignmentProblem& problem, const std::vector<int>& cho
 }  // namespace
 
 std::optional<std::vector<int>> descend(const AssignmentProblem& problem, std::vector<int> start,
-                                        int rounds, const SolverParameters::Descent& parameters) {
+                                        int rounds) {
   const Links links = links_of(problem);
   std::vector<int> choice = std::move(start);
   std::vector<char> has_stayed(links.size(), 0);
@@ -191,14 +192,13 @@ std::optional<std::vector<int>> descend(const AssignmentProblem& problem, std::v
         within_limits(problem, choice)) {
       break;
     }
-    is_priced = update_prices(problem, choice, parameters, prices) || is_priced;
+    is_priced = update_prices(problem, choice, prices) || is_priced;
   }
   return best.choice.empty() ? std::nullopt : std::optional(best.choice);
 }
 
 std::optional<std::vector<int>> complete(const AssignmentProblem& problem,
-                                         const std::vector<int>& choice, int num_fixed,
-                                         const SolverParameters::Descent& parameters) {
+                                         const std::vector<int>& choice, int num_fixed) {
   AssignmentProblem open;  // fixed edges go into the nodes' costs
   for (std::size_t i = num_fixed; i < problem.nodes.size(); ++i) {
     open.nodes.push_back(problem.nodes[i]);
@@ -224,17 +224,16 @@ std::optional<std::vector<int>> complete(const AssignmentProblem& problem,
 
 std::optional<std::vector<int>> settle(const AssignmentProblem& problem,
                                        const AssignmentProblem& narrowed,
-                                       const std::vector<int>& choice, int num_fixed,
-                                       const SolverParameters::Descent& parameters) {
+                                       const std::vector<int>& choice, int num_fixed) {
   const int rounds = parameters.rounds_of_repair;
-  auto free = complete(problem, choice, num_fixed, parameters);
+  auto free = complete(problem, choice, num_fixed);
   if (free && within_limits(problem, *free)) return free;
-  auto narrow = complete(narrowed, choice, num_fixed, parameters);
+  auto narrow = complete(narrowed, choice, num_fixed);
   if (narrow && within_limits(problem, *narrow)) return narrow;
   if (narrow) {
-    if (auto repaired = descend(narrowed, *narrow, rounds, parameters)) return repaired;
+    if (auto repaired = descend(narrowed, *narrow, rounds)) return repaired;
   }
-  return free ? descend(problem, *free, rounds, parameters) : std::nullopt;
+  return free ? descend(problem, *free, rounds) : std::nullopt;
 }
 
 }  // namespace autopar::assignment

@@ -13,11 +13,9 @@ void add(std::vector<WideCost>& sums, const auto& more) {
 
 }  // namespace
 
-PartialChoice::PartialChoice(const AssignmentProblem& problem, int num_operators,
-                             const SolverParameters::Greedy& parameters)
+PartialChoice::PartialChoice(const AssignmentProblem& problem, int num_operators)
     : problem_(problem),
       num_operators_(num_operators),
-      parameters_(parameters),
       links_(links_of(problem)),
       choice_(problem.nodes.size(), -1),
       has_answered_(problem.nodes.size(), 0) {
@@ -58,7 +56,7 @@ std::vector<WideCost> PartialChoice::best_answers(std::size_t edge, int node,
 std::vector<WideCost> PartialChoice::serving(int node, int without, bool looks_ahead) const {
   std::vector<WideCost> sums = so_far(node);
   // Looking ahead from every reader of a tensor to all others would take time quadratic in them.
-  looks_ahead = looks_ahead && links_[node].size() <= parameters_.most_looked_at;
+  looks_ahead = looks_ahead && links_[node].size() <= SolverParameters::Greedy().most_looked_at;
   for (const auto& [edge, other] : links_[node]) {
     if (other == without || is_decided(other)) continue;
     if (is_operator(other) && !looks_ahead) continue;

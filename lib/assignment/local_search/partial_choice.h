@@ -12,8 +12,7 @@ namespace autopar::assignment {
 class PartialChoice {
  public:
   /// Keeps a reference to `problem`.
-  PartialChoice(const AssignmentProblem& problem, int num_operators,
-                const SolverParameters::Greedy& parameters = {});
+  PartialChoice(const AssignmentProblem& problem, int num_operators);
 
   void decide(int node, int strategy);
   bool is_decided(int node) const { return choice_[node] >= 0; }
@@ -38,7 +37,6 @@ class PartialChoice {
 
   const AssignmentProblem& problem_;
   const int num_operators_;
-  const SolverParameters::Greedy parameters_;
   std::vector<std::vector<Link>> links_;
   std::vector<std::vector<WideCost>> decided_;  ///< by node and strategy: edges to decided nodes
   std::vector<int> choice_;
