@@ -166,9 +166,8 @@ void MessagePassing::visit(std::size_t i, bool forward) {
 
 void MessagePassing::choose(std::size_t i) {
   const std::size_t count = costs_.strategies(i);
-  const std::size_t first = costs_.first_strategy(i);
-  scratch_.assign(beliefs_.begin() + static_cast<std::ptrdiff_t>(first),
-                  beliefs_.begin() + static_cast<std::ptrdiff_t>(first + count));
+  const double* belief = &beliefs_[costs_.first_strategy(i)];
+  scratch_.assign(belief, belief + count);
   for (const ArcCosts::Arc& arc : costs_.arcs(i)) {
     if (std::cmp_greater(arc.other, i)) break;
     const double* row = costs_.row(arc, choice_[arc.other]);
@@ -204,8 +203,7 @@ std::vector<double> MessagePassing::min_marginals() const {
     for (std::size_t s = 0; s < costs_.strategies(i); ++s) {
       bounds.push_back(bound + beliefs_[costs_.first_strategy(i) + s] - least[i]);
     }
-    for (std::size_t k = costs_.first_arc(i); k < costs_.first_arc(i) + costs_.arcs(i).size();
-         ++k) {
+    for (std::size_t k = costs_.first_arc(i); k < costs_.first_arc(i + 1); ++k) {
       const ArcCosts::Arc& arc = costs_.arc(k);
       const ArcClasses::Arc& classes = classes_.arc(k);
       const double* belief = &beliefs_[costs_.first_strategy(arc.other)];

@@ -20,14 +20,10 @@ WideCost typical_cost(const AssignmentProblem& problem) {
   std::vector<std::size_t> cheapest;
   for (const auto& node : problem.nodes) {
     sum += finite(std::ranges::max(node.costs, {}, finite));
-    cheapest.push_back(
-        static_cast<std::size_t>(std::ranges::min_element(node.costs) - node.costs.begin()));
+    cheapest.push_back(std::ranges::min_element(node.costs) - node.costs.begin());
   }
   for (const auto& edge : problem.edges) {
-    const auto a = static_cast<std::size_t>(edge.a);
-    const auto b = static_cast<std::size_t>(edge.b);
-    const std::size_t columns = problem.nodes[b].costs.size();
-    sum += finite(edge.costs[cheapest[a] * columns + cheapest[b]]);
+    sum += finite(pair_cost(problem, edge, edge.a, cheapest[edge.a], cheapest[edge.b]));
   }
   return sum;
 }
@@ -47,10 +43,6 @@ Relaxation::Relaxation(const AssignmentProblem& problem, std::vector<double> pri
   center_.resize(problem.usage_limits.size(), 0.0);
   excess_.resize(center_.size(), 0.0);
   set_prices(center_);
-}
-
-double Relaxation::work_of_step() const {
-  return parameters_.sweeps_a_step * messages_.work_of_sweep();
 }
 
 double Relaxation::advance(double work, Cost goal, const Deadline& deadline) {
@@ -74,10 +66,7 @@ void Relaxation::perturb() {
 }
 
 void Relaxation::step(Cost goal) {
-  for (int k = 0; k < (steps_ == 0 ? parameters_.first_sweeps : parameters_.sweeps_a_step); ++k)
-    messages_.sweep();
-  offer(problem_, messages_.choice(), best_);
-  note_bound();
+  sweep(steps_ == 0 ? parameters_.first_sweeps : parameters_.sweeps_a_step);
   if (++steps_ % parameters_.steps_a_check == 0) {
     is_stuck_ = (steps_ > parameters_.bold_steps || center_.size() < parameters_.many_limits) &&
                 best_bound_ - bound_at_check_ < parameters_.least_gain * gap_to(goal);
@@ -107,7 +96,9 @@ Cost Relaxation::whole(double bound) const {
       std::clamp(std::ceil((bound - prices_.limits_cost()) / costs_.scale()), 0.0, 1e18));
 }
 
-void Relaxation::note_bound() {
+void Relaxation::sweep(int times) {
+  for (int k = 0; k < times; ++k) messages_.sweep();
+  offer(problem_, messages_.choice(), best_);
   const std::optional<double> bound = messages_.bound();
   if (!bound) return;
   present_bound_ = (*bound - prices_.limits_cost()) / costs_.scale();
@@ -155,9 +146,7 @@ void Relaxation::move_prices(Cost goal) {
 MinMarginals Relaxation::min_marginals() {
   if (!center_.empty()) {
     set_prices(center_);
-    for (int k = 0; k < parameters_.first_sweeps; ++k) messages_.sweep();
-    offer(problem_, messages_.choice(), best_);
-    note_bound();
+    sweep(parameters_.first_sweeps);
   }
   const std::vector<double> bounds = messages_.min_marginals();
   MinMarginals result(problem_.nodes.size());

@@ -27,7 +27,7 @@ class Relaxation {
   /// deadline comes. Returns how many costs it looked at.
   double advance(double work, Cost goal, const Deadline& deadline);
   /// The costs that a step looks at.
-  double work_of_step() const;
+  double work_of_step() const { return parameters_.sweeps_a_step * messages_.work_of_sweep(); }
   bool is_stuck() const { return is_stuck_; }
   /// Takes long steps again, to find other choices.
   void perturb();
@@ -48,9 +48,10 @@ class Relaxation {
  private:
   void set_prices(const std::vector<double>& prices);
   void step(Cost goal);
+  /// Takes over the choice and the bound that it finds.
+  void sweep(int times);
   void move_prices(Cost goal);
   double gap_to(Cost goal) const;
-  void note_bound();
   Cost whole(double bound) const;
 
   const AssignmentProblem& problem_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <vector>
 
 #include "assignment/assignment_problem.h"
@@ -12,16 +13,34 @@ namespace autopar::assignment {
 class UsagePrices {
  public:
   /// `problem` has compressed usage (usage_rows.h); costs are multiples of 1 / scale.
-  UsagePrices(const AssignmentProblem& problem, double scale);
+  UsagePrices(const AssignmentProblem& problem, double scale)
+      : problem_(problem), scale_(scale), price_until_(problem.usage_limits.size() + 1, 0) {}
+
   /// Sets the prices by time, in the cost's unit, not negative.
-  void set(const std::vector<double>& prices);
+  void set(const std::vector<double>& prices) {
+    prices_ = prices;
+    WideCost sum = 0;
+    for (std::size_t t = 0; t < prices.size(); ++t) {
+      const double price = std::ldexp(prices[t] * scale_, fraction_bits);
+      const WideCost whole = static_cast<WideCost>(std::round(price));
+      price_until_[t + 1] = price_until_[t] + whole;
+      sum += whole * problem_.usage_limits[t];
+    }
+    limits_cost_ = static_cast<double>((sum >> fraction_bits) + 1);
+  }
   const std::vector<double>& prices() const { return prices_; }
   /// What strategy s of node i pays, rounded down, in multiples of 1 / scale.
-  double of(std::size_t i, std::size_t s) const;
+  double of(std::size_t i, std::size_t s) const {
+    const auto& node = problem_.nodes[i];
+    const WideCost price = price_until_[node.end] - price_until_[node.first];
+    return static_cast<double>((price * node.usages[s]) >> fraction_bits);
+  }
   /// What choices within the limits pay at most, rounded up, in multiples of 1 / scale.
   double limits_cost() const { return limits_cost_; }
 
  private:
+  static constexpr int fraction_bits = 24;
+
   const AssignmentProblem& problem_;
   double scale_;
   std::vector<double> prices_;
