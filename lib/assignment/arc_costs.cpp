@@ -8,11 +8,7 @@
 
 namespace autopar::assignment {
 
-namespace {
-
 constexpr double most_exact = 1125899906842624.0;  // 2^50
-
-}  // namespace
 
 double ArcCosts::scale_for(WideCost typical) {
   const double bits = std::ceil(std::log2(static_cast<double>(typical) + 1));
@@ -40,7 +36,6 @@ ArcCosts::ArcCosts(const AssignmentProblem& problem, double scale, std::optional
     std::ranges::stable_sort(links[i], {}, &Link::other);
     for (const auto& [k, other] : links[i]) {
       const auto& edge = problem.edges[k];
-      const std::size_t rows = strategies(edge.a);
       const std::size_t columns = strategies(edge.b);
       const bool is_a = edge.a == static_cast<int>(i);
       const auto [matrix, is_new] =
@@ -53,7 +48,7 @@ ArcCosts::ArcCosts(const AssignmentProblem& problem, double scale, std::optional
         }
       }
       const Arc arc{static_cast<int>(i), other, first_end[k], matrix->second, message_entries_};
-      message_entries_ += is_a ? rows : columns;
+      message_entries_ += strategies(i);
       if (first_end[k] != none) arcs_[first_end[k]].reverse = arcs_.size();
       first_end[k] = arcs_.size();
       arcs_.push_back(arc);

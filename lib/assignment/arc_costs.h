@@ -39,7 +39,7 @@ class ArcCosts {
   }
   const Arc& arc(std::size_t k) const { return arcs_[k]; }
   std::size_t arcs_of_all_nodes() const { return arcs_.size(); }
-  std::size_t first_arc(std::size_t i) const { return first_arc_[i]; }
+  std::size_t first_arc(std::size_t i) const { return first_arc_[i]; }  ///< or the end
   std::size_t message_entries() const { return message_entries_; }
   /// The costs with strategy t of the other end, by strategy of this end.
   const double* row(const Arc& arc, std::size_t t) const {

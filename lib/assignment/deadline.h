@@ -12,13 +12,8 @@ inline constexpr double unlimited_seconds = 1e18;
 
 /// Deterministic work done so far, in seconds as an ordinary core takes them: the same however fast
 /// the machine is and whatever else it does.
-class WorkClock {
- public:
-  double seconds() const { return seconds_; }
-  void add(double seconds) { seconds_ += seconds; }
-
- private:
-  double seconds_ = 0;
+struct WorkClock {
+  double seconds = 0;
 };
 
 /// When a search must end: by time, by work, or because of an interrupt (base/interruption.h).
@@ -33,7 +28,7 @@ class Deadline {
   double left() const { return seconds_ - stopwatch_.seconds(); }
   /// Seconds of work.
   double work_left() const {
-    return clock_ == nullptr ? unlimited_seconds : end_of_work_ - clock_->seconds();
+    return clock_ == nullptr ? unlimited_seconds : end_of_work_ - clock_->seconds;
   }
   bool is_over() const { return left() <= 0 || work_left() <= 0 || was_interrupted(); }
 
@@ -41,7 +36,7 @@ class Deadline {
   Deadline within_work(double seconds) const {
     Deadline result = *this;
     if (clock_ != nullptr) {
-      result.end_of_work_ = std::min(end_of_work_, clock_->seconds() + seconds);
+      result.end_of_work_ = std::min(end_of_work_, clock_->seconds + seconds);
     }
     return result;
   }
@@ -53,7 +48,7 @@ class Deadline {
   }
   /// Adds to the clock. Only one thread may: it counts the work of those that it waits for.
   void count(double seconds) const {
-    if (clock_ != nullptr) clock_->add(seconds);
+    if (clock_ != nullptr) clock_->seconds += seconds;
   }
 
  private:

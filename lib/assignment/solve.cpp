@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <optional>
-#include <thread>
 
 #include "assignment/phases.h"
 #include "assignment/presolve/presolve.h"
 #include "assignment/presolve/usage_rows.h"
+#include "base/in_parallel.h"
 #include "base/stopwatch.h"
 
 namespace autopar::assignment {
@@ -20,14 +20,14 @@ namespace {
 /// Improves, fixes, searches below goals and branches by turns, in slices of work that grow.
 Incumbent alternate(const Subproblem& component, SolveContext& context) {
   const SolverParameters& parameters = context.parameters();
-  const double begin = context.clock.seconds();
+  const double begin = context.clock.seconds;
   Portfolio portfolio(component, context.threads, context.options.seed, parameters);
   const auto solve_rest = [&](Subproblem rest) {
     const Incumbent known = portfolio.incumbent();
     return combine(known, solve_subproblem(std::move(rest), context), portfolio.goal());
   };
   if (auto rest = improve_until_stuck(portfolio, parameters)) return solve_rest(std::move(*rest));
-  double slice = context.clock.seconds() - begin;
+  double slice = context.clock.seconds - begin;
   double label_seconds = std::max(parameters.goals.least_seconds, portfolio.seconds_to_relax());
   for (double goal_part = 0; !portfolio.is_finished();
        slice *= parameters.improve.growth_of_slices) {
@@ -82,15 +82,6 @@ void add(const std::vector<int>& nodes, const Incumbent& component, CoreIncumben
   }
 }
 
-/// The starts of `whole` that its core can hold.
-std::vector<std::vector<int>> starts_of_core(const Subproblem& whole, const Presolved& presolved) {
-  std::vector<std::vector<int>> starts;
-  for (const auto& start : whole.starts) {
-    if (auto reduced = presolved.reduced(start)) starts.push_back(std::move(*reduced));
-  }
-  return starts;
-}
-
 /// The subproblem of a component, without starts: its cutoff is that of the whole less the bounds
 /// so far, and it gets a share of the time and work that are left.
 Subproblem component_of(const Subproblem& whole, const CoreIncumbent& so_far,
@@ -106,11 +97,6 @@ Subproblem component_of(const Subproblem& whole, const CoreIncumbent& so_far,
   patience.cost_elsewhere += static_cast<double>(saturated(so_far.bound));
   if (so_far.has_choice) patience.gap_elsewhere += static_cast<double>(so_far.cost - so_far.bound);
   return component;
-}
-
-int threads_of(const SolveOptions& options) {
-  const int of_machine = static_cast<int>(std::thread::hardware_concurrency());
-  return options.threads > 0 ? options.threads : std::max(1, of_machine);
 }
 
 Solution solution_of(Incumbent incumbent) {
@@ -146,12 +132,15 @@ double count_strategies(const AssignmentProblem& problem) {
 
 Incumbent solve_subproblem(Subproblem whole, SolveContext& context) {
   std::optional<Presolved> presolved = presolve_counted(whole, context);
-  if (!presolved) return infeasible_incumbent();
+  if (!presolved) return {.bound = impossible};
   CoreIncumbent core{.choice = std::vector<int>(presolved->core.nodes.size(), 0),
                      .cost = presolved->constant,
                      .bound = presolved->constant};
-  const auto starts = starts_of_core(whole, *presolved);
-  const auto parts = components_in_sweep_order(presolved->core);
+  std::vector<std::vector<int>> starts;  // those that the core can hold
+  for (const auto& start : whole.starts) {
+    if (auto reduced = presolved->reduced(start)) starts.push_back(std::move(*reduced));
+  }
+  const auto parts = components(presolved->core);
   double strategies_left = count_strategies(presolved->core);
   std::vector<AssignmentProblem> problems = subproblems(std::move(presolved->core), parts);
   for (std::size_t k = 0; k < parts.size(); ++k) {
@@ -159,13 +148,13 @@ Incumbent solve_subproblem(Subproblem whole, SolveContext& context) {
     Subproblem component = component_of(whole, core, std::move(problems[k]), presolved->prices,
                                         strategies / strategies_left);
     strategies_left -= strategies;
-    if (!compress_usage(component.problem, &component.prices)) return infeasible_incumbent();
+    if (!compress_usage(component.problem, &component.prices)) return {.bound = impossible};
     for (const auto& start : starts) {
       std::vector<int>& part = component.starts.emplace_back();
       for (const int i : parts[k]) part.push_back(start[i]);
     }
     const Incumbent solved = solve_component(component, context);
-    if (solved.is_infeasible()) return infeasible_incumbent();
+    if (solved.is_infeasible()) return {.bound = impossible};
     add(parts[k], solved, core);
   }
   if (!core.has_choice) return {.bound = saturated(core.bound)};
@@ -180,7 +169,8 @@ Solution solve(const AssignmentProblem& problem, const SolveOptions& options) {
   WorkClock clock;
   const Deadline patience =
       Deadline(unlimited_seconds, clock).within_work(options.patience_seconds);
-  SolveContext context{options, clock, threads_of(options)};
+  const int threads = options.threads > 0 ? options.threads : static_cast<int>(cores());
+  SolveContext context{options, clock, threads};
   Incumbent incumbent = solve_subproblem({.problem = problem,
                                           .starts = options.starts,
                                           .deadline = Deadline(options.time_limit_seconds, clock),

@@ -18,8 +18,6 @@ struct Incumbent {
   bool is_infeasible() const { return choice.empty() && bound >= impossible; }
 };
 
-inline Incumbent infeasible_incumbent() { return {.bound = impossible}; }
-
 /// `bound` may exceed the cost: then the choice is optimal.
 inline Incumbent make_incumbent(std::vector<int> choice, Cost cost, Cost bound) {
   if (choice.empty()) return {.bound = bound};

@@ -11,11 +11,7 @@
 
 namespace autopar::assignment {
 
-namespace {
-
 constexpr std::int64_t always = std::numeric_limits<std::int64_t>::max();
-
-}  // namespace
 
 Recombination::Recombination(const AssignmentProblem& problem, const SolverParameters& parameters)
     : problem_(problem), parameters_(parameters), window_(parameters.recombination.first_window) {

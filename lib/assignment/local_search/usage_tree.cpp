@@ -7,12 +7,8 @@
 
 namespace autopar::assignment {
 
-namespace {
-
 /// Neither do usages make it positive, nor do sums overflow.
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::min() / 2;
-
-}  // namespace
 
 UsageTree::UsageTree(const std::vector<std::int64_t>& limits) {
   while (leaves_ < limits.size()) leaves_ *= 2;

@@ -33,26 +33,15 @@ std::vector<std::vector<int>> components(const AssignmentProblem& problem) {
     if (latest >= 0 && problem.nodes[i].first < problem.nodes[latest].end) join(i, latest);
     if (latest < 0 || problem.nodes[i].end > problem.nodes[latest].end) latest = i;
   }
-  std::vector<std::vector<int>> result;
-  std::vector<int> index(problem.nodes.size(), -1);
+  std::size_t parts = 0;
+  std::vector<std::size_t> part_of(problem.nodes.size(), problem.nodes.size());  // by root
   for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
-    int& place = index[root(parent, static_cast<int>(i))];
-    if (place < 0) {
-      place = static_cast<int>(result.size());
-      result.emplace_back();
-    }
-    result[place].push_back(static_cast<int>(i));
+    std::size_t& part = part_of[root(parent, static_cast<int>(i))];
+    if (part == problem.nodes.size()) part = parts++;
   }
+  std::vector<std::vector<int>> result(parts);
+  for (const int i : sweep_order(problem)) result[part_of[root(parent, i)]].push_back(i);
   return result;
-}
-
-std::vector<std::vector<int>> components_in_sweep_order(const AssignmentProblem& problem) {
-  std::vector<int> ranks(problem.nodes.size());
-  const std::vector<int> order = sweep_order(problem);
-  for (std::size_t k = 0; k < order.size(); ++k) ranks[order[k]] = static_cast<int>(k);
-  auto parts = components(problem);
-  for (auto& nodes : parts) std::ranges::sort(nodes, {}, [&](int i) { return ranks[i]; });
-  return parts;
 }
 
 std::vector<AssignmentProblem> subproblems(AssignmentProblem problem,

@@ -49,12 +49,10 @@ bool has_moderate_costs(const AssignmentProblem& problem);
 std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double> prices = {},
                                   const SolverParameters::Presolve& parameters = {});
 
-/// The nodes of each connected component; nodes are joined by edges, and by a time with a limit at
-/// which both are alive. Usage must be compressed (usage_rows.h).
+/// The nodes of each connected component, in `sweep_order` (relaxation/message_passing.h); nodes
+/// are joined by edges, and by a time with a limit at which both are alive. Usage must be
+/// compressed (usage_rows.h). Components are in the order of their first nodes.
 std::vector<std::vector<int>> components(const AssignmentProblem& problem);
-
-/// The same, each component's nodes in `sweep_order` (relaxation/message_passing.h).
-std::vector<std::vector<int>> components_in_sweep_order(const AssignmentProblem& problem);
 
 /// The subproblems of the nodes of each part, in their order, with the edges between them and all
 /// limits. No node may be in two parts, and no edge join two.
