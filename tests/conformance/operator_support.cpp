@@ -94,7 +94,8 @@ void print() {
   std::set<std::string> seen;
   for (const onnx::OpSchema& schema : onnx::OpSchemaRegistry::get_all_schemas()) {
     const std::string domain = schema.domain() == "ai.onnx" ? "" : schema.domain();
-    if (domain == training || domain == graph::own_domain) continue;
+    if (domain == training || domain == graph::own_domain || domain == graph::collective_domain)
+      continue;
     if (schema.deprecated() && !graph::has_contrib_body(domain, schema.Name())) continue;
     const std::string name = domain.empty() ? schema.Name() : domain + "." + schema.Name();
     if (!seen.insert(name).second ||
@@ -121,6 +122,6 @@ void print() {
 }  // namespace autopar
 
 int main() {
-  autopar::graph::register_contrib_schemas();
+  autopar::graph::register_schemas();
   autopar::print();
 }

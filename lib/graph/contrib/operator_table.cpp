@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "graph/contrib/families.h"
+#include "graph/onnx/collective_schemas.h"
 #include "graph/own_operators.h"
 
 namespace autopar::graph {
@@ -112,7 +113,8 @@ std::vector<std::string> names_in(std::string_view text, std::size_t given) {
 
 }  // namespace
 
-void register_contrib_schemas() {
+void register_schemas() {
+  register_collective_schemas();
   static std::once_flag once;
   std::call_once(once, [] {
     for (const char* domain : {microsoft_domain, own_domain})

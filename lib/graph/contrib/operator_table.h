@@ -14,9 +14,9 @@ namespace autopar::graph {
 inline constexpr const char* microsoft_domain = "com.microsoft";
 inline constexpr const char* ml_domain = "ai.onnx.ml";
 
-/// Registers these operators with ONNX's schema registry, once. SimplifiedLayerNormalization stands
-/// in ONNX's own domain in such files.
-void register_contrib_schemas();
+/// Registers what ONNX's schema registry does not know, once: these operators and the collectives.
+/// SimplifiedLayerNormalization stands in ONNX's own domain in such files.
+void register_schemas();
 
 /// The operator in ONNX's own ones, of opset `body_opset`; nullopt where it has a kernel of its own
 /// or is none of these. Throws Error for a form that is not served.

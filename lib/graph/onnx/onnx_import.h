@@ -25,13 +25,16 @@ using ShapeBindings = std::map<std::string, Shape>;
 /// Reads "NAME=1x128"; throws Error that shows the form.
 std::pair<std::string, Shape> parse_shape_binding(std::string_view text);
 
+/// Whether an operator is to stay as it is.
+using IsNative = std::function<bool(std::string_view domain, std::string_view op_type)>;
+
 struct ImportOptions {
   ShapeBindings shapes;
   /// Where it is empty, only what ONNX's own data propagation covers is folded.
   Evaluator evaluate;
   /// Operators that stay as they are though ONNX defines them as functions; others are inlined.
   /// Where it is empty, all stay. The collectives are native always.
-  std::function<bool(std::string_view domain, std::string_view op_type)> is_native;
+  IsNative is_native;
   /// `autopar plan` needs no weights: a missing external file is then no error.
   bool weights_may_be_absent = false;
   /// Values of model inputs by name, from `--constant`: the graph has constants in their place.

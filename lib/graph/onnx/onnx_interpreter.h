@@ -1,11 +1,9 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "graph/onnx/onnx_import.h"
 
@@ -18,7 +16,6 @@ class ModelFile;
 /// they come.
 class OnnxInterpreter {
  public:
-  using IsNative = std::function<bool(std::string_view domain, std::string_view op_type)>;
   /// Reads the file, once for all runs. `evaluate` throws Error for a node that it cannot compute;
   /// nodes that are not native are taken apart, as when a model is imported.
   OnnxInterpreter(const std::filesystem::path& file, Evaluator evaluate, IsNative is_native);
@@ -28,8 +25,7 @@ class OnnxInterpreter {
   std::map<std::string, Tensor> run(std::map<std::string, Tensor> inputs) const;
 
  private:
-  Evaluator evaluate_;
-  IsNative is_native_;
+  ImportOptions options_;
   std::unique_ptr<ModelFile> file_;
 };
 

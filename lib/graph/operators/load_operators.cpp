@@ -1,3 +1,4 @@
+#include "graph/operators/load_operators.h"
 
 #include <dlfcn.h>
 #include <onnx/defs/schema.h>
@@ -6,9 +7,8 @@
 
 #include "base/error.h"
 #include "base/problems.h"
-#include "graph/onnx/import/import_model.h"
+#include "graph/contrib/operator_table.h"
 #include "graph/operators/library_operator.h"
-#include "graph/operators/load_operators.h"
 
 namespace autopar::graph {
 namespace {

@@ -17,17 +17,16 @@ ReadNode reader_of(const std::string& op_type) {
 
 }  // namespace
 
-NodeReader::NodeReader(const onnx::NodeProto& node, std::int64_t opset, Scope& scope,
-                       ModelReading& model)
+NodeReader::NodeReader(const onnx::NodeProto& node, std::int64_t opset, Scope& scope)
     : node_(node),
       opset_(opset),
       scope_(scope),
-      model_(model),
+      model_(scope.model),
       prefix_(prefix_inside(node, scope)),
-      depth_(model.frames.depth()) {}
+      depth_(model_.frames.depth()) {}
 
 Scope NodeReader::scope_within(const Scope& parent, std::string prefix) const {
-  Scope inner;
+  Scope inner(model_);
   inner.depth = model_.frames.depth();
   inner.nesting = scope_.nesting + 1;
   inner.parent = &parent;
@@ -39,15 +38,15 @@ Scope NodeReader::scope_within(const Scope& parent, std::string prefix) const {
 Values NodeReader::read(const onnx::GraphProto& body, const Values& inputs, int round) {
   const auto [common, is_new] = initializers_.try_emplace(&body, scope_within(scope_, prefix_));
   common->second.depth = depth_;
-  if (is_new) add_initializers(body, common->second, model_);
+  if (is_new) add_initializers(body, common->second);
   Scope inner =
       scope_within(common->second, round < 0 ? prefix_ : fmt::format("{}{}/", prefix_, round));
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    define(body.input(static_cast<int>(i)).name(), inputs[i], inner, model_);
-  for (const auto& each : body.node()) import_node(each, inner, model_);
+    define(body.input(static_cast<int>(i)).name(), inputs[i], inner);
+  for (const auto& each : body.node()) import_node(each, inner);
   Values outputs;
   for (const auto& output : body.output())
-    outputs.push_back(find_value(output.name(), node_, inner, model_));
+    outputs.push_back(find_value(output.name(), node_, inner));
   return outputs;
 }
 
@@ -63,8 +62,8 @@ ValueId NodeReader::add(const std::string& op_type, const Values& inputs,
   }
   for (const auto& [name, value] : attributes) add_attribute(added, name, value);
   added.add_output(op_type);
-  import_upgraded(added, local, model_);
-  return find_value(op_type, node_, local, model_);
+  import_upgraded(added, local);
+  return find_value(op_type, node_, local);
 }
 
 ValueId NodeReader::add_constant(Tensor tensor) {
@@ -90,17 +89,16 @@ Values NodeReader::add_loop(Values inputs, LoopBody body, const std::vector<Loop
   return made;
 }
 
-bool read_control_flow(const onnx::NodeProto& node, std::int64_t opset, Scope& scope,
-                       ModelReading& model) {
+bool read_control_flow(const onnx::NodeProto& node, std::int64_t opset, Scope& scope) {
   const ReadNode read = reader_of(node.op_type());
   if (read == nullptr) return false;
+  const ModelReading& model = scope.model;
   schema_of(node, {{"", opset}}, model.where);
   if (scope.nesting >= deepest_nesting)
     fail("{}: {} nests graphs more than {} deep", model.where, describe(node), deepest_nesting);
-  const Values inputs = find_inputs(node, scope, model);
-  NodeReader reader(node, opset, scope, model);
-  define_outputs(node, naming_node(node, model, [&] { return read(node, inputs, reader); }), scope,
-                 model);
+  const Values inputs = find_inputs(node, scope);
+  NodeReader reader(node, opset, scope);
+  define_outputs(node, naming_node(node, model, [&] { return read(node, inputs, reader); }), scope);
   return true;
 }
 

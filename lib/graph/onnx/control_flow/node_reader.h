@@ -22,8 +22,8 @@ struct LoopOutput {
 /// graph around the node.
 class NodeReader {
  public:
-  /// `node`, `scope` and `model` must outlive this. `opset` is the node's.
-  NodeReader(const onnx::NodeProto& node, std::int64_t opset, Scope& scope, ModelReading& model);
+  /// `node` and `scope` must outlive this. `opset` is the node's.
+  NodeReader(const onnx::NodeProto& node, std::int64_t opset, Scope& scope);
 
   std::int64_t opset() const { return opset_; }
   /// Whether loops are unrolled where that can be done.
@@ -62,7 +62,6 @@ class NodeReader {
 /// Reads a node with nested graphs into nodes without, but for loops that only the run ends, and
 /// operators on sequences into operators on their tensors; defines the outputs. False for other
 /// nodes.
-bool read_control_flow(const onnx::NodeProto& node, std::int64_t opset, Scope& scope,
-                       ModelReading& model);
+bool read_control_flow(const onnx::NodeProto& node, std::int64_t opset, Scope& scope);
 
 }  // namespace autopar::graph

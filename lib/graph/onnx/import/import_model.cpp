@@ -1,14 +1,12 @@
-#include "graph/onnx/import/import_model.h"
-
 #include <algorithm>
 
 #include "base/problems.h"
 #include "graph/contrib/operator_table.h"
-#include "graph/onnx/collective_schemas.h"
 #include "graph/onnx/import/import_node.h"
 #include "graph/onnx/import/input_shapes.h"
 #include "graph/onnx/import/refused_nodes.h"
 #include "graph/onnx/import/tail_nodes.h"
+#include "graph/onnx/onnx_interpreter.h"
 #include "graph/onnx/operator_advice.h"
 #include "graph/onnx/tail_file.h"
 #include "graph/onnx/tensor_proto.h"
@@ -16,13 +14,8 @@
 namespace autopar::graph {
 namespace {
 
-/// What becomes of a node whose outputs have shapes that only a run tells.
-enum class OfUnknownShape {
-  refused,  ///< as an error
-  left,     ///< to the tail
-};
-
-/// A function of the model has such a node in it: only nodes of the model's own graph are left.
+/// A function of the model has a node in it whose outputs have shapes that only a run tells: only
+/// nodes of the model's own graph are left to the tail.
 struct FunctionHidesTail {};
 
 using Outputs = std::vector<std::pair<std::string, ValueId>>;
@@ -42,16 +35,8 @@ std::vector<const onnx::NodeProto*> checked_nodes(const onnx::GraphProto& proto,
   return topological_order(proto, where);
 }
 
-/// Keeps the names of the model's own values.
-void reserve_names(const onnx::GraphProto& proto, GraphBuilder& builder) {
-  for (const auto& input : proto.input()) builder.reserve(input.name());
-  for (const auto& initializer : proto.initializer()) builder.reserve(initializer.name());
-  for (const auto& node : proto.node())
-    for (const auto& output : node.output()) builder.reserve(output);
-}
-
-void add_input(const onnx::ValueInfoProto& input, const Shape& shape, Scope& scope,
-               ModelReading& model) {
+void add_input(const onnx::ValueInfoProto& input, const Shape& shape, Scope& scope) {
+  ModelReading& model = scope.model;
   const DataType type = data_type_from_proto(input.type().tensor_type().elem_type(), input.name());
   if (type == DataType::string)
     fail("{}: input '{}' holds strings, which are not supported: {}", model.where, input.name(),
@@ -59,48 +44,53 @@ void add_input(const onnx::ValueInfoProto& input, const Shape& shape, Scope& sco
   const ValueName name{input.name(), true};
   const auto constant = model.options.constants.find(input.name());
   if (constant == model.options.constants.end())
-    return define(input.name(), model.builder().add_input(name, type, shape), scope, model);
+    return define(input.name(), model.builder().add_input(name, type, shape), scope);
   if (constant->second.type() != type)
     fail("--constant {}: the model's input is {}, not {}", input.name(), name_of(type),
          name_of(constant->second.type()));
-  define(input.name(), model.builder().add_constant(name, constant->second, true), scope, model);
+  define(input.name(), model.builder().add_constant(name, constant->second, true), scope);
 }
 
-BoundInputs add_inputs(const onnx::GraphProto& proto, Scope& scope, ModelReading& model) {
-  BoundInputs bound = bind_inputs(proto, model.options, model.where);
+BoundInputs add_inputs(const onnx::GraphProto& proto, Scope& scope) {
+  BoundInputs bound = bind_inputs(proto, scope.model.options, scope.model.where);
   Problems problems;
   for (const auto* input : free_inputs(proto))
-    problems.collect([&] { add_input(*input, bound.shapes.at(input->name()), scope, model); });
+    problems.collect([&] { add_input(*input, bound.shapes.at(input->name()), scope); });
   problems.throw_if_any();
   return bound;
 }
 
-/// The scope of the model's own graph.
-Scope model_scope(const ModelReading& model) {
-  Scope scope;
+/// The scope of the model's own graph, whose values keep their names.
+Scope model_scope(ModelReading& model) {
+  const onnx::GraphProto& proto = model.file.model().graph();
+  GraphBuilder& builder = model.builder();
+  for (const auto& input : proto.input()) builder.reserve(input.name());
+  for (const auto& initializer : proto.initializer()) builder.reserve(initializer.name());
+  for (const auto& node : proto.node())
+    for (const auto& output : node.output()) builder.reserve(output);
+  Scope scope(model);
   scope.opsets = model.file.opsets();
   scope.opsets.try_emplace("", model.facts.target_opsets.at(""));
   return scope;
 }
 
-ValueId model_output(const std::string& name, const Scope& scope, const ModelReading& model) {
+ValueId model_output(const std::string& name, const Scope& scope) {
   const ValueId id = scope.find(name).value().id;
   if (id <= no_value)
     fail(
         "{}: output '{}' is a sequence or an optional value, which is not supported: give the "
         "tensors in it as outputs",
-        model.where, name);
+        scope.model.where, name);
   return id;
 }
 
 /// Imports a node of the model's own graph, or leaves it to the tail.
-void import_or_leave(const onnx::NodeProto& node, Scope& scope, ModelReading& model,
-                     TailNodes& tail) {
+void import_or_leave(const onnx::NodeProto& node, Scope& scope, TailNodes& tail) {
   if (tail.follows(node)) return tail.add(node);
   try {
-    import_node(node, scope, model);
+    import_node(node, scope);
   } catch (const UnknownShape& reason) {
-    if (find_function(node, model.facts) != nullptr && !model.file.is_inlined())
+    if (find_function(node, scope.model.facts) != nullptr && !scope.model.file.is_inlined())
       throw FunctionHidesTail{};
     for (const std::string& output : node.output()) scope.values.erase(output);
     tail.add(node, reason.what());
@@ -108,36 +98,37 @@ void import_or_leave(const onnx::NodeProto& node, Scope& scope, ModelReading& mo
 }
 
 void warn_of_contradictions(const onnx::GraphProto& proto, const BoundInputs& bound,
-                            const Scope& scope, const ModelReading& model) {
+                            const Scope& scope) {
   warn_of_contradicted_outputs(proto, bound, [&](const std::string& output) {
     const auto found = scope.find(output);
-    return found && found->id > no_value ? std::optional(model.builder().value(found->id).shape)
-                                         : std::nullopt;
+    return found && found->id > no_value
+               ? std::optional(scope.model.builder().value(found->id).shape)
+               : std::nullopt;
   });
 }
 
 /// The graph's own outputs among the model's.
-Outputs outputs_before(const TailNodes& tail, const Scope& scope, const ModelReading& model) {
+Outputs outputs_before(const TailNodes& tail, const Scope& scope) {
   Outputs outputs;
-  for (const auto& output : model.file.model().graph().output())
+  for (const auto& output : scope.model.file.model().graph().output())
     if (!tail.makes(output.name()))
-      outputs.emplace_back(output.name(), model_output(output.name(), scope, model));
+      outputs.emplace_back(output.name(), model_output(output.name(), scope));
   return outputs;
 }
 
 /// What the tail reads that is made before it.
-TailReads reads_of(const TailNodes& tail, const Scope& scope, const ModelReading& model) {
+TailReads reads_of(const TailNodes& tail, const Scope& scope) {
   TailReads reads;
   for (const std::string& name : tail.reads()) {
     const ValueId id = scope.find(name).value().id;
     const bool is_sequence = Sequences::is_sequence(id);
     reads.push_back(
-        {name, is_sequence ? model.sequences.elements(id) : std::vector{id}, is_sequence});
+        {name, is_sequence ? scope.model.sequences.elements(id) : std::vector{id}, is_sequence});
     if (std::ranges::any_of(reads.back().values, [](ValueId value) { return value <= no_value; }))
       fail(
           "{}: '{}' is made before shapes that only a run tells and read behind them, but is a "
           "sequence of sequences or an optional value: take it apart before",
-          model.where, name);
+          scope.model.where, name);
   }
   return reads;
 }
@@ -156,13 +147,14 @@ void add_outputs_for(const TailReads& reads, const ModelReading& model, Outputs&
 }
 
 /// The graph of all that was read, and the tail.
-Imported finished(TailNodes tail, const Scope& scope, ModelReading& model) {
+Imported finished(TailNodes tail, const Scope& scope) {
+  ModelReading& model = scope.model;
   const onnx::GraphProto& proto = model.file.model().graph();
   std::unordered_set<std::string> names;
   for (const auto& output : proto.output()) names.insert(output.name());
   tail.keep_what_makes(std::move(names));
-  Outputs outputs = outputs_before(tail, scope, model);
-  const TailReads reads = reads_of(tail, scope, model);
+  Outputs outputs = outputs_before(tail, scope);
+  const TailReads reads = reads_of(tail, scope);
   add_outputs_for(reads, model, outputs);
   Imported imported{model.builder().finish(outputs), std::nullopt};
   Graph& graph = imported.graph;
@@ -175,68 +167,73 @@ Imported finished(TailNodes tail, const Scope& scope, ModelReading& model) {
   return imported;
 }
 
-/// A graph of the model: its inputs, weights, nodes and outputs; and what is left to the tail.
-/// Throws FunctionHidesTail where the tail would begin within a function.
-Imported import_model(ModelFile& file, const ImportOptions& options, OfUnknownShape unknown) {
+/// A graph of the model: its inputs, weights, nodes and outputs. With `leaves_tail`, nodes of the
+/// model whose outputs have shapes that only a run tells are left to the tail; else they are
+/// refused. Throws FunctionHidesTail where the tail would begin within a function.
+Imported import_model(ModelFile& file, const ImportOptions& options, bool leaves_tail) {
   ModelReading model(file, options, Folding::of_small_constants);
   const onnx::GraphProto& proto = file.model().graph();
   const auto nodes = checked_nodes(proto, model.where);
-  reserve_names(proto, model.builder());
   Scope scope = model_scope(model);
-  const BoundInputs bound = add_inputs(proto, scope, model);
-  add_initializers(proto, scope, model);
+  const BoundInputs bound = add_inputs(proto, scope);
+  add_initializers(proto, scope);
   TailNodes tail;
   RefusedNodes refused(model.where);
   for (const auto* node : nodes)
     refused.try_node(*node, [&] {
-      if (unknown == OfUnknownShape::left)
-        import_or_leave(*node, scope, model, tail);
+      if (leaves_tail)
+        import_or_leave(*node, scope, tail);
       else
-        import_node(*node, scope, model);
+        import_node(*node, scope);
     });
-  warn_of_contradictions(proto, bound, scope, model);
+  warn_of_contradictions(proto, bound, scope);
   refused.throw_if_any();
-  return finished(std::move(tail), scope, model);
+  return finished(std::move(tail), scope);
 }
 
 }  // namespace
 
-std::map<std::string, Tensor> interpret_model(ModelFile& file, const ImportOptions& options) {
-  ModelReading model(file, options, Folding::of_everything);
-  const onnx::GraphProto& proto = file.model().graph();
+OnnxInterpreter::OnnxInterpreter(const std::filesystem::path& file, Evaluator evaluate,
+                                 IsNative is_native) {
+  register_schemas();
+  options_.evaluate = std::move(evaluate);
+  options_.is_native = std::move(is_native);
+  file_ = std::make_unique<ModelFile>(file, /*weights_may_be_absent=*/false);
+}
+
+OnnxInterpreter::~OnnxInterpreter() = default;
+
+std::map<std::string, Tensor> OnnxInterpreter::run(std::map<std::string, Tensor> inputs) const {
+  ImportOptions options = options_;
+  options.constants = std::move(inputs);
+  ModelReading model(*file_, options, Folding::of_everything);
+  const onnx::GraphProto& proto = file_->model().graph();
   const auto nodes = checked_nodes(proto, model.where);
-  reserve_names(proto, model.builder());
   Scope scope = model_scope(model);
-  add_inputs(proto, scope, model);
-  add_initializers(proto, scope, model);
-  for (const auto* node : nodes)
-    naming_node(*node, model, [&] { import_node(*node, scope, model); });
+  add_inputs(proto, scope);
+  add_initializers(proto, scope);
+  for (const auto* node : nodes) naming_node(*node, model, [&] { import_node(*node, scope); });
   std::map<std::string, Tensor> outputs;
   for (const auto& output : proto.output())
     outputs.emplace(output.name(),
-                    *model.builder().value(model_output(output.name(), scope, model)).constant);
+                    *model.builder().value(model_output(output.name(), scope)).constant);
   return outputs;
-}
-
-void register_schemas() {
-  register_collective_schemas();
-  register_contrib_schemas();
 }
 
 Graph load_onnx(const std::filesystem::path& file, const ImportOptions& options) {
   register_schemas();
   ModelFile model(file, options.weights_may_be_absent);
-  return import_model(model, options, OfUnknownShape::refused).graph;
+  return import_model(model, options, /*leaves_tail=*/false).graph;
 }
 
 Imported load_onnx_with_tail(const std::filesystem::path& file, const ImportOptions& options) {
   register_schemas();
   ModelFile model(file, options.weights_may_be_absent);
   try {
-    return import_model(model, options, OfUnknownShape::left);
+    return import_model(model, options, /*leaves_tail=*/true);
   } catch (const FunctionHidesTail&) {
     model.inline_functions();
-    return import_model(model, options, OfUnknownShape::left);
+    return import_model(model, options, /*leaves_tail=*/true);
   }
 }
 

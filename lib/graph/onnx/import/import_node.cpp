@@ -22,13 +22,13 @@ bool has_nested_graph(const onnx::NodeProto& node) {
 }
 
 /// The scope of a function's body, whose inputs and the names of whose outputs are the call's.
-Scope scope_of_call(const onnx::NodeProto& call, const FunctionBody& body, const Scope& scope,
-                    ModelReading& model) {
+Scope scope_of_call(const onnx::NodeProto& call, const FunctionBody& body, const Scope& scope) {
+  const ModelReading& model = scope.model;
   const onnx::FunctionProto& function = body.function;
   if (call.input_size() > function.input_size() || call.output_size() > function.output_size())
     fail("{}: {} gives its function more inputs or outputs than it has", model.where,
          describe(call));
-  Scope inner;
+  Scope inner(scope.model);
   inner.depth = model.frames.depth();
   inner.nesting = scope.nesting + 1;
   if (inner.nesting > deepest_nesting)
@@ -39,55 +39,50 @@ Scope scope_of_call(const onnx::NodeProto& call, const FunctionBody& body, const
   for (int o = 0; o < call.output_size(); ++o)
     if (!call.output(o).empty())
       inner.outer_names[function.output(o)] = scope.name_outside(call.output(o));
-  for (int i = 0; i < function.input_size(); ++i) {
-    const bool is_given = i < call.input_size() && !call.input(i).empty();
-    define(function.input(i), is_given ? find_value(call.input(i), call, scope, model) : no_value,
-           inner, model);
-  }
+  const std::vector<ValueId> given = find_inputs(call, scope);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(function.input_size()); ++i)
+    define(function.input(static_cast<int>(i)), i < given.size() ? given[i] : no_value, inner);
   return inner;
 }
 
 /// Reads the body in the place of the node that calls it.
-void inline_call(const onnx::NodeProto& call, const FunctionBody& body, Scope& scope,
-                 ModelReading& model) {
-  Scope inner = scope_of_call(call, body, scope, model);
-  for (const auto& node : body.function.node()) import_node(node, inner, model);
+void inline_call(const onnx::NodeProto& call, const FunctionBody& body, Scope& scope) {
+  Scope inner = scope_of_call(call, body, scope);
+  for (const auto& node : body.function.node()) import_node(node, inner);
   for (int o = 0; o < call.output_size(); ++o)
     if (!call.output(o).empty())
-      define(call.output(o), find_value(body.function.output(o), call, inner, model), scope, model);
+      define(call.output(o), find_value(body.function.output(o), call, inner), scope);
 }
 
 /// As inline_call; an error names the call, since the names inside of its body are ours.
-void inline_contrib_body(const onnx::NodeProto& call, const FunctionBody& body, Scope& scope,
-                         ModelReading& model) {
+void inline_contrib_body(const onnx::NodeProto& call, const FunctionBody& body, Scope& scope) {
   try {
-    inline_call(call, body, scope, model);
+    inline_call(call, body, scope);
   } catch (const Error& error) {
     fail("{} (in the body of {})", error.what(), describe(call));
   }
 }
 
 void call_local_function(const onnx::NodeProto& call, const onnx::FunctionProto& function,
-                         Scope& scope, ModelReading& model) {
+                         Scope& scope) {
   FunctionBody body = local_function_body(call, function);
-  body.opsets.try_emplace("", model.facts.target_opsets.at(""));
-  inline_call(call, body, scope, model);
+  body.opsets.try_emplace("", scope.model.facts.target_opsets.at(""));
+  inline_call(call, body, scope);
 }
 
-std::vector<onnx::NodeProto> upgraded(const onnx::NodeProto& node, std::int64_t opset, Scope& scope,
-                                      ModelReading& model) {
+std::vector<onnx::NodeProto> upgraded(const onnx::NodeProto& node, std::int64_t opset,
+                                      Scope& scope) {
   const UpgradeServices services{
       [&](const std::string& input) -> const Value& {
-        return tensor_value(find_value(input, node, scope, model), node, model);
+        return tensor_value(find_value(input, node, scope), node, scope.model);
       },
       [&](const std::string& wanted, Tensor tensor) {
         std::string local = fmt::format("\x01{}_{}", wanted, scope.values.size());
-        const ValueId id =
-            model.builder().add_constant({scope.prefix + wanted, false}, std::move(tensor), false);
-        define(local, id, scope, model);
+        const ValueName name{scope.prefix + wanted, false};
+        define(local, scope.model.builder().add_constant(name, std::move(tensor), false), scope);
         return local;
       }};
-  return upgrade_node(node, opset, model.facts.target_opsets.at(""), services);
+  return upgrade_node(node, opset, scope.model.facts.target_opsets.at(""), services);
 }
 
 /// The node, whose inputs get no name where they stand for nothing; what is known of them is left
@@ -102,10 +97,8 @@ NodeInContext in_context(const onnx::NodeProto& node, const std::vector<ValueId>
   for (const char* domain : {collective_domain, own_domain})
     if (context.node.domain() == domain) context.opsets.try_emplace(domain, 1);
   context.schema = &schema_of(context.node, context.opsets, model.where);
-  for (int i = 0; i < node.input_size(); ++i) {
-    const ValueId id = inputs[static_cast<std::size_t>(i)];
-    if (id == no_value) context.node.mutable_input(i)->clear();
-  }
+  for (int i = 0; i < node.input_size(); ++i)
+    if (inputs[static_cast<std::size_t>(i)] == no_value) context.node.mutable_input(i)->clear();
   return context;
 }
 
@@ -119,16 +112,14 @@ using Inputs = std::vector<ValueId>;
 
 /// What the node's first output is, if the node can go.
 using Elide = std::optional<ValueId> (*)(const onnx::NodeProto& node, const Inputs& inputs,
-                                         const Scope& scope, ModelReading& model);
+                                         Scope& scope);
 
-std::optional<ValueId> hold_constant(const onnx::NodeProto& node, const Inputs&, const Scope& scope,
-                                     ModelReading& model) {
-  return model.builder().add_constant(scope.name_outside(node.output(0)),
-                                      constant_of(node, model.file), true);
+std::optional<ValueId> hold_constant(const onnx::NodeProto& node, const Inputs&, Scope& scope) {
+  return scope.model.builder().add_constant(scope.name_outside(node.output(0)),
+                                            constant_of(node, scope.model.file), true);
 }
 
-std::optional<ValueId> pass_through(const onnx::NodeProto&, const Inputs& inputs, const Scope&,
-                                    ModelReading&) {
+std::optional<ValueId> pass_through(const onnx::NodeProto&, const Inputs& inputs, Scope&) {
   return inputs[0];
 }
 
@@ -144,43 +135,37 @@ bool may_train(const Inputs& inputs, const ModelReading& model) {
 }
 
 /// The input passes in inference. A mask that is read, or training, keeps the node.
-std::optional<ValueId> pass_dropout(const onnx::NodeProto& node, const Inputs& inputs, const Scope&,
-                                    ModelReading& model) {
+std::optional<ValueId> pass_dropout(const onnx::NodeProto& node, const Inputs& inputs,
+                                    Scope& scope) {
   const bool is_mask_read =
-      node.output_size() > 1 && model.facts.names_read.contains(node.output(1));
-  if (is_mask_read || may_train(inputs, model)) return std::nullopt;
+      node.output_size() > 1 && scope.model.facts.names_read.contains(node.output(1));
+  if (is_mask_read || may_train(inputs, scope.model)) return std::nullopt;
   return inputs[0];
-}
-
-Elide elision_of(const onnx::NodeProto& node) {
-  static const std::map<std::string_view, Elide> table = {
-      {"Constant", hold_constant}, {"Identity", pass_through}, {"Dropout", pass_dropout}};
-  const auto found = table.find(node.op_type());
-  return !canonical_domain(node.domain()).empty() || found == table.end() ? nullptr : found->second;
 }
 
 /// Defines the output of a node that computes nothing, so that no node is left of it: Constant,
 /// Identity, and Dropout in inference. False for other nodes.
-bool elide(const onnx::NodeProto& node, const std::vector<ValueId>& inputs, Scope& scope,
-           ModelReading& model) {
-  const Elide elision = elision_of(node);
-  const auto output = elision == nullptr ? std::nullopt : elision(node, inputs, scope, model);
-  if (output) define(node.output(0), *output, scope, model);
+bool elide(const onnx::NodeProto& node, const Inputs& inputs, Scope& scope) {
+  static const std::map<std::string_view, Elide> table = {
+      {"Constant", hold_constant}, {"Identity", pass_through}, {"Dropout", pass_dropout}};
+  const auto found = table.find(node.op_type());
+  if (!canonical_domain(node.domain()).empty() || found == table.end()) return false;
+  const auto output = found->second(node, inputs, scope);
+  if (output) define(node.output(0), *output, scope);
   return output.has_value();
 }
 
-void define_folded(const onnx::NodeProto& node, std::vector<Tensor> tensors, Scope& scope,
-                   ModelReading& model) {
+void define_folded(const onnx::NodeProto& node, std::vector<Tensor> tensors, Scope& scope) {
   auto tensor = tensors.begin();
-  for (const std::string& output : node.output())
-    if (!output.empty())
-      define(output,
-             model.builder().add_constant(scope.name_outside(output), std::move(*tensor++), false),
-             scope, model);
+  for (const std::string& output : node.output()) {
+    if (output.empty()) continue;
+    const ValueName name = scope.name_outside(output);
+    define(output, scope.model.builder().add_constant(name, std::move(*tensor++), false), scope);
+  }
 }
 
 /// Integers among the inputs that are no constants are what an output's shape may depend on.
-void check_shapes(const onnx::NodeProto& node, const std::vector<ValueId>& inputs,
+void check_shapes(const onnx::NodeProto& node, const Inputs& inputs,
                   const std::vector<OutputType>& outputs, const ModelReading& model) {
   for (int o = 0; o < node.output_size(); ++o) {
     const OutputType& output = outputs[static_cast<std::size_t>(o)];
@@ -205,53 +190,53 @@ void check_shapes(const onnx::NodeProto& node, const std::vector<ValueId>& input
 
 /// Adds the node to the graph.
 void add_node(const onnx::NodeProto& node, Node converted, const std::vector<OutputType>& outputs,
-              Scope& scope, ModelReading& model) {
+              Scope& scope) {
+  ModelReading& model = scope.model;
   if (model.folding() == Folding::of_everything)
     fail("{}: no kernel of the host computes {}", model.where, describe(node));
   while (!converted.inputs.empty() && converted.inputs.back() == no_value)
     converted.inputs.pop_back();
   check_shapes(node, converted.inputs, outputs, model);
   for (int o = 0; o < node.output_size(); ++o) {
-    const OutputType& output = outputs[static_cast<std::size_t>(o)];
+    const auto& [type, shape] = outputs[static_cast<std::size_t>(o)];
     const std::string& name = node.output(o);
     converted.outputs.push_back(
-        name.empty()
-            ? no_value
-            : model.builder().add_value(scope.name_outside(name), output.type, *output.shape));
+        name.empty() ? no_value
+                     : model.builder().add_value(scope.name_outside(name), type, *shape));
   }
-  define_outputs(node, converted.outputs, scope, model);
+  define_outputs(node, converted.outputs, scope);
   model.builder().add_node(std::move(converted));
 }
 
 }  // namespace
 
-void import_node(const onnx::NodeProto& node, Scope& scope, ModelReading& model) {
+void import_node(const onnx::NodeProto& node, Scope& scope) {
   const bool is_of_library =
       find_library_operator(canonical_domain(node.domain()), node.op_type()) != nullptr;
-  const auto* function = is_of_library ? nullptr : find_function(node, model.facts);
-  if (function != nullptr) return call_local_function(node, *function, scope, model);
-  if (!canonical_domain(node.domain()).empty()) return import_upgraded(node, scope, model);
+  const auto* function = is_of_library ? nullptr : find_function(node, scope.model.facts);
+  if (function != nullptr) return call_local_function(node, *function, scope);
+  if (!canonical_domain(node.domain()).empty()) return import_upgraded(node, scope);
   const auto opset = scope.opsets.find("");
   if (opset == scope.opsets.end())
-    fail("{}: {} uses ONNX's own domain, whose opset the model does not import", model.where,
+    fail("{}: {} uses ONNX's own domain, whose opset the model does not import", scope.model.where,
          describe(node));
-  if (read_control_flow(node, opset->second, scope, model)) return;
-  for (const auto& each : upgraded(node, opset->second, scope, model))
-    import_upgraded(each, scope, model);
+  if (read_control_flow(node, opset->second, scope)) return;
+  for (const auto& each : upgraded(node, opset->second, scope)) import_upgraded(each, scope);
 }
 
-void import_upgraded(const onnx::NodeProto& node, Scope& scope, ModelReading& model) {
-  std::vector<ValueId> inputs = find_inputs(node, scope, model);
+void import_upgraded(const onnx::NodeProto& node, Scope& scope) {
+  ModelReading& model = scope.model;
+  Inputs inputs = find_inputs(node, scope);
   NodeInContext context = in_context(node, inputs, model);
-  if (elide(node, inputs, scope, model)) return;
+  if (elide(node, inputs, scope)) return;
   for (const ValueId id : inputs)
     context.inputs.push_back(id == no_value ? nullptr : &tensor_value(id, node, model));
   const auto body =
       naming_node(context.node, model, [&] { return contrib_function_body(context); });
-  if (body) return inline_contrib_body(node, *body, scope, model);
+  if (body) return inline_contrib_body(node, *body, scope);
   if (has_nested_graph(node)) {  // a function of functions
     if (const auto definition = schema_function_body(context))
-      return inline_call(node, *definition, scope, model);
+      return inline_call(node, *definition, scope);
     fail("{}: {} runs a nested graph, which is not supported; export the model without it",
          model.where, describe(node));
   }
@@ -262,12 +247,12 @@ void import_upgraded(const onnx::NodeProto& node, Scope& scope, ModelReading& mo
   for (const ValueId id : inputs) is_weight.push_back(model.builder().is_weight_matrix(id));
   if (auto folded =
           fold(context, converted, outputs, is_weight, model.options.evaluate, model.folding()))
-    return define_folded(node, std::move(*folded), scope, model);
+    return define_folded(node, std::move(*folded), scope);
   if (is_inlined(context, model))
     if (const auto definition = schema_function_body(context))
-      return inline_call(node, *definition, scope, model);
+      return inline_call(node, *definition, scope);
   converted.inputs = std::move(inputs);
-  add_node(node, std::move(converted), outputs, scope, model);
+  add_node(node, std::move(converted), outputs, scope);
 }
 
 }  // namespace autopar::graph

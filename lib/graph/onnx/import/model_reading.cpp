@@ -63,41 +63,40 @@ std::string prefix_inside(const onnx::NodeProto& node, const Scope& scope) {
   return fmt::format("{}{}/", scope.prefix, node.name().empty() ? node.op_type() : node.name());
 }
 
-void define(const std::string& name, ValueId id, Scope& scope, const ModelReading& model) {
+void define(const std::string& name, ValueId id, Scope& scope) {
   if (!scope.values.emplace(name, id).second)
-    fail("{}: the value '{}' is made more than once", model.where, scope.name_outside(name).text);
+    fail("{}: the value '{}' is made more than once", scope.model.where,
+         scope.name_outside(name).text);
 }
 
-void define_outputs(const onnx::NodeProto& node, const std::vector<ValueId>& outputs, Scope& scope,
-                    const ModelReading& model) {
+void define_outputs(const onnx::NodeProto& node, const std::vector<ValueId>& outputs,
+                    Scope& scope) {
   for (int o = 0; o < node.output_size(); ++o)
     if (!node.output(o).empty())
-      define(node.output(o), outputs.at(static_cast<std::size_t>(o)), scope, model);
+      define(node.output(o), outputs.at(static_cast<std::size_t>(o)), scope);
 }
 
-void add_initializers(const onnx::GraphProto& proto, Scope& scope, ModelReading& model) {
-  GraphBuilder& builder = model.frames.builder(scope.depth);
+void add_initializers(const onnx::GraphProto& proto, Scope& scope) {
+  GraphBuilder& builder = scope.model.frames.builder(scope.depth);
   for (const auto& initializer : proto.initializer()) {
     const ValueId id = builder.add_constant(scope.name_outside(initializer.name()),
-                                            model.file.tensor(initializer), true);
-    define(initializer.name(), id, scope, model);
+                                            scope.model.file.tensor(initializer), true);
+    define(initializer.name(), id, scope);
   }
 }
 
-ValueId find_value(const std::string& name, const onnx::NodeProto& reader, const Scope& scope,
-                   ModelReading& model) {
+ValueId find_value(const std::string& name, const onnx::NodeProto& reader, const Scope& scope) {
   const auto found = scope.find(name);
   if (!found)
-    fail("{}: {} reads '{}', which no input, initializer or node makes", model.where,
+    fail("{}: {} reads '{}', which no input, initializer or node makes", scope.model.where,
          describe(reader), name);
-  return model.frames.bring_in(found->id, found->depth);
+  return scope.model.frames.bring_in(found->id, found->depth);
 }
 
-std::vector<ValueId> find_inputs(const onnx::NodeProto& node, const Scope& scope,
-                                 ModelReading& model) {
+std::vector<ValueId> find_inputs(const onnx::NodeProto& node, const Scope& scope) {
   std::vector<ValueId> inputs;
   for (const std::string& name : node.input())
-    inputs.push_back(name.empty() ? no_value : find_value(name, node, scope, model));
+    inputs.push_back(name.empty() ? no_value : find_value(name, node, scope));
   return inputs;
 }
 

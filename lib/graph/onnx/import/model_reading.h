@@ -17,8 +17,13 @@ struct ScopedValue {
   int depth = 0;
 };
 
+struct ModelReading;
+
 /// The names that nodes of one ONNX graph or function body see, and how they are called outside.
 struct Scope {
+  explicit Scope(ModelReading& of) : model(of) {}
+
+  ModelReading& model;
   const Scope* parent = nullptr;  ///< what the branches of an If see as well
   std::map<std::string, std::int64_t> opsets;
   int depth = 0;    ///< of the graph that its values are in: 0 the model's, 1 a loop's body there
@@ -83,19 +88,16 @@ struct ModelReading {
 std::string prefix_inside(const onnx::NodeProto& node, const Scope& scope);
 
 /// Defines the name in the scope. Throws Error where it is defined there already.
-void define(const std::string& name, ValueId id, Scope& scope, const ModelReading& model);
+void define(const std::string& name, ValueId id, Scope& scope);
 /// Defines the outputs of a node that are not left out.
-void define_outputs(const onnx::NodeProto& node, const std::vector<ValueId>& outputs, Scope& scope,
-                    const ModelReading& model);
-void add_initializers(const onnx::GraphProto& proto, Scope& scope, ModelReading& model);
+void define_outputs(const onnx::NodeProto& node, const std::vector<ValueId>& outputs, Scope& scope);
+void add_initializers(const onnx::GraphProto& proto, Scope& scope);
 
 /// What the innermost graph calls the value of this name; no_value for a function's input that the
 /// caller left out. Throws Error where nothing makes it.
-ValueId find_value(const std::string& name, const onnx::NodeProto& reader, const Scope& scope,
-                   ModelReading& model);
+ValueId find_value(const std::string& name, const onnx::NodeProto& reader, const Scope& scope);
 /// The same for each of a node's inputs; no_value for those that are left out.
-std::vector<ValueId> find_inputs(const onnx::NodeProto& node, const Scope& scope,
-                                 ModelReading& model);
+std::vector<ValueId> find_inputs(const onnx::NodeProto& node, const Scope& scope);
 /// A value that is a tensor, for operators that know nothing else.
 const Value& tensor_value(ValueId id, const onnx::NodeProto& reader, const ModelReading& model);
 
