@@ -7,9 +7,6 @@ namespace autopar::sharding {
 /// The rule of one operator instance. Asked only for operators in the form of opset 18 or newer.
 using RuleFunction = ShardingRule(const rules::Operator& op);
 
-/// ShardingRule::linear of one operator instance, as far as types do not matter.
-using LinearFunction = std::vector<std::vector<int>>(const rules::Operator& op);
-
 /// The rules that rules/table.cpp names, grouped by the file that has them. What a rule calls whole
 /// is never split.
 namespace rules {
@@ -52,35 +49,4 @@ RuleFunction attention, rotary_embedding;
 RuleFunction tree_sums, expert_matmul_n_bits;
 
 }  // namespace rules
-
-/// The groups of inputs in which an operator is jointly linear. sharding_rule drops inputs that are
-/// left out, and groups that types forbid.
-namespace linear {
-
-/// Copies, scales or adds up elements of the first input, whatever the others are.
-LinearFunction in_first;
-/// A product.
-LinearFunction in_each;
-/// A sum, or inputs side by side.
-LinearFunction in_all;
-/// Where.
-LinearFunction in_branches;
-/// A product of the first two inputs to which the third is added.
-LinearFunction in_factors;
-/// MatMulNBits: a product of the first input with a constant, to which input 5 is added.
-LinearFunction in_first_and_bias;
-/// DeformConv: data or weights, and the bias.
-LinearFunction in_deformed;
-/// RoiAlign, where it does not take maxima.
-LinearFunction in_averages;
-/// A scatter that replaces or adds.
-LinearFunction in_updates;
-/// A cache and what is written to it.
-LinearFunction in_cache;
-/// Attention's values, where keys do not come out as well.
-LinearFunction in_values;
-/// Pad: what is added is nothing.
-LinearFunction in_padded;
-
-}  // namespace linear
 }  // namespace autopar::sharding

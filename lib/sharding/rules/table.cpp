@@ -1,16 +1,78 @@
 #include "sharding/rules/table.h"
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "graph/own_operators.h"
-#include "sharding/rules/rules.h"
 
 namespace autopar::sharding {
 
 ShardingRule rules::replicated(const Operator& op) { return op.replicated(); }
 
 namespace {
+
+/// The groups of inputs in which operators are jointly linear.
+namespace linear {
+
+using Groups = std::vector<std::vector<int>>;
+using rules::Operator;
+
+/// Copies, scales or adds up elements of the first input, whatever the others are.
+Groups in_first(const Operator& /*op*/) { return {{0}}; }
+/// Where.
+Groups in_branches(const Operator& /*op*/) { return {{1, 2}}; }
+/// A product of the first two inputs to which the third is added.
+Groups in_factors(const Operator& /*op*/) { return {{0, 2}, {1, 2}}; }
+/// MatMulNBits: a product of the first input with a constant, to which input 5 is added.
+Groups in_first_and_bias(const Operator& /*op*/) { return {{0, 5}}; }
+/// DeformConv: data or weights, and the bias.
+Groups in_deformed(const Operator& /*op*/) { return {{0, 3}, {1, 3}}; }
+/// A cache and what is written to it.
+Groups in_cache(const Operator& /*op*/) { return {{0, 1}}; }
+
+/// A product.
+Groups in_each(const Operator& op) {
+  Groups groups;
+  for (int i = 0; i < std::ssize(op.inputs); ++i) groups.push_back({i});
+  return groups;
+}
+
+/// A sum, or inputs side by side.
+Groups in_all(const Operator& op) {
+  std::vector<int> all(op.inputs.size());
+  std::iota(all.begin(), all.end(), 0);
+  return {all};
+}
+
+/// RoiAlign, where it does not take maxima.
+Groups in_averages(const Operator& op) {
+  return op.node.string_attribute("mode", "avg") == "avg" ? Groups{{0}} : Groups{};
+}
+
+/// A scatter that replaces or adds.
+Groups in_updates(const Operator& op) {
+  const std::string reduction = op.node.string_attribute("reduction", "none");
+  return reduction == "none" || reduction == "add" ? Groups{{0, 2}} : Groups{};
+}
+
+/// Attention's values, where keys do not come out as well.
+Groups in_values(const Operator& op) {
+  return op.has_output(1) || op.has_output(3) ? Groups{} : Groups{{2, 5}};
+}
+
+/// Pad: what is added is nothing.
+Groups in_padded(const Operator& op) {
+  if (!op.has_input(2)) return {{0}};
+  const auto& value = op.graph.value(op.node.inputs[2]).constant;
+  const bool is_zero =
+      value && value->has_data() &&
+      std::ranges::all_of(value->bytes(), [](auto byte) { return byte == std::byte{}; });
+  return is_zero ? Groups{{0}} : Groups{};
+}
+
+}  // namespace linear
 
 /// Operators of one domain that split alike.
 struct Family {

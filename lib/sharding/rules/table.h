@@ -7,6 +7,10 @@
 
 namespace autopar::sharding {
 
+/// ShardingRule::linear of one operator instance. sharding_rule drops inputs that are left out, and
+/// groups that types forbid.
+using LinearFunction = std::vector<std::vector<int>>(const rules::Operator& op);
+
 struct RuleEntry {
   std::string_view domain;
   std::string_view op_type;
