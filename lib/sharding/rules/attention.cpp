@@ -68,9 +68,8 @@ ShardingRule rotary_embedding(const Operator& op) {
         {.letter = 'h', .never_empty = true, .size = op.node.int_attribute("num_heads", 1)});
     options.push_back({'d', FactorKind::whole});
   }
-  ShardingRule rule = op.rule({text, angles, angles, "bs"}, {text}, options);
-  if (packed) localize_count(rule, 'h', "num_heads");
-  return rule;
+  const ShardingRule rule = op.rule({text, angles, angles, "bs"}, {text}, options);
+  return packed ? with_count(rule, 'h', "num_heads") : rule;
 }
 
 }  // namespace autopar::sharding::rules

@@ -10,16 +10,20 @@ namespace {
 /// has fewer; with one group, input channels are summed up, as `channels` says, and output channels
 /// split. Loops over the kernel and over places are whole, but counted as arithmetic.
 struct Grouped {
-  std::string space;   ///< of the tensor whose places are no loop
-  std::string kernel;  ///< letters of the loops
-  std::string places;
+  std::string input;
+  std::string weights;
+  std::string output;
   std::vector<FactorOptions> options;
 };
 
-Grouped grouped(const Operator& op, FactorKind channels) {
+Grouped grouped(const Operator& op, FactorKind channels, bool is_transposed = false) {
   const std::size_t space = op.rank() - 2;
   const std::string loops = letters(2 * space, "ncmg");
-  Grouped texts{whole(space), loops.substr(0, space), loops.substr(space),
+  const std::string kernel = loops.substr(0, space);
+  const std::string places = loops.substr(space);
+  Grouped texts{"n(gc)" + (is_transposed ? places : whole(space)),
+                (is_transposed ? "(gc)m" : "(gm)c") + kernel,
+                "n(gm)" + (is_transposed ? whole(space) : places),
                 options_of(loops, FactorKind::whole)};
   texts.options.push_back({.letter = 'g', .never_empty = true});
   texts.options.push_back({.letter = 'c', .kind = channels, .never_empty = true});
@@ -27,12 +31,13 @@ Grouped grouped(const Operator& op, FactorKind channels) {
   return texts;
 }
 
-/// Localizes a convolution whose input `bias` is added to a sum over input channels.
-void localize_groups(ShardingRule& rule, std::size_t bias) {
+/// The rule of a convolution whose input `bias` is added to a sum over input channels.
+ShardingRule with_groups(ShardingRule rule, std::size_t bias) {
   rule.localize = [bias](LocalNode& local) {
     local.node.attributes["group"] = local.share('g').size();
     add_bias_once(local, 'c', bias);
   };
+  return rule;
 }
 
 /// The text of one scale a channel, or for all.
@@ -41,41 +46,37 @@ std::string channel_scale(const Operator& op, std::size_t input) {
   return is_one ? "" : "(gm)";
 }
 
+/// The mean or the extremum of all places.
+ShardingRule global_pool_by(const Operator& op, FactorKind kind) {
+  const std::string places = letters(op.rank() - 2, "nc");
+  return op.rule({"nc" + places}, {"nc" + whole(places.size())}, options_of(places, kind, true));
+}
+
 }  // namespace
 
 ShardingRule convolution(const Operator& op) {
-  const Grouped texts = grouped(op, FactorKind::sum);
-  ShardingRule rule = op.rule({"n(gc)" + texts.space, "(gm)c" + texts.kernel, "(gm)"},
-                              {"n(gm)" + texts.places}, texts.options);
-  localize_groups(rule, 2);
-  return rule;
+  const auto [input, weights, output, options] = grouped(op, FactorKind::sum);
+  return with_groups(op.rule({input, weights, "(gm)"}, {output}, options), 2);
 }
 
 ShardingRule transposed_convolution(const Operator& op) {
-  const Grouped texts = grouped(op, FactorKind::sum);
-  ShardingRule rule = op.rule({"n(gc)" + texts.places, "(gc)m" + texts.kernel, "(gm)"},
-                              {"n(gm)" + texts.space}, texts.options);
-  localize_groups(rule, 2);
-  return rule;
+  const auto [input, weights, output, options] = grouped(op, FactorKind::sum, true);
+  return with_groups(op.rule({input, weights, "(gm)"}, {output}, options), 2);
 }
 
 ShardingRule convolution_integer(const Operator& op) {
-  const Grouped texts = grouped(op, FactorKind::sum);
-  ShardingRule rule =
-      op.rule({"n(gc)" + texts.space, "(gm)c" + texts.kernel, "", channel_scale(op, 3)},
-              {"n(gm)" + texts.places}, texts.options);
-  localize_count(rule, 'g', "group");
-  return rule;
+  const auto [input, weights, output, options] = grouped(op, FactorKind::sum);
+  return with_count(op.rule({input, weights, "", channel_scale(op, 3)}, {output}, options), 'g',
+                    "group");
 }
 
 /// Sums are rounded, and so whole.
 ShardingRule qlinear_convolution(const Operator& op) {
-  const Grouped texts = grouped(op, FactorKind::whole);
-  ShardingRule rule = op.rule({"n(gc)" + texts.space, "", "", "(gm)c" + texts.kernel,
-                               channel_scale(op, 4), channel_scale(op, 5), "", "", "(gm)"},
-                              {"n(gm)" + texts.places}, texts.options);
-  localize_count(rule, 'g', "group");
-  return rule;
+  const auto [input, weights, output, options] = grouped(op, FactorKind::whole);
+  return with_count(
+      op.rule({input, "", "", weights, channel_scale(op, 4), channel_scale(op, 5), "", "", "(gm)"},
+              {output}, options),
+      'g', "group");
 }
 
 /// Offsets and mask tell by place where each channel's window looks: with one group of them,
@@ -86,13 +87,13 @@ ShardingRule deformable_convolution(const Operator& op) {
   if (op.node.int_attribute("offset_group", 1) != 1) {
     return op.rule({by_place, "", by_place, "", by_place}, {by_place});
   }
-  ShardingRule rule =
-      op.rule({"n(gc)" + places, "(gm)c" + places, by_place, "(gm)", by_place}, {"n(gm)" + places},
-              {{'g', FactorKind::spatial, true, op.node.int_attribute("group", 1)},
-               {'c', FactorKind::sum, true},
-               {'m', FactorKind::spatial, true}});
-  localize_groups(rule, 3);
-  return rule;
+  const std::vector<FactorOptions> options{
+      {'g', FactorKind::spatial, true, op.node.int_attribute("group", 1)},
+      {'c', FactorKind::sum, true},
+      {'m', FactorKind::spatial, true}};
+  return with_groups(op.rule({"n(gc)" + places, "(gm)c" + places, by_place, "(gm)", by_place},
+                             {"n(gm)" + places}, options),
+                     3);
 }
 
 /// MaxPool's second output counts positions over the whole tensor, so nothing splits beside it.
@@ -101,16 +102,6 @@ ShardingRule pool(const Operator& op) {
   const std::string text = "nc" + whole(op.rank() - 2);
   return op.rule({text}, {text});
 }
-
-namespace {
-
-/// The mean or the extremum of all places.
-ShardingRule global_pool_by(const Operator& op, FactorKind kind) {
-  const std::string places = letters(op.rank() - 2, "nc");
-  return op.rule({"nc" + places}, {"nc" + whole(places.size())}, options_of(places, kind, true));
-}
-
-}  // namespace
 
 ShardingRule global_average_pool(const Operator& op) {
   return global_pool_by(op, FactorKind::mean);

@@ -113,8 +113,8 @@ ShardingRule group_normalization(const Operator& op) {
   options.push_back({.letter = 'g', .never_empty = true, .size = groups});
   options.push_back({'c', groups == 1 ? FactorKind::normalized : FactorKind::whole});
   options.push_back({'n', FactorKind::spatial, true});
-  ShardingRule rule = op.rule({text, "(gc)", "(gc)"}, {text}, options);
-  localize_count(rule, 'g', "num_groups");
+  ShardingRule rule =
+      with_count(op.rule({text, "(gc)", "(gc)"}, {text}, options), 'g', "num_groups");
   rule.decompose = [dims = dimensions_from(2, op.rank() + 1), groups](Decomposer& ops) {
     const Shape whole = ops.shape(ops.input(0));
     Shape grouped = whole;

@@ -94,10 +94,11 @@ void add_bias_once(LocalNode& local, char factor, std::size_t bias) {
   if (bias + 1 == inputs.size()) inputs.pop_back();
 }
 
-void localize_count(ShardingRule& rule, char factor, const std::string& attribute) {
+ShardingRule with_count(ShardingRule rule, char factor, const std::string& attribute) {
   rule.localize = [factor, attribute](LocalNode& local) {
     local.node.attributes[attribute] = local.share(factor).size();
   };
+  return rule;
 }
 
 void set_ints(LocalNode& local, std::size_t input, const char* name,

@@ -56,8 +56,8 @@ std::size_t dimension(std::int64_t axis, std::size_t rank);
 
 /// Only the share of the factor that begins at 0 adds input `bias` to its sum.
 void add_bias_once(LocalNode& local, char factor, std::size_t bias);
-/// Localizes an operator with an attribute that counts the elements of a factor.
-void localize_count(ShardingRule& rule, char factor, const std::string& attribute);
+/// The rule of an operator with an attribute that counts the elements of a factor.
+ShardingRule with_count(ShardingRule rule, char factor, const std::string& attribute);
 /// Puts these integers in the place of an input, such as a shape.
 void set_ints(LocalNode& local, std::size_t input, const char* name,
               const std::vector<std::int64_t>& ints);
