@@ -60,9 +60,7 @@ class MaskedLookup {
   }
 
   ValueId index(std::int64_t value) {
-    if (index_type_ == DataType::int64) {
-      return constant("index", Tensor::of_int64({}, std::vector{value}));
-    }
+    if (index_type_ == DataType::int64) return constant("index", Tensor::of_int64({}, {{value}}));
     const auto narrow = static_cast<std::int32_t>(value);
     return constant("index", Tensor::of<std::int32_t>(DataType::int32, {}, std::span(&narrow, 1)));
   }
@@ -108,6 +106,15 @@ class MaskedLookup {
   Shape index_shape_;
   int counter_ = 0;
 };
+
+/// Updates that are maxima or minima may come in any number of shares; others are whole.
+std::vector<FactorOptions> shares_of_updates(const Operator& op, std::string& places) {
+  const std::string reduction = op.node.string_attribute("reduction", "none");
+  if (reduction == "max") return options_of(places, FactorKind::max);
+  if (reduction == "min") return options_of(places, FactorKind::min);
+  places = whole(places.size());
+  return {};
+}
 
 }  // namespace
 
@@ -167,19 +174,6 @@ ShardingRule gather_nd(const Operator& op) {
   rule.lookup_input = 0;
   return rule;
 }
-
-namespace {
-
-/// Updates that are maxima or minima may come in any number of shares; others are whole.
-std::vector<FactorOptions> shares_of_updates(const Operator& op, std::string& places) {
-  const std::string reduction = op.node.string_attribute("reduction", "none");
-  if (reduction == "max") return options_of(places, FactorKind::max);
-  if (reduction == "min") return options_of(places, FactorKind::min);
-  places = whole(places.size());
-  return {};
-}
-
-}  // namespace
 
 /// Data and updates split together where both have the whole dimension.
 ShardingRule scatter_elements(const Operator& op) {

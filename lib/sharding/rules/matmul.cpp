@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <sstream>
 
 #include "sharding/rules/rules.h"
 
 namespace autopar::sharding::rules {
-
 namespace {
 
 /// A matrix product's tensors, with batches in front. A one-dimensional operand has neither batch
@@ -52,6 +53,26 @@ struct QuantisedProduct {
   }
 };
 
+/// Letters that stand once, in alphabetical order, behind an ellipsis if there is one: what an
+/// equation without "->" means.
+std::string implied_result(std::string_view terms) {
+  std::string result;
+  for (const char letter : terms) {
+    const bool is_letter = std::isalpha(static_cast<unsigned char>(letter)) != 0;
+    if (is_letter && std::ranges::count(terms, letter) == 1) result += letter;
+  }
+  std::ranges::sort(result);
+  return (terms.find('.') != std::string_view::npos ? "..." : "") + result;
+}
+
+/// Puts letters for the dimensions that the ellipsis stands for, the last of which are common.
+void expand_ellipsis(std::string& term, std::size_t rank, std::string_view dimensions) {
+  const std::size_t at = term.find("...");
+  if (at == std::string::npos) return;
+  const std::size_t count = rank + 3 - term.size();
+  term.replace(at, 3, dimensions.substr(dimensions.size() - count));
+}
+
 }  // namespace
 
 ShardingRule matmul(const Operator& op) {
@@ -86,50 +107,15 @@ ShardingRule gemm(const Operator& op) {
   return rule;
 }
 
-namespace {
-
-/// Letters that stand once, in alphabetical order, behind an ellipsis if there is one: what an
-/// equation without "->" means.
-std::string implied_result(std::string_view terms) {
-  std::string result;
-  for (const char letter : terms) {
-    const bool is_letter = std::isalpha(static_cast<unsigned char>(letter)) != 0;
-    if (is_letter && std::ranges::count(terms, letter) == 1) result += letter;
-  }
-  std::ranges::sort(result);
-  return (terms.find('.') != std::string_view::npos ? "..." : "") + result;
-}
-
-/// The terms of one side of the equation.
-std::vector<std::string> terms_of(const std::string& side) {
-  std::vector<std::string> terms{""};
-  for (const char letter : side) {
-    if (letter == ',') {
-      terms.emplace_back();
-    } else {
-      terms.back() += letter;
-    }
-  }
-  return terms;
-}
-
-/// Puts letters for the dimensions that the ellipsis stands for, the last of which are common.
-void expand_ellipsis(std::string& term, std::size_t rank, std::string_view dimensions) {
-  const std::size_t at = term.find("...");
-  if (at == std::string::npos) return;
-  const std::size_t count = rank + 3 - term.size();
-  term.replace(at, 3, dimensions.substr(dimensions.size() - count));
-}
-
-}  // namespace
-
 /// The equation is the rule, but for diagonals, which are left whole.
 ShardingRule einsum(const Operator& op) {
   std::string equation = op.node.string_attribute("equation", "");
   std::erase(equation, ' ');
   if (equation.find("->") == std::string::npos) equation += "->" + implied_result(equation);
   const std::size_t arrow = equation.find("->");
-  std::vector<std::string> terms = terms_of(equation.substr(0, arrow));
+  std::vector<std::string> terms;
+  std::istringstream operands(equation.substr(0, arrow));
+  for (std::string term; std::getline(operands, term, ',');) terms.push_back(term);
   std::string result = equation.substr(arrow + 2);
 
   std::size_t most = 0;  // dimensions of an ellipsis
@@ -144,22 +130,17 @@ ShardingRule einsum(const Operator& op) {
   }
   expand_ellipsis(result, op.outputs[0].size(), dimensions);
 
+  std::map<char, FactorKind> kinds;
+  for (const std::string& term : terms) {
+    for (const char letter : term) {
+      if (std::ranges::count(term, letter) > 1)
+        kinds[letter] = FactorKind::whole;
+      else if (result.find(letter) == std::string::npos)
+        kinds.emplace(letter, FactorKind::sum);
+    }
+  }
   std::vector<FactorOptions> options;
-  const auto add = [&](char letter, FactorKind kind) {
-    if (std::ranges::find(options, letter, &FactorOptions::letter) == options.end()) {
-      options.push_back({letter, kind});
-    }
-  };
-  for (const std::string& term : terms) {
-    for (const char letter : term) {
-      if (std::ranges::count(term, letter) > 1) add(letter, FactorKind::whole);
-    }
-  }
-  for (const std::string& term : terms) {
-    for (const char letter : term) {
-      if (result.find(letter) == std::string::npos) add(letter, FactorKind::sum);
-    }
-  }
+  for (const auto& [letter, kind] : kinds) options.push_back({letter, kind});
   return op.rule(terms, {result}, options);
 }
 
