@@ -165,7 +165,7 @@ std::string objection(const Graph& graph, const Node& node) {
 }
 
 /// As it is where it is small enough; nullopt where it cannot be made so.
-std::optional<SmallerInstance> instance_to_run(const Graph& graph) {
+std::optional<Graph> instance_to_run(const Graph& graph) {
   if (elements_of_node(graph) > most_elements)
     if (auto smaller = smaller_instance(graph, most_elements_if_smaller)) return smaller;
   return smaller_instance(graph, most_elements);
@@ -198,14 +198,15 @@ std::optional<ShardingRule> discover_rule(const Graph& graph, const Node& node,
   const auto to_run = instance_to_run(instance.graph);
   if (!to_run) return refuse("its tensors are too large to run it often");
   const ShardRunner runner(evaluate);
-  const std::vector<OperatorRun> runs = runs_of(to_run->graph, instance.own, runner);
+  const std::vector<OperatorRun> runs = runs_of(*to_run, instance.own, runner);
   if (runs.empty()) return refuse("it does not run on random numbers");
   const Discovery found = discover(runs, runner);
-  const ShardingRule rule = rule_of(found, to_run->graph, to_run->graph.nodes.front());
+  const ShardingRule rule = rule_of(found, *to_run, to_run->nodes.front());
   if (!is_proven(rule, runs.front(), runner))
     return refuse("what splits alone does not split together");
   if (!splits_something(rule)) return refuse("no dimension splits");
-  return rule_of(enlarged(found, *to_run), instance.graph, instance.graph.nodes.front());
+  return rule_of(enlarged(found, *to_run, instance.graph), instance.graph,
+                 instance.graph.nodes.front());
 }
 
 std::vector<std::string> discover_rules(const Graph& graph, const graph::Evaluator& evaluate,

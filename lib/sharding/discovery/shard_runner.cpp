@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <numeric>
 #include <utility>
 
 namespace autopar::sharding {
@@ -31,10 +29,14 @@ double tolerance_of(DataType type) {
   return 3e-2;
 }
 
-/// Elements of some consecutive dimensions.
-std::int64_t product(const Shape& shape, std::size_t from, std::size_t to) {
-  return std::accumulate(shape.begin() + from, shape.begin() + to, std::int64_t{1},
-                         std::multiplies{});
+Numbers numbers_of(const Tensor& doubles) {
+  const Tensor copy = doubles.contiguous_copy();
+  const auto values = copy.values<double>();
+  return {copy.shape(), {values.begin(), values.end()}};
+}
+
+Tensor tensor_of(const Numbers& numbers) {
+  return Tensor::of<double>(DataType::float64, numbers.shape, numbers.values);
 }
 
 }  // namespace
@@ -56,13 +58,11 @@ Tensor ShardRunner::cast(const Tensor& tensor, DataType type) const {
 }
 
 Numbers ShardRunner::numbers(const Tensor& tensor) const {
-  const Tensor doubles = cast(tensor, DataType::float64).contiguous_copy();
-  const auto values = doubles.values<double>();
-  return {tensor.shape(), {values.begin(), values.end()}};
+  return numbers_of(cast(tensor, DataType::float64));
 }
 
 Tensor ShardRunner::tensor(DataType type, const Numbers& numbers) const {
-  return cast(Tensor::of<double>(DataType::float64, numbers.shape, numbers.values), type);
+  return cast(tensor_of(numbers), type);
 }
 
 Tensor ShardRunner::random(DataType type, const Shape& shape, double low, double high,
@@ -125,19 +125,7 @@ bool agree(const Numbers& expected, const Numbers& found, DataType type) {
 }
 
 Numbers cut(const Numbers& numbers, const std::vector<Range>& ranges) {
-  Numbers result = numbers;
-  for (std::size_t d = 0; d < ranges.size(); ++d) {
-    const Numbers from = std::move(result);
-    const Range range = ranges[d];
-    result = {from.shape, {}};
-    result.shape[d] = range.size();
-    const std::int64_t inner = product(from.shape, d + 1, from.shape.size());
-    for (std::int64_t row = 0; row < product(from.shape, 0, d); ++row) {
-      const auto begin = from.values.begin() + (row * from.shape[d] + range.begin) * inner;
-      result.values.insert(result.values.end(), begin, begin + range.size() * inner);
-    }
-  }
-  return result;
+  return numbers_of(tensor_of(numbers).slice(ranges));
 }
 
 Numbers reduced(const std::vector<Numbers>& parts, Reduce reduce) {
