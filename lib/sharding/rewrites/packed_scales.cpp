@@ -19,21 +19,17 @@ bool is_flat(const Graph& graph, const Node& node, std::size_t input, std::int64
 }  // namespace
 
 void unflatten_packed_scales(Graph& graph) {
-  bool has_changed = false;
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    const Node& node = graph.nodes[n];
+  for (Node& node : graph.nodes) {
     if (node.domain != "com.microsoft" || node.op_type != "MatMulNBits") continue;
     const std::int64_t rows = node.int_attribute("N", 0);
     for (const std::size_t input : {std::size_t{2}, std::size_t{3}}) {
-      if (!is_flat(graph, graph.nodes[n], input, rows)) continue;
-      const graph::Value value = graph.value(graph.nodes[n].inputs[input]);
-      const graph::ValueId by_row = graph.add_constant(
+      if (!is_flat(graph, node, input, rows)) continue;
+      const graph::Value value = graph.value(node.inputs[input]);
+      node.inputs[input] = graph.add_constant(
           value.name, value.constant->reshaped({rows, value.constant->elements() / rows}));
-      graph.nodes[n].inputs[input] = by_row;
-      has_changed = true;
     }
   }
-  if (has_changed) graph::remove_dead_nodes(graph);
+  graph::remove_dead_nodes(graph);
 }
 
 }  // namespace autopar::sharding

@@ -51,21 +51,17 @@ bool takes_everything(const Graph& graph, const Node& node) {
 }  // namespace
 
 void reshape_whole_gathers(Graph& graph) {
-  bool has_changed = false;
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (!takes_everything(graph, graph.nodes[n])) continue;
-    const graph::Shape shape = graph.value(graph.nodes[n].outputs[0]).shape;
+  for (Node& node : graph.nodes) {
+    if (!takes_everything(graph, node)) continue;
+    const graph::Shape shape = graph.value(node.outputs[0]).shape;
     if (std::ranges::find(shape, 0) != shape.end()) continue;
     const auto rank = static_cast<std::int64_t>(shape.size());
-    const graph::ValueId wanted =
-        graph.add_constant(graph.nodes[n].name + "/shape", graph::Tensor::of_int64({rank}, shape));
-    Node& node = graph.nodes[n];
     node.op_type = "Reshape";
-    node.inputs[1] = wanted;
+    node.inputs[1] =
+        graph.add_constant(node.name + "/shape", graph::Tensor::of_int64({rank}, shape));
     node.attributes.clear();
-    has_changed = true;
   }
-  if (has_changed) graph::remove_dead_nodes(graph);
+  graph::remove_dead_nodes(graph);
 }
 
 }  // namespace autopar::sharding
