@@ -8,7 +8,7 @@
 #include <array>
 #include <optional>
 #include <set>
-#include <tuple>
+#include <utility>
 
 namespace autopar::sharding {
 namespace {
@@ -66,16 +66,14 @@ std::vector<ReshardStep> steps_from(const TensorShardSpec& spec, const Shape& sh
   return steps;
 }
 
-/// How a spec was reached. Equal seconds are told apart by the number of steps, then by the order
-/// in which steps are found, so that the answer is the same on every machine.
-struct Reached {
-  double seconds = 0;
-  int num_steps = 0;
-  std::optional<ReshardStep> last;
+/// Seconds, and the number of steps, which tells equal seconds apart; equal costs are told apart by
+/// the order in which steps are found, so that the answer is the same on every machine.
+using Cost = std::pair<double, int>;
 
-  bool better_than(const Reached& other) const {
-    return std::tie(seconds, num_steps) < std::tie(other.seconds, other.num_steps);
-  }
+/// How a spec was reached.
+struct Reached {
+  Cost cost;
+  std::optional<ReshardStep> last;
 };
 using ReachedSpecs = std::map<TensorShardSpec, Reached>;
 
@@ -83,24 +81,22 @@ using ReachedSpecs = std::map<TensorShardSpec, Reached>;
 ReachedSpecs reach(const TensorShardSpec& src, const TensorShardSpec* dst, const Shape& shape,
                    graph::DataType type, const DeviceMesh& mesh, const StepPrice& price) {
   ReachedSpecs reached{{src, {}}};
-  using Entry = std::tuple<double, int, TensorShardSpec>;
-  std::set<Entry> open{{0.0, 0, src}};
+  std::set<std::pair<Cost, TensorShardSpec>> open{{Cost{}, src}};
   while (!open.empty()) {
-    const auto [seconds, num_steps, spec] = *open.begin();
+    const auto [cost, spec] = *open.begin();
     open.erase(open.begin());
     if (dst && spec == *dst) break;
     for (ReshardStep& step : steps_from(spec, shape, mesh)) {
-      Reached next{seconds + price(step, shape, type), num_steps + 1, {}};
-      require(next.seconds >= seconds, "a step has no negative price");
+      const Cost next{cost.first + price(step, shape, type), cost.second + 1};
+      require(next.first >= cost.first, "a step has no negative price");
       const auto known = reached.find(step.after);
       if (known != reached.end()) {
-        if (!next.better_than(known->second)) continue;
-        open.erase({known->second.seconds, known->second.num_steps, step.after});
+        if (!(next < known->second.cost)) continue;
+        open.erase({known->second.cost, step.after});
       }
-      open.insert({next.seconds, next.num_steps, step.after});
+      open.emplace(next, step.after);
       TensorShardSpec after = step.after;
-      next.last = std::move(step);
-      reached.insert_or_assign(std::move(after), std::move(next));
+      reached.insert_or_assign(std::move(after), Reached{next, std::move(step)});
     }
   }
   return reached;
@@ -108,7 +104,7 @@ ReachedSpecs reach(const TensorShardSpec& src, const TensorShardSpec* dst, const
 
 Connection trace(const ReachedSpecs& reached, const TensorShardSpec& dst) {
   const Reached* at = &reached.at(dst);
-  Connection connection{.steps = {}, .seconds = at->seconds};
+  Connection connection{.steps = {}, .seconds = at->cost.first};
   for (; at->last; at = &reached.at(at->last->before)) connection.steps.push_back(*at->last);
   std::ranges::reverse(connection.steps);
   return connection;
@@ -152,7 +148,7 @@ std::map<TensorShardSpec, double> connection_seconds(const TensorShardSpec& src,
   require(src.dims.size() == shape.size(), "specs have one entry a dimension");
   std::map<TensorShardSpec, double> seconds;
   for (const auto& [spec, how] : reach(src, nullptr, shape, type, mesh, price)) {
-    seconds.emplace_hint(seconds.end(), spec, how.seconds);
+    seconds.emplace_hint(seconds.end(), spec, how.cost.first);
   }
   return seconds;
 }

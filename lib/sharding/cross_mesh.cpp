@@ -4,22 +4,12 @@
 #include <map>
 #include <optional>
 
-#include "graph/message_boxes.h"
 #include "sharding/op_shard_spec.h"
 
 namespace autopar::sharding {
-
 namespace {
 
 using Box = std::vector<Range>;
-
-struct Order {
-  bool operator()(const Box& a, const Box& b) const {
-    return std::ranges::lexicographical_compare(a, b, [](const Range& x, const Range& y) {
-      return std::pair(x.begin, x.end) < std::pair(y.begin, y.end);
-    });
-  }
-};
 
 /// nullopt where the boxes have no element in common.
 std::optional<Box> intersection(const Box& a, const Box& b) {
@@ -53,7 +43,11 @@ std::vector<TensorShardSpec> receive_specs(const Shape& shape, const DeviceMesh&
 std::vector<Message> cross_mesh_messages(const TensorShardSpec& from, const DeviceMesh& from_mesh,
                                          const TensorShardSpec& to, const DeviceMesh& to_mesh,
                                          const Shape& shape) {
-  std::map<Box, std::vector<int>, Order> senders;  // by what they have
+  const auto ends = [](const Range& range) { return std::pair(range.begin, range.end); };
+  const auto is_before = [ends](const Box& a, const Box& b) {
+    return std::ranges::lexicographical_compare(a, b, {}, ends, ends);
+  };
+  std::map<Box, std::vector<int>, decltype(is_before)> senders(is_before);  // by what they have
   for (int rank = 0; rank < from_mesh.num_devices(); ++rank)
     senders[local_ranges(from, shape, from_mesh, rank)].push_back(rank);
   std::vector<std::int64_t> sent(from_mesh.num_devices(), 0);
