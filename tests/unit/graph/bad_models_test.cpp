@@ -8,6 +8,7 @@
 using namespace autopar;
 using namespace autopar::graph;
 using Catch::Contains;
+using Catch::EndsWith;
 
 namespace {
 
@@ -267,6 +268,16 @@ TEST_CASE("inputs that do not fit their operator are an error that names the nod
              Contains("node 'n' (Relu) is not what its operator allows"));
   CHECK_THAT(error_of(parse_graph(18, "(float[2] x) => (float[2] y) { [n] y = Add(x) }")),
              Contains("node 'n' (Add) is not what its operator allows"));
+}
+
+TEST_CASE("an error within the body of an operator names the operator's node") {
+  const onnx::ModelProto model = parse_model(R"(
+    <ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+    tested (float[2, 3] a, float[4] b) => (float[2, 3] y) {
+      [gelu] y = com.microsoft.BiasGelu(a, b) })");
+  CHECK_THAT(error_of(model),
+             Contains("(Add)") && Contains("do not fit together") &&
+                 EndsWith("(in the body of node 'gelu' (com.microsoft::BiasGelu))"));
 }
 
 TEST_CASE("operands that ONNX's own inference lets through are an error that names the node") {

@@ -110,8 +110,6 @@ class Call {
   std::vector<Array> run(int outputs = 1) const;
   /// The first output.
   Array result() const { return run().front(); }
-  /// The message with which the model is refused.
-  std::string refusal() const;
 
  private:
   struct Input {
