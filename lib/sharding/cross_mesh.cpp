@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "graph/message_boxes.h"
 #include "sharding/op_shard_spec.h"
 
 namespace autopar::sharding {
