@@ -3,10 +3,10 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "base/in_parallel.h"
 #include "runtime/collectives.h"
 #include "runtime/comm/nccl_launch.h"
 #include "runtime/comm/staged_communicator.h"
@@ -66,8 +66,7 @@ int gpu_of(const DeviceOptions& options, HostCommunicator& host, const LocalRank
 
 int threads_of(const DeviceOptions& options, const LocalRanks& local) {
   if (options.threads > 0) return options.threads;
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  return std::max(1, cores / local.count);
+  return threads_of_each(static_cast<std::size_t>(local.count));
 }
 
 RankDevice::RankDevice(const DeviceOptions& options, HostCommunicator& host,

@@ -83,7 +83,7 @@ void CpuDevice::fill(std::byte* to, std::byte value, std::int64_t bytes, void*) 
 
 std::unique_ptr<Runner> CpuDevice::make_runner(std::vector<Step> steps,
                                                CollectiveContext* collectives) {
-  return std::make_unique<CpuRunner>(std::move(steps), threads_, collectives);
+  return make_cpu_runner(std::move(steps), threads_, collectives);
 }
 
 }  // namespace autopar::runtime

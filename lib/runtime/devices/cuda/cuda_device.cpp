@@ -92,25 +92,21 @@ std::shared_ptr<std::byte> CudaDevice::allocate(std::int64_t bytes) {
   return {static_cast<std::byte*>(memory), [](std::byte* each) { cudaFree(each); }};
 }
 
-void CudaDevice::wait_for_communication() {
+void CudaDevice::copy(std::byte* to, const std::byte* from, std::size_t bytes, cudaMemcpyKind kind,
+                      std::string_view what) {
+  if (bytes == 0) return;
   for (const Queue queue : {Queue::communication, Queue::receive, Queue::send})
     check(cudaStreamSynchronize(stream(queue)), "waiting for collectives");
+  check(cudaMemcpyAsync(to, from, bytes, kind, compute_stream()), what);
+  check(cudaStreamSynchronize(compute_stream()), what);
 }
 
 void CudaDevice::write(std::byte* to, std::span<const std::byte> from) {
-  if (from.empty()) return;
-  wait_for_communication();
-  check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice, compute_stream()),
-        "copying to the GPU");
-  check(cudaStreamSynchronize(compute_stream()), "copying to the GPU");
+  copy(to, from.data(), from.size(), cudaMemcpyHostToDevice, "copying to the GPU");
 }
 
 void CudaDevice::read(std::span<std::byte> to, const std::byte* from) {
-  if (to.empty()) return;
-  wait_for_communication();
-  check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, compute_stream()),
-        "copying from the GPU");
-  check(cudaStreamSynchronize(compute_stream()), "copying from the GPU");
+  copy(to.data(), from, to.size(), cudaMemcpyDeviceToHost, "copying from the GPU");
 }
 
 std::unique_ptr<StridedCopies> CudaDevice::make_strided_copies(std::vector<CopyLayout> layouts) {

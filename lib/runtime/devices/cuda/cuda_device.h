@@ -45,8 +45,9 @@ class CudaDevice final : public Device {
   cudaStream_t collective_stream() const { return stream(Queue::communication); }
 
  private:
-  /// Until all queues but that of computation have done what they have.
-  void wait_for_communication();
+  /// Behind all that the queues have; returns when it is done.
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes, cudaMemcpyKind kind,
+            std::string_view what);
 
   CudaOptions options_;
   cudaDeviceProp properties_{};

@@ -21,28 +21,17 @@ void append_line(const char* file, const std::string& text) {
   ::close(out);
 }
 
-/// The kernels that this process has launched, if anybody asks.
-class LaunchedKernels {
- public:
-  void add(const void* kernel) {
-    if (file_ == nullptr) return;
-    const std::lock_guard lock(mutex_);
-    if (!launched_.insert(kernel).second) return;
-    const char* name = nullptr;
-    if (cudaFuncGetName(&name, kernel) == cudaSuccess) append_line(file_, name);
-  }
-
- private:
-  const char* file_ = std::getenv("AUTOPAR_LAUNCHED_KERNELS");
-  std::mutex mutex_;
-  std::set<const void*> launched_;
-};
-
 }  // namespace
 
 void note_launch(const void* kernel) {
-  static LaunchedKernels& kernels = *new LaunchedKernels;
-  kernels.add(kernel);
+  static const char* const file = std::getenv("AUTOPAR_LAUNCHED_KERNELS");
+  if (file == nullptr) return;
+  static std::mutex mutex;
+  static auto& launched = *new std::set<const void*>;  // threads may launch while the process ends
+  const std::lock_guard lock(mutex);
+  if (!launched.insert(kernel).second) return;
+  const char* name = nullptr;
+  if (cudaFuncGetName(&name, kernel) == cudaSuccess) append_line(file, name);
 }
 
 bool counts_all_loops_long() {

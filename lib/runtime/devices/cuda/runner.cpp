@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "runtime/devices/cuda/pause.h"
-#include "runtime/kernels/cuda/write_mark.h"
 #include "runtime/kernels/movement/strided_copy_cuda.h"
 
 namespace autopar::runtime::cuda {
@@ -61,37 +60,25 @@ struct NvtxRange {
   NvtxRange& operator=(const NvtxRange&) = delete;
 };
 
-/// What a stream, and those that wait for it, get while this lives is recorded, not executed.
-class Capture {
- public:
-  explicit Capture(cudaStream_t stream) : stream_(stream) {
-    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing the run");
-  }
-  ~Capture() {
-    if (stream_ != nullptr) end();
-  }
-  Capture(const Capture&) = delete;
-  Capture& operator=(const Capture&) = delete;
-
-  GraphExec instantiate() {
-    cudaGraph_t graph = nullptr;
-    check(cudaStreamEndCapture(std::exchange(stream_, nullptr), &graph), "capturing the run");
-    const Graph owned(graph);
-    cudaGraphExec_t exec = nullptr;
-    check(cudaGraphInstantiate(&exec, graph, 0), "making the run's graph");
-    return GraphExec(exec);
-  }
-
- private:
-  void end() {
-    cudaGraph_t graph = nullptr;
-    cudaStreamEndCapture(stream_, &graph);
+/// What `work` gives the stream, and those that wait for it: it is recorded, not executed.
+template <typename Work>
+GraphExec captured(cudaStream_t stream, const Work& work) {
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing the run");
+  cudaGraph_t graph = nullptr;
+  try {
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(stream, &graph);
     cudaGetLastError();
     const Graph dropped(graph);
+    throw;
   }
-
-  cudaStream_t stream_;
-};
+  check(cudaStreamEndCapture(stream, &graph), "capturing the run");
+  const Graph owned(graph);
+  cudaGraphExec_t exec = nullptr;
+  check(cudaGraphInstantiate(&exec, graph, 0), "making the run's graph");
+  return GraphExec(exec);
+}
 
 }  // namespace
 
@@ -208,11 +195,7 @@ void CudaRunner::keep_pace(std::size_t batch) {
 }
 
 void CudaRunner::capture() {
-  {
-    Capture capture(device_.compute_stream());
-    enqueue({}, false);
-    graph_ = capture.instantiate();
-  }
+  graph_ = captured(device_.compute_stream(), [&] { enqueue({}, false); });
   // Else the first launch allocates, while other ranks' kernels may already wait for this one's.
   check(cudaGraphUpload(graph_.get(), device_.compute_stream()), "making the run's graph");
   check(cudaStreamSynchronize(device_.compute_stream()), "making the run's graph");

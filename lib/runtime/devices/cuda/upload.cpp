@@ -2,11 +2,10 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <thread>
 #include <vector>
 
+#include "base/in_parallel.h"
 #include "runtime/devices/cuda/cuda_device.h"
-#include "runtime/first_error.h"
 
 namespace autopar::runtime::cuda {
 namespace {
@@ -62,29 +61,15 @@ void CudaDevice::upload(std::span<const Upload> tensors) {
   int gpu = 0;
   check(cudaGetDevice(&gpu), "the GPU");
   std::atomic<std::size_t> next = 0;
-  FirstError error;
-  const auto work = [&] {
-    try {
-      check(cudaSetDevice(gpu), "the GPU");
-      const Stream stream = make_stream();
-      std::array<PinnedBuffer, 2> buffers;
-      for (std::size_t turn = 0;; ++turn) {
-        const std::size_t piece = next++;
-        if (piece >= pieces.size()) break;
-        buffers[turn % 2].send(pieces[piece], stream.get());
-      }
-      check(cudaStreamSynchronize(stream.get()), "copying weights");
-    } catch (...) {
-      error.store();
-    }
-  };
-  {
-    const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-    std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < std::min({max_threads, cores, pieces.size()}); ++i)
-      threads.emplace_back(work);
-  }
-  error.rethrow();
+  in_parallel(std::min(max_threads, pieces.size()), [&](std::size_t) {
+    check(cudaSetDevice(gpu), "the GPU");
+    const Stream stream = make_stream();
+    std::array<PinnedBuffer, 2> buffers;
+    std::size_t turn = 0;
+    for (std::size_t piece = next++; piece < pieces.size(); piece = next++)
+      buffers[turn++ % 2].send(pieces[piece], stream.get());
+    check(cudaStreamSynchronize(stream.get()), "copying weights");
+  });
 }
 
 }  // namespace autopar::runtime::cuda
