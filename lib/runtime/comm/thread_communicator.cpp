@@ -102,6 +102,64 @@ MessageSlot& slot_of(SharedGroup& group, int from, int to) {
   return *made;
 }
 
+/// Waits as this rank until `is_over` or for the timeout, which is doubled where all that are
+/// missing, given as world ranks, wait for others: these have their names from them by then. Who
+/// waits is not to blame, unless all do. Returns who did not come, for all to be told; empty in
+/// time.
+template <typename IsOver, typename Missing>
+std::string wait_for(const SharedGroup& group, int rank, std::condition_variable& changed,
+                     std::unique_lock<std::mutex>& lock, const char* what,
+                     std::chrono::milliseconds patience, const IsOver& is_over,
+                     const Missing& missing) {
+  Waits& waits = *group.waits;
+  const auto idle = [&] {
+    std::vector<int> ranks = missing();
+    std::erase_if(ranks, [&](int each) { return waits[at(each)] > 0; });
+    return ranks;
+  };
+  const int world_rank = group.ranks[at(rank)];
+  std::atomic<int>& waiting = waits[at(world_rank)];
+  ++waiting;
+  bool in_time = changed.wait_for(lock, patience, is_over);
+  if (!in_time && idle().empty()) {
+    in_time = changed.wait_for(lock, patience, is_over);
+    patience *= 2;
+  }
+  std::vector<int> absent = in_time ? std::vector<int>() : idle();
+  --waiting;
+  if (in_time) return {};
+  if (absent.empty()) absent = missing();
+  return fmt::format("rank {}: {} waited {} ms for rank(s) {}; they did not come", world_rank, what,
+                     patience.count(), fmt::join(absent, ", "));
+}
+
+void meet(SharedGroup& group, int rank, const char* what, std::chrono::milliseconds patience) {
+  std::unique_lock lock(group.mutex);
+  if (group.aborted) fail_aborted(what);
+  group.is_here[at(rank)] = true;
+  const std::uint64_t mine = group.meeting;
+  if (++group.num_here == group.ranks.size()) {
+    group.num_here = 0;
+    group.is_here.assign(group.ranks.size(), false);
+    ++group.meeting;
+    group.met.notify_all();
+    return;
+  }
+  const auto not_here = [&] {
+    std::vector<int> missing;
+    for (std::size_t r = 0; r < group.ranks.size(); ++r)
+      if (!group.is_here[r]) missing.push_back(group.ranks[r]);
+    return missing;
+  };
+  const std::string absence = wait_for(
+      group, rank, group.met, lock, what, patience,
+      [&] { return group.meeting != mine || group.aborted; }, not_here);
+  if (group.meeting != mine) return;
+  if (absence.empty()) fail_aborted(what);
+  lock.unlock();
+  fail_all(group, absence);
+}
+
 class ThreadCommunicator final : public TransportCommunicator {
  public:
   ThreadCommunicator(std::shared_ptr<SharedGroup> group, int rank)
@@ -136,7 +194,7 @@ class ThreadCommunicator final : public TransportCommunicator {
     slot.changed.notify_all();
     const std::uint64_t mine = slot.taken;
     const std::string absence = wait_for(
-        slot.changed, lock, "a send", group_->timeout,
+        *group_, rank_, slot.changed, lock, "a send", group_->timeout,
         [&] { return slot.taken != mine || group_->aborted; },
         [&] { return std::vector{world_rank(to)}; });
     // Whatever happened, the receiver must not be left reading memory that changes.
@@ -155,7 +213,7 @@ class ThreadCommunicator final : public TransportCommunicator {
     MessageSlot& slot = slot_of(*group_, from, rank_);
     std::unique_lock lock(slot.mutex);
     const std::string absence = wait_for(
-        slot.changed, lock, "a receive", group_->timeout,
+        *group_, rank_, slot.changed, lock, "a receive", group_->timeout,
         [&] { return slot.state == MessageSlot::State::offered || group_->aborted; },
         [&] { return std::vector{world_rank(from)}; });
     if (group_->aborted) fail_aborted("a receive");
@@ -183,7 +241,7 @@ class ThreadCommunicator final : public TransportCommunicator {
   }
 
   void barrier(std::optional<std::chrono::milliseconds> timeout) override {
-    meet("barrier", timeout);
+    meet(*group_, rank_, "barrier", timeout.value_or(group_->timeout));
   }
 
   void check_members() override {
@@ -199,11 +257,13 @@ class ThreadCommunicator final : public TransportCommunicator {
   void abort() noexcept override { abort_group(*group_); }
 
  private:
+  int world_rank(int rank) const { return group_->ranks[at(rank)]; }
+
   /// The others' blocks are read where they lie, so that nothing is copied but what has a place.
   void exchange(const char* what, std::span<const SendBlock> sends,
                 std::span<ReceiveBlock> receives) override {
     group_->published[at(rank_)] = sends;
-    meet(what);
+    meet(*group_, rank_, what, group_->timeout);
     for (int peer = 0; peer < size(); ++peer) {
       ReceiveBlock& receive = receives[at(peer)];
       if (peer == rank_ || receive.bytes == no_block) continue;
@@ -217,65 +277,7 @@ class ThreadCommunicator final : public TransportCommunicator {
     }
   }
 
-  void release(const char* what) override { meet(what); }
-
-  int world_rank(int rank) const { return group_->ranks[at(rank)]; }
-
-  /// Waits until `is_over` or for the timeout, which is doubled where all that are missing, given
-  /// as world ranks, wait for others: these have their names from them by then. Who waits is not to
-  /// blame, unless all do. Returns who did not come, for all to be told; empty in time.
-  template <typename IsOver, typename Missing>
-  std::string wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
-                       const char* what, std::chrono::milliseconds patience, const IsOver& is_over,
-                       const Missing& missing) {
-    Waits& waits = *group_->waits;
-    const auto idle = [&] {
-      std::vector<int> ranks = missing();
-      std::erase_if(ranks, [&](int rank) { return waits[at(rank)] > 0; });
-      return ranks;
-    };
-    std::atomic<int>& waiting = waits[at(world_rank(rank_))];
-    ++waiting;
-    bool in_time = changed.wait_for(lock, patience, is_over);
-    if (!in_time && idle().empty()) {
-      in_time = changed.wait_for(lock, patience, is_over);
-      patience *= 2;
-    }
-    std::vector<int> absent = in_time ? std::vector<int>() : idle();
-    --waiting;
-    if (in_time) return {};
-    if (absent.empty()) absent = missing();
-    return fmt::format("rank {}: {} waited {} ms for rank(s) {}; they did not come",
-                       world_rank(rank_), what, patience.count(), fmt::join(absent, ", "));
-  }
-
-  void meet(const char* what, std::optional<std::chrono::milliseconds> patience = {}) {
-    SharedGroup& group = *group_;
-    std::unique_lock lock(group.mutex);
-    if (group.aborted) fail_aborted(what);
-    group.is_here[at(rank_)] = true;
-    const std::uint64_t mine = group.meeting;
-    if (++group.num_here == group.ranks.size()) {
-      group.num_here = 0;
-      group.is_here.assign(group.ranks.size(), false);
-      ++group.meeting;
-      group.met.notify_all();
-      return;
-    }
-    const auto not_here = [&] {
-      std::vector<int> missing;
-      for (int rank = 0; rank < size(); ++rank)
-        if (!group.is_here[at(rank)]) missing.push_back(world_rank(rank));
-      return missing;
-    };
-    const std::string absence = wait_for(
-        group.met, lock, what, patience.value_or(group.timeout),
-        [&] { return group.meeting != mine || group.aborted; }, not_here);
-    if (group.meeting != mine) return;
-    if (absence.empty()) fail_aborted(what);
-    lock.unlock();
-    fail_all(group, absence);
-  }
+  void release(const char* what) override { meet(*group_, rank_, what, group_->timeout); }
 
   std::shared_ptr<SharedGroup> group_;
   int rank_;
