@@ -115,8 +115,4 @@ std::vector<int> CollectiveContext::ranks_behind(std::span<const int> ranks,
   return behind;
 }
 
-void CollectiveContext::count(const bundle::CollectiveTotal& call) {
-  bundle::add_collective(totals_, call);
-}
-
 }  // namespace autopar::runtime

@@ -64,7 +64,7 @@ class CollectiveContext {
   /// The ranks among these that have reported less; none where reports cannot be seen.
   std::vector<int> ranks_behind(std::span<const int> ranks, std::int64_t progress) const;
 
-  void count(const bundle::CollectiveTotal& call);
+  void count(const bundle::CollectiveTotal& call) { bundle::add_collective(totals_, call); }
   const std::vector<bundle::CollectiveTotal>& totals() const { return totals_; }
   void reset_totals() { totals_.clear(); }
 

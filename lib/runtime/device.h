@@ -109,7 +109,9 @@ class Device {
     const graph::Tensor* from = nullptr;
     std::byte* to = nullptr;
   };
-  virtual void upload(std::span<const Upload> tensors) = 0;
+  virtual void upload(std::span<const Upload> tensors) {
+    for (const Upload& each : tensors) write(each.to, each.from->bytes());
+  }
   /// Between memory of the host and of the device, behind all that the device's queues have;
   /// returns when it is done.
   virtual void write(std::byte* to, std::span<const std::byte> from) = 0;

@@ -208,26 +208,24 @@ struct Memory {
 Memory allocate(const CompiledGraph& compiled, Device& device) {
   const std::vector<graph::Value>& values = compiled.graph.values;
   Memory memory{.arena = {}, .constants = std::vector<std::byte*>(values.size())};
-  if (device.shares_host_memory()) {
-    for (std::size_t v = 0; v < values.size(); ++v)
-      if (values[v].constant)
-        memory.constants[v] = const_cast<std::byte*>(values[v].constant->data());
-    memory.arena = device.allocate(graph::aligned(compiled.plan.arena_bytes));
-    return memory;
-  }
+  const bool copies_constants = !device.shares_host_memory();
   std::int64_t bytes = graph::aligned(compiled.plan.arena_bytes);
   std::vector<std::int64_t> offsets(values.size());
   for (std::size_t v = 0; v < values.size(); ++v) {
     offsets[v] = bytes;
-    if (values[v].constant) bytes += graph::aligned(values[v].constant->size_bytes());
+    if (copies_constants && values[v].constant)
+      bytes += graph::aligned(values[v].constant->size_bytes());
   }
   memory.arena = device.allocate(bytes);
   std::vector<Device::Upload> uploads;
   for (std::size_t v = 0; v < values.size(); ++v) {
     if (!values[v].constant) continue;
-    memory.constants[v] = memory.arena.get() + offsets[v];
-    uploads.push_back({&*values[v].constant, memory.constants[v]});
+    const Tensor& constant = *values[v].constant;
+    memory.constants[v] = copies_constants ? memory.arena.get() + offsets[v]
+                                           : const_cast<std::byte*>(constant.data());
+    if (copies_constants) uploads.push_back({&constant, memory.constants[v]});
   }
+  if (uploads.empty()) return memory;
   const Stopwatch watch;
   device.upload(uploads);
   memory.upload_seconds = watch.seconds();

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <vector>
 
 #include "bundle/meta_info.h"
@@ -12,6 +13,9 @@ namespace autopar::runtime {
 
 /// Every rank's value, in the order of ranks, on every rank.
 std::vector<nlohmann::json> gather_json(const nlohmann::json& mine, HostCommunicator& world);
+
+/// Each of the times becomes the slowest rank's.
+void take_slowest(std::span<double> seconds, HostCommunicator& world);
 
 /// An output put together from the ranks' parts, on rank 0; an empty tensor on others. `part` reads
 /// this rank's of a microbatch, and is asked where it has one.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 namespace autopar::runtime {
 namespace {
@@ -56,20 +57,15 @@ std::vector<ScheduledStep> schedule(std::span<const StepAccess> steps) {
     step.queue = steps[s].queue;
     const std::size_t own = index_of(step.queue);
     Complete& known = complete_in[own];
-    // The last step of each other queue that was not looked at yet.
-    std::array<std::size_t, num_queues> left{};
-    for (std::size_t q = 0; q < num_queues; ++q) left[q] = q == own ? 0 : in_queue[q].size();
-    while (true) {
-      std::size_t last_queue = num_queues;
-      for (std::size_t q = 0; q < num_queues; ++q) {
-        if (left[q] == 0 || in_queue[q][left[q] - 1] < known[q]) continue;
-        if (last_queue == num_queues ||
-            in_queue[q][left[q] - 1] > in_queue[last_queue][left[last_queue] - 1])
-          last_queue = q;
-      }
-      if (last_queue == num_queues) break;
-      const std::size_t earlier = in_queue[last_queue][--left[last_queue]];
-      if (!conflict(steps[earlier], steps[s])) continue;
+    std::vector<std::size_t> others;  // steps of other queues, perhaps not complete, the last first
+    for (std::size_t q = 0; q < num_queues; ++q)
+      if (q != own)
+        others.insert(others.end(), std::ranges::lower_bound(in_queue[q], known[q]),
+                      in_queue[q].end());
+    std::ranges::sort(others, std::greater());
+    for (const std::size_t earlier : others) {
+      const bool is_complete = earlier < known[index_of(steps[earlier].queue)];
+      if (is_complete || !conflict(steps[earlier], steps[s])) continue;
       step.waits_for.push_back(earlier);
       scheduled[earlier].signals = true;
       merge(known, complete_at[earlier]);

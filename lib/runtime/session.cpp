@@ -150,40 +150,34 @@ Tensor stacked(const std::vector<Tensor>& steps) {
   return all;
 }
 
-/// What one rank has measured, to be told to the others.
-nlohmann::json measurements_of(RankRun& run, const std::vector<RankRun::Seconds>& runs) {
-  std::vector<double> host;
-  std::vector<double> device;
-  for (const RankRun::Seconds& each : runs) {
-    host.push_back(each.host);
-    device.push_back(each.device);
+/// What one rank has measured, beside its seconds.
+struct Measured {
+  std::int64_t arena_bytes;
+  std::int64_t peak_bytes;
+  std::int64_t launches;
+  double upload_seconds;
+};
+
+/// The result's seconds, which are this rank's, become the slowest one's.
+void add_measurements(RankRun& run, HostCommunicator& world, RunResult& result) {
+  take_slowest(result.run_seconds, world);
+  take_slowest(result.device_seconds, world);
+  const nlohmann::json totals = bundle::to_json(run.collectives().totals());
+  for (const nlohmann::json& of_rank : gather_json(totals, world))
+    for (const nlohmann::json& total : of_rank)
+      bundle::add_collective(result.collectives,
+                             {total["kind"], total["mesh_axes"], total["count"], total["bytes"]});
+  const Executable& executable = run.executable();
+  const Measured mine{.arena_bytes = executable.arena_bytes(),
+                      .peak_bytes = run.peak_bytes(),
+                      .launches = executable.launches(),
+                      .upload_seconds = executable.upload_seconds()};
+  for (const Measured& of_rank : gather_all(world, mine)) {
+    result.arena_bytes.push_back(of_rank.arena_bytes);
+    result.peak_bytes.push_back(of_rank.peak_bytes);
+    result.launches.push_back(of_rank.launches);
+    result.upload_seconds.push_back(of_rank.upload_seconds);
   }
-  return {{"run_seconds", host},
-          {"device_seconds", device},
-          {"collectives", bundle::to_json(run.collectives().totals())},
-          {"arena_bytes", run.executable().arena_bytes()},
-          {"peak_bytes", run.peak_bytes()},
-          {"launches", run.executable().launches()},
-          {"upload_seconds", run.executable().upload_seconds()}};
-}
-
-/// Keeps, by repetition, the larger of what ranks took.
-void take_slowest(std::vector<double>& slowest, const nlohmann::json& of_rank) {
-  slowest.resize(of_rank.size(), 0);
-  for (std::size_t i = 0; i < of_rank.size(); ++i)
-    slowest[i] = std::max(slowest[i], of_rank[i].get<double>());
-}
-
-void add_measurements(const nlohmann::json& of_rank, RunResult& result) {
-  take_slowest(result.run_seconds, of_rank["run_seconds"]);
-  take_slowest(result.device_seconds, of_rank["device_seconds"]);
-  for (const nlohmann::json& total : of_rank["collectives"])
-    bundle::add_collective(result.collectives,
-                           {total["kind"], total["mesh_axes"], total["count"], total["bytes"]});
-  result.arena_bytes.push_back(of_rank["arena_bytes"]);
-  result.peak_bytes.push_back(of_rank["peak_bytes"]);
-  result.launches.push_back(of_rank["launches"]);
-  result.upload_seconds.push_back(of_rank["upload_seconds"]);
 }
 
 /// Computes the model's outputs of what the ranks have made, as often as they have made it. Its
@@ -238,16 +232,15 @@ RunResult run_rank(RankRun& run, const Bundle& bundle, const TailRun* tail,
     return run_steps(run, info, inputs, options.loop, before, world);
   };
   if (options.repeat > 1) run_once();
+  RunResult result;
   LoopRun last;
-  std::vector<RankRun::Seconds> seconds;
   for (int i = 0; i < options.repeat; ++i) {
     last = run_once();
-    seconds.push_back(last.seconds);
+    result.run_seconds.push_back(last.seconds.host);
+    result.device_seconds.push_back(last.seconds.device);
   }
-  RunResult result;
   for (const auto& [input, steps] : last.choices) result.choices.emplace(input, stacked(steps));
-  for (const nlohmann::json& of_rank : gather_json(measurements_of(run, seconds), world))
-    add_measurements(of_rank, result);
+  add_measurements(run, world, result);
   for (const bundle::PortInfo& port : info.outputs) {
     Tensor whole = whole_output(info, port, run, world);
     if (world.rank() == 0) result.outputs.emplace(port.name, std::move(whole));

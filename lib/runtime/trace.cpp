@@ -114,15 +114,11 @@ std::vector<Span> spans_from_json(const json& list) {
 std::vector<double> idle_shares(std::span<const std::vector<Span>> by_rank) {
   const Window window = window_of(by_rank);
   std::vector<double> shares;
-  for (const auto& spans : by_rank) {
-    if (window.end <= window.begin) {
-      shares.push_back(0);
-      continue;
-    }
-    const std::chrono::duration<double> busy = busy_time(spans);
-    const std::chrono::duration<double> whole = window.end - window.begin;
-    shares.push_back(1 - busy / whole);
-  }
+  using Seconds = std::chrono::duration<double>;
+  for (const auto& spans : by_rank)
+    shares.push_back(window.end <= window.begin
+                         ? 0
+                         : 1 - Seconds(busy_time(spans)) / Seconds(window.end - window.begin));
   return shares;
 }
 

@@ -19,17 +19,40 @@ class WorkerThreads {
     for (std::size_t worker = 0; worker < count; ++worker)
       threads_.emplace_back([this, worker] { serve(worker); });
   }
-  ~WorkerThreads();
+  ~WorkerThreads() {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    changed_.notify_all();
+  }
   WorkerThreads(const WorkerThreads&) = delete;
   WorkerThreads& operator=(const WorkerThreads&) = delete;
 
   /// The task must live until wait() returns.
-  void start(const Task& task);
+  void start(const Task& task) {
+    const std::lock_guard lock(mutex_);
+    task_ = &task;
+    at_work_ = threads_.size();
+    ++started_;
+    changed_.notify_all();
+  }
   /// Returns when all workers are done.
-  void wait();
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return at_work_ == 0; });
+  }
 
  private:
-  void serve(std::size_t worker);
+  void serve(std::size_t worker) {
+    for (std::uint64_t done = 0;; ++done) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return started_ > done || is_over_; });
+      if (is_over_) return;
+      lock.unlock();
+      (*task_)(worker);
+      lock.lock();
+      if (--at_work_ == 0) changed_.notify_all();
+    }
+  }
 
   std::mutex mutex_;
   std::condition_variable changed_;

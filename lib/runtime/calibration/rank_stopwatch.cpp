@@ -4,22 +4,15 @@
 
 #include <algorithm>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "runtime/executable.h"
+#include "runtime/gather.h"
 
 namespace autopar::runtime {
 namespace {
-
-/// Each time replaced by the slowest rank's.
-void take_slowest(std::span<double> seconds, HostCommunicator& host) {
-  host.all_reduce(reinterpret_cast<std::byte*>(seconds.data()),
-                  static_cast<std::int64_t>(seconds.size()), graph::DataType::float64,
-                  ReduceOp::max);
-}
 
 /// Other work of the machine makes times longer, never shorter: the first quintile is taken.
 double low_quantile(std::vector<double> numbers) {

@@ -63,10 +63,6 @@ std::shared_ptr<std::byte> CpuDevice::allocate(std::int64_t bytes) {
           [](std::byte* memory) { ::operator delete(memory, alignment); }};
 }
 
-void CpuDevice::upload(std::span<const Upload> tensors) {
-  for (const Upload& each : tensors) copy_bytes(each.to, each.from->bytes());
-}
-
 void CpuDevice::write(std::byte* to, std::span<const std::byte> from) { copy_bytes(to, from); }
 
 void CpuDevice::read(std::span<std::byte> to, const std::byte* from) {

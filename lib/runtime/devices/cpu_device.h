@@ -17,7 +17,6 @@ class CpuDevice final : public Device {
   int threads() const override { return threads_; }
   bool shares_host_memory() const override { return true; }
   std::shared_ptr<std::byte> allocate(std::int64_t bytes) override;
-  void upload(std::span<const Upload> tensors) override;
   void write(std::byte* to, std::span<const std::byte> from) override;
   void read(std::span<std::byte> to, const std::byte* from) override;
   std::unique_ptr<StridedCopies> make_strided_copies(std::vector<CopyLayout> layouts) override;
