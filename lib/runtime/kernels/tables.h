@@ -6,7 +6,7 @@
 #include "runtime/kernel.h"
 #include "runtime/kernels/common/for_device.h"
 
-/// The families' tables, FAMILY/table.cpp: a line an operator, for all devices. They are compiled
+/// The families' tables, a line an operator, for all devices: FAMILY/table.cpp, which is compiled
 /// for each device, with its own factories.
 namespace autopar::runtime {
 
@@ -26,6 +26,11 @@ struct OperatorLine {
   Devices devices = Devices::all;
 };
 
+using FamilyTable = std::span<const OperatorLine>();
+
+/// Of families whose factories all devices share, or one alone has: beside their kernels.
+FamilyTable collective_operators, control_operators;
+
 namespace AUTOPAR_DEVICE {
 
 /// What each device serves, without a reference from CUDA's plugin to the CPU's kernels.
@@ -33,21 +38,10 @@ consteval OperatorLine::Served served(ServesNode by_cpu, ServesNode by_cuda) {
   return {on_cpu ? by_cpu : nullptr, by_cuda};
 }
 
-std::span<const OperatorLine> attention_operators();
-std::span<const OperatorLine> collective_operators();
-std::span<const OperatorLine> control_operators();
-std::span<const OperatorLine> convolution_operators();
-std::span<const OperatorLine> elementwise_operators();
-std::span<const OperatorLine> fourier_operators();
-std::span<const OperatorLine> generator_operators();
-std::span<const OperatorLine> image_operators();
-std::span<const OperatorLine> movement_operators();
-std::span<const OperatorLine> normalization_operators();
-std::span<const OperatorLine> own_operators();
-std::span<const OperatorLine> product_operators();
-std::span<const OperatorLine> quantized_operators();
-std::span<const OperatorLine> recurrent_operators();
-std::span<const OperatorLine> reduction_operators();
+FamilyTable attention_operators, convolution_operators, elementwise_operators, fourier_operators;
+FamilyTable generator_operators, image_operators, movement_operators, normalization_operators;
+FamilyTable own_operators, product_operators, quantized_operators, recurrent_operators;
+FamilyTable reduction_operators;
 
 /// The entries of a device's KernelTable, of all families. Factories are there only for the device
 /// that the tables are compiled for.

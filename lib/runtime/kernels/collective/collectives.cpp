@@ -1,7 +1,6 @@
-// A communicator moves contiguous blocks, one a rank; where the dimension in question is not the
-// outermost, blocks are packed before or unpacked after.
-
-#include "runtime/kernels/collective/collectives.h"
+// The collectives, for all devices: the device packs and unpacks, the communicators of the
+// request's CollectiveContext move its memory. A communicator moves contiguous blocks, one a rank;
+// where the dimension in question is not the outermost, blocks are packed before or unpacked after.
 
 #include <algorithm>
 #include <map>
@@ -16,6 +15,8 @@
 #include "runtime/device.h"
 #include "runtime/kernels/collective/collective_group.h"
 #include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/tables.h"
+#include "runtime/passes/passes.h"
 
 namespace autopar::runtime {
 namespace {
@@ -254,8 +255,9 @@ class Broadcast final : public InPlace {
   int root_;
 };
 
-/// Send and Recv: boxes of a tensor, each in a message of its own, and the copies between it and
-/// the messages, where a box is not one run of bytes of the tensor.
+/// Send and Recv, to the next stage of a pipeline and from the one before: boxes of a tensor, each
+/// in a message of its own, and the copies between it and the messages, where a box is not one run
+/// of bytes of the tensor.
 class Messages final : public Communication {
  public:
   Messages(const KernelRequest& request, Queue queue) : Communication(request), queue_(queue) {
@@ -435,31 +437,33 @@ class CollectiveGroup final : public Communication {
   std::int64_t scratch_bytes_ = 0;
 };
 
+template <typename KernelOf>
+std::unique_ptr<Kernel> make(const KernelRequest& request) {
+  return std::make_unique<KernelOf>(request);
+}
+template <Queue queue>
+std::unique_ptr<Kernel> make_messages(const KernelRequest& request) {
+  return std::make_unique<Messages>(request, queue);
+}
+
 }  // namespace
 
-std::unique_ptr<Kernel> make_collective_group(const KernelRequest& request) {
-  return std::make_unique<CollectiveGroup>(request);
-}
-std::unique_ptr<Kernel> make_send(const KernelRequest& request) {
-  return std::make_unique<Messages>(request, Queue::send);
-}
-std::unique_ptr<Kernel> make_recv(const KernelRequest& request) {
-  return std::make_unique<Messages>(request, Queue::receive);
-}
-std::unique_ptr<Kernel> make_all_reduce(const KernelRequest& request) {
-  return std::make_unique<AllReduce>(request);
-}
-std::unique_ptr<Kernel> make_all_gather(const KernelRequest& request) {
-  return std::make_unique<AllGather>(request);
-}
-std::unique_ptr<Kernel> make_reduce_scatter(const KernelRequest& request) {
-  return std::make_unique<ReduceScatter>(request);
-}
-std::unique_ptr<Kernel> make_all_to_all(const KernelRequest& request) {
-  return std::make_unique<AllToAll>(request);
-}
-std::unique_ptr<Kernel> make_broadcast(const KernelRequest& request) {
-  return std::make_unique<Broadcast>(request);
+std::span<const OperatorLine> collective_operators() {
+  static constexpr OperatorLine lines[] = {
+      {graph::collective_domain, "AllReduce", make<AllReduce>},
+      {graph::collective_domain, "AllGather", make<AllGather>},
+      {graph::collective_domain, "ReduceScatter", make<ReduceScatter>},
+      {graph::collective_domain, "AllToAll", make<AllToAll>},
+      {graph::collective_domain, "Broadcast", make<Broadcast>},
+      {graph::collective_domain, "Send", make_messages<Queue::send>},
+      {graph::collective_domain, "Recv", make_messages<Queue::receive>},
+      // Collectives that go out together pay on GPUs alone.
+      {.domain = passes::internal_domain,
+       .op_type = "CollectiveGroup",
+       .make = make<CollectiveGroup>,
+       .devices = OperatorLine::Devices::cuda},
+  };
+  return lines;
 }
 
 }  // namespace autopar::runtime

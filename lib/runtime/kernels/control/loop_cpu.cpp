@@ -3,8 +3,9 @@
 
 #include "graph/loop_body.h"
 #include "runtime/executable.h"
+#include "runtime/kernels/tables.h"
 
-namespace autopar::runtime::cpu {
+namespace autopar::runtime {
 namespace {
 
 using graph::body_first_carried;
@@ -15,8 +16,9 @@ void copy(const TensorView& from, std::byte* to) {
     std::memcpy(to, from.data, static_cast<std::size_t>(from.size_bytes()));
 }
 
-/// The body is compiled once, in an arena of its own; a run writes what it captures there and then
-/// makes round after round, what is carried going from its outputs back to its inputs.
+/// A loop that only the run ends. The body is compiled once, in an arena of its own; a run writes
+/// what it captures there and then makes round after round, what is carried going from its outputs
+/// back to its inputs.
 class LoopKernel final : public Kernel {
  public:
   explicit LoopKernel(const KernelRequest& request)
@@ -67,10 +69,17 @@ class LoopKernel final : public Kernel {
   std::vector<std::size_t> captured_;  ///< the node's inputs that are written to the body's
 };
 
-}  // namespace
-
 std::unique_ptr<Kernel> make_loop(const KernelRequest& request) {
   return std::make_unique<LoopKernel>(request);
 }
 
-}  // namespace autopar::runtime::cpu
+}  // namespace
+
+std::span<const OperatorLine> control_operators() {
+  static constexpr OperatorLine lines[] = {
+      {.domain = "", .op_type = "Loop", .make = make_loop, .devices = OperatorLine::Devices::cpu},
+  };
+  return lines;
+}
+
+}  // namespace autopar::runtime

@@ -8,7 +8,7 @@
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/devices/cpu_device.h"
 #include "runtime/kernels/collective/collective_group.h"
-#include "runtime/kernels/collective/collectives.h"
+#include "runtime/kernels/tables.h"
 #include "runtime/passes/passes.h"
 #include "runtime/trace.h"
 #include "unit/runtime/run_node.h"
@@ -29,7 +29,9 @@ class GroupingDevice final : public Device {
   const KernelTable& kernels() const override {
     static const KernelTable table = [] {
       KernelTable all = cpu_kernels();
-      all.entries.push_back({passes::internal_domain, "CollectiveGroup", make_collective_group});
+      for (const OperatorLine& line : collective_operators())
+        if (line.op_type == "CollectiveGroup")
+          all.entries.push_back({line.domain, line.op_type, line.make});
       return all;
     }();
     return table;
