@@ -74,8 +74,8 @@ std::unique_ptr<Kernel> make_cumulative(const KernelRequest& request, int start)
 
 std::unique_ptr<Kernel> make_reduce_log_sum_exp(const KernelRequest& request) {
   const ReducedDimensions of(request);
-  const ReducedSpace kept(request, of.kept_extents, of.kept_strides);
-  const ReducedSpace reduced(request, of.reduced_extents, of.reduced_strides);
+  const ReducedSpace kept(request, of.kept);
+  const ReducedSpace reduced(request, of.reduced);
   const std::int64_t rows = of.rows();
   const std::int64_t elements = of.row_elements();
   return kernel_for_type(request, request.inputs[0].type, AllNumbers{}, [&]<typename T>(T) {

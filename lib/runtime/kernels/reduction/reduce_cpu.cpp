@@ -11,12 +11,12 @@ namespace autopar::runtime::cpu {
 namespace {
 
 /// Where elements lie, in row-major order.
-std::vector<std::int64_t> offsets(const Shape& extents, const std::vector<std::int64_t>& strides) {
+std::vector<std::int64_t> offsets(const StridedShape& of) {
   std::vector<std::int64_t> result = {0};
-  for (std::size_t d = 0; d < extents.size(); ++d) {
+  for (std::size_t d = 0; d < of.dims.size(); ++d) {
     std::vector<std::int64_t> next;
     for (const std::int64_t base : result)
-      for (std::int64_t i = 0; i < extents[d]; ++i) next.push_back(base + i * strides[d]);
+      for (std::int64_t i = 0; i < of.dims[d]; ++i) next.push_back(base + i * of.strides[d]);
     result = std::move(next);
   }
   return result;
@@ -77,13 +77,12 @@ template <typename T, typename Operation>
 class Reduce final : public Kernel {
  public:
   Reduce(const KernelRequest& request, const ReducedDimensions& dimensions)
-      : kept_(offsets(dimensions.kept_extents, dimensions.kept_strides)),
+      : kept_(offsets(dimensions.kept)),
         elements_(dimensions.row_elements()),
         threads_(request.device.threads()) {
-    const Shape& extents = dimensions.reduced_extents;
-    neighbours_ =
-        extents.empty() || (extents.size() == 1 && dimensions.reduced_strides.back() == 1);
-    if (!neighbours_) reduced_ = offsets(extents, dimensions.reduced_strides);
+    const auto& strides = dimensions.reduced.strides;
+    neighbours_ = strides.empty() || (strides.size() == 1 && strides.back() == 1);
+    if (!neighbours_) reduced_ = offsets(dimensions.reduced);
   }
 
   void run(const KernelIo& io) override {

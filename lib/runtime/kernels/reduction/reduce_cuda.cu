@@ -76,12 +76,12 @@ class Reduce final : public Kernel {
   Reduce(const KernelRequest& request, const ReducedDimensions& dimensions)
       : reduction_{.in = nullptr,
                    .out = nullptr,
-                   .kept = {request, dimensions.kept_extents, dimensions.kept_strides},
-                   .reduced = {request, dimensions.reduced_extents, dimensions.reduced_strides},
+                   .kept = {request, dimensions.kept},
+                   .reduced = {request, dimensions.reduced},
                    .rows = dimensions.rows(),
                    .row_elements = dimensions.row_elements()} {
-    const bool is_side_by_side =
-        !dimensions.kept_strides.empty() && dimensions.kept_strides.back() == 1;
+    const auto& strides = dimensions.kept.strides;
+    const bool is_side_by_side = !strides.empty() && strides.back() == 1;
     has_many_rows_ = (is_side_by_side && reduction_.rows >= 4096) || reduction_.row_elements <= 32;
   }
 

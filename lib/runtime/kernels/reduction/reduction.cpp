@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "runtime/device.h"
-#include "runtime/kernels/common/strides.h"
 
 namespace autopar::runtime {
 
@@ -32,29 +31,27 @@ ReducedDimensions ReducedDimensions::of_images(const KernelRequest& request) {
 }
 
 ReducedDimensions::ReducedDimensions(const Shape& shape, const std::vector<bool>& is_reduced) {
-  const Shape strides = row_major_strides(shape);
+  const StridedShape all(shape);
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    (is_reduced[d] ? reduced_extents : kept_extents).push_back(shape[d]);
-    (is_reduced[d] ? reduced_strides : kept_strides).push_back(strides[d]);
+    StridedShape& part = is_reduced[d] ? reduced : kept;
+    part.dims.push_back(all.dims[d]);
+    part.strides.push_back(all.strides[d]);
   }
-  const auto merge = [](Shape& extents, std::vector<std::int64_t>& of_input) {
-    std::vector<std::vector<std::int64_t>> lists{std::move(of_input)};
-    merge_dimensions(extents, lists);
-    of_input = std::move(lists.front());
-  };
-  merge(kept_extents, kept_strides);
-  merge(reduced_extents, reduced_strides);
+  for (StridedShape* part : {&kept, &reduced}) {
+    std::vector<std::vector<std::int64_t>> strides{std::move(part->strides)};
+    merge_dimensions(part->dims, strides);
+    part->strides = std::move(strides.front());
+  }
 }
 
-ReducedSpace::ReducedSpace(const KernelRequest& request, const Shape& from_extents,
-                           const std::vector<std::int64_t>& from_strides)
-    : dimensions(static_cast<int>(from_extents.size())) {
-  if (from_extents.size() > max_dimensions)
+ReducedSpace::ReducedSpace(const KernelRequest& request, const StridedShape& from)
+    : dimensions(static_cast<int>(from.dims.size())) {
+  if (from.dims.size() > max_dimensions)
     fail("node '{}': {} over dimensions that alternate {} times has no {} kernel",
-         request.node.name, request.node.op_type, from_extents.size(),
+         request.node.name, request.node.op_type, from.dims.size(),
          request.device.kernels().device);
-  std::ranges::copy(from_extents, extents);
-  std::ranges::copy(from_strides, strides);
+  std::ranges::copy(from.dims, extents);
+  std::ranges::copy(from.strides, strides);
 }
 
 CumSumArguments cumsum_arguments(const KernelRequest& request) {

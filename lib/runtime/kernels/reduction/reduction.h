@@ -8,23 +8,22 @@
 
 #include "runtime/kernel.h"
 #include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/common/strides.h"
 
 namespace autopar::runtime {
 
 /// What a Reduce operator says, for all devices: the kept and the reduced dimensions, merged where
 /// they walk the input in one stride, outermost first.
 struct ReducedDimensions {
-  Shape kept_extents;
-  std::vector<std::int64_t> kept_strides;  ///< elements of the input
-  Shape reduced_extents;
-  std::vector<std::int64_t> reduced_strides;
+  StridedShape kept{Shape{}};
+  StridedShape reduced{Shape{}};
 
   /// The dimensions that the node's axes name.
   explicit ReducedDimensions(const KernelRequest& request);
   /// The places of images: what global poolings reduce.
   static ReducedDimensions of_images(const KernelRequest& request);
-  std::int64_t rows() const { return graph::num_elements(kept_extents); }
-  std::int64_t row_elements() const { return graph::num_elements(reduced_extents); }
+  std::int64_t rows() const { return graph::num_elements(kept.dims); }
+  std::int64_t row_elements() const { return graph::num_elements(reduced.dims); }
 
  private:
   ReducedDimensions(const Shape& shape, const std::vector<bool>& is_reduced);
@@ -39,8 +38,7 @@ struct ReducedSpace {
   std::int64_t strides[max_dimensions] = {};
 
   /// Error where there are too many dimensions.
-  ReducedSpace(const KernelRequest& request, const Shape& from_extents,
-               const std::vector<std::int64_t>& from_strides);
+  ReducedSpace(const KernelRequest& request, const StridedShape& from);
 
   AUTOPAR_ELEMENTWISE std::int64_t offset(std::int64_t index) const {
     std::int64_t result = 0;
