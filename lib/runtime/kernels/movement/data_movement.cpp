@@ -48,26 +48,16 @@ std::unique_ptr<Kernel> make_gathering_move(const KernelRequest& request, const 
                                             std::vector<std::int64_t> in_strides,
                                             std::int64_t in_offset_elements = 0) {
   const int bytes = element_bytes_of(request, request.inputs.at(0));
-  std::vector<Move> moves;
-  moves.push_back({0,
-                   in_offset_elements * bytes,
-                   0,
-                   0,
-                   {shape, std::move(in_strides), row_major_strides(shape), bytes}});
-  return std::make_unique<MoveKernel>(request.device, std::move(moves));
+  Move move{.in_offset = in_offset_elements * bytes,
+            .layout = {shape, std::move(in_strides), row_major_strides(shape), bytes}};
+  return std::make_unique<MoveKernel>(request.device, std::vector{std::move(move)});
 }
 
 /// Input 0, seen as `shape`, with its dimensions in the order `permutation`.
 std::unique_ptr<Kernel> make_permutation(const KernelRequest& request, const Shape& shape,
-                                         std::span<const std::size_t> permutation) {
-  const Shape strides = row_major_strides(shape);
-  Shape out_shape;
-  std::vector<std::int64_t> in_strides;
-  for (const std::size_t d : permutation) {
-    out_shape.push_back(shape[d]);
-    in_strides.push_back(strides[d]);
-  }
-  return make_gathering_move(request, out_shape, std::move(in_strides));
+                                         const std::vector<std::int64_t>& permutation) {
+  StridedShape read = permuted(shape, permutation);
+  return make_gathering_move(request, read.dims, std::move(read.strides));
 }
 
 /// The bytes of input 0; and of Dropout, which does nothing outside of training, the mask that
@@ -129,11 +119,11 @@ std::unique_ptr<Kernel> make_dropout(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> make_transpose(const KernelRequest& request) {
   const Shape& shape = request.inputs.at(0).shape;
-  std::vector<std::int64_t> reversed(shape.size());
-  std::iota(reversed.rbegin(), reversed.rend(), 0);
-  std::vector<std::size_t> permutation;
-  for (const std::int64_t axis : request.node.ints_attribute("perm", reversed))
-    permutation.push_back(checked_axis(request, axis, shape.size()));
+  std::vector<std::int64_t> permutation(shape.size());
+  std::iota(permutation.rbegin(), permutation.rend(), 0);
+  permutation = request.node.ints_attribute("perm", std::move(permutation));
+  for (std::int64_t& axis : permutation)
+    axis = static_cast<std::int64_t>(checked_axis(request, axis, shape.size()));
   return make_permutation(request, shape, permutation);
 }
 
@@ -199,10 +189,8 @@ std::unique_ptr<Kernel> make_depth_to_space(const KernelRequest& request) {
   const std::int64_t block = request.node.int_attribute("blocksize", 1);
   const std::int64_t depth = s.at(1) / (block * block);
   if (request.node.string_attribute("mode", "DCR") == "CRD")
-    return make_permutation(request, {s[0], depth, block, block, s[2], s[3]},
-                            std::array<std::size_t, 6>{0, 1, 4, 2, 5, 3});
-  return make_permutation(request, {s[0], block, block, depth, s[2], s[3]},
-                          std::array<std::size_t, 6>{0, 3, 4, 1, 5, 2});
+    return make_permutation(request, {s[0], depth, block, block, s[2], s[3]}, {0, 1, 4, 2, 5, 3});
+  return make_permutation(request, {s[0], block, block, depth, s[2], s[3]}, {0, 3, 4, 1, 5, 2});
 }
 
 std::unique_ptr<Kernel> make_space_to_depth(const KernelRequest& request) {
@@ -210,8 +198,8 @@ std::unique_ptr<Kernel> make_space_to_depth(const KernelRequest& request) {
   const std::int64_t block = request.node.int_attribute("blocksize", 1);
   const Shape blocks{s[0], s[1], s[2] / block, block, s[3] / block, block};
   if (request.node.string_attribute("mode", "DCR") == "CRD")
-    return make_permutation(request, blocks, std::array<std::size_t, 6>{0, 1, 3, 5, 2, 4});
-  return make_permutation(request, blocks, std::array<std::size_t, 6>{0, 3, 5, 1, 2, 4});
+    return make_permutation(request, blocks, {0, 1, 3, 5, 2, 4});
+  return make_permutation(request, blocks, {0, 3, 5, 1, 2, 4});
 }
 
 /// A Gather of what the condition keeps.

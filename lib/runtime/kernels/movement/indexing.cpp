@@ -9,12 +9,6 @@
 namespace autopar::runtime {
 namespace {
 
-std::int64_t product(const Shape& shape, std::size_t first, std::size_t last) {
-  std::int64_t result = 1;
-  for (std::size_t d = first; d < last; ++d) result *= shape[d];
-  return result;
-}
-
 /// ONNX's inference lets tensors through that do not belong together; kernels would read beyond.
 void require_fit(const KernelRequest& request, bool fit) {
   if (fit) return;
@@ -67,24 +61,23 @@ SliceIndexing slice_indexing(const KernelRequest& request) {
   const std::string op_type = qualified_op_type(request.node);
   if (request.inputs[1].type != DataType::int64)
     fail("node '{}': the indices of {} must be int64", request.node.name, op_type);
-  const auto batch_dims = static_cast<std::size_t>(request.node.int_attribute("batch_dims", 0));
-  const auto depth = static_cast<std::size_t>(indices.empty() ? 0 : indices.back());
-  const std::size_t first_kept = batch_dims + depth;
-  if (batch_dims >= indices.size() || first_kept > data.size())
+  const std::int64_t batch_dims = request.node.int_attribute("batch_dims", 0);
+  const std::int64_t depth = indices.empty() ? 0 : indices.back();
+  if (batch_dims < 0 || batch_dims >= std::ssize(indices) || batch_dims + depth > std::ssize(data))
     fail("node '{}': the indices of {} name more dimensions than the data has", request.node.name,
          op_type);
-  const auto kept = data.begin() + static_cast<std::ptrdiff_t>(first_kept);
-  const auto batch_end = data.begin() + static_cast<std::ptrdiff_t>(batch_dims);
+  const auto batch_end = data.begin() + batch_dims;
+  const auto kept = batch_end + depth;
   Shape slices(indices.begin(), indices.end() - 1);
   slices.insert(slices.end(), kept, data.end());
   require_fit(request, std::equal(data.begin(), batch_end, indices.begin()) &&
                            has_updates_of(request, slices));
   SliceIndexing indexing;
   indexing.extents.assign(batch_end, kept);
-  indexing.batches = product(data, 0, batch_dims);
-  indexing.indices = product(indices, batch_dims, indices.size() - 1);
-  indexing.slices = product(data, batch_dims, first_kept);
-  indexing.elements = product(data, first_kept, data.size());
+  indexing.batches = graph::num_elements(Shape(data.begin(), batch_end));
+  indexing.indices = graph::num_elements(Shape(indices.begin() + batch_dims, indices.end() - 1));
+  indexing.slices = graph::num_elements(indexing.extents);
+  indexing.elements = graph::num_elements(Shape(kept, data.end()));
   return indexing;
 }
 
