@@ -197,4 +197,14 @@ void Composite::add_copy(const Part& from, const Part& to, CopyLayout layout) {
 
 std::unique_ptr<Kernel> Composite::finish() { return std::move(steps_); }
 
+std::unique_ptr<Kernel> make_fixed(const KernelRequest& request, const graph::Tensor& tensor) {
+  require(tensor.size_bytes() == request.outputs.at(0).size_bytes(),
+          "a fixed tensor fills its output");
+  Composite composite(request);
+  Part bytes = composite.constant(tensor);
+  bytes.type = DataType::uint8;
+  composite.add_copy(bytes, composite.output(0), {{tensor.size_bytes()}, {1}, {1}});
+  return composite.finish();
+}
+
 }  // namespace autopar::runtime

@@ -66,4 +66,7 @@ class Composite {
   std::unique_ptr<Steps> steps_;
 };
 
+/// Copies a tensor known now, of whatever type, to output 0, which has its size.
+std::unique_ptr<Kernel> make_fixed(const KernelRequest& request, const graph::Tensor& tensor);
+
 }  // namespace autopar::runtime

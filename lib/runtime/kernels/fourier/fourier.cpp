@@ -244,11 +244,7 @@ std::unique_ptr<Kernel> make_mel_weight_matrix(const KernelRequest& request) {
       weight(bin) = double(end - bin) / double(end - top);
     if (begin == top || top >= end) weight(top) = 1;
   }
-  const graph::Tensor matrix = tensor_of(request, out.type, out.shape, weights);
-  Composite composite(request);
-  composite.add_copy(composite.constant(matrix), composite.output(0),
-                     {{matrix.elements()}, {1}, {1}});
-  return composite.finish();
+  return make_fixed(request, tensor_of(request, out.type, out.shape, weights));
 }
 
 }  // namespace autopar::runtime

@@ -3,35 +3,12 @@
 #include <algorithm>
 
 #include "runtime/device.h"
+#include "runtime/kernels/common/composite.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/generator/kernels.h"
 
 namespace autopar::runtime {
 namespace {
-
-/// Copies a tensor known when the kernel is made to the output, or its one element to all of it.
-class FixedKernel final : public Kernel {
- public:
-  FixedKernel(Device& device, const graph::Tensor& tensor, std::int64_t elements,
-              std::int64_t stride, int element_bytes)
-      : memory_(device.allocate(tensor.size_bytes())),
-        copy_(device.make_strided_copy({elements}, {stride}, {1}, element_bytes)) {
-    device.write(memory_.get(), tensor.bytes());
-  }
-  void run(const KernelIo& io) override {
-    copy_->run(memory_.get(), io.outputs[0].data, io.stream);
-  }
-
- private:
-  std::shared_ptr<std::byte> memory_;
-  std::unique_ptr<StridedCopy> copy_;
-};
-
-std::unique_ptr<Kernel> make_fixed(const KernelRequest& request, const graph::Tensor& tensor) {
-  require(tensor.size_bytes() == request.outputs.at(0).size_bytes(),
-          "a fixed tensor fills its output");
-  return std::make_unique<FixedKernel>(request.device, tensor, tensor.size_bytes(), 1, 1);
-}
 
 std::unique_ptr<Kernel> make_fixed_integers(const KernelRequest& request,
                                             std::span<const std::int64_t> values) {
@@ -68,8 +45,10 @@ std::unique_ptr<Kernel> make_constant_of_shape(const KernelRequest& request) {
   if (element.size_bytes() != bytes)
     fail("node '{}': the value of ConstantOfShape must be one element of its output's type",
          request.node.name);
-  return std::make_unique<FixedKernel>(request.device, element, request.outputs[0].elements(), 0,
-                                       bytes);
+  Composite composite(request);
+  composite.add_copy(composite.constant(element), composite.output(0),
+                     {{request.outputs[0].elements()}, {0}, {1}});
+  return composite.finish();
 }
 
 std::unique_ptr<Kernel> make_shape(const KernelRequest& request) {
