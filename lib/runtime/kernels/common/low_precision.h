@@ -27,6 +27,12 @@ struct Conversion {
   PowerRounding power_rounding = PowerRounding::up;
 };
 
+/// The bits of element `i`, of `bits` bits each.
+template <int bits>
+AUTOPAR_ELEMENTWISE unsigned code_at(const std::byte* data, std::int64_t i) {
+  return static_cast<unsigned>(data[i * bits / 8]) >> (i * bits % 8) & ((1U << bits) - 1);
+}
+
 /// A float with a sign bit, whose values are mantissa * 2^(exponent - bias - mantissa_bits). What
 /// codes mean beside numbers differs: Table 1 of "FP8 Formats for Deep Learning" (arXiv
 /// 2209.05433), "8-bit Numerical Formats for Deep Neural Networks" (2206.02915) for the kinds
@@ -91,14 +97,8 @@ struct SmallFloat {
     return has_negative_zero || code != 0 ? code | sign : 0;
   }
 
-  AUTOPAR_ELEMENTWISE static unsigned code_at(const std::byte* data, std::int64_t i) {
-    if constexpr (bits == 8)
-      return static_cast<unsigned>(data[i]);
-    else
-      return static_cast<unsigned>(data[i * bits / 8]) >> (i * bits % 8) & ((1U << bits) - 1);
-  }
   AUTOPAR_ELEMENTWISE static float at(const std::byte* data, std::int64_t i) {
-    return value_of(code_at(data, i));
+    return value_of(code_at<bits>(data, i));
   }
 
  private:
@@ -145,7 +145,7 @@ struct Float8E8M0 {
   }
 
   AUTOPAR_ELEMENTWISE static float at(const std::byte* data, std::int64_t i) {
-    return value_of(static_cast<unsigned>(data[i]));
+    return value_of(code_at<bits>(data, i));
   }
 };
 
@@ -158,7 +158,7 @@ struct SmallInteger {
   static constexpr std::int32_t highest = (1 << (is_signed ? bits - 1 : bits)) - 1;
 
   AUTOPAR_ELEMENTWISE static std::int32_t at(const std::byte* data, std::int64_t i) {
-    const int part = static_cast<int>(data[i * bits / 8]) >> (i * bits % 8) & ((1 << bits) - 1);
+    const int part = static_cast<int>(code_at<bits>(data, i));
     return part > highest ? part - (1 << bits) : part;
   }
   AUTOPAR_ELEMENTWISE static unsigned code_of(std::int64_t value) {

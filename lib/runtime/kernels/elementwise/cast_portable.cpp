@@ -13,19 +13,12 @@ namespace autopar::runtime::AUTOPAR_DEVICE {
 /// Floats of a byte.
 using ByteFloats = Types<Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ, Float8E8M0>;
 
-/// A number on its way: integers as integers, since a double does not hold all of them.
+/// A number on its way: integers as integers, too, since a double does not hold all of them.
 struct AnyNumber {
-  bool is_integer = false;
-  std::int64_t integer = 0;
-  double real = 0;
+  bool is_integer;
+  std::int64_t integer;
+  double real;
 };
-
-bool is_low_precision_cast(const KernelRequest& request) {
-  const auto& op_type = request.node.op_type;
-  return (op_type == "Cast" || op_type == "CastLike") &&
-         (graph::is_low_precision(request.inputs.at(0).type) ||
-          graph::is_low_precision(request.outputs.at(0).type));
-}
 
 Conversion conversion_of(const KernelRequest& request) {
   Conversion conversion;
@@ -72,22 +65,9 @@ class CastItems {
 
  private:
   AUTOPAR_ELEMENTWISE AnyNumber read(std::int64_t i) const {
-    const auto number = runtime::number_at<From>(in_, i);
-    AnyNumber any;
-    if constexpr (std::same_as<decltype(number), const Boolean>) {
-      any.is_integer = true;
-      any.integer = bool(number) ? 1 : 0;
-    } else if constexpr (std::integral<std::remove_const_t<decltype(number)>>) {
-      any.is_integer = true;
-      any.integer = static_cast<std::int64_t>(number);
-    } else {
-      any.real = static_cast<double>(number);
-      return any;
-    }
-    any.real = std::same_as<From, std::uint64_t>
-                   ? static_cast<double>(static_cast<std::uint64_t>(any.integer))
-                   : static_cast<double>(any.integer);
-    return any;
+    auto number = runtime::number_at<From>(in_, i);
+    return {!std::floating_point<decltype(number)>, functions::Convert<std::int64_t>{}(number),
+            functions::Convert<double>{}(number)};
   }
 
   AUTOPAR_ELEMENTWISE void put(std::int64_t item, unsigned code) const {
@@ -102,13 +82,9 @@ class CastItems {
       const std::int64_t i = item * in_item_ + k;
       if (i >= elements_) break;
       const AnyNumber number = read(i);
-      const unsigned code =
-          to_ == DataType::float4e2m1
-              ? Float4E2M1::code_of(number.real, conversion_)
-              : static_cast<unsigned>(number.is_integer
-                                          ? number.integer
-                                          : functions::Convert<std::int64_t>{}(number.real)) &
-                    ((1U << bits) - 1);
+      const unsigned code = to_ == DataType::float4e2m1
+                                ? Float4E2M1::code_of(number.real, conversion_)
+                                : static_cast<unsigned>(number.integer) & ((1U << bits) - 1);
       byte |= code << (k * bits);
     }
     put(item, byte);
@@ -134,18 +110,16 @@ class CastItems {
   Conversion conversion_;
 };
 
-std::unique_ptr<Kernel> make_low_precision_cast(const KernelRequest& request) {
+std::unique_ptr<Kernel> make_cast(const KernelRequest& request) {
+  const DataType from = request.inputs.at(0).type;
   const DataType to = request.outputs.at(0).type;
+  if (!graph::is_low_precision(from) && !graph::is_low_precision(to))
+    return make_elementwise(request);
   using Served = Joined<NumbersAndBooleans, Halves, LowPrecision>;
   if (!is_among(to, Served{}))
     fail("node '{}': {} to {} has no {} kernel", request.node.name, qualified_op_type(request.node),
          name_of(to), request.device.kernels().device);
-  return loops_for_type<CastItems>(request, request.inputs.at(0).type, Served{});
-}
-
-std::unique_ptr<Kernel> make_cast(const KernelRequest& request) {
-  return is_low_precision_cast(request) ? make_low_precision_cast(request)
-                                        : make_elementwise(request);
+  return loops_for_type<CastItems>(request, from, Served{});
 }
 
 }  // namespace autopar::runtime::AUTOPAR_DEVICE
