@@ -48,12 +48,12 @@ BlockFunction block_function(SimdLevel level = simd_level()) {
 /// A function's loop over elements of a type; null where it does not serve the type.
 using BlockFinder = BlockFunction (*)(DataType type);
 
+// In the order of FunctionId
 std::span<const BlockFinder> arithmetic_blocks();
+/// Activations, too.
 std::span<const BlockFinder> mathematical_blocks();
-std::span<const BlockFinder> activation_blocks();
+/// Casts, too, and what operators are composed of beside the functions of lines.
 std::span<const BlockFinder> logical_blocks();
-/// Casts, and what operators are composed of beside the functions of lines.
-std::span<const BlockFinder> other_blocks();
 
 /// The loop of `F` over elements of type `T`.
 template <typename F, typename T>

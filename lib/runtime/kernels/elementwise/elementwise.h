@@ -35,10 +35,10 @@ std::vector<std::string_view> elementwise_operator_names();
 
 namespace AUTOPAR_DEVICE {
 /// Every operator of operators.h.
-std::unique_ptr<Kernel> make_elementwise(const KernelRequest& request);
+MakeKernel make_elementwise;
 /// Cast and CastLike: element-wise unless a type is one that no operator computes in.
-std::unique_ptr<Kernel> make_cast(const KernelRequest& request);
-std::unique_ptr<Kernel> make_elementwise_chain(const KernelRequest& request);
+MakeKernel make_cast;
+MakeKernel make_elementwise_chain;
 }  // namespace AUTOPAR_DEVICE
 
 // How long a chain of element-wise operators each device takes (KernelTable::chain_slots).

@@ -42,8 +42,7 @@ BlockFunction narrowing(DataType type) {
 BlockFunction block_of(FunctionId function, DataType type) {
   static const std::vector<BlockFinder> finders = [] {
     std::vector<BlockFinder> all;
-    for (const auto& blocks : {arithmetic_blocks(), mathematical_blocks(), activation_blocks(),
-                               logical_blocks(), other_blocks()})
+    for (const auto& blocks : {arithmetic_blocks(), mathematical_blocks(), logical_blocks()})
       all.insert(all.end(), blocks.begin(), blocks.end());
     return all;
   }();
@@ -77,10 +76,7 @@ class ElementwiseKernel final : public Kernel {
   };
   struct Instruction {
     BlockFunction function = nullptr;
-    std::array<int, 3> operands{};
-    int operand_count = 0;
-    int result = 0;
-    Parameters parameters;
+    ElementwiseProgram::Instruction of;
   };
   class TileRun;
 
@@ -108,14 +104,8 @@ ElementwiseKernel::ElementwiseKernel(const ElementwiseProgram& program,
     inputs_.push_back({input.index, input.slot,
                        BroadcastOperand(program.shape, input.strides, element_bytes(input.type)),
                        widening(input.type)});
-  for (const auto& instruction : program.instructions) {
-    Instruction& own = instructions_.emplace_back();
-    own.function = block_of(instruction.function, instruction.type);
-    std::ranges::copy(instruction.operands, own.operands.begin());
-    own.operand_count = static_cast<int>(instruction.operands.size());
-    own.result = instruction.result;
-    own.parameters = instruction.parameters;
-  }
+  for (const auto& instruction : program.instructions)
+    instructions_.push_back({block_of(instruction.function, instruction.type), instruction});
   const Shape& shape = program.shape;
   const std::int64_t limit = program.slots() > 8 ? max_tile_elements / 2 : max_tile_elements;
   const std::int64_t inner = shape.empty() ? 1 : std::max<std::int64_t>(1, shape.back());
@@ -154,14 +144,13 @@ class ElementwiseKernel::TileRun {
   }
 
   void compute(const Instruction& instruction, std::int64_t n, std::byte* out) {
-    const bool is_output = instruction.result == kernel_.output_slot_ && !kernel_.narrow_;
-    BlockArguments arguments{
-        {}, is_output ? out : buffer(instruction.result), n, instruction.parameters};
-    for (int i = 0; i < instruction.operand_count; ++i)
-      arguments.inputs[static_cast<std::size_t>(i)] =
-          where(instruction.operands[static_cast<std::size_t>(i)]);
-    instruction.function(arguments);
-    where(instruction.result) = arguments.output;
+    const auto& [function, of] = instruction;
+    const bool is_output = of.result == kernel_.output_slot_ && !kernel_.narrow_;
+    BlockArguments arguments{{}, is_output ? out : buffer(of.result), n, of.parameters};
+    for (std::size_t i = 0; i < of.operands.size(); ++i)
+      arguments.inputs[i] = where(of.operands[i]);
+    function(arguments);
+    where(of.result) = arguments.output;
   }
 
   void store(std::int64_t n, std::byte* out) {

@@ -120,11 +120,8 @@ __device__ __forceinline__ std::int64_t offset_of(const ElementwiseCode& code,
   if (code.has_small_indices) {
     std::uint32_t rest = static_cast<std::uint32_t>(index);
 #pragma unroll 1
-    for (int d = code.dimensions - 1; d > 0; --d) {
-      const std::uint32_t outer = code.divisors[d].quotient(rest);
-      offset += (rest - outer * code.divisors[d].divisor()) * input.strides[d];
-      rest = outer;
-    }
+    for (int d = code.dimensions - 1; d > 0; --d)
+      offset += code.divisors[d].divide(rest) * input.strides[d];
     return offset + rest * input.strides[0];
   }
 #pragma unroll 1
@@ -139,8 +136,8 @@ __device__ __forceinline__ std::int64_t offset_of(const ElementwiseCode& code,
 __device__ __forceinline__ std::int64_t column_of(const ElementwiseCode& code, std::int64_t index) {
   const int inner = code.dimensions - 1;
   if (!code.has_small_indices) return index % code.extents[inner];
-  const std::uint32_t column = static_cast<std::uint32_t>(index);
-  return column - code.divisors[inner].quotient(column) * code.divisors[inner].divisor();
+  auto column = static_cast<std::uint32_t>(index);
+  return code.divisors[inner].divide(column);
 }
 
 /// Loads the elements for the output's elements [index, index + count), packed. Where there are
@@ -203,7 +200,10 @@ __device__ __forceinline__ void load(Bank<Word>& bank, const ElementwiseCode& co
 // From memory's types to registers' and back
 
 template <typename Word>
-__device__ __forceinline__ void unpack(Bank<Word>& bank, const CodeInput& input) {
+__device__ __forceinline__ void unpack(Bank<Word>& bank, Source source,
+                                       const ElementwiseCode& code) {
+  if (source.kind != Source::Kind::input) return;
+  const CodeInput& input = code.inputs[source.index];
   const bool is_one = input.access == Access::one || input.access == Access::one_a_row;
   visit_stored(input.type, StoredIn<Word>{}, [&]<typename Stored>(Stored) {
     using E = Bits<sizeof(Stored)>;
@@ -349,12 +349,6 @@ __device__ __forceinline__ void fetch(Bank<Word>& bank, Source source,
   } else if (source.kind == Source::Kind::input) {
     load(bank, code, code.inputs[source.index], index, count);
   }
-}
-
-template <typename Word>
-__device__ __forceinline__ void unpack(Bank<Word>& bank, Source source,
-                                       const ElementwiseCode& code) {
-  if (source.kind == Source::Kind::input) unpack(bank, code.inputs[source.index]);
 }
 
 template <typename Word>

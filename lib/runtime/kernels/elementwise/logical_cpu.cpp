@@ -4,12 +4,9 @@
 namespace autopar::runtime::cpu {
 
 std::span<const BlockFinder> logical_blocks() {
-  return blocks_of(decltype(elementwise_table::logical)::Functions{});
-}
-
-std::span<const BlockFinder> other_blocks() {
   using namespace elementwise_table;
-  return blocks_of(Joined<decltype(casts)::Functions, Conversions, Helpers>{});
+  return blocks_of(
+      Joined<decltype(logical)::Functions, decltype(casts)::Functions, Conversions, Helpers>{});
 }
 
 }  // namespace autopar::runtime::cpu

@@ -4,11 +4,8 @@
 namespace autopar::runtime::cpu {
 
 std::span<const BlockFinder> mathematical_blocks() {
-  return blocks_of(decltype(elementwise_table::mathematical)::Functions{});
-}
-
-std::span<const BlockFinder> activation_blocks() {
-  return blocks_of(decltype(elementwise_table::activations)::Functions{});
+  using namespace elementwise_table;
+  return blocks_of(Joined<decltype(mathematical)::Functions, decltype(activations)::Functions>{});
 }
 
 }  // namespace autopar::runtime::cpu
