@@ -2,7 +2,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/kernels/common/floats.h"
+#include "runtime/kernels/common/element_types.h"
 #include "runtime/passes/matcher.h"
 
 namespace autopar::runtime::passes {
@@ -20,15 +20,12 @@ struct ChannelScale {
 
 /// Doubles of a constant of floats.
 std::optional<Doubles> numbers(const Matcher& matcher, ValueId id) {
-  if (!matcher.is_constant(id) || !graph::is_floating_point(matcher.type(id))) return std::nullopt;
-  const auto constant = matcher.data(id);
-  if (!constant) return std::nullopt;
-  AnyFloats floats;
-  floats.type = constant->type();
-  floats.data = const_cast<std::byte*>(constant->bytes().data());
-  Doubles result(static_cast<std::size_t>(constant->elements()));
-  for (std::size_t i = 0; i < result.size(); ++i)
-    result[i] = floats.at(static_cast<std::int64_t>(i));
+  std::optional<Doubles> result;
+  if (const auto constant = matcher.data(id))
+    visit_type(constant->type(), AllFloats{}, [&]<typename T>(T) {
+      result.emplace();
+      for (const T x : constant->values<T>()) result->push_back(static_cast<double>(widened(x)));
+    });
   return result;
 }
 

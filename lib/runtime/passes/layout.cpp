@@ -135,11 +135,10 @@ std::optional<Layout::Stored> Layout::stored(const Shape& source) const {
       candidate.shape[place] = extent_of(dimensions_[order[place]]);
       candidate.permutation[order[place]] = static_cast<std::int64_t>(place);
     }
-    const Shape strides = graph::row_major_strides(candidate.shape);
+    const Layout contiguous(candidate.shape);
     bool fits = true;
     for (std::size_t place = 0; place < rank; ++place)
-      fits = fits && merged(dimensions_[order[place]]) ==
-                         merged({{candidate.shape[place], strides[place]}});
+      fits = fits && merged(dimensions_[order[place]]) == contiguous.dimensions_[place];
     if (!fits) continue;
     if (candidate.shape == source) return candidate;
     if (!found) found = std::move(candidate);

@@ -3,17 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/kernels/common/element_types.h"
+
 namespace autopar::runtime::cpu {
-namespace {
-
-template <typename T>
-void fill_with(std::byte* out, const std::byte* element, std::int64_t n) {
-  T value;
-  std::memcpy(&value, element, sizeof(T));
-  std::fill_n(reinterpret_cast<T*>(out), n, value);
-}
-
-}  // namespace
 
 BroadcastOperand::BroadcastOperand(Shape shape, std::vector<std::int64_t> strides,
                                    int element_bytes)
@@ -58,19 +50,13 @@ const std::byte* BroadcastOperand::read(const std::byte* data, std::int64_t begi
 }
 
 void fill(std::byte* out, const std::byte* element, std::int64_t n, int element_bytes) {
-  switch (element_bytes) {
-    case 1:
-      return fill_with<std::uint8_t>(out, element, n);
-    case 2:
-      return fill_with<std::uint16_t>(out, element, n);
-    case 4:
-      return fill_with<std::uint32_t>(out, element, n);
-    case 8:
-      return fill_with<std::uint64_t>(out, element, n);
-    default:
-      for (std::int64_t i = 0; i < n; ++i)
-        std::memcpy(out + i * element_bytes, element, static_cast<std::size_t>(element_bytes));
-  }
+  const auto fill_words = [&]<typename Word>(Word value) {
+    std::memcpy(&value, element, sizeof(Word));
+    std::fill_n(reinterpret_cast<Word*>(out), n, value);
+  };
+  if (visit_size(element_bytes, UnsignedIntegers{}, fill_words)) return;
+  for (std::int64_t i = 0; i < n; ++i)
+    std::memcpy(out + i * element_bytes, element, static_cast<std::size_t>(element_bytes));
 }
 
 }  // namespace autopar::runtime::cpu

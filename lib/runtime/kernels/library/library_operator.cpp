@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <map>
 #include <mutex>
-#include <utility>
 
 #include "base/error.h"
 #include "graph/operators/library_node.h"
@@ -93,8 +91,13 @@ class LibraryKernel final : public Kernel {
     const Blocks first = run_in_blocks(first_fill);
     const Blocks second = run_in_blocks(second_fill);
     for (std::size_t o = 0; o < outputs_.size(); ++o) {
-      check_all_is_written(o, unwritten_elements(first.outputs[o], second.outputs[o],
-                                                 element_bytes(output_views_[o].type)));
+      const TensorView& view = output_views_[o];
+      const std::int64_t unwritten =
+          unwritten_elements(first.outputs[o], second.outputs[o], element_bytes(view.type));
+      if (unwritten > 0)
+        fail_as_faulty(fmt::format("leaves {} of the {} elements of output {}, {} {}, unwritten",
+                                   unwritten, view.elements(), o, graph::name_of(view.type),
+                                   graph::to_string(view.shape)));
       std::ranges::copy(second.outputs[o].bytes(), io.outputs[o].data);
     }
     is_checked_ = true;
@@ -118,14 +121,6 @@ class LibraryKernel final : public Kernel {
 
   static std::int64_t element_bytes(DataType type) {
     return std::max(type == DataType::undefined ? 0 : graph::bytes_of(type, 1), std::int64_t{1});
-  }
-
-  void check_all_is_written(std::size_t output, std::int64_t unwritten) const {
-    if (unwritten == 0) return;
-    const TensorView& view = output_views_[output];
-    fail_as_faulty(fmt::format("leaves {} of the {} elements of output {}, {} {}, unwritten",
-                               unwritten, view.elements(), output, graph::name_of(view.type),
-                               graph::to_string(view.shape)));
   }
 
   [[noreturn]] void fail_as_faulty(const std::string& what) const {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <memory>
-
 #include "runtime/kernel.h"
 #include "runtime/kernels/common/for_device.h"
 
@@ -9,13 +7,12 @@ namespace autopar::runtime::cpu {
 
 /// ExpertMatMulNBits of checked inputs, the rows of each expert through MatMulNBits; null where
 /// that has no such blocks.
-std::unique_ptr<Kernel> make_rows_by_expert(const KernelRequest& request);
+MakeKernel make_rows_by_expert;
 
 }  // namespace autopar::runtime::cpu
 
 namespace autopar::runtime::AUTOPAR_DEVICE {
 
-std::unique_ptr<Kernel> make_tree_sums(const KernelRequest& request);
-std::unique_ptr<Kernel> make_expert_matmul_n_bits(const KernelRequest& request);
+MakeKernel make_tree_sums, make_expert_matmul_n_bits;
 
 }  // namespace autopar::runtime::AUTOPAR_DEVICE
