@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "graph/onnx/control_flow/control_flow_parts.h"
-
 namespace autopar::graph {
 namespace {
 
@@ -105,37 +103,27 @@ std::vector<bool> find_changes(const NativeLoop& loop, NodeReader& reader) {
 /// How many rounds there are where no run is needed to tell.
 std::optional<std::int64_t> known_rounds(const NativeLoop& loop, bool may_end_early,
                                          NodeReader& reader) {
-  if (loop.trip_count == no_value || may_end_early) return std::nullopt;
-  const auto trips = known(loop.trip_count, reader);
-  if (!trips || (loop.condition != no_value && !known(loop.condition, reader))) return std::nullopt;
-  if (loop.condition != no_value && known(loop.condition, reader) == 0) return 0;
-  return std::max<std::int64_t>(*trips, 0);
+  const auto trips = known_trips(loop, reader);
+  const auto begins =
+      loop.condition == no_value ? std::optional<std::int64_t>(1) : known(loop.condition, reader);
+  if (!trips || !begins || may_end_early) return std::nullopt;
+  return *begins == 0 ? 0 : std::max<std::int64_t>(*trips, 0);
 }
 
 /// Some end must be in sight, as what runs for ever tells nobody why.
 void require_an_end(const NativeLoop& loop, NodeReader& reader) {
   const bool may_not_begin = loop.condition != no_value && known(loop.condition, reader) != 1;
-  const auto trips = loop.trip_count == no_value ? std::nullopt : known(loop.trip_count, reader);
   if (loop.trip_count == no_value && !may_not_begin)
     fail("nothing ends it: it has no trip count, and its condition holds for ever");
+  const auto trips = known_trips(loop, reader);
   if (trips.value_or(0) > most_native_rounds)
     fail("it makes {} rounds, and no condition ends it before; more than {} are not supported",
          *trips, most_native_rounds);
 }
 
 [[noreturn]] void fail_collected(const NativeLoop& loop, NodeReader& reader) {
-  const bool is_counted = loop.trip_count != no_value && known(loop.trip_count, reader);
-  throw UnknownShape(fmt::format(
-      "{} is not known before the run, but decides how much it collects: give a model input's "
-      "value with --constant",
-      is_counted ? "its condition" : "its trip count"));
-}
-
-/// The results of a loop that makes nothing.
-Values left_as_it_was(const NativeLoop& loop) {
-  Values result = loop.carried;
-  result.resize(result.size() + loop.is_collected.size(), no_value);
-  return result;
+  fail_unknown(fmt::format("{} is not known before the run, but decides how much it collects",
+                           known_trips(loop, reader) ? "its condition" : "its trip count"));
 }
 
 /// The body of a loop, what it captures, and the outputs of its node: first what is carried.
@@ -187,6 +175,10 @@ void add_rounds(const NativeLoop& loop, NodeReader& reader, NativeBody& body) {
 
 }  // namespace
 
+std::optional<std::int64_t> known_trips(const NativeLoop& loop, NodeReader& reader) {
+  return loop.trip_count == no_value ? std::nullopt : known(loop.trip_count, reader);
+}
+
 std::vector<bool> has_outputs(const onnx::NodeProto& node, std::size_t first, std::size_t last) {
   std::vector<bool> has;
   for (auto o = static_cast<int>(first); o < static_cast<int>(last); ++o)
@@ -200,17 +192,17 @@ Values add_native_loop(const NativeLoop& loop, NodeReader& reader) {
   // Loops in a shard carry only what changes.
   const std::vector<bool> changes =
       reader.unrolls() ? find_changes(loop, reader) : all_tensors(loop);
-  auto body = read_body(loop, changes, reader);
-  if (!body) return left_as_it_was(loop);
-  add_rounds(loop, reader, *body);
-  Values inputs{loop.trip_count, loop.condition};
-  for (std::size_t i = 0; i < changes.size(); ++i)
-    if (changes[i]) inputs.push_back(loop.carried[i]);
-  const Values& captured = body->finished.captured;
-  inputs.insert(inputs.end(), captured.begin(), captured.end());
-  const Values made = reader.add_loop(
-      std::move(inputs), {std::move(body->finished.body), body->carried}, body->outputs);
-
+  Values made;
+  if (auto body = read_body(loop, changes, reader)) {
+    add_rounds(loop, reader, *body);
+    Values inputs{loop.trip_count, loop.condition};
+    for (std::size_t i = 0; i < changes.size(); ++i)
+      if (changes[i]) inputs.push_back(loop.carried[i]);
+    const Values& captured = body->finished.captured;
+    inputs.insert(inputs.end(), captured.begin(), captured.end());
+    made = reader.add_loop(std::move(inputs), {std::move(body->finished.body), body->carried},
+                           body->outputs);
+  }
   Values result;
   std::size_t next = 0;
   for (std::size_t i = 0; i < changes.size(); ++i)

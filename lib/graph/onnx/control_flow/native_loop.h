@@ -16,6 +16,9 @@ struct NativeLoop {
   std::function<Values(ValueId round, const Values& carried)> read;
 };
 
+/// Its trip count where that is known.
+std::optional<std::int64_t> known_trips(const NativeLoop& loop, NodeReader& reader);
+
 /// Whether the node has each of its outputs from the first to the last.
 std::vector<bool> has_outputs(const onnx::NodeProto& node, std::size_t first, std::size_t last);
 

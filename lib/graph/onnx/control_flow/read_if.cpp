@@ -1,5 +1,4 @@
 #include "graph/onnx/control_flow/control_flow.h"
-#include "graph/onnx/control_flow/control_flow_parts.h"
 
 namespace autopar::graph {
 namespace {

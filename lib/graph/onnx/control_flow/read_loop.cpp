@@ -1,16 +1,9 @@
 #include <algorithm>
 
-#include "graph/onnx/control_flow/control_flow.h"
-#include "graph/onnx/control_flow/control_flow_parts.h"
 #include "graph/onnx/control_flow/native_loop.h"
 
 namespace autopar::graph {
 namespace {
-
-/// Its trip count where that is known.
-std::optional<std::int64_t> known_trips(const NativeLoop& loop, NodeReader& reader) {
-  return loop.trip_count == no_value ? std::nullopt : known(loop.trip_count, reader);
-}
 
 /// Appends what the rounds have made for each output that is collected.
 template <typename OutputsOfNone>

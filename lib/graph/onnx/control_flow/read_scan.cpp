@@ -2,8 +2,6 @@
 #include <limits>
 
 #include "graph/onnx/attribute_proto.h"
-#include "graph/onnx/control_flow/control_flow.h"
-#include "graph/onnx/control_flow/control_flow_parts.h"
 #include "graph/onnx/control_flow/native_loop.h"
 
 namespace autopar::graph {
@@ -28,36 +26,37 @@ struct Sequence {
   std::vector<std::int64_t> input_directions;
   std::vector<std::int64_t> output_axes;
   std::vector<std::int64_t> output_directions;
+  std::int64_t length = 0;
 };
 
-/// The sequences' length; makes their axes count from the front.
-std::int64_t length_of(const Sequence& of, const Values& sequences, std::vector<std::int64_t>& axes,
-                       NodeReader& reader) {
+/// Finds the sequences' length, and makes their axes count from the front.
+void find_length(const Values& sequences, NodeReader& reader, Sequence& of) {
   std::optional<std::int64_t> length;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const Shape& shape = reader.value(sequences[i]).shape;
     const auto rank = static_cast<std::int64_t>(shape.size());
-    if (axes[i] < 0) axes[i] += rank;
-    if (axes[i] < 0 || axes[i] >= rank)
+    std::int64_t& axis = of.input_axes[i];
+    const std::int64_t given = axis;
+    if (axis < 0) axis += rank;
+    if (axis < 0 || axis >= rank)
       fail("its input '{}' {} has no dimension {}", reader.value(sequences[i]).name,
-           to_string(shape), of.input_axes[i]);
-    const std::int64_t extent = shape[static_cast<std::size_t>(axes[i])];
+           to_string(shape), given);
+    const std::int64_t extent = shape[static_cast<std::size_t>(axis)];
     if (length.value_or(extent) != extent)
       fail("its sequences have lengths of {} and {}", *length, extent);
     length = extent;
   }
-  return *length;
+  of.length = *length;
 }
 
 /// Reads a round whose number is a value, in the body of a loop.
-Values read_in_body(const Sequence& of, Values given, const Values& sequences,
-                    const std::vector<std::int64_t>& axes, std::int64_t length, ValueId round,
+Values read_in_body(const Sequence& of, Values given, const Values& sequences, ValueId round,
                     NodeReader& reader) {
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const ValueId place = of.input_directions[i] == 0
                               ? round
-                              : reader.add("Sub", {integer(length - 1, reader), round}, {});
-    given.push_back(reader.add("Gather", {sequences[i], place}, {{"axis", axes[i]}}));
+                              : reader.add("Sub", {integer(of.length - 1, reader), round}, {});
+    given.push_back(reader.add("Gather", {sequences[i], place}, {{"axis", of.input_axes[i]}}));
   }
   return reader.read(of.body, given, -1);
 }
@@ -65,25 +64,24 @@ Values read_in_body(const Sequence& of, Values given, const Values& sequences,
 /// nullopt where there are too many rounds.
 std::optional<Values> unrolled_scan(const Sequence& of, Values state, const Values& sequences,
                                     int& round, const Growth& growth, NodeReader& reader) {
-  std::vector<std::int64_t> axes = of.input_axes;
-  const std::int64_t length = length_of(of, sequences, axes, reader);
   std::vector<Values> collected(of.output_axes.size());
-  for (std::int64_t t = 0; t < length; ++t) {
+  for (std::int64_t t = 0; t < of.length; ++t) {
     if (growth.is_too_much(round)) return std::nullopt;
     Values given = state;
-    for (std::size_t i = 0; i < sequences.size(); ++i)
-      given.push_back(
-          part(sequences[i], of.input_directions[i] != 0 ? length - 1 - t : t, axes[i], reader));
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      const std::int64_t place = of.input_directions[i] != 0 ? of.length - 1 - t : t;
+      given.push_back(part(sequences[i], place, of.input_axes[i], reader));
+    }
     const Values made = reader.read(of.body, given, round++);
     std::copy_n(made.begin(), of.states, state.begin());
     for (std::size_t i = 0; i < collected.size(); ++i) collected[i].push_back(made[of.states + i]);
   }
   const int around = reader.frames().depth();
   std::vector<LoopOutput> of_none;
-  if (length == 0 && !collected.empty())
+  if (of.length == 0 && !collected.empty())
     of_none = outputs_of_no_round(of.body, of.states, reader, [&](ValueId first) {
       return read_in_body(of, brought_in(state, around, reader),
-                          brought_in(sequences, around, reader), axes, length, first, reader);
+                          brought_in(sequences, around, reader), first, reader);
     });
   for (std::size_t i = 0; i < collected.size(); ++i) {
     if (!of_none.empty()) {
@@ -119,16 +117,13 @@ ValueId arranged(ValueId collected, std::int64_t axis, bool is_reversed, NodeRea
 /// The Scan as a Loop that counts the places of its sequences.
 Values native_scan(const Sequence& of, const Values& state, const Values& sequences,
                    NodeReader& reader) {
-  std::vector<std::int64_t> axes = of.input_axes;
-  const std::int64_t length = length_of(of, sequences, axes, reader);
   const int around = reader.frames().depth();
   NativeLoop loop;
-  loop.trip_count = integer(length, reader);
+  loop.trip_count = integer(of.length, reader);
   loop.carried = state;
   loop.is_collected = has_outputs(of.node, of.states, of.states + of.output_axes.size());
   loop.read = [&](ValueId round, const Values& given) {
-    Values made =
-        read_in_body(of, given, brought_in(sequences, around, reader), axes, length, round, reader);
+    Values made = read_in_body(of, given, brought_in(sequences, around, reader), round, reader);
     made.insert(made.begin(), truth(true, reader));
     return made;
   };
@@ -141,8 +136,9 @@ Values native_scan(const Sequence& of, const Values& state, const Values& sequen
   return result;
 }
 
-Values scan(const Sequence& of, const Values& state, const Values& sequences, int& round,
+Values scan(Sequence of, const Values& state, const Values& sequences, int& round,
             const Growth& growth, NodeReader& reader) {
+  find_length(sequences, reader, of);
   if (reader.unrolls())
     if (auto unrolled = unrolled_scan(of, state, sequences, round, growth, reader))
       return *unrolled;
@@ -162,7 +158,7 @@ Values read_scan(const onnx::NodeProto& node, const Values& inputs, NodeReader& 
   for (const ValueId id : given)
     if (id <= no_value) fail("one of its inputs is no tensor");
   const auto scanned = static_cast<std::size_t>(count->i());
-  Sequence of{node, body_of(node, "body"), given.size() - scanned, {}, {}, {}, {}};
+  Sequence of{node, body_of(node, "body"), given.size() - scanned, {}, {}, {}, {}, 0};
   const auto outputs = static_cast<std::size_t>(of.body.output_size());
   check_ports(node, of.body, given.size(), outputs);
   if (outputs < of.states) fail("its graph has {} outputs for {} states", outputs, of.states);

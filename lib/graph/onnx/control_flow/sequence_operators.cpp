@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "graph/onnx/attribute_proto.h"
-#include "graph/onnx/control_flow/control_flow_parts.h"
 
 namespace autopar::graph {
 namespace {

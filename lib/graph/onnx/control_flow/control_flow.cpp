@@ -1,4 +1,4 @@
-#include "graph/onnx/control_flow/control_flow_parts.h"
+#include "graph/onnx/control_flow/control_flow.h"
 
 #include <algorithm>
 
