@@ -5,16 +5,27 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "base/error.h"
 #include "base/interruption.h"
 
 namespace autopar {
-namespace {
 
 constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 
-}  // namespace
+Xxh3Stream::Xxh3Stream() : state_(XXH3_createState()) {
+  if (!state_) throw std::bad_alloc();
+  XXH3_64bits_reset(state_.get());
+}
+
+void Xxh3Stream::add(std::span<const std::byte> bytes) {
+  XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
+}
+
+std::string Xxh3Stream::digest() const {
+  return fmt::format("{:016x}", XXH3_64bits_digest(state_.get()));
+}
 
 DigestingFile::DigestingFile(std::filesystem::path path)
     : path_(std::move(path)),
