@@ -290,15 +290,14 @@ double CostModel::step_seconds(const ReshardStep& step, const Shape& shape,
       .seconds(slowest_link(step.mesh_axes, step.kind));
 }
 
-const Link& CostModel::link_of(int axis) const {
-  if (device_.gpus_per_node == 0) return device_.link(axis);
-  return device_.link(leaves_node_[axis] ? 1 : 0);
-}
-
 LinkSpeed CostModel::slowest_link(const std::vector<int>& mesh_axes, StepKind kind) const {
-  LinkSpeed slowest = link_of(mesh_axes.front()).speed(kind);
+  const auto speed_of = [&](int axis) {
+    if (device_.gpus_per_node > 0) axis = leaves_node_[axis] ? 1 : 0;
+    return device_.link(axis).speed(kind);
+  };
+  LinkSpeed slowest = speed_of(mesh_axes.front());
   for (const int axis : mesh_axes) {
-    const LinkSpeed link = link_of(axis).speed(kind);
+    const LinkSpeed link = speed_of(axis);
     slowest.latency_seconds = std::max(slowest.latency_seconds, link.latency_seconds);
     slowest.bytes_per_second = std::min(slowest.bytes_per_second, link.bytes_per_second);
   }

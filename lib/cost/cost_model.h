@@ -38,8 +38,8 @@ struct Work {
   double elements = 0;            ///< of its largest input or output
 };
 
-/// Predicts seconds on one mesh of equal devices. The formulas are in ARCHITECTURE.md; each cost
-/// is computed here and nowhere else.
+/// Predicts seconds on one mesh of equal devices. The formulas are in docs/costs.md; each cost is
+/// computed here and nowhere else.
 class CostModel {
  public:
   CostModel(DeviceModel device, sharding::DeviceMesh mesh);
@@ -92,9 +92,8 @@ class CostModel {
   double loop_seconds(const graph::Graph& graph, const graph::Node& loop) const;
   bool is_stored(const graph::Value& value) const;
   bool is_weight(const graph::Value& value) const;
-  /// A mesh axis's link: where devices stand in nodes, that between nodes if the axis leaves one.
-  const Link& link_of(int axis) const;
-  /// The greatest latency and the least bandwidth of several axes' links.
+  /// The greatest latency and the least bandwidth of several axes' links. Where devices stand in
+  /// nodes, an axis that leaves one has the link between nodes.
   LinkSpeed slowest_link(const std::vector<int>& mesh_axes, sharding::StepKind kind) const;
 
   DeviceModel device_;

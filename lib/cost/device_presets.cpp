@@ -44,8 +44,6 @@ std::vector<DeviceModel> make_presets() {
                  "141 GB, 4.8 TB/s, NVLink 900 GB/s both ways; latencies estimated",
        .flops_per_second = hopper,
        .memory_bytes_per_second = 4800 * giga,
-       .launch_seconds = gpu_launch,
-       .runs_on = "cuda",
        .memory_bytes = 141'000'000'000,
        .links = {{nvlink_latency, 450 * giga}}},
       {.name = "h100",
@@ -53,8 +51,6 @@ std::vector<DeviceModel> make_presets() {
                  "80 GB, 3.35 TB/s, NVLink 900 GB/s both ways; latencies estimated",
        .flops_per_second = hopper,
        .memory_bytes_per_second = 3350 * giga,
-       .launch_seconds = gpu_launch,
-       .runs_on = "cuda",
        .memory_bytes = 80'000'000'000,
        .links = {{nvlink_latency, 450 * giga}}},
       {.name = "a100",
@@ -67,8 +63,6 @@ std::vector<DeviceModel> make_presets() {
                             {DataType::int8, 624 * tera},
                             {DataType::uint8, 624 * tera}},
        .memory_bytes_per_second = 2039 * giga,
-       .launch_seconds = gpu_launch,
-       .runs_on = "cuda",
        .memory_bytes = 80'000'000'000,
        .links = {{nvlink_latency, 300 * giga}}},
       {.name = "v100",
@@ -78,8 +72,6 @@ std::vector<DeviceModel> make_presets() {
                             {DataType::float32, 15.7 * tera},
                             {DataType::float16, 125 * tera}},
        .memory_bytes_per_second = 900 * giga,
-       .launch_seconds = gpu_launch,
-       .runs_on = "cuda",
        .memory_bytes = 32'000'000'000,
        .links = {{nvlink_latency, 150 * giga}}},
       {.name = "l4",
@@ -87,11 +79,13 @@ std::vector<DeviceModel> make_presets() {
                  "300 GB/s, PCIe Gen4 x16 64 GB/s both ways; latencies estimated",
        .flops_per_second = ada,
        .memory_bytes_per_second = 300 * giga,
-       .launch_seconds = gpu_launch,
-       .runs_on = "cuda",
        .memory_bytes = 24'000'000'000,
        .links = {{pcie_latency, 32 * giga}}},
   };
+  for (DeviceModel& gpu : presets) {
+    gpu.launch_seconds = gpu_launch;
+    gpu.runs_on = "cuda";
+  }
   DeviceModel& h100_cluster = presets.emplace_back(presets[1]);
   h100_cluster.name = "h100-cluster";
   h100_cluster.source =
