@@ -13,7 +13,6 @@ namespace autopar::sharding {
 namespace {
 
 using Group = std::string;
-using TensorGroups = std::vector<Group>;
 
 constexpr std::int64_t unknown = -1;
 
@@ -34,10 +33,11 @@ struct RuleText {
   }
 };
 
-/// A tensor's text beside its shape.
-struct GroupedTensor {
-  TensorGroups groups;
-  const Shape& shape;
+/// A dimension's text beside its extent.
+struct Dimension {
+  std::size_t tensor;  ///< inputs, then outputs
+  Group group;
+  std::int64_t extent;
 };
 
 /// The factors of a rule by their letters.
@@ -55,8 +55,8 @@ struct Factors {
   }
 };
 
-TensorGroups parse_groups(std::string_view text, const RuleText& rule) {
-  TensorGroups groups;
+std::vector<Group> parse_groups(std::string_view text, const RuleText& rule) {
+  std::vector<Group> groups;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '1') {
       groups.emplace_back();
@@ -72,28 +72,29 @@ TensorGroups parse_groups(std::string_view text, const RuleText& rule) {
   return groups;
 }
 
-/// Appends the tensors of one side of the arrow.
-void parse_tensors(std::string_view text, std::span<const Shape> shapes, const RuleText& rule,
-                   std::vector<GroupedTensor>& tensors) {
+/// Appends the dimensions of the tensors of one side of the arrow, of which `tensor` is the first.
+void parse_tensors(std::string_view text, std::span<const Shape> shapes, std::size_t tensor,
+                   const RuleText& rule, std::vector<Dimension>& dimensions) {
   const auto commas = static_cast<std::size_t>(std::ranges::count(text, ','));
   rule.check((text.empty() && shapes.empty()) || commas + 1 == shapes.size(), "names every tensor");
   for (const Shape& shape : shapes) {
     const std::size_t comma = text.find(',');
-    tensors.push_back({parse_groups(text.substr(0, comma), rule), shape});
-    rule.check(tensors.back().groups.size() == shape.size(), "names every dimension");
+    const std::vector<Group> groups = parse_groups(text.substr(0, comma), rule);
+    rule.check(groups.size() == shape.size(), "names every dimension");
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      dimensions.push_back({tensor, groups[d], shape[d]});
+    ++tensor;
     if (comma != text.npos) text.remove_prefix(comma + 1);
   }
 }
 
 /// The factors in the order in which the text names them, of sizes that are not known.
-Factors named_factors(const std::vector<GroupedTensor>& tensors, const RuleText& rule) {
+Factors named_factors(const std::vector<Dimension>& dimensions, const RuleText& rule) {
   Factors factors{rule, {}};
-  for (const GroupedTensor& tensor : tensors) {
-    for (const Group& group : tensor.groups) {
-      for (const char letter : group) {
-        rule.check(std::isalpha(static_cast<unsigned char>(letter)) != 0, "is made of letters");
-        if (!factors.has(letter)) factors.all.push_back({.letter = letter, .size = unknown});
-      }
+  for (const Dimension& dimension : dimensions) {
+    for (const char letter : dimension.group) {
+      rule.check(std::isalpha(static_cast<unsigned char>(letter)) != 0, "is made of letters");
+      if (!factors.has(letter)) factors.all.push_back({.letter = letter, .size = unknown});
     }
   }
   return factors;
@@ -101,16 +102,13 @@ Factors named_factors(const std::vector<GroupedTensor>& tensors, const RuleText&
 
 /// Finds the sizes of letters that stand alone. A dimension of size 1 may be broadcast, so any
 /// other size is the factor's.
-void find_sizes_of_single_letters(const std::vector<GroupedTensor>& tensors, Factors& factors) {
-  for (const GroupedTensor& tensor : tensors) {
-    for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
-      if (tensor.groups[d].size() != 1) continue;
-      const std::int64_t extent = tensor.shape[d];
-      std::int64_t& size = factors.at(tensor.groups[d].front()).size;
-      factors.rule.check(size == unknown || size == 1 || extent == 1 || extent == size,
-                         "agrees on sizes");
-      if (size == unknown || size == 1) size = extent;
-    }
+void find_sizes_of_single_letters(const std::vector<Dimension>& dimensions, Factors& factors) {
+  for (const auto& [tensor, group, extent] : dimensions) {
+    if (group.size() != 1) continue;
+    std::int64_t& size = factors.at(group.front()).size;
+    factors.rule.check(size == unknown || size == 1 || extent == 1 || extent == size,
+                       "agrees on sizes");
+    if (size == unknown || size == 1) size = extent;
   }
 }
 
@@ -133,12 +131,10 @@ bool find_size_in_product(const Group& group, std::int64_t extent, Factors& fact
 }
 
 /// Finds what sizes products tell, as each may tell another; false where there was none.
-bool find_sizes_in_products(const std::vector<GroupedTensor>& tensors, Factors& factors) {
+bool find_sizes_in_products(const std::vector<Dimension>& dimensions, Factors& factors) {
   bool found = false;
-  for (const GroupedTensor& tensor : tensors) {
-    for (std::size_t d = 0; d < tensor.shape.size(); ++d)
-      found |= find_size_in_product(tensor.groups[d], tensor.shape[d], factors);
-  }
+  for (const auto& [tensor, group, extent] : dimensions)
+    found |= find_size_in_product(group, extent, factors);
   return found;
 }
 
@@ -156,20 +152,12 @@ std::vector<int> factors_in(const Group& group, std::int64_t extent, Factors& fa
   return result;
 }
 
-TensorFactors factors_of(const GroupedTensor& tensor, Factors& factors) {
-  TensorFactors result;
-  for (std::size_t d = 0; d < tensor.shape.size(); ++d)
-    result.push_back(factors_in(tensor.groups[d], tensor.shape[d], factors));
-  return result;
-}
-
 /// A spatial letter stands in an output.
-void check_kinds(std::span<const GroupedTensor> outputs, const Factors& factors) {
+void check_kinds(const std::vector<Dimension>& dimensions, const Factors& factors) {
   for (const Factor& factor : factors.all) {
-    const bool is_in_output = std::ranges::any_of(outputs, [&](const GroupedTensor& tensor) {
-      return std::ranges::any_of(tensor.groups, [&](const Group& group) {
-        return group.find(factor.letter) != Group::npos;
-      });
+    const bool is_in_output = std::ranges::any_of(dimensions, [&](const Dimension& dimension) {
+      return dimension.tensor >= factors.rule.inputs.size() &&
+             dimension.group.find(factor.letter) != Group::npos;
     });
     factors.rule.check(factor.kind != FactorKind::spatial || is_in_output,
                        "gives a reduction kind to letters that no output has");
@@ -183,24 +171,27 @@ ShardingRule make_rule(std::string_view text, std::span<const Shape> inputs,
   const RuleText rule{text, inputs, outputs};
   const std::size_t arrow = text.find("->");
   rule.check(arrow != std::string_view::npos, "has an arrow");
-  std::vector<GroupedTensor> tensors;
-  parse_tensors(text.substr(0, arrow), inputs, rule, tensors);
-  parse_tensors(text.substr(arrow + 2), outputs, rule, tensors);
+  std::vector<Dimension> dimensions;
+  parse_tensors(text.substr(0, arrow), inputs, 0, rule, dimensions);
+  parse_tensors(text.substr(arrow + 2), outputs, inputs.size(), rule, dimensions);
 
-  Factors factors = named_factors(tensors, rule);
+  Factors factors = named_factors(dimensions, rule);
   for (const FactorOptions& option : options) {
     factors.at(option.letter) = {option.letter, option.size, option.kind,
                                  option.kind == FactorKind::mean, option.never_empty};
   }
-  find_sizes_of_single_letters(tensors, factors);
-  while (find_sizes_in_products(tensors, factors)) {
+  find_sizes_of_single_letters(dimensions, factors);
+  while (find_sizes_in_products(dimensions, factors)) {
   }
   for (const Factor& factor : factors.all) rule.check(factor.size >= 0, "tells every size");
 
+  std::vector<TensorFactors> tensors(inputs.size() + outputs.size());
+  for (const auto& [tensor, group, extent] : dimensions)
+    tensors[tensor].push_back(factors_in(group, extent, factors));
+  check_kinds(dimensions, factors);
   ShardingRule result;
-  for (std::size_t t = 0; t < tensors.size(); ++t)
-    (t < inputs.size() ? result.inputs : result.outputs).push_back(factors_of(tensors[t], factors));
-  check_kinds(std::span(tensors).subspan(inputs.size()), factors);
+  result.inputs.assign(tensors.begin(), tensors.begin() + std::ssize(inputs));
+  result.outputs.assign(tensors.begin() + std::ssize(inputs), tensors.end());
   result.factors = std::move(factors.all);
   return result;
 }
