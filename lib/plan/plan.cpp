@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -17,6 +18,34 @@ const sharding::TensorShardSpec& Plan::spec_of(const graph::Graph& graph,
     }
   }
   throw InternalError("internal error: a value is stored or has a producer");
+}
+
+std::string_view name_of(Objective objective) {
+  return objective == Objective::latency ? "latency" : "throughput";
+}
+
+int PipelinePlan::num_devices() const {
+  return stages.back().first_rank + stages.back().num_devices();
+}
+
+PipelinePlan one_stage_plan(const graph::Graph& graph, Plan plan) {
+  PipelinePlan pipeline;
+  pipeline.predicted = plan.predicted;
+  pipeline.stages.push_back({.stage = graph::whole_stage(graph), .plan = std::move(plan)});
+  return pipeline;
+}
+
+double pipeline_seconds(const PipelinePlan& plan) {
+  double sum = 0;
+  double slowest = 0;
+  for (const StagePlan& stage : plan.stages) {
+    for (const double seconds : {stage.plan.predicted.cost_seconds, stage.transfer_seconds}) {
+      sum += seconds;
+      slowest = std::max(slowest, seconds);
+    }
+  }
+  return plan.objective == Objective::latency ? sum + (plan.microbatches - 1) * slowest
+                                              : plan.microbatches * slowest;
 }
 
 }  // namespace autopar::plan

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/json_fields.h"
-#include "plan/pipeline_plan.h"
+#include "plan/plan.h"
 
 namespace autopar::plan {
 

@@ -11,7 +11,7 @@
 #include "planner/find_plan.h"
 #include "planner/summary.h"
 #include "planner/write_bundle.h"
-#include "program/memory_peak.h"
+#include "program/memory_prediction.h"
 #include "program/pipeline_program.h"
 #include "runtime/run_bytes.h"
 

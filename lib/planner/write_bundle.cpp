@@ -13,7 +13,6 @@
 #include "planner/device_fit.h"
 #include "planner/find_plan.h"
 #include "planner/summary.h"
-#include "program/memory_prediction.h"
 #include "program/pipeline_program.h"
 
 namespace autopar::planner {

@@ -55,6 +55,13 @@ struct Program {
 /// since operators need them when they are compiled.
 Program lower(const graph::Graph& graph, const plan::Plan& plan, const sharding::StepPrice& price);
 
+/// One rank's graph: local shapes, weights as slices (views) of the model's, collectives as nodes
+/// of the domain "autopar", in the program's order, which all ranks share. Base versions, and so
+/// model inputs and outputs, keep their names; others are called after value and spec, "x@RS0".
+/// `rank` is that on the program's mesh; in collectives the mesh's ranks count from `first_rank`
+/// on.
+graph::Graph rank_graph(const Program& program, int rank, int first_rank = 0);
+
 /// The communication of a run of the program, over all ranks.
 std::vector<bundle::CollectiveTotal> collective_totals(const Program& program);
 

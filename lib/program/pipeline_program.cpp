@@ -8,8 +8,6 @@
 #include "base/unique_names.h"
 #include "cost/cost_model.h"
 #include "graph/message_boxes.h"
-#include "program/memory_prediction.h"
-#include "program/rank_graph.h"
 
 namespace autopar::program {
 

@@ -6,8 +6,7 @@
 #include "bundle/meta_info.h"
 #include "cost/device_model.h"
 #include "graph/graph.h"
-#include "plan/pipeline_plan.h"
-#include "program/lowering.h"
+#include "plan/plan.h"
 #include "program/memory_prediction.h"
 #include "sharding/cross_mesh.h"
 
@@ -36,7 +35,7 @@ PipelineProgram lower(const plan::PipelinePlan& plan, const cost::DeviceModel& d
 /// The stage in which a rank of the world works.
 std::size_t stage_of(const plan::PipelinePlan& plan, int rank);
 
-/// A rank's graph for one microbatch: its stage's (rank_graph.h), with Recv nodes first, where a
+/// A rank's graph for one microbatch: its stage's (lowering.h), with Recv nodes first, where a
 /// stage has one before it, and Send nodes last.
 graph::Graph rank_graph(const plan::PipelinePlan& plan, const PipelineProgram& program, int rank);
 

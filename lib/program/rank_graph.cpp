@@ -1,4 +1,4 @@
-#include "program/rank_graph.h"
+#include "program/lowering.h"
 
 #include <string>
 #include <utility>

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <utility>
 
 #include "base/error.h"
 #include "cost/cost_model.h"
-#include "program/rank_graph.h"
 
 namespace autopar::program {
 

@@ -7,7 +7,6 @@
 
 #include "base/problems.h"
 #include "program/lowering.h"
-#include "program/rank_graph.h"
 #include "sharding/sharding_rule.h"
 
 namespace autopar::program {

@@ -7,8 +7,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/problems.h"
-
 namespace autopar::search {
 
 namespace {

@@ -42,7 +42,6 @@ namespace autopar::search {
 
 namespace {
 
-using assignment::AssignmentProblem;
 using graph::Graph;
 using graph::NodeId;
 using graph::Value;

@@ -8,7 +8,6 @@
 
 #include "assignment/assignment_problem.h"
 #include "cost/cost_model.h"
-#include "graph/graph.h"
 #include "plan/plan.h"
 #include "search/operator_strategies.h"
 #include "search/search_options.h"

@@ -5,7 +5,7 @@
 
 #include "cost/cost_model.h"
 #include "graph/graph.h"
-#include "plan/pipeline_plan.h"
+#include "plan/plan.h"
 #include "search/search_options.h"
 #include "search/search_report.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "assignment/assignment_problem.h"
-#include "plan/pipeline_plan.h"
+#include "plan/plan.h"
 
 namespace autopar::search {
 

@@ -9,7 +9,6 @@
 #include "program/lowering.h"
 #include "program/memory_prediction.h"
 #include "program/pipeline_program.h"
-#include "program/rank_graph.h"
 #include "unit/program/run_ranks.h"
 
 namespace autopar {

@@ -1,5 +1,3 @@
-#include "program/memory_peak.h"
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 

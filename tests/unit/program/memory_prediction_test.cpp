@@ -9,7 +9,6 @@
 #include "graph/onnx/onnx_import.h"
 #include "program/lowering.h"
 #include "program/pipeline_program.h"
-#include "program/rank_graph.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
 #include "sharding/rewrites/rewrites.h"

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "graph/stage_graph.h"
-#include "plan/pipeline_plan.h"
+#include "plan/plan.h"
 #include "sharding/cross_mesh.h"
 #include "unit/program/random_graph.h"
 
