@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <set>
 #include <type_traits>
@@ -22,12 +21,6 @@ using sharding::TensorShardSpec;
 
 constexpr double major_share_of_run = 0.1;
 constexpr std::int64_t smallest_matrix_bytes = 1024;
-
-/// The end of the digits that begin at `i`; `i` itself where none do.
-std::size_t end_of_number(std::string_view name, std::size_t i) {
-  while (i < name.size() && std::isdigit(static_cast<unsigned char>(name[i])) != 0) ++i;
-  return i;
-}
 
 /// A name taken apart into numbers and what is around them, one word more than numbers.
 struct Parts {
@@ -47,7 +40,7 @@ struct Parts {
 Parts parts_of(std::string_view name) {
   Parts parts;
   for (std::size_t i = 0; i < name.size();) {
-    const std::size_t end = end_of_number(name, i);
+    const std::size_t end = std::min(name.find_first_not_of("0123456789", i), name.size());
     if (end == i) {
       parts.words.back() += name[i++];
     } else {

@@ -46,18 +46,14 @@ std::vector<std::string> nearest_names(const Graph& graph, std::string_view name
 
 /// Nodes within `radius` edges of `start`.
 std::vector<bool> nodes_near(const assignment::AssignmentProblem& problem, int start, int radius) {
-  std::vector<std::vector<int>> neighbours(problem.nodes.size());
-  for (const auto& edge : problem.edges) {
-    neighbours[edge.a].push_back(edge.b);
-    neighbours[edge.b].push_back(edge.a);
-  }
+  const auto links = assignment::links_of(problem);
   std::vector<bool> is_near(problem.nodes.size(), false);
   is_near[start] = true;
   std::vector<int> frontier{start};
   for (int step = 0; step < radius; ++step) {
     std::vector<int> next;
     for (const int node : frontier) {
-      for (const int neighbour : neighbours[node]) {
+      for (const auto& [edge, neighbour] : links[node]) {
         if (!is_near[neighbour]) next.push_back(neighbour);
         is_near[neighbour] = true;
       }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "base/error.h"
 #include "graph/arena.h"
@@ -125,11 +124,10 @@ StrategyTable::StrategyTable(const graph::Graph& graph, const cost::CostModel& c
 
 std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   const graph::Node& node = graph_.node(id);
-  std::optional<ShardingRule> rule = rules_[id];
-  const bool has_rule = rule.has_value();
-  if (!rule) rule = sharding::replicated_rule(graph_, node);
+  const bool has_rule = rules_[id].has_value();
+  const ShardingRule rule = has_rule ? *rules_[id] : sharding::replicated_rule(graph_, node);
   const sharding::PartialUse& partial = partial_uses_[id];
-  std::string key = key_of(graph_, node, *rule, partial);
+  std::string key = key_of(graph_, node, rule, partial);
   append(key, has_rule);
   key += cost_.price_key(graph_, node);
   append(key, -3);
@@ -140,10 +138,10 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   OperatorStrategies strategies;
   strategies.has_rule = has_rule;
   strategies.choices = pins_.allowed(
-      node.name, sharding::enumerate_op_shard_specs(graph_, node, *rule, cost_.mesh(), partial));
+      node.name, sharding::enumerate_op_shard_specs(graph_, node, rule, cost_.mesh(), partial));
   for (const sharding::OpShardSpec& choice : strategies.choices) {
-    strategies.costs.push_back(picoseconds(cost_.operator_seconds(graph_, node, *rule, choice) +
-                                               cost_.reduction_seconds(graph_, node, *rule, choice),
+    strategies.costs.push_back(picoseconds(cost_.operator_seconds(graph_, node, rule, choice) +
+                                               cost_.reduction_seconds(graph_, node, rule, choice),
                                            node.name));
     std::int64_t& outputs = strategies.output_bytes.emplace_back(0);
     std::int64_t& inner = strategies.inner_bytes.emplace_back(0);
@@ -155,12 +153,11 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
         outputs += arena_bytes(value, choice.outputs[i], cost_);
       if (is_reduced) inner += arena_bytes(value, choice.computed[i], cost_);
     }
-    if (sharding::splits_normalized(*rule, choice.factor_axes)) {
-      inner += bytes_between(sharding::decompose(graph_, node, *rule, choice, cost_.mesh()), cost_);
+    if (sharding::splits_normalized(rule, choice.factor_axes)) {
+      inner += bytes_between(sharding::decompose(graph_, node, rule, choice, cost_.mesh()), cost_);
     }
   }
-  made = std::make_shared<const OperatorStrategies>(std::move(strategies));
-  return made;
+  return made = std::make_shared<const OperatorStrategies>(std::move(strategies));
 }
 
 }  // namespace autopar::search

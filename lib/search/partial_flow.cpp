@@ -10,18 +10,14 @@ namespace {
 using graph::NodeId;
 using graph::ValueId;
 
-bool holds(const std::vector<std::vector<int>>& tensor, int factor) {
-  return std::ranges::any_of(tensor, [factor](const std::vector<int>& factors) {
-    return std::ranges::find(factors, factor) != factors.end();
-  });
-}
-
 /// Some factor is in at least so many inputs, and a split of it leaves pending sums.
 bool sums(const sharding::ShardingRule& rule, std::ptrdiff_t least_inputs) {
   for (std::size_t f = 0; f < rule.factors.size(); ++f) {
     const sharding::Factor& factor = rule.factors[f];
     if (factor.kind != sharding::FactorKind::sum || factor.size <= 1) continue;
-    const auto has_factor = [f](const auto& tensor) { return holds(tensor, static_cast<int>(f)); };
+    const auto has_factor = [f](const sharding::TensorFactors& tensor) {
+      return sharding::holds(tensor, static_cast<int>(f));
+    };
     if (std::ranges::count_if(rule.inputs, has_factor) >= least_inputs) return true;
   }
   return false;

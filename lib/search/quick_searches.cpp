@@ -20,8 +20,8 @@ using assignment::AssignmentProblem;
 using assignment::impossible;
 using assignment::PartialChoice;
 using graph::NodeId;
+using sharding::FactorAxes;
 using sharding::OpShardSpec;
-using FactorAxes = std::vector<std::vector<int>>;
 
 constexpr int rounds_of_improvement = 4;
 

@@ -48,13 +48,10 @@ bool TensorVersions::can_make(const sharding::TensorShardSpec& from, std::size_t
 }
 
 SpecList specs_read(std::span<const SpecList* const> readers) {
-  SpecList specs;
-  const std::set<const SpecList*> distinct(readers.begin(), readers.end());
-  for (const SpecList* read : distinct) specs.insert(specs.end(), read->begin(), read->end());
-  std::ranges::sort(specs);
-  const auto repeated = std::ranges::unique(specs);
-  specs.erase(repeated.begin(), repeated.end());
-  return specs;
+  std::set<sharding::TensorShardSpec> specs;
+  for (const SpecList* read : std::set<const SpecList*>(readers.begin(), readers.end()))
+    specs.insert(read->begin(), read->end());
+  return {specs.begin(), specs.end()};
 }
 
 TensorVersions tensor_versions(std::span<const SpecList* const> readers, std::vector<int> kinds) {

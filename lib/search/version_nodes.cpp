@@ -24,8 +24,6 @@ constexpr int no_hub = -1;
 /// A search may be repeated with a lower limit, of at least this part of the one it was asked for.
 constexpr std::int64_t lowest_limit_share = 2;
 
-std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
-
 /// Copies' kinds as numbers, the same for tensors whose copies differ in the same way.
 std::vector<int> kinds_of(const std::vector<Copy>& copies) {
   const std::set<Copy> distinct(copies.begin(), copies.end());
@@ -50,7 +48,7 @@ std::vector<int> full_times_before(const AssignmentProblem& problem, int horizon
   }
   std::inclusive_scan(most.begin(), most.end(), most.begin());
   std::vector<int> full_before(horizon + 1, 0);
-  for (std::size_t t = 0; t < index(horizon); ++t) {
+  for (int t = 0; t < horizon; ++t) {
     const bool is_full = most[t] > problem.usage_limits[t] / lowest_limit_share;
     full_before[t + 1] = full_before[t] + (is_full ? 1 : 0);
   }

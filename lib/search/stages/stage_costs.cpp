@@ -19,8 +19,6 @@ using Found = StageCosts::Found;
 /// The part of the time left for one stage.
 constexpr double share_of_stage = 0.1;
 
-std::size_t at(int number) { return static_cast<std::size_t>(number); }
-
 assignment::Cost to_cost(double seconds) { return std::llround(seconds / seconds_per_cost); }
 
 /// A pin is for the stages that have what it names. One that is for operators in the whole model
@@ -175,7 +173,7 @@ void StageCosts::advance(std::span<const StageChoice> stages, double seconds_lef
   for (const StageChoice& stage : stages) {
     if (is_settled(stage)) continue;
     const int view = view_of_least_bound(stage);
-    const int most = std::bit_width(at(stage.end - stage.begin)) - 1;
+    const int most = std::bit_width(static_cast<unsigned>(stage.end - stage.begin)) - 1;
     int level = blocks_.level(view) + 1;
     while (level <= most && !blocks_.is_worth_refining(view, level)) ++level;
     const bool is_bounded_by_blocks = facts_.flows_alike[facts_.classes.of(stage.begin, stage.end)];
