@@ -16,7 +16,6 @@ using graph::Graph;
 using graph::Node;
 using graph::NodeId;
 using graph::ValueId;
-using sharding::OpShardSpec;
 using sharding::TensorShardSpec;
 
 constexpr double major_share_of_run = 0.1;
@@ -137,7 +136,7 @@ ValueId weight_matrix(const Node& node, const Graph& graph) {
 /// A group of its first member, which is yet to be added.
 OperatorGroup group_of(NodeId id, const PlannedGraph& planned) {
   const Node& node = planned.graph.node(id);
-  const OpShardSpec& strategy = planned.plan.operators[id];
+  const sharding::OpShardSpec& strategy = planned.plan.operators[id];
   const auto rule = sharding::rule_or_replicated(planned.graph, node);
   OperatorGroup group;
   for (const ValueId input : node.inputs)

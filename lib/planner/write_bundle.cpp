@@ -23,7 +23,6 @@ namespace fs = std::filesystem;
 using graph::Graph;
 using graph::ValueId;
 using plan::PipelinePlan;
-using sharding::TensorShardSpec;
 
 /// `out` without "..", symbolic links and a slash at its end.
 fs::path place_of(const fs::path& out) {
@@ -89,7 +88,8 @@ bundle::PortInfo port_info(const graph::Value& value, const PipelinePlan& plan,
   for (const plan::StagePlan& stage : plan.stages) {
     const ValueId id = find_port(stage.stage.graph, stage.stage.*ports, value.name);
     const bool has_it = id != graph::no_value;
-    const auto spec = has_it ? stage.plan.spec_of(stage.stage.graph, id) : TensorShardSpec{};
+    const auto spec =
+        has_it ? stage.plan.spec_of(stage.stage.graph, id) : sharding::TensorShardSpec{};
     port.specs.push_back(has_it ? to_string(spec) : "");
     for (int rank = 0; rank < stage.num_devices(); ++rank) {
       auto& ranges = port.ranges.emplace_back();

@@ -14,11 +14,8 @@ namespace autopar::program {
 
 namespace {
 
-using graph::Graph;
-using graph::Node;
 using graph::ValueId;
 using sharding::OpShardSpec;
-using sharding::ReduceFunction;
 using sharding::ReshardStep;
 using sharding::TensorShardSpec;
 
@@ -46,7 +43,7 @@ OpShardSpec without_idle_axes(OpShardSpec strategy, const sharding::DeviceMesh& 
     for (TensorShardSpec& spec : *specs) spec = without_idle_axes(std::move(spec), mesh);
   }
   for (std::size_t i = 0; i < strategy.computed.size(); ++i) {
-    if (!strategy.computed[i].is_partial()) strategy.reductions[i] = ReduceFunction::none;
+    if (!strategy.computed[i].is_partial()) strategy.reductions[i] = sharding::ReduceFunction::none;
   }
   return strategy;
 }
@@ -120,7 +117,7 @@ class Versions {
 
 /// Appends the operator behind the versions that it reads, and its reductions behind it.
 void append_operator(graph::NodeId id, Versions& versions, Program& program) {
-  const Node& node = program.graph.node(id);
+  const graph::Node& node = program.graph.node(id);
   const OpShardSpec& strategy = program.operators[id];
   Instruction instruction{.node = id, .step = {}, .inputs = {}, .outputs = {}};
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -144,7 +141,7 @@ void append_operator(graph::NodeId id, Versions& versions, Program& program) {
 
 }  // namespace
 
-Program lower(const Graph& graph, const plan::Plan& plan, const sharding::StepPrice& price) {
+Program lower(const graph::Graph& graph, const plan::Plan& plan, const sharding::StepPrice& price) {
   require(plan.operators.size() == graph.nodes.size(), "a plan has a strategy for every node");
   Program program;
   program.graph = graph;

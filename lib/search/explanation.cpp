@@ -21,7 +21,6 @@ namespace {
 using graph::Graph;
 using graph::NodeId;
 using graph::ValueId;
-using sharding::OpShardSpec;
 using Candidate = Explanation::Candidate;
 using Proof = Explanation::Proof;
 
@@ -125,7 +124,7 @@ assignment::Solution solve_fixed_to(const Question& question, int strategy, doub
 }
 
 std::vector<Explanation::Resharding> reshardings_of(const Question& question,
-                                                    const OpShardSpec& strategy,
+                                                    const sharding::OpShardSpec& strategy,
                                                     const plan::Plan& plan) {
   const graph::Node& node = question.graph.node(question.node);
   std::vector<Explanation::Resharding> reshardings;

@@ -27,7 +27,12 @@
 #include "search/plan_builder.h"
 
 #include <algorithm>
+#include <compare>
+#include <iterator>
+#include <map>
+#include <numeric>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -35,13 +40,15 @@
 #include "graph/state.h"
 #include "search/cost_tables.h"
 #include "search/problem_parts.h"
-#include "search/version_nodes.h"
 #include "sharding/cross_mesh.h"
 
 namespace autopar::search {
 
 namespace {
 
+using assignment::AssignmentProblem;
+using assignment::Cost;
+using assignment::impossible;
 using graph::Graph;
 using graph::NodeId;
 using graph::Value;
@@ -49,11 +56,35 @@ using graph::ValueId;
 using sharding::OpShardSpec;
 using sharding::TensorShardSpec;
 
+constexpr int no_hub = -1;
+
+/// A search may be repeated with a lower limit, of at least this part of the one it was asked for.
+constexpr std::int64_t lowest_limit_share = 2;
+
 /// Smaller constants (and inputs) are not worth a choice: every rank has them whole.
 constexpr std::int64_t smallest_split_bytes = 1024;
 
 /// A value of one step alone is worth a node of the problem from this part of the limit on.
 constexpr std::int64_t smallest_counted_share = 64;
+
+/// A tensor that may be had in several versions, one for each spec in which it is read.
+struct VersionedTensor {
+  /// The memory of a version that is not as the tensor was made: bytes at times [first, end).
+  struct Copy {
+    int first;
+    int end;
+    std::int64_t bytes;
+    auto operator<=>(const Copy&) const = default;
+  };
+  const Value& value;
+  const std::vector<GraphUses::Reader>& readers;
+  int producer;                         ///< the problem's node
+  const SpecList* made;                 ///< by the producer's strategy
+  std::vector<const SpecList*> read{};  ///< by reader and its strategy
+  SpecList specs{};
+  std::vector<Copy> copies{};  ///< by spec
+};
+using Copy = VersionedTensor::Copy;
 
 std::int64_t whole_bytes(const Value& value) {
   return bytes_of(value.type, graph::num_elements(value.shape));
@@ -168,6 +199,22 @@ std::pair<int, const SpecList*> source_of(const Graph& graph, const GraphUses& u
                                  &OpShardSpec::outputs)};
 }
 
+void find_copies(const cost::CostModel& cost, int horizon, VersionedTensor& tensor) {
+  tensor.specs = specs_read(tensor.read);
+  for (const TensorShardSpec& spec : tensor.specs) {
+    // Alive from the first operator that may read the version to behind the last one.
+    Copy copy{horizon, 0, arena_bytes(tensor.value, spec, cost)};
+    for (std::size_t k = 0; k < tensor.read.size(); ++k) {
+      const SpecList& list = *tensor.read[k];
+      if (std::ranges::find(list, spec) == list.end()) continue;
+      const NodeId reader = tensor.readers[k].node;
+      copy.first = std::min(copy.first, reader + 1);
+      copy.end = std::max(copy.end, reader + 2);
+    }
+    tensor.copies.push_back(copy);
+  }
+}
+
 /// Adds an edge for each value of one reader, and returns those of several. A large weight that is
 /// stored in pieces and gathered for its only reader is among these: its copy counts.
 std::vector<VersionedTensor> connect_readers(const Graph& graph, const cost::CostModel& cost,
@@ -177,19 +224,144 @@ std::vector<VersionedTensor> connect_readers(const Graph& graph, const cost::Cos
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const auto id = static_cast<ValueId>(v);
     if (uses.readers[v].empty()) continue;
-    const Value& value = graph.value(id);
     const auto [producer, made] = source_of(graph, uses, id, built, tables);
-    std::vector<const SpecList*> read;
-    for (const auto& [reader, input] : uses.readers[v])
-      read.push_back(tables.specs(*built.operators[reader], input, &OpShardSpec::inputs));
-    if (read.size() == 1 && !is_worth_counting(whole_bytes(value), limit)) {
-      add_edge(built.problem, producer, uses.readers[v].front().node,
-               tables.connecting(value, made, read.front()));
+    VersionedTensor tensor{graph.value(id), uses.readers[v], producer, made};
+    for (const auto& [reader, input] : tensor.readers)
+      tensor.read.push_back(tables.specs(*built.operators[reader], input, &OpShardSpec::inputs));
+    if (tensor.read.size() == 1 && !is_worth_counting(whole_bytes(tensor.value), limit)) {
+      add_edge(built.problem, producer, tensor.readers.front().node,
+               tables.connecting(tensor.value, made, tensor.read.front()));
     } else {
-      versioned.push_back(versioned_tensor(graph, cost, uses, id, producer, made, std::move(read)));
+      find_copies(cost, uses.horizon, tensor);
+      versioned.push_back(std::move(tensor));
     }
   }
   return versioned;
+}
+
+/// Copies' kinds as numbers, the same for tensors whose copies differ in the same way.
+std::vector<int> kinds_of(const std::vector<Copy>& copies) {
+  const std::set<Copy> distinct(copies.begin(), copies.end());
+  std::vector<int> kinds;
+  for (const Copy& copy : copies) {
+    kinds.push_back(static_cast<int>(std::distance(distinct.begin(), distinct.find(copy))));
+  }
+  return kinds;
+}
+
+/// By time, how many times before it may exceed their limit.
+std::vector<int> full_times_before(const AssignmentProblem& problem,
+                                   const std::vector<VersionedTensor>& tensors) {
+  const auto horizon = static_cast<int>(problem.usage_limits.size());
+  std::vector<assignment::WideCost> most(horizon + 1, 0);  // changes from time to time
+  const auto add = [&](int first, int end, std::int64_t bytes) {
+    most[first] += bytes;
+    most[end] -= bytes;
+  };
+  for (const auto& node : problem.nodes) add(node.first, node.end, std::ranges::max(node.usages));
+  for (const VersionedTensor& tensor : tensors) {
+    for (const Copy& copy : tensor.copies) add(copy.first, copy.end, copy.bytes);
+  }
+  std::inclusive_scan(most.begin(), most.end(), most.begin());
+  std::vector<int> full_before(horizon + 1, 0);
+  for (int t = 0; t < horizon; ++t) {
+    const bool is_full = most[t] > problem.usage_limits[t] / lowest_limit_share;
+    full_before[t + 1] = full_before[t] + (is_full ? 1 : 0);
+  }
+  return full_before;
+}
+
+/// Returns the node that chooses among the sets.
+int add_sets(const VersionedTensor& tensor, const TensorVersions& versions, CostTables& tables,
+             AssignmentProblem& problem) {
+  const int hub = add_node(problem, 0, 0, std::vector<std::int64_t>(versions.sets.size(), 0));
+  add_edge(problem, tensor.producer, hub, tables.making(tensor.value, tensor.made, versions));
+  for (std::size_t k = 0; k < tensor.read.size(); ++k)
+    add_edge(problem, hub, tensor.readers[k].node, tables.reading(versions, tensor.read[k]));
+  return hub;
+}
+
+/// Adds the memory of a set's copies, at times that several versions may share.
+void add_copies(const VersionedTensor& tensor, const TensorVersions& versions, int hub,
+                AssignmentProblem& problem) {
+  std::map<std::pair<int, int>, std::vector<std::int64_t>> usages;  // by times and set
+  for (std::size_t v = 0; v < tensor.copies.size(); ++v) {
+    const Copy& copy = tensor.copies[v];
+    auto& bytes = usages[{copy.first, copy.end}];
+    bytes.resize(versions.sets.size(), 0);
+    for (std::size_t set = 0; set < bytes.size(); ++set) {
+      if (versions.is_in(v, set)) bytes[set] += copy.bytes;
+    }
+  }
+  const std::set<Copy> kinds(tensor.copies.begin(), tensor.copies.end());
+  for (std::size_t set = 0; set < versions.sets.size(); ++set) {
+    if (versions.sets[set].made == TensorVersions::no_kind) continue;
+    const Copy& made = *std::next(kinds.begin(), versions.sets[set].made);
+    usages.at({made.first, made.end})[set] -= made.bytes;
+  }
+  if (usages.size() == 1) {
+    const auto& [times, bytes] = *usages.begin();
+    AssignmentProblem::Node& node = problem.nodes[hub];
+    std::tie(node.first, node.end) = times;
+    node.usages = bytes;
+    return;
+  }
+  for (const auto& [times, bytes] : usages)
+    add_usage(problem, hub, times.first, times.second, bytes);
+}
+
+/// Where there are too many sets, a node for each version with its memory. Without a hub it has the
+/// version's price, too.
+void add_each_version(const VersionedTensor& tensor, const TensorVersions& versions, int hub,
+                      CostTables& tables, AssignmentProblem& problem) {
+  for (std::size_t v = 0; v < tensor.specs.size(); ++v) {
+    // As the tensor was made, left out, or a copy.
+    const auto& [first, end, bytes] = tensor.copies[v];
+    const int copy = add_node(problem, first, end, {0, 0, bytes});
+    const TensorShardSpec& to = tensor.specs[v];
+    std::vector<Cost> making;
+    for (const TensorShardSpec& from : *tensor.made) {
+      const Cost price = hub == no_hub ? tables.connect_cost(tensor.value, from, to) : 0;
+      making.insert(making.end(), {from == to ? 0 : impossible, 0, price});
+    }
+    add_edge(problem, tensor.producer, copy, std::move(making));
+    if (hub != no_hub) {
+      std::vector<Cost> having;
+      for (std::size_t set = 0; set < versions.sets.size(); ++set) {
+        having.insert(having.end(), {0, versions.is_in(v, set) ? impossible : 0, 0});
+      }
+      add_edge(problem, hub, copy, std::move(having));
+      continue;
+    }
+    for (std::size_t k = 0; k < tensor.read.size(); ++k) {
+      std::vector<Cost> reading;
+      for (const TensorShardSpec& spec : *tensor.read[k]) {
+        reading.insert(reading.end(), {0, spec == to ? impossible : 0, 0});
+      }
+      add_edge(problem, tensor.readers[k].node, copy, std::move(reading));
+    }
+  }
+}
+
+/// Adds the nodes and edges that choose each tensor's versions. Copies are counted where the most
+/// that may be alive at some time exceeds the limits, which must be set.
+void add_versions(const std::vector<VersionedTensor>& tensors, CostTables& tables,
+                  AssignmentProblem& problem) {
+  const std::vector<int> full_before = full_times_before(problem, tensors);
+  for (const VersionedTensor& tensor : tensors) {
+    const bool may_matter =
+        full_before[tensor.readers.front().node + 1] < full_before[tensor.readers.back().node + 2];
+    const TensorVersions& counted =
+        tables.versions(tensor.read, may_matter ? kinds_of(tensor.copies) : std::vector<int>{});
+    if (!counted.sets.empty()) {
+      const int hub = add_sets(tensor, counted, tables, problem);
+      if (may_matter) add_copies(tensor, counted, hub, problem);
+      continue;
+    }
+    const TensorVersions& versions = tables.versions(tensor.read, {});
+    const int hub = versions.sets.empty() ? no_hub : add_sets(tensor, versions, tables, problem);
+    if (hub == no_hub || may_matter) add_each_version(tensor, versions, hub, tables, problem);
+  }
 }
 
 /// Each rank's shard of the output follows its shard of the input: both have one spec, which does
@@ -203,11 +375,11 @@ void add_state(const Graph& graph, const GraphUses& uses, const graph::State& st
   const auto [follower, stored] = source_of(graph, uses, input, built, tables);
   const auto growth = graph::growth_of(graph.value(output).name, graph.value(output).shape,
                                        graph.value(input).name, graph.value(input).shape);
-  std::vector<assignment::Cost> table;
+  std::vector<Cost> table;
   for (const TensorShardSpec& from : *made)
     for (const TensorShardSpec& to : *stored) {
       const bool fits = from == to && (!growth || from.dims[growth->dim].empty());
-      table.push_back(fits ? 0 : assignment::impossible);
+      table.push_back(fits ? 0 : impossible);
     }
   add_edge(built.problem, producer, follower, std::move(table));
 }
@@ -235,7 +407,7 @@ PlanProblem build_plan_problem(const Graph& graph, const cost::CostModel& cost,
   built.problem.usage_limits.assign(uses.horizon, limit);
   if (options.memory.kind == MemoryPolicy::Kind::fair)
     built.problem.usage_limits.front() = std::min(fair_limit, limit);
-  add_versions(graph, uses, versioned, tables, built.problem);
+  add_versions(versioned, tables, built.problem);
   return built;
 }
 
@@ -244,13 +416,10 @@ plan::Plan decode(const PlanProblem& built, const std::vector<int>& choice,
   plan::Plan plan;
   plan.mesh = cost.mesh();
   plan.device = cost.device().name;
-  const auto chosen = [&](std::size_t node) { return static_cast<std::size_t>(choice[node]); };
-  for (std::size_t id = 0; id < built.operators.size(); ++id) {
-    plan.operators.push_back(built.operators[id]->choices[chosen(id)]);
-  }
-  for (const auto& [value, stored] : built.stored) {
-    plan.stored.emplace(value, stored.specs[chosen(static_cast<std::size_t>(stored.node))]);
-  }
+  for (std::size_t id = 0; id < built.operators.size(); ++id)
+    plan.operators.push_back(built.operators[id]->choices[choice[id]]);
+  for (const auto& [value, stored] : built.stored)
+    plan.stored.emplace(value, stored.specs[choice[stored.node]]);
   return plan;
 }
 

@@ -9,7 +9,6 @@ namespace autopar::search {
 using assignment::AssignmentProblem;
 using assignment::Cost;
 using assignment::impossible;
-using graph::NodeId;
 using graph::ValueId;
 
 GraphUses find_uses(const graph::Graph& graph, const cost::CostModel& cost) {
@@ -23,7 +22,7 @@ GraphUses find_uses(const graph::Graph& graph, const cost::CostModel& cost) {
     const auto& inputs = graph.nodes[id].inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i] == graph::no_value) continue;
-      uses.readers[inputs[i]].push_back({static_cast<NodeId>(id), i});
+      uses.readers[inputs[i]].push_back({static_cast<graph::NodeId>(id), i});
       last_use(inputs[i]) = static_cast<int>(id) + 1;
     }
   }
