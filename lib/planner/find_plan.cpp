@@ -120,9 +120,8 @@ search::FoundPipeline find_pipeline(const LoadedModel& model, const graph::Graph
   if (!model.graph.states.empty())
     fail("--loop: states stay on one stage's devices; leave --stages and --microbatches out");
   const auto shown = show(progress, "searching for the best stages");
-  search::FoundPipeline found =
-      search::search_pipeline(model.graph, microbatch, setup.meshes.front().device(), setup.meshes,
-                              with_memory_needs(setup, model), setup.pipeline);
+  search::FoundPipeline found = search::search_pipeline(
+      model.graph, microbatch, setup.meshes, with_memory_needs(setup, model), setup.pipeline);
   tell_of_interruption();
   return found;
 }

@@ -236,7 +236,7 @@ Explanation explain_operator(const Graph& graph, const cost::CostModel& cost,
                           .plan_lower_bound_seconds = solved.report.lower_bound_seconds,
                           .plan_is_optimal = solved.report.proven_optimal};
   const Stopwatch stopwatch;
-  const auto count = static_cast<int>(solved.built.choices(node).size());
+  const auto count = static_cast<int>(solved.built.operators[node]->choices.size());
   for (int k = 0; k < count; ++k) {
     const double left = std::max(0.0, time_limit_seconds - stopwatch.seconds());
     explanation.candidates.push_back(explain(question, k, left / (count - k)));

@@ -27,10 +27,6 @@ struct PlanProblem {
   };
   std::map<graph::ValueId, Stored> stored;
   std::vector<std::string> operators_without_rule;  ///< types, one entry an operator; loops by name
-
-  const std::vector<sharding::OpShardSpec>& choices(graph::NodeId id) const {
-    return operators[id]->choices;
-  }
 };
 
 /// `received`: inputs that come from another mesh. Throws Error for a pin that names nothing or

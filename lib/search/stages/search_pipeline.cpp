@@ -41,13 +41,13 @@ constexpr int most_axes_of_bound = 3;
 struct PipelineTask {
   const graph::Graph& whole;
   const graph::Graph& microbatch;
-  const cost::DeviceModel& device;
   std::span<const cost::CostModel> meshes;
   const SearchOptions& options;
   const PipelineOptions& pipeline;
   Stopwatch stopwatch{};
 
   int devices() const { return meshes.front().mesh().num_devices(); }
+  const cost::DeviceModel& device() const { return meshes.front().device(); }
   double seconds_left() const { return options.time_limit_seconds - stopwatch.seconds(); }
 };
 
@@ -83,7 +83,7 @@ LayerCuts layers_of(const PipelineTask& task, const graph::StageCutter& cutter) 
   const PipelineOptions& pipeline = task.pipeline;
   const int one[] = {1};
   const std::vector<double> work =
-      least_operator_seconds(one, task.microbatch, task.device).front();
+      least_operator_seconds(one, task.microbatch, task.device()).front();
   const int layers = pipeline.layers > 0 ? std::max(pipeline.layers, pipeline.stages) : 0;
   LayerCuts cuts = cluster_layers(task.microbatch, cutter, work, layers);
   if (static_cast<int>(cuts.size()) - 1 < pipeline.stages)
@@ -108,7 +108,7 @@ SequenceProblem empty_problem(const PipelineTask& task, const graph::StageCutter
   SequenceProblem problem;
   problem.layers = static_cast<int>(cuts.size()) - 1;
   problem.devices = task.devices();
-  problem.devices_per_node = devices_of_a_node(task.devices(), task.device);
+  problem.devices_per_node = devices_of_a_node(task.devices(), task.device());
   for (const Submesh& shape : shapes) problem.sizes.push_back(shape.devices);
   problem.microbatches = task.pipeline.microbatches;
   problem.objective = task.pipeline.objective;
@@ -121,7 +121,7 @@ SequenceProblem empty_problem(const PipelineTask& task, const graph::StageCutter
       // Where there are no nodes, or one, no boundary is between two.
       if (node_begins && problem.devices_per_node == problem.devices) continue;
       const cost::Link& link =
-          task.device.boundary_link(node_begins ? problem.devices_per_node : 1);
+          task.device().boundary_link(node_begins ? problem.devices_per_node : 1);
       for (int size = 0; size < static_cast<int>(problem.sizes.size()); ++size) {
         problem.transfer(node_begins, cut, size) =
             transfer_cost(task, crossing, problem.sizes[size], link);
@@ -298,12 +298,12 @@ plan::PipelinePlan plan_of(const PipelineTask& task, const StageCosts& costs,
 FoundPipeline search_stages(const PipelineTask& task) {
   const graph::StageCutter cutter(task.microbatch);
   const LayerCuts cuts = layers_of(task, cutter);
-  const std::vector<Submesh> shapes = submeshes(task.devices(), task.device, task.pipeline.mesh);
+  const std::vector<Submesh> shapes = submeshes(task.devices(), task.device(), task.pipeline.mesh);
   const SequenceProblem problem = empty_problem(task, cutter, cuts, shapes);
   require_possible_count(task, problem);
   SearchOptions options = task.options;
   options.microbatches = task.pipeline.microbatches;
-  StageCosts costs(task.microbatch, cutter, cuts, task.device, shapes, options);
+  StageCosts costs(find_stage_facts(task.microbatch, cutter, cuts, task.device(), shapes, options));
   const auto [best, bound] = find_best(task, costs, problem);
   FoundPipeline found{plan_of(task, costs, problem, best), {}};
   const double bound_seconds = static_cast<double>(bound) * seconds_per_cost;
@@ -313,8 +313,6 @@ FoundPipeline search_stages(const PipelineTask& task) {
                   .lower_bound_seconds = std::min(found.plan.predicted.cost_seconds, bound_seconds),
                   .proven_optimal = bound == best.cost,
                   .bound_is_searched = options.method == SearchMethod::ilp,
-                  .one_device_seconds = least_seconds_on(1, task.whole, task.device),
-                  .one_device_bytes = bytes_on_one_device(task.whole),
                   .epsilon = task.pipeline.epsilon,
                   .layers = costs.layers(),
                   .stages_searched = costs.searches()};
@@ -333,7 +331,8 @@ struct Outcome {
 };
 
 FoundPipeline one_stage(const PipelineTask& task, const graph::Graph& graph, int microbatches,
-                        const SearchOptions& options) {
+                        SearchOptions options) {
+  options.microbatches = microbatches;
   SolvedPlan solved = search_meshes(graph, task.meshes, options);
   FoundPipeline found{plan::one_stage_plan(graph, std::move(solved.plan)),
                       std::move(solved.report)};
@@ -350,18 +349,9 @@ FoundPipeline one_stage(const PipelineTask& task, const graph::Graph& graph, int
   return found;
 }
 
-FoundPipeline one_stage_for_microbatches(const PipelineTask& task) {
-  SearchOptions options = task.options;
-  options.microbatches = task.pipeline.microbatches;
-  FoundPipeline found = one_stage(task, task.microbatch, task.pipeline.microbatches, options);
-  found.report.one_device_seconds = least_seconds_on(1, task.whole, task.device);
-  found.report.one_device_bytes = bytes_on_one_device(task.whole);
-  return found;
-}
-
 /// Whether it is proven that every plan of the whole model takes longer, whatever memory it needs.
 bool is_below_the_whole(const PipelineTask& task, double seconds) {
-  if (least_seconds_on(task.devices(), task.whole, task.device) > seconds) return true;
+  if (least_seconds_on(task.devices(), task.whole, task.device()) > seconds) return true;
   if (task.options.method != SearchMethod::ilp || !task.options.pins.empty()) return false;
   const auto has_many_axes = [](const cost::CostModel& each) {
     return each.mesh().num_axes() > most_axes_of_bound;
@@ -429,7 +419,7 @@ FoundPipeline with_open_count(const PipelineTask& task) {
     if (!staged.found)
       throw NothingFits(error.what(), error.least_bytes, error.is_proven && staged.is_proven());
     if (!error.is_proven)
-      whole.lower_bound_seconds = least_seconds_on(task.devices(), task.whole, task.device);
+      whole.lower_bound_seconds = least_seconds_on(task.devices(), task.whole, task.device());
   }
   return better_of(task, std::move(whole), std::move(staged));
 }
@@ -451,7 +441,7 @@ void require_enough_devices(const PipelineTask& task) {
 FoundPipeline search(const PipelineTask& task) {
   const PipelineOptions& pipeline = task.pipeline;
   if (pipeline.stages == 1 || task.microbatch.nodes.empty())
-    return one_stage_for_microbatches(task);
+    return one_stage(task, task.microbatch, pipeline.microbatches, task.options);
   require_enough_devices(task);
   Pins(task.options.pins, task.microbatch);  // throws for one that names nothing
   if (pipeline.stages == 0 && task.devices() == 1 && pipeline.microbatches == 1)
@@ -463,14 +453,17 @@ FoundPipeline search(const PipelineTask& task) {
 }  // namespace
 
 FoundPipeline search_pipeline(const graph::Graph& whole, const graph::Graph& microbatch,
-                              const cost::DeviceModel& device,
                               std::span<const cost::CostModel> meshes, const SearchOptions& options,
                               const PipelineOptions& pipeline) {
   require(!meshes.empty(), "a search has a mesh");
   require(pipeline.stages >= 0 && pipeline.microbatches > 0 && pipeline.epsilon >= 0,
           "a pipeline has stages and microbatches");
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best so far will do
-  return search({whole, microbatch, device, meshes, options, pipeline});
+  const PipelineTask task{whole, microbatch, meshes, options, pipeline};
+  FoundPipeline found = search(task);
+  found.report.one_device_seconds = least_seconds_on(1, whole, task.device());
+  found.report.one_device_bytes = bytes_on_one_device(whole);
+  return found;
 }
 
 }  // namespace autopar::search

@@ -44,7 +44,6 @@ struct FoundPipeline {
 /// Throws Error, one line, for more stages than devices or layers, for devices that cannot be cut
 /// into so many stages, and where a stage fits nowhere.
 FoundPipeline search_pipeline(const graph::Graph& whole, const graph::Graph& microbatch,
-                              const cost::DeviceModel& device,
                               std::span<const cost::CostModel> meshes, const SearchOptions& options,
                               const PipelineOptions& pipeline);
 

@@ -73,13 +73,6 @@ Found search_stage(const StageFacts& facts, int view, const StageChoice& choice,
 
 }  // namespace
 
-StageCosts::StageCosts(const graph::Graph& graph, const graph::StageCutter& cutter, LayerCuts cuts,
-                       const cost::DeviceModel& device, std::vector<Submesh> submeshes,
-                       const SearchOptions& options)
-    : facts_(
-          find_stage_facts(graph, cutter, std::move(cuts), device, std::move(submeshes), options)),
-      blocks_(facts_) {}
-
 const Found* StageCosts::found(int view, const StageChoice& stage) const {
   const auto entry = found_.find({facts_.classes.of(stage.begin, stage.end), view});
   return entry == found_.end() ? nullptr : &entry->second;

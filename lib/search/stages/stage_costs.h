@@ -26,9 +26,7 @@ namespace autopar::search {
 /// the view of the least bound.
 class StageCosts {
  public:
-  StageCosts(const graph::Graph& graph, const graph::StageCutter& cutter, LayerCuts cuts,
-             const cost::DeviceModel& device, std::vector<Submesh> submeshes,
-             const SearchOptions& options);
+  explicit StageCosts(StageFacts facts) : facts_(std::move(facts)), blocks_(facts_) {}
   StageCosts(const StageCosts&) = delete;
   StageCosts& operator=(const StageCosts&) = delete;
 

@@ -204,7 +204,7 @@ TEST_CASE("a candidate that no plan within the memory limit has is told from cos
     const auto explanation = explain_operator(graph, cost, solved, 0, plenty);
     for (const auto& candidate : explanation.candidates) {
       assignment::AssignmentProblem fixed = solved.built.problem;
-      const auto& choices = solved.built.choices(0);
+      const auto& choices = solved.built.operators[0]->choices;
       for (std::size_t k = 0; k < choices.size(); ++k) {
         if (!(choices[k] == candidate.strategy)) fixed.nodes[0].costs[k] = assignment::impossible;
       }

@@ -43,7 +43,7 @@ Cost in_picoseconds(double seconds) { return std::llround(seconds * 1e12); }
 search::FoundPipeline search_stages(const graph::Graph& graph, const cost::DeviceModel& device,
                                     int devices, const search::SearchOptions& options,
                                     const search::PipelineOptions& pipeline) {
-  return search_pipeline(graph, graph, device, all_meshes(devices, device), options, pipeline);
+  return search_pipeline(graph, graph, all_meshes(devices, device), options, pipeline);
 }
 
 /// All pipelines of a small model: every cut between nodes, every sequence of devices, every view,
@@ -251,8 +251,7 @@ TEST_CASE("the search of stages finds what all pipelines of a small model have a
       }
     }
     try {
-      const auto [plan, plan_report] =
-          search_pipeline(whole, graph, device, meshes, options, pipeline);
+      const auto [plan, plan_report] = search_pipeline(whole, graph, meshes, options, pipeline);
       CHECK(in_picoseconds(plan.predicted.cost_seconds) == expected);
       CHECK(in_picoseconds(plan_report.lower_bound_seconds) == expected);
       CHECK(plan_report.proven_optimal);
@@ -302,7 +301,7 @@ TEST_CASE("one stage and one run is the plan without stages") {
   search::PipelineOptions pipeline;
   pipeline.stages = 1;
   const plan::PipelinePlan one =
-      search_pipeline(graph, graph, device, meshes, within("fair"), pipeline).plan;
+      search_pipeline(graph, graph, meshes, within("fair"), pipeline).plan;
   REQUIRE(one.stages.size() == 1);
   CHECK_FALSE(one.is_pipeline());
   CHECK(one.predicted.cost_seconds == plan.predicted.cost_seconds);
@@ -310,7 +309,7 @@ TEST_CASE("one stage and one run is the plan without stages") {
   CHECK(one.stages.front().plan.stored == plan.stored);
   pipeline.microbatches = 3;
   const plan::PipelinePlan three =
-      search_pipeline(graph, graph, device, meshes, within("fair"), pipeline).plan;
+      search_pipeline(graph, graph, meshes, within("fair"), pipeline).plan;
   REQUIRE(three.stages.size() == 1);
   CHECK(three.predicted.cost_seconds == Approx(3 * plan.predicted.cost_seconds));
   CHECK(three.is_pipeline());
@@ -416,19 +415,19 @@ TEST_CASE("nothing is proven where one kind of plans was not seen to the end") {
       return microbatches > 1 ? too_much : 1;
     };
     // A smaller model, so that stages might be faster.
-    const auto whole = search_pipeline(graph, shorter, device, meshes, options, pipeline);
+    const auto whole = search_pipeline(graph, shorter, meshes, options, pipeline);
     CHECK_FALSE(whole.plan.is_pipeline());
     check_open(whole);
     options.run_bytes = [=](const graph::Graph&, int microbatches) {
       return microbatches > 1 ? 1 : too_much;
     };
     // A model as large, so that the whole might be faster.
-    const auto staged = search_pipeline(graph, graph, device, meshes, options, pipeline);
+    const auto staged = search_pipeline(graph, graph, meshes, options, pipeline);
     CHECK(staged.plan.microbatches == 2);
     check_open(staged);
     options.run_bytes = [=](const graph::Graph&, int) { return too_much; };
     try {
-      search_pipeline(graph, graph, device, meshes, options, pipeline);
+      search_pipeline(graph, graph, meshes, options, pipeline);
       FAIL("nothing fits");
     } catch (const search::NothingFits& error) {
       CHECK_FALSE(error.is_proven);

@@ -69,8 +69,8 @@ void check_bounds(const graph::Graph& graph, const cost::DeviceModel& device, in
   const graph::StageCutter cutter(graph);
   const auto work = seconds_on_one(graph, device);
   const auto shapes = search::submeshes(devices, device, std::nullopt);
-  search::StageCosts costs(graph, cutter, search::cluster_layers(graph, cutter, work, layers),
-                           device, shapes, options);
+  search::StageCosts costs(search::find_stage_facts(
+      graph, cutter, search::cluster_layers(graph, cutter, work, layers), device, shapes, options));
   const auto runs = all_runs(costs.layers(), static_cast<int>(shapes.size()));
   std::vector<std::vector<Cost>> bounds;
   bool is_settled = false;
@@ -128,8 +128,9 @@ TEST_CASE("bounds of repeated layers are close to what they cost") {
   const graph::StageCutter cutter(graph);
   const auto work = seconds_on_one(graph, device);
   const search::SearchOptions options;
-  search::StageCosts costs(graph, cutter, search::cluster_layers(graph, cutter, work, 17), device,
-                           search::submeshes(8, device, std::nullopt), options);
+  search::StageCosts costs(
+      search::find_stage_facts(graph, cutter, search::cluster_layers(graph, cutter, work, 17),
+                               device, search::submeshes(8, device, std::nullopt), options));
   const std::vector<search::StageChoice> run{{2, 14, 3, 0}};
   Cost bound = 0;
   while (!costs.is_settled({2, 14, 3})) {
