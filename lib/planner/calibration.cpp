@@ -18,6 +18,7 @@
 #include "planner/summary.h"
 #include "runtime/calibration/rank_stopwatch.h"
 #include "runtime/comm/ranks.h"
+#include "runtime/gather.h"
 
 namespace autopar::planner {
 
@@ -67,26 +68,14 @@ int wanted_ranks(const CalibrationOptions& options) {
   return options.ranks > 0 ? options.ranks : 2;
 }
 
-/// FNV-1a: the same on every machine.
-std::uint32_t hash_of(const std::string& text) {
-  std::uint32_t hash = 2166136261U;
-  for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * 16777619U;
-  return hash;
-}
-
 /// Ranks that differ in what decides on what is measured, in which order, would wait for one
 /// another, or take each other's messages.
 void require_same_of_all(runtime::HostCommunicator& world, const sharding::DeviceMesh& mesh,
                          const CalibrationOptions& options) {
   const runtime::DeviceOptions& device = options.device;
-  const std::uint32_t hash =
-      hash_of(fmt::format("{} {} {} {}", to_string(mesh), options.quick,
-                          static_cast<int>(device.kind), device.host_collectives));
-  std::vector<std::uint32_t> hashes(static_cast<std::size_t>(world.size()));
-  const std::vector<std::int64_t> blocks(hashes.size(), sizeof hash);
-  world.all_gather(reinterpret_cast<const std::byte*>(&hash),
-                   reinterpret_cast<std::byte*>(hashes.data()), blocks);
-  if (std::ranges::count(hashes, hash) == world.size()) return;
+  const nlohmann::json mine{to_string(mesh), options.quick, device.kind, device.host_collectives};
+  const std::vector<nlohmann::json> all = runtime::gather_json(mine, world);
+  if (std::ranges::count(all, mine) == world.size()) return;
   try {
     world.barrier();        // each rank is to know why, before the first one fails
   } catch (const Error&) {  // a rank that was here has failed for the same reason
