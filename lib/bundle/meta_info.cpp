@@ -286,11 +286,6 @@ void check_tail(const JsonReader& reader, const graph::TailSummary& tail, const 
           fmt::format("has an output '{}', which nothing makes", name));
 }
 
-graph::ModelOutput output_of(const PortInfo& port) {
-  return {port.name, port.type,
-          std::vector<std::optional<std::int64_t>>(port.shape.begin(), port.shape.end())};
-}
-
 json parse_file(const std::filesystem::path& file) {
   std::ifstream stream(file);
   if (!stream) fail("{} cannot be read; give a folder that autopar partition wrote", file.string());
@@ -353,7 +348,10 @@ MetaInfo load_meta_info(const std::filesystem::path& bundle_dir) {
 
 std::vector<graph::ModelOutput> model_outputs(const MetaInfo& info) {
   std::vector<graph::ModelOutput> made;
-  for (const PortInfo& port : info.outputs) made.push_back(output_of(port));
+  for (const PortInfo& port : info.outputs) {
+    const std::vector<std::optional<std::int64_t>> dims(port.shape.begin(), port.shape.end());
+    made.push_back({port.name, port.type, dims});
+  }
   if (!info.tail) return made;
   made.insert(made.end(), info.tail->summary.outputs.begin(), info.tail->summary.outputs.end());
   std::vector<graph::ModelOutput> result;

@@ -43,10 +43,6 @@ std::string_view name_of(runtime::DeviceOptions::Kind kind) {
   return kind == Kind::cpu ? "cpu" : "cuda";
 }
 
-bool asks_for_ranks(const CalibrationOptions& options) {
-  return options.ranks > 0 || !options.mesh.empty();
-}
-
 sharding::DeviceMesh mesh_of(const CalibrationOptions& options, int ranks) {
   return options.mesh.empty() ? sharding::DeviceMesh({ranks})
                               : sharding::DeviceMesh::parse(options.mesh);
@@ -159,7 +155,8 @@ std::optional<std::string> calibrate(const CalibrationOptions& options) {
       options.launch, {.count = wanted,
                        .what = fmt::format("--mesh {}", to_string(mesh_of(options, wanted))),
                        .digest = [] { return "calibrate"; }});
-  const int number = asks_for_ranks(options) ? wanted : started.world_size();
+  const bool are_given = options.ranks > 0 || !options.mesh.empty();
+  const int number = are_given ? wanted : started.world_size();
   const sharding::DeviceMesh mesh = mesh_of(options, number);
   started.run_as_rank([&](runtime::HostCommunicator& world, const runtime::LocalRanks&) {
     require_same_of_all(world, mesh, options);

@@ -50,10 +50,6 @@ std::string output_shape(const Graph& graph, const graph::Node& node) {
   return "";
 }
 
-double seconds_of(const OperatorGroup& group) {
-  return group.seconds * static_cast<double>(group.members.size());
-}
-
 /// Operators that are no rows of the table, by type, most frequent first.
 std::string cheap_text(const Graph& graph, const std::vector<OperatorGroup>& groups) {
   std::map<std::string, std::size_t> counts;
@@ -63,7 +59,7 @@ std::string cheap_text(const Graph& graph, const std::vector<OperatorGroup>& gro
     if (group.is_major) continue;
     counts[qualified_op_type(graph.node(group.members.front()))] += group.members.size();
     all += group.members.size();
-    seconds += seconds_of(group);
+    seconds += group.seconds * static_cast<double>(group.members.size());
   }
   if (all == 0) return "";
   std::vector<std::pair<std::string, std::size_t>> sorted(counts.begin(), counts.end());

@@ -72,13 +72,6 @@ bundle::RankInfo write_rank(const Graph& shard, const PipelinePlan& plan, int ra
           .peak_bytes = memory.peak_bytes};
 }
 
-/// The stage's value of that name among its inputs or outputs; no_value where it has none.
-ValueId find_port(const Graph& stage, const std::vector<ValueId>& ports, const std::string& name) {
-  const auto found =
-      std::ranges::find_if(ports, [&](ValueId id) { return stage.value(id).name == name; });
-  return found == ports.end() ? graph::no_value : *found;
-}
-
 /// `ports`: which of a stage's inputs or outputs are the model's.
 bundle::PortInfo port_info(const graph::Value& value, const PipelinePlan& plan,
                            std::vector<ValueId> graph::StageGraph::*ports,
@@ -86,17 +79,20 @@ bundle::PortInfo port_info(const graph::Value& value, const PipelinePlan& plan,
   bundle::PortInfo port{.name = value.name, .type = value.type, .shape = value.shape};
   if (const auto cut = batch.find(value.name); cut != batch.end()) port.batch = cut->second;
   for (const plan::StagePlan& stage : plan.stages) {
-    const ValueId id = find_port(stage.stage.graph, stage.stage.*ports, value.name);
-    const bool has_it = id != graph::no_value;
-    const auto spec =
-        has_it ? stage.plan.spec_of(stage.stage.graph, id) : sharding::TensorShardSpec{};
-    port.specs.push_back(has_it ? to_string(spec) : "");
-    for (int rank = 0; rank < stage.num_devices(); ++rank) {
-      auto& ranges = port.ranges.emplace_back();
-      if (!has_it) continue;
-      const graph::Shape& shape = stage.stage.graph.value(id).shape;
-      ranges = sharding::local_ranges(spec, shape, stage.plan.mesh, rank);
+    const Graph& graph = stage.stage.graph;
+    const std::vector<ValueId>& own = stage.stage.*ports;
+    const auto has_its_name = [&](ValueId id) { return graph.value(id).name == value.name; };
+    const auto id = std::ranges::find_if(own, has_its_name);
+    if (id == own.end()) {
+      port.specs.emplace_back();
+      port.ranges.resize(port.ranges.size() + stage.num_devices());
+      continue;
     }
+    const sharding::TensorShardSpec& spec = stage.plan.spec_of(graph, *id);
+    port.specs.push_back(to_string(spec));
+    for (int rank = 0; rank < stage.num_devices(); ++rank)
+      port.ranges.push_back(
+          sharding::local_ranges(spec, graph.value(*id).shape, stage.plan.mesh, rank));
   }
   return port;
 }

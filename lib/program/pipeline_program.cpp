@@ -42,35 +42,31 @@ void append_transfers(const StagePlan& from, const StagePlan& to, int from_stage
   }
 }
 
-/// The ranks that one rank exchanges a value with, and the box of the whole value for each.
-struct Peers {
-  std::vector<std::int64_t> ranks;
-  std::vector<const std::vector<Range>*> boxes;
-};
-
-/// `self` is the end of a message that the rank is, `other` its peer's.
-Peers peers_of(int rank, const Transfer& transfer, int Message::*self, int Message::*other) {
-  Peers peers;
-  for (const Message& message : transfer.messages) {
-    if (message.*self != rank) continue;
-    peers.ranks.push_back(message.*other);
-    peers.boxes.push_back(&message.box);
-  }
-  return peers;
-}
-
 /// A value that a stage's rank sends or receives.
 struct Exchange {
   ValueId value = graph::no_value;  ///< of the stage's graph
-  Peers peers{};
+  std::vector<std::int64_t> peers{};
+  std::vector<const std::vector<Range>*> boxes{};  ///< by peer, of the whole value
 };
 
+/// `self` is the end of a message that the rank is, `other` its peer's.
+Exchange exchange_of(ValueId value, int rank, const Transfer& transfer, int Message::*self,
+                     int Message::*other) {
+  Exchange exchange{value};
+  for (const Message& message : transfer.messages) {
+    if (message.*self != rank) continue;
+    exchange.peers.push_back(message.*other);
+    exchange.boxes.push_back(&message.box);
+  }
+  return exchange;
+}
+
 /// A Recv or Send node without its value. Boxes are told within `part`, what the rank has of it.
-Node transfer_node(std::string name, const char* op_type, const Peers& peers,
+Node transfer_node(std::string name, const char* op_type, const Exchange& exchange,
                    const std::vector<Range>& part) {
   std::vector<std::int64_t> starts;
   std::vector<std::int64_t> ends;
-  for (const std::vector<Range>* box : peers.boxes) {
+  for (const std::vector<Range>* box : exchange.boxes) {
     for (std::size_t d = 0; d < box->size(); ++d) {
       starts.push_back((*box)[d].begin - part[d].begin);
       ends.push_back((*box)[d].end - part[d].begin);
@@ -81,7 +77,7 @@ Node transfer_node(std::string name, const char* op_type, const Peers& peers,
           graph::collective_domain,
           {},
           {},
-          {{"peers", peers.ranks}, {"starts", starts}, {"ends", ends}}};
+          {{"peers", exchange.peers}, {"starts", starts}, {"ends", ends}}};
 }
 
 /// Adds Recv and Send nodes to the graph of a stage's rank, whose inputs and outputs stand in the
@@ -93,7 +89,7 @@ void add_transfers(const StageGraph& stage, const plan::Plan& plan, int rank_in_
   names.insert_names(shard.nodes);
   const auto node_for = [&](const char* op_type, const Exchange& exchange) {
     const graph::Value& value = stage.graph.value(exchange.value);
-    return transfer_node(names.take(value.name + "/" + op_type), op_type, exchange.peers,
+    return transfer_node(names.take(value.name + "/" + op_type), op_type, exchange,
                          local_ranges(plan.spec_of(stage.graph, exchange.value), value.shape,
                                       plan.mesh, rank_in_stage));
   };
@@ -153,11 +149,11 @@ Graph rank_graph(const PipelinePlan& plan, const PipelineProgram& program, int r
   std::vector<Exchange> sent;
   for (const Transfer& transfer : program.transfers) {
     if (transfer.from_stage + 1 == static_cast<int>(s))
-      received.push_back({stage.stage.received[received.size()],
-                          peers_of(rank, transfer, &Message::to, &Message::from)});
+      received.push_back(exchange_of(stage.stage.received[received.size()], rank, transfer,
+                                     &Message::to, &Message::from));
     if (transfer.from_stage == static_cast<int>(s))
       sent.push_back(
-          {stage.stage.sent[sent.size()], peers_of(rank, transfer, &Message::from, &Message::to)});
+          exchange_of(stage.stage.sent[sent.size()], rank, transfer, &Message::from, &Message::to));
   }
   add_transfers(stage.stage, stage.plan, rank_in_stage, received, sent, shard);
   return shard;

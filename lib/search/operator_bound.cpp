@@ -1,5 +1,7 @@
 #include "search/operator_bound.h"
 
+#include <numeric>
+
 #include "cost/cost_model.h"
 #include "graph/arena.h"
 
@@ -22,11 +24,8 @@ std::vector<std::vector<double>> least_operator_seconds(std::span<const int> dev
 }
 
 double least_seconds_on(int devices, const graph::Graph& graph, const cost::DeviceModel& device) {
-  const int counts[] = {devices};
-  const auto by_count = least_operator_seconds(counts, graph, device);
-  double sum = 0;
-  for (const double seconds : by_count.front()) sum += seconds;
-  return sum;
+  const auto seconds = least_operator_seconds({&devices, 1}, graph, device).front();
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0);
 }
 
 std::int64_t bytes_on_one_device(const graph::Graph& graph) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 
@@ -10,11 +11,7 @@ namespace autopar::search {
 
 namespace {
 
-struct Unit {
-  std::string_view suffix;
-  double bytes;
-};
-constexpr Unit units[] = {
+constexpr std::pair<std::string_view, double> units[] = {
     {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
     {"KB", 1e3},     {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12},
     {"B", 1.0},      {"", 1.0}};
@@ -27,10 +24,9 @@ MemoryPolicy MemoryPolicy::parse(const std::string& text) {
   double amount = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), amount);
   const std::string_view suffix(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  for (const Unit& unit : units) {
-    if (error == std::errc() && suffix == unit.suffix && amount > 0 && amount * unit.bytes < 9e18) {
-      return {Kind::bytes, static_cast<std::int64_t>(amount * unit.bytes)};
-    }
+  for (const auto& [unit, bytes] : units) {
+    if (error == std::errc() && suffix == unit && amount > 0 && amount * bytes < 9e18)
+      return {Kind::bytes, static_cast<std::int64_t>(amount * bytes)};
   }
   fail("--memory {}: give fair, device, or a size such as 80GiB, 500MB or 1048576", text);
 }
