@@ -1,10 +1,10 @@
 #include <algorithm>
+#include <ranges>
 
 #include "base/problems.h"
 #include "graph/contrib/operator_table.h"
 #include "graph/onnx/import/import_node.h"
 #include "graph/onnx/import/input_shapes.h"
-#include "graph/onnx/import/refused_nodes.h"
 #include "graph/onnx/import/tail_nodes.h"
 #include "graph/onnx/onnx_interpreter.h"
 #include "graph/onnx/operator_advice.h"
@@ -167,6 +167,76 @@ Imported finished(TailNodes tail, const Scope& scope) {
   return imported;
 }
 
+/// What is wrong with the nodes of a model, once for all nodes of an operator that are refused for
+/// one reason. Nodes that read what refused ones would make are passed over.
+class RefusedNodes {
+ public:
+  /// Takes the step that reads the node, unless the node reads what a refused one would make. Keeps
+  /// what it throws; an UnknownShape that comes first goes on.
+  template <typename Step>
+  void try_node(const onnx::NodeProto& node, const Step& step) {
+    const auto is_refused = [&](std::string_view name) {
+      return names_.contains(std::string(name));
+    };
+    if (!names_.empty() && std::ranges::any_of(names_read(node), is_refused))
+      return refuse_outputs(node);
+    try {
+      step();
+    } catch (const UnknownShape&) {
+      if (reasons_.empty()) throw;
+      refuse_outputs(node);
+    } catch (const Error& error) {
+      refuse(node, error.what());
+    }
+  }
+
+  /// A line a reason.
+  void throw_if_any(const std::string& where) const {
+    constexpr std::size_t most_lines = 12;
+    Problems problems;
+    for (const auto& [op_type, text, message, count] : reasons_ | std::views::take(most_lines)) {
+      if (count == 1)
+        problems.add("{}", message);
+      else
+        problems.add("{} ({} nodes of {} in all)", message, count, op_type);
+    }
+    if (reasons_.size() > most_lines)
+      problems.add("{}: {} more reasons to refuse nodes", where, reasons_.size() - most_lines);
+    problems.throw_if_any();
+  }
+
+ private:
+  /// Why nodes of one operator are refused, and how many.
+  struct Reason {
+    std::string op_type;
+    std::string text;     ///< without what tells the node from others
+    std::string message;  ///< of the first node
+    int count = 1;
+  };
+
+  void refuse(const onnx::NodeProto& node, const std::string& message) {
+    refuse_outputs(node);
+    const std::string named = describe(node);
+    std::string text = message;
+    if (const auto at = text.find(named); at != std::string::npos) text.erase(at, named.size());
+    const auto same = std::ranges::find_if(reasons_, [&](const Reason& reason) {
+      return reason.op_type == node.op_type() && reason.text == text;
+    });
+    if (same != reasons_.end())
+      ++same->count;
+    else
+      reasons_.push_back({node.op_type(), text, message});
+  }
+
+  void refuse_outputs(const onnx::NodeProto& node) {
+    for (const std::string& output : node.output())
+      if (!output.empty()) names_.insert(output);
+  }
+
+  std::vector<Reason> reasons_;
+  std::unordered_set<std::string> names_;  ///< of what refused nodes would make
+};
+
 /// A graph of the model: its inputs, weights, nodes and outputs. With `leaves_tail`, nodes of the
 /// model whose outputs have shapes that only a run tells are left to the tail; else they are
 /// refused. Throws FunctionHidesTail where the tail would begin within a function.
@@ -178,7 +248,7 @@ Imported import_model(ModelFile& file, const ImportOptions& options, bool leaves
   const BoundInputs bound = add_inputs(proto, scope);
   add_initializers(proto, scope);
   TailNodes tail;
-  RefusedNodes refused(model.where);
+  RefusedNodes refused;
   for (const auto* node : nodes)
     refused.try_node(*node, [&] {
       if (leaves_tail)
@@ -187,7 +257,7 @@ Imported import_model(ModelFile& file, const ImportOptions& options, bool leaves
         import_node(*node, scope);
     });
   warn_of_contradictions(proto, bound, scope);
-  refused.throw_if_any();
+  refused.throw_if_any(model.where);
   return finished(std::move(tail), scope);
 }
 
