@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "runtime/device.h"
-#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/common/strides.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/normalization/kernels.h"
@@ -13,101 +13,80 @@
 namespace autopar::runtime::cpu {
 namespace {
 
-/// Where each row of a broadcast mask begins, by the dimensions before the last.
-class MaskRows {
- public:
-  MaskRows() = default;
-  MaskRows(const KernelRequest& request, const TensorView& mask)
-      : shape_(request.inputs[0].shape), strides_(broadcast_strides(mask.shape, shape_)) {
-    if (strides_.size() != shape_.size() || shape_.empty())
+/// What a MaskedSoftmax says.
+struct MaskedRows {
+  int threads;
+  float scale;
+  float fill;
+  bool nan_to_zero;
+  /// The mask's strides along the dimensions before the last, and along that; of `shape` there.
+  Shape shape;
+  std::vector<std::int64_t> strides;
+  std::int64_t column_stride = 0;
+
+  explicit MaskedRows(const KernelRequest& request)
+      : threads(request.device.threads()),
+        scale(request.node.float_attribute("scale", 1)),
+        fill(request.node.float_attribute("fill", -std::numeric_limits<float>::infinity())),
+        nan_to_zero(request.node.int_attribute("nan_to_zero", 0) != 0) {
+    if (!is_given(request.inputs, 1)) return;
+    const TensorView& mask = request.inputs[1];
+    shape = request.inputs[0].shape;
+    strides = broadcast_strides(mask.shape, shape);
+    if (strides.size() != shape.size() || shape.empty())
       fail("node '{}': a mask of {} does not broadcast to {}", request.node.name,
-           graph::to_string(mask.shape), graph::to_string(shape_));
-    column_stride_ = strides_.back();
-    element_bytes_ = graph::bytes_of(mask.type, 1);
-    shape_.pop_back();
-    strides_.pop_back();
+           graph::to_string(mask.shape), graph::to_string(shape));
+    column_stride = strides.back();
+    shape.pop_back();
+    strides.pop_back();
   }
 
-  MaskRow row(const TensorView& mask, std::int64_t row) const {
+  MaskRow mask_of(const TensorView& mask, std::int64_t row) const {
     std::int64_t offset = 0;
-    for (std::size_t d = shape_.size(); d-- > 0; row /= shape_[d])
-      offset += row % shape_[d] * strides_[d];
-    return {mask.data + offset * element_bytes_, mask.type, column_stride_};
+    for (std::size_t d = shape.size(); d-- > 0; row /= shape[d])
+      offset += row % shape[d] * strides[d];
+    return {mask.data + offset * graph::bytes_of(mask.type, 1), mask.type, column_stride};
   }
 
- private:
-  Shape shape_;
-  std::vector<std::int64_t> strides_;
-  std::int64_t column_stride_ = 0;
-  std::int64_t element_bytes_ = 0;
-};
-
-class MaskedSoftmax final : public Kernel {
- public:
-  explicit MaskedSoftmax(const KernelRequest& request)
-      : threads_(request.device.threads()),
-        float_bytes_(float_bytes(request)),
-        scale_(request.node.float_attribute("scale", 1)),
-        fill_(request.node.float_attribute("fill", -std::numeric_limits<float>::infinity())),
-        nan_to_zero_(request.node.int_attribute("nan_to_zero", 0) != 0) {
-    if (is_given(request.inputs, 1)) mask_ = MaskRows(request, request.inputs[1]);
-  }
-
-  std::int64_t scratch_bytes() const override { return float_bytes_; }
-
-  void run(const KernelIo& io) override {
-    if (io.outputs[0].elements() == 0) return;
-    if (io.outputs[0].type == DataType::float64)
-      return run_rows(io, io.inputs[0].as<const double>(), io.outputs[0].as<double>());
-    FloatCopies copies(io.scratch);
-    const float* in = copies.load(io.inputs[0]);
-    float* out = copies.target(io.outputs[0]);
-    run_rows(io, in, out);
-    FloatCopies::store(out, io.outputs[0]);
-  }
-
- private:
   template <typename T>
-  void run_rows(const KernelIo& io, const T* in, T* out) const {
+  void run(const KernelIo& io, const T* in, T* out) const {
     const std::int64_t n = io.outputs[0].shape.back();
     const std::int64_t rows = io.outputs[0].elements() / n;
     const bool is_large = rows * n > 16384;
-#pragma omp parallel for num_threads(threads_) if (is_large)
+#pragma omp parallel for num_threads(threads) if (is_large)
     for (std::int64_t row = 0; row < rows; ++row) {
       T* const scores = out + row * n;
       std::copy_n(in + row * n, n, scores);
-      if (scale_ != 1) scale_row(scores, n, static_cast<T>(scale_));
+      if (scale != 1) scale_row(scores, n, static_cast<T>(scale));
       if (is_given(io.inputs, 1))
-        mask_scores(scores, n, mask_.row(io.inputs[1], row), static_cast<T>(fill_));
+        mask_scores(scores, n, mask_of(io.inputs[1], row), static_cast<T>(fill));
       const T sum = exponentials(scores, n);
       if (sum > 0)
         scale_row(scores, n, 1 / sum);
       else
-        std::fill_n(scores, n, nan_to_zero_ ? T{0} : std::numeric_limits<T>::quiet_NaN());
+        std::fill_n(scores, n, nan_to_zero ? T{0} : std::numeric_limits<T>::quiet_NaN());
     }
   }
-
-  MaskRows mask_;
-  int threads_;
-  std::int64_t float_bytes_;
-  float scale_;
-  float fill_;
-  bool nan_to_zero_;
 };
-
-bool is_served(DataType type) {
-  return type == DataType::float32 || type == DataType::float64 || is_half(type);
-}
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_masked_softmax(const KernelRequest& request) {
-  const DataType type = request.inputs.at(0).type;
-  if (!is_served(type)) fail_type(request, type);
-  if (is_given(request.inputs, 1) && request.inputs[1].type != DataType::boolean &&
-      !is_served(request.inputs[1].type))
-    fail_type(request, request.inputs[1].type);
-  return std::make_unique<MaskedSoftmax>(request);
+  require_type(request, request.inputs.at(0).type, AllFloats{});
+  if (is_given(request.inputs, 1) && request.inputs[1].type != DataType::boolean)
+    require_type(request, request.inputs[1].type, AllFloats{});
+  const auto run = [of = MaskedRows(request)](const KernelIo& io) {
+    const TensorView& out = io.outputs[0];
+    if (out.elements() == 0) return;
+    if (out.type == DataType::float64)
+      return of.run(io, io.inputs[0].as<const double>(), out.as<double>());
+    FloatCopies copies(io.scratch);
+    const float* in = copies.load(io.inputs[0]);
+    float* target = copies.target(out);
+    of.run(io, in, target);
+    FloatCopies::store(target, out);
+  };
+  return make_kernel(run, float_bytes(request));
 }
 
 }  // namespace autopar::runtime::cpu

@@ -5,7 +5,7 @@
 
 #include "runtime/device.h"
 #include "runtime/kernels/common/floats.h"
-#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/lane_sum.h"
 #include "runtime/kernels/cpu/onednn.h"
@@ -119,65 +119,54 @@ class LayerNormalization final : public Kernel {
   std::int64_t float_bytes_;
 };
 
+template <typename T>
+void normalize_rows(const KernelIo& io, std::int64_t count, int threads, const Row<T>& first) {
+  const bool is_large = count * first.n > 16384;
+#pragma omp parallel for num_threads(threads) if (is_large)
+  for (std::int64_t i = 0; i < count; ++i) {
+    Row<T> row = first;
+    row.in += i * row.n;
+    row.out += i * row.n;
+    const Moments<T> moments = normalize_row(row);
+    store_moments(io, i, {moments.mean, moments.inverse_deviation});
+  }
+}
+
 /// RMSNormalization, and LayerNormalization of what oneDNN does not take: float64, empty tensors.
-class PlainNormalization final : public Kernel {
- public:
-  PlainNormalization(const KernelRequest& request, bool centred)
-      : rows_(request),
-        centred_(centred),
-        threads_(request.device.threads()),
-        float_bytes_(float_bytes(request)) {}
-
-  std::int64_t scratch_bytes() const override { return float_bytes_; }
-
-  void run(const KernelIo& io) override {
+std::unique_ptr<Kernel> make_plain(const KernelRequest& request, bool centred) {
+  const NormalizedRows rows(request);
+  const auto run = [=, threads = request.device.threads()](const KernelIo& io) {
     const TensorView& out = io.outputs[0];
-    const bool biased = is_given(io.inputs, 2);
     if (out.type == DataType::float64)
-      return run_rows(io, io.inputs[0].as<const double>(), io.inputs[1].as<const double>(),
-                      biased ? io.inputs[2].as<const double>() : nullptr, out.as<double>());
+      return normalize_rows<double>(
+          io, rows.count, threads,
+          {io.inputs[0].as<const double>(), io.inputs[1].as<const double>(),
+           optional_data<const double>(io.inputs, 2), out.as<double>(), rows.extent, rows.epsilon,
+           centred});
     FloatCopies copies(io.scratch);
     const float* in = copies.load(io.inputs[0]);
     const float* scale = copies.load(io.inputs[1]);
-    const float* bias = biased ? copies.load(io.inputs[2]) : nullptr;
+    const float* bias = is_given(io.inputs, 2) ? copies.load(io.inputs[2]) : nullptr;
     float* target = copies.target(out);
-    run_rows(io, in, scale, bias, target);
+    normalize_rows<float>(io, rows.count, threads,
+                          {in, scale, bias, target, rows.extent, rows.epsilon, centred});
     FloatCopies::store(target, out);
-  }
-
- private:
-  template <typename T>
-  void run_rows(const KernelIo& io, const T* in, const T* scale, const T* bias, T* out) const {
-    const bool is_large = rows_.count * rows_.extent > 16384;
-#pragma omp parallel for num_threads(threads_) if (is_large)
-    for (std::int64_t row = 0; row < rows_.count; ++row) {
-      const std::int64_t begin = row * rows_.extent;
-      const Moments<T> moments =
-          normalize_row(Row<T>{in + begin, scale, bias, out + begin, rows_.extent,
-                               static_cast<T>(rows_.epsilon), centred_});
-      store_moments(io, row, {moments.mean, moments.inverse_deviation});
-    }
-  }
-
-  NormalizedRows rows_;
-  bool centred_;
-  int threads_;
-  std::int64_t float_bytes_;
-};
+  };
+  return make_kernel(run, float_bytes(request));
+}
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request) {
   if (has_broadcast_scale(request)) return make_broadcast_normalization(request);
   const TensorView& in = request.inputs[0];
-  if (in.type == DataType::float64 || in.elements() == 0)
-    return std::make_unique<PlainNormalization>(request, true);
+  if (in.type == DataType::float64 || in.elements() == 0) return make_plain(request, true);
   return std::make_unique<LayerNormalization>(request);
 }
 
 std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request) {
   if (has_broadcast_scale(request)) return make_broadcast_normalization(request);
-  return std::make_unique<PlainNormalization>(request, false);
+  return make_plain(request, false);
 }
 
 }  // namespace autopar::runtime::cpu

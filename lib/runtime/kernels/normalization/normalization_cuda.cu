@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/kernels/common/floats.h"
-#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cuda/block_reduce.h"
 #include "runtime/kernels/cuda/vector_access.h"
 #include "runtime/kernels/normalization/kernels.h"
@@ -100,57 +100,45 @@ __global__ void __launch_bounds__(row_threads) normalize_rows(Rows<T> rows) {
   rows.inverse_deviation.store(row, static_cast<double>(inverse));
 }
 
-template <typename T>
-class Normalization final : public Kernel {
- public:
-  Normalization(const KernelRequest& request, bool centred) : rows_(request), centred_(centred) {
-    for (std::size_t i = 1; i < request.inputs.size(); ++i)
-      if (request.inputs[i].present() && request.inputs[i].type != request.inputs[0].type)
-        fail_type(request, request.inputs[i].type);
-  }
-
-  void run(const KernelIo& io) override {
-    if (rows_.count == 0 || rows_.extent == 0) return;
-    const auto moments = [&](std::size_t output) {
-      return is_given(io.outputs, output) ? AnyFloats(io.outputs[output]) : AnyFloats();
-    };
-    const Rows<T> rows{io.inputs[0].as<const T>(),
-                       io.inputs[1].as<const T>(),
-                       optional_data<const T>(io.inputs, 2),
-                       io.outputs[0].as<T>(),
-                       moments(1),
-                       moments(2),
-                       rows_.extent,
-                       static_cast<Widened<T>>(rows_.epsilon),
-                       centred_};
-    // Tensors begin at multiples of 64 bytes, so whole packs need whole rows of them alone.
-    if (rows_.extent % full_pack<T> == 0)
-      run_packs<full_pack<T>>(io, rows);
-    else
-      run_packs<1>(io, rows);
-  }
-
- private:
-  template <int N>
-  void run_packs(const KernelIo& io, const Rows<T>& rows) const {
-    const std::int64_t packs = (rows_.extent + N - 1) / N;
-    const std::int64_t warps = (packs + 2 * warp_lanes - 1) / (2 * warp_lanes);
-    const auto threads = std::min<std::int64_t>(warps * warp_lanes, row_threads);
-    launch(stream_of(io),
-           {.grid = dim3(static_cast<unsigned>(rows_.count)),
-            .block = dim3(static_cast<unsigned>(threads)),
-            .most_threads = row_threads},
-           normalize_rows<T, N>, rows);
-  }
-
-  NormalizedRows rows_;
-  bool centred_;
-};
+template <int N, typename T>
+void launch_rows(const KernelIo& io, std::int64_t count, const Rows<T>& rows) {
+  const std::int64_t packs = (rows.extent + N - 1) / N;
+  const std::int64_t warps = (packs + 2 * warp_lanes - 1) / (2 * warp_lanes);
+  const auto threads = std::min<std::int64_t>(warps * warp_lanes, row_threads);
+  launch(stream_of(io),
+         {.grid = dim3(static_cast<unsigned>(count)),
+          .block = dim3(static_cast<unsigned>(threads)),
+          .most_threads = row_threads},
+         normalize_rows<T, N>, rows);
+}
 
 std::unique_ptr<Kernel> make(const KernelRequest& request, bool centred) {
   if (has_broadcast_scale(request)) return make_broadcast_normalization(request);
   return kernel_for_type(request, request.inputs.at(0).type, AllFloats{}, [&]<typename T>(T) {
-    return std::make_unique<Normalization<T>>(request, centred);
+    const NormalizedRows of(request);
+    for (std::size_t i = 1; i < request.inputs.size(); ++i)
+      if (request.inputs[i].present() && request.inputs[i].type != request.inputs[0].type)
+        fail_type(request, request.inputs[i].type);
+    return make_kernel([=](const KernelIo& io) {
+      if (of.count == 0 || of.extent == 0) return;
+      const auto moments = [&](std::size_t output) {
+        return is_given(io.outputs, output) ? AnyFloats(io.outputs[output]) : AnyFloats();
+      };
+      const Rows<T> rows{io.inputs[0].as<const T>(),
+                         io.inputs[1].as<const T>(),
+                         optional_data<const T>(io.inputs, 2),
+                         io.outputs[0].as<T>(),
+                         moments(1),
+                         moments(2),
+                         of.extent,
+                         static_cast<Widened<T>>(of.epsilon),
+                         centred};
+      // Tensors begin at multiples of 64 bytes, so whole packs need whole rows of them alone.
+      if (of.extent % full_pack<T> == 0)
+        launch_rows<full_pack<T>>(io, of.count, rows);
+      else
+        launch_rows<1>(io, of.count, rows);
+    });
   });
 }
 

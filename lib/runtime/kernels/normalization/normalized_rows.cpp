@@ -26,8 +26,7 @@ bool broadcasts_to(const Shape& narrow, const Shape& wide) {
 
 Shape normalized_shape(const KernelRequest& request) {
   const Shape& shape = request.inputs.at(0).shape;
-  const std::size_t axis =
-      checked_axis(request, request.node.int_attribute("axis", -1), shape.size());
+  const auto axis = checked_axis(request, request.node.int_attribute("axis", -1), shape.size());
   return {shape.begin() + static_cast<std::ptrdiff_t>(axis), shape.end()};
 }
 
@@ -53,16 +52,13 @@ Part ones(Composite& composite, DataType type, const Shape& shape) {
 NormalizedRows::NormalizedRows(const KernelRequest& request)
     : epsilon(request.node.float_attribute("epsilon", 1e-5F)) {
   require_type(request, request.inputs.at(0).type, AllFloats{});
-  const Shape& shape = request.inputs[0].shape;
-  const std::size_t axis =
-      checked_axis(request, request.node.int_attribute("axis", -1), shape.size());
-  for (std::size_t i = 0; i < axis; ++i) count *= shape[i];
-  for (std::size_t i = axis; i < shape.size(); ++i) extent *= shape[i];
-  for (std::size_t i = 1; i < request.inputs.size(); ++i) {
+  const AxisExtents around = extents_around_axis(request, request.inputs[0].shape, -1);
+  count = around.outer;
+  extent = around.extent * around.inner;
+  for (std::size_t i = 1; i < request.inputs.size(); ++i)
     if (request.inputs[i].present() && request.inputs[i].elements() != extent)
       fail("node '{}': {} wants a scale and bias that broadcast to its input", request.node.name,
            request.node.op_type);
-  }
 }
 
 bool has_broadcast_scale(const KernelRequest& request) {

@@ -3,6 +3,7 @@
 #include "runtime/kernels/normalization/response_normalization.h"
 
 namespace autopar::runtime::cpu {
+
 std::unique_ptr<Kernel> make_onednn_lrn(const KernelRequest& request) {
   const ResponseWindow window(request);
   const TensorView& in = request.inputs[0];

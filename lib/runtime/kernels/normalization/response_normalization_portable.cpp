@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "graph/arena.h"
-#include "runtime/kernels/common/floats.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/normalization/kernels.h"
 #include "runtime/kernels/normalization/response_normalization.h"

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "runtime/device.h"
-#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/lane_sum.h"
 #include "runtime/kernels/cpu/onednn.h"
@@ -74,122 +74,85 @@ AUTOPAR_SIMD_CLONES void log_softmax_row(const float* in, float* out, std::int64
 }
 
 /// float32, float16, bfloat16.
-class LogSoftmax final : public Kernel {
- public:
-  explicit LogSoftmax(const KernelRequest& request)
-      : rows_(extents_around_axis(request, request.inputs[0].shape, -1)),
-        threads_(request.device.threads()),
-        float_bytes_(float_bytes(request)) {}
-
-  std::int64_t scratch_bytes() const override { return float_bytes_; }
-
-  void run(const KernelIo& io) override {
+std::unique_ptr<Kernel> make_float_log_softmax(const KernelRequest& request,
+                                               const AxisExtents& rows) {
+  const auto run = [rows, threads = request.device.threads()](const KernelIo& io) {
     FloatCopies copies(io.scratch);
     float* out = copies.target(io.outputs[0]);
     const float* in = copies.load(io.inputs[0]);
-    const std::int64_t blocks = (rows_.inner + most_lanes - 1) / most_lanes;
-    const bool is_large = rows_.rows() * rows_.extent >= 1 << 14;
-#pragma omp parallel for num_threads(threads_) if (is_large)
-    for (std::int64_t task = 0; task < rows_.outer * blocks; ++task) {
+    const std::int64_t blocks = (rows.inner + most_lanes - 1) / most_lanes;
+    const bool is_large = rows.rows() * rows.extent >= 1 << 14;
+#pragma omp parallel for num_threads(threads) if (is_large)
+    for (std::int64_t task = 0; task < rows.outer * blocks; ++task) {
       const std::int64_t first = task % blocks * most_lanes;
-      const std::int64_t begin = task / blocks * rows_.extent * rows_.inner + first;
-      if (rows_.inner == 1)
-        log_softmax_row(in + begin, out + begin, rows_.extent);
+      const std::int64_t begin = task / blocks * rows.extent * rows.inner + first;
+      if (rows.inner == 1)
+        log_softmax_row(in + begin, out + begin, rows.extent);
       else
-        log_softmax_abreast({in + begin, out + begin, rows_.extent, rows_.inner,
-                             std::min(most_lanes, rows_.inner - first)});
+        log_softmax_abreast({in + begin, out + begin, rows.extent, rows.inner,
+                             std::min(most_lanes, rows.inner - first)});
     }
     FloatCopies::store(out, io.outputs[0]);
-  }
-
- private:
-  AxisExtents rows_;
-  int threads_;
-  std::int64_t float_bytes_;
-};
+  };
+  return make_kernel(run, float_bytes(request));
+}
 
 /// float32, float16, bfloat16.
-class Softmax final : public Kernel {
- public:
-  explicit Softmax(const KernelRequest& request)
-      : rows_(extents_around_axis(request, request.inputs[0].shape, -1)),
-        threads_(request.device.threads()),
-        is_empty_(request.outputs[0].elements() == 0),
-        float_bytes_(float_bytes(request)) {
-    if (is_empty_) return;
-    const auto layout = rows_.inner == 1 ? float_layout({rows_.outer, rows_.extent})
-                                         : float_layout({rows_.outer, rows_.extent, rows_.inner});
-    const dnnl::softmax_v2_forward::desc description(
-        dnnl::prop_kind::forward_inference, dnnl::algorithm::softmax_accurate, layout, layout, 1);
-    softmax_ = OnednnPrimitive(describe_primitive<dnnl::softmax_v2_forward>(description),
-                               {DNNL_ARG_SRC, DNNL_ARG_DST});
-  }
-
-  std::int64_t scratch_bytes() const override { return softmax_.scratch_bytes() + float_bytes_; }
-
-  void run(const KernelIo& io) override {
-    if (is_empty_) return;
-    FloatCopies copies(io.scratch + softmax_.scratch_bytes());
+std::unique_ptr<Kernel> make_float_softmax(const KernelRequest& request, const AxisExtents& rows) {
+  if (request.outputs[0].elements() == 0) return std::make_unique<NoWork>();
+  const auto layout = rows.inner == 1 ? float_layout({rows.outer, rows.extent})
+                                      : float_layout({rows.outer, rows.extent, rows.inner});
+  const dnnl::softmax_v2_forward::desc description(
+      dnnl::prop_kind::forward_inference, dnnl::algorithm::softmax_accurate, layout, layout, 1);
+  const OnednnPrimitive primitive(describe_primitive<dnnl::softmax_v2_forward>(description),
+                                  {DNNL_ARG_SRC, DNNL_ARG_DST});
+  const auto run = [rows, softmax = primitive,
+                    threads = request.device.threads()](const KernelIo& io) mutable {
+    FloatCopies copies(io.scratch + softmax.scratch_bytes());
     float* out = copies.target(io.outputs[0]);
-    softmax_.bind(DNNL_ARG_SRC, copies.load(io.inputs[0]));
-    softmax_.bind(DNNL_ARG_DST, out);
-    softmax_.run(io.scratch);
-    if (rows_.inner == 1) {
+    softmax.bind(DNNL_ARG_SRC, copies.load(io.inputs[0]));
+    softmax.bind(DNNL_ARG_DST, out);
+    softmax.run(io.scratch);
+    if (rows.inner == 1) {
       // Below this, waiting for threads once more costs what they save.
-      const bool is_large = rows_.outer * rows_.extent >= 1 << 20;
-#pragma omp parallel for num_threads(threads_) if (is_large)
-      for (std::int64_t row = 0; row < rows_.outer; ++row)
-        spread_nan(out + row * rows_.extent, rows_.extent);
+      const bool is_large = rows.outer * rows.extent >= 1 << 20;
+#pragma omp parallel for num_threads(threads) if (is_large)
+      for (std::int64_t row = 0; row < rows.outer; ++row)
+        spread_nan(out + row * rows.extent, rows.extent);
     }
     FloatCopies::store(out, io.outputs[0]);
+  };
+  return make_kernel(run, primitive.scratch_bytes() + float_bytes(request));
+}
+
+/// A row of double, whose elements stand `rows.inner` apart. The maximum is taken off first, so
+/// that exp cannot overflow.
+void softmax_row(const AxisExtents& rows, bool logarithm, const double* in, double* out) {
+  double largest = -std::numeric_limits<double>::infinity();
+  for (std::int64_t i = 0; i < rows.extent; ++i) largest = std::max(largest, in[i * rows.inner]);
+  double sum = 0;
+  for (std::int64_t i = 0; i < rows.extent; ++i) sum += std::exp(in[i * rows.inner] - largest);
+  // Taken off one after the other: beside a large number the logarithm would be lost.
+  const double log_sum = std::log(sum);
+  for (std::int64_t i = 0; i < rows.extent; ++i) {
+    const double x = in[i * rows.inner];
+    out[i * rows.inner] = logarithm ? x - largest - log_sum : std::exp(x - largest) / sum;
   }
-
- private:
-  OnednnPrimitive softmax_;
-  AxisExtents rows_;
-  int threads_;
-  bool is_empty_;
-  std::int64_t float_bytes_;
-};
-
-class DoubleSoftmax final : public Kernel {
- public:
-  DoubleSoftmax(const KernelRequest& request, bool logarithm)
-      : rows_(extents_around_axis(request, request.inputs[0].shape, -1)), logarithm_(logarithm) {}
-
-  void run(const KernelIo& io) override {
-    for (std::int64_t row = 0; row < rows_.rows(); ++row) {
-      const std::int64_t begin = rows_.row_offset(row);
-      run_row(io.inputs[0].as<const double>() + begin, io.outputs[0].as<double>() + begin);
-    }
-  }
-
- private:
-  /// The maximum is taken off first, so that exp cannot overflow.
-  void run_row(const double* in, double* out) const {
-    double largest = -std::numeric_limits<double>::infinity();
-    for (std::int64_t i = 0; i < rows_.extent; ++i)
-      largest = std::max(largest, in[i * rows_.inner]);
-    double sum = 0;
-    for (std::int64_t i = 0; i < rows_.extent; ++i) sum += std::exp(in[i * rows_.inner] - largest);
-    // Taken off one after the other: beside a large number the logarithm would be lost.
-    const double log_sum = std::log(sum);
-    for (std::int64_t i = 0; i < rows_.extent; ++i) {
-      const double x = in[i * rows_.inner];
-      out[i * rows_.inner] = logarithm_ ? x - largest - log_sum : std::exp(x - largest) / sum;
-    }
-  }
-
-  AxisExtents rows_;
-  bool logarithm_;
-};
+}
 
 std::unique_ptr<Kernel> make(const KernelRequest& request, bool logarithm) {
   const DataType type = request.inputs[0].type;
-  if (type == DataType::float64) return std::make_unique<DoubleSoftmax>(request, logarithm);
-  if (type != DataType::float32 && !is_half(type)) fail_type(request, type);
-  if (logarithm) return std::make_unique<LogSoftmax>(request);
-  return std::make_unique<Softmax>(request);
+  require_type(request, type, AllFloats{});
+  const AxisExtents rows = extents_around_axis(request, request.inputs[0].shape, -1);
+  if (type == DataType::float64)
+    return make_kernel([=](const KernelIo& io) {
+      for (std::int64_t row = 0; row < rows.rows(); ++row) {
+        const std::int64_t begin = rows.row_offset(row);
+        softmax_row(rows, logarithm, io.inputs[0].as<const double>() + begin,
+                    io.outputs[0].as<double>() + begin);
+      }
+    });
+  return logarithm ? make_float_log_softmax(request, rows) : make_float_softmax(request, rows);
 }
 
 }  // namespace

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cuda/block_reduce.h"
-#include "runtime/kernels/cuda/vector_access.h"
 #include "runtime/kernels/elementwise/math.h"
 #include "runtime/kernels/normalization/kernels.h"
 
@@ -143,99 +142,74 @@ void launch_rows(const Rows<T>& rows, std::int64_t count, cudaStream_t stream) {
          softmax_rows<T>, rows);
 }
 
-template <typename T>
-class Softmax final : public Kernel {
- public:
-  Softmax(const KernelRequest& request, bool logarithm)
-      : extents_(extents_around_axis(request, request.inputs[0].shape, -1)),
-        logarithm_(logarithm) {}
-
-  void run(const KernelIo& io) override {
-    if (extents_.rows() == 0 || extents_.extent == 0) return;
-    const Rows<T> rows{io.inputs[0].as<const T>(),
-                       io.outputs[0].as<T>(),
-                       extents_.extent,
-                       1,
-                       {},
-                       logarithm_,
-                       false};
-    if (extents_.inner == 1)
-      launch_rows(rows, extents_.outer, stream_of(io));
-    else
-      launch(stream_of(io), a_thread_each(extents_.rows(), 128), softmax_columns<T>, rows,
-             extents_.outer, extents_.inner);
-  }
-
- private:
-  AxisExtents extents_;
-  bool logarithm_;
-};
-
-template <typename T>
-class MaskedSoftmax final : public Kernel {
- public:
-  explicit MaskedSoftmax(const KernelRequest& request)
-      : extents_(extents_around(request.inputs[0].shape, request.inputs[0].shape.size() - 1)),
-        scale_(request.node.float_attribute("scale", 1)),
-        nan_to_zero_(request.node.int_attribute("nan_to_zero", 0) != 0) {
-    if (is_given(request.inputs, 1)) set_mask(request);
-  }
-
-  void run(const KernelIo& io) override {
-    if (extents_.rows() == 0 || extents_.extent == 0) return;
-    Rows<T> rows{io.inputs[0].as<const T>(),
-                 io.outputs[0].as<T>(),
-                 extents_.extent,
-                 static_cast<Widened<T>>(scale_),
-                 mask_,
-                 false,
-                 nan_to_zero_};
-    if (has_mask_ && io.inputs[1].type == DataType::boolean)
-      rows.mask.chosen = io.inputs[1].as<const std::uint8_t>();
-    else if (has_mask_)
-      rows.mask.added = io.inputs[1].as<const T>();
-    launch_rows(rows, extents_.outer, stream_of(io));
-  }
-
- private:
-  void set_mask(const KernelRequest& request) {
-    const auto layout = mask_layout(request.inputs);
-    if (!layout)
-      fail("node '{}': {} of {} under a mask of {} of {} has no CUDA kernel", request.node.name,
-           graph::to_string(request.inputs[0].shape), name_of(request.inputs[0].type),
-           graph::to_string(request.inputs[1].shape), name_of(request.inputs[1].type));
-    has_mask_ = true;
-    mask_.fill = static_cast<Widened<T>>(
-        request.node.float_attribute("fill", -std::numeric_limits<float>::infinity()));
-    mask_.column_stride = layout->column_stride;
-    std::copy_backward(layout->extents.begin(), layout->extents.end(), std::end(mask_.extents));
-    std::copy_backward(layout->strides.begin(), layout->strides.end(), std::end(mask_.strides));
-  }
-
-  AxisExtents extents_;
-  float scale_;
-  bool nan_to_zero_;
-  bool has_mask_ = false;
-  Mask<T> mask_;
-};
-
-template <template <typename> typename Of, typename... Arguments>
-std::unique_ptr<Kernel> make(const KernelRequest& request, Arguments... arguments) {
-  return kernel_for_type(request, request.inputs.at(0).type, AllFloats{}, [&]<typename T>(T) {
-    return std::make_unique<Of<T>>(request, arguments...);
+std::unique_ptr<Kernel> make(const KernelRequest& request, bool logarithm) {
+  const AxisExtents extents = extents_around_axis(request, request.inputs.at(0).shape, -1);
+  return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
+    return make_kernel([=](const KernelIo& io) {
+      if (extents.rows() == 0 || extents.extent == 0) return;
+      const Rows<T> rows{io.inputs[0].as<const T>(),
+                         io.outputs[0].as<T>(),
+                         extents.extent,
+                         1,
+                         {},
+                         logarithm,
+                         false};
+      if (extents.inner == 1)
+        launch_rows(rows, extents.outer, stream_of(io));
+      else
+        launch(stream_of(io), a_thread_each(extents.rows(), 128), softmax_columns<T>, rows,
+               extents.outer, extents.inner);
+    });
   });
+}
+
+/// Input 1, without its data, if there is one.
+template <typename T>
+Mask<T> mask_of(const KernelRequest& request) {
+  Mask<T> mask;
+  if (!is_given(request.inputs, 1)) return mask;
+  const auto layout = mask_layout(request.inputs);
+  if (!layout)
+    fail("node '{}': {} of {} under a mask of {} of {} has no CUDA kernel", request.node.name,
+         graph::to_string(request.inputs[0].shape), name_of(request.inputs[0].type),
+         graph::to_string(request.inputs[1].shape), name_of(request.inputs[1].type));
+  mask.fill = static_cast<Widened<T>>(
+      request.node.float_attribute("fill", -std::numeric_limits<float>::infinity()));
+  mask.column_stride = layout->column_stride;
+  std::copy_backward(layout->extents.begin(), layout->extents.end(), std::end(mask.extents));
+  std::copy_backward(layout->strides.begin(), layout->strides.end(), std::end(mask.strides));
+  return mask;
 }
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_softmax(const KernelRequest& request) {
-  return make<Softmax>(request, false);
-}
+std::unique_ptr<Kernel> make_softmax(const KernelRequest& request) { return make(request, false); }
 std::unique_ptr<Kernel> make_log_softmax(const KernelRequest& request) {
-  return make<Softmax>(request, true);
+  return make(request, true);
 }
+
 std::unique_ptr<Kernel> make_masked_softmax(const KernelRequest& request) {
-  return make<MaskedSoftmax>(request);
+  const TensorView& in = request.inputs.at(0);
+  const float scale = request.node.float_attribute("scale", 1);
+  const bool nan_to_zero = request.node.int_attribute("nan_to_zero", 0) != 0;
+  return kernel_for_type(request, in.type, AllFloats{}, [&]<typename T>(T) {
+    const AxisExtents extents = extents_around(in.shape, in.shape.size() - 1);
+    return make_kernel([=, mask = mask_of<T>(request)](const KernelIo& io) {
+      if (extents.rows() == 0 || extents.extent == 0) return;
+      Rows<T> rows{io.inputs[0].as<const T>(),
+                   io.outputs[0].as<T>(),
+                   extents.extent,
+                   static_cast<Widened<T>>(scale),
+                   mask,
+                   false,
+                   nan_to_zero};
+      if (is_given(io.inputs, 1) && io.inputs[1].type == DataType::boolean)
+        rows.mask.chosen = io.inputs[1].as<const std::uint8_t>();
+      else
+        rows.mask.added = optional_data<const T>(io.inputs, 1);
+      launch_rows(rows, extents.outer, stream_of(io));
+    });
+  });
 }
 
 }  // namespace autopar::runtime::cuda
