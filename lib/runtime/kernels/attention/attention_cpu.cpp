@@ -7,11 +7,9 @@
 #include <limits>
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/attention/attention.h"
 #include "runtime/kernels/attention/kernels.h"
-#include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/normalization/softmax_row.h"

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/error.h"
 #include "runtime/kernels/attention/attention_cuda.h"
 #include "runtime/kernels/attention/kernels.h"
+#include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cuda/tensor_core.h"
 
 namespace autopar::runtime::cuda {
@@ -340,64 +340,58 @@ __global__ void __launch_bounds__(threads) attend(const __grid_constant__ Argume
   store(of, place, rows);
 }
 
+template <int max_depth, typename T>
+void launch_depth(const AttentionData<T>& data, cudaStream_t stream) {
+  const AttentionProblem& of = data.problem;
+  const auto as_int = [](std::int64_t x) { return static_cast<int>(x); };
+  const int query_tiles = as_int((of.queries + tile_queries - 1) / tile_queries);
+  const Arguments<T> arguments{data,
+                               as_int(of.heads),
+                               as_int(of.heads / of.key_heads),
+                               as_int(of.queries),
+                               as_int(of.keys),
+                               as_int(of.depth),
+                               as_int(of.value_depth),
+                               query_tiles,
+                               as_int(of.first_position),
+                               static_cast<float>(of.scale) * log2_e};
+  check(cudaFuncSetAttribute(attend<T, max_depth>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared_bytes<max_depth>)),
+        "shared memory for Attention");
+  launch(stream,
+         {dim3(static_cast<unsigned>(of.batches * of.heads * query_tiles)), dim3(threads),
+          shared_bytes<max_depth>},
+         attend<T, max_depth>, arguments);
+}
+
 template <typename T>
-class Attention final : public Kernel {
- public:
-  explicit Attention(const KernelRequest& request)
-      : problem_(request.node, request.inputs, request.outputs), cache_(request, problem_) {}
-
-  std::int64_t scratch_bytes() const override { return cache_.scratch_bytes(); }
-
-  void run(const KernelIo& io) override {
-    const AttentionData<T> data(problem_, cache_, io);
-    const std::int64_t deepest = std::max(problem_.depth, problem_.value_depth);
+std::unique_ptr<Kernel> make_tiled(const KernelRequest& request) {
+  AttentionProblem problem(request.node, request.inputs, request.outputs);
+  AttentionCache cache(request, problem);
+  const std::int64_t scratch_bytes = cache.scratch_bytes();
+  auto run = [problem, cache = std::move(cache)](const KernelIo& io) {
+    const AttentionData<T> data(problem, cache, io);
+    const std::int64_t deepest = std::max(problem.depth, problem.value_depth);
     if (io.outputs[0].elements() == 0) return;
     if (deepest <= 32)
-      run_depth<32>(io, data);
+      launch_depth<32>(data, stream_of(io));
     else if (deepest <= 64)
-      run_depth<64>(io, data);
+      launch_depth<64>(data, stream_of(io));
     else if (deepest <= 128)
-      run_depth<128>(io, data);
+      launch_depth<128>(data, stream_of(io));
     else
-      run_depth<256>(io, data);
-  }
-
- private:
-  template <int max_depth>
-  void run_depth(const KernelIo& io, const AttentionData<T>& data) const {
-    const auto as_int = [](std::int64_t x) { return static_cast<int>(x); };
-    const int query_tiles = as_int((problem_.queries + tile_queries - 1) / tile_queries);
-    const Arguments<T> arguments{data,
-                                 as_int(problem_.heads),
-                                 as_int(problem_.heads / problem_.key_heads),
-                                 as_int(problem_.queries),
-                                 as_int(problem_.keys),
-                                 as_int(problem_.depth),
-                                 as_int(problem_.value_depth),
-                                 query_tiles,
-                                 as_int(problem_.first_position),
-                                 static_cast<float>(problem_.scale) * log2_e};
-    const std::int64_t blocks = problem_.batches * problem_.heads * query_tiles;
-    check(cudaFuncSetAttribute(attend<T, max_depth>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shared_bytes<max_depth>)),
-          "shared memory for Attention");
-    launch(stream_of(io),
-           {dim3(static_cast<unsigned>(blocks)), dim3(threads), shared_bytes<max_depth>},
-           attend<T, max_depth>, arguments);
-  }
-
-  AttentionProblem problem_;
-  AttentionCache cache_;
-};
+      launch_depth<256>(data, stream_of(io));
+  };
+  return make_kernel(std::move(run), scratch_bytes);
+}
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_attention(const KernelRequest& request) {
   if (!serves_tiled_attention(request.node, request.inputs, request.outputs))
     return make_plain_attention(request);
-  if (request.inputs.at(0).type == DataType::float16)
-    return std::make_unique<Attention<Float16>>(request);
-  return std::make_unique<Attention<BFloat16>>(request);
+  return kernel_for_type(request, request.inputs.at(0).type, Halves{},
+                         [&]<typename T>(T) { return make_tiled<T>(request); });
 }
 
 }  // namespace autopar::runtime::cuda

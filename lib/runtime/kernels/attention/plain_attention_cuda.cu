@@ -3,11 +3,9 @@
 
 #include <limits>
 
-#include "base/error.h"
 #include "runtime/kernels/attention/attention_cuda.h"
-#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cuda/block_reduce.h"
-#include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/elementwise/math.h"
 
 namespace autopar::runtime::cuda {
@@ -167,55 +165,46 @@ __global__ void __launch_bounds__(threads) attend_plainly(const Arguments<T> of)
 }
 
 template <typename T>
-class PlainAttention final : public Kernel {
- public:
-  explicit PlainAttention(const KernelRequest& request)
-      : problem_(request.node, request.inputs, request.outputs), cache_(request, problem_) {
-    const DataType type = request.inputs.at(0).type;
-    for (const std::size_t i : {1U, 2U})
-      if (request.inputs.at(i).type != type)
-        fail(
-            "node '{}': Attention has no CUDA kernel for keys or values of another type than "
-            "queries",
-            request.node.name);
-    shared_bytes_ = sizeof(Widened<T>) *
-                    static_cast<std::size_t>(problem_.depth + problem_.value_depth + threads);
-    constexpr std::size_t most_shared_bytes = 48 * 1024;
-    blocks_ = problem_.batches * problem_.heads * problem_.queries;
-    if (shared_bytes_ > most_shared_bytes || blocks_ > std::numeric_limits<int>::max())
-      fail("node '{}': Attention of {} queries and heads of {} and {} elements has no CUDA kernel",
-           request.node.name, blocks_, problem_.depth, problem_.value_depth);
-    if (!is_given(request.inputs, 3)) return;
+std::unique_ptr<Kernel> make_plain(const KernelRequest& request) {
+  AttentionProblem problem(request.node, request.inputs, request.outputs);
+  AttentionCache cache(request, problem);
+  const DataType type = request.inputs.at(0).type;
+  for (const std::size_t i : {1U, 2U})
+    if (request.inputs.at(i).type != type)
+      fail(
+          "node '{}': Attention has no CUDA kernel for keys or values of another type than queries",
+          request.node.name);
+  const std::size_t shared_bytes =
+      sizeof(Widened<T>) * static_cast<std::size_t>(problem.depth + problem.value_depth + threads);
+  constexpr std::size_t most_shared_bytes = 48 * 1024;
+  const std::int64_t blocks = problem.batches * problem.heads * problem.queries;
+  if (shared_bytes > most_shared_bytes || blocks > std::numeric_limits<int>::max())
+    fail("node '{}': Attention of {} queries and heads of {} and {} elements has no CUDA kernel",
+         request.node.name, blocks, problem.depth, problem.value_depth);
+  if (is_given(request.inputs, 3)) {
     const DataType mask = request.inputs[3].type;
     if (mask != DataType::boolean && mask != DataType::float32 && mask != type)
       fail_type(request, mask);
   }
-
-  std::int64_t scratch_bytes() const override { return cache_.scratch_bytes(); }
-
-  void run(const KernelIo& io) override {
-    const AttentionData<T> data(problem_, cache_, io);
-    if (blocks_ == 0) return;
-    const bool wants_scores = problem_.scores != Scores::none;
+  const std::int64_t scratch_bytes = cache.scratch_bytes();
+  auto run = [problem, shared_bytes, blocks, cache = std::move(cache)](const KernelIo& io) {
+    const AttentionData<T> data(problem, cache, io);
+    if (blocks == 0) return;
+    const bool wants_scores = problem.scores != Scores::none;
     const Arguments<T> arguments{
-        data, problem_.has_lengths ? io.inputs[6].as<const std::int64_t>() : nullptr,
+        data, problem.has_lengths ? io.inputs[6].as<const std::int64_t>() : nullptr,
         wants_scores ? io.outputs[3].as<T>() : nullptr};
-    launch(stream_of(io), {dim3(static_cast<unsigned>(blocks_)), dim3(threads), shared_bytes_},
+    launch(stream_of(io), {dim3(static_cast<unsigned>(blocks)), dim3(threads), shared_bytes},
            attend_plainly<T>, arguments);
-  }
-
- private:
-  AttentionProblem problem_;
-  AttentionCache cache_;
-  std::int64_t blocks_ = 0;
-  std::size_t shared_bytes_ = 0;
-};
+  };
+  return make_kernel(std::move(run), scratch_bytes);
+}
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_plain_attention(const KernelRequest& request) {
-  return kernel_for_type<PlainAttention>(request, request.inputs.at(0).type,
-                                         Joined<Floats, Halves>{});
+  return kernel_for_type(request, request.inputs.at(0).type, AllFloats{},
+                         [&]<typename T>(T) { return make_plain<T>(request); });
 }
 
 }  // namespace autopar::runtime::cuda

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/error.h"
-#include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/attention/kernels.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/strides.h"
 
@@ -87,7 +86,7 @@ std::optional<RotaryProblem> onnx_problem(const graph::Node& node,
 
 std::optional<RotaryProblem> RotaryProblem::of(const graph::Node& node,
                                                std::span<const TensorView> inputs) {
-  if (inputs.size() < 3 || !is_among(inputs[0].type, Joined<Floats, Halves>{})) return std::nullopt;
+  if (inputs.size() < 3 || !is_among(inputs[0].type, AllFloats{})) return std::nullopt;
   return node.domain.empty() ? onnx_problem(node, inputs) : broadcast_problem(inputs);
 }
 
@@ -98,6 +97,11 @@ RotaryProblem rotary_problem(const KernelRequest& request) {
   fail("node '{}': cosines of {} and sines of {} do not rotate {} of {}", request.node.name,
        graph::to_string(request.inputs.at(1).shape), graph::to_string(request.inputs.at(2).shape),
        graph::to_string(x.shape), name_of(x.type));
+}
+
+bool serves_rotary_embedding(const graph::Node& node, std::span<const TensorView> inputs,
+                             std::span<const TensorView>) {
+  return RotaryProblem::of(node, inputs).has_value();
 }
 
 }  // namespace autopar::runtime

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/attention/kernels.h"
-#include "runtime/kernels/common/element_types.h"
-#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cpu/simd_clones.h"
 
 namespace autopar::runtime::cpu {
@@ -50,47 +48,37 @@ AUTOPAR_SIMD_CLONES void turn_row(const RotaryProblem& of, const Row<BFloat16>& 
 void turn_row(const RotaryProblem& of, const Row<double>& row) { turn(of, row); }
 
 template <typename T>
-class RotaryEmbedding final : public Kernel {
- public:
-  explicit RotaryEmbedding(const KernelRequest& request)
-      : of_(rotary_problem(request)),
-        threads_(request.device.threads()),
-        node_(request.node.name) {}
-
-  void run(const KernelIo& io) override {
-    if (of_.rows * of_.row_elements == 0) return;
-    const std::int64_t* positions = nullptr;
-    if (of_.has_positions) {
-      positions = io.inputs[3].as<const std::int64_t>();
-      for (std::int64_t i = 0; i < io.inputs[3].elements(); ++i)
-        if (positions[i] < 0 || positions[i] >= of_.table_rows)
-          fail("node '{}': position {} is not among the {} of the tables", node_, positions[i],
-               of_.table_rows);
-    }
-    const bool is_large = of_.rows * of_.row_elements > 16384;
-#pragma omp parallel for num_threads(threads_) if (is_large)
-    for (std::int64_t row = 0; row < of_.rows; ++row) run_row(io, row, positions);
-  }
-
- private:
-  void run_row(const KernelIo& io, std::int64_t row, const std::int64_t* positions) const {
-    auto [cos, sin, position] = of_.places_of(row);
-    if (positions != nullptr) cos = sin = positions[position] * of_.pairs;
-    turn_row(of_, Row<T>{io.inputs[0].as<const T>() + row * of_.row_elements,
-                         io.outputs[0].as<T>() + row * of_.row_elements,
-                         io.inputs[1].as<const T>() + cos, io.inputs[2].as<const T>() + sin});
-  }
-
-  RotaryProblem of_;
-  int threads_;
-  std::string node_;
-};
+std::unique_ptr<Kernel> make_rotation(const KernelRequest& request) {
+  const RotaryProblem of = rotary_problem(request);
+  return make_kernel(
+      [of, node = request.node.name, threads = request.device.threads()](const KernelIo& io) {
+        if (of.rows * of.row_elements == 0) return;
+        const std::int64_t* positions = nullptr;
+        if (of.has_positions) {
+          positions = io.inputs[3].as<const std::int64_t>();
+          for (std::int64_t i = 0; i < io.inputs[3].elements(); ++i)
+            if (positions[i] < 0 || positions[i] >= of.table_rows)
+              fail("node '{}': position {} is not among the {} of the tables", node, positions[i],
+                   of.table_rows);
+        }
+        const bool is_large = of.rows * of.row_elements > 16384;
+#pragma omp parallel for num_threads(threads) if (is_large)
+        for (std::int64_t row = 0; row < of.rows; ++row) {
+          RotaryProblem::RowPlaces places = of.places_of(row);
+          if (positions != nullptr) places.cos = places.sin = positions[places.position] * of.pairs;
+          turn_row(of, Row<T>{io.inputs[0].as<const T>() + row * of.row_elements,
+                              io.outputs[0].as<T>() + row * of.row_elements,
+                              io.inputs[1].as<const T>() + places.cos,
+                              io.inputs[2].as<const T>() + places.sin});
+        }
+      });
+}
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_rotary_embedding(const KernelRequest& request) {
-  return kernel_for_type<RotaryEmbedding>(request, request.inputs.at(0).type,
-                                          Joined<Floats, Halves>{});
+  return kernel_for_type(request, request.inputs.at(0).type, AllFloats{},
+                         [&]<typename T>(T) { return make_rotation<T>(request); });
 }
 
 }  // namespace autopar::runtime::cpu

@@ -4,8 +4,7 @@
 #include "runtime/kernels/attention/rotary_embedding.h"
 
 #include "runtime/kernels/attention/kernels.h"
-#include "runtime/kernels/common/element_types.h"
-#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cuda/vector_access.h"
 
 namespace autopar::runtime::cuda {
@@ -67,42 +66,33 @@ __global__ void rotate(const __grid_constant__ Rotation<T> rotation) {
   store_pack(rotation.out + at + of.within_pair, y1);
 }
 
-template <typename T>
-class RotaryEmbedding final : public Kernel {
- public:
-  explicit RotaryEmbedding(const KernelRequest& request) : of_(rotary_problem(request)) {}
-
-  void run(const KernelIo& io) override {
-    if (of_.rows * of_.row_elements == 0) return;
-    const Rotation<T> rotation{io.inputs[0].as<const T>(),
-                               io.inputs[1].as<const T>(),
-                               io.inputs[2].as<const T>(),
-                               io.outputs[0].as<T>(),
-                               of_.has_positions ? io.inputs[3].as<const std::int64_t>() : nullptr,
-                               of_};
-    const bool has_packs = of_.pair_stride == 1 && of_.pairs % full_pack<T> == 0 &&
-                           of_.row_elements % full_pack<T> == 0;
-    if (has_packs)
-      run_packs<full_pack<T>>(io, rotation);
-    else
-      run_packs<1>(io, rotation);
-  }
-
- private:
-  template <int N>
-  void run_packs(const KernelIo& io, const Rotation<T>& rotation) const {
-    const std::int64_t threads = of_.rows * (of_.pairs / N + of_.row_elements - 2 * of_.pairs);
-    launch(stream_of(io), a_thread_each(threads), rotate<T, N>, rotation);
-  }
-
-  RotaryProblem of_;
-};
+template <int N, typename T>
+void launch_rotation(const Rotation<T>& rotation, cudaStream_t stream) {
+  const RotaryProblem& of = rotation.of;
+  const std::int64_t threads = of.rows * (of.pairs / N + of.row_elements - 2 * of.pairs);
+  launch(stream, a_thread_each(threads), rotate<T, N>, rotation);
+}
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_rotary_embedding(const KernelRequest& request) {
-  return kernel_for_type<RotaryEmbedding>(request, request.inputs.at(0).type,
-                                          Joined<Floats, Halves>{});
+  return kernel_for_type(request, request.inputs.at(0).type, AllFloats{}, [&]<typename T>(T) {
+    return make_kernel([of = rotary_problem(request)](const KernelIo& io) {
+      if (of.rows * of.row_elements == 0) return;
+      const Rotation<T> rotation{io.inputs[0].as<const T>(),
+                                 io.inputs[1].as<const T>(),
+                                 io.inputs[2].as<const T>(),
+                                 io.outputs[0].as<T>(),
+                                 of.has_positions ? io.inputs[3].as<const std::int64_t>() : nullptr,
+                                 of};
+      const bool has_packs = of.pair_stride == 1 && of.pairs % full_pack<T> == 0 &&
+                             of.row_elements % full_pack<T> == 0;
+      if (has_packs)
+        launch_rotation<full_pack<T>>(rotation, stream_of(io));
+      else
+        launch_rotation<1>(rotation, stream_of(io));
+    });
+  });
 }
 
 }  // namespace autopar::runtime::cuda
