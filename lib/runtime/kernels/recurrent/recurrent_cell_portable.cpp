@@ -15,7 +15,6 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/device.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/elementwise/math.h"
 #include "runtime/kernels/recurrent/kernels.h"
