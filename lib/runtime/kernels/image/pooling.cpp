@@ -1,7 +1,6 @@
 #include "runtime/kernels/image/pooling.h"
 
 #include "base/error.h"
-#include "runtime/kernels/common/kernel_arguments.h"
 
 namespace autopar::runtime {
 namespace {

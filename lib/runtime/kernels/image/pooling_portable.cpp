@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "runtime/kernels/common/floats.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/image/kernels.h"
 #include "runtime/kernels/image/pooling.h"

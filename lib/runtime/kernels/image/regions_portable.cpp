@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <limits>
 
-#include "runtime/kernels/common/floats.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/image/kernels.h"
 

@@ -24,16 +24,55 @@ std::vector<double> constant_floats(const KernelRequest& request, std::size_t in
   return values;
 }
 
-enum class Coordinates {
-  half_pixel,
-  half_pixel_symmetric,
-  pytorch_half_pixel,
-  align_corners,
-  asymmetric,
-  crop_and_resize
+/// How a dimension is resized, in places.
+struct AxisScale {
+  double in;
+  double out;
+  double scale;
+  double begin;  ///< of the region that is cropped, as a share of the dimension
+  double end;
+  double resized = scale * in;
 };
 
-enum class Nearest { round_prefer_floor, round_prefer_ceil, floor, ceil };
+/// The coordinate in the input of place x of the result.
+using Original = double (*)(const AxisScale& of, double x);
+
+constexpr const char* crop_and_resize = "tf_crop_and_resize";
+
+Original original_of(const KernelRequest& request) {
+  return named_attribute<Original>(
+      request, "coordinate_transformation_mode", "half_pixel",
+      {{"half_pixel", [](const AxisScale& of, double x) { return (x + 0.5) / of.scale - 0.5; }},
+       {"half_pixel_symmetric",
+        [](const AxisScale& of, double x) {
+          return of.in / 2 * (1 - of.out / of.resized) + (x + 0.5) / of.scale - 0.5;
+        }},
+       {"pytorch_half_pixel",
+        [](const AxisScale& of, double x) {
+          return of.resized == 1 ? 0 : (x + 0.5) / of.scale - 0.5;
+        }},
+       {"align_corners",
+        [](const AxisScale& of, double x) {
+          return of.resized == 1 ? 0 : x * (of.in - 1) / (of.resized - 1);
+        }},
+       {"asymmetric", [](const AxisScale& of, double x) { return x / of.scale; }},
+       {crop_and_resize, [](const AxisScale& of, double x) {
+          if (of.resized == 1) return (of.begin + of.end) * (of.in - 1) / 2;
+          return of.begin * (of.in - 1) + x * (of.end - of.begin) * (of.in - 1) / (of.resized - 1);
+        }}});
+}
+
+/// The whole number that stands for x in mode "nearest".
+using Rounding = double (*)(double x);
+
+Rounding rounding_of(const KernelRequest& request) {
+  return named_attribute<Rounding>(
+      request, "nearest_mode", "round_prefer_floor",
+      {{"round_prefer_floor", [](double x) { return std::ceil(x - 0.5); }},
+       {"round_prefer_ceil", [](double x) { return std::floor(x + 0.5); }},
+       {"floor", [](double x) { return std::floor(x); }},
+       {"ceil", [](double x) { return std::ceil(x); }}});
+}
 
 /// Keys' kernel.
 double cubic_weight(double distance, double a) {
@@ -50,19 +89,10 @@ class TableMaker {
                                           {{"nearest", ResizeMode::nearest},
                                            {"linear", ResizeMode::linear},
                                            {"cubic", ResizeMode::cubic}})),
-        coordinates_(named_attribute<Coordinates>(
-            request, "coordinate_transformation_mode", "half_pixel",
-            {{"half_pixel", Coordinates::half_pixel},
-             {"half_pixel_symmetric", Coordinates::half_pixel_symmetric},
-             {"pytorch_half_pixel", Coordinates::pytorch_half_pixel},
-             {"align_corners", Coordinates::align_corners},
-             {"asymmetric", Coordinates::asymmetric},
-             {"tf_crop_and_resize", Coordinates::crop_and_resize}})),
-        nearest_(named_attribute<Nearest>(request, "nearest_mode", "round_prefer_floor",
-                                          {{"round_prefer_floor", Nearest::round_prefer_floor},
-                                           {"round_prefer_ceil", Nearest::round_prefer_ceil},
-                                           {"floor", Nearest::floor},
-                                           {"ceil", Nearest::ceil}})),
+        original_(original_of(request)),
+        crops_(request.node.string_attribute("coordinate_transformation_mode", "half_pixel") ==
+               crop_and_resize),
+        nearest_to_(rounding_of(request)),
         is_antialiased_(request.node.int_attribute("antialias", 0) != 0),
         excludes_outside_(request.node.int_attribute("exclude_outside", 0) != 0),
         cubic_a_(static_cast<double>(request.node.float_attribute("cubic_coeff_a", -0.75F))) {
@@ -71,7 +101,7 @@ class TableMaker {
   }
 
   ResizeMode mode() const { return mode_; }
-  bool crops() const { return coordinates_ == Coordinates::crop_and_resize; }
+  bool crops() const { return crops_; }
 
   /// `begin` and `end` are the region that is cropped, as shares of the dimension.
   AxisTable make(std::size_t axis, std::int64_t in, std::int64_t out, double scale, double begin,
@@ -87,15 +117,16 @@ class TableMaker {
       first = static_cast<std::int64_t>(std::floor(-reach / shrinking)) + 1;
       table.taps = 2 - 2 * first;
     }
+    const AxisScale of{static_cast<double>(in), static_cast<double>(out), scale, begin, end};
     for (std::int64_t i = 0; i < out; ++i) {
-      const double x = original(i, in, out, scale, begin, end);
-      if (crops() && (x < 0 || x > static_cast<double>(in - 1))) {
+      const double x = original_(of, static_cast<double>(i));
+      if (crops_ && (x < 0 || x > static_cast<double>(in - 1))) {
         table.places.insert(table.places.end(), static_cast<std::size_t>(table.taps), -1);
         table.weights.insert(table.weights.end(), static_cast<std::size_t>(table.taps), 0.0);
         continue;
       }
       if (mode_ == ResizeMode::nearest) {
-        table.places.push_back(inside(nearest_to(x), in));
+        table.places.push_back(inside(nearest_to_(x), in));
         table.weights.push_back(1);
       } else {
         append(table, x, first, is_antialiased_ ? shrinking : 1.0);
@@ -105,44 +136,6 @@ class TableMaker {
   }
 
  private:
-  /// The coordinate in the input of a place of the result.
-  double original(std::int64_t place, std::int64_t in, std::int64_t out, double scale, double begin,
-                  double end) const {
-    const auto x = static_cast<double>(place);
-    const auto length = static_cast<double>(in);
-    const double resized = scale * length;
-    switch (coordinates_) {
-      case Coordinates::align_corners:
-        return resized == 1 ? 0 : x * (length - 1) / (resized - 1);
-      case Coordinates::asymmetric:
-        return x / scale;
-      case Coordinates::crop_and_resize:
-        if (resized == 1) return (begin + end) * (length - 1) / 2;
-        return begin * (length - 1) + x * (end - begin) * (length - 1) / (resized - 1);
-      case Coordinates::pytorch_half_pixel:
-        return resized == 1 ? 0 : (x + 0.5) / scale - 0.5;
-      case Coordinates::half_pixel_symmetric:
-        return length / 2 * (1 - static_cast<double>(out) / resized) + (x + 0.5) / scale - 0.5;
-      case Coordinates::half_pixel:
-        break;
-    }
-    return (x + 0.5) / scale - 0.5;
-  }
-
-  double nearest_to(double x) const {
-    switch (nearest_) {
-      case Nearest::round_prefer_floor:
-        return std::ceil(x - 0.5);
-      case Nearest::round_prefer_ceil:
-        return std::floor(x + 0.5);
-      case Nearest::floor:
-        return std::floor(x);
-      case Nearest::ceil:
-        break;
-    }
-    return std::ceil(x);
-  }
-
   static std::int32_t inside(double place, std::int64_t in) {
     return static_cast<std::int32_t>(std::clamp(place, 0.0, static_cast<double>(in - 1)));
   }
@@ -177,8 +170,9 @@ class TableMaker {
   }
 
   ResizeMode mode_;
-  Coordinates coordinates_;
-  Nearest nearest_;
+  Original original_;
+  bool crops_;
+  Rounding nearest_to_;
   bool is_antialiased_;
   bool excludes_outside_;
   double cubic_a_;

@@ -13,7 +13,6 @@
 
 #include "graph/arena.h"
 #include "runtime/device.h"
-#include "runtime/kernels/common/floats.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/image/kernels.h"
 #include "runtime/kernels/image/resize.h"
