@@ -1,69 +1,204 @@
-// Conv by oneDNN, in float32: one to three spatial dimensions, groups, dilations, uneven padding.
+// Conv and ConvTranspose by oneDNN, in float32: one to three spatial dimensions, groups, dilations,
+// uneven padding. By loops where it has no such form.
 
-#include "runtime/kernels/common/kernel_arguments.h"
+#include <algorithm>
+
+#include "runtime/kernels/common/make_kernel.h"
+#include "runtime/kernels/convolution/convolution.h"
 #include "runtime/kernels/convolution/kernels.h"
-#include "runtime/kernels/convolution/onednn_convolution.h"
+#include "runtime/kernels/cpu/converted.h"
+#include "runtime/kernels/cpu/onednn.h"
 
 namespace autopar::runtime::cpu {
-
 namespace {
+
+using dnnl::memory;
+
+memory::desc any_layout(const memory::desc& plain) {
+  return {plain.dims(), memory::data_type::f32, memory::format_tag::any};
+}
+
+class OnednnConvolution final : public Kernel {
+ public:
+  OnednnConvolution(const KernelRequest& request, const dnnl::primitive_desc& description,
+                    const memory::desc& weights)
+      : has_bias_(is_given(request.inputs, 2)),
+        in_(float_layout(request.inputs[0].shape), layout(description, DNNL_ARG_SRC)),
+        weights_(weights, layout(description, DNNL_ARG_WEIGHTS)),
+        out_(layout(description, DNNL_ARG_DST), float_layout(request.outputs[0].shape)),
+        out_bytes_(out_.is_needed() ? graph::aligned(static_cast<std::int64_t>(
+                                          layout(description, DNNL_ARG_DST).get_size()))
+                                    : 0),
+        float_bytes_(float_bytes(request)) {
+    std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+    if (has_bias_) arguments.push_back(DNNL_ARG_BIAS);
+    primitive_ = OnednnPrimitive(description, arguments);
+    const bool is_converted = weights_.is_needed() || is_half(request.inputs[1].type);
+    if (request.is_constant(1) && is_converted) keep_weights(request);
+  }
+
+  std::int64_t scratch_bytes() const override {
+    const std::int64_t weights = kept_weights_ ? 0 : weights_.bytes();
+    return primitive_scratch_bytes() + float_bytes_ + in_.bytes() + weights + out_bytes_;
+  }
+
+  bool reads(std::size_t input) const override { return input != 1 || !kept_weights_; }
+
+  void run(const KernelIo& io) override {
+    std::byte* next = io.scratch + primitive_scratch_bytes() + float_bytes_;
+    const auto take = [&](std::int64_t bytes) {
+      auto* memory = reinterpret_cast<float*>(next);
+      next += bytes;
+      return memory;
+    };
+    const auto reordered = [&](Reordering& reordering, const float* from) {
+      if (!reordering.is_needed()) return from;
+      float* to = take(reordering.bytes());
+      reordering.run(from, to, io.scratch);
+      return static_cast<const float*>(to);
+    };
+    FloatCopies copies(io.scratch + primitive_scratch_bytes());
+    float* out = copies.target(io.outputs[0]);
+    float* computed = out_.is_needed() ? take(out_bytes_) : out;
+    primitive_.bind(DNNL_ARG_SRC, reordered(in_, copies.load(io.inputs[0])));
+    primitive_.bind(DNNL_ARG_WEIGHTS, kept_weights_
+                                          ? reinterpret_cast<const float*>(kept_weights_.get())
+                                          : reordered(weights_, copies.load(io.inputs[1])));
+    if (has_bias_) primitive_.bind(DNNL_ARG_BIAS, copies.load(io.inputs[2]));
+    primitive_.bind(DNNL_ARG_DST, computed);
+    primitive_.run(io.scratch);
+    if (out_.is_needed()) out_.run(computed, out, io.scratch);
+    FloatCopies::store(out, io.outputs[0]);
+  }
+
+ private:
+  static memory::desc layout(const dnnl::primitive_desc& description, int argument) {
+    return description.query_md(dnnl::query::exec_arg_md, argument);
+  }
+
+  std::int64_t primitive_scratch_bytes() const {
+    return std::max({primitive_.scratch_bytes(), in_.scratch_bytes(), weights_.scratch_bytes(),
+                     out_.scratch_bytes()});
+  }
+
+  void keep_weights(const KernelRequest& request) {
+    const TensorView& stored = request.inputs[1];
+    const auto floats = request.device.allocate(float_bytes(stored));
+    const float* plain = FloatCopies(floats.get()).load(stored);
+    kept_weights_ = floats;
+    if (!weights_.is_needed()) return;
+    kept_weights_ = request.device.allocate(weights_.bytes());
+    const auto scratch = request.device.allocate(weights_.scratch_bytes());
+    weights_.run(plain, kept_weights_.get(), scratch.get());
+  }
+
+  OnednnPrimitive primitive_;
+  bool has_bias_;
+  Reordering in_;
+  Reordering weights_;
+  Reordering out_;
+  std::int64_t out_bytes_;  ///< of the output as it is computed, where it is reordered
+  std::int64_t float_bytes_;
+  std::shared_ptr<std::byte> kept_weights_;  ///< null where the node's own serve
+};
+
+/// Whether images are best left in their own layout: where a convolution is a mere product, or
+/// weights would be reordered in each run.
+bool computes_plain(const KernelRequest& request) {
+  const auto is_one = [](std::int64_t extent) { return extent == 1; };
+  const std::vector<std::int64_t> strides = request.node.ints_attribute("strides", {});
+  return !request.is_constant(1) || (std::ranges::all_of(places_of(request.inputs[1]), is_one) &&
+                                     std::ranges::all_of(strides, is_one));
+}
+
+/// A convolution of input 0 with input 1 in float32, float16 or bfloat16 by oneDNN, in the layouts
+/// that are fastest: constant weights are brought into theirs once, when the kernel is made.
+/// `weights` is how oneDNN's dimensions of the weights lie in the node's. Forward is
+/// dnnl::convolution_forward or dnnl::deconvolution_forward.
+template <typename Forward>
+std::unique_ptr<Kernel> make_onednn_convolution(const KernelRequest& request, const Slide& slide,
+                                                const memory::desc& weights) {
+  const memory::desc in = float_layout(request.inputs[0].shape);
+  const memory::desc out = float_layout(request.outputs[0].shape);
+  const memory::desc bias =
+      is_given(request.inputs, 2) ? float_layout(request.inputs[2].shape) : memory::desc();
+  const bool is_plain = computes_plain(request);
+  // What is not constant would be reordered in each run.
+  const typename Forward::desc description(
+      dnnl::prop_kind::forward_inference,
+      std::is_same_v<Forward, dnnl::convolution_forward> ? dnnl::algorithm::convolution_direct
+                                                         : dnnl::algorithm::deconvolution_direct,
+      is_plain ? in : any_layout(in), request.is_constant(1) ? any_layout(weights) : weights, bias,
+      is_plain ? out : any_layout(out), slide.strides, slide.gaps(), slide.begin_pads,
+      slide.end_pads);
+  return std::make_unique<OnednnConvolution>(request, describe_primitive<Forward>(description),
+                                             weights);
+}
+
+/// An offset in a tensor of this shape as an index.
+void unravel(std::int64_t offset, const Shape& shape, Shape& index) {
+  for (std::size_t d = shape.size(); d-- > 0; offset /= shape[d]) index[d] = offset % shape[d];
+}
+
+/// The element of images of shape `in` that an output element, of this image, channel and place,
+/// sees under a tap, of this channel and place in the window; -1 in the padding.
+std::int64_t offset_under(const Slide& slide, const Shape& in, const Shape& position,
+                          const Shape& tap) {
+  std::int64_t offset = position[0] * in[1] + tap[1];
+  for (std::size_t d = 2; d < in.size(); ++d) {
+    const std::int64_t at = position[d] * slide.strides[d - 2] + tap[d] * slide.dilations[d - 2] -
+                            slide.begin_pads[d - 2];
+    if (at < 0 || at >= in[d]) return -1;
+    offset = offset * in[d] + at;
+  }
+  return offset;
+}
 
 /// Conv by its definition: float64, which oneDNN has not, and sums over nothing (a share without
 /// input channels).
 template <typename T>
-class PlainConv final : public Kernel {
- public:
-  PlainConv(const KernelRequest& request, const Convolution& convolution)
-      : convolution_(convolution),
-        position_(request.outputs[0].shape.size()),
-        tap_(position_.size()) {}
-
-  void run(const KernelIo& io) override {
+std::unique_ptr<Kernel> make_plain_conv(const KernelRequest& request,
+                                        const Convolution& convolution) {
+  const Shape first(request.outputs[0].shape.size());
+  return make_kernel([convolution, position = first, tap_at = first](const KernelIo& io) mutable {
+    const TensorView& in = io.inputs[0];
     const TensorView& weights = io.inputs[1];
     const TensorView& out = io.outputs[0];
     if (out.elements() == 0) return;
     const std::int64_t channels = out.shape[1];
     const std::int64_t taps = weights.elements() / channels;
     for (std::int64_t i = 0; i < out.elements(); ++i) {
-      unravel(i, out.shape, position_);
-      const std::int64_t channel = position_[1];
-      auto sum = convolution_.has_bias ? widened(io.inputs[2].as<const T>()[channel]) : Wide{0};
+      unravel(i, out.shape, position);
+      const std::int64_t channel = position[1];
+      auto sum = convolution.has_bias ? widened(io.inputs[2].as<const T>()[channel]) : Widened<T>{};
       for (std::int64_t tap = 0; tap < taps; ++tap) {
-        unravel(tap, weights.shape, tap_);
-        tap_[1] += channel / (channels / convolution_.groups) * weights.shape[1];
-        const std::int64_t source = offset_in(io.inputs[0].shape);
+        unravel(tap, weights.shape, tap_at);
+        tap_at[1] += channel / (channels / convolution.groups) * weights.shape[1];
+        const std::int64_t source = offset_under(convolution.slide, in.shape, position, tap_at);
         if (source < 0) continue;
-        sum += widened(io.inputs[0].as<const T>()[source]) *
+        sum += widened(in.as<const T>()[source]) *
                widened(weights.as<const T>()[channel * taps + tap]);
       }
       out.as<T>()[i] = narrowed<T>(sum);
     }
+  });
+}
+
+/// oneDNN's [group, out channel, channel, taps], of which the node has channels before out
+/// channels.
+memory::desc described_weights(const KernelRequest& request, const Convolution& convolution) {
+  const Shape& stored = request.inputs[1].shape;
+  const Shape strides = row_major_strides(stored);
+  memory::dims dims{stored[1], stored[0] / convolution.groups};
+  memory::dims steps{strides[1], strides[0]};
+  dims.insert(dims.end(), stored.begin() + 2, stored.end());
+  steps.insert(steps.end(), strides.begin() + 2, strides.end());
+  if (convolution.groups > 1) {
+    dims.insert(dims.begin(), convolution.groups);
+    steps.insert(steps.begin(), stored[0] / convolution.groups * strides[0]);
   }
-
- private:
-  using Wide = decltype(widened(T{}));
-
-  static void unravel(std::int64_t offset, const Shape& shape, Shape& index) {
-    for (std::size_t d = shape.size(); d-- > 0; offset /= shape[d]) index[d] = offset % shape[d];
-  }
-
-  /// Offset of the input element under a window's tap; -1 in the padding.
-  std::int64_t offset_in(const Shape& in) const {
-    std::int64_t offset = position_[0] * in[1] + tap_[1];
-    for (std::size_t d = 2; d < in.size(); ++d) {
-      const std::int64_t at = position_[d] * convolution_.slide.strides[d - 2] +
-                              tap_[d] * convolution_.slide.dilations[d - 2] -
-                              convolution_.slide.begin_pads[d - 2];
-      if (at < 0 || at >= in[d]) return -1;
-      offset = offset * in[d] + at;
-    }
-    return offset;
-  }
-
-  Convolution convolution_;
-  Shape position_;  ///< image, channel and place of the output element
-  Shape tap_;       ///< input channel and place in the window
-};
+  return {dims, memory::data_type::f32, steps};
+}
 
 }  // namespace
 
@@ -75,13 +210,27 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
                         request.outputs[0].elements() == 0 ||
                         convolution.slide.strides.size() > Windows::dimensions;
   if (is_plain)
-    return kernel_for_type(request, type, AllFloats{}, [&]<typename T>(T) {
-      return std::make_unique<PlainConv<T>>(request, convolution);
-    });
+    return kernel_for_type(request, type, AllFloats{},
+                           [&]<typename T>(T) { return make_plain_conv<T>(request, convolution); });
   require_type(request, type, AllFloats{});
   return make_onednn_convolution<dnnl::convolution_forward>(
       request, convolution.slide,
       float_layout(grouped_weights(request.inputs[1].shape, convolution)));
+}
+
+std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request) {
+  const DataType type = request.inputs.at(0).type;
+  const bool is_empty = request.inputs[0].elements() == 0 || request.inputs[1].elements() == 0 ||
+                        request.outputs[0].elements() == 0;
+  if ((type != DataType::float32 && !is_half(type)) || is_empty)
+    return make_conv_transpose_loops(request);
+  try {
+    const Convolution convolution = transposed_convolution_of(request);
+    return make_onednn_convolution<dnnl::deconvolution_forward>(
+        request, convolution.slide, described_weights(request, convolution));
+  } catch (const dnnl::error&) {
+    return make_conv_transpose_loops(request);
+  }
 }
 
 }  // namespace autopar::runtime::cpu

@@ -1,21 +1,60 @@
 // Conv. The input's windows are laid out as the columns of a matrix, and each group of channels is
 // a product of its weights with them; one place windows are the input itself. With one input
 // channel a group there is nothing to multiply with: a thread computes each output.
+// ConvTranspose: a product of each group's weights with its channels makes columns, what each
+// window holds, and these are added up to the images.
 
-#include "runtime/kernels/convolution/conv_cuda.h"
-
+#include <algorithm>
 #include <numeric>
 #include <optional>
 
-#include "runtime/kernels/common/kernel_arguments.h"
+#include "graph/arena.h"
 #include "runtime/kernels/common/loops.h"
-#include "runtime/kernels/convolution/convolution.h"
+#include "runtime/kernels/convolution/folding.h"
 #include "runtime/kernels/convolution/kernels.h"
 #include "runtime/kernels/cuda/vector_access.h"
-#include "runtime/kernels/product/product_finish_cuda.h"
+#include "runtime/kernels/product/device_product_cuda.h"
 
 namespace autopar::runtime::cuda {
 namespace {
+
+/// Products of images, some at a time.
+class ImageProducts {
+ public:
+  /// `piece` images at a time, for which `make(images)` makes a product.
+  template <typename Make>
+  ImageProducts(std::int64_t images, std::int64_t piece, Make make)
+      : images_(images), piece_(piece), whole_(make(piece)) {
+    if (images % piece != 0) last_ = make(images % piece);
+  }
+
+  std::int64_t scratch_bytes() const {
+    return std::max(whole_->scratch_bytes(), last_ ? last_->scratch_bytes() : std::int64_t{0});
+  }
+
+  /// Calls `run(product, first image, images)` for each piece.
+  template <typename Run>
+  void run(Run run) const {
+    for (std::int64_t image = 0; image < images_; image += piece_) {
+      const std::int64_t images = std::min(piece_, images_ - image);
+      run(images == piece_ ? *whole_ : *last_, image, images);
+    }
+  }
+
+ private:
+  std::int64_t images_;
+  std::int64_t piece_;
+  std::unique_ptr<DeviceProduct> whole_;
+  std::unique_ptr<DeviceProduct> last_;  ///< for the images that are left
+};
+
+/// How many images take `most_bytes` at most; one at least.
+std::int64_t images_at_a_time(std::int64_t images, std::int64_t image_bytes,
+                              std::int64_t most_bytes) {
+  return std::clamp<std::int64_t>(most_bytes / std::max<std::int64_t>(image_bytes, 1), 1, images);
+}
+
+// ---- Conv --------------------------------------------------------------------------------------
 
 /// Rows of `pitch` elements, one for each channel of each image and each tap: what it sees at each
 /// output place. A thread writes 16 bytes. Bits stands for every type of its size, all of which
@@ -168,6 +207,86 @@ class MatrixConv final : public Kernel {
   std::optional<ImageProducts> products_;
 };
 
+// ---- ConvTranspose -----------------------------------------------------------------------------
+
+/// A type of its own: a kernel that two sources instantiate cannot be linked into the emulation.
+template <typename T>
+struct ProductElement {
+  FoldedElement<T> folded;
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const { folded(i); }
+};
+
+class FoldedProduct final : public Kernel {
+ public:
+  FoldedProduct(const KernelRequest& request, const ConvolutionSizes& sizes,
+                std::int64_t most_column_bytes)
+      : sizes_(sizes), element_bytes_(element_bytes_of(request, request.outputs[0])) {
+    const std::int64_t an_image = image_columns() * element_bytes_;
+    const std::int64_t piece = images_at_a_time(sizes.images, an_image, most_column_bytes);
+    column_bytes_ = graph::aligned(piece * an_image);
+    // Pieces begin at any image, which need not be a stride of the product.
+    const auto b_alignment = static_cast<int>(std::gcd(piece * in_bytes(), std::int64_t{64}));
+    products_.emplace(sizes.images, piece, [&](std::int64_t images) {
+      return make_device_product({.device = device_of(request),
+                                  .node = request.node.name,
+                                  .type = request.outputs[0].type,
+                                  .product = product_of_images(images),
+                                  .b_alignment = b_alignment});
+    });
+  }
+
+  std::int64_t scratch_bytes() const override { return column_bytes_ + products_->scratch_bytes(); }
+
+  void run(const KernelIo& io) override {
+    const std::int64_t out_elements = sizes_.out_channels * sizes_.windows.in_places();
+    products_->run([&](DeviceProduct& product, std::int64_t image, std::int64_t images) {
+      const ProductData data = {.a = io.inputs[1].data,
+                                .b = io.inputs[0].data + image * in_bytes(),
+                                .c = nullptr,
+                                .out = io.scratch};
+      product.run(data, io.scratch + column_bytes_, stream_of(io));
+      visit_type(io.outputs[0].type, AllFloats{}, [&]<typename T>(T) {
+        Loops(stream_of(io), {})
+            .each(images * out_elements,
+                  ProductElement<T>{{reinterpret_cast<const T*>(io.scratch),
+                                     optional_data<const T>(io.inputs, 2),
+                                     io.outputs[0].as<T>() + image * out_elements, sizes_.windows,
+                                     sizes_.out_channels}});
+      });
+    });
+  }
+
+ private:
+  /// The size of one image of the input.
+  std::int64_t in_bytes() const {
+    return sizes_.channels * sizes_.windows.out_places() * element_bytes_;
+  }
+  std::int64_t image_columns() const {
+    return sizes_.out_channels * sizes_.windows.tap_places() * sizes_.windows.out_places();
+  }
+
+  Product product_of_images(std::int64_t images) const {
+    const std::int64_t groups = sizes_.groups;
+    Product product;
+    product.batches = {images, groups};
+    product.rows = sizes_.out_channels / groups * sizes_.windows.tap_places();
+    product.depth = sizes_.channels / groups;
+    product.columns = sizes_.windows.out_places();
+    product.a = {{0, product.rows * product.depth}, 1, product.rows};
+    product.b = {{groups * product.depth * product.columns, product.depth * product.columns},
+                 product.columns,
+                 1};
+    product.out = {{image_columns(), product.rows * product.columns}, product.columns, 1};
+    merge_batches(product);
+    return product;
+  }
+
+  ConvolutionSizes sizes_;
+  int element_bytes_;
+  std::int64_t column_bytes_ = 0;
+  std::optional<ImageProducts> products_;
+};
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
@@ -182,6 +301,19 @@ std::unique_ptr<Kernel> make_conv_within(const KernelRequest& request,
   const bool is_depthwise = request.inputs[1].shape[1] == 1 && sizes.groups > 1;
   if (is_depthwise) return make_depthwise_conv(request, sizes);
   return std::make_unique<MatrixConv>(request, sizes, most_window_bytes);
+}
+
+std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request) {
+  return make_conv_transpose_within(request, std::int64_t{256} << 20);
+}
+
+std::unique_ptr<Kernel> make_conv_transpose_within(const KernelRequest& request,
+                                                   std::int64_t most_column_bytes) {
+  const ConvolutionSizes sizes = transposed_convolution_sizes(request);
+  const bool is_empty = request.inputs[0].elements() == 0 || request.inputs[1].elements() == 0 ||
+                        request.outputs[0].elements() == 0;
+  if (is_empty) return make_conv_transpose_loops(request);
+  return std::make_unique<FoldedProduct>(request, sizes, most_column_bytes);
 }
 
 }  // namespace autopar::runtime::cuda

@@ -45,6 +45,14 @@ Convolution transposed_convolution_of(const KernelRequest& request) {
   return make_convolution(request, request.outputs[0], transposed_slide_of);
 }
 
+Shape grouped_weights(const Shape& stored, const Convolution& convolution) {
+  Shape weights = stored;
+  if (convolution.groups == 1) return weights;
+  weights.front() /= convolution.groups;
+  weights.insert(weights.begin(), convolution.groups);
+  return weights;
+}
+
 ConvolutionSizes convolution_sizes(const KernelRequest& request) {
   return make_sizes(request, convolution_of(request), request.inputs[0], request.outputs[0]);
 }

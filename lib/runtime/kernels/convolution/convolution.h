@@ -16,6 +16,9 @@ struct Convolution {
 Convolution convolution_of(const KernelRequest& request);
 Convolution transposed_convolution_of(const KernelRequest& request);
 
+/// A Conv's weights as oneDNN has them, with the groups as a dimension of their own.
+Shape grouped_weights(const Shape& stored, const Convolution& convolution);
+
 /// What a convolution computes with, over three spatial dimensions at most. Windows of
 /// ConvTranspose slide over its output.
 struct ConvolutionSizes {

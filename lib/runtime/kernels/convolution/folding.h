@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "runtime/kernels/common/floats.h"
+#include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/convolution/convolution.h"
 
 /// The reverse of looking through windows: Col2Im and ConvTranspose. Windows slide over the output:

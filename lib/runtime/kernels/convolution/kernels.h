@@ -3,11 +3,22 @@
 #include "runtime/kernel.h"
 #include "runtime/kernels/common/for_device.h"
 
-namespace autopar::runtime::AUTOPAR_DEVICE {
+namespace autopar::runtime {
+namespace AUTOPAR_DEVICE {
 
 MakeKernel make_conv, make_conv_transpose;
 /// ConvTranspose by its definition.
 MakeKernel make_conv_transpose_loops;
 MakeKernel make_col2im, make_max_unpool;
 
-}  // namespace autopar::runtime::AUTOPAR_DEVICE
+}  // namespace AUTOPAR_DEVICE
+
+namespace cuda {
+/// Conv and ConvTranspose of so many images at a time that their windows or columns, in scratch
+/// memory, take no more bytes than that; one image at least.
+std::unique_ptr<Kernel> make_conv_within(const KernelRequest& request,
+                                         std::int64_t most_window_bytes);
+std::unique_ptr<Kernel> make_conv_transpose_within(const KernelRequest& request,
+                                                   std::int64_t most_column_bytes);
+}  // namespace cuda
+}  // namespace autopar::runtime

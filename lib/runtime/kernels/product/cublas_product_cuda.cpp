@@ -5,7 +5,6 @@
 #include <cublasLt.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>

@@ -66,8 +66,7 @@ class DeterminantItems {
 };
 
 std::unique_ptr<Kernel> make_determinant(const KernelRequest& request) {
-  return loops_for_type<DeterminantItems>(request, request.inputs.at(0).type,
-                                          Joined<Floats, Halves>{});
+  return loops_for_type<DeterminantItems>(request, request.inputs.at(0).type, AllFloats{});
 }
 
 }  // namespace autopar::runtime::AUTOPAR_DEVICE

@@ -2,10 +2,10 @@
 // send through it, and multiplies them tile by tile. So a matrix is read where it lies, once for
 // each tile of vectors, and the host need not know which ones are wanted.
 
+#include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/targets.h"
 #include "runtime/kernels/product/kernels.h"
-#include "runtime/kernels/product/product_finish_cuda.h"
 
 namespace autopar::runtime::cuda {
 namespace {
@@ -110,42 +110,33 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-template <typename T>
-class GatheredMatMul final : public Kernel {
- public:
-  explicit GatheredMatMul(const KernelRequest& request)
-      : table_(static_cast<std::size_t>(request.node.int_attribute("table", 0))) {
-    const Shape& table = request.inputs[table_].shape;
-    const bool is_left = table_ == 0;
-    of_.fault = device_of(request).faults().slot(request.node.name);
-    of_.count = request.outputs[0].shape[0];
-    of_.matrices = table[0];
-    of_.depth = table[is_left ? 2 : 1];
-    of_.columns = table[is_left ? 1 : 2];
-    of_.depth_stride = is_left ? 1 : of_.columns;
-    of_.column_stride = is_left ? of_.depth : 1;
-    of_.column_tiles = (of_.columns + tile_columns - 1) / tile_columns;
-  }
-
-  void run(const KernelIo& io) override {
-    of_.table = io.inputs[table_].as<const T>();
-    of_.vectors = io.inputs[1 - table_].as<const T>();
-    of_.out = io.outputs[0].as<T>();
-    of_.indices = indices_of(io.inputs[2]);
-    const auto blocks = static_cast<unsigned>(of_.matrices * of_.column_tiles);
-    launch(stream_of(io), {dim3(blocks), dim3(threads)}, multiply_gathered<T>, of_);
-  }
-
- private:
-  std::size_t table_;  ///< the input that it is
-  GatheredProduct<T> of_;
-};
-
 }  // namespace
 
 std::unique_ptr<Kernel> make_gathered_matmul(const KernelRequest& request) {
-  return kernel_for_type<GatheredMatMul>(request, request.outputs.at(0).type,
-                                         Joined<Floats, Halves>{});
+  // The input that is the table.
+  const auto table_input = static_cast<std::size_t>(request.node.int_attribute("table", 0));
+  const bool is_left = table_input == 0;
+  const Shape& table = request.inputs.at(table_input).shape;
+  return kernel_for_type(request, request.outputs.at(0).type, AllFloats{}, [&]<typename T>(T) {
+    GatheredProduct<T> product;
+    product.fault = device_of(request).faults().slot(request.node.name);
+    product.count = request.outputs[0].shape[0];
+    product.matrices = table[0];
+    product.depth = table[is_left ? 2 : 1];
+    product.columns = table[is_left ? 1 : 2];
+    product.depth_stride = is_left ? 1 : product.columns;
+    product.column_stride = is_left ? product.depth : 1;
+    product.column_tiles = (product.columns + tile_columns - 1) / tile_columns;
+    return make_kernel([=](const KernelIo& io) {
+      GatheredProduct<T> of = product;
+      of.table = io.inputs[table_input].as<const T>();
+      of.vectors = io.inputs[1 - table_input].as<const T>();
+      of.out = io.outputs[0].as<T>();
+      of.indices = indices_of(io.inputs[2]);
+      const auto blocks = static_cast<unsigned>(of.matrices * of.column_tiles);
+      launch(stream_of(io), {dim3(blocks), dim3(threads)}, multiply_gathered<T>, of);
+    });
+  });
 }
 
 }  // namespace autopar::runtime::cuda

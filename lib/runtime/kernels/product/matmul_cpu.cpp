@@ -3,9 +3,7 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "runtime/kernels/common/element_types.h"
-#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/elementwise/functions.h"
@@ -115,52 +113,44 @@ class FloatMatMul final : public Kernel {
   std::int64_t float_bytes_;
 };
 
+/// The product of the first matrices.
+template <typename T>
+void multiply(const Product& of, const T* a, const T* b, T* out) {
+  for (std::int64_t m = 0; m < of.rows; ++m) {
+    for (std::int64_t n = 0; n < of.columns; ++n) {
+      T sum{};
+      for (std::int64_t k = 0; k < of.depth; ++k) {
+        const T x = a[m * of.a.row_stride + k * of.a.column_stride];
+        const T y = b[k * of.b.row_stride + n * of.b.column_stride];
+        sum = functions::Add{}(sum, functions::Mul{}(x, y));
+      }
+      out[m * of.out.row_stride + n] = sum;
+    }
+  }
+}
+
 /// float64 and integers, which wrap around.
 template <typename T>
-class PlainMatMul final : public Kernel {
- public:
-  explicit PlainMatMul(Product product) : product_(std::move(product)) {}
-
-  void run(const KernelIo& io) override {
-    if (product_.is_empty()) return;
-    const TensorView& out = io.outputs[0];
-    for (std::int64_t batch = 0; batch < graph::num_elements(product_.batches); ++batch) {
+std::unique_ptr<Kernel> make_plain_matmul(const Product& of) {
+  return make_kernel([of](const KernelIo& io) {
+    if (of.is_empty()) return;
+    T* const out = io.outputs[0].as<T>();
+    for (std::int64_t batch = 0; batch < graph::num_elements(of.batches); ++batch) {
       const auto at = [&](const MatrixLayout& layout) {
-        return batch_offset(product_.batches, layout.batch_strides, batch);
+        return batch_offset(of.batches, layout.batch_strides, batch);
       };
-      run_batch(io.inputs[0].as<const T>() + at(product_.a),
-                io.inputs[1].as<const T>() + at(product_.b), out.as<T>() + at(product_.out));
+      multiply(of, io.inputs[0].as<const T>() + at(of.a), io.inputs[1].as<const T>() + at(of.b),
+               out + at(of.out));
     }
-    const bool is_finished = !product_.c && product_.alpha == 1;
-    for (std::int64_t i = 0; i < out.elements() && !is_finished; ++i) {
-      const T c = product_.c ? io.inputs[2].as<const T>()[product_.c_offset(i)] : T{};
-      out.as<T>()[i] = finish(out.as<T>()[i], c);
+    if (!of.c && of.alpha == 1) return;
+    for (std::int64_t i = 0; i < io.outputs[0].elements(); ++i) {
+      const T c = of.c ? io.inputs[2].as<const T>()[of.c_offset(i)] : T{};
+      out[i] = of.is_unscaled() ? functions::Add{}(out[i], c)
+                                : static_cast<T>(of.alpha * static_cast<double>(out[i]) +
+                                                 of.beta * static_cast<double>(c));
     }
-  }
-
- private:
-  void run_batch(const T* a, const T* b, T* out) {
-    for (std::int64_t m = 0; m < product_.rows; ++m) {
-      for (std::int64_t n = 0; n < product_.columns; ++n) {
-        T sum{};
-        for (std::int64_t k = 0; k < product_.depth; ++k) {
-          const T x = a[m * product_.a.row_stride + k * product_.a.column_stride];
-          const T y = b[k * product_.b.row_stride + n * product_.b.column_stride];
-          sum = functions::Add{}(sum, functions::Mul{}(x, y));
-        }
-        out[m * product_.out.row_stride + n] = sum;
-      }
-    }
-  }
-
-  T finish(T sum, T c) const {
-    if (product_.is_unscaled()) return functions::Add{}(sum, c);
-    return static_cast<T>(product_.alpha * static_cast<double>(sum) +
-                          product_.beta * static_cast<double>(c));
-  }
-
-  Product product_;
-};
+  });
+}
 
 }  // namespace
 
@@ -174,7 +164,7 @@ std::unique_ptr<Kernel> make_matmul(const KernelRequest& request) {
   if (type == DataType::float32 || is_half(type))
     return std::make_unique<FloatMatMul>(request, product);
   return kernel_for_type(request, type, PlainTypes{},
-                         [&]<typename T>(T) { return std::make_unique<PlainMatMul<T>>(product); });
+                         [&]<typename T>(T) { return make_plain_matmul<T>(product); });
 }
 
 }  // namespace autopar::runtime::cpu

@@ -1,11 +1,12 @@
 #include "runtime/kernels/product/product.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
-#include "base/error.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/strides.h"
+#include "runtime/kernels/product/kernels.h"
 
 namespace autopar::runtime {
 
@@ -157,6 +158,22 @@ std::int64_t Product::c_offset(std::int64_t element) const {
          element % columns * c->column_stride;
 }
 
+ProductStrides::Matrices::Matrices(const MatrixLayout& layout)
+    : row(layout.row_stride), column(layout.column_stride) {
+  std::ranges::copy(layout.batch_strides, batches);
+}
+
+ProductStrides::ProductStrides(const Product& product)
+    : batch_dimensions(static_cast<int>(product.batches.size())),
+      rows(product.rows),
+      depth(product.depth),
+      columns(product.columns),
+      a(product.a),
+      b(product.b),
+      out(product.out) {
+  std::ranges::copy(product.batches, batches);
+}
+
 std::int64_t batch_offset(const Shape& batches, const std::vector<std::int64_t>& strides,
                           std::int64_t batch) {
   std::int64_t offset = 0;
@@ -189,5 +206,38 @@ Product product_of(const KernelRequest& request) {
   merge_batches(product);
   return product;
 }
+
+namespace cpu {
+
+bool serves_fused_matmul(const graph::Node& node, std::span<const TensorView>,
+                         std::span<const TensorView>) {
+  constexpr std::array<const char*, 4> others = {"a_perm", "b_perm", "out_perm", "activation"};
+  return std::ranges::none_of(others, [&](const char* name) { return node.has_attribute(name); });
+}
+
+bool serves_gathered_matmul(const graph::Node&, std::span<const TensorView> inputs,
+                            std::span<const TensorView>) {
+  const auto is_served = [](const TensorView& view) {
+    return view.type == DataType::float32 && view.elements() > 0;
+  };
+  return is_served(inputs[0]) && is_served(inputs[1]) && inputs[2].elements() > 0;
+}
+
+}  // namespace cpu
+
+namespace cuda {
+
+bool serves_fused_matmul(const graph::Node& node, std::span<const TensorView>,
+                         std::span<const TensorView> outputs) {
+  return is_wide_float(outputs[0].type) && known_activation(node).has_value();
+}
+
+bool serves_gathered_matmul(const graph::Node&, std::span<const TensorView> inputs,
+                            std::span<const TensorView>) {
+  return inputs[0].type == inputs[1].type && is_wide_float(inputs[0].type) &&
+         inputs[0].elements() > 0 && inputs[1].elements() > 0 && inputs[2].elements() > 0;
+}
+
+}  // namespace cuda
 
 }  // namespace autopar::runtime

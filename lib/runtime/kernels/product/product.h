@@ -45,6 +45,30 @@ struct Product {
   std::int64_t c_offset(std::int64_t element) const;
 };
 
+/// The strides of a product's matrices as kernels of devices have them.
+struct ProductStrides {
+  static constexpr std::size_t max_batch_dimensions = 8;
+
+  struct Matrices {
+    std::int64_t batches[max_batch_dimensions] = {};
+    std::int64_t row = 0;
+    std::int64_t column = 0;
+
+    Matrices() = default;
+    explicit Matrices(const MatrixLayout& layout);
+  };
+
+  int batch_dimensions;
+  std::int64_t batches[max_batch_dimensions] = {};
+  std::int64_t rows;
+  std::int64_t depth;
+  std::int64_t columns;
+  Matrices a, b, out;
+
+  /// Of no more than max_batch_dimensions.
+  explicit ProductStrides(const Product& product);
+};
+
 /// Elements from the first matrix to that of the `batch`th, counted row-major.
 std::int64_t batch_offset(const Shape& batches, const std::vector<std::int64_t>& strides,
                           std::int64_t batch);

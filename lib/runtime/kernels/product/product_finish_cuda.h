@@ -27,15 +27,4 @@ __device__ __forceinline__ W activated(W x, Activation activation) {
   return x;
 }
 
-/// alpha * sum + beta * c; integers by way of double, unless neither scales.
-template <typename W>
-__device__ __forceinline__ W scaled_sum(W sum, W c, float alpha, float beta) {
-  if constexpr (std::floating_point<W>) {
-    return static_cast<W>(alpha) * sum + static_cast<W>(beta) * c;
-  } else {
-    if (alpha == 1 && beta == 1) return functions::Add{}(sum, c);
-    return static_cast<W>(alpha * static_cast<double>(sum) + beta * static_cast<double>(c));
-  }
-}
-
 }  // namespace autopar::runtime::cuda

@@ -2,8 +2,6 @@
 // read once, 16 bytes at a time, by many threads at once; the rows stay in the cache. Sums are in
 // float, and put together in a fixed order.
 
-#include <algorithm>
-
 #include "runtime/kernels/cuda/block_reduce.h"
 #include "runtime/kernels/cuda/vector_access.h"
 #include "runtime/kernels/product/device_product_cuda.h"

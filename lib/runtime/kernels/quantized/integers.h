@@ -1,9 +1,8 @@
 #pragma once
 
-#include <algorithm>
-
 #include "runtime/device.h"
-#include "runtime/kernels/common/loops.h"
+#include "runtime/kernels/common/make_kernel.h"
+#include "runtime/kernels/convolution/convolution.h"
 #include "runtime/kernels/product/product.h"
 
 /// What the products of 8-bit integers share: zero points and scales by row, column or channel.
@@ -40,6 +39,13 @@ AUTOPAR_ELEMENTWISE std::int32_t zero_point_at(const T* zero_points, std::int64_
   return zero_points == nullptr ? 0 : zero_points[i];
 }
 
+/// The kernel that `make(A{}, B{})` makes for the types of inputs 0 and 1.
+template <typename Make>
+std::unique_ptr<Kernel> kernel_for_bytes(const KernelRequest& request, Make make) {
+  return kernel_for_types(request, request.inputs.at(0).type, Bytes{}, request.inputs.at(1).type,
+                          Bytes{}, make);
+}
+
 /// The product of the node's first two inputs.
 inline Product byte_product(const KernelRequest& request) {
   const graph::Node plain{request.node.name, "MatMul", "", {}, {}, {}};
@@ -49,42 +55,19 @@ inline Product byte_product(const KernelRequest& request) {
                      request.device});
 }
 
-/// The strides of a product, as devices walk it.
-struct ProductStrides {
-  static constexpr int max_batch_dimensions = 8;
+inline ProductStrides byte_strides(const KernelRequest& request, const Product& product) {
+  if (product.batches.size() > ProductStrides::max_batch_dimensions)
+    fail("node '{}': {} over {} batch dimensions that do not merge has no kernel",
+         request.node.name, request.node.op_type, product.batches.size());
+  return ProductStrides(product);
+}
 
-  std::int64_t rows;
-  std::int64_t depth;
-  std::int64_t columns;
-  std::int64_t a_row;
-  std::int64_t a_column;
-  std::int64_t b_row;
-  std::int64_t b_column;
-  std::int64_t out_row;
-  int batch_dimensions;
-  std::int64_t batches[max_batch_dimensions] = {};
-  std::int64_t a_batches[max_batch_dimensions] = {};
-  std::int64_t b_batches[max_batch_dimensions] = {};
-  std::int64_t out_batches[max_batch_dimensions] = {};
-
-  ProductStrides(const KernelRequest& request, const Product& product)
-      : rows(product.rows),
-        depth(product.depth),
-        columns(product.columns),
-        a_row(product.a.row_stride),
-        a_column(product.a.column_stride),
-        b_row(product.b.row_stride),
-        b_column(product.b.column_stride),
-        out_row(product.out.row_stride),
-        batch_dimensions(static_cast<int>(product.batches.size())) {
-    if (product.batches.size() > max_batch_dimensions)
-      fail("node '{}': {} over {} batch dimensions that do not merge has no kernel",
-           request.node.name, request.node.op_type, product.batches.size());
-    std::ranges::copy(product.batches, batches);
-    std::ranges::copy(product.a.batch_strides, a_batches);
-    std::ranges::copy(product.b.batch_strides, b_batches);
-    std::ranges::copy(product.out.batch_strides, out_batches);
-  }
-};
+/// The convolution of the node's first two inputs.
+inline Convolution byte_convolution(const KernelRequest& request) {
+  return convolution_of({request.node,
+                         {request.inputs.at(0), request.inputs.at(1)},
+                         {request.outputs.at(0)},
+                         request.device});
+}
 
 }  // namespace autopar::runtime

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/device.h"
 #include "runtime/kernels/common/loops.h"
-#include "runtime/kernels/convolution/convolution.h"
 #include "runtime/kernels/elementwise/functions.h"
 #include "runtime/kernels/quantized/integers.h"
 #include "runtime/kernels/quantized/kernels.h"
@@ -33,11 +31,11 @@ struct MatMulIntegerElement {
     const std::int64_t column = item % of.columns;
     const std::int64_t row = item / of.columns % of.rows;
     std::int64_t batch = item / of.columns / of.rows;
-    std::int64_t a_at = row * of.a_row;
-    std::int64_t b_at = column * of.b_column;
+    std::int64_t a_at = row * of.a.row;
+    std::int64_t b_at = column * of.b.column;
     for (int d = of.batch_dimensions - 1; d >= 0; --d) {
-      a_at += batch % of.batches[d] * of.a_batches[d];
-      b_at += batch % of.batches[d] * of.b_batches[d];
+      a_at += batch % of.batches[d] * of.a.batches[d];
+      b_at += batch % of.batches[d] * of.b.batches[d];
       batch /= of.batches[d];
     }
     // Operands are contiguous: a place tells which row of A, and which column of B it is.
@@ -48,7 +46,7 @@ struct MatMulIntegerElement {
     std::int32_t sum = 0;
     for (std::int64_t k = 0; k < of.depth; ++k)
       sum = functions::Add{}(
-          sum, (a[a_at + k * of.a_column] - row_zero) * (b[b_at + k * of.b_row] - column_zero));
+          sum, (a[a_at + k * of.a.column] - row_zero) * (b[b_at + k * of.b.row] - column_zero));
     out[item] = sum;
   }
 };
@@ -77,10 +75,7 @@ struct IntegerConvolution {
     if (dimensions < 1 || dimensions > max_dimensions)
       fail("node '{}': {} over {} spatial dimensions has no kernel", request.node.name,
            request.node.op_type, dimensions);
-    const Convolution convolution = convolution_of({request.node,
-                                                    {request.inputs[0], request.inputs.at(1)},
-                                                    {request.outputs.at(0)},
-                                                    request.device});
+    const Convolution convolution = byte_convolution(request);
     const Shape& of_in = request.inputs[0].shape;
     const Shape& of_weights = request.inputs[1].shape;
     const Shape& of_out = request.outputs[0].shape;
@@ -185,20 +180,11 @@ struct RequantizeElement {
   AUTOPAR_ELEMENTWISE static float rounded(float value) { return widened(narrowed<Scale>(value)); }
 };
 
-/// `make(A{}, B{})` for two types of bytes.
-template <typename Make>
-std::unique_ptr<Kernel> kernel_for_bytes(const KernelRequest& request, Make make) {
-  return kernel_for_type(request, request.inputs.at(0).type, Bytes{}, [&]<typename A>(A a) {
-    return kernel_for_type(request, request.inputs.at(1).type, Bytes{},
-                           [&]<typename B>(B b) { return make(a, b); });
-  });
-}
-
 std::unique_ptr<Kernel> make_matmul_integer_loops(const KernelRequest& request) {
   const Shape& a_shape = request.inputs.at(0).shape;
   const Shape& b_shape = request.inputs.at(1).shape;
   return kernel_for_bytes(request, [&]<typename A, typename B>(A, B) {
-    MatMulIntegerElement<A, B> element{.of = {request, byte_product(request)}};
+    MatMulIntegerElement<A, B> element{.of = byte_strides(request, byte_product(request))};
     element.b_columns = b_shape.size() > 1 ? b_shape.back() : 1;
     element.b_matrix = std::max<std::int64_t>(1, element.of.depth * element.b_columns);
     element.a_zeros = repeated_input(request, 2, "a_zero_point",
@@ -260,11 +246,8 @@ std::unique_ptr<Kernel> make_requantize(const KernelRequest& request) {
               io.outputs[0].as<Y>(), a_scales, b_scales, y_scales, zeros, biases});
     });
   };
-  using Scales = Joined<Types<float>, Halves>;
-  return kernel_for_type(request, request.inputs.at(1).type, Scales{}, [&](auto scale) {
-    return kernel_for_type(request, request.outputs.at(0).type, Bytes{},
-                           [&](auto y) { return make(scale, y); });
-  });
+  return kernel_for_types(request, request.inputs.at(1).type, Joined<Types<float>, Halves>{},
+                          request.outputs.at(0).type, Bytes{}, make);
 }
 
 }  // namespace autopar::runtime::AUTOPAR_DEVICE

@@ -3,7 +3,6 @@
 //   sum of (a - za)(b - zb) = sum of ab - zb sum of a - za sum of b + k za zb.
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -106,8 +105,7 @@ class OnednnMatMulInteger final : public Kernel {
   SignedWeights prepare(const std::byte* b, std::int8_t* copy, std::int32_t* sums) const {
     SignedWeights weights{reinterpret_cast<const std::int8_t*>(b), sums};
     if (b_type_ == DataType::uint8) {
-      for (std::int64_t i = 0; i < b_elements_; ++i)
-        copy[i] = static_cast<std::int8_t>(static_cast<int>(b[i]) - 128);
+      move_down(b, copy, b_elements_);
       weights.data = copy;
     }
     sum_columns(weights.data, b_matrices_, product_.depth, b_columns_, sums);

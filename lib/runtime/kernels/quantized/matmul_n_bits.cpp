@@ -1,6 +1,5 @@
 #include "runtime/kernels/quantized/matmul_n_bits.h"
 
-#include "base/error.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 
 namespace autopar::runtime {

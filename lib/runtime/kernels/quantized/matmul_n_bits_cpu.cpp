@@ -9,7 +9,6 @@
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/converted.h"

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cuda/block_reduce.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/quantized/kernels.h"
@@ -65,42 +65,32 @@ __global__ void multiply_packed(const __grid_constant__ Arguments<T> arguments) 
   }
 }
 
-template <typename T>
-class MatMulNBits final : public Kernel {
- public:
-  explicit MatMulNBits(const KernelRequest& request) : of_(packed_product(request)) {
-    row_tiles_ = (of_.rows + rows_at_once - 1) / rows_at_once;
-    if (row_tiles_ > std::numeric_limits<std::uint16_t>::max())
-      fail("node '{}': MatMulNBits of {} rows has no CUDA kernel", request.node.name, of_.rows);
-  }
-
-  void run(const KernelIo& io) override {
-    if (of_.rows == 0) return;
-    using Zeros = PackedProduct::Zeros;
-    const Arguments<T> arguments{
-        io.inputs[0].as<const T>(),
-        io.inputs[1].as<const std::uint8_t>(),
-        io.inputs[2].as<const T>(),
-        of_.zeros == Zeros::packed ? io.inputs[3].as<const std::uint8_t>() : nullptr,
-        of_.zeros == Zeros::numbers ? io.inputs[3].as<const T>() : nullptr,
-        optional_data<const T>(io.inputs, 5),
-        io.outputs[0].as<T>(),
-        of_};
-    const dim3 grid(static_cast<unsigned>((of_.columns + warps - 1) / warps),
-                    static_cast<unsigned>(row_tiles_));
-    launch(stream_of(io), {grid, dim3(warps * warp_lanes)}, multiply_packed<T>, arguments);
-  }
-
- private:
-  PackedProduct of_;
-  std::int64_t row_tiles_ = 0;
-};
-
 }  // namespace
 
 std::unique_ptr<Kernel> make_matmul_n_bits(const KernelRequest& request) {
-  return kernel_for_type(request, request.inputs.at(0).type, Joined<Types<float>, Halves>{},
-                         [&]<typename T>(T) { return std::make_unique<MatMulNBits<T>>(request); });
+  using Served = Joined<Types<float>, Halves>;
+  return kernel_for_type(request, request.inputs.at(0).type, Served{}, [&]<typename T>(T) {
+    const PackedProduct of = packed_product(request);
+    const std::int64_t row_tiles = (of.rows + rows_at_once - 1) / rows_at_once;
+    if (row_tiles > std::numeric_limits<std::uint16_t>::max())
+      fail("node '{}': MatMulNBits of {} rows has no CUDA kernel", request.node.name, of.rows);
+    const dim3 grid(static_cast<unsigned>((of.columns + warps - 1) / warps),
+                    static_cast<unsigned>(row_tiles));
+    return make_kernel([=](const KernelIo& io) {
+      if (of.rows == 0) return;
+      using Zeros = PackedProduct::Zeros;
+      const Arguments<T> arguments{
+          io.inputs[0].as<const T>(),
+          io.inputs[1].as<const std::uint8_t>(),
+          io.inputs[2].as<const T>(),
+          of.zeros == Zeros::packed ? io.inputs[3].as<const std::uint8_t>() : nullptr,
+          of.zeros == Zeros::numbers ? io.inputs[3].as<const T>() : nullptr,
+          optional_data<const T>(io.inputs, 5),
+          io.outputs[0].as<T>(),
+          of};
+      launch(stream_of(io), {grid, dim3(warps * warp_lanes)}, multiply_packed<T>, arguments);
+    });
+  });
 }
 
 }  // namespace autopar::runtime::cuda

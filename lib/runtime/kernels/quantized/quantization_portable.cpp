@@ -5,8 +5,8 @@
 #include "runtime/device.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/common/low_precision.h"
+#include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/quantized/kernels.h"
-#include "runtime/kernels/quantized/quantization.h"
 
 namespace autopar::runtime::AUTOPAR_DEVICE {
 
@@ -30,12 +30,95 @@ AUTOPAR_ELEMENTWISE float scale_at(const std::byte* data, DataType type, std::in
   }
 }
 
-inline void require_scale_type(const KernelRequest& request) {
+/// Where the scale, and the zero point, of each element of a QuantizeLinear or DequantizeLinear
+/// lies: the tensor is *rows* of `inner` elements, `extent` of them for each of `outer`. Per
+/// tensor, per axis and by blocks differ in strides alone.
+struct QuantizationLayout {
+  std::int64_t outer = 1;
+  std::int64_t extent = 1;
+  std::int64_t inner = 1;
+  std::int64_t block = 1;  ///< rows along the extent that share their scales
+  std::int64_t outer_stride = 0;
+  std::int64_t block_stride = 0;
+  std::int64_t inner_stride = 0;  ///< 0 or 1
+
+  std::int64_t rows() const { return outer * extent; }
+};
+
+namespace {
+
+[[noreturn]] void fail_fit(const KernelRequest& request) {
+  fail("node '{}': the scale of {}, {}, does not fit data {} along its axis", request.node.name,
+       qualified_op_type(request.node), graph::to_string(request.inputs[1].shape),
+       graph::to_string(request.inputs[0].shape));
+}
+
+/// The axis attribute; its default of 1 is 0 for a vector.
+std::size_t quantization_axis(const KernelRequest& request, std::size_t rank) {
+  return rank == 1 ? 0 : checked_axis(request, request.node.int_attribute("axis", 1), rank);
+}
+
+QuantizationLayout by_axis(const KernelRequest& request) {
+  const Shape& data = request.inputs[0].shape;
+  const std::size_t axis = quantization_axis(request, data.size());
+  if (request.inputs[1].shape[0] != data[axis]) fail_fit(request);
+  const AxisExtents extents = extents_around(data, axis);
+  // Along the last axis the scales lie as the elements do.
+  if (extents.inner == 1)
+    return {.outer = extents.outer, .inner = extents.extent, .inner_stride = 1};
+  return {
+      .outer = extents.outer, .extent = extents.extent, .inner = extents.inner, .block_stride = 1};
+}
+
+QuantizationLayout by_blocks(const KernelRequest& request, std::int64_t block) {
+  const Shape& data = request.inputs[0].shape;
+  const Shape& scale = request.inputs[1].shape;
+  if (scale.size() != data.size()) fail_fit(request);
+  const std::size_t axis = quantization_axis(request, data.size());
+  for (std::size_t d = 0; d < data.size(); ++d)
+    if (scale[d] != (d == axis ? (data[d] + block - 1) / block : data[d])) fail_fit(request);
+  const AxisExtents extents = extents_around(data, axis);
+  const std::int64_t blocks = scale[axis];
+  // Along the last axis a block is a row, if all are whole.
+  if (extents.inner == 1 && extents.extent == blocks * block)
+    return {.outer = extents.outer,
+            .extent = blocks,
+            .inner = block,
+            .outer_stride = blocks,
+            .block_stride = 1};
+  return {.outer = extents.outer,
+          .extent = extents.extent,
+          .inner = extents.inner,
+          .block = block,
+          .outer_stride = blocks * extents.inner,
+          .block_stride = extents.inner,
+          .inner_stride = extents.inner == 1 ? 0 : 1};
+}
+
+/// Throws Error naming the node where scale and data do not fit together, or the zero point is not
+/// like the scale.
+QuantizationLayout quantization_layout(const KernelRequest& request) {
+  const TensorView& data = request.inputs.at(0);
+  const TensorView& scale = request.inputs.at(1);
+  if (is_given(request.inputs, 2) && request.inputs[2].elements() != scale.elements())
+    fail("node '{}': the zero point of {} has another shape than the scale", request.node.name,
+         qualified_op_type(request.node));
+  if (scale.elements() == 1) return {.inner = data.elements()};
+  const std::int64_t block = request.node.int_attribute("block_size", 0);
+  if (block < 0 || data.shape.empty()) fail_fit(request);
+  if (block > 0) return by_blocks(request, block);
+  if (scale.shape.size() != 1) fail_fit(request);
+  return by_axis(request);
+}
+
+void require_scale_type(const KernelRequest& request) {
   const DataType type = request.inputs.at(1).type;
   if (!visit_type(type, Types<float, Float16, BFloat16, Float8E8M0, std::int32_t>{}, [](auto) {}))
     fail("node '{}': {} with a scale of {} has no {} kernel", request.node.name,
          qualified_op_type(request.node), name_of(type), request.device.kernels().device);
 }
+
+}  // namespace
 
 /// A run of elements and where its scales begin.
 struct QuantizationRun {
@@ -141,7 +224,7 @@ struct QuantizeRun {
 
   QuantizationRuns runs;
   DataType scale_type;
-  DataType division_type;
+  DataType division_type;  ///< of the quotient
   Conversion conversion;
   const std::byte* in;
   const std::byte* scales;
@@ -243,18 +326,15 @@ std::unique_ptr<Kernel> make_dequantize_linear(const KernelRequest& request) {
                               optional_data<const std::byte>(io.inputs, 2), io.outputs[0].as<Y>()});
     });
   };
-  using Results = Joined<Types<float>, Halves>;
-  return kernel_for_type(request, request.inputs.at(0).type,
-                         Joined<Quantized, Types<std::int32_t>>{}, [&](auto x) {
-                           return kernel_for_type(request, request.outputs.at(0).type, Results{},
-                                                  [&](auto y) { return make(x, y); });
-                         });
+  return kernel_for_types(request, request.inputs[0].type, Joined<Quantized, Types<std::int32_t>>{},
+                          request.outputs.at(0).type, Joined<Types<float>, Halves>{}, make);
 }
 
 std::unique_ptr<Kernel> make_quantize_linear(const KernelRequest& request) {
   require_scale_type(request);
   const DataType scale_type = request.inputs[1].type;
-  const DataType division = division_type(request);
+  const auto precision = static_cast<DataType>(request.node.int_attribute("precision", 0));
+  const DataType division = precision == DataType::undefined ? scale_type : precision;
   const Conversion conversion{.saturate = request.node.int_attribute("saturate", 1) != 0};
   const auto make = [&]<typename X, typename Y>(X, Y) {
     const QuantizationRuns runs(request, 8 / std::min(stored_bits<Y>, 8));
@@ -265,11 +345,9 @@ std::unique_ptr<Kernel> make_quantize_linear(const KernelRequest& request) {
                                    io.outputs[0].data});
     });
   };
-  return kernel_for_type(request, request.inputs.at(0).type,
-                         Joined<Types<float, std::int32_t>, Halves>{}, [&](auto x) {
-                           return kernel_for_type(request, request.outputs.at(0).type, Quantized{},
-                                                  [&](auto y) { return make(x, y); });
-                         });
+  return kernel_for_types(request, request.inputs[0].type,
+                          Joined<Types<float, std::int32_t>, Halves>{}, request.outputs.at(0).type,
+                          Quantized{}, make);
 }
 
 }  // namespace autopar::runtime::AUTOPAR_DEVICE

@@ -2,10 +2,7 @@
 #include <optional>
 
 #include "graph/arena.h"
-#include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/loops.h"
-#include "runtime/kernels/convolution/convolution.h"
-#include "runtime/kernels/convolution/onednn_convolution.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/product/onednn_product.h"
 #include "runtime/kernels/quantized/integers.h"
@@ -141,9 +138,7 @@ class ByteConvolution final : public Kernel {
 };
 
 std::unique_ptr<Kernel> make_byte_convolution(const KernelRequest& request, const Places& places) {
-  const KernelRequest images{
-      request.node, {request.inputs[0], request.inputs[1]}, request.outputs, request.device};
-  return std::make_unique<ByteConvolution>(request, convolution_of(images), places);
+  return std::make_unique<ByteConvolution>(request, byte_convolution(request), places);
 }
 
 /// Whether the weights are constants that stand around zero.

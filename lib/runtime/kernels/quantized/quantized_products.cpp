@@ -1,4 +1,5 @@
 #include "runtime/kernels/common/composite.h"
+#include "runtime/kernels/convolution/windows.h"
 #include "runtime/kernels/quantized/kernels.h"
 #include "runtime/passes/passes.h"
 
@@ -29,5 +30,24 @@ std::unique_ptr<Kernel> make_qlinear_matmul(const KernelRequest& request) {
 std::unique_ptr<Kernel> make_qlinear_conv(const KernelRequest& request) {
   return make_quantized(request, "ConvInteger", request.node.attributes, 1);
 }
+
+namespace cuda {
+
+bool serves_quantized_matmul(const graph::Node&, std::span<const TensorView> inputs,
+                             std::span<const TensorView> outputs) {
+  constexpr std::size_t most_dimensions = 8;
+  if (outputs[0].elements() == 0) return true;
+  return inputs[0].elements() > 0 && inputs[1].elements() > 0 &&
+         outputs[0].shape.size() <= most_dimensions;
+}
+
+bool serves_quantized_conv(const graph::Node&, std::span<const TensorView> inputs,
+                           std::span<const TensorView> outputs) {
+  if (outputs[0].elements() == 0) return true;
+  return inputs[0].elements() > 0 && inputs[1].elements() > 0 &&
+         inputs[0].shape.size() <= 2 + Windows::dimensions;
+}
+
+}  // namespace cuda
 
 }  // namespace autopar::runtime

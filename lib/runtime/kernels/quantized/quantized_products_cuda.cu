@@ -2,10 +2,6 @@
 // tensor of what they stand for is ever made. Sums are exact, in 32 bits. A block has a tile of the
 // result, a thread some elements of it 16 rows and columns apart.
 
-#include <algorithm>
-
-#include "runtime/kernels/common/kernel_arguments.h"
-#include "runtime/kernels/convolution/convolution.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/quantized/integers.h"
 #include "runtime/kernels/quantized/kernels.h"
@@ -107,50 +103,21 @@ struct MatrixOperands {
     for (int d = strides.batch_dimensions - 1; d >= 0; --d) {
       const std::int64_t index = batch % strides.batches[d];
       batch /= strides.batches[d];
-      of.a_data += index * strides.a_batches[d];
-      of.b_data += index * strides.b_batches[d];
-      of.out += index * strides.out_batches[d];
+      of.a_data += index * strides.a.batches[d];
+      of.b_data += index * strides.b.batches[d];
+      of.out += index * strides.out.batches[d];
     }
     return of;
   }
   __device__ std::int32_t a(std::int64_t row, std::int64_t k) const {
-    return a_data[row * strides.a_row + k * strides.a_column] - zero_point_at(a_zero, 0);
+    return a_data[row * strides.a.row + k * strides.a.column] - zero_point_at(a_zero, 0);
   }
   __device__ std::int32_t b(std::int64_t k, std::int64_t column) const {
-    return b_data[k * strides.b_row + column * strides.b_column] - zero_point_at(b_zero, 0);
+    return b_data[k * strides.b.row + column * strides.b.column] - zero_point_at(b_zero, 0);
   }
   __device__ void store(std::int64_t row, std::int64_t column, std::int32_t sum) const {
-    out[row * strides.out_row + column] = static_cast<float>(sum) * scales[column * scale_column];
+    out[row * strides.out.row + column] = static_cast<float>(sum) * scales[column * scale_column];
   }
-};
-
-template <typename A, typename B>
-class QuantizedMatMul final : public Kernel {
- public:
-  explicit QuantizedMatMul(const KernelRequest& request)
-      : QuantizedMatMul(request, byte_product(request)) {}
-
-  void run(const KernelIo& io) override {
-    const MatrixOperands<A, B> operands{strides_,
-                                        scale_column_,
-                                        io.inputs[0].as<const A>(),
-                                        io.inputs[1].as<const B>(),
-                                        io.inputs[2].as<const float>(),
-                                        optional_data<const A>(io.inputs, 3),
-                                        optional_data<const B>(io.inputs, 4),
-                                        io.outputs[0].as<float>()};
-    launch_product(operands, shape_, stream_of(io));
-  }
-
- private:
-  QuantizedMatMul(const KernelRequest& request, const Product& product)
-      : shape_{product.rows, product.depth, product.columns, graph::num_elements(product.batches)},
-        strides_(request, product),
-        scale_column_(request.inputs[2].elements() == 1 ? 0 : 1) {}
-
-  ProductShape shape_;
-  ProductStrides strides_;
-  std::int64_t scale_column_;
 };
 
 /// Rows are a group's channels of the result, columns its places. A batch is a group of an image.
@@ -198,50 +165,6 @@ struct WindowOperands {
   }
 };
 
-template <typename X, typename W>
-class QuantizedConv final : public Kernel {
- public:
-  explicit QuantizedConv(const KernelRequest& request) {
-    const TensorView& in = request.inputs.at(0);
-    const TensorView& weights = request.inputs.at(1);
-    const Convolution convolution =
-        convolution_of({request.node, {in, weights}, request.outputs, request.device});
-    of_.windows = windows_of(request, places_of(in), places_of(request.outputs[0]),
-                             places_of(weights), convolution.slide);
-    of_.groups = convolution.groups;
-    of_.group_channels = weights.shape[1];
-    of_.group_rows = weights.shape[0] / convolution.groups;
-    of_.scale_channel = request.inputs[2].elements() == 1 ? 0 : 1;
-    shape_ = {of_.group_rows, of_.group_channels * of_.windows.tap_places(),
-              of_.windows.out_places(), in.shape[0] * convolution.groups};
-  }
-
-  void run(const KernelIo& io) override {
-    of_.x = io.inputs[0].as<const X>();
-    of_.w = io.inputs[1].as<const W>();
-    of_.scales = io.inputs[2].as<const float>();
-    of_.x_zero = optional_data<const X>(io.inputs, 3);
-    of_.bias = optional_data<const float>(io.inputs, 4);
-    of_.out = io.outputs[0].as<float>();
-    launch_product(of_, shape_, stream_of(io));
-  }
-
- private:
-  ProductShape shape_;
-  WindowOperands<X, W> of_;
-};
-
-template <template <typename, typename> typename Of>
-std::unique_ptr<Kernel> make_of_bytes(const KernelRequest& request) {
-  if (request.outputs.at(0).elements() == 0) return std::make_unique<NoWork>();
-  return kernel_for_type(request, request.inputs.at(0).type, Bytes{}, [&]<typename A>(A) {
-    return kernel_for_type(request, request.inputs.at(1).type, Bytes{},
-                           [&]<typename B>(B) -> std::unique_ptr<Kernel> {
-                             return std::make_unique<Of<A, B>>(request);
-                           });
-  });
-}
-
 }  // namespace
 
 std::unique_ptr<Kernel> make_matmul_integer(const KernelRequest& request) {
@@ -250,11 +173,58 @@ std::unique_ptr<Kernel> make_matmul_integer(const KernelRequest& request) {
 std::unique_ptr<Kernel> make_conv_integer(const KernelRequest& request) {
   return make_conv_integer_loops(request);
 }
+
 std::unique_ptr<Kernel> make_quantized_matmul(const KernelRequest& request) {
-  return make_of_bytes<QuantizedMatMul>(request);
+  if (request.outputs.at(0).elements() == 0) return std::make_unique<NoWork>();
+  const auto make = [&]<typename A, typename B>(A, B) {
+    const Product product = byte_product(request);
+    const ProductShape shape{product.rows, product.depth, product.columns,
+                             graph::num_elements(product.batches)};
+    const ProductStrides strides = byte_strides(request, product);
+    const std::int64_t scale_column = request.inputs[2].elements() == 1 ? 0 : 1;
+    return make_kernel([=](const KernelIo& io) {
+      const MatrixOperands<A, B> operands{strides,
+                                          scale_column,
+                                          io.inputs[0].as<const A>(),
+                                          io.inputs[1].as<const B>(),
+                                          io.inputs[2].as<const float>(),
+                                          optional_data<const A>(io.inputs, 3),
+                                          optional_data<const B>(io.inputs, 4),
+                                          io.outputs[0].as<float>()};
+      launch_product(operands, shape, stream_of(io));
+    });
+  };
+  return kernel_for_bytes(request, make);
 }
+
 std::unique_ptr<Kernel> make_quantized_conv(const KernelRequest& request) {
-  return make_of_bytes<QuantizedConv>(request);
+  if (request.outputs.at(0).elements() == 0) return std::make_unique<NoWork>();
+  const auto make = [&]<typename X, typename W>(X, W) {
+    const TensorView& in = request.inputs[0];
+    const TensorView& weights = request.inputs[1];
+    const Convolution convolution = byte_convolution(request);
+    WindowOperands<X, W> operands;
+    operands.windows = windows_of(request, places_of(in), places_of(request.outputs[0]),
+                                  places_of(weights), convolution.slide);
+    operands.groups = convolution.groups;
+    operands.group_channels = weights.shape[1];
+    operands.group_rows = weights.shape[0] / convolution.groups;
+    operands.scale_channel = request.inputs[2].elements() == 1 ? 0 : 1;
+    const ProductShape shape{operands.group_rows,
+                             operands.group_channels * operands.windows.tap_places(),
+                             operands.windows.out_places(), in.shape[0] * convolution.groups};
+    return make_kernel([=](const KernelIo& io) {
+      WindowOperands<X, W> of = operands;
+      of.x = io.inputs[0].as<const X>();
+      of.w = io.inputs[1].as<const W>();
+      of.scales = io.inputs[2].as<const float>();
+      of.x_zero = optional_data<const X>(io.inputs, 3);
+      of.bias = optional_data<const float>(io.inputs, 4);
+      of.out = io.outputs[0].as<float>();
+      launch_product(of, shape, stream_of(io));
+    });
+  };
+  return kernel_for_bytes(request, make);
 }
 
 }  // namespace autopar::runtime::cuda

@@ -7,7 +7,7 @@
 #include "emulation.h"
 #include "emulation_cublaslt.h"
 #include "runtime/devices/cuda/cuda_device.h"
-#include "runtime/kernels/convolution/conv_cuda.h"
+#include "runtime/kernels/convolution/kernels.h"
 #include "runtime/kernels/cuda_operators.h"
 #include "runtime/passes/passes.h"
 #include "unit/runtime/loops.h"
