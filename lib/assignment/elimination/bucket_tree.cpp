@@ -12,21 +12,21 @@ namespace {
 
 /// The graph that is left while nodes are eliminated; by node.
 struct EliminationGraph {
+  explicit EliminationGraph(const AssignmentProblem& problem)
+      : links(links_of(problem)),
+        neighbours(links.size()),
+        children(links.size()),
+        is_gone(links.size(), 0) {
+    for (std::size_t i = 0; i < links.size(); ++i) {
+      for (const Link& link : links[i]) neighbours[i].insert(link.other);
+    }
+  }
+
+  std::vector<std::vector<Link>> links;  ///< of the problem
   std::vector<std::set<int>> neighbours;
-  std::vector<std::vector<Link>> links;            ///< of the problem
   std::vector<std::vector<std::size_t>> children;  ///< buckets whose tables are over the node
   std::vector<char> is_gone;
 };
-
-EliminationGraph graph_of(const AssignmentProblem& problem) {
-  const std::size_t count = problem.nodes.size();
-  EliminationGraph graph{std::vector<std::set<int>>(count), links_of(problem),
-                         std::vector<std::vector<std::size_t>>(count), std::vector<char>(count, 0)};
-  for (std::size_t i = 0; i < count; ++i) {
-    for (const Link& link : graph.links[i]) graph.neighbours[i].insert(link.other);
-  }
-  return graph;
-}
 
 /// Eliminates a node: its bucket, with this index, is over its neighbours, which become neighbours
 /// of each other.
@@ -54,7 +54,7 @@ Bucket eliminate(int i, std::size_t index, EliminationGraph& graph) {
 
 std::optional<BucketTree> BucketTree::make(const AssignmentProblem& problem, const Limits& limits) {
   BucketTree tree(problem);
-  EliminationGraph graph = graph_of(problem);
+  EliminationGraph graph(problem);
   const auto cells_of = [&](int i) {
     double cells = static_cast<double>(tree.strategies(i));
     for (const int j : graph.neighbours[i]) cells *= static_cast<double>(tree.strategies(j));

@@ -44,8 +44,7 @@ class BucketTree {
 
   /// Calls visit(cell, places, digits) for each cell over the bucket's nodes, row-major, with its
   /// places in the tables of the edges and then of the children, and the nodes' strategies.
-  template <typename Visit>
-  void for_each_cell(const Bucket& bucket, const Visit& visit) const {
+  void for_each_cell(const Bucket& bucket, const auto& visit) const {
     const auto steps = strides(bucket);
     std::vector<std::size_t> digits(bucket.nodes.size(), 0);
     std::vector<std::size_t> places(bucket.edges.size() + bucket.children.size(), 0);

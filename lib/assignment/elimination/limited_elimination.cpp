@@ -293,16 +293,6 @@ void LimitedElimination::complete_children(std::size_t k) {
   });
 }
 
-/// A pass over all buckets, children before parents. May throw LabelBudgetSpent.
-Labels LimitedElimination::final_labels(LabelMaker& maker) const {
-  LabelTables labels(tables_.size());
-  for (std::size_t k = 0; k < labels.size(); ++k) {
-    labels[k] = labels_of_bucket(k, labels, maker);
-    for (const std::size_t child : tree_.buckets()[k].children) labels[child] = {};
-  }
-  return std::move(labels.back().front());
-}
-
 std::vector<Labels> LimitedElimination::labels_of_bucket(std::size_t k, const LabelTables& labels,
                                                          LabelMaker& maker) const {
   const Bucket& bucket = tree_.buckets()[k];
@@ -368,9 +358,12 @@ LabelAnswer LimitedElimination::run(const LabelOptions& options) const {
     return answer;
   }
   LabelMaker maker(options, static_cast<double>(options.goal - 1) + limits_price());
-  Labels finals;
+  LabelTables labels(tables_.size());
   try {
-    finals = final_labels(maker);
+    for (std::size_t k = 0; k < labels.size(); ++k) {  // children before parents
+      labels[k] = labels_of_bucket(k, labels, maker);
+      for (const std::size_t child : tree_.buckets()[k].children) labels[child] = {};
+    }
   } catch (const LabelBudgetSpent&) {
     answer.comparisons = maker.comparisons();
     return answer;
@@ -378,6 +371,7 @@ LabelAnswer LimitedElimination::run(const LabelOptions& options) const {
   answer.comparisons = maker.comparisons();
   answer.is_exact = maker.least_dropped() == infinite;
   answer.bound = std::min(options.goal, bound_of(maker.least_dropped()));
+  const Labels& finals = labels.back().front();
   if (finals.size() == 0) return answer;
   const auto best = std::ranges::min_element(finals.costs) - finals.costs.begin();
   answer.bound = std::min(answer.bound, finals.costs[best]);

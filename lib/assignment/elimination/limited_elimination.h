@@ -58,7 +58,6 @@ class LimitedElimination {
   Cost bound_of(double priced) const;
   bool bound_priced(const Deadline& deadline, double cells_a_second);
   void complete_children(std::size_t k);
-  Labels final_labels(LabelMaker& maker) const;
   std::vector<Labels> labels_of_bucket(std::size_t k, const LabelTables& labels,
                                        LabelMaker& maker) const;
   Labels labels_of_cell(std::size_t k, const std::vector<std::size_t>& places, std::size_t s,

@@ -18,6 +18,23 @@ __extension__ typedef unsigned __int128 TermSet;
 
 /// What is known of the times while buckets are visited, children before parents.
 struct Times {
+  Times(const AssignmentProblem& problem, std::size_t buckets)
+      : limits(problem.usage_limits),
+        distinct(limits.size()),
+        terms(limits.size(), 0),
+        slot_of(buckets),
+        slot_sets(buckets) {
+    std::iota(distinct.begin(), distinct.end(), 0);
+    for (const auto& node : problem.nodes) {
+      const TermSet term = node_terms.emplace_back(new_term());
+      for (int t = node.first; t < node.end; ++t) terms[t] += term;
+    }
+  }
+  TermSet new_term() {
+    const TermSet high = random();
+    return (high << 64) + random();
+  }
+
   std::vector<std::int64_t> limits;             ///< by time
   std::vector<int> distinct;                    ///< those that are distinct from others
   std::vector<TermSet> terms;                   ///< by time
@@ -26,27 +43,6 @@ struct Times {
   std::vector<std::vector<TermSet>> slot_sets;  ///< by bucket and slot
   std::mt19937_64 random;
 };
-
-TermSet new_term(Times& times) {
-  const TermSet high = times.random();
-  return (high << 64) + times.random();
-}
-
-Times times_of(const AssignmentProblem& problem, std::size_t buckets) {
-  Times times{problem.usage_limits,
-              std::vector<int>(problem.usage_limits.size()),
-              std::vector<TermSet>(problem.usage_limits.size(), 0),
-              {},
-              std::vector<std::vector<int>>(buckets),
-              std::vector<std::vector<TermSet>>(buckets),
-              {}};
-  std::iota(times.distinct.begin(), times.distinct.end(), 0);
-  for (const auto& node : problem.nodes) {
-    const TermSet term = times.node_terms.emplace_back(new_term(times));
-    for (int t = node.first; t < node.end; ++t) times.terms[t] += term;
-  }
-  return times;
-}
 
 /// A time that has terms outside of a bucket's subtree too.
 struct OpenTime {
@@ -130,7 +126,7 @@ void merge(std::span<const OpenTime> alike, std::size_t k, const Sums& sums,
     times.slot_of[k][t] = static_cast<int>(slots.slots.size());
     auto& slot = slots.slots.emplace_back();
     for (const auto& [sum, more] : terms) slot.push_back({sum, more});
-    times.slot_sets[k].push_back(new_term(times));
+    times.slot_sets[k].push_back(times.new_term());
     times.terms[t] = alike.front().elsewhere + times.slot_sets[k].back();
     return;
   }
@@ -149,7 +145,7 @@ void merge(std::span<const OpenTime> alike, std::size_t k, const Sums& sums,
 }  // namespace
 
 std::vector<UsageSlots> usage_slots(const AssignmentProblem& problem, const BucketTree& tree) {
-  Times times = times_of(problem, tree.buckets().size());
+  Times times(problem, tree.buckets().size());
   std::vector<UsageSlots> result(tree.buckets().size());
   for (std::size_t k = 0; k < result.size(); ++k) {
     const Bucket& bucket = tree.buckets()[k];
