@@ -78,6 +78,12 @@ inline Cost pair_cost(const AssignmentProblem& problem, const AssignmentProblem:
   return edge.a == node ? edge.costs[s * columns + t] : edge.costs[t * columns + s];
 }
 
+/// The representative of a node in disjoint sets, in which `next` leads towards it (union-find).
+inline int root_of(std::vector<int>& next, int node) {
+  while (next[node] != node) node = next[node] = next[next[node]];
+  return node;
+}
+
 /// The number of costs of all nodes and tables; a table that edges share counts once.
 double size_of(const AssignmentProblem& problem);
 /// Throws InternalError where sizes or indices do not fit together.

@@ -30,11 +30,6 @@ void add_across(const AssignmentProblem& problem, const AssignmentProblem::Edge&
 
 using Links = std::vector<std::vector<Link>>;  // by node
 
-int tree_of(std::vector<int>& tree, int i) {
-  while (tree[i] != i) i = tree[i] = tree[tree[i]];
-  return i;
-}
-
 /// By node, whether it is in a forest drawn at random; those that stayed before come first.
 std::vector<char> draw_forest(const Links& links, const std::vector<char>& has_stayed,
                               std::mt19937& random) {
@@ -51,7 +46,7 @@ std::vector<char> draw_forest(const Links& links, const std::vector<char>& has_s
     }
     std::ranges::sort(open);
     open.erase(std::unique(open.begin(), open.end()), open.end());  // parallel edges are no cycle
-    for (int& j : open) j = tree_of(tree, j);
+    for (int& j : open) j = root_of(tree, j);
     std::ranges::sort(open);
     if (std::ranges::adjacent_find(open) != open.end()) continue;
     is_open[i] = 1;

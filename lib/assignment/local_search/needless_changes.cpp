@@ -12,19 +12,16 @@ namespace {
 std::vector<std::vector<int>> changed_parts(const AssignmentProblem& problem,
                                             const std::vector<int>& before,
                                             const std::vector<int>& after) {
-  std::vector<int> root(problem.nodes.size());
-  std::iota(root.begin(), root.end(), 0);
-  const auto find = [&](int node) {
-    while (root[node] != node) node = root[node] = root[root[node]];
-    return node;
-  };
+  std::vector<int> next(problem.nodes.size());
+  std::iota(next.begin(), next.end(), 0);
   const auto is_changed = [&](int node) { return before[node] != after[node]; };
   for (const auto& edge : problem.edges) {
-    if (is_changed(edge.a) && is_changed(edge.b)) root[find(edge.a)] = find(edge.b);
+    if (!is_changed(edge.a) || !is_changed(edge.b)) continue;
+    next[root_of(next, edge.a)] = root_of(next, edge.b);
   }
   std::vector<std::vector<int>> parts(problem.nodes.size());
   for (int node = 0; node < static_cast<int>(problem.nodes.size()); ++node) {
-    if (is_changed(node)) parts[find(node)].push_back(node);
+    if (is_changed(node)) parts[root_of(next, node)].push_back(node);
   }
   std::erase_if(parts, [](const std::vector<int>& part) { return part.empty(); });
   return parts;
