@@ -31,10 +31,9 @@ bool is_near_end(const Portfolio& portfolio, const SolveContext& context);
 void log_progress(const Portfolio& portfolio, const Subproblem& rest);
 
 /// The subproblem of the choices below a goal: without the strategies whose min-marginals are not
-/// below it. `prices` are those that the min-marginals are of; `start` may be empty.
+/// below it. `prices` are those that the min-marginals are of.
 Subproblem fix_by_reduced_cost(const Subproblem& subproblem, const MinMarginals& min_marginals,
-                               const std::vector<double>& prices, const std::vector<int>& start,
-                               Cost goal);
+                               const std::vector<double>& prices, Cost goal);
 /// The same of a portfolio's component, with its best choice to start from.
 Subproblem fix_by_reduced_cost(Portfolio& portfolio, const MinMarginals& min_marginals, Cost goal);
 

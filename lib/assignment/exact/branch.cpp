@@ -13,20 +13,16 @@ namespace {
 /// with several strategies whose min-marginals are near the bound.
 int node_that_decides_most(const AssignmentProblem& problem, const MinMarginals& min_marginals,
                            Cost bound, Cost goal, int likely_parts_of_gap) {
-  std::vector<int> degrees(problem.nodes.size(), 0);
-  for (const auto& edge : problem.edges) {
-    ++degrees[edge.a];
-    ++degrees[edge.b];
-  }
+  const auto links = links_of(problem);
   const Cost slack = (goal - bound) / likely_parts_of_gap;
   int decisive = 0;
-  std::pair<bool, int> most{false, -1};
+  std::pair<bool, std::ptrdiff_t> most{false, -1};
   for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
     const auto& bounds = min_marginals[i];
     const auto possible = std::ranges::count_if(bounds, [&](Cost b) { return b < goal; });
     if (possible < 2) continue;
     const auto likely = std::ranges::count_if(bounds, [&](Cost b) { return b <= bound + slack; });
-    const std::pair key{likely > 1, degrees[i]};
+    const std::pair key{likely > 1, std::ssize(links[i])};
     if (key <= most) continue;
     most = key;
     decisive = static_cast<int>(i);
@@ -64,7 +60,7 @@ Incumbent branch(const Subproblem& component, SolveContext& context) {
   if (bound >= goal || component.deadline.is_over()) return relaxed;
 
   const MinMarginals min_marginals = relaxation.min_marginals();
-  Subproblem rest = fix_by_reduced_cost(component, min_marginals, relaxation.prices(), {}, goal);
+  Subproblem rest = fix_by_reduced_cost(component, min_marginals, relaxation.prices(), goal);
   rest.is_root = false;
   if (is_worth_presolving(rest, component, parameters)) {
     return combine(relaxed, solve_subproblem(std::move(rest), context), goal);

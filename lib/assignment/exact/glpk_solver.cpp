@@ -21,10 +21,8 @@ namespace {
 constexpr double rounding = 1e-7;
 constexpr double integrality_tolerance = 1e-6;
 
-enum class Outcome { optimal, infeasible, stopped };
-
 struct IntegerSolution {
-  Outcome outcome = Outcome::stopped;
+  Status status = Status::unknown;              ///< proven, or not
   std::optional<std::vector<int>> choice = {};  ///< the best that GLPK found
   double objective = 0;                         ///< of that choice, in the problem's unit
   double bound = 0;                             ///< no choice has less, up to rounding
@@ -296,14 +294,14 @@ IntegerSolution branch_and_cut(const Program& program,
   budget.count_iterations(glpk);
 
   const int found = glp_mip_status(glpk);
-  if (status == 0 && found == GLP_NOFEAS) return {.outcome = Outcome::infeasible};
+  if (status == 0 && found == GLP_NOFEAS) return {.status = Status::infeasible};
   IntegerSolution result;
   if (found == GLP_OPT || found == GLP_FEAS) {
     result.choice = decode(program, glp_mip_col_val);
     result.objective = glp_mip_obj_val(glpk) * program.scale;
   }
   const bool is_optimal = status == 0 && found == GLP_OPT;
-  result.outcome = is_optimal ? Outcome::optimal : Outcome::stopped;
+  if (is_optimal) result.status = Status::optimal;
   result.bound = is_optimal ? result.objective : watch.bound * program.scale;
   return result;
 }
@@ -323,13 +321,13 @@ IntegerSolution relax_and_branch(const Program& program,
   const int status = glp_simplex(glpk, &simplex);
   budget.count_iterations(glpk);
   if (status == GLP_ENOPFS || (status == 0 && glp_get_status(glpk) == GLP_NOFEAS)) {
-    return {.outcome = Outcome::infeasible};
+    return {.status = Status::infeasible};
   }
   if (status != 0 || glp_get_status(glpk) != GLP_OPT) return {};
 
   const double bound = glp_get_obj_val(glpk) * program.scale;
   if (is_relaxation_integral(program)) {
-    return {Outcome::optimal, decode(program, glp_get_col_prim), bound, bound};
+    return {Status::optimal, decode(program, glp_get_col_prim), bound, bound};
   }
   IntegerSolution result = branch_and_cut(program, incumbent, budget, least_saving);
   result.bound = std::max(result.bound, bound);
@@ -349,7 +347,7 @@ IntegerSolution solve_integer_program(const ReducedProblem& problem,
   const Program program = make_program(problem, limits, parameters.exact.bits_of_costs);
   const Stopwatch stopwatch;
   if (glp_get_num_cols(program.glpk()) == 0) {
-    return {.outcome = Outcome::optimal,
+    return {.status = Status::optimal,
             .choice = std::vector<int>(problem.nodes.size(), 0),
             .seconds = stopwatch.seconds()};
   }
@@ -404,7 +402,7 @@ void solve(const AssignmentProblem& problem, const SolveOptions& options, const 
   const IntegerSolution result =
       solve_integer_program(*reduced, limits, incumbent, deadline, options.parameters, options.log);
   solution.glpk_seconds = result.seconds;
-  if (result.outcome == Outcome::infeasible) {
+  if (result.status == Status::infeasible) {
     if (!solution.choice.empty()) return;  // the choice at hand proves GLPK wrong
     solution.status = Status::infeasible;
     solution.lower_bound = impossible;
@@ -418,7 +416,7 @@ void solve(const AssignmentProblem& problem, const SolveOptions& options, const 
     agrees = within_limits(problem, choice) &&
              std::abs(price - result.objective) <= 0.5 + rounding * std::abs(price);
   }
-  if (result.outcome == Outcome::optimal && agrees) {
+  if (result.status == Status::optimal && agrees) {
     solution.status = Status::optimal;
     solution.lower_bound = solution.cost;
     return;

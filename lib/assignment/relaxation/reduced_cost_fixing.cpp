@@ -6,13 +6,11 @@
 namespace autopar::assignment {
 
 Subproblem fix_by_reduced_cost(const Subproblem& subproblem, const MinMarginals& min_marginals,
-                               const std::vector<double>& prices, const std::vector<int>& start,
-                               Cost goal) {
+                               const std::vector<double>& prices, Cost goal) {
   Subproblem rest = subproblem;
   rest.cutoff = goal;
   rest.prices = prices;
   rest.starts.clear();
-  if (!start.empty()) rest.starts = {start};
   for (std::size_t i = 0; i < rest.problem.nodes.size(); ++i) {
     auto& costs = rest.problem.nodes[i].costs;
     for (std::size_t s = 0; s < costs.size(); ++s) {
@@ -23,8 +21,10 @@ Subproblem fix_by_reduced_cost(const Subproblem& subproblem, const MinMarginals&
 }
 
 Subproblem fix_by_reduced_cost(Portfolio& portfolio, const MinMarginals& min_marginals, Cost goal) {
-  return fix_by_reduced_cost(portfolio.component(), min_marginals, portfolio.relaxation().prices(),
-                             portfolio.choice(), goal);
+  Subproblem rest = fix_by_reduced_cost(portfolio.component(), min_marginals,
+                                        portfolio.relaxation().prices(), goal);
+  if (!portfolio.choice().empty()) rest.starts = {portfolio.choice()};
+  return rest;
 }
 
 bool is_worth_presolving(const Subproblem& rest, const Subproblem& whole,
