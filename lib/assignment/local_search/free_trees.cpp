@@ -23,12 +23,12 @@ void FreeTrees::grow(int root, std::size_t size, std::mt19937_64& random) {
   while (!frontier_.empty() && places_.size() - leaves_ < end) {
     const std::size_t pick =
         std::uniform_int_distribution<std::size_t>(0, frontier_.size() - 1)(random);
-    const auto [node, from] = frontier_[pick];
+    const ArcCosts::Arc* from = frontier_[pick];
     frontier_[pick] = frontier_.back();
     frontier_.pop_back();
     // A second free neighbour would close a cycle.
-    if (is_free(node) || touches_[node] > 1) continue;
-    set_free(node, place_[from->node], &costs_.arc(from->reverse));
+    if (is_free(from->other) || touches_[from->other] > 1) continue;
+    set_free(from->other, place_[from->node], &costs_.arc(from->reverse));
   }
 }
 
@@ -53,7 +53,7 @@ void FreeTrees::set_free(int node, int parent, const ArcCosts::Arc* arc) {
     if (touched_in_[other] != round_) {
       touched_in_[other] = round_;
       touches_[other] = 0;
-      frontier_.push_back({other, &next});
+      frontier_.push_back(&next);
     }
     ++touches_[other];
   }

@@ -39,11 +39,6 @@ class FreeTrees {
   bool may_grow(int root) const { return !is_free(root) && touched_in_[root] != round_; }
 
  private:
-  struct Reachable {
-    int node;
-    const ArcCosts::Arc* from;  ///< the free node's arc to it
-  };
-
   void add_place(int node, int parent, const ArcCosts::Arc* arc);
   void set_free(int node, int parent, const ArcCosts::Arc* arc);
 
@@ -56,7 +51,7 @@ class FreeTrees {
   std::int64_t round_ = 0;                ///< times that they were cleared
   std::vector<std::int64_t> touched_in_;  ///< by node, the round in which a neighbour was set free
   std::vector<int> touches_;              ///< and by how many
-  std::vector<Reachable> frontier_;
+  std::vector<const ArcCosts::Arc*> frontier_;  ///< from free nodes to those that may follow
 };
 
 }  // namespace autopar::assignment

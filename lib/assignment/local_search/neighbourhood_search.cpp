@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 namespace autopar::assignment {
@@ -29,9 +30,7 @@ NeighbourhoodSearch::NeighbourhoodSearch(const AssignmentProblem& problem, const
 }
 
 void NeighbourhoodSearch::set_prices(const std::vector<double>& prices) {
-  for (std::size_t t = 0; t < prices.size(); ++t) {
-    price_until_[t + 1] = price_until_[t] + prices[t];
-  }
+  std::partial_sum(prices.begin(), prices.end(), price_until_.begin() + 1);
 }
 
 void NeighbourhoodSearch::restart(const std::vector<int>& choice) {

@@ -19,23 +19,17 @@ PartialChoice::PartialChoice(const AssignmentProblem& problem, int num_operators
       links_(links_of(problem)),
       choice_(problem.nodes.size(), -1),
       has_answered_(problem.nodes.size(), 0) {
-  for (const auto& node : problem.nodes) decided_.emplace_back(node.costs.size(), 0);
+  for (const auto& node : problem.nodes) so_far_.emplace_back(node.costs.begin(), node.costs.end());
 }
 
 void PartialChoice::decide(int node, int strategy) {
   choice_[node] = strategy;
   for (const auto& [edge, other] : links_[node]) {
-    std::vector<WideCost>& sums = decided_[other];
+    std::vector<WideCost>& sums = so_far_[other];
     for (std::size_t s = 0; s < sums.size(); ++s) {
       sums[s] += pair_cost(problem_, problem_.edges[edge], other, s, strategy);
     }
   }
-}
-
-std::vector<WideCost> PartialChoice::so_far(int node) const {
-  std::vector<WideCost> sums = decided_[node];
-  add(sums, problem_.nodes[node].costs);
-  return sums;
 }
 
 /// By strategy of `node`, the least that the node across the edge can add.
@@ -54,33 +48,33 @@ std::vector<WideCost> PartialChoice::best_answers(std::size_t edge, int node,
 
 /// An open serving node's costs with the best strategies of its neighbours but `without`.
 std::vector<WideCost> PartialChoice::serving(int node, int without, bool looks_ahead) const {
-  std::vector<WideCost> sums = so_far(node);
+  std::vector<WideCost> sums = so_far_[node];
   // Looking ahead from every reader of a tensor to all others would take time quadratic in them.
   looks_ahead = looks_ahead && links_[node].size() <= SolverParameters::Greedy().most_looked_at;
   for (const auto& [edge, other] : links_[node]) {
     if (other == without || is_decided(other)) continue;
     if (is_operator(other) && !looks_ahead) continue;
-    add(sums, best_answers(edge, node, so_far(other)));
+    add(sums, best_answers(edge, node, so_far_[other]));
   }
   return sums;
 }
 
 std::vector<WideCost> PartialChoice::sums(int node, bool looks_ahead) const {
-  std::vector<WideCost> result = decided_[node];
+  std::vector<WideCost> result = so_far_[node];
   for (const auto& [edge, other] : links_[node]) {
     if (is_decided(other)) continue;
     if (!is_operator(other)) {
       add(result, best_answers(edge, node, serving(other, node, looks_ahead)));
     } else if (looks_ahead) {
-      add(result, best_answers(edge, node, so_far(other)));
+      add(result, best_answers(edge, node, so_far_[other]));
     }
   }
   return result;
 }
 
-std::vector<WideCost> PartialChoice::estimate(int node) const {
-  std::vector<WideCost> result = sums(node, true);
-  add(result, problem_.nodes[node].costs);
+std::vector<WideCost> PartialChoice::resharding(int node) const {
+  std::vector<WideCost> result = sums(node, false);
+  for (std::size_t s = 0; s < result.size(); ++s) result[s] -= problem_.nodes[node].costs[s];
   return result;
 }
 

@@ -20,9 +20,9 @@ class PartialChoice {
 
   /// By strategy of an open operator, the cost of its edges to decided ones, directly and over open
   /// serving nodes.
-  std::vector<WideCost> resharding(int node) const { return sums(node, false); }
+  std::vector<WideCost> resharding(int node) const;
   /// The same with its own costs, and with the best strategies of the open operators next to it.
-  std::vector<WideCost> estimate(int node) const;
+  std::vector<WideCost> estimate(int node) const { return sums(node, true); }
   /// The open operators that an edge, or a node that serves both, joins to this one. Each serving
   /// node is looked at once: calls for all nodes take time linear in the edges.
   std::vector<int> take_open_neighbours(int node);
@@ -32,13 +32,13 @@ class PartialChoice {
   std::vector<WideCost> sums(int node, bool looks_ahead) const;
   std::vector<WideCost> best_answers(std::size_t edge, int node,
                                      const std::vector<WideCost>& other) const;
-  std::vector<WideCost> so_far(int node) const;
   std::vector<WideCost> serving(int node, int without, bool looks_ahead) const;
 
   const AssignmentProblem& problem_;
   const int num_operators_;
   std::vector<std::vector<Link>> links_;
-  std::vector<std::vector<WideCost>> decided_;  ///< by node and strategy: edges to decided nodes
+  /// By node and strategy, its cost and its edges to decided nodes.
+  std::vector<std::vector<WideCost>> so_far_;
   std::vector<int> choice_;
   std::vector<char> has_answered_;  ///< in take_open_neighbours
 };

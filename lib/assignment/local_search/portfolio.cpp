@@ -65,8 +65,8 @@ bool Portfolio::run(const Deadline& deadline, bool until_stuck, int rounds) {
 
 void Portfolio::run_round(const Deadline& deadline) {
   const bool is_relaxing = !relaxation_.is_stuck();
-  const std::size_t busy = std::min<std::size_t>(
-      searches_.size(), static_cast<std::size_t>(std::max(1, threads_ - (is_relaxing ? 1 : 0))));
+  const std::size_t busy =
+      std::min<std::size_t>(searches_.size(), std::max(1, threads_ - (is_relaxing ? 1 : 0)));
   const auto relax = [&] {
     if (is_relaxing) relaxation_.advance(work_, goal(), deadline);
   };
