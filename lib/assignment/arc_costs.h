@@ -38,7 +38,6 @@ class ArcCosts {
     return std::span(arcs_).subspan(first_arc_[i], first_arc_[i + 1] - first_arc_[i]);
   }
   const Arc& arc(std::size_t k) const { return arcs_[k]; }
-  std::size_t arcs_of_all_nodes() const { return arcs_.size(); }
   std::size_t first_arc(std::size_t i) const { return first_arc_[i]; }  ///< or the end
   std::size_t message_entries() const { return message_entries_; }
   /// The costs with strategy t of the other end, by strategy of this end.

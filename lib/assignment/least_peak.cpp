@@ -98,14 +98,15 @@ void add_weights(const PeakProblem& peak, const std::vector<std::int64_t>& usage
   const std::int64_t highest = usage[time_of_peak(peak, usage)];
   const std::int64_t base =
       lower_bound + (highest - lower_bound) / peak.parameters().fraction_of_gap;
+  const auto over = [&](int t) {
+    return static_cast<double>(std::max<std::int64_t>(0, usage[t] - base));
+  };
   double whole = 0;
-  for (int t = peak.first; t < peak.end; ++t) {
-    whole += static_cast<double>(std::max<std::int64_t>(0, usage[t] - base));
-  }
+  for (int t = peak.first; t < peak.end; ++t) whole += over(t);
   if (whole <= 0) return;
   for (int t = peak.first; t < peak.end; ++t) {
-    const double over = static_cast<double>(std::max<std::int64_t>(0, usage[t] - base));
-    sums[t] += static_cast<std::int64_t>(std::round(over / whole * peak.parameters().whole_weight));
+    const double part = over(t) / whole * peak.parameters().whole_weight;
+    sums[t] += static_cast<std::int64_t>(std::round(part));
   }
 }
 

@@ -79,8 +79,7 @@ class MemoKey {
 template <typename Answer>
 class Memo {
  public:
-  template <typename Make>
-  std::shared_ptr<const Answer> get(const MemoKey& key, const Make& make) {
+  std::shared_ptr<const Answer> get(const MemoKey& key, const auto& make) {
     auto& known = answers_[key];
     if (!known) known = std::make_shared<const Answer>(make());
     return known;

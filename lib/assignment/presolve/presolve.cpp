@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <memory>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -197,8 +196,8 @@ void eliminate(Core& core, int i, Queue& queue, Presolved& result) {
     }
   } else if (edges.empty()) {
     const auto least = std::ranges::min_element(costs);
-    elimination.strategies = std::make_shared<const std::vector<int>>(
-        1, (*core.strategies[i])[static_cast<std::size_t>(least - costs.begin())]);
+    elimination.strategies =
+        std::make_shared<const std::vector<int>>(1, (*core.strategies[i])[least - costs.begin()]);
     result.constant += *least;
   } else {
     elimination.neighbours = neighbours;
@@ -228,8 +227,7 @@ bool reduce(Core& core, Queue& queue, Presolved& result) {
     const auto& node = core.problem.nodes[i];
     remove_dominated(core, i, result.replacements[i], queue);
     if (node.costs.empty()) return false;
-    const bool is_single = node.costs.size() == 1;
-    if (is_single || (!is_limited(node) && core.edges_of[i].size() <= 2)) {
+    if (node.costs.size() == 1 || (!is_limited(node) && core.edges_of[i].size() <= 2)) {
       eliminate(core, i, queue, result);
     }
   }
@@ -314,7 +312,7 @@ std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double>
   Core core = make_core(std::move(problem), parameters);
   Queue queue{.has_node = std::vector<char>(nodes, 0)};
   // Removing strategies may free limits, which frees nodes, and so on.
-  for (std::size_t limited = nodes + 1;;) {
+  for (std::ptrdiff_t limited = -1;;) {
     for (std::size_t i = 0; i < nodes; ++i) {
       if (!core.is_gone[i]) queue.push(static_cast<int>(i));
     }
@@ -322,8 +320,7 @@ std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double>
     if (!reduce(core, queue, result) || !compress_usage(core.problem, &result.prices)) {
       return std::nullopt;
     }
-    const auto still_limited =
-        static_cast<std::size_t>(std::ranges::count_if(core.problem.nodes, is_limited));
+    const auto still_limited = std::ranges::count_if(core.problem.nodes, is_limited);
     if (still_limited == limited) break;
     limited = still_limited;
   }

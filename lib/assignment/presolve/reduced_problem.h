@@ -29,13 +29,9 @@ struct ReducedProblem {
     RowClasses columns;
     std::vector<Cost> costs;  ///< by row class times column classes, plus column class
 
-    std::size_t place(int row_class, int column_class) const {
-      return static_cast<std::size_t>(row_class) * columns.representatives.size() +
-             static_cast<std::size_t>(column_class);
-    }
     /// Where the cost of a choice is.
     std::size_t place(const std::vector<int>& choice) const {
-      return place(rows.of[choice[a]], columns.of[choice[b]]);
+      return rows.of[choice[a]] * columns.representatives.size() + columns.of[choice[b]];
     }
   };
   std::vector<Node> nodes;

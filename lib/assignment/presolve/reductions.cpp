@@ -1,7 +1,6 @@
 #include "assignment/presolve/reductions.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace autopar::assignment {
 
@@ -139,10 +138,9 @@ std::shared_ptr<const std::vector<int>> Reductions::dominators(
   key.add(costs).add(usages);
   for (std::size_t k = 0; k < edges.size(); ++k) add(edges[k], key).add(is_possible[k]);
   return remembered(dominators_, key, [&] {
-    std::vector<int> result(costs.size());
-    std::iota(result.begin(), result.end(), 0);
+    std::vector<int> result;
     for (std::size_t s = 0; s < costs.size(); ++s) {
-      if (costs[s] >= impossible) result[s] = is_impossible;
+      result.push_back(costs[s] < impossible ? static_cast<int>(s) : is_impossible);
     }
     double work = static_cast<double>(costs.size());
     for (const HalfEdge& edge : edges) work += static_cast<double>(edge.table.size());

@@ -8,8 +8,7 @@ namespace autopar::assignment {
 namespace {
 
 /// By time, the sum of usage(node) over the nodes alive then.
-template <typename Usage>
-std::vector<WideCost> sum_over_time(const AssignmentProblem& problem, const Usage& usage) {
+std::vector<WideCost> sum_over_time(const AssignmentProblem& problem, const auto& usage) {
   std::vector<WideCost> sums(problem.usage_limits.size() + 1, 0);
   for (const auto& node : problem.nodes) {
     sums[node.first] += usage(node);
@@ -130,10 +129,7 @@ bool compress_usage(AssignmentProblem& problem, std::vector<double>* prices) {
     before = limits.size();
     keep_undominated(problem, limits, *prices, dominators_by_cover(problem, limits));
   }
-  problem.usage_limits.clear();
-  for (const WideCost limit : limits) {
-    problem.usage_limits.push_back(static_cast<std::int64_t>(limit));
-  }
+  problem.usage_limits.assign(limits.begin(), limits.end());
   return true;
 }
 

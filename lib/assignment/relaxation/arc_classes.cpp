@@ -7,10 +7,9 @@
 namespace autopar::assignment {
 
 ArcClasses::ArcClasses(const ArcCosts& costs) {
+  std::vector<std::size_t> firsts;                                      // by matrix, an arc
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> matrices;  // by place of both arcs'
-  const std::size_t arcs = costs.arcs_of_all_nodes();
-  std::vector<std::size_t> firsts;  // by matrix, an arc
-  for (std::size_t k = 0; k < arcs; ++k) {
+  for (std::size_t k = 0; k < costs.first_arc(costs.nodes()); ++k) {
     const ArcCosts::Arc& arc = costs.arc(k);
     const auto [entry, is_new] =
         matrices.try_emplace({arc.costs, costs.arc(arc.reverse).costs}, firsts.size());

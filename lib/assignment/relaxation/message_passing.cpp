@@ -32,8 +32,7 @@ void clamp_beliefs(std::span<double> beliefs) {
 
 /// Fills `least`: by the arc's own classes, the least of what a pair costs and what the other
 /// strategy pays in addition; at most `most`. `others` is scratch.
-template <typename Paid>
-void least_by_class(const ArcClasses::Arc& classes, const Paid& paid, double most,
+void least_by_class(const ArcClasses::Arc& classes, const auto& paid, double most,
                     std::vector<double>& others, std::vector<double>& least) {
   others.assign(classes.others->representatives.size(), infinite);
   for (std::size_t t = 0; t < classes.others->of.size(); ++t) {

@@ -92,7 +92,7 @@ TEST_CASE("what is reduced is normal: costs are at least 0, some of each node 0,
       for (int u = 0; u < classes_of(edge.rows); ++u) {
         std::vector<Cost> row;
         for (int v = 0; v < classes_of(edge.columns); ++v) {
-          row.push_back(edge.costs[edge.place(u, v)]);
+          row.push_back(edge.costs[u * classes_of(edge.columns) + v]);
         }
         REQUIRE(rows.insert(row).second);
       }

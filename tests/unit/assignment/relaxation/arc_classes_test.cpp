@@ -45,7 +45,7 @@ TEST_CASE("strategies that an edge treats alike are one class, and no others") {
     const ArcCosts costs(problem, 1);
     const ArcClasses classes(costs);
     CAPTURE(round);
-    for (std::size_t k = 0; k < costs.arcs_of_all_nodes(); ++k) {
+    for (std::size_t k = 0; k < costs.first_arc(costs.nodes()); ++k) {
       const ArcCosts::Arc& arc = costs.arc(k);
       const ArcClasses::Arc& small = classes.arc(k);
       const std::size_t own = costs.strategies(at(arc.node));
