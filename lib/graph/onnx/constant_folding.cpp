@@ -24,8 +24,7 @@ Tensor shape_between(const Node& node, const Shape& input) {
 }
 
 Tensor element_count(const Node&, const Shape& input) {
-  const std::int64_t count = num_elements(input);
-  return Tensor::of_int64({}, std::span(&count, 1));
+  return Tensor::of_int64({}, {{num_elements(input)}});
 }
 
 /// Operators whose result is a function of their input's shape alone.

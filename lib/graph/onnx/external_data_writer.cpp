@@ -3,12 +3,6 @@
 #include "base/error.h"
 
 namespace autopar::graph {
-namespace {
-
-constexpr std::uint64_t page_bytes = 4096;
-
-}  // namespace
-
 void ExternalDataWriter::write(const Tensor& tensor, onnx::TensorProto& proto) {
   const std::uint64_t offset = append_once(tensor);
   proto.set_data_location(onnx::TensorProto::EXTERNAL);
@@ -27,6 +21,7 @@ std::uint64_t ExternalDataWriter::append_once(const Tensor& tensor) {
   auto& same_start = written_[tensor.data()];
   for (const auto& [other, offset] : same_start)
     if (other->same_view(tensor)) return offset;
+  constexpr std::uint64_t page_bytes = 4096;
   if (!file_) file_.emplace(path_);
   file_->pad_to(page_bytes);
   const std::uint64_t offset = file_->position();

@@ -75,9 +75,8 @@ Node convert_node(const onnx::NodeProto& node, ModelFile& file) {
 Tensor constant_of(const onnx::NodeProto& node, ModelFile& file) {
   const std::string where = fmt::format("{}: {}", file.path().string(), describe(node));
   if (node.attribute_size() != 1) fail("{} must have one value", where);
-  const auto attributes = convert_attributes(
-      node, [&file](const auto& tensor) { return file.tensor(tensor); }, file.path().string());
-  return std::visit(ToTensor{where}, attributes.begin()->second);
+  const Node converted = convert_node(node, file);
+  return std::visit(ToTensor{where}, converted.attributes.begin()->second);
 }
 
 }  // namespace autopar::graph

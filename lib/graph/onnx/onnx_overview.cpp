@@ -14,11 +14,8 @@ ModelOverview::Port port_of(const onnx::ValueInfoProto& info) {
   const auto& type = info.type().tensor_type();
   port.type = static_cast<DataType>(type.elem_type());
   for (const auto& dim : type.shape().dim()) {
-    if (dim.has_dim_value()) {
-      port.dims.push_back(std::to_string(dim.dim_value()));
-    } else {
-      port.dims.push_back(dim.dim_param().empty() ? "?" : dim.dim_param());
-    }
+    const std::string symbol = dim.dim_param().empty() ? "?" : dim.dim_param();
+    port.dims.push_back(dim.has_dim_value() ? std::to_string(dim.dim_value()) : symbol);
   }
   return port;
 }

@@ -30,6 +30,9 @@ struct Rewrite {
   std::string constant(const std::string& what, Tensor tensor) const {
     return services.add_constant(node.output(0) + "/" + what, std::move(tensor));
   }
+  std::string vector(const std::string& what, const std::vector<std::int64_t>& values) const {
+    return constant(what, Tensor::of_int64({std::ssize(values)}, values));
+  }
   /// A helper node with one output; returns the output's name.
   std::string add_before(const std::string& op_type, const std::string& what,
                          std::initializer_list<std::string> inputs) {
@@ -41,11 +44,6 @@ struct Rewrite {
     return helper.output(0);
   }
 };
-
-Tensor vector_of(std::initializer_list<std::int64_t> values) {
-  return Tensor::of_int64({static_cast<std::int64_t>(values.size())},
-                          std::span(values.begin(), values.size()));
-}
 
 using Upgrade = std::function<void(Rewrite&)>;
 
@@ -64,7 +62,7 @@ Upgrade ints_to_input(const char* name, int index) {
     move_to_input(rewrite, name, index, [&](const onnx::AttributeProto& attribute) {
       std::vector<std::int64_t> values(attribute.ints().begin(), attribute.ints().end());
       if (attribute.type() == onnx::AttributeProto::INT) values = {attribute.i()};
-      return rewrite.constant(name, Tensor::of_int64({std::ssize(values)}, values));
+      return rewrite.vector(name, values);
     });
   };
 }
@@ -82,8 +80,7 @@ Upgrade floats_to_input(const char* name, int index) {
 Upgrade float_to_input(const char* name, int index) {
   return [=](Rewrite& rewrite) {
     move_to_input(rewrite, name, index, [&](const onnx::AttributeProto& attribute) {
-      const float value = attribute.f();
-      std::string scalar = rewrite.constant(name, Tensor::of_float({}, std::span(&value, 1)));
+      std::string scalar = rewrite.constant(name, Tensor::of_float({}, {{attribute.f()}}));
       const DataType type = rewrite.input(0).type;
       if (type == DataType::float32) return scalar;
       std::string cast = rewrite.add_before("Cast", std::string(name) + "_cast", {scalar});
@@ -132,12 +129,9 @@ Upgrade float_to_int(const char* name) {
 /// An operand in another shape of as many elements.
 void reshape_input(Rewrite& rewrite, int index, const Shape& shape) {
   const std::string what = "operand_" + std::to_string(index);
-  const auto rank = static_cast<std::int64_t>(shape.size());
-  rewrite.node.set_input(
-      index,
-      rewrite.add_before("Reshape", what,
-                         {rewrite.node.input(index),
-                          rewrite.constant(what + "_shape", Tensor::of_int64({rank}, shape))}));
+  const std::string wanted = rewrite.vector(what + "_shape", shape);
+  rewrite.node.set_input(index,
+                         rewrite.add_before("Reshape", what, {rewrite.node.input(index), wanted}));
 }
 
 /// The second operand was broadcast where `broadcast` said so, its dimensions being those of the
@@ -202,8 +196,7 @@ void repeats_of_all_dimensions(Rewrite& rewrite) {
   std::vector<std::int64_t> repeats(rewrite.input(0).shape.size(), 1);
   if (!tiles || !axis || *axis < 0 || *axis >= static_cast<std::int64_t>(repeats.size())) return;
   repeats[static_cast<std::size_t>(*axis)] = *tiles;
-  const Shape shape{static_cast<std::int64_t>(repeats.size())};
-  rewrite.set_input(1, rewrite.constant("repeats", Tensor::of_int64(shape, repeats)));
+  rewrite.set_input(1, rewrite.vector("repeats", repeats));
   rewrite.node.mutable_input()->RemoveLast();
 }
 
@@ -244,7 +237,7 @@ void flatten_around(Rewrite& rewrite) {
   reshape.set_op_type("Reshape");
   reshape.set_name(rewrite.node.name() + "/reshape");
   reshape.add_input(rewrite.node.output(0) + "/result");
-  reshape.add_input(rewrite.constant("shape", Tensor::of_int64({rank}, shape)));
+  reshape.add_input(rewrite.vector("shape", shape));
   reshape.add_output(rewrite.node.output(0));
   rewrite.node.set_output(0, reshape.input(0));
 }
@@ -256,15 +249,13 @@ void spread_groups_over_channels(Rewrite& rewrite) {
   if (shape.size() < 2 || groups <= 0) return;
   const std::int64_t channels = shape[1];
   const auto spread = [&](int index, const std::string& what) {
-    const std::string column =
-        rewrite.add_before("Unsqueeze", what + "_column",
-                           {rewrite.node.input(index), rewrite.constant("axis", vector_of({1}))});
+    const std::string column = rewrite.add_before(
+        "Unsqueeze", what + "_column", {rewrite.node.input(index), rewrite.vector("axis", {1})});
     const std::string wide = rewrite.add_before(
-        "Expand", what + "_wide",
-        {column, rewrite.constant("wide", vector_of({groups, channels / groups}))});
-    rewrite.node.set_input(
-        index, rewrite.add_before("Reshape", what + "_by_channel",
-                                  {wide, rewrite.constant("channels", vector_of({channels}))}));
+        "Expand", what + "_wide", {column, rewrite.vector("wide", {groups, channels / groups})});
+    rewrite.node.set_input(index,
+                           rewrite.add_before("Reshape", what + "_by_channel",
+                                              {wide, rewrite.vector("channels", {channels})}));
   };
   spread(1, "scale");
   spread(2, "bias");
@@ -280,7 +271,7 @@ void rename_interpolation(Rewrite& rewrite) {
 /// DFT's axis is a scalar input; its default was 1.
 void axis_to_scalar_input(Rewrite& rewrite) {
   const std::int64_t axis = int_or(rewrite.node, "axis", 1);
-  rewrite.set_input(2, rewrite.constant("axis", Tensor::of_int64({}, std::span(&axis, 1))));
+  rewrite.set_input(2, rewrite.constant("axis", Tensor::of_int64({}, {{axis}})));
   remove_attribute(rewrite.node, "axis");
 }
 

@@ -6,14 +6,6 @@ namespace {
 /// Smaller ones are parts of the body: shapes, axes, and the like.
 constexpr std::int64_t smallest_captured_bytes = 1024;
 
-std::vector<bool> read_values(const Graph& graph) {
-  std::vector<bool> is_read(graph.values.size(), false);
-  for (const Node& node : graph.nodes)
-    for (const ValueId id : node.inputs)
-      if (id != no_value) is_read[static_cast<std::size_t>(id)] = true;
-  return is_read;
-}
-
 /// The origins of a body's values, by name, since dropping dead nodes renumbers them.
 class Origins {
  public:
@@ -84,14 +76,14 @@ BodyFrames::Finished BodyFrames::Body::finish(const std::vector<ValueId>& output
   Graph& body = finished.body;
   remove_dead_nodes(body);
 
-  const std::vector<bool> is_read = read_values(body);
+  const auto readers = consumers(body);
   std::vector<ValueId> inputs;
   std::vector<ValueId> captured;
   for (const ValueId input : body.inputs) {
     const ValueId outer = origins.outer(body.value(input));
     if (outer == no_value) {
       inputs.push_back(input);
-    } else if (is_read[static_cast<std::size_t>(input)]) {
+    } else if (!readers[static_cast<std::size_t>(input)].empty()) {
       captured.push_back(input);
       finished.captured.push_back(outer);
     }

@@ -237,17 +237,9 @@ Inputs free_inputs(const onnx::GraphProto& graph) {
   return result;
 }
 
-BoundInputs bind_input_shapes(const onnx::GraphProto& graph, const ShapeBindings& bindings,
-                              std::string_view where) {
-  const auto inputs = free_inputs(graph);
-  BoundInputs bound = bind_all(inputs, bindings, where);
-  warn_of_two_extents(bound.symbols);
-  warn_of_contradicted_inputs(inputs, bound);
-  return bound;
-}
-
 BoundInputs bind_inputs(const onnx::GraphProto& graph, const ImportOptions& options,
                         std::string_view where) {
+  const Inputs inputs = free_inputs(graph);
   ShapeBindings bindings = options.shapes;
   Problems problems;
   for (const auto& [name, tensor] : options.constants) {
@@ -258,11 +250,15 @@ BoundInputs bind_inputs(const onnx::GraphProto& graph, const ImportOptions& opti
   }
   StateNames names;
   for (const auto& output : graph.output()) names.outputs.push_back(output.name());
-  for (const auto* input : free_inputs(graph)) names.inputs.push_back(input->name());
+  for (const auto* input : inputs) names.inputs.push_back(input->name());
   for (const std::string& pattern : options.loops)
     problems.collect([&] { match_state_names(names, pattern); });
   BoundInputs bound;
-  problems.collect([&] { bound = bind_input_shapes(graph, bindings, where); });
+  problems.collect([&] {
+    bound = bind_all(inputs, bindings, where);
+    warn_of_two_extents(bound.symbols);
+    warn_of_contradicted_inputs(inputs, bound);
+  });
   problems.throw_if_any();
   return bound;
 }

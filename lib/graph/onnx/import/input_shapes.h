@@ -21,12 +21,8 @@ struct BoundInputs {
 /// (one symbol with two extents, a sum of symbols that is another), they hold as they are, since
 /// other runtimes take them, with a warning. Throws Error, all that is wrong at once, for a symbol
 /// that stays unbound and for a binding that contradicts a fixed dimension or names no input.
-/// `where` is the model's file.
-BoundInputs bind_input_shapes(const onnx::GraphProto& graph, const ShapeBindings& bindings,
-                              std::string_view where);
-
-/// Does what bind_input_shapes does, and checks the values of inputs and the states of loops in the
-/// options, too.
+/// Checks the values of inputs and the states of loops in the options, too. `where` is the model's
+/// file.
 BoundInputs bind_inputs(const onnx::GraphProto& graph, const ImportOptions& options,
                         std::string_view where);
 

@@ -12,29 +12,6 @@ std::string_view without_spaces_around(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
 }
 
-/// Puts the values of what stands between separators together; nullopt where one has none.
-template <typename ValueOf, typename Combine>
-std::optional<std::int64_t> combine_parts(std::string_view text, char separator,
-                                          std::int64_t neutral, const ValueOf& value_of,
-                                          const Combine& combine) {
-  std::int64_t result = neutral;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, at), text.size());
-    const std::optional<std::int64_t> part = value_of(text.substr(at, end - at));
-    if (!part || combine(result, *part, &result)) return std::nullopt;
-    at = end + 1;
-  }
-  return result;
-}
-
-/// Both tell whether there was an overflow.
-bool add(std::int64_t a, std::int64_t b, std::int64_t* sum) {
-  return __builtin_add_overflow(a, b, sum);
-}
-bool multiply(std::int64_t a, std::int64_t b, std::int64_t* product) {
-  return __builtin_mul_overflow(a, b, product);
-}
-
 }  // namespace
 
 void Symbols::bind(const std::string& symbol, std::int64_t extent, const std::string& input) {
@@ -66,11 +43,19 @@ std::optional<std::int64_t> Symbols::extent_of(const std::string& symbol) const 
 
 std::optional<std::int64_t> Symbols::computed(std::string_view expression) const {
   if (expression.find_first_of("+*") == std::string_view::npos) return std::nullopt;
-  const auto of_product = [&](std::string_view product) {
-    const auto of_factor = [&](std::string_view factor) { return extent_of_factor(factor); };
-    return combine_parts(product, '*', 1, of_factor, multiply);
-  };
-  return combine_parts(expression, '+', 0, of_product, add);
+  std::int64_t sum = 0;
+  std::int64_t product = 1;
+  for (std::size_t at = 0; at <= expression.size();) {
+    const std::size_t end = std::min(expression.find_first_of("+*", at), expression.size());
+    const auto factor = extent_of_factor(expression.substr(at, end - at));
+    if (!factor || __builtin_mul_overflow(product, *factor, &product)) return std::nullopt;
+    if (end == expression.size() || expression[end] == '+') {
+      if (__builtin_add_overflow(sum, product, &sum)) return std::nullopt;
+      product = 1;
+    }
+    at = end + 1;
+  }
+  return sum;
 }
 
 }  // namespace autopar::graph

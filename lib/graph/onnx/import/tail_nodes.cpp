@@ -169,10 +169,6 @@ std::int64_t computed_weight_bytes(const TailNodes& nodes, const TailReads& read
   return all_bytes;
 }
 
-std::string without_place(const std::string& message, const std::string& place) {
-  return message.starts_with(place) ? message.substr(place.size()) : message;
-}
-
 }  // namespace
 
 bool TailNodes::follows(const onnx::NodeProto& node) const {
@@ -232,8 +228,9 @@ Tail make_tail(ModelFile& file, const TailNodes& nodes, const TailReads& reads,
   tail.model = made.model.SerializeAsString();
   tail.summary.nodes = static_cast<std::int64_t>(nodes.nodes().size());
   tail.summary.first_node = describe(*nodes.nodes().front());
-  tail.summary.reason = without_place(
-      nodes.reason(), fmt::format("{}: {}: ", file.path().string(), tail.summary.first_node));
+  tail.summary.reason = nodes.reason();
+  const std::string place = fmt::format("{}: {}: ", file.path().string(), tail.summary.first_node);
+  if (tail.summary.reason.starts_with(place)) tail.summary.reason.erase(0, place.size());
   tail.computed_weight_bytes =
       computed_weight_bytes(nodes, reads, graph, tail.summary.weight_bytes);
   return std::move(tail);
