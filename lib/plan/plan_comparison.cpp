@@ -3,9 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <fstream>
-#include <map>
 #include <tuple>
-#include <utility>
 
 #include "plan/operator_groups.h"
 #include "plan/plan_json.h"
@@ -66,19 +64,6 @@ std::map<std::pair<std::string, bool>, const Entry*> by_name(const PlanFile& pla
 [[noreturn]] void fail_for_models(const PlanFile& has, const PlanFile& lacks, const Entry& entry) {
   fail("{} has {} '{}' and {} does not: these are plans of different models", has.source,
        entry.is_stored ? "the input or weight" : "the operator", entry.name, lacks.source);
-}
-
-std::vector<PlanComparison::Use> compare_uses(const std::vector<CollectiveUse>& a,
-                                              const std::vector<CollectiveUse>& b) {
-  std::map<std::pair<std::string, std::vector<int>>, PlanComparison::Use> uses;
-  for (const CollectiveUse& use : a) uses[{use.kind, use.mesh_axes}].a = use;
-  for (const CollectiveUse& use : b) uses[{use.kind, use.mesh_axes}].b = use;
-  std::vector<PlanComparison::Use> result;
-  for (auto& [key, use] : uses) {
-    std::tie(use.kind, use.mesh_axes) = key;
-    result.push_back(std::move(use));
-  }
-  return result;
 }
 
 json side_json(const PlanFile& plan) {
@@ -172,7 +157,9 @@ PlanComparison compare_plans(const PlanFile& a, const PlanFile& b) {
   comparison.operators = operators.named();
   comparison.stored = stored.named();
   if (a.collectives && b.collectives) {
-    comparison.collectives = compare_uses(*a.collectives, *b.collectives);
+    auto& uses = comparison.collectives.emplace();
+    for (const CollectiveUse& use : *a.collectives) uses[{use.kind, use.mesh_axes}].a = use;
+    for (const CollectiveUse& use : *b.collectives) uses[{use.kind, use.mesh_axes}].b = use;
   }
   return comparison;
 }
@@ -187,9 +174,9 @@ std::string comparison_json(const PlanFile& a, const PlanFile& b,
                  {"stored", JsonWriter::write(comparison.stored)}};
   if (comparison.collectives) {
     json uses = json::array();
-    for (const auto& use : *comparison.collectives) {
-      uses.push_back({{"kind", use.kind},
-                      {"mesh_axes", use.mesh_axes},
+    for (const auto& [way, use] : *comparison.collectives) {
+      uses.push_back({{"kind", way.first},
+                      {"mesh_axes", way.second},
                       {"a", use_json(use.a)},
                       {"b", use_json(use.b)}});
     }

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/plan.h"
@@ -33,9 +35,7 @@ PlanFile load_plan_file(const std::filesystem::path& path);
 
 /// How plan B differs from plan A.
 struct PlanComparison {
-  struct Use {
-    std::string kind;
-    std::vector<int> mesh_axes;
+  struct Uses {
     CollectiveUse a;  ///< zeros where a plan has none
     CollectiveUse b;
   };
@@ -47,8 +47,9 @@ struct PlanComparison {
     std::string b;
     std::size_t count = 0;
   };
-  std::optional<std::vector<Use>> collectives;  ///< by kind and axes; none where a file has none
-  std::vector<Difference> operators;            ///< by first member
+  /// By kind and mesh axes; none where a file has none.
+  std::optional<std::map<std::pair<std::string, std::vector<int>>, Uses>> collectives;
+  std::vector<Difference> operators;  ///< by first member
   std::vector<Difference> stored;
   std::size_t operators_compared = 0;
   bool is_same_plan() const { return operators.empty() && stored.empty(); }

@@ -119,8 +119,8 @@ std::string comparison_text(const plan::PlanFile& a, const plan::PlanFile& b,
   text += row("weights a rank", a.predicted.weight_bytes, b.predicted.weight_bytes, in_bytes);
   text += row("peak a rank", a.predicted.peak_bytes, b.predicted.peak_bytes, in_bytes);
   if (comparison.collectives) {
-    for (const auto& use : *comparison.collectives) {
-      const std::string what = fmt::format("{}, axis {}", use.kind, fmt::join(use.mesh_axes, ","));
+    for (const auto& [way, use] : *comparison.collectives) {
+      const std::string what = fmt::format("{}, axis {}", way.first, fmt::join(way.second, ","));
       text += row(what, use.a.seconds, use.b.seconds, in_seconds);
       if (use.a.bytes + use.b.bytes == 0) continue;  // slices send nothing
       text += row("  sent by all ranks", use.a.bytes, use.b.bytes, in_bytes);

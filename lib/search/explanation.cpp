@@ -100,8 +100,6 @@ Question question_of(const Graph& graph, const cost::CostModel& cost, const Solv
   return question;
 }
 
-double in_seconds(assignment::Cost cost) { return static_cast<double>(cost) * seconds_per_cost; }
-
 /// First with all as it was but around the operator, then with all free: what the first finds
 /// stands where the time ends the second, or is as good.
 assignment::Solution solve_fixed_to(const Question& question, int strategy, double seconds) {

@@ -41,6 +41,9 @@ class StrategyTable {
 };
 
 inline constexpr double seconds_per_cost = 1e-12;
+inline double in_seconds(assignment::Cost cost) {
+  return static_cast<double>(cost) * seconds_per_cost;
+}
 /// Throws Error, naming what is priced, where the price is out of all proportion.
 assignment::Cost picoseconds(double seconds, std::string_view of);
 

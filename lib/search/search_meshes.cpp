@@ -23,6 +23,12 @@ namespace {
 /// operators by the square of that. Searches have been seen to take up to 40 times as long.
 constexpr double growth_an_axis = 40;
 
+/// Of a stage: each axis more multiplies the strategies, and a third has not been seen to pay.
+constexpr int most_axes = 2;
+
+/// Beyond so many, whole nodes come in powers of two and half as many more.
+constexpr int nodes_one_by_one = 16;
+
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// Seconds of the longest search so far, by number of axes.
@@ -160,12 +166,29 @@ std::vector<Sizes> factorisations(int number, std::size_t most = sharding::Devic
   return found;
 }
 
+bool is_round(int nodes) {
+  while (nodes % 2 == 0) nodes /= 2;
+  return nodes == 1 || nodes == 3;
+}
+
+Submesh submesh_of(int devices, const cost::DeviceModel& device) {
+  Submesh made{devices, logical_meshes(devices, device.gpus_per_node)};
+  const int fewest = made.views.front().num_axes();
+  std::erase_if(made.views, [&](const sharding::DeviceMesh& view) {
+    return view.num_axes() > std::max(most_axes, fewest);
+  });
+  return made;
+}
+
 }  // namespace
+
+int devices_of_a_node(int devices, int devices_per_node) {
+  return devices_per_node > 0 ? std::min(devices, devices_per_node) : devices;
+}
 
 std::vector<sharding::DeviceMesh> logical_meshes(int devices, int devices_per_node) {
   sharding::DeviceMesh({devices});  // which throws where there are too many
-  const bool has_nodes = devices_per_node > 0 && devices > devices_per_node;
-  const int within = has_nodes ? devices_per_node : devices;
+  const int within = devices_of_a_node(devices, devices_per_node);
   if (devices % within != 0) {
     fail("{} devices fill no whole number of nodes of {}: use a multiple, or give a --mesh",
          devices, devices_per_node);
@@ -182,6 +205,23 @@ std::vector<sharding::DeviceMesh> logical_meshes(int devices, int devices_per_no
   std::vector<sharding::DeviceMesh> meshes;
   for (Sizes& sizes : found) meshes.emplace_back(sizes.empty() ? Sizes{1} : std::move(sizes));
   return meshes;
+}
+
+std::vector<Submesh> submeshes(int devices, const cost::DeviceModel& device,
+                               const std::optional<sharding::DeviceMesh>& mesh) {
+  if (mesh) return {{mesh->num_devices(), {*mesh}}};
+  const int per_node = devices_of_a_node(devices, device.gpus_per_node);
+  if (devices % per_node != 0) {
+    fail("{} devices fill no whole number of nodes of {}: use a multiple", devices, per_node);
+  }
+  std::vector<Submesh> found;
+  for (int within = 1; within < per_node; within *= 2) found.push_back(submesh_of(within, device));
+  for (int nodes = 1; nodes * per_node <= devices; ++nodes) {
+    const bool is_all = nodes * per_node == devices;
+    if (nodes <= nodes_one_by_one || is_round(nodes) || is_all)
+      found.push_back(submesh_of(nodes * per_node, device));
+  }
+  return found;
 }
 
 SolvedPlan search_meshes(const graph::Graph& graph, std::span<const cost::CostModel> meshes,

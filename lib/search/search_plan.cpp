@@ -338,7 +338,7 @@ SearchReport report_of(const PlanTask& task, const Incumbent& best, Cost lower_b
   return {.method = task.options.method,
           .search_seconds = task.stopwatch.seconds(),
           .glpk_seconds = best.glpk_seconds,
-          .lower_bound_seconds = std::max(0.0, static_cast<double>(lower_bound) * seconds_per_cost),
+          .lower_bound_seconds = std::max(0.0, in_seconds(lower_bound)),
           .proven_optimal = best.cost == lower_bound,
           .bound_is_searched = task.is_exact() || task.options.bound,
           .one_device_seconds = least_seconds_on(1, task.stage.graph, task.cost.device()),
@@ -379,7 +379,7 @@ SolvedPlan solve(PlanTask task) {
   // Shards may need less than the sums: then the bound under limits is not one for this plan.
   if (best.cost < lower_bound) lower_bound = 0;
   lower_bound = std::max(lower_bound, bound_without_limits);
-  best.plan.predicted.cost_seconds = static_cast<double>(best.cost) * seconds_per_cost;
+  best.plan.predicted.cost_seconds = in_seconds(best.cost);
   best.plan.predicted.communication_seconds = communication_seconds(task, best.plan);
   best.plan.predicted.weight_bytes =
       assignment::usage_over_time(task.built.problem, best.choice).front();

@@ -20,7 +20,6 @@
 #include "search/search_meshes.h"
 #include "search/stages/stage_costs.h"
 #include "search/stages/stage_sequence.h"
-#include "search/stages/submeshes.h"
 
 namespace autopar::search {
 
@@ -108,7 +107,7 @@ SequenceProblem empty_problem(const PipelineTask& task, const graph::StageCutter
   SequenceProblem problem;
   problem.layers = static_cast<int>(cuts.size()) - 1;
   problem.devices = task.devices();
-  problem.devices_per_node = devices_of_a_node(task.devices(), task.device());
+  problem.devices_per_node = devices_of_a_node(task.devices(), task.device().gpus_per_node);
   for (const Submesh& shape : shapes) problem.sizes.push_back(shape.devices);
   problem.microbatches = task.pipeline.microbatches;
   problem.objective = task.pipeline.objective;
@@ -190,8 +189,7 @@ void find_quickly(const PipelineTask& task, StageCosts& costs, const SequencePro
 [[noreturn]] void refuse(const StageCosts& costs, SequenceProblem problem) {
   set_prices(problem, costs, &StageCosts::certain_bound);
   const auto possible = best_sequence(problem);
-  const double bound =
-      possible ? static_cast<double>(possible->lower_bound) * seconds_per_cost : infinity;
+  const double bound = possible ? in_seconds(possible->lower_bound) : infinity;
   for (int length = problem.layers; length > 0; --length) {
     for (int begin = 0; begin + length <= problem.layers; ++begin) {
       for (int size = static_cast<int>(problem.sizes.size()); size-- > 0;) {
@@ -281,7 +279,7 @@ plan::PipelinePlan plan_of(const PipelineTask& task, const StageCosts& costs,
       const assignment::Cost transfer =
           problem.transfer(next.first_rank % problem.devices_per_node == 0, choice.end,
                            std::min(choice.size, next.size));
-      stage.transfer_seconds = static_cast<double>(transfer) * seconds_per_cost;
+      stage.transfer_seconds = in_seconds(transfer);
     }
     const plan::Prediction& own = stage.plan.predicted;
     communication += own.communication_seconds + stage.transfer_seconds;
@@ -306,16 +304,16 @@ FoundPipeline search_stages(const PipelineTask& task) {
   StageCosts costs(find_stage_facts(task.microbatch, cutter, cuts, task.device(), shapes, options));
   const auto [best, bound] = find_best(task, costs, problem);
   FoundPipeline found{plan_of(task, costs, problem, best), {}};
-  const double bound_seconds = static_cast<double>(bound) * seconds_per_cost;
-  found.report = {.method = options.method,
-                  .search_seconds = task.stopwatch.seconds(),
-                  .glpk_seconds = costs.glpk_seconds(),
-                  .lower_bound_seconds = std::min(found.plan.predicted.cost_seconds, bound_seconds),
-                  .proven_optimal = bound == best.cost,
-                  .bound_is_searched = options.method == SearchMethod::ilp,
-                  .epsilon = task.pipeline.epsilon,
-                  .layers = costs.layers(),
-                  .stages_searched = costs.searches()};
+  found.report = {
+      .method = options.method,
+      .search_seconds = task.stopwatch.seconds(),
+      .glpk_seconds = costs.glpk_seconds(),
+      .lower_bound_seconds = std::min(found.plan.predicted.cost_seconds, in_seconds(bound)),
+      .proven_optimal = bound == best.cost,
+      .bound_is_searched = options.method == SearchMethod::ilp,
+      .epsilon = task.pipeline.epsilon,
+      .layers = costs.layers(),
+      .stages_searched = costs.searches()};
   return found;
 }
 
@@ -368,7 +366,7 @@ bool is_below_the_whole(const PipelineTask& task, double seconds) {
     const double share = task.seconds_left() / static_cast<double>(task.meshes.size() + 1);
     const assignment::Solution solution =
         solve(problem, {.time_limit_seconds = std::max(0.0, share), .patience_seconds = 1});
-    return static_cast<double>(solution.lower_bound) * seconds_per_cost > seconds;
+    return in_seconds(solution.lower_bound) > seconds;
   });
 }
 

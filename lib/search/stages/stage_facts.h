@@ -9,10 +9,9 @@
 #include "assignment/assignment_problem.h"
 #include "cost/cost_model.h"
 #include "graph/stage_graph.h"
-#include "search/search_options.h"
+#include "search/search_meshes.h"
 #include "search/stages/layers.h"
 #include "search/stages/run_classes.h"
-#include "search/stages/submeshes.h"
 
 namespace autopar::search {
 
