@@ -12,11 +12,10 @@ using assignment::impossible;
 using graph::ValueId;
 
 GraphUses find_uses(const graph::Graph& graph, const cost::CostModel& cost) {
-  GraphUses uses;
-  uses.producers = graph::producers(graph);
-  uses.readers.resize(graph.values.size());
-  uses.last_use.assign(graph.values.size(), 0);
-  uses.horizon = static_cast<int>(graph.nodes.size()) + 1;
+  GraphUses uses{.producers = graph::producers(graph),
+                 .readers = std::vector<std::vector<GraphUses::Reader>>(graph.values.size()),
+                 .last_use = std::vector<int>(graph.values.size(), 0),
+                 .horizon = static_cast<int>(graph.nodes.size()) + 1};
   const auto last_use = [&](ValueId id) -> int& { return uses.last_use[id]; };
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const auto& inputs = graph.nodes[id].inputs;

@@ -70,8 +70,8 @@ TEST_CASE("equal plans do not differ") {
   CHECK(comparison.operators_compared == 2);
   REQUIRE(comparison.collectives);
   REQUIRE(comparison.collectives->size() == 1);
-  const auto& [a, b] = comparison.collectives->begin()->second;
-  CHECK(a == b);
+  const auto& use = comparison.collectives->begin()->second;
+  CHECK(use.a == use.b);
   CHECK(a.predicted.cost_seconds == 1.5);
   CHECK(a.predicted.peak_bytes == 200);
 }
@@ -111,11 +111,11 @@ TEST_CASE("collectives of either plan are compared, by kind and axes") {
   const auto comparison = compare_plans(a, files.load("b.json", other));
   REQUIRE(comparison.collectives);
   REQUIRE(comparison.collectives->size() == 2);
-  const auto& [first, gathers] = *comparison.collectives->begin();
-  CHECK(first.first == "all-gather");
+  CHECK(comparison.collectives->begin()->first.first == "all-gather");
+  const auto& gathers = comparison.collectives->begin()->second;
   CHECK(gathers.a.bytes == 0);
   CHECK(gathers.b.bytes == 64);
-  const auto& [second, reductions] = *comparison.collectives->rbegin();
+  const auto& reductions = comparison.collectives->rbegin()->second;
   CHECK(reductions.a.times == 2);
   CHECK(reductions.b.times == 0);
   const json text = json::parse(comparison_json(a, a, comparison));
