@@ -1,8 +1,6 @@
 #include "runtime/gather.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -15,16 +13,9 @@ using graph::Tensor;
 
 std::vector<nlohmann::json> gather_json(const nlohmann::json& mine, HostCommunicator& world) {
   const std::string text = mine.dump();
-  const std::vector<std::int64_t> lengths = gather_all(world, std::ssize(text));
-  std::string texts(std::reduce(lengths.begin(), lengths.end(), std::size_t{0}), ' ');
-  world.all_gather(reinterpret_cast<const std::byte*>(text.data()),
-                   reinterpret_cast<std::byte*>(texts.data()), lengths);
   std::vector<nlohmann::json> all;
-  auto begin = texts.begin();
-  for (const std::int64_t each : lengths) {
-    all.push_back(nlohmann::json::parse(begin, begin + each));
-    begin += each;
-  }
+  for (const std::vector<char>& each : gather_lists<char>(world, text))
+    all.push_back(nlohmann::json::parse(each));
   return all;
 }
 

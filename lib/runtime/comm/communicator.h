@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -23,6 +24,10 @@ class GivenUp : public Error {
   using Error::Error;
 };
 
+using graph::DataType;
+/// One a rank, in group order: its block's bytes or elements.
+using BlockSizes = std::span<const std::int64_t>;
+
 /// A rank, or a number of bytes or elements, as an index or a size.
 constexpr std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
@@ -40,18 +45,15 @@ class Communicator {
   virtual int size() const = 0;
 
   /// In place: `data` has `elements` elements of `type` on every rank.
-  virtual void all_reduce(std::byte* data, std::int64_t elements, graph::DataType type,
-                          ReduceOp op) = 0;
+  virtual void all_reduce(std::byte* data, std::int64_t elements, DataType type, ReduceOp op) = 0;
   /// `out` gets the ranks' blocks one after another, in group order; block_bytes by rank.
-  virtual void all_gather(const std::byte* in, std::byte* out,
-                          std::span<const std::int64_t> block_bytes) = 0;
+  virtual void all_gather(const std::byte* in, std::byte* out, BlockSizes block_bytes) = 0;
   /// `in` has one block a rank, one after another; `out` gets this rank's block, reduced.
-  virtual void reduce_scatter(const std::byte* in, std::byte* out,
-                              std::span<const std::int64_t> block_elements, graph::DataType type,
-                              ReduceOp op) = 0;
+  virtual void reduce_scatter(const std::byte* in, std::byte* out, BlockSizes block_elements,
+                              DataType type, ReduceOp op) = 0;
   /// `in` has one block for each rank, `out` gets one block from each, one after another.
-  virtual void all_to_all(const std::byte* in, std::span<const std::int64_t> send_bytes,
-                          std::byte* out, std::span<const std::int64_t> receive_bytes) = 0;
+  virtual void all_to_all(const std::byte* in, BlockSizes send_bytes, std::byte* out,
+                          BlockSizes receive_bytes) = 0;
   virtual void broadcast(std::byte* data, std::int64_t bytes, int root) = 0;
 
   /// A message to another member, which calls receive() with the same number of bytes; else both
@@ -91,7 +93,7 @@ class HostCommunicator : public Communicator {
   virtual std::optional<std::int64_t> progress_of(int /*rank*/) const { return std::nullopt; }
 };
 
-/// Every rank's value, by rank; all ranks of the group call it.
+/// Every rank's value, by rank; all ranks of the group call it, and gather_lists.
 template <typename T>
 std::vector<T> gather_all(HostCommunicator& group, const T& mine) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -100,6 +102,25 @@ std::vector<T> gather_all(HostCommunicator& group, const T& mine) {
                    reinterpret_cast<std::byte*>(all.data()),
                    std::vector<std::int64_t>(all.size(), sizeof mine));
   return all;
+}
+
+/// The same of lists, which may differ in length.
+template <typename T>
+std::vector<std::vector<T>> gather_lists(HostCommunicator& group, std::span<const T> mine) {
+  const auto bytes = static_cast<std::int64_t>(mine.size_bytes());
+  const std::vector<std::int64_t> block_bytes = gather_all(group, bytes);
+  std::vector<T> all(std::reduce(block_bytes.begin(), block_bytes.end(), std::size_t{0}) /
+                     sizeof(T));
+  group.all_gather(reinterpret_cast<const std::byte*>(mine.data()),
+                   reinterpret_cast<std::byte*>(all.data()), block_bytes);
+  std::vector<std::vector<T>> lists;
+  auto begin = all.cbegin();
+  for (const std::int64_t each : block_bytes) {
+    const auto end = begin + each / std::int64_t{sizeof(T)};
+    lists.emplace_back(begin, end);
+    begin = end;
+  }
+  return lists;
 }
 
 /// A communicator for a device's memory, which kernels call: one thread alone, unless the device

@@ -24,7 +24,6 @@ namespace autopar::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using graph::DataType;
 
 /// Before it, non-blocking communicators of one thread disturb each other (its release notes).
 constexpr int least_version = NCCL_VERSION(2, 26, 2);
@@ -217,10 +216,11 @@ class NcclRank {
     }
     if (result == ncclSuccess || result == ncclInProgress) return;
     const bool is_refused_for_gpu = result == ncclInvalidUsage && !with_one_gpu_.empty();
-    give_up(what, reason(result) + (is_refused_for_gpu ? "; " + with_one_gpu_ + advice : ""));
+    const std::string why = reason(result);
+    if (!is_refused_for_gpu) give_up(what, why);
+    give_up(what, fmt::format("{}; {}; start one rank for each GPU, or use --collectives host", why,
+                              with_one_gpu_));
   }
-
-  static constexpr const char* advice = "; start one rank for each GPU, or use --collectives host";
 
   [[noreturn]] void give_up(const std::string& what, const std::string& why) {
     abort();
@@ -293,17 +293,16 @@ class NcclCommunicator final : public DeviceCommunicator {
   void join_queue(void* queue) override { stream_ = static_cast<cudaStream_t>(queue); }
 
   std::unique_ptr<DeviceCommunicator> subgroup(std::span<const int> ranks) override {
-    const std::vector<int> members(ranks.begin(), ranks.end());
-    const auto me = std::ranges::find(members, rank());
-    require(me != members.end(), "a rank makes only subgroups that it is in");
-    const std::vector<std::vector<int>> groups = groups_of_all(members);
+    const auto me = std::ranges::find(ranks, rank());
+    require(me != ranks.end(), "a rank makes only subgroups that it is in");
+    const std::vector<std::vector<int>> groups = groups_of_all(ranks);
     const bool are_single =
         std::ranges::all_of(groups, [](const auto& g) { return g.size() == 1; });
-    const bool is_this = std::ranges::is_sorted(members) && members.size() == groups.size();
+    const bool is_this = std::ranges::is_sorted(ranks) && ranks.size() == groups.size();
     ncclComm_t comm = is_this ? comm_ : nullptr;
     if (!are_single && !is_this) {
-      const int color = members.size() == 1 ? NCCL_SPLIT_NOCOLOR : std::ranges::min(members);
-      comm = nccl_->split(comm_, color, static_cast<int>(me - members.begin()));
+      const int color = ranks.size() == 1 ? NCCL_SPLIT_NOCOLOR : std::ranges::min(ranks);
+      comm = nccl_->split(comm_, color, static_cast<int>(me - ranks.begin()));
     }
     auto host = host_.subgroup(ranks);
     HostCommunicator& of_group = *host;
@@ -316,8 +315,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     run("all-reduce", ncclAllReduce, data, data, at(elements), nccl_type, nccl_op);
   }
 
-  void all_gather(const std::byte* in, std::byte* out,
-                  std::span<const std::int64_t> block_bytes) override {
+  void all_gather(const std::byte* in, std::byte* out, BlockSizes block_bytes) override {
     if (comm_ == nullptr) return copy(in, out, block_bytes[0]);
     if (are_equal(block_bytes))
       return run("all-gather", ncclAllGather, in, out, at(block_bytes[0]), byte_type);
@@ -330,8 +328,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     nccl_->end_group("all-gather");
   }
 
-  void reduce_scatter(const std::byte* in, std::byte* out,
-                      std::span<const std::int64_t> block_elements, DataType type,
+  void reduce_scatter(const std::byte* in, std::byte* out, BlockSizes block_elements, DataType type,
                       ReduceOp op) override {
     if (comm_ == nullptr) return copy(in, out, graph::bytes_of(type, block_elements[0]));
     const auto [nccl_type, nccl_op] = reduction(type, op);
@@ -349,8 +346,8 @@ class NcclCommunicator final : public DeviceCommunicator {
     nccl_->end_group("reduce-scatter");
   }
 
-  void all_to_all(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
-                  std::span<const std::int64_t> receive_bytes) override {
+  void all_to_all(const std::byte* in, BlockSizes send_bytes, std::byte* out,
+                  BlockSizes receive_bytes) override {
     if (comm_ == nullptr) return copy(in, out, send_bytes[0]);
     nccl_->begin_group("all-to-all");
     for (int peer = 0; peer < size(); ++peer) {
@@ -396,7 +393,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
 
  private:
-  static bool are_equal(std::span<const std::int64_t> sizes) {
+  static bool are_equal(BlockSizes sizes) {
     return std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end();
   }
 
@@ -414,21 +411,10 @@ class NcclCommunicator final : public DeviceCommunicator {
 
   /// The group that each rank makes in this call, by rank. NCCL makes all of them at once: a rank
   /// in none or in two is an error on all ranks.
-  std::vector<std::vector<int>> groups_of_all(std::vector<int> members) {
+  std::vector<std::vector<int>> groups_of_all(std::span<const int> members) {
     // Some ranks may still be reading their weights.
     host_.barrier(loading_timeout);
-    const std::size_t ranks = at(size());
-    members.resize(ranks, nobody);
-    std::vector<int> lists(ranks * ranks);
-    const std::vector<std::int64_t> list_bytes(ranks, size() * std::int64_t{sizeof(int)});
-    host_.all_gather(reinterpret_cast<const std::byte*>(members.data()),
-                     reinterpret_cast<std::byte*>(lists.data()), list_bytes);
-    std::vector<std::vector<int>> groups;
-    for (std::size_t r = 0; r < ranks; ++r) {
-      const auto begin = lists.begin() + static_cast<std::ptrdiff_t>(r * ranks);
-      const auto end = begin + size();
-      groups.emplace_back(begin, std::find(begin, end, nobody));
-    }
+    const std::vector<std::vector<int>> groups = gather_lists(host_, members);
     for (int r = 0; r < size(); ++r) {
       for (const int member : groups[at(r)]) {
         if (groups[at(member)] == groups[at(r)]) continue;
@@ -440,8 +426,6 @@ class NcclCommunicator final : public DeviceCommunicator {
     }
     return groups;
   }
-
-  static constexpr int nobody = -1;
 
   std::shared_ptr<NcclRank> nccl_;
   ncclComm_t comm_;

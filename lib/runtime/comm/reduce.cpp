@@ -12,15 +12,8 @@ namespace {
 /// NaN wins, as in ONNX's Max and Min.
 template <typename Wide>
 Wide combine(Wide a, Wide b, ReduceOp op) {
-  switch (op) {
-    case ReduceOp::max:
-      return (a > b || a != a) ? a : b;
-    case ReduceOp::min:
-      return (a < b || a != a) ? a : b;
-    case ReduceOp::sum:
-    case ReduceOp::mean:
-      break;
-  }
+  if (op == ReduceOp::max) return (a > b || a != a) ? a : b;
+  if (op == ReduceOp::min) return (a < b || a != a) ? a : b;
   return static_cast<Wide>(a + b);
 }
 
@@ -53,8 +46,7 @@ void add_floats(std::span<const std::byte* const> sources, std::int64_t elements
 }  // namespace
 
 void reduce_elements(std::span<const std::byte* const> sources, std::int64_t elements,
-                     graph::DataType type, ReduceOp op, std::byte* out) {
-  using graph::DataType;
+                     DataType type, ReduceOp op, std::byte* out) {
   if (elements == 0) return;
   if (type == DataType::float32 && op == ReduceOp::sum) return add_floats(sources, elements, out);
   const bool is_number =

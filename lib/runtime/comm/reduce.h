@@ -13,6 +13,6 @@ namespace autopar::runtime {
 /// is the same wherever it is computed. Half types add in float32, and a mean divides at the end.
 /// Throws Error for a type that cannot be reduced so.
 void reduce_elements(std::span<const std::byte* const> sources, std::int64_t elements,
-                     graph::DataType type, ReduceOp op, std::byte* out);
+                     DataType type, ReduceOp op, std::byte* out);
 
 }  // namespace autopar::runtime

@@ -7,9 +7,7 @@ namespace autopar::runtime {
 
 namespace {
 
-std::int64_t sum(std::span<const std::int64_t> sizes) {
-  return std::reduce(sizes.begin(), sizes.end());
-}
+std::int64_t sum(BlockSizes sizes) { return std::reduce(sizes.begin(), sizes.end()); }
 
 class StagedCommunicator final : public DeviceCommunicator {
  public:
@@ -28,16 +26,14 @@ class StagedCommunicator final : public DeviceCommunicator {
     return std::make_unique<StagedCommunicator>(device_, of_group, std::move(host));
   }
 
-  void all_reduce(std::byte* data, std::int64_t elements, graph::DataType type,
-                  ReduceOp op) override {
+  void all_reduce(std::byte* data, std::int64_t elements, DataType type, ReduceOp op) override {
     if (device_ == nullptr) return host_.all_reduce(data, elements, type, op);
     const auto staged = read(sent_, data, graph::bytes_of(type, elements));
     host_.all_reduce(staged.data(), elements, type, op);
     device_->write(data, staged);
   }
 
-  void all_gather(const std::byte* in, std::byte* out,
-                  std::span<const std::int64_t> block_bytes) override {
+  void all_gather(const std::byte* in, std::byte* out, BlockSizes block_bytes) override {
     if (device_ == nullptr) return host_.all_gather(in, out, block_bytes);
     const auto sent = read(sent_, in, block_bytes[static_cast<std::size_t>(rank())]);
     const auto received = resized(received_, sum(block_bytes));
@@ -45,8 +41,7 @@ class StagedCommunicator final : public DeviceCommunicator {
     device_->write(out, received);
   }
 
-  void reduce_scatter(const std::byte* in, std::byte* out,
-                      std::span<const std::int64_t> block_elements, graph::DataType type,
+  void reduce_scatter(const std::byte* in, std::byte* out, BlockSizes block_elements, DataType type,
                       ReduceOp op) override {
     if (device_ == nullptr) return host_.reduce_scatter(in, out, block_elements, type, op);
     const auto sent = read(sent_, in, graph::bytes_of(type, sum(block_elements)));
@@ -56,8 +51,8 @@ class StagedCommunicator final : public DeviceCommunicator {
     device_->write(out, received);
   }
 
-  void all_to_all(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
-                  std::span<const std::int64_t> receive_bytes) override {
+  void all_to_all(const std::byte* in, BlockSizes send_bytes, std::byte* out,
+                  BlockSizes receive_bytes) override {
     if (device_ == nullptr) return host_.all_to_all(in, send_bytes, out, receive_bytes);
     const auto sent = read(sent_, in, sum(send_bytes));
     const auto received = resized(received_, sum(receive_bytes));

@@ -21,7 +21,7 @@ void TransportCommunicator::move_blocks(const char* what, const Fill& fill) {
 }
 
 /// Reduce-scatter of equal chunks, the last ones shorter, then all-gather of the reduced chunks.
-void TransportCommunicator::all_reduce(std::byte* data, std::int64_t elements, graph::DataType type,
+void TransportCommunicator::all_reduce(std::byte* data, std::int64_t elements, DataType type,
                                        ReduceOp op) {
   if (size() == 1) return;
   const std::int64_t longest = (elements + size() - 1) / size();
@@ -46,7 +46,7 @@ void TransportCommunicator::all_reduce(std::byte* data, std::int64_t elements, g
 }
 
 void TransportCommunicator::all_gather(const std::byte* in, std::byte* out,
-                                       std::span<const std::int64_t> block_bytes) {
+                                       BlockSizes block_bytes) {
   move_blocks("all-gather", [&](int r, SendBlock& sent, ReceiveBlock& received) {
     sent = {in, block_bytes[at(rank())]};
     received = {out, block_bytes[at(r)]};
@@ -56,8 +56,7 @@ void TransportCommunicator::all_gather(const std::byte* in, std::byte* out,
 }
 
 void TransportCommunicator::reduce_scatter(const std::byte* in, std::byte* out,
-                                           std::span<const std::int64_t> block_elements,
-                                           graph::DataType type, ReduceOp op) {
+                                           BlockSizes block_elements, DataType type, ReduceOp op) {
   const std::int64_t own = block_elements[at(rank())];
   move_blocks("reduce-scatter", [&](int r, SendBlock& sent, ReceiveBlock& received) {
     sent = {in, graph::bytes_of(type, block_elements[at(r)])};
@@ -68,9 +67,8 @@ void TransportCommunicator::reduce_scatter(const std::byte* in, std::byte* out,
   release("reduce-scatter");
 }
 
-void TransportCommunicator::all_to_all(const std::byte* in,
-                                       std::span<const std::int64_t> send_bytes, std::byte* out,
-                                       std::span<const std::int64_t> receive_bytes) {
+void TransportCommunicator::all_to_all(const std::byte* in, BlockSizes send_bytes, std::byte* out,
+                                       BlockSizes receive_bytes) {
   move_blocks("all-to-all", [&](int r, SendBlock& sent, ReceiveBlock& received) {
     sent = {in, send_bytes[at(r)]};
     received = {out, receive_bytes[at(r)]};
@@ -90,8 +88,8 @@ void TransportCommunicator::broadcast(std::byte* data, std::int64_t bytes, int r
   release("broadcast");
 }
 
-void TransportCommunicator::reduce_received(std::int64_t elements, graph::DataType type,
-                                            ReduceOp op, std::byte* out) {
+void TransportCommunicator::reduce_received(std::int64_t elements, DataType type, ReduceOp op,
+                                            std::byte* out) {
   sources_.clear();
   for (const ReceiveBlock& block : receives_) sources_.push_back(block.place);
   reduce_elements(sources_, elements, type, op, out);

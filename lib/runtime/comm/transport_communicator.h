@@ -24,14 +24,12 @@ struct ReceiveBlock {
 /// that all ranks, over all transports, have the same bits.
 class TransportCommunicator : public HostCommunicator {
  public:
-  void all_reduce(std::byte* data, std::int64_t elements, graph::DataType type, ReduceOp op) final;
-  void all_gather(const std::byte* in, std::byte* out,
-                  std::span<const std::int64_t> block_bytes) final;
-  void reduce_scatter(const std::byte* in, std::byte* out,
-                      std::span<const std::int64_t> block_elements, graph::DataType type,
+  void all_reduce(std::byte* data, std::int64_t elements, DataType type, ReduceOp op) final;
+  void all_gather(const std::byte* in, std::byte* out, BlockSizes block_bytes) final;
+  void reduce_scatter(const std::byte* in, std::byte* out, BlockSizes block_elements, DataType type,
                       ReduceOp op) final;
-  void all_to_all(const std::byte* in, std::span<const std::int64_t> send_bytes, std::byte* out,
-                  std::span<const std::int64_t> receive_bytes) final;
+  void all_to_all(const std::byte* in, BlockSizes send_bytes, std::byte* out,
+                  BlockSizes receive_bytes) final;
   void broadcast(std::byte* data, std::int64_t bytes, int root) final;
 
  protected:
@@ -50,7 +48,7 @@ class TransportCommunicator : public HostCommunicator {
   /// exchange() of the blocks that `fill(rank, sent, received)` tells, and the rank's own block.
   template <typename Fill>
   void move_blocks(const char* what, const Fill& fill);
-  void reduce_received(std::int64_t elements, graph::DataType type, ReduceOp op, std::byte* out);
+  void reduce_received(std::int64_t elements, DataType type, ReduceOp op, std::byte* out);
 
   std::vector<SendBlock> sends_;        ///< by rank
   std::vector<ReceiveBlock> receives_;  ///< by rank
