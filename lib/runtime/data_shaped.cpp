@@ -1,8 +1,8 @@
 #include "runtime/data_shaped.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <string_view>
 
@@ -238,26 +238,21 @@ Results non_max_suppression(const DataShapedNode& use) {
   return {Tensor::of_int64({std::ssize(selected) / 3, 3}, selected)};
 }
 
-struct DataShapedOperator {
-  std::string_view op_type;
-  Results (*evaluate)(const DataShapedNode& use);
-};
-constexpr std::array<DataShapedOperator, 4> operators = {
-    {{"Compress", compress},
-     {"NonMaxSuppression", non_max_suppression},
-     {"NonZero", non_zero},
-     {"Unique", unique}}};
-
 }  // namespace
 
 std::optional<std::vector<Tensor>> evaluate_data_shaped(const graph::Graph& graph) {
   if (graph.nodes.size() != 1 || !graph.nodes[0].domain.empty()) return std::nullopt;
   const graph::Node& node = graph.nodes[0];
-  const auto found = std::ranges::find(operators, node.op_type, &DataShapedOperator::op_type);
+  static const std::map<std::string_view, Results (*)(const DataShapedNode&)> operators = {
+      {"Compress", compress},
+      {"NonMaxSuppression", non_max_suppression},
+      {"NonZero", non_zero},
+      {"Unique", unique}};
+  const auto found = operators.find(node.op_type);
   if (found == operators.end()) return std::nullopt;
   for (const graph::ValueId input : node.inputs)
     if (input != graph::no_value && !graph.is_constant(input)) return std::nullopt;
-  const Results results = found->evaluate({graph, node});
+  const Results results = found->second({graph, node});
   std::vector<Tensor> wanted;
   for (std::size_t o = 0; o < node.outputs.size(); ++o)
     if (node.outputs[o] != graph::no_value) wanted.push_back(results.at(o));

@@ -7,14 +7,11 @@
 #include "base/problems.h"
 #include "base/stopwatch.h"
 #include "graph/arena.h"
-#include "graph/state.h"
 #include "runtime/collectives.h"
 #include "runtime/data_shaped.h"
 #include "runtime/devices/cpu_device.h"
 #include "runtime/memory_plan.h"
 #include "runtime/passes/matcher.h"
-#include "runtime/state_copies.h"
-#include "runtime/trace.h"
 
 namespace autopar::runtime {
 namespace {
@@ -232,110 +229,88 @@ Memory allocate(const CompiledGraph& compiled, Device& device) {
   return memory;
 }
 
-}  // namespace
+/// A microbatch's values where they lie.
+struct Places {
+  const CompiledGraph& compiled;
+  const Memory& memory;
+  int microbatch = 0;
 
-struct Executable::Impl {
-  std::unique_ptr<Device> own_device;
-  Device& device;
-  CollectiveContext* collectives;
-  CompiledGraph compiled;
-  Memory memory;
-  std::vector<std::vector<TensorView>> inputs = {};  ///< by microbatch
-  std::vector<std::vector<TensorView>> outputs = {};
-  std::vector<const CollectiveKernel*> collective_kernels = {};  ///< a step each
-  std::unique_ptr<Runner> runner = {};
-  StateCopies hand_on_states = {};
-
-  Impl(const Graph& graph, const CompileOptions& options)
-      : own_device(options.device ? nullptr : std::make_unique<CpuDevice>(options.threads)),
-        device(options.device ? *options.device : *own_device),
-        collectives(options.collectives),
-        compiled(compile_within_bound(graph, options, device)),
-        memory(allocate(compiled, device)) {
-    std::vector<Step> placed;
-    for (int microbatch = 0; microbatch < options.microbatches; ++microbatch)
-      place_values(microbatch, placed);
-    compiled.steps.clear();
-    for (const Step& step : placed)
-      if (const auto* collective = collective_of(step)) collective_kernels.push_back(collective);
-    runner = device.make_runner(std::move(placed), collectives);
-    if (!graph.states.empty())
-      hand_on_states = state_copies(graph, inputs.front(), outputs.front(), device);
-  }
-
-  /// Appends the microbatch's steps, but views, which run nothing, every tensor in its place.
-  void place_values(int microbatch, std::vector<Step>& placed) {
-    const Graph& graph = compiled.graph;
-    const auto point = [&](std::vector<TensorView>& views, const std::vector<ValueId>& ids) {
-      for (std::size_t i = 0; i < ids.size(); ++i) {
-        if (ids[i] == graph::no_value) continue;
-        const ValueId root = compiled.storage.root(ids[i]);
-        views[i].data = graph.is_constant(root)
-                            ? memory.constants[static_cast<std::size_t>(root)]
-                            : memory.arena.get() + compiled.plan.value_offset(ids[i], microbatch);
-      }
-    };
-    for (std::size_t n = 0; n < compiled.steps.size(); ++n) {
-      if (compiled.steps[n].kernel == nullptr) continue;
-      Step& step = placed.emplace_back(compiled.steps[n]);
-      step.microbatch = microbatch;
-      point(step.inputs, graph.nodes[n].inputs);
-      point(step.outputs, graph.nodes[n].outputs);
-      step.scratch = memory.arena.get() + compiled.plan.scratch_offsets[n];
+  void point(std::vector<TensorView>& views, const std::vector<ValueId>& ids) const {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] == graph::no_value) continue;
+      const ValueId root = compiled.storage.root(ids[i]);
+      views[i].data = compiled.graph.is_constant(root)
+                          ? memory.constants[static_cast<std::size_t>(root)]
+                          : memory.arena.get() + compiled.plan.value_offset(ids[i], microbatch);
     }
-    point(inputs.emplace_back(views_of(compiled, graph.inputs)), graph.inputs);
-    point(outputs.emplace_back(views_of(compiled, graph.outputs)), graph.outputs);
+  }
+  std::vector<TensorView> views_of(const std::vector<ValueId>& ids) const {
+    std::vector<TensorView> views = runtime::views_of(compiled, ids);
+    point(views, ids);
+    return views;
   }
 };
 
-Executable::Executable(const graph::Graph& graph, const CompileOptions& options)
-    : impl_(std::make_unique<Impl>(graph, options)) {}
-Executable::~Executable() = default;
-Executable::Executable(Executable&&) noexcept = default;
-
-const TensorView& Executable::input(std::size_t i, int microbatch) const {
-  return impl_->inputs.at(static_cast<std::size_t>(microbatch)).at(i);
+/// The microbatch's steps, but views, which run nothing.
+void append_steps(const Places& places, std::vector<Step>& placed) {
+  const CompiledGraph& compiled = places.compiled;
+  for (std::size_t n = 0; n < compiled.steps.size(); ++n) {
+    if (compiled.steps[n].kernel == nullptr) continue;
+    Step& step = placed.emplace_back(compiled.steps[n]);
+    step.microbatch = places.microbatch;
+    places.point(step.inputs, compiled.graph.nodes[n].inputs);
+    places.point(step.outputs, compiled.graph.nodes[n].outputs);
+    step.scratch = places.memory.arena.get() + compiled.plan.scratch_offsets[n];
+  }
 }
-const TensorView& Executable::output(std::size_t i, int microbatch) const {
-  return impl_->outputs.at(static_cast<std::size_t>(microbatch)).at(i);
+
+}  // namespace
+
+Executable::Executable(const Graph& graph, const CompileOptions& options)
+    : own_device_(options.device ? nullptr : std::make_unique<CpuDevice>(options.threads)),
+      device_(options.device ? *options.device : *own_device_),
+      collectives_(options.collectives) {
+  CompiledGraph compiled = compile_within_bound(graph, options, device_);
+  const Memory memory = allocate(compiled, device_);
+  memory_ = memory.arena;
+  std::vector<Step> placed;
+  for (int microbatch = 0; microbatch < options.microbatches; ++microbatch) {
+    const Places places{compiled, memory, microbatch};
+    append_steps(places, placed);
+    inputs_.push_back(places.views_of(compiled.graph.inputs));
+    outputs_.push_back(places.views_of(compiled.graph.outputs));
+  }
+  for (const Step& step : placed)
+    if (const auto* collective = collective_of(step)) collective_kernels_.push_back(collective);
+  runner_ = device_.make_runner(std::move(placed), collectives_);
+  if (!graph.states.empty())
+    hand_on_states_ = state_copies(graph, inputs_.front(), outputs_.front(), device_);
+  upload_seconds_ = memory.upload_seconds;
+  arena_bytes_ = compiled.arena_bytes();
+  scratch_bytes_ = arena_bytes_ - compiled.bytes_without_scratch();
+  derived_constant_bytes_ =
+      compiled.folded_bytes + compiled.realigned_bytes + compiled.of_kernels.derived_bytes;
+  graph_ = std::move(compiled.graph);
 }
 
 void Executable::write_input(std::size_t i, const graph::Tensor& tensor, int microbatch) {
   const TensorView& view = input(i, microbatch);
   require(tensor.size_bytes() == view.size_bytes(), "an input fills its place");
   const Tensor contiguous = tensor.is_contiguous() ? tensor : tensor.contiguous_copy();
-  impl_->device.write(view.data, contiguous.bytes());
+  device_.write(view.data, contiguous.bytes());
 }
 
 graph::Tensor Executable::read_output(std::size_t i, int microbatch) const {
   const TensorView& view = output(i, microbatch);
   Tensor result = Tensor::zeros(view.type, view.shape);
-  impl_->device.read(result.mutable_bytes(), view.data);
+  device_.read(result.mutable_bytes(), view.data);
   return result;
 }
 
-std::vector<Span> Executable::profile() { return impl_->runner->profile(); }
-
 void Executable::run() {
-  impl_->runner->run();
-  for (const CollectiveKernel* kernel : impl_->collective_kernels)
-    for (const bundle::CollectiveTotal& call : kernel->payload()) impl_->collectives->count(call);
-}
-
-void Executable::hand_on_states(std::int64_t first_row, int step) {
-  if (impl_->hand_on_states) impl_->hand_on_states(first_row, step);
-}
-
-std::int64_t Executable::arena_bytes() const { return impl_->compiled.arena_bytes(); }
-std::int64_t Executable::scratch_bytes() const {
-  return arena_bytes() - impl_->compiled.bytes_without_scratch();
-}
-std::int64_t Executable::launches() const { return impl_->runner->launches(); }
-double Executable::device_seconds() const { return impl_->runner->device_seconds(); }
-double Executable::upload_seconds() const { return impl_->memory.upload_seconds; }
-std::int64_t Executable::derived_constant_bytes() const {
-  const CompiledGraph& compiled = impl_->compiled;
-  return compiled.folded_bytes + compiled.realigned_bytes + compiled.of_kernels.derived_bytes;
+  runner_->run();
+  for (const CollectiveKernel* kernel : collective_kernels_)
+    for (const bundle::CollectiveTotal& call : kernel->payload()) collectives_->count(call);
 }
 
 std::vector<Tensor> run_constants(const graph::Graph& graph, int threads) {

@@ -8,6 +8,7 @@
 
 #include "graph/graph.h"
 #include "runtime/device.h"
+#include "runtime/state_copies.h"
 
 namespace autopar::runtime {
 
@@ -32,13 +33,15 @@ class Executable {
  public:
   /// Throws Error naming the node whose operator, type or form no kernel serves.
   Executable(const graph::Graph& graph, const CompileOptions& options);
-  ~Executable();
-  Executable(Executable&&) noexcept;
 
   /// Where a microbatch's input or output `i` of the graph lies in the device's memory, in the
   /// order of Graph::inputs and outputs. A common input lies in the same place for all.
-  const TensorView& input(std::size_t i, int microbatch = 0) const;
-  const TensorView& output(std::size_t i, int microbatch = 0) const;
+  const TensorView& input(std::size_t i, int microbatch = 0) const {
+    return inputs_.at(static_cast<std::size_t>(microbatch)).at(i);
+  }
+  const TensorView& output(std::size_t i, int microbatch = 0) const {
+    return outputs_.at(static_cast<std::size_t>(microbatch)).at(i);
+  }
   /// Write all inputs of all microbatches before each run(), whose activations reuse their memory;
   /// read outputs after it.
   void write_input(std::size_t i, const graph::Tensor& tensor, int microbatch = 0);
@@ -47,28 +50,42 @@ class Executable {
   /// After run() number `step` of a loop, from 0: the inputs of Graph::states become what the
   /// outputs are. Where an output is longer, its last rows go to where its input's are `first_row`
   /// and those of all steps before, but for rows that keep their places (graph::keeps_places).
-  void hand_on_states(std::int64_t first_row, int step);
+  void hand_on_states(std::int64_t first_row, int step) {
+    if (hand_on_states_) hand_on_states_(first_row, step);
+  }
   /// A run that takes the time of each step (see Runner); what it sends is not counted.
-  std::vector<Span> profile();
+  std::vector<Span> profile() { return runner_->profile(); }
 
   /// The arena (inputs, outputs, activations, scratch) without weights. With derived constants it
   /// is at most graph::arena_bound and graph::slot_bytes of the graph, but for scratch memory.
-  std::int64_t arena_bytes() const;
+  std::int64_t arena_bytes() const { return arena_bytes_; }
   /// Bytes that the arena has for kernels' scratch memory alone: it would be smaller by so much
   /// without it.
-  std::int64_t scratch_bytes() const;
+  std::int64_t scratch_bytes() const { return scratch_bytes_; }
   /// See Runner::launches.
-  std::int64_t launches() const;
+  std::int64_t launches() const { return runner_->launches(); }
   /// See Runner::device_seconds.
-  double device_seconds() const;
+  double device_seconds() const { return runner_->device_seconds(); }
   /// Copying constants to the device took so long; 0 where they stay on the host.
-  double upload_seconds() const;
+  double upload_seconds() const { return upload_seconds_; }
   /// Constants computed when compiling (folded or realigned), beside the mapped ones.
-  std::int64_t derived_constant_bytes() const;
+  std::int64_t derived_constant_bytes() const { return derived_constant_bytes_; }
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Device> own_device_;  ///< where none was given
+  Device& device_;
+  CollectiveContext* collectives_;
+  graph::Graph graph_;                                       ///< keeps the constants alive
+  std::shared_ptr<std::byte> memory_;                        ///< of the device
+  std::vector<std::vector<TensorView>> inputs_;              ///< by microbatch
+  std::vector<std::vector<TensorView>> outputs_;             ///< by microbatch
+  std::vector<const CollectiveKernel*> collective_kernels_;  ///< a step each
+  std::unique_ptr<Runner> runner_;
+  StateCopies hand_on_states_;
+  std::int64_t arena_bytes_ = 0;
+  std::int64_t scratch_bytes_ = 0;
+  std::int64_t derived_constant_bytes_ = 0;
+  double upload_seconds_ = 0;
 };
 
 /// The outputs of a graph whose inputs are all constants, by the host's kernels.

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "base/error.h"
 #include "base/in_parallel.h"

@@ -58,8 +58,8 @@ void check_state(const bundle::PortInfo& output, const bundle::PortInfo& input,
 }
 
 void refuse_choice_of_tail(const graph::TailSummary& tail, const LoopOptions::Choice& choice) {
-  if (std::ranges::find(tail.outputs, choice.output, &graph::ModelOutput::name) !=
-      tail.outputs.end())
+  const auto& outputs = tail.outputs;
+  if (std::ranges::find(outputs, choice.output, &graph::ModelOutput::name) != outputs.end())
     fail(
         "--choose {}={}: output '{}' is the tail's, which is computed behind the last step; name "
         "an output whose shape is known before the run",
@@ -123,17 +123,6 @@ void check_input(const bundle::MetaInfo& info, const bundle::PortInfo& port, con
          name_of(port.type), steps > 0 ? fmt::format(", in {} steps", options.steps) : "");
 }
 
-/// "input 'a'" or "inputs 'a', 'b'".
-std::string listed(const std::vector<std::string>& names, std::string_view what) {
-  return fmt::format("{}{} '{}'", what, names.size() > 1 ? "s" : "", fmt::join(names, "', '"));
-}
-
-std::vector<std::string> file_options(const std::vector<std::string>& names) {
-  std::vector<std::string> options;
-  for (const std::string& name : names) options.push_back(fmt::format("--input {}=FILE.npy", name));
-  return options;
-}
-
 }  // namespace
 
 const bundle::PortInfo* find_port(const std::vector<bundle::PortInfo>& ports,
@@ -176,8 +165,8 @@ void check_loop(const bundle::MetaInfo& info, const LoopOptions& options, int st
 
 void check_inputs(const bundle::MetaInfo& info, const NamedTensors& inputs,
                   const LoopOptions& options, const std::vector<std::string>& unread) {
-  std::string known;
-  for (const bundle::PortInfo& port : info.inputs) known += (known.empty() ? "" : ", ") + port.name;
+  std::vector<std::string> known;
+  for (const bundle::PortInfo& port : info.inputs) known.push_back(port.name);
   Problems problems;
   const auto is_unknown = [&](const std::string& name) {
     return find_port(info.inputs, name) == nullptr;
@@ -186,7 +175,8 @@ void check_inputs(const bundle::MetaInfo& info, const NamedTensors& inputs,
   for (const auto& [name, tensor] : inputs) {
     if (!is_unknown(name)) continue;
     ++misnamed;
-    problems.add("--input {}: the model has no such input; it has {}", name, known);
+    problems.add("--input {}: the model has no such input; it has {}", name,
+                 fmt::join(known, ", "));
   }
   std::vector<std::string> missing;
   for (const bundle::PortInfo& port : info.inputs) {
@@ -199,8 +189,9 @@ void check_inputs(const bundle::MetaInfo& info, const NamedTensors& inputs,
       missing.push_back(port.name);
   }
   if (missing.size() > misnamed)  // else they are those that the names mean
-    problems.add("no tensor for {}: give {}, or --random-inputs SEED", listed(missing, "input"),
-                 fmt::join(file_options(missing), " "));
+    problems.add("no tensor for input{} '{}': give --input {}=FILE.npy, or --random-inputs SEED",
+                 missing.size() > 1 ? "s" : "", fmt::join(missing, "', '"),
+                 fmt::join(missing, "=FILE.npy --input "));
   problems.throw_if_any();
 }
 

@@ -31,6 +31,26 @@ graph::Tensor filled(DataType type, const Shape& shape) {
   return tensor;
 }
 
+std::int64_t share_of_memory(const LocalRanks& local) {
+  return std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / local.count;
+}
+
+/// What is free; the device has no other way to tell.
+std::int64_t largest_allocation(Device& device) {
+  std::int64_t had = 1 << 20;
+  std::int64_t too_much = std::int64_t{1} << 40;
+  while (too_much - had > 64 << 20) {
+    const std::int64_t middle = had + (too_much - had) / 2;
+    try {
+      device.allocate(middle);
+      had = middle;
+    } catch (const Error&) {
+      too_much = middle;
+    }
+  }
+  return had;
+}
+
 }  // namespace
 
 RankStopwatch::RankStopwatch(const DeviceOptions& options, HostCommunicator& host,
@@ -74,29 +94,12 @@ std::optional<double> RankStopwatch::time(const graph::Graph& graph, const Timin
 }
 
 std::int64_t RankStopwatch::memory_bytes() {
-  auto least = static_cast<double>(own_memory_bytes());  // exact up to 9 PB
+  const std::int64_t own =
+      is_cpu() ? share_of_memory(local_) : largest_allocation(device_.device());
+  auto least = static_cast<double>(own);  // exact up to 9 PB
   host_.all_reduce(reinterpret_cast<std::byte*>(&least), 1, graph::DataType::float64,
                    ReduceOp::min);
   return static_cast<std::int64_t>(least);
-}
-
-std::int64_t RankStopwatch::own_memory_bytes() {
-  if (is_cpu()) {
-    return std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / local_.count;
-  }
-  // The largest allocation that succeeds; the device has no other way to tell.
-  std::int64_t had = 1 << 20;
-  std::int64_t too_much = std::int64_t{1} << 40;
-  while (too_much - had > 64 << 20) {
-    const std::int64_t middle = had + (too_much - had) / 2;
-    try {
-      device_.device().allocate(middle);
-      had = middle;
-    } catch (const Error&) {
-      too_much = middle;
-    }
-  }
-  return had;
 }
 
 }  // namespace autopar::runtime

@@ -36,8 +36,6 @@ class RankStopwatch {
   std::int64_t memory_bytes();
 
  private:
-  std::int64_t own_memory_bytes();
-
   HostCommunicator& host_;
   LocalRanks local_;
   RankDevice device_;

@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 #include <nvtx3/nvToolsExt.h>
 
-#include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -34,10 +34,8 @@ std::chrono::nanoseconds between(const Event& begin, const Event& end) {
 /// "all-reduce", or "all-gather and all-reduce" of a group.
 std::string kinds_of(const CollectiveKernel& collective) {
   if (collective.queue() == Queue::receive) return "receive";
-  std::vector<std::string> kinds;
-  for (const bundle::CollectiveTotal& call : collective.payload()) kinds.push_back(call.kind);
-  std::ranges::sort(kinds);
-  kinds.erase(std::ranges::unique(kinds).begin(), kinds.end());
+  std::set<std::string> kinds;
+  for (const bundle::CollectiveTotal& call : collective.payload()) kinds.insert(call.kind);
   return fmt::format("{}", fmt::join(kinds, " and "));
 }
 
