@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 
 #include "graph/arena.h"
 #include "runtime/kernels/common/loops.h"
+#include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/convolution/folding.h"
 #include "runtime/kernels/convolution/kernels.h"
 #include "runtime/kernels/cuda/vector_access.h"
@@ -82,6 +82,19 @@ __global__ void lay_out_windows(const Bits* in, Bits* rows, Windows windows, uns
   store_pack(rows + static_cast<std::int64_t>(index) * width, pack);
 }
 
+/// Writes them to scratch memory.
+void lay_out(const Windows& windows, int element_bytes, std::int64_t rows, std::int64_t packs_a_row,
+             const std::byte* in, const KernelIo& io) {
+  const std::int64_t packs = rows * packs_a_row;
+  const auto launch_as = [&]<typename Bits>(Bits) {
+    launch(stream_of(io), a_thread_each(packs), lay_out_windows<Bits>,
+           reinterpret_cast<const Bits*>(in), reinterpret_cast<Bits*>(io.scratch), windows,
+           packs_a_row, packs);
+  };
+  if (packs > 0)
+    visit_size(element_bytes, Types<std::uint16_t, std::uint32_t, std::uint64_t>{}, launch_as);
+}
+
 /// One input channel for `multiplier` output channels: an element of the result.
 template <typename T>
 struct ChannelConvolution {
@@ -124,88 +137,64 @@ std::unique_ptr<Kernel> make_depthwise_conv(const KernelRequest& request,
   });
 }
 
-class MatrixConv final : public Kernel {
- public:
-  MatrixConv(const KernelRequest& request, const ConvolutionSizes& sizes,
-             std::int64_t most_window_bytes)
-      : sizes_(sizes), element_bytes_(element_bytes_of(request, request.outputs[0])) {
-    const Windows& windows = sizes.windows;
-    const std::int64_t pack = 16 / element_bytes_;
-    packs_a_row_ = (windows.out_places() + pack - 1) / pack;
-    pitch_ = windows.is_identity() ? windows.in_places() : packs_a_row_ * pack;
-    std::int64_t piece = sizes.images;
-    if (!windows.is_identity()) {
-      const std::int64_t an_image = image_rows() * pitch_ * element_bytes_;
-      piece = images_at_a_time(sizes.images, an_image, most_window_bytes);
-      window_bytes_ = graph::aligned(piece * an_image);
-      if (piece * image_rows() * packs_a_row_ >= std::int64_t{1} << 31)
-        fail("node '{}': the windows of one image of Conv take {} bytes, too many for its kernel",
-             request.node.name, an_image);
-    }
-    // Pieces begin at any image, which need not be a stride of the product.
-    const auto out_alignment =
-        static_cast<int>(std::gcd(piece * image_elements() * element_bytes_, std::int64_t{64}));
-    products_.emplace(sizes.images, piece, [&](std::int64_t images) {
-      return make_device_product({device_of(request), request.node.name, request.outputs[0].type,
-                                  product_of_images(images), out_alignment});
-    });
-  }
+/// The weights times the windows of images; rows of windows are `pitch` elements apart.
+Product window_product(const ConvolutionSizes& sizes, std::int64_t images, std::int64_t pitch) {
+  Product product;
+  product.batches = {images, sizes.groups};
+  product.rows = sizes.out_channels / sizes.groups;
+  product.depth = sizes.channels * sizes.windows.tap_places() / sizes.groups;
+  product.columns = sizes.windows.out_places();
+  const std::int64_t of_group = product.rows * product.columns;
+  product.a = {{0, product.rows * product.depth}, product.depth, 1};
+  product.b = {{sizes.groups * product.depth * pitch, product.depth * pitch}, pitch, 1};
+  product.out = {{sizes.groups * of_group, of_group}, product.columns, 1};
+  if (sizes.has_bias) product.c = MatrixLayout{{0, product.rows}, 1, 0};
+  merge_batches(product);
+  return product;
+}
 
-  std::int64_t scratch_bytes() const override { return window_bytes_ + products_->scratch_bytes(); }
-
-  void run(const KernelIo& io) override {
-    const std::int64_t in_bytes = sizes_.channels * sizes_.windows.in_places() * element_bytes_;
-    const std::int64_t out_bytes = image_elements() * element_bytes_;
-    products_->run([&](DeviceProduct& product, std::int64_t image, std::int64_t images) {
+std::unique_ptr<Kernel> make_matrix_conv(const KernelRequest& request,
+                                         const ConvolutionSizes& sizes,
+                                         std::int64_t most_window_bytes) {
+  const Windows& windows = sizes.windows;
+  const bool has_windows = !windows.is_identity();
+  const int element_bytes = element_bytes_of(request, request.outputs[0]);
+  const std::int64_t pack = 16 / element_bytes;
+  const std::int64_t packs_a_row = (windows.out_places() + pack - 1) / pack;
+  const std::int64_t pitch = has_windows ? packs_a_row * pack : windows.in_places();
+  const std::int64_t image_rows = sizes.channels * windows.tap_places();
+  const std::int64_t an_image = image_rows * pitch * element_bytes;
+  const std::int64_t piece =
+      has_windows ? images_at_a_time(sizes.images, an_image, most_window_bytes) : sizes.images;
+  if (has_windows && piece * image_rows * packs_a_row >= std::int64_t{1} << 31)
+    fail("node '{}': the windows of one image of Conv take {} bytes, too many for its kernel",
+         request.node.name, an_image);
+  const std::int64_t window_bytes = has_windows ? graph::aligned(piece * an_image) : 0;
+  const std::int64_t in_bytes = sizes.channels * windows.in_places() * element_bytes;
+  const std::int64_t out_bytes = sizes.out_channels * windows.out_places() * element_bytes;
+  // Pieces begin at any image, which need not be a stride of the product.
+  const auto out_alignment = static_cast<int>(std::gcd(piece * out_bytes, std::int64_t{64}));
+  ImageProducts products(sizes.images, piece, [&](std::int64_t images) {
+    return make_device_product({device_of(request), request.node.name, request.outputs[0].type,
+                                window_product(sizes, images, pitch), out_alignment});
+  });
+  const std::int64_t scratch_bytes = window_bytes + products.scratch_bytes();
+  auto run = [=, products = std::move(products)](const KernelIo& io) {
+    products.run([&](DeviceProduct& product, std::int64_t image, std::int64_t images) {
       const std::byte* in = io.inputs[0].data + image * in_bytes;
-      if (!sizes_.windows.is_identity()) in = lay_out(in, images, io);
+      if (has_windows) {
+        lay_out(sizes.windows, element_bytes, images * image_rows, packs_a_row, in, io);
+        in = io.scratch;
+      }
       const ProductData data = {.a = io.inputs[1].data,
                                 .b = in,
-                                .c = sizes_.has_bias ? io.inputs[2].data : nullptr,
+                                .c = sizes.has_bias ? io.inputs[2].data : nullptr,
                                 .out = io.outputs[0].data + image * out_bytes};
-      product.run(data, io.scratch + window_bytes_, stream_of(io));
+      product.run(data, io.scratch + window_bytes, stream_of(io));
     });
-  }
-
- private:
-  /// Rows of windows of one image.
-  std::int64_t image_rows() const { return sizes_.channels * sizes_.windows.tap_places(); }
-  std::int64_t image_elements() const { return sizes_.out_channels * sizes_.windows.out_places(); }
-
-  Product product_of_images(std::int64_t images) const {
-    const std::int64_t groups = sizes_.groups;
-    Product product;
-    product.batches = {images, groups};
-    product.rows = sizes_.out_channels / groups;
-    product.depth = image_rows() / groups;
-    product.columns = sizes_.windows.out_places();
-    product.a = {{0, product.rows * product.depth}, product.depth, 1};
-    product.b = {{image_rows() * pitch_, product.depth * pitch_}, pitch_, 1};
-    product.out = {{image_elements(), product.rows * product.columns}, product.columns, 1};
-    if (sizes_.has_bias) product.c = MatrixLayout{{0, product.rows}, 1, 0};
-    merge_batches(product);
-    return product;
-  }
-
-  const std::byte* lay_out(const std::byte* in, std::int64_t images, const KernelIo& io) const {
-    const std::int64_t packs = images * image_rows() * packs_a_row_;
-    const auto launch_as = [&]<typename Bits>(Bits) {
-      launch(stream_of(io), a_thread_each(packs), lay_out_windows<Bits>,
-             reinterpret_cast<const Bits*>(in), reinterpret_cast<Bits*>(io.scratch), sizes_.windows,
-             packs_a_row_, packs);
-    };
-    if (packs == 0) return io.scratch;
-    visit_size(element_bytes_, Types<std::uint16_t, std::uint32_t, std::uint64_t>{}, launch_as);
-    return io.scratch;
-  }
-
-  ConvolutionSizes sizes_;
-  int element_bytes_;
-  std::int64_t packs_a_row_ = 0;
-  std::int64_t pitch_ = 0;  ///< elements between rows of windows
-  std::int64_t window_bytes_ = 0;
-  std::optional<ImageProducts> products_;
-};
+  };
+  return make_kernel(std::move(run), scratch_bytes);
+}
 
 // ---- ConvTranspose -----------------------------------------------------------------------------
 
@@ -216,76 +205,21 @@ struct ProductElement {
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const { folded(i); }
 };
 
-class FoldedProduct final : public Kernel {
- public:
-  FoldedProduct(const KernelRequest& request, const ConvolutionSizes& sizes,
-                std::int64_t most_column_bytes)
-      : sizes_(sizes), element_bytes_(element_bytes_of(request, request.outputs[0])) {
-    const std::int64_t an_image = image_columns() * element_bytes_;
-    const std::int64_t piece = images_at_a_time(sizes.images, an_image, most_column_bytes);
-    column_bytes_ = graph::aligned(piece * an_image);
-    // Pieces begin at any image, which need not be a stride of the product.
-    const auto b_alignment = static_cast<int>(std::gcd(piece * in_bytes(), std::int64_t{64}));
-    products_.emplace(sizes.images, piece, [&](std::int64_t images) {
-      return make_device_product({.device = device_of(request),
-                                  .node = request.node.name,
-                                  .type = request.outputs[0].type,
-                                  .product = product_of_images(images),
-                                  .b_alignment = b_alignment});
-    });
-  }
-
-  std::int64_t scratch_bytes() const override { return column_bytes_ + products_->scratch_bytes(); }
-
-  void run(const KernelIo& io) override {
-    const std::int64_t out_elements = sizes_.out_channels * sizes_.windows.in_places();
-    products_->run([&](DeviceProduct& product, std::int64_t image, std::int64_t images) {
-      const ProductData data = {.a = io.inputs[1].data,
-                                .b = io.inputs[0].data + image * in_bytes(),
-                                .c = nullptr,
-                                .out = io.scratch};
-      product.run(data, io.scratch + column_bytes_, stream_of(io));
-      visit_type(io.outputs[0].type, AllFloats{}, [&]<typename T>(T) {
-        Loops(stream_of(io), {})
-            .each(images * out_elements,
-                  ProductElement<T>{{reinterpret_cast<const T*>(io.scratch),
-                                     optional_data<const T>(io.inputs, 2),
-                                     io.outputs[0].as<T>() + image * out_elements, sizes_.windows,
-                                     sizes_.out_channels}});
-      });
-    });
-  }
-
- private:
-  /// The size of one image of the input.
-  std::int64_t in_bytes() const {
-    return sizes_.channels * sizes_.windows.out_places() * element_bytes_;
-  }
-  std::int64_t image_columns() const {
-    return sizes_.out_channels * sizes_.windows.tap_places() * sizes_.windows.out_places();
-  }
-
-  Product product_of_images(std::int64_t images) const {
-    const std::int64_t groups = sizes_.groups;
-    Product product;
-    product.batches = {images, groups};
-    product.rows = sizes_.out_channels / groups * sizes_.windows.tap_places();
-    product.depth = sizes_.channels / groups;
-    product.columns = sizes_.windows.out_places();
-    product.a = {{0, product.rows * product.depth}, 1, product.rows};
-    product.b = {{groups * product.depth * product.columns, product.depth * product.columns},
-                 product.columns,
-                 1};
-    product.out = {{image_columns(), product.rows * product.columns}, product.columns, 1};
-    merge_batches(product);
-    return product;
-  }
-
-  ConvolutionSizes sizes_;
-  int element_bytes_;
-  std::int64_t column_bytes_ = 0;
-  std::optional<ImageProducts> products_;
-};
+/// The weights, transposed, times the channels of images.
+Product column_product(const ConvolutionSizes& sizes, std::int64_t images) {
+  Product product;
+  product.batches = {images, sizes.groups};
+  product.rows = sizes.out_channels / sizes.groups * sizes.windows.tap_places();
+  product.depth = sizes.channels / sizes.groups;
+  product.columns = sizes.windows.out_places();
+  const std::int64_t in_group = product.depth * product.columns;
+  const std::int64_t of_group = product.rows * product.columns;
+  product.a = {{0, product.rows * product.depth}, 1, product.rows};
+  product.b = {{sizes.groups * in_group, in_group}, product.columns, 1};
+  product.out = {{sizes.groups * of_group, of_group}, product.columns, 1};
+  merge_batches(product);
+  return product;
+}
 
 }  // namespace
 
@@ -300,7 +234,7 @@ std::unique_ptr<Kernel> make_conv_within(const KernelRequest& request,
   const ConvolutionSizes sizes = convolution_sizes(request);
   const bool is_depthwise = request.inputs[1].shape[1] == 1 && sizes.groups > 1;
   if (is_depthwise) return make_depthwise_conv(request, sizes);
-  return std::make_unique<MatrixConv>(request, sizes, most_window_bytes);
+  return make_matrix_conv(request, sizes, most_window_bytes);
 }
 
 std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request) {
@@ -310,10 +244,46 @@ std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request) {
 std::unique_ptr<Kernel> make_conv_transpose_within(const KernelRequest& request,
                                                    std::int64_t most_column_bytes) {
   const ConvolutionSizes sizes = transposed_convolution_sizes(request);
+  const Windows& windows = sizes.windows;
+  const DataType type = request.outputs[0].type;
   const bool is_empty = request.inputs[0].elements() == 0 || request.inputs[1].elements() == 0 ||
                         request.outputs[0].elements() == 0;
   if (is_empty) return make_conv_transpose_loops(request);
-  return std::make_unique<FoldedProduct>(request, sizes, most_column_bytes);
+  const int element_bytes = element_bytes_of(request, request.outputs[0]);
+  const std::int64_t in_bytes = sizes.channels * windows.out_places() * element_bytes;
+  const std::int64_t out_elements = sizes.out_channels * windows.in_places();
+  const std::int64_t an_image =
+      sizes.out_channels * windows.tap_places() * windows.out_places() * element_bytes;
+  const std::int64_t piece = images_at_a_time(sizes.images, an_image, most_column_bytes);
+  const std::int64_t column_bytes = graph::aligned(piece * an_image);
+  // Pieces begin at any image, which need not be a stride of the product.
+  const auto b_alignment = static_cast<int>(std::gcd(piece * in_bytes, std::int64_t{64}));
+  ImageProducts products(sizes.images, piece, [&](std::int64_t images) {
+    return make_device_product({.device = device_of(request),
+                                .node = request.node.name,
+                                .type = type,
+                                .product = column_product(sizes, images),
+                                .b_alignment = b_alignment});
+  });
+  const std::int64_t scratch_bytes = column_bytes + products.scratch_bytes();
+  auto run = [=, products = std::move(products)](const KernelIo& io) {
+    products.run([&](DeviceProduct& product, std::int64_t image, std::int64_t images) {
+      const ProductData data = {.a = io.inputs[1].data,
+                                .b = io.inputs[0].data + image * in_bytes,
+                                .c = nullptr,
+                                .out = io.scratch};
+      product.run(data, io.scratch + column_bytes, stream_of(io));
+      visit_type(type, AllFloats{}, [&]<typename T>(T) {
+        Loops(stream_of(io), {})
+            .each(images * out_elements,
+                  ProductElement<T>{{reinterpret_cast<const T*>(io.scratch),
+                                     optional_data<const T>(io.inputs, 2),
+                                     io.outputs[0].as<T>() + image * out_elements, sizes.windows,
+                                     sizes.out_channels}});
+      });
+    });
+  };
+  return make_kernel(std::move(run), scratch_bytes);
 }
 
 }  // namespace autopar::runtime::cuda

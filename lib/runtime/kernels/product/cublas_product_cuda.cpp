@@ -369,29 +369,26 @@ class CublasProduct final : public DeviceProduct {
     if (plan_.bias_in_epilogue)
       of_.set(plan_.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
               static_cast<const void*>(data.c));
+    const double doubles[] = {of_.product.alpha, plan_.beta};
+    const bool is_double = of_.types.scale == CUDA_R_64F;
+    const void* alpha = is_double ? static_cast<const void*>(&doubles[0]) : &of_.product.alpha;
+    const void* beta = is_double ? static_cast<const void*>(&doubles[1]) : &plan_.beta;
     for (const Offsets& offsets : calls_) {
+      const std::byte* left = a + offsets.a;
+      const std::byte* right = b + offsets.b;
+      if (of_.is_swapped()) std::swap(left, right);
       std::byte* d = out + offsets.out;
       const std::byte* c = plan_.c_is_operand ? data.c + offsets.c : d;
-      multiply({a + offsets.a, b + offsets.b, c, d}, workspace(scratch), stream);
+      of_.check(cublasLtMatmul(of_.device.cublas(), plan_.description.get(), alpha, left,
+                               plan_.left.get(), right, plan_.right.get(), beta, c, plan_.c.get(),
+                               d, plan_.out.get(), &plan_.algorithm, workspace(scratch),
+                               static_cast<std::size_t>(plan_.workspace_bytes), stream));
     }
     if (staged_out_.copy) staged_out_.copy->run(out, data.out, stream);
     activate(plan_.activation_after, of_.type, data.out, out_elements_, stream);
   }
 
  private:
-  void multiply(const ProductData& data, std::byte* workspace, cudaStream_t stream) const {
-    const double doubles[] = {of_.product.alpha, plan_.beta};
-    const bool is_double = of_.types.scale == CUDA_R_64F;
-    const void* alpha = is_double ? static_cast<const void*>(&doubles[0]) : &of_.product.alpha;
-    const void* beta = is_double ? static_cast<const void*>(&doubles[1]) : &plan_.beta;
-    const bool is_swapped = of_.is_swapped();
-    of_.check(cublasLtMatmul(of_.device.cublas(), plan_.description.get(), alpha,
-                             is_swapped ? data.b : data.a, plan_.left.get(),
-                             is_swapped ? data.a : data.b, plan_.right.get(), beta, data.c,
-                             plan_.c.get(), data.out, plan_.out.get(), &plan_.algorithm, workspace,
-                             static_cast<std::size_t>(plan_.workspace_bytes), stream));
-  }
-
   std::byte* workspace(std::byte* scratch) const {
     if (plan_.workspace_bytes == 0) return nullptr;
     const auto address = reinterpret_cast<std::uintptr_t>(scratch + of_.staged_bytes);

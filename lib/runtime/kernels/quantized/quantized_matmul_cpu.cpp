@@ -28,9 +28,8 @@ class QuantizedMatMul final : public Kernel {
         is_constant ? memory::desc(stored.dims(), stored.data_type(), memory::format_tag::any)
                     : stored;
     dnnl::primitive_attr attributes = user_scratchpad();
-    const std::int64_t scales = request.inputs[scale_input].elements();
     Shape scale_shape(product.batches.size() + 2, 1);
-    scale_shape.back() = scales;
+    scale_shape.back() = request.inputs[scale_input].elements();
     dnnl::post_ops scaling;
     scaling.append_binary(dnnl::algorithm::binary_mul, float_layout(scale_shape));
     attributes.set_post_ops(scaling);
@@ -43,12 +42,10 @@ class QuantizedMatMul final : public Kernel {
          matrices(product, product.out, product.rows, product.columns, memory::data_type::f32)},
         attributes);
     matmul_ = OnednnPrimitive(description, {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
-    const auto vector = [](std::int64_t elements, memory::data_type type) {
-      return memory::desc({elements}, type, memory::format_tag::x);
-    };
+    const memory::desc one({1}, memory::data_type::s32, memory::format_tag::x);
     matmul_.add(scale_argument, float_layout(scale_shape));
-    if (has_a_zero_) matmul_.add(a_zero_argument, vector(1, memory::data_type::s32));
-    if (has_b_zero_) matmul_.add(b_zero_argument, vector(1, memory::data_type::s32));
+    if (has_a_zero_) matmul_.add(a_zero_argument, one);
+    if (has_b_zero_) matmul_.add(b_zero_argument, one);
     if (is_constant)
       kept_weights_ =
           kept_bytes(request.device, request.inputs[1], stored, description.weights_desc());
