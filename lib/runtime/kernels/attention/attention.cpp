@@ -156,14 +156,13 @@ void AttentionProblem::read_mask(const graph::Node& node, std::span<const Tensor
 
 AttentionCache::AttentionCache(const KernelRequest& request, AttentionProblem& problem) {
   if (!problem.has_cache) return;
-  const auto side = [&](std::size_t input, std::size_t output, AttentionProblem::Layout& layout,
-                        std::int64_t columns) {
+  const auto side = [&](std::size_t input, Layout& layout, std::int64_t columns) {
     const int bytes = element_bytes_of(request, request.inputs[input]);
     const std::int64_t head = problem.keys * columns;
     const std::int64_t rows = problem.keys - problem.past;
     Side made;
     made.shape = {problem.batches, problem.key_heads, problem.keys, columns};
-    made.has_output = is_given(request.outputs, output);
+    made.has_output = is_given(request.outputs, input);
     made.past_elements = problem.past * columns;
     const std::vector<std::int64_t> to{problem.key_heads * head, head, columns, 1};
     made.present =
@@ -177,17 +176,17 @@ AttentionCache::AttentionCache(const KernelRequest& request, AttentionProblem& p
     layout = {to[0], to[1], to[2], 1};
     return made;
   };
-  sides_ = {side(1, 1, problem.k, problem.depth), side(2, 2, problem.v, problem.value_depth)};
+  sides_ = {side(1, problem.k, problem.depth), side(2, problem.v, problem.value_depth)};
 }
 
-TensorView AttentionCache::join(const Side& side, const KernelIo& io, std::size_t input,
-                                std::size_t past, std::size_t output, std::byte*& scratch) const {
+TensorView AttentionCache::join(std::size_t input, const KernelIo& io, std::byte*& scratch) const {
+  const Side& side = sides_[input - 1];
   if (!side.present) return io.inputs[input];
   TensorView joined{io.inputs[input].type, side.shape, nullptr};
-  joined.data = side.has_output ? io.outputs[output].data : scratch;
+  joined.data = side.has_output ? io.outputs[input].data : scratch;
   if (!side.has_output) scratch += graph::aligned(joined.size_bytes());
   if (joined.elements() == 0) return joined;
-  if (side.past) side.past->run(io.inputs[past].data, joined.data, io.stream);
+  if (side.past) side.past->run(io.inputs[input + 3].data, joined.data, io.stream);
   const std::int64_t element_bytes = joined.size_bytes() / joined.elements();
   side.present->run(io.inputs[input].data, joined.data + side.past_elements * element_bytes,
                     io.stream);
@@ -195,8 +194,8 @@ TensorView AttentionCache::join(const Side& side, const KernelIo& io, std::size_
 }
 
 AttentionCache::Joined AttentionCache::join(const KernelIo& io, std::byte* scratch) const {
-  const TensorView keys = join(sides_[0], io, 1, 4, 1, scratch);
-  return {keys, join(sides_[1], io, 2, 5, 2, scratch)};
+  const TensorView keys = join(1, io, scratch);
+  return {keys, join(2, io, scratch)};
 }
 
 namespace cuda {

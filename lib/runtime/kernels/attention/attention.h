@@ -93,8 +93,9 @@ class AttentionCache {
     std::int64_t past_elements = 0;  ///< of a head
     bool has_output = false;
   };
-  TensorView join(const Side& side, const KernelIo& io, std::size_t input, std::size_t past,
-                  std::size_t output, std::byte*& scratch) const;
+  /// Of input 1, keys, or 2, values; their present is the output of that number, their past the
+  /// third input behind.
+  TensorView join(std::size_t input, const KernelIo& io, std::byte*& scratch) const;
 
   std::array<Side, 2> sides_;
   std::int64_t scratch_bytes_ = 0;

@@ -10,7 +10,7 @@
 #include "runtime/device.h"
 #include "runtime/kernels/attention/attention.h"
 #include "runtime/kernels/attention/kernels.h"
-#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/normalization/softmax_row.h"
 
@@ -238,31 +238,47 @@ struct Blocks {
   }
 };
 
+/// `memory` has `thread_bytes` for the scores of each thread.
 template <typename T>
-class Attention final : public Kernel {
- public:
-  explicit Attention(const KernelRequest& request)
-      : problem_(request.node, request.inputs, request.outputs),
-        cache_(request, problem_),
-        sizes_(problem_),
-        threads_(request.device.threads()),
-        node_(request.node.name) {
-    const auto joined_bytes = [&](std::int64_t columns) {
-      return graph::aligned(problem_.batches * problem_.key_heads * problem_.keys * columns * 4);
-    };
-    converted_bytes_ = float_bytes(request);
-    if (problem_.has_cache && is_half(request.inputs[0].type))
-      converted_bytes_ += joined_bytes(problem_.depth) + joined_bytes(problem_.value_depth);
+void run_blocks(const Blocks<T>& blocks, std::int64_t threads, std::byte* memory,
+                std::int64_t thread_bytes) {
+  const std::int64_t count = blocks.count();
+#pragma omp parallel num_threads(threads) if (count > 1)
+  {
+    T* const scores = reinterpret_cast<T*>(memory + omp_get_thread_num() * thread_bytes);
+    // The last queries see most keys, so they begin.
+#pragma omp for schedule(dynamic)
+    for (std::int64_t block = count - 1; block >= 0; --block) blocks.run(block, scores);
   }
+}
 
-  std::int64_t scratch_bytes() const override {
-    return cache_.scratch_bytes() + converted_bytes_ + threads_ * thread_bytes();
-  }
+const std::int64_t* checked_lengths(const TensorView& view, std::int64_t keys,
+                                    const std::string& node) {
+  const auto* lengths = view.as<const std::int64_t>();
+  for (std::int64_t b = 0; b < view.elements(); ++b)
+    if (lengths[b] < 0 || lengths[b] > keys)
+      fail("node '{}': nonpad_kv_seqlen of batch {} is {}, of {} keys", node, b, lengths[b], keys);
+  return lengths;
+}
 
-  void run(const KernelIo& io) override {
-    std::byte* const own = io.scratch + cache_.scratch_bytes() + converted_bytes_;
-    const AttentionCache::Joined joined = cache_.join(io, io.scratch);
-    FloatCopies copies(io.scratch + cache_.scratch_bytes());
+template <typename T>
+std::unique_ptr<Kernel> make(const KernelRequest& request) {
+  AttentionProblem problem(request.node, request.inputs, request.outputs);
+  AttentionCache cache(request, problem);
+  const BlockSizes sizes(problem);
+  const std::int64_t threads = request.device.threads();
+  const auto joined_bytes = [&](std::int64_t columns) {
+    return graph::aligned(problem.batches * problem.key_heads * problem.keys * columns * 4);
+  };
+  // Where the memory of threads begins, behind what is joined and converted.
+  std::int64_t own_at = cache.scratch_bytes() + float_bytes(request);
+  if (problem.has_cache && is_half(request.inputs[0].type))
+    own_at += joined_bytes(problem.depth) + joined_bytes(problem.value_depth);
+  const std::int64_t thread_bytes =
+      graph::aligned(sizes.block * problem.keys * static_cast<std::int64_t>(sizeof(T)));
+  auto run = [=, node = request.node.name, cache = std::move(cache)](const KernelIo& io) {
+    const AttentionCache::Joined joined = cache.join(io, io.scratch);
+    FloatCopies copies(io.scratch + cache.scratch_bytes());
     const auto target = [&](const TensorView& view) -> T* {
       if constexpr (std::is_same_v<T, float>)
         return copies.target(view);
@@ -281,48 +297,18 @@ class Attention final : public Kernel {
     of.v = load(joined.values);
     of.out = target(io.outputs[0]);
     if (is_given(io.inputs, 3)) of.mask = &io.inputs[3];
-    if (problem_.has_lengths) of.lengths = checked_lengths(io.inputs[6]);
-    const bool has_scores = problem_.scores != Scores::none;
+    if (problem.has_lengths) of.lengths = checked_lengths(io.inputs[6], problem.keys, node);
+    const bool has_scores = problem.scores != Scores::none;
     if (has_scores) of.scores_out = target(io.outputs[3]);
-    if (io.outputs[0].elements() > 0 || has_scores) run_blocks({problem_, sizes_, of}, own);
+    if (io.outputs[0].elements() > 0 || has_scores)
+      run_blocks<T>({problem, sizes, of}, threads, io.scratch + own_at, thread_bytes);
     if constexpr (std::is_same_v<T, float>) {
       FloatCopies::store(of.out, io.outputs[0]);
       if (has_scores) FloatCopies::store(of.scores_out, io.outputs[3]);
     }
-  }
-
- private:
-  std::int64_t thread_bytes() const {
-    return graph::aligned(sizes_.block * problem_.keys * static_cast<std::int64_t>(sizeof(T)));
-  }
-
-  const std::int64_t* checked_lengths(const TensorView& view) const {
-    const auto* lengths = view.as<const std::int64_t>();
-    for (std::int64_t b = 0; b < problem_.batches; ++b)
-      if (lengths[b] < 0 || lengths[b] > problem_.keys)
-        fail("node '{}': nonpad_kv_seqlen of batch {} is {}, of {} keys", node_, b, lengths[b],
-             problem_.keys);
-    return lengths;
-  }
-
-  void run_blocks(const Blocks<T>& blocks, std::byte* memory) const {
-    const std::int64_t count = blocks.count();
-#pragma omp parallel num_threads(threads_) if (count > 1)
-    {
-      T* const scores = reinterpret_cast<T*>(memory + omp_get_thread_num() * thread_bytes());
-      // The last queries see most keys, so they begin.
-#pragma omp for schedule(dynamic)
-      for (std::int64_t block = count - 1; block >= 0; --block) blocks.run(block, scores);
-    }
-  }
-
-  AttentionProblem problem_;
-  AttentionCache cache_;
-  BlockSizes sizes_;
-  std::int64_t threads_;
-  std::string node_;
-  std::int64_t converted_bytes_ = 0;
-};
+  };
+  return make_kernel(std::move(run), own_at + threads * thread_bytes);
+}
 
 bool has_mask_type(DataType type) {
   return type == DataType::boolean || graph::is_floating_point(type);
@@ -350,9 +336,9 @@ std::unique_ptr<Kernel> make_attention(const KernelRequest& request) {
            request.node.name, name_of(type), name_of(request.inputs[i].type));
   if (is_given(request.inputs, 3) && !has_mask_type(request.inputs[3].type))
     fail_type(request, request.inputs[3].type);
-  if (type == DataType::float64) return std::make_unique<Attention<double>>(request);
+  if (type == DataType::float64) return make<double>(request);
   if (type != DataType::float32 && !is_half(type)) fail_type(request, type);
-  return std::make_unique<Attention<float>>(request);
+  return make<float>(request);
 }
 
 }  // namespace autopar::runtime::cpu

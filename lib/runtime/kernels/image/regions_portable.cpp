@@ -231,16 +231,14 @@ RegionSizes region_sizes_of(const KernelRequest& request, std::int64_t numbers) 
   if (!fits)
     fail("node '{}': {} wants images of two dimensions and {} numbers a region", request.node.name,
          request.node.op_type, numbers);
-  RegionSizes sizes;
-  sizes.images = in.shape[0];
-  sizes.channels = in.shape[1];
-  sizes.regions = rois.shape[0];
-  sizes.height = static_cast<int>(in.shape[2]);
-  sizes.width = static_cast<int>(in.shape[3]);
-  sizes.pooled_height = static_cast<int>(out[2]);
-  sizes.pooled_width = static_cast<int>(out[3]);
-  sizes.scale = static_cast<double>(request.node.float_attribute("spatial_scale", 1.0F));
-  return sizes;
+  return {.images = in.shape[0],
+          .channels = in.shape[1],
+          .regions = rois.shape[0],
+          .height = static_cast<int>(in.shape[2]),
+          .width = static_cast<int>(in.shape[3]),
+          .pooled_height = static_cast<int>(out[2]),
+          .pooled_width = static_cast<int>(out[3]),
+          .scale = static_cast<double>(request.node.float_attribute("spatial_scale", 1.0F))};
 }
 
 }  // namespace

@@ -64,60 +64,46 @@ void store_moments(const KernelIo& io, std::int64_t row, Moments<double> moments
 }
 
 /// LayerNormalization of float32, float16, bfloat16.
-class LayerNormalization final : public Kernel {
- public:
-  explicit LayerNormalization(const KernelRequest& request)
-      : rows_(request),
-        has_bias_(is_given(request.inputs, 2)),
-        has_moments_(is_given(request.outputs, 1) || is_given(request.outputs, 2)),
-        float_bytes_(float_bytes(request)) {
-    using dnnl::normalization_flags;
-    const dnnl::layer_normalization_forward::desc description(
-        has_moments_ ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference,
-        float_layout({rows_.count, rows_.extent}), float_layout({rows_.count}), rows_.epsilon,
-        has_bias_ ? normalization_flags::use_scale | normalization_flags::use_shift
-                  : normalization_flags::use_scale);
-    const auto primitive = describe_primitive<dnnl::layer_normalization_forward>(description);
-    std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_SCALE, DNNL_ARG_DST};
-    if (has_bias_) arguments.push_back(DNNL_ARG_SHIFT);
-    if (has_moments_) arguments.insert(arguments.end(), {DNNL_ARG_MEAN, DNNL_ARG_VARIANCE});
-    normalization_ = OnednnPrimitive(primitive, arguments);
-  }
-
-  std::int64_t scratch_bytes() const override {
-    const std::int64_t moments = has_moments_ ? 2 * rows_.count : 0;
-    return normalization_.scratch_bytes() + float_bytes_ +
-           moments * static_cast<std::int64_t>(sizeof(float));
-  }
-
-  void run(const KernelIo& io) override {
-    std::byte* copied = io.scratch + normalization_.scratch_bytes();
+std::unique_ptr<Kernel> make_onednn(const KernelRequest& request) {
+  using dnnl::normalization_flags;
+  const NormalizedRows rows(request);
+  const bool has_bias = is_given(request.inputs, 2);
+  const bool has_moments = is_given(request.outputs, 1) || is_given(request.outputs, 2);
+  const dnnl::layer_normalization_forward::desc description(
+      has_moments ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference,
+      float_layout({rows.count, rows.extent}), float_layout({rows.count}), rows.epsilon,
+      has_bias ? normalization_flags::use_scale | normalization_flags::use_shift
+               : normalization_flags::use_scale);
+  std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_SCALE, DNNL_ARG_DST};
+  if (has_bias) arguments.push_back(DNNL_ARG_SHIFT);
+  if (has_moments) arguments.insert(arguments.end(), {DNNL_ARG_MEAN, DNNL_ARG_VARIANCE});
+  const OnednnPrimitive primitive(
+      describe_primitive<dnnl::layer_normalization_forward>(description), arguments);
+  const std::int64_t copied_bytes = float_bytes(request);
+  const auto run = [=, normalization = primitive](const KernelIo& io) mutable {
+    std::byte* copied = io.scratch + normalization.scratch_bytes();
     FloatCopies copies(copied);
     float* out = copies.target(io.outputs[0]);
-    normalization_.bind(DNNL_ARG_SRC, copies.load(io.inputs[0]));
-    normalization_.bind(DNNL_ARG_SCALE, copies.load(io.inputs[1]));
-    if (has_bias_) normalization_.bind(DNNL_ARG_SHIFT, copies.load(io.inputs[2]));
-    normalization_.bind(DNNL_ARG_DST, out);
-    const float* mean = reinterpret_cast<float*>(copied + float_bytes_);
-    const float* variance = mean + rows_.count;
-    if (has_moments_) {
-      normalization_.bind(DNNL_ARG_MEAN, mean);
-      normalization_.bind(DNNL_ARG_VARIANCE, variance);
+    normalization.bind(DNNL_ARG_SRC, copies.load(io.inputs[0]));
+    normalization.bind(DNNL_ARG_SCALE, copies.load(io.inputs[1]));
+    if (has_bias) normalization.bind(DNNL_ARG_SHIFT, copies.load(io.inputs[2]));
+    normalization.bind(DNNL_ARG_DST, out);
+    const float* mean = reinterpret_cast<float*>(copied + copied_bytes);
+    const float* variance = mean + rows.count;
+    if (has_moments) {
+      normalization.bind(DNNL_ARG_MEAN, mean);
+      normalization.bind(DNNL_ARG_VARIANCE, variance);
     }
-    normalization_.run(io.scratch);
+    normalization.run(io.scratch);
     FloatCopies::store(out, io.outputs[0]);
-    if (!has_moments_) return;
-    for (std::int64_t row = 0; row < rows_.count; ++row)
-      store_moments(io, row, {mean[row], 1 / std::sqrt(variance[row] + rows_.epsilon)});
-  }
-
- private:
-  OnednnPrimitive normalization_;
-  NormalizedRows rows_;
-  bool has_bias_;
-  bool has_moments_;
-  std::int64_t float_bytes_;
-};
+    if (!has_moments) return;
+    for (std::int64_t row = 0; row < rows.count; ++row)
+      store_moments(io, row, {mean[row], 1 / std::sqrt(variance[row] + rows.epsilon)});
+  };
+  const std::int64_t moments = has_moments ? 2 * rows.count : 0;
+  return make_kernel(run, primitive.scratch_bytes() + copied_bytes +
+                              moments * static_cast<std::int64_t>(sizeof(float)));
+}
 
 template <typename T>
 void normalize_rows(const KernelIo& io, std::int64_t count, int threads, const Row<T>& first) {
@@ -161,7 +147,7 @@ std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request) {
   if (has_broadcast_scale(request)) return make_broadcast_normalization(request);
   const TensorView& in = request.inputs[0];
   if (in.type == DataType::float64 || in.elements() == 0) return make_plain(request, true);
-  return std::make_unique<LayerNormalization>(request);
+  return make_onednn(request);
 }
 
 std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request) {
