@@ -45,10 +45,7 @@ void change_extent(InferenceContext& context, const char* dim_name,
   extent.set_dim_value(to);
 }
 
-void same_shape(InferenceContext& context) {
-  onnx::propagateElemTypeFromInputToOutput(context, 0, 0);
-  if (onnx::hasInputShape(context, 0)) onnx::propagateShapeFromInputToOutput(context, 0, 0);
-}
+constexpr InferShapes same_shape = onnx::propagateShapeAndTypeFromFirstInput;
 
 void infer_all_gather(InferenceContext& context) {
   same_shape(context);

@@ -1,7 +1,7 @@
 #include "graph/onnx/constant_folding.h"
 
 #include <algorithm>
-#include <array>
+#include <set>
 
 namespace autopar::graph {
 namespace {
@@ -9,8 +9,6 @@ namespace {
 /// Enough for the masks of sequences of 1024, small beside any weight.
 constexpr std::int64_t most_output_bytes = std::int64_t{4} << 20;
 constexpr std::int64_t most_input_bytes = std::int64_t{8} << 20;
-
-using ShapeFunction = Tensor (*)(const Node& node, const Shape& input);
 
 Tensor shape_between(const Node& node, const Shape& input) {
   const auto rank = static_cast<std::int64_t>(input.size());
@@ -27,28 +25,11 @@ Tensor element_count(const Node&, const Shape& input) {
   return Tensor::of_int64({}, {{num_elements(input)}});
 }
 
-/// Operators whose result is a function of their input's shape alone.
-struct ShapeOperator {
-  std::string_view op_type;
-  ShapeFunction evaluate;
-};
-constexpr std::array<ShapeOperator, 2> shape_operators = {{
-    {"Shape", shape_between},
-    {"Size", element_count},
-}};
-
-constexpr std::array<std::string_view, 6> random_operators = {
-    "Bernoulli",     "Multinomial",      "RandomNormal",
-    "RandomUniform", "RandomNormalLike", "RandomUniformLike"};
-
 /// Operators whose results' shapes depend on values: inference tells none, the evaluator does.
-constexpr std::array<std::string_view, 4> data_shaped_operators = {"Compress", "NonMaxSuppression",
-                                                                   "NonZero", "Unique"};
-
 bool is_data_shaped(const NodeInContext& context) {
-  return context.schema->domain().empty() &&
-         std::ranges::find(data_shaped_operators, context.schema->Name()) !=
-             data_shaped_operators.end();
+  static const std::set<std::string_view> operators = {"Compress", "NonMaxSuppression", "NonZero",
+                                                       "Unique"};
+  return context.schema->domain().empty() && operators.contains(context.schema->Name());
 }
 
 /// A placeholder where the shape is not known: the evaluator gives one.
@@ -66,8 +47,11 @@ bool unpacks_weights(const NodeInContext& context) {
 
 bool is_foldable(const NodeInContext& context, const std::vector<OutputType>& outputs,
                  const std::vector<bool>& is_weight) {
+  static const std::set<std::string_view> random_operators = {
+      "Bernoulli",     "Multinomial",      "RandomNormal",
+      "RandomUniform", "RandomNormalLike", "RandomUniformLike"};
   if (!context.schema->domain().empty() || unpacks_weights(context) ||
-      std::ranges::find(random_operators, context.schema->Name()) != random_operators.end())
+      random_operators.contains(context.schema->Name()))
     return false;
   std::int64_t input_bytes = 0;
   for (std::size_t i = 0; i < context.inputs.size(); ++i) {
@@ -125,12 +109,12 @@ std::optional<std::vector<Tensor>> fold(const NodeInContext& context, const Node
                                         const std::vector<OutputType>& outputs,
                                         const std::vector<bool>& is_weight,
                                         const Evaluator& evaluate, Folding folding) {
-  if (context.schema->domain().empty()) {
-    const auto shape_operator =
-        std::ranges::find(shape_operators, node.op_type, &ShapeOperator::op_type);
-    if (shape_operator != shape_operators.end())
-      return std::vector{shape_operator->evaluate(node, context.inputs[0]->shape)};
-  }
+  // Operators whose result is a function of their input's shape alone.
+  static const std::map<std::string_view, Tensor (*)(const Node&, const Shape&)> of_shape = {
+      {"Shape", shape_between}, {"Size", element_count}};
+  const auto found = of_shape.find(node.op_type);
+  if (context.schema->domain().empty() && found != of_shape.end())
+    return std::vector{found->second(node, context.inputs[0]->shape)};
   if (folding != Folding::of_everything && !is_foldable(context, outputs, is_weight))
     return std::nullopt;
   if (evaluate) {

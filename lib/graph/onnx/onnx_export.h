@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <string>
 
 #include "base/digesting_file.h"
 #include "graph/graph.h"

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -9,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/evaluator.h"
 #include "graph/graph.h"
 
 namespace autopar::graph {
@@ -24,6 +22,12 @@ using ShapeBindings = std::map<std::string, Shape>;
 
 /// Reads "NAME=1x128"; throws Error that shows the form.
 std::pair<std::string, Shape> parse_shape_binding(std::string_view text);
+
+/// Evaluates a graph of one node whose inputs are all constants; nullopt where no kernel serves
+/// it. The one call against the modules' order: folding needs kernels, which this module may not
+/// know, so the application hands them in. Of Compress, NonMaxSuppression, NonZero and Unique the
+/// results' shapes are the evaluator's.
+using Evaluator = std::function<std::optional<std::vector<Tensor>>(const Graph& single_node)>;
 
 /// Whether an operator is to stay as it is.
 using IsNative = std::function<bool(std::string_view domain, std::string_view op_type)>;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/evaluator.h"
+#include "graph/onnx/onnx_import.h"
 #include "sharding/sharding_rule.h"
 
 /// Rules for operators that the table has none for, found by running them

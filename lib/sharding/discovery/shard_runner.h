@@ -4,8 +4,8 @@
 #include <random>
 #include <vector>
 
-#include "graph/evaluator.h"
 #include "graph/onnx/infer_node.h"
+#include "graph/onnx/onnx_import.h"
 #include "sharding/tensor_shard_spec.h"
 
 namespace autopar::sharding {

@@ -37,7 +37,7 @@ struct Reading {
         given.push_back(reader.frames().bring_in(loop.carried[i], around));
         continue;
       }
-      const Value value = reader.frames().value(loop.carried[i], around);
+      const Value value = reader.frames().builder(around).value(loop.carried[i]);
       given.push_back(builder.add_input({value.name, false}, value.type, value.shape));
     }
     made = loop.read(round, given);

@@ -6,17 +6,6 @@
 #include "graph/onnx/node_inference.h"
 
 namespace autopar::graph {
-namespace {
-
-ReadNode reader_of(const std::string& op_type) {
-  static const std::map<std::string_view, ReadNode> table = {
-      {"If", read_if}, {"Loop", read_loop}, {"Scan", read_scan}};
-  const auto found = table.find(op_type);
-  return found == table.end() ? find_sequence_operator(op_type) : found->second;
-}
-
-}  // namespace
-
 NodeReader::NodeReader(const onnx::NodeProto& node, std::int64_t opset, Scope& scope)
     : node_(node),
       opset_(opset),
@@ -90,7 +79,11 @@ Values NodeReader::add_loop(Values inputs, LoopBody body, const std::vector<Loop
 }
 
 bool read_control_flow(const onnx::NodeProto& node, std::int64_t opset, Scope& scope) {
-  const ReadNode read = reader_of(node.op_type());
+  static const std::map<std::string_view, ReadNode> table = {
+      {"If", read_if}, {"Loop", read_loop}, {"Scan", read_scan}};
+  const auto found = table.find(node.op_type());
+  const ReadNode read =
+      found == table.end() ? find_sequence_operator(node.op_type()) : found->second;
   if (read == nullptr) return false;
   const ModelReading& model = scope.model;
   schema_of(node, {{"", opset}}, model.where);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "graph/loop_body.h"
 #include "graph/onnx/import/graph_builder.h"
 
 namespace autopar::graph {
@@ -35,9 +34,6 @@ class BodyFrames {
   GraphBuilder& builder() { return frames_.back().builder; }
   const GraphBuilder& builder() const { return frames_.back().builder; }
   GraphBuilder& builder(int depth) { return frames_[static_cast<std::size_t>(depth)].builder; }
-  const Value& value(ValueId id, int depth) const {
-    return frames_[static_cast<std::size_t>(depth)].builder.value(id);
-  }
   int depth() const { return static_cast<int>(frames_.size()) - 1; }
 
   /// The value of the graph at this depth as the innermost graph has it.

@@ -7,7 +7,6 @@
 #include <unordered_map>
 
 #include "graph/loop_body.h"
-#include "graph/onnx/model_file.h"
 
 namespace autopar::graph {
 namespace {
