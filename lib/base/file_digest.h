@@ -1,9 +1,63 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <string>
+#include <vector>
+
+struct XXH3_state_s;
 
 namespace autopar {
+
+/// XXH3-64 of bytes that come in pieces.
+class Xxh3Stream {
+ public:
+  Xxh3Stream();
+  void add(std::span<const std::byte> bytes);
+  /// 16 hex digits of what was added so far.
+  std::string digest() const;
+
+ private:
+  struct Free {
+    void operator()(XXH3_state_s* state) const;
+  };
+  std::unique_ptr<XXH3_state_s, Free> state_;
+};
+
+struct WrittenFile {
+  std::uint64_t bytes = 0;
+  std::string xxh3;  ///< XXH3-64 in 16 hex digits
+};
+
+/// A file being written from front to end, with its digest: small writes are gathered in a buffer
+/// of 1 MiB, large ones pass it by. Every failure is an Error that names the file.
+class DigestingFile {
+ public:
+  explicit DigestingFile(std::filesystem::path path);
+  ~DigestingFile();
+  DigestingFile(const DigestingFile&) = delete;
+  DigestingFile& operator=(const DigestingFile&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  /// Writes zeros up to the next multiple of `alignment`.
+  void pad_to(std::uint64_t alignment);
+  std::uint64_t position() const { return position_; }
+  /// Writes what is buffered and closes; nothing may be written afterwards.
+  WrittenFile close();
+
+ private:
+  void flush();
+  void write_through(std::span<const std::byte> bytes);
+
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  std::uint64_t position_ = 0;
+  std::vector<std::byte> buffer_;
+  Xxh3Stream digest_;
+};
 
 /// XXH3-64 of a file's bytes in 16 hex digits. Throws Error where it cannot be read.
 std::string xxh3_of_file(const std::filesystem::path& file);

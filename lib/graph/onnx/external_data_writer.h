@@ -5,7 +5,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "base/digesting_file.h"
+#include "base/file_digest.h"
 #include "graph/tensor.h"
 
 namespace autopar::graph {

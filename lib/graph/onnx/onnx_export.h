@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "base/digesting_file.h"
+#include "base/file_digest.h"
 #include "graph/graph.h"
 
 namespace autopar::graph {
