@@ -7,20 +7,10 @@
 
 namespace autopar {
 
-namespace {
-
-std::filesystem::path system_folder() {
+TemporaryFolder::TemporaryFolder(std::filesystem::path parent) {
   std::error_code error;
-  auto folder = std::filesystem::temp_directory_path(error);
+  if (parent.empty()) parent = std::filesystem::temp_directory_path(error);
   if (error) fail("there is no folder for temporary files; set TMPDIR to one");
-  return folder;
-}
-
-}  // namespace
-
-TemporaryFolder::TemporaryFolder() : TemporaryFolder(system_folder()) {}
-
-TemporaryFolder::TemporaryFolder(const std::filesystem::path& parent) {
   std::string pattern = (parent / "autopar-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr)
     fail("no folder can be made in {}; set TMPDIR to one that can be written", parent.string());

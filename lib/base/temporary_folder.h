@@ -9,10 +9,9 @@ namespace autopar {
 /// else, not even by what a process with the same number left when it crashed.
 class TemporaryFolder {
  public:
-  /// Under the system's folder for such (TMPDIR), or `parent`; throws Error if it cannot be made
-  /// there.
-  TemporaryFolder();
-  explicit TemporaryFolder(const std::filesystem::path& parent);
+  /// Under `parent`, or, where that is empty, the system's folder for such (TMPDIR); throws Error
+  /// if it cannot be made there.
+  explicit TemporaryFolder(std::filesystem::path parent = {});
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
