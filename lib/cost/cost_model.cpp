@@ -226,8 +226,8 @@ double CostModel::loop_seconds(const graph::Graph& graph, const graph::Node& loo
 double CostModel::least_operator_seconds(int devices, const graph::Graph& graph,
                                          const graph::Node& node, const ShardingRule& rule,
                                          const OpShardSpec& whole) const {
-  if (rule.is_view) return 0;
-  if (node.body) return loop_seconds(graph, node);  // every device makes all rounds
+  // Every device makes all rounds of a loop.
+  if (rule.is_view || node.body) return seconds_as_one(graph, node, rule, whole);
   // A share has no less than its part of each, and time never falls with any of them. Its products
   // may be smaller, and of the fastest size.
   Work share = operator_work(graph, node, rule, whole);

@@ -32,12 +32,6 @@ std::vector<DeviceModel> make_presets() {
       {DataType::float8e4m3fn, 1979 * tera}, {DataType::float8e5m2, 1979 * tera},
       {DataType::int8, 1979 * tera},         {DataType::uint8, 1979 * tera},
   };
-  const std::map<DataType, SizedRate> ada{
-      {DataType::float32, 30.3 * tera},     {DataType::float16, 121 * tera},
-      {DataType::bfloat16, 121 * tera},     {DataType::float8e4m3fn, 242.5 * tera},
-      {DataType::float8e5m2, 242.5 * tera}, {DataType::int8, 242.5 * tera},
-      {DataType::uint8, 242.5 * tera},
-  };
   std::vector<DeviceModel> presets{
       {.name = "h200",
        .source = "NVIDIA H200 Tensor Core GPU data sheet, SXM: half of the rates with sparsity, "
@@ -77,7 +71,13 @@ std::vector<DeviceModel> make_presets() {
       {.name = "l4",
        .source = "NVIDIA L4 Tensor Core GPU data sheet: half of the rates with sparsity, 24 GB, "
                  "300 GB/s, PCIe Gen4 x16 64 GB/s both ways; latencies estimated",
-       .flops_per_second = ada,
+       .flops_per_second = {{DataType::float32, 30.3 * tera},
+                            {DataType::float16, 121 * tera},
+                            {DataType::bfloat16, 121 * tera},
+                            {DataType::float8e4m3fn, 242.5 * tera},
+                            {DataType::float8e5m2, 242.5 * tera},
+                            {DataType::int8, 242.5 * tera},
+                            {DataType::uint8, 242.5 * tera}},
        .memory_bytes_per_second = 300 * giga,
        .memory_bytes = 24'000'000'000,
        .links = {{pcie_latency, 32 * giga}}},

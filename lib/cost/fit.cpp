@@ -66,26 +66,20 @@ Rates in_steps(const Rates& rates) {
   return stepped;
 }
 
-std::vector<SizedRate::Point> mean_points(const Rates& rates) {
+/// Rates by which more never takes less time: where noise has it otherwise, it takes as long.
+SizedRate slowing_rate(const Rates& rates) {
   std::vector<SizedRate::Point> points;
+  double longest = 0;
   for (const auto& [size, measured] : rates) {
     double logarithm = 0;
     for (const double rate : measured) logarithm += std::log(rate);
-    points.push_back({size, std::exp(logarithm / static_cast<double>(measured.size()))});
-  }
-  return points;
-}
-
-/// Rates by which more never takes less time: where noise has it otherwise, it takes as long.
-SizedRate slowing_rate(const Rates& rates) {
-  std::vector<SizedRate::Point> points = mean_points(rates);
-  double longest = 0;
-  for (SizedRate::Point& point : points) {
+    const double mean = std::exp(logarithm / static_cast<double>(measured.size()));
     const double before = longest;
-    longest = std::max(longest, point.size / point.rate);
-    point.rate = point.size / longest;
-    while (point.size / point.rate < before) point.rate = std::nextafter(point.rate, 0.0);
-    longest = point.size / point.rate;
+    longest = std::max(longest, size / mean);
+    double rate = size / longest;
+    while (size / rate < before) rate = std::nextafter(rate, 0.0);
+    longest = size / rate;
+    points.push_back({size, rate});
   }
   return SizedRate(std::move(points));
 }
