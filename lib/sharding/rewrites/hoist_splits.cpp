@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "sharding/sharding_rule.h"
+#include "sharding/rules/operator.h"
 
 namespace autopar::sharding {
 
@@ -81,11 +81,10 @@ std::vector<Chain> find_chains(const Graph& graph) {
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const Node& node = graph.nodes[id];
     if (node.op_type != "Split" || !node.domain.empty()) continue;
-    const auto rank = std::ssize(graph.value(node.inputs[0]).shape);
-    const std::int64_t axis = node.int_attribute("axis", 0);
+    const std::size_t dim =
+        rules::dimension(node.int_attribute("axis", 0), graph.value(node.inputs[0]).shape.size());
     Chain chain;
-    if (follow(graph, wiring, node.inputs[0], static_cast<int>(axis < 0 ? axis + rank : axis),
-               chain))
+    if (follow(graph, wiring, node.inputs[0], static_cast<int>(dim), chain))
       chains[id] = std::move(chain);
   }
   return chains;

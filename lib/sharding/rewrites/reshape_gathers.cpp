@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sharding/rules/operator.h"
+
 namespace autopar::sharding {
 
 namespace {
@@ -43,9 +45,7 @@ bool takes_everything(const Graph& graph, const Node& node) {
     return node.int_attribute("batch_dims", 0) == 0 && depth > 0 &&
            counts_through(indices, {data.begin(), data.begin() + depth});
   }
-  const auto rank = static_cast<std::int64_t>(data.size());
-  const std::int64_t axis = node.int_attribute("axis", 0);
-  return counts_up_to(indices, data[axis < 0 ? axis + rank : axis]);
+  return counts_up_to(indices, data[rules::dimension(node.int_attribute("axis", 0), data.size())]);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Operators that work along one dimension, and alike for every index of the others.
 
 #include "sharding/decomposition.h"
-#include "sharding/rules/rules.h"
+#include "sharding/rules/table.h"
 
 namespace autopar::sharding::rules {
 namespace {
@@ -55,6 +55,11 @@ ShardingRule lp_normalization(const Operator& op) {
 }
 
 ShardingRule along_last_axis(const Operator& op) { return along_axis(op, op.axis(-1)); }
+
+/// Normalised over neighbouring channels.
+ShardingRule local_response(const Operator& op) { return along_axis(op, 1); }
+
+ShardingRule split(const Operator& op) { return along_axis(op, op.axis(0)); }
 
 ShardingRule arg_reduction(const Operator& op) {
   const std::size_t axis = op.axis(0);

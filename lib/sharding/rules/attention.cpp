@@ -2,7 +2,7 @@
 // `r` heads of queries. Caches, which come and go as [batch, heads, sequence, elements], split with
 // them.
 
-#include "sharding/rules/rules.h"
+#include "sharding/rules/table.h"
 
 namespace autopar::sharding::rules {
 namespace {

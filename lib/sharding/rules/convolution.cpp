@@ -1,7 +1,7 @@
 // Convolutions and pooling. Dimensions of space are whole: their shares would need their
 // neighbours' borders.
 
-#include "sharding/rules/rules.h"
+#include "sharding/rules/table.h"
 
 namespace autopar::sharding::rules {
 namespace {
@@ -108,11 +108,5 @@ ShardingRule global_average_pool(const Operator& op) {
 }
 
 ShardingRule global_max_pool(const Operator& op) { return global_pool_by(op, FactorKind::max); }
-
-/// Normalised over neighbouring channels.
-ShardingRule local_response(const Operator& op) {
-  const std::string text = with_whole(letters(op.rank()), 1);
-  return op.rule({text}, {text});
-}
 
 }  // namespace autopar::sharding::rules

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "sharding/rules/rules.h"
+#include "sharding/rules/table.h"
 
 namespace autopar::sharding::rules {
 ShardingRule transpose(const Operator& op) {
@@ -37,11 +37,6 @@ ShardingRule slice(const Operator& op) {
   ShardingRule rule = op.rule({text}, {text});
   rule.lookup_input = 0;
   return rule;
-}
-
-ShardingRule split(const Operator& op) {
-  const std::string text = with_whole(letters(op.rank()), op.axis(0));
-  return op.rule({text}, std::vector<std::string>(op.node.outputs.size(), text));
 }
 
 ShardingRule concat(const Operator& op) {

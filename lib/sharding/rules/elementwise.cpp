@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sharding/rules/rules.h"
+#include "sharding/rules/table.h"
 
 namespace autopar::sharding::rules {
 

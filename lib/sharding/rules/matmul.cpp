@@ -5,7 +5,7 @@
 #include <map>
 #include <sstream>
 
-#include "sharding/rules/rules.h"
+#include "sharding/rules/table.h"
 
 namespace autopar::sharding::rules {
 namespace {

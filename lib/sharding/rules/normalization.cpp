@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "sharding/decomposition.h"
-#include "sharding/rules/rules.h"
+#include "sharding/rules/table.h"
 
 namespace autopar::sharding::rules {
 namespace {

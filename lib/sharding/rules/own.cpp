@@ -1,6 +1,6 @@
 // Operators of autopar's own (graph/own_operators.h).
 
-#include "sharding/rules/rules.h"
+#include "sharding/rules/table.h"
 
 namespace autopar::sharding::rules {
 

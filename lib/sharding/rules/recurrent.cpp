@@ -1,7 +1,7 @@
 // RNN, GRU, LSTM: samples and directions split. What a step computes needs the whole state of the
 // step before.
 
-#include "sharding/rules/rules.h"
+#include "sharding/rules/table.h"
 
 namespace autopar::sharding::rules {
 

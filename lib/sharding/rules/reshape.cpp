@@ -1,7 +1,7 @@
 // Changes of shape that move no element. All have make_reshape_rule's factors; they differ in how
 // the new shape is told.
 
-#include "sharding/rules/rules.h"
+#include "sharding/rules/table.h"
 
 namespace autopar::sharding::rules {
 

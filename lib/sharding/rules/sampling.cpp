@@ -1,6 +1,6 @@
 // Operators that look at places between elements.
 
-#include "sharding/rules/rules.h"
+#include "sharding/rules/table.h"
 
 namespace autopar::sharding::rules {
 namespace {
