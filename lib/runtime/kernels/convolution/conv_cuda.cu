@@ -200,10 +200,7 @@ std::unique_ptr<Kernel> make_matrix_conv(const KernelRequest& request,
 
 /// A type of its own: a kernel that two sources instantiate cannot be linked into the emulation.
 template <typename T>
-struct ProductElement {
-  FoldedElement<T> folded;
-  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const { folded(i); }
-};
+struct ProductElement : FoldedElement<T> {};
 
 /// The weights, transposed, times the channels of images.
 Product column_product(const ConvolutionSizes& sizes, std::int64_t images) {
