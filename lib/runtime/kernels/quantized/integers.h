@@ -55,6 +55,7 @@ inline Product byte_product(const KernelRequest& request) {
                      request.device});
 }
 
+/// Throws Error for more batch dimensions than strides have.
 inline ProductStrides byte_strides(const KernelRequest& request, const Product& product) {
   if (product.batches.size() > ProductStrides::max_batch_dimensions)
     fail("node '{}': {} over {} batch dimensions that do not merge has no kernel",
