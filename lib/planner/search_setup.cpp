@@ -27,27 +27,20 @@ std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
   if (options.ngpus < 1) fail("--ngpus {}: give at least 1", options.ngpus);
   const cost::DeviceModel device = cost::load_device_model(options.device);
   device.check_has(options.ngpus);
-  std::vector<cost::CostModel> models;
   if (options.mesh == "auto") {
+    std::vector<cost::CostModel> models;
     for (const auto& mesh : search::logical_meshes(options.ngpus, device.gpus_per_node))
       models.emplace_back(device, mesh);
     return models;
   }
-  if (mesh_is_of_a_stage(options)) {
-    const auto of_stage = sharding::DeviceMesh::parse(options.mesh);
-    // One stage of all devices has that mesh, too.
-    const bool is_of_all = of_stage.num_devices() == options.ngpus;
-    return {{device, is_of_all ? of_stage : sharding::DeviceMesh({options.ngpus})}};
-  }
   const sharding::DeviceMesh mesh = options.mesh.empty()
                                         ? sharding::DeviceMesh({options.ngpus})
                                         : sharding::DeviceMesh::parse(options.mesh);
-  if (mesh.num_devices() != options.ngpus) {
-    fail("--mesh {} has {} devices but --ngpus is {}; make them equal", options.mesh,
-         mesh.num_devices(), options.ngpus);
-  }
-  models.emplace_back(device, mesh);
-  return models;
+  // A stage's mesh is that of all devices, too, where it has as many.
+  if (mesh.num_devices() == options.ngpus) return {{device, mesh}};
+  if (mesh_is_of_a_stage(options)) return {{device, sharding::DeviceMesh({options.ngpus})}};
+  fail("--mesh {} has {} devices but --ngpus is {}; make them equal", options.mesh,
+       mesh.num_devices(), options.ngpus);
 }
 
 search::SearchMethod method_of(const PlanOptions& options) {

@@ -31,7 +31,8 @@ void append_transfers(const StagePlan& from, const StagePlan& to, int from_stage
     const graph::Value& value = graph.value(from.stage.sent[i]);
     const ValueId received = to.stage.received[i];
     require(to.stage.graph.value(received).name == value.name, "what is sent is received");
-    Transfer& transfer = transfers.emplace_back(Transfer{value.name, from_stage, value.type, {}});
+    Transfer& transfer =
+        transfers.emplace_back(Transfer{value.name, from_stage, value.type, value.shape, {}});
     transfer.messages = sharding::cross_mesh_messages(
         from.plan.spec_of(graph, from.stage.sent[i]), from.plan.mesh,
         to.plan.spec_of(to.stage.graph, received), to.plan.mesh, value.shape);

@@ -17,6 +17,7 @@ struct Transfer {
   std::string value;
   int from_stage = 0;
   graph::DataType type = graph::DataType::undefined;
+  graph::Shape shape;
   std::vector<sharding::Message> messages;  ///< between ranks of the world
 
   std::int64_t bytes(const sharding::Message& message) const;

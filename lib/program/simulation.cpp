@@ -38,16 +38,11 @@ std::vector<double> seconds_of_instructions(const Program& program,
 std::vector<double> seconds_of_transfers(const PipelinePlan& plan, const PipelineProgram& program,
                                          const cost::DeviceModel& device) {
   std::vector<double> seconds;
-  std::size_t position = 0;  // among those of its boundary
-  for (std::size_t t = 0; t < program.transfers.size(); ++t) {
-    const Transfer& transfer = program.transfers[t];
-    const bool is_first = t == 0 || program.transfers[t - 1].from_stage != transfer.from_stage;
-    position = is_first ? 0 : position + 1;
+  for (const Transfer& transfer : program.transfers) {
     const StagePlan& from = plan.stages[transfer.from_stage];
     const StagePlan& to = plan.stages[transfer.from_stage + 1];
-    const graph::Value& value = from.stage.graph.value(from.stage.sent[position]);
     seconds.push_back(cost::transfer_seconds(
-        graph::bytes_of(value.type, graph::num_elements(value.shape)), from.num_devices(),
+        graph::bytes_of(transfer.type, graph::num_elements(transfer.shape)), from.num_devices(),
         to.num_devices(), device.boundary_link(to.first_rank)));
   }
   return seconds;

@@ -11,7 +11,6 @@
 #include "graph/stage_graph.h"
 #include "search/search_meshes.h"
 #include "search/stages/layers.h"
-#include "search/stages/run_classes.h"
 
 namespace autopar::search {
 

@@ -4,7 +4,6 @@
 
 #include "search/operator_bound.h"
 #include "search/stages/layers.h"
-#include "search/stages/run_classes.h"
 #include "search/stages/stage_costs.h"
 #include "unit/program/random_graph.h"
 
