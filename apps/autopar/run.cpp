@@ -56,9 +56,9 @@ struct RunCommand {
     if (session.has_first_rank()) warn_of_host_collectives();
     const runtime::RunResult result = session.run(inputs.load(info, options.loop), options);
     if (!session.has_first_rank()) return;
-    if (!output_dir.empty()) write_outputs(bundle::model_outputs(info), result);
+    if (!output_dir.empty()) write_outputs(session.outputs(), result);
     if (!profile.empty()) report_profile(result);
-    report(info, bundle::model_outputs(info), result);
+    report(session, result);
   }
 
  private:
@@ -122,13 +122,13 @@ struct RunCommand {
   }
 
   /// Names that become equal when they are made safe get a number.
-  void write_outputs(const std::vector<graph::ModelOutput>& outputs,
+  void write_outputs(const std::vector<runtime::ModelPort>& outputs,
                      const runtime::RunResult& result) const {
     std::error_code error;
     std::filesystem::create_directories(output_dir, error);
     if (error) fail("--output-dir {} cannot be made: {}", output_dir.string(), error.message());
     std::set<std::string> taken;
-    for (const graph::ModelOutput& output : outputs) {
+    for (const runtime::ModelPort& output : outputs) {
       const std::string safe = runtime::safe_file_name(output.name);
       std::string name = safe;
       for (int i = 1; !taken.insert(name).second; ++i) name = fmt::format("{}_{}", safe, i);
@@ -150,11 +150,10 @@ struct RunCommand {
     fmt::print(stderr, "bubbles:{}\n", shares);
   }
 
-  void report(const bundle::MetaInfo& info, const std::vector<graph::ModelOutput>& outputs,
-              const runtime::RunResult& result) const {
+  void report(const runtime::Session& session, const runtime::RunResult& result) const {
     const double seconds = median(result.run_seconds);
     if (json) {
-      nlohmann::json measured{{"ranks", info.ranks.size()},
+      nlohmann::json measured{{"ranks", session.num_ranks()},
                               {"repeat", result.run_seconds.size()},
                               {"seconds", seconds},
                               {"mean_seconds", mean(result.run_seconds)},
@@ -168,14 +167,14 @@ struct RunCommand {
       fmt::print("{}\n", measured.dump(2));
       return;
     }
-    fmt::print(stderr, "{} rank(s), {} a run, arena {} on the fullest rank\n", info.ranks.size(),
+    fmt::print(stderr, "{} rank(s), {} a run, arena {} on the fullest rank\n", session.num_ranks(),
                in_seconds(seconds), in_bytes(std::ranges::max(result.arena_bytes)));
     if (!result.tail_seconds.empty())
       fmt::print(stderr, "and {} for the tail on rank 0's host\n",
                  in_seconds(median(result.tail_seconds)));
     fmt::print(stderr, "communication of a run, over all ranks:\n{}",
                collectives_table(result.collectives));
-    for (const graph::ModelOutput& output : outputs) {
+    for (const runtime::ModelPort& output : session.outputs()) {
       fmt::print("{} {} {}\n", output.name, name_of(output.type),
                  graph::to_string(result.outputs.at(output.name).shape()));
     }

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/temporary_folder.h"
-#include "bundle/meta_info.h"
 #include "planner/load_model.h"
 #include "runtime/rank_device.h"
 #include "runtime/rank_run.h"
@@ -27,10 +26,10 @@ double tolerance_of(const graph::Graph& model) {
 }
 
 /// With the input shapes that the bundle was made for.
-graph::Imported load_whole_model(ModelOptions options, const bundle::MetaInfo& info) {
-  for (const bundle::PortInfo& input : info.inputs) {
-    if (!input.shape.empty())
-      options.shapes.push_back(input.name + "=" + graph::to_string(input.shape));
+graph::Imported load_whole_model(ModelOptions options, const runtime::Session& bundle) {
+  for (const runtime::ModelPort& input : bundle.inputs()) {
+    if (input.shape && !input.shape->empty())
+      options.shapes.push_back(input.name + "=" + graph::to_string(*input.shape));
   }
   return load_graph(options);
 }
@@ -59,15 +58,14 @@ std::optional<Verification> verify(const ModelOptions& model,
                                    const std::filesystem::path& bundle_dir,
                                    const NamedTensors& inputs,
                                    const runtime::SessionOptions& options) {
-  const bundle::MetaInfo info = bundle::load_meta_info(bundle_dir);
   runtime::Session session(bundle_dir, options);
   const runtime::RunResult sharded = session.run(inputs);
   if (!session.has_first_rank()) return std::nullopt;
 
-  const graph::Imported whole_model = load_whole_model(model, info);
+  const graph::Imported whole_model = load_whole_model(model, session);
   const NamedTensors whole = run_whole(whole_model, inputs, options.device);
   Verification verification{.outputs = {}, .tolerance = tolerance_of(whole_model.graph)};
-  for (const auto& output : bundle::model_outputs(info)) {
+  for (const runtime::ModelPort& output : session.outputs()) {
     const auto reference = whole.find(output.name);
     if (reference == whole.end()) {
       fail("{} has no output '{}', which {} has; verify a bundle with the model it was made from",
