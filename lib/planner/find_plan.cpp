@@ -36,7 +36,7 @@ program::BatchInputs find_batch_or_tell_pins(const graph::Graph& graph, const Pl
   const bool is_found = problems.collect([&] { batch = program::find_batch(graph, plan.batch); });
   if (!is_found && !plan.strategy.empty()) {
     const std::vector<search::Pin> pins = search::load_pins(plan.strategy);
-    search::Pins(pins, graph, problems);
+    search::Pins(pins, graph, &problems);
   }
   problems.throw_if_any();
   return batch;

@@ -140,24 +140,16 @@ void check_pin_names(const std::vector<Pin>& pins, const std::vector<std::string
   problems.throw_if_any();
 }
 
-Pins::Pins(const std::vector<Pin>& pins, const graph::Graph& graph) : pins_(pins) {
-  Problems problems;
-  find_what_is_named(graph, problems);
-  problems.throw_if_any();
-}
-
-Pins::Pins(const std::vector<Pin>& pins, const graph::Graph& graph, Problems& problems)
+Pins::Pins(const std::vector<Pin>& pins, const graph::Graph& graph, Problems* problems)
     : pins_(pins) {
-  find_what_is_named(graph, problems);
-}
-
-void Pins::find_what_is_named(const graph::Graph& graph, Problems& problems) {
+  Problems own;
   const std::vector<graph::NodeId> producers = graph::producers(graph);
   for (const Pin& pin : pins_) {
     is_for_operators_.push_back(names_operator(pin, graph));
     if (!is_for_operators_.back())
-      problems.collect([&] { check_names_tensor(pin, graph, producers); });
+      (problems ? *problems : own).collect([&] { check_names_tensor(pin, graph, producers); });
   }
+  own.throw_if_any();
 }
 
 const Pin* Pins::pin_of(const std::string& op_name) const {

@@ -38,11 +38,9 @@ void check_pin_names(const std::vector<Pin>& pins, const std::vector<std::string
 /// for the tensor of exactly that name.
 class Pins {
  public:
-  /// Throws Error for an entry that matches no operator, model input or constant. Keeps a reference
-  /// to `pins`.
-  Pins(const std::vector<Pin>& pins, const graph::Graph& graph);
-  /// The same, but what it would throw is collected.
-  Pins(const std::vector<Pin>& pins, const graph::Graph& graph, Problems& problems);
+  /// Throws Error for an entry that matches no operator, model input or constant, or adds it to
+  /// `problems`. Keeps a reference to `pins`.
+  Pins(const std::vector<Pin>& pins, const graph::Graph& graph, Problems* problems = nullptr);
 
   bool is_pinned(const std::string& op_name) const { return pin_of(op_name) != nullptr; }
   const Pin* pin_of(const std::string& op_name) const;  ///< null where it has none
@@ -57,8 +55,6 @@ class Pins {
       const std::string& tensor_name, std::vector<sharding::TensorShardSpec> choices) const;
 
  private:
-  void find_what_is_named(const graph::Graph& graph, Problems& problems);
-
   const std::vector<Pin>& pins_;
   std::vector<bool> is_for_operators_;  ///< by pin
 };

@@ -389,7 +389,7 @@ void add_state(const Graph& graph, const GraphUses& uses, const graph::State& st
 PlanProblem build_plan_problem(const Graph& graph, const cost::CostModel& cost,
                                const SearchOptions& options, std::span<const ValueId> received) {
   Problems problems;
-  const Pins pins(options.pins, graph, problems);
+  const Pins pins(options.pins, graph, &problems);
   StrategyTable strategies(graph, cost, pins, options.keep_partial);
   const GraphUses uses = find_uses(graph, cost);
   check_pins(graph, cost.mesh(), uses, pins, strategies, problems);

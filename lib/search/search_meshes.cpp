@@ -94,62 +94,6 @@ Attempt search_on(const graph::Graph& graph, const cost::CostModel& mesh,
   }
 }
 
-SolvedPlan search_several(const graph::Graph& graph, std::span<const cost::CostModel> meshes,
-                          const SearchOptions& options) {
-  const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best mesh so far will do
-  const Stopwatch stopwatch;
-  const double least_seconds =
-      least_seconds_on(meshes.front().mesh().num_devices(), graph, meshes.front().device());
-  std::optional<SolvedPlan> best;
-  std::vector<MeshTrial> trials;
-  LongestSearches longest;
-  std::exception_ptr refusal;  // with the least memory
-  std::int64_t least_bytes = std::numeric_limits<std::int64_t>::max();
-  double glpk_seconds = 0;
-  const auto may_be_worth_it = [&](std::size_t i) {
-    if (i == 0) return true;
-    if (was_interrupted()) return !best;
-    if (best && best->plan.predicted.cost_seconds <= least_seconds) return false;
-    return expected_seconds(longest, meshes[i].mesh().num_axes()) <
-           options.time_limit_seconds - stopwatch.seconds();
-  };
-  for (std::size_t i = 0; i < meshes.size(); ++i) {
-    if (!may_be_worth_it(i)) {
-      trials.push_back({.mesh = meshes[i].mesh(), .lower_bound_seconds = least_seconds});
-      continue;
-    }
-    SearchOptions own = options;
-    own.time_limit_seconds =
-        share_of_time(meshes, i, options.time_limit_seconds - stopwatch.seconds());
-    own.warns = options.warns && i == 0;
-    const Stopwatch of_this;
-    Attempt attempt = search_on(graph, meshes[i], own, least_seconds);
-    double& longest_of_these = longest[meshes[i].mesh().num_axes()];
-    longest_of_these = std::max(longest_of_these, of_this.seconds());
-    if (attempt.refusal && (!refusal || attempt.least_bytes < least_bytes))
-      refusal = attempt.refusal;
-    least_bytes = std::min(least_bytes, attempt.least_bytes);
-    if (attempt.solved) {
-      glpk_seconds += attempt.solved->report.glpk_seconds;
-      if (!best || attempt.trial.cost_seconds < best->plan.predicted.cost_seconds)
-        best = std::move(attempt.solved);
-    }
-    trials.push_back(std::move(attempt.trial));
-  }
-  if (!best) refuse(refusal, trials);
-  const double bound =
-      std::ranges::min(trials, {}, &MeshTrial::lower_bound_seconds).lower_bound_seconds;
-  const double cost_seconds = best->plan.predicted.cost_seconds;
-  SearchReport& report = best->report;
-  // Costs are rounded to picoseconds, which bounds by operators are not.
-  report.lower_bound_seconds = std::min(bound, cost_seconds);
-  report.proven_optimal = bound >= cost_seconds;
-  report.search_seconds = stopwatch.seconds();
-  report.glpk_seconds = glpk_seconds;
-  report.meshes = std::move(trials);
-  return std::move(*best);
-}
-
 using Sizes = std::vector<int>;
 
 /// Ordered, of at most so many factors.
@@ -228,7 +172,58 @@ SolvedPlan search_meshes(const graph::Graph& graph, std::span<const cost::CostMo
                          const SearchOptions& options) {
   require(!meshes.empty(), "a search has a mesh");
   if (meshes.size() == 1) return search_plan(graph, meshes.front(), options);
-  return search_several(graph, meshes, options);
+  const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best mesh so far will do
+  const Stopwatch stopwatch;
+  const double least_seconds =
+      least_seconds_on(meshes.front().mesh().num_devices(), graph, meshes.front().device());
+  std::optional<SolvedPlan> best;
+  std::vector<MeshTrial> trials;
+  LongestSearches longest;
+  std::exception_ptr refusal;  // with the least memory
+  std::int64_t least_bytes = std::numeric_limits<std::int64_t>::max();
+  double glpk_seconds = 0;
+  const auto may_be_worth_it = [&](std::size_t i) {
+    if (i == 0) return true;
+    if (was_interrupted()) return !best;
+    if (best && best->plan.predicted.cost_seconds <= least_seconds) return false;
+    return expected_seconds(longest, meshes[i].mesh().num_axes()) <
+           options.time_limit_seconds - stopwatch.seconds();
+  };
+  for (std::size_t i = 0; i < meshes.size(); ++i) {
+    if (!may_be_worth_it(i)) {
+      trials.push_back({.mesh = meshes[i].mesh(), .lower_bound_seconds = least_seconds});
+      continue;
+    }
+    SearchOptions own = options;
+    own.time_limit_seconds =
+        share_of_time(meshes, i, options.time_limit_seconds - stopwatch.seconds());
+    own.warns = options.warns && i == 0;
+    const Stopwatch of_this;
+    Attempt attempt = search_on(graph, meshes[i], own, least_seconds);
+    double& longest_of_these = longest[meshes[i].mesh().num_axes()];
+    longest_of_these = std::max(longest_of_these, of_this.seconds());
+    if (attempt.refusal && (!refusal || attempt.least_bytes < least_bytes))
+      refusal = attempt.refusal;
+    least_bytes = std::min(least_bytes, attempt.least_bytes);
+    if (attempt.solved) {
+      glpk_seconds += attempt.solved->report.glpk_seconds;
+      if (!best || attempt.trial.cost_seconds < best->plan.predicted.cost_seconds)
+        best = std::move(attempt.solved);
+    }
+    trials.push_back(std::move(attempt.trial));
+  }
+  if (!best) refuse(refusal, trials);
+  const double bound =
+      std::ranges::min(trials, {}, &MeshTrial::lower_bound_seconds).lower_bound_seconds;
+  const double cost_seconds = best->plan.predicted.cost_seconds;
+  SearchReport& report = best->report;
+  // Costs are rounded to picoseconds, which bounds by operators are not.
+  report.lower_bound_seconds = std::min(bound, cost_seconds);
+  report.proven_optimal = bound >= cost_seconds;
+  report.search_seconds = stopwatch.seconds();
+  report.glpk_seconds = glpk_seconds;
+  report.meshes = std::move(trials);
+  return std::move(*best);
 }
 
 }  // namespace autopar::search

@@ -172,7 +172,7 @@ TEST_CASE("a pin that names nothing, or asks a tensor for a strategy, is refused
   CHECK(refusal({"w", {}, specs({"RR"}), {}}).empty());
   const std::vector<Pin> several = {{"nobody", {}, {}, {}}, {"nothing", {}, {}, {}}};
   Problems problems;
-  const Pins collected(several, graph, problems);
+  const Pins collected(several, graph, &problems);
   CHECK_THROWS_WITH(problems.throw_if_any(), Contains("'nobody'") && Contains("'nothing'"));
 }
 
