@@ -28,6 +28,10 @@ struct LoopCount {
   bool any() const { return input >= 0 || !attributes.empty(); }
 };
 
+/// Gives a share its part of each integer of the node that counts a loop of `size`.
+void apply_count(const LoopCount& count, std::int64_t share, std::int64_t size, graph::Node& node,
+                 graph::Graph& shard);
+
 struct DiscoveredSplit {
   std::int64_t size = 0;
   FactorKind kind = FactorKind::spatial;

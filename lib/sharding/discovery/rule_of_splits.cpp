@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "sharding/discovery/split_trial.h"
+#include "sharding/discovery/discovery.h"
 
 namespace autopar::sharding {
 namespace {
