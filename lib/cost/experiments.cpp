@@ -107,63 +107,59 @@ int nodes_for(std::int64_t elements) {
 }
 
 /// Inputs and output are alike: rows of `width`.
-OperatorExperiment alike(const std::string& op_type, std::size_t inputs, std::int64_t elements,
-                         std::int64_t width) {
+Repeated alike(std::int64_t elements, const std::string& op_type, std::size_t inputs,
+               std::int64_t width) {
   const Operand x{{elements / width, width}};
-  return experiment({op_type, std::vector<Operand>(inputs, x), x}, nodes_for(elements));
+  return {op_type, std::vector<Operand>(inputs, x), x};
 }
 
 /// A constant power, as in normalisations that are written out.
-OperatorExperiment power(std::int64_t elements) {
+Repeated power(std::int64_t elements) {
   const Operand x{{elements / 64, 64}};
-  const Operand two = constant(Tensor::of_float({}, std::array{2.0F}));
-  return experiment({"Pow", {x, two}, x}, nodes_for(elements));
+  return {"Pow", {x, constant(Tensor::of_float({}, std::array{2.0F}))}, x};
 }
 
 /// Rows of a hidden size, as in transformers.
-OperatorExperiment normalization(const std::string& op_type, std::int64_t elements) {
+Repeated normalization(std::int64_t elements, const std::string& op_type) {
   const std::int64_t width = std::min<std::int64_t>(768, elements / 4);
   const Operand x{{elements / width, width}};
   const Operand scale = constant(numbers(DataType::float32, {width}));
   std::vector<Operand> inputs{x, scale};
   if (op_type == "LayerNormalization") inputs.push_back(scale);
-  return experiment({op_type, inputs, x}, nodes_for(elements));
+  return {op_type, inputs, x};
 }
 
-OperatorExperiment reduce(const std::string& op_type, std::int64_t elements) {
+Repeated mean(std::int64_t elements) {
   const std::int64_t width = 512;
-  const Operand axes = constant(Tensor::of_int64({1}, std::array<std::int64_t, 1>{1}));
-  return experiment({.op_type = op_type,
-                     .inputs = {{{elements / width, width}}, axes},
-                     .output = {{elements / width, 1}},
-                     .attributes = {{"keepdims", std::int64_t{1}}}},
-                    nodes_for(elements));
+  const Operand axes = constant(Tensor::of_int64({1}, {{1}}));
+  return {.op_type = "ReduceMean",
+          .inputs = {{{elements / width, width}}, axes},
+          .output = {{elements / width, 1}},
+          .attributes = {{"keepdims", std::int64_t{1}}}};
 }
 
 /// A transpose of heads: [b, s, h, d] to [b, h, s, d].
-OperatorExperiment transpose(std::int64_t elements) {
+Repeated transpose(std::int64_t elements) {
   const std::int64_t heads = 8;
   const std::int64_t width = 64;
   const std::int64_t rows = elements / (heads * width);
-  return experiment({.op_type = "Transpose",
-                     .inputs = {{{1, rows, heads, width}}},
-                     .output = {{1, heads, rows, width}},
-                     .attributes = {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}}},
-                    nodes_for(elements));
+  return {.op_type = "Transpose",
+          .inputs = {{{1, rows, heads, width}}},
+          .output = {{1, heads, rows, width}},
+          .attributes = {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}}};
 }
 
-OperatorExperiment where(std::int64_t elements) {
+Repeated where(std::int64_t elements) {
   const Operand x{{elements / 64, 64}};
-  return experiment({"Where", {{x.shape, DataType::boolean}, x, x}, x}, nodes_for(elements));
+  return {"Where", {{x.shape, DataType::boolean}, x, x}, x};
 }
 
-OperatorExperiment concat(std::int64_t elements) {
+Repeated concat(std::int64_t elements) {
   const Operand half{{elements / 128, 64}};
-  return experiment({.op_type = "Concat",
-                     .inputs = {half, half},
-                     .output = {{elements / 128, 128}},
-                     .attributes = {{"axis", std::int64_t{1}}}},
-                    nodes_for(elements));
+  return {.op_type = "Concat",
+          .inputs = {half, half},
+          .output = {{elements / 128, 128}},
+          .attributes = {{"axis", std::int64_t{1}}}};
 }
 
 /// Batch, rows, depth, columns.
@@ -201,7 +197,6 @@ CollectiveExperiment collective(StepKind kind, const sharding::DeviceMesh& mesh,
   const Shape whole{rows, width * ranks};
   const Shape part{rows, width};
   const std::vector<std::int64_t> sizes(group.size(), width);
-  const std::vector<std::int64_t> row_sizes(group.size(), rows);
   const std::int64_t own = mesh.index_in_group(rank, axes);
   const std::string sum = "sum";
   constexpr std::int64_t columns = 1;
@@ -230,7 +225,7 @@ CollectiveExperiment collective(StepKind kind, const sharding::DeviceMesh& mesh,
       attributes = {{"split_dim", columns},
                     {"concat_dim", std::int64_t{0}},
                     {"split_sizes", sizes},
-                    {"concat_sizes", row_sizes},
+                    {"concat_sizes", std::vector<std::int64_t>(group.size(), rows)},
                     {"rank", own}};
   }
   attributes["mesh_axes"] = std::vector<std::int64_t>{axis};
@@ -248,33 +243,31 @@ std::vector<ExperimentMaker> operator_experiments(Extent extent) {
   const bool is_quick = extent == Extent::quick;
   using Sizes = std::vector<std::int64_t>;
   std::vector<ExperimentMaker> made;
-  const auto add = [&](auto make, auto... arguments) {
-    made.emplace_back([=] { return make(arguments...); });
+  const auto add = [&](std::int64_t elements, auto make, auto... arguments) {
+    made.emplace_back(
+        [=] { return experiment(make(elements, arguments...), nodes_for(elements)); });
   };
   for (const std::int64_t elements :
        is_quick ? Sizes{64, 256, 1 << 12, 1 << 18}
                 : Sizes{64, 256, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24}) {
-    add(alike, memory_operator, 1, elements, 64);
+    add(elements, alike, memory_operator, 1, 64);
   }
   for (const std::int64_t elements : is_quick ? Sizes{1 << 13} : Sizes{1 << 13, 3 << 14, 3 << 16}) {
     for (const char* op_type : {"Tanh", "Erf", "Exp", "Sqrt", "Sigmoid", "Gelu", "Relu"}) {
-      add(alike, op_type, 1, elements, 64);
+      add(elements, alike, op_type, 1, 64);
     }
     for (const char* op_type : {"Add", "Sub", "Mul", "Div"}) {
-      add(alike, op_type, 2, elements, 64);
+      add(elements, alike, op_type, 2, 64);
     }
-    add(power, elements);
-    add(normalization, "LayerNormalization", elements);
-    add(normalization, "RMSNormalization", elements);
+    add(elements, power);
+    add(elements, normalization, "LayerNormalization");
+    add(elements, normalization, "RMSNormalization");
     // A softmax of scores: rows as long as a sequence.
-    add(alike, "Softmax", 1, elements, 128);
-    add(reduce, "ReduceMean", elements);
-    add(transpose, elements);
-    add(where, elements);
-    add(concat, elements);
+    add(elements, alike, "Softmax", 1, 128);
+    for (const auto make : {mean, transpose, where, concat}) add(elements, make);
   }
   const auto add_products = [&](DataType type, const std::vector<ProductSizes>& all) {
-    for (const ProductSizes& sizes : all) add(product, type, sizes);
+    for (const ProductSizes& sizes : all) made.emplace_back([=] { return product(type, sizes); });
   };
   if (is_quick) {
     add_products(DataType::float32,
