@@ -9,31 +9,18 @@
 namespace autopar::runtime::AUTOPAR_DEVICE {
 
 template <typename T>
-class DeterminantItems {
- public:
-  explicit DeterminantItems(const KernelRequest& request) {
-    const Shape& shape = request.inputs.at(0).shape;
-    if (shape.size() < 2 || shape.back() != shape[shape.size() - 2])
-      fail("node '{}': Det of {}, which is no square matrix", request.node.name,
-           graph::to_string(shape));
-    extent_ = shape.back();
-    matrices_ = request.outputs.at(0).elements();
-  }
+struct MatrixDeterminant {
+  const T* in;   ///< [matrices, n, n]
+  double* work;  ///< as in
+  T* out;        ///< [matrices]
+  std::int64_t n;
 
-  std::int64_t scratch_bytes() const { return matrices_ * extent_ * extent_ * 8; }
-  void bind(const KernelIo& io) {
-    in_ = io.inputs[0].as<const T>();
-    out_ = io.outputs[0].as<T>();
-    work_ = reinterpret_cast<double*>(io.scratch);
-  }
-  std::int64_t items() const { return matrices_; }
-  std::int64_t item_work() const { return extent_ * extent_ * extent_; }
+  std::int64_t item_work() const { return n * n * n; }
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t item) const {
-    const std::int64_t n = extent_;
-    double* a = work_ + item * n * n;
+    double* a = work + item * n * n;
     for (std::int64_t i = 0; i < n * n; ++i)
-      a[i] = static_cast<double>(widened(in_[item * n * n + i]));
+      a[i] = static_cast<double>(widened(in[item * n * n + i]));
     double determinant = 1;
     for (std::int64_t column = 0; column < n; ++column) {
       std::int64_t pivot = column;
@@ -54,19 +41,25 @@ class DeterminantItems {
         for (std::int64_t k = column + 1; k < n; ++k) a[row * n + k] -= factor * a[column * n + k];
       }
     }
-    out_[item] = narrowed<T>(determinant);
+    out[item] = narrowed<T>(determinant);
   }
-
- private:
-  std::int64_t extent_ = 0;
-  std::int64_t matrices_ = 0;
-  const T* in_ = nullptr;
-  T* out_ = nullptr;
-  double* work_ = nullptr;
 };
 
 std::unique_ptr<Kernel> make_determinant(const KernelRequest& request) {
-  return loops_for_type<DeterminantItems>(request, request.inputs.at(0).type, AllFloats{});
+  const Shape& shape = request.inputs.at(0).shape;
+  if (shape.size() < 2 || shape.back() != shape[shape.size() - 2])
+    fail("node '{}': Det of {}, which is no square matrix", request.node.name,
+         graph::to_string(shape));
+  const std::int64_t n = shape.back();
+  const std::int64_t matrices = request.outputs.at(0).elements();
+  return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
+    const auto run = [=](const KernelIo& io, const Loops& loops) {
+      loops.each(matrices, MatrixDeterminant<T>{io.inputs[0].as<const T>(),
+                                                reinterpret_cast<double*>(io.scratch),
+                                                io.outputs[0].as<T>(), n});
+    };
+    return make_loops(request, run, matrices * n * n * 8);
+  });
 }
 
 }  // namespace autopar::runtime::AUTOPAR_DEVICE

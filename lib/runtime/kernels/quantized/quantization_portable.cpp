@@ -138,7 +138,6 @@ class QuantizationRuns {
         run_(std::min<std::int64_t>(layout_.inner, request.device.shares_host_memory() ? 4096 : 1)),
         runs_in_row_(run_ == 0 ? 0 : (layout_.inner + run_ - 1) / run_) {}
 
-  bool is_packed() const { return in_byte_ > 1; }
   std::int64_t items() const {
     return in_byte_ > 1 ? (elements_ + in_byte_ - 1) / in_byte_ : layout_.rows() * runs_in_row_;
   }
