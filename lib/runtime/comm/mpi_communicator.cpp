@@ -109,21 +109,23 @@ class MpiCommunicator final : public TransportCommunicator {
   void send(const std::byte* data, std::int64_t bytes, int to) override {
     const std::string peer = fmt::format("rank(s) {}; they", to);
     std::vector<MPI_Request> requests;
-    post_send(reinterpret_cast<const std::byte*>(&bytes), sizeof bytes, to, length_tag, requests);
+    post("a send", MPI_Isend, reinterpret_cast<const std::byte*>(&bytes), sizeof bytes, to,
+         length_tag, requests);
     wait("a send", timeout_, peer, requests);
-    post_send(data, bytes, to, message_tag, requests);
+    post("a send", MPI_Isend, data, bytes, to, message_tag, requests);
     wait("a send", timeout_, peer, requests);
   }
   void receive(std::byte* out, std::int64_t bytes, int from) override {
     const std::string peer = fmt::format("rank(s) {}; they", from);
     std::vector<MPI_Request> requests;
     std::int64_t sent = 0;
-    post_receive(reinterpret_cast<std::byte*>(&sent), sizeof sent, from, length_tag, requests);
+    post("a receive", MPI_Irecv, reinterpret_cast<std::byte*>(&sent), sizeof sent, from, length_tag,
+         requests);
     wait("a receive", timeout_, peer, requests);
     if (sent != bytes)
       fail("rank {} sends {} bytes to rank {}, which waits for {}: were both made for one plan?",
            from, sent, rank_, bytes);
-    post_receive(out, bytes, from, message_tag, requests);
+    post("a receive", MPI_Irecv, out, bytes, from, message_tag, requests);
     wait("a receive", timeout_, peer, requests);
   }
 
@@ -147,41 +149,32 @@ class MpiCommunicator final : public TransportCommunicator {
     std::vector<MPI_Request> requests;
     for (int peer = 0; peer < size_; ++peer) {
       const auto& [out, bytes, place] = receives[at(peer)];
-      if (peer != rank_ && bytes != no_block) post_receive(out, bytes, peer, block_tag, requests);
+      if (peer != rank_ && bytes != no_block)
+        post("a receive", MPI_Irecv, out, bytes, peer, block_tag, requests);
     }
     for (int peer = 0; peer < size_; ++peer) {
       const auto& [data, bytes] = sends[at(peer)];
-      if (peer != rank_ && bytes != no_block) post_send(data, bytes, peer, block_tag, requests);
+      if (peer != rank_ && bytes != no_block)
+        post("a send", MPI_Isend, data, bytes, peer, block_tag, requests);
     }
     wait(what, timeout_, all_others, requests);
   }
 
-  /// Calls `begin_transfer(begin, count, request)` for each part of so many bytes; an empty block
-  /// is one part.
-  template <typename Begin>
-  void post(const char* what, std::int64_t bytes, std::vector<MPI_Request>& requests,
-            const Begin& begin_transfer) {
+  /// `begin_transfer` is MPI_Isend or MPI_Irecv, for each part of a block; an empty one is one
+  /// part.
+  template <typename Begin, typename Byte>
+  void post(const char* what, Begin begin_transfer, Byte* data, std::int64_t bytes, int peer,
+            int tag, std::vector<MPI_Request>& requests) {
     std::int64_t begin = 0;
     do {
       const auto count = static_cast<int>(std::min(bytes - begin, longest_part));
       MPI_Request* request = &requests.emplace_back();
-      check(process_->call([&] { return begin_transfer(begin, count, request); }), what);
+      const auto begin_part = [&] {
+        return begin_transfer(data + begin, count, MPI_BYTE, peer, tag, comm_, request);
+      };
+      check(process_->call(begin_part), what);
       begin += count;
     } while (begin < bytes);
-  }
-
-  void post_send(const std::byte* data, std::int64_t bytes, int to, int tag,
-                 std::vector<MPI_Request>& requests) {
-    post("a send", bytes, requests, [&](std::int64_t begin, int count, MPI_Request* request) {
-      return MPI_Isend(data + begin, count, MPI_BYTE, to, tag, comm_, request);
-    });
-  }
-
-  void post_receive(std::byte* out, std::int64_t bytes, int from, int tag,
-                    std::vector<MPI_Request>& requests) {
-    post("a receive", bytes, requests, [&](std::int64_t begin, int count, MPI_Request* request) {
-      return MPI_Irecv(out + begin, count, MPI_BYTE, from, tag, comm_, request);
-    });
   }
 
   /// Until all requests are done, which then are no more. Polls, since MPI's own waits have no

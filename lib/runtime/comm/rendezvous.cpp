@@ -116,15 +116,6 @@ std::string what_is_wrong_with(const IncomingPeer& peer, const Peers& peers,
   return {};
 }
 
-void admit(IncomingPeer peer, Peers& peers, const Rendezvous& rendezvous) {
-  if (const std::string wrong = what_is_wrong_with(peer, peers, rendezvous); !wrong.empty()) {
-    refuse(peer, wrong);
-    refuse_all(peers, wrong);
-  }
-  const std::size_t rank = at(peer.handshake.rank);
-  peers[rank] = std::move(peer);
-}
-
 /// Rank 0's part: returns when all are connected to it.
 Peers accept_all(const Rendezvous& rendezvous, Listener& listener) {
   Peers peers(at(rendezvous.size));
@@ -134,8 +125,13 @@ Peers accept_all(const Rendezvous& rendezvous, Listener& listener) {
     if (Clock::now() >= deadline)
       refuse_all(peers, absence_of(missing, listener, rendezvous.timeout));
     // Now and then, to see who has left.
-    if (auto peer = listener.next(std::min(deadline, Clock::now() + 100ms)))
-      admit(std::move(*peer), peers, rendezvous);
+    auto peer = listener.next(std::min(deadline, Clock::now() + 100ms));
+    if (!peer) continue;
+    if (const auto wrong = what_is_wrong_with(*peer, peers, rendezvous); !wrong.empty()) {
+      refuse(*peer, wrong);
+      refuse_all(peers, wrong);
+    }
+    peers[at(peer->handshake.rank)] = std::move(*peer);
   }
   return peers;
 }

@@ -188,20 +188,16 @@ struct Header {
   bool operator==(const Header&) const = default;
 };
 
-/// Which of a rank's connections a transfer takes.
-using Line = const Socket& (Connections::*)(int peer) const;
+/// What is no collective, and takes connections of its own.
+constexpr std::string_view message_label = "a message";
 
 /// The messages of one collective, all of them on their way at the same time.
 class Transfer {
  public:
-  /// `label` is what both ends know the transfer as; `what` if it is empty.
+  /// `label` is what both ends know the transfer as.
   Transfer(Connections& connections, const char* what, std::chrono::milliseconds timeout,
-           Line line = &Connections::data, std::string_view label = {})
-      : connections_(connections),
-        what_(what),
-        timeout_(timeout),
-        line_(line),
-        label_(label.empty() ? what : label) {
+           std::string_view label)
+      : connections_(connections), what_(what), timeout_(timeout), label_(label) {
     label_.copy(header_.collective.data(), header_.collective.size());
     connections_.check(what);
   }
@@ -317,7 +313,8 @@ class Transfer {
   }
 
   const Socket& socket_of(const Message& message) const {
-    return (connections_.*line_)(message.peer);
+    return label_ == message_label ? connections_.messages(message.peer)
+                                   : connections_.data(message.peer);
   }
 
   std::vector<pollfd> awaited() const {
@@ -357,7 +354,6 @@ class Transfer {
   Connections& connections_;
   const char* what_;
   std::chrono::milliseconds timeout_;
-  Line line_;
   std::string_view label_;
   Header header_;
   std::vector<Message> sends_;
@@ -387,12 +383,12 @@ class TcpCommunicator final : public TransportCommunicator {
   }
 
   void send(const std::byte* data, std::int64_t bytes, int to) override {
-    Transfer transfer(*connections_, "a send", timeout_, &Connections::messages, "a message");
+    Transfer transfer(*connections_, "a send", timeout_, message_label);
     transfer.send(members_[at(to)], data, bytes);
     transfer.finish();
   }
   void receive(std::byte* out, std::int64_t bytes, int from) override {
-    Transfer transfer(*connections_, "a receive", timeout_, &Connections::messages, "a message");
+    Transfer transfer(*connections_, "a receive", timeout_, message_label);
     transfer.receive(members_[at(from)], out, bytes);
     transfer.finish();
   }
@@ -421,7 +417,7 @@ class TcpCommunicator final : public TransportCommunicator {
 
   void exchange_within(std::chrono::milliseconds timeout, const char* what,
                        std::span<const SendBlock> sends, std::span<ReceiveBlock> receives) {
-    Transfer transfer(*connections_, what, timeout);
+    Transfer transfer(*connections_, what, timeout, what);
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank_) continue;
       const SendBlock& sent = sends[at(peer)];
