@@ -54,38 +54,37 @@ MemoryPlan plan_memory(const graph::Graph& graph, const Storage& storage,
                        std::span<const std::int64_t> scratch_bytes, const Apart& apart) {
   std::vector<graph::BufferLifetime> lifetimes = root_lifetimes(graph, storage);
   const std::size_t values = graph.values.size();
-  std::vector<int> slots(values, 0);
-  std::vector<std::int64_t> slot_bytes(values, 0);
-  for (std::size_t v = 0; v < apart.slots.size(); ++v) {
-    int& of_root = slots[static_cast<std::size_t>(storage.root(static_cast<graph::ValueId>(v)))];
-    of_root = std::max(of_root, apart.slots[v]);
-  }
+  std::vector<ValuePlace> places(values);
+  const auto root_place = [&](std::size_t v) -> ValuePlace& {
+    return places[static_cast<std::size_t>(storage.root(static_cast<graph::ValueId>(v)))];
+  };
+  for (std::size_t v = 0; v < apart.slots.size(); ++v)
+    root_place(v).slots = std::max(root_place(v).slots, apart.slots[v]);
   for (std::size_t v = 0; v < values; ++v) {
-    if (slots[v] == 0 || graph.is_constant(static_cast<graph::ValueId>(v))) continue;
-    slot_bytes[v] = graph::aligned(lifetimes[v].bytes);
+    if (places[v].slots == 0 || graph.is_constant(static_cast<graph::ValueId>(v))) continue;
+    places[v].slot_bytes = graph::aligned(lifetimes[v].bytes);
     lifetimes[v].bytes = 0;
   }
   const std::int64_t packed_without_scratch = graph::plan_arena(lifetimes).bytes;
   const auto scratch_queue = [&](std::size_t step) {
     return apart.scratch.empty() ? Queue::computation : apart.scratch[step];
   };
-  const auto is_apart = [&](std::size_t step) {
-    return scratch_queue(step) == Queue::receive || scratch_queue(step) == Queue::send;
-  };
-  for (std::size_t step = 0; step < scratch_bytes.size(); ++step)
-    lifetimes.push_back(
-        {is_apart(step) ? 0 : scratch_bytes[step], static_cast<int>(step), static_cast<int>(step)});
+  for (std::size_t step = 0; step < scratch_bytes.size(); ++step) {
+    const Queue queue = scratch_queue(step);
+    const bool is_apart = queue == Queue::receive || queue == Queue::send;
+    const int time = static_cast<int>(step);
+    lifetimes.push_back({is_apart ? 0 : scratch_bytes[step], time, time});
+  }
   graph::ArenaPlan arena = graph::plan_arena(lifetimes);
 
   // Behind what is packed: slots, then the scratch memory of each of the two queues.
   std::int64_t end = graph::aligned(arena.bytes);
-  std::int64_t bytes_of_slots = 0;
+  const std::int64_t begin_of_slots = end;
   for (std::size_t v = 0; v < values; ++v) {
-    if (slots[v] == 0) continue;
-    arena.offsets[v] = end + bytes_of_slots;
-    bytes_of_slots += slots[v] * slot_bytes[v];
+    places[v].offset = places[v].slots == 0 ? arena.offsets[v] : end;
+    end += places[v].slots * places[v].slot_bytes;
   }
-  end += bytes_of_slots;
+  const std::int64_t bytes_of_slots = end - begin_of_slots;
   for (const Queue queue : {Queue::receive, Queue::send}) {
     std::int64_t most = 0;
     for (std::size_t step = 0; step < scratch_bytes.size(); ++step) {
@@ -99,13 +98,7 @@ MemoryPlan plan_memory(const graph::Graph& graph, const Storage& storage,
   MemoryPlan plan;
   const auto first_scratch = arena.offsets.begin() + static_cast<std::ptrdiff_t>(values);
   plan.scratch_offsets.assign(first_scratch, arena.offsets.end());
-  plan.slots.resize(values);
-  for (std::size_t v = 0; v < values; ++v) {
-    const auto root = static_cast<std::size_t>(storage.root(static_cast<graph::ValueId>(v)));
-    plan.value_offsets.push_back(arena.offsets[root]);
-    plan.slots[v] = std::max(1, slots[root]);
-    plan.slot_bytes.push_back(slot_bytes[root]);
-  }
+  for (std::size_t v = 0; v < values; ++v) plan.values.push_back(root_place(v));
   plan.arena_bytes = end;
   plan.bytes_without_scratch = packed_without_scratch + bytes_of_slots;
   return plan;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -26,20 +27,24 @@ Storage alias_views(const graph::Graph& graph, const KernelTable& kernels);
 std::vector<graph::BufferLifetime> root_lifetimes(const graph::Graph& graph,
                                                   const Storage& storage);
 
+/// Where a value lies in the arena: in slots from `offset` on, so far apart; in one place for 0.
+struct ValuePlace {
+  std::int64_t offset = 0;
+  int slots = 0;
+  std::int64_t slot_bytes = 0;
+};
+
 /// Where every value and every step's scratch memory lies in the arena.
 struct MemoryPlan {
-  std::vector<std::int64_t> value_offsets;    ///< by ValueId; of no meaning for constants
+  std::vector<ValuePlace> values;             ///< by ValueId; of no meaning for constants
   std::vector<std::int64_t> scratch_offsets;  ///< by step
   std::int64_t arena_bytes = 0;
   std::int64_t bytes_without_scratch = 0;  ///< the arena that values alone would need
-  /// How many slots a value has from its offset on, and how far apart they are; by ValueId.
-  std::vector<int> slots;
-  std::vector<std::int64_t> slot_bytes;
 
   /// Microbatch k is in slot k, and where there are fewer, begins with the first again.
   std::int64_t value_offset(graph::ValueId id, int microbatch) const {
-    const auto v = static_cast<std::size_t>(id);
-    return value_offsets[v] + microbatch % slots[v] * slot_bytes[v];
+    const ValuePlace& place = values[static_cast<std::size_t>(id)];
+    return place.offset + microbatch % std::max(1, place.slots) * place.slot_bytes;
   }
 };
 
