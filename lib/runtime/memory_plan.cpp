@@ -10,11 +10,6 @@ bool is_one_of(const std::vector<graph::ValueId>& ids, graph::ValueId id) {
   return std::ranges::find(ids, id) != ids.end();
 }
 
-bool has_one_output(const graph::Node& node) {
-  return std::ranges::count_if(node.outputs,
-                               [](graph::ValueId id) { return id != graph::no_value; }) == 1;
-}
-
 }  // namespace
 
 Storage alias_views(const graph::Graph& graph, const KernelTable& kernels) {
@@ -22,7 +17,9 @@ Storage alias_views(const graph::Graph& graph, const KernelTable& kernels) {
   std::iota(storage.roots.begin(), storage.roots.end(), 0);
   for (const graph::Node& node : graph.nodes) {
     const KernelEntry* entry = kernels.find(node.domain, node.op_type);
-    if (entry == nullptr || !entry->is_view || !has_one_output(node)) continue;
+    const auto left_out = std::ranges::count(node.outputs, graph::no_value);
+    const bool has_one_output = std::ssize(node.outputs) - left_out == 1;
+    if (entry == nullptr || !entry->is_view || !has_one_output) continue;
     const graph::ValueId root = storage.root(node.inputs[0]);
     const bool is_given = graph.is_constant(root) || is_one_of(graph.inputs, root);
     if (is_given && is_one_of(graph.outputs, node.outputs[0])) continue;

@@ -12,17 +12,13 @@ namespace autopar::runtime {
 
 namespace {
 
-/// The file that this code is in: a shared library, or the program.
-std::filesystem::path own_file() {
-  Dl_info info;
-  const bool is_known = dladdr(reinterpret_cast<const void*>(&plugin_symbol), &info) != 0;
-  return is_known ? std::filesystem::weakly_canonical(info.dli_fname) : std::filesystem::path();
-}
-
 std::filesystem::path plugin_folder() {
   const char* chosen = std::getenv("AUTOPAR_PLUGIN_DIR");
   if (chosen != nullptr && *chosen != '\0') return chosen;
-  const std::filesystem::path file = own_file();
+  std::filesystem::path file;  // that this code is in: a shared library, or the program
+  Dl_info info;
+  if (dladdr(reinterpret_cast<const void*>(&plugin_symbol), &info) != 0)
+    file = std::filesystem::weakly_canonical(info.dli_fname);
   if (file.filename().string().starts_with("libautopar_runtime."))
     return file.parent_path() / "autopar";
   const auto program = std::filesystem::read_symlink("/proc/self/exe");

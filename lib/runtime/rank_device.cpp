@@ -17,17 +17,14 @@ namespace {
 
 using Kind = DeviceOptions::Kind;
 
-/// Asked before the plugin is loaded, whose libraries are large.
-bool has_gpu_driver() {
-  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY);
-  if (driver != nullptr) dlclose(driver);
-  return driver != nullptr;
-}
-
 /// 0 where there is none that can be used.
 int usable_gpus() {
+  // Looked for before the plugin is loaded, whose libraries are large.
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY);
+  if (driver == nullptr) return 0;
+  dlclose(driver);
   try {
-    return has_gpu_driver() ? count_gpus() : 0;
+    return count_gpus();
   } catch (const Error&) {
     return 0;
   }

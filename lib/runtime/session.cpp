@@ -23,15 +23,11 @@ namespace {
 using graph::Tensor;
 using Clock = std::chrono::steady_clock;
 
-struct Bundle {
-  std::filesystem::path dir;
-  bundle::MetaInfo info;
-};
-
-Bundle load_bundle(const std::filesystem::path& dir, const std::vector<std::string>& states) {
-  Bundle bundle{.dir = dir, .info = bundle::load_meta_info(dir)};
-  set_states(bundle.info, states);
-  return bundle;
+bundle::MetaInfo load_info(const std::filesystem::path& dir,
+                           const std::vector<std::string>& states) {
+  bundle::MetaInfo info = bundle::load_meta_info(dir);
+  set_states(info, states);
+  return info;
 }
 
 /// Where each microbatch of a stage takes up to the timeout, the last stage waits for all before it
@@ -41,15 +37,16 @@ int patience_of(const bundle::MetaInfo& info) {
   return stages == 1 ? 1 : stages + info.microbatches;
 }
 
-Ranks find_ranks(const Bundle& bundle, const SessionOptions& options) {
-  const auto expected = static_cast<int>(bundle.info.ranks.size());
-  Ranks ranks = launch_ranks(options.launch,
-                             {.count = expected,
-                              .what = bundle.dir.string(),
-                              .digest = [&] { return xxh3_of_file(bundle.dir / "meta-info.json"); },
-                              .patience = patience_of(bundle.info)});
+Ranks find_ranks(const std::filesystem::path& dir, const bundle::MetaInfo& info,
+                 const SessionOptions& options) {
+  const auto expected = static_cast<int>(info.ranks.size());
+  Ranks ranks =
+      launch_ranks(options.launch, {.count = expected,
+                                    .what = dir.string(),
+                                    .digest = [&] { return xxh3_of_file(dir / "meta-info.json"); },
+                                    .patience = patience_of(info)});
   if (ranks.world_size() != expected)
-    fail("{} has {} ranks, but {} processes were started; start {}", bundle.dir.string(), expected,
+    fail("{} has {} ranks, but {} processes were started; start {}", dir.string(), expected,
          ranks.world_size(), expected);
   if (ranks.are_all_here() && expected > 1 && options.device.gpu &&
       !options.device.host_collectives)
@@ -69,30 +66,21 @@ Pipeline pipeline_of(const bundle::MetaInfo& info) {
 }
 
 /// Null where the bundle has none.
-std::unique_ptr<TailRun> load_tail(const Bundle& bundle, int threads) {
-  if (!bundle.info.tail) return nullptr;
-  const bundle::TailInfo& tail = *bundle.info.tail;
-  bundle::check_tail_files(tail, bundle.dir);
-  return std::make_unique<TailRun>(bundle.dir / tail.files.front().name, tail.summary, threads);
-}
-
-/// Where a port is among those of a rank's shard.
-std::size_t index_in_shard(const std::vector<bundle::PortInfo>& ports, const bundle::PortInfo& port,
-                           int rank) {
-  const auto is_in_shard = [&](const bundle::PortInfo& each) {
-    return each.ranges[static_cast<std::size_t>(rank)].has_value();
-  };
-  return static_cast<std::size_t>(
-      std::count_if(ports.data(), static_cast<const bundle::PortInfo*>(&port), is_in_shard));
+std::unique_ptr<TailRun> load_tail(const std::filesystem::path& dir,
+                                   const std::optional<bundle::TailInfo>& tail, int threads) {
+  if (!tail) return nullptr;
+  bundle::check_tail_files(*tail, dir);
+  return std::make_unique<TailRun>(dir / tail->files.front().name, tail->summary, threads);
 }
 
 /// On rank 0; see gather_output.
 Tensor whole_output(const bundle::MetaInfo& info, const bundle::PortInfo& port, const RankRun& run,
                     HostCommunicator& world) {
-  const std::size_t index = index_in_shard(info.outputs, port, world.rank());
-  return gather_output(
-      info, port, [&](int microbatch) { return run.executable().read_output(index, microbatch); },
-      world);
+  std::size_t index = 0;  // among the outputs of this rank's shard
+  for (const bundle::PortInfo* each = info.outputs.data(); each != &port; ++each)
+    if (each->ranges[at(world.rank())]) ++index;
+  const auto part = [&](int microbatch) { return run.executable().read_output(index, microbatch); };
+  return gather_output(info, port, part, world);
 }
 
 /// What runs before have made of the states that a run continues.
@@ -223,10 +211,9 @@ void run_tail_on_first(const TailRun* tail, const NamedTensors& inputs, int repe
 }
 
 /// One rank's part in Session::run. Every rank gets the measurements, and rank 0 the outputs.
-RunResult run_rank(RankRun& run, const Bundle& bundle, const TailRun* tail,
+RunResult run_rank(RankRun& run, const bundle::MetaInfo& info, const TailRun* tail,
                    const NamedTensors& inputs, const RunOptions& options, const StepsBefore& before,
                    HostCommunicator& world) {
-  const bundle::MetaInfo& info = bundle.info;
   const auto run_once = [&] {
     run.collectives().reset_totals();
     return run_steps(run, info, inputs, options.loop, before, world);
@@ -251,8 +238,8 @@ RunResult run_rank(RankRun& run, const Bundle& bundle, const TailRun* tail,
     for (const nlohmann::json& spans : gather_json(to_json(run.profile()), world))
       result.spans.push_back(spans_from_json(spans));
   }
-  if (bundle.info.tail) {
-    result.peak_bytes.front() += bundle.info.tail->summary.weight_bytes;
+  if (info.tail) {
+    result.peak_bytes.front() += info.tail->summary.weight_bytes;
     run_tail_on_first(tail, last.last_inputs, options.repeat, world, result);
   }
   return result;
@@ -276,7 +263,8 @@ void refuse_states(const bundle::MetaInfo& info, const NamedTensors& inputs) {
 }  // namespace
 
 struct Session::Impl {
-  Bundle bundle;
+  std::filesystem::path dir;
+  bundle::MetaInfo info;
   SessionOptions options;
   Ranks ranks;
   std::vector<std::unique_ptr<RankRun>> runs = {};  ///< by rank, null for other processes'
@@ -284,10 +272,11 @@ struct Session::Impl {
   StepsBefore before = {};
   std::string failure = {};  ///< why the session is over
 
-  Impl(const std::filesystem::path& dir, const SessionOptions& chosen)
-      : bundle(load_bundle(dir, chosen.states)),
+  Impl(const std::filesystem::path& bundle_dir, const SessionOptions& chosen)
+      : dir(bundle_dir),
+        info(load_info(dir, chosen.states)),
         options(chosen),
-        ranks(find_ranks(bundle, options)) {}
+        ranks(find_ranks(dir, info, options)) {}
   /// Each rank's device is released in the thread that took it. Where an error unwinds the session,
   /// no other rank is waited for.
   ~Impl() {
@@ -312,8 +301,7 @@ struct Session::Impl {
 
   void run_as_rank(const Ranks::Task& task) {
     if (!failure.empty())
-      fail("{}: a rank failed, and the session is over; make another: {}", bundle.dir.string(),
-           failure);
+      fail("{}: a rank failed, and the session is over; make another: {}", dir.string(), failure);
     try {
       ranks.run_as_rank(task);
     } catch (const std::exception& error) {
@@ -326,16 +314,16 @@ struct Session::Impl {
 
   void load() {
     if (!runs.empty()) return;
-    runs.resize(bundle.info.ranks.size());
+    runs.resize(info.ranks.size());
     run_as_rank([&](HostCommunicator& world, const LocalRanks& local) {
-      std::optional<graph::Graph> shard = load_shard(bundle.info, bundle.dir, world.rank());
+      std::optional<graph::Graph> shard = load_shard(info, dir, world.rank());
       // While the tail runs, this process's other ranks wait.
       const LocalRanks of_tail = ranks.are_all_here() ? LocalRanks{} : local;
-      if (world.rank() == 0) tail = load_tail(bundle, threads_of(options.device, of_tail));
+      if (world.rank() == 0) tail = load_tail(dir, info.tail, threads_of(options.device, of_tail));
       world.barrier(loading_timeout);
-      auto run = std::make_unique<RankRun>(*shard, options.device, world, local,
-                                           patience_of(bundle.info) * options.launch.timeout,
-                                           pipeline_of(bundle.info));
+      auto run =
+          std::make_unique<RankRun>(*shard, options.device, world, local,
+                                    patience_of(info) * options.launch.timeout, pipeline_of(info));
       shard.reset();
       world.barrier(loading_timeout);
       runs[static_cast<std::size_t>(world.rank())] = std::move(run);
@@ -344,22 +332,22 @@ struct Session::Impl {
 
   RunResult run(const NamedTensors& inputs, const RunOptions& run_options) {
     LoopOptions loop = run_options.loop;
-    check_run_options(run_options, bundle.dir);
+    check_run_options(run_options, dir);
     const bool goes_on = loop.continues && before.steps > 0;
     if (goes_on && before.is_profiled)
-      fail("{}: a run cannot continue one that was profiled", bundle.dir.string());
+      fail("{}: a run cannot continue one that was profiled", dir.string());
     const StepsBefore from = goes_on ? before : StepsBefore{.first_row = loop.start};
     loop.start = from.first_row;
-    check_loop(bundle.info, loop, from.steps);
-    check_inputs(bundle.info, inputs, loop);
-    if (goes_on) refuse_states(bundle.info, inputs);
+    check_loop(info, loop, from.steps);
+    check_inputs(info, inputs, loop);
+    if (goes_on) refuse_states(info, inputs);
     load();
     RunResult result;
     run_as_rank([&](HostCommunicator& world, const LocalRanks&) {
       const bool is_first = world.rank() == 0;
       std::unique_ptr<RankRun> run = take_run(world);
       RunResult of_rank =
-          run_rank(*run, bundle, is_first ? tail.get() : nullptr, inputs, run_options, from, world);
+          run_rank(*run, info, is_first ? tail.get() : nullptr, inputs, run_options, from, world);
       runs[static_cast<std::size_t>(world.rank())] = std::move(run);
       if (is_first || !ranks.are_all_here()) result = std::move(of_rank);
     });
@@ -378,14 +366,14 @@ Session& Session::operator=(Session&&) noexcept = default;
 
 std::vector<ModelPort> Session::inputs() const {
   std::vector<ModelPort> ports;
-  for (const bundle::PortInfo& port : impl_->bundle.info.inputs)
+  for (const bundle::PortInfo& port : impl_->info.inputs)
     ports.push_back({port.name, port.type, port.shape});
   return ports;
 }
 
 std::vector<ModelPort> Session::outputs() const {
   std::vector<ModelPort> ports;
-  for (const graph::ModelOutput& output : bundle::model_outputs(impl_->bundle.info)) {
+  for (const graph::ModelOutput& output : bundle::model_outputs(impl_->info)) {
     ModelPort& port = ports.emplace_back(output.name, output.type, std::nullopt);
     if (!output.dims || std::ranges::any_of(*output.dims, [](const auto& d) { return !d; }))
       continue;

@@ -83,12 +83,6 @@ void check_choice(const bundle::MetaInfo& info, const LoopOptions::Choice& choic
         graph::to_string(output->shape));
 }
 
-std::vector<std::string> state_inputs(const bundle::MetaInfo& info) {
-  std::vector<std::string> names;
-  for (const bundle::StateInfo& state : info.states) names.push_back(state.input);
-  return names;
-}
-
 bool is_state(const bundle::MetaInfo& info, const std::string& input) {
   return std::ranges::find(info.states, input, &bundle::StateInfo::input) != info.states.end();
 }
@@ -153,8 +147,10 @@ void check_loop(const bundle::MetaInfo& info, const LoopOptions& options, int st
       check_state(*find_port(info.outputs, state.output), *find_port(info.inputs, state.input),
                   options, steps_before);
   });
+  std::vector<std::string> inputs;
+  for (const bundle::StateInfo& state : info.states) inputs.push_back(state.input);
   if (info.tail)
-    problems.collect([&] { graph::refuse_tail_of_states(info.tail->summary, state_inputs(info)); });
+    problems.collect([&] { graph::refuse_tail_of_states(info.tail->summary, inputs); });
   for (const LoopOptions::Choice& choice : options.choices)
     problems.collect([&] {
       if (info.tail) refuse_choice_of_tail(info.tail->summary, choice);

@@ -14,13 +14,6 @@
 namespace autopar::runtime {
 namespace {
 
-/// Other work of the machine makes times longer, never shorter: the first quintile is taken.
-double low_quantile(std::vector<double> numbers) {
-  const auto fifth = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 5);
-  std::ranges::nth_element(numbers, fifth);
-  return *fifth;
-}
-
 /// 0.5 everywhere, 1 of integers: nothing overflows, and no index leaves its tensor.
 graph::Tensor filled(DataType type, const Shape& shape) {
   graph::Tensor tensor = graph::Tensor::zeros(type, shape);
@@ -29,10 +22,6 @@ graph::Tensor filled(DataType type, const Shape& shape) {
     std::fill_n(values, tensor.elements(), 0.5F);
   }
   return tensor;
-}
-
-std::int64_t share_of_memory(const LocalRanks& local) {
-  return std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / local.count;
 }
 
 /// What is free; the device has no other way to tell.
@@ -90,12 +79,16 @@ std::optional<double> RankStopwatch::time(const graph::Graph& graph, const Timin
   seconds.clear();
   while (seconds.size() < count) seconds.push_back(run_once());
   take_slowest(seconds, host_);
-  return low_quantile(std::move(seconds));
+  // Other work of the machine makes times longer, never shorter: the first quintile is taken.
+  const auto fifth = seconds.begin() + std::ssize(seconds) / 5;
+  std::ranges::nth_element(seconds, fifth);
+  return *fifth;
 }
 
 std::int64_t RankStopwatch::memory_bytes() {
   const std::int64_t own =
-      is_cpu() ? share_of_memory(local_) : largest_allocation(device_.device());
+      is_cpu() ? std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / local_.count
+               : largest_allocation(device_.device());
   auto least = static_cast<double>(own);  // exact up to 9 PB
   host_.all_reduce(reinterpret_cast<std::byte*>(&least), 1, graph::DataType::float64,
                    ReduceOp::min);

@@ -11,12 +11,6 @@ namespace {
 
 bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
 
-/// One of several tasks of srun; a shell that srun gave is a task, too, but alone.
-bool is_one_of_slurms() {
-  const char* const tasks = std::getenv("SLURM_STEP_NUM_TASKS");
-  return is_set("SLURM_PROCID") && tasks != nullptr && std::atoi(tasks) > 1;
-}
-
 auto* mpi_plugin() {
   try {
     return plugin_function<decltype(autopar_make_mpi_communicator)>(
@@ -29,8 +23,11 @@ auto* mpi_plugin() {
 }  // namespace
 
 bool started_by_launcher() {
+  // A shell that srun gave is a task of it, too, but alone.
+  const char* const tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  const bool is_one_of_slurms = is_set("SLURM_PROCID") && tasks != nullptr && std::atoi(tasks) > 1;
   return is_set("OMPI_COMM_WORLD_SIZE") || is_set("PMI_SIZE") || is_set("PMIX_RANK") ||
-         is_one_of_slurms();
+         is_one_of_slurms;
 }
 
 std::unique_ptr<HostCommunicator> make_mpi_communicator(std::chrono::milliseconds timeout) {

@@ -11,17 +11,6 @@
 #include <string_view>
 
 namespace autopar::runtime::cuda {
-namespace {
-
-void append_line(const char* file, const std::string& text) {
-  const int out = ::open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (out < 0) return;
-  const std::string line = text + "\n";  // in one write, as other processes append too
-  [[maybe_unused]] const auto written = ::write(out, line.data(), line.size());
-  ::close(out);
-}
-
-}  // namespace
 
 void note_launch(const void* kernel) {
   static const char* const file = std::getenv("AUTOPAR_LAUNCHED_KERNELS");
@@ -31,7 +20,12 @@ void note_launch(const void* kernel) {
   const std::lock_guard lock(mutex);
   if (!launched.insert(kernel).second) return;
   const char* name = nullptr;
-  if (cudaFuncGetName(&name, kernel) == cudaSuccess) append_line(file, name);
+  if (cudaFuncGetName(&name, kernel) != cudaSuccess) return;
+  const int out = ::open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (out < 0) return;
+  const std::string line = std::string(name) + "\n";  // in one write, as other processes append too
+  [[maybe_unused]] const auto written = ::write(out, line.data(), line.size());
+  ::close(out);
 }
 
 bool counts_all_loops_long() {

@@ -19,17 +19,6 @@ struct Piece {
   std::byte* to;
 };
 
-std::vector<Piece> cut(std::span<const Device::Upload> tensors) {
-  std::vector<Piece> pieces;
-  for (const Device::Upload& each : tensors) {
-    const auto bytes = each.from->bytes();
-    for (std::size_t begin = 0; begin < bytes.size(); begin += piece_bytes)
-      pieces.push_back(
-          {bytes.subspan(begin, std::min(piece_bytes, bytes.size() - begin)), each.to + begin});
-  }
-  return pieces;
-}
-
 class PinnedBuffer {
  public:
   PinnedBuffer() : sent_(make_event()) {
@@ -57,7 +46,13 @@ class PinnedBuffer {
 /// The tensors lie in pageable memory, a mapped file most often. Threads take pieces in turn, each
 /// with two pinned buffers: it fills one while the other is on its way.
 void CudaDevice::upload(std::span<const Upload> tensors) {
-  const std::vector<Piece> pieces = cut(tensors);
+  std::vector<Piece> pieces;
+  for (const Upload& each : tensors) {
+    const auto bytes = each.from->bytes();
+    for (std::size_t begin = 0; begin < bytes.size(); begin += piece_bytes)
+      pieces.push_back(
+          {bytes.subspan(begin, std::min(piece_bytes, bytes.size() - begin)), each.to + begin});
+  }
   int gpu = 0;
   check(cudaGetDevice(&gpu), "the GPU");
   std::atomic<std::size_t> next = 0;
