@@ -42,12 +42,6 @@ program::BatchInputs find_batch_or_tell_pins(const graph::Graph& graph, const Pl
   return batch;
 }
 
-void tell_where_it_is(const program::BatchInputs& batch, const graph::Graph& graph) {
-  const auto& [input, dim] = batch.dims.front();
-  if (dim > 0)
-    spdlog::info("microbatches cut dimension {} of input '{}'", dim, graph.value(input).name);
-}
-
 /// The model for a batch of so many rows. Throws Error where it does not allow that.
 graph::Graph load_with_batch(const LoadedModel& model, const program::BatchInputs& batch,
                              std::int64_t rows) {
@@ -89,7 +83,9 @@ graph::Graph load_filled_up(const LoadedModel& model, const PlanOptions& plan,
 program::SplitBatch split_model(const LoadedModel& model, const PlanOptions& plan) {
   if (plan.microbatches == 1) return {.microbatch = model.graph, .ports = {}};
   const program::BatchInputs batch = find_batch_or_tell_pins(model.graph, plan);
-  tell_where_it_is(batch, model.graph);
+  const auto& [input, dim] = batch.dims.front();
+  if (dim > 0)
+    spdlog::info("microbatches cut dimension {} of input '{}'", dim, model.graph.value(input).name);
   const std::int64_t filled = microbatch_rows(batch.rows, plan.microbatches) * plan.microbatches;
   // Both graphs are one model's, value by value, so that the batch is in the same place.
   program::SplitBatch split = filled == batch.rows

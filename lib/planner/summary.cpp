@@ -143,10 +143,4 @@ std::string plan_headline(const search::FoundPipeline& found) {
   return text;
 }
 
-std::string plan_summary(const search::FoundPipeline& found,
-                         const std::vector<bundle::CollectiveTotal>& collectives) {
-  return plan_headline(found) + "communication of a run, over all ranks:\n" +
-         collectives_table(collectives);
-}
-
 }  // namespace autopar::planner

@@ -23,9 +23,6 @@ std::string way_text(const std::vector<int>& mesh_axes);
 std::string plan_headline(const search::FoundPipeline& found);
 /// "stage 1: ranks 2-3, mesh 2, 120 operators, 3.2 ms a microbatch and 10 us to the next".
 std::string stage_headline(const plan::PipelinePlan& plan, std::size_t stage);
-/// The headline and the collectives.
-std::string plan_summary(const search::FoundPipeline& found,
-                         const std::vector<bundle::CollectiveTotal>& collectives);
 /// What rank 0 computes on its host behind all ranks.
 std::string tail_text(const graph::TailSummary& tail);
 /// A line for each kind of collective.

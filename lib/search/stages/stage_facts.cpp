@@ -131,10 +131,6 @@ std::vector<bool> find_flows_alike(const StageFacts& facts) {
 
 }  // namespace
 
-bool StageFacts::is_too_large(int size, int begin, int end) const {
-  return weights[place(begin, end)] / submeshes[size].devices > capacity();
-}
-
 StageFacts find_stage_facts(const graph::Graph& graph, const graph::StageCutter& cutter,
                             LayerCuts cuts, const cost::DeviceModel& device,
                             std::vector<Submesh> submeshes, const SearchOptions& options) {

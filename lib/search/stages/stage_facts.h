@@ -47,7 +47,9 @@ struct StageFacts {
   /// Bytes of a device that may be used.
   std::int64_t capacity() const { return limit_of(options.memory, views.front().model.device()); }
   /// Whether the weights alone are more than the devices hold.
-  bool is_too_large(int size, int begin, int end) const;
+  bool is_too_large(int size, int begin, int end) const {
+    return weights[place(begin, end)] / submeshes[size].devices > capacity();
+  }
 };
 
 StageFacts find_stage_facts(const graph::Graph& graph, const graph::StageCutter& cutter,
