@@ -12,6 +12,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <queue>
 #include <tuple>
 
@@ -69,7 +70,13 @@ class LabelMaker {
     return priced - rounding * std::abs(priced) <= priced_goal_;
   }
   /// Throws LabelBudgetSpent where there are too many, or the deadline has come.
-  void note_comparisons(std::size_t count);
+  void note_comparisons(std::size_t count) {
+    comparisons_ += static_cast<double>(count);
+    if (comparisons_ > options_.most_comparisons) throw LabelBudgetSpent();
+    if (comparisons_ - comparisons_at_look_ < options_.comparisons_between_looks) return;
+    comparisons_at_look_ = comparisons_;
+    if (options_.deadline.is_over()) throw LabelBudgetSpent();
+  }
 
   /// The trace of a node's strategy.
   int trace_of_strategy(int node, int strategy) { return trace_of(-1 - node, strategy); }
@@ -100,14 +107,6 @@ class LabelMaker {
   double comparisons_ = 0;
   double comparisons_at_look_ = 0;
 };
-
-void LabelMaker::note_comparisons(std::size_t count) {
-  comparisons_ += static_cast<double>(count);
-  if (comparisons_ > options_.most_comparisons) throw LabelBudgetSpent();
-  if (comparisons_ - comparisons_at_look_ < options_.comparisons_between_looks) return;
-  comparisons_at_look_ = comparisons_;
-  if (options_.deadline.is_over()) throw LabelBudgetSpent();
-}
 
 Labels LabelMaker::merge(const Labels& sums, const Labels& child,
                          const std::vector<int>& child_slots, const UsageSlots& slots,
@@ -215,11 +214,7 @@ LimitedElimination::LimitedElimination(const AssignmentProblem& problem, std::ve
       tables_(tree_.buckets().size()) {}
 
 double LimitedElimination::limits_price() const {
-  double sum = 0;
-  for (std::size_t t = 0; t < prices_.size(); ++t) {
-    sum += prices_[t] * static_cast<double>(problem_->usage_limits[t]);
-  }
-  return sum;
+  return std::inner_product(prices_.begin(), prices_.end(), problem_->usage_limits.begin(), 0.0);
 }
 
 double LimitedElimination::price_of_usage(int i, std::size_t s) const {

@@ -96,18 +96,6 @@ void NeighbourhoodSearch::keep_if_best() {
   best_cost_ = cost_;
 }
 
-double NeighbourhoodSearch::uniform(double from, double to) {
-  return std::uniform_real_distribution<double>(from, to)(random_);
-}
-
-std::size_t NeighbourhoodSearch::below(std::size_t count) {
-  return std::uniform_int_distribution<std::size_t>(0, count - 1)(random_);
-}
-
-void NeighbourhoodSearch::count(const LookedAt& looked_at) {
-  work_ += looked_at.costs + parameters_.work_of_arc * looked_at.arcs;
-}
-
 /// Trees around one time, so that one can use what another saves.
 void NeighbourhoodSearch::set_trees_free() {
   trees_.clear();

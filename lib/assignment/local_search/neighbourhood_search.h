@@ -43,10 +43,16 @@ class NeighbourhoodSearch {
   bool move_to(const std::vector<int>& strategies);
   void reduce_cost();
   void reduce_usage();
-  void count(const LookedAt& looked_at);
+  void count(const LookedAt& looked_at) {
+    work_ += looked_at.costs + parameters_.work_of_arc * looked_at.arcs;
+  }
 
-  double uniform(double from, double to);
-  std::size_t below(std::size_t count);
+  double uniform(double from, double to) {
+    return std::uniform_real_distribution<double>(from, to)(random_);
+  }
+  std::size_t below(std::size_t count) {
+    return std::uniform_int_distribution<std::size_t>(0, count - 1)(random_);
+  }
 
   const AssignmentProblem& problem_;
   const double most_;

@@ -22,11 +22,6 @@ Portfolio::Portfolio(const Subproblem& component, int threads, unsigned seed,
   }
 }
 
-void Portfolio::offer(const Incumbent& below_goal, Cost goal) {
-  if (!below_goal.choice.empty()) offer(below_goal.choice);
-  raise_bound(std::min(below_goal.bound, goal));
-}
-
 bool Portfolio::is_done(const Patience& patience) const {
   if (bound() >= goal()) return true;
   if (best_.choice.empty() || !patience.end.is_over()) return false;
@@ -38,11 +33,6 @@ bool Portfolio::is_done(const Patience& patience) const {
 double Portfolio::seconds_to_relax() const {
   return parameters_.portfolio.steps_to_relax / parameters_.portfolio.steps_a_round * work_ /
          parameters_.work.costs_a_second;
-}
-
-void Portfolio::perturb() {
-  relaxation_.perturb();
-  idle_rounds_ = 0;
 }
 
 bool Portfolio::run(const Deadline& deadline, bool until_stuck, int rounds) {

@@ -26,7 +26,10 @@ class Portfolio {
   bool run(const Deadline& deadline, bool until_stuck,
            int rounds = std::numeric_limits<int>::max());
   /// Lets the relaxation and the searches that are stuck go on.
-  void perturb();
+  void perturb() {
+    relaxation_.perturb();
+    idle_rounds_ = 0;
+  }
 
   /// Whether the bound meets the goal, or the gap is small enough.
   bool is_done(const Patience& patience) const;
@@ -49,7 +52,10 @@ class Portfolio {
     assignment::offer(component_.problem, choice, best_);
   }
   /// The same, with the bound of the choices below the goal.
-  void offer(const Incumbent& below_goal, Cost goal);
+  void offer(const Incumbent& below_goal, Cost goal) {
+    if (!below_goal.choice.empty()) offer(below_goal.choice);
+    raise_bound(std::min(below_goal.bound, goal));
+  }
   Incumbent incumbent() const { return make_incumbent(choice(), cost(), bound()); }
   Relaxation& relaxation() { return relaxation_; }
   const Subproblem& component() const { return component_; }

@@ -76,18 +76,6 @@ bool dominates(const std::vector<Cost>& costs, const std::vector<HalfEdge>& edge
 
 }  // namespace
 
-bool Reductions::is_full() const { return pool_.cells() > parameters_.most_remembered_cells; }
-
-template <typename Answer, typename Make>
-std::shared_ptr<const Answer> Reductions::remembered(Memo<Answer>& memo, const MemoKey& key,
-                                                     const Make& make) {
-  return is_full() ? std::make_shared<const Answer>(make()) : memo.get(key, make);
-}
-
-CostTable Reductions::unique(const CostTable& table) {
-  return is_full() ? table : pool_.unique(table);
-}
-
 std::shared_ptr<const Reductions::Normalised> Reductions::normalise(const CostTable& table,
                                                                     std::size_t columns) {
   return remembered(normalised_, MemoKey().add(table).add(columns), [&] {

@@ -29,7 +29,7 @@ class Reductions {
       : parameters_(parameters) {}
 
   /// The one table that is kept for these costs.
-  CostTable unique(const CostTable& table);
+  CostTable unique(const CostTable& table) { return is_full() ? table : pool_.unique(table); }
 
   /// A table as the sum of its row minima, the column minima after that, and the rest.
   struct Normalised {
@@ -63,10 +63,12 @@ class Reductions {
                                               const std::vector<HalfEdge>& edges);
 
  private:
-  bool is_full() const;
-  template <typename Answer, typename Make>
+  bool is_full() const { return pool_.cells() > parameters_.most_remembered_cells; }
+  template <typename Answer>
   std::shared_ptr<const Answer> remembered(Memo<Answer>& memo, const MemoKey& key,
-                                           const Make& make);
+                                           const auto& make) {
+    return is_full() ? std::make_shared<const Answer>(make()) : memo.get(key, make);
+  }
 
   SolverParameters::Presolve parameters_;
   TablePool pool_;

@@ -85,11 +85,6 @@ double Relaxation::gap_to(Cost goal) const {
                   parameters_.largest_gap * (std::abs(best_bound_) + cost_elsewhere_));
 }
 
-void Relaxation::set_prices(const std::vector<double>& prices) {
-  prices_.set(prices);
-  messages_.set_prices(prices_);
-}
-
 /// Rounds a bound up, as costs are whole numbers.
 Cost Relaxation::whole(double bound) const {
   return static_cast<Cost>(

@@ -46,7 +46,10 @@ class Relaxation {
   MinMarginals min_marginals();
 
  private:
-  void set_prices(const std::vector<double>& prices);
+  void set_prices(const std::vector<double>& prices) {
+    prices_.set(prices);
+    messages_.set_prices(prices_);
+  }
   void step(Cost goal);
   /// Takes over the choice and the bound that it finds.
   void sweep(int times);
