@@ -11,7 +11,7 @@ namespace autopar::assignment {
 
 namespace {
 
-void check_choice(const AssignmentProblem& problem, const std::vector<int>& choice) {
+void check_choice(const AssignmentProblem& problem, const Choice& choice) {
   require(choice.size() == problem.nodes.size(), "a choice has a strategy for every node");
   for (std::size_t i = 0; i < choice.size(); ++i) {
     require(choice[i] >= 0 && std::cmp_less(choice[i], problem.nodes[i].costs.size()),
@@ -59,7 +59,7 @@ void check(const AssignmentProblem& problem) {
   }
 }
 
-Cost cost_of(const AssignmentProblem& problem, const std::vector<int>& choice) {
+Cost cost_of(const AssignmentProblem& problem, const Choice& choice) {
   check_choice(problem, choice);
   WideCost sum = 0;
   bool possible = true;
@@ -74,8 +74,7 @@ Cost cost_of(const AssignmentProblem& problem, const std::vector<int>& choice) {
   return possible && sum < impossible ? static_cast<Cost>(sum) : impossible;
 }
 
-std::vector<std::int64_t> usage_over_time(const AssignmentProblem& problem,
-                                          const std::vector<int>& choice) {
+std::vector<std::int64_t> usage_over_time(const AssignmentProblem& problem, const Choice& choice) {
   check_choice(problem, choice);
   std::size_t horizon = problem.usage_limits.size();
   for (const auto& node : problem.nodes) horizon = std::max<std::size_t>(horizon, node.end);
@@ -90,7 +89,7 @@ std::vector<std::int64_t> usage_over_time(const AssignmentProblem& problem,
   return usage;
 }
 
-bool within_limits(const AssignmentProblem& problem, const std::vector<int>& choice) {
+bool within_limits(const AssignmentProblem& problem, const Choice& choice) {
   const std::vector<std::int64_t> usage = usage_over_time(problem, choice);
   for (std::size_t t = 0; t < problem.usage_limits.size(); ++t) {
     if (problem.usage_limits[t] >= 0 && usage[t] > problem.usage_limits[t]) return false;

@@ -35,13 +35,16 @@ struct AssignmentProblem {
   std::vector<std::int64_t> usage_limits;
 };
 
+/// A strategy a node.
+using Choice = std::vector<int>;
+
 /// `optimal` and `infeasible` are proven; `feasible` is the best found, `unknown` means that the
 /// time ran out before any choice within the limits was found.
 enum class Status { optimal, feasible, infeasible, unknown };
 
 struct Solution {
   Status status = Status::unknown;
-  std::vector<int> choice = {};  ///< a strategy a node; empty unless optimal or feasible
+  Choice choice = {};  ///< empty unless optimal or feasible
   Cost cost = impossible;
   Cost lower_bound = 0;  ///< no choice costs less; equals `cost` where optimal
   double seconds = 0;
@@ -56,7 +59,7 @@ struct SolveOptions {
   double small_gap = 0.001;
   bool presolve = true;  ///< false: GLPK is handed the whole problem
   /// Known choices to begin with, within the limits or not.
-  std::vector<std::vector<int>> starts = {};
+  std::vector<Choice> starts = {};
   /// With the same seed and number of threads the answer is the same, unless time ends the search.
   unsigned seed = 1;
   int threads = 0;  ///< 0: as many as the machine has
@@ -89,11 +92,10 @@ double size_of(const AssignmentProblem& problem);
 /// Throws InternalError where sizes or indices do not fit together.
 void check(const AssignmentProblem& problem);
 /// The choice's cost, `impossible` where it holds an impossible strategy or pair; sums saturate.
-Cost cost_of(const AssignmentProblem& problem, const std::vector<int>& choice);
+Cost cost_of(const AssignmentProblem& problem, const Choice& choice);
 /// The usage at each time of the problem's horizon.
-std::vector<std::int64_t> usage_over_time(const AssignmentProblem& problem,
-                                          const std::vector<int>& choice);
-bool within_limits(const AssignmentProblem& problem, const std::vector<int>& choice);
+std::vector<std::int64_t> usage_over_time(const AssignmentProblem& problem, const Choice& choice);
+bool within_limits(const AssignmentProblem& problem, const Choice& choice);
 
 /// The cheapest choice within the limits, proven, or the best found in time with a bound.
 Solution solve(const AssignmentProblem& problem, const SolveOptions& options);

@@ -61,7 +61,7 @@ int time_of_peak(const PeakProblem& peak, const std::vector<std::int64_t>& usage
 }
 
 /// Takes over a choice with a lower peak.
-void offer(const PeakProblem& peak, const std::vector<int>& choice, LeastPeak& best) {
+void offer(const PeakProblem& peak, const Choice& choice, LeastPeak& best) {
   if (choice.empty()) return;
   const auto usage = usage_over_time(peak.problem, choice);
   const std::int64_t own = peak.first < peak.end ? usage[time_of_peak(peak, usage)] : 0;

@@ -9,7 +9,7 @@
 namespace autopar::assignment {
 
 struct LeastPeak {
-  std::vector<int> choice;
+  Choice choice;
   std::int64_t peak = 0;         ///< of the choice
   std::int64_t lower_bound = 0;  ///< no choice has less; equals `peak` where proven least
 };

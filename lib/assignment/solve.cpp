@@ -67,7 +67,7 @@ Incumbent solve_component(const Subproblem& component, SolveContext& context) {
 /// What is known of a presolved problem while its components are solved one after the other. The
 /// cost and the bound of those that are not solved yet count as 0.
 struct CoreIncumbent {
-  std::vector<int> choice;  ///< by the core's node
+  Choice choice;  ///< by the core's node
   WideCost cost = 0;
   WideCost bound = 0;
   bool has_choice = true;  ///< of every component so far
@@ -133,10 +133,10 @@ double count_strategies(const AssignmentProblem& problem) {
 Incumbent solve_subproblem(Subproblem whole, SolveContext& context) {
   std::optional<Presolved> presolved = presolve_counted(whole, context);
   if (!presolved) return {.bound = impossible};
-  CoreIncumbent core{.choice = std::vector<int>(presolved->core.nodes.size(), 0),
+  CoreIncumbent core{.choice = Choice(presolved->core.nodes.size(), 0),
                      .cost = presolved->constant,
                      .bound = presolved->constant};
-  std::vector<std::vector<int>> starts;  // those that the core can hold
+  std::vector<Choice> starts;  // those that the core can hold
   for (const auto& start : whole.starts) {
     if (auto reduced = presolved->reduced(start)) starts.push_back(std::move(*reduced));
   }
@@ -150,7 +150,7 @@ Incumbent solve_subproblem(Subproblem whole, SolveContext& context) {
     strategies_left -= strategies;
     if (!compress_usage(component.problem, &component.prices)) return {.bound = impossible};
     for (const auto& start : starts) {
-      std::vector<int>& part = component.starts.emplace_back();
+      Choice& part = component.starts.emplace_back();
       for (const int i : parts[k]) part.push_back(start[i]);
     }
     const Incumbent solved = solve_component(component, context);

@@ -11,22 +11,21 @@ namespace autopar::assignment {
 /// The best choice found so far, and what is proven. Every phase of the solver takes what is known
 /// and hands one on.
 struct Incumbent {
-  std::vector<int> choice = {};  ///< within the limits; empty where none was found
-  Cost cost = impossible;        ///< the choice's
-  Cost bound = 0;                ///< no choice costs less
+  Choice choice = {};      ///< within the limits; empty where none was found
+  Cost cost = impossible;  ///< the choice's
+  Cost bound = 0;          ///< no choice costs less
 
   bool is_infeasible() const { return choice.empty() && bound >= impossible; }
 };
 
 /// `bound` may exceed the cost: then the choice is optimal.
-inline Incumbent make_incumbent(std::vector<int> choice, Cost cost, Cost bound) {
+inline Incumbent make_incumbent(Choice choice, Cost cost, Cost bound) {
   if (choice.empty()) return {.bound = bound};
   return {.choice = std::move(choice), .cost = cost, .bound = std::min(bound, cost)};
 }
 
 /// Takes over a choice where it is cheaper and within the limits.
-inline void offer(const AssignmentProblem& problem, const std::vector<int>& choice,
-                  Incumbent& best) {
+inline void offer(const AssignmentProblem& problem, const Choice& choice, Incumbent& best) {
   const Cost cost = cost_of(problem, choice);
   if (cost >= best.cost || !within_limits(problem, choice)) return;
   best.choice = choice;
@@ -52,9 +51,9 @@ struct Patience {
 /// A problem that solving another one leads to: a component, or what fixing and branching leave.
 struct Subproblem {
   AssignmentProblem problem;
-  Cost cutoff = impossible;                   ///< only choices that cost less are looked for
-  std::vector<double> prices = {};            ///< by time, of a unit of usage, to begin with
-  std::vector<std::vector<int>> starts = {};  ///< choices to begin with, within limits or not
+  Cost cutoff = impossible;         ///< only choices that cost less are looked for
+  std::vector<double> prices = {};  ///< by time, of a unit of usage, to begin with
+  std::vector<Choice> starts = {};  ///< choices to begin with, within limits or not
   Deadline deadline = {};
   Patience patience = {};
   bool is_root = true;  ///< no branch has been taken

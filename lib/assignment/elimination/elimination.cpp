@@ -53,8 +53,7 @@ MemoKey key_of(const AssignmentProblem& problem, const BucketTree& tree, const B
 
 }  // namespace
 
-std::optional<std::vector<int>> choose_by_elimination(const AssignmentProblem& problem,
-                                                      double most_cells) {
+std::optional<Choice> choose_by_elimination(const AssignmentProblem& problem, double most_cells) {
   const auto tree = BucketTree::make(problem, {.most_cells_of_a_table = most_cells});
   if (!tree) return std::nullopt;
   // Isomorphic parts have the same tables.
@@ -65,7 +64,7 @@ std::optional<std::vector<int>> choose_by_elimination(const AssignmentProblem& p
                               [&] { return table_of(problem, *tree, bucket, tables); }));
   }
   if (!tables.empty() && tables.back()->costs[0] >= impossible) return std::nullopt;
-  std::vector<int> choice(problem.nodes.size(), 0);
+  Choice choice(problem.nodes.size(), 0);
   for (std::size_t k = tables.size(); k-- > 0;) {
     const Bucket& bucket = tree->buckets()[k];
     std::size_t index = 0;

@@ -88,7 +88,7 @@ class LabelMaker {
   Labels unite(const std::vector<Labels>& lists, const UsageSlots& slots, double rest);
 
   /// Writes the strategies of a trace into the choice.
-  void follow(int trace, std::vector<int>& choice) const;
+  void follow(int trace, Choice& choice) const;
   double comparisons() const { return comparisons_; }
   /// A lower bound on what the labels dropped because of the width pay with their completion.
   double least_dropped() const { return least_dropped_; }
@@ -176,7 +176,7 @@ Labels LabelMaker::unite(const std::vector<Labels>& lists, const UsageSlots& slo
   return result;
 }
 
-void LabelMaker::follow(int trace, std::vector<int>& choice) const {
+void LabelMaker::follow(int trace, Choice& choice) const {
   std::vector<int> open{trace};
   while (!open.empty()) {
     const auto [a, b] = traces_[open.back()];
@@ -370,7 +370,7 @@ LabelAnswer LimitedElimination::run(const LabelOptions& options) const {
   if (finals.size() == 0) return answer;
   const auto best = std::ranges::min_element(finals.costs) - finals.costs.begin();
   answer.bound = std::min(answer.bound, finals.costs[best]);
-  std::vector<int> choice(problem_->nodes.size(), 0);
+  Choice choice(problem_->nodes.size(), 0);
   maker.follow(finals.traces[best], choice);
   if (cost_of(*problem_, choice) < options.goal) answer.choice = std::move(choice);
   return answer;

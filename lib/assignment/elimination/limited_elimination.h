@@ -23,7 +23,7 @@ struct LabelOptions {
 
 struct LabelAnswer {
   Cost bound = 0;  ///< no choice within the limits costs less, up to the goal
-  std::optional<std::vector<int>> choice = std::nullopt;  ///< cheaper than the goal, within limits
+  std::optional<Choice> choice = std::nullopt;  ///< cheaper than the goal, within limits
   bool is_exact = false;   ///< the choice is the cheapest, or none is cheaper than the goal
   double comparisons = 0;  ///< made
 };

@@ -22,11 +22,11 @@ constexpr double rounding = 1e-7;
 constexpr double integrality_tolerance = 1e-6;
 
 struct IntegerSolution {
-  Status status = Status::unknown;              ///< proven, or not
-  std::optional<std::vector<int>> choice = {};  ///< the best that GLPK found
-  double objective = 0;                         ///< of that choice, in the problem's unit
-  double bound = 0;                             ///< no choice has less, up to rounding
-  double seconds = 0;                           ///< that GLPK took to solve it
+  Status status = Status::unknown;    ///< proven, or not
+  std::optional<Choice> choice = {};  ///< the best that GLPK found
+  double objective = 0;               ///< of that choice, in the problem's unit
+  double bound = 0;                   ///< no choice has less, up to rounding
+  double seconds = 0;                 ///< that GLPK took to solve it
 };
 
 /// GLPK's terminal output and error handling while it runs; both are a thread's own.
@@ -191,8 +191,8 @@ Program make_program(const ReducedProblem& problem, const std::vector<LimitedSet
 }
 
 /// The choice of a solution, of which `value` reads a column.
-std::vector<int> decode(const Program& program, double (*value)(glp_prob*, int)) {
-  std::vector<int> choice(program.problem.nodes.size(), 0);
+Choice decode(const Program& program, double (*value)(glp_prob*, int)) {
+  Choice choice(program.problem.nodes.size(), 0);
   for (std::size_t i = 0; i < choice.size(); ++i) {
     if (program.first_column[i] == 0) continue;
     double largest = -1;
@@ -207,7 +207,7 @@ std::vector<int> decode(const Program& program, double (*value)(glp_prob*, int))
 }
 
 /// The columns' values of a choice.
-std::vector<double> encode(const Program& program, const std::vector<int>& choice) {
+std::vector<double> encode(const Program& program, const Choice& choice) {
   std::vector<double> values(glp_get_num_cols(program.glpk()) + 1, 0.0);
   for (std::size_t i = 0; i < choice.size(); ++i) {
     if (program.first_column[i] != 0) values[program.first_column[i] + choice[i]] = 1;
@@ -262,8 +262,7 @@ struct TreeWatch {
   }
 };
 
-IntegerSolution branch_and_cut(const Program& program,
-                               const std::optional<std::vector<int>>& incumbent,
+IntegerSolution branch_and_cut(const Program& program, const std::optional<Choice>& incumbent,
                                const Budget& budget, double least_saving) {
   glp_prob* glpk = program.glpk();
   TreeWatch watch;
@@ -306,8 +305,7 @@ IntegerSolution branch_and_cut(const Program& program,
   return result;
 }
 
-IntegerSolution relax_and_branch(const Program& program,
-                                 const std::optional<std::vector<int>>& incumbent,
+IntegerSolution relax_and_branch(const Program& program, const std::optional<Choice>& incumbent,
                                  const Budget& budget, double least_saving) {
   glp_prob* glpk = program.glpk();
   glp_scale_prob(glpk, GLP_SF_AUTO);  // costs and bytes in one matrix
@@ -340,7 +338,7 @@ IntegerSolution relax_and_branch(const Program& program,
 /// may exceed its limit. The work of the simplex method is counted on the deadline's clock.
 IntegerSolution solve_integer_program(const ReducedProblem& problem,
                                       const std::vector<LimitedSet>& limits,
-                                      const std::optional<std::vector<int>>& incumbent,
+                                      const std::optional<Choice>& incumbent,
                                       const Deadline& deadline, const SolverParameters& parameters,
                                       bool log) {
   const GlpkSession session(log);
@@ -348,7 +346,7 @@ IntegerSolution solve_integer_program(const ReducedProblem& problem,
   const Stopwatch stopwatch;
   if (glp_get_num_cols(program.glpk()) == 0) {
     return {.status = Status::optimal,
-            .choice = std::vector<int>(problem.nodes.size(), 0),
+            .choice = Choice(problem.nodes.size(), 0),
             .seconds = stopwatch.seconds()};
   }
   const double entries = glp_get_num_nz(program.glpk());
@@ -385,7 +383,7 @@ void solve(const AssignmentProblem& problem, const SolveOptions& options, const 
 
   solution.status = Status::unknown;
   solution.lower_bound = saturated(reduced->constant);
-  const auto offer = [&](const std::vector<int>& choice) {
+  const auto offer = [&](const Choice& choice) {
     const Cost cost = cost_of(problem, choice);
     if (cost >= solution.cost || !within_limits(problem, choice)) return;
     solution.choice = choice;
@@ -410,7 +408,7 @@ void solve(const AssignmentProblem& problem, const SolveOptions& options, const 
   }
   bool agrees = false;
   if (result.choice) {
-    const std::vector<int> choice = reduced->original(*result.choice);
+    const Choice choice = reduced->original(*result.choice);
     offer(choice);
     const double price = static_cast<double>(cost_of(problem, choice) - reduced->constant);
     agrees = within_limits(problem, choice) &&

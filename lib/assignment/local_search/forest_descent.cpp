@@ -87,7 +87,7 @@ std::vector<Place> places_of(const Links& links, const std::vector<char>& is_ope
 std::vector<Cost> costs_beside_forest(const AssignmentProblem& problem, const Links& links, int i,
                                       const std::vector<char>& is_open,
                                       const std::vector<double>& price_until,
-                                      const std::vector<int>& choice) {
+                                      const Choice& choice) {
   const auto& node = problem.nodes[i];
   std::vector<Cost> costs = node.costs;
   const double price = price_until[std::min<std::size_t>(node.end, price_until.size() - 1)] -
@@ -122,7 +122,7 @@ void answer_parent(const AssignmentProblem& problem, const Links& links, Place& 
 /// Chooses all of the forest's strategies at once, by dynamic programming.
 void optimise_forest(const AssignmentProblem& problem, const Links& links,
                      const std::vector<char>& is_open, const std::vector<double>& prices,
-                     std::vector<int>& choice) {
+                     Choice& choice) {
   std::vector<double> price_until(prices.size() + 1, 0.0);
   std::partial_sum(prices.begin(), prices.end(), price_until.begin() + 1);
   std::vector<Place> places = places_of(links, is_open);
@@ -143,7 +143,7 @@ void optimise_forest(const AssignmentProblem& problem, const Links& links,
 }
 
 /// Raises the prices of times over their limits and lowers those of others. Whether it raised any.
-bool update_prices(const AssignmentProblem& problem, const std::vector<int>& choice,
+bool update_prices(const AssignmentProblem& problem, const Choice& choice,
                    std::vector<double>& prices) {
   const std::vector<std::int64_t> usage = usage_over_time(problem, choice);
   const double cost = static_cast<double>(cost_of(problem, choice));
@@ -165,10 +165,9 @@ bool update_prices(const AssignmentProblem& problem, const std::vector<int>& cho
 
 }  // namespace
 
-std::optional<std::vector<int>> descend(const AssignmentProblem& problem, std::vector<int> start,
-                                        int rounds) {
+std::optional<Choice> descend(const AssignmentProblem& problem, Choice start, int rounds) {
   const Links links = links_of(problem);
-  std::vector<int> choice = std::move(start);
+  Choice choice = std::move(start);
   std::vector<char> has_stayed(links.size(), 0);
   std::vector<double> prices(problem.usage_limits.size(), 0.0);
   bool is_priced = false;
@@ -192,8 +191,8 @@ std::optional<std::vector<int>> descend(const AssignmentProblem& problem, std::v
   return best.choice.empty() ? std::nullopt : std::optional(best.choice);
 }
 
-std::optional<std::vector<int>> complete(const AssignmentProblem& problem,
-                                         const std::vector<int>& choice, int num_fixed) {
+std::optional<Choice> complete(const AssignmentProblem& problem, const Choice& choice,
+                               int num_fixed) {
   AssignmentProblem open;  // fixed edges go into the nodes' costs
   for (std::size_t i = num_fixed; i < problem.nodes.size(); ++i) {
     open.nodes.push_back(problem.nodes[i]);
@@ -211,15 +210,14 @@ std::optional<std::vector<int>> complete(const AssignmentProblem& problem,
   }
   const auto found = choose_by_elimination(open, parameters.most_cells_of_a_table);
   if (!found) return std::nullopt;
-  std::vector<int> result = choice;
+  Choice result = choice;
   std::ranges::copy(*found, result.begin() + num_fixed);
   if (cost_of(problem, result) >= impossible) return std::nullopt;
   return result;
 }
 
-std::optional<std::vector<int>> settle(const AssignmentProblem& problem,
-                                       const AssignmentProblem& narrowed,
-                                       const std::vector<int>& choice, int num_fixed) {
+std::optional<Choice> settle(const AssignmentProblem& problem, const AssignmentProblem& narrowed,
+                             const Choice& choice, int num_fixed) {
   const int rounds = parameters.rounds_of_repair;
   auto free = complete(problem, choice, num_fixed);
   if (free && within_limits(problem, *free)) return free;

@@ -10,19 +10,17 @@ namespace autopar::assignment {
 /// A choice within the limits that costs no more than `start`, if that is within them, by a fixed
 /// number of sweeps, each linear in the problem. `start` may exceed the limits. nullopt where no
 /// choice within them was met.
-std::optional<std::vector<int>> descend(const AssignmentProblem& problem, std::vector<int> start,
-                                        int rounds);
+std::optional<Choice> descend(const AssignmentProblem& problem, Choice start, int rounds);
 
 /// The cheapest choice that keeps the first `num_fixed` nodes as they are, without regard to
 /// limits. nullopt where none is possible, or the tables of the other nodes become too large.
-std::optional<std::vector<int>> complete(const AssignmentProblem& problem,
-                                         const std::vector<int>& choice, int num_fixed);
+std::optional<Choice> complete(const AssignmentProblem& problem, const Choice& choice,
+                               int num_fixed);
 
 /// The cheapest choice that keeps the first `num_fixed` nodes where `complete` finds it within the
 /// limits, else a choice repaired by descent. `narrowed` is the problem with fewer strategies,
 /// which use less. nullopt where no repair was found.
-std::optional<std::vector<int>> settle(const AssignmentProblem& problem,
-                                       const AssignmentProblem& narrowed,
-                                       const std::vector<int>& choice, int num_fixed);
+std::optional<Choice> settle(const AssignmentProblem& problem, const AssignmentProblem& narrowed,
+                             const Choice& choice, int num_fixed);
 
 }  // namespace autopar::assignment

@@ -9,9 +9,8 @@ namespace autopar::assignment {
 namespace {
 
 /// The connected parts of the nodes whose strategies differ.
-std::vector<std::vector<int>> changed_parts(const AssignmentProblem& problem,
-                                            const std::vector<int>& before,
-                                            const std::vector<int>& after) {
+std::vector<std::vector<int>> changed_parts(const AssignmentProblem& problem, const Choice& before,
+                                            const Choice& after) {
   std::vector<int> next(problem.nodes.size());
   std::iota(next.begin(), next.end(), 0);
   const auto is_changed = [&](int node) { return before[node] != after[node]; };
@@ -29,13 +28,12 @@ std::vector<std::vector<int>> changed_parts(const AssignmentProblem& problem,
 
 }  // namespace
 
-std::vector<int> without_needless_changes(const AssignmentProblem& problem,
-                                          const std::vector<int>& before, std::vector<int> after,
-                                          int fixed) {
+Choice without_needless_changes(const AssignmentProblem& problem, const Choice& before,
+                                Choice after, int fixed) {
   Cost cost = cost_of(problem, after);
   for (const std::vector<int>& part : changed_parts(problem, before, after)) {
     if (std::ranges::find(part, fixed) != part.end()) continue;
-    std::vector<int> restored = after;
+    Choice restored = after;
     for (const int node : part) restored[node] = before[node];
     const Cost restored_cost = cost_of(problem, restored);
     if (restored_cost > cost || !within_limits(problem, restored)) continue;

@@ -9,8 +9,7 @@ namespace autopar::assignment {
 /// `after` without changes that make it no cheaper than `before`: the changed nodes fall into
 /// connected parts, and each part but that of the node `fixed` is restored where that costs nothing
 /// and keeps the limits.
-std::vector<int> without_needless_changes(const AssignmentProblem& problem,
-                                          const std::vector<int>& before, std::vector<int> after,
-                                          int fixed);
+Choice without_needless_changes(const AssignmentProblem& problem, const Choice& before,
+                                Choice after, int fixed);
 
 }  // namespace autopar::assignment

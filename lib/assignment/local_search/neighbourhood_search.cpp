@@ -13,7 +13,7 @@
 namespace autopar::assignment {
 
 NeighbourhoodSearch::NeighbourhoodSearch(const AssignmentProblem& problem, const ArcCosts& costs,
-                                         const std::vector<int>& start, double most, unsigned seed,
+                                         const Choice& start, double most, unsigned seed,
                                          const SolverParameters::Neighbourhoods& parameters)
     : problem_(problem),
       most_(most),
@@ -33,7 +33,7 @@ void NeighbourhoodSearch::set_prices(const std::vector<double>& prices) {
   std::partial_sum(prices.begin(), prices.end(), price_until_.begin() + 1);
 }
 
-void NeighbourhoodSearch::restart(const std::vector<int>& choice) {
+void NeighbourhoodSearch::restart(const Choice& choice) {
   choice_ = choice;
   cost_ = total_cost();
   usage_ = UsageTree(problem_.usage_limits);

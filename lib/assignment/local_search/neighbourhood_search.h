@@ -16,21 +16,21 @@ class NeighbourhoodSearch {
  public:
   /// `start` need not be possible or within the limits. `costs` are the problem's, unscaled, and
   /// must outlive it; those of at least `most` count as impossible.
-  NeighbourhoodSearch(const AssignmentProblem& problem, const ArcCosts& costs,
-                      const std::vector<int>& start, double most, unsigned seed,
+  NeighbourhoodSearch(const AssignmentProblem& problem, const ArcCosts& costs, const Choice& start,
+                      double most, unsigned seed,
                       const SolverParameters::Neighbourhoods& parameters = {});
 
   /// By time, of a unit of usage; the relaxation's are good ones.
   void set_prices(const std::vector<double>& prices);
   /// Goes on from another choice.
-  void restart(const std::vector<int>& choice);
+  void restart(const Choice& choice);
   /// Goes on until that many costs are looked at or the deadline comes.
   void advance(double work, const Deadline& deadline);
 
   /// The present choice.
-  const std::vector<int>& choice() const { return choice_; }
+  const Choice& choice() const { return choice_; }
   /// The cheapest choice within the limits that was met; empty where none was.
-  const std::vector<int>& best() const { return best_; }
+  const Choice& best() const { return best_; }
 
  private:
   bool is_over() const { return usage_.most() > 0; }
@@ -62,11 +62,11 @@ class NeighbourhoodSearch {
   std::vector<int> movable_;         ///< nodes with more than one strategy
   std::vector<double> price_until_;  ///< sums before each time
 
-  std::vector<int> choice_;
+  Choice choice_;
   double cost_ = 0;
   UsageTree usage_;
   std::vector<int> conflicts_;  ///< nodes with a cost that counts as impossible
-  std::vector<int> best_;
+  Choice best_;
   double best_cost_ = std::numeric_limits<double>::infinity();
   double repair_price_ = 0;
   double work_ = 0;  ///< done so far

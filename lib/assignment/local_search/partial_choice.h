@@ -16,7 +16,7 @@ class PartialChoice {
 
   void decide(int node, int strategy);
   bool is_decided(int node) const { return choice_[node] >= 0; }
-  const std::vector<int>& choice() const { return choice_; }  ///< -1 where open
+  const Choice& choice() const { return choice_; }  ///< -1 where open
 
   /// By strategy of an open operator, the cost of its edges to decided ones, directly and over open
   /// serving nodes.
@@ -39,7 +39,7 @@ class PartialChoice {
   std::vector<std::vector<Link>> links_;
   /// By node and strategy, its cost and its edges to decided nodes.
   std::vector<std::vector<WideCost>> so_far_;
-  std::vector<int> choice_;
+  Choice choice_;
   std::vector<char> has_answered_;  ///< in take_open_neighbours
 };
 

@@ -123,9 +123,9 @@ void Portfolio::start_searches() {
           ? parameters_.portfolio.useless_over_goal * static_cast<double>(goal()) + 1
           : parameters_.portfolio.useless_over_bound * (static_cast<double>(bound()) + 1);
   costs_.emplace(component_.problem, 1, most);
-  const std::vector<int>& start = !best_.choice.empty()        ? best_.choice
-                                  : !component_.starts.empty() ? component_.starts.front()
-                                                               : relaxation_.priced_choice();
+  const Choice& start = !best_.choice.empty()        ? best_.choice
+                        : !component_.starts.empty() ? component_.starts.front()
+                                                     : relaxation_.priced_choice();
   for (int k = 0; k < threads_; ++k) {
     searches_.push_back(std::make_unique<NeighbourhoodSearch>(
         component_.problem, *costs_, start, most, seed_ + static_cast<unsigned>(k),

@@ -45,12 +45,10 @@ class Portfolio {
   /// A better choice costs less.
   Cost goal() const { return std::min(component_.cutoff, cost()); }
   /// The cheapest within the limits; empty where none was found.
-  const std::vector<int>& choice() const { return best_.choice; }
+  const Choice& choice() const { return best_.choice; }
   Cost cost() const { return best_.cost; }
   /// Takes over a choice where it is cheaper and within the limits.
-  void offer(const std::vector<int>& choice) {
-    assignment::offer(component_.problem, choice, best_);
-  }
+  void offer(const Choice& choice) { assignment::offer(component_.problem, choice, best_); }
   /// The same, with the bound of the choices below the goal.
   void offer(const Incumbent& below_goal, Cost goal) {
     if (!below_goal.choice.empty()) offer(below_goal.choice);

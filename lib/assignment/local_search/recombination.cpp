@@ -18,7 +18,7 @@ Recombination::Recombination(const AssignmentProblem& problem, const SolverParam
   for (const auto& node : problem.nodes) newest_.emplace_back(node.costs.size(), 0);
 }
 
-void Recombination::add(const std::vector<int>& choice) {
+void Recombination::add(const Choice& choice) {
   ++added_;
   for (std::size_t i = 0; i < choice.size(); ++i) {
     std::int64_t& newest = newest_[i][choice[i]];
@@ -26,25 +26,25 @@ void Recombination::add(const std::vector<int>& choice) {
   }
 }
 
-void Recombination::keep(const std::vector<int>& choice) {
+void Recombination::keep(const Choice& choice) {
   for (std::size_t i = 0; i < choice.size(); ++i) newest_[i][choice[i]] = always;
 }
 
-std::vector<int> Recombination::run(const std::vector<int>& best, Cost goal,
-                                    const std::vector<double>& prices, const Deadline& deadline) {
+Choice Recombination::run(const Choice& best, Cost goal, const std::vector<double>& prices,
+                          const Deadline& deadline) {
   for (; !deadline.is_over(); window_ /= parameters_.recombination.shrinking_of_window) {
     const auto found =
         search_labels(of_newest(best), prices, {.goal = goal, .deadline = deadline}, parameters_);
     if (found) {
       window_ += window_ / parameters_.recombination.growth_of_window + 1;
-      return found->choice.value_or(std::vector<int>{});
+      return found->choice.value_or(Choice{});
     }
     if (window_ <= 1) break;
   }
   return {};
 }
 
-AssignmentProblem Recombination::of_newest(const std::vector<int>& best) const {
+AssignmentProblem Recombination::of_newest(const Choice& best) const {
   AssignmentProblem met = problem_;
   for (std::size_t i = 0; i < met.nodes.size(); ++i) {
     auto& costs = met.nodes[i].costs;

@@ -16,17 +16,17 @@ class Recombination {
   explicit Recombination(const AssignmentProblem& problem, const SolverParameters& parameters = {});
 
   /// Choices need not be within the limits; those that are kept always count as new.
-  void add(const std::vector<int>& choice);
-  void keep(const std::vector<int>& choice);
+  void add(const Choice& choice);
+  void keep(const Choice& choice);
 
   /// A choice of the newest strategies, and those of `best`, that costs less than the goal; empty
   /// where there is none or it was not found. `prices` are by time, of a unit of usage.
-  std::vector<int> run(const std::vector<int>& best, Cost goal, const std::vector<double>& prices,
-                       const Deadline& deadline);
+  Choice run(const Choice& best, Cost goal, const std::vector<double>& prices,
+             const Deadline& deadline);
 
  private:
   /// The problem with the strategies of `best` and of the choices in the window.
-  AssignmentProblem of_newest(const std::vector<int>& best) const;
+  AssignmentProblem of_newest(const Choice& best) const;
 
   const AssignmentProblem& problem_;
   const SolverParameters parameters_;

@@ -5,9 +5,8 @@
 
 namespace autopar::assignment {
 
-LookedAt sum_costs(const AssignmentProblem& problem, const FreeTrees& trees,
-                   const std::vector<int>& choice, const std::vector<double>& price_until,
-                   TreeCosts& into) {
+LookedAt sum_costs(const AssignmentProblem& problem, const FreeTrees& trees, const Choice& choice,
+                   const std::vector<double>& price_until, TreeCosts& into) {
   const ArcCosts& costs = trees.costs();
   LookedAt looked_at;
   into.fixed.resize(trees.values());

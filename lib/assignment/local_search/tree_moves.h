@@ -26,9 +26,8 @@ struct LookedAt {
 };
 
 /// Fills `into`; a unit of usage from one time to another pays the difference of `price_until`.
-LookedAt sum_costs(const AssignmentProblem& problem, const FreeTrees& trees,
-                   const std::vector<int>& choice, const std::vector<double>& price_until,
-                   TreeCosts& into);
+LookedAt sum_costs(const AssignmentProblem& problem, const FreeTrees& trees, const Choice& choice,
+                   const std::vector<double>& price_until, TreeCosts& into);
 
 /// By place, the cheapest strategies under a multiple of the prices and the bumps, exactly, by
 /// dynamic programming over the trees; `present` ones where none is better.

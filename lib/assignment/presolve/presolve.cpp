@@ -257,8 +257,8 @@ void finish(Core core, Presolved& result) {
 
 }  // namespace
 
-std::vector<int> Presolved::original(const std::vector<int>& choice) const {
-  std::vector<int> result(replacements.size(), 0);
+Choice Presolved::original(const Choice& choice) const {
+  Choice result(replacements.size(), 0);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     result[nodes[i]] = strategies[i][choice[i]];
   }
@@ -274,8 +274,8 @@ std::vector<int> Presolved::original(const std::vector<int>& choice) const {
   return result;
 }
 
-std::optional<std::vector<int>> Presolved::reduced(const std::vector<int>& choice) const {
-  std::vector<int> result;
+std::optional<Choice> Presolved::reduced(const Choice& choice) const {
+  Choice result;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const auto& replaced_by = replacements[nodes[i]];
     int strategy = choice[nodes[i]];

@@ -17,10 +17,10 @@ struct Presolved {
   WideCost constant = 0;  ///< to add to the cost of a choice of the core
 
   /// The choice of the whole problem for a choice of the core; within the limits where that is.
-  std::vector<int> original(const std::vector<int>& choice) const;
+  Choice original(const Choice& choice) const;
   /// The inverse; removed strategies are replaced by those that dominate them, so that it costs no
   /// more and is within the limits where `choice` is. nullopt where a strategy is impossible.
-  std::optional<std::vector<int>> reduced(const std::vector<int>& choice) const;
+  std::optional<Choice> reduced(const Choice& choice) const;
 
   /// The strategies of a node that were left, in the whole problem's numbers, ascending.
   using Strategies = std::shared_ptr<const std::vector<int>>;

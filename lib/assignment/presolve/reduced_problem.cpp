@@ -137,14 +137,14 @@ std::optional<ReducedProblem> reduce(const AssignmentProblem& problem) {
   return reduced;
 }
 
-std::vector<int> ReducedProblem::original(const std::vector<int>& choice) const {
-  std::vector<int> result;
+Choice ReducedProblem::original(const Choice& choice) const {
+  Choice result;
   for (std::size_t i = 0; i < choice.size(); ++i) result.push_back(nodes[i].strategies[choice[i]]);
   return result;
 }
 
-std::optional<std::vector<int>> ReducedProblem::reduced(const std::vector<int>& choice) const {
-  std::vector<int> result;
+std::optional<Choice> ReducedProblem::reduced(const Choice& choice) const {
+  Choice result;
   for (std::size_t i = 0; i < choice.size(); ++i) {
     const auto& left = nodes[i].strategies;
     const auto found = std::ranges::find(left, choice[i]);

@@ -30,7 +30,7 @@ struct ReducedProblem {
     std::vector<Cost> costs;  ///< by row class times column classes, plus column class
 
     /// Where the cost of a choice is.
-    std::size_t place(const std::vector<int>& choice) const {
+    std::size_t place(const Choice& choice) const {
       return rows.of[choice[a]] * columns.representatives.size() + columns.of[choice[b]];
     }
   };
@@ -39,9 +39,9 @@ struct ReducedProblem {
   WideCost constant = 0;
 
   /// A choice in the original numbers.
-  std::vector<int> original(const std::vector<int>& choice) const;
+  Choice original(const Choice& choice) const;
   /// The inverse; nullopt where the choice holds a strategy that is gone.
-  std::optional<std::vector<int>> reduced(const std::vector<int>& choice) const;
+  std::optional<Choice> reduced(const Choice& choice) const;
 };
 
 /// nullopt where every choice is impossible even without limits.

@@ -30,7 +30,7 @@ class MessagePassing {
   /// to be exact.
   std::optional<double> bound() const;
   /// The choice of the last sweep: node by node, the best given those chosen before.
-  const std::vector<int>& choice() const { return choice_; }
+  const Choice& choice() const { return choice_; }
   /// By strategy of all nodes, its min-marginal: a lower bound on the choices that hold it. No two
   /// edges may join the same nodes.
   std::vector<double> min_marginals() const;
@@ -45,7 +45,7 @@ class MessagePassing {
   const std::size_t core_;        ///< nodes from here on form trees, parents first
   std::vector<double> beliefs_;   ///< by strategy of all nodes: its cost, price and messages
   std::vector<double> messages_;  ///< by arc and its node's strategy
-  std::vector<int> choice_;
+  Choice choice_;
   std::vector<double> scratch_;
   std::vector<double> of_classes_;
   std::vector<double> of_other_classes_;

@@ -35,12 +35,12 @@ class Relaxation {
   /// No choice within the limits costs less.
   Cost bound() const { return best_.bound; }
   /// The cheapest choice within the limits that was met; empty where none was.
-  const std::vector<int>& choice() const { return best_.choice; }
+  const Choice& choice() const { return best_.choice; }
   Cost cost() const { return best_.cost; }
   /// The choice of the last step, within the limits or not.
-  const std::vector<int>& priced_choice() const { return messages_.choice(); }
+  const Choice& priced_choice() const { return messages_.choice(); }
   /// The choices of the last advance's steps, each once in a row.
-  const std::vector<std::vector<int>>& priced_choices() const { return priced_choices_; }
+  const std::vector<Choice>& priced_choices() const { return priced_choices_; }
   /// The prices of the best bound, by time.
   const std::vector<double>& prices() const { return center_; }
   MinMarginals min_marginals();
@@ -64,7 +64,7 @@ class Relaxation {
   UsagePrices prices_;
   MessagePassing messages_;
   Incumbent best_;
-  std::vector<std::vector<int>> priced_choices_;
+  std::vector<Choice> priced_choices_;
 
   std::vector<double> center_;     ///< the prices of the best bound
   std::vector<double> excess_;     ///< by time, usage over the limit, averaged over the steps

@@ -6,8 +6,6 @@ using namespace autopar::assignment;
 
 namespace {
 
-using Choice = std::vector<int>;
-
 /// Two pairs of nodes, 0-1 and 2-3, each joined by an edge that wants equal strategies, all free.
 AssignmentProblem two_pairs() {
   AssignmentProblem problem;
