@@ -3,12 +3,20 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <utility>
 
-#include "runtime/devices/cpu_runner.h"
+#include "runtime/collectives.h"
+#include "runtime/first_error.h"
 #include "runtime/kernels/movement/strided_copy_cpu.h"
+#include "runtime/schedule.h"
+#include "runtime/trace.h"
+#include "runtime/worker_threads.h"
 
 namespace autopar::runtime {
 namespace {
@@ -41,6 +49,129 @@ class CpuStridedCopies final : public StridedCopies {
  private:
   std::vector<cpu::StridedCopy> copies_;
   int threads_;
+};
+
+using Clock = std::chrono::steady_clock;
+
+/// What the calling thread, that of receiving and that of sending take.
+constexpr std::size_t num_lanes = 3;
+
+std::size_t lane_of(Queue queue) {
+  if (queue == Queue::receive) return 1;
+  return queue == Queue::send ? 2 : 0;
+}
+
+/// Computes and communicates within the stage in the calling thread, in the order given. What comes
+/// from other stages, and what goes there, each has a thread of its own, where there is any. A step
+/// that fails ends the run in all of them, of all ranks. `threads`: of each kernel.
+class CpuRunner final : public Runner {
+ public:
+  CpuRunner(std::vector<Step> steps, int threads, CollectiveContext* collectives)
+      : steps_(std::move(steps)), threads_(threads), collectives_(collectives) {
+    const auto is_first_lanes = [](const Step& step) { return lane_of(queue_of(step)) == 0; };
+    if (std::ranges::all_of(steps_, is_first_lanes)) return;
+    std::vector<StepAccess> accesses;
+    for (const Step& step : steps_) accesses.push_back(access_of(step));
+    schedule_ = schedule(accesses);
+    for (std::size_t s = 0; s < steps_.size(); ++s)
+      lanes_[lane_of(schedule_[s].queue)].push_back(s);
+    others_ = std::make_unique<WorkerThreads>(num_lanes - 1);
+  }
+
+  std::int64_t launches() const override { return static_cast<std::int64_t>(steps_.size()); }
+
+  void run() override {
+    omp_set_num_threads(threads_);
+    if (!others_) {
+      for (std::size_t s = 0; s < steps_.size(); ++s) run_step(s);
+      return;
+    }
+    is_done_.assign(steps_.size(), false);
+    has_failed_ = false;
+    const WorkerThreads::Task run_other = [&](std::size_t worker) {
+      // A team of its own would take the computation's cores, for copies that are short.
+      omp_set_num_threads(1);
+      run_lane(worker + 1);
+    };
+    others_->start(run_other);
+    run_lane(0);
+    others_->wait();
+    error_.rethrow();
+  }
+
+  std::vector<Span> profile() override {
+    timings_.resize(steps_.size());
+    const auto start = Clock::now();
+    const std::chrono::nanoseconds since_epoch =
+        std::chrono::system_clock::now().time_since_epoch();
+    run();
+    std::vector<Span> spans;
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+      Span& span = spans.emplace_back(span_of(steps_[s]));
+      span.begin = since_epoch + (timings_[s].begin - start);
+      span.duration = timings_[s].end - timings_[s].begin;
+    }
+    timings_.clear();
+    return spans;
+  }
+
+ private:
+  struct Timing {
+    Clock::time_point begin;
+    Clock::time_point end;
+  };
+
+  void run_step(std::size_t step) {
+    if (timings_.empty()) return steps_[step].kernel->run(steps_[step].io());
+    timings_[step].begin = Clock::now();
+    steps_[step].kernel->run(steps_[step].io());
+    timings_[step].end = Clock::now();
+  }
+
+  bool may_start(std::size_t step) const {
+    return std::ranges::all_of(schedule_[step].waits_for,
+                               [&](std::size_t earlier) { return is_done_[earlier]; });
+  }
+
+  /// Until all of the lane's steps are done, or some lane has failed.
+  void run_lane(std::size_t lane) {
+    try {
+      for (const std::size_t step : lanes_[lane]) {
+        {
+          std::unique_lock lock(mutex_);
+          changed_.wait(lock, [&] { return has_failed_ || may_start(step); });
+          if (has_failed_) return;
+        }
+        run_step(step);
+        const std::lock_guard lock(mutex_);
+        is_done_[step] = true;
+        if (schedule_[step].signals) changed_.notify_all();
+      }
+    } catch (...) {
+      error_.store();
+      {
+        const std::lock_guard lock(mutex_);
+        has_failed_ = true;
+      }
+      changed_.notify_all();
+      if (collectives_ != nullptr) collectives_->abort();  // what the other lanes wait in ends
+    }
+  }
+
+  std::vector<Step> steps_;
+  int threads_;
+  CollectiveContext* collectives_;
+  std::vector<Timing> timings_;  ///< by step, of a profiled run; else empty
+
+  /// The steps that each lane takes in turn. Empty where all are the calling thread's.
+  std::array<std::vector<std::size_t>, num_lanes> lanes_;
+  std::vector<ScheduledStep> schedule_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<bool> is_done_;  ///< by step, in this run
+  bool has_failed_ = false;
+  FirstError error_;
+  std::unique_ptr<WorkerThreads> others_;  ///< of the lanes but the first; null where there is none
 };
 
 void copy_bytes(std::byte* to, std::span<const std::byte> from) {
@@ -79,7 +210,7 @@ void CpuDevice::fill(std::byte* to, std::byte value, std::int64_t bytes, void*) 
 
 std::unique_ptr<Runner> CpuDevice::make_runner(std::vector<Step> steps,
                                                CollectiveContext* collectives) {
-  return make_cpu_runner(std::move(steps), threads_, collectives);
+  return std::make_unique<CpuRunner>(std::move(steps), threads_, collectives);
 }
 
 }  // namespace autopar::runtime
