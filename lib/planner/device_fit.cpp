@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "runtime/fused_values.h"
 #include "runtime/kernels/cuda_operators.h"
 #include "runtime/run_bytes.h"
 

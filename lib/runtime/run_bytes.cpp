@@ -22,6 +22,15 @@ bool is_large_weight(const graph::Value& value) {
   return value.constant && is_of_weights && value.constant->size_bytes() > largest_read_bytes;
 }
 
+/// The graph with a type and a shape alone in the place of each large weight, which is all that
+/// passes look at. Nothing that they do then takes the time to read a model's weights.
+Graph without_large_weights(const Graph& graph) {
+  Graph without = graph;
+  for (graph::Value& value : without.values)
+    if (is_large_weight(value)) value.constant = graph::Tensor::absent(value.type, value.shape);
+  return without;
+}
+
 /// For the bodies of loops, each an Executable of its own.
 std::int64_t bytes_of_bodies(const Graph& graph, const KernelTable& kernels) {
   std::int64_t bytes = 0;
@@ -30,14 +39,22 @@ std::int64_t bytes_of_bodies(const Graph& graph, const KernelTable& kernels) {
   return bytes;
 }
 
-}  // namespace
-
-Graph without_large_weights(const Graph& graph) {
-  Graph without = graph;
-  for (graph::Value& value : without.values)
-    if (is_large_weight(value)) value.constant = graph::Tensor::absent(value.type, value.shape);
-  return without;
+Graph rewritten_for_run(const Graph& graph, const KernelTable& kernels) {
+  Graph rewritten = without_large_weights(graph);
+  passes::optimize(rewritten, kernels, {.fuse = true, .group_collectives = false});
+  graph::remove_dead_nodes(rewritten);
+  return rewritten;
 }
+
+ValueNames output_names(const Graph& graph) {
+  ValueNames names;
+  for (const graph::Node& node : graph.nodes)
+    for (const graph::ValueId id : node.outputs)
+      if (id != graph::no_value) names.insert(graph.value(id).name);
+  return names;
+}
+
+}  // namespace
 
 PackedGraph packed_graph(const Graph& graph, const KernelTable& kernels, int microbatches) {
   const std::int64_t bound = graph::arena_bound(graph) + graph::slot_bytes(graph, microbatches);
@@ -69,6 +86,23 @@ PackedGraph packed_graph(const Graph& graph, std::span<const KernelTable* const>
   for (const KernelTable* kernels : devices)
     by_device.push_back(packed_graph(graph, *kernels, microbatches));
   return std::move(*std::ranges::max_element(by_device, {}, &PackedGraph::bytes));
+}
+
+ValueNames fused_values(const Graph& graph, const KernelTable& kernels) {
+  ValueNames gone = output_names(graph);
+  for (const std::string& made : output_names(rewritten_for_run(graph, kernels))) gone.erase(made);
+  return gone;
+}
+
+ValueNames values_without_memory(const Graph& graph, const KernelTable& kernels) {
+  const Graph rewritten = rewritten_for_run(graph, kernels);
+  const Storage storage = alias_views(rewritten, kernels);
+  ValueNames without = output_names(graph);
+  for (std::size_t v = 0; v < rewritten.values.size(); ++v) {
+    const auto id = static_cast<graph::ValueId>(v);
+    if (storage.root(id) == id) without.erase(rewritten.value(id).name);
+  }
+  return without;
 }
 
 }  // namespace autopar::runtime

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "graph/arena.h"
@@ -9,10 +12,6 @@
 #include "runtime/kernel.h"
 
 namespace autopar::runtime {
-
-/// The graph with a type and a shape alone in the place of each large weight, which is all that
-/// passes look at. Nothing that they do then takes the time to read a model's weights.
-graph::Graph without_large_weights(const graph::Graph& graph);
 
 /// A graph as a device runs it.
 struct PackedGraph {
@@ -29,5 +28,16 @@ PackedGraph packed_graph(const graph::Graph& graph, const KernelTable& kernels, 
 /// The same on the device that needs most.
 PackedGraph packed_graph(const graph::Graph& graph, std::span<const KernelTable* const> devices,
                          int microbatches);
+
+using ValueNames = std::set<std::string, std::less<>>;
+
+/// Names of the nodes' outputs that a run on such a device never makes, when the graph runs whole:
+/// passes fold them, or make one kernel of what writes and what reads them. The graph's weights may
+/// be absent.
+ValueNames fused_values(const graph::Graph& graph, const KernelTable& kernels);
+
+/// Names of the nodes' outputs that take no memory of their own in such a run: those, but for what
+/// is folded, and views that share the memory of what they view.
+ValueNames values_without_memory(const graph::Graph& graph, const KernelTable& kernels);
 
 }  // namespace autopar::runtime

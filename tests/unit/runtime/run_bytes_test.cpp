@@ -6,6 +6,7 @@
 #include <array>
 
 #include "runtime/passes/passes.h"
+#include "unit/runtime/graph_sketch.h"
 #include "unit/runtime/kernels_under_test.h"
 #include "unit/runtime/loops.h"
 #include "unit/runtime/passes/spelling.h"
@@ -146,6 +147,23 @@ TEST_CASE("Of several devices counts the one that needs most") {
   CHECK(most == (24 * 64 * 96 + 24 * 96 + 24 * 64) * 4);
   CHECK(packed_graph(graph, either, 1).bytes == most);
   CHECK(packed_graph(graph, std::span(either).first(1), 1).bytes == packed(graph).bytes);
+}
+
+TEST_CASE("values between fused operators are never made") {
+  Builder builder;
+  builder.graph.opsets[""] = 20;
+  const auto x = builder.input("x", {64, 64});
+  const auto product = builder.node("MatMul", {x, builder.constant("w", {64, 64})}, {64, 64});
+  const auto y = builder.node("Neg", {product}, {64, 64});
+  const auto z = builder.node("Tanh", {y}, {64, 64});
+  const auto out = builder.node("Softmax", {z}, {64, 64}, {{"axis", std::int64_t{-1}}});
+  builder.graph.outputs.push_back(out);
+  const auto name = [&](graph::ValueId id) { return builder.graph.value(id).name; };
+  const auto fused = fused_values(builder.graph, cpu_kernels());
+  CHECK(fused.contains(name(y)));
+  CHECK_FALSE(fused.contains(name(out)));
+  CHECK_FALSE(fused.contains(name(product)));
+  CHECK_FALSE(fused.contains(name(x)));
 }
 
 }  // namespace
