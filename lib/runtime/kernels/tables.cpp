@@ -1,7 +1,5 @@
 #include "runtime/kernels/tables.h"
 
-#include <initializer_list>
-
 namespace autopar::runtime::AUTOPAR_DEVICE {
 
 std::vector<KernelEntry> all_entries(OperatorLine::Devices device) {

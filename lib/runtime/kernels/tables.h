@@ -1,8 +1,5 @@
 #pragma once
 
-#include <span>
-#include <vector>
-
 #include "runtime/kernel.h"
 #include "runtime/kernels/common/for_device.h"
 

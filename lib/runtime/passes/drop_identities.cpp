@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <string_view>
 
 #include "runtime/passes/matcher.h"
 

@@ -1,6 +1,4 @@
 #include <cmath>
-#include <optional>
-#include <vector>
 
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/passes/matcher.h"

@@ -1,6 +1,5 @@
 #include <cmath>
 #include <numbers>
-#include <vector>
 
 #include "runtime/passes/matcher.h"
 

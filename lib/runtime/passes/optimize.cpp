@@ -2,9 +2,7 @@
 #include <functional>
 #include <set>
 #include <string>
-#include <vector>
 
-#include "graph/arena.h"
 #include "runtime/memory_plan.h"
 #include "runtime/passes/passes.h"
 

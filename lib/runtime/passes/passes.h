@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-
 #include "graph/graph.h"
 #include "runtime/kernel.h"
 

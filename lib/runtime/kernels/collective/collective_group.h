@@ -1,9 +1,6 @@
 #pragma once
 
-#include <map>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "graph/graph.h"
 

@@ -3,12 +3,9 @@
 // where the dimension in question is not the outermost, blocks are packed before or unpacked after.
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <optional>
-#include <utility>
 
-#include "base/error.h"
 #include "graph/arena.h"
 #include "graph/message_boxes.h"
 #include "runtime/collectives.h"

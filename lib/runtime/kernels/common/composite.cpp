@@ -1,7 +1,6 @@
 #include "runtime/kernels/common/composite.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "graph/arena.h"
 #include "runtime/kernels/common/kernel_arguments.h"

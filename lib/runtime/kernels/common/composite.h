@@ -1,11 +1,7 @@
 #pragma once
 
-#include <cstdint>
 #include <map>
-#include <memory>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "runtime/device.h"
 

@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <concepts>
-#include <cstdint>
 
 #include "graph/data_type.h"
 #include "runtime/kernels/common/half.h"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <bit>
-#include <cstdint>
 
 #include "graph/data_type.h"
 #include "runtime/kernels/common/host_device.h"

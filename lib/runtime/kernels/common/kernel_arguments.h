@@ -1,12 +1,7 @@
 #pragma once
 
-#include <cstdint>
 #include <initializer_list>
-#include <span>
 #include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "runtime/kernel.h"

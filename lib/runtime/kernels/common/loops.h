@@ -1,11 +1,7 @@
 #pragma once
 
 #include <concepts>
-#include <cstdint>
-#include <memory>
 
-#include "runtime/kernel.h"
-#include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/for_device.h"
 #include "runtime/kernels/common/host_device.h"
 #include "runtime/kernels/common/kernel_arguments.h"

@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <concepts>
-#include <cstdint>
 #include <limits>
 #include <type_traits>
 

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "runtime/kernel.h"
 
 namespace autopar::runtime {

@@ -1,11 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
-
-#include "runtime/kernel.h"
 #include "runtime/kernels/common/strides.h"
 
 namespace autopar::runtime::cpu {

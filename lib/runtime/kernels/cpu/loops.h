@@ -1,8 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
-#include <string>
 
 #include "base/error.h"
 #include "runtime/device.h"

@@ -1,13 +1,10 @@
 #pragma once
 
-#include <memory>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <unordered_map>
-#include <vector>
 
-#include "graph/tensor.h"
 #include "runtime/device.h"
 
 /// What kernels that oneDNN computes have in common.

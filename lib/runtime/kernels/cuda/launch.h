@@ -2,9 +2,6 @@
 
 #include <cuda_runtime.h>
 
-#include <cstddef>
-#include <cstdint>
-
 #include "base/error.h"
 #include "runtime/devices/cuda/cuda_error.h"
 #include "runtime/devices/cuda/kernel_checks.h"

@@ -6,7 +6,6 @@
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/cuda/block_reduce.h"
 #include "runtime/kernels/cuda/fast_division.h"
-#include "runtime/kernels/cuda/launch.h"
 
 /// The loops of kernels/common/loops.h: a thread a round, in the order of the stream.
 namespace autopar::runtime::cuda {

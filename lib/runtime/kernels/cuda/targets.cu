@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "runtime/kernels/common/strides.h"
-#include "runtime/kernels/cuda/words.h"
 
 namespace autopar::runtime::cuda {
 namespace {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/cuda/launch.h"
 

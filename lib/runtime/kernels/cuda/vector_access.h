@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-
 #include "runtime/kernels/cuda/launch.h"
 
 namespace autopar::runtime::cuda {

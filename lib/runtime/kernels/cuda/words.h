@@ -2,10 +2,8 @@
 
 #include <cuda_runtime.h>
 
-#include <cstdint>
 #include <numeric>
 
-#include "base/error.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cuda/fast_division.h"
 

@@ -6,7 +6,6 @@
 #include "runtime/kernels/common/low_precision.h"
 #include "runtime/kernels/elementwise/elementwise.h"
 #include "runtime/kernels/elementwise/function.h"
-#include "runtime/kernels/elementwise/functions.h"
 
 namespace autopar::runtime::AUTOPAR_DEVICE {
 

@@ -1,9 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "graph/graph.h"
 

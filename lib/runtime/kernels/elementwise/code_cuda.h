@@ -1,12 +1,7 @@
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <vector>
-
 #include "runtime/kernels/cuda/fast_division.h"
 #include "runtime/kernels/elementwise/elementwise.h"
-#include "runtime/kernels/elementwise/program.h"
 
 /// An element-wise program as the interpreter (interpreter_cuda.h) reads it: plain data that
 /// is handed to the kernel as its parameter.

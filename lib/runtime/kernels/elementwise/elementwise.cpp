@@ -1,7 +1,6 @@
 #include "runtime/kernels/elementwise/elementwise.h"
 
 #include <algorithm>
-#include <string>
 
 #include "runtime/kernels/elementwise/chain.h"
 #include "runtime/kernels/elementwise/operators.h"

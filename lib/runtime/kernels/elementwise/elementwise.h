@@ -1,12 +1,5 @@
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <span>
-#include <string_view>
-#include <vector>
-
-#include "runtime/kernel.h"
 #include "runtime/kernels/common/for_device.h"
 #include "runtime/kernels/elementwise/program.h"
 

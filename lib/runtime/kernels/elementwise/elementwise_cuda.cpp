@@ -1,9 +1,7 @@
 #include <algorithm>
-#include <vector>
 
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/kernels/elementwise/code_cuda.h"
-#include "runtime/kernels/elementwise/elementwise.h"
 
 namespace autopar::runtime::cuda {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <concepts>
-#include <cstdint>
 #include <limits>
 #include <type_traits>
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/elementwise/code_cuda.h"

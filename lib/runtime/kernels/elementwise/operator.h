@@ -1,12 +1,8 @@
 #pragma once
 
 #include <array>
-#include <optional>
 #include <string_view>
-#include <utility>
-#include <vector>
 
-#include "runtime/kernels/elementwise/function.h"
 #include "runtime/kernels/elementwise/program.h"
 
 namespace autopar::runtime {

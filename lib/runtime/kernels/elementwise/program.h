@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <vector>
-
-#include "runtime/kernel.h"
 #include "runtime/kernels/elementwise/function.h"
 
 namespace autopar::runtime {

@@ -1,4 +1,3 @@
-#include "runtime/kernels/elementwise/code_cuda.h"
 #include "runtime/kernels/elementwise/interpreter_cuda.h"
 
 namespace autopar::runtime::cuda {

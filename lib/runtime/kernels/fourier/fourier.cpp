@@ -2,7 +2,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "base/error.h"
 #include "runtime/kernels/common/composite.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/fourier/kernels.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/device.h"
 #include "runtime/kernels/common/composite.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/generator/kernels.h"

@@ -5,7 +5,6 @@
 
 #include <bit>
 #include <cmath>
-#include <string>
 
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/generator/kernels.h"

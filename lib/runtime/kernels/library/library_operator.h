@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string_view>
-
 #include "runtime/kernel.h"
 
 namespace autopar::runtime {

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "runtime/device.h"
 #include "runtime/kernels/cuda/words.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "runtime/device.h"
 #include "runtime/kernels/common/composite.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/strides.h"

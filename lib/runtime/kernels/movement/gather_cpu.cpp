@@ -1,7 +1,6 @@
 #include <cstring>
 #include <optional>
 
-#include "graph/tensor.h"
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/broadcast.h"
 #include "runtime/kernels/movement/indexing.h"

@@ -2,7 +2,6 @@
 
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/targets.h"
-#include "runtime/kernels/cuda/words.h"
 #include "runtime/kernels/movement/kernels.h"
 
 namespace autopar::runtime::cuda {

@@ -2,7 +2,6 @@
 
 #include <map>
 #include <numeric>
-#include <string>
 
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "runtime/kernel.h"
 #include "runtime/kernels/common/host_device.h"
 

@@ -7,7 +7,6 @@
 #include "graph/arena.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/targets.h"
-#include "runtime/kernels/cuda/words.h"
 #include "runtime/kernels/elementwise/functions.h"
 #include "runtime/kernels/movement/kernels.h"
 

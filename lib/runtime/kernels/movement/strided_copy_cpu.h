@@ -1,9 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "runtime/kernel.h"
 
 namespace autopar::runtime::cpu {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/error.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/cuda/words.h"
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <vector>
 
 #include "runtime/kernels/movement/copy_plan_cuda.h"
 

@@ -1,14 +1,11 @@
 // ExpertMatMulNBits: the rows of each expert go through MatMulNBits, which reads the expert's
 // packed weights once for them.
 
-#include <algorithm>
 #include <array>
 #include <cstring>
-#include <utility>
 
 #include "graph/arena.h"
 #include "runtime/device.h"
-#include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/own/kernels.h"
 #include "runtime/kernels/product/rows_by_matrix.h"

@@ -2,7 +2,6 @@
 // inputs lie side by side, else a block an output. Floats of all widths add in double.
 
 #include <algorithm>
-#include <utility>
 
 #include "runtime/kernels/cuda/block_reduce.h"
 #include "runtime/kernels/cuda/vector_access.h"

@@ -1,12 +1,9 @@
 #pragma once
 
 #include <cmath>
-#include <cstdint>
 #include <limits>
 #include <type_traits>
-#include <vector>
 
-#include "runtime/kernel.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/strides.h"
 
