@@ -26,7 +26,7 @@ std::optional<RotaryProblem> broadcast_problem(std::span<const TensorView> input
   problem.pairs = problem.within_pair = problem.second_factor = shape.back() / 2;
   shape.pop_back();
   for (auto& each : strides) each.pop_back();
-  merge_dimensions(shape, strides);
+  merge_dimensions(shape, {&strides[0], &strides[1], &strides[2]});
   if (shape.size() > RotaryProblem::dimensions) return std::nullopt;
   std::copy_backward(shape.begin(), shape.end(), std::end(problem.extents));
   std::copy_backward(strides[1].begin(), strides[1].end(), std::end(problem.cos_strides));

@@ -38,19 +38,19 @@ std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& permutation) 
   return result;
 }
 
-void merge_dimensions(Shape& shape, std::vector<std::vector<std::int64_t>>& strides) {
+void merge_dimensions(Shape& shape, const std::vector<std::vector<std::int64_t>*>& strides) {
   const auto remove = [&](std::size_t d) {
     shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(d));
-    for (auto& list : strides) list.erase(list.begin() + static_cast<std::ptrdiff_t>(d));
+    for (auto* list : strides) list->erase(list->begin() + static_cast<std::ptrdiff_t>(d));
   };
   for (std::size_t d = shape.size(); d-- > 0;)
     if (shape[d] == 1) remove(d);
   for (std::size_t d = shape.size(); d-- > 1;) {
     const bool together = std::ranges::all_of(
-        strides, [&](const auto& list) { return list[d - 1] == list[d] * shape[d]; });
+        strides, [&](const auto* list) { return (*list)[d - 1] == (*list)[d] * shape[d]; });
     if (!together) continue;
     shape[d - 1] *= shape[d];
-    for (auto& list : strides) list[d - 1] = list[d];
+    for (auto* list : strides) (*list)[d - 1] = (*list)[d];
     remove(d);
   }
 }

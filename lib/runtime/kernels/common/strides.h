@@ -24,6 +24,6 @@ std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& permutation);
 
 /// Joins neighbouring dimensions that every operand walks in one stride and drops those of extent
 /// 1, so that inner loops are long. `strides` has one list an operand.
-void merge_dimensions(Shape& shape, std::vector<std::vector<std::int64_t>>& strides);
+void merge_dimensions(Shape& shape, const std::vector<std::vector<std::int64_t>*>& strides);
 
 }  // namespace autopar::runtime

@@ -28,13 +28,13 @@ ElementTargets::ElementTargets(const KernelRequest& request)
   extent_ = indexing.extent;
   stride_ = indexing.strides[indexing.axis];
   Shape shape = indexing.shape;
-  std::vector<std::vector<std::int64_t>> strides{indexing.strides};
-  strides[0][indexing.axis] = 0;
+  Shape strides = indexing.strides;
+  strides[indexing.axis] = 0;
   checked_count(request, graph::num_elements(shape));
   if (graph::num_elements(shape) == 0) return;
-  merge_dimensions(shape, strides);
+  merge_dimensions(shape, {&strides});
   if (shape.size() > WordLayout::max_dimensions) fail_dimensions(request);
-  for (std::size_t d = shape.size(); d-- > 0;) places_.add(shape[d], strides[0][d], 0);
+  for (std::size_t d = shape.size(); d-- > 0;) places_.add(shape[d], strides[d], 0);
 }
 
 SliceTargets::SliceTargets(const KernelRequest& request)

@@ -36,16 +36,16 @@ Dimensions merged_dimensions(const CopyLayout& layout) {
       all.push_back({layout.shape[d], layout.in_strides[d], layout.out_strides[d]});
   std::ranges::stable_sort(all, std::greater{}, &Dimension::out);
   Shape shape;
-  std::vector<std::vector<std::int64_t>> strides(2);
+  Shape in;
+  Shape out;
   for (const Dimension& each : all) {
     shape.push_back(each.extent);
-    strides[0].push_back(each.in);
-    strides[1].push_back(each.out);
+    in.push_back(each.in);
+    out.push_back(each.out);
   }
-  merge_dimensions(shape, strides);
+  merge_dimensions(shape, {&in, &out});
   Dimensions merged;
-  for (std::size_t d = shape.size(); d-- > 0;)
-    merged.push_back({shape[d], strides[0][d], strides[1][d]});
+  for (std::size_t d = shape.size(); d-- > 0;) merged.push_back({shape[d], in[d], out[d]});
   return merged;
 }
 

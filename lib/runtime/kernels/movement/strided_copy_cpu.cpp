@@ -20,33 +20,29 @@ constexpr std::int64_t chunk_rows = 4 * square;
 
 StridedCopy::StridedCopy(Shape shape, std::vector<std::int64_t> in_strides,
                          std::vector<std::int64_t> out_strides, int element_bytes)
-    : element_bytes_(element_bytes) {
-  std::vector<std::vector<std::int64_t>> strides{std::move(in_strides), std::move(out_strides)};
-  merge_dimensions(shape, strides);
-  auto& in = strides[0];
-  auto& out = strides[1];
+    : outer_(std::move(shape)),
+      in_strides_(std::move(in_strides)),
+      out_strides_(std::move(out_strides)),
+      element_bytes_(element_bytes) {
+  merge_dimensions(outer_, {&in_strides_, &out_strides_});
   const auto take = [&](std::size_t d, std::int64_t& extent, std::int64_t& in_stride,
                         std::int64_t& out_stride) {
     const auto at = static_cast<std::ptrdiff_t>(d);
-    extent = shape[d];
-    in_stride = in[d];
-    out_stride = out[d];
-    shape.erase(shape.begin() + at);
-    in.erase(in.begin() + at);
-    out.erase(out.begin() + at);
+    extent = outer_[d];
+    in_stride = in_strides_[d];
+    out_stride = out_strides_[d];
+    for (auto* list : {&outer_, &in_strides_, &out_strides_}) list->erase(list->begin() + at);
   };
-  if (!shape.empty())
-    take(shape.size() - 1, matrix_.columns, matrix_.in_column, matrix_.out_column);
-  if (!shape.empty()) {
-    const auto innermost_in = std::ranges::find(in, 1);
-    const bool is_transposed = matrix_.in_column != 1 && innermost_in != in.end();
-    const std::size_t row_dim =
-        is_transposed ? static_cast<std::size_t>(innermost_in - in.begin()) : shape.size() - 1;
+  if (!outer_.empty())
+    take(outer_.size() - 1, matrix_.columns, matrix_.in_column, matrix_.out_column);
+  if (!outer_.empty()) {
+    const auto innermost_in = std::ranges::find(in_strides_, 1);
+    const bool is_transposed = matrix_.in_column != 1 && innermost_in != in_strides_.end();
+    const auto row_dim = is_transposed
+                             ? static_cast<std::size_t>(innermost_in - in_strides_.begin())
+                             : outer_.size() - 1;
     take(row_dim, matrix_.rows, matrix_.in_row, matrix_.out_row);
   }
-  outer_ = std::move(shape);
-  in_strides_ = std::move(in);
-  out_strides_ = std::move(out);
 }
 
 void StridedCopy::run(const std::byte* in, std::byte* out, int threads) const {

@@ -15,10 +15,9 @@ std::optional<MaskLayout> mask_layout(std::span<const TensorView> inputs) {
   const std::int64_t column_stride = strides.back();
   shape.pop_back();
   strides.pop_back();
-  std::vector<std::vector<std::int64_t>> lists{std::move(strides)};
-  merge_dimensions(shape, lists);
+  merge_dimensions(shape, {&strides});
   if (shape.size() > MaskLayout::max_dimensions) return std::nullopt;
-  return MaskLayout{std::move(shape), std::move(lists.front()), column_stride};
+  return MaskLayout{std::move(shape), std::move(strides), column_stride};
 }
 
 bool serves_masked_softmax(const graph::Node&, std::span<const TensorView> inputs,

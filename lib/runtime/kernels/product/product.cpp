@@ -185,10 +185,9 @@ std::int64_t batch_offset(const Shape& batches, const std::vector<std::int64_t>&
 void merge_batches(Product& product) {
   if (product.is_empty()) return;
   const auto layouts = layouts_of(product);
-  std::vector<std::vector<std::int64_t>> strides;
-  for (const MatrixLayout* layout : layouts) strides.push_back(layout->batch_strides);
+  std::vector<std::vector<std::int64_t>*> strides;
+  for (MatrixLayout* layout : layouts) strides.push_back(&layout->batch_strides);
   merge_dimensions(product.batches, strides);
-  for (std::size_t i = 0; i < layouts.size(); ++i) layouts[i]->batch_strides = strides[i];
   while (make_rows(product)) {
   }
 }

@@ -37,11 +37,8 @@ ReducedDimensions::ReducedDimensions(const Shape& shape, const std::vector<bool>
     part.dims.push_back(all.dims[d]);
     part.strides.push_back(all.strides[d]);
   }
-  for (StridedShape* part : {&kept, &reduced}) {
-    std::vector<std::vector<std::int64_t>> strides{std::move(part->strides)};
-    merge_dimensions(part->dims, strides);
-    part->strides = std::move(strides.front());
-  }
+  merge_dimensions(kept.dims, {&kept.strides});
+  merge_dimensions(reduced.dims, {&reduced.strides});
 }
 
 ReducedSpace::ReducedSpace(const KernelRequest& request, const StridedShape& from)
