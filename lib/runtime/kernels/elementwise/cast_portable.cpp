@@ -55,8 +55,9 @@ class CastItems {
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t item) const {
     if (in_item_ > 1) return pack(item);
     const AnyNumber number = read(item);
-    visit_stored(to_, ByteFloats{},
-                 [&]<typename To>(To) { put(item, To::code_of(number.real, conversion_)); });
+    visit_stored(to_, ByteFloats{}, [&]<typename To>(To) {
+      out_[item] = std::byte(To::code_of(number.real, conversion_));
+    });
     visit_stored(to_, Joined<NumbersAndBooleans, Halves>{}, [&]<typename To>(To) {
       reinterpret_cast<To*>(out_)[item] = converted<To>(number);
     });
@@ -67,10 +68,6 @@ class CastItems {
     auto number = runtime::number_at<From>(in_, i);
     return {!std::floating_point<decltype(number)>, functions::Convert<std::int64_t>{}(number),
             functions::Convert<double>{}(number)};
-  }
-
-  AUTOPAR_ELEMENTWISE void put(std::int64_t item, unsigned code) const {
-    out_[item] = static_cast<std::byte>(code);
   }
 
   /// The elements of one byte.
@@ -86,7 +83,7 @@ class CastItems {
                                 : static_cast<unsigned>(number.integer) & ((1U << bits) - 1);
       byte |= code << (k * bits);
     }
-    put(item, byte);
+    out_[item] = static_cast<std::byte>(byte);
   }
 
   /// To a type that operators compute in.

@@ -1,6 +1,5 @@
 #include "runtime/kernels/elementwise/operator.h"
 
-#include "runtime/kernels/elementwise/elementwise.h"
 #include "runtime/kernels/elementwise/operators.h"
 
 namespace autopar::runtime {

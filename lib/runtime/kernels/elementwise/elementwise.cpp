@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/kernels/common/strides.h"
 #include "runtime/kernels/elementwise/chain.h"
 #include "runtime/kernels/elementwise/operators.h"
 
@@ -55,11 +56,12 @@ bool holds_for(const Variant& variant, const graph::Node& node) {
 
 int add_input(ElementwiseProgram& program, const graph::Node& node,
               std::span<const TensorView> inputs, std::size_t i) {
-  if (!program.can_read(inputs[i]))
+  const int slot = program.add_input(static_cast<int>(i), inputs[i]);
+  if (slot < 0)
     fail("node '{}': input {} of {} has shape {}, which does not broadcast to {}", node.name, i,
          qualified_op_type(node), graph::to_string(inputs[i].shape),
          graph::to_string(program.shape));
-  return program.add_input(static_cast<int>(i), inputs[i]);
+  return slot;
 }
 
 /// The node and the inputs that it reads.
@@ -75,6 +77,39 @@ int append_whole_node(ElementwiseProgram& program, const graph::Node& node,
 }
 
 }  // namespace
+
+DataType compute_type(DataType type) { return is_half(type) ? DataType::float32 : type; }
+
+int ElementwiseProgram::add_slot(DataType type) {
+  types.push_back(type);
+  return slots() - 1;
+}
+
+int ElementwiseProgram::add_input(int index, const TensorView& view) {
+  const auto strides = broadcast_strides(view.shape, shape);
+  if (strides.size() != shape.size()) return -1;
+  inputs.push_back({index, add_slot(compute_type(view.type)), view.type, strides});
+  return inputs.back().slot;
+}
+
+int ElementwiseProgram::add_instruction(FunctionId function, std::span<const int> operands,
+                                        Parameters parameters) {
+  const DataType type = type_of(operands.back());
+  const DataType result = result_type(function, type);
+  if (result == DataType::undefined) return -1;
+  const int slot = add_slot(result);
+  instructions.push_back({function, type, {operands.begin(), operands.end()}, slot, parameters});
+  return slot;
+}
+
+void ElementwiseProgram::set_output(int slot, DataType type) {
+  require(type_of(slot) == compute_type(type), "an element-wise result has its output's type");
+  output_slot = slot;
+  output_type = type;
+  std::vector<std::vector<std::int64_t>*> strides;
+  for (Input& input : inputs) strides.push_back(&input.strides);
+  merge_dimensions(shape, strides);
+}
 
 DataType result_type(FunctionId function, DataType type) {
   return result_of(ElementwiseFunctions{}, function, type);

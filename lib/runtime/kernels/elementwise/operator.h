@@ -3,11 +3,9 @@
 #include <array>
 #include <string_view>
 
-#include "runtime/kernels/elementwise/program.h"
+#include "runtime/kernels/elementwise/elementwise.h"
 
 namespace autopar::runtime {
-
-struct ElementwiseOperator;
 
 /// One node that becomes instructions of a program.
 struct ElementwiseUse {
