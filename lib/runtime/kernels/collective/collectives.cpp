@@ -73,10 +73,13 @@ ReduceOp reduce_op(const graph::Node& node) {
 /// blocks one after another, or from them `to_tensor`.
 class Blocks {
  public:
-  Blocks(const KernelRequest& request, const TensorView& tensor, std::int64_t dim,
-         const Sizes& sizes, bool to_tensor)
+  /// The dimension and the sizes are attributes of the node.
+  Blocks(const KernelRequest& request, const TensorView& tensor, const char* dim,
+         const char* sizes_name, bool to_tensor)
       : type_(tensor.type), bytes_(tensor.size_bytes()), to_tensor_(to_tensor) {
-    const AxisExtents extents = extents_around(tensor.shape, static_cast<std::size_t>(dim));
+    const Sizes sizes = request.node.ints_attribute(sizes_name, {});
+    const AxisExtents extents =
+        extents_around(tensor.shape, static_cast<std::size_t>(request.node.int_attribute(dim, 0)));
     for (const std::int64_t size : sizes) elements_.push_back(extents.outer * size * extents.inner);
     if (extents.outer == 1) return;
     const int element = element_bytes_of(request, tensor);
@@ -171,8 +174,7 @@ class AllGather final : public Collective {
  public:
   explicit AllGather(const KernelRequest& request)
       : Collective(request, "all-gather", request.outputs[0].size_bytes()),
-        blocks_(request, request.outputs[0], request.node.int_attribute("dim", 0),
-                request.node.ints_attribute("sizes", {}), /*to_tensor=*/true),
+        blocks_(request, request.outputs[0], "dim", "sizes", /*to_tensor=*/true),
         block_bytes_(blocks_.bytes()) {}
 
   std::int64_t scratch_bytes() const override { return blocks_.scratch_bytes(); }
@@ -191,8 +193,7 @@ class ReduceScatter final : public Collective {
   explicit ReduceScatter(const KernelRequest& request)
       : Collective(request, "reduce-scatter", request.inputs[0].size_bytes()),
         op_(reduce_op(request.node)),
-        blocks_(request, request.inputs[0], request.node.int_attribute("dim", 0),
-                request.node.ints_attribute("sizes", {}), /*to_tensor=*/false) {}
+        blocks_(request, request.inputs[0], "dim", "sizes", /*to_tensor=*/false) {}
 
   std::int64_t scratch_bytes() const override { return blocks_.scratch_bytes(); }
   void pack(const KernelIo& io) override { blocks_.copy(io.inputs[0], io.scratch, io.stream); }
@@ -210,10 +211,8 @@ class AllToAll final : public Collective {
  public:
   explicit AllToAll(const KernelRequest& request)
       : Collective(request, "all-to-all", request.inputs[0].size_bytes()),
-        sent_(request, request.inputs[0], request.node.int_attribute("split_dim", 0),
-              request.node.ints_attribute("split_sizes", {}), /*to_tensor=*/false),
-        received_(request, request.outputs[0], request.node.int_attribute("concat_dim", 0),
-                  request.node.ints_attribute("concat_sizes", {}), /*to_tensor=*/true),
+        sent_(request, request.inputs[0], "split_dim", "split_sizes", /*to_tensor=*/false),
+        received_(request, request.outputs[0], "concat_dim", "concat_sizes", /*to_tensor=*/true),
         send_bytes_(sent_.bytes()),
         receive_bytes_(received_.bytes()) {}
 
