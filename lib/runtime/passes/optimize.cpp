@@ -20,12 +20,12 @@ std::int64_t planned_bytes(const Graph& graph, const KernelTable& kernels) {
 /// The nodes' operators, inputs and outputs, which decide how long values live.
 std::vector<std::size_t> structure_of(const Graph& graph) {
   std::vector<std::size_t> structure;
-  for (const graph::Node& node : graph.nodes) {
+  for (const Node& node : graph.nodes) {
     structure.push_back(std::hash<std::string>{}(node.op_type));
-    structure.push_back(node.inputs.size());
-    for (const graph::ValueId id : node.inputs) structure.push_back(static_cast<std::size_t>(id));
-    structure.push_back(node.outputs.size());
-    for (const graph::ValueId id : node.outputs) structure.push_back(static_cast<std::size_t>(id));
+    for (const std::vector<ValueId>* ids : {&node.inputs, &node.outputs}) {
+      structure.push_back(ids->size());
+      structure.insert(structure.end(), ids->begin(), ids->end());
+    }
   }
   return structure;
 }

@@ -1,6 +1,7 @@
 #include "runtime/kernels/library/guarded_block.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "base/error.h"
 
@@ -40,14 +41,12 @@ std::int64_t unwritten_elements(const GuardedBlock& a, const GuardedBlock& b,
   require(a.bytes().size() == b.bytes().size() && a.fill() != b.fill(), "blocks can be compared");
   const auto size = static_cast<std::int64_t>(a.bytes().size());
   std::int64_t count = 0;
-  for (std::int64_t begin = 0; begin < size; begin += element_bytes) {
-    bool is_written = false;
-    for (std::int64_t i = begin; i < std::min(begin + element_bytes, size); ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      is_written |= a.bytes()[at] != a.fill() || b.bytes()[at] != b.fill();
-    }
-    if (!is_written) ++count;
-  }
+  for (std::int64_t begin = 0; begin < size; begin += element_bytes)
+    count += std::ranges::all_of(std::views::iota(begin, std::min(begin + element_bytes, size)),
+                                 [&](std::int64_t i) {
+                                   const auto at = static_cast<std::size_t>(i);
+                                   return a.bytes()[at] == a.fill() && b.bytes()[at] == b.fill();
+                                 });
   return count;
 }
 
