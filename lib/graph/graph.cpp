@@ -91,14 +91,10 @@ ValueId Graph::add_value(Value value) {
   return static_cast<ValueId>(values.size() - 1);
 }
 
-bool Graph::has_value_named(const std::string& wanted) {
-  for (; named_ < values.size(); ++named_) names_.insert(values[named_].name);
-  return names_.contains(wanted);
-}
-
 ValueId Graph::add_constant(std::string wanted, Tensor tensor) {
+  for (; named_ < values.size(); ++named_) names_.insert(values[named_].name);
   std::string unique = wanted;
-  for (int suffix = 1; has_value_named(unique); ++suffix)
+  for (int suffix = 1; names_.contains(unique); ++suffix)
     unique = fmt::format("{}_{}", wanted, suffix);
   const DataType type = tensor.type();
   Shape shape = tensor.shape();

@@ -85,7 +85,6 @@ struct Graph {
   bool is_constant(ValueId id) const { return id != no_value && value(id).constant.has_value(); }
 
  private:
-  bool has_value_named(const std::string& wanted);
   friend void remove_dead_nodes(Graph& graph);
 
   std::unordered_set<std::string> names_;  // of the first `named_` values

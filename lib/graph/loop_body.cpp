@@ -5,13 +5,6 @@
 #include "base/error.h"
 
 namespace autopar::graph {
-namespace {
-
-/// A longer one is no count but the absence of one: exporters write the greatest integer.
-constexpr std::int64_t most_counted_rounds = 1000000;
-
-}  // namespace
-
 Graph body_to_run(const Node& loop, std::span<const Tensor* const> constants) {
   const LoopBody& body = *loop.body;
   require(loop.inputs.size() == loop_first_carried + body.carried + body.captured(),
@@ -45,6 +38,8 @@ Graph body_to_run(const Graph& outer, const Node& loop) {
 }
 
 ExpectedRounds expected_rounds(const Graph& outer, const Node& loop) {
+  // A longer one is no count but the absence of one: exporters write the greatest integer.
+  constexpr std::int64_t most_counted_rounds = 1000000;
   const ValueId trips = loop.inputs[loop_trip_count];
   if (trips == no_value || !outer.is_constant(trips) || !outer.value(trips).constant->has_data())
     return {assumed_rounds, false};

@@ -4,7 +4,7 @@
 
 #include "base/problems.h"
 #include "graph/onnx/onnx_overview.h"
-#include "graph/operators/load_operators.h"
+#include "graph/operators/library_operator.h"
 #include "graph/state.h"
 #include "program/split_batch.h"
 #include "runtime/executable.h"

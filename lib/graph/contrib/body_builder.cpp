@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/error.h"
 #include "graph/onnx/attribute_proto.h"
 #include "graph/onnx/node_conversion.h"
 

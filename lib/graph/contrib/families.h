@@ -5,6 +5,11 @@
 
 namespace autopar::graph {
 
+/// The domain of the operators that ONNX Runtime's optimiser and its builder of generative models
+/// put into files.
+inline constexpr const char* microsoft_domain = "com.microsoft";
+inline constexpr const char* ml_domain = "ai.onnx.ml";
+
 /// One operator. Its schema tells no attributes where ONNX itself has it.
 struct ContribOperator : SchemaText {
   /// Throws Error for a form that is not served. Null where the operator has a kernel of its own.

@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/error.h"
 #include "graph/contrib/families.h"
 #include "graph/contrib/microsoft_heads.h"
-#include "graph/contrib/operator_table.h"
 
 namespace autopar::graph {
 namespace {

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
 #include "graph/contrib/families.h"
-#include "graph/contrib/operator_table.h"
 
 namespace autopar::graph {
 namespace {

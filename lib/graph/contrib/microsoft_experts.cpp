@@ -5,9 +5,7 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "graph/contrib/families.h"
-#include "graph/contrib/operator_table.h"
 #include "graph/own_operators.h"
 
 namespace autopar::graph {

@@ -1,9 +1,7 @@
 // Quantised operators of com.microsoft: what ONNX has in parts, and lookups in quantised tables.
 
-#include "base/error.h"
 #include "graph/contrib/families.h"
 #include "graph/contrib/microsoft_heads.h"
-#include "graph/contrib/operator_table.h"
 
 namespace autopar::graph {
 namespace {

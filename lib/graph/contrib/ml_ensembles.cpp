@@ -6,11 +6,9 @@
 #include <limits>
 #include <set>
 
-#include "base/error.h"
 #include "graph/contrib/families.h"
 #include "graph/contrib/ml_scores.h"
 #include "graph/contrib/ml_trees.h"
-#include "graph/contrib/operator_table.h"
 
 namespace autopar::graph {
 namespace {

@@ -2,9 +2,7 @@
 
 #include <cmath>
 
-#include "base/error.h"
 #include "graph/contrib/families.h"
-#include "graph/contrib/operator_table.h"
 
 namespace autopar::graph {
 namespace {

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "graph/contrib/families.h"
 #include "graph/contrib/ml_scores.h"
-#include "graph/contrib/operator_table.h"
 
 namespace autopar::graph {
 namespace {

@@ -2,8 +2,6 @@
 
 #include <numbers>
 
-#include "base/error.h"
-
 namespace autopar::graph::ml {
 namespace {
 

@@ -9,11 +9,6 @@
 
 namespace autopar::graph {
 
-/// The domain of the operators that ONNX Runtime's optimiser and its builder of generative models
-/// put into files.
-inline constexpr const char* microsoft_domain = "com.microsoft";
-inline constexpr const char* ml_domain = "ai.onnx.ml";
-
 /// Registers what ONNX's schema registry does not know, once: these operators and the collectives.
 /// SimplifiedLayerNormalization stands in ONNX's own domain in such files.
 void register_schemas();

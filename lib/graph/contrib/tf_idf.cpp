@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "graph/contrib/families.h"
 
 namespace autopar::graph {

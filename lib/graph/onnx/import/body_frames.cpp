@@ -6,25 +6,6 @@ namespace {
 /// Smaller ones are parts of the body: shapes, axes, and the like.
 constexpr std::int64_t smallest_captured_bytes = 1024;
 
-/// The origins of a body's values, by name, since dropping dead nodes renumbers them.
-class Origins {
- public:
-  Origins(const std::map<ValueId, ValueId>& captured, const GraphBuilder& body) {
-    for (const auto& [outer, inner] : captured) outer_[body.value(inner).name] = outer;
-    for (const ValueId id : body.constants_from_file()) from_file_.insert(body.value(id).name);
-  }
-  /// no_value for what is not captured.
-  ValueId outer(const Value& value) const {
-    const auto found = outer_.find(value.name);
-    return found == outer_.end() ? no_value : found->second;
-  }
-  bool is_from_file(const Value& value) const { return from_file_.contains(value.name); }
-
- private:
-  std::unordered_map<std::string, ValueId> outer_;
-  std::unordered_set<std::string> from_file_;
-};
-
 }  // namespace
 
 ValueId BodyFrames::bring_in(ValueId id, int depth) {
@@ -71,7 +52,13 @@ BodyFrames::Finished BodyFrames::Body::finish(const std::vector<ValueId>& output
   Frame frame = std::move(frames_.frames_.back());
   frames_.frames_.pop_back();
   is_finished_ = true;
-  const Origins origins(frame.captured, frame.builder);
+  // By name, since dropping dead nodes renumbers values.
+  std::unordered_map<std::string, ValueId> outer_of;
+  for (const auto& [outer, inner] : frame.captured)
+    outer_of[frame.builder.value(inner).name] = outer;
+  std::unordered_set<std::string> from_file;
+  for (const ValueId id : frame.builder.constants_from_file())
+    from_file.insert(frame.builder.value(id).name);
   Finished finished{frame.builder.finish_body(outputs), {}};
   Graph& body = finished.body;
   remove_dead_nodes(body);
@@ -80,21 +67,21 @@ BodyFrames::Finished BodyFrames::Body::finish(const std::vector<ValueId>& output
   std::vector<ValueId> inputs;
   std::vector<ValueId> captured;
   for (const ValueId input : body.inputs) {
-    const ValueId outer = origins.outer(body.value(input));
-    if (outer == no_value) {
+    const auto outer = outer_of.find(body.value(input).name);
+    if (outer == outer_of.end()) {
       inputs.push_back(input);
     } else if (!readers[static_cast<std::size_t>(input)].empty()) {
       captured.push_back(input);
-      finished.captured.push_back(outer);
+      finished.captured.push_back(outer->second);
     }
   }
   for (ValueId id = 0; id < std::ssize(body.values); ++id) {
     Value& value = body.value(id);
     if (!value.constant || value.constant->size_bytes() < smallest_captured_bytes) continue;
-    ValueId outer = origins.outer(value);
+    ValueId& outer = outer_of.try_emplace(value.name, no_value).first->second;
     if (outer == no_value)
       outer = frames_.builder().add_constant({value.name, false}, *value.constant,
-                                             origins.is_from_file(value));
+                                             from_file.contains(value.name));
     captured.push_back(id);
     finished.captured.push_back(outer);
     value.constant.reset();

@@ -97,16 +97,6 @@ void import_or_leave(const onnx::NodeProto& node, Scope& scope, TailNodes& tail)
   }
 }
 
-void warn_of_contradictions(const onnx::GraphProto& proto, const BoundInputs& bound,
-                            const Scope& scope) {
-  warn_of_contradicted_outputs(proto, bound, [&](const std::string& output) {
-    const auto found = scope.find(output);
-    return found && found->id > no_value
-               ? std::optional(scope.model.builder().value(found->id).shape)
-               : std::nullopt;
-  });
-}
-
 /// The graph's own outputs among the model's.
 Outputs outputs_before(const TailNodes& tail, const Scope& scope) {
   Outputs outputs;
@@ -256,7 +246,11 @@ Imported import_model(ModelFile& file, const ImportOptions& options, bool leaves
       else
         import_node(*node, scope);
     });
-  warn_of_contradictions(proto, bound, scope);
+  warn_of_contradicted_outputs(proto, bound, [&](const std::string& output) {
+    const auto found = scope.find(output);
+    return found && found->id > no_value ? std::optional(model.builder().value(found->id).shape)
+                                         : std::nullopt;
+  });
   refused.throw_if_any(model.where);
   return finished(std::move(tail), scope);
 }

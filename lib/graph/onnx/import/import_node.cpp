@@ -63,13 +63,6 @@ void inline_contrib_body(const onnx::NodeProto& call, const FunctionBody& body, 
   }
 }
 
-void call_local_function(const onnx::NodeProto& call, const onnx::FunctionProto& function,
-                         Scope& scope) {
-  FunctionBody body = local_function_body(call, function);
-  body.opsets.try_emplace("", scope.model.facts.target_opsets.at(""));
-  inline_call(call, body, scope);
-}
-
 std::vector<onnx::NodeProto> upgraded(const onnx::NodeProto& node, std::int64_t opset,
                                       Scope& scope) {
   const UpgradeServices services{
@@ -214,7 +207,11 @@ void import_node(const onnx::NodeProto& node, Scope& scope) {
   const bool is_of_library =
       find_library_operator(canonical_domain(node.domain()), node.op_type()) != nullptr;
   const auto* function = is_of_library ? nullptr : find_function(node, scope.model.facts);
-  if (function != nullptr) return call_local_function(node, *function, scope);
+  if (function != nullptr) {
+    FunctionBody body = local_function_body(node, *function);
+    body.opsets.try_emplace("", scope.model.facts.target_opsets.at(""));
+    return inline_call(node, body, scope);
+  }
   if (!canonical_domain(node.domain()).empty()) return import_upgraded(node, scope);
   const auto opset = scope.opsets.find("");
   if (opset == scope.opsets.end())

@@ -9,7 +9,6 @@
 #include "graph/onnx/infer_node.h"
 #include "graph/operators/library_node.h"
 #include "graph/operators/library_operator.h"
-#include "graph/operators/load_operators.h"
 
 using namespace autopar;
 using namespace autopar::graph;

@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "graph/operators/library_operator.h"
-#include "graph/operators/load_operators.h"
 #include "runtime/device.h"
 #include "runtime/kernels/library/guarded_block.h"
 #include "unit/runtime/run_node.h"

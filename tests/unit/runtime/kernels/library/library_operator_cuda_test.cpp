@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "graph/operators/load_operators.h"
+#include "graph/operators/library_operator.h"
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/executable.h"
 #include "unit/runtime/run_node.h"
