@@ -49,11 +49,9 @@ class CostModel {
 
   /// The operator on its largest local shard, without its reductions: the larger of arithmetic and
   /// memory traffic (and the part of the smaller that does not overlap), plus a launch; views are
-  /// free. Arithmetic is that of a sum of products (a factor shared by two inputs and no output), 2
-  /// operations an iteration of its loops, and what the device is known to take for an element of
-  /// this operator type; memory counts every input and output once. Where the device fuses, values
-  /// that are never stored cost no traffic, and an operator that stores nothing no launch. A
-  /// decomposed one costs what its parts do, and no less than it would as one.
+  /// free. Arithmetic is that of a sum of products, and what the device is known to take for an
+  /// element of this operator type. A decomposed one costs what its parts do, and no less than it
+  /// would as one.
   double operator_seconds(const graph::Graph& graph, const graph::Node& node,
                           const sharding::ShardingRule& rule,
                           const sharding::OpShardSpec& spec) const;

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <fstream>
 #include <initializer_list>
@@ -150,10 +149,6 @@ std::map<graph::DataType, SizedRate> read_flops(const FieldReader& device) {
   return flops;
 }
 
-constexpr std::array collectives = {sharding::StepKind::all_reduce, sharding::StepKind::all_gather,
-                                    sharding::StepKind::reduce_scatter,
-                                    sharding::StepKind::all_to_all};
-
 LinkSpeed read_speed(const FieldReader& link) {
   return {link.duration("latency_seconds"), link.rate("bytes_per_second")};
 }
@@ -163,7 +158,7 @@ Link read_link(const FieldReader& link) {
                    "reduce-scatter", "all-to-all"});
   const LinkSpeed speed = read_speed(link);
   Link read{speed.latency_seconds, speed.bytes_per_second};
-  for (const sharding::StepKind kind : collectives) {
+  for (const sharding::StepKind kind : sharding::collectives) {
     const std::string name(sharding::name_of(kind));
     if (!link.has(name)) continue;
     const FieldReader of_kind = link.inside(name);

@@ -297,8 +297,7 @@ std::vector<CollectiveExperiment> collective_experiments(Extent extent,
   std::vector<CollectiveExperiment> made;
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
     if (mesh.axis_size(axis) == 1) continue;
-    for (const StepKind kind : {StepKind::all_reduce, StepKind::all_gather,
-                                StepKind::reduce_scatter, StepKind::all_to_all}) {
+    for (const StepKind kind : sharding::collectives) {
       for (const std::int64_t elements : sizes)
         made.push_back(collective(kind, mesh, axis, rank, elements));
     }

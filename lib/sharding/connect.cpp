@@ -5,7 +5,6 @@
 #include "sharding/connect.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <set>
 #include <utility>

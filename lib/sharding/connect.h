@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <string_view>
@@ -10,6 +11,8 @@
 namespace autopar::sharding {
 
 enum class StepKind { slice, all_reduce, all_gather, reduce_scatter, all_to_all };
+inline constexpr std::array collectives = {StepKind::all_reduce, StepKind::all_gather,
+                                           StepKind::reduce_scatter, StepKind::all_to_all};
 std::string_view name_of(StepKind kind);  ///< "slice", "all-reduce", "all-gather", ...
 
 /// One slice or collective over the group of `mesh_axes`, which turns `before` into `after`.
