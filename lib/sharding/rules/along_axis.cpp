@@ -71,7 +71,7 @@ ShardingRule arg_reduction(const Operator& op) {
 
 ShardingRule cum_sum(const Operator& op) {
   const auto axis = op.constant_ints(1);
-  if (!axis) return op.replicated();
+  if (!axis) return replicated(op);
   return along_axis(op, dimension(axis->front(), op.rank()));
 }
 
@@ -117,7 +117,7 @@ ShardingRule dft(const Operator& op) {
   std::int64_t axis = op.node.int_attribute("axis", op.graph.opsets.at("") < 20 ? 1 : -2);
   if (op.has_input(2)) {
     const auto constant = op.constant_ints(2);
-    if (!constant) return op.replicated();
+    if (!constant) return replicated(op);
     axis = constant->front();
   }
   const std::string text = with_whole(with_whole(letters(rank), rank - 1), dimension(axis, rank));

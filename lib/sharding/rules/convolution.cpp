@@ -98,7 +98,7 @@ ShardingRule deformable_convolution(const Operator& op) {
 
 /// MaxPool's second output counts positions over the whole tensor, so nothing splits beside it.
 ShardingRule pool(const Operator& op) {
-  if (op.has_output(1)) return op.replicated();
+  if (op.has_output(1)) return replicated(op);
   const std::string text = "nc" + whole(op.rank() - 2);
   return op.rule({text}, {text});
 }

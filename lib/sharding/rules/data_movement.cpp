@@ -27,7 +27,7 @@ ShardingRule expand(const Operator& op) {
 ShardingRule slice(const Operator& op) {
   const auto starts = op.constant_ints(1);
   const auto steps = op.constant_ints(4);
-  if (!starts || op.is_computed(3) || op.is_computed(4)) return op.replicated();
+  if (!starts || op.is_computed(3) || op.is_computed(4)) return replicated(op);
   const std::vector<std::size_t> sliced = op.dimensions(op.constant_ints(3));
   std::string text = letters(op.rank());
   for (std::size_t i = 0; i < starts->size(); ++i) {
@@ -46,7 +46,7 @@ ShardingRule concat(const Operator& op) {
 
 ShardingRule pad(const Operator& op) {
   const auto pads = op.constant_ints(1);
-  if (!pads || op.is_computed(3)) return op.replicated();
+  if (!pads || op.is_computed(3)) return replicated(op);
   const std::vector<std::size_t> padded = op.dimensions(op.constant_ints(3));
   std::string text = letters(op.rank());
   for (std::size_t i = 0; i < padded.size(); ++i) {

@@ -26,7 +26,7 @@ ShardingRule identity(const Operator& op) {
 /// Every device would drop other elements in training.
 ShardingRule dropout(const Operator& op) {
   const bool may_train = op.has_input(2) && op.constant_ints(2) != std::vector<std::int64_t>{0};
-  return may_train ? op.replicated() : identity(op);
+  return may_train ? replicated(op) : identity(op);
 }
 
 ShardingRule cast_like(const Operator& op) {

@@ -74,7 +74,7 @@ ShardingRule layer_normalization(const Operator& op) {
 /// At inference the statistics are inputs, so everything splits; in training channels do.
 ShardingRule batch_normalization(const Operator& op) {
   const std::size_t rank = op.rank();
-  if (rank < 2) return op.replicated();
+  if (rank < 2) return replicated(op);
   std::string text = letters(rank);
   const std::string channel(1, text[1]);
   if (op.node.int_attribute("training_mode", 0) != 0) {

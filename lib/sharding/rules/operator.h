@@ -35,8 +35,6 @@ struct Operator {
   /// ignored.
   ShardingRule rule(std::vector<std::string> input_texts, std::vector<std::string> output_texts,
                     const std::vector<FactorOptions>& options = {}) const;
-  /// The rule of an operator that cannot be split.
-  ShardingRule replicated() const { return replicated_rule(graph, node); }
 };
 
 /// `count` different letters in alphabetical order, none of `except`.

@@ -23,7 +23,7 @@ std::optional<std::vector<std::size_t>> reduced_dimensions(const Operator& op) {
 ShardingRule reduction(const Operator& op, std::optional<FactorKind> kind,
                        bool never_empty = false) {
   const auto dims = reduced_dimensions(op);
-  if (!dims) return op.replicated();
+  if (!dims) return replicated(op);
   std::string text = letters(op.rank());
   std::string result = text;
   std::string reduced;

@@ -20,7 +20,7 @@ bool is_unscaled(const Operator& op, std::size_t i) {
 ShardingRule resize(const Operator& op) {
   if (op.node.string_attribute("keep_aspect_ratio_policy", "stretch") != "stretch" ||
       op.node.string_attribute("coordinate_transformation_mode", "") == "tf_crop_and_resize") {
-    return op.replicated();
+    return replicated(op);
   }
   // Those that scales and sizes are for.
   const std::vector<std::size_t> dims = op.dimensions(
@@ -50,7 +50,7 @@ ShardingRule grid_sample(const Operator& op) {
 /// `size` becomes the local one.
 ShardingRule affine_grid(const Operator& op) {
   const auto size = op.constant_ints(1);
-  if (!size) return op.replicated();
+  if (!size) return replicated(op);
   ShardingRule rule = op.rule({"n11"}, {"n" + whole(op.outputs[0].size() - 1)});
   rule.localize = [size](LocalNode& local) {
     std::vector<std::int64_t> own = *size;

@@ -9,7 +9,7 @@
 
 namespace autopar::sharding {
 
-ShardingRule rules::replicated(const Operator& op) { return op.replicated(); }
+ShardingRule rules::replicated(const Operator& op) { return replicated_rule(op.graph, op.node); }
 
 namespace {
 
@@ -203,19 +203,17 @@ const Family families[] = {
     {{"MaxUnpool"}, rules::replicated, linear::in_first},
 };
 
-std::vector<RuleEntry> make_table() {
-  std::vector<RuleEntry> table;
-  for (const Family& family : families) {
-    for (const std::string_view op_type : family.op_types)
-      table.push_back({family.domain, op_type, family.rule, family.linear});
-  }
-  return table;
-}
-
 }  // namespace
 
 std::span<const RuleEntry> rule_table() {
-  static const std::vector<RuleEntry> table = make_table();
+  static const auto table = [] {
+    std::vector<RuleEntry> entries;
+    for (const Family& family : families) {
+      for (const std::string_view op_type : family.op_types)
+        entries.push_back({family.domain, op_type, family.rule, family.linear});
+    }
+    return entries;
+  }();
   return table;
 }
 
