@@ -58,13 +58,6 @@ std::vector<std::string> names_of(const Graph& graph, const std::vector<ValueId>
   return names;
 }
 
-void check_pair(const Value& output, const Value& input) {
-  growth_of(output.name, output.shape, input.name, input.shape);
-  if (output.type != input.type)
-    fail("--loop: output '{}' is {}, but input '{}' {}", output.name, name_of(output.type),
-         input.name, name_of(input.type));
-}
-
 /// The integers of an input that is a constant; none where it is left out; nullopt otherwise.
 std::optional<std::vector<std::int64_t>> known_ints(const Graph& graph, const Node& node,
                                                     std::size_t input) {
@@ -187,7 +180,12 @@ std::vector<State> match_states(const Graph& graph, std::span<const std::string>
   const auto add = [&](const std::string& pattern, const State& state) {
     if (std::ranges::find(states, state.input, &State::input) != states.end())
       fail("--loop {}: input '{}' is given twice", pattern, names.inputs[state.input]);
-    check_pair(graph.value(graph.outputs[state.output]), graph.value(graph.inputs[state.input]));
+    const Value& output = graph.value(graph.outputs[state.output]);
+    const Value& input = graph.value(graph.inputs[state.input]);
+    growth_of(output.name, output.shape, input.name, input.shape);
+    if (output.type != input.type)
+      fail("--loop: output '{}' is {}, but input '{}' {}", output.name, name_of(output.type),
+           input.name, name_of(input.type));
     states.push_back(state);
   };
   for (const std::string& pattern : patterns) {

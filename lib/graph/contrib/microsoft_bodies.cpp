@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "graph/contrib/families.h"
 
@@ -20,16 +21,17 @@ Operand sum_with_skip(BodyBuilder& body) {
   return sum;
 }
 
-/// An activation as the attributes of fused operators name it.
-Operand activated(BodyBuilder& body, const std::string& name, const std::vector<float>& parameters,
-                  const Operand& x, DataType type) {
-  static constexpr std::array<std::string_view, 5> plain = {"Relu", "Sigmoid", "Tanh", "Softplus",
-                                                            "HardSwish"};
+/// What the activation that a fused operator's attribute names makes of `x`.
+Operand activated(BodyBuilder& body, const Operand& x, const std::vector<float>& parameters,
+                  DataType type) {
+  static const std::set<std::string_view> plain = {"Relu", "Sigmoid", "Tanh", "Softplus",
+                                                   "HardSwish"};
+  const std::string name = body.string_attribute("activation", "");
   const auto parameter = [&](std::size_t i, float otherwise) {
     return i < parameters.size() ? parameters[i] : otherwise;
   };
   if (name.empty()) return x;
-  if (std::ranges::find(plain, name) != plain.end()) return body.op(name, {x});
+  if (plain.contains(name)) return body.op(name, {x});
   if (name == "LeakyRelu") return body.op(name, {x}, {{"alpha", parameter(0, 0.01F)}});
   if (name == "Elu") return body.op(name, {x}, {{"alpha", parameter(0, 1)}});
   if (name == "HardSigmoid")
@@ -146,23 +148,21 @@ void fused_matmul(BodyBuilder& body) {
   const float alpha = body.float_attribute("alpha", 1);
   Operand product = body.op("MatMul", {transposed(body, "A"), transposed(body, "B")});
   if (alpha != 1) product = product * body.number(alpha, body.type("A"));
-  body.output("Y", activated(body, body.string_attribute("activation", ""),
-                             activation_parameters(body), product, body.type("A")));
+  body.output("Y", activated(body, product, activation_parameters(body), body.type("A")));
 }
 
 void fused_gemm(BodyBuilder& body) {
   const Operand sum = body.op("Gemm", {body["A"], body["B"], body["C"]});
   body.pass_attributes({"alpha", "beta", "transA", "transB"});
-  body.output("Y", activated(body, body.string_attribute("activation", ""),
-                             activation_parameters(body), sum, body.type("A")));
+  body.output("Y", activated(body, sum, activation_parameters(body), body.type("A")));
 }
 
 void fused_conv(BodyBuilder& body) {
   Operand sum = body.op("Conv", {body["X"], body["W"], body["B"]});
   body.pass_attributes({"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"});
   if (body.has("Z")) sum = sum + body["Z"];
-  body.output("Y", activated(body, body.string_attribute("activation", ""),
-                             body.floats_attribute("activation_params"), sum, body.type("X")));
+  body.output("Y",
+              activated(body, sum, body.floats_attribute("activation_params"), body.type("X")));
 }
 
 void gemm_fast_gelu(BodyBuilder& body) {

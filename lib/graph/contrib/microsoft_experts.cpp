@@ -112,13 +112,6 @@ Operand activated(BodyBuilder& body, const Mixture& of, std::int64_t inner, cons
   return third ? active * third : active;
 }
 
-/// Makes the output of [rows, hidden]: tokens' experts, weighted.
-void add_mixture(BodyBuilder& body, const Mixture& of, const Operand& rows, const Operand& share) {
-  const Operand by_token = body.reshape(rows, {of.tokens, of.chosen, of.hidden});
-  const Operand mixed = body.op("ReduceSum", {by_token * share, Ints{1}}, {{"keepdims", 0}});
-  body.output("output", body.reshape(mixed, body.shape("input")));
-}
-
 /// The width between both products. Throws Error where shapes do not fit it; their weights hold so
 /// many numbers in an element.
 std::int64_t inner_width(const BodyBuilder& body, const Mixture& of, std::int64_t first_numbers,
@@ -224,7 +217,10 @@ void add_experts(BodyBuilder& body, const Mixture& of, std::int64_t inner, const
   const Operand first = times(to.x, "fc1", of.first_width(inner), of.hidden);
   const Operand third = has_third ? times(to.x, "fc3", inner, of.hidden) : Operand();
   const Operand active = activated(body, of, inner, first, third);
-  add_mixture(body, of, times(active, "fc2", of.hidden, inner), to.share);
+  const Operand rows = times(active, "fc2", of.hidden, inner);
+  const Operand by_token = body.reshape(rows, {of.tokens, of.chosen, of.hidden});
+  const Operand mixed = body.op("ReduceSum", {by_token * to.share, Ints{1}}, {{"keepdims", 0}});
+  body.output("output", body.reshape(mixed, body.shape("input")));
 }
 
 void mixture_of_experts(BodyBuilder& body) {

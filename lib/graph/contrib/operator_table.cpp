@@ -88,11 +88,6 @@ const std::vector<ContribOperator>& all_operators() {
   return all;
 }
 
-/// Whether ONNX knows the operator without us.
-bool has_schema(const ContribOperator& op) {
-  return op.domain == ml_domain || op.op_type == "TfIdfVectorizer";
-}
-
 const ContribOperator* find(std::string_view domain, std::string_view op_type) {
   const auto& all = all_operators();
   const auto found = std::ranges::find_if(
@@ -120,7 +115,8 @@ void register_schemas() {
     for (const char* domain : {microsoft_domain, own_domain})
       onnx::OpSchemaRegistry::DomainToVersionRange::Instance().AddDomainToVersion(domain, 1, 1);
     for (const ContribOperator& op : all_operators())
-      if (!has_schema(op)) register_schema(op, op.infer, /*needs_attributes=*/false);
+      if (op.domain != ml_domain && op.op_type != "TfIdfVectorizer")  // ONNX has schemas of these
+        register_schema(op, op.infer, /*needs_attributes=*/false);
   });
 }
 

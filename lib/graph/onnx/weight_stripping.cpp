@@ -70,22 +70,16 @@ class FieldReader {
     field.number = tag >> 3;
     field.type = static_cast<WireType>(tag & 7);
     if (field.number == 0) throw Malformed{};
-    switch (field.type) {
-      case WireType::varint:
-        field.value = varint();
-        break;
-      case WireType::fixed64:
-        take(8);
-        break;
-      case WireType::length_delimited:
-        field.payload = take(varint());
-        break;
-      case WireType::fixed32:
-        take(4);
-        break;
-      default:
-        throw Malformed{};
-    }
+    if (field.type == WireType::varint)
+      field.value = varint();
+    else if (field.type == WireType::fixed64)
+      take(8);
+    else if (field.type == WireType::length_delimited)
+      field.payload = take(varint());
+    else if (field.type == WireType::fixed32)
+      take(4);
+    else
+      throw Malformed{};
     field.whole = start.first(start.size() - rest_.size());
     return field;
   }
@@ -130,13 +124,6 @@ void append_message(std::string& out, std::uint64_t number, std::string_view mes
   out.append(message);
 }
 
-std::string key_and_value(std::string_view key, std::string_view value) {
-  std::string entry;
-  append_message(entry, 1, key);
-  append_message(entry, 2, value);
-  return entry;
-}
-
 /// Whether a tensor of this type keeps its elements in the field as they are in memory.
 bool holds_memory_image(std::uint64_t field, DataType type) {
   if (field == raw_data_field) return true;
@@ -176,7 +163,10 @@ std::string strip_tensor(Bytes file, Bytes tensor) {
     if (field->number != payload->number && field->number != data_location_field)
       append(out, field->whole);
   const auto refer = [&](std::string_view key, std::string_view value) {
-    append_message(out, external_data_field, key_and_value(key, value));
+    std::string entry;
+    append_message(entry, 1, key);
+    append_message(entry, 2, value);
+    append_message(out, external_data_field, entry);
   };
   refer("location", this_file_location);
   refer("offset", std::to_string(payload->payload.data() - file.data()));

@@ -45,11 +45,6 @@ std::string fault_of(const AutoparOperator& op) {
   return {};
 }
 
-std::string owner_of(const AutoparOperator& op) {
-  const LibraryOperator* known = find_library_operator(op.domain, op.name);
-  return known ? known->library.string() : "autopar itself";
-}
-
 void check_definition(const AutoparOperator& op, const std::filesystem::path& where) {
   if (op.domain == nullptr || op.name == nullptr || *op.name == 0)
     fail("--operators {}: an operator has no domain or no name", where.string());
@@ -60,9 +55,10 @@ void check_definition(const AutoparOperator& op, const std::filesystem::path& wh
   const std::string name = LibraryOperator{where, &op}.name();
   const std::string fault = fault_of(op);
   if (!fault.empty()) fail("--operators {}: {}: {}", where.string(), name, fault);
+  const LibraryOperator* known = find_library_operator(op.domain, op.name);
   if (onnx::OpSchemaRegistry::Schema(op.name, op.domain) != nullptr)
     fail("--operators {}: {} is known already, from {}; give it another name or domain",
-         where.string(), name, owner_of(op));
+         where.string(), name, known ? known->library.string() : "autopar itself");
 }
 
 /// How many a node may have; without a most, any number from `min` on.

@@ -57,16 +57,12 @@ std::string example_bindings(const Inputs& inputs, Symbols symbols) {
   return fmt::format("{}", fmt::join(examples, " "));
 }
 
-void check_binding(const onnx::ValueInfoProto& input, const Shape& binding) {
-  const auto& type = input.type().tensor_type();
-  if (type.has_shape() && type.shape().dim_size() != static_cast<int>(binding.size()))
-    fail("--shape {}={} has {} dimensions, but the model's input has {}: {}", input.name(),
-         to_string(binding), binding.size(), type.shape().dim_size(), text_of(type.shape()));
-}
-
 /// Takes one binding's extents for the symbols of its input.
 void collect_symbols(const onnx::ValueInfoProto& input, const Shape& binding, Symbols& symbols) {
   const auto& shape = input.type().tensor_type().shape();
+  if (input.type().tensor_type().has_shape() && shape.dim_size() != std::ssize(binding))
+    fail("--shape {}={} has {} dimensions, but the model's input has {}: {}", input.name(),
+         to_string(binding), binding.size(), shape.dim_size(), text_of(shape));
   for (int d = 0; d < shape.dim_size(); ++d) {
     const auto& dim = shape.dim(d);
     const std::int64_t extent = binding[static_cast<std::size_t>(d)];
@@ -165,7 +161,6 @@ void take_binding(const onnx::ValueInfoProto& input, const ShapeBindings& bindin
   const auto binding = bindings.find(input.name());
   if (binding == bindings.end()) return;
   bound.shapes.emplace(input.name(), binding->second);
-  check_binding(input, binding->second);
   collect_symbols(input, binding->second, bound.symbols);
 }
 
