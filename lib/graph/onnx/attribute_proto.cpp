@@ -38,8 +38,9 @@ void set_attribute(onnx::NodeProto& node, const std::string& name, const Attribu
 
 void remove_attribute(onnx::NodeProto& node, std::string_view name) {
   auto& attributes = *node.mutable_attribute();
-  const auto gone = std::ranges::remove(attributes, name, &AttributeProto::name);
-  attributes.erase(gone.begin(), gone.end());
+  attributes.erase(std::remove_if(attributes.begin(), attributes.end(),
+                                  [&](const auto& each) { return each.name() == name; }),
+                   attributes.end());
 }
 
 void add_default(onnx::NodeProto& node, const AttributeProto& attribute) {

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <ranges>
+#include <span>
 
 #include "base/problems.h"
 #include "graph/contrib/operator_table.h"
@@ -184,7 +184,8 @@ class RefusedNodes {
   void throw_if_any(const std::string& where) const {
     constexpr std::size_t most_lines = 12;
     Problems problems;
-    for (const auto& [op_type, text, message, count] : reasons_ | std::views::take(most_lines)) {
+    const auto told = std::span(reasons_).first(std::min(reasons_.size(), most_lines));
+    for (const auto& [op_type, text, message, count] : told) {
       if (count == 1)
         problems.add("{}", message);
       else
