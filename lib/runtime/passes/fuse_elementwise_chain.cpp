@@ -69,21 +69,10 @@ Group group_of(const Pass& pass, const Slots& slots, NodeId root) {
   return group;
 }
 
-/// How a member reads the value, where `members` stand before it.
-ChainLink::Operand operand(const Pass& pass, ValueId id, const std::vector<ValueId>& inputs,
-                           const std::vector<NodeId>& members) {
-  using Kind = ChainLink::Operand::Kind;
-  if (id == graph::no_value) return {};
-  const auto member = std::ranges::find(members, pass.producer(id));
-  if (member != members.end())
-    return {Kind::link, static_cast<std::size_t>(member - members.begin())};
-  return {Kind::input, static_cast<std::size_t>(std::ranges::find(inputs, id) - inputs.begin())};
-}
-
 Node chain_of(const Pass& pass, const Group& group) {
   Node chain = pass.graph.node(*group.rbegin());
   chain.inputs = inputs_of(pass, group);
-  std::vector<NodeId> members;
+  std::vector<ValueId> values = chain.inputs;  // by their numbers in the chain
   std::vector<ChainLink> links;
   for (const NodeId member : group) {
     const Node& node = pass.graph.node(member);
@@ -92,8 +81,9 @@ Node chain_of(const Pass& pass, const Group& group) {
     link.attributes = node.attributes;
     link.result = pass.type(node.outputs[0]);
     for (const ValueId id : node.inputs)
-      link.operands.push_back(operand(pass, id, chain.inputs, members));
-    members.push_back(member);
+      link.operands.push_back(
+          id == graph::no_value ? id : std::ranges::find(values, id) - values.begin());
+    values.push_back(node.outputs[0]);
   }
   chain.domain = internal_domain;
   chain.op_type = "ElementwiseChain";

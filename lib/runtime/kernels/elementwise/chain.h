@@ -1,22 +1,15 @@
 #pragma once
 
-#include <cstddef>
-
 #include "graph/graph.h"
 
 namespace autopar::runtime {
 
-/// One element-wise operator of a chain, and where its operands come from.
+/// One element-wise operator of a chain, whose values are numbered: the chain's inputs, then the
+/// links' results.
 struct ChainLink {
-  /// A chain's input (from 0), the result of an earlier link, or nothing.
-  struct Operand {
-    enum class Kind { none, input, link } kind = Kind::none;
-    std::size_t index = 0;
-  };
-
   std::string op_type;
   std::map<std::string, graph::Attribute> attributes;
-  std::vector<Operand> operands;
+  std::vector<std::int64_t> operands;  ///< values; no_value for what is left out
   graph::DataType result = graph::DataType::undefined;
 };
 
@@ -25,8 +18,7 @@ struct ChainLink {
 ///
 ///   operators  the links' operator types
 ///   results    their data types
-///   operands   for each link the number of its operands, then each of these: i for input i, -1 for
-///              none, -2-j for the result of link j
+///   operands   for each link the number of its operands, then each of these
 ///   J.NAME     attribute NAME of link J
 std::map<std::string, graph::Attribute> encode_chain(const std::vector<ChainLink>& links);
 std::vector<ChainLink> decode_chain(const graph::Node& node);

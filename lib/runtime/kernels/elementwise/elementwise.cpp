@@ -130,26 +130,22 @@ ElementwiseProgram elementwise_program(const KernelRequest& request) {
 }
 
 ElementwiseProgram chain_program(const KernelRequest& request) {
-  using Kind = ChainLink::Operand::Kind;
   ElementwiseProgram program{request.outputs.at(0).shape};
-  std::vector<int> inputs;
+  std::vector<int> slots;  // of the chain's values
   for (std::size_t i = 0; i < request.inputs.size(); ++i)
-    inputs.push_back(add_input(program, request.node, request.inputs, i));
-  std::vector<int> results;
+    slots.push_back(add_input(program, request.node, request.inputs, i));
   DataType type = DataType::undefined;
   for (const ChainLink& link : decode_chain(request.node)) {
     // What leaves a link has its type's precision, as if it had been stored.
-    if (!results.empty()) results.back() = append_rounding(program, results.back(), type);
+    if (type != DataType::undefined) slots.back() = append_rounding(program, slots.back(), type);
     const graph::Node node{request.node.name, link.op_type, "", {}, {}, link.attributes};
     std::vector<int> operands;
-    for (const auto& operand : link.operands)
-      operands.push_back(operand.kind == Kind::none    ? -1
-                         : operand.kind == Kind::input ? inputs.at(operand.index)
-                                                       : results.at(operand.index));
-    results.push_back(append_node(program, node, std::move(operands), link.result));
+    for (const std::int64_t value : link.operands)
+      operands.push_back(value == graph::no_value ? -1 : slots.at(static_cast<std::size_t>(value)));
+    slots.push_back(append_node(program, node, std::move(operands), link.result));
     type = link.result;
   }
-  program.set_output(results.back(), type);
+  program.set_output(slots.back(), type);
   return program;
 }
 
