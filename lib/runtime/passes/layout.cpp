@@ -15,10 +15,6 @@ constexpr std::array<std::string_view, 5> reshapes = {"Reshape", "Squeeze", "Uns
 /// More dimensions than this are not permuted: their orders are tried one by one.
 constexpr std::size_t most_dimensions = 6;
 
-bool is_reshape(const Node& node) {
-  return node.domain.empty() && std::ranges::find(reshapes, node.op_type) != reshapes.end();
-}
-
 /// Factors that are walked in one stride become one.
 Dimension merged(const Dimension& factors) {
   Dimension result;
@@ -99,10 +95,10 @@ std::optional<Layout> Layout::after(const Matcher& matcher, const Node& node) co
     dimensions.emplace();
     for (const std::int64_t d : permutation_of(node, dimensions_.size()))
       dimensions->push_back(dimensions_[static_cast<std::size_t>(d)]);
-  } else if (is_reshape(node)) {
-    dimensions = reshaped(dimensions_, to);
   } else if (is_onnx(node, "Expand")) {
     dimensions = expanded(dimensions_, to);
+  } else if (node.domain.empty() && std::ranges::find(reshapes, node.op_type) != reshapes.end()) {
+    dimensions = reshaped(dimensions_, to);
   }
   if (!dimensions) return std::nullopt;
   Layout result = *this;

@@ -18,10 +18,6 @@ double value_of(const ParameterSource& source, const graph::Node& node) {
        qualified_op_type(node));
 }
 
-Parameters parameters_of(const ElementwiseUse& use) {
-  return {value_of(use.op.parameters[0], use.node), value_of(use.op.parameters[1], use.node)};
-}
-
 int append(ElementwiseProgram& program, const ElementwiseUse& use, FunctionId function,
            std::span<const int> operands, Parameters parameters = {}) {
   const int slot = program.add_instruction(function, operands, parameters);
@@ -47,7 +43,9 @@ int append_cast(ElementwiseProgram& program, const ElementwiseUse& use, int slot
 }  // namespace
 
 int compose_one(ElementwiseProgram& program, const ElementwiseUse& use) {
-  return append(program, use, use.op.function, use.operands, parameters_of(use));
+  const auto& [a, b] = use.op.parameters;
+  return append(program, use, use.op.function, use.operands,
+                {value_of(a, use.node), value_of(b, use.node)});
 }
 
 int compose_fold(ElementwiseProgram& program, const ElementwiseUse& use) {
@@ -75,12 +73,11 @@ int compose_pow(ElementwiseProgram& program, const ElementwiseUse& use) {
 }
 
 int compose_clip(ElementwiseProgram& program, const ElementwiseUse& use) {
-  const auto bound = [&](std::size_t i) { return i < use.operands.size() ? use.operands[i] : -1; };
+  constexpr std::array bounds{function<Max, Numbers>, function<Min, Numbers>};
   int slot = use.operands[0];
-  if (bound(1) >= 0)
-    slot = append(program, use, function<Max, Numbers>, std::array{slot, bound(1)});
-  if (bound(2) >= 0)
-    slot = append(program, use, function<Min, Numbers>, std::array{slot, bound(2)});
+  for (std::size_t i = 1; i < use.operands.size(); ++i)
+    if (use.operands[i] >= 0)
+      slot = append(program, use, bounds.at(i - 1), std::array{slot, use.operands[i]});
   return slot;
 }
 

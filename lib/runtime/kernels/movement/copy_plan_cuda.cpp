@@ -76,12 +76,6 @@ std::int64_t widen(Dimensions& dimensions, std::int64_t most) {
   return elements;
 }
 
-WordLayout word_layout(const Dimensions& dimensions) {
-  WordLayout layout;
-  for (const Dimension& each : dimensions) layout.add(each.extent, each.in, each.out);
-  return layout;
-}
-
 /// The dimension along which the input lies together, if it is another one than the output's and
 /// both are long enough for tiles; else 0.
 std::size_t transposed_dimension(const Dimensions& dimensions) {
@@ -139,7 +133,7 @@ CopyJob make_job(const CopyRules& rules, Dimensions dimensions, std::int64_t in_
     dimensions.erase(dimensions.begin() + static_cast<std::ptrdiff_t>(row));
     dimensions.erase(dimensions.begin());
   }
-  job.layout = word_layout(dimensions);
+  for (const Dimension& each : dimensions) job.layout.add(each.extent, each.in, each.out);
   return job;
 }
 

@@ -5,7 +5,6 @@
 #include "runtime/kernels/cpu/broadcast.h"
 #include "runtime/kernels/movement/kernels.h"
 #include "runtime/kernels/movement/padding.h"
-#include "runtime/kernels/movement/strided_copy_cpu.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -15,19 +14,19 @@ class ConstantPad final : public Kernel {
  public:
   ConstantPad(const KernelRequest& request, const std::vector<std::int64_t>& before)
       : bytes_(element_bytes_of(request, request.inputs.at(0))),
-        inside_(make_inside(request, before)),
-        threads_(request.device.threads()) {}
+        inside_(make_inside(request, before)) {}
 
   void run(const KernelIo& io) override {
     static constexpr std::array<std::byte, 8> zero{};
     const std::byte* value = is_given(io.inputs, 2) ? io.inputs[2].data : zero.data();
     fill(io.outputs[0].data, value, io.outputs[0].elements(), bytes_);
-    inside_.run(io.inputs[0].data + in_offset_ * bytes_, io.outputs[0].data + out_offset_ * bytes_,
-                threads_);
+    inside_->run(io.inputs[0].data + in_offset_ * bytes_, io.outputs[0].data + out_offset_ * bytes_,
+                 io.stream);
   }
 
  private:
-  StridedCopy make_inside(const KernelRequest& request, const std::vector<std::int64_t>& before) {
+  std::unique_ptr<StridedCopy> make_inside(const KernelRequest& request,
+                                           const std::vector<std::int64_t>& before) {
     const Shape& from = request.inputs[0].shape;
     const Shape& to = request.outputs.at(0).shape;
     const Shape in_strides = row_major_strides(from);
@@ -40,14 +39,13 @@ class ConstantPad final : public Kernel {
       in_offset_ += (begin - before[d]) * in_strides[d];
       out_offset_ += begin * out_strides[d];
     }
-    return {std::move(inside), in_strides, out_strides, bytes_};
+    return request.device.make_strided_copy(inside, in_strides, out_strides, bytes_);
   }
 
   int bytes_;
   std::int64_t in_offset_ = 0;  ///< elements
   std::int64_t out_offset_ = 0;
-  StridedCopy inside_;
-  int threads_;
+  std::unique_ptr<StridedCopy> inside_;
 };
 
 /// Copies by a table of source offsets for each dimension.

@@ -65,23 +65,19 @@ class ExpertMatMulNBits final : public Kernel {
     const auto of_expert = [&](std::size_t input) {
       if (!is_given(request.inputs, input)) return TensorView{};
       const TensorView& all = request.inputs[input];
-      return TensorView{all.type, Shape(all.shape.begin() + 1, all.shape.end()), nullptr};
+      return TensorView{all.type, Shape(all.shape.begin() + 1, all.shape.end())};
     };
     const DataType type = request.inputs[0].type;
+    const TensorView in{type, {rows, depth_}};
     Product product{rows,
-                    {{type, {rows, depth_}, nullptr},
-                     of_expert(2),
-                     of_expert(3),
-                     of_expert(4),
-                     {},
-                     of_expert(5)},
-                    {type, {rows, columns_}, nullptr},
+                    {in, of_expert(2), of_expert(3), of_expert(4), {}, of_expert(5)},
+                    {type, {rows, columns_}},
                     nullptr};
     graph::Node node{request.node.name, "MatMulNBits", "com.microsoft", {}, {}, {}};
-    node.attributes["N"] = columns_;
-    node.attributes["K"] = depth_;
-    node.attributes["block_size"] = block;
-    node.attributes["bits"] = request.node.int_attribute("bits", 4);
+    node.attributes = {{"N", columns_},
+                       {"K", depth_},
+                       {"block_size", block},
+                       {"bits", request.node.int_attribute("bits", 4)}};
     product.kernel = make_matmul_n_bits({node, product.inputs, {product.output}, request.device});
     product_bytes_ = std::max(product_bytes_, graph::aligned(product.kernel->scratch_bytes()));
     products_.push_back(std::move(product));

@@ -43,10 +43,6 @@ template <typename T, typename Operation>
 template <typename T>
 using RowReduction = Accumulator<T> (*)(const T* from, std::int64_t n);
 
-template <typename T, typename Operation>
-Accumulator<T> reduce_row(const T* from, std::int64_t n) {
-  return reduce_lanes<T, Operation>(from, n);
-}
 #if defined(__x86_64__)
 template <typename T, typename Operation>
 [[gnu::target("avx2")]] Accumulator<T> reduce_row_avx2(const T* from, std::int64_t n) {
@@ -67,7 +63,7 @@ RowReduction<T> row_reduction() {
     if (simd_level() == SimdLevel::avx2) return reduce_row_avx2<T, Operation>;
   }
 #endif
-  return reduce_row<T, Operation>;
+  return reduce_lanes<T, Operation>;
 }
 
 /// Fewer elements than this are not worth waking other threads.

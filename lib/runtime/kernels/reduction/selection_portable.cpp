@@ -60,16 +60,13 @@ struct HardmaxOfRow {
   }
 };
 
-template <typename T>
-struct TopKEntry {
-  T value;
-  std::int64_t index;
-};
-
 /// Entries in two outputs, as a heap whose last in the result is in front.
 template <typename T>
 struct TopKHeap {
-  using Entry = TopKEntry<T>;
+  struct Entry {
+    T value;
+    std::int64_t index;
+  };
 
   T* values;
   std::int64_t* indices;
@@ -128,13 +125,13 @@ struct TopKOfRow {
     for (std::int64_t i = 0; i < k; ++i) heap.put(i, {in[i * rows.inner], i});
     for (std::int64_t i = k / 2; i-- > 0;) heap.sink(i, k);
     for (std::int64_t i = k; i < rows.extent; ++i) {
-      const TopKEntry<T> entry{in[i * rows.inner], i};
+      const typename TopKHeap<T>::Entry entry{in[i * rows.inner], i};
       if (!heap.is_before(entry, heap.at(0))) continue;
       heap.put(0, entry);
       heap.sink(0, k);
     }
     for (std::int64_t last = k - 1; last > 0; --last) {
-      const TopKEntry<T> front = heap.at(0);
+      const auto front = heap.at(0);
       heap.put(0, heap.at(last));
       heap.put(last, front);
       heap.sink(0, last);
