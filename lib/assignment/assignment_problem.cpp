@@ -21,8 +21,8 @@ void check_choice(const AssignmentProblem& problem, const Choice& choice) {
 
 }  // namespace
 
-std::vector<std::vector<Link>> links_of(const AssignmentProblem& problem) {
-  std::vector<std::vector<Link>> links(problem.nodes.size());
+Links links_of(const AssignmentProblem& problem) {
+  Links links(problem.nodes.size());
   for (std::size_t k = 0; k < problem.edges.size(); ++k) {
     const auto& edge = problem.edges[k];
     links[edge.a].push_back({k, edge.b});

@@ -73,7 +73,8 @@ struct Link {
   int other;  ///< its other node
 };
 /// By node, its edges in their order.
-std::vector<std::vector<Link>> links_of(const AssignmentProblem& problem);
+using Links = std::vector<std::vector<Link>>;
+Links links_of(const AssignmentProblem& problem);
 /// What strategy s of `node`, one of the edge's two, and strategy t of the other cost together.
 inline Cost pair_cost(const AssignmentProblem& problem, const AssignmentProblem::Edge& edge,
                       int node, std::size_t s, std::size_t t) {

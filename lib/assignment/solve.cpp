@@ -110,6 +110,22 @@ Solution solution_of(Incumbent incumbent) {
   return solution;
 }
 
+/// Whether no sum of possible costs comes near `impossible`, which presolve requires.
+bool has_moderate_costs(const AssignmentProblem& problem) {
+  WideCost sum = 0;
+  const auto add_largest = [&](const auto& costs) {
+    Cost largest = 0;
+    for (const Cost cost : costs) {
+      if (cost >= impossible) continue;
+      largest = std::max(largest, cost < 0 ? -std::max(cost, -impossible) : cost);
+    }
+    sum += largest;
+  };
+  for (const auto& node : problem.nodes) add_largest(node.costs);
+  for (const auto& edge : problem.edges) add_largest(edge.costs);
+  return sum < impossible / 4;
+}
+
 std::optional<Presolved> presolve_counted(Subproblem& whole, SolveContext& context) {
   whole.deadline.count(size_of(whole.problem) / context.parameters().work.presolved_a_second);
   const Stopwatch stopwatch;

@@ -22,7 +22,7 @@ struct EliminationGraph {
     }
   }
 
-  std::vector<std::vector<Link>> links;  ///< of the problem
+  Links links;  ///< of the problem
   std::vector<std::set<int>> neighbours;
   std::vector<std::vector<std::size_t>> children;  ///< buckets whose tables are over the node
   std::vector<char> is_gone;

@@ -339,9 +339,9 @@ IntegerSolution relax_and_branch(const Program& program, const std::optional<Cho
 IntegerSolution solve_integer_program(const ReducedProblem& problem,
                                       const std::vector<LimitedSet>& limits,
                                       const std::optional<Choice>& incumbent,
-                                      const Deadline& deadline, const SolverParameters& parameters,
-                                      bool log) {
-  const GlpkSession session(log);
+                                      const Deadline& deadline, const SolveOptions& options) {
+  const GlpkSession session(options.log);
+  const SolverParameters& parameters = options.parameters;
   const Program program = make_program(problem, limits, parameters.exact.bits_of_costs);
   const Stopwatch stopwatch;
   if (glp_get_num_cols(program.glpk()) == 0) {
@@ -398,7 +398,7 @@ void solve(const AssignmentProblem& problem, const SolveOptions& options, const 
 
   const auto incumbent = solution.choice.empty() ? std::nullopt : reduced->reduced(solution.choice);
   const IntegerSolution result =
-      solve_integer_program(*reduced, limits, incumbent, deadline, options.parameters, options.log);
+      solve_integer_program(*reduced, limits, incumbent, deadline, options);
   solution.glpk_seconds = result.seconds;
   if (result.status == Status::infeasible) {
     if (!solution.choice.empty()) return;  // the choice at hand proves GLPK wrong

@@ -28,8 +28,6 @@ void add_across(const AssignmentProblem& problem, const AssignmentProblem::Edge&
   }
 }
 
-using Links = std::vector<std::vector<Link>>;  // by node
-
 /// By node, whether it is in a forest drawn at random; those that stayed before come first.
 std::vector<char> draw_forest(const Links& links, const std::vector<char>& has_stayed,
                               std::mt19937& random) {

@@ -36,7 +36,7 @@ class PartialChoice {
 
   const AssignmentProblem& problem_;
   const int num_operators_;
-  std::vector<std::vector<Link>> links_;
+  Links links_;
   /// By node and strategy, its cost and its edges to decided nodes.
   std::vector<std::vector<WideCost>> so_far_;
   Choice choice_;

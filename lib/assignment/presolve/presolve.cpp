@@ -287,21 +287,6 @@ std::optional<Choice> Presolved::reduced(const Choice& choice) const {
   return result;
 }
 
-bool has_moderate_costs(const AssignmentProblem& problem) {
-  WideCost sum = 0;
-  const auto add_largest = [&](const auto& costs) {
-    Cost largest = 0;
-    for (const Cost cost : costs) {
-      if (cost >= impossible) continue;
-      largest = std::max(largest, cost < 0 ? -std::max(cost, -impossible) : cost);
-    }
-    sum += largest;
-  };
-  for (const auto& node : problem.nodes) add_largest(node.costs);
-  for (const auto& edge : problem.edges) add_largest(edge.costs);
-  return sum < impossible / 4;
-}
-
 std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double> prices,
                                   const SolverParameters::Presolve& parameters) {
   if (!compress_usage(problem, &prices)) return std::nullopt;

@@ -41,11 +41,8 @@ struct Presolved {
   std::vector<double> prices;  ///< by the core's time (usage_rows.h)
 };
 
-/// Whether no sum of possible costs comes near `impossible`, which presolve requires.
-bool has_moderate_costs(const AssignmentProblem& problem);
-
-/// `prices` are by time, of a unit of usage, or empty. nullopt where no possible choice is within
-/// the limits.
+/// `prices` are by time, of a unit of usage, or empty. Sums of possible costs must stay far below
+/// `impossible`. nullopt where no possible choice is within the limits.
 std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double> prices = {},
                                   const SolverParameters::Presolve& parameters = {});
 
