@@ -38,7 +38,8 @@ class ArcCosts {
     return std::span(arcs_).subspan(first_arc_[i], first_arc_[i + 1] - first_arc_[i]);
   }
   const Arc& arc(std::size_t k) const { return arcs_[k]; }
-  std::size_t first_arc(std::size_t i) const { return first_arc_[i]; }  ///< or the end
+  /// The first arc of node i; for i = nodes() the number of all arcs.
+  std::size_t first_arc(std::size_t i) const { return first_arc_[i]; }
   std::size_t message_entries() const { return message_entries_; }
   /// The costs with strategy t of the other end, by strategy of this end.
   const double* row(const Arc& arc, std::size_t t) const {

@@ -85,7 +85,7 @@ bundle::PortInfo port_info(const graph::Value& value, const PipelinePlan& plan,
     const auto id = std::ranges::find_if(own, has_its_name);
     if (id == own.end()) {
       port.specs.emplace_back();
-      port.ranges.resize(port.ranges.size() + stage.num_devices());
+      port.ranges.resize(port.ranges.size() + stage.num_devices());  // its ranks have none of it
       continue;
     }
     const sharding::TensorShardSpec& spec = stage.plan.spec_of(graph, *id);

@@ -45,11 +45,14 @@ Tensor microbatch_of(const bundle::PortInfo& port, const Tensor& whole, int micr
   shape[dim] = port.batch->rows;
   Tensor filled = Tensor::zeros(port.type, shape);
   std::vector<Range> put = whole_ranges(shape);
-  for (std::int64_t row = 0; row < shape[dim] && port.shape[dim] > 0; ++row) {
-    const std::int64_t from = std::min(rows.begin + row, port.shape[dim] - 1);
-    taken[dim] = {from, from + 1};
+  put[dim] = {0, rows.size()};
+  place(whole.slice(taken).contiguous_copy(), put, filled);
+  if (port.shape[dim] == 0) return filled;
+  taken[dim] = {port.shape[dim] - 1, port.shape[dim]};
+  const Tensor last = whole.slice(taken).contiguous_copy();
+  for (std::int64_t row = rows.size(); row < shape[dim]; ++row) {
     put[dim] = {row, row + 1};
-    place(whole.slice(taken).contiguous_copy(), put, filled);
+    place(last, put, filled);
   }
   return filled;
 }

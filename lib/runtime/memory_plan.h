@@ -27,11 +27,11 @@ Storage alias_views(const graph::Graph& graph, const KernelTable& kernels);
 std::vector<graph::BufferLifetime> root_lifetimes(const graph::Graph& graph,
                                                   const Storage& storage);
 
-/// Where a value lies in the arena: in slots from `offset` on, so far apart; in one place for 0.
+/// Where a value lies in the arena.
 struct ValuePlace {
-  std::int64_t offset = 0;
-  int slots = 0;
-  std::int64_t slot_bytes = 0;
+  std::int64_t offset = 0;      ///< of the first slot
+  int slots = 0;                ///< 0: in one place for all microbatches
+  std::int64_t slot_bytes = 0;  ///< from one slot to the next
 };
 
 /// Where every value and every step's scratch memory lies in the arena.

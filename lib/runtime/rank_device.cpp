@@ -35,7 +35,8 @@ int usable_gpus() {
 bool sees_its_own_alone(int gpus, HostCommunicator& host) {
   const GpuId mine = gpus == 1 ? gpu_id(0) : GpuId{};
   host.barrier(loading_timeout);
-  return gpus == 1 && std::ranges::count(gather_all(host, mine), mine) == 1;
+  const std::vector<GpuId> all = gather_all(host, mine);
+  return gpus == 1 && std::ranges::count(all, mine) == 1;
 }
 
 Kind agreed_kind(const DeviceOptions& options, HostCommunicator& host, const LocalRanks& local) {

@@ -73,7 +73,7 @@ std::unique_ptr<TailRun> load_tail(const std::filesystem::path& dir,
   return std::make_unique<TailRun>(dir / tail->files.front().name, tail->summary, threads);
 }
 
-/// On rank 0; see gather_output.
+/// On rank 0; see gather_output. `port` is one of info.outputs.
 Tensor whole_output(const bundle::MetaInfo& info, const bundle::PortInfo& port, const RankRun& run,
                     HostCommunicator& world) {
   std::size_t index = 0;  // among the outputs of this rank's shard
@@ -140,10 +140,10 @@ Tensor stacked(const std::vector<Tensor>& steps) {
 
 /// What one rank has measured, beside its seconds.
 struct Measured {
-  std::int64_t arena_bytes;
-  std::int64_t peak_bytes;
-  std::int64_t launches;
-  double upload_seconds;
+  std::int64_t arena_bytes = 0;
+  std::int64_t peak_bytes = 0;
+  std::int64_t launches = 0;
+  double upload_seconds = 0;
 };
 
 /// The result's seconds, which are this rank's, become the slowest one's.

@@ -157,7 +157,8 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
       inner += bytes_between(sharding::decompose(graph_, node, rule, choice, cost_.mesh()), cost_);
     }
   }
-  return made = std::make_shared<const OperatorStrategies>(std::move(strategies));
+  made = std::make_shared<const OperatorStrategies>(std::move(strategies));
+  return made;
 }
 
 }  // namespace autopar::search

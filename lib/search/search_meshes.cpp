@@ -24,7 +24,7 @@ namespace {
 constexpr double growth_an_axis = 40;
 
 /// Of a stage: each axis more multiplies the strategies, and a third has not been seen to pay.
-constexpr int most_axes = 2;
+constexpr int most_axes_of_stage = 2;
 
 /// Beyond so many, whole nodes come in powers of two and half as many more.
 constexpr int nodes_one_by_one = 16;
@@ -119,7 +119,7 @@ Submesh submesh_of(int devices, const cost::DeviceModel& device) {
   Submesh made{devices, logical_meshes(devices, device.gpus_per_node)};
   const int fewest = made.views.front().num_axes();
   std::erase_if(made.views, [&](const sharding::DeviceMesh& view) {
-    return view.num_axes() > std::max(most_axes, fewest);
+    return view.num_axes() > std::max(most_axes_of_stage, fewest);
   });
   return made;
 }

@@ -11,6 +11,7 @@
 namespace autopar::sharding {
 
 enum class StepKind { slice, all_reduce, all_gather, reduce_scatter, all_to_all };
+/// All kinds but slice, in the order of device files and experiments.
 inline constexpr std::array collectives = {StepKind::all_reduce, StepKind::all_gather,
                                            StepKind::reduce_scatter, StepKind::all_to_all};
 std::string_view name_of(StepKind kind);  ///< "slice", "all-reduce", "all-gather", ...

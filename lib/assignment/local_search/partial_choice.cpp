@@ -73,7 +73,7 @@ std::vector<WideCost> PartialChoice::sums(int node, bool looks_ahead) const {
 }
 
 std::vector<WideCost> PartialChoice::resharding(int node) const {
-  std::vector<WideCost> result = sums(node, false);
+  std::vector<WideCost> result = sums(node, false);  // with the node's own costs
   for (std::size_t s = 0; s < result.size(); ++s) result[s] -= problem_.nodes[node].costs[s];
   return result;
 }

@@ -11,7 +11,7 @@ namespace autopar::assignment {
 /// and copies) and, while open, count with their best strategies.
 class PartialChoice {
  public:
-  /// Keeps a reference to `problem`.
+  /// Keeps a reference to `problem`, which must not change.
   PartialChoice(const AssignmentProblem& problem, int num_operators);
 
   void decide(int node, int strategy);

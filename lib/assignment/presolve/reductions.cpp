@@ -151,6 +151,8 @@ std::shared_ptr<const Reductions::Eliminated> Reductions::eliminate(
   return remembered(eliminated_, key.add(costs), [&] {
     Eliminated result;
     std::vector<Cost> sums;
+    sums.reserve(edges.back().others * (edges.size() == 2 ? edges.front().others : 1));
+    result.answers.reserve(sums.capacity());
     const CostTable columns = by_others(edges.back());
     const auto add_row = [&](const std::vector<Cost>& row) {
       for (const Cost* column = columns.begin(); column != columns.end(); column += row.size()) {

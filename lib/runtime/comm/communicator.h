@@ -93,7 +93,7 @@ class HostCommunicator : public Communicator {
   virtual std::optional<std::int64_t> progress_of(int /*rank*/) const { return std::nullopt; }
 };
 
-/// Every rank's value, by rank; all ranks of the group call it, and gather_lists.
+/// Every rank's value, by rank. All ranks of the group call it; the same holds for gather_lists.
 template <typename T>
 std::vector<T> gather_all(HostCommunicator& group, const T& mine) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -53,7 +53,7 @@ class CpuStridedCopies final : public StridedCopies {
 
 using Clock = std::chrono::steady_clock;
 
-/// What the calling thread, that of receiving and that of sending take.
+/// Lane 0 is the calling thread's, 1 receives, 2 sends.
 constexpr std::size_t num_lanes = 3;
 
 std::size_t lane_of(Queue queue) {

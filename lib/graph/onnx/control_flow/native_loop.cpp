@@ -103,10 +103,11 @@ std::vector<bool> find_changes(const NativeLoop& loop, NodeReader& reader) {
 /// How many rounds there are where no run is needed to tell.
 std::optional<std::int64_t> known_rounds(const NativeLoop& loop, bool may_end_early,
                                          NodeReader& reader) {
+  if (loop.trip_count == no_value || may_end_early) return std::nullopt;
   const auto trips = known_trips(loop, reader);
   const auto begins =
       loop.condition == no_value ? std::optional<std::int64_t>(1) : known(loop.condition, reader);
-  if (!trips || !begins || may_end_early) return std::nullopt;
+  if (!trips || !begins) return std::nullopt;
   return *begins == 0 ? 0 : std::max<std::int64_t>(*trips, 0);
 }
 

@@ -1,5 +1,6 @@
 #include "graph/onnx/import/model_reading.h"
 
+#include "graph/loop_body.h"
 #include "graph/onnx/opset_upgrade.h"
 
 namespace autopar::graph {

@@ -56,7 +56,7 @@ void CudaDevice::upload(std::span<const Upload> tensors) {
   int gpu = 0;
   check(cudaGetDevice(&gpu), "the GPU");
   std::atomic<std::size_t> next = 0;
-  in_parallel(std::min(max_threads, pieces.size()), [&](std::size_t) {
+  in_parallel(std::min({max_threads, cores(), pieces.size()}), [&](std::size_t) {
     check(cudaSetDevice(gpu), "the GPU");
     const Stream stream = make_stream();
     std::array<PinnedBuffer, 2> buffers;
