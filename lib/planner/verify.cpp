@@ -39,7 +39,7 @@ NamedTensors outputs_of_tail(const graph::Tail& tail, const NamedTensors& inputs
   const TemporaryFolder folder;
   graph::save_tail(tail, folder / "tail.onnx", folder / "tail.data");
   const int threads = runtime::threads_of(device, {.rank = 0, .count = 1});
-  return runtime::TailRun(folder / "tail.onnx", tail.summary, threads).run(inputs, made);
+  return runtime::load_tail(folder / "tail.onnx", tail.summary, threads)(inputs, made);
 }
 
 NamedTensors run_whole(const graph::Imported& model, const NamedTensors& inputs,

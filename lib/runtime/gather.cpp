@@ -1,6 +1,7 @@
 #include "runtime/gather.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -58,10 +59,7 @@ Tensor gather_output(const bundle::MetaInfo& info, const bundle::PortInfo& port,
     }
     return {};
   }
-  const auto is_made = [](const Tensor& tensor) {
-    return tensor.type() != graph::DataType::undefined;
-  };
-  Tensor whole;
+  std::optional<Tensor> whole;
   for (const int rank : ranks) {
     const std::vector<Range>& ranges = *port.ranges[static_cast<std::size_t>(rank)];
     for (const int m : microbatches) {
@@ -70,11 +68,11 @@ Tensor gather_output(const bundle::MetaInfo& info, const bundle::PortInfo& port,
         whole = std::move(received);
         continue;
       }
-      if (!is_made(whole)) whole = Tensor::zeros(port.type, port.shape);
-      place_output(port, ranges, m, received, whole);
+      if (!whole) whole = Tensor::zeros(port.type, port.shape);
+      place_output(port, ranges, m, received, *whole);
     }
   }
-  return is_made(whole) ? whole : Tensor::zeros(port.type, port.shape);
+  return whole ? *whole : Tensor::zeros(port.type, port.shape);
 }
 
 }  // namespace autopar::runtime

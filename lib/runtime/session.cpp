@@ -65,14 +65,6 @@ Pipeline pipeline_of(const bundle::MetaInfo& info) {
   return pipeline;
 }
 
-/// Null where the bundle has none.
-std::unique_ptr<TailRun> load_tail(const std::filesystem::path& dir,
-                                   const std::optional<bundle::TailInfo>& tail, int threads) {
-  if (!tail) return nullptr;
-  bundle::check_tail_files(*tail, dir);
-  return std::make_unique<TailRun>(dir / tail->files.front().name, tail->summary, threads);
-}
-
 /// On rank 0; see gather_output. `port` is one of info.outputs.
 Tensor whole_output(const bundle::MetaInfo& info, const bundle::PortInfo& port, const RankRun& run,
                     HostCommunicator& world) {
@@ -175,7 +167,7 @@ void run_tail(const TailRun& tail, const NamedTensors& inputs, int repeat, RunRe
   Clock::duration duration{};
   for (int i = 0; i < repeat; ++i) {
     const auto start = Clock::now();
-    outputs = tail.run(inputs, result.outputs);
+    outputs = tail(inputs, result.outputs);
     duration = Clock::now() - start;
     result.tail_seconds.push_back(std::chrono::duration<double>(duration).count());
   }
@@ -191,11 +183,11 @@ void run_tail(const TailRun& tail, const NamedTensors& inputs, int repeat, RunRe
 }
 
 /// Rank 0 computes the tail, while the others wait; all of them fail where it does.
-void run_tail_on_first(const TailRun* tail, const NamedTensors& inputs, int repeat,
+void run_tail_on_first(const TailRun& tail, const NamedTensors& inputs, int repeat,
                        HostCommunicator& world, RunResult& result) {
   std::string error;
-  if (tail != nullptr) try {
-      run_tail(*tail, inputs, repeat, result);
+  if (world.rank() == 0) try {
+      run_tail(tail, inputs, repeat, result);
     } catch (const std::exception& failure) {
       error = failure.what();
     }
@@ -211,7 +203,7 @@ void run_tail_on_first(const TailRun* tail, const NamedTensors& inputs, int repe
 }
 
 /// One rank's part in Session::run. Every rank gets the measurements, and rank 0 the outputs.
-RunResult run_rank(RankRun& run, const bundle::MetaInfo& info, const TailRun* tail,
+RunResult run_rank(RankRun& run, const bundle::MetaInfo& info, const TailRun& tail,
                    const NamedTensors& inputs, const RunOptions& options, const StepsBefore& before,
                    HostCommunicator& world) {
   const auto run_once = [&] {
@@ -268,7 +260,7 @@ struct Session::Impl {
   SessionOptions options;
   Ranks ranks;
   std::vector<std::unique_ptr<RankRun>> runs = {};  ///< by rank, null for other processes'
-  std::unique_ptr<TailRun> tail = {};               ///< where rank 0 is here and the bundle has one
+  TailRun tail = {};                                ///< where rank 0 is here and the bundle has one
   StepsBefore before = {};
   std::string failure = {};  ///< why the session is over
 
@@ -319,7 +311,11 @@ struct Session::Impl {
       std::optional<graph::Graph> shard = load_shard(info, dir, world.rank());
       // While the tail runs, this process's other ranks wait.
       const LocalRanks of_tail = ranks.are_all_here() ? LocalRanks{} : local;
-      if (world.rank() == 0) tail = load_tail(dir, info.tail, threads_of(options.device, of_tail));
+      if (world.rank() == 0 && info.tail) {
+        bundle::check_tail_files(*info.tail, dir);
+        tail = load_tail(dir / info.tail->files.front().name, info.tail->summary,
+                         threads_of(options.device, of_tail));
+      }
       world.barrier(loading_timeout);
       auto run =
           std::make_unique<RankRun>(*shard, options.device, world, local,
@@ -346,8 +342,7 @@ struct Session::Impl {
     run_as_rank([&](HostCommunicator& world, const LocalRanks&) {
       const bool is_first = world.rank() == 0;
       std::unique_ptr<RankRun> run = take_run(world);
-      RunResult of_rank =
-          run_rank(*run, info, is_first ? tail.get() : nullptr, inputs, run_options, from, world);
+      RunResult of_rank = run_rank(*run, info, tail, inputs, run_options, from, world);
       runs[static_cast<std::size_t>(world.rank())] = std::move(run);
       if (is_first || !ranks.are_all_here()) result = std::move(of_rank);
     });

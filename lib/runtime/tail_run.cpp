@@ -1,8 +1,10 @@
 #include "runtime/tail_run.h"
 
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
+#include "graph/onnx/onnx_interpreter.h"
 #include "runtime/data_shaped.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
@@ -27,23 +29,26 @@ graph::Evaluator evaluator(int threads) {
 
 }  // namespace
 
-TailRun::TailRun(const std::filesystem::path& model_file, graph::TailSummary summary, int threads)
-    : summary_(std::move(summary)), interpreter_(model_file, evaluator(threads), has_kernel) {}
-
-NamedTensors TailRun::run(const NamedTensors& inputs, const NamedTensors& made) const {
-  NamedTensors read;
-  for (const std::string& name : summary_.inputs) {
-    const auto found = made.find(name);
-    read.emplace(name, found != made.end() ? found->second : inputs.at(name));
-  }
-  NamedTensors outputs = interpreter_.run(std::move(read));
-  for (const graph::ModelOutput& output : summary_.outputs)
-    if (const auto type = outputs.at(output.name).type(); type != output.type)
-      fail("output '{}' is {}, but the model says {}: export it again", output.name, name_of(type),
-           name_of(output.type));
-  for (const std::string& name : summary_.model_outputs)
-    if (const auto found = made.find(name); found != made.end()) outputs.emplace(*found);
-  return outputs;
+TailRun load_tail(const std::filesystem::path& model_file, graph::TailSummary summary,
+                  int threads) {
+  const auto interpreter =
+      std::make_shared<const graph::OnnxInterpreter>(model_file, evaluator(threads), has_kernel);
+  return [interpreter, tail = std::move(summary)](const NamedTensors& inputs,
+                                                  const NamedTensors& made) {
+    NamedTensors read;
+    for (const std::string& name : tail.inputs) {
+      const auto found = made.find(name);
+      read.emplace(name, found != made.end() ? found->second : inputs.at(name));
+    }
+    NamedTensors outputs = interpreter->run(std::move(read));
+    for (const graph::ModelOutput& output : tail.outputs)
+      if (const auto type = outputs.at(output.name).type(); type != output.type)
+        fail("output '{}' is {}, but the model says {}: export it again", output.name,
+             name_of(type), name_of(output.type));
+    for (const std::string& name : tail.model_outputs)
+      if (const auto found = made.find(name); found != made.end()) outputs.emplace(*found);
+    return outputs;
+  };
 }
 
 }  // namespace autopar::runtime

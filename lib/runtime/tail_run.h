@@ -1,26 +1,19 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 
-#include "graph/onnx/onnx_interpreter.h"
 #include "graph/tail.h"
-#include "runtime/batch_parts.h"
+#include "runtime/named_tensors.h"
 
 namespace autopar::runtime {
 
-/// Computes the tail of a model on the CPU, in one thread's name, by the host's kernels.
-class TailRun {
- public:
-  /// Reads the tail's file, once for all runs.
-  TailRun(const std::filesystem::path& model_file, graph::TailSummary summary, int threads);
+/// The model's outputs, of its inputs and of what ranks have made. Throws Error naming the node
+/// that fails.
+using TailRun = std::function<NamedTensors(const NamedTensors& inputs, const NamedTensors& made)>;
 
-  /// The model's outputs, of its inputs and of what ranks have made. Throws Error naming the node
-  /// that fails.
-  NamedTensors run(const NamedTensors& inputs, const NamedTensors& made) const;
-
- private:
-  graph::TailSummary summary_;
-  graph::OnnxInterpreter interpreter_;
-};
+/// Computes the tail of a model on the CPU, in one thread's name, by the host's kernels. Its file
+/// is read now, once for all runs.
+TailRun load_tail(const std::filesystem::path& model_file, graph::TailSummary summary, int threads);
 
 }  // namespace autopar::runtime

@@ -31,24 +31,17 @@ void check(int code, const char* what) {
 
 /// What a process's communicators share. Three threads may call (see Communicator): where MPI
 /// allows one at a time, each call waits for its turn, which is short, as no call of ours blocks.
-class MpiProcess {
- public:
-  explicit MpiProcess(bool takes_turns) : takes_turns_(takes_turns) {}
+struct MpiProcess {
+  bool takes_turns = false;
+  std::mutex mutex;
+  std::atomic<bool> is_aborted = false;
 
   template <typename Call>
   int call(const Call& mpi) {
-    if (!takes_turns_) return mpi();
-    const std::lock_guard lock(mutex_);
+    if (!takes_turns) return mpi();
+    const std::lock_guard lock(mutex);
     return mpi();
   }
-
-  void abort() { is_aborted_ = true; }
-  bool is_aborted() const { return is_aborted_; }
-
- private:
-  bool takes_turns_;
-  std::mutex mutex_;
-  std::atomic<bool> is_aborted_ = false;
 };
 
 /// The first waits are short; for the rest others may need the core, and naps grow with the wait.
@@ -75,7 +68,7 @@ class MpiCommunicator final : public TransportCommunicator {
   }
 
   ~MpiCommunicator() override {
-    if (std::uncaught_exceptions() > 0 || process_->is_aborted()) return;
+    if (std::uncaught_exceptions() > 0 || process_->is_aborted) return;
     if (is_world_) {
       MPI_Finalize();
     } else {
@@ -134,7 +127,7 @@ class MpiCommunicator final : public TransportCommunicator {
 
   /// The process is about to end without finalising; the launcher then ends the others. Its own
   /// threads end their waits.
-  void abort() noexcept override { process_->abort(); }
+  void abort() noexcept override { process_->is_aborted = true; }
 
  private:
   static constexpr int block_tag = 0;
@@ -189,7 +182,7 @@ class MpiCommunicator final : public TransportCommunicator {
                 [&] { return MPI_Testall(count, requests.data(), &done, MPI_STATUSES_IGNORE); }),
             what);
       if (done != 0) break;
-      if (process_->is_aborted())
+      if (process_->is_aborted)
         throw GivenUp(fmt::format("rank {}: {} was given up: this rank failed", rank_, what));
       const auto waited = std::chrono::steady_clock::now() - began;
       if (waited > timeout)
@@ -216,7 +209,8 @@ autopar::runtime::HostCommunicator* autopar_make_mpi_communicator(
   using namespace autopar::runtime;
   int provided = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "the start");
-  return new MpiCommunicator(std::make_shared<MpiProcess>(provided < MPI_THREAD_MULTIPLE),
-                             MPI_COMM_WORLD, std::chrono::milliseconds(timeout_milliseconds),
-                             /*is_world=*/true);
+  const auto process = std::make_shared<MpiProcess>();
+  process->takes_turns = provided < MPI_THREAD_MULTIPLE;
+  return new MpiCommunicator(process, MPI_COMM_WORLD,
+                             std::chrono::milliseconds(timeout_milliseconds), /*is_world=*/true);
 }
