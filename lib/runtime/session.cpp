@@ -278,8 +278,6 @@ struct Session::Impl {
     } catch (const std::exception&) {  // the others have ended before
     }
   }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
 
   /// Whoever holds it when an error unwinds ends what its communicators wait for.
   std::unique_ptr<RankRun> take_run(const HostCommunicator& world) {

@@ -170,10 +170,8 @@ Tensor random_tensor(DataType type, const Shape& shape, std::uint64_t seed) {
 
 std::string safe_file_name(const std::string& tensor_name) {
   std::string name = tensor_name;
-  for (char& c : name) {
-    const bool safe = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-';
-    if (!safe) c = '_';
-  }
+  const auto is_unsafe = [](unsigned char c) { return !std::isalnum(c) && c != '.' && c != '-'; };
+  std::ranges::replace_if(name, is_unsafe, '_');
   return name;
 }
 

@@ -24,8 +24,6 @@ class WorkerThreads {
     is_over_ = true;
     changed_.notify_all();
   }
-  WorkerThreads(const WorkerThreads&) = delete;
-  WorkerThreads& operator=(const WorkerThreads&) = delete;
 
   /// The task must live until wait() returns.
   void start(const Task& task) {

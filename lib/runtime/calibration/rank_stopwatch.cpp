@@ -89,10 +89,7 @@ std::int64_t RankStopwatch::memory_bytes() {
   const std::int64_t own =
       is_cpu() ? std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / local_.count
                : largest_allocation(device_.device());
-  auto least = static_cast<double>(own);  // exact up to 9 PB
-  host_.all_reduce(reinterpret_cast<std::byte*>(&least), 1, graph::DataType::float64,
-                   ReduceOp::min);
-  return static_cast<std::int64_t>(least);
+  return std::ranges::min(gather_all(host_, own));
 }
 
 }  // namespace autopar::runtime

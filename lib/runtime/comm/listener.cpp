@@ -26,20 +26,18 @@ Message kind_of(const Handshake& handshake, std::size_t received) {
 }  // namespace
 
 std::optional<IncomingPeer> Listener::take_peer() {
-  for (auto unfinished = unfinished_.begin(); unfinished != unfinished_.end();) {
-    IncomingPeer& peer = unfinished->peer;
-    const auto rest = writable_bytes_of(peer.handshake).subspan(unfinished->received);
-    const ssize_t received = recv(peer.socket.descriptor(), rest.data(), rest.size(), 0);
+  for (auto peer = unfinished_.begin(); peer != unfinished_.end();) {
+    const auto rest = writable_bytes_of(peer->handshake).subspan(peer->received);
+    const ssize_t received = recv(peer->socket.descriptor(), rest.data(), rest.size(), 0);
     const bool has_gone = received == 0 || (received < 0 && errno != EAGAIN && errno != EINTR);
-    if (received > 0) unfinished->received += static_cast<std::size_t>(received);
-    const Message kind =
-        has_gone ? Message::stranger : kind_of(peer.handshake, unfinished->received);
+    if (received > 0) peer->received += static_cast<std::size_t>(received);
+    const Message kind = has_gone ? Message::stranger : kind_of(peer->handshake, peer->received);
     if (kind == Message::unfinished) {
-      ++unfinished;
+      ++peer;
       continue;
     }
-    IncomingPeer taken = std::move(peer);
-    unfinished = unfinished_.erase(unfinished);
+    IncomingPeer taken = std::move(*peer);
+    peer = unfinished_.erase(peer);
     if (kind == Message::handshake) return taken;
     stranger_ = taken.address;
   }
@@ -49,8 +47,8 @@ std::optional<IncomingPeer> Listener::take_peer() {
 /// False at the deadline.
 bool Listener::wait_for_input(Deadline deadline) const {
   std::vector<pollfd> waiting = {{socket_.descriptor(), POLLIN, 0}};
-  for (const Unfinished& unfinished : unfinished_)
-    waiting.push_back({unfinished.peer.socket.descriptor(), POLLIN, 0});
+  for (const IncomingPeer& peer : unfinished_)
+    waiting.push_back({peer.socket.descriptor(), POLLIN, 0});
   poll(waiting.data(), waiting.size(), milliseconds_until(deadline));
   return std::chrono::steady_clock::now() < deadline;
 }

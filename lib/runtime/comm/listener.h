@@ -48,6 +48,7 @@ struct IncomingPeer {
   Socket socket;
   Handshake handshake;
   std::string address;
+  std::size_t received = 0;  ///< bytes of the handshake
 };
 
 /// Accepts connections at a socket and reads their handshakes, none waiting for others.
@@ -60,7 +61,7 @@ class Listener {
     do {
       for (Socket made = accept_from(socket_); made.is_open(); made = accept_from(socket_)) {
         std::string address = to_string(peer_address(made));
-        unfinished_.push_back({{std::move(made), {}, std::move(address)}, 0});
+        unfinished_.push_back({std::move(made), {}, std::move(address)});
       }
       if (auto peer = take_peer()) return peer;
     } while (wait_for_input(deadline));
@@ -72,16 +73,11 @@ class Listener {
   const std::string& stranger() const { return stranger_; }
 
  private:
-  struct Unfinished {
-    IncomingPeer peer;
-    std::size_t received = 0;
-  };
-
   std::optional<IncomingPeer> take_peer();
   bool wait_for_input(Deadline deadline) const;
 
   Socket socket_;
-  std::vector<Unfinished> unfinished_;
+  std::vector<IncomingPeer> unfinished_;
   std::string stranger_;
 };
 

@@ -91,8 +91,6 @@ class NcclRank {
  public:
   NcclRank(HostCommunicator& host, cudaStream_t stream, std::chrono::milliseconds timeout)
       : host_(host), stream_(stream), timeout_(timeout) {}
-  NcclRank(const NcclRank&) = delete;
-  NcclRank& operator=(const NcclRank&) = delete;
 
   ~NcclRank() {
     try {

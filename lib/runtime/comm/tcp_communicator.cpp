@@ -43,8 +43,6 @@ class Connections {
         failure_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     if (!failure_.is_open()) fail("rank {}: {}", rank_, std::strerror(errno));
   }
-  Connections(const Connections&) = delete;
-  Connections& operator=(const Connections&) = delete;
 
   /// The others may still be at work, but not with this rank. It has failed if an error unwinds it.
   ~Connections() {
