@@ -28,10 +28,6 @@ using Complete = std::array<std::size_t, num_queues>;
 
 std::size_t index_of(Queue queue) { return static_cast<std::size_t>(queue); }
 
-void merge(Complete& known, const Complete& more) {
-  for (std::size_t q = 0; q < num_queues; ++q) known[q] = std::max(known[q], more[q]);
-}
-
 }  // namespace
 
 StepAccess access_of(const Step& step) {
@@ -68,7 +64,8 @@ std::vector<ScheduledStep> schedule(std::span<const StepAccess> steps) {
       if (is_complete || !conflict(steps[earlier], steps[s])) continue;
       step.waits_for.push_back(earlier);
       scheduled[earlier].signals = true;
-      merge(known, complete_at[earlier]);
+      for (std::size_t q = 0; q < num_queues; ++q)
+        known[q] = std::max(known[q], complete_at[earlier][q]);
     }
     known[own] = s + 1;
     complete_at[s] = known;

@@ -57,16 +57,13 @@ void check_state(const bundle::PortInfo& output, const bundle::PortInfo& input,
         options.steps, input.name, held, input.shape[whole]);
 }
 
-void refuse_choice_of_tail(const graph::TailSummary& tail, const LoopOptions::Choice& choice) {
-  const auto& outputs = tail.outputs;
-  if (std::ranges::find(outputs, choice.output, &graph::ModelOutput::name) != outputs.end())
+void check_choice(const bundle::MetaInfo& info, const LoopOptions::Choice& choice) {
+  const auto is_it = [&](const graph::ModelOutput& each) { return each.name == choice.output; };
+  if (info.tail && std::ranges::any_of(info.tail->summary.outputs, is_it))
     fail(
         "--choose {}={}: output '{}' is the tail's, which is computed behind the last step; name "
         "an output whose shape is known before the run",
         choice.output, choice.input, choice.output);
-}
-
-void check_choice(const bundle::MetaInfo& info, const LoopOptions::Choice& choice) {
   const bundle::PortInfo* output = find_port(info.outputs, choice.output);
   const bundle::PortInfo* input = find_port(info.inputs, choice.input);
   if (output == nullptr || input == nullptr)
@@ -152,10 +149,7 @@ void check_loop(const bundle::MetaInfo& info, const LoopOptions& options, int st
   if (info.tail)
     problems.collect([&] { graph::refuse_tail_of_states(info.tail->summary, inputs); });
   for (const LoopOptions::Choice& choice : options.choices)
-    problems.collect([&] {
-      if (info.tail) refuse_choice_of_tail(info.tail->summary, choice);
-      check_choice(info, choice);
-    });
+    problems.collect([&] { check_choice(info, choice); });
   problems.throw_if_any();
 }
 

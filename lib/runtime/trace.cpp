@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 
@@ -21,19 +22,17 @@ const char* name_of(Queue queue) {
   return names[static_cast<std::size_t>(queue)];
 }
 
-struct Window {
-  std::chrono::nanoseconds begin = std::chrono::nanoseconds::max();
-  std::chrono::nanoseconds end = std::chrono::nanoseconds::min();
-};
-
-Window window_of(std::span<const std::vector<Span>> by_rank) {
-  Window window;
+/// From the first span's begin to the last one's end.
+std::pair<std::chrono::nanoseconds, std::chrono::nanoseconds> window_of(
+    std::span<const std::vector<Span>> by_rank) {
+  auto first = std::chrono::nanoseconds::max();
+  auto last = std::chrono::nanoseconds::min();
   for (const auto& spans : by_rank)
     for (const Span& span : spans) {
-      window.begin = std::min(window.begin, span.begin);
-      window.end = std::max(window.end, span.begin + span.duration);
+      first = std::min(first, span.begin);
+      last = std::max(last, span.begin + span.duration);
     }
-  return window;
+  return {first, last};
 }
 
 bool is_between_stages(const Span& span) {
@@ -112,13 +111,11 @@ std::vector<Span> spans_from_json(const json& list) {
 }
 
 std::vector<double> idle_shares(std::span<const std::vector<Span>> by_rank) {
-  const Window window = window_of(by_rank);
+  const auto [first, last] = window_of(by_rank);
   std::vector<double> shares;
   using Seconds = std::chrono::duration<double>;
   for (const auto& spans : by_rank)
-    shares.push_back(window.end <= window.begin
-                         ? 0
-                         : 1 - Seconds(busy_time(spans)) / Seconds(window.end - window.begin));
+    shares.push_back(last <= first ? 0 : 1 - Seconds(busy_time(spans)) / Seconds(last - first));
   return shares;
 }
 

@@ -33,6 +33,33 @@ MachineName machine_name() {
   return padded;
 }
 
+/// HOST:PORT; an IPv6 address has brackets.
+Endpoint parse_endpoint(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  std::string host = text.substr(0, colon);
+  const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
+  const bool has_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (has_brackets) host = host.substr(1, host.size() - 2);
+  const bool is_host = !host.empty() && host.find_first_of("[]/ ") == std::string::npos &&
+                       (host.find(':') != std::string::npos) == has_brackets;
+  std::uint16_t number = 0;
+  const char* const end = port.data() + port.size();
+  const auto [rest, error] = std::from_chars(port.data(), end, number);
+  if (!is_host || error != std::errc() || rest != end || number == 0)
+    fail("--rendezvous {}: give HOST:PORT, or [ADDRESS]:PORT for IPv6; ports are 1 to 65535", text);
+  return {.host = host, .port = number};
+}
+
+void check_rank(int rank, bool has_rendezvous, const ExpectedRanks& expected) {
+  if (rank < 0 || rank >= expected.count)
+    fail("--rank {}: {} has ranks 0 to {}", rank, expected.what, expected.count - 1);
+  if (!has_rendezvous && expected.count > 1)
+    fail(
+        "--rank {}: one rank cannot run alone; leave --rank out, or start all {} ranks with "
+        "--rendezvous HOST:PORT or mpirun",
+        rank, expected.count);
+}
+
 }  // namespace
 
 LocalRanks local_ranks(HostCommunicator& world) {
@@ -84,37 +111,6 @@ void Ranks::run_as_rank(const Task& task) {
 void Ranks::abort() noexcept {
   for (const Rank& rank : ranks_) rank.world->abort();
 }
-
-namespace {
-
-/// HOST:PORT; an IPv6 address has brackets.
-Endpoint parse_endpoint(const std::string& text) {
-  const std::size_t colon = text.rfind(':');
-  std::string host = text.substr(0, colon);
-  const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
-  const bool has_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (has_brackets) host = host.substr(1, host.size() - 2);
-  const bool is_host = !host.empty() && host.find_first_of("[]/ ") == std::string::npos &&
-                       (host.find(':') != std::string::npos) == has_brackets;
-  std::uint16_t number = 0;
-  const char* const end = port.data() + port.size();
-  const auto [rest, error] = std::from_chars(port.data(), end, number);
-  if (!is_host || error != std::errc() || rest != end || number == 0)
-    fail("--rendezvous {}: give HOST:PORT, or [ADDRESS]:PORT for IPv6; ports are 1 to 65535", text);
-  return {.host = host, .port = number};
-}
-
-void check_rank(int rank, bool has_rendezvous, const ExpectedRanks& expected) {
-  if (rank < 0 || rank >= expected.count)
-    fail("--rank {}: {} has ranks 0 to {}", rank, expected.what, expected.count - 1);
-  if (!has_rendezvous && expected.count > 1)
-    fail(
-        "--rank {}: one rank cannot run alone; leave --rank out, or start all {} ranks with "
-        "--rendezvous HOST:PORT or mpirun",
-        rank, expected.count);
-}
-
-}  // namespace
 
 Ranks launch_ranks(const LaunchOptions& options, const ExpectedRanks& expected) {
   const bool has_rendezvous = !options.rendezvous.empty();
