@@ -18,7 +18,6 @@ namespace {
 
 using graph::Graph;
 using graph::Node;
-using graph::NodeId;
 using graph::Tensor;
 using graph::ValueId;
 
@@ -92,18 +91,6 @@ std::vector<TensorView> views_of(const CompiledGraph& compiled, const std::vecto
   return views;
 }
 
-/// By input, whether it is a constant that the node alone reads.
-std::vector<bool> own_inputs(const Graph& graph, const Node& node,
-                             const std::vector<std::vector<NodeId>>& readers) {
-  std::vector<bool> is_own;
-  for (const ValueId id : node.inputs) {
-    const bool is_output = std::ranges::find(graph.outputs, id) != graph.outputs.end();
-    is_own.push_back(graph.is_constant(id) && !is_output &&
-                     readers[static_cast<std::size_t>(id)].size() == 1);
-  }
-  return is_own;
-}
-
 void make_steps(CompiledGraph& compiled, Device& device, CollectiveContext* collectives) {
   Graph& graph = compiled.graph;
   require_kernels(graph, device.kernels());
@@ -114,9 +101,13 @@ void make_steps(CompiledGraph& compiled, Device& device, CollectiveContext* coll
                           .inputs = views_of(compiled, node.inputs),
                           .outputs = views_of(compiled, node.outputs),
                           .device = device,
-                          .collectives = collectives,
-                          .is_own = own_inputs(graph, node, readers)};
-    for (const ValueId id : node.inputs) request.constants.push_back(compiled.constant(id));
+                          .collectives = collectives};
+    for (const ValueId id : node.inputs) {
+      request.constants.push_back(compiled.constant(id));
+      const bool is_output = std::ranges::find(graph.outputs, id) != graph.outputs.end();
+      request.is_own.push_back(graph.is_constant(id) && !is_output &&
+                               readers[static_cast<std::size_t>(id)].size() == 1);
+    }
     Step& step = compiled.steps.emplace_back();
     step.node = node.name;
     step.op_type = node.op_type;

@@ -50,16 +50,6 @@ Endpoint parse_endpoint(const std::string& text) {
   return {.host = host, .port = number};
 }
 
-void check_rank(int rank, bool has_rendezvous, const ExpectedRanks& expected) {
-  if (rank < 0 || rank >= expected.count)
-    fail("--rank {}: {} has ranks 0 to {}", rank, expected.what, expected.count - 1);
-  if (!has_rendezvous && expected.count > 1)
-    fail(
-        "--rank {}: one rank cannot run alone; leave --rank out, or start all {} ranks with "
-        "--rendezvous HOST:PORT or mpirun",
-        rank, expected.count);
-}
-
 }  // namespace
 
 LocalRanks local_ranks(HostCommunicator& world) {
@@ -117,9 +107,16 @@ Ranks launch_ranks(const LaunchOptions& options, const ExpectedRanks& expected) 
   const std::chrono::milliseconds run_timeout = expected.patience * options.timeout;
   if (has_rendezvous && !options.rank)
     fail("--rendezvous {}: give --rank too, this process's own", options.rendezvous);
-  if (options.rank) check_rank(*options.rank, has_rendezvous, expected);
+  const int rank = options.rank.value_or(0);
+  if (rank < 0 || rank >= expected.count)
+    fail("--rank {}: {} has ranks 0 to {}", rank, expected.what, expected.count - 1);
+  if (options.rank && !has_rendezvous && expected.count > 1)
+    fail(
+        "--rank {}: one rank cannot run alone; leave --rank out, or start all {} ranks with "
+        "--rendezvous HOST:PORT or mpirun",
+        rank, expected.count);
   if (has_rendezvous)
-    return Ranks::one_of(make_tcp_communicator({.rank = *options.rank,
+    return Ranks::one_of(make_tcp_communicator({.rank = rank,
                                                 .size = expected.count,
                                                 .meeting_point = parse_endpoint(options.rendezvous),
                                                 .bundle_digest = expected.digest(),
