@@ -4,7 +4,8 @@
 #include "runtime/kernels/common/for_device.h"
 
 /// The families' tables, a line an operator, for all devices: FAMILY/table.cpp, which is compiled
-/// for each device, with its own factories.
+/// for each device, with its own factories. The tables of collectives and loops, whose factories
+/// all devices share or one has, stand beside their kernels.
 namespace autopar::runtime {
 
 struct OperatorLine {
@@ -25,7 +26,6 @@ struct OperatorLine {
 
 using FamilyTable = std::span<const OperatorLine>();
 
-/// Of families whose factories all devices share, or one alone has: beside their kernels.
 FamilyTable collective_operators, control_operators;
 
 namespace AUTOPAR_DEVICE {
