@@ -4,8 +4,8 @@
 #include "runtime/kernels/common/for_device.h"
 
 /// The families' tables, a line an operator, for all devices: FAMILY/table.cpp, which is compiled
-/// for each device, with its own factories. The tables of collectives and loops, whose factories
-/// all devices share or one has, stand beside their kernels.
+/// for each device, with its own factories. The collectives' table, whose factories all devices
+/// share, stands beside their kernels.
 namespace autopar::runtime {
 
 struct OperatorLine {
@@ -26,7 +26,7 @@ struct OperatorLine {
 
 using FamilyTable = std::span<const OperatorLine>();
 
-FamilyTable collective_operators, control_operators;
+FamilyTable collective_operators;
 
 namespace AUTOPAR_DEVICE {
 
@@ -35,8 +35,9 @@ consteval OperatorLine::Served served(ServesNode by_cpu, ServesNode by_cuda) {
   return {on_cpu ? by_cpu : nullptr, by_cuda};
 }
 
-FamilyTable attention_operators, convolution_operators, elementwise_operators, fourier_operators;
-FamilyTable generator_operators, image_operators, movement_operators, normalization_operators;
+FamilyTable attention_operators, control_operators, convolution_operators, elementwise_operators;
+FamilyTable fourier_operators, generator_operators, image_operators, movement_operators,
+    normalization_operators;
 FamilyTable own_operators, product_operators, quantized_operators, recurrent_operators;
 FamilyTable reduction_operators;
 

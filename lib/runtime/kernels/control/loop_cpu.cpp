@@ -3,7 +3,6 @@
 
 #include "graph/loop_body.h"
 #include "runtime/executable.h"
-#include "runtime/kernels/tables.h"
 
 namespace autopar::runtime {
 namespace {
@@ -69,17 +68,14 @@ class LoopKernel final : public Kernel {
   std::vector<std::size_t> captured_;  ///< the node's inputs that are written to the body's
 };
 
+}  // namespace
+
+namespace cpu {
+
 std::unique_ptr<Kernel> make_loop(const KernelRequest& request) {
   return std::make_unique<LoopKernel>(request);
 }
 
-}  // namespace
-
-std::span<const OperatorLine> control_operators() {
-  static constexpr OperatorLine lines[] = {
-      {.domain = "", .op_type = "Loop", .make = make_loop, .devices = OperatorLine::Devices::cpu},
-  };
-  return lines;
-}
+}  // namespace cpu
 
 }  // namespace autopar::runtime
