@@ -371,10 +371,7 @@ TEST_CASE("A rank that does not come to a split ends the others at the timeout")
       return;
     }
     host.barrier(long_enough);
-    const int list[] = {1, 0};
-    int lists[4];
-    host.all_gather(reinterpret_cast<const std::byte*>(list), reinterpret_cast<std::byte*>(lists),
-                    std::vector<std::int64_t>{8, 8});
+    gather_lists<int>(host, std::vector<int>{1, 0});
     while (true) host.check_members();
   });
   CHECK_THAT(errors[0],
