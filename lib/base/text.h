@@ -1,8 +1,11 @@
 #pragma once
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -22,6 +25,16 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row.back();
+}
+
+/// Whether the text has a character that only a glob has: `*`, `?` or `[`.
+inline bool is_glob(std::string_view text) {
+  return text.find_first_of("*?[") != std::string_view::npos;
+}
+
+/// Whether the glob fits the name: `*` stands for any characters, slashes and dots among them.
+inline bool matches_glob(const std::string& glob, const std::string& name) {
+  return fnmatch(glob.c_str(), name.c_str(), 0) == 0;
 }
 
 }  // namespace autopar

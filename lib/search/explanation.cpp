@@ -1,7 +1,6 @@
 #include "search/explanation.h"
 
 #include <fmt/ranges.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <set>
@@ -217,7 +216,7 @@ NodeId find_operator(const Graph& graph, std::string_view name) {
   const std::string glob(name);
   const auto is_named = [&](const graph::Node& node) { return node.name == name; };
   const auto matches = [&](const graph::Node& node) {
-    return fnmatch(glob.c_str(), node.name.c_str(), 0) == 0;
+    return matches_glob(glob, node.name);
   };
   auto found = std::ranges::find_if(graph.nodes, is_named);
   if (found == graph.nodes.end()) found = std::ranges::find_if(graph.nodes, matches);

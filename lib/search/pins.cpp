@@ -1,11 +1,12 @@
 #include "search/pins.h"
 
 #include <fmt/ranges.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "base/text.h"
 
 namespace autopar::search {
 
@@ -54,11 +55,8 @@ Pin read_pin(const json& entry, const std::string& where) {
   return pin;
 }
 
-bool is_glob(const std::string& name) { return name.find_first_of("*?[") != std::string::npos; }
-
 bool matches(const Pin& pin, const std::string& name) {
-  if (pin.name == name) return true;
-  return is_glob(pin.name) && fnmatch(pin.name.c_str(), name.c_str(), 0) == 0;
+  return pin.name == name || (is_glob(pin.name) && matches_glob(pin.name, name));
 }
 
 std::vector<std::string> texts(const std::vector<TensorShardSpec>& specs) {
