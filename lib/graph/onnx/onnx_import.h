@@ -17,10 +17,11 @@ struct UnknownShape : Error {
   using Error::Error;
 };
 
-/// Global shapes of model inputs by name, from `--shape input=1x128`.
+/// Shapes of inputs, by name or a glob over names, and extents of symbols as shapes of one
+/// dimension; from `--shape input=1x128`, `--shape 'past.*=1x8x2048x64'`, `--shape batch=1`.
 using ShapeBindings = std::map<std::string, Shape>;
 
-/// Reads "NAME=1x128"; throws Error that shows the form.
+/// Reads "NAME=1x128" or "NAME=128"; throws Error that shows the form.
 std::pair<std::string, Shape> parse_shape_binding(std::string_view text);
 
 /// Evaluates a graph of one node whose inputs are all constants; nullopt where no kernel serves
@@ -32,8 +33,20 @@ using Evaluator = std::function<std::optional<std::vector<Tensor>>(const Graph& 
 /// Whether an operator is to stay as it is.
 using IsNative = std::function<bool(std::string_view domain, std::string_view op_type)>;
 
+/// The extent of a symbolic dimension of which the options say nothing.
+struct Assumption {
+  std::string name;  ///< the symbol, or "dimension 1 of 'x'" where it has none
+  bool is_batch = false;
+  std::int64_t extent = 0;
+  std::string formula{};  ///< "past + new", of other symbols, where the model's nodes want that
+  bool is_unnamed = false;
+
+  bool operator==(const Assumption&) const = default;
+};
+using Assumptions = std::vector<Assumption>;
+
 struct ImportOptions {
-  ShapeBindings shapes;
+  ShapeBindings shapes;  ///< what they leave open is assumed
   /// Where it is empty, only what ONNX's own data propagation covers is folded.
   Evaluator evaluate;
   /// Operators that stay as they are though ONNX defines them as functions; others are inlined.

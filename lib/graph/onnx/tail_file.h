@@ -26,6 +26,7 @@ WrittenModel save_tail(const Tail& tail, const std::filesystem::path& model_file
 struct Imported {
   Graph graph;
   std::optional<Tail> tail;
+  Assumptions assumed;
 };
 
 /// Reads a model as load_onnx does; but nodes of the model whose outputs have shapes that only a

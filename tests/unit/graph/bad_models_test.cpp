@@ -208,15 +208,16 @@ TEST_CASE("an opset too new or too old, and nonsense for ir_version, are errors"
   CHECK_THAT(error_of(model), Contains("no opset"));
 }
 
-TEST_CASE("an unbound symbolic dimension is an error that shows the option") {
+TEST_CASE("an unbound dimension with which no assumption goes is an error that shows the option") {
   const onnx::ModelProto model = parse_graph(18, R"(
-    (int64[batch, sequence] input_ids, float[batch, 4] x) => (float[batch, 4] y) {
-      y = Relu(x) })");
-  CHECK_THAT(error_of(model), Contains("input 'input_ids'") && Contains("batchxsequence") &&
-                                  Contains("'batch' is unbound") &&
-                                  Contains("--shape input_ids=1x128"));
+    (int64[batch, sequence] input_ids, float[batch, width] x) => (float[A, B] y) {
+      to = Constant<value_ints = [5, 7]>() [n] y = Reshape(x, to) })");
+  CHECK_THAT(error_of(model),
+             Contains("node 'n' (Reshape): data 1x128 cannot be reshaped to 5x7") &&
+                 Contains("assumed: 'batch' 1, 'sequence' 128, 'width' 128") &&
+                 Contains("--shape input_ids=1x128 --shape x=1x128"));
   CHECK_THAT(error_of_shape(model, {{"x", {3, 4}}}),
-             Contains("'sequence' is unbound") && Contains("--shape input_ids=3x128"));
+             !Contains("assumed") && Contains("3x4 cannot be reshaped to 5x7"));
   onnx::ModelProto unranked = relu();
   unranked.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape();
   CHECK_THAT(error_of(unranked), Contains("input 'x' has no shape") && Contains("--shape x="));
@@ -235,6 +236,29 @@ TEST_CASE("a symbolic dimension bound to nonsense is an error that says why") {
              Contains("--shape w=2x4 names no input") && Contains("x, z"));
 }
 
+TEST_CASE("a name in a shape that is nothing of the model is told with what is near to it") {
+  const onnx::ModelProto model = parse_graph(18, R"(
+    (float[batch, sequence] x_in, float[batch, 4] z) => (float[batch, sequence] y) { y = Relu(x_in) })");
+  const std::string error =
+      error_of_shape(model, {{"sequense", {2}}, {"w*", {2, 4}}, {"batch", {1, 2}}, {"z", {2, 5}}});
+  CHECK_THAT(error, Contains("--shape sequense=2, --shape w*=2x4 names no input or symbol") &&
+                        Contains("inputs are x_in, z") && Contains("symbols batch, sequence") &&
+                        Contains("nearest to 'sequense': sequence") && !Contains("to 'w*'"));
+  CHECK_THAT(error, Contains("--shape batch=1x2: 'batch' is a symbol") &&
+                        Contains("--shape z=2x5 says 5 for dimension 1"));
+}
+
+TEST_CASE("globs that do not fit, or that give one input two shapes, are told of once") {
+  const onnx::ModelProto model = parse_graph(18, R"(
+    (float[n, 4] past_0, float[n, 4] past_1, float[n, 4] x) => (float[n, 4] y) { y = Relu(x) })");
+  const std::string wrong = error_of_shape(model, {{"past_*", {2, 5}}});
+  CHECK_THAT(wrong, Contains("--shape past_*=2x5 says 5") && Contains("'past_0'") &&
+                        !Contains("'past_1'"));
+  CHECK_THAT(error_of_shape(model, {{"past_*", {2, 4}}, {"*_0", {3, 4}}}),
+             Contains("--shape *_0=3x4 and --shape past_*=2x4 both give input 'past_0'") ||
+                 Contains("--shape past_*=2x4 and --shape *_0=3x4 both give input 'past_0'"));
+}
+
 TEST_CASE("what autopar does not support is an error that names it") {
   onnx::ModelProto sparse = relu();
   sparse.mutable_graph()->add_sparse_initializer()->mutable_values()->set_name("w");
@@ -246,11 +270,11 @@ TEST_CASE("what autopar does not support is an error that names it") {
              Contains("input 's' is no tensor"));
   CHECK_THAT(error_of(parse_graph(18, "(string[2] s) => (string[2] y) { y = Identity(s) }")),
              Contains("input 's' holds strings"));
-  CHECK_THAT(
-      error_of(parse_graph(18, R"((float[2] x, bool c) => (float[2] y) {
+  CHECK_THAT(error_of(parse_graph(18, R"((float[2] x, bool c) => (float[2] y) {
     [n] y = If(c) <then_branch = a () => (float[2] t) { t = Relu(x) },
                    else_branch = b () => (float[4] e) { e = Concat<axis = 0>(x, x) }> })")),
-      Contains("node 'n' (If): its condition is not known") && Contains("float32 2 or float32 4"));
+             Contains("node 'n' (If): its condition, the input 'c', is not known") &&
+                 Contains("float32 2 or float32 4"));
   CHECK_THAT(error_of(parse_graph(18, R"((float[2] x, int64 n, bool c) => (float[A, 2] y) {
     [loop] last, y = Loop(n, c, x) <body = b (int64 i, bool ci, float[2] v)
         => (bool co, float[2] w, float[2] k) { co = Identity(ci) w = Relu(v) k = Neg(w) }> })")),

@@ -35,6 +35,10 @@ class NodeReader {
   std::size_t nodes() const { return model_.builder().nodes(); }
   /// A tensor; throws Error where the id stands for something else.
   const Value& value(ValueId id) const { return tensor_value(id, node_, model_); }
+  /// Whether it is an input of the model, or of the loop's body that is read.
+  bool is_input(ValueId id) const { return model_.builder().is_input(id); }
+  /// Keeps shapes for whose sake the node is refused.
+  void note_refusal(std::vector<Shape> shapes) { model_.note_refusal(std::move(shapes)); }
 
   /// Reads a nested graph whose inputs are these values; returns what its outputs are. `round`
   /// numbers the times that a node's graphs are read and is part of names, unless it is negative.

@@ -25,10 +25,14 @@ ValueId either(ValueId condition, ValueId yes, ValueId no, NodeReader& reader) {
   if (yes == no) return yes;
   if (yes <= no_value || no <= no_value) return either_list(condition, yes, no, reader);
   if (reader.value(yes).type != reader.value(no).type ||
-      reader.value(yes).shape != reader.value(no).shape)
+      reader.value(yes).shape != reader.value(no).shape) {
+    reader.note_refusal({reader.value(yes).shape, reader.value(no).shape});
     fail_unknown(fmt::format(
-        "its condition is not known before the run, but decides whether '{}' is {} or {}",
+        "its condition{} is not known before the run, but decides whether '{}' is {} or {}",
+        reader.is_input(condition) ? fmt::format(", the input '{}',", reader.value(condition).name)
+                                   : "",
         reader.value(yes).name, described(reader.value(yes)), described(reader.value(no))));
+  }
   if (!reader.value(condition).shape.empty())
     condition = reader.add("Reshape", {condition, vector_of({}, reader)}, {});
   return reader.add("Where", {condition, yes, no}, {});

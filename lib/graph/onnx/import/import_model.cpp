@@ -3,6 +3,7 @@
 
 #include "base/problems.h"
 #include "graph/contrib/operator_table.h"
+#include "graph/onnx/import/import_assuming.h"
 #include "graph/onnx/import/import_node.h"
 #include "graph/onnx/import/input_shapes.h"
 #include "graph/onnx/import/tail_nodes.h"
@@ -51,13 +52,12 @@ void add_input(const onnx::ValueInfoProto& input, const Shape& shape, Scope& sco
   define(input.name(), model.builder().add_constant(name, constant->second, true), scope);
 }
 
-BoundInputs add_inputs(const onnx::GraphProto& proto, Scope& scope) {
-  BoundInputs bound = bind_inputs(proto, scope.model.options, scope.model.where);
+void add_inputs(const onnx::GraphProto& proto, const BoundInputs& bound, Scope& scope) {
+  scope.model.has_assumed_extents = !bound.assumed.empty();
   Problems problems;
   for (const auto* input : free_inputs(proto))
     problems.collect([&] { add_input(*input, bound.shapes.at(input->name()), scope); });
   problems.throw_if_any();
-  return bound;
 }
 
 /// The scope of the model's own graph, whose values keep their names.
@@ -95,6 +95,16 @@ void import_or_leave(const onnx::NodeProto& node, Scope& scope, TailNodes& tail)
     for (const std::string& output : node.output()) scope.values.erase(output);
     tail.add(node, reason.what());
   }
+}
+
+std::vector<ContradictedOutput> contradicted_outputs(const onnx::GraphProto& proto,
+                                                     const BoundInputs& bound, const Scope& scope) {
+  return contradicted_outputs(proto, bound, [&](const std::string& output) {
+    const auto found = scope.find(output);
+    return found && found->id > no_value
+               ? std::optional(scope.model.builder().value(found->id).shape)
+               : std::nullopt;
+  });
 }
 
 /// The graph's own outputs among the model's.
@@ -146,7 +156,7 @@ Imported finished(TailNodes tail, const Scope& scope) {
   Outputs outputs = outputs_before(tail, scope);
   const TailReads reads = reads_of(tail, scope);
   add_outputs_for(reads, model, outputs);
-  Imported imported{model.builder().finish(outputs), std::nullopt};
+  Imported imported{model.builder().finish(outputs), std::nullopt, {}};
   Graph& graph = imported.graph;
   graph.name = proto.name();
   graph.opsets = used_opsets(graph, model.facts);
@@ -228,15 +238,24 @@ class RefusedNodes {
   std::unordered_set<std::string> names_;  ///< of what refused nodes would make
 };
 
-/// A graph of the model: its inputs, weights, nodes and outputs. With `leaves_tail`, nodes of the
-/// model whose outputs have shapes that only a run tells are left to the tail; else they are
-/// refused. Throws FunctionHidesTail where the tail would begin within a function.
-Imported import_model(ModelFile& file, const ImportOptions& options, bool leaves_tail) {
+/// A model that is to be imported. With `leaves_tail`, nodes of the model whose outputs have shapes
+/// that only a run tells are left to the tail; else they are refused. Both throw FunctionHidesTail
+/// where the tail would begin within a function.
+struct ToImport {
+  ModelFile& file;
+  const ImportOptions& options;
+  bool leaves_tail = false;
+};
+
+/// A graph of the model: its inputs, weights, nodes and outputs.
+Imported import_bound(const ToImport& what, const BoundInputs& bound,
+                      std::vector<ContradictedOutput>& contradicted) {
+  const auto& [file, options, leaves_tail] = what;
   ModelReading model(file, options, Folding::of_small_constants);
   const onnx::GraphProto& proto = file.model().graph();
   const auto nodes = checked_nodes(proto, model.where);
   Scope scope = model_scope(model);
-  const BoundInputs bound = add_inputs(proto, scope);
+  add_inputs(proto, bound, scope);
   add_initializers(proto, scope);
   TailNodes tail;
   RefusedNodes refused;
@@ -247,13 +266,56 @@ Imported import_model(ModelFile& file, const ImportOptions& options, bool leaves
       else
         import_node(*node, scope);
     });
-  warn_of_contradicted_outputs(proto, bound, [&](const std::string& output) {
-    const auto found = scope.find(output);
-    return found && found->id > no_value ? std::optional(model.builder().value(found->id).shape)
-                                         : std::nullopt;
-  });
+  contradicted = contradicted_outputs(proto, bound, scope);
   refused.throw_if_any(model.where);
   return finished(std::move(tail), scope);
+}
+
+/// Reads nodes as import_bound does, up to the first that is refused, or that is left to the tail
+/// for shapes that disagree.
+Attempt attempt_bound(const ToImport& what, const BoundInputs& bound) {
+  const auto& [file, options, leaves_tail] = what;
+  ModelReading model(file, options, Folding::of_small_constants);
+  const onnx::GraphProto& proto = file.model().graph();
+  Attempt attempt;
+  const auto refused = [&] {
+    attempt.nodes_read = model.nodes_read;
+    if (model.refusal) attempt.refused = model.refusal->shapes;
+    return attempt;
+  };
+  try {
+    const auto nodes = checked_nodes(proto, model.where);
+    Scope scope = model_scope(model);
+    add_inputs(proto, bound, scope);
+    add_initializers(proto, scope);
+    TailNodes tail;
+    for (const auto* node : nodes) {
+      model.refusal.reset();
+      const std::size_t left = tail.nodes().size();
+      if (leaves_tail)
+        import_or_leave(*node, scope, tail);
+      else
+        import_node(*node, scope);
+      if (model.refusal && tail.nodes().size() > left) return refused();
+    }
+    for (const auto& each : contradicted_outputs(proto, bound, scope))
+      attempt.contradictions.push_back({each.symbol, each.binding.extent, each.extent});
+  } catch (const Error&) {
+    return refused();
+  }
+  attempt.is_whole = true;
+  return attempt;
+}
+
+Imported import_model(const ToImport& what) {
+  const onnx::GraphProto& graph = what.file.model().graph();
+  const std::string where = what.file.path().string();
+  return import_assuming(
+      graph, bind_inputs(graph, what.options, where), where,
+      {[&](const BoundInputs& bound, std::vector<ContradictedOutput>& contradicted) {
+         return import_bound(what, bound, contradicted);
+       },
+       [&](const BoundInputs& bound) { return attempt_bound(what, bound); }});
 }
 
 }  // namespace
@@ -275,7 +337,7 @@ std::map<std::string, Tensor> OnnxInterpreter::run(std::map<std::string, Tensor>
   const onnx::GraphProto& proto = file_->model().graph();
   const auto nodes = checked_nodes(proto, model.where);
   Scope scope = model_scope(model);
-  add_inputs(proto, scope);
+  add_inputs(proto, bind_inputs(proto, options, model.where), scope);
   add_initializers(proto, scope);
   for (const auto* node : nodes) naming_node(*node, model, [&] { import_node(*node, scope); });
   std::map<std::string, Tensor> outputs;
@@ -288,17 +350,17 @@ std::map<std::string, Tensor> OnnxInterpreter::run(std::map<std::string, Tensor>
 Graph load_onnx(const std::filesystem::path& file, const ImportOptions& options) {
   register_schemas();
   ModelFile model(file, options.weights_may_be_absent);
-  return import_model(model, options, /*leaves_tail=*/false).graph;
+  return import_model({model, options, /*leaves_tail=*/false}).graph;
 }
 
 Imported load_onnx_with_tail(const std::filesystem::path& file, const ImportOptions& options) {
   register_schemas();
   ModelFile model(file, options.weights_may_be_absent);
   try {
-    return import_model(model, options, /*leaves_tail=*/true);
+    return import_model({model, options, /*leaves_tail=*/true});
   } catch (const FunctionHidesTail&) {
     model.inline_functions();
-    return import_model(model, options, /*leaves_tail=*/true);
+    return import_model({model, options, /*leaves_tail=*/true});
   }
 }
 

@@ -7,6 +7,7 @@
 #include "graph/contrib/operator_table.h"
 #include "graph/onnx/control_flow/node_reader.h"
 #include "graph/onnx/function_body.h"
+#include "graph/onnx/import/table_limits.h"
 #include "graph/onnx/node_conversion.h"
 #include "graph/onnx/opset_upgrade.h"
 #include "graph/operators/library_operator.h"
@@ -201,6 +202,82 @@ void add_node(const onnx::NodeProto& node, Node converted, const std::vector<Out
   model.builder().add_node(std::move(converted));
 }
 
+/// Shapes of the inputs, and the integers of short constants, which may be shapes.
+std::vector<Shape> shapes_given_to(const NodeInContext& context) {
+  constexpr std::int64_t most_extents = 16;
+  std::vector<Shape> shapes;
+  for (const Value* value : context.inputs) {
+    if (value == nullptr) continue;
+    shapes.push_back(value->shape);
+    const bool has_integers = value->type == DataType::int64 || value->type == DataType::int32;
+    if (value->constant && value->constant->has_data() && has_integers &&
+        value->constant->elements() <= most_extents)
+      shapes.push_back(value->constant->to_int64s());
+  }
+  return shapes;
+}
+
+/// Takes the step, and notes what the node was given where it throws an Error. That a shape depends
+/// on values is nobody's fault.
+template <typename Step>
+auto noting_refusal(const NodeInContext& context, ModelReading& model, const Step& step) {
+  try {
+    return step();
+  } catch (const UnknownShape&) {
+    throw;
+  } catch (const Error&) {
+    model.note_refusal(shapes_given_to(context));
+    throw;
+  }
+}
+
+/// Refuses a node that would be read, but not run, with what is assumed.
+void check_limits(const NodeInContext& context, ModelReading& model) {
+  if (!model.has_assumed_extents) return;
+  ++model.nodes_read;
+  const auto limit = find_broken_limit(context);
+  if (!limit) return;
+  model.note_refusal({{limit->needed}, {limit->rows}});
+  fail("{}: {}: it needs {} rows of what has {}", model.where, describe(context.node),
+       limit->needed, limit->rows);
+}
+
+void import_uncounted(const onnx::NodeProto& node, Scope& scope) {
+  ModelReading& model = scope.model;
+  Inputs inputs = find_inputs(node, scope);
+  NodeInContext context = in_context(node, inputs, model);
+  if (elide(node, inputs, scope)) return;
+  for (const ValueId id : inputs)
+    context.inputs.push_back(id == no_value ? nullptr : &tensor_value(id, node, model));
+  const auto body = noting_refusal(context, model, [&] {
+    return naming_node(context.node, model, [&] { return contrib_function_body(context); });
+  });
+  if (body) check_limits(context, model);
+  if (body) return inline_contrib_body(node, *body, scope);
+  if (has_nested_graph(node)) {  // a function of functions
+    if (const auto definition = schema_function_body(context))
+      return inline_call(node, *definition, scope);
+    fail("{}: {} runs a nested graph, which is not supported; export the model without it",
+         model.where, describe(node));
+  }
+  const auto outputs =
+      noting_refusal(context, model, [&] { return infer_outputs(context, model.where); });
+  check_limits(context, model);
+  Node converted = convert_node(context.node, model.file);
+  converted.name = scope.prefix + node.name();
+  std::vector<bool> is_weight;
+  for (const ValueId id : inputs) is_weight.push_back(model.builder().is_weight_matrix(id));
+  auto folded = noting_refusal(context, model, [&] {
+    return fold(context, converted, outputs, is_weight, model.options.evaluate, model.folding());
+  });
+  if (folded) return define_folded(node, std::move(*folded), scope);
+  if (is_inlined(context, model))
+    if (const auto definition = schema_function_body(context))
+      return inline_call(node, *definition, scope);
+  converted.inputs = std::move(inputs);
+  add_node(node, std::move(converted), outputs, scope);
+}
+
 }  // namespace
 
 void import_node(const onnx::NodeProto& node, Scope& scope) {
@@ -222,34 +299,8 @@ void import_node(const onnx::NodeProto& node, Scope& scope) {
 }
 
 void import_upgraded(const onnx::NodeProto& node, Scope& scope) {
-  ModelReading& model = scope.model;
-  Inputs inputs = find_inputs(node, scope);
-  NodeInContext context = in_context(node, inputs, model);
-  if (elide(node, inputs, scope)) return;
-  for (const ValueId id : inputs)
-    context.inputs.push_back(id == no_value ? nullptr : &tensor_value(id, node, model));
-  const auto body =
-      naming_node(context.node, model, [&] { return contrib_function_body(context); });
-  if (body) return inline_contrib_body(node, *body, scope);
-  if (has_nested_graph(node)) {  // a function of functions
-    if (const auto definition = schema_function_body(context))
-      return inline_call(node, *definition, scope);
-    fail("{}: {} runs a nested graph, which is not supported; export the model without it",
-         model.where, describe(node));
-  }
-  const auto outputs = infer_outputs(context, model.where);
-  Node converted = convert_node(context.node, model.file);
-  converted.name = scope.prefix + node.name();
-  std::vector<bool> is_weight;
-  for (const ValueId id : inputs) is_weight.push_back(model.builder().is_weight_matrix(id));
-  if (auto folded =
-          fold(context, converted, outputs, is_weight, model.options.evaluate, model.folding()))
-    return define_folded(node, std::move(*folded), scope);
-  if (is_inlined(context, model))
-    if (const auto definition = schema_function_body(context))
-      return inline_call(node, *definition, scope);
-  converted.inputs = std::move(inputs);
-  add_node(node, std::move(converted), outputs, scope);
+  import_uncounted(node, scope);
+  ++scope.model.nodes_read;
 }
 
 }  // namespace autopar::graph

@@ -7,19 +7,23 @@
 #include <charconv>
 #include <set>
 
-#include "base/problems.h"
+#include "graph/onnx/import/assumed_shapes.h"
 #include "graph/state.h"
 
 namespace autopar::graph {
 namespace {
 
 using Dimension = onnx::TensorShapeProto::Dimension;
-/// Some exporters write -1 for what they do not know; 0 is an empty dimension.
-bool is_fixed(const Dimension& dim) { return dim.has_dim_value() && dim.dim_value() >= 0; }
 
 std::string text_of(const Dimension& dim) {
   if (is_fixed(dim)) return std::to_string(dim.dim_value());
   return dim.dim_param().empty() ? "?" : dim.dim_param();
+}
+
+/// The symbol, or what an unnamed dimension is called.
+std::string symbol_of(const onnx::ValueInfoProto& input, int dimension) {
+  const auto& dim = input.type().tensor_type().shape().dim(dimension);
+  return dim.dim_param().empty() ? name_of_unnamed(input.name(), dimension) : dim.dim_param();
 }
 
 std::string text_of(const onnx::TensorShapeProto& shape) {
@@ -28,27 +32,30 @@ std::string text_of(const onnx::TensorShapeProto& shape) {
   return dims.empty() ? "scalar" : fmt::format("{}", fmt::join(dims, "x"));
 }
 
-using Inputs = std::vector<const onnx::ValueInfoProto*>;
-
 /// nullopt where the dimension is unbound.
 std::optional<std::int64_t> extent_of(const Dimension& dim, const Symbols& symbols) {
   return is_fixed(dim) ? dim.dim_value() : symbols.extent_of(dim.dim_param());
 }
 
-/// A command line that the user may copy: what is bound, and for the rest a batch of 1 and extents
-/// of 128.
-std::string example_bindings(const Inputs& inputs, Symbols symbols) {
+/// A command line that the user may copy: what is bound, and for the rest what would be assumed.
+std::string example_bindings(const ModelInputs& inputs, const BoundInputs& bound) {
+  Symbols symbols = bound.symbols;
+  for (const Assumption& each : bound.assumed) symbols.bind(each.name, each.extent, "");
+  Symbols told = bound.symbols;
   std::vector<std::string> examples;
   for (const auto* input : inputs) {
     const auto& type = input->type().tensor_type();
     Shape extents;
     bool is_new = !type.has_shape();
     for (const auto& dim : type.shape().dim()) {
-      const auto known = extent_of(dim, symbols);
-      extents.push_back(known.value_or(extents.empty() ? 1 : 128));
+      const std::string symbol = symbol_of(*input, static_cast<int>(extents.size()));
+      const auto known = is_fixed(dim) ? std::optional(dim.dim_value()) : told.extent_of(symbol);
+      const auto& several = bound.symbols.bindings_of(symbol);
+      const auto first = several.empty() ? symbols.extent_of(symbol) : several.front().extent;
+      extents.push_back(known.value_or(first.value_or(assumed_extent)));
       if (known) continue;
       is_new = true;
-      if (!dim.dim_param().empty()) symbols.bind(dim.dim_param(), extents.back(), input->name());
+      told.bind(symbol, extents.back(), "");
     }
     if (is_new)
       examples.push_back(fmt::format("--shape {}={}", input->name(),
@@ -57,18 +64,18 @@ std::string example_bindings(const Inputs& inputs, Symbols symbols) {
   return fmt::format("{}", fmt::join(examples, " "));
 }
 
-/// Takes one binding's extents for the symbols of its input.
-void collect_symbols(const onnx::ValueInfoProto& input, const Shape& binding, Symbols& symbols) {
+/// Takes the extents that an input is given for the symbols of its shape.
+void collect_symbols(const onnx::ValueInfoProto& input, const GivenShape& given, Symbols& symbols) {
   const auto& shape = input.type().tensor_type().shape();
-  if (input.type().tensor_type().has_shape() && shape.dim_size() != std::ssize(binding))
-    fail("--shape {}={} has {} dimensions, but the model's input has {}: {}", input.name(),
-         to_string(binding), binding.size(), shape.dim_size(), text_of(shape));
+  if (input.type().tensor_type().has_shape() && shape.dim_size() != std::ssize(given.shape))
+    fail("--shape {} has {} dimensions, but the model's input '{}' has {}: {}", given.option,
+         given.shape.size(), input.name(), shape.dim_size(), text_of(shape));
   for (int d = 0; d < shape.dim_size(); ++d) {
     const auto& dim = shape.dim(d);
-    const std::int64_t extent = binding[static_cast<std::size_t>(d)];
+    const std::int64_t extent = given.shape[static_cast<std::size_t>(d)];
     if (is_fixed(dim) && dim.dim_value() != extent)
-      fail("--shape {}={} says {} for dimension {}, but the model fixes it to {}: {}", input.name(),
-           to_string(binding), extent, d, dim.dim_value(), text_of(shape));
+      fail("--shape {} says {} for dimension {} of input '{}', but the model fixes it to {}: {}",
+           given.option, extent, d, input.name(), dim.dim_value(), text_of(shape));
     if (!is_fixed(dim) && !dim.dim_param().empty())
       symbols.bind(dim.dim_param(), extent, input.name());
   }
@@ -85,7 +92,8 @@ void warn_of_two_extents(const Symbols& symbols) {
     if (bindings.size() < 2) continue;
     std::vector<std::string> extents;
     for (const auto& [extent, input] : bindings)
-      extents.push_back(fmt::format("{} in input '{}'", extent, input));
+      extents.push_back(input.empty() ? fmt::format("{} by itself", extent)
+                                      : fmt::format("{} in input '{}'", extent, input));
     warn_once(fmt::format(
         "--shape binds '{}' to {}: the model means one extent by it, and may compute otherwise "
         "than it should",
@@ -95,7 +103,7 @@ void warn_of_two_extents(const Symbols& symbols) {
 
 /// Warns of inputs whose shape says how long they must be, "past_sequence_length +
 /// sequence_length".
-void warn_of_contradicted_inputs(const Inputs& inputs, const BoundInputs& bound) {
+void warn_of_contradicted_inputs(const ModelInputs& inputs, const BoundInputs& bound) {
   for (const auto* input : inputs) {
     const auto& declared = input->type().tensor_type().shape();
     const Shape& shape = bound.shapes.at(input->name());
@@ -119,8 +127,10 @@ std::optional<Shape> resolve(const onnx::ValueInfoProto& input, const Symbols& s
   const auto& type = input.type().tensor_type();
   if (!type.has_shape()) return std::nullopt;
   Shape shape;
-  for (const auto& dim : type.shape().dim()) {
-    const auto extent = extent_of(dim, symbols);
+  for (int d = 0; d < type.shape().dim_size(); ++d) {
+    const auto& dim = type.shape().dim(d);
+    const auto extent =
+        is_fixed(dim) ? std::optional(dim.dim_value()) : symbols.extent_of(symbol_of(input, d));
     if (!extent) return std::nullopt;
     shape.push_back(*extent);
   }
@@ -142,91 +152,99 @@ std::string describe_unbound(const onnx::ValueInfoProto& input, const Symbols& s
                      fmt::join(unbound, " and "), unbound.size() > 1 ? "are" : "is");
 }
 
-[[noreturn]] void refuse_unbound(const Inputs& inputs, const Symbols& symbols,
-                                 std::string_view where) {
+/// What is unbound, and what to give.
+std::string unbound_text(const ModelInputs& inputs, const BoundInputs& bound,
+                         std::string_view where) {
   std::vector<std::string> unbound;
-  for (const auto* input : inputs) unbound.push_back("input " + describe_unbound(*input, symbols));
-  fail("{}: {}: give {}extents, for example {}", where, fmt::join(unbound, ", "),
-       inputs.size() > 1 ? "" : "its ", example_bindings(inputs, symbols));
+  for (const auto* input : inputs)
+    unbound.push_back("input " + describe_unbound(*input, bound.symbols));
+  return fmt::format("{}: {}: give {}extents, for example {}", where, fmt::join(unbound, ", "),
+                     inputs.size() > 1 ? "" : "its ", example_bindings(inputs, bound));
 }
 
-/// Takes the shape that the options give the input, if they do.
-void take_binding(const onnx::ValueInfoProto& input, const ShapeBindings& bindings,
-                  std::string_view where, BoundInputs& bound) {
+/// The inputs without a shape in what is bound.
+ModelInputs unbound_inputs(const ModelInputs& inputs, const BoundInputs& bound) {
+  ModelInputs unbound;
+  for (const auto* input : inputs)
+    if (!bound.shapes.contains(input->name()) && input->type().has_tensor_type())
+      unbound.push_back(input);
+  return unbound;
+}
+
+void take_shape(const onnx::ValueInfoProto& input, const GivenShape& given, BoundInputs& bound) {
+  bound.shapes.emplace(input.name(), given.shape);
+  collect_symbols(input, given, bound.symbols);
+}
+
+void check_is_tensor(const onnx::ValueInfoProto& input, std::string_view where) {
   if (!input.type().has_tensor_type())
     fail(
         "{}: input '{}' is no tensor: sequences, maps, optional and sparse values are not "
         "supported",
         where, input.name());
-  const auto binding = bindings.find(input.name());
-  if (binding == bindings.end()) return;
-  bound.shapes.emplace(input.name(), binding->second);
-  collect_symbols(input, binding->second, bound.symbols);
 }
 
-/// Bindings whose names no input has, "x=1x2".
-std::vector<std::string> unknown_bindings(const Inputs& inputs, const ShapeBindings& bindings) {
-  std::vector<std::string> unknown;
-  for (const auto& binding : bindings)
-    if (std::ranges::find(inputs, binding.first, &onnx::ValueInfoProto::name) == inputs.end())
-      unknown.push_back(fmt::format("{}={}", binding.first, to_string(binding.second)));
-  return unknown;
-}
-
-/// Finds the shapes of inputs that no option binds; returns those whose symbols are neither known
-/// nor `excused`.
-Inputs resolve_others(const Inputs& inputs, const std::set<std::string>& excused,
-                      BoundInputs& bound) {
-  const auto is_excused = [&](const onnx::TypeProto::Tensor& type) {
-    return type.has_shape() && std::ranges::all_of(type.shape().dim(), [&](const auto& dim) {
-             return extent_of(dim, bound.symbols) || excused.contains(dim.dim_param());
-           });
-  };
-  Inputs unbound;
-  for (const auto* input : inputs) {
-    if (!input->type().has_tensor_type() || bound.shapes.contains(input->name())) continue;
+/// Finds shapes by symbols for inputs that have none.
+void resolve_others(const ModelInputs& inputs, BoundInputs& bound) {
+  for (const auto* input : unbound_inputs(inputs, bound))
     if (auto shape = resolve(*input, bound.symbols))
       bound.shapes.emplace(input->name(), std::move(*shape));
-    else if (!is_excused(input->type().tensor_type()))
-      unbound.push_back(input);
-  }
-  return unbound;
 }
 
-/// Binds inputs and their symbols; throws all that is wrong.
-BoundInputs bind_all(const Inputs& inputs, const ShapeBindings& bindings, std::string_view where) {
+/// Takes what is given to inputs and symbols.
+BoundInputs take_given(const ModelInputs& inputs, const GivenExtents& given, std::string_view where,
+                       Problems& problems) {
   BoundInputs bound;
-  Problems problems;
-  std::set<std::string> excused;  // symbols of inputs whose options are wrong
+  for (const auto& [symbol, extent] : given.symbols) bound.symbols.bind(symbol, extent, "");
+  std::set<std::string> wrong;  // a glob that does not fit many inputs is told of once
   for (const auto* input : inputs) {
-    if (problems.collect([&] { take_binding(*input, bindings, where, bound); })) continue;
-    for (const auto& dim : input->type().tensor_type().shape().dim())
-      excused.insert(dim.dim_param());
+    if (!problems.collect([&] { check_is_tensor(*input, where); })) continue;
+    const auto shape = given.inputs.find(input->name());
+    if (shape == given.inputs.end()) continue;
+    try {
+      take_shape(*input, shape->second, bound);
+    } catch (const Error& error) {
+      if (wrong.insert(shape->second.option).second) problems.add("{}", error.what());
+    }
   }
-  const std::vector<std::string> unknown = unknown_bindings(inputs, bindings);
-  if (!unknown.empty()) {
-    std::vector<std::string> names;
-    for (const auto* input : inputs) names.push_back(input->name());
-    problems.add("--shape {} names no input of {}: its inputs are {}",
-                 fmt::join(unknown, ", --shape "), where, fmt::join(names, ", "));
-  }
-  const Inputs unbound = resolve_others(inputs, excused, bound);
-  if (unbound.size() > unknown.size())  // else they are those that the names mean
-    problems.collect([&] { refuse_unbound(unbound, bound.symbols, where); });
-  for (const auto& [name, shape] : bound.shapes)
+  resolve_others(inputs, bound);
+  return bound;
+}
+
+/// Binds inputs and their symbols; what is wrong goes to `problems`.
+BoundInputs bind_shapes(const onnx::GraphProto& graph, const ModelInputs& inputs,
+                        const ShapeBindings& bindings, std::string_view where, Problems& problems) {
+  const GivenExtents given = sort_bindings(inputs, bindings, where, problems);
+  BoundInputs bound = take_given(inputs, given, where, problems);
+  bound.assumed = assume_the_rest(inputs, bound);
+  const BoundInputs whole = with_assumed(graph, bound, bound.assumed);
+  // They have no number of dimensions, or a symbol of several extents.
+  const ModelInputs unbound = unbound_inputs(inputs, whole);
+  if (unbound.size() > given.unknown.size())  // else they are those that the names mean
+    problems.add("{}", unbound_text(unbound, bound, where));
+  for (const auto& [name, shape] : whole.shapes)
     if (!is_possible(shape))
       problems.add("{}: input '{}' has the impossible shape {}: give a smaller one with --shape",
                    where, name, to_string(shape));
-  problems.throw_if_any();
   return bound;
+}
+
+/// A reason without the file, which the line that it is part of names.
+std::string first_line(const Error& reason, const std::string& where) {
+  const auto* several = dynamic_cast<const SeveralErrors*>(&reason);
+  const std::string line = several != nullptr ? several->lines().front() : reason.what();
+  const std::string prefix = where + ": ";
+  return line.starts_with(prefix) ? line.substr(prefix.size()) : line;
 }
 
 }  // namespace
 
-Inputs free_inputs(const onnx::GraphProto& graph) {
+bool is_fixed(const Dimension& dim) { return dim.has_dim_value() && dim.dim_value() >= 0; }
+
+ModelInputs free_inputs(const onnx::GraphProto& graph) {
   std::unordered_set<std::string_view> initialized;
   for (const auto& initializer : graph.initializer()) initialized.insert(initializer.name());
-  Inputs result;
+  ModelInputs result;
   for (const auto& input : graph.input())
     if (!initialized.contains(input.name())) result.push_back(&input);
   return result;
@@ -234,7 +252,7 @@ Inputs free_inputs(const onnx::GraphProto& graph) {
 
 BoundInputs bind_inputs(const onnx::GraphProto& graph, const ImportOptions& options,
                         std::string_view where) {
-  const Inputs inputs = free_inputs(graph);
+  const ModelInputs inputs = free_inputs(graph);
   ShapeBindings bindings = options.shapes;
   Problems problems;
   for (const auto& [name, tensor] : options.constants) {
@@ -248,19 +266,25 @@ BoundInputs bind_inputs(const onnx::GraphProto& graph, const ImportOptions& opti
   for (const auto* input : inputs) names.inputs.push_back(input->name());
   for (const std::string& pattern : options.loops)
     problems.collect([&] { match_state_names(names, pattern); });
-  BoundInputs bound;
-  problems.collect([&] {
-    bound = bind_all(inputs, bindings, where);
-    warn_of_two_extents(bound.symbols);
-    warn_of_contradicted_inputs(inputs, bound);
-  });
+  BoundInputs given = bind_shapes(graph, inputs, bindings, where, problems);
+  warn_of_two_extents(given.symbols);
   problems.throw_if_any();
+  return given;
+}
+
+BoundInputs with_assumed(const onnx::GraphProto& graph, const BoundInputs& given,
+                         const Assumptions& assumed) {
+  BoundInputs bound = given;
+  bound.assumed = assumed;
+  for (const Assumption& each : assumed) bound.symbols.bind(each.name, each.extent, "");
+  resolve_others(free_inputs(graph), bound);
   return bound;
 }
 
-void warn_of_contradicted_outputs(
+std::vector<ContradictedOutput> contradicted_outputs(
     const onnx::GraphProto& graph, const BoundInputs& bound,
     const std::function<std::optional<Shape>(const std::string& output)>& shape_of) {
+  std::vector<ContradictedOutput> contradicted;
   std::set<std::string> told;  // a symbol is wrong once, in however many outputs
   for (const auto& output : graph.output()) {
     const auto& declared = output.type().tensor_type().shape();
@@ -273,19 +297,46 @@ void warn_of_contradicted_outputs(
       if (is_fixed(declared.dim(d)) || bindings.size() != 1 || bindings.front().extent == extent ||
           bound.symbols.computed(symbol) || !told.insert(symbol).second)
         continue;
-      warn_once(fmt::format(
-          "input '{}' binds '{}' to {}, but output '{}', which has it in dimension {}, comes out "
-          "with {}: the model will probably refuse that or compute with a part; give '{}' {} there",
-          bindings.front().input, symbol, bindings.front().extent, output.name(), d, extent,
-          bindings.front().input, extent));
+      contradicted.push_back({output.name(), d, extent, symbol, bindings.front()});
     }
   }
+  return contradicted;
+}
+
+void warn_of_contradictions(const onnx::GraphProto& graph, const BoundInputs& bound,
+                            const std::vector<ContradictedOutput>& outputs) {
+  warn_of_contradicted_inputs(free_inputs(graph), bound);
+  for (const auto& [output, dimension, extent, symbol, binding] : outputs) {
+    if (std::ranges::find(bound.assumed, symbol, &Assumption::name) != bound.assumed.end())
+      continue;
+    const std::string by =
+        binding.input.empty() ? std::string("--shape") : fmt::format("input '{}'", binding.input);
+    warn_once(fmt::format(
+        "{} binds '{}' to {}, but output '{}', which has it in dimension {}, comes out with {}: "
+        "the model will probably refuse that or compute with a part; give {} there",
+        by, symbol, binding.extent, output, dimension, extent,
+        binding.input.empty() ? fmt::format("it {}", extent)
+                              : fmt::format("'{}' {}", binding.input, extent)));
+  }
+}
+
+void refuse_assumed(const onnx::GraphProto& graph, const BoundInputs& given,
+                    const Assumptions& assumed, const Error& reason, const std::string& where) {
+  std::vector<std::string> names;
+  for (const Assumption& each : assumed)
+    names.push_back(fmt::format("'{}' {}", each.name, each.extent));
+  const ModelInputs unbound = unbound_inputs(free_inputs(graph), given);
+  fail("{}: {}; unbound and assumed: {}: give extents that fit, for example {}", where,
+       first_line(reason, where), fmt::join(names, ", "), example_bindings(unbound, given));
 }
 
 std::pair<std::string, Shape> parse_shape_binding(std::string_view text) {
   const auto refuse = [&text] {
-    fail("--shape {}: expected NAME=EXTENTS with extents of 0 or more, for example input_ids=1x128",
-         text);
+    fail(
+        "--shape {}: expected NAME=EXTENTS with extents of 0 or more, for example input_ids=1x128 "
+        "or "
+        "batch=1",
+        text);
   };
   const std::size_t equals = text.rfind('=');
   if (equals == std::string_view::npos || equals == 0) refuse();

@@ -57,6 +57,12 @@ const onnx::FunctionProto* find_function(const onnx::NodeProto& call, const Mode
 /// Versions by domain of what the graph uses.
 std::map<std::string, std::int64_t> used_opsets(const Graph& graph, const ModelFacts& facts);
 
+/// What a node was given that was refused for what its inputs are.
+struct Refusal {
+  std::size_t nodes_read = 0;  ///< before it
+  std::vector<Shape> shapes;   ///< of its inputs; short constants' integers, too
+};
+
 /// A model while its nodes are read: what it is, and the graphs that are made of it.
 struct ModelReading {
   /// File and options must outlive this.
@@ -75,6 +81,12 @@ struct ModelReading {
     return frames.depth() == 0 ? folding_of_model : Folding::of_small_constants;
   }
 
+  /// Keeps what the innermost of nodes within one another was given.
+  void note_refusal(std::vector<Shape> shapes) {
+    if (!refusal || refusal->nodes_read != nodes_read)
+      refusal = Refusal{nodes_read, std::move(shapes)};
+  }
+
   ModelFile& file;
   const ImportOptions& options;
   const ModelFacts facts;
@@ -82,6 +94,9 @@ struct ModelReading {
   const Folding folding_of_model;
   Sequences sequences;
   BodyFrames frames{sequences};
+  bool has_assumed_extents = false;  ///< of its inputs
+  std::size_t nodes_read = 0;        ///< in functions and nested graphs, too
+  std::optional<Refusal> refusal;    ///< the last, though it may have been overcome
 };
 
 /// How names from inside of the node begin outside of it.

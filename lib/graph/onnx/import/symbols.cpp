@@ -12,7 +12,29 @@ std::string_view without_spaces_around(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
 }
 
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+bool is_name(std::string_view text) {
+  return !text.empty() && text.find_first_of(" -/()%,") == std::string_view::npos;
+}
+
 }  // namespace
+
+std::vector<std::string> symbols_in(std::string_view text) {
+  if (text.empty()) return {};
+  if (is_number(text)) return {std::string(text)};
+  std::vector<std::string> symbols;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find_first_of("+*", at), text.size());
+    const std::string_view factor = without_spaces_around(text.substr(at, end - at));
+    if (!is_number(factor) && !is_name(factor)) return {std::string(text)};
+    if (!is_number(factor)) symbols.emplace_back(factor);
+    at = end + 1;
+  }
+  return symbols;
+}
 
 void Symbols::bind(const std::string& symbol, std::int64_t extent, const std::string& input) {
   std::vector<Binding>& known = bindings_[symbol];

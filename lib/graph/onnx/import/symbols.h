@@ -9,10 +9,14 @@
 
 namespace autopar::graph {
 
+/// What an extent is a sum of, for an expression that Symbols::computed knows ("past + 2*new": past
+/// and new); else the text itself. Nothing for an empty text.
+std::vector<std::string> symbols_in(std::string_view text);
+
 /// The extents that a model's symbolic dimensions have, by the inputs that say so.
 class Symbols {
  public:
-  /// An extent, and the first input that gave it.
+  /// An extent, and the first input that gave it; no input where the symbol itself got it.
   struct Binding {
     std::int64_t extent = 0;
     std::string input;

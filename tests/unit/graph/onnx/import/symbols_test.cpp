@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 
 using autopar::graph::Symbols;
+using autopar::graph::symbols_in;
+using Names = std::vector<std::string>;
 
 TEST_CASE("a symbol has the extent that inputs give it, unless they disagree") {
   Symbols symbols;
@@ -29,4 +31,13 @@ TEST_CASE("sums and products of symbols are computed, where every part is known"
   for (const char* text : {"s1 + 1", "s0 +", "+", "2*", "s0", "", "s0 + x",
                            "9223372036854775807 + s0", "floor(s0/2) + 1"})
     CHECK_FALSE(symbols.computed(text));
+}
+
+TEST_CASE("an expression has the symbols that it is a sum of; another text is a symbol itself") {
+  CHECK(symbols_in("batch") == Names{"batch"});
+  CHECK(symbols_in("past_sequence + 2*new + 1") == Names{"past_sequence", "new"});
+  CHECK(symbols_in("floor(s0/2) + 1") == Names{"floor(s0/2) + 1"});
+  CHECK(symbols_in("a b") == Names{"a b"});
+  CHECK(symbols_in("7") == Names{"7"});
+  CHECK(symbols_in("").empty());
 }

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <optional>
+
+#include "graph/onnx/node_inference.h"
+
+namespace autopar::graph {
+
+/// A node that reads beyond the end of what it reads from.
+struct BrokenLimit {
+  std::int64_t needed = 0;  ///< rows
+  std::int64_t rows = 0;    ///< that there are
+};
+
+/// What of a node's reads is known to go wrong before a run: constant indices, and positions of
+/// which a model has a table. Shapes that somebody gave may be buffers of which a run fills a part,
+/// so that this is asked where shapes are assumed.
+std::optional<BrokenLimit> find_broken_limit(const NodeInContext& context);
+
+}  // namespace autopar::graph
