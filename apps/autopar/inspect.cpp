@@ -13,6 +13,7 @@
 
 namespace autopar {
 
+using planner::assumed_line;
 using planner::collectives_table;
 using planner::in_bytes;
 using planner::in_seconds;
@@ -31,7 +32,8 @@ nlohmann::json ports_json(const std::vector<graph::ModelOverview::Port>& ports) 
 /// What is known before a run of the model's end, whose shapes only the run tells.
 struct EndOfModel {
   std::optional<graph::TailSummary> tail;
-  std::string refusal;  ///< where the tail would be nearly all of the model
+  graph::Assumptions assumed;  ///< of the shapes that the tail is for
+  std::string refusal;         ///< where the tail would be nearly all of the model
 };
 
 void print_model(const graph::ModelOverview& model, const EndOfModel& end, bool json) {
@@ -60,7 +62,7 @@ void print_model(const graph::ModelOverview& model, const EndOfModel& end, bool 
   for (const auto& port : model.outputs) print_port("output", port);
   fmt::print("{} weights, {}\n", model.weights, in_bytes(model.weight_bytes));
   for (const auto& [op_type, count] : model.operators) fmt::print("{:>6} {}\n", count, op_type);
-  if (end.tail) fmt::print("{}", tail_text(*end.tail));
+  if (end.tail) fmt::print("{}{}", assumed_line(end.assumed), tail_text(*end.tail));
   if (!end.refusal.empty()) fmt::print("cannot be split: {}\n", end.refusal);
 }
 
@@ -123,13 +125,14 @@ struct InspectCommand {
   }
 
  private:
-  /// Empty where shapes are left open, or the model is refused for a reason apart from its end.
+  /// Empty where the model is refused for a reason apart from its end.
   EndOfModel end_of_model() const {
     try {
       const graph::Imported imported = planner::load_graph(model);
-      return {imported.tail ? std::optional(imported.tail->summary) : std::nullopt, ""};
+      return {imported.tail ? std::optional(imported.tail->summary) : std::nullopt,
+              imported.assumed, ""};
     } catch (const graph::UnknownShape& refusal) {
-      return {std::nullopt, refusal.what()};
+      return {std::nullopt, {}, refusal.what()};
     } catch (const Error&) {
       if (!model.shapes.empty()) throw;
       return {};
@@ -143,9 +146,10 @@ void add_inspect_command(CLI::App& app) {
   auto command = std::make_shared<InspectCommand>();
   CLI::App* sub = app.add_subcommand("inspect", "What is in a model or a bundle");
   sub->add_option("what", command->model.file, "An ONNX file or a bundle")->required();
-  sub->add_option("--shape", command->model.shapes,
-                  "Shape of a model input, NAME=1x128, to be told of the end of the model whose "
-                  "shapes only a run tells; may be repeated")
+  sub->add_option(
+         "--shape", command->model.shapes,
+         "Shape of a model input, NAME=1x128 or a glob, or extent of a symbol, batch=1, with "
+         "which the end of the model is told whose shapes only a run tells; may be repeated")
       ->allow_extra_args(false);
   sub->add_flag("--json", command->json, "Print it as JSON");
   sub->callback([command] { command->run(); });

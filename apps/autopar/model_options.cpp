@@ -10,7 +10,9 @@ namespace autopar {
 void add_model_options(CLI::App& command, planner::ModelOptions& options) {
   command.add_option("model", options.file, "The ONNX file")->required();
   command
-      .add_option("--shape", options.shapes, "Shape of a model input, NAME=1x128; may be repeated")
+      .add_option("--shape", options.shapes,
+                  "Shape of a model input, NAME=1x128 (a glob for several), or extent of a symbol, "
+                  "batch=1; may be repeated (what is left open: batch 1, all else 128)")
       ->allow_extra_args(false);  // one each, or it would swallow the model
   command
       .add_option(

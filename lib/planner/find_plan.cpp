@@ -45,15 +45,14 @@ program::BatchInputs find_batch_or_tell_pins(const graph::Graph& graph, const Pl
 /// The model for a batch of so many rows. Throws Error where it does not allow that.
 graph::Graph load_with_batch(const LoadedModel& model, const program::BatchInputs& batch,
                              std::int64_t rows) {
+  std::map<graph::ValueId, graph::Shape> shapes;
+  for (const graph::ValueId input : model.graph.inputs)
+    shapes[input] = model.graph.value(input).shape;
+  for (const auto& [input, dim] : batch.dims) shapes[input][static_cast<std::size_t>(dim)] = rows;
   ModelOptions other = model.options;
-  for (const auto& [input, dim] : batch.dims) {
-    const graph::Value& value = model.graph.value(input);
-    const std::string prefix = value.name + "=";
-    std::erase_if(other.shapes, [&](const std::string& text) { return text.starts_with(prefix); });
-    graph::Shape shape = value.shape;
-    shape[static_cast<std::size_t>(dim)] = rows;
-    other.shapes.push_back(prefix + graph::to_string(shape));
-  }
+  other.shapes.clear();  // each input gets what they came to
+  for (const auto& [input, shape] : shapes)
+    other.shapes.push_back(model.graph.value(input).name + "=" + graph::to_string(shape));
   return load_graph(other).graph;
 }
 

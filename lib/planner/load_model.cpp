@@ -6,6 +6,7 @@
 #include "graph/onnx/onnx_overview.h"
 #include "graph/operators/library_operator.h"
 #include "graph/state.h"
+#include "planner/summary.h"
 #include "program/split_batch.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
@@ -32,7 +33,7 @@ graph::ImportOptions import_options(const ModelOptions& options) {
     problems.collect([&] {
       auto [name, shape] = graph::parse_shape_binding(text);
       if (!how.shapes.emplace(name, shape).second)
-        fail("--shape binds input '{}' twice; give it once", name);
+        fail("--shape binds '{}' twice; give it once", name);
     });
   }
   for (const std::string& text : options.constants) {
@@ -103,9 +104,11 @@ Model load_model(const ModelOptions& options, const PlanOptions& for_plan) {
   if (!problems.collect([&] { imported = load_graph(options); }))
     problems.collect([&] { check_plan_names(options, for_plan); });
   problems.throw_if_any();
-  return Model(std::make_shared<const LoadedModel>(
-      LoadedModel{options, std::move(imported.graph), std::move(imported.tail)}));
+  return Model(std::make_shared<const LoadedModel>(LoadedModel{
+      options, std::move(imported.graph), std::move(imported.tail), std::move(imported.assumed)}));
 }
+
+std::string Model::assumed() const { return assumed_text(contents().assumed); }
 
 std::vector<std::string> operators_without_kernel(const Model& model) {
   std::set<std::string> op_types;

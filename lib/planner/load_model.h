@@ -16,6 +16,7 @@ struct LoadedModel {
   ModelOptions options;
   graph::Graph graph;  ///< its states among it
   std::optional<graph::Tail> tail;
+  graph::Assumptions assumed{};
 };
 
 /// Tells what begins, where somebody is to be told; it has ended when the result is destroyed.

@@ -137,7 +137,7 @@ std::string report_text(const Plan& plan) {
   const std::string communication =
       "communication of a run, over all ranks:\n" +
       collectives_table(program::collective_uses(pipeline, program, device));
-  std::string text = plan_headline(found.pipeline);
+  std::string text = assumed_line(found.model->assumed) + plan_headline(found.pipeline);
   if (pipeline.is_pipeline()) text += communication;
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
     const plan::StagePlan& stage = pipeline.stages[s];

@@ -35,7 +35,9 @@ using Progress = std::function<std::shared_ptr<void>(const std::string& what)>;
 /// The model, and how its symbolic dimensions are bound.
 struct ModelOptions {
   std::filesystem::path file{};
-  std::vector<std::string> shapes{};     ///< shapes of inputs, "NAME=1x128"
+  /// Shapes of inputs, "NAME=1x128", the name a glob or not, and extents of symbols, "batch=1".
+  /// What they leave open is assumed: Model::assumed.
+  std::vector<std::string> shapes{};
   std::vector<std::string> constants{};  ///< values of inputs for good, "NAME=FILE", .npy or .pb
   /// Outputs that are inputs of a run's next step, "present.*=past.*".
   std::vector<std::string> loops{};
@@ -80,6 +82,9 @@ class Model {
   explicit Model(std::shared_ptr<const LoadedModel> contents) : contents_(std::move(contents)) {}
   const LoadedModel& contents() const { return *contents_; }
   const std::shared_ptr<const LoadedModel>& shared() const { return contents_; }
+  /// What was assumed of symbolic dimensions that the options leave open, "batch 1, sequence 128";
+  /// empty where they leave none.
+  std::string assumed() const;
 
  private:
   std::shared_ptr<const LoadedModel> contents_;

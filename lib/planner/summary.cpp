@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 namespace autopar::planner {
 
@@ -23,6 +24,30 @@ std::string in_bytes(std::int64_t bytes) {
     ++unit;
   }
   return fmt::format("{:.{}f} {}", amount, unit == 0 ? 0 : 1, units[unit]);
+}
+
+std::string assumed_text(const graph::Assumptions& assumed) {
+  constexpr std::ptrdiff_t most_unnamed = 4;
+  const bool counts =
+      std::ranges::count(assumed, true, &graph::Assumption::is_unnamed) > most_unnamed;
+  std::vector<std::string> texts;
+  std::map<std::int64_t, int> unnamed;  // how many have the extent
+  for (const graph::Assumption& each : assumed) {
+    if (!each.formula.empty())
+      texts.push_back(fmt::format("{} = {} = {}", each.name, each.formula, each.extent));
+    else if (counts && each.is_unnamed)
+      ++unnamed[each.extent];
+    else
+      texts.push_back(fmt::format("{} {}", each.name, each.extent));
+  }
+  for (const auto& [extent, count] : unnamed)
+    texts.push_back(fmt::format("{} unnamed dimensions {}", count, extent));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string assumed_line(const graph::Assumptions& assumed) {
+  if (assumed.empty()) return "";
+  return fmt::format("Assumed: {}; --shape binds others\n", assumed_text(assumed));
 }
 
 std::string tail_text(const graph::TailSummary& tail) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "bundle/collective_total.h"
+#include "graph/onnx/onnx_import.h"
 #include "graph/tail.h"
 #include "search/stages/search_pipeline.h"
 
@@ -19,6 +20,10 @@ std::string in_bytes(std::int64_t bytes);
 /// "over mesh axis 0,1", or "to the next stage" where there is none.
 std::string way_text(const std::vector<int>& mesh_axes);
 
+/// "batch 1, sequence 128, total = past + sequence = 256".
+std::string assumed_text(const graph::Assumptions& assumed);
+/// The line that tells of it; empty where nothing was assumed.
+std::string assumed_line(const graph::Assumptions& assumed);
 /// Meshes, memory, cost and bound of a plan, and one device for comparison.
 std::string plan_headline(const search::FoundPipeline& found);
 /// "stage 1: ranks 2-3, mesh 2, 120 operators, 3.2 ms a microbatch and 10 us to the next".

@@ -231,7 +231,7 @@ std::string write_bundle(const Plan& plan, const BundleOptions& options) {
                            .tail = model.tail ? &*model.tail : nullptr};
   const bundle::MetaInfo written = json_text(
       [&] { return write_bundle(model.graph, found.ports, found.pipeline, found.device, write); });
-  const std::string text = plan_headline(found.pipeline) +
+  const std::string text = assumed_line(model.assumed) + plan_headline(found.pipeline) +
                            "communication of a run, over all ranks:\n" +
                            collectives_table(written.collectives);
   return model.tail ? text + tail_text(model.tail->summary) : text;

@@ -79,6 +79,17 @@ TEST_CASE("a model is loaded, planned and written, with progress told at each st
   CHECK_THAT(shown.begun[2], StartsWith("writing "));
 }
 
+TEST_CASE("what is assumed of shapes is told by the model, its plan and its bundle") {
+  CHECK(load_model(mlp).assumed().empty());
+  const Model model = load_model({.file = mlp.file});
+  CHECK(model.assumed() == "batch 1");
+  const Plan found = plan(model, {.ngpus = 2});
+  const std::string line = "Assumed: batch 1; --shape binds others\nmesh 2";
+  CHECK_THAT(report_text(found), StartsWith(line));
+  const TemporaryFolder folder;
+  CHECK_THAT(write_bundle(found, {.out = folder / "bundle"}), StartsWith(line));
+}
+
 TEST_CASE("a plan outlives the model that it was made from") {
   const Plan found = [] { return plan(load_model(mlp), {.ngpus = 2}); }();
   CHECK_THAT(report_text(found), StartsWith("mesh 2") && Contains("Gemm"));
@@ -90,9 +101,11 @@ TEST_CASE("a plan outlives the model that it was made from") {
 TEST_CASE(
     "stages and microbatches are planned, of a batch that is a multiple and of one that is not") {
   const int microbatches = GENERATE(2, 3);
+  ModelOptions options = mlp;
+  options.shapes = {GENERATE("x=8x48", "batch=8")};
   const TemporaryFolder folder;
   const Plan found =
-      plan(load_model(mlp),
+      plan(load_model(options),
            {.ngpus = 2, .memory = "device", .stages = "2", .microbatches = microbatches});
   CHECK(found.summary().stages == 2);
   write_bundle(found, {.out = folder / "bundle"});
