@@ -221,11 +221,20 @@ class BadOptionTest(BadInputTest):
             [weight],
         )
 
-    def test_symbolic_dimension_unbound(self):
-        self.refuse_model(self.symbolic(), "batch", "x", "--shape")
+    def test_symbolic_dimension_for_which_nothing_can_be_assumed(self):
+        shape = numpy_helper.from_array(np.array([5, 7]), "shape")
+        model = model_of(
+            [helper.make_node("Reshape", ["x", "shape"], ["y"], "turn")],
+            [floats("x", "batch", "width")], [floats("y", 5, 7)], [shape],
+        )  # fmt: skip
+        self.refuse_model(model, "'batch' 1, 'width' 128", "--shape x=1x128", "'turn'")
+        x = model_of([helper.make_node("Relu", ["x"], ["y"])], [floats("x", 1)], [floats("y", 1)])
+        x.graph.input[0].type.tensor_type.ClearField("shape")
+        self.refuse_model(x, "'x' has no shape", "--shape x=1x128")
 
     def test_symbolic_dimension_bound_to_nonsense(self):
-        for shape in (f"x={1 << 62}x8", "x=ax8", "x=-1x8", "x=4x9", "x=4", "nothing=4x8", "x", "x="):
+        for shape in (f"x={1 << 62}x8", "x=ax8", "x=-1x8", "x=4x9", "x=4", "nothing=4x8", "x", "x=",
+                      "batch=2x8", "nothing*=4x8", "batsh=3"):
             with self.subTest(shape):
                 self.refuse_model(
                     self.symbolic(), "--shape", options=("--ngpus", 2, "--shape", shape)

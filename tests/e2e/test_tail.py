@@ -257,12 +257,12 @@ class SmallTailTest(TailTest):
         autopar("plan", self.file, "--ngpus", 2, "--strategy", self.bundle / "plan.json")
         self.assertRegex(autopar("inspect", self.file).stdout, "tail, from .*Compress.*5 nodes")
 
-    def test_inspect_needs_shapes_to_tell_of_the_tail(self):
+    def test_inspect_tells_of_the_tail_for_shapes_that_are_given_or_assumed(self):
         self.model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
         for value in self.model.graph.output:
             value.type.tensor_type.ClearField("shape")
         onnx.save(self.model, self.file)
-        self.assertNotIn("tail", autopar("inspect", self.file).stdout)
+        self.assertRegex(autopar("inspect", self.file).stdout, "Assumed: batch 1;.*\ntail, from")
         self.assertIn("tail, from", autopar("inspect", self.file, "--shape", "x=6x8").stdout)
         autopar("inspect", self.file, "--shape", "x=6x9", expect=1)
         self.partition(2, "--shape", "x=6x8")
