@@ -215,9 +215,7 @@ void fields(auto& visit, Like<Candidate> auto& each) {
 NodeId find_operator(const Graph& graph, std::string_view name) {
   const std::string glob(name);
   const auto is_named = [&](const graph::Node& node) { return node.name == name; };
-  const auto matches = [&](const graph::Node& node) {
-    return matches_glob(glob, node.name);
-  };
+  const auto matches = [&](const graph::Node& node) { return matches_glob(glob, node.name); };
   auto found = std::ranges::find_if(graph.nodes, is_named);
   if (found == graph.nodes.end()) found = std::ranges::find_if(graph.nodes, matches);
   if (found != graph.nodes.end()) return static_cast<NodeId>(found - graph.nodes.begin());
