@@ -9,7 +9,7 @@ import onnxruntime
 
 from support import Model, TemporaryFolderTest, autopar, relative_error
 
-# Of which outputs are compared: those whose dimensions are tied together, or that have a tail.
+# Models whose outputs are compared: their dimensions are tied together, or they have a tail.
 COMPARED = (
     "bert-dynamo",
     "detector-fcos",
@@ -18,7 +18,7 @@ COMPARED = (
     "mlp-dynamo",
     "t5-merged",
 )
-# Ties, and the ends of tables of positions.
+# What is told of models with ties, or with tables of positions that end early.
 ASSUMED = {
     "bert-dynamo": "batch 1, sequence 64",
     "gpt2-step": "batch_size 1, sequence_length 32, past_sequence_length 32",
