@@ -1,6 +1,7 @@
 #include "graph/operators/library_operator.h"
 
 #include <array>
+#include <deque>
 
 #include "base/error.h"
 #include "graph/operators/library_node.h"
@@ -11,6 +12,12 @@ namespace {
 /// The shape function has room for more outputs than the node has: what it writes there is seen.
 constexpr std::size_t spare_outputs = 8;
 constexpr std::int32_t untold = -1;
+
+/// Elements keep their places.
+std::deque<LibraryOperator>& all_operators() {
+  static std::deque<LibraryOperator> operators;
+  return operators;
+}
 
 [[noreturn]] void fail_as_faulty(const LibraryOperator& op, const std::string& what) {
   throw OperatorFault(fmt::format("{} of {}: its shape function {}; mend the library", op.name(),
@@ -34,6 +41,18 @@ OutputType told_output(const LibraryOperator& op, const AutoparOutput& told, std
 }
 
 }  // namespace
+
+std::string LibraryOperator::name() const {
+  return fmt::format("{}::{}", definition->domain, definition->name);
+}
+
+void add_library_operator(LibraryOperator op) { all_operators().push_back(std::move(op)); }
+
+const LibraryOperator* find_library_operator(std::string_view domain, std::string_view op_type) {
+  for (const LibraryOperator& op : all_operators())
+    if (op.definition->name == op_type && op.definition->domain == domain) return &op;
+  return nullptr;
+}
 
 std::vector<OutputType> infer_by_library(const LibraryOperator& op,
                                          const std::map<std::string, Attribute>& attributes,

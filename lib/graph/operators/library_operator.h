@@ -31,6 +31,9 @@ void load_operators(const std::filesystem::path& library);
 
 /// The same for what a library's entry function gives; `where` is for messages.
 void add_operators(const AutoparLibrary& operators, const std::filesystem::path& where);
+/// Adds one whose definition was checked. Unlike what loads libraries, it needs nothing of ONNX: so
+/// CUDA's plugin can have a copy of the list's functions without ONNX's registries.
+void add_library_operator(LibraryOperator op);
 
 /// Null where no library has it. Holds for good.
 const LibraryOperator* find_library_operator(std::string_view domain, std::string_view op_type);

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <onnx/defs/schema.h>
 
-#include <deque>
 #include <limits>
 
 #include "base/error.h"
@@ -16,12 +15,6 @@ namespace {
 constexpr const char* entry_name = "autopar_operators";
 /// A number of inputs or outputs, where one is given at all.
 constexpr std::uint32_t most_tensors = 1024;
-
-/// Elements keep their places.
-std::deque<LibraryOperator>& all_operators() {
-  static std::deque<LibraryOperator> operators;
-  return operators;
-}
 
 bool is_reserved(const std::string& domain) {
   return domain.empty() || domain == "ai.onnx" || domain == "autopar" ||
@@ -98,16 +91,6 @@ void register_schema(const AutoparOperator& op, const std::filesystem::path& whe
 
 }  // namespace
 
-std::string LibraryOperator::name() const {
-  return fmt::format("{}::{}", definition->domain, definition->name);
-}
-
-const LibraryOperator* find_library_operator(std::string_view domain, std::string_view op_type) {
-  for (const LibraryOperator& op : all_operators())
-    if (op.definition->name == op_type && op.definition->domain == domain) return &op;
-  return nullptr;
-}
-
 void add_operators(const AutoparLibrary& operators, const std::filesystem::path& where) {
   if (operators.abi != AUTOPAR_OPERATOR_ABI)
     fail(
@@ -130,7 +113,7 @@ void add_operators(const AutoparLibrary& operators, const std::filesystem::path&
   problems.throw_if_any();
   for (const AutoparOperator& op : definitions) {
     register_schema(op, where);
-    all_operators().push_back({where, &op});
+    add_library_operator({where, &op});
   }
 }
 
