@@ -109,8 +109,7 @@ template <typename T>
 std::vector<std::vector<T>> gather_lists(HostCommunicator& group, std::span<const T> mine) {
   const auto bytes = static_cast<std::int64_t>(mine.size_bytes());
   const std::vector<std::int64_t> block_bytes = gather_all(group, bytes);
-  std::vector<T> all(std::reduce(block_bytes.begin(), block_bytes.end(), std::size_t{0}) /
-                     sizeof(T));
+  std::vector<T> all(at(std::reduce(block_bytes.begin(), block_bytes.end())) / sizeof(T));
   group.all_gather(reinterpret_cast<const std::byte*>(mine.data()),
                    reinterpret_cast<std::byte*>(all.data()), block_bytes);
   std::vector<std::vector<T>> lists;

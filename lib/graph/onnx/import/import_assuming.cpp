@@ -102,9 +102,9 @@ Imported import_assuming(const onnx::GraphProto& graph, const BoundInputs& given
                                   {extent, may_be_least, known_extents(given)}, attempt);
     if (ties.assumed != given.assumed) {
       Trial tied = try_import(bound_with(ties.assumed), readers);
-      if (is_better(tied, trial)) trial = std::move(tied);
-      if (!trial.model && extent == assumed_extent && !may_be_least)
-        trial = std::move(tied);  // which tells what else is refused
+      // Where nothing fits, the first one tells what else is refused.
+      const bool tells_more = !trial.model && extent == assumed_extent && !may_be_least;
+      if (tells_more || is_better(tied, trial)) trial = std::move(tied);
     }
     may_be_to_blame = ties.may_be_to_blame;
     goes_on = !trial.model && may_be_to_blame;

@@ -250,9 +250,8 @@ struct ToImport {
 /// A graph of the model: its inputs, weights, nodes and outputs.
 Imported import_bound(const ToImport& what, const BoundInputs& bound,
                       std::vector<ContradictedOutput>& contradicted) {
-  const auto& [file, options, leaves_tail] = what;
-  ModelReading model(file, options, Folding::of_small_constants);
-  const onnx::GraphProto& proto = file.model().graph();
+  ModelReading model(what.file, what.options, Folding::of_small_constants);
+  const onnx::GraphProto& proto = what.file.model().graph();
   const auto nodes = checked_nodes(proto, model.where);
   Scope scope = model_scope(model);
   add_inputs(proto, bound, scope);
@@ -261,7 +260,7 @@ Imported import_bound(const ToImport& what, const BoundInputs& bound,
   RefusedNodes refused;
   for (const auto* node : nodes)
     refused.try_node(*node, [&] {
-      if (leaves_tail)
+      if (what.leaves_tail)
         import_or_leave(*node, scope, tail);
       else
         import_node(*node, scope);

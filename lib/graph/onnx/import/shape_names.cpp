@@ -101,8 +101,8 @@ GivenExtents sort_bindings(const ModelInputs& inputs, const ShapeBindings& bindi
       extents.symbols.emplace(name, shape.front());
     else if (contains(symbols, name))
       problems.add("--shape {}: '{}' is a symbol of {}: give it one extent", option, name, where);
-    else if (is_glob(name) && std::ranges::any_of(names, [&](const std::string& input) {
-               return matches_glob(name, input);
+    else if (is_glob(name) && std::ranges::any_of(names, [&glob = name](const std::string& input) {
+               return matches_glob(glob, input);
              }))
       globs.emplace(name, shape);
     else
