@@ -23,7 +23,7 @@ namespace {
 /// operators by the square of that. Searches have been seen to take up to 40 times as long.
 constexpr double growth_an_axis = 40;
 
-/// Of a stage: each axis more multiplies the strategies, and a third has not been seen to pay.
+/// Each axis more multiplies a stage's strategies, and a third has not been seen to pay.
 constexpr int most_axes_of_stage = 2;
 
 /// Beyond so many, whole nodes come in powers of two and half as many more.

@@ -12,8 +12,8 @@ struct BrokenLimit {
   std::int64_t rows = 0;    ///< that there are
 };
 
-/// What of a node's reads is known to go wrong before a run: constant indices, and positions of
-/// which a model has a table. Shapes that somebody gave may be buffers of which a run fills a part,
+/// A read of the node that is known, before a run, to go wrong: by constant indices, or beyond a
+/// table of positions. Shapes that somebody gave may be buffers of which a run fills a part,
 /// so that this is asked where shapes are assumed.
 std::optional<BrokenLimit> find_broken_limit(const NodeInContext& context);
 

@@ -75,8 +75,9 @@ struct Tie {
 /// Two extents of which one should be the other.
 using Disagreement = std::pair<std::int64_t, std::int64_t>;
 
-/// Of a refused node: first those of dimensions that stand in one place counted from the last, as
-/// element-wise operators and Concat have them; then all others of two shapes.
+/// The disagreements of a refused node's shapes: first those of dimensions that stand in one place
+/// counted from the last, as element-wise operators and Concat have them; then all others of two
+/// shapes.
 std::vector<Disagreement> disagreements(const std::vector<Shape>& shapes) {
   std::vector<Disagreement> found;
   const auto add_pair = [&](std::int64_t a, std::int64_t b) {

@@ -93,8 +93,8 @@ class AttentionCache {
     std::int64_t past_elements = 0;  ///< of a head
     bool has_output = false;
   };
-  /// Of input 1, keys, or 2, values; their present is the output of that number, their past the
-  /// third input behind.
+  /// Joins input 1, keys, or 2, values, with their past, the third input behind; their present is
+  /// the output of that number.
   TensorView join(std::size_t input, const KernelIo& io, std::byte*& scratch) const;
 
   std::array<Side, 2> sides_;

@@ -65,7 +65,7 @@ struct ProductStrides {
   std::int64_t columns;
   Matrices a, b, out;
 
-  /// Of no more than max_batch_dimensions.
+  /// The product has no more than max_batch_dimensions.
   explicit ProductStrides(const Product& product);
 };
 
