@@ -131,7 +131,7 @@ int devices_of_a_node(int devices, int devices_per_node) {
 }
 
 std::vector<sharding::DeviceMesh> logical_meshes(int devices, int devices_per_node) {
-  sharding::DeviceMesh({devices});  // which throws where there are too many
+  [[maybe_unused]] const sharding::DeviceMesh all({devices});  // throws where there are too many
   const int within = devices_of_a_node(devices, devices_per_node);
   if (devices % within != 0) {
     fail("{} devices fill no whole number of nodes of {}: use a multiple, or give a --mesh",

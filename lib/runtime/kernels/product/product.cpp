@@ -21,7 +21,7 @@ void swap_rows_and_columns(StridedShape& operand) {
 /// An attribute that must be a permutation of `rank` dimensions if it is there; else empty.
 std::vector<std::int64_t> permutation_of(const KernelRequest& request, const char* attribute,
                                          std::size_t rank) {
-  const auto permutation = request.node.ints_attribute(attribute, {});
+  std::vector<std::int64_t> permutation = request.node.ints_attribute(attribute, {});
   std::vector<std::int64_t> dimensions(rank);
   std::iota(dimensions.begin(), dimensions.end(), 0);
   if (!permutation.empty() && !std::ranges::is_permutation(permutation, dimensions))
