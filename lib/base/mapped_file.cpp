@@ -7,10 +7,38 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <tuple>
 
 #include "base/error.h"
 
 namespace autopar {
+namespace {
+
+/// A file on a device, and its length when it was mapped.
+using Identity = std::tuple<dev_t, ino_t, off_t>;
+
+/// The mappings that there are. They show the file as it is, so one serves all who open it.
+class Mappings {
+ public:
+  /// The mapping of that file, or the one that `make` gives.
+  template <typename Make>
+  std::shared_ptr<const MappedFile> find(const Identity& identity, const Make& make) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(by_identity_, [](const auto& each) { return each.second.expired(); });
+    if (const auto found = by_identity_.find(identity); found != by_identity_.end())
+      if (auto mapping = found->second.lock()) return mapping;
+    const std::shared_ptr<const MappedFile> made = make();
+    if (made) by_identity_[identity] = made;
+    return made;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Identity, std::weak_ptr<const MappedFile>> by_identity_;
+};
+
+}  // namespace
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
   const auto refuse = [&path](const char* why) { fail("cannot read {}: {}", path.string(), why); };
@@ -18,24 +46,33 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) refuse(std::strerror(errno));
   struct stat status {};
-  void* data = nullptr;
   const char* error = nullptr;
-  if (::fstat(descriptor, &status) != 0) {
+  const auto map = [&]() -> std::shared_ptr<const MappedFile> {
+    void* data = nullptr;
+    if (status.st_size > 0)  // an empty file has nothing to map
+      data = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_SHARED,
+                    descriptor, 0);
+    if (data == MAP_FAILED) {
+      error = std::strerror(errno);
+      return nullptr;
+    }
+    const std::shared_ptr<MappedFile> file(new MappedFile(
+        std::filesystem::absolute(path),
+        {static_cast<const std::byte*>(data), static_cast<std::size_t>(status.st_size)}));
+    file->device_ = status.st_dev;
+    file->number_ = status.st_ino;
+    return file;
+  };
+  std::shared_ptr<const MappedFile> file;
+  static Mappings mappings;
+  if (::fstat(descriptor, &status) != 0)
     error = std::strerror(errno);
-  } else if (!S_ISREG(status.st_mode)) {
+  else if (!S_ISREG(status.st_mode))
     error = S_ISDIR(status.st_mode) ? std::strerror(EISDIR) : "not a regular file";
-  } else if (status.st_size > 0) {  // an empty file has nothing to map
-    data = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_SHARED,
-                  descriptor, 0);
-    if (data == MAP_FAILED) error = std::strerror(errno);
-  }
+  else
+    file = mappings.find({status.st_dev, status.st_ino, status.st_size}, map);
   ::close(descriptor);
   if (error != nullptr) refuse(error);
-  const std::shared_ptr<MappedFile> file(new MappedFile(
-      std::filesystem::absolute(path),
-      {static_cast<const std::byte*>(data), static_cast<std::size_t>(status.st_size)}));
-  file->device_ = status.st_dev;
-  file->number_ = status.st_ino;
   return file;
 }
 

@@ -21,6 +21,8 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return bytes_; }
+  /// The device and the file's number on it: equal for all mappings of one file.
+  std::pair<std::uint64_t, std::uint64_t> identity() const { return {device_, number_}; }
   /// The whole pages of a part of some mapped file leave memory until they are read again.
   static void release(std::span<const std::byte> part);
   /// Copies some of bytes() without mapping them: a row of a large table would bring megabytes into

@@ -99,6 +99,8 @@ class Tensor {
   void release_pages() const;
   /// Whether the data is a file's.
   bool is_mapped() const { return file_ != nullptr; }
+  /// Null where the data is no file's.
+  const MappedFile* file() const { return file_.get(); }
   /// Copies bytes of a contiguous tensor from `begin` on. Of a file's no page comes into memory.
   void read(std::int64_t begin, std::span<std::byte> out) const;
 

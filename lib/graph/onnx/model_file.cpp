@@ -98,9 +98,12 @@ Tensor ModelFile::external_tensor(std::string_view name, const ExternalData& ext
         "the external data file '{}' is too short: it has {} bytes, tensor '{}' needs {} from byte "
         "{}; is its copy complete?",
         external.location, available, name, needed, external.offset);
-  const Tensor view =
+  Tensor view =
       Tensor::mapped(type, std::move(shape), file->bytes().data() + external.offset, file);
-  return view.is_aligned() || needed > largest_aligning_copy ? view : view.contiguous_copy();
+  if (view.is_aligned() || needed > largest_aligning_copy) return view;
+  Tensor& copy = aligned_copies_[{view.data(), view.shape()}];
+  if (copy.type() != type) copy = view.contiguous_copy();
+  return copy;
 }
 
 std::shared_ptr<const MappedFile> ModelFile::open_external(std::string_view name,

@@ -3,6 +3,7 @@
 #include <onnx/onnx_pb.h>
 
 #include <map>
+#include <utility>
 
 #include "base/mapped_file.h"
 #include "graph/onnx/tensor_proto.h"
@@ -41,6 +42,8 @@ class ModelFile {
   bool is_inlined_ = false;
   std::shared_ptr<const MappedFile> mapped_;
   std::map<std::string, std::shared_ptr<const MappedFile>> external_files_;  ///< by location
+  /// Copies of small tensors that the file does not align, by where they lie there: one for all.
+  std::map<std::pair<const std::byte*, Shape>, Tensor> aligned_copies_;
   onnx::ModelProto model_;
   std::map<std::string, std::int64_t> opsets_;
 };

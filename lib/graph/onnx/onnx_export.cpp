@@ -56,20 +56,34 @@ void write_value_types(const Graph& graph, onnx::GraphProto& proto) {
         write_type(*proto.add_value_info(), graph.value(output));
 }
 
-}  // namespace
-
-WrittenModel save_onnx(const Graph& graph, const std::filesystem::path& model_file,
-                       const std::filesystem::path& data_file) {
+onnx::ModelProto model_of(const Graph& graph, ExternalDataWriter& data) {
   onnx::ModelProto model;
   onnx::GraphProto& proto = *model.mutable_graph();
-  ExternalDataWriter data(data_file);
   write_header(graph, model);
   for (const Value& value : graph.values)
     if (value.constant) write_constant(value, proto, data);
   for (const Node& node : graph.nodes) *proto.add_node() = node_to_proto(graph, node);
   write_value_types(graph, proto);
-  const WrittenFile written = data.close();
-  return {.model = save_model(model, model_file), .data = written};
+  return model;
+}
+
+}  // namespace
+
+WrittenModels save_onnx(std::span<const Graph> graphs,
+                        std::span<const std::filesystem::path> model_files,
+                        const std::filesystem::path& data_file) {
+  WrittenModels written;
+  ExternalDataWriter data(data_file);
+  for (std::size_t g = 0; g < graphs.size(); ++g)
+    written.models.push_back(save_model(model_of(graphs[g], data), model_files[g]));
+  written.data = data.close();
+  return written;
+}
+
+WrittenModel save_onnx(const Graph& graph, const std::filesystem::path& model_file,
+                       const std::filesystem::path& data_file) {
+  const auto [models, data] = save_onnx({&graph, 1}, {&model_file, 1}, data_file);
+  return {.model = models.front(), .data = data};
 }
 
 }  // namespace autopar::graph

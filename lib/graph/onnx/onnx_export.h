@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
+#include <vector>
 
 #include "base/file_digest.h"
 #include "graph/graph.h"
@@ -17,5 +19,14 @@ struct WrittenModel {
 /// with the weights. Throws Error (a full disk, say) and leaves removal of the files to the caller.
 WrittenModel save_onnx(const Graph& graph, const std::filesystem::path& model_file,
                        const std::filesystem::path& data_file);
+
+/// The same for several graphs over one data file: what is one view is written once.
+struct WrittenModels {
+  std::vector<WrittenFile> models;  ///< by graph
+  WrittenFile data;
+};
+WrittenModels save_onnx(std::span<const Graph> graphs,
+                        std::span<const std::filesystem::path> model_files,
+                        const std::filesystem::path& data_file);
 
 }  // namespace autopar::graph

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <span>
+#include <vector>
+
 #include "graph/onnx/onnx_export.h"
 #include "graph/onnx/onnx_import.h"
 #include "graph/tail.h"
@@ -33,5 +36,10 @@ struct Imported {
 /// run tells, and all that read what they make, are left to the tail. The model's outputs come
 /// first among the graph's. Throws UnknownShape where the tail would be nearly all of the model.
 Imported load_onnx_with_tail(const std::filesystem::path& file, const ImportOptions& options);
+
+/// The model once for each of several options, which differ in shapes alone. All are views of the
+/// same mapped files, so that what is one weight of the model is one tensor of all graphs.
+std::vector<Imported> load_onnx_with_tail(const std::filesystem::path& file,
+                                          std::span<const ImportOptions> each);
 
 }  // namespace autopar::graph

@@ -353,13 +353,25 @@ Graph load_onnx(const std::filesystem::path& file, const ImportOptions& options)
 }
 
 Imported load_onnx_with_tail(const std::filesystem::path& file, const ImportOptions& options) {
+  return std::move(load_onnx_with_tail(file, std::span(&options, 1)).front());
+}
+
+std::vector<Imported> load_onnx_with_tail(const std::filesystem::path& file,
+                                          std::span<const ImportOptions> each) {
   register_schemas();
-  ModelFile model(file, options.weights_may_be_absent);
+  require(!each.empty(), "a model is read with some options");
+  ModelFile model(file, each.front().weights_may_be_absent);
+  const auto read_all = [&] {
+    std::vector<Imported> imported;
+    for (const ImportOptions& options : each)
+      imported.push_back(import_model({model, options, /*leaves_tail=*/true}));
+    return imported;
+  };
   try {
-    return import_model({model, options, /*leaves_tail=*/true});
+    return read_all();
   } catch (const FunctionHidesTail&) {
     model.inline_functions();
-    return import_model({model, options, /*leaves_tail=*/true});
+    return read_all();
   }
 }
 
