@@ -83,6 +83,7 @@ json use_json(const CollectiveUse& use) {
 
 void fields(const JsonReader& reader, Entry& entry) {
   reader("name", entry.name);
+  if (reader.has("profile")) entry.name += " of " + reader.get<std::string>("profile");
   entry.op_type = reader.get_or<std::string>("op_type", "");
   entry.is_stored = !reader.has("inputs");
   const auto outputs = reader.get<std::vector<std::string>>("outputs");

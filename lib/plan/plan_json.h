@@ -1,5 +1,9 @@
 #pragma once
 
+#include <span>
+#include <string>
+#include <vector>
+
 #include "base/json_fields.h"
 #include "plan/plan.h"
 
@@ -25,5 +29,19 @@ void fields(auto& visit, Like<CollectiveUse> auto& use) {
 /// operator and every stored tensor, stage after stage, in the form that load_pins (pins.h) reads.
 /// "mesh" is that of the one stage; a pipeline has "stages" in its place, and "microbatches".
 json plan_json(const PipelinePlan& plan, std::span<const CollectiveUse> collectives);
+
+/// One of several profiles' plans.
+struct NamedPlan {
+  std::string profile;  ///< its binding, "sequence=128"
+  double weight = 1;
+  const graph::Graph* graph = nullptr;
+  const Plan* plan = nullptr;
+  std::vector<CollectiveUse> collectives{};
+};
+
+/// The same of several profiles, at least one. "profiles" has what is predicted of each, and
+/// communication; an entry of "operators" says by "profile" which it is of, but for weights that
+/// lie one way in all.
+json plan_json(std::span<const NamedPlan> plans, const Prediction& of_all);
 
 }  // namespace autopar::plan

@@ -79,7 +79,7 @@ Cost CostTables::connect_cost(const Value& value, const TensorShardSpec& from,
   }
   const auto found = entry->second.find(to);
   require(found != entry->second.end(), "a chain of steps leads to every spec that is read");
-  return picoseconds(found->second, value.name);
+  return picoseconds(weight_ * found->second, value.name);
 }
 
 }  // namespace autopar::search

@@ -19,7 +19,9 @@ namespace autopar::search {
 /// long as it does. Keeps a reference to the cost model.
 class CostTables {
  public:
-  explicit CostTables(const cost::CostModel& cost) : cost_(cost), price_(cost.step_price()) {}
+  /// Costs are times the weight.
+  explicit CostTables(const cost::CostModel& cost, double weight = 1)
+      : cost_(cost), weight_(weight), price_(cost.step_price()) {}
 
   const SpecList* shared(SpecList specs) { return &*spec_lists_.insert(std::move(specs)).first; }
   /// By strategy, the specs of a place among `tensors`, the inputs or the outputs.
@@ -45,6 +47,7 @@ class CostTables {
   using Kind = std::pair<graph::Shape, graph::DataType>;
 
   const cost::CostModel& cost_;
+  const double weight_;
   const sharding::StepPrice price_;
   std::set<SpecList> spec_lists_;
   std::map<std::tuple<const OperatorStrategies*, std::size_t, bool>, const SpecList*> lists_;

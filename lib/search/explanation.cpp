@@ -65,25 +65,27 @@ std::vector<bool> nodes_near(const assignment::AssignmentProblem& problem, int s
 struct Question {
   const Graph& graph;
   const cost::CostModel& cost;
-  const SolvedPlan& solved;
+  const plan::Plan& plan;
+  const SearchReport& report;
+  const PlanProblem& built;
+  const std::vector<int>& choice;
+  std::size_t part;
   NodeId node;
-  assignment::Cost plan_cost;
-  std::vector<bool> is_near;      ///< by node of the problem
+  assignment::Cost plan_cost{};
+  std::vector<bool> is_near{};    ///< by node of the problem
   std::set<NodeId> neighbours{};  ///< operators that make the node's inputs or read its outputs
   std::set<ValueId> stored{};     ///< the other inputs
 
-  const assignment::AssignmentProblem& problem() const { return solved.built.problem; }
+  const assignment::AssignmentProblem& problem() const { return built.problem; }
+  int problem_node() const { return built.parts[part].first_node + node; }
 };
 
-Question question_of(const Graph& graph, const cost::CostModel& cost, const SolvedPlan& solved,
-                     NodeId id) {
-  const assignment::AssignmentProblem& problem = solved.built.problem;
-  Question question{.graph = graph,
-                    .cost = cost,
-                    .solved = solved,
-                    .node = id,
-                    .plan_cost = assignment::cost_of(problem, solved.choice),
-                    .is_near = nodes_near(problem, id, near_radius)};
+/// Fills in what is around the operator.
+Question with_surroundings(Question question) {
+  const Graph& graph = question.graph;
+  const NodeId id = question.node;
+  question.plan_cost = assignment::cost_of(question.problem(), question.choice);
+  question.is_near = nodes_near(question.problem(), question.problem_node(), near_radius);
   const auto producers = graph::producers(graph);
   const auto readers = graph::consumers(graph);
   for (const ValueId input : graph.node(id).inputs) {
@@ -104,10 +106,10 @@ Question question_of(const Graph& graph, const cost::CostModel& cost, const Solv
 assignment::Solution solve_fixed_to(const Question& question, int strategy, double seconds) {
   const Stopwatch stopwatch;
   assignment::AssignmentProblem fixed = question.problem();
-  fix(fixed.nodes[question.node], strategy);
+  fix(fixed.nodes[question.problem_node()], strategy);
   assignment::AssignmentProblem around = fixed;
   for (std::size_t node = 0; node < question.is_near.size(); ++node)
-    if (!question.is_near[node]) fix(around.nodes[node], question.solved.choice[node]);
+    if (!question.is_near[node]) fix(around.nodes[node], question.choice[node]);
   const assignment::Solution near = solve(around, {.time_limit_seconds = seconds * near_share});
   const double left = std::max(0.0, seconds - stopwatch.seconds());
   assignment::Solution best = solve(fixed, {.time_limit_seconds = left});
@@ -141,7 +143,7 @@ std::vector<Explanation::Resharding> reshardings_of(const Question& question,
 /// Tells of the best plan with the candidate.
 void describe(const Question& question, const plan::Plan& plan, Candidate& candidate) {
   candidate.reshardings = reshardings_of(question, candidate.strategy, plan);
-  const plan::Plan& before = question.solved.plan;
+  const plan::Plan& before = question.plan;
   const auto add = [&](const std::string& name, const auto& from, const auto& to) {
     if (from != to) candidate.neighbours.push_back({name, to_string(from), to_string(to)});
   };
@@ -157,15 +159,16 @@ void describe(const Question& question, const plan::Plan& plan, Candidate& candi
 }
 
 Candidate explain(const Question& question, int strategy, double seconds) {
-  const SolvedPlan& solved = question.solved;
-  const OperatorStrategies& strategies = *solved.built.operators[question.node];
+  const int node = question.problem_node();
+  const OperatorStrategies& strategies = *question.built.operators[node];
   Candidate result;
   result.strategy = strategies.choices[strategy];
-  result.own_seconds = in_seconds(strategies.costs[strategy]);
-  if (solved.choice[question.node] == strategy) {
+  result.own_seconds =
+      in_seconds(strategies.costs[strategy]) / question.built.parts[question.part].weight;
+  if (question.choice[node] == strategy) {
     result.is_chosen = true;
     result.proof = Proof::exact;
-    describe(question, solved.plan, result);
+    describe(question, question.plan, result);
     return result;
   }
   const assignment::Solution solution = solve_fixed_to(question, strategy, seconds);
@@ -175,17 +178,36 @@ Candidate explain(const Question& question, int strategy, double seconds) {
   }
   // No plan costs less than the search's bound, so none with the candidate does.
   result.worse_by_at_least_seconds =
-      std::max(in_seconds(solution.lower_bound), solved.report.lower_bound_seconds) -
+      std::max(in_seconds(solution.lower_bound), question.report.lower_bound_seconds) -
       in_seconds(question.plan_cost);
   if (solution.choice.empty()) return result;
   const std::vector<int> choice = assignment::without_needless_changes(
-      question.problem(), solved.choice, solution.choice, question.node);
+      question.problem(), question.choice, solution.choice, node);
   result.proof = solution.status == assignment::Status::optimal ? Proof::exact : Proof::bounded;
   result.worse_by_seconds =
       in_seconds(assignment::cost_of(question.problem(), choice) - question.plan_cost);
   if (result.proof == Proof::exact) result.worse_by_at_least_seconds = result.worse_by_seconds;
-  describe(question, decode(solved.built, choice, question.cost), result);
+  describe(question, decode(question.built, choice, question.cost, question.part), result);
   return result;
+}
+
+Explanation explain_all(const Question& question, double time_limit_seconds) {
+  Explanation explanation{.node = question.node,
+                          .plan_seconds = in_seconds(question.plan_cost),
+                          .plan_lower_bound_seconds = question.report.lower_bound_seconds,
+                          .plan_is_optimal = question.report.proven_optimal};
+  const Stopwatch stopwatch;
+  const auto count =
+      static_cast<int>(question.built.operators[question.problem_node()]->choices.size());
+  for (int k = 0; k < count; ++k) {
+    const double left = std::max(0.0, time_limit_seconds - stopwatch.seconds());
+    explanation.candidates.push_back(explain(question, k, left / (count - k)));
+  }
+  std::ranges::stable_sort(explanation.candidates, {}, [](const Candidate& each) {
+    return std::tuple(!each.is_chosen, !each.has_plan(),
+                      each.has_plan() ? each.worse_by_seconds : each.worse_by_at_least_seconds);
+  });
+  return explanation;
 }
 
 constexpr std::string_view proof_names[] = {"exact", "bounded", "unknown", "none-fits"};
@@ -225,22 +247,28 @@ NodeId find_operator(const Graph& graph, std::string_view name) {
 
 Explanation explain_operator(const Graph& graph, const cost::CostModel& cost,
                              const SolvedPlan& solved, NodeId node, double time_limit_seconds) {
-  const Question question = question_of(graph, cost, solved, node);
-  Explanation explanation{.node = node,
-                          .plan_seconds = in_seconds(question.plan_cost),
-                          .plan_lower_bound_seconds = solved.report.lower_bound_seconds,
-                          .plan_is_optimal = solved.report.proven_optimal};
-  const Stopwatch stopwatch;
-  const auto count = static_cast<int>(solved.built.operators[node]->choices.size());
-  for (int k = 0; k < count; ++k) {
-    const double left = std::max(0.0, time_limit_seconds - stopwatch.seconds());
-    explanation.candidates.push_back(explain(question, k, left / (count - k)));
-  }
-  std::ranges::stable_sort(explanation.candidates, {}, [](const Candidate& each) {
-    return std::tuple(!each.is_chosen, !each.has_plan(),
-                      each.has_plan() ? each.worse_by_seconds : each.worse_by_at_least_seconds);
-  });
-  return explanation;
+  return explain_all(with_surroundings({.graph = graph,
+                                        .cost = cost,
+                                        .plan = solved.plan,
+                                        .report = solved.report,
+                                        .built = solved.built,
+                                        .choice = solved.choice,
+                                        .part = 0,
+                                        .node = node}),
+                     time_limit_seconds);
+}
+
+Explanation explain_operator(std::span<const Profile> profiles, const JointPlan& solved,
+                             std::size_t profile, NodeId node, double time_limit_seconds) {
+  return explain_all(with_surroundings({.graph = profiles[profile].stage->graph,
+                                        .cost = *profiles[profile].cost,
+                                        .plan = solved.plans[profile],
+                                        .report = solved.report,
+                                        .built = solved.built,
+                                        .choice = solved.choice,
+                                        .part = profile,
+                                        .node = node}),
+                     time_limit_seconds);
 }
 
 std::string explanation_json(const Graph& graph, const Explanation& explanation) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,11 @@ graph::NodeId find_operator(const graph::Graph& graph, std::string_view name);
 Explanation explain_operator(const graph::Graph& graph, const cost::CostModel& cost,
                              const SolvedPlan& solved, graph::NodeId node,
                              double time_limit_seconds);
+
+/// The same for an operator of one of several profiles, whose plan is `solved`. Seconds by which
+/// plans are worse are of all profiles, each times its weight.
+Explanation explain_operator(std::span<const Profile> profiles, const JointPlan& solved,
+                             std::size_t profile, graph::NodeId node, double time_limit_seconds);
 
 /// The explanation as JSON's text.
 std::string explanation_json(const graph::Graph& graph, const Explanation& explanation);

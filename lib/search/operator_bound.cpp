@@ -1,11 +1,30 @@
 #include "search/operator_bound.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "cost/cost_model.h"
 #include "graph/arena.h"
+#include "graph/loop_body.h"
+#include "search/joined_weights.h"
 
 namespace autopar::search {
+
+namespace {
+
+std::int64_t activation_bytes(const graph::Graph& graph) {
+  return graph::plan_arena(graph::value_lifetimes(graph)).bytes + graph::bodies_bound(graph);
+}
+
+/// The constants in bodies of loops.
+std::int64_t bytes_of_bodies(const graph::Graph& graph) {
+  std::int64_t bytes = 0;
+  for (const graph::Node& node : graph.nodes)
+    if (node.body) bytes += graph::constant_bytes(node.body->graph);
+  return bytes;
+}
+
+}  // namespace
 
 std::vector<std::vector<double>> least_operator_seconds(std::span<const int> devices,
                                                         const graph::Graph& graph,
@@ -28,9 +47,26 @@ double least_seconds_on(int devices, const graph::Graph& graph, const cost::Devi
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
 }
 
+double least_seconds_on(int devices, std::span<const Profile> profiles) {
+  double seconds = 0;
+  for (const Profile& each : profiles)
+    seconds += each.weight * least_seconds_on(devices, each.stage->graph, each.cost->device());
+  return seconds;
+}
+
 std::int64_t bytes_on_one_device(const graph::Graph& graph) {
-  return graph::constant_bytes(graph) + graph::plan_arena(graph::value_lifetimes(graph)).bytes +
-         graph::bodies_bound(graph);
+  return graph::constant_bytes(graph) + activation_bytes(graph);
+}
+
+std::int64_t bytes_on_one_device(std::span<const Profile> profiles) {
+  if (profiles.size() == 1) return bytes_on_one_device(profiles.front().stage->graph);
+  std::vector<const graph::Graph*> graphs;
+  std::int64_t most = 0;
+  for (const Profile& each : profiles) {
+    graphs.push_back(&each.stage->graph);
+    most = std::max(most, activation_bytes(each.stage->graph) + bytes_of_bodies(each.stage->graph));
+  }
+  return joined_weight_bytes(graphs) + most;
 }
 
 }  // namespace autopar::search

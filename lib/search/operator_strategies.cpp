@@ -114,10 +114,11 @@ std::int64_t arena_bytes(const graph::Value& value, const sharding::TensorShardS
 }
 
 StrategyTable::StrategyTable(const graph::Graph& graph, const cost::CostModel& cost,
-                             const Pins& pins, KeepPartial keep)
+                             const Pins& pins, KeepPartial keep, double weight)
     : graph_(graph),
       cost_(cost),
       pins_(pins),
+      weight_(weight),
       rules_(rules_of(graph)),
       partial_uses_(
           partial_uses(graph, rules_, pins.name_partial_values() ? KeepPartial::anywhere : keep)) {}
@@ -140,9 +141,9 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   strategies.choices = pins_.allowed(
       node.name, sharding::enumerate_op_shard_specs(graph_, node, rule, cost_.mesh(), partial));
   for (const sharding::OpShardSpec& choice : strategies.choices) {
-    strategies.costs.push_back(picoseconds(cost_.operator_seconds(graph_, node, rule, choice) +
-                                               cost_.reduction_seconds(graph_, node, rule, choice),
-                                           node.name));
+    const double seconds = cost_.operator_seconds(graph_, node, rule, choice) +
+                           cost_.reduction_seconds(graph_, node, rule, choice);
+    strategies.costs.push_back(picoseconds(weight_ * seconds, node.name));
     std::int64_t& outputs = strategies.output_bytes.emplace_back(0);
     std::int64_t& inner = strategies.inner_bytes.emplace_back(0);
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {

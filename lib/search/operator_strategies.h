@@ -17,7 +17,7 @@ namespace autopar::search {
 /// The strategies of an operator with their costs. Operators that are alike share one.
 struct OperatorStrategies {
   std::vector<sharding::OpShardSpec> choices;
-  std::vector<assignment::Cost> costs;     ///< picoseconds, with the reductions
+  std::vector<assignment::Cost> costs;     ///< picoseconds, with the reductions, times the weight
   std::vector<std::int64_t> output_bytes;  ///< of the arena, after the reductions
   std::vector<std::int64_t> inner_bytes;   ///< of the arena, within the operator's own step
   bool has_rule = true;                    ///< false: only replicated, for want of a rule
@@ -26,8 +26,9 @@ struct OperatorStrategies {
 /// Makes them, once for all operators with the same rule, shapes, types, partial values and pin.
 class StrategyTable {
  public:
+  /// Costs are times the weight.
   StrategyTable(const graph::Graph& graph, const cost::CostModel& cost, const Pins& pins,
-                KeepPartial keep = KeepPartial::where_it_may_save);
+                KeepPartial keep = KeepPartial::where_it_may_save, double weight = 1);
   /// Throws Error where the operator's pin leaves none, or a price is implausible.
   std::shared_ptr<const OperatorStrategies> of(graph::NodeId id);
 
@@ -35,6 +36,7 @@ class StrategyTable {
   const graph::Graph& graph_;
   const cost::CostModel& cost_;
   const Pins& pins_;
+  const double weight_;
   const NodeRules rules_;
   const std::vector<sharding::PartialUse> partial_uses_;
   std::map<std::string, std::shared_ptr<const OperatorStrategies>> made_;

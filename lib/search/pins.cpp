@@ -43,15 +43,20 @@ Pin read_pin(const json& entry, const std::string& where) {
   pin.name = entry.at("name").get<std::string>();
   for (const auto& [field, value] : entry.items()) {
     if (field == "op_type") continue;  // plan.json tells it; the name is what counts
-    if (field != "name" && field != "inputs" && field != "outputs" && field != "reductions") {
-      fail("{} ('{}'): unknown field '{}'; it has name, inputs, outputs, reductions", where,
-           pin.name, field);
+    if (field != "name" && field != "inputs" && field != "outputs" && field != "reductions" &&
+        field != "profile") {
+      fail("{} ('{}'): unknown field '{}'; it has name, inputs, outputs, reductions, profile",
+           where, pin.name, field);
     }
   }
   const std::string named = fmt::format("{} ('{}')", where, pin.name);
   pin.inputs = parsed(entry, "inputs", named, TensorShardSpec::parse);
   pin.outputs = parsed(entry, "outputs", named, TensorShardSpec::parse);
   pin.reductions = parsed(entry, "reductions", named, sharding::parse_reduce_function);
+  if (entry.contains("profile")) {
+    if (!entry.at("profile").is_string()) fail("{}: 'profile' is no text", named);
+    pin.profile = entry.at("profile").get<std::string>();
+  }
   return pin;
 }
 
@@ -82,14 +87,17 @@ std::string describe(const Pin& pin) {
        pin.name);
 }
 
+bool names_stored(const Pin& pin, const graph::Graph& graph,
+                  const std::vector<graph::NodeId>& producers) {
+  for (std::size_t id = 0; id < graph.values.size(); ++id)
+    if (producers[id] == graph::no_node && matches(pin, graph.values[id].name)) return true;
+  return false;
+}
+
 /// An input or a weight, which has a place and no strategy.
 void check_names_tensor(const Pin& pin, const graph::Graph& graph,
                         const std::vector<graph::NodeId>& producers) {
-  bool names_stored = false;
-  for (std::size_t id = 0; id < graph.values.size() && !names_stored; ++id) {
-    names_stored = producers[id] == graph::no_node && matches(pin, graph.values[id].name);
-  }
-  if (!names_stored) fail_unnamed(pin);
+  if (!names_stored(pin, graph, producers)) fail_unnamed(pin);
   if (pin.inputs || pin.reductions) {
     fail("--strategy pins '{}', an input or weight, which has 'outputs' alone", pin.name);
   }
@@ -124,6 +132,10 @@ std::vector<Pin> load_pins(const std::filesystem::path& file) {
 bool names_operator(const Pin& pin, const graph::Graph& graph) {
   return std::ranges::any_of(graph.nodes,
                              [&](const graph::Node& node) { return matches(pin, node.name); });
+}
+
+bool names_anything(const Pin& pin, const graph::Graph& graph) {
+  return names_operator(pin, graph) || names_stored(pin, graph, graph::producers(graph));
 }
 
 void check_pin_names(const std::vector<Pin>& pins, const std::vector<std::string>& names) {

@@ -20,14 +20,19 @@ struct Pin {
   std::optional<std::vector<sharding::TensorShardSpec>> inputs;
   std::optional<std::vector<sharding::TensorShardSpec>> outputs;
   std::optional<std::vector<sharding::ReduceFunction>> reductions;
+  /// The profile that it is for alone; all where it does not say.
+  std::optional<std::string> profile{};
 };
 
 /// Reads {"operators": [{"name": "...", "inputs": ["RS0", ...], "outputs": [...],
-/// "reductions": [...]}]}. Throws Error naming file and entry.
+/// "reductions": [...], "profile": "..."}]}. Throws Error naming file and entry.
 std::vector<Pin> load_pins(const std::filesystem::path& file);
 
 /// Whether its name is an operator's, or a glob that matches one.
 bool names_operator(const Pin& pin, const graph::Graph& graph);
+
+/// Whether it names an operator, a model input or a constant.
+bool names_anything(const Pin& pin, const graph::Graph& graph);
 
 /// Throws Error, all at once, for entries that can name nothing of a model whose file has these
 /// names: what comes from inside of nodes has names that begin with theirs. Nothing is said of

@@ -18,28 +18,30 @@
 //         versions and producer, and set, or readers                        add_each_version
 //         an output and the input that it follows in the next step          add_state
 //
-// Time:   0 is at rest, where weights alone count; operator i runs at time i+1. Weights count
-//         always, inputs and outputs of operators from when they are made to their last reader,
-//         copies between the operators that may read them. Values of one step alone (a sum before
-//         its reduction, the only reader's copy) count where they are large. The bytes that packing
-//         an arena wastes are left out; program::predict_peak_bytes counts them.
+// Several profiles make one problem: their operators first, profile by profile, and each weight
+// once; states of one name are joined by an edge (join_states).
+//
+// Time:   0 is at rest, where weights alone count; operator i runs at time i+1, so that each
+//         profile has a run of times of its own. Weights count always, inputs and outputs of
+//         operators from when they are made to their last reader, copies between the operators that
+//         may read them. Values of one step alone (a sum before its reduction, the only reader's
+//         copy) count where they are large. The bytes that packing an arena wastes are left out;
+//         program::predict_peak_bytes counts them.
 
 #include "search/plan_builder.h"
 
 #include <algorithm>
-#include <compare>
-#include <iterator>
+#include <deque>
 #include <map>
-#include <numeric>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "base/error.h"
 #include "graph/loop_body.h"
 #include "graph/state.h"
-#include "search/cost_tables.h"
-#include "search/problem_parts.h"
+#include "search/joined_weights.h"
+#include "search/part_context.h"
+#include "search/versioned_tensors.h"
 #include "sharding/cross_mesh.h"
 
 namespace autopar::search {
@@ -56,43 +58,8 @@ using graph::ValueId;
 using sharding::OpShardSpec;
 using sharding::TensorShardSpec;
 
-constexpr int no_hub = -1;
-
-/// A search may be repeated with a lower limit, of at least this part of the one it was asked for.
-constexpr std::int64_t lowest_limit_share = 2;
-
 /// Smaller constants (and inputs) are not worth a choice: every rank has them whole.
 constexpr std::int64_t smallest_split_bytes = 1024;
-
-/// A value of one step alone is worth a node of the problem from this part of the limit on.
-constexpr std::int64_t smallest_counted_share = 64;
-
-/// A tensor that may be had in several versions, one for each spec in which it is read.
-struct VersionedTensor {
-  /// The memory of a version that is not as the tensor was made: bytes at times [first, end).
-  struct Copy {
-    int first;
-    int end;
-    std::int64_t bytes;
-    auto operator<=>(const Copy&) const = default;
-  };
-  const Value& value;
-  const std::vector<GraphUses::Reader>& readers;
-  int producer;                         ///< the problem's node
-  const SpecList* made;                 ///< by the producer's strategy
-  std::vector<const SpecList*> read{};  ///< by reader and its strategy
-  SpecList specs{};
-  std::vector<Copy> copies{};  ///< by spec
-};
-using Copy = VersionedTensor::Copy;
-
-std::int64_t whole_bytes(const Value& value) {
-  return bytes_of(value.type, graph::num_elements(value.shape));
-}
-
-bool is_worth_counting(std::int64_t bytes, std::int64_t limit) {
-  return bytes > limit / smallest_counted_share;
-}
 
 SpecList stored_specs(const Value& value, const sharding::DeviceMesh& mesh, const Pins& pins) {
   const bool is_packed = bits_of(value.type) % 8 != 0;
@@ -105,18 +72,19 @@ SpecList stored_specs(const Value& value, const sharding::DeviceMesh& mesh, cons
 }
 
 /// Throws the problems with the pins, all at once: of each the first operator that refuses it.
-void check_pins(const Graph& graph, const sharding::DeviceMesh& mesh, const GraphUses& uses,
-                const Pins& pins, StrategyTable& strategies, Problems& problems) {
+void check_pins(PartContext& context, Problems& problems) {
+  const Graph& graph = context.graph;
   std::set<const Pin*> refused;
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
-    const Pin* pin = pins.pin_of(graph.nodes[id].name);
+    const Pin* pin = context.pins.pin_of(graph.nodes[id].name);
     if (pin == nullptr || refused.contains(pin)) continue;
-    const bool is_possible = problems.collect([&] { strategies.of(static_cast<NodeId>(id)); });
+    const bool is_possible =
+        problems.collect([&] { context.strategies.of(static_cast<NodeId>(id)); });
     if (!is_possible) refused.insert(pin);
   }
   for (std::size_t id = 0; id < graph.values.size(); ++id)
-    if (uses.producers[id] == graph::no_node)
-      problems.collect([&] { stored_specs(graph.values[id], mesh, pins); });
+    if (context.uses.producers[id] == graph::no_node)
+      problems.collect([&] { stored_specs(graph.values[id], context.cost.mesh(), context.pins); });
   problems.throw_if_any();
 }
 
@@ -128,251 +96,119 @@ std::string described_loop(const Graph& graph, const graph::Node& loop) {
                            expected.rounds);
 }
 
-void add_operators(const Graph& graph, const GraphUses& uses, StrategyTable& strategies,
-                   PlanProblem& built) {
+void add_operators(PartContext& context, PlanProblem& built) {
+  const Graph& graph = context.graph;
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const graph::Node& node = graph.nodes[id];
-    const auto& own = built.operators.emplace_back(strategies.of(static_cast<NodeId>(id)));
-    if (!own->has_rule) {
-      built.operators_without_rule.push_back(node.body ? described_loop(graph, node)
-                                                       : qualified_op_type(node));
-    }
-    int last = static_cast<int>(id) + 1;
+    const auto& own = built.operators.emplace_back(context.strategies.of(static_cast<NodeId>(id)));
+    const int time = context.uses.time_of(static_cast<NodeId>(id));
+    int last = time;
     for (const ValueId output : node.outputs) {
-      if (output != graph::no_value) last = std::max(last, uses.last_use[output]);
+      if (output != graph::no_value) last = std::max(last, context.uses.last_use[output]);
     }
-    add_node(built.problem, static_cast<int>(id) + 1, last + 1, own->output_bytes, own->costs);
+    add_node(built.problem, time, last + 1, own->output_bytes, own->costs);
+  }
+}
+
+/// Those of a profile that no earlier one has: each operator of the model once.
+void add_operators_without_rule(const Graph& graph, const PlanProblem::Part& part,
+                                std::set<std::string>& known, PlanProblem& built) {
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    const graph::Node& node = graph.nodes[id];
+    if (built.operators[part.first_node + id]->has_rule || !known.insert(node.name).second)
+      continue;
+    built.operators_without_rule.push_back(node.body ? described_loop(graph, node)
+                                                     : qualified_op_type(node));
   }
 }
 
 /// Adds the memory within an operator's own step: of partial values that are reduced at once, and
 /// of those between the parts that it is decomposed into.
-void add_inner_values(std::int64_t limit, PlanProblem& built) {
-  for (std::size_t id = 0; id < built.operators.size(); ++id) {
-    const std::vector<std::int64_t>& bytes = built.operators[id]->inner_bytes;
-    const auto op = static_cast<int>(id);
+void add_inner_values(const PlanProblem::Part& part, std::int64_t limit, PlanProblem& built) {
+  for (int op = part.first_node; op < part.end_node; ++op) {
+    const std::vector<std::int64_t>& bytes = built.operators[op]->inner_bytes;
     if (is_worth_counting(std::ranges::max(bytes), limit))
       add_usage(built.problem, op, op + 1, op + 2, bytes);
   }
 }
 
-/// Returns the bytes of weights that a rank may have under MemoryPolicy::Kind::fair.
-std::int64_t add_stored_tensors(const Graph& graph, const cost::CostModel& cost,
-                                const GraphUses& uses, const Pins& pins,
-                                const std::set<ValueId>& received, PlanProblem& built) {
-  const sharding::DeviceMesh& mesh = cost.mesh();
-  std::int64_t fair_limit = 0;
+/// The stored tensors of all profiles while they are added.
+struct StoredTensors {
+  std::vector<std::map<ValueId, int>> weights;  ///< as join_weights numbers them
+  int horizon = 0;                              ///< one past the last time
+  std::map<int, std::size_t> added{};           ///< by weight, its index in PlanProblem::stored
+  std::int64_t fair_bytes = 0;  ///< of weights that a rank may have under MemoryPolicy::Kind::fair
+};
+
+/// What the pins of all profiles leave of the ways in which a tensor may lie. Throws Error where
+/// that is nothing.
+SpecList specs_for_all(const Value& value, const std::deque<PartContext>& contexts) {
+  const sharding::DeviceMesh& mesh = contexts.front().cost.mesh();
+  SpecList specs = stored_specs(value, mesh, contexts.front().pins);
+  for (std::size_t p = 1; p < contexts.size(); ++p) {
+    const SpecList allowed = stored_specs(value, mesh, contexts[p].pins);
+    std::erase_if(specs, [&](const TensorShardSpec& spec) {
+      return std::ranges::find(allowed, spec) == allowed.end();
+    });
+  }
+  if (specs.empty())
+    fail(
+        "--strategy pins tensor '{}' otherwise in one profile than in another: a weight lies one "
+        "way for all",
+        value.name);
+  return specs;
+}
+
+void add_stored_tensors(const std::deque<PartContext>& contexts, std::size_t part,
+                        StoredTensors& tensors, PlanProblem& built) {
+  const PartContext& context = contexts[part];
+  const Graph& graph = context.graph;
+  const GraphUses& uses = context.uses;
+  const sharding::DeviceMesh& mesh = context.cost.mesh();
   for (std::size_t id = 0; id < graph.values.size(); ++id) {
     const auto value_id = static_cast<ValueId>(id);
     if (uses.producers[id] != graph::no_node) continue;
     const Value& value = graph.value(value_id);
     const bool is_weight = value.constant.has_value();
+    std::size_t index = built.stored.size();
+    if (is_weight) {
+      const auto [known, is_new] =
+          tensors.added.try_emplace(tensors.weights[part].at(value_id), index);
+      index = known->second;
+    }
+    built.parts[part].stored.emplace(value_id, index);
+    if (index < built.stored.size()) continue;
     PlanProblem::Stored stored;
-    stored.specs = received.contains(value_id) ? sharding::receive_specs(value.shape, mesh)
-                                               : stored_specs(value, mesh, pins);
+    if (context.received.contains(value_id))
+      stored.specs = sharding::receive_specs(value.shape, mesh);
+    else
+      stored.specs =
+          is_weight ? specs_for_all(value, contexts) : stored_specs(value, mesh, context.pins);
     std::vector<std::int64_t> usages;
     for (const TensorShardSpec& spec : stored.specs) {
       const graph::Shape local = largest_local_shape(spec, value.shape, mesh);
       usages.push_back(is_weight ? bytes_of(value.type, graph::num_elements(local))
-                                 : arena_bytes(value, spec, cost));
+                                 : arena_bytes(value, spec, context.cost));
     }
     if (is_weight)
-      fair_limit += fair_share(whole_bytes(value), mesh.num_devices(), std::ranges::min(usages));
-    stored.node = add_node(built.problem, is_weight ? 0 : 1,
-                           is_weight ? uses.horizon : uses.last_use[id] + 1, std::move(usages));
-    built.stored.emplace(value_id, std::move(stored));
-  }
-  return fair_limit;
-}
-
-/// The problem's node that a value comes from, and the value's spec by that node's strategy.
-std::pair<int, const SpecList*> source_of(const Graph& graph, const GraphUses& uses, ValueId id,
-                                          const PlanProblem& built, CostTables& tables) {
-  const NodeId producer = uses.producers[id];
-  if (producer == graph::no_node) {
-    const PlanProblem::Stored& stored = built.stored.at(id);
-    return {stored.node, tables.shared(stored.specs)};
-  }
-  const auto& outputs = graph.node(producer).outputs;
-  const auto output = std::ranges::find(outputs, id) - outputs.begin();
-  return {producer, tables.specs(*built.operators[producer], static_cast<std::size_t>(output),
-                                 &OpShardSpec::outputs)};
-}
-
-void find_copies(const cost::CostModel& cost, int horizon, VersionedTensor& tensor) {
-  tensor.specs = specs_read(tensor.read);
-  for (const TensorShardSpec& spec : tensor.specs) {
-    // Alive from the first operator that may read the version to behind the last one.
-    Copy copy{horizon, 0, arena_bytes(tensor.value, spec, cost)};
-    for (std::size_t k = 0; k < tensor.read.size(); ++k) {
-      const SpecList& list = *tensor.read[k];
-      if (std::ranges::find(list, spec) == list.end()) continue;
-      const NodeId reader = tensor.readers[k].node;
-      copy.first = std::min(copy.first, reader + 1);
-      copy.end = std::max(copy.end, reader + 2);
-    }
-    tensor.copies.push_back(copy);
-  }
-}
-
-/// Adds an edge for each value of one reader, and returns those of several. A large weight that is
-/// stored in pieces and gathered for its only reader is among these: its copy counts.
-std::vector<VersionedTensor> connect_readers(const Graph& graph, const cost::CostModel& cost,
-                                             const GraphUses& uses, std::int64_t limit,
-                                             CostTables& tables, PlanProblem& built) {
-  std::vector<VersionedTensor> versioned;
-  for (std::size_t v = 0; v < graph.values.size(); ++v) {
-    const auto id = static_cast<ValueId>(v);
-    if (uses.readers[v].empty()) continue;
-    const auto [producer, made] = source_of(graph, uses, id, built, tables);
-    VersionedTensor tensor{graph.value(id), uses.readers[v], producer, made};
-    for (const auto& [reader, input] : tensor.readers)
-      tensor.read.push_back(tables.specs(*built.operators[reader], input, &OpShardSpec::inputs));
-    if (tensor.read.size() == 1 && !is_worth_counting(whole_bytes(tensor.value), limit)) {
-      add_edge(built.problem, producer, tensor.readers.front().node,
-               tables.connecting(tensor.value, made, tensor.read.front()));
-    } else {
-      find_copies(cost, uses.horizon, tensor);
-      versioned.push_back(std::move(tensor));
-    }
-  }
-  return versioned;
-}
-
-/// Copies' kinds as numbers, the same for tensors whose copies differ in the same way.
-std::vector<int> kinds_of(const std::vector<Copy>& copies) {
-  const std::set<Copy> distinct(copies.begin(), copies.end());
-  std::vector<int> kinds;
-  for (const Copy& copy : copies) {
-    kinds.push_back(static_cast<int>(std::distance(distinct.begin(), distinct.find(copy))));
-  }
-  return kinds;
-}
-
-/// By time, how many times before it may exceed their limit.
-std::vector<int> full_times_before(const AssignmentProblem& problem,
-                                   const std::vector<VersionedTensor>& tensors) {
-  const auto horizon = static_cast<int>(problem.usage_limits.size());
-  std::vector<assignment::WideCost> most(horizon + 1, 0);  // changes from time to time
-  const auto add = [&](int first, int end, std::int64_t bytes) {
-    most[first] += bytes;
-    most[end] -= bytes;
-  };
-  for (const auto& node : problem.nodes) add(node.first, node.end, std::ranges::max(node.usages));
-  for (const VersionedTensor& tensor : tensors) {
-    for (const Copy& copy : tensor.copies) add(copy.first, copy.end, copy.bytes);
-  }
-  std::inclusive_scan(most.begin(), most.end(), most.begin());
-  std::vector<int> full_before(horizon + 1, 0);
-  for (int t = 0; t < horizon; ++t) {
-    const bool is_full = most[t] > problem.usage_limits[t] / lowest_limit_share;
-    full_before[t + 1] = full_before[t] + (is_full ? 1 : 0);
-  }
-  return full_before;
-}
-
-/// Returns the node that chooses among the sets.
-int add_sets(const VersionedTensor& tensor, const TensorVersions& versions, CostTables& tables,
-             AssignmentProblem& problem) {
-  const int hub = add_node(problem, 0, 0, std::vector<std::int64_t>(versions.sets.size(), 0));
-  add_edge(problem, tensor.producer, hub, tables.making(tensor.value, tensor.made, versions));
-  for (std::size_t k = 0; k < tensor.read.size(); ++k)
-    add_edge(problem, hub, tensor.readers[k].node, tables.reading(versions, tensor.read[k]));
-  return hub;
-}
-
-/// Adds the memory of a set's copies, at times that several versions may share.
-void add_copies(const VersionedTensor& tensor, const TensorVersions& versions, int hub,
-                AssignmentProblem& problem) {
-  std::map<std::pair<int, int>, std::vector<std::int64_t>> usages;  // by times and set
-  for (std::size_t v = 0; v < tensor.copies.size(); ++v) {
-    const Copy& copy = tensor.copies[v];
-    auto& bytes = usages[{copy.first, copy.end}];
-    bytes.resize(versions.sets.size(), 0);
-    for (std::size_t set = 0; set < bytes.size(); ++set) {
-      if (versions.is_in(v, set)) bytes[set] += copy.bytes;
-    }
-  }
-  const std::set<Copy> kinds(tensor.copies.begin(), tensor.copies.end());
-  for (std::size_t set = 0; set < versions.sets.size(); ++set) {
-    if (versions.sets[set].made == TensorVersions::no_kind) continue;
-    const Copy& made = *std::next(kinds.begin(), versions.sets[set].made);
-    usages.at({made.first, made.end})[set] -= made.bytes;
-  }
-  if (usages.size() == 1) {
-    const auto& [times, bytes] = *usages.begin();
-    AssignmentProblem::Node& node = problem.nodes[hub];
-    std::tie(node.first, node.end) = times;
-    node.usages = bytes;
-    return;
-  }
-  for (const auto& [times, bytes] : usages)
-    add_usage(problem, hub, times.first, times.second, bytes);
-}
-
-/// Where there are too many sets, a node for each version with its memory. Without a hub it has the
-/// version's price, too.
-void add_each_version(const VersionedTensor& tensor, const TensorVersions& versions, int hub,
-                      CostTables& tables, AssignmentProblem& problem) {
-  for (std::size_t v = 0; v < tensor.specs.size(); ++v) {
-    // As the tensor was made, left out, or a copy.
-    const auto& [first, end, bytes] = tensor.copies[v];
-    const int copy = add_node(problem, first, end, {0, 0, bytes});
-    const TensorShardSpec& to = tensor.specs[v];
-    std::vector<Cost> making;
-    for (const TensorShardSpec& from : *tensor.made) {
-      const Cost price = hub == no_hub ? tables.connect_cost(tensor.value, from, to) : 0;
-      making.insert(making.end(), {from == to ? 0 : impossible, 0, price});
-    }
-    add_edge(problem, tensor.producer, copy, std::move(making));
-    if (hub != no_hub) {
-      std::vector<Cost> having;
-      for (std::size_t set = 0; set < versions.sets.size(); ++set) {
-        having.insert(having.end(), {0, versions.is_in(v, set) ? impossible : 0, 0});
-      }
-      add_edge(problem, hub, copy, std::move(having));
-      continue;
-    }
-    for (std::size_t k = 0; k < tensor.read.size(); ++k) {
-      std::vector<Cost> reading;
-      for (const TensorShardSpec& spec : *tensor.read[k]) {
-        reading.insert(reading.end(), {0, spec == to ? impossible : 0, 0});
-      }
-      add_edge(problem, tensor.readers[k].node, copy, std::move(reading));
-    }
-  }
-}
-
-/// Adds the nodes and edges that choose each tensor's versions. Copies are counted where the most
-/// that may be alive at some time exceeds the limits, which must be set.
-void add_versions(const std::vector<VersionedTensor>& tensors, CostTables& tables,
-                  AssignmentProblem& problem) {
-  const std::vector<int> full_before = full_times_before(problem, tensors);
-  for (const VersionedTensor& tensor : tensors) {
-    const bool may_matter =
-        full_before[tensor.readers.front().node + 1] < full_before[tensor.readers.back().node + 2];
-    const TensorVersions& counted =
-        tables.versions(tensor.read, may_matter ? kinds_of(tensor.copies) : std::vector<int>{});
-    if (!counted.sets.empty()) {
-      const int hub = add_sets(tensor, counted, tables, problem);
-      if (may_matter) add_copies(tensor, counted, hub, problem);
-      continue;
-    }
-    const TensorVersions& versions = tables.versions(tensor.read, {});
-    const int hub = versions.sets.empty() ? no_hub : add_sets(tensor, versions, tables, problem);
-    if (hub == no_hub || may_matter) add_each_version(tensor, versions, hub, tables, problem);
+      tensors.fair_bytes +=
+          fair_share(whole_bytes(value), mesh.num_devices(), std::ranges::min(usages));
+    stored.node = add_node(built.problem, is_weight ? 0 : uses.first_time(),
+                           is_weight ? tensors.horizon : uses.last_use[id] + 1, std::move(usages));
+    built.stored.push_back(std::move(stored));
   }
 }
 
 /// Each rank's shard of the output follows its shard of the input: both have one spec, which does
 /// not split the dimension in which the output is longer.
-void add_state(const Graph& graph, const GraphUses& uses, const graph::State& state,
-               CostTables& tables, PlanProblem& built) {
+void add_state(PartContext& context, std::size_t part, const graph::State& state,
+               PlanProblem& built) {
+  const Graph& graph = context.graph;
   const ValueId output = graph.outputs[state.output];
   const ValueId input = graph.inputs[state.input];
   if (output == input) return;
-  const auto [producer, made] = source_of(graph, uses, output, built, tables);
-  const auto [follower, stored] = source_of(graph, uses, input, built, tables);
+  const auto [producer, made] = source_of(context, built, part, output);
+  const auto [follower, stored] = source_of(context, built, part, input);
   const auto growth = graph::growth_of(graph.value(output).name, graph.value(output).shape,
                                        graph.value(input).name, graph.value(input).shape);
   std::vector<Cost> table;
@@ -384,43 +220,169 @@ void add_state(const Graph& graph, const GraphUses& uses, const graph::State& st
   add_edge(built.problem, producer, follower, std::move(table));
 }
 
-}  // namespace
+/// Whether what lies so in one profile lies so in another: a dimension of two extents is not split.
+bool is_shared(const TensorShardSpec& from, const graph::Shape& shape, const TensorShardSpec& to,
+               const graph::Shape& other) {
+  if (from != to) return false;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] != other[d] && !from.dims[d].empty()) return false;
+  return true;
+}
 
-PlanProblem build_plan_problem(const Graph& graph, const cost::CostModel& cost,
-                               const SearchOptions& options, std::span<const ValueId> received) {
+/// A state is the same tensor in all profiles, though its extents may differ: it lies one way.
+void join_states(const std::deque<PartContext>& contexts, std::size_t part, PlanProblem& built) {
+  const auto input_of = [](const Graph& graph, const graph::State& state) {
+    return graph.inputs[state.input];
+  };
+  const Graph& first = contexts.front().graph;
+  const Graph& other = contexts[part].graph;
+  for (const graph::State& state : first.states) {
+    const ValueId input = input_of(first, state);
+    const auto same = std::ranges::find_if(other.states, [&](const graph::State& each) {
+      return other.value(input_of(other, each)).name == first.value(input).name;
+    });
+    if (same == other.states.end()) continue;
+    const ValueId follower = input_of(other, *same);
+    const PlanProblem::Stored& from = built.stored_of(input);
+    const PlanProblem::Stored& to = built.stored_of(follower, part);
+    std::vector<Cost> table;
+    for (const TensorShardSpec& a : from.specs)
+      for (const TensorShardSpec& b : to.specs)
+        table.push_back(is_shared(a, first.value(input).shape, b, other.value(follower).shape)
+                            ? 0
+                            : impossible);
+    add_edge(built.problem, from.node, to.node, std::move(table));
+  }
+}
+
+/// A graph as a part of a problem.
+struct PartGraph {
+  const Graph& graph;
+  std::span<const ValueId> received;
+  const cost::CostModel& cost;
+  double weight;
+  std::vector<Pin> pins;
+};
+
+/// Nodes that were added since the last call are the part's.
+void mark_nodes(int part, PlanProblem& built) {
+  built.part_of.resize(built.problem.nodes.size(), part);
+}
+
+PlanProblem build(std::vector<PartGraph> graphs, const SearchOptions& options) {
   Problems problems;
-  const Pins pins(options.pins, graph, &problems);
-  StrategyTable strategies(graph, cost, pins, options.keep_partial);
-  const GraphUses uses = find_uses(graph, cost);
-  check_pins(graph, cost.mesh(), uses, pins, strategies, problems);
-
-  const std::int64_t limit = limit_of(options.memory, cost.device());
+  std::deque<PartContext> contexts;
   PlanProblem built;
-  CostTables tables(cost);
-  add_operators(graph, uses, strategies, built);
-  add_inner_values(limit, built);
-  const std::int64_t fair_limit = add_stored_tensors(
-      graph, cost, uses, pins, std::set<ValueId>(received.begin(), received.end()), built);
-  const std::vector<VersionedTensor> versioned =
-      connect_readers(graph, cost, uses, limit, tables, built);
-  for (const graph::State& state : graph.states) add_state(graph, uses, state, tables, built);
-  built.problem.usage_limits.assign(uses.horizon, limit);
+  StoredTensors tensors;
+  std::vector<const Graph*> alone;
+  int first_node = 0;
+  for (PartGraph& each : graphs) {
+    contexts.emplace_back(each.graph, each.received, each.cost, each.weight, std::move(each.pins),
+                          options.keep_partial, first_node, problems);
+    check_pins(contexts.back(), problems);
+    const int end_node = first_node + static_cast<int>(each.graph.nodes.size());
+    built.parts.push_back({each.weight, first_node, end_node, {}});
+    alone.push_back(&each.graph);
+    first_node = end_node;
+  }
+  tensors.weights = join_weights(alone);
+  tensors.horizon = first_node + 1;
+
+  // Phase by phase: the problem's first nodes are all the operators.
+  const std::int64_t limit = limit_of(options.memory, graphs.front().cost.device());
+  const std::size_t count = contexts.size();
+  std::set<std::string> without_rule;
+  const auto for_each_part = [&](const auto& add) {
+    for (std::size_t p = 0; p < count; ++p) {
+      add(p);
+      mark_nodes(static_cast<int>(p), built);
+    }
+  };
+  for_each_part([&](std::size_t p) { add_operators(contexts[p], built); });
+  for (std::size_t p = 0; p < count; ++p)
+    add_operators_without_rule(contexts[p].graph, built.parts[p], without_rule, built);
+  for_each_part([&](std::size_t p) { add_inner_values(built.parts[p], limit, built); });
+  for_each_part([&](std::size_t p) { add_stored_tensors(contexts, p, tensors, built); });
+  for (const auto& [weight, index] : tensors.added)
+    built.part_of[built.stored[index].node] = PlanProblem::of_all;
+  std::vector<std::vector<VersionedTensor>> versioned(count);
+  for_each_part(
+      [&](std::size_t p) { versioned[p] = connect_readers(contexts[p], limit, p, built); });
+  for (std::size_t p = 0; p < count; ++p)
+    for (const graph::State& state : contexts[p].graph.states)
+      add_state(contexts[p], p, state, built);
+  for (std::size_t p = 1; p < count; ++p) join_states(contexts, p, built);
+  built.problem.usage_limits.assign(tensors.horizon, limit);
   if (options.memory.kind == MemoryPolicy::Kind::fair)
-    built.problem.usage_limits.front() = std::min(fair_limit, limit);
-  add_versions(versioned, tables, built.problem);
+    built.problem.usage_limits.front() = std::min(tensors.fair_bytes, limit);
+  for_each_part(
+      [&](std::size_t p) { add_versions(versioned[p], contexts[p].tables, built.problem); });
   return built;
 }
 
+}  // namespace
+
+PlanProblem build_plan_problem(std::span<const Profile> profiles, const SearchOptions& options) {
+  require(!profiles.empty(), "a search has a profile");
+  std::vector<std::vector<Pin>> pins = pins_by_profile(options.pins, profiles);
+  std::vector<PartGraph> graphs;
+  for (std::size_t p = 0; p < profiles.size(); ++p) {
+    const Profile& each = profiles[p];
+    graphs.push_back(
+        {each.stage->graph, each.stage->received, *each.cost, each.weight, std::move(pins[p])});
+  }
+  return build(std::move(graphs), options);
+}
+
+PlanProblem build_plan_problem(const Graph& graph, const cost::CostModel& cost,
+                               const SearchOptions& options, std::span<const ValueId> received) {
+  return build({{graph, received, cost, 1, options.pins}}, options);
+}
+
 plan::Plan decode(const PlanProblem& built, const std::vector<int>& choice,
-                  const cost::CostModel& cost) {
+                  const cost::CostModel& cost, std::size_t part) {
+  const auto& [weight, first_node, end_node, stored] = built.parts[part];
   plan::Plan plan;
   plan.mesh = cost.mesh();
   plan.device = cost.device().name;
-  for (std::size_t id = 0; id < built.operators.size(); ++id)
-    plan.operators.push_back(built.operators[id]->choices[choice[id]]);
-  for (const auto& [value, stored] : built.stored)
-    plan.stored.emplace(value, stored.specs[choice[stored.node]]);
+  for (int op = first_node; op < end_node; ++op)
+    plan.operators.push_back(built.operators[op]->choices[choice[op]]);
+  for (const auto& [value, index] : stored) {
+    const PlanProblem::Stored& tensor = built.stored[index];
+    plan.stored.emplace(value, tensor.specs[choice[tensor.node]]);
+  }
   return plan;
+}
+
+std::vector<double> seconds_by_part(const PlanProblem& built, const std::vector<int>& choice) {
+  const AssignmentProblem& problem = built.problem;
+  std::vector<Cost> costs(built.parts.size(), 0);
+  const auto part_of = [&](int a, int b) {
+    return built.part_of[built.part_of[a] == PlanProblem::of_all ? b : a];
+  };
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n)  // where weights lie costs nothing
+    if (built.part_of[n] != PlanProblem::of_all)
+      costs[built.part_of[n]] += problem.nodes[n].costs[choice[n]];
+  for (const auto& edge : problem.edges)
+    costs[part_of(edge.a, edge.b)] +=
+        assignment::pair_cost(problem, edge, edge.a, choice[edge.a], choice[edge.b]);
+  std::vector<double> seconds;
+  for (std::size_t p = 0; p < costs.size(); ++p)
+    seconds.push_back(in_seconds(costs[p]) / built.parts[p].weight);
+  return seconds;
+}
+
+std::int64_t weight_bytes_of_others(const PlanProblem& built, const std::vector<int>& choice,
+                                    std::size_t part) {
+  std::set<std::size_t> own;
+  for (const auto& [value, index] : built.parts[part].stored) own.insert(index);
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < built.stored.size(); ++i) {
+    const int node = built.stored[i].node;
+    if (built.part_of[node] == PlanProblem::of_all && !own.contains(i))
+      bytes += built.problem.nodes[node].usages[choice[node]];
+  }
+  return bytes;
 }
 
 }  // namespace autopar::search

@@ -9,28 +9,29 @@ namespace autopar::search {
 using assignment::AssignmentProblem;
 using assignment::Cost;
 using assignment::impossible;
+using graph::NodeId;
 using graph::ValueId;
 
-GraphUses find_uses(const graph::Graph& graph, const cost::CostModel& cost) {
+GraphUses find_uses(const graph::Graph& graph, const cost::CostModel& cost, int first_node) {
   GraphUses uses{.producers = graph::producers(graph),
                  .readers = std::vector<std::vector<GraphUses::Reader>>(graph.values.size()),
-                 .last_use = std::vector<int>(graph.values.size(), 0),
-                 .horizon = static_cast<int>(graph.nodes.size()) + 1};
+                 .last_use = std::vector<int>(graph.values.size(), first_node),
+                 .first_node = first_node,
+                 .end = first_node + static_cast<int>(graph.nodes.size()) + 1};
   const auto last_use = [&](ValueId id) -> int& { return uses.last_use[id]; };
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const auto& inputs = graph.nodes[id].inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i] == graph::no_value) continue;
       uses.readers[inputs[i]].push_back({static_cast<graph::NodeId>(id), i});
-      last_use(inputs[i]) = static_cast<int>(id) + 1;
+      last_use(inputs[i]) = uses.time_of(static_cast<NodeId>(id));
     }
   }
-  for (const ValueId output : graph.outputs) last_use(output) = uses.horizon - 1;
-  for (const graph::State& state : graph.states)
-    last_use(graph.inputs[state.input]) = uses.horizon - 1;
+  for (const ValueId output : graph.outputs) last_use(output) = uses.end - 1;
+  for (const graph::State& state : graph.states) last_use(graph.inputs[state.input]) = uses.end - 1;
   for (std::size_t id = graph.nodes.size(); id-- > 0;) {
     const graph::Node& node = graph.nodes[id];
-    int last = 0;
+    int last = first_node;
     for (const ValueId output : node.outputs)
       if (output != graph::no_value && !cost.takes_memory(graph.value(output)))
         last = std::max(last, last_use(output));

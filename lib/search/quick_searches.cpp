@@ -19,7 +19,6 @@ namespace {
 using assignment::AssignmentProblem;
 using assignment::impossible;
 using assignment::PartialChoice;
-using graph::NodeId;
 using sharding::FactorAxes;
 using sharding::OpShardSpec;
 
@@ -67,7 +66,7 @@ void forbid_unfair_places(const PlanProblem& built, const sharding::DeviceMesh& 
                           AssignmentProblem& problem) {
   std::vector<Weight> weights;
   double total = 0;
-  for (const auto& [value, stored] : built.stored) {
+  for (const PlanProblem::Stored& stored : built.stored) {
     AssignmentProblem::Node& node = problem.nodes[stored.node];
     const auto uses_more = [&, &specs = stored.specs](std::size_t s) {
       return !uses_only(specs[s], num_axes);
@@ -107,23 +106,23 @@ int least(const std::vector<assignment::WideCost>& costs) {
 /// Decides `seeds` for what is cheapest by itself, then breadth first what they reach, by `choose`;
 /// then what is open still, as further seeds in the order of `rest`.
 template <typename Choose>
-std::vector<int> decide_all(PartialChoice& partial, const std::vector<NodeId>& seeds,
-                            const std::vector<NodeId>& rest, const Choose& choose) {
-  std::deque<NodeId> queue;
-  const auto decide = [&](NodeId op, int strategy) {
+std::vector<int> decide_all(PartialChoice& partial, const std::vector<int>& seeds,
+                            const std::vector<int>& rest, const Choose& choose) {
+  std::deque<int> queue;
+  const auto decide = [&](int op, int strategy) {
     partial.decide(op, strategy);
     queue.push_back(op);
   };
   const auto propagate = [&] {
     for (; !queue.empty(); queue.pop_front()) {
-      for (const NodeId op : partial.take_open_neighbours(queue.front()))
+      for (const int op : partial.take_open_neighbours(queue.front()))
         // One that reads two tensors of the same operator is met twice.
         if (!partial.is_decided(op)) decide(op, choose(op));
     }
   };
-  for (const NodeId op : seeds) decide(op, least(partial.estimate(op)));
+  for (const int op : seeds) decide(op, least(partial.estimate(op)));
   propagate();
-  for (const NodeId op : rest) {
+  for (const int op : rest) {
     if (partial.is_decided(op)) continue;
     decide(op, least(partial.estimate(op)));
     propagate();
@@ -153,39 +152,39 @@ void forbid_other_cuts(const OperatorStrategies& strategies, int axis, const Fac
 
 /// The inner recursion: heavy operators one by one, then breadth first from them to the rest.
 std::vector<int> choose_for_cut(const PlanProblem& built, const AssignmentProblem& problem) {
-  const std::vector<NodeId> order = heaviest_first(built);
-  const auto weight = [&](NodeId op) {
+  const std::vector<int> order = heaviest_first(built);
+  const auto weight = [&](int op) {
     return assignment::WideCost{std::ranges::max(built.operators[op]->costs)};
   };
   assignment::WideCost total = 0;
-  for (const NodeId op : order) total += weight(op);
-  std::vector<NodeId> heavy;
-  std::ranges::copy_if(order, std::back_inserter(heavy), [&](NodeId op) {
+  for (const int op : order) total += weight(op);
+  std::vector<int> heavy;
+  std::ranges::copy_if(order, std::back_inserter(heavy), [&](int op) {
     return weight(op) * static_cast<assignment::WideCost>(order.size()) > total;
   });
   PartialChoice partial(problem, static_cast<int>(order.size()));
-  return decide_all(partial, heavy, order, [&](NodeId op) { return least(partial.estimate(op)); });
+  return decide_all(partial, heavy, order, [&](int op) { return least(partial.estimate(op)); });
 }
 
 }  // namespace
 
-std::vector<NodeId> heaviest_first(const PlanProblem& built) {
-  std::vector<NodeId> order(built.operators.size());
+std::vector<int> heaviest_first(const PlanProblem& built) {
+  std::vector<int> order(built.operators.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, std::ranges::greater(),
-                           [&](NodeId op) { return std::ranges::max(built.operators[op]->costs); });
+                           [&](int op) { return std::ranges::max(built.operators[op]->costs); });
   return order;
 }
 
 std::optional<std::vector<int>> choose_by_propagation(const PlanProblem& built,
                                                       const AssignmentProblem& limited,
                                                       const sharding::DeviceMesh& mesh,
-                                                      const std::vector<NodeId>& seeds) {
+                                                      const std::vector<int>& seeds) {
   AssignmentProblem fair = limited;
   forbid_unfair_places(built, mesh, mesh.num_axes(), fair);
   const int num_operators = static_cast<int>(built.operators.size());
   PartialChoice partial(fair, num_operators);
-  const auto with_least_resharding = [&](NodeId op) {
+  const auto with_least_resharding = [&](int op) {
     const std::vector<assignment::WideCost> resharding = partial.resharding(op);
     const std::vector<assignment::Cost>& own = fair.nodes[op].costs;
     std::size_t best = 0;

@@ -16,7 +16,7 @@ namespace autopar::search {
 std::optional<std::vector<int>> choose_by_propagation(const PlanProblem& built,
                                                       const assignment::AssignmentProblem& limited,
                                                       const sharding::DeviceMesh& mesh,
-                                                      const std::vector<graph::NodeId>& seeds);
+                                                      const std::vector<int>& seeds);
 
 /// The double recursion of MindSpore (D-Rec: Wang et al., "Efficient and Systematic Partitioning of
 /// Large and Deep Neural Networks for Parallelization", Euro-Par 2021): the devices are cut again
@@ -29,7 +29,8 @@ std::optional<std::vector<int>> choose_recursively(const PlanProblem& built,
                                                    const assignment::AssignmentProblem& limited,
                                                    const sharding::DeviceMesh& mesh);
 
-/// Operators by what their dearest strategy costs, with its communication; heaviest first.
-std::vector<graph::NodeId> heaviest_first(const PlanProblem& built);
+/// Operators, as nodes of the problem, by what their dearest strategy costs, with its
+/// communication; heaviest first.
+std::vector<int> heaviest_first(const PlanProblem& built);
 
 }  // namespace autopar::search

@@ -31,6 +31,12 @@ constexpr int nodes_one_by_one = 16;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
+using Profiles = std::vector<Profile>;
+
+const sharding::DeviceMesh& mesh_of(const Profiles& profiles) {
+  return profiles.front().cost->mesh();
+}
+
 /// Seconds of the longest search so far, by number of axes.
 using LongestSearches = std::map<int, double>;
 
@@ -43,10 +49,10 @@ double expected_seconds(const LongestSearches& longest, int axes) {
 }
 
 /// Meshes of as many axes share the time that is left, those of more take one share together.
-double share_of_time(std::span<const cost::CostModel> meshes, std::size_t i, double seconds_left) {
+double share_of_time(std::span<const Profiles> meshes, std::size_t i, double seconds_left) {
   std::size_t shares = i + 1 == meshes.size() ? 0 : 1;
   for (std::size_t k = i; k < meshes.size(); ++k) {
-    if (meshes[k].mesh().num_axes() == meshes[i].mesh().num_axes()) ++shares;
+    if (mesh_of(meshes[k]).num_axes() == mesh_of(meshes[i]).num_axes()) ++shares;
   }
   return std::max(0.0, seconds_left) / static_cast<double>(shares);
 }
@@ -54,19 +60,18 @@ double share_of_time(std::span<const cost::CostModel> meshes, std::size_t i, dou
 /// The search of one mesh: a plan, or why there is none.
 struct Attempt {
   MeshTrial trial;
-  std::optional<SolvedPlan> solved{};
+  std::optional<JointPlan> solved{};
   std::exception_ptr refusal{};
   std::int64_t least_bytes = std::numeric_limits<std::int64_t>::max();  ///< as NothingFits has it
 };
 
 /// `least_seconds`: no plan on any mesh takes less.
-Attempt search_on(const graph::Graph& graph, const cost::CostModel& mesh,
-                  const SearchOptions& options, double least_seconds) {
-  Attempt attempt{.trial = {.mesh = mesh.mesh()}};
+Attempt search_on(const Profiles& profiles, const SearchOptions& options, double least_seconds) {
+  Attempt attempt{.trial = {.mesh = mesh_of(profiles)}};
   MeshTrial& trial = attempt.trial;
   try {
-    attempt.solved = search_plan(graph, mesh, options);
-    const double seconds = attempt.solved->plan.predicted.cost_seconds;
+    attempt.solved = search_plan(profiles, options);
+    const double seconds = attempt.solved->predicted.cost_seconds;
     trial.cost_seconds = seconds;
     trial.lower_bound_seconds =
         std::max(attempt.solved->report.lower_bound_seconds, std::min(least_seconds, seconds));
@@ -170,13 +175,20 @@ std::vector<Submesh> submeshes(int devices, const cost::DeviceModel& device,
 
 SolvedPlan search_meshes(const graph::Graph& graph, std::span<const cost::CostModel> meshes,
                          const SearchOptions& options) {
+  const graph::StageGraph stage = graph::whole_stage(graph);
+  std::vector<Profiles> profiles;
+  for (const cost::CostModel& mesh : meshes) profiles.push_back({{.stage = &stage, .cost = &mesh}});
+  return only_plan(search_meshes(profiles, options));
+}
+
+JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& options) {
   require(!meshes.empty(), "a search has a mesh");
-  if (meshes.size() == 1) return search_plan(graph, meshes.front(), options);
+  if (meshes.size() == 1) return search_plan(meshes.front(), options);
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best mesh so far will do
   const Stopwatch stopwatch;
   const double least_seconds =
-      least_seconds_on(meshes.front().mesh().num_devices(), graph, meshes.front().device());
-  std::optional<SolvedPlan> best;
+      least_seconds_on(mesh_of(meshes.front()).num_devices(), meshes.front());
+  std::optional<JointPlan> best;
   std::vector<MeshTrial> trials;
   LongestSearches longest;
   std::exception_ptr refusal;  // with the least memory
@@ -185,13 +197,13 @@ SolvedPlan search_meshes(const graph::Graph& graph, std::span<const cost::CostMo
   const auto may_be_worth_it = [&](std::size_t i) {
     if (i == 0) return true;
     if (was_interrupted()) return !best;
-    if (best && best->plan.predicted.cost_seconds <= least_seconds) return false;
-    return expected_seconds(longest, meshes[i].mesh().num_axes()) <
+    if (best && best->predicted.cost_seconds <= least_seconds) return false;
+    return expected_seconds(longest, mesh_of(meshes[i]).num_axes()) <
            options.time_limit_seconds - stopwatch.seconds();
   };
   for (std::size_t i = 0; i < meshes.size(); ++i) {
     if (!may_be_worth_it(i)) {
-      trials.push_back({.mesh = meshes[i].mesh(), .lower_bound_seconds = least_seconds});
+      trials.push_back({.mesh = mesh_of(meshes[i]), .lower_bound_seconds = least_seconds});
       continue;
     }
     SearchOptions own = options;
@@ -199,15 +211,15 @@ SolvedPlan search_meshes(const graph::Graph& graph, std::span<const cost::CostMo
         share_of_time(meshes, i, options.time_limit_seconds - stopwatch.seconds());
     own.warns = options.warns && i == 0;
     const Stopwatch of_this;
-    Attempt attempt = search_on(graph, meshes[i], own, least_seconds);
-    double& longest_of_these = longest[meshes[i].mesh().num_axes()];
+    Attempt attempt = search_on(meshes[i], own, least_seconds);
+    double& longest_of_these = longest[mesh_of(meshes[i]).num_axes()];
     longest_of_these = std::max(longest_of_these, of_this.seconds());
     if (attempt.refusal && (!refusal || attempt.least_bytes < least_bytes))
       refusal = attempt.refusal;
     least_bytes = std::min(least_bytes, attempt.least_bytes);
     if (attempt.solved) {
       glpk_seconds += attempt.solved->report.glpk_seconds;
-      if (!best || attempt.trial.cost_seconds < best->plan.predicted.cost_seconds)
+      if (!best || attempt.trial.cost_seconds < best->predicted.cost_seconds)
         best = std::move(attempt.solved);
     }
     trials.push_back(std::move(attempt.trial));
@@ -215,7 +227,7 @@ SolvedPlan search_meshes(const graph::Graph& graph, std::span<const cost::CostMo
   if (!best) refuse(refusal, trials);
   const double bound =
       std::ranges::min(trials, {}, &MeshTrial::lower_bound_seconds).lower_bound_seconds;
-  const double cost_seconds = best->plan.predicted.cost_seconds;
+  const double cost_seconds = best->predicted.cost_seconds;
   SearchReport& report = best->report;
   // Costs are rounded to picoseconds, which bounds by operators are not.
   report.lower_bound_seconds = std::min(bound, cost_seconds);

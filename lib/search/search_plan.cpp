@@ -55,10 +55,11 @@ constexpr double most_cells_of_a_table = 4e6;
 /// What one search of a plan is for. All of it is known before the first solve.
 struct PlanTask {
   Stopwatch stopwatch{};  ///< from before the problem was built
-  const graph::StageGraph& stage;
-  const cost::CostModel& cost;
+  std::span<const Profile> profiles;
   const SearchOptions& options;
   PlanProblem built;
+
+  const sharding::DeviceMesh& mesh() const { return profiles.front().cost->mesh(); }
 
   bool is_exact() const { return options.method == SearchMethod::ilp; }
   double seconds_left() const { return options.time_limit_seconds - stopwatch.seconds(); }
@@ -70,7 +71,7 @@ struct PlanTask {
 struct Incumbent {
   std::vector<int> choice;  ///< empty where there is none
   Cost cost = assignment::impossible;
-  plan::Plan plan;
+  std::vector<plan::Plan> plans;         ///< by profile
   std::vector<std::vector<int>> starts;  ///< choices that the next exact solve begins with
   double glpk_seconds = 0;               ///< of all solves
 };
@@ -80,24 +81,49 @@ std::int64_t summed_peak(const PlanTask& task, const std::vector<int>& choice) {
   return std::ranges::max(assignment::usage_over_time(task.built.problem, choice));
 }
 
-/// A choice's plan with its peak alone predicted.
-plan::Plan plan_of(const PlanTask& task, const std::vector<int>& choice) {
+/// The same while one part runs, and at rest.
+std::int64_t summed_peak(const PlanTask& task, const std::vector<int>& choice, std::size_t part) {
+  const std::vector<std::int64_t> usage = assignment::usage_over_time(task.built.problem, choice);
+  const PlanProblem::Part& own = task.built.parts[part];
+  const auto first = usage.begin() + own.first_node + 1;
+  return std::max(usage.front(),
+                  std::ranges::max(std::ranges::subrange(first, usage.begin() + own.end_node + 1)));
+}
+
+/// What a part's shards need, beside the weights of all.
+std::int64_t predicted_peak(const PlanTask& task, const std::vector<int>& choice,
+                            const plan::Plan& plan, std::size_t part) {
   const SearchOptions& options = task.options;
-  plan::Plan plan = decode(task.built, choice, task.cost);
-  plan.predicted.peak_bytes =
-      options.run_bytes ? options.rank0_bytes +
-                              program::predict_peak_bytes(task.stage, plan, task.cost.device(),
-                                                          options.microbatches, options.run_bytes)
-                        : summed_peak(task, choice);
-  return plan;
+  const auto& [stage, cost, weight, name] = task.profiles[part];
+  return options.rank0_bytes + weight_bytes_of_others(task.built, choice, part) +
+         program::predict_peak_bytes(*stage, plan, cost->device(), options.microbatches,
+                                     options.run_bytes);
+}
+
+/// A choice's plans with their peaks alone predicted.
+std::vector<plan::Plan> plans_of(const PlanTask& task, const std::vector<int>& choice) {
+  std::vector<plan::Plan> plans;
+  for (std::size_t p = 0; p < task.profiles.size(); ++p) {
+    plan::Plan& plan = plans.emplace_back(decode(task.built, choice, *task.profiles[p].cost, p));
+    plan.predicted.peak_bytes = task.options.run_bytes ? predicted_peak(task, choice, plan, p)
+                                                       : summed_peak(task, choice, p);
+  }
+  return plans;
+}
+
+/// Bytes that the profile needs that needs most.
+std::int64_t peak_of(const std::vector<plan::Plan>& plans) {
+  std::int64_t peak = 0;
+  for (const plan::Plan& plan : plans) peak = std::max(peak, plan.predicted.peak_bytes);
+  return peak;
 }
 
 /// Takes the choice where it is cheaper than the incumbent and its shards fit. Returns the bytes by
 /// which its peak exceeds the limit, negative where it is below.
 std::int64_t consider(const PlanTask& task, const std::vector<int>& choice, Incumbent& incumbent) {
   const AssignmentProblem& problem = task.built.problem;
-  plan::Plan plan = plan_of(task, choice);
-  const std::int64_t excess = plan.predicted.peak_bytes - task.limit();
+  std::vector<plan::Plan> plans = plans_of(task, choice);
+  const std::int64_t excess = peak_of(plans) - task.limit();
   const Cost cost = assignment::cost_of(problem, choice);
   const std::int64_t limit_at_rest = problem.usage_limits.front();
   const bool is_fair =
@@ -105,7 +131,7 @@ std::int64_t consider(const PlanTask& task, const std::vector<int>& choice, Incu
   if (excess <= 0 && is_fair && cost < incumbent.cost) {
     incumbent.choice = choice;
     incumbent.cost = cost;
-    incumbent.plan = std::move(plan);
+    incumbent.plans = std::move(plans);
   }
   return excess;
 }
@@ -133,8 +159,8 @@ std::vector<int> carried_over(const PlanProblem& from, const std::vector<int>& c
   AssignmentProblem problem = to.problem;
   problem.usage_limits.clear();
   for (std::size_t id = 0; id < to.operators.size(); ++id) fix(problem.nodes[id], choice[id]);
-  for (const auto& [value, stored] : to.stored)
-    fix(problem.nodes[stored.node], choice[from.stored.at(value).node]);
+  for (std::size_t i = 0; i < to.stored.size(); ++i)
+    fix(problem.nodes[to.stored[i].node], choice[from.stored[i].node]);
   const auto reduced = presolve(std::move(problem));
   if (!reduced) return {};
   const auto rest = choose_by_elimination(reduced->core, most_cells_of_a_table);
@@ -151,7 +177,7 @@ std::vector<int> least_to_pack(const PlanTask& task, PlanProblem built, const Le
                                int first, Incumbent& incumbent) {
   std::vector<int> best = carried_over(built, least.choice, task);
   const auto packed = [&](const std::vector<int>& choice) {
-    return choice.empty() ? unknown_bytes : plan_of(task, choice).predicted.peak_bytes;
+    return choice.empty() ? unknown_bytes : peak_of(plans_of(task, choice));
   };
   auto& limits = built.problem.usage_limits;
   incumbent.starts = {least.choice};
@@ -175,9 +201,9 @@ LeastPeak find_least_memory(const PlanTask& task, Incumbent& incumbent) {
   // whatever was asked for, so that the least that is named is found again when it is asked for.
   SearchOptions options = task.options;
   if (options.memory.kind == MemoryPolicy::Kind::bytes)
-    options.memory.bytes = bytes_on_one_device(task.stage.graph) / task.cost.mesh().num_devices();
+    options.memory.bytes = bytes_on_one_device(task.profiles) / task.mesh().num_devices();
   const int first = options.memory.kind == MemoryPolicy::Kind::fair ? 1 : 0;
-  PlanProblem built = build_plan_problem(task.stage.graph, task.cost, options, task.stage.received);
+  PlanProblem built = build_plan_problem(task.profiles, options);
   std::optional<LeastPeak> least;
   {
     // A first Ctrl-C lets it end, since without it there is no plan at all; a second does not.
@@ -200,7 +226,7 @@ LeastPeak find_least_memory(const PlanTask& task, Incumbent& incumbent) {
 
 /// Throws NothingFits, which names the least memory known, where even that choice does not fit.
 void require_to_fit(const PlanTask& task, const LeastPeak& least) {
-  const std::int64_t peak = plan_of(task, least.choice).predicted.peak_bytes;
+  const std::int64_t peak = peak_of(plans_of(task, least.choice));
   if (peak <= task.limit()) return;
   throw NothingFits(
       fmt::format("nothing fits a memory limit of {} a device: the smallest known to do is {}: "
@@ -220,36 +246,46 @@ void warn_of_missing_rules(const std::vector<std::string>& op_types) {
   spdlog::warn("no sharding rule for {}: every rank runs these whole", text);
 }
 
-/// The cost of a choice beyond its operators'.
-double communication_seconds(const PlanTask& task, const plan::Plan& plan) {
-  const Graph& graph = task.stage.graph;
+/// The cost of a plan beyond its operators'.
+double communication_seconds(const Profile& profile, const plan::Plan& plan) {
+  const Graph& graph = profile.stage->graph;
   double computation = 0;
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const graph::Node& node = graph.nodes[id];
-    computation += task.cost.operator_seconds(
+    computation += profile.cost->operator_seconds(
         graph, node, sharding::rule_or_replicated(graph, node), plan.operators[id]);
   }
   return std::max(0.0, plan.predicted.cost_seconds - computation);
 }
 
+/// The name of an operator, by the problem's node.
+const std::string& name_of_operator(const PlanTask& task, int op) {
+  std::size_t part = 0;
+  while (op >= task.built.parts[part].end_node) ++part;
+  return task.profiles[part].stage->graph.node(op - task.built.parts[part].first_node).name;
+}
+
 /// Propagation begins with the operators that the user has pinned, or with the heaviest one.
-std::vector<graph::NodeId> seeds_of(const PlanTask& task) {
-  const Graph& graph = task.stage.graph;
-  const Pins pins(task.options.pins, graph);
-  std::vector<graph::NodeId> pinned;
-  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
-    if (pins.is_pinned(graph.nodes[id].name)) pinned.push_back(static_cast<graph::NodeId>(id));
+std::vector<int> seeds_of(const PlanTask& task) {
+  const std::vector<std::vector<Pin>> own = pins_by_profile(task.options.pins, task.profiles);
+  std::vector<int> pinned;
+  for (std::size_t p = 0; p < task.profiles.size(); ++p) {
+    const Graph& graph = task.profiles[p].stage->graph;
+    const Pins pins(own[p], graph);
+    for (std::size_t id = 0; id < graph.nodes.size(); ++id)
+      if (pins.is_pinned(graph.nodes[id].name))
+        pinned.push_back(task.built.parts[p].first_node + static_cast<int>(id));
   }
-  if (!pinned.empty() || graph.nodes.empty()) return pinned;
-  const graph::NodeId heaviest = heaviest_first(task.built).front();
+  if (!pinned.empty() || task.built.operators.empty()) return pinned;
+  const int heaviest = heaviest_first(task.built).front();
   spdlog::info("--strategy pins no operator: propagating from the heaviest, '{}'",
-               graph.node(heaviest).name);
+               name_of_operator(task, heaviest));
   return {heaviest};
 }
 
 Solution solve_quickly(const PlanTask& task, const AssignmentProblem& problem,
-                       const std::vector<graph::NodeId>& seeds) {
-  const sharding::DeviceMesh& mesh = task.cost.mesh();
+                       const std::vector<int>& seeds) {
+  const sharding::DeviceMesh& mesh = task.mesh();
   auto choice = task.options.method == SearchMethod::propagation
                     ? choose_by_propagation(task.built, problem, mesh, seeds)
                     : choose_recursively(task.built, problem, mesh);
@@ -273,7 +309,7 @@ struct FirstSolution {
 FirstSolution solve_under_limits(const PlanTask& task, const Solution& cheapest,
                                  Incumbent& incumbent) {
   const AssignmentProblem& problem = task.built.problem;
-  if (auto quick = choose_recursively(task.built, problem, task.cost.mesh())) {
+  if (auto quick = choose_recursively(task.built, problem, task.mesh())) {
     consider(task, *quick, incumbent);
     incumbent.starts.push_back(std::move(*quick));
   }
@@ -299,7 +335,7 @@ FirstSolution solve_from_no_limits(const PlanTask& task, Incumbent& incumbent) {
   if (cheapest.status == Status::infeasible && !task.options.pins.empty())
     throw NothingFits(
         "no plan has all that --strategy pins: some of its entries contradict "
-        "others, or --loop; leave out one after the other to see which",
+        "others, or the states, which --loop none leaves out; try without one after the other",
         unknown_bytes, true);
   if (cheapest.status == Status::infeasible) return {std::move(cheapest), bound};
   if (!cheapest.choice.empty()) {
@@ -325,8 +361,7 @@ void consider_fair_plan(const PlanTask& task, Incumbent& incumbent) {
   if (!task.is_exact() || task.options.memory.kind != MemoryPolicy::Kind::bytes) return;
   SearchOptions fair = task.options;
   fair.memory.kind = MemoryPolicy::Kind::fair;
-  const PlanProblem built =
-      build_plan_problem(task.stage.graph, task.cost, fair, task.stage.received);
+  const PlanProblem built = build_plan_problem(task.profiles, fair);
   incumbent.starts.clear();
   const Solution solution = solve_exactly(task, built.problem, incumbent);
   if (solution.choice.empty()) return;
@@ -341,14 +376,30 @@ SearchReport report_of(const PlanTask& task, const Incumbent& best, Cost lower_b
           .lower_bound_seconds = std::max(0.0, in_seconds(lower_bound)),
           .proven_optimal = best.cost == lower_bound,
           .bound_is_searched = task.is_exact() || task.options.bound,
-          .one_device_seconds = least_seconds_on(1, task.stage.graph, task.cost.device()),
-          .one_device_bytes = bytes_on_one_device(task.stage.graph)};
+          .one_device_seconds = least_seconds_on(1, task.profiles),
+          .one_device_bytes = bytes_on_one_device(task.profiles)};
 }
 
-SolvedPlan solve(PlanTask task) {
-  const std::vector<graph::NodeId> seeds = task.options.method == SearchMethod::propagation
-                                               ? seeds_of(task)
-                                               : std::vector<graph::NodeId>{};
+/// What is predicted of each profile, and of all.
+plan::Prediction predict(const PlanTask& task, Incumbent& best) {
+  const std::int64_t weight_bytes =
+      assignment::usage_over_time(task.built.problem, best.choice).front();
+  const std::vector<double> seconds = seconds_by_part(task.built, best.choice);
+  plan::Prediction all{.cost_seconds = in_seconds(best.cost), .weight_bytes = weight_bytes};
+  for (std::size_t p = 0; p < seconds.size(); ++p) {
+    plan::Prediction& own = best.plans[p].predicted;
+    own.cost_seconds = seconds[p];
+    own.communication_seconds = communication_seconds(task.profiles[p], best.plans[p]);
+    own.weight_bytes = weight_bytes;
+    all.communication_seconds += task.profiles[p].weight * own.communication_seconds;
+  }
+  all.peak_bytes = peak_of(best.plans);
+  return all;
+}
+
+JointPlan solve(PlanTask task) {
+  const std::vector<int> seeds =
+      task.options.method == SearchMethod::propagation ? seeds_of(task) : std::vector<int>{};
   if (task.options.warns) warn_of_missing_rules(task.built.operators_without_rule);
   Incumbent best;
   AssignmentProblem problem = task.built.problem;  // with the limits of the last attempt
@@ -379,14 +430,12 @@ SolvedPlan solve(PlanTask task) {
   // Shards may need less than the sums: then the bound under limits is not one for this plan.
   if (best.cost < lower_bound) lower_bound = 0;
   lower_bound = std::max(lower_bound, bound_without_limits);
-  best.plan.predicted.cost_seconds = in_seconds(best.cost);
-  best.plan.predicted.communication_seconds = communication_seconds(task, best.plan);
-  best.plan.predicted.weight_bytes =
-      assignment::usage_over_time(task.built.problem, best.choice).front();
+  const plan::Prediction predicted = predict(task, best);
   SearchReport report = report_of(task, best, lower_bound);
   // The best plan may be from an attempt before the last.
   if (assignment::within_limits(problem, best.choice)) task.built.problem = std::move(problem);
-  return {std::move(best.plan), std::move(report), std::move(task.built), std::move(best.choice)};
+  return {std::move(best.plans), predicted, std::move(report), std::move(task.built),
+          std::move(best.choice)};
 }
 
 }  // namespace
@@ -406,13 +455,22 @@ SolvedPlan search_plan(const Graph& graph, const cost::CostModel& cost,
 
 SolvedPlan search_plan(const graph::StageGraph& stage, const cost::CostModel& cost,
                        const SearchOptions& options) {
+  const Profile only{.stage = &stage, .cost = &cost};
+  return only_plan(search_plan({&only, 1}, options));
+}
+
+SolvedPlan only_plan(JointPlan found) {
+  return {std::move(found.plans.front()), std::move(found.report), std::move(found.built),
+          std::move(found.choice)};
+}
+
+JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& options) {
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best plan so far will do
   const Stopwatch stopwatch;
   return solve({.stopwatch = stopwatch,
-                .stage = stage,
-                .cost = cost,
+                .profiles = profiles,
                 .options = options,
-                .built = build_plan_problem(stage.graph, cost, options, stage.received)});
+                .built = build_plan_problem(profiles, options)});
 }
 
 }  // namespace autopar::search

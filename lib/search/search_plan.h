@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,20 @@ struct SolvedPlan {
   std::vector<int> choice;  ///< the plan's, by node of the problem
 };
 
+/// The plans of several profiles with the problem that they solve together.
+struct JointPlan {
+  std::vector<plan::Plan> plans;  ///< by profile; each predicts one run of it, without its weight
+  /// Seconds are summed by weight; memory is what the profile needs that needs most, with the
+  /// weights of all.
+  plan::Prediction predicted;
+  SearchReport report;
+  PlanProblem built;
+  std::vector<int> choice;
+};
+
+/// The plan of the one profile that there was.
+SolvedPlan only_plan(JointPlan found);
+
 /// One line that names the operators without a rule and counts them; none where there are none.
 void warn_of_missing_rules(const graph::Graph& graph);
 
@@ -34,12 +49,15 @@ struct NothingFits : Error {
   bool is_proven;            ///< false: as far as the time limit let see
 };
 
-/// The best plan of the strategy space under the cost model, or what a quicker method takes for
-/// one. Throws Error where a pin names no operator or leaves one without a strategy, and
-/// NothingFits. Operators without a rule are run replicated and named in one warning.
+/// The best plans of the strategy space for all profiles together under the cost model, or what a
+/// quicker method takes for such. Each plan's peak keeps within the memory limit. Throws Error
+/// where a pin names no operator or leaves one without a strategy, and NothingFits. Operators
+/// without a rule are run replicated and named in one warning.
+JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& options);
+/// The same for one graph.
 SolvedPlan search_plan(const graph::Graph& graph, const cost::CostModel& cost,
                        const SearchOptions& options);
-/// The same for a pipeline's stage. What arrives there is stored in a spec of
+/// For a pipeline's stage. What arrives there is stored in a spec of
 /// sharding::receive_specs, however small it is, and no pin is for it.
 SolvedPlan search_plan(const graph::StageGraph& stage, const cost::CostModel& cost,
                        const SearchOptions& options);

@@ -77,7 +77,8 @@ Relaxation relaxation(const StageFacts& facts, const Block& block) {
   made.problem.usage_limits.clear();
   const SharedFlags shared = shared_flags(facts, block.begin, block.end);
   std::set<int> free_nodes;
-  for (const auto& [value, stored] : built.stored) {
+  for (const auto& [value, index] : built.parts.front().stored) {
+    const PlanProblem::Stored& stored = built.stored[index];
     if (shared[value]) free_nodes.insert(stored.node);
     if (!stage.graph.is_constant(value)) continue;
     const std::int64_t least = std::ranges::min(made.problem.nodes[stored.node].usages);
@@ -91,7 +92,7 @@ Relaxation relaxation(const StageFacts& facts, const Block& block) {
     }
   }
   if (!block.is_first) {
-    for (const graph::ValueId value : received) free_nodes.insert(built.stored.at(value).node);
+    for (const graph::ValueId value : received) free_nodes.insert(built.stored_of(value).node);
   }
   std::erase_if(made.problem.edges, [&](const AssignmentProblem::Edge& edge) {
     return free_nodes.contains(edge.a) || free_nodes.contains(edge.b);

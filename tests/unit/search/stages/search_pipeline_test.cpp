@@ -489,7 +489,7 @@ TEST_CASE("what arrives is stored in a receive spec, however small it is") {
   REQUIRE(stage.received.size() == 1);
   const cost::CostModel cost(cost::load_device_model("h100"), sharding::DeviceMesh({2, 2}));
   const auto built = search::build_plan_problem(stage.graph, cost, {}, stage.received);
-  CHECK(built.stored.at(stage.received.front()).specs ==
+  CHECK(built.stored_of(stage.received.front()).specs ==
         sharding::receive_specs({4, 4}, cost.mesh()));
   CHECK(sharding::receive_specs({1, 1}, cost.mesh()) ==
         std::vector{sharding::TensorShardSpec::replicated(2)});

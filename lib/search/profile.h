@@ -1,0 +1,29 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cost/cost_model.h"
+#include "graph/stage_graph.h"
+#include "search/pins.h"
+
+namespace autopar::search {
+
+/// The model under one binding of its symbolic dimensions. Several are planned together: weights
+/// and states lie one way for all of them, operators may be split differently in each, and the
+/// objective is the sum of their seconds, each times its weight.
+struct Profile {
+  const graph::StageGraph* stage = nullptr;  ///< outlives the search
+  const cost::CostModel* cost = nullptr;     ///< fitted to this graph; all are of one mesh
+  double weight = 1;                         ///< above 0
+  std::string name{};                        ///< what pins call it
+};
+
+/// The pins that are for each profile: all that say nothing of profiles and name something in it,
+/// and those of its name. What names nothing in any profile is left to the first, which refuses it.
+/// Throws Error for a profile that there is none of.
+std::vector<std::vector<Pin>> pins_by_profile(const std::vector<Pin>& pins,
+                                              std::span<const Profile> profiles);
+
+}  // namespace autopar::search
