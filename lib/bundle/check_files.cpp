@@ -50,8 +50,8 @@ void check_files(const MetaInfo& info, const fs::path& bundle_dir, int rank) {
   problems.throw_if_any();
 }
 
-void check_tail_files(const TailInfo& tail, const fs::path& bundle_dir) {
-  for (const FileInfo& file : tail.files) check_file(file, bundle_dir / file.name);
+void check_common_files(std::span<const FileInfo> files, const fs::path& bundle_dir) {
+  for (const FileInfo& file : files) check_file(file, bundle_dir / file.name);
 }
 
 }  // namespace autopar::bundle

@@ -58,9 +58,7 @@ namespace bundle {
 
 namespace {
 
-constexpr int version_without_tail = 3;
-/// A program that knows of no tail must not run a bundle that has one.
-constexpr int version_with_tail = 4;
+constexpr int format_version = 5;
 
 constexpr JsonWords words{.no_object = "{} is no JSON object; partition the model again",
                           .missing = "{}: field '{}' is missing; partition the model again",
@@ -145,30 +143,41 @@ void fields(auto& visit, Like<CollectiveTotal> auto& total) {
   visit("bytes", total.bytes);
 }
 
+void fields(auto& visit, Like<ProfileInfo> auto& profile) {
+  visit("binding", profile.binding);
+  visit("weight", profile.weight);
+  visit("cost_seconds", profile.cost_seconds);
+  visit("peak_bytes", profile.peak_bytes);
+  visit("transfers", profile.transfers);
+  visit("inputs", profile.inputs);
+  visit("outputs", profile.outputs);
+  visit("collectives", profile.collectives);
+}
+
 void fields(auto& visit, Like<TailInfo> auto& tail) {
   visit("files", tail.files);
   fields(visit, tail.summary);
 }
 
-/// All but the version, and the tail that depends on it.
+/// All but the version.
 void fields(auto& visit, Like<MetaInfo> auto& info) {
   visit("model", info.model);
   visit("stages", info.stages);
   visit("microbatches", info.microbatches);
   visit("ranks", info.ranks);
   visit("groups", info.groups);
-  visit("transfers", info.transfers);
-  visit("inputs", info.inputs);
-  visit("outputs", info.outputs);
+  visit("profiles", info.profiles);
   visit("states", info.states);
+  visit("structure", info.structure);
+  visit("tail", info.tail);
   visit.inside("plan", [&](auto& plan) {
     plan("search", info.search);
     plan("seconds", info.search_seconds);
     plan("cost_seconds", info.cost_seconds);
     plan("lower_bound_seconds", info.lower_bound_seconds);
     plan("proven_optimal", info.proven_optimal);
+    plan("memory_limit_bytes", info.memory_limit_bytes);
     plan("device", info.device);
-    plan("collectives", info.collectives);
   });
 }
 
@@ -229,12 +238,12 @@ void check_stages(const JsonReader& reader, const MetaInfo& info) {
 }
 
 /// Messages lead from a stage's ranks to the next one's.
-void check_transfers(const JsonReader& reader, const MetaInfo& info) {
+void check_transfers(const JsonReader& reader, const MetaInfo& info, const ProfileInfo& profile) {
   const auto stage_of = [&](int rank) {
     const auto r = static_cast<std::size_t>(rank);
     return r < info.ranks.size() ? info.ranks[r].stage : -1;
   };
-  for (const TransferInfo& transfer : info.transfers) {
+  for (const TransferInfo& transfer : profile.transfers) {
     for (const auto& message : transfer.messages) {
       check(reader,
             stage_of(message.from) == transfer.from_stage &&
@@ -245,17 +254,12 @@ void check_transfers(const JsonReader& reader, const MetaInfo& info) {
   }
 }
 
-/// What one part says of another: stages and ranks, and whatever is told by rank.
-void check_consistency(const JsonReader& reader, const MetaInfo& info) {
+/// What a profile tells by rank.
+void check_profile(const JsonReader& reader, const MetaInfo& info, const ProfileInfo& profile) {
   const std::size_t ranks = info.ranks.size();
-  for (std::size_t r = 0; r < ranks; ++r) {
-    check(reader, info.ranks[r].rank == static_cast<int>(r),
-          fmt::format("has rank {} in place of rank {}", info.ranks[r].rank, r));
-  }
-  check(reader, info.microbatches > 0, "has no 'microbatches'");
-  check_stages(reader, info);
-  check_transfers(reader, info);
-  for (const auto* ports : {&info.inputs, &info.outputs}) {
+  check(reader, profile.peak_bytes.size() == ranks, "has 'peak_bytes' of other ranks");
+  check_transfers(reader, info, profile);
+  for (const auto* ports : {&profile.inputs, &profile.outputs}) {
     for (const PortInfo& port : *ports) {
       check(reader, port.ranges.size() == ranks,
             fmt::format("has '{}' for {} ranks of {}", port.name, port.ranges.size(), ranks));
@@ -271,18 +275,34 @@ void check_consistency(const JsonReader& reader, const MetaInfo& info) {
   }
 }
 
+/// What one part says of another: stages and ranks, and whatever is told by rank.
+void check_consistency(const JsonReader& reader, const MetaInfo& info) {
+  check(reader, info.microbatches > 0, "has no 'microbatches'");
+  check(reader, !info.profiles.empty(), "has no 'profiles'");
+  for (std::size_t r = 0; r < info.ranks.size(); ++r) {
+    check(reader, info.ranks[r].rank == static_cast<int>(r),
+          fmt::format("has rank {} in place of rank {}", info.ranks[r].rank, r));
+    const std::size_t files = info.ranks[r].files.size();
+    check(reader, files == info.profiles.size() || files == info.profiles.size() + 1,
+          fmt::format("has {} files of rank {} for {} profiles", files, r, info.profiles.size()));
+  }
+  check_stages(reader, info);
+  for (const ProfileInfo& profile : info.profiles) check_profile(reader, info, profile);
+}
+
 template <typename Ports>
 bool has(const Ports& ports, const std::string& name) {
   return std::ranges::any_of(ports, [&](const auto& port) { return port.name == name; });
 }
 
 /// The tail reads what there is, and the model's outputs are made.
-void check_tail(const JsonReader& reader, const graph::TailSummary& tail, const MetaInfo& info) {
+void check_tail(const JsonReader& reader, const graph::TailSummary& tail,
+                const ProfileInfo& profile) {
   for (const std::string& name : tail.inputs)
-    check(reader, has(info.inputs, name) || has(info.outputs, name),
+    check(reader, has(profile.inputs, name) || has(profile.outputs, name),
           fmt::format("has a tail that reads '{}', which nothing makes", name));
   for (const std::string& name : tail.model_outputs)
-    check(reader, has(info.outputs, name) || has(tail.outputs, name),
+    check(reader, has(profile.outputs, name) || has(tail.outputs, name),
           fmt::format("has an output '{}', which nothing makes", name));
 }
 
@@ -323,8 +343,7 @@ json to_json(const graph::TailSummary& tail) { return JsonWriter::write(tail); }
 
 json to_json(const MetaInfo& info) {
   json whole = JsonWriter::write(info);
-  whole["version"] = info.tail ? version_with_tail : version_without_tail;
-  if (info.tail) whole["tail"] = JsonWriter::write(*info.tail);
+  whole["version"] = format_version;
   return whole;
 }
 
@@ -333,22 +352,19 @@ MetaInfo load_meta_info(const std::filesystem::path& bundle_dir) {
   const json parsed = parse_file(file);
   const JsonReader reader(parsed, file.string(), words);
   const int version = reader.get<int>("version");
-  check(reader, version == version_without_tail || version == version_with_tail,
-        fmt::format("has version {}, but this build reads {} and {}", version, version_without_tail,
-                    version_with_tail));
+  check(reader, version == format_version,
+        fmt::format("has version {}, but this build reads {}", version, format_version));
   MetaInfo info;
   fields(reader, info);
   check_consistency(reader, info);
-  if (version == version_with_tail) {
-    info.tail = reader.get<TailInfo>("tail");
-    check_tail(reader, info.tail->summary, info);
-  }
+  for (const ProfileInfo& profile : info.profiles)
+    if (info.tail) check_tail(reader, info.tail->summary, profile);
   return info;
 }
 
-std::vector<graph::ModelOutput> model_outputs(const MetaInfo& info) {
+std::vector<graph::ModelOutput> model_outputs(const MetaInfo& info, const ProfileInfo& profile) {
   std::vector<graph::ModelOutput> made;
-  for (const PortInfo& port : info.outputs) {
+  for (const PortInfo& port : profile.outputs) {
     const std::vector<std::optional<std::int64_t>> dims(port.shape.begin(), port.shape.end());
     made.push_back({port.name, port.type, dims});
   }

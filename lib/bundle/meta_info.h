@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,9 @@ struct RankInfo {
   int rank = 0;
   int stage = 0;
   std::vector<int> coordinates;   ///< on its stage's mesh
-  std::vector<FileInfo> files;    ///< model first, then data where there is one
+  std::vector<FileInfo> files;    ///< a graph a profile, then data where there is any
   std::int64_t weight_bytes = 0;  ///< rank 0's with those of the tail
-  std::int64_t peak_bytes = 0;    ///< predicted: weights and arena
+  std::int64_t peak_bytes = 0;    ///< predicted: weights and the largest arena of any profile
 };
 
 /// How a tensor is cut into microbatches: along `dim`, `rows` each. The last may have fewer; it is
@@ -92,12 +93,29 @@ struct TransferInfo {
   std::vector<Message> messages;
 };
 
+/// What depends on the shapes of a run's inputs.
+struct ProfileInfo {
+  std::string binding{};    ///< what is bound, "batch=1 sequence=128"; empty where nothing is open
+  double weight = 1;        ///< in the search's objective
+  double cost_seconds = 0;  ///< of a run, predicted
+  std::vector<std::int64_t> peak_bytes{};  ///< by rank, predicted: weights and arena at most
+  std::vector<TransferInfo> transfers{};   ///< by boundary, in the order in which they are sent
+  std::vector<PortInfo> inputs{};
+  std::vector<PortInfo> outputs{};  ///< what ranks make: the model's, then what the tail reads
+  std::vector<CollectiveTotal> collectives{};  ///< of a run
+};
+
 /// The end of the model, whose shapes only a run tells: rank 0 computes it on its host when it has
 /// put the ranks' outputs together.
 struct TailInfo {
   std::vector<FileInfo> files;  ///< model first, then data where there is one
   graph::TailSummary summary;
 };
+
+/// Names of the files of MetaInfo::structure.
+inline constexpr const char* structure_file = "structure.onnx";
+inline constexpr const char* structure_data_file = "structure.data";
+inline constexpr const char* device_file = "device.json";
 
 /// meta-info.json: what was planned, for whom, and how to start it. Its JSON schema is
 /// lib/bundle/meta-info.schema.json.
@@ -107,17 +125,18 @@ struct MetaInfo {
   int microbatches = 1;           ///< of a run: stage after stage, each in order
   std::vector<RankInfo> ranks;
   std::vector<GroupInfo> groups;
-  std::vector<TransferInfo> transfers;  ///< by boundary, in the order in which they are sent
-  std::vector<PortInfo> inputs;
-  std::vector<PortInfo> outputs;  ///< what ranks make: the model's, then what the tail reads
+  std::vector<ProfileInfo> profiles;  ///< at least one
   std::vector<StateInfo> states;
-  std::vector<CollectiveTotal> collectives;
+  /// What graphs for other shapes are made of: the model without weights, larger constants that no
+  /// rank has, the device that was planned for. None where the bundle is for its profiles alone.
+  std::vector<FileInfo> structure{};
   std::string device;
   std::string search;
   double search_seconds = 0;
-  double cost_seconds = 0;
+  double cost_seconds = 0;  ///< the weighted sum of the profiles'
   double lower_bound_seconds = 0;
   bool proven_optimal = false;
+  std::int64_t memory_limit_bytes = 0;  ///< of a rank, weights and arena together
   std::optional<TailInfo> tail{};
 };
 
@@ -132,10 +151,10 @@ MetaInfo load_meta_info(const std::filesystem::path& bundle_dir);
 /// Throws Error naming the first file of the rank (all ranks for -1) that is missing, of another
 /// size or of another digest, and any foreign rank*.onnx or rank*.data file in the folder.
 void check_files(const MetaInfo& info, const std::filesystem::path& bundle_dir, int rank = -1);
-/// Throws Error as check_files does.
-void check_tail_files(const TailInfo& tail, const std::filesystem::path& bundle_dir);
+/// The same for files that no rank has alone.
+void check_common_files(std::span<const FileInfo> files, const std::filesystem::path& bundle_dir);
 
 /// The model's outputs in its order, whether ranks or the tail make them.
-std::vector<graph::ModelOutput> model_outputs(const MetaInfo& info);
+std::vector<graph::ModelOutput> model_outputs(const MetaInfo& info, const ProfileInfo& profile);
 
 }  // namespace autopar::bundle

@@ -143,18 +143,35 @@ std::string explain(const Model& model, const PlanOptions& options, const std::s
     fail("--explain {}: it tells of plans of one stage; leave out --stages and --microbatches", op);
   }
   const LoadedModel& loaded = model.contents();
-  const graph::Graph& graph = loaded.graph;
-  SearchSetup setup = make_search_setup(options);
-  discover_missing_rules(options, graph);
-  fit_to_model(setup.meshes, graph);
-  const graph::NodeId node = search::find_operator(graph, op);  // before a long search
-  const search::SolvedPlan solved = find_solved_plan(loaded, setup, options.progress);
-  const cost::CostModel cost(setup.meshes.front().device(), solved.plan.mesh);
-  const auto shown = show(options.progress, "trying the candidates of " + graph.node(node).name);
-  const search::Explanation explanation =
-      search::explain_operator(graph, cost, solved, node, options.time_limit_seconds);
-  if (!json) return explanation_text(graph, explanation);
-  return json_text([&] { return search::explanation_json(graph, explanation) + "\n"; });
+  const SearchSetup setup = make_search_setup(options);
+  std::vector<std::pair<std::size_t, graph::NodeId>> nodes;  // before a long search
+  for (std::size_t p = 0; p < loaded.profiles.size(); ++p) {
+    const graph::Graph& graph = loaded.profiles[p].graph;
+    discover_missing_rules(options, graph);
+    nodes.emplace_back(p, search::find_operator(graph, op));
+  }
+  const FittedProfiles profiles(loaded, setup.meshes);
+  const search::JointPlan solved = find_joint_plan(loaded, setup, profiles, options.progress);
+  const std::vector<search::Profile>& searched = profiles.on(solved.plans.front().mesh);
+  const double seconds = options.time_limit_seconds / static_cast<double>(nodes.size());
+  std::string text;
+  nlohmann::json each_of = nlohmann::json::array();
+  for (const auto& [p, node] : nodes) {
+    const graph::Graph& graph = loaded.profiles[p].graph;
+    const auto shown = show(options.progress, "trying the candidates of " + graph.node(node).name);
+    const search::Explanation explanation =
+        search::explain_operator(searched, solved, p, node, seconds);
+    if (nodes.size() == 1)
+      return json ? json_text([&] { return search::explanation_json(graph, explanation) + "\n"; })
+                  : explanation_text(graph, explanation);
+    const std::string& binding = loaded.profiles[p].binding;
+    text += fmt::format("profile {}; what all profiles take together, by weight:\n{}", binding,
+                        explanation_text(graph, explanation));
+    each_of.push_back({{"profile", binding}, {"explanation", nlohmann::json::parse(json_text([&] {
+                                                return search::explanation_json(graph, explanation);
+                                              }))}});
+  }
+  return json ? nlohmann::json{{"profiles", each_of}}.dump(2) + "\n" : text;
 }
 
 std::string compare(const std::filesystem::path& a, const std::filesystem::path& b, bool json) {

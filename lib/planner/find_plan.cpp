@@ -46,13 +46,13 @@ program::BatchInputs find_batch_or_tell_pins(const graph::Graph& graph, const Pl
 graph::Graph load_with_batch(const LoadedModel& model, const program::BatchInputs& batch,
                              std::int64_t rows) {
   std::map<graph::ValueId, graph::Shape> shapes;
-  for (const graph::ValueId input : model.graph.inputs)
-    shapes[input] = model.graph.value(input).shape;
+  const graph::Graph& graph = model.profiles.front().graph;
+  for (const graph::ValueId input : graph.inputs) shapes[input] = graph.value(input).shape;
   for (const auto& [input, dim] : batch.dims) shapes[input][static_cast<std::size_t>(dim)] = rows;
   ModelOptions other = model.options;
   other.shapes.clear();  // each input gets what they came to
   for (const auto& [input, shape] : shapes)
-    other.shapes.push_back(model.graph.value(input).name + "=" + graph::to_string(shape));
+    other.shapes.push_back(graph.value(input).name + "=" + graph::to_string(shape));
   return load_graph(other).graph;
 }
 
@@ -67,7 +67,7 @@ graph::Graph load_filled_up(const LoadedModel& model, const PlanOptions& plan,
          plan.microbatches, batch.rows);
   }
   discover_missing_rules(plan, filled);
-  if (!program::differ_in_batch_alone(model.graph, filled, batch.rows, rows)) {
+  if (!program::differ_in_batch_alone(model.profiles.front().graph, filled, batch.rows, rows)) {
     fail(
         "--microbatches {}: the model computes with the size of its batch, {}; give a divisor of "
         "it",
@@ -80,15 +80,16 @@ graph::Graph load_filled_up(const LoadedModel& model, const PlanOptions& plan,
 /// the next greater one would be: the model is read again with that. Throws Error where it cannot
 /// be cut so.
 program::SplitBatch split_model(const LoadedModel& model, const PlanOptions& plan) {
-  if (plan.microbatches == 1) return {.microbatch = model.graph, .ports = {}};
-  const program::BatchInputs batch = find_batch_or_tell_pins(model.graph, plan);
+  const graph::Graph& graph = model.profiles.front().graph;
+  if (plan.microbatches == 1) return {.microbatch = graph, .ports = {}};
+  const program::BatchInputs batch = find_batch_or_tell_pins(graph, plan);
   const auto& [input, dim] = batch.dims.front();
   if (dim > 0)
-    spdlog::info("microbatches cut dimension {} of input '{}'", dim, model.graph.value(input).name);
+    spdlog::info("microbatches cut dimension {} of input '{}'", dim, graph.value(input).name);
   const std::int64_t filled = microbatch_rows(batch.rows, plan.microbatches) * plan.microbatches;
   // Both graphs are one model's, value by value, so that the batch is in the same place.
   program::SplitBatch split = filled == batch.rows
-                                  ? program::split_batch(model.graph, plan.microbatches, batch)
+                                  ? program::split_batch(graph, plan.microbatches, batch)
                                   : program::split_batch(load_filled_up(model, plan, batch, filled),
                                                          plan.microbatches, batch);
   discover_missing_rules(plan, split.microbatch);
@@ -105,24 +106,63 @@ search::SearchOptions with_memory_needs(const SearchSetup& setup, const LoadedMo
   search::SearchOptions options = setup.search;
   const cost::DeviceModel& device = setup.meshes.front().device();
   options.run_bytes = run_bytes_on(device);
-  const bool has_tail = model.tail && device.runs_on == "cpu";
-  options.rank0_bytes = has_tail ? model.tail->summary.weight_bytes : 0;
+  const auto& tail = model.profiles.front().tail;
+  options.rank0_bytes = tail && device.runs_on == "cpu" ? tail->summary.weight_bytes : 0;
   return options;
 }
 
 search::FoundPipeline find_pipeline(const LoadedModel& model, const graph::Graph& microbatch,
                                     const SearchSetup& setup, const Progress& progress) {
-  if (!model.graph.states.empty())
+  const graph::Graph& graph = model.profiles.front().graph;
+  if (!graph.states.empty())
     fail("--loop: states stay on one stage's devices; leave --stages and --microbatches out");
   const auto shown = show(progress, "searching for the best stages");
   search::FoundPipeline found = search::search_pipeline(
-      model.graph, microbatch, setup.meshes, with_memory_needs(setup, model), setup.pipeline);
+      graph, microbatch, setup.meshes, with_memory_needs(setup, model), setup.pipeline);
   tell_of_interruption();
   return found;
 }
 
-search::FoundPipeline in_one_stage(const graph::Graph& graph, search::SolvedPlan solved) {
-  return {plan::one_stage_plan(graph, std::move(solved.plan)), std::move(solved.report)};
+/// What Plan holds where all profiles are planned in one stage.
+FoundPlan find_in_one_stage(const Model& model, const SearchSetup& setup,
+                            const Progress& progress) {
+  const LoadedModel& loaded = model.contents();
+  const FittedProfiles profiles(loaded, setup.meshes);
+  search::JointPlan found = find_joint_plan(loaded, setup, profiles, progress);
+  FoundPlan result{.model = model.shared(),
+                   .ports = {},
+                   .profiles = {},
+                   .predicted = found.predicted,
+                   .report = std::move(found.report)};
+  for (std::size_t p = 0; p < found.plans.size(); ++p)
+    result.profiles.push_back(
+        {plan::one_stage_plan(loaded.profiles[p].graph, std::move(found.plans[p])),
+         profiles.device(p)});
+  return result;
+}
+
+/// States that nobody has asked for are left out where stages could not keep them.
+Model without_found_states(const Model& model) {
+  const LoadedModel& loaded = model.contents();
+  if (loaded.profiles.front().graph.states.empty() || !loaded.options.loops.empty()) return model;
+  auto without_states = std::make_shared<LoadedModel>(loaded);
+  for (LoadedProfile& profile : without_states->profiles) profile.graph.states.clear();
+  return Model(std::move(without_states));
+}
+
+/// The same for stages or microbatches, of which there is one profile.
+FoundPlan find_in_stages(const Model& model, const PlanOptions& options, SearchSetup& setup) {
+  const LoadedModel& loaded = model.contents();
+  program::SplitBatch split = split_model(loaded, options);
+  fit_to_model(setup.meshes, loaded.profiles.front().graph);
+  search::FoundPipeline found = find_pipeline(loaded, split.microbatch, setup, options.progress);
+  FoundPlan result{.model = model.shared(),
+                   .ports = std::move(split.ports),
+                   .profiles = {},
+                   .predicted = found.plan.predicted,
+                   .report = std::move(found.report)};
+  result.profiles.push_back({std::move(found.plan), setup.meshes.front().device()});
+  return result;
 }
 
 }  // namespace
@@ -137,11 +177,31 @@ void discover_missing_rules(const PlanOptions& plan, const graph::Graph& graph) 
     spdlog::warn("no split is found of {}", reason);
 }
 
-search::SolvedPlan find_solved_plan(const LoadedModel& model, const SearchSetup& setup,
-                                    const Progress& progress) {
+FittedProfiles::FittedProfiles(const LoadedModel& model, const std::vector<cost::CostModel>& meshes)
+    : meshes_(meshes.size()) {
+  for (const LoadedProfile& each : model.profiles) {
+    stages_.push_back(graph::whole_stage(each.graph));
+    fit_to_model(costs_.emplace_back(meshes), each.graph);
+  }
+  for (std::size_t p = 0; p < stages_.size(); ++p)
+    for (std::size_t m = 0; m < meshes.size(); ++m)
+      meshes_[m].push_back(
+          {&stages_[p], &costs_[p][m], model.profiles[p].weight, model.profiles[p].binding});
+}
+
+const std::vector<search::Profile>& FittedProfiles::on(const sharding::DeviceMesh& mesh) const {
+  const auto found = std::ranges::find_if(meshes_, [&](const std::vector<search::Profile>& each) {
+    return each.front().cost->mesh() == mesh;
+  });
+  require(found != meshes_.end(), "a plan is on one of the meshes that were searched");
+  return *found;
+}
+
+search::JointPlan find_joint_plan(const LoadedModel& model, const SearchSetup& setup,
+                                  const FittedProfiles& profiles, const Progress& progress) {
   const auto shown = show(progress, "searching for the best plan");
-  search::SolvedPlan found =
-      search::search_meshes(model.graph, setup.meshes, with_memory_needs(setup, model));
+  search::JointPlan found =
+      search::search_meshes(profiles.meshes(), with_memory_needs(setup, model));
   tell_of_interruption();
   return found;
 }
@@ -149,26 +209,28 @@ search::SolvedPlan find_solved_plan(const LoadedModel& model, const SearchSetup&
 Plan plan(const Model& model, const PlanOptions& options) {
   const LoadedModel& loaded = model.contents();
   SearchSetup setup = make_search_setup(options);
-  discover_missing_rules(options, loaded.graph);
-  program::SplitBatch split = split_model(loaded, options);
-  fit_to_model(setup.meshes, loaded.graph);
+  check_one_stage(options, loaded.profiles.size());
+  for (const LoadedProfile& profile : loaded.profiles)
+    discover_missing_rules(options, profile.graph);
   const bool is_simple = setup.pipeline.stages == 1 && setup.pipeline.microbatches == 1;
-  search::FoundPipeline found =
-      is_simple ? in_one_stage(loaded.graph, find_solved_plan(loaded, setup, options.progress))
-                : find_pipeline(loaded, split.microbatch, setup, options.progress);
-  return Plan(std::make_shared<const FoundPlan>(FoundPlan{
-      model.shared(), std::move(split.ports), std::move(found), setup.meshes.front().device()}));
+  FoundPlan found = is_simple ? find_in_one_stage(model, setup, options.progress)
+                              : find_in_stages(without_found_states(model), options, setup);
+  found.memory_limit_bytes = search::limit_of(setup.search.memory, setup.meshes.front().device());
+  return Plan(std::make_shared<const FoundPlan>(std::move(found)));
 }
 
 PlanSummary Plan::summary() const {
-  const auto& [plan, report] = contents().pipeline;
+  const FoundPlan& found = contents();
+  const plan::PipelinePlan& plan = found.profiles.front().plan;
+  const plan::Prediction& predicted = found.predicted;
+  const search::SearchReport& report = found.report;
   return {.ranks = plan.num_devices(),
           .stages = static_cast<int>(plan.stages.size()),
-          .cost_seconds = plan.predicted.cost_seconds,
+          .cost_seconds = predicted.cost_seconds,
           .lower_bound_seconds = report.lower_bound_seconds,
           .proven_optimal = report.proven_optimal,
-          .weight_bytes = plan.predicted.weight_bytes,
-          .peak_bytes = plan.predicted.peak_bytes,
+          .weight_bytes = predicted.weight_bytes,
+          .peak_bytes = predicted.peak_bytes,
           .one_device_seconds = report.one_device_seconds,
           .one_device_bytes = report.one_device_bytes};
 }

@@ -8,18 +8,25 @@
 #include "bundle/meta_info.h"
 #include "cost/cost_model.h"
 #include "planner/load_model.h"
-#include "search/search_plan.h"
+#include "search/search_meshes.h"
 #include "search/stages/search_pipeline.h"
 
 namespace autopar::planner {
 
 /// What Plan holds.
 struct FoundPlan {
+  struct Profile {
+    plan::PipelinePlan plan;
+    cost::DeviceModel device;  ///< the search's, fitted to this profile's graph
+  };
   std::shared_ptr<const LoadedModel> model;
   /// Inputs and outputs that microbatches cut, by name; none without microbatches.
   std::map<std::string, bundle::BatchInfo> ports;
-  search::FoundPipeline pipeline;
-  cost::DeviceModel device;  ///< the search's
+  std::vector<Profile> profiles;  ///< as the model's; of stages or microbatches one alone
+  /// The sum of all profiles' costs by weight, and the memory that the fullest one needs.
+  plan::Prediction predicted;
+  search::SearchReport report;
+  std::int64_t memory_limit_bytes = 0;  ///< of a rank, weights and arena together
 };
 
 /// PlanOptions as the search takes them.
@@ -33,13 +40,36 @@ struct SearchSetup {
 /// Throws Error, all that is wrong with the options at once.
 SearchSetup make_search_setup(const PlanOptions& options);
 
+/// Throws Error where several profiles are to be cut into stages or microbatches.
+void check_one_stage(const PlanOptions& options, std::size_t profiles);
+
 /// Finds rules of libraries' operators, and with PlanOptions::discover of all others that have
 /// none; warns of those that have none still.
 void discover_missing_rules(const PlanOptions& plan, const graph::Graph& graph);
 
-/// The plan of one stage, and the problem that it solves. `setup` is fitted to the model
-/// (device_fit.h).
-search::SolvedPlan find_solved_plan(const LoadedModel& model, const SearchSetup& setup,
-                                    const Progress& progress);
+/// The model's profiles as the search takes them, each with cost models that are fitted to its
+/// graph (device_fit.h). It refers to itself and to the model.
+class FittedProfiles {
+ public:
+  FittedProfiles(const LoadedModel& model, const std::vector<cost::CostModel>& meshes);
+  FittedProfiles(const FittedProfiles&) = delete;
+
+  /// By mesh.
+  const std::vector<std::vector<search::Profile>>& meshes() const { return meshes_; }
+  const cost::DeviceModel& device(std::size_t profile) const {
+    return costs_[profile].front().device();
+  }
+  /// The profiles on one of the meshes.
+  const std::vector<search::Profile>& on(const sharding::DeviceMesh& mesh) const;
+
+ private:
+  std::vector<graph::StageGraph> stages_;
+  std::vector<std::vector<cost::CostModel>> costs_;  ///< by profile and mesh
+  std::vector<std::vector<search::Profile>> meshes_;
+};
+
+/// The plans of all profiles in one stage, and the problem that they solve.
+search::JointPlan find_joint_plan(const LoadedModel& model, const SearchSetup& setup,
+                                  const FittedProfiles& profiles, const Progress& progress);
 
 }  // namespace autopar::planner

@@ -1,11 +1,15 @@
 #include "planner/load_model.h"
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/problems.h"
+#include "graph/found_states.h"
 #include "graph/onnx/onnx_overview.h"
 #include "graph/operators/library_operator.h"
 #include "graph/state.h"
+#include "planner/profiles.h"
 #include "planner/summary.h"
 #include "program/split_batch.h"
 #include "runtime/executable.h"
@@ -23,6 +27,29 @@ std::vector<std::string> state_inputs(const graph::Graph& graph) {
   for (const graph::State& state : graph.states)
     names.push_back(graph.value(graph.inputs[state.input]).name);
   return names;
+}
+
+/// The states that options name.
+void set_states(graph::Graph& graph, const std::optional<graph::Tail>& tail,
+                const std::vector<std::string>& patterns) {
+  if (tail) graph::refuse_states_of_tail(tail->summary, patterns);
+  graph.states = graph::match_states(graph, patterns);
+  if (tail) graph::refuse_tail_of_states(tail->summary, state_inputs(graph));
+}
+
+/// The states that names tell, but for those that the tail reads.
+std::vector<graph::State> states_before_tail(const graph::Graph& graph,
+                                             const std::optional<graph::Tail>& tail) {
+  std::vector<graph::State> states = graph::find_states(graph);
+  std::erase_if(states, [&](const graph::State& state) {
+    const std::string& input = graph.value(graph.inputs[state.input]).name;
+    return tail && std::ranges::find(tail->summary.inputs, input) != tail->summary.inputs.end();
+  });
+  return states;
+}
+
+bool is_without_states(const ModelOptions& options) {
+  return options.loops == std::vector<std::string>{"none"};
 }
 
 /// What the importer is told by the options alone; all that is wrong with them at once.
@@ -43,7 +70,7 @@ graph::ImportOptions import_options(const ModelOptions& options) {
         fail("--constant gives input '{}' twice; give it once", name);
     });
   }
-  how.loops = options.loops;
+  if (!is_without_states(options)) how.loops = options.loops;
   problems.throw_if_any();
   return how;
 }
@@ -60,6 +87,81 @@ void check_plan_names(const ModelOptions& options, const PlanOptions& plan) {
   problems.throw_if_any();
 }
 
+graph::ImportOptions how_to_import(const ModelOptions& options) {
+  graph::ImportOptions how = common_import_options();
+  graph::ImportOptions told = import_options(options);
+  how.shapes = std::move(told.shapes);
+  how.constants = std::move(told.constants);
+  how.loops = std::move(told.loops);
+  how.weights_may_be_absent = options.weights_may_be_absent;
+  return how;
+}
+
+/// What is done with a graph that was read: forms that split better, and the states.
+void prepare(const ModelOptions& options, graph::Imported& model) {
+  graph::Graph& graph = model.graph;
+  prepare_for_splits(graph);
+  if (options.loops.empty())
+    graph.states = states_before_tail(graph, model.tail);
+  else if (!is_without_states(options))
+    set_states(graph, model.tail, options.loops);
+}
+
+/// The options for each profile by itself.
+std::vector<ModelOptions> options_by_profile(const ModelOptions& options) {
+  std::vector<ModelOptions> each;
+  for (const ProfileOptions& profile : profiles_of(options)) {
+    each.push_back(options);
+    each.back().shapes = profile.shapes;
+    each.back().profile_weights.clear();
+  }
+  return each;
+}
+
+std::vector<graph::Shape> input_shapes(const graph::Graph& graph) {
+  std::vector<graph::Shape> shapes;
+  for (const graph::ValueId input : graph.inputs) shapes.push_back(graph.value(input).shape);
+  return shapes;
+}
+
+/// Bindings of different symbols may come to the same.
+void check_differ(const std::vector<LoadedProfile>& profiles) {
+  std::map<std::vector<graph::Shape>, std::string> known;
+  for (const LoadedProfile& each : profiles) {
+    const auto [first, is_new] = known.try_emplace(input_shapes(each.graph), each.binding);
+    if (!is_new)
+      fail("--shape: the profiles {} and {} give all inputs the same shapes; leave one out",
+           first->second, each.binding);
+  }
+}
+
+/// Several profiles are of models that are split whole, so far.
+void refuse_tails(const std::vector<LoadedProfile>& profiles) {
+  for (const LoadedProfile& each : profiles)
+    if (each.tail)
+      fail(
+          "--shape: the model ends in shapes that only a run tells, from {} on; it can be split "
+          "for one profile alone: give each --shape one value",
+          each.tail->summary.first_node);
+}
+
+std::vector<LoadedProfile> load_profiles(const ModelOptions& options) {
+  const std::vector<ProfileOptions> wanted = profiles_of(options);
+  std::vector<graph::ImportOptions> how;
+  for (const ModelOptions& each : options_by_profile(options)) how.push_back(how_to_import(each));
+  std::vector<graph::Imported> imported = graph::load_onnx_with_tail(options.file, how);
+  std::vector<LoadedProfile> profiles;
+  for (std::size_t p = 0; p < wanted.size(); ++p) {
+    prepare(options, imported[p]);
+    profiles.push_back({wanted[p].binding, wanted[p].weight, std::move(imported[p].graph),
+                        std::move(imported[p].tail), std::move(imported[p].assumed)});
+  }
+  if (profiles.size() == 1) return profiles;
+  refuse_tails(profiles);
+  check_differ(profiles);
+  return profiles;
+}
+
 }  // namespace
 
 std::pair<std::string, graph::Tensor> load_named_tensor(std::string_view option,
@@ -74,48 +176,71 @@ void load_operators(const std::filesystem::path& library) { graph::load_operator
 
 void check_names(const ModelOptions& options, const PlanOptions& plan) {
   Problems problems;
-  problems.collect([&] { graph::check_import_options(options.file, import_options(options)); });
+  problems.collect([&] {
+    for (const ModelOptions& each : options_by_profile(options))
+      graph::check_import_options(options.file, import_options(each));
+  });
   problems.collect([&] { check_plan_names(options, plan); });
   problems.throw_if_any();
 }
 
-graph::Imported load_graph(const ModelOptions& options) {
-  graph::ImportOptions how = import_options(options);
+graph::Assumptions assumed_by_all(const std::vector<LoadedProfile>& profiles) {
+  graph::Assumptions all;
+  for (const LoadedProfile& profile : profiles)
+    for (const graph::Assumption& each : profile.assumed)
+      if (std::ranges::find(all, each) == all.end()) all.push_back(each);
+  return all;
+}
+
+std::map<std::string, graph::Tensor> constants_of(const ModelOptions& options) {
+  ModelOptions of_any_shape = options;
+  of_any_shape.shapes.clear();  // they may be lists
+  return import_options(of_any_shape).constants;
+}
+
+graph::ImportOptions common_import_options() {
+  graph::ImportOptions how;
   how.evaluate = runtime::evaluate_constants;
   how.is_native = [](std::string_view domain, std::string_view op_type) {
     return runtime::cpu_kernels().find(domain, op_type) != nullptr;
   };
-  how.weights_may_be_absent = options.weights_may_be_absent;
-  graph::Imported model = graph::load_onnx_with_tail(options.file, how);
-  graph::Graph& graph = model.graph;
+  return how;
+}
+
+void prepare_for_splits(graph::Graph& graph) {
   sharding::hoist_splits(graph);
   sharding::reshape_whole_gathers(graph);
   sharding::unflatten_packed_scales(graph);
-  if (model.tail) graph::refuse_states_of_tail(model.tail->summary, options.loops);
-  graph.states = graph::match_states(graph, options.loops);
-  if (model.tail) graph::refuse_tail_of_states(model.tail->summary, state_inputs(graph));
+}
+
+graph::Imported load_graph(const ModelOptions& options) {
+  const graph::ImportOptions how = how_to_import(options);
+  graph::Imported model = graph::load_onnx_with_tail(options.file, how);
+  prepare(options, model);
   return model;
 }
 
 Model load_model(const ModelOptions& options, const PlanOptions& for_plan) {
   const auto shown = show(options.progress, "reading " + options.file.string());
-  graph::Imported imported;
+  std::vector<LoadedProfile> profiles;
   Problems problems;
-  if (!problems.collect([&] { imported = load_graph(options); }))
+  if (!problems.collect([&] { profiles = load_profiles(options); }))
     problems.collect([&] { check_plan_names(options, for_plan); });
   problems.throw_if_any();
-  return Model(std::make_shared<const LoadedModel>(LoadedModel{
-      options, std::move(imported.graph), std::move(imported.tail), std::move(imported.assumed)}));
+  return Model(std::make_shared<const LoadedModel>(LoadedModel{options, std::move(profiles)}));
 }
 
-std::string Model::assumed() const { return assumed_text(contents().assumed); }
+std::string Model::assumed() const {
+  const std::vector<LoadedProfile>& profiles = contents().profiles;
+  return assumed_text(assumed_by_all(profiles));
+}
 
 std::vector<std::string> operators_without_kernel(const Model& model) {
   std::set<std::string> op_types;
-  for (const graph::Node& node : model.contents().graph.nodes) {
-    if (!runtime::cpu_kernels().find(node.domain, node.op_type))
-      op_types.insert(qualified_op_type(node));
-  }
+  for (const LoadedProfile& profile : model.contents().profiles)
+    for (const graph::Node& node : profile.graph.nodes)
+      if (!runtime::cpu_kernels().find(node.domain, node.op_type))
+        op_types.insert(qualified_op_type(node));
   return {op_types.begin(), op_types.end()};
 }
 

@@ -5,19 +5,32 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "graph/onnx/tail_file.h"
 #include "planner/planner.h"
 
 namespace autopar::planner {
 
+/// The model with one binding of its symbolic dimensions.
+struct LoadedProfile {
+  std::string binding{};  ///< "sequence=128": what tells it from the others; empty of the only one
+  double weight = 1;      ///< how often it runs, in the objective of the search
+  graph::Graph graph;     ///< its states among it
+  std::optional<graph::Tail> tail{};
+  graph::Assumptions assumed{};
+};
+
 /// What Model holds.
 struct LoadedModel {
   ModelOptions options;
-  graph::Graph graph;  ///< its states among it
-  std::optional<graph::Tail> tail;
-  graph::Assumptions assumed{};
+  /// At least one. Their weights are views of the same files, and tensors of one name, type, shape
+  /// and data are one weight.
+  std::vector<LoadedProfile> profiles;
 };
+
+/// What was assumed in all profiles alike, and of each what is assumed in it alone.
+graph::Assumptions assumed_by_all(const std::vector<LoadedProfile>& profiles);
 
 /// Tells what begins, where somebody is to be told; it has ended when the result is destroyed.
 inline std::shared_ptr<void> show(const Progress& progress, const std::string& what) {
@@ -28,7 +41,15 @@ inline std::shared_ptr<void> show(const Progress& progress, const std::string& w
 std::pair<std::string, graph::Tensor> load_named_tensor(std::string_view option,
                                                         const std::string& text);
 
-/// The graph and the tail; constants are folded by the CPU's kernels.
+/// The values that the options give inputs for good, by name.
+std::map<std::string, graph::Tensor> constants_of(const ModelOptions& options);
+
+/// How any model is read for planning and for runs alike: what is folded, and what stays.
+graph::ImportOptions common_import_options();
+/// What is done with a graph that was read: forms that split better.
+void prepare_for_splits(graph::Graph& graph);
+
+/// The graph and the tail of one profile; constants are folded by the CPU's kernels.
 graph::Imported load_graph(const ModelOptions& options);
 
 /// Throws all that is wrong with the names and shapes in the options, as far as the model's file

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "plan/operator_groups.h"
+#include "plan/plan_json.h"
 #include "planner/device_fit.h"
 #include "planner/find_plan.h"
 #include "planner/summary.h"
@@ -127,18 +128,19 @@ std::string collectives_table(std::span<const plan::CollectiveUse> uses) {
   return text;
 }
 
-}  // namespace
+std::vector<plan::CollectiveUse> uses_of(const plan::PipelinePlan& plan,
+                                         const cost::DeviceModel& device) {
+  return program::collective_uses(plan, program::lower(plan, device), device);
+}
 
-std::string report_text(const Plan& plan) {
-  const FoundPlan& found = plan.contents();
-  const cost::DeviceModel& device = found.device;
-  const plan::PipelinePlan& pipeline = found.pipeline.plan;
+/// All that is told of one profile behind the headline.
+std::string profile_text(const FoundPlan::Profile& profile) {
+  const auto& [pipeline, device] = profile;
   const program::PipelineProgram program = program::lower(pipeline, device);
   const std::string communication =
       "communication of a run, over all ranks:\n" +
       collectives_table(program::collective_uses(pipeline, program, device));
-  std::string text = assumed_line(found.model->assumed) + plan_headline(found.pipeline);
-  if (pipeline.is_pipeline()) text += communication;
+  std::string text = pipeline.is_pipeline() ? communication : "";
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
     const plan::StagePlan& stage = pipeline.stages[s];
     const Graph& graph = stage.stage.graph;
@@ -151,16 +153,50 @@ std::string report_text(const Plan& plan) {
     const cost::CostModel cost(device, stage.plan.mesh);
     text += operators_text(graph, stage.plan, plan::group_operators(graph, cost, stage.plan));
   }
-  return found.model->tail ? text + tail_text(found.model->tail->summary) : text;
+  return text;
+}
+
+/// plan.json of several profiles.
+std::string joint_json(const FoundPlan& found) {
+  std::vector<plan::NamedPlan> plans;
+  for (std::size_t p = 0; p < found.profiles.size(); ++p) {
+    const LoadedProfile& profile = found.model->profiles[p];
+    const auto& [pipeline, device] = found.profiles[p];
+    plans.push_back({profile.binding, profile.weight, &profile.graph, &pipeline.stages.front().plan,
+                     uses_of(pipeline, device)});
+  }
+  return json_text([&] {
+    nlohmann::json text = plan::plan_json(plans, found.predicted);
+    text.at("summary").update(search::to_json(found.report));
+    return text.dump(2);
+  });
+}
+
+}  // namespace
+
+std::string report_text(const Plan& plan) {
+  const FoundPlan& found = plan.contents();
+  std::string text = assumed_line(assumed_by_all(found.model->profiles)) +
+                     states_line(found.model->profiles.front().graph) + plan_headline(found);
+  for (std::size_t p = 0; p < found.profiles.size(); ++p) {
+    const LoadedProfile& profile = found.model->profiles[p];
+    if (found.profiles.size() > 1)
+      text += fmt::format("\nprofile {}, weight {}\n", profile.binding, profile.weight);
+    text += profile_text(found.profiles[p]);
+    if (profile.tail) text += tail_text(profile.tail->summary);
+  }
+  return text;
 }
 
 std::string plan_json(const Plan& plan) {
   const FoundPlan& found = plan.contents();
-  const plan::PipelinePlan& pipeline = found.pipeline.plan;
-  const auto uses =
-      program::collective_uses(pipeline, program::lower(pipeline, found.device), found.device);
-  const auto& tail = found.model->tail;
-  return json_text([&] { return plan_json(found.pipeline, uses, tail ? &*tail : nullptr); });
+  if (found.profiles.size() > 1) return joint_json(found);
+  const auto& [pipeline, device] = found.profiles.front();
+  const auto& tail = found.model->profiles.front().tail;
+  const search::FoundPipeline only{pipeline, found.report};
+  return json_text([&, &device = device] {
+    return plan_json(only, uses_of(only.plan, device), tail ? &*tail : nullptr);
+  });
 }
 
 }  // namespace autopar::planner

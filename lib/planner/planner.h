@@ -36,10 +36,15 @@ using Progress = std::function<std::shared_ptr<void>(const std::string& what)>;
 struct ModelOptions {
   std::filesystem::path file{};
   /// Shapes of inputs, "NAME=1x128", the name a glob or not, and extents of symbols, "batch=1".
-  /// What they leave open is assumed: Model::assumed.
+  /// What they leave open is assumed: Model::assumed. Lists, "sequence=1,128" or "x=1x1,1x128",
+  /// make profiles, one for each value, which are planned together; lists go together by position,
+  /// so that all are as long, and what is no list is for all profiles.
   std::vector<std::string> shapes{};
+  /// How often each profile runs, in the objective of the search; all alike where it is empty.
+  std::vector<double> profile_weights{};
   std::vector<std::string> constants{};  ///< values of inputs for good, "NAME=FILE", .npy or .pb
-  /// Outputs that are inputs of a run's next step, "present.*=past.*".
+  /// Outputs that are inputs of a run's next step, "present.*=past.*"; none: those that names tell
+  /// (graph/found_states.h). "none" alone: no states.
   std::vector<std::string> loops{};
   /// Files of weights may be missing: enough for a plan, not for write_bundle.
   bool weights_may_be_absent = false;
@@ -94,7 +99,7 @@ class Model {
 struct PlanSummary {
   int ranks = 1;
   int stages = 1;
-  double cost_seconds = 0;         ///< of a run
+  double cost_seconds = 0;         ///< of a run; of several profiles summed by weight
   double lower_bound_seconds = 0;  ///< no plan takes less; 0 where nothing is known
   bool proven_optimal = false;
   std::int64_t weight_bytes = 0;  ///< of the fullest rank

@@ -57,7 +57,9 @@ void check_trace_file(const std::filesystem::path& trace) {
 
 void save_simulation(const Plan& plan, const std::filesystem::path& trace) {
   const FoundPlan& found = plan.contents();
-  const auto spans = simulated_spans(found.pipeline.plan, found.device);
+  if (found.profiles.size() > 1)
+    fail("--simulate {}: it plays one profile; give each --shape one value", trace.string());
+  const auto spans = simulated_spans(found.profiles.front().plan, found.profiles.front().device);
   json_text([&] { runtime::save_trace(trace, spans, "--simulate"); });
 }
 

@@ -1,4 +1,4 @@
-#include "summary.h"
+#include "planner/summary.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <map>
+
+#include "graph/found_states.h"
+#include "planner/find_plan.h"
 
 namespace autopar::planner {
 
@@ -48,6 +51,12 @@ std::string assumed_text(const graph::Assumptions& assumed) {
 std::string assumed_line(const graph::Assumptions& assumed) {
   if (assumed.empty()) return "";
   return fmt::format("Assumed: {}; --shape binds others\n", assumed_text(assumed));
+}
+
+std::string states_line(const graph::Graph& graph) {
+  if (graph.states.empty()) return "";
+  return fmt::format("States, from step to step: {} as {}; --loop names others, or none\n",
+                     graph.states.size(), fmt::join(graph::state_patterns(graph), ", "));
 }
 
 std::string tail_text(const graph::TailSummary& tail) {
@@ -119,6 +128,17 @@ std::string meshes_text(const search::SearchReport& report) {
                             more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
+std::string memory_and_search_text(const plan::Prediction& predicted,
+                                   const search::SearchReport& report) {
+  return fmt::format(
+      "  a rank:  {} of weights, {} with activations at the peak\n"
+      "  one device alone would take {} and need {}\n"
+      "  searched in {} ({} in GLPK)\n",
+      in_bytes(predicted.weight_bytes), in_bytes(predicted.peak_bytes),
+      in_seconds(report.one_device_seconds), in_bytes(report.one_device_bytes),
+      in_seconds(report.search_seconds), in_seconds(report.glpk_seconds));
+}
+
 }  // namespace
 
 std::string stage_headline(const plan::PipelinePlan& plan, std::size_t stage) {
@@ -135,8 +155,7 @@ std::string stage_headline(const plan::PipelinePlan& plan, std::size_t stage) {
               : fmt::format(" and {} to the next stage", in_seconds(of_stage.transfer_seconds)));
 }
 
-std::string plan_headline(const search::FoundPipeline& found) {
-  const auto& [plan, report] = found;
+std::string plan_headline(const plan::PipelinePlan& plan, const search::SearchReport& report) {
   const plan::Plan& first = plan.stages.front().plan;
   std::string text = plan.is_pipeline()
                          ? fmt::format("{} stages, {} microbatches, for the best {}, device {}\n",
@@ -152,12 +171,7 @@ std::string plan_headline(const search::FoundPipeline& found) {
                                            in_seconds(plan.predicted.communication_seconds));
   text += fmt::format("  a run:   {} predicted{}, {}\n", in_seconds(plan.predicted.cost_seconds),
                       communication, certificate(plan.predicted, report));
-  text += fmt::format("  a rank:  {} of weights, {} with activations at the peak\n",
-                      in_bytes(plan.predicted.weight_bytes), in_bytes(plan.predicted.peak_bytes));
-  text += fmt::format("  one device alone would take {} and need {}\n",
-                      in_seconds(report.one_device_seconds), in_bytes(report.one_device_bytes));
-  text += fmt::format("  searched in {} ({} in GLPK)\n", in_seconds(report.search_seconds),
-                      in_seconds(report.glpk_seconds));
+  text += memory_and_search_text(plan.predicted, report);
   if (report.layers > 0) {
     text += fmt::format(
         "  stages are cut between {} layers; {} kinds of stages were searched, and what is up to "
@@ -166,6 +180,25 @@ std::string plan_headline(const search::FoundPipeline& found) {
   }
   text += meshes_text(report);
   return text;
+}
+
+std::string plan_headline(const FoundPlan& found) {
+  const plan::Plan& first = found.profiles.front().plan.stages.front().plan;
+  if (found.profiles.size() == 1) return plan_headline(found.profiles.front().plan, found.report);
+  std::string text = fmt::format("mesh {}, device {}, {} profiles\n", to_string(first.mesh),
+                                 first.device, found.profiles.size());
+  for (std::size_t p = 0; p < found.profiles.size(); ++p) {
+    const LoadedProfile& profile = found.model->profiles[p];
+    const plan::Prediction& own = found.profiles[p].plan.predicted;
+    text += fmt::format("  {}, weight {}: a run {} ({} of it communication), {} at the peak\n",
+                        profile.binding, profile.weight, in_seconds(own.cost_seconds),
+                        in_seconds(own.communication_seconds), in_bytes(own.peak_bytes));
+  }
+  text += fmt::format("  all, by weight: {} predicted ({} of it communication), {}\n",
+                      in_seconds(found.predicted.cost_seconds),
+                      in_seconds(found.predicted.communication_seconds),
+                      certificate(found.predicted, found.report));
+  return text + memory_and_search_text(found.predicted, found.report) + meshes_text(found.report);
 }
 
 }  // namespace autopar::planner

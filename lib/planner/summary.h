@@ -12,6 +12,8 @@
 
 namespace autopar::planner {
 
+struct FoundPlan;  // find_plan.h
+
 /// "1.2 ms", "34 us".
 std::string in_seconds(double seconds);
 /// "1.5 GiB".
@@ -24,8 +26,12 @@ std::string way_text(const std::vector<int>& mesh_axes);
 std::string assumed_text(const graph::Assumptions& assumed);
 /// The line that tells of it; empty where nothing was assumed.
 std::string assumed_line(const graph::Assumptions& assumed);
+/// The line that tells which outputs take an input's place in the next step; empty without any.
+std::string states_line(const graph::Graph& graph);
 /// Meshes, memory, cost and bound of a plan, and one device for comparison.
-std::string plan_headline(const search::FoundPipeline& found);
+std::string plan_headline(const plan::PipelinePlan& plan, const search::SearchReport& report);
+/// The same of several profiles, with a line for each.
+std::string plan_headline(const FoundPlan& found);
 /// "stage 1: ranks 2-3, mesh 2, 120 operators, 3.2 ms a microbatch and 10 us to the next".
 std::string stage_headline(const plan::PipelinePlan& plan, std::size_t stage);
 /// What rank 0 computes on its host behind all ranks.

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/temporary_folder.h"
 #include "planner/load_model.h"
+#include "planner/shape_source.h"
 #include "runtime/rank_device.h"
 #include "runtime/rank_run.h"
 #include "runtime/session.h"
@@ -25,12 +26,11 @@ double tolerance_of(const graph::Graph& model) {
   return has(graph::DataType::float16) ? 1e-2 : 1e-4;
 }
 
-/// With the input shapes that the bundle was made for.
-graph::Imported load_whole_model(ModelOptions options, const runtime::Session& bundle) {
-  for (const runtime::ModelPort& input : bundle.inputs()) {
-    if (input.shape && !input.shape->empty())
-      options.shapes.push_back(input.name + "=" + graph::to_string(*input.shape));
-  }
+/// With the shapes of these inputs.
+graph::Imported load_whole_model(ModelOptions options, const NamedTensors& inputs) {
+  for (const auto& [name, tensor] : inputs)
+    if (!tensor.shape().empty())
+      options.shapes.push_back(name + "=" + graph::to_string(tensor.shape()));
   return load_graph(options);
 }
 
@@ -58,11 +58,13 @@ std::optional<Verification> verify(const ModelOptions& model,
                                    const std::filesystem::path& bundle_dir,
                                    const NamedTensors& inputs,
                                    const runtime::SessionOptions& options) {
-  runtime::Session session(bundle_dir, options);
+  runtime::SessionOptions with_shapes = options;
+  if (!with_shapes.shapes) with_shapes.shapes = shape_source(bundle_dir);
+  runtime::Session session(bundle_dir, with_shapes);
   const runtime::RunResult sharded = session.run(inputs);
   if (!session.has_first_rank()) return std::nullopt;
 
-  const graph::Imported whole_model = load_whole_model(model, session);
+  const graph::Imported whole_model = load_whole_model(model, inputs);
   const NamedTensors whole = run_whole(whole_model, inputs, options.device);
   Verification verification{.outputs = {}, .tolerance = tolerance_of(whole_model.graph)};
   for (const runtime::ModelPort& output : session.outputs()) {

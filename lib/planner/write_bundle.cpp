@@ -6,12 +6,16 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file_digest.h"
 #include "base/in_parallel.h"
 #include "base/staged_folder.h"
+#include "cost/device_file.h"
 #include "graph/onnx/onnx_export.h"
+#include "graph/onnx/structure_file.h"
 #include "plan/plan_json.h"
 #include "planner/device_fit.h"
 #include "planner/find_plan.h"
+#include "planner/profile_info.h"
 #include "planner/summary.h"
 #include "program/pipeline_program.h"
 
@@ -54,59 +58,61 @@ bundle::TailInfo write_tail(const graph::Tail& tail, const fs::path& folder) {
           tail.summary};
 }
 
-bundle::RankInfo write_rank(const Graph& shard, const PipelinePlan& plan, int rank,
-                            const fs::path& folder, const WriteOptions& options) {
-  const std::string model = fmt::format("rank{}.onnx", rank);
-  const std::string data = fmt::format("rank{}.data", rank);
-  const graph::WrittenModel written = graph::save_onnx(shard, folder / model, folder / data);
-  const program::MemoryPrediction memory =
-      program::predict_memory(shard, plan.microbatches, options.run_bytes);
+/// A profile's plan, ready to be written.
+struct PlannedProfile {
+  const BundleProfile& profile;
+  program::PipelineProgram program;
+};
 
+/// "rank0.onnx" of the first profile, "rank0.1.onnx" of the next one.
+std::string graph_file(int rank, std::size_t profile) {
+  return profile == 0 ? fmt::format("rank{}.onnx", rank)
+                      : fmt::format("rank{}.{}.onnx", rank, profile);
+}
+
+/// A graph a profile, all over one file of weights. Tells the profiles of `whole` what they need.
+bundle::RankInfo write_rank(std::span<const PlannedProfile> profiles, int rank,
+                            const fs::path& folder, const WriteOptions& options,
+                            bundle::MetaInfo& whole) {
+  const PipelinePlan& plan = *profiles.front().profile.plan;
   const std::size_t stage = program::stage_of(plan, rank);
   const plan::StagePlan& of_stage = plan.stages[stage];
-  return {.rank = rank,
-          .stage = static_cast<int>(stage),
-          .coordinates = of_stage.plan.mesh.coordinates(rank - of_stage.first_rank),
-          .files = file_infos(model, data, written),
-          .weight_bytes = memory.weight_bytes,
-          .peak_bytes = memory.peak_bytes};
-}
-
-/// `ports`: which of a stage's inputs or outputs are the model's.
-bundle::PortInfo port_info(const graph::Value& value, const PipelinePlan& plan,
-                           std::vector<ValueId> graph::StageGraph::*ports,
-                           const std::map<std::string, bundle::BatchInfo>& batch) {
-  bundle::PortInfo port{.name = value.name, .type = value.type, .shape = value.shape};
-  if (const auto cut = batch.find(value.name); cut != batch.end()) port.batch = cut->second;
-  for (const plan::StagePlan& stage : plan.stages) {
-    const Graph& graph = stage.stage.graph;
-    const std::vector<ValueId>& own = stage.stage.*ports;
-    const auto has_its_name = [&](ValueId id) { return graph.value(id).name == value.name; };
-    const auto id = std::ranges::find_if(own, has_its_name);
-    if (id == own.end()) {
-      port.specs.emplace_back();
-      port.ranges.resize(port.ranges.size() + stage.num_devices());  // its ranks have none of it
-      continue;
-    }
-    const sharding::TensorShardSpec& spec = stage.plan.spec_of(graph, *id);
-    port.specs.push_back(to_string(spec));
-    for (int rank = 0; rank < stage.num_devices(); ++rank)
-      port.ranges.push_back(
-          sharding::local_ranges(spec, graph.value(*id).shape, stage.plan.mesh, rank));
+  bundle::RankInfo info{.rank = rank,
+                        .stage = static_cast<int>(stage),
+                        .coordinates = of_stage.plan.mesh.coordinates(rank - of_stage.first_rank),
+                        .files = {}};
+  std::vector<Graph> shards;
+  std::vector<fs::path> files;
+  for (const auto& [profile, program] : profiles) {
+    files.push_back(folder / graph_file(rank, files.size()));
+    const Graph& shard = shards.emplace_back(program::rank_graph(*profile.plan, program, rank));
+    const program::MemoryPrediction memory =
+        program::predict_memory(shard, plan.microbatches, options.run_bytes);
+    info.weight_bytes = std::max(info.weight_bytes, memory.weight_bytes);
+    info.peak_bytes = std::max(info.peak_bytes, memory.peak_bytes);
+    whole.profiles[shards.size() - 1].peak_bytes[static_cast<std::size_t>(rank)] =
+        memory.peak_bytes;
   }
-  return port;
+  const std::string data = fmt::format("rank{}.data", rank);
+  const graph::WrittenModels written = graph::save_onnx(shards, files, folder / data);
+  for (std::size_t p = 0; p < files.size(); ++p)
+    info.files.push_back({files[p].filename(), written.models[p].bytes, written.models[p].xxh3});
+  if (written.data.bytes > 0) info.files.push_back({data, written.data.bytes, written.data.xxh3});
+  return info;
 }
 
-/// Every group along each set of mesh axes that some collective of a stage uses.
-void append_groups(const program::Program& program, const plan::StagePlan& stage, int stage_index,
+/// Every group along each set of mesh axes that some collective of a stage uses, in any profile.
+void append_groups(std::span<const PlannedProfile> profiles, std::size_t stage_index,
                    std::vector<bundle::GroupInfo>& groups) {
   std::set<std::vector<int>> axes_in_use;
-  for (const program::Instruction& instruction : program.instructions) {
-    if (instruction.is_collective()) axes_in_use.insert(instruction.step.mesh_axes);
-  }
+  for (const PlannedProfile& profile : profiles)
+    for (const program::Instruction& instruction : profile.program.stages[stage_index].instructions)
+      if (instruction.is_collective()) axes_in_use.insert(instruction.step.mesh_axes);
+  const plan::StagePlan& stage = profiles.front().profile.plan->stages[stage_index];
   const sharding::DeviceMesh& mesh = stage.plan.mesh;
   for (const std::vector<int>& axes : axes_in_use) {
-    bundle::GroupInfo& info = groups.emplace_back(bundle::GroupInfo{stage_index, axes, {}});
+    bundle::GroupInfo& info =
+        groups.emplace_back(bundle::GroupInfo{static_cast<int>(stage_index), axes, {}});
     for (int rank = 0; rank < mesh.num_devices(); ++rank) {
       if (mesh.index_in_group(rank, axes) != 0) continue;
       auto& group = info.ranks.emplace_back(mesh.group(rank, axes));
@@ -127,37 +133,57 @@ bundle::StageInfo stage_info(const plan::StagePlan& stage, int index) {
   return info;
 }
 
-/// Everything but the ranks.
-bundle::MetaInfo describe(const Graph& whole, const std::map<std::string, bundle::BatchInfo>& batch,
-                          const search::FoundPipeline& found,
-                          const program::PipelineProgram& program, const std::string& model_name) {
-  const auto& [plan, report] = found;
+/// Everything but the ranks and the structure.
+bundle::MetaInfo describe(std::span<const PlannedProfile> profiles, const FoundPlans& found,
+                          const WriteOptions& options) {
+  const PipelinePlan& plan = *profiles.front().profile.plan;
+  const Graph& whole = *profiles.front().profile.whole;
   bundle::MetaInfo info;
-  info.model = model_name;
+  info.model = options.model_name;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const int index = static_cast<int>(s);
-    info.stages.push_back(stage_info(plan.stages[s], index));
-    append_groups(program.stages[s], plan.stages[s], index, info.groups);
+    info.stages.push_back(stage_info(plan.stages[s], static_cast<int>(s)));
+    append_groups(profiles, s, info.groups);
   }
   info.microbatches = plan.microbatches;
-  info.transfers = program::transfer_infos(program);
-  for (const ValueId input : whole.inputs)
-    info.inputs.push_back(
-        port_info(whole.value(input), plan, &graph::StageGraph::model_inputs, batch));
-  for (const ValueId output : whole.outputs)
-    info.outputs.push_back(
-        port_info(whole.value(output), plan, &graph::StageGraph::model_outputs, batch));
+  const std::map<std::string, bundle::BatchInfo> uncut;
+  for (const auto& [profile, program] : profiles) {
+    bundle::ProfileInfo& added = info.profiles.emplace_back(profile_info(
+        *profile.whole, plan.microbatches > 1 ? found.batch : uncut, *profile.plan, program));
+    added.binding = profile.binding;
+    added.weight = profile.weight;
+  }
   for (const graph::State& state : whole.states)
     info.states.push_back({whole.value(whole.outputs[state.output]).name,
                            whole.value(whole.inputs[state.input]).name});
-  info.collectives = program::collective_totals(plan, program);
   info.device = plan.stages.front().plan.device;
-  info.search = name_of(report.method);
-  info.search_seconds = report.search_seconds;
-  info.cost_seconds = plan.predicted.cost_seconds;
-  info.lower_bound_seconds = report.lower_bound_seconds;
-  info.proven_optimal = report.proven_optimal;
+  info.search = name_of(found.report.method);
+  info.search_seconds = found.report.search_seconds;
+  info.cost_seconds = found.cost_seconds;
+  info.lower_bound_seconds = found.report.lower_bound_seconds;
+  info.proven_optimal = found.report.proven_optimal;
+  info.memory_limit_bytes = options.memory_limit_bytes;
   return info;
+}
+
+/// Whether ranks can make graphs for other shapes: of one stage, without a tail, and where the
+/// model is a file.
+bool has_structure(std::span<const PlannedProfile> profiles, const WriteOptions& options) {
+  return !options.model_file.empty() && options.tail == nullptr &&
+         !profiles.front().profile.plan->is_pipeline();
+}
+
+std::vector<bundle::FileInfo> write_structure(std::span<const PlannedProfile> profiles,
+                                              const fs::path& folder, const WriteOptions& options) {
+  std::vector<const Graph*> graphs;
+  for (const PlannedProfile& profile : profiles) graphs.push_back(profile.profile.whole);
+  std::vector<bundle::FileInfo> files = file_infos(
+      bundle::structure_file, bundle::structure_data_file,
+      graph::save_structure(options.model_file, options.constants, graphs,
+                            folder / bundle::structure_file, folder / bundle::structure_data_file));
+  const fs::path device = folder / bundle::device_file;
+  cost::save_device_file(device, *profiles.front().profile.device);
+  files.push_back({bundle::device_file, fs::file_size(device), xxh3_of_file(device)});
+  return files;
 }
 
 }  // namespace
@@ -187,54 +213,82 @@ std::string plan_json(const search::FoundPipeline& found,
   return text.dump(2);
 }
 
-bundle::MetaInfo write_bundle(const Graph& whole,
-                              const std::map<std::string, bundle::BatchInfo>& batch,
-                              const search::FoundPipeline& found, const cost::DeviceModel& device,
-                              const WriteOptions& options) {
-  const PipelinePlan& plan = found.plan;
+bundle::MetaInfo write_bundle(const FoundPlans& found, const WriteOptions& options) {
   check_output_folder({.out = options.out, .force = options.force});
-  const program::PipelineProgram program = program::lower(plan, device);
-  const std::map<std::string, bundle::BatchInfo> uncut;
-  bundle::MetaInfo info =
-      describe(whole, plan.microbatches > 1 ? batch : uncut, found, program, options.model_name);
+  std::vector<PlannedProfile> profiles;
+  for (const BundleProfile& profile : found.profiles)
+    profiles.push_back({profile, program::lower(*profile.plan, *profile.device)});
+  bundle::MetaInfo info = describe(profiles, found, options);
 
   StagedFolder folder(place_of(options.out));
-  info.ranks.resize(plan.num_devices());
+  info.ranks.resize(found.profiles.front().plan->num_devices());
+  for (bundle::ProfileInfo& profile : info.profiles) profile.peak_bytes.resize(info.ranks.size());
   // One thread that faults in, digests and writes keeps no disk busy.
   constexpr std::size_t most_ranks_at_a_time = 8;
   const auto write_one = [&](std::size_t r) {
-    const int rank = static_cast<int>(r);
-    info.ranks[r] =
-        write_rank(program::rank_graph(plan, program, rank), plan, rank, folder.path(), options);
+    info.ranks[r] = write_rank(profiles, static_cast<int>(r), folder.path(), options, info);
   };
   in_parallel(info.ranks.size(), write_one, most_ranks_at_a_time);
+  if (has_structure(profiles, options))
+    info.structure = write_structure(profiles, folder.path(), options);
   if (options.tail != nullptr) {
     info.tail = write_tail(*options.tail, folder.path());
     info.ranks.front().weight_bytes += options.tail->summary.weight_bytes;
     info.ranks.front().peak_bytes += options.tail->summary.weight_bytes;
+    info.profiles.front().peak_bytes.front() += options.tail->summary.weight_bytes;
   }
-  write_text(folder.path() / "plan.json",
-             plan_json(found, program::collective_uses(plan, program, device), options.tail));
+  write_text(folder.path() / "plan.json", options.plan_text);
   write_text(folder.path() / "meta-info.json", bundle::to_json(info).dump(2));
   folder.publish();
   return info;
 }
 
+bundle::MetaInfo write_bundle(const Graph& whole,
+                              const std::map<std::string, bundle::BatchInfo>& batch,
+                              const search::FoundPipeline& found, const cost::DeviceModel& device,
+                              const WriteOptions& options) {
+  const PipelinePlan& plan = found.plan;
+  WriteOptions with_plan = options;
+  with_plan.plan_text = plan_json(
+      found, program::collective_uses(plan, program::lower(plan, device), device), options.tail);
+  return write_bundle({.profiles = {{.whole = &whole, .plan = &plan, .device = &device}},
+                       .batch = batch,
+                       .cost_seconds = plan.predicted.cost_seconds,
+                       .report = found.report},
+                      with_plan);
+}
+
 std::string write_bundle(const Plan& plan, const BundleOptions& options) {
   const FoundPlan& found = plan.contents();
   const LoadedModel& model = *found.model;
+  FoundPlans plans{
+      .batch = found.ports, .cost_seconds = found.predicted.cost_seconds, .report = found.report};
+  for (std::size_t p = 0; p < model.profiles.size(); ++p)
+    plans.profiles.push_back({.whole = &model.profiles[p].graph,
+                              .plan = &found.profiles[p].plan,
+                              .device = &found.profiles[p].device,
+                              .binding = model.profiles[p].binding,
+                              .weight = model.profiles[p].weight});
+  const LoadedProfile& profile = model.profiles.front();
+  const auto& [pipeline, device] = found.profiles.front();
   const auto shown = show(options.progress, "writing " + options.out.string());
   const WriteOptions write{.out = options.out,
                            .model_name = model.options.file.filename(),
                            .force = options.force,
-                           .run_bytes = run_bytes_on(found.device),
-                           .tail = model.tail ? &*model.tail : nullptr};
-  const bundle::MetaInfo written = json_text(
-      [&] { return write_bundle(model.graph, found.ports, found.pipeline, found.device, write); });
-  const std::string text = assumed_line(model.assumed) + plan_headline(found.pipeline) +
-                           "communication of a run, over all ranks:\n" +
-                           collectives_table(written.collectives);
-  return model.tail ? text + tail_text(model.tail->summary) : text;
+                           .run_bytes = run_bytes_on(device),
+                           .tail = profile.tail ? &*profile.tail : nullptr,
+                           .model_file = model.options.file,
+                           .constants = constants_of(model.options),
+                           .plan_text = plan_json(plan),
+                           .memory_limit_bytes = found.memory_limit_bytes};
+  const bundle::MetaInfo written = json_text([&] { return write_bundle(plans, write); });
+  std::string text = assumed_line(assumed_by_all(model.profiles)) + states_line(profile.graph) +
+                     plan_headline(found);
+  for (const bundle::ProfileInfo& each : written.profiles)
+    text += fmt::format("communication of a run{}, over all ranks:\n{}",
+                        written.profiles.size() > 1 ? " of " + each.binding : "",
+                        collectives_table(each.collectives));
+  return profile.tail ? text + tail_text(profile.tail->summary) : text;
 }
 
 }  // namespace autopar::planner

@@ -35,15 +35,17 @@ class SmallBundle {
       }
     }
     info.groups = {{0, {0}, {{0, 1}}}};
-    info.inputs = {{"x",
-                    graph::DataType::float32,
-                    {5, 3},
-                    {"RS0"},
-                    BatchInfo{0, 3},
-                    {{{{0, 3}, {0, 2}}}, {{{0, 3}, {2, 3}}}}}};
+    ProfileInfo& profile = info.profiles.emplace_back();
+    profile.peak_bytes = {300, 300};
+    profile.inputs = {{"x",
+                       graph::DataType::float32,
+                       {5, 3},
+                       {"RS0"},
+                       BatchInfo{0, 3},
+                       {{{{0, 3}, {0, 2}}}, {{{0, 3}, {2, 3}}}}}};
     using Ranges = std::vector<graph::Range>;
-    info.outputs = {{"y", graph::DataType::float16, {}, {"."}, {}, {Ranges{}, std::nullopt}}};
-    info.collectives = {{"all-reduce", {0}, 4, 1024}};
+    profile.outputs = {{"y", graph::DataType::float16, {}, {"."}, {}, {Ranges{}, std::nullopt}}};
+    profile.collectives = {{"all-reduce", {0}, 4, 1024}};
     info.device = "cpu";
     info.search = "ilp";
     info.microbatches = 2;
@@ -73,10 +75,11 @@ void for_each_value(const json& value, const json::json_pointer& at, const Visit
   }
 }
 
-/// A port may have no batch, and a rank no part of it.
+/// A port may have no batch, a rank no part of it, and a bundle no tail.
 bool may_be_null(const json::json_pointer& at) {
   const json::json_pointer parent = at.parent_pointer();
-  return at.back() == "batch" || (!parent.empty() && parent.back() == "ranges");
+  return at.back() == "batch" || at.back() == "tail" ||
+         (!parent.empty() && parent.back() == "ranges");
 }
 
 }  // namespace
@@ -124,14 +127,18 @@ TEST_CASE("parts of meta-info that do not fit together are refused") {
   json other = to_json(bundle.info);
   SECTION("a mesh of another size") { other["stages"][0]["mesh"][0]["size"] = 3; }
   SECTION("ranks out of order") { std::swap(other["ranks"][0], other["ranks"][1]); }
-  SECTION("an input of fewer ranks") { other["inputs"][0]["ranges"].erase(1); }
-  SECTION("a range beyond its shape") { other["inputs"][0]["ranges"][1][1] = {2, 4}; }
-  SECTION("a range too few") { other["inputs"][0]["ranges"][1].erase(1); }
+  SECTION("an input of fewer ranks") { other["profiles"][0]["inputs"][0]["ranges"].erase(1); }
+  SECTION("a range beyond its shape") {
+    other["profiles"][0]["inputs"][0]["ranges"][1][1] = {2, 4};
+  }
+  SECTION("a range too few") { other["profiles"][0]["inputs"][0]["ranges"][1].erase(1); }
   SECTION("a rank of another stage") { other["ranks"][1]["stage"] = 1; }
   SECTION("a stage that lacks a rank") { other["stages"][0]["ranks"] = {0}; }
   SECTION("a rank in two stages") { other["stages"].push_back(other["stages"][0]); }
-  SECTION("an input on no rank") { other["inputs"][0]["ranges"] = {nullptr, nullptr}; }
-  SECTION("a batch of another dimension") { other["inputs"][0]["batch"]["dim"] = 2; }
+  SECTION("an input on no rank") {
+    other["profiles"][0]["inputs"][0]["ranges"] = {nullptr, nullptr};
+  }
+  SECTION("a batch of another dimension") { other["profiles"][0]["inputs"][0]["batch"]["dim"] = 2; }
   SECTION("no microbatch") { other["microbatches"] = 0; }
   SECTION("microbatches of too few rows") { other["microbatches"] = 1; }
   SECTION("a stage of no ranks") {
@@ -142,7 +149,8 @@ TEST_CASE("parts of meta-info that do not fit together are refused") {
   }
   SECTION("a message within a stage") {
     const json message = {{"from", 0}, {"to", 1}, {"bytes", 8}};
-    other["transfers"] = {{{"value", "h"}, {"from_stage", 0}, {"messages", {message}}}};
+    other["profiles"][0]["transfers"] = {
+        {{"value", "h"}, {"from_stage", 0}, {"messages", {message}}}};
   }
   SECTION("a rank without files") { other["ranks"][1]["files"] = json::array(); }
   bundle.save(other);

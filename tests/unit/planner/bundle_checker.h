@@ -172,7 +172,7 @@ class BundleChecker {
       }
       shards_.emplace_back(std::make_unique<Shard>(folder, rank["files"][0]["name"]));
     }
-    if (meta_.contains("tail"))
+    if (!meta_["tail"].is_null())
       for (const Json& file : meta_["tail"]["files"])
         CHECK(file["bytes"] ==
               std::filesystem::file_size(folder / file["name"].get<std::string>()));
@@ -190,7 +190,7 @@ class BundleChecker {
   /// Inputs and outputs lie as meta-info says.
   void check_ports() const {
     for (const char* kind : {"inputs", "outputs"}) {
-      for (const Json& port : meta_[kind]) {
+      for (const Json& port : meta_["profiles"][0][kind]) {
         const Ints shape = port["shape"];
         for (std::size_t rank = 0; rank < shards_.size(); ++rank) {
           const auto expected =
@@ -209,16 +209,17 @@ class BundleChecker {
 
   /// The tail reads what there is, and the model's outputs are the ranks' or its own.
   void check_tail() const {
-    CHECK(meta_["version"] == (meta_.contains("tail") ? 4 : 3));
-    if (!meta_.contains("tail")) return;
+    CHECK(meta_["version"] == 5);
+    if (meta_["tail"].is_null()) return;
     const Json& tail = meta_["tail"];
+    const Json& profile = meta_["profiles"][0];
     const auto has = [](const Json& ports, const Json& name) {
       return std::ranges::any_of(ports, [&](const Json& port) { return port["name"] == name; });
     };
     for (const Json& name : tail["inputs"])
-      CHECK((has(meta_["inputs"], name) || has(meta_["outputs"], name)));
+      CHECK((has(profile["inputs"], name) || has(profile["outputs"], name)));
     for (const Json& name : tail["model_outputs"])
-      CHECK(has(meta_["outputs"], name) != has(tail["outputs"], name));
+      CHECK(has(profile["outputs"], name) != has(tail["outputs"], name));
   }
 
   /// Puts every weight together from the ranks' shares, byte by byte.
@@ -358,7 +359,7 @@ class BundleChecker {
                           {"count", total.first},
                           {"bytes", total.second}});
     }
-    CHECK(meta_["plan"]["collectives"] == expected);
+    CHECK(meta_["profiles"][0]["collectives"] == expected);
 
     std::set<std::pair<Ints, Ints>> listed;
     for (const Json& entry : meta_["groups"])

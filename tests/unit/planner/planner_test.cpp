@@ -111,9 +111,9 @@ TEST_CASE(
   write_bundle(found, {.out = folder / "bundle"});
   const bundle::MetaInfo info = bundle::load_meta_info(folder / "bundle");
   CHECK(info.microbatches == microbatches);
-  REQUIRE(info.inputs.front().batch);
-  CHECK(info.inputs.front().batch->rows == (microbatches == 2 ? 4 : 3));
-  CHECK(info.inputs.front().shape == graph::Shape{8, 48});
+  REQUIRE(info.profiles.front().inputs.front().batch);
+  CHECK(info.profiles.front().inputs.front().batch->rows == (microbatches == 2 ? 4 : 3));
+  CHECK(info.profiles.front().inputs.front().shape == graph::Shape{8, 48});
 }
 
 TEST_CASE("a batch that cannot be cut so is refused with one that can") {
@@ -201,8 +201,9 @@ TEST_CASE("a simulation is written as a trace with every rank's steps") {
 
 TEST_CASE("a name that JSON cannot have is an Error, and nothing is written") {
   const TemporaryFolder folder;
-  LoadedModel loaded{.options = mlp, .graph = load_graph(mlp).graph, .tail = {}};
-  loaded.graph.nodes.front().name = "\xff";
+  LoadedModel loaded{.options = mlp, .profiles = {}};
+  loaded.profiles.push_back({.graph = load_graph(mlp).graph});
+  loaded.profiles.front().graph.nodes.front().name = "\xff";
   const Model model(std::make_shared<const LoadedModel>(std::move(loaded)));
   const Plan found = plan(model, {.ngpus = 2});
   CHECK_THROWS_WITH(plan_json(found), Contains("not UTF-8"));

@@ -1,0 +1,198 @@
+#include "planner/shape_source.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file_digest.h"
+#include "bundle/meta_info.h"
+#include "cost/device_file.h"
+#include "graph/arena.h"
+#include "planner/device_fit.h"
+#include "planner/load_model.h"
+#include "planner/profile_info.h"
+#include "planner/summary.h"
+#include "program/pipeline_program.h"
+#include "runtime/shape_source.h"
+#include "search/similar_plan.h"
+
+namespace autopar::planner {
+
+namespace {
+
+namespace fs = std::filesystem;
+using graph::Graph;
+using runtime::InputShapes;
+
+/// What is read of a bundle once.
+struct Structure {
+  bundle::MetaInfo info;
+  cost::CostModel cost;
+  std::vector<std::vector<search::Pin>> strategies;  ///< by profile
+};
+
+/// The entries of plan.json that are for one profile.
+std::vector<search::Pin> entries_for(const std::vector<search::Pin>& entries,
+                                     const bundle::ProfileInfo& profile) {
+  std::vector<search::Pin> own;
+  for (const search::Pin& entry : entries)
+    if (!entry.profile || *entry.profile == profile.binding) own.push_back(entry);
+  return own;
+}
+
+/// The sum of all extents' ratios, as logarithms.
+double distance(const bundle::ProfileInfo& profile, const InputShapes& inputs) {
+  double sum = 0;
+  for (const bundle::PortInfo& port : profile.inputs) {
+    const auto wanted = inputs.find(port.name);
+    if (wanted == inputs.end() || wanted->second.size() != port.shape.size()) continue;
+    for (std::size_t d = 0; d < port.shape.size(); ++d)
+      sum += std::abs(std::log((1.0 + static_cast<double>(wanted->second[d])) /
+                               (1.0 + static_cast<double>(port.shape[d]))));
+  }
+  return sum;
+}
+
+std::size_t nearest_profile(const bundle::MetaInfo& info, const InputShapes& inputs) {
+  const auto nearest = std::ranges::min_element(
+      info.profiles, {}, [&](const bundle::ProfileInfo& each) { return distance(each, inputs); });
+  return static_cast<std::size_t>(nearest - info.profiles.begin());
+}
+
+sharding::DeviceMesh mesh_of(const bundle::MetaInfo& info) {
+  std::vector<int> sizes;
+  for (const bundle::MeshAxis& axis : info.stages.front().mesh) sizes.push_back(axis.size);
+  return sharding::DeviceMesh(sizes);
+}
+
+Structure read_structure(bundle::MetaInfo info, const fs::path& dir) {
+  bundle::check_common_files(info.structure, dir);
+  cost::CostModel cost(cost::load_device_file(dir / bundle::device_file), mesh_of(info));
+  const std::vector<search::Pin> entries = search::load_pins(dir / "plan.json");
+  std::vector<std::vector<search::Pin>> strategies;
+  for (const bundle::ProfileInfo& profile : info.profiles)
+    strategies.push_back(entries_for(entries, profile));
+  return {std::move(info), std::move(cost), std::move(strategies)};
+}
+
+std::string text_of(const InputShapes& inputs) {
+  std::vector<std::string> shapes;
+  for (const auto& [name, shape] : inputs)
+    shapes.push_back(fmt::format("{} {}", name, graph::to_string(shape)));
+  return fmt::format("{}", fmt::join(shapes, ", "));
+}
+
+void set_states(const bundle::MetaInfo& info, Graph& graph) {
+  const auto place_of = [&](const std::vector<graph::ValueId>& ports, const std::string& name) {
+    const auto is_it = [&](graph::ValueId id) { return graph.value(id).name == name; };
+    return static_cast<std::size_t>(std::ranges::find_if(ports, is_it) - ports.begin());
+  };
+  for (const bundle::StateInfo& state : info.states)
+    graph.states.push_back(
+        {place_of(graph.outputs, state.output), place_of(graph.inputs, state.input)});
+}
+
+/// The model with inputs of these shapes. Weights have no data.
+Graph import(const Structure& structure, const fs::path& dir, const InputShapes& inputs) {
+  graph::ImportOptions how = common_import_options();
+  how.shapes = {inputs.begin(), inputs.end()};
+  how.weights_may_be_absent = true;
+  Graph graph;
+  try {
+    graph = graph::load_onnx(dir / bundle::structure_file, how);
+  } catch (const Error& error) {
+    fail("{}: the model does not take inputs of these shapes ({}): {}", dir.string(),
+         text_of(inputs), error.what());
+  }
+  prepare_for_splits(graph);
+  set_states(structure.info, graph);
+  return graph;
+}
+
+/// By rank: predicted as for a plan where a bound that is quickly known does not tell enough.
+/// Throws Error where a rank needs more than the plan may take.
+std::vector<std::int64_t> checked_peaks(const plan::PipelinePlan& plan,
+                                        const program::PipelineProgram& program,
+                                        const Structure& structure, const InputShapes& inputs) {
+  std::vector<std::int64_t> peaks(structure.info.ranks.size());
+  const std::int64_t limit = structure.info.memory_limit_bytes;
+  const program::RunBytes run_bytes = run_bytes_on(structure.cost.device());
+  for (const std::vector<int>& ranks : program::alike_ranks(program.stages.front())) {
+    const Graph shard = program::rank_graph(plan, program, ranks.front());
+    std::int64_t needed = program::predict_memory(shard).peak_bytes;
+    if (needed > limit) needed = program::predict_memory(shard, 1, run_bytes).peak_bytes;
+    if (needed > limit)
+      fail(
+          "inputs of these shapes ({}) need {} on rank {}, and the limit is {}: send smaller ones, "
+          "or partition the model with another --memory",
+          text_of(inputs), in_bytes(needed), ranks.front(), in_bytes(limit));
+    for (const int rank : ranks) peaks[static_cast<std::size_t>(rank)] = needed;
+  }
+  return peaks;
+}
+
+/// All that ranks' graphs follow from.
+std::string digest_of(const program::Program& program) {
+  Xxh3Stream stream;
+  const auto add = [&](const std::string& text) {
+    stream.add(std::as_bytes(std::span(text)));
+    stream.add(std::as_bytes(std::span("\n", 1)));
+  };
+  for (const program::Version& version : program.versions) {
+    const graph::Value& value = program.graph.value(version.value);
+    add(fmt::format("{} {} {} {}", value.name, name_of(value.type), graph::to_string(value.shape),
+                    to_string(version.spec)));
+  }
+  for (const program::Instruction& instruction : program.instructions) {
+    const bool is_operator = instruction.node != graph::no_node;
+    const std::string what = is_operator
+                                 ? program.graph.node(instruction.node).name
+                                 : fmt::format("{} {} {} {}", name_of(instruction.step.kind),
+                                               fmt::join(instruction.step.mesh_axes, ","),
+                                               instruction.step.dim, instruction.step.split_dim);
+    add(fmt::format("{} {} {}", what, fmt::join(instruction.inputs, ","),
+                    fmt::join(instruction.outputs, ",")));
+  }
+  return stream.digest();
+}
+
+/// A plan and its program; ranks' graphs are made of them.
+struct PlannedShape {
+  plan::PipelinePlan plan;
+  program::PipelineProgram program;
+};
+
+runtime::ShapedProgram make(const Structure& structure, const fs::path& dir,
+                            const InputShapes& inputs) {
+  const Graph graph = import(structure, dir, inputs);
+  const auto made = std::make_shared<PlannedShape>();
+  made->plan = plan::one_stage_plan(
+      graph,
+      search::similar_plan(graph, structure.strategies[nearest_profile(structure.info, inputs)],
+                           structure.cost));
+  made->program = program::lower(made->plan, structure.cost.device());
+  bundle::ProfileInfo profile = profile_info(graph, {}, made->plan, made->program);
+  profile.peak_bytes = checked_peaks(made->plan, made->program, structure, inputs);
+  return {
+      .profile = std::move(profile),
+      .shard = [made](int rank) { return program::rank_graph(made->plan, made->program, rank); },
+      .digest = digest_of(made->program.stages.front())};
+}
+
+}  // namespace
+
+runtime::ShapeSource shape_source(const fs::path& bundle_dir) {
+  bundle::MetaInfo info = bundle::load_meta_info(bundle_dir);
+  if (info.structure.empty()) return {};
+  const auto structure = std::make_shared<std::optional<Structure>>();
+  return [=](const InputShapes& inputs) {
+    if (!*structure) *structure = read_structure(info, bundle_dir);
+    return make(**structure, bundle_dir, inputs);
+  };
+}
+
+}  // namespace autopar::planner
