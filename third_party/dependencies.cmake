@@ -6,6 +6,7 @@ find_package(Protobuf REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_package(Boost REQUIRED)  # Beast's headers alone, for HTTP
 find_package(Catch2 REQUIRED)
 include(Catch)
 find_package(dnnl REQUIRED)

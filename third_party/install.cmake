@@ -43,7 +43,7 @@ function(autopar_install)
   install(FILES ${AUTOPAR_ONNX_DIR}/share/doc/onnx/LICENSE DESTINATION share/doc/autopar/licences
     RENAME onnx OPTIONAL)
   install(CODE "set(architecture ${CMAKE_LIBRARY_ARCHITECTURE})
-    set(notice_files */CLI11Config.cmake */nlohmann_jsonConfig.cmake)")
+    set(notice_files */CLI11Config.cmake */nlohmann_jsonConfig.cmake */boost/version.hpp)")
   install(SCRIPT ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/install_notices.cmake)
 endfunction()
 
@@ -57,6 +57,7 @@ set(AUTOPAR_PUBLIC_HEADERS
   graph/tensor.h
   planner/calibration.h
   planner/planner.h
+  planner/shape_source.h
   planner/verify.h
   runtime/named_tensors.h
   runtime/session.h

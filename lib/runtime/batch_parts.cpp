@@ -59,9 +59,10 @@ Tensor microbatch_of(const bundle::PortInfo& port, const Tensor& whole, int micr
 
 }  // namespace
 
-InputParts parts_of(const bundle::MetaInfo& info, const NamedTensors& inputs, int rank) {
+InputParts parts_of(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
+                    const NamedTensors& inputs, int rank) {
   InputParts parts;
-  for (const bundle::PortInfo& port : info.inputs) {
+  for (const bundle::PortInfo& port : profile.inputs) {
     const auto& ranges = port.ranges[static_cast<std::size_t>(rank)];
     if (!ranges) continue;
     const auto input = inputs.find(port.name);

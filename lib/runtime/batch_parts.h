@@ -14,7 +14,8 @@ using InputParts = std::map<std::string, std::vector<graph::Tensor>>;
 
 /// The parts of those ports that `inputs` has and the rank, too. A microbatch that is short of rows
 /// has copies of its last one.
-InputParts parts_of(const bundle::MetaInfo& info, const NamedTensors& inputs, int rank);
+InputParts parts_of(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
+                    const NamedTensors& inputs, int rank);
 
 /// What a run reads from the ranks: the microbatches of an output that are not dropped.
 std::vector<int> microbatches_read(const bundle::MetaInfo& info, const bundle::PortInfo& port);

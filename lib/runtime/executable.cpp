@@ -8,10 +8,12 @@
 #include "base/stopwatch.h"
 #include "graph/arena.h"
 #include "runtime/collectives.h"
+#include "runtime/constant_store.h"
 #include "runtime/data_shaped.h"
 #include "runtime/devices/cpu_device.h"
 #include "runtime/memory_plan.h"
 #include "runtime/passes/matcher.h"
+#include "runtime/state_buffers.h"
 
 namespace autopar::runtime {
 namespace {
@@ -26,7 +28,7 @@ constexpr std::int64_t read_when_made_bytes = 1 << 16;
 
 /// Kernels read contiguous, aligned constants; what is copied to a device is aligned there. Returns
 /// the bytes of the copies that this takes.
-std::int64_t realign_constants(Graph& graph, bool is_copied) {
+std::int64_t realign_constants(Graph& graph, bool is_copied, ConstantStore* store) {
   std::int64_t copied = 0;
   for (graph::Value& value : graph.values) {
     if (!value.constant) continue;
@@ -35,7 +37,9 @@ std::int64_t realign_constants(Graph& graph, bool is_copied) {
     const bool may_be_unaligned = is_copied && value.constant->size_bytes() > read_when_made_bytes;
     if (value.constant->is_contiguous() && (may_be_unaligned || value.constant->is_aligned()))
       continue;
-    value.constant = value.constant->contiguous_copy();
+    const Tensor stored = *value.constant;
+    value.constant =
+        derived(store, {"contiguous", {&stored}}, [&] { return stored.contiguous_copy(); });
     copied += value.constant->size_bytes();
   }
   return copied;
@@ -58,12 +62,25 @@ void require_kernels(const Graph& graph, const KernelTable& kernels) {
   problems.throw_if_any();
 }
 
+using Uses = std::vector<std::shared_ptr<const void>>;
+
+/// Adds a use of each constant of the graph that the store knows.
+void use_constants(const Graph& graph, ConstantStore* store, Uses& uses) {
+  if (store == nullptr) return;
+  for (const graph::Value& value : graph.values)
+    if (auto use = value.constant ? store->use(*value.constant) : nullptr)
+      uses.push_back(std::move(use));
+  std::ranges::sort(uses);
+  uses.erase(std::unique(uses.begin(), uses.end()), uses.end());
+}
+
 /// A graph as it runs: rewritten, with a kernel for each node and a place for each value.
 struct CompiledGraph {
   Graph graph;  ///< keeps the constants alive
   std::int64_t folded_bytes = 0;
   std::int64_t realigned_bytes = 0;
   Storage storage;
+  Uses uses = {};                ///< of the store's constants
   std::vector<Step> steps = {};  ///< a step a node, of no microbatch yet; views have no kernel
   OwnMemory of_kernels = {};
   MemoryPlan plan = {};
@@ -91,7 +108,8 @@ std::vector<TensorView> views_of(const CompiledGraph& compiled, const std::vecto
   return views;
 }
 
-void make_steps(CompiledGraph& compiled, Device& device, CollectiveContext* collectives) {
+void make_steps(CompiledGraph& compiled, Device& device, CollectiveContext* collectives,
+                ConstantStore* store) {
   Graph& graph = compiled.graph;
   require_kernels(graph, device.kernels());
   const auto readers = graph::consumers(graph);
@@ -101,7 +119,8 @@ void make_steps(CompiledGraph& compiled, Device& device, CollectiveContext* coll
                           .inputs = views_of(compiled, node.inputs),
                           .outputs = views_of(compiled, node.outputs),
                           .device = device,
-                          .collectives = collectives};
+                          .collectives = collectives,
+                          .store = store};
     for (const ValueId id : node.inputs) {
       request.constants.push_back(compiled.constant(id));
       const bool is_output = std::ranges::find(graph.outputs, id) != graph.outputs.end();
@@ -131,11 +150,17 @@ void make_steps(CompiledGraph& compiled, Device& device, CollectiveContext* coll
   }
 }
 
-/// What must have memory of its own, so that microbatches overlap; nothing where there is one.
+/// What must have memory of its own: states of a session, and what lets microbatches overlap.
 Apart apart(const CompiledGraph& compiled, const CompileOptions& options) {
   Apart apart;
-  if (options.microbatches == 1) return apart;
   const Graph& graph = compiled.graph;
+  if (options.states != nullptr) {
+    apart.elsewhere.resize(graph.values.size());
+    for (const ValueId input : graph.inputs)
+      apart.elsewhere[static_cast<std::size_t>(input)] =
+          options.states->place_of(graph, input) != nullptr;
+  }
+  if (options.microbatches == 1) return apart;
   apart.slots = graph::value_slots(graph, options.microbatches);
   for (const ValueId input : graph.inputs) {
     const bool is_common = std::ranges::find(options.common_inputs, graph.value(input).name) !=
@@ -150,12 +175,15 @@ Apart apart(const CompiledGraph& compiled, const CompileOptions& options) {
 /// Makes the kernels and plans memory.
 CompiledGraph compile(const Graph& original, const CompileOptions& options, Device& device,
                       passes::Rewrites rewrites) {
+  ConstantStore* store = options.constants;
   Graph graph = original;
-  const std::int64_t folded_bytes = passes::optimize(graph, device.kernels(), rewrites);
-  const std::int64_t realigned = realign_constants(graph, !device.shares_host_memory());
+  const std::int64_t folded_bytes = passes::optimize(graph, device.kernels(), rewrites, store);
+  const std::int64_t realigned = realign_constants(graph, !device.shares_host_memory(), store);
   Storage storage = alias_views(graph, device.kernels());
   CompiledGraph compiled{std::move(graph), folded_bytes, realigned, std::move(storage)};
-  make_steps(compiled, device, options.collectives);
+  use_constants(original, store, compiled.uses);
+  use_constants(compiled.graph, store, compiled.uses);
+  make_steps(compiled, device, options.collectives, store);
   std::vector<std::int64_t> scratch;
   for (const Step& step : compiled.steps) scratch.push_back(step.scratch_bytes);
   compiled.plan = plan_memory(compiled.graph, compiled.storage, scratch, apart(compiled, options));
@@ -166,6 +194,7 @@ CompiledGraph compile(const Graph& original, const CompileOptions& options, Devi
 CompiledGraph compile_within_bound(const Graph& graph, const CompileOptions& options,
                                    Device& device) {
   require(options.microbatches > 0, "there is a microbatch");
+  require(options.states == nullptr || options.microbatches == 1, "states have one microbatch");
   passes::Rewrites rewrites{.fuse = options.optimize, .group_collectives = options.optimize};
   CompiledGraph compiled = compile(graph, options, device, rewrites);
   const auto keeps_promise = [&] {
@@ -186,38 +215,29 @@ CompiledGraph compile_within_bound(const Graph& graph, const CompileOptions& opt
   return compiled;
 }
 
-/// A rank's memory: the arena, and behind it constants where the device cannot read the host's.
+/// Where values lie.
 struct Memory {
   std::shared_ptr<std::byte> arena;
-  std::vector<std::byte*> constants;  ///< by ValueId: where kernels read it
-  double upload_seconds = 0;
+  std::vector<std::byte*> elsewhere;  ///< by ValueId: constants and states; null for others
 };
 
-Memory allocate(const CompiledGraph& compiled, Device& device) {
+/// Constants stay where they are, unless there are to be copies of them on the device.
+std::vector<std::byte*> place_constants(CompiledGraph& compiled, ConstantStore* copies) {
   const std::vector<graph::Value>& values = compiled.graph.values;
-  Memory memory{.arena = {}, .constants = std::vector<std::byte*>(values.size())};
-  const bool copies_constants = !device.shares_host_memory();
-  std::int64_t bytes = graph::aligned(compiled.plan.arena_bytes);
-  std::vector<std::int64_t> offsets(values.size());
-  for (std::size_t v = 0; v < values.size(); ++v) {
-    offsets[v] = bytes;
-    if (copies_constants && values[v].constant)
-      bytes += graph::aligned(values[v].constant->size_bytes());
-  }
-  memory.arena = device.allocate(bytes);
-  std::vector<Device::Upload> uploads;
+  std::vector<std::byte*> places(values.size());
+  std::vector<const Tensor*> copied;
+  std::vector<std::size_t> ids;
   for (std::size_t v = 0; v < values.size(); ++v) {
     if (!values[v].constant) continue;
-    const Tensor& constant = *values[v].constant;
-    memory.constants[v] = copies_constants ? memory.arena.get() + offsets[v]
-                                           : const_cast<std::byte*>(constant.data());
-    if (copies_constants) uploads.push_back({&constant, memory.constants[v]});
+    places[v] = const_cast<std::byte*>(values[v].constant->data());
+    copied.push_back(&*values[v].constant);
+    ids.push_back(v);
   }
-  if (uploads.empty()) return memory;
-  const Stopwatch watch;
-  device.upload(uploads);
-  memory.upload_seconds = watch.seconds();
-  return memory;
+  if (copies == nullptr) return places;
+  const auto on_device = copies->on_device(copied);
+  for (std::size_t i = 0; i < ids.size(); ++i) places[ids[i]] = on_device[i].get();
+  compiled.uses.insert(compiled.uses.end(), on_device.begin(), on_device.end());
+  return places;
 }
 
 /// A microbatch's values where they lie.
@@ -230,8 +250,9 @@ struct Places {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       if (ids[i] == graph::no_value) continue;
       const ValueId root = compiled.storage.root(ids[i]);
-      views[i].data = compiled.graph.is_constant(root)
-                          ? memory.constants[static_cast<std::size_t>(root)]
+      std::byte* elsewhere = memory.elsewhere[static_cast<std::size_t>(root)];
+      views[i].data = elsewhere != nullptr || compiled.graph.is_constant(root)
+                          ? elsewhere
                           : memory.arena.get() + compiled.plan.value_offset(ids[i], microbatch);
     }
   }
@@ -261,9 +282,25 @@ Executable::Executable(const Graph& graph, const CompileOptions& options)
     : own_device_(options.device ? nullptr : std::make_unique<CpuDevice>(options.threads)),
       device_(options.device ? *options.device : *own_device_),
       collectives_(options.collectives) {
-  CompiledGraph compiled = compile_within_bound(graph, options, device_);
-  const Memory memory = allocate(compiled, device_);
-  memory_ = memory.arena;
+  CompileOptions chosen = options;
+  const bool copies_constants = !device_.shares_host_memory();
+  if (chosen.constants == nullptr && copies_constants) {
+    own_constants_ = std::make_shared<ConstantStore>(device_);
+    chosen.constants = own_constants_.get();
+  }
+  if (chosen.constants != nullptr) chosen.constants->clean();
+  CompiledGraph compiled = compile_within_bound(graph, chosen, device_);
+  const double uploaded = copies_constants ? chosen.constants->upload_seconds() : 0;
+  Memory memory{
+      .arena = device_.allocate(graph::aligned(compiled.plan.arena_bytes)),
+      .elsewhere = place_constants(compiled, copies_constants ? chosen.constants : nullptr)};
+  if (options.states != nullptr)
+    for (const ValueId input : compiled.graph.inputs)
+      memory.elsewhere[static_cast<std::size_t>(input)] =
+          options.states->place_of(compiled.graph, input);
+  if (copies_constants) upload_seconds_ = chosen.constants->upload_seconds() - uploaded;
+  arena_ = memory.arena;
+  constants_ = std::move(compiled.uses);
   std::vector<Step> placed;
   for (int microbatch = 0; microbatch < options.microbatches; ++microbatch) {
     const Places places{compiled, memory, microbatch};
@@ -274,9 +311,13 @@ Executable::Executable(const Graph& graph, const CompileOptions& options)
   for (const Step& step : placed)
     if (const auto* collective = collective_of(step)) collective_kernels_.push_back(collective);
   runner_ = device_.make_runner(std::move(placed), collectives_);
-  if (!graph.states.empty())
+  if (options.states != nullptr) {
+    auto copies = options.states->copies(graph, inputs_.front(), outputs_.front());
+    hand_on_states_ = std::move(copies.hand_on);
+    fill_states_ = std::move(copies.fill);
+  } else if (!graph.states.empty()) {
     hand_on_states_ = state_copies(graph, inputs_.front(), outputs_.front(), device_);
-  upload_seconds_ = memory.upload_seconds;
+  }
   arena_bytes_ = compiled.arena_bytes();
   scratch_bytes_ = arena_bytes_ - compiled.bytes_without_scratch();
   derived_constant_bytes_ =

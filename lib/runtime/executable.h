@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,9 @@
 #include "runtime/state_copies.h"
 
 namespace autopar::runtime {
+
+class ConstantStore;
+class StateBuffers;
 
 struct CompileOptions {
   int threads = 1;  ///< of the CPU, where it is the device
@@ -25,6 +29,12 @@ struct CompileOptions {
   int microbatches = 1;
   /// Names of graph inputs that all microbatches have in common.
   std::vector<std::string> common_inputs = {};
+  /// What the device's Executables have of constants in common; must outlive the Executable. Null:
+  /// this one has its own.
+  ConstantStore* constants = nullptr;
+  /// Where the graph's states lie between runs of several Executables; must outlive this one, which
+  /// has one microbatch. Null: in this one's inputs.
+  const StateBuffers* states = nullptr;
 };
 
 /// A graph compiled once into a list of kernels with a static memory plan, then run any number of
@@ -47,17 +57,24 @@ class Executable {
   void write_input(std::size_t i, const graph::Tensor& tensor, int microbatch = 0);
   graph::Tensor read_output(std::size_t i, int microbatch = 0) const;
   void run();
+  /// Before a run: where CompileOptions::states has more rows than an input of a state, the first
+  /// ones are copied there.
+  void fill_states() {
+    if (fill_states_) fill_states_();
+  }
   /// After run() number `step` of a loop, from 0: the inputs of Graph::states become what the
   /// outputs are. Where an output is longer, its last rows go to where its input's are `first_row`
-  /// and those of all steps before, but for rows that keep their places (graph::keeps_places).
+  /// and those of all steps before, but for rows that keep their places (graph::keeps_places). With
+  /// CompileOptions::states the outputs go there: see StateBuffers::Copies.
   void hand_on_states(std::int64_t first_row, int step) {
     if (hand_on_states_) hand_on_states_(first_row, step);
   }
   /// A run that takes the time of each step (see Runner); what it sends is not counted.
   std::vector<Span> profile() { return runner_->profile(); }
 
-  /// The arena (inputs, outputs, activations, scratch) without weights. With derived constants it
-  /// is at most graph::arena_bound and graph::slot_bytes of the graph, but for scratch memory.
+  /// The arena (inputs, outputs, activations, scratch) without weights and buffers of states. With
+  /// derived constants it is at most graph::arena_bound and graph::slot_bytes of the graph, but for
+  /// scratch memory.
   std::int64_t arena_bytes() const { return arena_bytes_; }
   /// Bytes that the arena has for kernels' scratch memory alone: it would be smaller by so much
   /// without it.
@@ -68,20 +85,24 @@ class Executable {
   double device_seconds() const { return runner_->device_seconds(); }
   /// Copying constants to the device took so long; 0 where they stay on the host.
   double upload_seconds() const { return upload_seconds_; }
-  /// Constants computed when compiling (folded or realigned), beside the mapped ones.
+  /// Constants computed when compiling (folded or realigned), beside the mapped ones. Some may be
+  /// those of other Executables, too: see ConstantStore::shared_bytes.
   std::int64_t derived_constant_bytes() const { return derived_constant_bytes_; }
 
  private:
   std::unique_ptr<Device> own_device_;  ///< where none was given
   Device& device_;
+  std::shared_ptr<ConstantStore> own_constants_;  ///< where none were given and one is needed
   CollectiveContext* collectives_;
   graph::Graph graph_;                                       ///< keeps the constants alive
-  std::shared_ptr<std::byte> memory_;                        ///< of the device
+  std::shared_ptr<std::byte> arena_;                         ///< of the device
+  std::vector<std::shared_ptr<const void>> constants_;       ///< in use, of the store
   std::vector<std::vector<TensorView>> inputs_;              ///< by microbatch
   std::vector<std::vector<TensorView>> outputs_;             ///< by microbatch
   std::vector<const CollectiveKernel*> collective_kernels_;  ///< a step each
   std::unique_ptr<Runner> runner_;
   StateCopies hand_on_states_;
+  std::function<void()> fill_states_;
   std::int64_t arena_bytes_ = 0;
   std::int64_t scratch_bytes_ = 0;
   std::int64_t derived_constant_bytes_ = 0;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,6 +20,7 @@ using graph::row_major_strides;
 using graph::Shape;
 
 class CollectiveContext;
+class ConstantStore;
 class Device;
 
 /// Where one input or output of a kernel lies: contiguous, row-major, on a GPU from a multiple of
@@ -105,6 +107,13 @@ struct KernelRequest {
   /// By input, whether nothing but this node needs it: of a constant that the kernel keeps in a
   /// form of its own, the data is dropped then. A request within a kernel tells nothing.
   std::vector<bool> is_own = {};
+
+  /// What the rank's kernels keep of constants; null where each kernel keeps its own.
+  ConstantStore* store = nullptr;
+
+  /// A constant input in a form of the kernel's own: see ConstantStore::form.
+  std::shared_ptr<std::byte> kept(std::size_t input, std::string_view form, std::int64_t bytes,
+                                  const std::function<std::shared_ptr<std::byte>()>& make) const;
 
   bool may_replace(std::size_t input) const {
     return is_constant(input) && input < is_own.size() && is_own[input];

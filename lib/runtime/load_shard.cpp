@@ -24,9 +24,9 @@ struct MessageSize {
 
 /// Throws Error where a shard does not send and receive what meta-info says: its stages would wait
 /// for each other.
-void check_messages(const bundle::MetaInfo& info, const Graph& shard, int rank, bool sends) {
+void check_messages(const bundle::ProfileInfo& profile, const Graph& shard, int rank, bool sends) {
   std::vector<MessageSize> planned;
-  for (const bundle::TransferInfo& transfer : info.transfers)
+  for (const bundle::TransferInfo& transfer : profile.transfers)
     for (const auto& [from, to, bytes] : transfer.messages)
       if ((sends ? from : to) == rank)
         planned.push_back({sends ? to : from, bytes, transfer.value});
@@ -70,24 +70,26 @@ std::size_t place_of(const Graph& shard, const std::vector<graph::ValueId>& port
 
 }  // namespace
 
-Graph load_shard(const bundle::MetaInfo& info, const std::filesystem::path& dir, int rank) {
-  bundle::check_files(info, dir, rank);
+Graph load_shard(const bundle::MetaInfo& info, std::size_t profile,
+                 const std::filesystem::path& dir, int rank) {
+  const bundle::ProfileInfo& of_profile = info.profiles[profile];
   const bundle::RankInfo& of_rank = info.ranks[static_cast<std::size_t>(rank)];
   graph::ImportOptions as_it_is;
   as_it_is.unrolls = false;
-  Graph shard = graph::load_onnx(dir / of_rank.files.front().name, as_it_is);
-  for (const bool sends : {false, true}) check_messages(info, shard, rank, sends);
+  Graph shard = graph::load_onnx(dir / of_rank.files[profile].name, as_it_is);
+  for (const bool sends : {false, true}) check_messages(of_profile, shard, rank, sends);
   const auto count = [&](const std::vector<bundle::PortInfo>& ports) {
     return std::ranges::count_if(ports, [&](const bundle::PortInfo& port) {
       return port.ranges[static_cast<std::size_t>(rank)].has_value();
     });
   };
-  if (std::ssize(shard.outputs) != count(info.outputs))
+  if (std::ssize(shard.outputs) != count(of_profile.outputs))
     fail("rank {}: its shard has {} outputs, but meta-info.json {}; partition the model again",
-         rank, shard.outputs.size(), count(info.outputs));
+         rank, shard.outputs.size(), count(of_profile.outputs));
   for (const graph::ValueId id : shard.inputs) {
-    const auto port = std::ranges::find(info.inputs, shard.value(id).name, &bundle::PortInfo::name);
-    if (port == info.inputs.end() || !port->ranges[static_cast<std::size_t>(rank)])
+    const auto port =
+        std::ranges::find(of_profile.inputs, shard.value(id).name, &bundle::PortInfo::name);
+    if (port == of_profile.inputs.end() || !port->ranges[static_cast<std::size_t>(rank)])
       fail(
           "rank {}: its shard has an input '{}', but meta-info.json none; partition the model "
           "again",

@@ -51,6 +51,8 @@ MemoryPlan plan_memory(const graph::Graph& graph, const Storage& storage,
                        std::span<const std::int64_t> scratch_bytes, const Apart& apart) {
   std::vector<graph::BufferLifetime> lifetimes = root_lifetimes(graph, storage);
   const std::size_t values = graph.values.size();
+  for (std::size_t v = 0; v < apart.elsewhere.size(); ++v)
+    if (apart.elsewhere[v]) lifetimes[v].bytes = 0;
   std::vector<ValuePlace> places(values);
   const auto root_place = [&](std::size_t v) -> ValuePlace& {
     return places[static_cast<std::size_t>(storage.root(static_cast<graph::ValueId>(v)))];

@@ -48,9 +48,10 @@ struct MemoryPlan {
   }
 };
 
-/// Values and scratch that share memory with nothing else, so that steps of several microbatches
-/// can be at work at the same time.
+/// Values and scratch that share memory with nothing else: so that steps of several microbatches
+/// can be at work at the same time, or because they lie elsewhere.
 struct Apart {
+  std::vector<bool> elsewhere;  ///< by ValueId: inputs outside of the arena. Empty: none
   std::vector<int> slots;  ///< by ValueId; 0 for what is packed. A root has the most of its views
   std::vector<Queue> scratch;  ///< by step: those of receiving and sending have a region each
 };

@@ -9,29 +9,35 @@ namespace {
 using graph::Graph;
 using graph::Tensor;
 
-Executable compile(const Graph& graph, const Pipeline& pipeline, Device& device,
-                   CollectiveContext& collectives) {
-  collectives.enter_stage(pipeline.stages, &device);
-  return {graph,
-          {.collectives = &collectives,
-           .device = &device,
-           .microbatches = pipeline.microbatches,
-           .common_inputs = pipeline.common_inputs}};
+CompileOptions options_of(RankContext& rank, const Pipeline& pipeline) {
+  return {.collectives = &rank.collectives(),
+          .device = &rank.device(),
+          .microbatches = pipeline.microbatches,
+          .common_inputs = pipeline.common_inputs,
+          .constants = &rank.constants(),
+          .states = rank.states()};
 }
 
 }  // namespace
 
-RankRun::RankRun(const Graph& graph, const DeviceOptions& device, HostCommunicator& host,
-                 const LocalRanks& local, std::chrono::milliseconds timeout,
-                 const Pipeline& pipeline)
-    : host_(host),
-      device_(device, host, local, timeout),
-      collectives_(device_.world(), host, timeout),
+RankRun::RankRun(const Graph& graph, RankContext& rank, const Pipeline& pipeline)
+    : rank_(rank),
       microbatches_(pipeline.microbatches),
-      executable_(compile(graph, pipeline, device_.device(), collectives_)),
+      executable_(graph, options_of(rank, pipeline)),
       weight_bytes_(graph::constant_bytes(graph)) {
   for (const auto id : graph.inputs) input_names_.push_back(graph.value(id).name);
 }
+
+RankRun::RankRun(const Graph& graph, std::unique_ptr<RankContext> rank, const Pipeline& pipeline)
+    : RankRun(graph, *rank, pipeline) {
+  own_rank_ = std::move(rank);
+}
+
+RankRun::RankRun(const Graph& graph, const DeviceOptions& device, HostCommunicator& host,
+                 const LocalRanks& local, std::chrono::milliseconds timeout,
+                 const Pipeline& pipeline)
+    : RankRun(graph, std::make_unique<RankContext>(device, host, local, timeout, pipeline.stages),
+              pipeline) {}
 
 void RankRun::write_inputs(const InputParts& parts) {
   for (std::size_t i = 0; i < input_names_.size(); ++i) {
@@ -49,11 +55,12 @@ void RankRun::write_inputs(const InputParts& parts) {
 }
 
 RankRun::Seconds RankRun::run(const std::optional<StateRows>& states) {
-  host_.barrier();
+  rank_.host().barrier();
   const Stopwatch watch;
+  executable_.fill_states();
   executable_.run();
   if (states) hand_on_states(*states);
-  host_.barrier();
+  rank_.host().barrier();
   return {.host = watch.seconds(), .device = executable_.device_seconds()};
 }
 
@@ -62,15 +69,21 @@ void RankRun::hand_on_states(const StateRows& rows) {
 }
 
 std::vector<Span> RankRun::profile() {
-  host_.barrier();
+  rank_.host().barrier();
+  executable_.fill_states();
   std::vector<Span> spans = executable_.profile();
-  host_.barrier();
+  rank_.host().barrier();
   return spans;
 }
 
-std::int64_t RankRun::peak_bytes() const {
-  return weight_bytes_ + executable_.derived_constant_bytes() + executable_.arena_bytes() -
+std::int64_t RankRun::graph_bytes() const {
+  return executable_.derived_constant_bytes() + executable_.arena_bytes() -
          executable_.scratch_bytes();
+}
+
+std::int64_t RankRun::peak_bytes() const {
+  const StateBuffers* states = rank_.states();
+  return weight_bytes_ + graph_bytes() + (states != nullptr ? states->bytes() : 0);
 }
 
 NamedTensors run_whole(const graph::Graph& graph, const NamedTensors& inputs,

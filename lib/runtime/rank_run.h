@@ -2,14 +2,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/batch_parts.h"
-#include "runtime/collectives.h"
 #include "runtime/executable.h"
-#include "runtime/rank_device.h"
+#include "runtime/rank_context.h"
 #include "runtime/span.h"
 
 namespace autopar::runtime {
@@ -27,10 +27,14 @@ struct StateRows {
   int step = 0;
 };
 
-/// One rank of a bundle, or a whole model, on its device: compiled, fed and timed. Every rank of
-/// `host` makes one and calls the same functions, in the thread that made it.
+/// A graph of one rank of a bundle, or a whole model, on the rank's device: compiled, fed and
+/// timed. Every rank of `host` makes one and calls the same functions, in the thread that made it.
 class RankRun {
  public:
+  /// One of any number of graphs that run on the rank, in any order: all ranks make and run theirs
+  /// in the same one. `rank` must outlive it.
+  RankRun(const graph::Graph& graph, RankContext& rank, const Pipeline& pipeline = {});
+  /// On a rank of its own.
   RankRun(const graph::Graph& graph, const DeviceOptions& device, HostCommunicator& host,
           const LocalRanks& local, std::chrono::milliseconds timeout,
           const Pipeline& pipeline = {});
@@ -50,17 +54,21 @@ class RankRun {
 
   const Executable& executable() const { return executable_; }
   /// What it counts is told since the last reset.
-  CollectiveContext& collectives() { return collectives_; }
-  /// Weights and arena.
+  CollectiveContext& collectives() { return rank_.collectives(); }
+  /// Beside weights and states: the arena, and constants that were computed. Of several graphs on a
+  /// rank the sum counts some more than once: see ConstantStore::shared_bytes.
+  std::int64_t graph_bytes() const;
+  /// Weights, states and that.
   std::int64_t peak_bytes() const;
 
   /// Ends all that this rank's communicators wait for.
-  void abort() noexcept { collectives_.abort(); }
+  void abort() noexcept { rank_.abort(); }
 
  private:
-  HostCommunicator& host_;
-  RankDevice device_;
-  CollectiveContext collectives_;
+  RankRun(const graph::Graph& graph, std::unique_ptr<RankContext> rank, const Pipeline& pipeline);
+
+  std::unique_ptr<RankContext> own_rank_;  ///< where none was given
+  RankContext& rank_;
   int microbatches_;
   Executable executable_;
   std::int64_t weight_bytes_;

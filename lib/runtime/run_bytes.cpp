@@ -56,7 +56,8 @@ ValueNames output_names(const Graph& graph) {
 
 }  // namespace
 
-PackedGraph packed_graph(const Graph& graph, const KernelTable& kernels, int microbatches) {
+PackedGraph packed_graph(const Graph& graph, const KernelTable& kernels, int microbatches,
+                         const ValueNames& elsewhere) {
   const std::int64_t bound = graph::arena_bound(graph) + graph::slot_bytes(graph, microbatches);
   const Graph light = without_large_weights(graph);
   const auto pack = [&](passes::Rewrites rewrites) {
@@ -65,6 +66,10 @@ PackedGraph packed_graph(const Graph& graph, const KernelTable& kernels, int mic
     const Storage storage = alias_views(packed.graph, kernels);
     Apart apart;
     if (microbatches > 1) apart.slots = graph::value_slots(packed.graph, microbatches);
+    apart.elsewhere.resize(packed.graph.values.size());
+    for (const graph::ValueId input : packed.graph.inputs)
+      apart.elsewhere[static_cast<std::size_t>(input)] =
+          elsewhere.contains(packed.graph.value(input).name);
     const std::vector<std::int64_t> no_scratch(packed.graph.nodes.size());
     packed.lifetimes = root_lifetimes(packed.graph, storage);
     packed.bytes += plan_memory(packed.graph, storage, no_scratch, apart).arena_bytes +
@@ -81,10 +86,10 @@ PackedGraph packed_graph(const Graph& graph, const KernelTable& kernels, int mic
 }
 
 PackedGraph packed_graph(const Graph& graph, std::span<const KernelTable* const> devices,
-                         int microbatches) {
+                         int microbatches, const ValueNames& elsewhere) {
   std::vector<PackedGraph> by_device;
   for (const KernelTable* kernels : devices)
-    by_device.push_back(packed_graph(graph, *kernels, microbatches));
+    by_device.push_back(packed_graph(graph, *kernels, microbatches, elsewhere));
   return std::move(*std::ranges::max_element(by_device, {}, &PackedGraph::bytes));
 }
 

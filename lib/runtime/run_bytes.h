@@ -22,14 +22,16 @@ struct PackedGraph {
   std::int64_t bytes = 0;
 };
 
-/// The graph as an Executable will have it; large weights are not read.
-PackedGraph packed_graph(const graph::Graph& graph, const KernelTable& kernels, int microbatches);
+using ValueNames = std::set<std::string, std::less<>>;
+
+/// The graph as an Executable will have it; large weights are not read. `elsewhere`: inputs that
+/// lie in buffers of a session's (StateBuffers), whose bytes are not among the graph's.
+PackedGraph packed_graph(const graph::Graph& graph, const KernelTable& kernels, int microbatches,
+                         const ValueNames& elsewhere = {});
 
 /// The same on the device that needs most.
 PackedGraph packed_graph(const graph::Graph& graph, std::span<const KernelTable* const> devices,
-                         int microbatches);
-
-using ValueNames = std::set<std::string, std::less<>>;
+                         int microbatches, const ValueNames& elsewhere = {});
 
 /// Names of the nodes' outputs that a run on such a device never makes, when the graph runs whole:
 /// passes fold them, or make one kernel of what writes and what reads them. The graph's weights may

@@ -13,6 +13,9 @@
 #include "runtime/gather.h"
 #include "runtime/load_shard.h"
 #include "runtime/rank_run.h"
+#include "runtime/request_channel.h"
+#include "runtime/session_rank.h"
+#include "runtime/shape_cache.h"
 #include "runtime/step_loop.h"
 #include "runtime/tail_run.h"
 #include "runtime/trace.h"
@@ -60,16 +63,16 @@ Ranks find_ranks(const std::filesystem::path& dir, const bundle::MetaInfo& info,
 Pipeline pipeline_of(const bundle::MetaInfo& info) {
   Pipeline pipeline{.microbatches = info.microbatches};
   for (const bundle::StageInfo& stage : info.stages) pipeline.stages.push_back(stage.ranks);
-  for (const bundle::PortInfo& port : info.inputs)
+  for (const bundle::PortInfo& port : info.profiles.front().inputs)
     if (!port.batch) pipeline.common_inputs.push_back(port.name);
   return pipeline;
 }
 
-/// On rank 0; see gather_output. `port` is one of info.outputs.
-Tensor whole_output(const bundle::MetaInfo& info, const bundle::PortInfo& port, const RankRun& run,
-                    HostCommunicator& world) {
+/// On rank 0; see gather_output. `port` is one of profile.outputs.
+Tensor whole_output(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
+                    const bundle::PortInfo& port, const RankRun& run, HostCommunicator& world) {
   std::size_t index = 0;  // among the outputs of this rank's shard
-  for (const bundle::PortInfo* each = info.outputs.data(); each != &port; ++each)
+  for (const bundle::PortInfo* each = profile.outputs.data(); each != &port; ++each)
     if (each->ranges[at(world.rank())]) ++index;
   const auto part = [&](int microbatch) { return run.executable().read_output(index, microbatch); };
   return gather_output(info, port, part, world);
@@ -79,6 +82,7 @@ Tensor whole_output(const bundle::MetaInfo& info, const bundle::PortInfo& port, 
 struct StepsBefore {
   std::int64_t first_row = 0;  ///< of the first run
   int steps = 0;
+  std::size_t shape = 0;     ///< of the inputs
   bool is_profiled = false;  ///< then what it has left are another run's
 };
 
@@ -90,32 +94,34 @@ struct LoopRun {
 };
 
 /// All ranks get rank 0's choice.
-Tensor choose_next(const bundle::MetaInfo& info, const LoopOptions::Choice& choice,
-                   const RankRun& run, HostCommunicator& world) {
-  const bundle::PortInfo& input = *find_port(info.inputs, choice.input);
-  const Tensor scores = whole_output(info, *find_port(info.outputs, choice.output), run, world);
+Tensor choose_next(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
+                   const LoopOptions::Choice& choice, const RankRun& run, HostCommunicator& world) {
+  const bundle::PortInfo& input = *find_port(profile.inputs, choice.input);
+  const Tensor scores =
+      whole_output(info, profile, *find_port(profile.outputs, choice.output), run, world);
   Tensor chosen = world.rank() == 0 ? choose(scores, input.type, input.shape)
                                     : Tensor::zeros(input.type, input.shape);
   world.broadcast(chosen.mutable_bytes().data(), chosen.size_bytes(), 0);
   return chosen;
 }
 
-LoopRun run_steps(RankRun& run, const bundle::MetaInfo& info, const NamedTensors& inputs,
-                  const LoopOptions& loop, const StepsBefore& before, HostCommunicator& world) {
+LoopRun run_steps(RankRun& run, const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
+                  const NamedTensors& inputs, const LoopOptions& loop, const StepsBefore& before,
+                  HostCommunicator& world) {
   LoopRun made;
   if (before.steps > 0) run.hand_on_states({before.first_row, before.steps - 1});
   for (int step = 0; step < loop.steps; ++step) {
     NamedTensors chosen;
     for (const auto& [input, steps] : made.choices) chosen[input] = steps.back();
-    made.last_inputs = inputs_of_step(info, inputs, loop, step, chosen, before.steps > 0);
-    run.write_inputs(parts_of(info, made.last_inputs, world.rank()));
+    made.last_inputs = inputs_of_step(info, profile, inputs, loop, step, chosen, before.steps > 0);
+    run.write_inputs(parts_of(info, profile, made.last_inputs, world.rank()));
     std::optional<StateRows> states;
     if (step + 1 < loop.steps) states = {before.first_row, before.steps + step};
     const RankRun::Seconds seconds = run.run(states);
     made.seconds.host += seconds.host;
     made.seconds.device += seconds.device;
     for (const LoopOptions::Choice& choice : loop.choices)
-      made.choices[choice.input].push_back(choose_next(info, choice, run, world));
+      made.choices[choice.input].push_back(choose_next(info, profile, choice, run, world));
   }
   return made;
 }
@@ -202,13 +208,18 @@ void run_tail_on_first(const TailRun& tail, const NamedTensors& inputs, int repe
   throw GivenUp("rank 0 failed: " + of_first);
 }
 
+bool is_wanted(const bundle::MetaInfo& info, const RunOptions& options, const std::string& output) {
+  return options.outputs.empty() || info.tail ||
+         std::ranges::find(options.outputs, output) != options.outputs.end();
+}
+
 /// One rank's part in Session::run. Every rank gets the measurements, and rank 0 the outputs.
-RunResult run_rank(RankRun& run, const bundle::MetaInfo& info, const TailRun& tail,
-                   const NamedTensors& inputs, const RunOptions& options, const StepsBefore& before,
-                   HostCommunicator& world) {
+RunResult run_rank(RankRun& run, const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
+                   const TailRun& tail, const NamedTensors& inputs, const RunOptions& options,
+                   const StepsBefore& before, HostCommunicator& world) {
   const auto run_once = [&] {
     run.collectives().reset_totals();
-    return run_steps(run, info, inputs, options.loop, before, world);
+    return run_steps(run, info, profile, inputs, options.loop, before, world);
   };
   if (options.repeat > 1) run_once();
   RunResult result;
@@ -220,13 +231,16 @@ RunResult run_rank(RankRun& run, const bundle::MetaInfo& info, const TailRun& ta
   }
   for (const auto& [input, steps] : last.choices) result.choices.emplace(input, stacked(steps));
   add_measurements(run, world, result);
-  for (const bundle::PortInfo& port : info.outputs) {
-    Tensor whole = whole_output(info, port, run, world);
+  result.predicted_collectives = profile.collectives;
+  result.predicted_peak_bytes = profile.peak_bytes;
+  for (const bundle::PortInfo& port : profile.outputs) {
+    if (!is_wanted(info, options, port.name)) continue;
+    Tensor whole = whole_output(info, profile, port, run, world);
     if (world.rank() == 0) result.outputs.emplace(port.name, std::move(whole));
   }
   if (options.profile) {
-    const NamedTensors first = inputs_of_step(info, inputs, options.loop, 0, {});
-    run.write_inputs(parts_of(info, first, world.rank()));
+    const NamedTensors first = inputs_of_step(info, profile, inputs, options.loop, 0, {});
+    run.write_inputs(parts_of(info, profile, first, world.rank()));
     for (const nlohmann::json& spans : gather_json(to_json(run.profile()), world))
       result.spans.push_back(spans_from_json(spans));
   }
@@ -244,12 +258,9 @@ void check_run_options(const RunOptions& options, const std::filesystem::path& d
          dir.string());
 }
 
-/// States of the run before stay on their devices.
-void refuse_states(const bundle::MetaInfo& info, const NamedTensors& inputs) {
-  for (const bundle::StateInfo& state : info.states)
-    if (inputs.contains(state.input))
-      fail("input '{}' has its value from the run before, which this one continues: leave it out",
-           state.input);
+bool gives_states(const bundle::MetaInfo& info, const NamedTensors& inputs) {
+  return std::ranges::any_of(
+      info.states, [&](const bundle::StateInfo& state) { return inputs.contains(state.input); });
 }
 
 }  // namespace
@@ -259,8 +270,9 @@ struct Session::Impl {
   bundle::MetaInfo info;
   SessionOptions options;
   Ranks ranks;
-  std::vector<std::unique_ptr<RankRun>> runs = {};  ///< by rank, null for other processes'
-  TailRun tail = {};                                ///< where rank 0 is here and the bundle has one
+  ShapeCache shapes{info, dir, options};
+  std::vector<std::unique_ptr<SessionRank>> runs = {};  ///< by rank, null for other processes'
+  TailRun tail = {};  ///< where rank 0 is here and the bundle has one
   StepsBefore before = {};
   std::string failure = {};  ///< why the session is over
 
@@ -280,7 +292,7 @@ struct Session::Impl {
   }
 
   /// Whoever holds it when an error unwinds ends what its communicators wait for.
-  std::unique_ptr<RankRun> take_run(const HostCommunicator& world) {
+  std::unique_ptr<SessionRank> take_run(const HostCommunicator& world) {
     return std::move(runs[static_cast<std::size_t>(world.rank())]);
   }
 
@@ -302,22 +314,31 @@ struct Session::Impl {
     }
   }
 
+  void drop(const std::vector<std::size_t>& unused) {
+    if (unused.empty()) return;
+    run_as_rank([&](HostCommunicator& world, const LocalRanks&) {
+      for (const std::size_t shape : unused)
+        runs[static_cast<std::size_t>(world.rank())]->drop(shape);
+    });
+  }
+
   void load() {
     if (!runs.empty()) return;
     runs.resize(info.ranks.size());
     run_as_rank([&](HostCommunicator& world, const LocalRanks& local) {
-      std::optional<graph::Graph> shard = load_shard(info, dir, world.rank());
+      bundle::check_files(info, dir, world.rank());
+      std::optional<graph::Graph> shard = load_shard(info, 0, dir, world.rank());
       // While the tail runs, this process's other ranks wait.
       const LocalRanks of_tail = ranks.are_all_here() ? LocalRanks{} : local;
       if (world.rank() == 0 && info.tail) {
-        bundle::check_tail_files(*info.tail, dir);
+        bundle::check_common_files(info.tail->files, dir);
         tail = load_tail(dir / info.tail->files.front().name, info.tail->summary,
                          threads_of(options.device, of_tail));
       }
       world.barrier(loading_timeout);
-      auto run =
-          std::make_unique<RankRun>(*shard, options.device, world, local,
-                                    patience_of(info) * options.launch.timeout, pipeline_of(info));
+      auto run = std::make_unique<SessionRank>(*shard, options.device, world, local,
+                                               patience_of(info) * options.launch.timeout,
+                                               pipeline_of(info));
       shard.reset();
       world.barrier(loading_timeout);
       runs[static_cast<std::size_t>(world.rank())] = std::move(run);
@@ -327,25 +348,31 @@ struct Session::Impl {
   RunResult run(const NamedTensors& inputs, const RunOptions& run_options) {
     LoopOptions loop = run_options.loop;
     check_run_options(run_options, dir);
-    const bool goes_on = loop.continues && before.steps > 0;
+    const bool goes_on = loop.continues && before.steps > 0 && !gives_states(info, inputs);
     if (goes_on && before.is_profiled)
       fail("{}: a run cannot continue one that was profiled", dir.string());
     const StepsBefore from = goes_on ? before : StepsBefore{.first_row = loop.start};
     loop.start = from.first_row;
-    check_loop(info, loop, from.steps);
-    check_inputs(info, inputs, loop);
-    if (goes_on) refuse_states(info, inputs);
+    const std::size_t shape = shapes.find(inputs, loop);
+    if (goes_on && shape != before.shape)
+      fail("{}: a run continues one whose inputs had other shapes", dir.string());
+    const bundle::ProfileInfo& profile = shapes.program(shape).profile;
+    check_loop(info, profile, loop, from.steps);
+    check_inputs(info, profile, inputs, loop);
     load();
     RunResult result;
     run_as_rank([&](HostCommunicator& world, const LocalRanks&) {
       const bool is_first = world.rank() == 0;
-      std::unique_ptr<RankRun> run = take_run(world);
-      RunResult of_rank = run_rank(*run, info, tail, inputs, run_options, from, world);
-      runs[static_cast<std::size_t>(world.rank())] = std::move(run);
+      std::unique_ptr<SessionRank> rank = take_run(world);
+      RankRun& run = rank->run_of(shape, shapes.program(shape));
+      RunResult of_rank = run_rank(run, info, profile, tail, inputs, run_options, from, world);
+      runs[static_cast<std::size_t>(world.rank())] = std::move(rank);
       if (is_first || !ranks.are_all_here()) result = std::move(of_rank);
     });
+    drop(shapes.keep(shape, std::ranges::max(result.arena_bytes)));
     before = {.first_row = from.first_row,
               .steps = from.steps + loop.steps,
+              .shape = shape,
               .is_profiled = run_options.profile};
     return result;
   }
@@ -359,15 +386,17 @@ Session& Session::operator=(Session&&) noexcept = default;
 
 std::vector<ModelPort> Session::inputs() const {
   std::vector<ModelPort> ports;
-  for (const bundle::PortInfo& port : impl_->info.inputs)
+  for (const bundle::PortInfo& port : impl_->info.profiles.front().inputs)
     ports.push_back({port.name, port.type, port.shape});
   return ports;
 }
 
 std::vector<ModelPort> Session::outputs() const {
   std::vector<ModelPort> ports;
-  for (const graph::ModelOutput& output : bundle::model_outputs(impl_->info)) {
-    ModelPort& port = ports.emplace_back(output.name, output.type, std::nullopt);
+  for (const graph::ModelOutput& output :
+       bundle::model_outputs(impl_->info, impl_->info.profiles.front())) {
+    ports.push_back({output.name, output.type, std::nullopt});
+    ModelPort& port = ports.back();
     if (!output.dims || std::ranges::any_of(*output.dims, [](const auto& d) { return !d; }))
       continue;
     port.shape.emplace();
@@ -378,9 +407,40 @@ std::vector<ModelPort> Session::outputs() const {
 
 int Session::num_ranks() const { return impl_->ranks.world_size(); }
 bool Session::has_first_rank() const { return impl_->ranks.has_first(); }
+bool Session::has_all_ranks() const { return impl_->ranks.are_all_here(); }
 void Session::load() { impl_->load(); }
 RunResult Session::run(const NamedTensors& inputs, const RunOptions& options) {
   return impl_->run(inputs, options);
 }
+
+RunResult Session::lead(const NamedTensors& inputs, const RunOptions& options) {
+  if (!impl_->ranks.are_all_here())
+    impl_->run_as_rank([&](HostCommunicator& world, auto&) { send_request(&inputs, world); });
+  return run(inputs, options);
+}
+
+void Session::follow(const RunOptions& options) {
+  while (true) {
+    std::optional<NamedTensors> inputs;
+    impl_->run_as_rank([&](HostCommunicator& world, auto&) { inputs = wait_for_request(world); });
+    if (!inputs) return;
+    try {
+      run(*inputs, options);
+    } catch (const Error&) {  // rank 0 tells it, unless it is the session's end
+      if (is_over()) throw;
+    }
+  }
+}
+
+void Session::end_lead() {
+  if (impl_->ranks.are_all_here() || is_over()) return;
+  impl_->run_as_rank([](HostCommunicator& world, auto&) { send_request(nullptr, world); });
+}
+
+void Session::check_ranks() {
+  impl_->run_as_rank([](HostCommunicator& world, auto&) { world.check_members(); });
+}
+
+bool Session::is_over() const { return !impl_->failure.empty(); }
 
 }  // namespace autopar::runtime

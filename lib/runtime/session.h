@@ -28,6 +28,9 @@ struct RunResult {
   std::vector<std::int64_t> arena_bytes;             ///< by rank
   /// By rank, measured: weights (rank 0's with the tail's) and arena.
   std::vector<std::int64_t> peak_bytes;
+  /// Predicted of the shape that was run: the collectives, and the peak by rank.
+  std::vector<bundle::CollectiveTotal> predicted_collectives;
+  std::vector<std::int64_t> predicted_peak_bytes;
   std::vector<std::int64_t> launches;    ///< by rank: of a run after the first
   std::vector<double> upload_seconds;    ///< by rank: copying weights to its device
   std::vector<std::vector<Span>> spans;  ///< by rank, of the profiled run
@@ -55,11 +58,14 @@ class Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
+  /// With the shapes of the bundle's first profile.
   std::vector<ModelPort> inputs() const;
   std::vector<ModelPort> outputs() const;
   int num_ranks() const;
   /// Whether rank 0 is in this process: the one that has the outputs.
   bool has_first_rank() const;
+  /// Whether this process has all ranks: then what ends a session is none of another process's.
+  bool has_all_ranks() const;
 
   /// Loads this process's shards and compiles them; else the first run does. Throws for files that
   /// are missing or damaged and for devices that are missing.
@@ -67,10 +73,28 @@ class Session {
 
   /// Runs the model on global tensors by name, which every process gives in full. In a loop an
   /// input may have one more dimension in front, with an entry a step; one that a step chooses may
-  /// have fewer, and states may be left out, which begin as zeros. Throws, before anything runs and
+  /// have fewer, and states may be left out, which begin as zeros. Inputs may have the shapes of
+  /// any profile of the bundle and, with SessionOptions::shapes and but for loops, any that the
+  /// model takes: the first run of such a shape makes its graph. Throws, before anything runs and
   /// with all that is wrong at once, for inputs that are missing, superfluous, misshapen or of
   /// another type; such a session can still run.
   RunResult run(const NamedTensors& inputs, const RunOptions& options = {});
+
+  /// The same where the process with rank 0 alone has the inputs: it leads, and all others follow
+  /// with the same options. What the inputs lack is this run's error, on every process, and the
+  /// next one can be led.
+  RunResult lead(const NamedTensors& inputs, const RunOptions& options = {});
+  /// Makes the runs that rank 0's process leads, and waits for them however long, until it calls
+  /// end_lead(). Throws where a rank fails, rank 0 while it leads nothing, too.
+  void follow(const RunOptions& options = {});
+  /// Lets the other processes return from follow(), as far as the session is not over.
+  void end_lead();
+
+  /// Throws where another process's rank is known to have failed, without waiting: for a process
+  /// that has nothing to run. Then the session is over.
+  void check_ranks();
+  /// Whether a rank has failed, and nothing can be run any more.
+  bool is_over() const;
 
  private:
   struct Impl;

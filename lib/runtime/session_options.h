@@ -2,9 +2,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "graph/tensor.h"
 
 namespace autopar::runtime {
 
@@ -32,11 +36,26 @@ struct LaunchOptions {
   bool uses_mpi = true;
 };
 
+/// By model input; global.
+using InputShapes = std::map<std::string, graph::Shape>;
+struct ShapedProgram;  // shape_source.h
+/// Makes what ranks run for inputs of shapes that no profile of the bundle has, the same in each
+/// process. Throws Error for shapes that the model forbids or that would need more memory than the
+/// plan may take. The runtime knows nothing of how models are split, so that whoever opens a
+/// session hands it in.
+using ShapeSource = std::function<ShapedProgram(const InputShapes& inputs)>;
+
 struct SessionOptions {
   DeviceOptions device = {};
   LaunchOptions launch = {};
   /// Outputs that take an input's place in the next step, "present.*=past.*"; none: the bundle's.
   std::vector<std::string> states = {};
+  /// Makes the ranks' graphs for inputs of other shapes than the bundle's profiles have
+  /// (planner::shape_source); none: such inputs are refused.
+  ShapeSource shapes = {};
+  /// What the arenas of all shapes that are kept may take on the fullest rank. Least recently used
+  /// ones go; the one in use stays in any case.
+  std::int64_t shape_cache_bytes = std::int64_t{1} << 30;
 };
 
 /// A run of several steps, as a decoder makes them: each rank hands its states, outputs that take
@@ -56,7 +75,8 @@ struct LoopOptions {
   std::int64_t start = 0;
   std::vector<Choice> choices = {};
   /// States go on from where the session's last run has left them; zeros before any run. Such a
-  /// run is a loop even of one step, and `start` is that of the first run.
+  /// run is a loop even of one step, and `start` is that of the first run. A run that is given a
+  /// state begins anew instead, with zeros in those that it is not given.
   bool continues = false;
 
   bool is_loop() const { return steps > 1 || continues; }
@@ -66,6 +86,8 @@ struct RunOptions {
   LoopOptions loop = {};
   /// Times that the same run is made and measured, after one more that is not; 1: the only one is.
   int repeat = 1;
+  /// The model's outputs that are put together on rank 0; empty: all. A tail's are all made.
+  std::vector<std::string> outputs = {};
   bool profile = false;  ///< whether one more run is made, for RunResult::spans
 };
 

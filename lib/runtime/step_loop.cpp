@@ -16,16 +16,16 @@ using graph::DataType;
 using graph::Shape;
 using graph::Tensor;
 
-/// The bundle's ports as a graph without nodes, which is all that patterns are about.
-graph::Graph graph_of_ports(const bundle::MetaInfo& info) {
+/// A profile's ports as a graph without nodes, which is all that patterns are about.
+graph::Graph graph_of_ports(const bundle::ProfileInfo& profile) {
   graph::Graph graph;
   const auto add = [&](const std::vector<bundle::PortInfo>& ports,
                        std::vector<graph::ValueId>& ids) {
     for (const bundle::PortInfo& port : ports)
       ids.push_back(graph.add_value({port.name, port.type, port.shape, {}}));
   };
-  add(info.inputs, graph.inputs);
-  add(info.outputs, graph.outputs);
+  add(profile.inputs, graph.inputs);
+  add(profile.outputs, graph.outputs);
   return graph;
 }
 
@@ -57,15 +57,16 @@ void check_state(const bundle::PortInfo& output, const bundle::PortInfo& input,
         options.steps, input.name, held, input.shape[whole]);
 }
 
-void check_choice(const bundle::MetaInfo& info, const LoopOptions::Choice& choice) {
+void check_choice(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
+                  const LoopOptions::Choice& choice) {
   const auto is_it = [&](const graph::ModelOutput& each) { return each.name == choice.output; };
   if (info.tail && std::ranges::any_of(info.tail->summary.outputs, is_it))
     fail(
         "--choose {}={}: output '{}' is the tail's, which is computed behind the last step; name "
         "an output whose shape is known before the run",
         choice.output, choice.input, choice.output);
-  const bundle::PortInfo* output = find_port(info.outputs, choice.output);
-  const bundle::PortInfo* input = find_port(info.inputs, choice.input);
+  const bundle::PortInfo* output = find_port(profile.outputs, choice.output);
+  const bundle::PortInfo* input = find_port(profile.inputs, choice.input);
   if (output == nullptr || input == nullptr)
     fail("--choose {}={}: the model has no such {}", choice.output, choice.input,
          output == nullptr ? "output" : "input");
@@ -104,10 +105,12 @@ Tensor entry(const Tensor& tensor, const bundle::PortInfo& port, std::int64_t st
 }
 
 void check_input(const bundle::MetaInfo& info, const bundle::PortInfo& port, const Tensor& tensor,
-                 const LoopOptions& options) {
+                 const LoopOptions& options, Extents extents) {
   const std::int64_t steps = options.is_loop() ? entries(tensor, port) : 0;
   const bool has_enough = is_chosen(options, port.name) || steps >= options.steps;
-  const bool fits = tensor.shape() == port.shape || (steps > 0 && has_enough);
+  const bool has_extents = extents == Extents::any ? tensor.shape().size() == port.shape.size()
+                                                   : tensor.shape() == port.shape;
+  const bool fits = has_extents || (steps > 0 && has_enough);
   if (tensor.type() != port.type || !fits || (steps > 0 && is_state(info, port.name)))
     fail("input '{}' is {} of {}, but the bundle was made for {} of {}{}", port.name,
          graph::to_string(tensor.shape()), name_of(tensor.type()), graph::to_string(port.shape),
@@ -126,12 +129,14 @@ void set_states(bundle::MetaInfo& info, const std::vector<std::string>& patterns
   if (patterns.empty()) return;
   if (info.tail) graph::refuse_states_of_tail(info.tail->summary, patterns);
   info.states.clear();
-  const graph::Graph ports = graph_of_ports(info);
+  const bundle::ProfileInfo& profile = info.profiles.front();
+  const graph::Graph ports = graph_of_ports(profile);
   for (const graph::State& state : graph::match_states(ports, patterns))
-    info.states.push_back({info.outputs[state.output].name, info.inputs[state.input].name});
+    info.states.push_back({profile.outputs[state.output].name, profile.inputs[state.input].name});
 }
 
-void check_loop(const bundle::MetaInfo& info, const LoopOptions& options, int steps_before) {
+void check_loop(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
+                const LoopOptions& options, int steps_before) {
   if (options.steps < 1) fail("--steps {}: give at least 1", options.steps);
   if (!options.is_loop()) return;
   if (info.stages.size() > 1 || info.microbatches > 1)
@@ -141,25 +146,26 @@ void check_loop(const bundle::MetaInfo& info, const LoopOptions& options, int st
   Problems problems;
   problems.collect([&] {  // what is wrong with one state is so with those of all layers
     for (const bundle::StateInfo& state : info.states)
-      check_state(*find_port(info.outputs, state.output), *find_port(info.inputs, state.input),
-                  options, steps_before);
+      check_state(*find_port(profile.outputs, state.output),
+                  *find_port(profile.inputs, state.input), options, steps_before);
   });
   std::vector<std::string> inputs;
   for (const bundle::StateInfo& state : info.states) inputs.push_back(state.input);
   if (info.tail)
     problems.collect([&] { graph::refuse_tail_of_states(info.tail->summary, inputs); });
   for (const LoopOptions::Choice& choice : options.choices)
-    problems.collect([&] { check_choice(info, choice); });
+    problems.collect([&] { check_choice(info, profile, choice); });
   problems.throw_if_any();
 }
 
-void check_inputs(const bundle::MetaInfo& info, const NamedTensors& inputs,
-                  const LoopOptions& options, const std::vector<std::string>& unread) {
+void check_inputs(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
+                  const NamedTensors& inputs, const LoopOptions& options,
+                  const std::vector<std::string>& unread, Extents extents) {
   std::vector<std::string> known;
-  for (const bundle::PortInfo& port : info.inputs) known.push_back(port.name);
+  for (const bundle::PortInfo& port : profile.inputs) known.push_back(port.name);
   Problems problems;
   const auto is_unknown = [&](const std::string& name) {
-    return find_port(info.inputs, name) == nullptr;
+    return find_port(profile.inputs, name) == nullptr;
   };
   auto misnamed = static_cast<std::size_t>(std::ranges::count_if(unread, is_unknown));
   for (const auto& [name, tensor] : inputs) {
@@ -169,12 +175,12 @@ void check_inputs(const bundle::MetaInfo& info, const NamedTensors& inputs,
                  fmt::join(known, ", "));
   }
   std::vector<std::string> missing;
-  for (const bundle::PortInfo& port : info.inputs) {
+  for (const bundle::PortInfo& port : profile.inputs) {
     const auto found = inputs.find(port.name);
     const bool may_be_absent = (options.is_loop() && is_state(info, port.name)) ||
                                std::ranges::find(unread, port.name) != unread.end();
     if (found != inputs.end())
-      problems.collect([&] { check_input(info, port, found->second, options); });
+      problems.collect([&] { check_input(info, port, found->second, options, extents); });
     else if (!may_be_absent)
       missing.push_back(port.name);
   }
@@ -185,11 +191,11 @@ void check_inputs(const bundle::MetaInfo& info, const NamedTensors& inputs,
   problems.throw_if_any();
 }
 
-NamedTensors inputs_of_step(const bundle::MetaInfo& info, const NamedTensors& inputs,
-                            const LoopOptions& options, int step, const NamedTensors& chosen,
-                            bool continues) {
+NamedTensors inputs_of_step(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
+                            const NamedTensors& inputs, const LoopOptions& options, int step,
+                            const NamedTensors& chosen, bool continues) {
   NamedTensors of_step;
-  for (const bundle::PortInfo& port : info.inputs) {
+  for (const bundle::PortInfo& port : profile.inputs) {
     const auto given = inputs.find(port.name);
     if (is_state(info, port.name) && options.is_loop()) {
       if (step > 0 || continues) continue;

@@ -22,21 +22,27 @@ void set_states(bundle::MetaInfo& info, const std::vector<std::string>& patterns
 /// is, one that does not hold so many rows, several stages or microbatches, an output or input that
 /// there is not, or one that the tail makes or reads, which is computed behind the last step.
 /// `steps_before` of a loop that continues have made rows, too.
-void check_loop(const bundle::MetaInfo& info, const LoopOptions& options, int steps_before = 0);
+void check_loop(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
+                const LoopOptions& options, int steps_before = 0);
+
+/// Whether inputs have the extents of a profile, or any in as many dimensions.
+enum class Extents { of_profile, any };
 
 /// Throws Error, all that is wrong at once, for missing, superfluous or misshapen inputs and those
 /// of another type. In a loop a tensor may have one more dimension in front, with an entry a step;
 /// an input that is chosen may have fewer, and states may be left out. `unread` names inputs that
 /// were given and could not be read, which is told elsewhere.
-void check_inputs(const bundle::MetaInfo& info, const NamedTensors& inputs,
-                  const LoopOptions& options = {}, const std::vector<std::string>& unread = {});
+void check_inputs(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
+                  const NamedTensors& inputs, const LoopOptions& options = {},
+                  const std::vector<std::string>& unread = {},
+                  Extents extents = Extents::of_profile);
 
 /// What is written before a step: all but states that have their values from the step before.
 /// States that are not given begin as zeros. `chosen`: what the step before has chosen, by input;
 /// `continues`: whether a run before has left the states that this one goes on from.
-NamedTensors inputs_of_step(const bundle::MetaInfo& info, const NamedTensors& inputs,
-                            const LoopOptions& options, int step, const NamedTensors& chosen,
-                            bool continues = false);
+NamedTensors inputs_of_step(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
+                            const NamedTensors& inputs, const LoopOptions& options, int step,
+                            const NamedTensors& chosen, bool continues = false);
 
 /// The indices of the largest elements along the last dimension, the first of equal ones, as a
 /// tensor of this shape and type. Throws Error for a type that has no order.

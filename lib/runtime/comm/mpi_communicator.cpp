@@ -48,8 +48,10 @@ struct MpiProcess {
 /// Yielding would not do: beside processes that never wait it costs a whole slice of their time.
 void pause(std::chrono::steady_clock::duration waited) {
   constexpr auto awake = std::chrono::microseconds(50);
-  constexpr auto longest = std::chrono::microseconds(200);
   if (waited < awake) return;
+  // Who waits for a second waits for a request that nobody has made yet.
+  const auto longest = waited < std::chrono::seconds(1) ? std::chrono::microseconds(200)
+                                                        : std::chrono::microseconds(2000);
   // Naps of a thread end 50 us late unless it asks for better.
   [[maybe_unused]] thread_local const int asked = prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   std::this_thread::sleep_for(std::min<std::chrono::steady_clock::duration>(waited / 10, longest));

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "runtime/constant_store.h"
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/passes/matcher.h"
 
@@ -84,7 +85,6 @@ bool can_take(const Matcher& matcher, const Node& conv, std::size_t channels) {
 }
 
 Tensor scaled_weights(const Tensor& stored, const Doubles& factors) {
-  if (!stored.has_data()) return stored;
   Tensor scaled = stored.contiguous_copy();
   visit_type(scaled.type(), Floats{}, [&]<typename T>(T) {
     auto* element = reinterpret_cast<T*>(scaled.mutable_bytes().data());
@@ -102,6 +102,15 @@ Tensor tensor_of(DataType type, const Doubles& numbers) {
     for (std::size_t c = 0; c < numbers.size(); ++c) elements[c] = static_cast<T>(numbers[c]);
   });
   return tensor;
+}
+
+/// The weights are dropped.
+Tensor scaled_weights(const Tensor& stored, const Doubles& factors, ConstantStore* store) {
+  if (!stored.has_data()) return stored;
+  const Tensor by = tensor_of(DataType::float64, factors);
+  return derived(
+      store, {"scaled by channel", {&stored, &by}}, [&] { return scaled_weights(stored, factors); },
+      /*replaces=*/true);
 }
 
 Doubles shifted_bias(const Matcher& matcher, const Node& conv, const ChannelScale& scale) {
@@ -127,7 +136,7 @@ std::optional<Node> scaled_convolution(const Pass& pass, const Node& node,
 
 }  // namespace
 
-std::int64_t fold_channel_scales(Graph& graph, const KernelTable& kernels) {
+std::int64_t fold_channel_scales(Graph& graph, const KernelTable& kernels, ConstantStore* store) {
   const auto first_new = static_cast<ValueId>(graph.values.size());
   std::int64_t bytes = 0;
   /// A constant that the convolution no longer reads.
@@ -148,7 +157,7 @@ std::int64_t fold_channel_scales(Graph& graph, const KernelTable& kernels) {
       const ValueId weights = conv->inputs[1];
       Tensor bias = tensor_of(pass.type(weights), shifted_bias(pass, *conv, *scale));
       if (has_input(*conv, 2)) drop(pass, conv->inputs[2]);
-      Tensor scaled = scaled_weights(*graph.value(weights).constant, scale->factors);
+      Tensor scaled = scaled_weights(*graph.value(weights).constant, scale->factors, store);
       drop(pass, weights);
       conv->inputs = {conv->inputs[0], add(weights, "_scaled", std::move(scaled)),
                       add(weights, "_bias", std::move(bias))};

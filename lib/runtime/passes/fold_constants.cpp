@@ -2,6 +2,7 @@
 #include <set>
 #include <utility>
 
+#include "runtime/constant_store.h"
 #include "runtime/executable.h"
 #include "runtime/passes/passes.h"
 
@@ -71,15 +72,19 @@ std::optional<std::vector<Tensor>> evaluate(const Graph& graph, const Node& node
 }
 
 /// Whether the node's outputs are constants now.
-bool fold(Graph& graph, const Node& node, Owners& owners) {
+bool fold(Graph& graph, const Node& node, Owners& owners, ConstantStore* store) {
   if (is_view_of_constant(graph, node)) {
     graph::Value& output = graph.value(node.outputs[0]);
-    output.constant = graph.value(node.inputs[0]).constant->reshaped(output.shape);
+    const Tensor& input = *graph.value(node.inputs[0]).constant;
+    output.constant = derived(store, ConstantStore::recipe_of(graph, node),
+                              [&] { return input.reshaped(output.shape); });
     owners[static_cast<std::size_t>(node.outputs[0])] =
         owners[static_cast<std::size_t>(node.inputs[0])];
     return true;
   }
-  auto results = evaluate(graph, node);
+  const auto make = [&] { return evaluate(graph, node); };
+  auto results =
+      store == nullptr ? make() : store->derive(ConstantStore::recipe_of(graph, node), make);
   if (!results) return false;
   for (const ValueId id : present(node.inputs)) graph.value(id).constant->release_pages();
   std::size_t next = 0;
@@ -104,11 +109,12 @@ std::int64_t bytes_in_use(const Graph& graph, const Owners& owners) {
 
 }  // namespace
 
-std::int64_t fold_constants(Graph& graph) {
+std::int64_t fold_constants(Graph& graph, ConstantStore* store) {
   Owners owners(graph.values.size(), graph::no_value);
   std::vector<Node> kept;
   for (Node& node : graph.nodes)
-    if (!is_foldable(graph, node) || !fold(graph, node, owners)) kept.push_back(std::move(node));
+    if (!is_foldable(graph, node) || !fold(graph, node, owners, store))
+      kept.push_back(std::move(node));
   graph.nodes = std::move(kept);
   return bytes_in_use(graph, owners);
 }

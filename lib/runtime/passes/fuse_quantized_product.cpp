@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "runtime/constant_store.h"
 #include "runtime/passes/matcher.h"
 
 namespace autopar::runtime::passes {
@@ -82,21 +83,29 @@ std::optional<Node> quantized_conv(const Pass& pass, const Node& node, const Nod
   return pass.if_it_runs(std::move(fused));
 }
 
-/// A matrix of bytes; the one that it is made of leaves memory.
-ValueId transposed(Pass& pass, ValueId matrix) {
-  const std::string name = pass.graph.value(matrix).name + "_transposed";
-  const Shape swapped{pass.shape(matrix)[1], pass.shape(matrix)[0]};
-  const auto stored = pass.data(matrix);
-  if (!stored) return pass.graph.add_constant(name, Tensor::absent(pass.type(matrix), swapped));
-  pass.graph.value(matrix).constant->release_pages();
-  const auto from = stored->bytes();
-  const auto rows = static_cast<std::size_t>(swapped[1]);
-  const auto columns = static_cast<std::size_t>(swapped[0]);
-  Tensor tensor = Tensor::zeros(stored->type(), swapped);
+Tensor transposed_bytes(const Tensor& matrix) {
+  const Tensor stored = matrix.contiguous_copy();
+  const auto from = stored.bytes();
+  const auto rows = static_cast<std::size_t>(stored.shape()[0]);
+  const auto columns = static_cast<std::size_t>(stored.shape()[1]);
+  Tensor tensor = Tensor::zeros(stored.type(), {stored.shape()[1], stored.shape()[0]});
   const auto to = tensor.mutable_bytes();
   for (std::size_t row = 0; row < rows; ++row)
     for (std::size_t column = 0; column < columns; ++column)
       to[column * rows + row] = from[row * columns + column];
+  return tensor;
+}
+
+/// A matrix of bytes; the one that it is made of leaves memory.
+ValueId transposed(Pass& pass, ValueId matrix, ConstantStore* store) {
+  const std::string name = pass.graph.value(matrix).name + "_transposed";
+  const Shape swapped{pass.shape(matrix)[1], pass.shape(matrix)[0]};
+  const Tensor& stored = *pass.graph.value(matrix).constant;
+  if (!stored.has_data())
+    return pass.graph.add_constant(name, Tensor::absent(pass.type(matrix), swapped));
+  Tensor tensor =
+      derived(store, {"transposed bytes", {&stored}}, [&] { return transposed_bytes(stored); });
+  stored.release_pages();
   return pass.graph.add_constant(name, std::move(tensor));
 }
 
@@ -119,7 +128,7 @@ std::optional<Node> product_of_quantized(Pass& pass, const Node& matmul) {
 
 /// Gemm that scales nothing: the product, and what is added to it. Weights that are transposed
 /// must be constants.
-std::optional<Node> gemm_of_quantized(Pass& pass, const Node& gemm) {
+std::optional<Node> gemm_of_quantized(Pass& pass, const Node& gemm, ConstantStore* store) {
   const bool is_transposed = gemm.int_attribute("transB", 0) != 0;
   const auto a = quantized(pass, gemm.inputs[0]);
   const auto b = quantized(pass, gemm.inputs[1], is_transposed ? 0 : 1);
@@ -128,7 +137,7 @@ std::optional<Node> gemm_of_quantized(Pass& pass, const Node& gemm) {
     return std::nullopt;
   auto product = quantized_matmul(pass, gemm, *a, *b);
   if (!product) return std::nullopt;
-  if (is_transposed) product->inputs[1] = transposed(pass, b->values);
+  if (is_transposed) product->inputs[1] = transposed(pass, b->values, store);
   product->inputs[2] = product_of_scales(pass, gemm.name, a->scale, b->scale);
   if (!has_input(gemm, 2)) return product;
   product->name += "_product";
@@ -204,10 +213,10 @@ std::optional<Node> gathered(Pass& pass, const Node& gather) {
 
 }  // namespace
 
-void fuse_quantized_products(Graph& graph, const KernelTable& kernels) {
-  rewrite_nodes(graph, kernels, [](Pass& pass, const Node& node) -> std::optional<Node> {
+void fuse_quantized_products(Graph& graph, const KernelTable& kernels, ConstantStore* store) {
+  rewrite_nodes(graph, kernels, [store](Pass& pass, const Node& node) -> std::optional<Node> {
     if (is_onnx(node, "MatMul")) return product_of_quantized(pass, node);
-    if (is_onnx(node, "Gemm")) return gemm_of_quantized(pass, node);
+    if (is_onnx(node, "Gemm")) return gemm_of_quantized(pass, node, store);
     if (is_onnx(node, "Conv")) return convolution_of_quantized(pass, node);
     if (is_onnx(node, "Mul")) return scaled_integers(pass, node);
     if (is_onnx(node, "Gather")) return gathered(pass, node);

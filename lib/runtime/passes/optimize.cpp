@@ -9,7 +9,22 @@
 namespace autopar::runtime::passes {
 namespace {
 
-using PassFunction = void (*)(Graph&, const KernelTable&);
+using PassFunction = void (*)(Graph&, const KernelTable&, ConstantStore*);
+
+/// One that makes no large constant.
+template <void (*pass)(Graph&, const KernelTable&)>
+void without_store(Graph& graph, const KernelTable& kernels, ConstantStore*) {
+  pass(graph, kernels);
+}
+
+constexpr PassFunction before_folding[] = {fuse_quantized_products, without_store<fuse_transposes>};
+constexpr PassFunction behind_folding[] = {
+    without_store<drop_identities>,          without_store<fuse_gathered_products>,
+    without_store<fuse_normalizations>,      without_store<fuse_activations>,
+    without_store<fuse_rotary_embeddings>,   without_store<fuse_attention>,
+    without_store<fuse_masked_softmax>,      without_store<fuse_biases>,
+    without_store<fuse_product_activations>, without_store<fuse_permutations>,
+    without_store<fuse_elementwise_chains>};
 
 /// Memory of the values, those that kernels alias in the memory of what they view.
 std::int64_t planned_bytes(const Graph& graph, const KernelTable& kernels) {
@@ -39,6 +54,7 @@ struct LeftOut {
 /// A graph of its own as passes rewrite it.
 struct Rewriting {
   const KernelTable& kernels;
+  ConstantStore* store;
   LeftOut& left_out;
   Graph graph;
   std::int64_t bytes = 0;                                    ///< of constants that are made
@@ -52,7 +68,7 @@ struct Rewriting {
   /// False where the pass needs more: then it is left out from now on.
   bool apply_within(std::int64_t limit, PassFunction pass) {
     if (left_out.fusions.contains(pass)) return true;
-    pass(graph, kernels);
+    pass(graph, kernels, store);
     if (structure_of(graph) == structure) return true;
     clean();
     if (planned_bytes(graph, kernels) <= limit) return true;
@@ -64,7 +80,7 @@ struct Rewriting {
   /// would be more than the arena may take.
   bool fold_within(std::int64_t limit) {
     if (left_out.folding) return true;
-    bytes = fold_constants(graph);
+    bytes = fold_constants(graph, store);
     clean();
     left_out.folding = bytes + planned_bytes(graph, kernels) > limit;
     return !left_out.folding;
@@ -75,16 +91,13 @@ struct Rewriting {
     const std::int64_t limit = std::max(graph::plan_arena(graph::value_lifetimes(graph)).bytes,
                                         planned_bytes(graph, kernels));
     // Before folding, which would unpack small weights and copy transposed ones.
-    for (const PassFunction pass : {fuse_quantized_products, fuse_transposes})
+    for (const PassFunction pass : before_folding)
       if (!apply_within(limit, pass)) return false;
     const std::int64_t bound = graph::arena_bound(graph);
     if (!fold_within(bound)) return false;
-    bytes += fold_channel_scales(graph, kernels);
+    bytes += fold_channel_scales(graph, kernels, store);
     clean();
-    for (const PassFunction pass :
-         {drop_identities, fuse_gathered_products, fuse_normalizations, fuse_activations,
-          fuse_rotary_embeddings, fuse_attention, fuse_masked_softmax, fuse_biases,
-          fuse_product_activations, fuse_permutations, fuse_elementwise_chains})
+    for (const PassFunction pass : behind_folding)
       if (!apply_within(std::min(limit, bound - bytes), pass)) return false;
     return true;
   }
@@ -93,10 +106,10 @@ struct Rewriting {
 /// Fusing makes some values live longer, and memory is predicted for the graph as it was: a pass
 /// that would need more is left out, and all begins anew, which is rare, so that no copy is kept
 /// of what a pass was given. Returns the bytes of constants that are made.
-std::int64_t fuse(Graph& graph, const KernelTable& kernels) {
+std::int64_t fuse(Graph& graph, const KernelTable& kernels, ConstantStore* store) {
   LeftOut left_out;
   while (true) {
-    Rewriting rewriting{kernels, left_out, graph};
+    Rewriting rewriting{kernels, store, left_out, graph};
     if (!rewriting.apply_all()) continue;
     graph = std::move(rewriting.graph);
     return rewriting.bytes;
@@ -105,10 +118,11 @@ std::int64_t fuse(Graph& graph, const KernelTable& kernels) {
 
 }  // namespace
 
-std::int64_t optimize(Graph& graph, const KernelTable& kernels, Rewrites rewrites) {
+std::int64_t optimize(Graph& graph, const KernelTable& kernels, Rewrites rewrites,
+                      ConstantStore* store) {
   const bool can_group = kernels.find(internal_domain, "CollectiveGroup") != nullptr;
   if (rewrites.group_collectives && can_group) group_collectives(graph);
-  return rewrites.fuse ? fuse(graph, kernels) : 0;
+  return rewrites.fuse ? fuse(graph, kernels, store) : 0;
 }
 
 }  // namespace autopar::runtime::passes

@@ -3,6 +3,10 @@
 #include "graph/graph.h"
 #include "runtime/kernel.h"
 
+namespace autopar::runtime {
+class ConstantStore;
+}
+
 /// Rewrites of a graph before it is compiled. Each keeps what the graph computes and leaves dead
 /// nodes to graph::remove_dead_nodes.
 namespace autopar::runtime::passes {
@@ -54,7 +58,8 @@ using graph::ValueId;
 ///                             member i (kernels/collective/collective_group.h)
 inline constexpr const char* internal_domain = "autopar.internal";
 
-// Each pass makes an operator only where the device has a kernel that serves it.
+// Each pass makes an operator only where the device has a kernel that serves it. New constants that
+// may be large are kept by the store, where there is one.
 
 /// MatMul of a Transpose becomes a FusedMatMul with transA or transB. A Transpose of the last two
 /// dimensions vanishes. One of more dimensions that brings the innermost to the second last place
@@ -63,13 +68,14 @@ void fuse_transposes(Graph& graph, const KernelTable& kernels);
 
 /// Runs nodes whose inputs are all constants, unless their outputs are large though the inputs are
 /// small. Returns the bytes of memory that the new constants take.
-std::int64_t fold_constants(Graph& graph);
+std::int64_t fold_constants(Graph& graph, ConstantStore* store = nullptr);
 
 /// BatchNormalization of a Conv that nothing else reads, and Mul and Add of a constant with one
 /// element a channel, go into its weights and bias where all these are constants, in types that
 /// lose nothing by it. Returns the bytes that the new constants take beyond those that they
 /// replace.
-std::int64_t fold_channel_scales(Graph& graph, const KernelTable& kernels);
+std::int64_t fold_channel_scales(Graph& graph, const KernelTable& kernels,
+                                 ConstantStore* store = nullptr);
 
 /// What reads a Cast, Reshape, Expand or Transpose that changes nothing, a Cast to a wider type and
 /// back, or a Where whose constant condition is the same everywhere, reads what that reads.
@@ -112,7 +118,8 @@ void fuse_permutations(Graph& graph, const KernelTable& kernels);
 /// A product or convolution of what DequantizeLinear makes, or MatMulInteger or ConvInteger that is
 /// cast to float32 and scaled, becomes QuantizedMatMul or QuantizedConv. Rows are gathered from a
 /// table before they are dequantised.
-void fuse_quantized_products(Graph& graph, const KernelTable& kernels);
+void fuse_quantized_products(Graph& graph, const KernelTable& kernels,
+                             ConstantStore* store = nullptr);
 
 /// A product of a vector with a matrix that Gather or GatherND takes out of a constant, as a
 /// mixture of experts has it, becomes GatheredMatMul: no matrix is copied.
@@ -139,6 +146,7 @@ struct Rewrites {
 /// All that are wanted and that the device has kernels for, in the order that lets each do the
 /// most, but for fusions that would make the arena larger than the graph needs without. Returns
 /// fold_constants' bytes.
-std::int64_t optimize(Graph& graph, const KernelTable& kernels, Rewrites rewrites = {});
+std::int64_t optimize(Graph& graph, const KernelTable& kernels, Rewrites rewrites = {},
+                      ConstantStore* store = nullptr);
 
 }  // namespace autopar::runtime::passes

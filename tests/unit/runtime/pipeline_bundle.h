@@ -27,6 +27,8 @@ class PipelineBundle {
       : dir_(dir.empty() ? temporary_.path() : dir) {
     fs::create_directories(dir_);
     info_.model = "sketch.onnx";
+    info_.profiles.resize(1);
+    info_.profiles.front().peak_bytes.resize(6);
     info_.microbatches = 2;
     for (std::size_t s = 0; s < sketch_.ranks.size(); ++s) {
       const auto& ranks = sketch_.ranks[s];
@@ -34,9 +36,11 @@ class PipelineBundle {
           {static_cast<int>(s), {{"axis0", static_cast<int>(ranks.size())}}, ranks, 0, 0});
       for (const int rank : ranks) add_rank(rank, static_cast<int>(s));
     }
-    info_.inputs = {port("x", sketch_.first, true), port("c", sketch_.second, true),
-                    port("d", sketch_.third, false)};
-    info_.outputs = {port("y", sketch_.third, true), port("z", sketch_.third, true)};
+    info_.profiles.front().inputs = {port("x", sketch_.first, true),
+                                     port("c", sketch_.second, true),
+                                     port("d", sketch_.third, false)};
+    info_.profiles.front().outputs = {port("y", sketch_.third, true),
+                                      port("z", sketch_.third, true)};
     if (spoil) spoil(info_);
     std::ofstream(dir_ / "meta-info.json") << bundle::to_json(info_).dump();
   }
@@ -63,14 +67,15 @@ class PipelineBundle {
     const auto written = graph::save_onnx(graph, dir_ / (name + ".onnx"), dir_ / (name + ".data"));
     info_.ranks.push_back(
         {rank, stage, {0}, {{name + ".onnx", written.model.bytes, written.model.xxh3}}, 0, 0});
+    auto& transfers = info_.profiles.front().transfers;
     for (const graph::Node& node : graph.nodes) {
       if (node.op_type != "Send") continue;
       const std::string& value = graph.value(node.inputs[0]).name;
-      auto transfer = std::ranges::find_if(info_.transfers, [&](const auto& each) {
+      auto transfer = std::ranges::find_if(transfers, [&](const auto& each) {
         return each.value == value && each.from_stage == stage;
       });
-      if (transfer == info_.transfers.end())
-        transfer = info_.transfers.insert(transfer, bundle::TransferInfo{value, stage, {}});
+      if (transfer == transfers.end())
+        transfer = transfers.insert(transfer, bundle::TransferInfo{value, stage, {}});
       const auto peers = node.ints_attribute("peers", {});
       const auto starts = node.ints_attribute("starts", {});
       const auto ends = node.ints_attribute("ends", {});

@@ -46,17 +46,18 @@ TEST_CASE(
     }
     return std::string();
   };
-  CHECK_THAT(refusal([](bundle::MetaInfo& info) { info.transfers[0].messages[1].bytes = 44; }),
-             Catch::Contains("44 bytes of 'h'") && Catch::Contains("partition the model again"));
-  CHECK_THAT(refusal([](bundle::MetaInfo& info) { info.transfers.pop_back(); }),
+  CHECK_THAT(
+      refusal([](bundle::MetaInfo& info) { info.profiles[0].transfers[0].messages[1].bytes = 44; }),
+      Catch::Contains("44 bytes of 'h'") && Catch::Contains("partition the model again"));
+  CHECK_THAT(refusal([](bundle::MetaInfo& info) { info.profiles[0].transfers.pop_back(); }),
              Catch::Contains("of 'n'") && Catch::Contains("partition the model again"));
-  CHECK_THAT(refusal([](bundle::MetaInfo& info) { info.outputs.pop_back(); }),
+  CHECK_THAT(refusal([](bundle::MetaInfo& info) { info.profiles[0].outputs.pop_back(); }),
              Catch::Contains("has 2 outputs, but meta-info.json 1"));
-  CHECK_THAT(refusal([](bundle::MetaInfo& info) { info.inputs[2].ranges[4].reset(); }),
+  CHECK_THAT(refusal([](bundle::MetaInfo& info) { info.profiles[0].inputs[2].ranges[4].reset(); }),
              Catch::Contains("rank 4: its shard has an input 'd'"));
 
   const PipelineBundle bundle(
-      [](bundle::MetaInfo& info) { info.transfers[0].messages[1].bytes = 44; });
+      [](bundle::MetaInfo& info) { info.profiles[0].transfers[0].messages[1].bytes = 44; });
   for (const std::string& error :
        errors_of_sessions(bundle.dir(), 6, [&](Session& session) { session.run(inputs); }))
     CHECK(!error.empty());

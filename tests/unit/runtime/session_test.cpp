@@ -54,8 +54,10 @@ class AccumulatorBundle {
     bundle::MetaInfo info;
     info.model = "accumulator.onnx";
     info.stages = {{.stage = 0, .mesh = {{"axis0", ranks}}, .ranks = {0, 1}}};
-    info.inputs = {port("x", 1), port("sum", 1), port("past", rows)};
-    info.outputs = {port("next", 1), port("present", rows + 1)};
+    bundle::ProfileInfo& profile = info.profiles.emplace_back();
+    profile.peak_bytes.resize(ranks);
+    profile.inputs = {port("x", 1), port("sum", 1), port("past", rows)};
+    profile.outputs = {port("next", 1), port("present", rows + 1)};
     info.states = {{"next", "sum"}, {"present", "past"}};
     for (int rank = 0; rank < ranks; ++rank) {
       const std::string name = "rank" + std::to_string(rank);
@@ -151,6 +153,22 @@ TEST_CASE("a run continues the one before, as if both were one run of several st
   CHECK(floats(three_steps(session).outputs.at("present")) == floats(whole.outputs.at("present")));
 }
 
+TEST_CASE(
+    "a run that is given a state begins anew, and only the outputs that are wanted are made") {
+  const AccumulatorBundle bundle;
+  Session session(bundle.dir(), options);
+  const RunOptions next{.loop = {.continues = true}, .outputs = {"next"}};
+  const RunResult first = session.run({{"x", x_of(0)}}, next);
+  CHECK(first.outputs.size() == 1);
+  for (int step = 1; step < 4; ++step) session.run({{"x", x_of(step)}}, next);
+  const Tensor zero = Tensor::zeros(DataType::float32, x_of(0).shape());
+  const RunResult again = session.run({{"x", x_of(0)}, {"sum", zero}}, next);
+  CHECK(floats(again.outputs.at("next")) == floats(first.outputs.at("next")));
+  // Rows are counted anew, too.
+  for (int step = 1; step < 5; ++step) session.run({{"x", x_of(step)}}, next);
+  CHECK_THROWS_WITH(session.run({{"x", x_of(5)}}, next), Contains("has place for 4"));
+}
+
 TEST_CASE("sessions of ranks that meet over TCP hold their states, too") {
   const AccumulatorBundle bundle;
   Session here(bundle.dir(), options);
@@ -175,8 +193,6 @@ TEST_CASE("what a run may not be asked is refused before it begins, and the sess
   CHECK_THROWS_WITH(session.run({{"x", x_of(0)}}, {.loop = next, .repeat = 2}),
                     Contains("neither be repeated nor profiled"));
   session.run({{"x", x_of(0)}}, {.loop = next});
-  CHECK_THROWS_WITH(session.run({{"x", x_of(1)}, {"sum", x_of(1)}}, {.loop = next}),
-                    Contains("input 'sum' has its value from the run before"));
   CHECK_THROWS_WITH(session.run({{"y", x_of(0)}}), Contains("the model has no such input"));
   for (int step = 1; step < 4; ++step) session.run({{"x", x_of(step)}}, {.loop = next});
   CHECK_THROWS_WITH(session.run({{"x", x_of(4)}}, {.loop = next}),
@@ -201,6 +217,56 @@ TEST_CASE("a rank that fails ends its session, on all ranks, and later runs tell
     of_rank.run({{"x", x_of(0, 3)}}, {.loop = {.steps = 3}});
   });
   for (const std::string& error : errors) CHECK_THAT(error, Contains("the session is over"));
+}
+
+/// What a run of one step wants, with the row sums of `step`.
+NamedTensors inputs_of(int step) {
+  return {{"x", x_of(step)},
+          {"sum", x_of(1)},
+          {"past", Tensor::zeros(DataType::float32, {2, rows, 3})}};
+}
+
+TEST_CASE("one process leads and the others follow: what it may not ask is one run's error") {
+  const AccumulatorBundle bundle;
+  Session here(bundle.dir(), options);
+  const auto errors = errors_of_sessions(bundle.dir(), ranks, [&](Session& session) {
+    if (!session.has_first_rank()) return session.follow();
+    for (const int step : {2, 0, 7}) {
+      NamedTensors unknown = inputs_of(step);
+      unknown.emplace("y", x_of(0));
+      CHECK_THROWS_WITH(session.lead(unknown), Contains("the model has no such input"));
+      session.check_ranks();
+      const RunResult led = session.lead(inputs_of(step));
+      const RunResult alone = here.lead(inputs_of(step));
+      for (const char* name : {"next", "present"})
+        CHECK(floats(led.outputs.at(name)) == floats(alone.outputs.at(name)));
+    }
+    CHECK_FALSE(session.is_over());
+    session.end_lead();
+  });
+  CHECK(errors == std::vector<std::string>(ranks));
+  here.end_lead();
+  CHECK_FALSE(here.is_over());
+}
+
+TEST_CASE("a leader that ends without a word ends those that follow") {
+  const AccumulatorBundle bundle;
+  const auto errors = errors_of_sessions(bundle.dir(), ranks, [](Session& session) {
+    if (!session.has_first_rank()) return session.follow();
+    session.lead(inputs_of(1));
+    fail("the leader has had enough");
+  });
+  CHECK_THAT(errors[0], Contains("had enough"));
+  CHECK_THAT(errors[1], Contains("rank 0"));
+}
+
+TEST_CASE("a follower that ends is known to the leader without a run, and the session is over") {
+  const AccumulatorBundle bundle;
+  const auto errors = errors_of_sessions(bundle.dir(), ranks, [](Session& session) {
+    if (!session.has_first_rank()) fail("this rank follows nobody");
+    while (true) session.check_ranks();  // until that is heard
+  });
+  CHECK_THAT(errors[0], Contains("rank 1"));
 }
 
 }  // namespace

@@ -25,10 +25,12 @@ bundle::PortInfo port(const std::string& name, DataType type, const Shape& shape
 bundle::MetaInfo decoder() {
   bundle::MetaInfo info;
   info.stages.resize(1);
-  info.inputs = {port("ids", DataType::int64, {1}, {{{0, 1}}, {{0, 1}}}),
-                 port("past", DataType::float32, {2, 4}, {{{0, 1}, {0, 4}}, {{1, 2}, {0, 4}}})};
-  info.outputs = {port("logits", DataType::float32, {1, 8}, {{{0, 1}, {0, 4}}, {{0, 1}, {4, 8}}}),
-                  port("present", DataType::float32, {2, 5}, {{{0, 1}, {0, 5}}, {{1, 2}, {0, 5}}})};
+  bundle::ProfileInfo& profile = info.profiles.emplace_back();
+  profile.inputs = {port("ids", DataType::int64, {1}, {{{0, 1}}, {{0, 1}}}),
+                    port("past", DataType::float32, {2, 4}, {{{0, 1}, {0, 4}}, {{1, 2}, {0, 4}}})};
+  profile.outputs = {
+      port("logits", DataType::float32, {1, 8}, {{{0, 1}, {0, 4}}, {{0, 1}, {4, 8}}}),
+      port("present", DataType::float32, {2, 5}, {{{0, 1}, {0, 5}}, {{1, 2}, {0, 5}}})};
   return info;
 }
 
@@ -36,7 +38,7 @@ std::string error_of(bundle::MetaInfo info, const LoopOptions& options,
                      const std::vector<std::string>& states = {"present=past"}) {
   try {
     set_states(info, states);
-    check_loop(info, options);
+    check_loop(info, info.profiles.front(), options);
   } catch (const Error& error) {
     return error.what();
   }
@@ -117,11 +119,11 @@ TEST_CASE("rows that the model puts into a buffer stay where it has put them") {
 TEST_CASE("a loop needs outputs that lie as the inputs do which they follow") {
   CHECK(error_of(decoder(), two_steps) == "no error");
   bundle::MetaInfo swapped = decoder();
-  std::swap(swapped.inputs[1].ranges[0], swapped.inputs[1].ranges[1]);
+  std::swap(swapped.profiles[0].inputs[1].ranges[0], swapped.profiles[0].inputs[1].ranges[1]);
   CHECK_THAT(error_of(swapped, two_steps), Contains("--loop present=past"));
   bundle::MetaInfo cut = decoder();  // along the rows
-  cut.inputs[1].ranges = {Ranges{{0, 2}, {0, 2}}, Ranges{{0, 2}, {2, 4}}};
-  cut.outputs[1].ranges = {Ranges{{0, 2}, {0, 3}}, Ranges{{0, 2}, {3, 5}}};
+  cut.profiles[0].inputs[1].ranges = {Ranges{{0, 2}, {0, 2}}, Ranges{{0, 2}, {2, 4}}};
+  cut.profiles[0].outputs[1].ranges = {Ranges{{0, 2}, {0, 3}}, Ranges{{0, 2}, {3, 5}}};
   CHECK_THAT(error_of(cut, two_steps), Contains("another part of output 'present'"));
 }
 
@@ -161,24 +163,26 @@ TEST_CASE("inputs of a step: an entry of those that have one, states at first, w
   options.steps = 3;
   options.choices = {{"logits", "ids"}};
   set_states(info, {"present=past"});
-  check_loop(info, options);
+  check_loop(info, info.profiles.front(), options);
   const graph::Tensor prompt = graph::Tensor::of_int64({2, 1}, {{7, 8}});
   const NamedTensors inputs = {{"ids", prompt}};
-  CHECK_NOTHROW(check_inputs(info, inputs, options));
-  CHECK_THROWS_AS(check_inputs(info, inputs), Error);
+  CHECK_NOTHROW(check_inputs(info, info.profiles.front(), inputs, options));
+  CHECK_THROWS_AS(check_inputs(info, info.profiles.front(), inputs), Error);
   const NamedTensors chosen = {{"ids", graph::Tensor::of_int64({1}, {{5}})}};
 
-  const NamedTensors first = inputs_of_step(info, inputs, options, 0, {});
+  const NamedTensors first = inputs_of_step(info, info.profiles.front(), inputs, options, 0, {});
   CHECK(first.at("ids").to_int64s() == std::vector<std::int64_t>{7});
   CHECK(first.at("past").values<float>()[3] == 0);
-  const NamedTensors second = inputs_of_step(info, inputs, options, 1, chosen);
+  const NamedTensors second =
+      inputs_of_step(info, info.profiles.front(), inputs, options, 1, chosen);
   CHECK(second.at("ids").to_int64s() == std::vector<std::int64_t>{8});
   CHECK_FALSE(second.contains("past"));
-  const NamedTensors third = inputs_of_step(info, inputs, options, 2, chosen);
+  const NamedTensors third =
+      inputs_of_step(info, info.profiles.front(), inputs, options, 2, chosen);
   CHECK(third.at("ids").to_int64s() == std::vector<std::int64_t>{5});
 
   options.choices.clear();  // then three entries are wanted
-  CHECK_THROWS_AS(check_inputs(info, inputs, options), Error);
+  CHECK_THROWS_AS(check_inputs(info, info.profiles.front(), inputs, options), Error);
 }
 
 TEST_CASE("what is chosen is the place of the largest element, the first of equal ones") {

@@ -24,7 +24,9 @@ class LoopKernel final : public Kernel {
       : carried_(request.node.body->carried),
         collected_(request.node.body->collected()),
         body_(graph::body_to_run(request.node, request.constants),
-              {.threads = request.device.threads(), .device = &request.device}) {
+              {.threads = request.device.threads(),
+               .device = &request.device,
+               .constants = request.store}) {
     for (std::size_t i = loop_first_carried + carried_; i < request.constants.size(); ++i)
       if (request.constants[i] == nullptr) captured_.push_back(i);
   }

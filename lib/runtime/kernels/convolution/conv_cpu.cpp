@@ -34,7 +34,11 @@ class OnednnConvolution final : public Kernel {
     if (has_bias_) arguments.push_back(DNNL_ARG_BIAS);
     primitive_ = OnednnPrimitive(description, arguments);
     const bool is_converted = weights_.is_needed() || is_half(request.inputs[1].type);
-    if (request.is_constant(1) && is_converted) keep_weights(request);
+    if (request.is_constant(1) && is_converted)
+      kept_weights_ =
+          request.kept(1, form_of(weights, layout(description, DNNL_ARG_WEIGHTS)),
+                       static_cast<std::int64_t>(layout(description, DNNL_ARG_WEIGHTS).get_size()),
+                       [&] { return converted_weights(request); });
   }
 
   std::int64_t scratch_bytes() const override {
@@ -81,15 +85,15 @@ class OnednnConvolution final : public Kernel {
                      out_.scratch_bytes()});
   }
 
-  void keep_weights(const KernelRequest& request) {
+  std::shared_ptr<std::byte> converted_weights(const KernelRequest& request) {
     const TensorView& stored = request.inputs[1];
-    const auto floats = request.device.allocate(float_bytes(stored));
+    auto floats = request.device.allocate(float_bytes(stored));
     const float* plain = FloatCopies(floats.get()).load(stored);
-    kept_weights_ = floats;
-    if (!weights_.is_needed()) return;
-    kept_weights_ = request.device.allocate(weights_.bytes());
+    if (!weights_.is_needed()) return floats;
+    auto reordered = request.device.allocate(weights_.bytes());
     const auto scratch = request.device.allocate(weights_.scratch_bytes());
-    weights_.run(plain, kept_weights_.get(), scratch.get());
+    weights_.run(plain, reordered.get(), scratch.get());
+    return reordered;
   }
 
   OnednnPrimitive primitive_;

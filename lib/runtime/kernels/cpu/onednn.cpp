@@ -1,6 +1,7 @@
 #include "runtime/kernels/cpu/onednn.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "graph/arena.h"
 
@@ -92,6 +93,47 @@ void Reordering::run(const void* from, void* to, std::byte* scratch) {
   primitive_->bind(DNNL_ARG_FROM, from);
   primitive_->bind(DNNL_ARG_TO, to);
   primitive_->run(scratch);
+}
+
+namespace {
+
+void append_layout(std::string& text, const dnnl::memory::desc& layout) {
+  const dnnl_memory_desc_t& data = layout.data;
+  const auto append = [&](std::int64_t number) { text += std::to_string(number) + ' '; };
+  append(data.data_type);
+  append(data.format_kind);
+  append(data.offset0);
+  append(static_cast<std::int64_t>(data.extra.flags));
+  append(data.extra.compensation_mask);
+  append(std::bit_cast<std::int32_t>(data.extra.scale_adjust));
+  if (data.format_kind != dnnl_blocked) {  // no other is known in parts
+    const auto* bytes = reinterpret_cast<const char*>(&data);
+    text.append(bytes, bytes + sizeof data);
+    return;
+  }
+  const dnnl_blocking_desc_t& blocks = data.format_desc.blocking;
+  int first = 0;
+  while (first < data.ndims - 2 && data.dims[first] == 1 && data.padded_dims[first] == 1) ++first;
+  for (int d = first; d < data.ndims; ++d) {
+    append(data.dims[d]);
+    append(data.padded_dims[d]);
+    append(data.padded_offsets[d]);
+    append(blocks.strides[d]);
+  }
+  for (int i = 0; i < blocks.inner_nblks; ++i) {
+    append(blocks.inner_idxs[i] - first);
+    append(blocks.inner_blks[i]);
+  }
+}
+
+}  // namespace
+
+std::string form_of(const dnnl::memory::desc& from, const dnnl::memory::desc& to) {
+  std::string text;
+  append_layout(text, from);
+  text += "to ";
+  append_layout(text, to);
+  return text;
 }
 
 std::shared_ptr<std::byte> reordered_copy(Device& device, const dnnl::memory::desc& from,

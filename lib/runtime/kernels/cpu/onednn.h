@@ -3,6 +3,7 @@
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
+#include <string>
 #include <unordered_map>
 
 #include "runtime/device.h"
@@ -73,6 +74,10 @@ class Reordering {
   std::optional<OnednnPrimitive> primitive_;
   std::int64_t bytes_ = 0;
 };
+
+/// Says what reordered_copy makes, as the name of a form (KernelRequest::kept). Dimensions of
+/// extent 1 in front, as many as batches have, make no difference.
+std::string form_of(const dnnl::memory::desc& from, const dnnl::memory::desc& to);
 
 /// Memory of the device with what lies at `data` in another layout; null where that is the same.
 std::shared_ptr<std::byte> reordered_copy(Device& device, const dnnl::memory::desc& from,

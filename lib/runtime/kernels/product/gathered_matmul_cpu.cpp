@@ -87,11 +87,14 @@ class GatheredMatMul final : public Kernel {
     matrix_bytes_ = static_cast<std::int64_t>(wanted.get_size());
     Reordering reordering(stored, wanted);
     if (!reordering.is_needed()) return;
-    kept_ = request.device.allocate(matrices_ * matrix_bytes_);
-    const auto scratch = request.device.allocate(reordering.scratch_bytes());
-    for (std::int64_t matrix = 0; matrix < matrices_; ++matrix)
-      reordering.run(request.inputs[table_].data + matrix * depth_ * columns_ * 4,
-                     kept_.get() + matrix * matrix_bytes_, scratch.get());
+    kept_ = request.kept(table_, form_of(stored, wanted), matrices_ * matrix_bytes_, [&] {
+      auto kept = request.device.allocate(matrices_ * matrix_bytes_);
+      const auto scratch = request.device.allocate(reordering.scratch_bytes());
+      for (std::int64_t matrix = 0; matrix < matrices_; ++matrix)
+        reordering.run(request.inputs[table_].data + matrix * depth_ * columns_ * 4,
+                       kept.get() + matrix * matrix_bytes_, scratch.get());
+      return kept;
+    });
   }
 
   std::string node_;

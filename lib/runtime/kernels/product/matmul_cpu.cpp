@@ -103,7 +103,9 @@ class FloatMatMul final : public Kernel {
     const memory::desc layout = packed.weights_desc();
     const auto most_bytes = static_cast<std::size_t>(b.size_bytes() + b.size_bytes() / 32);
     if (layout.get_size() <= most_bytes)
-      kept_b_ = reordered_copy(request.device, stored, *weights, layout);
+      kept_b_ =
+          request.kept(1, form_of(stored, layout), static_cast<std::int64_t>(layout.get_size()),
+                       [&] { return reordered_copy(request.device, stored, *weights, layout); });
     return packed;
   }
 

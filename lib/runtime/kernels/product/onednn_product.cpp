@@ -45,13 +45,24 @@ std::int32_t zero_point(const TensorView& view) {
                                      : std::int32_t{*view.as<const std::uint8_t>()};
 }
 
-std::shared_ptr<std::byte> kept_bytes(Device& device, const TensorView& weights,
-                                      const memory::desc& from, const memory::desc& to) {
+namespace {
+
+std::shared_ptr<std::byte> moved_bytes(Device& device, const TensorView& weights,
+                                       const memory::desc& from, const memory::desc& to) {
   if (byte_shift(weights.type) == 0) return reordered_copy(device, from, weights.data, to);
   auto moved = device.allocate(weights.elements());
   move_down(weights.data, reinterpret_cast<std::int8_t*>(moved.get()), weights.elements());
   auto copy = reordered_copy(device, from, moved.get(), to);
   return copy ? copy : moved;
+}
+
+}  // namespace
+
+std::shared_ptr<std::byte> kept_bytes(const KernelRequest& request, const memory::desc& from,
+                                      const memory::desc& to) {
+  const TensorView& weights = request.inputs[1];
+  return request.kept(1, "moved " + form_of(from, to), static_cast<std::int64_t>(to.get_size()),
+                      [&] { return moved_bytes(request.device, weights, from, to); });
 }
 
 }  // namespace autopar::runtime::cpu

@@ -24,9 +24,9 @@ void move_down(const std::byte* from, std::int8_t* to, std::int64_t elements);
 /// The only element of a tensor of int8 or uint8.
 std::int32_t zero_point(const TensorView& view);
 
-/// Constant weights of int8 or uint8, moved and brought from one layout into another; null where
-/// they may stay as they are.
-std::shared_ptr<std::byte> kept_bytes(Device& device, const TensorView& weights,
-                                      const dnnl::memory::desc& from, const dnnl::memory::desc& to);
+/// Constant weights of int8 or uint8, input 1, moved and brought from one layout into another; null
+/// where they may stay as they are.
+std::shared_ptr<std::byte> kept_bytes(const KernelRequest& request, const dnnl::memory::desc& from,
+                                      const dnnl::memory::desc& to);
 
 }  // namespace autopar::runtime::cpu

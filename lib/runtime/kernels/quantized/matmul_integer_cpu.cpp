@@ -64,11 +64,7 @@ class OnednnMatMulInteger final : public Kernel {
              matrices(product, product.out, product.rows, product.columns,
                       memory::data_type::s32)}),
         {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
-    if (request.is_constant(1)) {
-      if (b_type_ == DataType::uint8) kept_weights_.resize(static_cast<std::size_t>(b_elements_));
-      kept_sums_.resize(static_cast<std::size_t>(b_matrices_ * b_columns_));
-      constant_ = prepare(request.inputs[1].data, kept_weights_.data(), kept_sums_.data());
-    }
+    if (request.is_constant(1)) keep(request);
   }
 
   std::int64_t scratch_bytes() const override {
@@ -99,6 +95,29 @@ class OnednnMatMulInteger final : public Kernel {
   }
   std::int64_t column_sum_bytes() const {
     return constant_ ? 0 : graph::aligned(b_matrices_ * b_columns_ * 4);
+  }
+
+  /// What prepare() makes of constant weights, in one piece: the sums, then the weights if they are
+  /// moved.
+  void keep(const KernelRequest& request) {
+    const std::int64_t sum_bytes = graph::aligned(b_matrices_ * b_columns_ * 4);
+    const bool is_moved = b_type_ == DataType::uint8;
+    const std::int64_t bytes = sum_bytes + (is_moved ? b_elements_ : 0);
+    const auto pointers = [&](std::byte* kept) {
+      return std::pair(reinterpret_cast<std::int8_t*>(kept + sum_bytes),
+                       reinterpret_cast<std::int32_t*>(kept));
+    };
+    const std::string form =
+        fmt::format("sums of {} columns over {}", b_matrices_ * b_columns_, product_.depth);
+    kept_ = request.kept(1, form, bytes, [&] {
+      auto kept = request.device.allocate(bytes);
+      const auto [copy, sums] = pointers(kept.get());
+      prepare(request.inputs[1].data, copy, sums);
+      return kept;
+    });
+    const auto [copy, sums] = pointers(kept_.get());
+    const auto* stored = reinterpret_cast<const std::int8_t*>(request.inputs[1].data);
+    constant_ = SignedWeights{is_moved ? copy : stored, sums};
   }
 
   /// `copy` and `sums` are memory for what is not there already.
@@ -157,8 +176,7 @@ class OnednnMatMulInteger final : public Kernel {
   Repeated a_zeros_;
   Repeated b_zeros_;
   OnednnPrimitive matmul_;
-  std::vector<std::int8_t> kept_weights_;
-  std::vector<std::int32_t> kept_sums_;
+  std::shared_ptr<std::byte> kept_;
   std::optional<SignedWeights> constant_;
 };
 

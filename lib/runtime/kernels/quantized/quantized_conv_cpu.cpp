@@ -51,7 +51,7 @@ class ByteConvolution final : public Kernel {
                                           description_.dst_desc().get_size()))
                                     : 0),
         primitive_(description_, {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST}),
-        kept_weights_(kept_bytes(request.device, request.inputs[1],
+        kept_weights_(kept_bytes(request,
                                  plain_layout(grouped_weights(request.inputs[1].shape, convolution),
                                               memory::data_type::s8),
                                  description_.weights_desc())) {

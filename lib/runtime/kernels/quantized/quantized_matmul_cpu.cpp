@@ -46,9 +46,7 @@ class QuantizedMatMul final : public Kernel {
     matmul_.add(scale_argument, float_layout(scale_shape));
     if (has_a_zero_) matmul_.add(a_zero_argument, one);
     if (has_b_zero_) matmul_.add(b_zero_argument, one);
-    if (is_constant)
-      kept_weights_ =
-          kept_bytes(request.device, request.inputs[1], stored, description.weights_desc());
+    if (is_constant) kept_weights_ = kept_bytes(request, stored, description.weights_desc());
   }
 
   std::int64_t scratch_bytes() const override { return matmul_.scratch_bytes() + moved_bytes(); }

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "runtime/rank_context.h"
+#include "runtime/rank_run.h"
+#include "runtime/shape_source.h"
+
+namespace autopar::runtime {
+
+/// One rank of a session: its device, communicators and weights, which stay, and the graphs of the
+/// shapes that are kept, compiled. Made, used and destroyed in the rank's thread.
+class SessionRank {
+ public:
+  /// Compiles the shard as shape 0; its weights are those of all shapes. Throws Error for devices
+  /// that are missing.
+  SessionRank(const graph::Graph& shard, const DeviceOptions& device, HostCommunicator& host,
+              const LocalRanks& local, std::chrono::milliseconds timeout, Pipeline pipeline);
+
+  /// The run of a shape that the session numbers so; compiled where it is not kept. All ranks ask
+  /// in the same order. Throws Error where ranks made different programs.
+  RankRun& run_of(std::size_t shape, const ShapedProgram& program);
+  void drop(std::size_t shape) { runs_.erase(shape); }
+
+  void abort() noexcept { context_.abort(); }
+
+ private:
+  void check_digest(const std::string& digest);
+
+  HostCommunicator& host_;
+  RankContext context_;
+  Pipeline pipeline_;
+  std::map<std::string, graph::Tensor> weights_;  ///< by name, views of the rank's files
+  std::map<std::size_t, RankRun> runs_;           ///< by shape
+};
+
+}  // namespace autopar::runtime
