@@ -8,6 +8,8 @@ namespace autopar {
 void add_partition_command(CLI::App& app);
 void add_plan_command(CLI::App& app);
 void add_run_command(CLI::App& app);
+void add_serve_command(CLI::App& app);
+void add_generate_command(CLI::App& app);
 void add_verify_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
 void add_calibrate_command(CLI::App& app);

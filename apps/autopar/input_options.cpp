@@ -37,16 +37,28 @@ runtime::NamedTensors InputOptions::load(const bundle::MetaInfo& info,
   }
   if (random_seed) {
     std::uint64_t seed = *random_seed;
-    for (const bundle::PortInfo& port : info.inputs) {
+    for (const bundle::PortInfo& port : info.profiles.front().inputs) {
       ++seed;
       if (!inputs.contains(port.name)) {
         inputs.emplace(port.name, runtime::random_tensor(port.type, port.shape, seed));
       }
     }
   }
-  problems.collect([&] { runtime::check_inputs(info, inputs, loop, unread); });
+  const bool may_differ = !info.structure.empty() || info.profiles.size() > 1;
+  const runtime::Extents extents =
+      may_differ ? runtime::Extents::any : runtime::Extents::of_profile;
+  problems.collect(
+      [&] { runtime::check_inputs(info, info.profiles.front(), inputs, loop, unread, extents); });
   problems.throw_if_any();
   return inputs;
+}
+
+void add_shape_cache_option(CLI::App& command, std::int64_t& bytes) {
+  command
+      .add_option("--shape-cache", bytes,
+                  "What shapes that stay compiled may take in memory beside the weights")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->default_str("1GiB");
 }
 
 void check_threads(int threads) {

@@ -25,6 +25,9 @@ struct InputOptions {
                              const runtime::LoopOptions& loop = {}) const;
 };
 
+/// What the shapes that a session keeps may take.
+void add_shape_cache_option(CLI::App& command, std::int64_t& bytes);
+
 /// Throws Error for a count below 0; 0 is a fair share.
 void check_threads(int threads);
 

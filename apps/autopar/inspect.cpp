@@ -96,8 +96,13 @@ void print_bundle(const bundle::MetaInfo& info, bool json) {
     fmt::print("{} {} {} {} {}\n", what, port.name, name_of(port.type),
                graph::to_string(port.shape), specs_text(port));
   };
-  for (const bundle::PortInfo& port : info.inputs) print_port("input", port);
-  for (const bundle::PortInfo& port : info.outputs) print_port("output", port);
+  for (const bundle::ProfileInfo& profile : info.profiles) {
+    if (info.profiles.size() > 1)
+      fmt::print("profile {}: weight {}, {} predicted\n", profile.binding, profile.weight,
+                 in_seconds(profile.cost_seconds));
+    for (const bundle::PortInfo& port : profile.inputs) print_port("input", port);
+    for (const bundle::PortInfo& port : profile.outputs) print_port("output", port);
+  }
   for (const bundle::RankInfo& rank : info.ranks) {
     fmt::print("rank {} at ({}) of stage {}: {} of weights, {} at the peak\n", rank.rank,
                fmt::join(rank.coordinates, ","), rank.stage, in_bytes(rank.weight_bytes),
@@ -106,7 +111,10 @@ void print_bundle(const bundle::MetaInfo& info, bool json) {
   if (info.tail) fmt::print("{}", tail_text(info.tail->summary));
   fmt::print("a run: {} predicted, no plan below {}{}\n", in_seconds(info.cost_seconds),
              in_seconds(info.lower_bound_seconds), info.proven_optimal ? ", proven optimal" : "");
-  fmt::print("communication of a run, over all ranks:\n{}", collectives_table(info.collectives));
+  for (const bundle::ProfileInfo& profile : info.profiles)
+    fmt::print("communication of a run{}, over all ranks:\n{}",
+               info.profiles.size() > 1 ? " of " + profile.binding : "",
+               collectives_table(profile.collectives));
 }
 
 struct InspectCommand {
@@ -117,7 +125,7 @@ struct InspectCommand {
     const std::filesystem::path& what = model.file;
     if (std::filesystem::is_directory(what)) {
       if (!model.shapes.empty())
-        fail("--shape {}: a bundle's shapes are fixed; leave it out", model.shapes.front());
+        fail("--shape {}: a bundle has its profiles; leave it out", model.shapes.front());
       print_bundle(bundle::load_meta_info(what), json);
     } else {
       print_model(graph::onnx_overview(what), end_of_model(), json);

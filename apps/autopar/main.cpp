@@ -55,6 +55,8 @@ int main(int argc, char** argv) {
   autopar::add_partition_command(app);
   autopar::add_plan_command(app);
   autopar::add_run_command(app);
+  autopar::add_serve_command(app);
+  autopar::add_generate_command(app);
   autopar::add_verify_command(app);
   autopar::add_inspect_command(app);
   autopar::add_calibrate_command(app);

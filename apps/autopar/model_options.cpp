@@ -10,10 +10,17 @@ namespace autopar {
 void add_model_options(CLI::App& command, planner::ModelOptions& options) {
   command.add_option("model", options.file, "The ONNX file")->required();
   command
-      .add_option("--shape", options.shapes,
-                  "Shape of a model input, NAME=1x128 (a glob for several), or extent of a symbol, "
-                  "batch=1; may be repeated (what is left open: batch 1, all else 128)")
+      .add_option(
+          "--shape", options.shapes,
+          "Shape of a model input, NAME=1x128 (a glob for several), or extent of a symbol, "
+          "batch=1; a list, sequence=1,128, makes profiles that are planned together; may be "
+          "repeated (what is left open: batch 1, all else 128)")
       ->allow_extra_args(false);  // one each, or it would swallow the model
+  command
+      .add_option("--profile-weights", options.profile_weights,
+                  "How often each profile of --shape's lists runs, 64,1 (default: all alike)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command
       .add_option(
           "--constant", options.constants,
@@ -24,7 +31,9 @@ void add_model_options(CLI::App& command, planner::ModelOptions& options) {
       .add_option(
           "--loop", options.loops,
           "Outputs that are inputs of a run's next step, present.*=past.*: each such pair is "
-          "split in one way; may be repeated")
+          "split in one way (default: as names tell, past_key_values.0.key and present.0.key; "
+          "none: "
+          "no such pairs); may be repeated")
       ->allow_extra_args(false);
 }
 

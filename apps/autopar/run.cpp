@@ -14,11 +14,13 @@
 #include "input_options.h"
 #include "launch.h"
 #include "model_options.h"
+#include "planner/shape_source.h"
 #include "planner/summary.h"
 #include "runtime/session.h"
 #include "runtime/step_loop.h"
 #include "runtime/tensor_files.h"
 #include "runtime/trace.h"
+#include "serving/answer_lines.h"
 
 namespace autopar {
 
@@ -48,9 +50,11 @@ struct RunCommand {
   runtime::RunOptions options;
   std::vector<std::string> choices;
   std::filesystem::path profile;
+  std::filesystem::path requests;
   bool json = false;
 
   void run() {
+    if (!requests.empty()) return run_requests();
     const bundle::MetaInfo info = checked_bundle();
     runtime::Session session(dir, session_options);
     if (session.has_first_rank()) warn_of_host_collectives();
@@ -77,13 +81,56 @@ struct RunCommand {
       check_loop_options();
       options.loop.choices = parsed_choices();
       info = bundle::load_meta_info(dir);
+      session_options.shapes = planner::shape_source(dir);
       runtime::set_states(info, session_options.states);
-      runtime::check_loop(info, options.loop);
+      runtime::check_loop(info, info.profiles.front(), options.loop);
       // Which steps an input is for is known.
       if (problems.any()) inputs.load(info, options.loop);
     });
     problems.throw_if_any();
     return info;
+  }
+
+  /// Rank 0's process reads the requests, and the others follow it.
+  void run_requests() {
+    Problems problems;
+    problems.collect([&] { check_options(); });
+    problems.collect([&] { check_alone_with_requests(); });
+    problems.collect([&] { session_options.device = device.checked(); });
+    problems.collect([&] { session_options.launch = launching.checked(); });
+    problems.collect([&] { session_options.shapes = planner::shape_source(dir); });
+    problems.throw_if_any();
+    const auto [count, refused] = answers();
+    if (refused > 0) fail("{} of {} requests were refused; their answers say why", refused, count);
+  }
+
+  serving::AnsweredLines answers() const {
+    serving::LastingSession session(dir, session_options);
+    std::optional<serving::LineReader> lines;
+    if (session.get().has_first_rank()) {
+      warn_of_host_collectives();
+      lines.emplace(requests);
+    }
+    session.get().load();
+    if (!lines) {
+      session.get().follow();
+      return {};
+    }
+    const serving::AnsweredLines answered =
+        serving::answer_lines(session, *lines, output_dir, stdout);
+    session.get().end_lead();
+    return answered;
+  }
+
+  void check_alone_with_requests() const {
+    const bool others = !inputs.files.empty() || inputs.random_seed || options.repeat != 1 ||
+                        options.loop.steps != 1 || options.loop.start != 0 || !choices.empty() ||
+                        !session_options.states.empty() || !profile.empty() || json;
+    if (others)
+      fail(
+          "--requests {}: a request tells its inputs and is run once; leave out --input, "
+          "--random-inputs, --repeat, --steps, --loop, --start, --choose, --profile and --json",
+          requests.string());
   }
 
   void warn_of_host_collectives() const {
@@ -153,16 +200,19 @@ struct RunCommand {
   void report(const runtime::Session& session, const runtime::RunResult& result) const {
     const double seconds = median(result.run_seconds);
     if (json) {
-      nlohmann::json measured{{"ranks", session.num_ranks()},
-                              {"repeat", result.run_seconds.size()},
-                              {"seconds", seconds},
-                              {"mean_seconds", mean(result.run_seconds)},
-                              {"device_seconds", median(result.device_seconds)},
-                              {"collectives", bundle::to_json(result.collectives)},
-                              {"arena_bytes", result.arena_bytes},
-                              {"peak_bytes", result.peak_bytes},
-                              {"launches_per_run", result.launches},
-                              {"upload_seconds", result.upload_seconds}};
+      nlohmann::json measured{
+          {"ranks", session.num_ranks()},
+          {"repeat", result.run_seconds.size()},
+          {"seconds", seconds},
+          {"mean_seconds", mean(result.run_seconds)},
+          {"device_seconds", median(result.device_seconds)},
+          {"collectives", bundle::to_json(result.collectives)},
+          {"arena_bytes", result.arena_bytes},
+          {"peak_bytes", result.peak_bytes},
+          {"predicted_collectives", bundle::to_json(result.predicted_collectives)},
+          {"predicted_peak_bytes", result.predicted_peak_bytes},
+          {"launches_per_run", result.launches},
+          {"upload_seconds", result.upload_seconds}};
       if (!result.tail_seconds.empty()) measured["tail_seconds"] = median(result.tail_seconds);
       fmt::print("{}\n", measured.dump(2));
       return;
@@ -210,8 +260,12 @@ void add_run_command(CLI::App& app) {
          "OUTPUT=INPUT: the place of the largest element along the output's last dimension "
          "is the next step's input; may be repeated")
       ->allow_extra_args(false);
+  add_shape_cache_option(*sub, command->session_options.shape_cache_bytes);
   sub->add_option("--profile", command->profile,
                   "Write a trace of one more run, for Chrome's or Perfetto's viewer");
+  sub->add_option("--requests", command->requests,
+                  "Requests as lines of JSON, FILE or - for standard input, each answered by a "
+                  "line; folders of outputs are made in --output-dir");
   sub->add_flag("--json", command->json, "Print the measurements as JSON");
   sub->callback([command] {
     command->options.profile = !command->profile.empty();

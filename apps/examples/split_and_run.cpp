@@ -3,6 +3,7 @@
 #include <autopar/error.h>
 #include <autopar/planner.h>
 #include <autopar/session.h>
+#include <autopar/shape_source.h>
 
 #include <cstdio>
 #include <numeric>
@@ -20,7 +21,7 @@ int main(int argc, char** argv) try {
   std::printf("%d ranks, %.3g s a run predicted\n", plan.summary().ranks,
               plan.summary().cost_seconds);
 
-  runtime::Session session(argv[3]);
+  runtime::Session session(argv[3], {.shapes = planner::shape_source(argv[3])});
   const runtime::ModelPort input = session.inputs().front();
   std::vector<float> numbers(Tensor::zeros(input.type, *input.shape).elements());
   std::iota(numbers.begin(), numbers.end(), 1.0F);
