@@ -51,7 +51,7 @@ def check_model(context, name, data_type):
                 "run", "--dir", bundle, *context.program.on_device(collectives), "--repeat", repeat,
                 *model.input_options, "--output-dir", outputs[-1], timeout=context.timeout())
             outcome.runs += 1
-            if measured["collectives"] != info["plan"]["collectives"]:
+            if measured["collectives"] != info["profiles"][0]["collectives"]:
                 outcome.miscounted.append(way)
         outcome.errors[way] = max(map(model.error_of, outputs))
         if not same_bits(*outputs):

@@ -125,7 +125,7 @@ def check_model(context, name, ranks):
 
             done = World(context).run(ranks, arguments)[0]
             errors[how], command = model.error_of(out), done.text()
-            if done.json()["collectives"] != info["plan"]["collectives"]:
+            if done.json()["collectives"] != info["profiles"][0]["collectives"]:
                 miscounted.append(f"bytes were not as predicted {how}")
         told = ", ".join(f"{error:.1e} {how}" for how, error in errors.items())
         is_right = max(errors.values()) <= model.tolerance and not miscounted

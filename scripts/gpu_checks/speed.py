@@ -107,7 +107,7 @@ class ModelSpeed:
         file = self.folder / "torch.npy"
         every = self.torch.ask(self.context.timeout(), do="output", rows=self.model.rows,
                                tokens=self.model.tokens, file=str(file))["every"]
-        [output] = info["outputs"]
+        [output] = info["profiles"][0]["outputs"]
         ours = np.load(tensors.output_file(out, output["name"]), mmap_mode="r")[:, ::every]
         error = tensors.relative_error(np.load(file), np.asarray(ours, np.float32))
         tolerance = OUTPUT_TOLERANCE[self.model.data_type]

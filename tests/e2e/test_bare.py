@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import unittest
 
 import numpy as np
@@ -29,6 +30,17 @@ ASSUMED = {
     "past_sequence 128",
     "unet-dynamo": "batch 1, sequence 128",
 }
+# What is handed from step to step, found from names and shapes alone; other models have no caches.
+STATES = {
+    **dict.fromkeys(
+        ("gpt2-step", "llama-gqa", "llama-gqa-4bit", "llama-mha", "llama-static",
+         "llama-step-dynamo", "llama-step-torchscript"),
+        "4 as present.*.key=past_key_values.*.key, present.*.value=past_key_values.*.value",
+    ),
+    # The branch with a cache makes nothing of the encoder's: it stays an input.
+    "t5-merged": "4 as present.*.decoder.key=past_key_values.*.decoder.key, "
+    "present.*.decoder.value=past_key_values.*.decoder.value",
+}  # fmt: skip
 TYPES = {"float32": np.float32, "int64": np.int64, "int32": np.int32, "bool": np.bool_}
 
 
@@ -63,7 +75,7 @@ class BareTest(TemporaryFolderTest):
 
     def inputs(self):
         """By name, of the shapes that the bundle is for."""
-        ports = json.loads((self.bundle / "meta-info.json").read_text())["inputs"]
+        ports = json.loads((self.bundle / "meta-info.json").read_text())["profiles"][0]["inputs"]
         return {port["name"]: drawn(port["name"], port["type"], port["shape"]) for port in ports}
 
     def options(self, inputs):
@@ -78,6 +90,8 @@ class BareTest(TemporaryFolderTest):
         self.assertEqual(self.partition().splitlines()[0], told.splitlines()[0])
         is_open = any(isinstance(d, str) for port in self.ports() for d in port["dims"])
         self.assertEqual(told.startswith("Assumed: "), is_open, told)
+        states = re.findall(r"^States, from step to step: (.*); --loop names others, or none$", told, re.M)
+        self.assertEqual(states, [STATES[self.name]] if self.name in STATES else [])
         if self.name in ASSUMED:
             self.assertIn(f"Assumed: {ASSUMED[self.name]}; --shape binds others\n", told)
 

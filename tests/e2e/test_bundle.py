@@ -29,7 +29,7 @@ class BundleTest(TemporaryFolderTest):
 
     def test_has_the_documented_files_and_nothing_else(self):
         names = {path.name for path in self.bundle.iterdir()}
-        expected = {"meta-info.json", "plan.json"}
+        expected = {"meta-info.json", "plan.json", "device.json", "structure.onnx", "structure.data"}
         for rank in range(4):
             expected |= {f"rank{rank}.onnx", f"rank{rank}.data"}
         self.assertEqual(names, expected)
@@ -55,7 +55,7 @@ class BundleTest(TemporaryFolderTest):
     def test_plan_json_pins_the_same_plan(self):
         again = self.tmp / "again"
         meta = self.model.partition(again, 4, "--strategy", self.bundle / "plan.json")
-        self.assertEqual(meta["plan"]["collectives"], self.meta["plan"]["collectives"])
+        self.assertEqual(meta["profiles"][0]["collectives"], self.meta["profiles"][0]["collectives"])
         plans = [json.loads((dir / "plan.json").read_text()) for dir in (self.bundle, again)]
         self.assertEqual(plans[0]["operators"], plans[1]["operators"])
 

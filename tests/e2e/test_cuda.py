@@ -86,7 +86,7 @@ class ZooTest(CudaTest):
                         )  # fmt: skip
                         measured = json.loads(done)
                         self.assertLessEqual(model.error_of(out), TOLERANCE)
-                        self.assertEqual(measured["collectives"], meta["plan"]["collectives"])
+                        self.assertEqual(measured["collectives"], meta["profiles"][0]["collectives"])
                         if collectives == "nccl":
                             self.assertEqual(measured["launches_per_run"], [1] * ranks)
                         for rank, peak in zip(meta["ranks"], measured["peak_bytes"], strict=True):
@@ -125,7 +125,7 @@ class ZooTest(CudaTest):
                         self.assertLessEqual(error, TOLERANCE)
                     meta = json.loads((bundle / "meta-info.json").read_text())
                     measured = json.loads(done)
-                    self.assertEqual(measured["collectives"], meta["plan"]["collectives"])
+                    self.assertEqual(measured["collectives"], meta["profiles"][0]["collectives"])
                     if collectives == "nccl":
                         self.assertEqual(measured["launches_per_run"], [1] * (stages * mesh))
 
@@ -151,7 +151,7 @@ class ZooTest(CudaTest):
         events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
         self.assertEqual({event["pid"] for event in events}, {0, 1})
         sent = sum(event["args"].get("bytes", 0) for event in events)
-        self.assertEqual(sent, sum(use["bytes"] for use in meta["plan"]["collectives"]))
+        self.assertEqual(sent, sum(use["bytes"] for use in meta["profiles"][0]["collectives"]))
 
 
 class HalfTest(CudaTest):

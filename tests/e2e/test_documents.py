@@ -21,7 +21,7 @@ from support import AUTOPAR, SOURCE, TemporaryFolderTest, run
 PAGES = [SOURCE / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
 PAGES += sorted((SOURCE / "docs").glob("*.md"))
 MOST_NOT_RUN = 8
-PROGRAMS = ("partition", "plan", "run", "verify", "inspect", "calibrate")
+PROGRAMS = ("partition", "plan", "run", "generate", "serve", "verify", "inspect", "calibrate")
 # What the documents name of other programs.
 OTHER_OPTIONS = {
     "--allow-run-as-root", "--oversubscribe",  # mpirun

@@ -162,7 +162,7 @@ class EmptyDimensionsTest(TemporaryFolderTest):
                 "--time-limit", 5, *more)  # fmt: skip
         done = autopar("run", "--dir", bundle, *self.words, "--output-dir", out, "--json")
         meta = json.loads((bundle / "meta-info.json").read_text())
-        self.assertEqual(json.loads(done.stdout)["collectives"], meta["plan"]["collectives"])
+        self.assertEqual(json.loads(done.stdout)["collectives"], meta["profiles"][0]["collectives"])
         for name, expected in self.expected.items():
             with self.subTest(name, mesh=mesh):
                 actual = np.load(out / f"{name}.npy")

@@ -12,6 +12,7 @@ LLAMA = (
     MODELS / "llama-torchscript" / "model.onnx",
     "--shape", "input_ids=1x16", "--shape", "attention_mask=1x16",
 )  # fmt: skip
+PROFILES = (MODELS / "gpt2-dynamo" / "model.onnx", "--shape", "sequence=1,16")
 BOX = {
     "name": "box",
     "source": "made up",
@@ -49,6 +50,7 @@ class PlanSchemaTest(TemporaryFolderTest):
             (*MLP, "--ngpus", 4, "--mesh", "auto", "--memory", "device"),
             (*MLP, "--ngpus", 4, "--stages", 2, "--microbatches", 2),
             (*MLP, "--ngpus", 4, "--stages", "auto", "--device", "l4-ethernet"),
+            (*PROFILES, "--ngpus", 4, "--profile-weights", "64,1"),
         ):
             self.schema.validate(self.plan(*options))
 
@@ -57,8 +59,14 @@ class PlanSchemaTest(TemporaryFolderTest):
         self.schema.validate(json.loads((self.tmp / "bundle" / "plan.json").read_text()))
 
     def test_it_knows_every_field(self):
+        profiles = self.plan(*PROFILES, "--ngpus", 4)
+        self.assertFalse(self.schema.is_valid(without(profiles, "profiles")))
+        for place in (profiles["profiles"][0], profiles["profiles"][0]["summary"]):
+            place["more"] = 1
+            self.assertFalse(self.schema.is_valid(profiles))
+            del place["more"]
         plan = self.plan(*MLP, "--ngpus", 4)
-        for field in self.schema.schema["required"]:
+        for field in (*self.schema.schema["required"], "collectives"):
             self.assertFalse(self.schema.is_valid(without(plan, field)), field)
         for place in (plan, plan["summary"], plan["operators"][0]):
             place["more"] = 1

@@ -121,8 +121,9 @@ class MicrobatchesTest(TemporaryFolderTest):
                         "--out", bundle, "--force")  # fmt: skip
                 meta = json.loads((bundle / "meta-info.json").read_text())
                 if microbatches > 1:
+                    [profile] = meta["profiles"]
                     dims = {port["name"]: port["batch"]["dim"]
-                            for port in meta["inputs"] + meta["outputs"] if port.get("batch")}  # fmt: skip
+                            for port in profile["inputs"] + profile["outputs"] if port.get("batch")}  # fmt: skip
                     self.assertEqual(dims, expected_dims)
                 autopar("run", "--dir", bundle, *inputs, "--output-dir", out)
                 for name, array in expected.items():

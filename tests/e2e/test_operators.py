@@ -153,7 +153,7 @@ class SplitTest(OperatorTest):
                 bundle, _ = self.partition(model, ngpus, *by_columns)
                 self.check_outputs(bundle)
                 info = json.loads((bundle / "meta-info.json").read_text())
-                kinds = {total["kind"] for total in info["plan"]["collectives"]}
+                kinds = {total["kind"] for total in info["profiles"][0]["collectives"]}
                 self.assertIn("all-reduce", kinds)
                 autopar("verify", model, bundle, "--operators", self.mine)
 

@@ -25,7 +25,7 @@ class PartialPlanTest(TemporaryFolderTest):
                 self.assertEqual(add["inputs"], [partial, partial])
                 done = autopar("run", "--dir", bundle, *model.input_options(), "--output-dir", out, "--json")
                 self.assertLessEqual(model.error_of(out), TOLERANCE)
-                self.assertEqual(json.loads(done.stdout)["collectives"], meta["plan"]["collectives"])
+                self.assertEqual(json.loads(done.stdout)["collectives"], meta["profiles"][0]["collectives"])
 
                 again = self.tmp / f"again{mesh}"
                 model.partition(again, ranks, "--mesh", mesh, "--strategy", bundle / "plan.json")

@@ -79,7 +79,7 @@ class ReportTest(PlanTest):
         }
         written = {
             (use["kind"], tuple(use["mesh_axes"])): use["bytes"]
-            for use in meta["plan"]["collectives"]
+            for use in meta["profiles"][0]["collectives"]
         }
         self.assertTrue(written)
         self.assertEqual(told, written)

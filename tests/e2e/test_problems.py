@@ -164,15 +164,15 @@ class SeveralProblemsTest(BadInputTest):
         model = Model("bert-torchscript")
         bundle = self.tmp / "bundle"
         model.partition(bundle, 2)
-        np.save(self.tmp / "short.npy", model.inputs["attention_mask"][:, :-1])
+        np.save(self.tmp / "short.npy", model.inputs["attention_mask"][0])
         options = ("--input", f"input_ids={self.tmp}/gone.npy", "--input", f"attention_mask={self.tmp}/short.npy")
         done = autopar("run", "--dir", bundle, *options, expect=1)
         self.assert_lines(
-            done, ["gone.npy"], ["'attention_mask' is 1x15"], ["no tensor for input 'token_type_ids'"]
+            done, ["gone.npy"], ["'attention_mask' is 16"], ["no tensor for input 'token_type_ids'"]
         )
         done = autopar("run", "--dir", bundle, *options, "--repeat", 0, "--device", "abacus", expect=1)
         self.assert_lines(
-            done, ["--repeat 0"], ["--device abacus"], ["gone.npy"], ["'attention_mask' is 1x15"],
+            done, ["--repeat 0"], ["--device abacus"], ["gone.npy"], ["'attention_mask' is 16"],
             ["no tensor for input 'token_type_ids'"],
         )  # fmt: skip
         done = autopar("run", "--dir", bundle, expect=1)
@@ -233,7 +233,7 @@ class WarningTest(BadInputTest):
         words = [word for shape in ("input_ids=1x2", *shapes[:1]) for word in ("--shape", shape)]
         autopar("partition", Model("gpt2-step").file, *words, "--ngpus", 1, "--out", self.tmp / "bundle")
         meta = json.loads((self.tmp / "bundle" / "meta-info.json").read_text())
-        of_mask = next(port for port in meta["inputs"] if port["name"] == "attention_mask")
+        of_mask = next(port for port in meta["profiles"][0]["inputs"] if port["name"] == "attention_mask")
         self.assertEqual(of_mask["shape"], [1, 6])
 
 

@@ -91,7 +91,7 @@ class RendezvousTest(TemporaryFolderTest):
         for rank in ranks[1:]:
             self.finish(rank)
         self.assertLessEqual(self.model.error_of(out), 1e-4)
-        self.assertEqual(measured["collectives"], self.meta["plan"]["collectives"])
+        self.assertEqual(measured["collectives"], self.meta["profiles"][0]["collectives"])
 
     def test_a_stage_that_dies_ends_the_others(self):
         bundle = self.stages()
@@ -111,7 +111,7 @@ class RendezvousTest(TemporaryFolderTest):
         outputs = [self.finish(rank) for rank in ranks]
         self.assertEqual([outputs[0], outputs[2]], ["", ""], "rank 0 alone has results")
         measured = json.loads(outputs[1])
-        self.assertEqual(measured["collectives"], self.meta["plan"]["collectives"])
+        self.assertEqual(measured["collectives"], self.meta["profiles"][0]["collectives"])
         self.assertEqual(len(measured["peak_bytes"]), 3)
         files = sorted(file.name for file in one.iterdir())
         self.assertEqual(files, sorted(file.name for file in many.iterdir()))

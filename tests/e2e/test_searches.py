@@ -84,7 +84,7 @@ class SearchesTest(TemporaryFolderTest):
                 )
                 self.assertLessEqual(model.error_of(out), TOLERANCE)
                 measured = json.loads(done.stdout)
-                self.assertEqual(measured["collectives"], meta["plan"]["collectives"])
+                self.assertEqual(measured["collectives"], meta["profiles"][0]["collectives"])
 
     def test_propagation_keeps_pins(self):
         model = Model("mlp-dynamo")

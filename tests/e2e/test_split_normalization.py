@@ -47,7 +47,7 @@ class SplitNormalizationTest(TemporaryFolderTest):
                     self.assertEqual(strategies["norm"]["outputs"], ["RS0"])
                     # A maximum and a sum on each rank, and nothing else.
                     meta = json.loads((bundle / "meta-info.json").read_text())
-                    predicted = meta["plan"]["collectives"]
+                    predicted = meta["profiles"][0]["collectives"]
                     self.assertEqual(
                         [(each["kind"], each["count"], each["bytes"]) for each in predicted],
                         [("all-reduce", 2 * ranks, 2 * ranks * 4)],
@@ -89,4 +89,4 @@ class SplitNormalizationTest(TemporaryFolderTest):
                                    "--output-dir", out, "--json")
                     self.assertLessEqual(model.error_of(out), TOLERANCE)
                     self.assertEqual(json.loads(done.stdout)["collectives"],
-                                     meta["plan"]["collectives"])
+                                     meta["profiles"][0]["collectives"])

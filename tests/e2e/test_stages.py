@@ -49,9 +49,9 @@ class StagesTest(TemporaryFolderTest):
             [stage["ranks"] for stage in meta["stages"]],
             [list(range(s * ranks, (s + 1) * ranks)) for s in range(stages)],
         )
-        sent = [total for total in meta["plan"]["collectives"] if total["kind"] == "send"]
+        sent = [total for total in meta["profiles"][0]["collectives"] if total["kind"] == "send"]
         self.assertEqual(len(sent), 1)
-        messages = [m for transfer in meta["transfers"] for m in transfer["messages"]]
+        messages = [m for transfer in meta["profiles"][0]["transfers"] for m in transfer["messages"]]
         self.assertEqual(sent[0]["count"], microbatches * len(messages))
         self.assertEqual(sent[0]["bytes"], microbatches * sum(m["bytes"] for m in messages))
 
@@ -67,7 +67,7 @@ class StagesTest(TemporaryFolderTest):
                     safe = "".join(c if c.isalnum() or c in ".-_" else "_" for c in name)
                     error = relative_error(expected, np.load(out / f"{safe}.npy"))
                     self.assertLessEqual(error, TOLERANCE, name)
-                self.assertEqual(measured["collectives"], meta["plan"]["collectives"])
+                self.assertEqual(measured["collectives"], meta["profiles"][0]["collectives"])
                 for rank, peak in zip(meta["ranks"], measured["peak_bytes"], strict=True):
                     self.assertLessEqual(peak, rank["peak_bytes"])
                 shutil.rmtree(out)

@@ -1,0 +1,204 @@
+"""Several profiles, bindings of a model's symbolic dimensions, planned together."""
+
+import json
+import unittest
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from support import MODELS, TemporaryFolderTest, autopar, relative_error
+
+GPT2 = MODELS / "gpt2-dynamo" / "model.onnx"
+LLAMA = MODELS / "llama-torchscript" / "model.onnx"
+STEP = MODELS / "llama-step-torchscript" / "model.onnx"
+
+
+def plan(*options, model=GPT2, ngpus=4):
+    return autopar("plan", model, "--ngpus", ngpus, *options).stdout
+
+
+def plan_json(*options, **more):
+    return json.loads(plan(*options, "--json", **more))
+
+
+def weights_of(plan):
+    """How the weights lie; of several profiles they have entries without one."""
+    return {
+        entry["name"]: entry["outputs"][0]
+        for entry in plan["operators"]
+        if "inputs" not in entry and "profile" not in entry
+    }
+
+
+def external_tensors(file):
+    """Where the graph's large weights lie in its data file, by name."""
+    model = onnx.load(file, load_external_data=False)
+    return {
+        tensor.name: {entry.key: entry.value for entry in tensor.external_data}
+        for tensor in model.graph.initializer
+        if tensor.external_data
+    }
+
+
+class ProfileBundleTest(TemporaryFolderTest):
+    """A bundle of two profiles has a graph for each, and each weight once a rank."""
+
+    def setUp(self):
+        super().setUp()
+        self.bundle = self.tmp / "bundle"
+        autopar("partition", GPT2, "--shape", "sequence=1,16", "--profile-weights", "8,1", "--ngpus", 3,
+                "--memory", "device", "--device", "cpu", "--out", self.bundle)  # fmt: skip
+
+    def test_each_weight_is_written_once(self):
+        meta = json.loads((self.bundle / "meta-info.json").read_text())
+        self.assertEqual([p["binding"] for p in meta["profiles"]], ["sequence=1", "sequence=16"])
+        for rank in meta["ranks"]:
+            step, prompt = (external_tensors(self.bundle / f["name"]) for f in rank["files"][:2])
+            both = step.keys() & prompt.keys()
+            self.assertGreater(len(both), 5)
+            for name in both:
+                self.assertEqual(step[name], prompt[name], name)
+
+    def test_profiles_and_other_shapes_are_run_as_by_onnx_runtime(self):
+        session = onnxruntime.InferenceSession(GPT2)
+        [port] = session.get_inputs()
+        for sequence in (1, 16, 3, 11, 40):
+            with self.subTest(sequence=sequence):
+                tokens = np.arange(2 * sequence).reshape(2, sequence) % 60
+                tokens = tokens[:1] if sequence % 2 else tokens
+                np.save(self.tmp / "tokens.npy", tokens)
+                autopar("run", "--dir", self.bundle, "--input", f"{port.name}={self.tmp}/tokens.npy",
+                        "--output-dir", self.tmp / "out")  # fmt: skip
+                [expected] = session.run(None, {port.name: tokens})
+                [name] = [output.name for output in session.get_outputs()]
+                self.assertLess(relative_error(expected, np.load(self.tmp / "out" / f"{name}.npy")), 1e-4)
+
+
+class ProfilesTest(TemporaryFolderTest):
+    def refuse(self, *options, model=GPT2, command="plan", parts=()):
+        done = autopar(command, model, "--ngpus", 4, *options, expect=1)
+        lines = [line for line in done.stderr.splitlines() if line.startswith("error")]
+        self.assertEqual(len(lines), 1, done.stderr)
+        for part in parts:
+            self.assertIn(part, lines[0])
+
+    def test_each_profile_is_told_and_the_sum_by_weight(self):
+        options = ("--shape", "sequence=1,16,64", "--profile-weights", "64,1,2")
+        text = plan(*options)
+        for line in ("sequence=1, weight 64: a run", "sequence=16, weight 1", "sequence=64, weight 2",
+                     "all, by weight:", "proven optimal", "profile sequence=16, weight 1"):  # fmt: skip
+            self.assertIn(line, text)
+        found = plan_json(*options)
+        self.assertTrue(found["summary"]["proven_optimal"])
+        self.assertEqual([each["weight"] for each in found["profiles"]], [64, 1, 2])
+        parts = [each["summary"] for each in found["profiles"]]
+        total = sum(w * part["cost_seconds"] for w, part in zip((64, 1, 2), parts))
+        self.assertAlmostEqual(found["summary"]["cost_seconds"], total, delta=1e-10)
+        self.assertEqual(found["summary"]["peak_bytes"], max(p["peak_bytes"] for p in parts))
+        # Each profile's operators are all there, and each weight once.
+        alone = plan_json("--shape", "sequence=16")
+        operators = [e["name"] for e in alone["operators"] if "inputs" in e]
+        of_16 = [e["name"] for e in found["operators"] if e.get("profile") == "sequence=16"]
+        self.assertEqual([name for name in of_16 if name in set(operators)], operators)
+        names = [e["name"] for e in found["operators"] if "profile" not in e]
+        self.assertEqual(len(names), len(set(names)))
+
+    def test_a_prompt_and_a_step_are_better_off_together(self):
+        options = ("--shape", "sequence=1,512", "--profile-weights", "64,1", "--device", "cpu")
+        joint = plan_json(*options, model=LLAMA)
+        self.assertTrue(joint["summary"]["proven_optimal"])
+        for sequence in (1, 512):
+            alone = plan_json("--shape", f"sequence={sequence}", "--device", "cpu", model=LLAMA)
+            weights = set(weights_of(joint))
+            pins = self.tmp / f"{sequence}.json"
+            pins.write_text(json.dumps({"operators": [
+                {"name": name, "outputs": [spec]}
+                for name, spec in weights_of(alone).items() if name in weights]}))
+            imposed = plan_json(*options, "--strategy", pins, model=LLAMA)
+            self.assertLess(
+                1.01 * joint["summary"]["cost_seconds"], imposed["summary"]["cost_seconds"])
+
+    def test_its_plan_json_is_read_again(self):
+        options = ("--shape", "sequence=1,16")
+        first = self.tmp / "plan.json"
+        first.write_text(plan(*options, "--json"))
+        again = plan_json(*options, "--strategy", first)
+        before = json.loads(first.read_text())
+        self.assertEqual(again["operators"], before["operators"])
+        self.assertEqual(again["profiles"], before["profiles"])
+        same = json.loads(autopar("plan", "--compare", first, first, "--json").stdout)
+        self.assertEqual(same["operators"], [])
+
+    def test_lists_go_together_by_position(self):
+        by_symbol = plan_json("--shape", "batch=2", "--shape", "sequence=1,16")
+        by_input = plan_json("--shape", "input_ids=2x1,2x16")
+        costs = [[p["summary"]["cost_seconds"] for p in each["profiles"]]
+                 for each in (by_symbol, by_input)]  # fmt: skip
+        self.assertEqual(*costs)
+        both = plan_json("--shape", "batch=4,1", "--shape", "sequence=1,16")
+        self.assertEqual([p["profile"] for p in both["profiles"]],
+                         ["batch=4, sequence=1", "batch=1, sequence=16"])  # fmt: skip
+
+    def test_a_prompt_and_a_step_share_states(self):
+        found = plan_json("--shape", "sequence=1,64", "--loop", "present.*=past_key_values.*",
+                          model=STEP, ngpus=2)  # fmt: skip
+        past = {}
+        for entry in found["operators"]:
+            if entry["name"].startswith("past_key_values"):
+                past.setdefault(entry["name"], set()).add(entry["outputs"][0])
+        self.assertTrue(past)
+        for name, specs in past.items():
+            self.assertEqual(len(specs), 1, name)
+
+    def test_every_search_and_mesh(self):
+        best = plan_json("--shape", "sequence=1,64")["summary"]["cost_seconds"]
+        for search in ("recursive", "propagation"):
+            summary = plan_json("--shape", "sequence=1,64", "--search", search)["summary"]
+            self.assertGreaterEqual(summary["cost_seconds"], best - 1e-11)
+            self.assertLessEqual(summary["lower_bound_seconds"], best + 1e-11)
+        meshes = plan_json("--shape", "sequence=1,64", "--mesh", "auto")["summary"]
+        self.assertLessEqual(meshes["cost_seconds"], best + 1e-11)
+        self.assertEqual(len(meshes["meshes"]), 2)
+
+    def test_an_operator_is_explained_in_each_profile(self):
+        options = ("--shape", "sequence=1,16", "--explain", "node_addmm_1")
+        text = plan(*options)
+        self.assertIn("profile sequence=1; ", text)
+        self.assertIn("profile sequence=16; ", text)
+        told = json.loads(plan(*options, "--json"))
+        self.assertEqual([each["profile"] for each in told["profiles"]],
+                         ["sequence=1", "sequence=16"])  # fmt: skip
+        for each in told["profiles"]:
+            self.assertTrue(each["explanation"]["candidates"][0]["chosen"])
+
+    def test_bad_profiles_are_refused_in_a_line(self):
+        for options, parts in (
+            (("--shape", "sequence=1,16", "--shape", "batch=1,2,3"), ("2 values", "has 3")),
+            (("--shape", "sequnce=1,16"), ("sequnce=1", "sequence")),
+            (("--shape", "sequence=1,1"), ("sequence=1", "leave one out")),
+            (("--shape", "sequence=1,"), ("sequence=", "expected")),
+            (("--shape", "sequence=1,x"), ("sequence=x", "expected")),
+            (("--shape", "sequence=1,16", "--profile-weights", "1"), ("1 for 2 profiles",)),
+            (("--profile-weights", "1,2"), ("2 for one profile",)),
+            (("--shape", "sequence=1,16", "--profile-weights", "1,0"), ("1,0", "from 0.001")),
+            (("--shape", "sequence=1,16", "--profile-weights=1,-2"), ("1,-2",)),
+            (("--shape", "sequence=1,16", "--profile-weights", "1,nan"), ("1,nan",)),
+            (("--shape", "sequence=1,16", "--stages", "2"), ("--stages 2", "one stage")),
+            (("--shape", "sequence=1,16", "--microbatches", "2"), ("--microbatches 2",)),
+            (("--shape", "sequence=1,16", "--memory", "1KiB"), ("smallest known",)),
+        ):
+            with self.subTest(options):
+                self.refuse(*options, parts=parts)
+
+    def test_pins_of_a_profile_that_is_not_there(self):
+        pins = self.tmp / "pins.json"
+        pins.write_text(json.dumps({"operators": [
+            {"name": "*", "outputs": [], "profile": "sequence=3"}]}))
+        self.refuse("--shape", "sequence=1,16", "--strategy", pins,
+                    parts=("'sequence=3'", "'sequence=1', 'sequence=16'"))  # fmt: skip
+        self.refuse("--strategy", pins, parts=("one profile alone",))
+
+
+if __name__ == "__main__":
+    unittest.main()
