@@ -114,8 +114,8 @@ search::SearchOptions with_memory_needs(const SearchSetup& setup, const LoadedMo
 search::FoundPipeline find_pipeline(const LoadedModel& model, const graph::Graph& microbatch,
                                     const SearchSetup& setup, const Progress& progress) {
   const graph::Graph& graph = model.profiles.front().graph;
-  if (!graph.states.empty())
-    fail("--loop: states stay on one stage's devices; leave --stages and --microbatches out");
+  if (!graph.states.empty() && setup.pipeline.microbatches > 1)
+    fail("--loop: states are a whole batch's; leave --microbatches out");
   const auto shown = show(progress, "searching for the best stages");
   search::FoundPipeline found = search::search_pipeline(
       graph, microbatch, setup.meshes, with_memory_needs(setup, model), setup.pipeline);
@@ -141,10 +141,12 @@ FoundPlan find_in_one_stage(const Model& model, const SearchSetup& setup,
   return result;
 }
 
-/// States that nobody has asked for are left out where stages could not keep them.
-Model without_found_states(const Model& model) {
+/// States that nobody has asked for are left out where microbatches could not keep them.
+Model without_found_states(const Model& model, const SearchSetup& setup) {
   const LoadedModel& loaded = model.contents();
-  if (loaded.profiles.front().graph.states.empty() || !loaded.options.loops.empty()) return model;
+  if (setup.pipeline.microbatches == 1 || loaded.profiles.front().graph.states.empty() ||
+      !loaded.options.loops.empty())
+    return model;
   auto without_states = std::make_shared<LoadedModel>(loaded);
   for (LoadedProfile& profile : without_states->profiles) profile.graph.states.clear();
   return Model(std::move(without_states));
@@ -214,7 +216,7 @@ Plan plan(const Model& model, const PlanOptions& options) {
     discover_missing_rules(options, profile.graph);
   const bool is_simple = setup.pipeline.stages == 1 && setup.pipeline.microbatches == 1;
   FoundPlan found = is_simple ? find_in_one_stage(model, setup, options.progress)
-                              : find_in_stages(without_found_states(model), options, setup);
+                              : find_in_stages(without_found_states(model, setup), options, setup);
   found.memory_limit_bytes = search::limit_of(setup.search.memory, setup.meshes.front().device());
   return Plan(std::make_shared<const FoundPlan>(std::move(found)));
 }

@@ -41,8 +41,16 @@ std::size_t index_of(const graph::Graph& shard, const std::vector<graph::ValueId
                      const std::string& name) {
   const auto found = std::ranges::find(
       ports, name, [&](graph::ValueId id) -> const std::string& { return shard.value(id).name; });
-  if (found == ports.end()) fail("rank 0's shard has no '{}'; partition the model again", name);
+  if (found == ports.end()) fail("a shard has no '{}'; partition the model again", name);
   return static_cast<std::size_t>(found - ports.begin());
+}
+
+/// The first rank of the stage that has the state.
+const bundle::RankInfo& rank_with(const bundle::MetaInfo& info, const bundle::StateInfo& state) {
+  const auto& ranges = find_port(info.profiles.front().inputs, state.input)->ranges;
+  const auto has_it =
+      std::ranges::find_if(ranges, [](const auto& part) { return part.has_value(); });
+  return info.ranks[has_it == ranges.end() ? 0 : static_cast<std::size_t>(has_it - ranges.begin())];
 }
 
 /// Whether the model itself puts the rows of the state to their places.
@@ -53,7 +61,8 @@ bool keeps_places(const bundle::MetaInfo& info, const std::filesystem::path& dir
                                  .is_native = {},
                                  .weights_may_be_absent = true,
                                  .unrolls = false};
-  const graph::Graph shard = graph::load_onnx(dir / info.ranks.front().files.front().name, how);
+  const std::string& file = rank_with(info, state).files.front().name;
+  const graph::Graph shard = graph::load_onnx(dir / file, how);
   return graph::keeps_places(shard, {index_of(shard, shard.outputs, state.output),
                                      index_of(shard, shard.inputs, state.input)});
 }

@@ -68,6 +68,15 @@ std::size_t place_of(const Graph& shard, const std::vector<graph::ValueId>& port
   return static_cast<std::size_t>(found - ports.begin());
 }
 
+/// Whether the rank's stage has it; or else none of its ends.
+bool has_state(const bundle::ProfileInfo& profile, const bundle::StateInfo& state, int rank) {
+  const auto has = [&](const std::vector<bundle::PortInfo>& ports, const std::string& name) {
+    const auto port = std::ranges::find(ports, name, &bundle::PortInfo::name);
+    return port == ports.end() || port->ranges[static_cast<std::size_t>(rank)].has_value();
+  };
+  return has(profile.outputs, state.output) || has(profile.inputs, state.input);
+}
+
 }  // namespace
 
 Graph load_shard(const bundle::MetaInfo& info, std::size_t profile,
@@ -96,8 +105,9 @@ Graph load_shard(const bundle::MetaInfo& info, std::size_t profile,
           rank, shard.value(id).name);
   }
   for (const bundle::StateInfo& state : info.states)
-    shard.states.push_back(
-        {place_of(shard, shard.outputs, state.output), place_of(shard, shard.inputs, state.input)});
+    if (has_state(of_profile, state, rank))
+      shard.states.push_back({place_of(shard, shard.outputs, state.output),
+                              place_of(shard, shard.inputs, state.input)});
   return shard;
 }
 

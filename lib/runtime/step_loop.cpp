@@ -139,8 +139,9 @@ void check_loop(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile
                 const LoopOptions& options, int steps_before) {
   if (options.steps < 1) fail("--steps {}: give at least 1", options.steps);
   if (!options.is_loop()) return;
-  if (info.stages.size() > 1 || info.microbatches > 1)
-    fail("--steps {}: a loop is for bundles of one stage and one microbatch", options.steps);
+  if (info.microbatches > 1)
+    fail("--steps {}: a loop is for bundles of one microbatch; partition the model without them",
+         options.steps);
   if (options.start < 0)
     fail("--start {}: give the rows that states hold, 0 or more", options.start);
   Problems problems;

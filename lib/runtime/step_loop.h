@@ -19,7 +19,7 @@ const bundle::PortInfo* find_port(const std::vector<bundle::PortInfo>& ports,
 void set_states(bundle::MetaInfo& info, const std::vector<std::string>& patterns);
 
 /// Throws Error where the bundle cannot be run so: a state whose output is not split as its input
-/// is, one that does not hold so many rows, several stages or microbatches, an output or input that
+/// is, one that does not hold so many rows, several microbatches, an output or input that
 /// there is not, or one that the tail makes or reads, which is computed behind the last step.
 /// `steps_before` of a loop that continues have made rows, too.
 void check_loop(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,

@@ -90,6 +90,22 @@ class DecodeTest(TemporaryFolderTest):
                 tokens, _ = self.decode(bundle, command=lambda *words: mpirun(3, *words))
                 self.assertEqual(tokens, expected)
 
+    def test_tokens_are_those_of_onnx_runtime_in_two_stages(self):
+        for name in ("llama-step-torchscript", "llama-step-dynamo"):
+            model = Model(name)
+            expected = reference_tokens(model)
+            for ranks in (1, 2):
+                with self.subTest(model=name, ranks_of_a_stage=ranks):
+                    bundle = self.partition(model, 2 * ranks, "--stages", 2, "--mesh", ranks,
+                                            "--objective", "throughput")  # fmt: skip
+                    tokens, printed = self.decode(bundle)
+                    self.assertEqual(tokens, expected)
+                    self.check_bytes(bundle, json.loads(printed))
+                    self.check_no_cache_is_gathered(model, bundle)
+            with self.subTest(model=name, launch="mpirun"):
+                tokens, _ = self.decode(bundle, command=lambda *words: mpirun(4, *words))
+                self.assertEqual(tokens, expected)
+
     def check_bytes(self, bundle, printed):
         """Each step communicates what one run was predicted to, and nothing between steps is added."""
         info = json.loads((bundle / "meta-info.json").read_text())
@@ -128,6 +144,20 @@ class DecodeTest(TemporaryFolderTest):
                 done = autopar(*words, expect=1)
                 self.assertIn(expected, done.stderr)
                 self.assertEqual(len(done.stderr.strip().splitlines()), 1)
+
+    def test_microbatches_have_no_states(self):
+        file = Model("llama-step-torchscript").file
+        shapes = ["--shape", "batch=2", "--shape", "sequence=1", "--shape", "past_sequence=9"]
+        halves = ["--ngpus", 2, "--stages", 2, "--microbatches", 2]
+        done = autopar("plan", file, *shapes, *halves, "--loop", LOOP, expect=1)
+        self.assertEqual(
+            done.stderr, "error: --loop: states are a whole batch's; leave --microbatches out\n"
+        )
+        bundle = self.tmp / "microbatches"
+        autopar("partition", file, *shapes, *halves, "--out", bundle)  # states that nobody asks for
+        done = autopar("run", "--dir", bundle, "--steps", 2, "--random-inputs", 1, expect=1)
+        self.assertIn("a loop is for bundles of one microbatch", done.stderr)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1)
 
     def test_a_bundle_that_splits_the_rows_cannot_loop(self):
         model = Model("llama-step-torchscript")

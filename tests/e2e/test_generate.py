@@ -33,6 +33,12 @@ SHAPES = {
 FIVE = ("gemma2-torchscript", "gpt2-torchscript", "llama-step-torchscript", "mixtral-torchscript",
         "qwen2-torchscript")  # fmt: skip
 
+# By throughput, so that each has about half of the layers.
+TWO_STAGES = {
+    "two stages of one": ["--ngpus", 2, "--stages", 2, "--objective", "throughput"],
+    "two stages of two": ["--ngpus", 4, "--stages", 2, "--mesh", 2, "--objective", "throughput"],
+}
+
 
 class Reference:
     """ONNX Runtime, a token a step, a prompt at a time."""
@@ -75,10 +81,10 @@ class Reference:
 
 class Bundles(TemporaryFolderTest):
     def partition(self, name, batch, mesh, *more):
-        """`mesh` is a number of ranks, or "2x2"."""
+        """`mesh` is a number of ranks, "2x2", or in TWO_STAGES."""
         symbol, shapes = SHAPES[name]
         words = [word for each in (f"{symbol}={batch}", *shapes.split()) for word in ("--shape", each)]
-        on = ["--ngpus", 4, "--mesh", mesh] if mesh == "2x2" else ["--ngpus", mesh]
+        on = TWO_STAGES.get(mesh, ["--ngpus", 4, "--mesh", mesh] if mesh == "2x2" else ["--ngpus", mesh])
         bundle = self.tmp / f"{name}-{batch}-{mesh}"
         autopar("partition", MODELS / name / "model.onnx", *words, *on, *more, "--out", bundle)
         return bundle
@@ -125,6 +131,28 @@ class GenerateTest(Bundles):
         for i, name in enumerate(sorted(set(SHAPES) - {*FIVE, "llama-gqa-4bit"})):
             self.check(name, 3, 2 + i % 2)
             self.check(name, 1, 1)
+
+    def test_texts_of_transformers_in_two_stages(self):
+        for i, name in enumerate(sorted({*SHAPES} - {"llama-gqa-4bit"})):
+            for j, stages in enumerate(TWO_STAGES):
+                self.check(name, 3 if (i + j) % 2 == 0 else 1, stages)
+        for j, stages in enumerate(TWO_STAGES):  # what the ones above have not
+            self.check("llama-step-torchscript", 3 if j == 0 else 1, stages)
+
+    def test_a_cache_lies_on_its_stage(self):
+        bundle = self.partition("llama-step-torchscript", 3, "two stages of two")
+        info = json.loads((bundle / "meta-info.json").read_text())
+        ports = {port["name"]: port for side in ("inputs", "outputs") for port in info["profiles"][0][side]}
+        stages = []
+        for state in info["states"]:
+            ranks = [
+                [rank for rank, ranges in enumerate(ports[name]["ranges"]) if ranges is not None]
+                for name in (state["output"], state["input"])
+            ]
+            self.assertEqual(ranks[0], ranks[1])
+            self.assertIn(ranks[0], [stage["ranks"] for stage in info["stages"]])
+            stages.append(ranks[0])
+        self.assertEqual(stages, [[0, 1]] * 2 + [[2, 3]] * 2)
 
     def test_texts_of_onnx_runtime(self):
         for name, new in (("llama-gqa-4bit", 59), ("llama-static", 11), ("gpt2-torchscript", 30)):
@@ -184,9 +212,14 @@ class GenerateTest(Bundles):
 
     def test_processes(self):
         """MPI, where rank 0 alone has the prompts, and a rendezvous."""
+        for mesh in (2, "two stages of one"):
+            with self.subTest(mesh=mesh):
+                self.check_processes(mesh)
+
+    def check_processes(self, mesh):
         name = "llama-step-torchscript"
         prompts, texts, new = self.expected(name)
-        bundle = self.partition(name, 2, 2)
+        bundle = self.partition(name, 2, mesh)
         words = ["generate", "--dir", str(bundle), "--max-tokens", str(new), "--device", "cpu"]
         ids = self.ids(prompts)
         self.assertEqual(self.parsed(mpirun(2, *words, "--ids", ids).stdout)[0], texts)

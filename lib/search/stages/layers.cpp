@@ -107,9 +107,14 @@ std::optional<std::vector<int>> cluster(const std::vector<Segment>& segments, in
   return cuts;
 }
 
+/// What crosses at each node: more than anything where a state would be parted.
 std::vector<std::int64_t> bytes_by_cut(const Graph& graph, const graph::StageCutter& cutter) {
   std::vector<std::int64_t> bytes(graph.nodes.size() + 1, 0);
   for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
+    if (!cutter.keeps_states(static_cast<NodeId>(cut))) {
+      bytes[cut] = std::numeric_limits<std::int64_t>::max();
+      continue;
+    }
     for (const ValueId id : cutter.crossing(static_cast<NodeId>(cut))) {
       const graph::Value& value = graph.value(id);
       bytes[cut] += graph::bytes_of(value.type, graph::num_elements(value.shape));
@@ -137,14 +142,14 @@ std::vector<NodeId> narrow_places(const std::vector<std::int64_t>& bytes,
   return places;
 }
 
-std::vector<Segment> segments_of(const std::vector<std::int64_t>& bytes,
+/// `places`: where stages may be cut.
+std::vector<Segment> segments_of(std::vector<NodeId> places, const std::vector<std::int64_t>& bytes,
                                  const std::vector<double>& work, int most) {
   const auto nodes = static_cast<int>(work.size());
-  std::vector<NodeId> places(work.size());
-  std::iota(places.begin(), places.end(), 0);
-  if (nodes > nodes_worth_thinning) {
+  if (std::ssize(places) > nodes_worth_thinning) {
     const double total = std::reduce(work.begin(), work.end());
     auto narrow = narrow_places(bytes, work, total / most / places_a_layer);
+    std::erase_if(narrow, [&](NodeId place) { return !std::ranges::binary_search(places, place); });
     if (static_cast<int>(narrow.size()) >= 2 * most) places = std::move(narrow);
   }
   std::vector<Segment> segments;
@@ -280,6 +285,11 @@ Hash hash_of_run(Run run, const Graph& graph, const graph::StageCutter& cutter, 
   for (const ValueId output : graph.outputs)
     if (run.is_made[output]) run.add(output);
   run.hash.add(-4);
+  for (const graph::State& state : graph.states) {
+    if (!run.is_made[graph.outputs[state.output]]) continue;
+    run.add(graph.outputs[state.output]);
+    run.add(graph.inputs[state.input]);
+  }
   if (end == static_cast<NodeId>(graph.nodes.size())) run.hash.add(-5);
   for (const ValueId value : cutter.crossing(end)) run.add(value);
   return run.hash;
@@ -287,18 +297,27 @@ Hash hash_of_run(Run run, const Graph& graph, const graph::StageCutter& cutter, 
 
 }  // namespace
 
+std::vector<NodeId> possible_cuts(const Graph& graph, const graph::StageCutter& cutter) {
+  std::vector<NodeId> cuts;
+  for (NodeId cut = 0; cut < static_cast<NodeId>(graph.nodes.size()); ++cut)
+    if (cutter.keeps_states(cut)) cuts.push_back(cut);
+  return cuts;
+}
+
 LayerCuts cluster_layers(const Graph& graph, const graph::StageCutter& cutter,
                          const std::vector<double>& work, int layers) {
   const auto nodes = static_cast<int>(graph.nodes.size());
   require(nodes > 0, "layers are made of nodes");
-  if (nodes <= (layers > 0 ? layers : most_layers)) {
-    LayerCuts each(nodes + 1);
-    std::iota(each.begin(), each.end(), 0);
-    return each;
-  }
+  const std::vector<NodeId> places = possible_cuts(graph, cutter);
   const int least = layers > 0 ? layers : fewest_layers;
   const int most = layers > 0 ? layers : most_layers;
-  const std::vector<Segment> segments = segments_of(bytes_by_cut(graph, cutter), work, most);
+  if (std::ssize(places) <= most) {
+    LayerCuts each = places;
+    each.push_back(nodes);
+    return each;
+  }
+  const std::vector<Segment> segments =
+      segments_of(places, bytes_by_cut(graph, cutter), work, most);
   LayerCuts best;
   double best_kinds = std::numeric_limits<double>::infinity();
   for (int count = most; count >= least; --count) {

@@ -12,11 +12,16 @@ namespace autopar::search {
 /// never cut by a stage.
 using LayerCuts = std::vector<graph::NodeId>;
 
+/// Where layers may begin, 0 among it: no state is parted.
+std::vector<graph::NodeId> possible_cuts(const graph::Graph& graph,
+                                         const graph::StageCutter& cutter);
+
 /// Clusters consecutive nodes into layers (Alpa, OSDI 22, section 5.2): with as many layers as are
 /// asked for, no layer's work far from the average (an operator that is heavier than that has a
 /// layer nearly to itself), least bytes between layers, and of equals the most even. `work` is by
 /// node, in any unit. `layers` 0 chooses from 32 to 48, or one node each where that is fewer: so
 /// that repeated layers of the model make fewest kinds of layers, and of such the most layers.
+/// There are fewer than that where there are fewer possible_cuts.
 LayerCuts cluster_layers(const graph::Graph& graph, const graph::StageCutter& cutter,
                          const std::vector<double>& work, int layers);
 

@@ -429,6 +429,14 @@ void require_enough_devices(const PipelineTask& task) {
          pipeline.stages, task.devices(), task.devices());
   }
   const auto nodes = static_cast<int>(task.microbatch.nodes.size());
+  const graph::StageCutter cutter(task.microbatch);
+  const auto parts = static_cast<int>(possible_cuts(task.microbatch, cutter).size());
+  if (parts < nodes && pipeline.stages > parts) {
+    fail(
+        "--stages {}: the model can be cut into {} at most, since a state's output and what reads "
+        "its input are in one stage: use fewer stages, or --loop none",
+        pipeline.stages, parts);
+  }
   const int most = pipeline.layers > 0 ? std::min(pipeline.layers, nodes) : nodes;
   if (pipeline.stages > most) {
     fail("--stages {}: the model has {} {}, and a stage needs one: use at most {} stages",

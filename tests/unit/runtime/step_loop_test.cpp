@@ -152,9 +152,21 @@ TEST_CASE("a loop that cannot be run is refused with the reason") {
              }),
              Contains("int64 or int32"));
   CHECK(with([](LoopOptions& loop) { loop.choices = {{"logits", "ids"}}; }) == "no error");
-  bundle::MetaInfo pipeline = decoder();
-  pipeline.stages.resize(2);
-  CHECK_THAT(error_of(pipeline, two_steps), Contains("one stage"));
+  bundle::MetaInfo batches = decoder();
+  batches.microbatches = 2;
+  CHECK_THAT(error_of(batches, two_steps), Contains("one microbatch"));
+}
+
+TEST_CASE("in stages, a state is on the ranks of one") {
+  bundle::MetaInfo info = decoder();
+  info.stages.resize(2);
+  bundle::PortInfo& past = info.profiles[0].inputs[1];
+  bundle::PortInfo& present = info.profiles[0].outputs[1];
+  past.ranges = {std::nullopt, Ranges{{0, 2}, {0, 4}}};
+  present.ranges = {std::nullopt, Ranges{{0, 2}, {0, 5}}};
+  CHECK(error_of(info, two_steps) == "no error");
+  std::swap(present.ranges[0], present.ranges[1]);
+  CHECK_THAT(error_of(info, two_steps), Contains("rank 0 has another part of output 'present'"));
 }
 
 TEST_CASE("inputs of a step: an entry of those that have one, states at first, what was chosen") {

@@ -12,6 +12,7 @@
 
 #include "search/plan_builder.h"
 #include "search/search_meshes.h"
+#include "search/stages/layers.h"
 #include "search/stages/search_pipeline.h"
 #include "sharding/cross_mesh.h"
 #include "unit/assignment/brute_force.h"
@@ -73,6 +74,7 @@ class AllPipelines {
       if (pipeline_.stages == 0 || pipeline_.stages == stages) consider(slots);
     }
     for (int end = node + 1; end <= nodes; ++end) {
+      if (parts_a_state(end)) continue;
       for (int size = 1; rank + size <= devices_; ++size) {
         if (!may_stand(rank, size)) continue;
         const Cost cost = stage_cost(node, end, size);
@@ -96,6 +98,21 @@ class AllPipelines {
                           ? sum + (pipeline_.microbatches - 1) * slowest
                           : pipeline_.microbatches * slowest;
     least_ = std::min(least_, cost);
+  }
+
+  /// Whether one of a state's users stands before the cut and another one behind it.
+  bool parts_a_state(int cut) const {
+    return std::ranges::any_of(graph_.states, [&](const graph::State& state) {
+      std::set<bool> sides;
+      for (int n = 0; n < std::ssize(graph_.nodes); ++n) {
+        const auto& [inputs, outputs] = std::tie(graph_.node(n).inputs, graph_.node(n).outputs);
+        if (std::ranges::count(inputs, graph_.inputs[state.input]) +
+                std::ranges::count(outputs, graph_.outputs[state.output]) >
+            0)
+          sides.insert(n < cut);
+      }
+      return sides.size() > 1;
+    });
   }
 
   bool may_stand(int rank, int size) const {
@@ -192,6 +209,44 @@ cost::DeviceModel two_machines(double bytes_per_second_between) {
   return device;
 }
 
+/// A state of some tensor of the graph: what follows from it and from what was there before, made
+/// some nodes behind.
+void add_state(Random& random, graph::Graph& graph) {
+  const int reader = pick(random, 0, static_cast<int>(graph.nodes.size()) - 1);
+  const graph::ValueId from = graph.node(reader).outputs.front();
+  const auto like = [&](const std::string& name) {
+    graph::Value value = graph.value(from);
+    value.name = name + std::to_string(graph.states.size());
+    return graph.add_value(value);
+  };
+  const graph::ValueId past = like("past"), sum = like("sum"), present = like("present");
+  const auto insert = [&](int place, const graph::Node& node) {
+    graph.nodes.insert(graph.nodes.begin() + place, node);
+  };
+  insert(reader + 1, {graph.value(sum).name, "Add", "", {from, past}, {sum}, {}});
+  const int maker = pick(random, reader + 2, static_cast<int>(graph.nodes.size()));
+  insert(maker, {graph.value(present).name, "Relu", "", {sum}, {present}, {}});
+  graph.states.push_back({graph.outputs.size(), graph.inputs.size()});
+  graph.inputs.push_back(past);
+  graph.outputs.push_back(present);
+  graph::check_invariants(graph);
+}
+
+/// Each is whole in one stage, and lies one way there.
+int check_states(const plan::PipelinePlan& plan, const graph::Graph& graph) {
+  int found = 0;
+  for (const plan::StagePlan& stage : plan.stages) {
+    const graph::Graph& own = stage.stage.graph;
+    for (const graph::State& state : own.states) {
+      const graph::ValueId made = own.outputs.at(state.output), read = own.inputs.at(state.input);
+      CHECK(stage.plan.spec_of(own, made) == stage.plan.spec_of(own, read));
+      ++found;
+    }
+  }
+  CHECK(found == std::ssize(graph.states));
+  return found;
+}
+
 void check_shape(const plan::PipelinePlan& plan, const graph::Graph& graph, int devices) {
   int rank = 0;
   std::size_t nodes = 0;
@@ -216,55 +271,103 @@ void check_shape(const plan::PipelinePlan& plan, const graph::Graph& graph, int 
 
 }  // namespace
 
-TEST_CASE("the search of stages finds what all pipelines of a small model have at best") {
-  Random random(11);
+namespace {
+
+struct Tally {
   int in_stages = 0;
   int infeasible = 0;
-  for (int round = 0; round < 300; ++round) {
-    CAPTURE(round);
-    graph::Graph graph = RandomGraph(random).grow(pick(random, 1, 4));
-    while (graph.nodes.size() > 7) graph = RandomGraph(random).grow(pick(random, 1, 4));
-    const int devices = any_of(random, std::vector{1, 2, 3, 4, 4, 6});
-    const cost::DeviceModel device = random_device(random, devices);
-    search::PipelineOptions pipeline;
-    pipeline.epsilon = 0;
-    pipeline.microbatches = any_of(random, std::vector{1, 2, 4, 16});
-    pipeline.objective = pick(random, 0, 2) ? Objective::latency : Objective::throughput;
-    const int most = std::min(devices, static_cast<int>(graph.nodes.size()));
-    if (pick(random, 0, 1)) pipeline.stages = pick(random, 1, most);
-    search::SearchOptions options = within("fair");
-    if (pick(random, 0, 3) == 0) options.memory = search::MemoryPolicy::parse("device");
-    if (pick(random, 0, 4) == 0) {
-      options.memory.kind = search::MemoryPolicy::Kind::bytes;
-      options.memory.bytes = pick(random, 20, 3000);
-    }
-    // The model as a whole, where it is a candidate, on a graph of its own.
-    const graph::Graph whole =
-        pipeline.microbatches == 1 ? graph : RandomGraph(random).grow(pick(random, 4, 8));
-    Cost expected = AllPipelines(graph, device, devices, options, pipeline).least();
-    const auto meshes = all_meshes(devices, device);
-    if (pipeline.stages == 0) {
-      try {
-        const double alone = search_meshes(whole, meshes, options).plan.predicted.cost_seconds;
-        expected = std::min(expected, in_picoseconds(alone));
-      } catch (const search::NothingFits&) {
-      }
-    }
+  int states = 0;  ///< in several stages
+};
+
+/// The best pipeline of a small model is the best of all.
+void check_best(Random& random, const graph::Graph& graph, Tally& tally) {
+  const int devices = any_of(random, std::vector{1, 2, 3, 4, 4, 6});
+  const cost::DeviceModel device = random_device(random, devices);
+  search::PipelineOptions pipeline;
+  pipeline.epsilon = 0;
+  pipeline.microbatches = any_of(random, std::vector{1, 2, 4, 16});
+  pipeline.objective = pick(random, 0, 2) ? Objective::latency : Objective::throughput;
+  const graph::StageCutter cutter(graph);
+  const int most = std::min(devices, static_cast<int>(search::possible_cuts(graph, cutter).size()));
+  if (pick(random, 0, 1)) pipeline.stages = pick(random, 1, most);
+  search::SearchOptions options = within("fair");
+  if (pick(random, 0, 3) == 0) options.memory = search::MemoryPolicy::parse("device");
+  if (pick(random, 0, 4) == 0) {
+    options.memory.kind = search::MemoryPolicy::Kind::bytes;
+    options.memory.bytes = pick(random, 20, 3000);
+  }
+  // The model as a whole, where it is a candidate, on a graph of its own.
+  const graph::Graph whole =
+      pipeline.microbatches == 1 ? graph : RandomGraph(random).grow(pick(random, 4, 8));
+  Cost expected = AllPipelines(graph, device, devices, options, pipeline).least();
+  const auto meshes = all_meshes(devices, device);
+  if (pipeline.stages == 0) {
     try {
-      const auto [plan, plan_report] = search_pipeline(whole, graph, meshes, options, pipeline);
-      CHECK(in_picoseconds(plan.predicted.cost_seconds) == expected);
-      CHECK(in_picoseconds(plan_report.lower_bound_seconds) == expected);
-      CHECK(plan_report.proven_optimal);
-      CHECK(in_picoseconds(pipeline_seconds(plan)) == expected);
-      if (plan.stages.size() > 1) check_shape(plan, graph, devices);
-      in_stages += plan.stages.size() > 1;
+      const double alone = search_meshes(whole, meshes, options).plan.predicted.cost_seconds;
+      expected = std::min(expected, in_picoseconds(alone));
     } catch (const search::NothingFits&) {
-      CHECK(expected == impossible);
-      ++infeasible;
     }
   }
-  CHECK(in_stages > 50);
-  CHECK(infeasible > 5);
+  try {
+    const auto [plan, plan_report] = search_pipeline(whole, graph, meshes, options, pipeline);
+    CHECK(in_picoseconds(plan.predicted.cost_seconds) == expected);
+    CHECK(in_picoseconds(plan_report.lower_bound_seconds) == expected);
+    CHECK(plan_report.proven_optimal);
+    CHECK(in_picoseconds(pipeline_seconds(plan)) == expected);
+    if (plan.stages.size() == 1) return;
+    check_shape(plan, graph, devices);
+    tally.states += check_states(plan, graph);
+    ++tally.in_stages;
+  } catch (const search::NothingFits&) {
+    CHECK(expected == impossible);
+    ++tally.infeasible;
+  }
+}
+
+graph::Graph small_graph(Random& random, int most_operators, std::size_t most_nodes) {
+  graph::Graph graph;
+  do graph = RandomGraph(random).grow(pick(random, 1, most_operators));
+  while (graph.nodes.empty() || graph.nodes.size() > most_nodes);
+  return graph;
+}
+
+}  // namespace
+
+TEST_CASE("the search of stages finds what all pipelines of a small model have at best") {
+  Random random(11);
+  Tally tally;
+  for (int round = 0; round < 300; ++round) {
+    CAPTURE(round);
+    check_best(random, small_graph(random, 4, 7), tally);
+  }
+  CHECK(tally.in_stages > 50);
+  CHECK(tally.infeasible > 5);
+}
+
+TEST_CASE("the best pipeline has each state in one stage") {
+  Random random(12);
+  Tally tally;
+  for (int round = 0; round < 200; ++round) {
+    CAPTURE(round);
+    graph::Graph graph = small_graph(random, 3, 4);
+    for (int states = pick(random, 1, 2); states > 0; --states) add_state(random, graph);
+    check_best(random, graph, tally);
+  }
+  CHECK(tally.in_stages > 40);
+  CHECK(tally.states > 50);
+}
+
+TEST_CASE("a state that spans the model leaves one stage alone") {
+  graph::Graph graph = chain(4, 64, 64);  // the output is the next step's input
+  graph.states = {{0, 0}};
+  search::PipelineOptions pipeline;
+  pipeline.stages = 2;
+  const auto device = cost::load_device_model("h100");
+  CHECK_THROWS_WITH(
+      search_stages(graph, device, 4, within("fair"), pipeline),
+      Contains("--stages 2: the model can be cut into 1 at most") && Contains("--loop none"));
+  pipeline.stages = 0;
+  CHECK(search_stages(graph, device, 4, within("fair"), pipeline).plan.stages.size() == 1);
 }
 
 TEST_CASE("on slow links between machines the search picks stages, on fast ones it does not") {

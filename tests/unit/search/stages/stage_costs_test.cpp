@@ -52,6 +52,38 @@ graph::Graph residual_layers(int layers, std::int64_t rows, std::int64_t width,
   return graph;
 }
 
+/// `layers` times x = x + present, with present = relu(x w + past).
+graph::Graph layers_with_states(int layers, std::int64_t rows, std::int64_t width) {
+  graph::Graph graph;
+  graph.name = "states";
+  graph.opsets[""] = 20;
+  const auto tensor = [&](const std::string& name) {
+    return graph.add_value({name, graph::DataType::float32, {rows, width}, std::nullopt});
+  };
+  graph::ValueId x = tensor("x");
+  graph.inputs = {x};
+  for (int i = 0; i < layers; ++i) {
+    const std::string name = std::to_string(i) + "/";
+    const auto w = graph.add_constant(
+        name + "w", graph::Tensor::absent(graph::DataType::float32, {width, width}));
+    const auto product = tensor(name + "product");
+    const auto past = tensor(name + "past");
+    const auto sum = tensor(name + "sum");
+    const auto present = tensor(name + "present");
+    const auto next = tensor(name + "next");
+    graph.nodes.push_back({name + "product", "MatMul", "", {x, w}, {product}, {}});
+    graph.nodes.push_back({name + "sum", "Add", "", {product, past}, {sum}, {}});
+    graph.nodes.push_back({name + "present", "Relu", "", {sum}, {present}, {}});
+    graph.nodes.push_back({name + "next", "Add", "", {x, present}, {next}, {}});
+    graph.states.push_back({graph.outputs.size(), graph.inputs.size()});
+    graph.inputs.push_back(past);
+    graph.outputs.push_back(present);
+    x = next;
+  }
+  graph.outputs.push_back(x);
+  return graph;
+}
+
 std::vector<search::StageChoice> all_runs(int layers, int sizes) {
   std::vector<search::StageChoice> runs;
   for (int size = 0; size < sizes; ++size) {
@@ -166,6 +198,33 @@ TEST_CASE("a model with a heavy end can be cut into halves") {
     nearest = std::min(nearest, std::abs(share - 0.5) / 0.5);
   }
   CHECK(nearest < 0.03);
+}
+
+TEST_CASE("bounds hold where layers have states") {
+  check_bounds(layers_with_states(8, 16, 64), cost::load_device_model("h100"), 4, {}, 6);
+}
+
+TEST_CASE("layers part no state") {
+  const auto cuts_of = [](const graph::Graph& graph, int layers) {
+    const std::vector<double> work(graph.nodes.size(), 1);
+    return search::cluster_layers(graph, graph::StageCutter(graph), work, layers);
+  };
+  const graph::Graph small = layers_with_states(3, 8, 16);
+  CHECK(cuts_of(small, 0) == search::LayerCuts{0, 1, 3, 4, 5, 7, 8, 9, 11, 12});
+  CHECK(cuts_of(small, 11).size() == 10);  // there are no more places
+  CHECK(cuts_of(small, 3).size() == 4);
+
+  graph::Graph large = layers_with_states(200, 8, 16);
+  const auto cuts = cuts_of(large, 0);
+  const auto layers = static_cast<int>(cuts.size()) - 1;
+  CHECK(layers >= 32);
+  CHECK(std::ranges::is_sorted(cuts));
+  for (const graph::NodeId cut : cuts) CHECK(cut % 4 != 2);
+  const int kinds = search::find_run_classes(large, graph::StageCutter(large), cuts).count;
+  CHECK(kinds < 6 * layers);
+  // A run without its state is another stage.
+  large.states.erase(large.states.begin() + 100);
+  CHECK(search::find_run_classes(large, graph::StageCutter(large), cuts).count > kinds);
 }
 
 TEST_CASE("a small model can be cut at every node") {
