@@ -79,6 +79,13 @@ json use_json(const CollectiveUse& use) {
   return {{"times", use.times}, {"bytes", use.bytes}, {"seconds", use.seconds}};
 }
 
+/// Of several profiles each tells its own.
+bool has_stages(const json& plan) {
+  const auto profiles = plan.find("profiles");
+  const bool has_profiles = profiles != plan.end() && profiles->is_array() && !profiles->empty();
+  return plan.contains("stages") || (has_profiles && profiles->front().contains("stages"));
+}
+
 }  // namespace
 
 void fields(const JsonReader& reader, Entry& entry) {
@@ -114,7 +121,7 @@ PlanFile load_plan_file(const std::filesystem::path& path) {
     fail("{} is of another version than {}; make it anew", where, plan_version);
   PlanFile plan;
   plan.source = path.string();
-  if (reader.has("stages"))
+  if (has_stages(parsed))
     fail("{} is a plan of several stages; compare plans of one stage", file.string());
   reader("mesh", plan.mesh);
   reader("device", plan.device);

@@ -45,74 +45,95 @@ json stage_json(const StagePlan& stage) {
           {"peak_bytes", stage.plan.predicted.peak_bytes}};
 }
 
-/// Names of constants that lie one way wherever they are.
-std::set<std::string> joined_weights(std::span<const NamedPlan> plans) {
-  std::map<std::string, std::set<TensorShardSpec>> specs;
+/// "mesh", or "stages" of a pipeline.
+void tell_devices(const PipelinePlan& plan, json& text) {
+  if (!plan.is_pipeline()) {
+    text["mesh"] = plan.stages.front().plan.mesh.axis_sizes();
+    return;
+  }
+  for (const StagePlan& stage : plan.stages) text["stages"].push_back(stage_json(stage));
+}
+
+/// A constant of a stage, by its name.
+using Weight = std::pair<std::size_t, std::string>;
+
+/// Constants that lie one way wherever a stage has them.
+std::set<Weight> joined_weights(std::span<const NamedPlan> plans) {
+  std::map<Weight, std::set<TensorShardSpec>> specs;
   for (const NamedPlan& each : plans)
-    for (const auto& [value, spec] : each.plan->stored)
-      if (each.graph->is_constant(value)) specs[each.graph->value(value).name].insert(spec);
-  std::set<std::string> joined;
+    for (std::size_t s = 0; s < each.plan->stages.size(); ++s) {
+      const auto& [stage, first_rank, plan, transfer_seconds] = each.plan->stages[s];
+      for (const auto& [value, spec] : plan.stored)
+        if (stage.graph.is_constant(value)) specs[{s, stage.graph.value(value).name}].insert(spec);
+    }
+  std::set<Weight> joined;
   for (const auto& [name, of_name] : specs)
     if (of_name.size() == 1) joined.insert(name);
   return joined;
+}
+
+/// The entries of a stage: stored tensors, then operators.
+json entries_of(const PipelinePlan& plan, std::size_t s) {
+  const StagePlan& stage = plan.stages[s];
+  json entries = json::array();
+  for (const auto& [value, spec] : stage.plan.stored)
+    entries.push_back(stored_json(stage.stage.graph.value(value).name, spec));
+  append_operators(stage.stage.graph, stage.plan, entries);
+  if (!plan.is_pipeline()) return entries;
+  for (json& entry : entries) entry["stage"] = s;
+  return entries;
 }
 
 }  // namespace
 
 json plan_json(const PipelinePlan& plan, std::span<const CollectiveUse> collectives) {
   json operators = json::array();
-  json stages = json::array();
-  for (const StagePlan& stage : plan.stages) {
-    for (const auto& [value, spec] : stage.plan.stored)
-      operators.push_back(stored_json(stage.stage.graph.value(value).name, spec));
-    append_operators(stage.stage.graph, stage.plan, operators);
-    stages.push_back(stage_json(stage));
-  }
+  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+    for (json& entry : entries_of(plan, s)) operators.push_back(std::move(entry));
   json text{{"version", 1},
             {"device", plan.stages.front().plan.device},
             {"summary", JsonWriter::write(plan.predicted)},
             {"collectives", JsonWriter::write(collectives)},
             {"operators", std::move(operators)}};
+  tell_devices(plan, text);
   if (plan.is_pipeline()) {
-    text["stages"] = std::move(stages);
     text["microbatches"] = plan.microbatches;
     text["objective"] = name_of(plan.objective);
-  } else {
-    text["mesh"] = plan.stages.front().plan.mesh.axis_sizes();
   }
   return text;
 }
 
 json plan_json(std::span<const NamedPlan> plans, const Prediction& of_all) {
-  const std::set<std::string> joined = joined_weights(plans);
+  const std::set<Weight> joined = joined_weights(plans);
   json operators = json::array();
   json profiles = json::array();
-  std::set<std::string> told;
-  for (const auto& [profile, weight, graph, plan, collectives] : plans) {
+  std::set<Weight> told;
+  for (const auto& [profile, weight, plan, collectives] : plans) {
     json own = json::array();
-    for (const auto& [value, spec] : plan->stored) {
-      const std::string& name = graph->value(value).name;
-      if (!joined.contains(name))
-        own.push_back(stored_json(name, spec));
-      else if (told.insert(name).second)
-        operators.push_back(stored_json(name, spec));
+    for (std::size_t s = 0; s < plan->stages.size(); ++s) {
+      for (json& entry : entries_of(*plan, s)) {
+        const Weight name{s, entry["name"].get<std::string>()};
+        const bool is_joined = !entry.contains("inputs") && joined.contains(name);
+        if (!is_joined) entry["profile"] = profile;
+        if (!is_joined || told.insert(name).second)
+          (is_joined ? operators : own).push_back(std::move(entry));
+      }
     }
-    append_operators(*graph, *plan, own);
-    for (json& entry : own) {
-      entry["profile"] = profile;
-      operators.push_back(std::move(entry));
-    }
-    profiles.push_back({{"profile", profile},
-                        {"weight", weight},
-                        {"summary", JsonWriter::write(plan->predicted)},
-                        {"collectives", JsonWriter::write(collectives)}});
+    for (json& entry : own) operators.push_back(std::move(entry));
+    json& of_profile = profiles.emplace_back(json{{"profile", profile},
+                                                  {"weight", weight},
+                                                  {"summary", JsonWriter::write(plan->predicted)},
+                                                  {"collectives", JsonWriter::write(collectives)}});
+    if (plan->is_pipeline()) tell_devices(*plan, of_profile);
   }
-  return {{"version", 1},
-          {"device", plans.front().plan->device},
-          {"mesh", plans.front().plan->mesh.axis_sizes()},
-          {"summary", JsonWriter::write(of_all)},
-          {"profiles", std::move(profiles)},
-          {"operators", std::move(operators)}};
+  const PipelinePlan& first = *plans.front().plan;
+  json text{{"version", 1},
+            {"device", first.stages.front().plan.device},
+            {"summary", JsonWriter::write(of_all)},
+            {"profiles", std::move(profiles)},
+            {"operators", std::move(operators)}};
+  if (!first.is_pipeline()) tell_devices(first, text);
+  return text;
 }
 
 }  // namespace autopar::plan

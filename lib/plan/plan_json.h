@@ -34,14 +34,13 @@ json plan_json(const PipelinePlan& plan, std::span<const CollectiveUse> collecti
 struct NamedPlan {
   std::string profile;  ///< its binding, "sequence=128"
   double weight = 1;
-  const graph::Graph* graph = nullptr;
-  const Plan* plan = nullptr;
+  const PipelinePlan* plan = nullptr;
   std::vector<CollectiveUse> collectives{};
 };
 
-/// The same of several profiles, at least one. "profiles" has what is predicted of each, and
-/// communication; an entry of "operators" says by "profile" which it is of, but for weights that
-/// lie one way in all.
+/// The same of several profiles, at least one. "profiles" has what is predicted of each,
+/// communication and stages; an entry of "operators" says by "profile" which it is of, but for
+/// weights that lie one way in all.
 json plan_json(std::span<const NamedPlan> plans, const Prediction& of_all);
 
 }  // namespace autopar::plan

@@ -162,8 +162,7 @@ std::string joint_json(const FoundPlan& found) {
   for (std::size_t p = 0; p < found.profiles.size(); ++p) {
     const LoadedProfile& profile = found.model->profiles[p];
     const auto& [pipeline, device] = found.profiles[p];
-    plans.push_back({profile.binding, profile.weight, &profile.graph, &pipeline.stages.front().plan,
-                     uses_of(pipeline, device)});
+    plans.push_back({profile.binding, profile.weight, &pipeline, uses_of(pipeline, device)});
   }
   return json_text([&] {
     nlohmann::json text = plan::plan_json(plans, found.predicted);

@@ -18,7 +18,7 @@
 #include "planner/summary.h"
 #include "program/pipeline_program.h"
 #include "runtime/shape_source.h"
-#include "search/similar_plan.h"
+#include "search/stages/similar_pipeline.h"
 
 namespace autopar::planner {
 
@@ -31,16 +31,19 @@ using runtime::InputShapes;
 /// What is read of a bundle once.
 struct Structure {
   bundle::MetaInfo info;
-  cost::CostModel cost;
-  std::vector<std::vector<search::Pin>> strategies;  ///< by profile
+  cost::DeviceModel device;
+  std::vector<std::vector<search::OtherStage>> stages;  ///< by profile
 };
 
-/// The entries of plan.json that are for one profile.
+/// The entries of plan.json that are for one stage of a profile.
 std::vector<search::Pin> entries_for(const std::vector<search::Pin>& entries,
-                                     const bundle::ProfileInfo& profile) {
+                                     const bundle::ProfileInfo& profile,
+                                     const bundle::StageInfo& stage) {
   std::vector<search::Pin> own;
   for (const search::Pin& entry : entries)
-    if (!entry.profile || *entry.profile == profile.binding) own.push_back(entry);
+    if (entry.profile.value_or(profile.binding) == profile.binding &&
+        entry.stage.value_or(stage.stage) == stage.stage)
+      own.push_back(entry);
   return own;
 }
 
@@ -63,20 +66,24 @@ std::size_t nearest_profile(const bundle::MetaInfo& info, const InputShapes& inp
   return static_cast<std::size_t>(nearest - info.profiles.begin());
 }
 
-sharding::DeviceMesh mesh_of(const bundle::MetaInfo& info) {
+sharding::DeviceMesh mesh_of(const bundle::StageInfo& stage) {
   std::vector<int> sizes;
-  for (const bundle::MeshAxis& axis : info.stages.front().mesh) sizes.push_back(axis.size);
+  for (const bundle::MeshAxis& axis : stage.mesh) sizes.push_back(axis.size);
   return sharding::DeviceMesh(sizes);
 }
 
 Structure read_structure(bundle::MetaInfo info, const fs::path& dir) {
   bundle::check_common_files(info.structure, dir);
-  cost::CostModel cost(cost::load_device_file(dir / bundle::device_file), mesh_of(info));
+  cost::DeviceModel device = cost::load_device_file(dir / bundle::device_file);
   const std::vector<search::Pin> entries = search::load_pins(dir / "plan.json");
-  std::vector<std::vector<search::Pin>> strategies;
-  for (const bundle::ProfileInfo& profile : info.profiles)
-    strategies.push_back(entries_for(entries, profile));
-  return {std::move(info), std::move(cost), std::move(strategies)};
+  std::vector<std::vector<search::OtherStage>> stages;
+  for (const bundle::ProfileInfo& profile : info.profiles) {
+    std::vector<search::OtherStage>& of_profile = stages.emplace_back();
+    for (const bundle::StageInfo& stage : info.stages)
+      of_profile.push_back({cost::CostModel(device, mesh_of(stage)), stage.ranks.front(),
+                            entries_for(entries, profile, stage)});
+  }
+  return {std::move(info), std::move(device), std::move(stages)};
 }
 
 std::string text_of(const InputShapes& inputs) {
@@ -120,24 +127,29 @@ std::vector<std::int64_t> checked_peaks(const plan::PipelinePlan& plan,
                                         const Structure& structure, const InputShapes& inputs) {
   std::vector<std::int64_t> peaks(structure.info.ranks.size());
   const std::int64_t limit = structure.info.memory_limit_bytes;
-  const program::RunBytes run_bytes = run_bytes_on(structure.cost.device());
-  for (const std::vector<int>& ranks : program::alike_ranks(program.stages.front())) {
-    const Graph shard = program::rank_graph(plan, program, ranks.front());
+  const program::RunBytes run_bytes = run_bytes_on(structure.device);
+  const auto needed_on = [&](int rank) {
+    const Graph shard = program::rank_graph(plan, program, rank);
     std::int64_t needed = program::predict_memory(shard).peak_bytes;
     if (needed > limit) needed = program::predict_memory(shard, 1, run_bytes).peak_bytes;
     if (needed > limit)
       fail(
           "inputs of these shapes ({}) need {} on rank {}, and the limit is {}: send smaller ones, "
           "or partition the model with another --memory",
-          text_of(inputs), in_bytes(needed), ranks.front(), in_bytes(limit));
-    for (const int rank : ranks) peaks[static_cast<std::size_t>(rank)] = needed;
+          text_of(inputs), in_bytes(needed), rank, in_bytes(limit));
+    return needed;
+  };
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const int first = plan.stages[s].first_rank;
+    for (const std::vector<int>& ranks : program::alike_ranks(program.stages[s])) {
+      const std::int64_t needed = needed_on(first + ranks.front());
+      for (const int rank : ranks) peaks[static_cast<std::size_t>(first + rank)] = needed;
+    }
   }
   return peaks;
 }
 
-/// All that ranks' graphs follow from.
-std::string digest_of(const program::Program& program) {
-  Xxh3Stream stream;
+void add_to_digest(const program::Program& program, Xxh3Stream& stream) {
   const auto add = [&](const std::string& text) {
     stream.add(std::as_bytes(std::span(text)));
     stream.add(std::as_bytes(std::span("\n", 1)));
@@ -157,6 +169,12 @@ std::string digest_of(const program::Program& program) {
     add(fmt::format("{} {} {}", what, fmt::join(instruction.inputs, ","),
                     fmt::join(instruction.outputs, ",")));
   }
+}
+
+/// All that ranks' graphs follow from.
+std::string digest_of(const program::PipelineProgram& program) {
+  Xxh3Stream stream;
+  for (const program::Program& stage : program.stages) add_to_digest(stage, stream);
   return stream.digest();
 }
 
@@ -170,17 +188,15 @@ runtime::ShapedProgram make(const Structure& structure, const fs::path& dir,
                             const InputShapes& inputs) {
   const Graph graph = import(structure, dir, inputs);
   const auto made = std::make_shared<PlannedShape>();
-  made->plan = plan::one_stage_plan(
-      graph,
-      search::similar_plan(graph, structure.strategies[nearest_profile(structure.info, inputs)],
-                           structure.cost));
-  made->program = program::lower(made->plan, structure.cost.device());
+  made->plan =
+      search::similar_pipeline(graph, structure.stages[nearest_profile(structure.info, inputs)]);
+  made->program = program::lower(made->plan, structure.device);
   bundle::ProfileInfo profile = profile_info(graph, {}, made->plan, made->program);
   profile.peak_bytes = checked_peaks(made->plan, made->program, structure, inputs);
   return {
       .profile = std::move(profile),
       .shard = [made](int rank) { return program::rank_graph(made->plan, made->program, rank); },
-      .digest = digest_of(made->program.stages.front())};
+      .digest = digest_of(made->program)};
 }
 
 }  // namespace

@@ -165,11 +165,11 @@ bundle::MetaInfo describe(std::span<const PlannedProfile> profiles, const FoundP
   return info;
 }
 
-/// Whether ranks can make graphs for other shapes: of one stage, without a tail, and where the
+/// Whether ranks can make graphs for other shapes: of one microbatch, without a tail, and where the
 /// model is a file.
 bool has_structure(std::span<const PlannedProfile> profiles, const WriteOptions& options) {
   return !options.model_file.empty() && options.tail == nullptr &&
-         !profiles.front().profile.plan->is_pipeline();
+         profiles.front().profile.plan->microbatches == 1;
 }
 
 std::vector<bundle::FileInfo> write_structure(std::span<const PlannedProfile> profiles,

@@ -44,9 +44,10 @@ Pin read_pin(const json& entry, const std::string& where) {
   for (const auto& [field, value] : entry.items()) {
     if (field == "op_type") continue;  // plan.json tells it; the name is what counts
     if (field != "name" && field != "inputs" && field != "outputs" && field != "reductions" &&
-        field != "profile") {
-      fail("{} ('{}'): unknown field '{}'; it has name, inputs, outputs, reductions, profile",
-           where, pin.name, field);
+        field != "profile" && field != "stage") {
+      fail(
+          "{} ('{}'): unknown field '{}'; it has name, inputs, outputs, reductions, profile, stage",
+          where, pin.name, field);
     }
   }
   const std::string named = fmt::format("{} ('{}')", where, pin.name);
@@ -56,6 +57,10 @@ Pin read_pin(const json& entry, const std::string& where) {
   if (entry.contains("profile")) {
     if (!entry.at("profile").is_string()) fail("{}: 'profile' is no text", named);
     pin.profile = entry.at("profile").get<std::string>();
+  }
+  if (entry.contains("stage")) {
+    if (!entry.at("stage").is_number_integer()) fail("{}: 'stage' is no number", named);
+    pin.stage = entry.at("stage").get<int>();
   }
   return pin;
 }

@@ -22,10 +22,12 @@ struct Pin {
   std::optional<std::vector<sharding::ReduceFunction>> reductions;
   /// The profile that it is for alone; all where it does not say.
   std::optional<std::string> profile{};
+  /// Where a plan in stages had it. A search decides anew where it cuts.
+  std::optional<int> stage{};
 };
 
 /// Reads {"operators": [{"name": "...", "inputs": ["RS0", ...], "outputs": [...],
-/// "reductions": [...], "profile": "..."}]}. Throws Error naming file and entry.
+/// "reductions": [...], "profile": "...", "stage": 0}]}. Throws Error naming file and entry.
 std::vector<Pin> load_pins(const std::filesystem::path& file);
 
 /// Whether its name is an operator's, or a glob that matches one.

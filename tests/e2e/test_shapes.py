@@ -19,7 +19,8 @@ REFUSALS = (
     onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument,
     onnxruntime.capi.onnxruntime_pybind11_state.RuntimeException,
 )
-MESHES = (("--ngpus", 3), ("--ngpus", 4, "--mesh", "2x2"))
+MESHES = (("--ngpus", 3), ("--ngpus", 4, "--mesh", "2x2"),
+          ("--ngpus", 4, "--stages", 2, "--mesh", 2))  # fmt: skip
 
 
 def extent(dim, draw):
