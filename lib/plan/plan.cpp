@@ -48,4 +48,16 @@ double pipeline_seconds(const PipelinePlan& plan) {
                                               : plan.microbatches * slowest;
 }
 
+Prediction pipeline_prediction(const PipelinePlan& plan) {
+  Prediction all{.cost_seconds = pipeline_seconds(plan)};
+  for (const StagePlan& stage : plan.stages) {
+    const Prediction& own = stage.plan.predicted;
+    all.communication_seconds += own.communication_seconds + stage.transfer_seconds;
+    all.weight_bytes = std::max(all.weight_bytes, own.weight_bytes);
+    all.peak_bytes = std::max(all.peak_bytes, own.peak_bytes);
+  }
+  all.communication_seconds *= plan.microbatches;
+  return all;
+}
+
 }  // namespace autopar::plan

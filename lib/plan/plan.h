@@ -76,6 +76,9 @@ struct PipelinePlan {
 /// the slowest one's.
 double pipeline_seconds(const PipelinePlan& plan);
 
+/// What the stages' own predictions come to.
+Prediction pipeline_prediction(const PipelinePlan& plan);
+
 /// A plan of the whole model as a pipeline of one stage and one microbatch.
 PipelinePlan one_stage_plan(const graph::Graph& graph, Plan plan);
 

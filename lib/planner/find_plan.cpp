@@ -141,6 +141,25 @@ FoundPlan find_in_one_stage(const Model& model, const SearchSetup& setup,
   return result;
 }
 
+/// The same in several stages.
+FoundPlan find_profiles_in_stages(const Model& model, const SearchSetup& setup,
+                                  const Progress& progress) {
+  const LoadedModel& loaded = model.contents();
+  const FittedProfiles profiles(loaded, setup.meshes);
+  const auto shown = show(progress, "searching for the best stages");
+  search::JointPipeline found = search::search_joint_pipeline(
+      profiles.meshes(), with_memory_needs(setup, loaded), setup.pipeline);
+  tell_of_interruption();
+  FoundPlan result{.model = model.shared(),
+                   .ports = {},
+                   .profiles = {},
+                   .predicted = found.predicted,
+                   .report = std::move(found.report)};
+  for (std::size_t p = 0; p < found.plans.size(); ++p)
+    result.profiles.push_back({std::move(found.plans[p]), profiles.device(p)});
+  return result;
+}
+
 /// States that nobody has asked for are left out where microbatches could not keep them.
 Model without_found_states(const Model& model, const SearchSetup& setup) {
   const LoadedModel& loaded = model.contents();
@@ -152,7 +171,7 @@ Model without_found_states(const Model& model, const SearchSetup& setup) {
   return Model(std::move(without_states));
 }
 
-/// The same for stages or microbatches, of which there is one profile.
+/// What Plan holds of one profile in stages or microbatches.
 FoundPlan find_in_stages(const Model& model, const PlanOptions& options, SearchSetup& setup) {
   const LoadedModel& loaded = model.contents();
   program::SplitBatch split = split_model(loaded, options);
@@ -211,12 +230,14 @@ search::JointPlan find_joint_plan(const LoadedModel& model, const SearchSetup& s
 Plan plan(const Model& model, const PlanOptions& options) {
   const LoadedModel& loaded = model.contents();
   SearchSetup setup = make_search_setup(options);
-  check_one_stage(options, loaded.profiles.size());
+  check_one_microbatch(options, loaded.profiles.size());
   for (const LoadedProfile& profile : loaded.profiles)
     discover_missing_rules(options, profile.graph);
   const bool is_simple = setup.pipeline.stages == 1 && setup.pipeline.microbatches == 1;
   FoundPlan found = is_simple ? find_in_one_stage(model, setup, options.progress)
-                              : find_in_stages(without_found_states(model, setup), options, setup);
+                    : loaded.profiles.size() > 1
+                        ? find_profiles_in_stages(model, setup, options.progress)
+                        : find_in_stages(without_found_states(model, setup), options, setup);
   found.memory_limit_bytes = search::limit_of(setup.search.memory, setup.meshes.front().device());
   return Plan(std::make_shared<const FoundPlan>(std::move(found)));
 }

@@ -9,6 +9,7 @@
 #include "cost/cost_model.h"
 #include "planner/load_model.h"
 #include "search/search_meshes.h"
+#include "search/stages/joint_pipeline.h"
 #include "search/stages/search_pipeline.h"
 
 namespace autopar::planner {
@@ -22,7 +23,7 @@ struct FoundPlan {
   std::shared_ptr<const LoadedModel> model;
   /// Inputs and outputs that microbatches cut, by name; none without microbatches.
   std::map<std::string, bundle::BatchInfo> ports;
-  std::vector<Profile> profiles;  ///< as the model's; of stages or microbatches one alone
+  std::vector<Profile> profiles;  ///< as the model's; of microbatches one alone
   /// The sum of all profiles' costs by weight, and the memory that the fullest one needs.
   plan::Prediction predicted;
   search::SearchReport report;
@@ -40,8 +41,8 @@ struct SearchSetup {
 /// Throws Error, all that is wrong with the options at once.
 SearchSetup make_search_setup(const PlanOptions& options);
 
-/// Throws Error where several profiles are to be cut into stages or microbatches.
-void check_one_stage(const PlanOptions& options, std::size_t profiles);
+/// Throws Error where several profiles are to be cut into microbatches.
+void check_one_microbatch(const PlanOptions& options, std::size_t profiles);
 
 /// Finds rules of libraries' operators, and with PlanOptions::discover of all others that have
 /// none; warns of those that have none still.

@@ -98,20 +98,19 @@ SearchSetup make_search_setup(const PlanOptions& options) {
   return setup;
 }
 
-void check_one_stage(const PlanOptions& options, std::size_t profiles) {
-  if (profiles == 1 || (options.stages == "1" && options.microbatches == 1)) return;
+void check_one_microbatch(const PlanOptions& options, std::size_t profiles) {
+  if (profiles == 1 || options.microbatches == 1) return;
   fail(
-      "--{}: several profiles are planned in one stage alone; give each --shape one value, or "
-      "leave it out",
-      options.stages == "1" ? fmt::format("microbatches {}", options.microbatches)
-                            : fmt::format("stages {}", options.stages));
+      "--microbatches {}: several profiles are of one microbatch alone; give each --shape one "
+      "value, or leave it out",
+      options.microbatches);
 }
 
 void check_options(const ModelOptions& model, const PlanOptions& plan,
                    const std::function<void()>& other_checks) {
   Problems problems;
   problems.collect([&] { make_search_setup(plan); });
-  problems.collect([&] { check_one_stage(plan, profiles_of(model).size()); });
+  problems.collect([&] { check_one_microbatch(plan, profiles_of(model).size()); });
   if (other_checks) problems.collect(other_checks);
   if (problems.any()) problems.collect([&] { check_names(model, plan); });
   problems.throw_if_any();

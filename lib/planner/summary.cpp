@@ -185,14 +185,21 @@ std::string plan_headline(const plan::PipelinePlan& plan, const search::SearchRe
 std::string plan_headline(const FoundPlan& found) {
   const plan::Plan& first = found.profiles.front().plan.stages.front().plan;
   if (found.profiles.size() == 1) return plan_headline(found.profiles.front().plan, found.report);
-  std::string text = fmt::format("mesh {}, device {}, {} profiles\n", to_string(first.mesh),
-                                 first.device, found.profiles.size());
+  const bool is_pipeline = found.profiles.front().plan.is_pipeline();
+  std::string text =
+      fmt::format("{}, device {}, {} profiles\n",
+                  is_pipeline ? fmt::format("{} stages", found.profiles.front().plan.stages.size())
+                              : "mesh " + to_string(first.mesh),
+                  first.device, found.profiles.size());
   for (std::size_t p = 0; p < found.profiles.size(); ++p) {
     const LoadedProfile& profile = found.model->profiles[p];
-    const plan::Prediction& own = found.profiles[p].plan.predicted;
+    const plan::PipelinePlan& plan = found.profiles[p].plan;
+    const plan::Prediction& own = plan.predicted;
     text += fmt::format("  {}, weight {}: a run {} ({} of it communication), {} at the peak\n",
                         profile.binding, profile.weight, in_seconds(own.cost_seconds),
                         in_seconds(own.communication_seconds), in_bytes(own.peak_bytes));
+    for (std::size_t s = 0; is_pipeline && s < plan.stages.size(); ++s)
+      text += "    " + stage_headline(plan, s);
   }
   text += fmt::format("  all, by weight: {} predicted ({} of it communication), {}\n",
                       in_seconds(found.predicted.cost_seconds),

@@ -267,7 +267,6 @@ plan::PipelinePlan plan_of(const PipelineTask& task, const StageCosts& costs,
   plan::PipelinePlan result;
   result.microbatches = task.pipeline.microbatches;
   result.objective = task.pipeline.objective;
-  double communication = 0;
   for (std::size_t s = 0; s < sequence.stages.size(); ++s) {
     const StageChoice& choice = sequence.stages[s];
     plan::StagePlan& stage = result.stages.emplace_back();
@@ -281,13 +280,8 @@ plan::PipelinePlan plan_of(const PipelineTask& task, const StageCosts& costs,
                            std::min(choice.size, next.size));
       stage.transfer_seconds = in_seconds(transfer);
     }
-    const plan::Prediction& own = stage.plan.predicted;
-    communication += own.communication_seconds + stage.transfer_seconds;
-    result.predicted.weight_bytes = std::max(result.predicted.weight_bytes, own.weight_bytes);
-    result.predicted.peak_bytes = std::max(result.predicted.peak_bytes, own.peak_bytes);
   }
-  result.predicted.cost_seconds = plan::pipeline_seconds(result);
-  result.predicted.communication_seconds = communication * task.pipeline.microbatches;
+  result.predicted = plan::pipeline_prediction(result);
   return result;
 }
 

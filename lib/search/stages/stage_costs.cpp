@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/in_parallel.h"
+#include "search/stages/stage_pins.h"
 
 namespace autopar::search {
 
@@ -21,33 +22,14 @@ constexpr double share_of_stage = 0.1;
 
 assignment::Cost to_cost(double seconds) { return std::llround(seconds / seconds_per_cost); }
 
-/// A pin is for the stages that have what it names. One that is for operators in the whole model
-/// is not for tensors where a stage has none of these, but for the one of exactly its name.
-std::optional<Pin> pin_for(const graph::Graph& stage, Pin pin, bool is_for_operators) {
-  if (is_for_operators) {
-    if (names_operator(pin, stage)) return pin;
-    const auto has_its_name = [&](const graph::Value& value) { return value.name == pin.name; };
-    if (std::ranges::none_of(stage.values, has_its_name)) return std::nullopt;
-    pin.inputs.reset();
-    pin.reductions.reset();
-  }
-  try {
-    Pins({pin}, stage);
-    return pin;
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
 Found search_stage(const StageFacts& facts, int view, const StageChoice& choice,
                    SearchOptions options) {
   const graph::StageGraph stage = facts.cut(choice.begin, choice.end);
   options.warns = false;
   options.pins.clear();
-  for (const Pin& pin : facts.options.pins) {
-    if (auto own = pin_for(stage.graph, pin, names_operator(pin, facts.graph)))
+  for (const Pin& pin : facts.options.pins)
+    if (auto own = pin_of_stage(pin, facts.graph, stage.graph))
       options.pins.push_back(std::move(*own));
-  }
   if (choice.begin > 0) options.rank0_bytes = 0;  // rank 0 is in the first stage
   Found result;
   try {
