@@ -143,7 +143,10 @@ std::vector<std::int64_t> checked_peaks(const plan::PipelinePlan& plan,
     const int first = plan.stages[s].first_rank;
     for (const std::vector<int>& ranks : program::alike_ranks(program.stages[s])) {
       const std::int64_t needed = needed_on(first + ranks.front());
-      for (const int rank : ranks) peaks[static_cast<std::size_t>(first + rank)] = needed;
+      for (const int rank_in_stage : ranks) {
+        const int rank = first + rank_in_stage;
+        peaks[static_cast<std::size_t>(rank)] = needed;
+      }
     }
   }
   return peaks;

@@ -1,8 +1,7 @@
 #include "search/stages/stage_pins.h"
 
 #include <algorithm>
-
-#include "base/error.h"
+#include <utility>
 
 namespace autopar::search {
 
@@ -14,12 +13,7 @@ std::optional<Pin> pin_of_stage(Pin pin, const graph::Graph& whole, const graph:
     pin.inputs.reset();
     pin.reductions.reset();
   }
-  try {
-    Pins({pin}, stage);
-    return pin;
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+  return names_anything(pin, stage) ? std::optional(std::move(pin)) : std::nullopt;
 }
 
 }  // namespace autopar::search
