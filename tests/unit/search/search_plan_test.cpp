@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/temporary_folder.h"
+#include "block.h"
 #include "plan/plan_json.h"
 #include "plan_pricing.h"
 #include "program/pipeline_program.h"
@@ -20,32 +21,6 @@ using Catch::Matchers::Contains;
 namespace {
 
 constexpr double rounding = 1e-10;  // costs are whole picoseconds in the search
-
-/// y = x + W2 gelu(W1 x), weights large enough to be split.
-graph::Graph block(std::int64_t rows, std::int64_t width, std::int64_t hidden) {
-  graph::Graph graph;
-  graph.opsets[""] = 20;
-  const auto value = [&](const std::string& name, const graph::Shape& shape) {
-    return graph.add_value({name, graph::DataType::float32, shape, std::nullopt});
-  };
-  const auto weight = [&](const std::string& name, const graph::Shape& shape) {
-    return graph.add_constant(name, graph::Tensor::zeros(graph::DataType::float32, shape));
-  };
-  const auto x = value("x", {rows, width});
-  const auto w1 = weight("w1", {width, hidden});
-  const auto w2 = weight("w2", {hidden, width});
-  const auto a = value("a", {rows, hidden});
-  const auto b = value("b", {rows, hidden});
-  const auto c = value("c", {rows, width});
-  const auto y = value("y", {rows, width});
-  graph.nodes = {{"up", "MatMul", "", {x, w1}, {a}, {}},
-                 {"gelu", "Gelu", "", {a}, {b}, {}},
-                 {"down", "MatMul", "", {b, w2}, {c}, {}},
-                 {"add", "Add", "", {c, x}, {y}, {}}};
-  graph.inputs = {x};
-  graph.outputs = {y};
-  return graph;
-}
 
 /// y = softmax(a b + c d).
 graph::Graph two_products(std::int64_t rows, std::int64_t inner, std::int64_t columns) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/temporary_folder.h"
+#include "block.h"
 #include "plan/plan_json.h"
 #include "program/lowering.h"
 #include "search/search_plan.h"
@@ -17,30 +18,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// y = x + W2 gelu(W1 x), for so many rows.
-graph::Graph block(std::int64_t rows) {
-  graph::Graph graph;
-  graph.opsets[""] = 20;
-  const auto value = [&](const std::string& name, const graph::Shape& shape) {
-    return graph.add_value({name, graph::DataType::float32, shape, std::nullopt});
-  };
-  const auto weight = [&](const std::string& name, const graph::Shape& shape) {
-    return graph.add_constant(name, graph::Tensor::absent(graph::DataType::float32, shape));
-  };
-  const auto x = value("x", {rows, 64});
-  const auto w1 = weight("w1", {64, 256});
-  const auto w2 = weight("w2", {256, 64});
-  const auto a = value("a", {rows, 256});
-  const auto b = value("b", {rows, 256});
-  const auto c = value("c", {rows, 64});
-  const auto y = value("y", {rows, 64});
-  graph.nodes = {{"up", "MatMul", "", {x, w1}, {a}, {}},
-                 {"gelu", "Gelu", "", {a}, {b}, {}},
-                 {"down", "MatMul", "", {b, w2}, {c}, {}},
-                 {"add", "Add", "", {c, x}, {y}, {}}};
-  graph.inputs = {x};
-  graph.outputs = {y};
-  return graph;
+/// For so many rows, of weights whose data a rank has.
+graph::Graph block_without_data(std::int64_t rows) {
+  return block(rows, 64, 256, graph::Tensor::absent);
 }
 
 cost::CostModel on(const std::string& mesh) {
@@ -81,10 +61,10 @@ TEST_CASE("the plan for the shapes that it comes from is the same plan") {
 
 TEST_CASE("other shapes are split as the plan splits its own, weights above all") {
   const cost::CostModel cost = on("4");
-  const graph::Graph wide = block(512);
+  const graph::Graph wide = block_without_data(512);
   const std::vector<Pin> entries = entries_of(wide, searched(wide, cost));
   for (const std::int64_t rows : {1, 3, 77, 4096}) {
-    const graph::Graph graph = block(rows);
+    const graph::Graph graph = block_without_data(rows);
     const plan::Plan plan = similar_plan(graph, entries, cost);
     for (const Pin& entry : entries)
       for (const auto& [id, spec] : plan.stored)
@@ -96,7 +76,7 @@ TEST_CASE("other shapes are split as the plan splits its own, weights above all"
 
 TEST_CASE("an operator that the plan lacks gets a strategy of its own") {
   const cost::CostModel cost = on("4");
-  const graph::Graph graph = block(512);
+  const graph::Graph graph = block_without_data(512);
   std::vector<Pin> entries = entries_of(graph, searched(graph, cost));
   std::erase_if(entries, [](const Pin& entry) { return entry.name == "gelu"; });
   const plan::Plan plan = similar_plan(graph, entries, cost);
@@ -106,7 +86,7 @@ TEST_CASE("an operator that the plan lacks gets a strategy of its own") {
 
 TEST_CASE("a weight that the plan lacks is refused by name") {
   const cost::CostModel cost = on("4");
-  const graph::Graph graph = block(512);
+  const graph::Graph graph = block_without_data(512);
   std::vector<Pin> entries = entries_of(graph, searched(graph, cost));
   std::erase_if(entries, [](const Pin& entry) { return entry.name == "w2"; });
   CHECK_THROWS_WITH(similar_plan(graph, entries, cost), Contains("weight 'w2'"));
