@@ -133,6 +133,11 @@ class Builder(LlamaModel):
         self.model.graph.sort()
         return onnx_ir.to_proto(self.model)
 
+    def write_config(self, folder):
+        """genai_config.json, with which onnxruntime-genai runs the model. No hub has it."""
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.make_genai_config(self.step.config, {}, folder)
+
 
 class MultiHeadBuilder(Builder):
     """Writes what devices without GroupQueryAttention get."""
@@ -144,17 +149,22 @@ class MultiHeadBuilder(Builder):
         return False
 
 
+def build(builder, file, rewrite=lambda model: model):
+    write(rewrite(builder.proto()), file)
+    builder.write_config(file.parent)
+
+
 def grouped_attention(sample, tokens, file, embed=True):
-    write(Builder(sample.model).proto(), file)
+    build(Builder(sample.model), file)
 
 
 def grouped_attention_four_bits(sample, tokens, file, embed=True):
     round_to_four_bits(sample.model)
-    write(in_four_bits(Builder(sample.model).proto()), file)
+    build(Builder(sample.model), file, in_four_bits)
 
 
 def multi_head_attention(sample, tokens, file, embed=True):
-    write(MultiHeadBuilder(sample.model).proto(), file)
+    build(MultiHeadBuilder(sample.model), file)
 
 
 logging.disable(logging.WARNING)  # ONNX Runtime's tools turn all of it on
