@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "graph/onnx/onnx_overview.h"
 #include "planner/load_model.h"
+#include "planner/profiles.h"
 #include "planner/summary.h"
 
 namespace autopar {
@@ -128,11 +129,19 @@ struct InspectCommand {
         fail("--shape {}: a bundle has its profiles; leave it out", model.shapes.front());
       print_bundle(bundle::load_meta_info(what), json);
     } else {
+      check_one_profile();
       print_model(graph::onnx_overview(what), end_of_model(), json);
     }
   }
 
  private:
+  void check_one_profile() const {
+    const std::size_t profiles = planner::profiles_of(model).size();
+    if (profiles > 1)
+      fail("--shape: lists of {} values; inspect tells of one profile: give each --shape one value",
+           profiles);
+  }
+
   /// Empty where the model is refused for a reason apart from its end.
   EndOfModel end_of_model() const {
     try {
