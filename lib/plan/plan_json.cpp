@@ -2,6 +2,7 @@
 
 #include <map>
 #include <set>
+#include <utility>
 
 namespace autopar::plan {
 
@@ -57,17 +58,21 @@ void tell_devices(const PipelinePlan& plan, json& text) {
 /// A constant of a stage, by its name.
 using Weight = std::pair<std::size_t, std::string>;
 
-/// Constants that lie one way wherever a stage has them.
+/// Constants that are of one shape and lie one way wherever a stage has them: one that was folded
+/// for a profile may have another's name.
 std::set<Weight> joined_weights(std::span<const NamedPlan> plans) {
-  std::map<Weight, std::set<TensorShardSpec>> specs;
+  using Place = std::pair<graph::Shape, TensorShardSpec>;
+  std::map<Weight, std::set<Place>> places;
   for (const NamedPlan& each : plans)
     for (std::size_t s = 0; s < each.plan->stages.size(); ++s) {
       const auto& [stage, first_rank, plan, transfer_seconds] = each.plan->stages[s];
-      for (const auto& [value, spec] : plan.stored)
-        if (stage.graph.is_constant(value)) specs[{s, stage.graph.value(value).name}].insert(spec);
+      for (const auto& [id, spec] : plan.stored) {
+        const graph::Value& value = stage.graph.value(id);
+        if (value.constant) places[{s, value.name}].emplace(value.shape, spec);
+      }
     }
   std::set<Weight> joined;
-  for (const auto& [name, of_name] : specs)
+  for (const auto& [name, of_name] : places)
     if (of_name.size() == 1) joined.insert(name);
   return joined;
 }

@@ -18,6 +18,7 @@
 #include "planner/profile_info.h"
 #include "planner/summary.h"
 #include "program/pipeline_program.h"
+#include "search/joined_weights.h"
 
 namespace autopar::planner {
 
@@ -70,6 +71,23 @@ std::string graph_file(int rank, std::size_t profile) {
                       : fmt::format("rank{}.{}.onnx", rank, profile);
 }
 
+/// By profile, what a rank's graph needs. Constants that were folded for another profile's shapes
+/// stay on the rank, too.
+std::vector<program::MemoryPrediction> predict_memory(std::span<const Graph> shards,
+                                                      int microbatches,
+                                                      const program::RunBytes& run_bytes) {
+  std::vector<const Graph*> all;
+  for (const Graph& shard : shards) all.push_back(&shard);
+  const std::int64_t of_all = search::joined_weight_bytes(all);
+  std::vector<program::MemoryPrediction> needed;
+  for (const Graph* const shard : all) {
+    const std::int64_t of_others = of_all - search::joined_weight_bytes({&shard, 1});
+    const program::MemoryPrediction own = program::predict_memory(*shard, microbatches, run_bytes);
+    needed.push_back({own.weight_bytes + of_others, own.peak_bytes + of_others});
+  }
+  return needed;
+}
+
 /// A graph a profile, all over one file of weights. Tells the profiles of `whole` what they need.
 bundle::RankInfo write_rank(std::span<const PlannedProfile> profiles, int rank,
                             const fs::path& folder, const WriteOptions& options,
@@ -85,13 +103,13 @@ bundle::RankInfo write_rank(std::span<const PlannedProfile> profiles, int rank,
   std::vector<fs::path> files;
   for (const auto& [profile, program] : profiles) {
     files.push_back(folder / graph_file(rank, files.size()));
-    const Graph& shard = shards.emplace_back(program::rank_graph(*profile.plan, program, rank));
-    const program::MemoryPrediction memory =
-        program::predict_memory(shard, plan.microbatches, options.run_bytes);
-    info.weight_bytes = std::max(info.weight_bytes, memory.weight_bytes);
-    info.peak_bytes = std::max(info.peak_bytes, memory.peak_bytes);
-    whole.profiles[shards.size() - 1].peak_bytes[static_cast<std::size_t>(rank)] =
-        memory.peak_bytes;
+    shards.push_back(program::rank_graph(*profile.plan, program, rank));
+  }
+  const auto needed = predict_memory(shards, plan.microbatches, options.run_bytes);
+  for (std::size_t p = 0; p < needed.size(); ++p) {
+    info.weight_bytes = std::max(info.weight_bytes, needed[p].weight_bytes);
+    info.peak_bytes = std::max(info.peak_bytes, needed[p].peak_bytes);
+    whole.profiles[p].peak_bytes[static_cast<std::size_t>(rank)] = needed[p].peak_bytes;
   }
   const std::string data = fmt::format("rank{}.data", rank);
   const graph::WrittenModels written = graph::save_onnx(shards, files, folder / data);
