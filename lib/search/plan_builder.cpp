@@ -39,6 +39,7 @@
 #include "base/error.h"
 #include "graph/loop_body.h"
 #include "graph/state.h"
+#include "search/fair_limit.h"
 #include "search/joined_weights.h"
 #include "search/part_context.h"
 #include "search/versioned_tensors.h"
@@ -61,14 +62,23 @@ using sharding::TensorShardSpec;
 /// Smaller constants (and inputs) are not worth a choice: every rank has them whole.
 constexpr std::int64_t smallest_split_bytes = 1024;
 
+bool is_packed(const Value& value) { return bits_of(value.type) % 8 != 0; }
+
+bool is_small(const Value& value) {
+  return value.constant && whole_bytes(value) < smallest_split_bytes;
+}
+
+/// In which it may lie where no pin is for it.
+SpecList possible_specs(const Value& value, const sharding::DeviceMesh& mesh) {
+  if (is_packed(value) || is_small(value)) return {TensorShardSpec::replicated(value.shape.size())};
+  return sharding::enumerate_tensor_shard_specs(value.shape, mesh);
+}
+
 SpecList stored_specs(const Value& value, const sharding::DeviceMesh& mesh, const Pins& pins) {
-  const bool is_packed = bits_of(value.type) % 8 != 0;
-  const bool is_small = value.constant && whole_bytes(value) < smallest_split_bytes;
-  SpecList whole{TensorShardSpec::replicated(value.shape.size())};
-  if (is_packed) return pins.allowed(value.name, std::move(whole));
+  if (is_packed(value)) return pins.allowed(value.name, possible_specs(value, mesh));
   auto all = sharding::enumerate_tensor_shard_specs(value.shape, mesh);
   auto allowed = pins.allowed(value.name, all);
-  return is_small && allowed == all ? whole : allowed;
+  return is_small(value) && allowed == all ? possible_specs(value, mesh) : allowed;
 }
 
 /// Throws the problems with the pins, all at once: of each the first operator that refuses it.
@@ -136,9 +146,19 @@ void add_inner_values(const PlanProblem::Part& part, std::int64_t limit, PlanPro
 struct StoredTensors {
   std::vector<std::map<ValueId, int>> weights;  ///< as join_weights numbers them
   int horizon = 0;                              ///< one past the last time
+  FairLimit fair;                               ///< of each weight once
   std::map<int, std::size_t> added{};           ///< by weight, its index in PlanProblem::stored
-  std::int64_t fair_bytes = 0;  ///< of weights that a rank may have under MemoryPolicy::Kind::fair
 };
+
+/// Of a weight, what the rank that needs most of it needs, by spec.
+std::vector<std::int64_t> weight_usages(const Value& value, const SpecList& specs,
+                                        const sharding::DeviceMesh& mesh) {
+  std::vector<std::int64_t> usages;
+  for (const TensorShardSpec& spec : specs)
+    usages.push_back(
+        bytes_of(value.type, graph::num_elements(largest_local_shape(spec, value.shape, mesh))));
+  return usages;
+}
 
 /// What the pins of all profiles leave of the ways in which a tensor may lie. Throws Error where
 /// that is nothing.
@@ -185,14 +205,14 @@ void add_stored_tensors(const std::deque<PartContext>& contexts, std::size_t par
       stored.specs =
           is_weight ? specs_for_all(value, contexts) : stored_specs(value, mesh, context.pins);
     std::vector<std::int64_t> usages;
-    for (const TensorShardSpec& spec : stored.specs) {
-      const graph::Shape local = largest_local_shape(spec, value.shape, mesh);
-      usages.push_back(is_weight ? bytes_of(value.type, graph::num_elements(local))
-                                 : arena_bytes(value, spec, context.cost));
+    if (is_weight) {
+      usages = weight_usages(value, stored.specs, mesh);
+      tensors.fair.add(whole_bytes(value), weight_usages(value, possible_specs(value, mesh), mesh),
+                       usages);
+    } else {
+      for (const TensorShardSpec& spec : stored.specs)
+        usages.push_back(arena_bytes(value, spec, context.cost));
     }
-    if (is_weight)
-      tensors.fair_bytes +=
-          fair_share(whole_bytes(value), mesh.num_devices(), std::ranges::min(usages));
     stored.node = add_node(built.problem, is_weight ? 0 : uses.first_time(),
                            is_weight ? tensors.horizon : uses.last_use[id] + 1, std::move(usages));
     built.stored.push_back(std::move(stored));
@@ -273,7 +293,6 @@ PlanProblem build(std::vector<PartGraph> graphs, const SearchOptions& options) {
   Problems problems;
   std::deque<PartContext> contexts;
   PlanProblem built;
-  StoredTensors tensors;
   std::vector<const Graph*> alone;
   int first_node = 0;
   for (PartGraph& each : graphs) {
@@ -285,8 +304,8 @@ PlanProblem build(std::vector<PartGraph> graphs, const SearchOptions& options) {
     alone.push_back(&each.graph);
     first_node = end_node;
   }
-  tensors.weights = join_weights(alone);
-  tensors.horizon = first_node + 1;
+  StoredTensors tensors{join_weights(alone), first_node + 1,
+                        FairLimit(graphs.front().cost.mesh().num_devices())};
 
   // Phase by phase: the problem's first nodes are all the operators.
   const std::int64_t limit = limit_of(options.memory, graphs.front().cost.device());
@@ -314,7 +333,7 @@ PlanProblem build(std::vector<PartGraph> graphs, const SearchOptions& options) {
   for (std::size_t p = 1; p < count; ++p) join_states(contexts, p, built);
   built.problem.usage_limits.assign(tensors.horizon, limit);
   if (options.memory.kind == MemoryPolicy::Kind::fair)
-    built.problem.usage_limits.front() = std::min(tensors.fair_bytes, limit);
+    built.problem.usage_limits.front() = std::min(tensors.fair.bytes(), limit);
   for_each_part(
       [&](std::size_t p) { add_versions(versioned[p], contexts[p].tables, built.problem); });
   return built;

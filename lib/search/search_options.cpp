@@ -35,8 +35,4 @@ std::int64_t limit_of(const MemoryPolicy& memory, const cost::DeviceModel& devic
   return memory.kind == MemoryPolicy::Kind::bytes ? memory.bytes : device.memory_bytes;
 }
 
-std::int64_t fair_share(std::int64_t bytes, int devices, std::int64_t least) {
-  return std::max(bytes * 5 / 4 / devices, least);
-}
-
 }  // namespace autopar::search

@@ -8,6 +8,7 @@
 #include "assignment/cost_table.h"
 #include "base/in_parallel.h"
 #include "base/interruption.h"
+#include "search/fair_limit.h"
 #include "search/plan_builder.h"
 
 namespace autopar::search {
