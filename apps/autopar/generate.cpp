@@ -12,6 +12,7 @@
 #include "launch.h"
 #include "model_options.h"
 #include "planner/load_model.h"
+#include "planner/shape_source.h"
 #include "prompts.h"
 #include "runtime/generation.h"
 #include "runtime/session.h"
@@ -111,13 +112,13 @@ struct GenerateCommand {
       if (ids != "-") prompts = read_prompts(ids);
     });
     problems.collect([&] { ports = decoder_ports(); });
+    problems.collect([&] { session_options.shapes = planner::shape_source(dir); });
     if (ports && !prompts.empty())
       problems.collect([&] { runtime::check_prompts(*ports, prompts, options); });
     problems.throw_if_any();
 
     runtime::Session session(dir, session_options);
-    session.load();
-    if (!session.has_first_rank()) return session.follow(runtime::generation_run(*ports));
+    if (!session.has_first_rank()) return session.follow();
     try {
       if (ids == "-") prompts = read_prompts(ids);
       generate(session, *ports, prompts);

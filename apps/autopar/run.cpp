@@ -16,6 +16,7 @@
 #include "model_options.h"
 #include "planner/shape_source.h"
 #include "planner/summary.h"
+#include "runtime/held_states.h"
 #include "runtime/session.h"
 #include "runtime/step_loop.h"
 #include "runtime/tensor_files.h"
@@ -84,6 +85,8 @@ struct RunCommand {
       session_options.shapes = planner::shape_source(dir);
       runtime::set_states(info, session_options.states);
       runtime::check_loop(info, info.profiles.front(), options.loop);
+      if (options.loop.is_loop() && info.profiles.size() == 1)  // else the inputs tell which it is
+        runtime::held_after(info, info.profiles.front(), options.loop, false, nullptr);
       // Which steps an input is for is known.
       if (problems.any()) inputs.load(info, options.loop);
     });

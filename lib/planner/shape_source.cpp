@@ -3,13 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file_digest.h"
 #include "bundle/meta_info.h"
+#include "bundle/nearest_profile.h"
 #include "cost/device_file.h"
 #include "graph/arena.h"
 #include "planner/device_fit.h"
@@ -45,25 +45,6 @@ std::vector<search::Pin> entries_for(const std::vector<search::Pin>& entries,
         entry.stage.value_or(stage.stage) == stage.stage)
       own.push_back(entry);
   return own;
-}
-
-/// The sum of all extents' ratios, as logarithms.
-double distance(const bundle::ProfileInfo& profile, const InputShapes& inputs) {
-  double sum = 0;
-  for (const bundle::PortInfo& port : profile.inputs) {
-    const auto wanted = inputs.find(port.name);
-    if (wanted == inputs.end() || wanted->second.size() != port.shape.size()) continue;
-    for (std::size_t d = 0; d < port.shape.size(); ++d)
-      sum += std::abs(std::log((1.0 + static_cast<double>(wanted->second[d])) /
-                               (1.0 + static_cast<double>(port.shape[d]))));
-  }
-  return sum;
-}
-
-std::size_t nearest_profile(const bundle::MetaInfo& info, const InputShapes& inputs) {
-  const auto nearest = std::ranges::min_element(
-      info.profiles, {}, [&](const bundle::ProfileInfo& each) { return distance(each, inputs); });
-  return static_cast<std::size_t>(nearest - info.profiles.begin());
 }
 
 sharding::DeviceMesh mesh_of(const bundle::StageInfo& stage) {
@@ -191,8 +172,8 @@ runtime::ShapedProgram make(const Structure& structure, const fs::path& dir,
                             const InputShapes& inputs) {
   const Graph graph = import(structure, dir, inputs);
   const auto made = std::make_shared<PlannedShape>();
-  made->plan =
-      search::similar_pipeline(graph, structure.stages[nearest_profile(structure.info, inputs)]);
+  made->plan = search::similar_pipeline(
+      graph, structure.stages[bundle::nearest_profile(structure.info, inputs)]);
   made->program = program::lower(made->plan, structure.device);
   bundle::ProfileInfo profile = profile_info(graph, {}, made->plan, made->program);
   profile.peak_bytes = checked_peaks(made->plan, made->program, structure, inputs);

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 #include "base/problems.h"
 #include "graph/onnx/onnx_import.h"
 #include "graph/state.h"
+#include "runtime/held_states.h"
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/step_loop.h"
 
@@ -67,12 +69,24 @@ bool keeps_places(const bundle::MetaInfo& info, const std::filesystem::path& dir
                                      index_of(shard, shard.inputs, state.input)});
 }
 
+/// The one whose runs read the fewest tokens.
+const bundle::ProfileInfo& profile_of_steps(const bundle::MetaInfo& info) {
+  return *std::ranges::min_element(info.profiles, {}, [](const bundle::ProfileInfo& profile) {
+    const PortInfo* ids = find_port(profile.inputs, "input_ids");
+    return ids == nullptr ? 0 : graph::num_elements(ids->shape);
+  });
+}
+
 /// Finds the ports of one bundle.
 class PortFinder {
  public:
   PortFinder(const bundle::MetaInfo& info, const std::filesystem::path& dir,
              const std::vector<std::string>& given)
-      : info_(info), profile_(info.profiles.front()), dir_(dir), given_(given) {}
+      : info_(info),
+        profile_(profile_of_steps(info)),
+        symbols_(port_symbols(info, dir)),
+        dir_(dir),
+        given_(given) {}
 
   DecoderPorts find() {
     find_ids();
@@ -89,10 +103,12 @@ class PortFinder {
     take("seqlens_k", std::nullopt, ports_.seqlens_k);
     take("total_sequence_length", std::nullopt, ports_.total_length);
     find_others();
-    if (ports_.state)
-      find_cache();
-    else
-      ports_.most_tokens = ports_.new_tokens() + 1;
+    ports_.reads_any_number = is_open(ports_.ids.name, 1);
+    ports_.scores_all = ports_.logits.shape.size() == 3 &&
+                        (ports_.new_tokens() > 1 ? ports_.logits.shape[1] == ports_.new_tokens()
+                                                 : is_open(ports_.logits.name, 1));
+    ports_.rows = ports_.new_tokens();
+    if (ports_.state) find_cache();
     check_mask();
     return std::move(ports_);
   }
@@ -159,62 +175,86 @@ class PortFinder {
   }
 
   void find_cache() {
-    if (ports_.new_tokens() != 1)
+    if (ports_.new_tokens() != 1 && !ports_.reads_any_number)
       refuse("a run of it reads {} tokens, but a step is one: partition the model with 1 for them",
              ports_.new_tokens());
-    ports_.cache = Cache::placed;
-    for (const bundle::StateInfo& state : info_.states) {
-      const auto growth = growth_of(profile_, state);
-      if (!growth) continue;
-      const std::int64_t rows =
-          find_port(profile_.inputs, state.input)->shape[static_cast<std::size_t>(growth->dim)];
-      limit(rows + 1);
-      if (growth->rows != 1)
-        refuse("output '{}' is {} rows longer than input '{}', for one new token", state.output,
-               growth->rows, state.input);
-      if (ports_.cache == Cache::placed && !keeps_places(info_, dir_, state))
-        ports_.cache = Cache::appended;
-    }
-    if (ports_.cache == Cache::appended && (ports_.mask.empty() || ports_.positions.empty()))
-      refuse(
-          "it has no input '{}', so that its model counts the rows of its cache itself, of which a "
-          "bundle has a fixed number; export the model with this input",
-          ports_.mask.empty() ? "attention_mask" : "position_ids");
-    if (!ports_.cache_position.empty() && ports_.state->shape.size() == 4)
-      limit(ports_.state->shape[2]);
+    ports_.cache = Cache::by_place;
+    ports_.rows = std::numeric_limits<std::int64_t>::max();
+    ports_.has_any_rows = true;
+    for (const bundle::StateInfo& state : info_.states) find_growth(state);
+    if (ports_.cache == Cache::masked && (ports_.mask.empty() || ports_.positions.empty()))
+      find_exact();
+    if (ports_.cache == Cache::by_place) find_places();
   }
 
-  /// So many rows are read, and one more token comes of the last.
-  void limit(std::int64_t rows) {
-    ports_.most_tokens = std::min(ports_.most_tokens.value_or(rows + 1), rows + 1);
+  void find_growth(const bundle::StateInfo& state) {
+    const auto growth = growth_of(profile_, state);
+    if (!growth) return;
+    const auto dim = static_cast<std::size_t>(growth->dim);
+    if (growth->rows != ports_.new_tokens())
+      refuse("output '{}' is {} rows longer than input '{}', for {} new tokens", state.output,
+             growth->rows, state.input, ports_.new_tokens());
+    ports_.rows = std::min(ports_.rows, find_port(profile_.inputs, state.input)->shape[dim]);
+    ports_.has_any_rows = ports_.has_any_rows && is_open(state.input, dim);
+    if (ports_.cache == Cache::masked) return;
+    const bool is_placed = keeps_places(info_, dir_, state);
+    ports_.cache = !is_placed                      ? Cache::masked
+                   : ports_.cache_position.empty() ? Cache::by_text
+                                                   : Cache::by_place;
+  }
+
+  /// The model counts the rows of its cache itself.
+  void find_exact() {
+    if (!ports_.has_any_rows)
+      refuse(
+          "it has no input '{}', so that its model counts the rows of its cache itself, of which "
+          "the bundle has a fixed number; export the model with this input",
+          ports_.mask.empty() ? "attention_mask" : "position_ids");
+    ports_.cache = Cache::exact;
+  }
+
+  /// Of a cache that does not grow.
+  void find_places() {
+    ports_.has_any_rows = false;
+    if (!ports_.cache_position.empty() && ports_.state->shape.size() == 4)
+      ports_.rows = std::min(ports_.rows, ports_.state->shape[2]);
+    if (!ports_.mask.empty())
+      ports_.rows = std::min(ports_.rows, find_port(profile_.inputs, ports_.mask)->shape[1]);
   }
 
   void check_mask() {
     if (ports_.mask.empty()) return;
     const Shape& shape = find_port(profile_.inputs, ports_.mask)->shape;
-    const bool is_appended = ports_.cache == Cache::appended;
-    if (ports_.cache == Cache::placed) limit(shape[1]);
-    const std::int64_t columns = !ports_.state ? ports_.new_tokens()
-                                 : is_appended ? *ports_.most_tokens - 1
-                                               : shape[1];
+    const std::int64_t columns = ports_.cache == Cache::none ? ports_.new_tokens()
+                                 : ports_.cache == Cache::by_place
+                                     ? shape[1]
+                                     : ports_.rows + ports_.new_tokens();
     if (shape != Shape{ports_.batch(), columns})
       refuse("its attention_mask is {}, and {}x{} is wanted for its cache", graph::to_string(shape),
              ports_.batch(), columns);
   }
 
+  /// Whether a run may have any extent there.
+  bool is_open(const std::string& port, std::size_t dim) const {
+    const auto dims = symbols_.find(port);
+    if (dims == symbols_.end() || dim >= dims->second.size()) return false;
+    return dims->second[dim] == "?" || is_symbol(dims->second[dim]);
+  }
+
   const bundle::MetaInfo& info_;
   const bundle::ProfileInfo& profile_;
+  PortSymbols symbols_;
   const std::filesystem::path& dir_;
   const std::vector<std::string>& given_;
   DecoderPorts ports_;
 };
 
-/// A tensor of the port's shape with a number for each element, told by where it is.
-Tensor filled(const PortInfo& port,
+/// A tensor with a number for each element, told by where it is.
+Tensor filled(DataType type, Shape shape,
               const std::function<std::int64_t(std::int64_t row, std::int64_t column)>& value) {
-  Tensor tensor = Tensor::zeros(port.type, port.shape);
-  const std::int64_t columns = port.shape.size() < 2 ? 1 : port.shape.back();
-  visit_type(stored_type(port.type), Counts{}, [&]<typename T>(T) {
+  const std::int64_t columns = shape.size() < 2 ? 1 : shape.back();
+  Tensor tensor = Tensor::zeros(type, std::move(shape));
+  visit_type(stored_type(type), Counts{}, [&]<typename T>(T) {
     auto* to = reinterpret_cast<T*>(tensor.mutable_bytes().data());
     for (std::int64_t i = 0; i < tensor.elements(); ++i)
       to[i] = static_cast<T>(value(i / columns, i % columns));
@@ -222,7 +262,26 @@ Tensor filled(const PortInfo& port,
   return tensor;
 }
 
+/// Which columns of a mask stand for a token of the text.
+bool counts(const DecoderPorts& ports, const NewTokens& tokens, std::int64_t row,
+            std::int64_t column) {
+  const auto r = static_cast<std::size_t>(row);
+  const std::int64_t own = std::ssize(tokens.rows[r]);
+  if (ports.cache == Cache::by_text) return column < tokens.read[r] + own;
+  const std::int64_t first_new = ports.cache == Cache::by_place ? tokens.made : tokens.past;
+  if (column >= first_new) return column - first_new < own;
+  const bool is_padding = column >= tokens.first[r] && column < tokens.made_by_first;
+  return column < tokens.made && !is_padding;
+}
+
 }  // namespace
+
+bool DecoderPorts::may_pad() const {
+  if (!scores_all || !reads_any_number) return false;
+  if (cache == Cache::by_text) return !mask.empty() || !seqlens_k.empty();
+  return (cache == Cache::masked || cache == Cache::by_place) && !mask.empty() &&
+         !positions.empty();
+}
 
 DecoderPorts decoder_ports(const bundle::MetaInfo& info, const std::filesystem::path& bundle_dir,
                            const std::vector<std::string>& given) {
@@ -230,33 +289,38 @@ DecoderPorts decoder_ports(const bundle::MetaInfo& info, const std::filesystem::
 }
 
 NamedTensors decoder_inputs(const DecoderPorts& ports, const NewTokens& tokens) {
-  const auto length = [&](std::int64_t row) {
-    return tokens.past + std::ssize(tokens.rows[static_cast<std::size_t>(row)]);
+  const auto text = [&](std::int64_t row) -> const std::vector<std::int64_t>& {
+    return tokens.rows[static_cast<std::size_t>(row)];
   };
-  const std::int64_t all = tokens.past + ports.new_tokens();
-  const auto token = [&](std::int64_t row, std::int64_t column) {
-    const auto& texts = tokens.rows[static_cast<std::size_t>(row)];
-    return column < std::ssize(texts) ? texts[static_cast<std::size_t>(column)] : 0;
-  };
+  const auto read = [&](std::int64_t row) { return tokens.read[static_cast<std::size_t>(row)]; };
   NamedTensors inputs;
-  const auto add = [&](const std::string& name, const auto& value) {
+  const auto add = [&](const std::string& name, const Shape& shape, const auto& value) {
     if (name.empty()) return;
-    const PortInfo& port = *find_port(ports.inputs, name);
-    inputs.emplace(name, filled(port, value));
+    inputs.emplace(name, filled(find_port(ports.inputs, name)->type, shape, value));
   };
-  add(ports.ids.name, token);
-  add(ports.positions, [&](auto, std::int64_t column) { return tokens.past + column; });
-  add(ports.cache_position, [&](std::int64_t row, auto) { return tokens.past + row; });
-  add(ports.seqlens_k, [&](std::int64_t row, auto) { return length(row) - 1; });
-  add(ports.total_length, [&](auto, auto) { return all; });
+  const auto shape_of = [&](const std::string& name) {
+    return name.empty() ? Shape() : find_port(ports.inputs, name)->shape;
+  };
+  const Shape of_tokens{ports.batch(), tokens.columns};
+  add(ports.ids.name, of_tokens, [&](std::int64_t row, std::int64_t column) {
+    return column < std::ssize(text(row)) ? text(row)[static_cast<std::size_t>(column)] : 0;
+  });
+  add(ports.positions, of_tokens, [&](std::int64_t row, std::int64_t column) {
+    return read(row) + std::min(column, std::ssize(text(row)) - 1);  // no table ends before padding
+  });
+  add(ports.cache_position, {tokens.columns},
+      [&](std::int64_t row, auto) { return tokens.made + row; });
+  const auto length = [&](std::int64_t row) { return read(row) + std::ssize(text(row)); };
+  std::int64_t longest = 0;
+  for (std::int64_t row = 0; row < ports.batch(); ++row) longest = std::max(longest, length(row));
+  add(ports.seqlens_k, shape_of(ports.seqlens_k),
+      [&](std::int64_t row, auto) { return length(row) - 1; });
+  add(ports.total_length, shape_of(ports.total_length), [&](auto, auto) { return longest; });
   if (ports.mask.empty()) return inputs;
-  const std::int64_t columns = find_port(ports.inputs, ports.mask)->shape[1];
-  const std::int64_t first_new =
-      ports.cache == Cache::appended ? columns - ports.new_tokens() : tokens.past;
-  add(ports.mask, [&](std::int64_t row, std::int64_t column) {
-    const bool is_past = column < tokens.past;
-    const bool is_new = column >= first_new && column - first_new < length(row) - tokens.past;
-    return std::int64_t{is_past || is_new};
+  const std::int64_t columns =
+      ports.cache == Cache::by_place ? shape_of(ports.mask)[1] : tokens.past + tokens.columns;
+  add(ports.mask, {ports.batch(), columns}, [&](std::int64_t row, std::int64_t column) {
+    return std::int64_t{counts(ports, tokens, row, column)};
   });
   return inputs;
 }

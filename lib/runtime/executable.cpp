@@ -315,8 +315,6 @@ Executable::Executable(const Graph& graph, const CompileOptions& options)
     auto copies = options.states->copies(graph, inputs_.front(), outputs_.front());
     hand_on_states_ = std::move(copies.hand_on);
     fill_states_ = std::move(copies.fill);
-  } else if (!graph.states.empty()) {
-    hand_on_states_ = state_copies(graph, inputs_.front(), outputs_.front(), device_);
   }
   arena_bytes_ = compiled.arena_bytes();
   scratch_bytes_ = arena_bytes_ - compiled.bytes_without_scratch();

@@ -9,7 +9,6 @@
 
 #include "graph/graph.h"
 #include "runtime/device.h"
-#include "runtime/state_copies.h"
 
 namespace autopar::runtime {
 
@@ -33,8 +32,8 @@ struct CompileOptions {
   /// this one has its own.
   ConstantStore* constants = nullptr;
   /// Where the graph's states lie between runs of several Executables; must outlive this one, which
-  /// has one microbatch. Null: in this one's inputs.
-  const StateBuffers* states = nullptr;
+  /// has one microbatch. Null: a run's inputs and outputs are all that there is.
+  StateBuffers* states = nullptr;
 };
 
 /// A graph compiled once into a list of kernels with a static memory plan, then run any number of
@@ -62,12 +61,10 @@ class Executable {
   void fill_states() {
     if (fill_states_) fill_states_();
   }
-  /// After run() number `step` of a loop, from 0: the inputs of Graph::states become what the
-  /// outputs are. Where an output is longer, its last rows go to where its input's are `first_row`
-  /// and those of all steps before, but for rows that keep their places (graph::keeps_places). With
-  /// CompileOptions::states the outputs go there: see StateBuffers::Copies.
-  void hand_on_states(std::int64_t first_row, int step) {
-    if (hand_on_states_) hand_on_states_(first_row, step);
+  /// After a run that is a step of a loop, rows of the outputs go to CompileOptions::states: see
+  /// StateBuffers::Copies.
+  void hand_on_states() {
+    if (hand_on_states_) hand_on_states_();
   }
   /// A run that takes the time of each step (see Runner); what it sends is not counted.
   std::vector<Span> profile() { return runner_->profile(); }
@@ -101,7 +98,7 @@ class Executable {
   std::vector<std::vector<TensorView>> outputs_;             ///< by microbatch
   std::vector<const CollectiveKernel*> collective_kernels_;  ///< a step each
   std::unique_ptr<Runner> runner_;
-  StateCopies hand_on_states_;
+  std::function<void()> hand_on_states_;
   std::function<void()> fill_states_;
   std::int64_t arena_bytes_ = 0;
   std::int64_t scratch_bytes_ = 0;

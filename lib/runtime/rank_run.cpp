@@ -54,23 +54,18 @@ void RankRun::write_inputs(const InputParts& parts) {
   }
 }
 
-RankRun::Seconds RankRun::run(const std::optional<StateRows>& states) {
+RankRun::Seconds RankRun::run(States states) {
   rank_.host().barrier();
   const Stopwatch watch;
-  executable_.fill_states();
+  if (states != States::apart) executable_.fill_states();
   executable_.run();
-  if (states) hand_on_states(*states);
+  if (states == States::handed_on) executable_.hand_on_states();
   rank_.host().barrier();
   return {.host = watch.seconds(), .device = executable_.device_seconds()};
 }
 
-void RankRun::hand_on_states(const StateRows& rows) {
-  executable_.hand_on_states(rows.first_row, rows.step);
-}
-
 std::vector<Span> RankRun::profile() {
   rank_.host().barrier();
-  executable_.fill_states();
   std::vector<Span> spans = executable_.profile();
   rank_.host().barrier();
   return spans;

@@ -21,12 +21,6 @@ struct Pipeline {
   std::vector<std::string> common_inputs = {};  ///< that all microbatches have in common
 };
 
-/// Where rows of states go: see Executable::hand_on_states.
-struct StateRows {
-  std::int64_t first_row = 0;
-  int step = 0;
-};
-
 /// A graph of one rank of a bundle, or a whole model, on the rank's device: compiled, fed and
 /// timed. Every rank of `host` makes one and calls the same functions, in the thread that made it.
 class RankRun {
@@ -46,9 +40,15 @@ class RankRun {
     double host = 0;    ///< from when all ranks start until all are done
     double device = 0;  ///< by the device's clock
   };
-  /// Hands the states on behind the run where another step follows.
-  Seconds run(const std::optional<StateRows>& states = {});
-  void hand_on_states(const StateRows& rows);
+  /// What a run has to do with the rank's StateBuffers.
+  enum class States {
+    apart,      ///< nothing: all its inputs were written
+    read,       ///< its states have what the buffers have
+    handed_on,  ///< and what it makes of them goes back, for the step that follows
+  };
+  Seconds run(States states = States::apart);
+  /// What the last run has made of states goes to the rank's buffers.
+  void hand_on_states() { executable_.hand_on_states(); }
   /// A run that takes the time of each step; what it sends is not counted.
   std::vector<Span> profile();
 

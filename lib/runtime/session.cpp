@@ -11,6 +11,7 @@
 #include "bundle/meta_info.h"
 #include "runtime/comm/ranks.h"
 #include "runtime/gather.h"
+#include "runtime/held_states.h"
 #include "runtime/load_shard.h"
 #include "runtime/rank_run.h"
 #include "runtime/request_channel.h"
@@ -78,14 +79,6 @@ Tensor whole_output(const bundle::MetaInfo& info, const bundle::ProfileInfo& pro
   return gather_output(info, port, part, world);
 }
 
-/// What runs before have made of the states that a run continues.
-struct StepsBefore {
-  std::int64_t first_row = 0;  ///< of the first run
-  int steps = 0;
-  std::size_t shape = 0;     ///< of the inputs
-  bool is_profiled = false;  ///< then what it has left are another run's
-};
-
 /// What one rank knows of a run of all steps.
 struct LoopRun {
   RankRun::Seconds seconds;
@@ -106,17 +99,16 @@ Tensor choose_next(const bundle::MetaInfo& info, const bundle::ProfileInfo& prof
 }
 
 LoopRun run_steps(RankRun& run, const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
-                  const NamedTensors& inputs, const LoopOptions& loop, const StepsBefore& before,
-                  HostCommunicator& world) {
+                  const NamedTensors& inputs, const LoopOptions& loop, HostCommunicator& world) {
   LoopRun made;
-  if (before.steps > 0) run.hand_on_states({before.first_row, before.steps - 1});
   for (int step = 0; step < loop.steps; ++step) {
     NamedTensors chosen;
     for (const auto& [input, steps] : made.choices) chosen[input] = steps.back();
-    made.last_inputs = inputs_of_step(info, profile, inputs, loop, step, chosen, before.steps > 0);
+    made.last_inputs = inputs_of_step(info, profile, inputs, loop, step, chosen);
     run.write_inputs(parts_of(info, profile, made.last_inputs, world.rank()));
-    std::optional<StateRows> states;
-    if (step + 1 < loop.steps) states = {before.first_row, before.steps + step};
+    const auto states = !loop.is_loop()         ? RankRun::States::apart
+                        : step + 1 < loop.steps ? RankRun::States::handed_on
+                                                : RankRun::States::read;
     const RankRun::Seconds seconds = run.run(states);
     made.seconds.host += seconds.host;
     made.seconds.device += seconds.device;
@@ -214,12 +206,14 @@ bool is_wanted(const bundle::MetaInfo& info, const RunOptions& options, const st
 }
 
 /// One rank's part in Session::run. Every rank gets the measurements, and rank 0 the outputs.
-RunResult run_rank(RankRun& run, const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
-                   const TailRun& tail, const NamedTensors& inputs, const RunOptions& options,
-                   const StepsBefore& before, HostCommunicator& world) {
+/// `states`: those that begin anew with the run; null where none does.
+RunResult run_rank(RankRun& run, StateBuffers* states, const bundle::MetaInfo& info,
+                   const bundle::ProfileInfo& profile, const TailRun& tail,
+                   const NamedTensors& inputs, const RunOptions& options, HostCommunicator& world) {
   const auto run_once = [&] {
     run.collectives().reset_totals();
-    return run_steps(run, info, profile, inputs, options.loop, before, world);
+    if (states != nullptr) states->begin(options.loop.start);
+    return run_steps(run, info, profile, inputs, options.loop, world);
   };
   if (options.repeat > 1) run_once();
   RunResult result;
@@ -232,7 +226,6 @@ RunResult run_rank(RankRun& run, const bundle::MetaInfo& info, const bundle::Pro
   for (const auto& [input, steps] : last.choices) result.choices.emplace(input, stacked(steps));
   add_measurements(run, world, result);
   result.predicted_collectives = profile.collectives;
-  result.predicted_peak_bytes = profile.peak_bytes;
   for (const bundle::PortInfo& port : profile.outputs) {
     if (!is_wanted(info, options, port.name)) continue;
     Tensor whole = whole_output(info, profile, port, run, world);
@@ -258,6 +251,23 @@ void check_run_options(const RunOptions& options, const std::filesystem::path& d
          dir.string());
 }
 
+InputShapes shapes_of(const NamedTensors& inputs) {
+  InputShapes shapes;
+  for (const auto& [name, tensor] : inputs) shapes.emplace(name, tensor.shape());
+  return shapes;
+}
+
+/// Where no graph can be made for the shapes that states are to have.
+void check_state_shapes(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
+                        const InputShapes& wanted) {
+  for (const bundle::StateInfo& state : info.states) {
+    const bundle::PortInfo& port = *find_port(profile.inputs, state.input);
+    if (const graph::Shape& shape = wanted.at(state.input); shape != port.shape)
+      fail("input '{}' would be {}, but the bundle was made for {}", port.name,
+           graph::to_string(shape), graph::to_string(port.shape));
+  }
+}
+
 bool gives_states(const bundle::MetaInfo& info, const NamedTensors& inputs) {
   return std::ranges::any_of(
       info.states, [&](const bundle::StateInfo& state) { return inputs.contains(state.input); });
@@ -272,15 +282,18 @@ struct Session::Impl {
   Ranks ranks;
   ShapeCache shapes{info, dir, options};
   std::vector<std::unique_ptr<SessionRank>> runs = {};  ///< by rank, null for other processes'
-  TailRun tail = {};  ///< where rank 0 is here and the bundle has one
-  StepsBefore before = {};
+  TailRun tail = {};         ///< where rank 0 is here and the bundle has one
+  PortSymbols symbols = {};  ///< where the bundle has states
+  HeldStates held = {};      ///< that the ranks' buffers have
   std::string failure = {};  ///< why the session is over
 
   Impl(const std::filesystem::path& bundle_dir, const SessionOptions& chosen)
       : dir(bundle_dir),
         info(load_info(dir, chosen.states)),
         options(chosen),
-        ranks(find_ranks(dir, info, options)) {}
+        ranks(find_ranks(dir, info, options)) {
+    if (!info.states.empty()) symbols = port_symbols(info, dir);
+  }
   /// Each rank's device is released in the thread that took it. Where an error unwinds the session,
   /// no other rank is waited for.
   ~Impl() {
@@ -322,7 +335,8 @@ struct Session::Impl {
     });
   }
 
-  void load() {
+  /// But for what is compiled.
+  void load_shards() {
     if (!runs.empty()) return;
     runs.resize(info.ranks.size());
     run_as_rank([&](HostCommunicator& world, const LocalRanks& local) {
@@ -345,35 +359,92 @@ struct Session::Impl {
     });
   }
 
-  RunResult run(const NamedTensors& inputs, const RunOptions& run_options) {
-    LoopOptions loop = run_options.loop;
-    check_run_options(run_options, dir);
-    const bool goes_on = loop.continues && before.steps > 0 && !gives_states(info, inputs);
-    if (goes_on && before.is_profiled)
-      fail("{}: a run cannot continue one that was profiled", dir.string());
-    const StepsBefore from = goes_on ? before : StepsBefore{.first_row = loop.start};
-    loop.start = from.first_row;
-    const std::size_t shape = shapes.find(inputs, loop);
-    if (goes_on && shape != before.shape)
-      fail("{}: a run continues one whose inputs had other shapes", dir.string());
-    const bundle::ProfileInfo& profile = shapes.program(shape).profile;
-    check_loop(info, profile, loop, from.steps);
-    check_inputs(info, profile, inputs, loop);
-    load();
-    RunResult result;
+  void load() {
+    if (!runs.empty()) return;
+    load_shards();
+    on_each([&](SessionRank& rank, HostCommunicator&) { rank.run_of(0, shapes.program(0)); });
+  }
+
+  using RankTask = std::function<void(SessionRank& rank, HostCommunicator& world)>;
+  void on_each(const RankTask& task) {
     run_as_rank([&](HostCommunicator& world, const LocalRanks&) {
-      const bool is_first = world.rank() == 0;
       std::unique_ptr<SessionRank> rank = take_run(world);
-      RankRun& run = rank->run_of(shape, shapes.program(shape));
-      RunResult of_rank = run_rank(run, info, profile, tail, inputs, run_options, from, world);
+      task(*rank, world);
       runs[static_cast<std::size_t>(world.rank())] = std::move(rank);
-      if (is_first || !ranks.are_all_here()) result = std::move(of_rank);
     });
+  }
+
+  /// The states that a run goes on from; null where it begins anew.
+  const HeldStates* held_before(const NamedTensors& inputs, const LoopOptions& loop) const {
+    if (!loop.continues || held.states.empty() || gives_states(info, inputs)) return nullptr;
+    if (!held.lost.empty()) fail("{}: a run cannot continue one that {}", dir.string(), held.lost);
+    return &held;
+  }
+
+  /// By rank: the peak of a run with a shape's graph and the states that the ranks hold.
+  std::vector<std::int64_t> predicted_peaks(const bundle::ProfileInfo& profile,
+                                            const HeldStates& states) const {
+    std::vector<std::int64_t> peaks = profile.peak_bytes;
+    for (std::size_t rank = 0; rank < peaks.size(); ++rank)
+      peaks[rank] += bytes_beside(states, profile, static_cast<int>(rank));
+    return peaks;
+  }
+
+  void check_memory(const bundle::ProfileInfo& profile, const HeldStates& states) const {
+    const std::vector<std::int64_t> peaks = predicted_peaks(profile, states);
+    for (std::size_t rank = 0; rank < peaks.size(); ++rank)
+      if (peaks[rank] > std::max(info.memory_limit_bytes, profile.peak_bytes[rank]))
+        fail(
+            "{}: rank {} would need {} bytes for the model and states of so many rows, and the "
+            "limit is {}: keep fewer rows, or partition the model with another --memory",
+            dir.string(), rank, peaks[rank], info.memory_limit_bytes);
+  }
+
+  RunResult run(const NamedTensors& inputs, const RunOptions& run_options) {
+    const LoopOptions& loop = run_options.loop;
+    check_run_options(run_options, dir);
+    const HeldStates* before = held_before(inputs, loop);
+    const InputShapes wanted =
+        loop.is_loop() ? step_shapes(info, symbols, inputs, loop, before) : shapes_of(inputs);
+    std::size_t shape = shapes.find(wanted, inputs, loop);
+    const bundle::ProfileInfo& profile = shapes.program(shape).profile;
+    check_loop(info, profile, loop);
+    if (loop.is_loop()) check_state_shapes(info, profile, wanted);
+    HeldStates after =
+        loop.is_loop() ? held_after(info, profile, loop, gives_states(info, inputs), before) : held;
+    check_inputs(info, profile, inputs, loop);
+    if (loop.is_loop()) check_memory(profile, after);
+    load_shards();
+    if (before != nullptr)
+      on_each([&](SessionRank& rank, auto&) { rank.kept(held.shape).hand_on_states(); });
+    else if (!are_alike(after, held)) {
+      on_each([&](SessionRank& rank, HostCommunicator& world) {
+        rank.make_states(buffers_of(after, world.rank()));
+      });
+      shapes.drop_all();
+      shape = shapes.find(wanted, inputs, loop);
+    }
+    after.shape = shape;
+    after.lost = !loop.is_loop() ? "was no loop" : run_options.profile ? "was profiled" : "";
+    held = std::move(after);
+    RunResult result = run_shape(shape, inputs, run_options, before == nullptr);
     drop(shapes.keep(shape, std::ranges::max(result.arena_bytes)));
-    before = {.first_row = from.first_row,
-              .steps = from.steps + loop.steps,
-              .shape = shape,
-              .is_profiled = run_options.profile};
+    return result;
+  }
+
+  /// With states that begin anew, or go on.
+  RunResult run_shape(std::size_t shape, const NamedTensors& inputs, const RunOptions& run_options,
+                      bool begins) {
+    const ShapedProgram& program = shapes.program(shape);
+    RunResult result;
+    on_each([&](SessionRank& rank, HostCommunicator& world) {
+      RankRun& run = rank.run_of(shape, program);
+      StateBuffers* states = begins && run_options.loop.is_loop() ? rank.states() : nullptr;
+      RunResult of_rank =
+          run_rank(run, states, info, program.profile, tail, inputs, run_options, world);
+      if (world.rank() == 0 || !ranks.are_all_here()) result = std::move(of_rank);
+    });
+    result.predicted_peak_bytes = predicted_peaks(program.profile, held);
     return result;
   }
 };
@@ -415,17 +486,18 @@ RunResult Session::run(const NamedTensors& inputs, const RunOptions& options) {
 
 RunResult Session::lead(const NamedTensors& inputs, const RunOptions& options) {
   if (!impl_->ranks.are_all_here())
-    impl_->run_as_rank([&](HostCommunicator& world, auto&) { send_request(&inputs, world); });
+    impl_->run_as_rank(
+        [&](HostCommunicator& world, auto&) { send_request(inputs, options, world); });
   return run(inputs, options);
 }
 
-void Session::follow(const RunOptions& options) {
+void Session::follow() {
   while (true) {
-    std::optional<NamedTensors> inputs;
-    impl_->run_as_rank([&](HostCommunicator& world, auto&) { inputs = wait_for_request(world); });
-    if (!inputs) return;
+    std::optional<RunRequest> next;
+    impl_->run_as_rank([&](HostCommunicator& world, auto&) { next = wait_for_request(world); });
+    if (!next) return;
     try {
-      run(*inputs, options);
+      run(next->inputs, next->options);
     } catch (const Error&) {  // rank 0 tells it, unless it is the session's end
       if (is_over()) throw;
     }
@@ -434,7 +506,7 @@ void Session::follow(const RunOptions& options) {
 
 void Session::end_lead() {
   if (impl_->ranks.are_all_here() || is_over()) return;
-  impl_->run_as_rank([](HostCommunicator& world, auto&) { send_request(nullptr, world); });
+  impl_->run_as_rank([](HostCommunicator& world, auto&) { send_end(world); });
 }
 
 void Session::check_ranks() {

@@ -74,19 +74,20 @@ class Session {
   /// Runs the model on global tensors by name, which every process gives in full. In a loop an
   /// input may have one more dimension in front, with an entry a step; one that a step chooses may
   /// have fewer, and states may be left out, which begin as zeros. Inputs may have the shapes of
-  /// any profile of the bundle and, with SessionOptions::shapes and but for loops, any that the
-  /// model takes: the first run of such a shape makes its graph. Throws, before anything runs and
-  /// with all that is wrong at once, for inputs that are missing, superfluous, misshapen or of
-  /// another type; such a session can still run.
+  /// any profile of the bundle and, with SessionOptions::shapes, any that the model takes: the
+  /// first run of such a shape makes its graph. States go from one shape to another, as from a
+  /// prompt of many rows to steps of one. Throws, before anything runs and with all that is wrong
+  /// at once, for inputs that are missing, superfluous, misshapen or of another type, and for
+  /// states that have no place for so many rows; such a session can still run.
   RunResult run(const NamedTensors& inputs, const RunOptions& options = {});
 
-  /// The same where the process with rank 0 alone has the inputs: it leads, and all others follow
-  /// with the same options. What the inputs lack is this run's error, on every process, and the
-  /// next one can be led.
+  /// The same where the process with rank 0 alone has inputs and options: it leads, and all others
+  /// follow. What the inputs lack is this run's error, on every process, and the next one can be
+  /// led.
   RunResult lead(const NamedTensors& inputs, const RunOptions& options = {});
   /// Makes the runs that rank 0's process leads, and waits for them however long, until it calls
   /// end_lead(). Throws where a rank fails, rank 0 while it leads nothing, too.
-  void follow(const RunOptions& options = {});
+  void follow();
   /// Lets the other processes return from follow(), as far as the session is not over.
   void end_lead();
 

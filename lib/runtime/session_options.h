@@ -74,12 +74,19 @@ struct LoopOptions {
   /// itself puts into their places (graph::keeps_places) stay there.
   std::int64_t start = 0;
   std::vector<Choice> choices = {};
-  /// States go on from where the session's last run has left them; zeros before any run. Such a
-  /// run is a loop even of one step, and `start` is that of the first run. A run that is given a
-  /// state begins anew instead, with zeros in those that it is not given.
+  /// States go on from where the session's last loop has left them; zeros before any. Such a run is
+  /// a loop even of one step, and `start` is that of the first run. A run that is given a state
+  /// begins anew instead, with zeros in those that it is not given.
   bool continues = false;
+  /// Rows that inputs of growing states have in this run, the first ones of those that runs have
+  /// written: 0 for a prompt that nothing is before. Absent: as many as there is place for. Such a
+  /// run is a loop even of one step.
+  std::optional<std::int64_t> past = {};
+  /// Rows that growing states have place for, of a run that begins anew. 0: as many as its inputs
+  /// have, and with `past` as many as the longest of the bundle's profiles.
+  std::int64_t capacity = 0;
 
-  bool is_loop() const { return steps > 1 || continues; }
+  bool is_loop() const { return steps > 1 || continues || past; }
 };
 
 struct RunOptions {

@@ -59,8 +59,11 @@ SessionRank::SessionRank(const Graph& shard, const DeviceOptions& device, HostCo
     : host_(host),
       context_(device, host, local, timeout, pipeline.stages),
       pipeline_(std::move(pipeline)),
-      weights_(constants_of(shard)) {
-  runs_.try_emplace(0, shard, context_, pipeline_);
+      weights_(constants_of(shard)) {}
+
+void SessionRank::make_states(std::vector<StateBuffer> states) {
+  runs_.clear();
+  context_.make_states(std::move(states));
 }
 
 RankRun& SessionRank::run_of(std::size_t shape, const ShapedProgram& program) {

@@ -15,15 +15,21 @@ namespace autopar::runtime {
 /// shapes that are kept, compiled. Made, used and destroyed in the rank's thread.
 class SessionRank {
  public:
-  /// Compiles the shard as shape 0; its weights are those of all shapes. Throws Error for devices
-  /// that are missing.
+  /// The shard's weights are those of all shapes. Throws Error for devices that are missing.
   SessionRank(const graph::Graph& shard, const DeviceOptions& device, HostCommunicator& host,
               const LocalRanks& local, std::chrono::milliseconds timeout, Pipeline pipeline);
 
   /// The run of a shape that the session numbers so; compiled where it is not kept. All ranks ask
   /// in the same order. Throws Error where ranks made different programs.
   RankRun& run_of(std::size_t shape, const ShapedProgram& program);
+  /// A run that is kept.
+  RankRun& kept(std::size_t shape) { return runs_.at(shape); }
   void drop(std::size_t shape) { runs_.erase(shape); }
+
+  /// Where all runs have their states from now on; those that are compiled are dropped.
+  void make_states(std::vector<StateBuffer> states);
+  /// Null where make_states() was not called.
+  StateBuffers* states() { return context_.states(); }
 
   void abort() noexcept { context_.abort(); }
 

@@ -10,26 +10,10 @@
 namespace autopar::runtime {
 namespace {
 
-InputShapes shapes_of(const NamedTensors& inputs) {
-  InputShapes shapes;
-  for (const auto& [name, tensor] : inputs) shapes.emplace(name, tensor.shape());
-  return shapes;
-}
-
 InputShapes shapes_of(const bundle::ProfileInfo& profile) {
   InputShapes shapes;
   for (const bundle::PortInfo& port : profile.inputs) shapes.emplace(port.name, port.shape);
   return shapes;
-}
-
-bool fits(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
-          const NamedTensors& inputs, const LoopOptions& loop) {
-  try {
-    check_inputs(info, profile, inputs, loop);
-  } catch (const Error&) {
-    return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -48,21 +32,23 @@ ShapeCache::ShapeCache(const bundle::MetaInfo& info, const std::filesystem::path
   }
 }
 
-std::size_t ShapeCache::find(const NamedTensors& inputs, const LoopOptions& loop) {
-  if (loop.is_loop()) {  // what inputs look like depends on the steps
-    for (std::size_t p = 0; p < info_.profiles.size(); ++p)
-      if (fits(info_, info_.profiles[p], inputs, loop)) return p;
-    return 0;
-  }
-  InputShapes shapes = shapes_of(inputs);
+std::size_t ShapeCache::find(const InputShapes& shapes, const NamedTensors& inputs,
+                             const LoopOptions& loop) {
   if (const auto known = numbers_.find(shapes); known != numbers_.end()) return known->second;
   if (!source_) return 0;
   check_inputs(info_, info_.profiles.front(), inputs, loop, {}, Extents::any);
   ShapedProgram program = source_(shapes);
   const std::size_t number = next_number_++;
   numbers_.emplace(shapes, number);
-  known_.emplace(number, KnownShape{std::move(shapes), std::move(program)});
+  known_.emplace(number, KnownShape{shapes, std::move(program)});
   return number;
+}
+
+ShapeCache::Known::iterator ShapeCache::forget(Known::iterator shape) {
+  shape->second.arena_bytes = 0;
+  if (is_profile(shape->first)) return std::next(shape);
+  numbers_.erase(shape->second.inputs);
+  return known_.erase(shape);
 }
 
 std::vector<std::size_t> ShapeCache::keep(std::size_t shape, std::int64_t arena_bytes) {
@@ -76,18 +62,20 @@ std::vector<std::size_t> ShapeCache::keep(std::size_t shape, std::int64_t arena_
   while (kept_bytes > most_bytes_) {
     auto oldest = known_.end();
     for (auto each = known_.begin(); each != known_.end(); ++each) {
-      const bool has_states = is_profile(each->first) && !info_.states.empty();
-      if (each->first == shape || each->second.arena_bytes == 0 || has_states) continue;
+      if (each->first == shape || each->second.arena_bytes == 0) continue;
       if (oldest == known_.end() || each->second.last_run < oldest->second.last_run) oldest = each;
     }
     if (oldest == known_.end()) break;
-    kept_bytes -= std::exchange(oldest->second.arena_bytes, 0);
+    kept_bytes -= oldest->second.arena_bytes;
     dropped.push_back(oldest->first);
-    if (is_profile(oldest->first)) continue;
-    numbers_.erase(oldest->second.inputs);
-    known_.erase(oldest);
+    forget(oldest);
   }
   return dropped;
+}
+
+void ShapeCache::drop_all() {
+  for (auto each = known_.begin(); each != known_.end();)
+    each = each->second.last_run > 0 ? forget(each) : std::next(each);
 }
 
 }  // namespace autopar::runtime

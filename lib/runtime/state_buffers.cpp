@@ -38,6 +38,7 @@ struct Rows {
   std::int64_t row_bytes = 0;  ///< from one row of `to` to the next; 0 where rows keep their places
   std::int64_t count = 0;
   std::int64_t capacity = 0;
+  std::int64_t* written = nullptr;  ///< rows before them; null where rows keep their places
   std::string name;
 };
 
@@ -80,10 +81,11 @@ StateBuffers::StateBuffers(Device& device, std::vector<StateBuffer> states)
     bytes_ += graph::aligned(graph::bytes_of(state.type, graph::num_elements(state.shape)));
   }
   memory_ = device_.allocate(bytes_);
-  clear();
+  begin(0);
 }
 
-void StateBuffers::clear() {
+void StateBuffers::begin(std::int64_t rows) {
+  rows_.assign(states_.size(), rows);
   device_.fill(memory_.get(), std::byte{0}, bytes_, device_.queue(Queue::computation));
 }
 
@@ -118,7 +120,7 @@ std::byte* StateBuffers::place_of(const Graph& graph, graph::ValueId input) cons
 }
 
 StateBuffers::Copies StateBuffers::copies(const Graph& graph, std::span<const TensorView> inputs,
-                                          std::span<const TensorView> outputs) const {
+                                          std::span<const TensorView> outputs) {
   std::vector<Rows> to_buffers;
   std::vector<Rows> to_inputs;
   std::vector<CopyLayout> to_buffer_layouts;
@@ -130,6 +132,7 @@ StateBuffers::Copies StateBuffers::copies(const Graph& graph, std::span<const Te
     const TensorView buffer = view(*own);
     const auto differing = differing_dim(*own, input);
     auto [rows, layout] = rows_of_output(graph, state, outputs[state.output], buffer, differing);
+    if (rows.row_bytes > 0) rows.written = &rows_[static_cast<std::size_t>(own - states_.data())];
     to_buffers.push_back(std::move(rows));
     to_buffer_layouts.push_back(std::move(layout));
     if (!differing || graph::num_elements(input.shape) == 0) continue;
@@ -143,16 +146,17 @@ StateBuffers::Copies StateBuffers::copies(const Graph& graph, std::span<const Te
       device_.make_strided_copies(std::move(to_buffer_layouts));
   const std::shared_ptr<StridedCopies> fill =
       device_.make_strided_copies(std::move(to_input_layouts));
-  const auto hand_on_rows = [copies = hand_on, all = to_buffers, queue](std::int64_t first_row,
-                                                                        int step) {
+  const auto hand_on_rows = [copies = hand_on, all = to_buffers, queue] {
     std::vector<CopyPlace> places;
     for (const Rows& rows : all) {
-      const std::int64_t first = rows.row_bytes == 0 ? 0 : first_row + step * rows.count;
+      const std::int64_t first = rows.written == nullptr ? 0 : *rows.written;
       if (first < 0 || first + rows.count > rows.capacity)
         fail("state '{}' has place for {} rows, but rows {} to {} are to be written", rows.name,
              rows.capacity, first, first + rows.count - 1);
       places.push_back({rows.from, rows.to + first * rows.row_bytes});
     }
+    for (const Rows& rows : all)
+      if (rows.written != nullptr) *rows.written += rows.count;
     if (!places.empty()) copies->run(places, queue);
   };
   const auto fill_inputs = [copies = fill, all = to_inputs, queue] {

@@ -11,7 +11,6 @@
 
 #include "graph/graph.h"
 #include "runtime/device.h"
-#include "runtime/state_copies.h"
 
 namespace autopar::runtime {
 
@@ -39,8 +38,9 @@ class StateBuffers {
   std::span<const StateBuffer> states() const { return states_; }
   /// What they take on the device.
   std::int64_t bytes() const { return bytes_; }
-  /// Writes zeros, behind all that the device has to do.
-  void clear();
+  /// Zeros everywhere, behind all that the device has to do. Of states that grow the first `rows`
+  /// count as written.
+  void begin(std::int64_t rows);
   graph::Tensor read(std::size_t state) const;
   void write(std::size_t state, const graph::Tensor& tensor);
 
@@ -49,18 +49,17 @@ class StateBuffers {
 
   /// How a graph and the buffers meet. Each joins the device's queue of computation.
   struct Copies {
-    /// After a run, rows to the buffers. A run's new rows, the output's last ones, go to
-    /// `first_row` and behind those of `step` such runs; rows of a state that does not grow, or of
-    /// which the model keeps_places, go to where they are in the output. Throws Error where a
-    /// buffer has no place for them.
-    StateCopies hand_on;
+    /// After a run, rows to the buffers. A run's new rows, the output's last ones, go behind those
+    /// that are written; rows of a state that does not grow, or of which the model keeps_places, go
+    /// to where they are in the output. Throws Error where a buffer has no place for them.
+    std::function<void()> hand_on;
     /// Before a run, the buffers' first rows to inputs that are no buffer.
     std::function<void()> fill;
   };
   /// `inputs` and `outputs` are where the graph's lie. Throws Error, naming both, for a graph whose
   /// state has another type than the buffer or differs in more than one dimension.
   Copies copies(const graph::Graph& graph, std::span<const TensorView> inputs,
-                std::span<const TensorView> outputs) const;
+                std::span<const TensorView> outputs);
 
  private:
   const StateBuffer* find(const std::string& input) const;
@@ -69,6 +68,7 @@ class StateBuffers {
   Device& device_;
   std::vector<StateBuffer> states_;
   std::vector<std::int64_t> offsets_;
+  std::vector<std::int64_t> rows_;  ///< that are written, of states that grow
   std::int64_t bytes_ = 0;
   std::shared_ptr<std::byte> memory_;
 };

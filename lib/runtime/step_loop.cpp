@@ -29,8 +29,7 @@ graph::Graph graph_of_ports(const bundle::ProfileInfo& profile) {
   return graph;
 }
 
-void check_state(const bundle::PortInfo& output, const bundle::PortInfo& input,
-                 const LoopOptions& options, int steps_before) {
+void check_state(const bundle::PortInfo& output, const bundle::PortInfo& input) {
   const auto growth = graph::growth_of(output.name, output.shape, input.name, input.shape);
   std::size_t whole = input.shape.size();  // a dimension that must not be split
   if (growth) whole = static_cast<std::size_t>(growth->dim);
@@ -48,13 +47,6 @@ void check_state(const bundle::PortInfo& output, const bundle::PortInfo& input,
           "partition the model with --loop {}={}",
           rank, output.name, input.name, output.name, input.name);
   }
-  if (!growth) return;
-  const std::int64_t held = options.start + (steps_before + options.steps - 1) * growth->rows;
-  if (held > input.shape[whole])
-    fail(
-        "--steps {}: input '{}' would hold {} rows, but has place for {}; partition the model with "
-        "a longer one",
-        options.steps, input.name, held, input.shape[whole]);
 }
 
 void check_choice(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
@@ -136,7 +128,7 @@ void set_states(bundle::MetaInfo& info, const std::vector<std::string>& patterns
 }
 
 void check_loop(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
-                const LoopOptions& options, int steps_before) {
+                const LoopOptions& options) {
   if (options.steps < 1) fail("--steps {}: give at least 1", options.steps);
   if (!options.is_loop()) return;
   if (info.microbatches > 1)
@@ -148,7 +140,7 @@ void check_loop(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile
   problems.collect([&] {  // what is wrong with one state is so with those of all layers
     for (const bundle::StateInfo& state : info.states)
       check_state(*find_port(profile.outputs, state.output),
-                  *find_port(profile.inputs, state.input), options, steps_before);
+                  *find_port(profile.inputs, state.input));
   });
   std::vector<std::string> inputs;
   for (const bundle::StateInfo& state : info.states) inputs.push_back(state.input);
@@ -194,14 +186,12 @@ void check_inputs(const bundle::MetaInfo& info, const bundle::ProfileInfo& profi
 
 NamedTensors inputs_of_step(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
                             const NamedTensors& inputs, const LoopOptions& options, int step,
-                            const NamedTensors& chosen, bool continues) {
+                            const NamedTensors& chosen) {
   NamedTensors of_step;
   for (const bundle::PortInfo& port : profile.inputs) {
     const auto given = inputs.find(port.name);
     if (is_state(info, port.name) && options.is_loop()) {
-      if (step > 0 || continues) continue;
-      of_step[port.name] =
-          given == inputs.end() ? Tensor::zeros(port.type, port.shape) : given->second;
+      if (step == 0 && given != inputs.end()) of_step[port.name] = given->second;
       continue;
     }
     const std::int64_t steps = options.is_loop() ? entries(given->second, port) : 0;

@@ -19,11 +19,10 @@ const bundle::PortInfo* find_port(const std::vector<bundle::PortInfo>& ports,
 void set_states(bundle::MetaInfo& info, const std::vector<std::string>& patterns);
 
 /// Throws Error where the bundle cannot be run so: a state whose output is not split as its input
-/// is, one that does not hold so many rows, several microbatches, an output or input that
-/// there is not, or one that the tail makes or reads, which is computed behind the last step.
-/// `steps_before` of a loop that continues have made rows, too.
+/// is, several microbatches, an output or input that there is not, or one that the tail makes or
+/// reads, which is computed behind the last step.
 void check_loop(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
-                const LoopOptions& options, int steps_before = 0);
+                const LoopOptions& options);
 
 /// Whether inputs have the extents of a profile, or any in as many dimensions.
 enum class Extents { of_profile, any };
@@ -37,12 +36,11 @@ void check_inputs(const bundle::MetaInfo& info, const bundle::ProfileInfo& profi
                   const std::vector<std::string>& unread = {},
                   Extents extents = Extents::of_profile);
 
-/// What is written before a step: all but states that have their values from the step before.
-/// States that are not given begin as zeros. `chosen`: what the step before has chosen, by input;
-/// `continues`: whether a run before has left the states that this one goes on from.
+/// What is written before a step: all but states that have their values from the step before, or
+/// zeros. `chosen`: what the step before has chosen, by input.
 NamedTensors inputs_of_step(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
                             const NamedTensors& inputs, const LoopOptions& options, int step,
-                            const NamedTensors& chosen, bool continues = false);
+                            const NamedTensors& chosen);
 
 /// The indices of the largest elements along the last dimension, the first of equal ones, as a
 /// tensor of this shape and type. Throws Error for a type that has no order.

@@ -14,6 +14,7 @@ from onnx import TensorProto
 
 from support import (
     AUTOPAR,
+    MODELS,
     PLANNED,
     SOURCE,
     TOLERANCE,
@@ -128,6 +129,27 @@ class ZooTest(CudaTest):
                     self.assertEqual(measured["collectives"], meta["profiles"][0]["collectives"])
                     if collectives == "nccl":
                         self.assertEqual(measured["launches_per_run"], [1] * (stages * mesh))
+
+    def test_decoders_generate_what_transformers_does(self):
+        """A prompt's rows stay in the GPU's memory, for steps with a graph of their own."""
+        for name, batch, ranks in (
+            ("llama-step-torchscript", "batch=3", 2),
+            ("llama-gqa", "batch_size=1", 2),
+            ("llama-static", "batch=3", 1),
+        ):
+            with self.subTest(name):
+                made = json.loads((MODELS / name / "generated.json").read_text())
+                ids = self.tmp / "ids"
+                ids.write_text("".join(" ".join(map(str, ids)) + "\n" for ids in made["prompts"]))
+                bundle = self.tmp / name
+                autopar("partition", MODELS / name / "model.onnx", "--shape", batch, "--ngpus", ranks,
+                        "--out", bundle)  # fmt: skip
+                words = [AUTOPAR, "generate", "--dir", bundle, "--ids", ids, "--max-tokens", 10,
+                         "--device", "cuda"]  # fmt: skip
+                lines = subprocess.run(list(map(str, words)), env=self.environment, text=True, check=True,
+                                       capture_output=True, timeout=300).stdout.splitlines()  # fmt: skip
+                texts = [[int(token) for token in line.split()] for line in lines[:3]]
+                self.assertEqual(texts, [text[:10] for text in made["texts"]])
 
     def test_the_same_bits_come_from_run_to_run(self):
         model = Model("llama-dynamo")

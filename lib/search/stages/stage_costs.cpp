@@ -126,11 +126,11 @@ const plan::Plan& StageCosts::plan(const StageChoice& stage) const {
 std::string StageCosts::refusal(const StageChoice& stage) const {
   if (facts_.is_too_large(stage.size, stage.begin, stage.end)) {
     const std::int64_t devices = facts_.submeshes[stage.size].devices;
-    const std::int64_t weights = facts_.weights[facts_.place(stage.begin, stage.end)] / devices;
+    const std::int64_t weights = facts_.weights[facts_.place(stage.begin, stage.end)];
     return fmt::format(
         "its weights take {:.1f} MiB of each of {} devices, of which {:.1f} MiB may "
         "be used: raise --memory or add devices",
-        static_cast<double>(weights) / 1048576.0, devices,
+        static_cast<double>(weights / devices) / 1048576.0, devices,
         static_cast<double>(facts_.capacity()) / 1048576.0);
   }
   std::string text;

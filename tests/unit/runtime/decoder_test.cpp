@@ -42,16 +42,38 @@ Ints ints(const NamedTensors& inputs, const std::string& name) {
   return {values.begin(), values.end()};
 }
 
+/// What is not said: one column, and no run before.
+struct Before {
+  std::int64_t columns = 1;
+  Ints read = {0, 0};
+  std::int64_t past = 0;
+  std::int64_t made = 0;
+  std::int64_t made_by_first = 0;
+  Ints first = {0, 0};
+};
+
+NewTokens tokens_of(std::vector<Ints> rows, const Before& before) {
+  return {.rows = std::move(rows),
+          .columns = before.columns,
+          .read = before.read,
+          .past = before.past,
+          .made = before.made,
+          .made_by_first = before.made_by_first,
+          .first = before.first};
+}
+
 TEST_CASE("without a cache, texts are padded behind") {
   const DecoderPorts ports = ports_of(bundle_of(
       {port("input_ids", {2, 4}), port("attention_mask", {2, 4}), port("position_ids", {2, 4})},
       {2, 4, 9}, false));
   CHECK(ports.cache == DecoderPorts::Cache::none);
-  CHECK(ports.most_tokens == 5);
-  const NamedTensors inputs = decoder_inputs(ports, {.rows = {{7, 8}, {1, 2, 3, 4}}});
+  CHECK(ports.rows == 4);
+  CHECK_FALSE(ports.may_grow());
+  const NamedTensors inputs =
+      decoder_inputs(ports, tokens_of({{7, 8}, {1, 2, 3, 4}}, {.columns = 4}));
   CHECK(ints(inputs, "input_ids") == Ints{7, 8, 0, 0, 1, 2, 3, 4});
   CHECK(ints(inputs, "attention_mask") == Ints{1, 1, 0, 0, 1, 1, 1, 1});
-  CHECK(ints(inputs, "position_ids") == Ints{0, 1, 2, 3, 0, 1, 2, 3});
+  CHECK(ints(inputs, "position_ids") == Ints{0, 1, 1, 1, 0, 1, 2, 3});
 }
 
 TEST_CASE("a model that puts rows to their places is told how many there are") {
@@ -60,9 +82,11 @@ TEST_CASE("a model that puts rows to their places is told how many there are") {
        port("seqlens_k", {2}, DataType::int32), port("total_sequence_length", {}, DataType::int32),
        port("cache_position", {1})},
       {2, 1, 9}, true));
-  CHECK(ports.cache == DecoderPorts::Cache::placed);
-  CHECK(ports.most_tokens == 7);
-  const NamedTensors inputs = decoder_inputs(ports, {.rows = {{7}, {8}}, .past = 3});
+  CHECK(ports.cache == DecoderPorts::Cache::by_place);
+  CHECK(ports.rows == 6);
+  CHECK_FALSE(ports.may_grow());
+  const NamedTensors inputs =
+      decoder_inputs(ports, tokens_of({{7}, {8}}, {.read = {3, 3}, .made = 3}));
   CHECK(ints(inputs, "input_ids") == Ints{7, 8});
   CHECK(ints(inputs, "attention_mask") == Ints{1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0});
   CHECK(ints(inputs, "seqlens_k") == Ints{3, 3});
@@ -75,10 +99,41 @@ TEST_CASE("behind a buffer of which some rows are filled stand the new ones") {
   DecoderPorts ports = ports_of(bundle_of(
       {port("input_ids", {2, 1}), port("attention_mask", {2, 6}), port("position_ids", {2, 1})},
       {2, 1, 9}, true));
-  ports.cache = DecoderPorts::Cache::appended;
-  const NamedTensors inputs = decoder_inputs(ports, {.rows = {{7}, {8}}, .past = 2});
+  ports.cache = DecoderPorts::Cache::masked;
+  const NamedTensors inputs =
+      decoder_inputs(ports, tokens_of({{7}, {8}}, {.read = {2, 2}, .past = 5, .made = 2}));
   CHECK(ints(inputs, "attention_mask") == Ints{1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 1});
   CHECK(ints(inputs, "position_ids") == Ints{2, 2});
+}
+
+TEST_CASE("prompts of different lengths are read in one run, and masks hide what pads them") {
+  DecoderPorts ports = ports_of(bundle_of(
+      {port("input_ids", {2, 1}), port("attention_mask", {2, 6}), port("position_ids", {2, 1})},
+      {2, 1, 9}, true));
+  for (const auto cache : {DecoderPorts::Cache::masked, DecoderPorts::Cache::by_text}) {
+    ports.cache = cache;
+    const NamedTensors prompt = decoder_inputs(ports, tokens_of({{7}, {4, 5, 6}}, {.columns = 3}));
+    CHECK(prompt.at("input_ids").shape() == Shape{2, 3});
+    CHECK(ints(prompt, "input_ids") == Ints{7, 0, 0, 4, 5, 6});
+    CHECK(ints(prompt, "position_ids") == Ints{0, 0, 0, 0, 1, 2});
+    CHECK(ints(prompt, "attention_mask") == Ints{1, 0, 0, 1, 1, 1});
+  }
+  // A step behind both, and a step before it, in a buffer of 5 rows: where the session puts rows,
+  // both texts have two behind those of the prompt; where the model does, behind their own.
+  NewTokens step = tokens_of(
+      {{8}, {9}}, {.read = {2, 4}, .past = 5, .made = 4, .made_by_first = 3, .first = {1, 3}});
+  ports.cache = DecoderPorts::Cache::masked;
+  CHECK(ints(decoder_inputs(ports, step), "attention_mask") ==
+        Ints{1, 0, 0, 1, 0, 1, 1, 1, 1, 1, 0, 1});
+  CHECK(ints(decoder_inputs(ports, step), "position_ids") == Ints{2, 4});
+  ports.cache = DecoderPorts::Cache::by_text;
+  CHECK(ints(decoder_inputs(ports, step), "attention_mask") ==
+        Ints{1, 1, 1, 0, 0, 0, 1, 1, 1, 1, 1, 0});
+  // Rows that the model puts to places of all texts.
+  ports.cache = DecoderPorts::Cache::by_place;
+  step.past = 0;
+  CHECK(ints(decoder_inputs(ports, step), "attention_mask") ==
+        Ints{1, 0, 0, 1, 1, 0, 1, 1, 1, 1, 1, 0});
 }
 
 TEST_CASE("scores are those of a row's token, as floats") {

@@ -74,12 +74,12 @@ TEST_CASE("tensors of all sizes come as they were given") {
                            {"one bit", Tensor::zeros(DataType::boolean, {})},
                            {"two a byte", Tensor::zeros(DataType::int4, {3})}};
   Ends ends;
-  send_request(&given, ends.first);
-  const std::optional<NamedTensors> taken = wait_for_request(ends.other);
+  send_request(given, {}, ends.first);
+  const std::optional<RunRequest> taken = wait_for_request(ends.other);
   REQUIRE(taken);
-  REQUIRE(taken->size() == given.size());
+  REQUIRE(taken->inputs.size() == given.size());
   for (const auto& [name, tensor] : given) {
-    const Tensor& copy = taken->at(name);
+    const Tensor& copy = taken->inputs.at(name);
     CHECK(copy.type() == tensor.type());
     CHECK(copy.shape() == tensor.shape());
     CHECK(std::ranges::equal(copy.bytes(), tensor.contiguous_copy().bytes()));
@@ -89,18 +89,45 @@ TEST_CASE("tensors of all sizes come as they were given") {
 
 TEST_CASE("no inputs are a request, and the end is none") {
   Ends ends;
-  const NamedTensors none;
-  send_request(&none, ends.first);
-  send_request(nullptr, ends.first);
-  const std::optional<NamedTensors> first = wait_for_request(ends.other);
+  send_request({}, {}, ends.first);
+  send_end(ends.first);
+  const std::optional<RunRequest> first = wait_for_request(ends.other);
   REQUIRE(first);
-  CHECK(first->empty());
+  CHECK(first->inputs.empty());
   CHECK_FALSE(wait_for_request(ends.other));
+}
+
+TEST_CASE("all options of a run come, too") {
+  Ends ends;
+  const RunOptions given{.loop = {.steps = 3,
+                                  .start = 4,
+                                  .choices = {{"logits", "ids"}},
+                                  .continues = true,
+                                  .past = 0,
+                                  .capacity = 70},
+                         .repeat = 5,
+                         .outputs = {"logits", "present"},
+                         .profile = true};
+  send_request({}, given, ends.first);
+  const RunOptions taken = wait_for_request(ends.other).value().options;
+  CHECK(taken.loop.steps == 3);
+  CHECK(taken.loop.start == 4);
+  REQUIRE(taken.loop.choices.size() == 1);
+  CHECK(taken.loop.choices[0].output == "logits");
+  CHECK(taken.loop.choices[0].input == "ids");
+  CHECK(taken.loop.continues);
+  CHECK(taken.loop.past == 0);
+  CHECK(taken.loop.capacity == 70);
+  CHECK(taken.repeat == 5);
+  CHECK(taken.outputs == given.outputs);
+  CHECK(taken.profile);
+  send_request({}, {}, ends.first);
+  CHECK_FALSE(wait_for_request(ends.other).value().options.loop.past);
 }
 
 TEST_CASE("who waits for a request waits for years, and who sends one no longer than ever") {
   Ends ends;
-  send_request(nullptr, ends.first);
+  send_end(ends.first);
   wait_for_request(ends.other);
   REQUIRE(ends.wire.waits.size() == 2);
   CHECK(ends.wire.waits[0] == std::nullopt);

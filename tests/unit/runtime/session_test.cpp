@@ -11,6 +11,7 @@
 #include "bundle/meta_info.h"
 #include "graph/onnx/onnx_export.h"
 #include "graph_sketch.h"
+#include "runtime/shape_source.h"
 #include "unit/runtime/comm/tcp_world.h"
 
 namespace autopar::runtime {
@@ -21,20 +22,26 @@ using Catch::Matchers::Contains;
 
 constexpr int ranks = 2;
 constexpr std::int64_t rows = 4;  ///< that `past` has place for
+constexpr std::int64_t most_bytes = 4096;
 
-/// next = x + sum, and present = past with next as its last row: two states, one that is replaced
-/// and one that grows. This is one rank's half along dimension 0.
-graph::Graph accumulator() {
+/// next = sum and all rows of x, and present = past with sum added to x as its last rows: two
+/// states, one that is replaced and one that grows. This is one rank's half along dimension 0.
+graph::Graph accumulator(std::int64_t rows_of_x, std::int64_t rows_of_past) {
   Builder sketch;
-  const ValueId x = sketch.input("x", {1, 1, 3});
+  const ValueId x = sketch.input("x", {1, rows_of_x, 3});
   const ValueId sum = sketch.input("sum", {1, 1, 3});
-  const ValueId past = sketch.input("past", {1, rows, 3});
-  const ValueId next = sketch.node("Add", {x, sum}, {1, 1, 3});
-  const ValueId present =
-      sketch.node("Concat", {past, next}, {1, rows + 1, 3}, {{"axis", std::int64_t{1}}});
+  const ValueId past = sketch.input("past", {1, rows_of_past, 3});
+  const ValueId axis = sketch.graph.add_constant("axis", Tensor::of_int64({1}, {{1}}));
+  const ValueId all =
+      sketch.node("ReduceSum", {x, axis}, {1, 1, 3}, {{"keepdims", std::int64_t{1}}});
+  const ValueId next = sketch.node("Add", {all, sum}, {1, 1, 3});
+  const ValueId added = sketch.node("Add", {x, sum}, {1, rows_of_x, 3});
+  const ValueId present = sketch.node("Concat", {past, added}, {1, rows_of_past + rows_of_x, 3},
+                                      {{"axis", std::int64_t{1}}});
   sketch.graph.value(next).name = "next";
   sketch.graph.value(present).name = "present";
   sketch.graph.outputs = {next, present};
+  sketch.graph.states = {{0, 1}, {1, 2}};
   sketch.graph.opsets[""] = 18;
   return sketch.graph;
 }
@@ -47,6 +54,14 @@ bundle::PortInfo port(const std::string& name, std::int64_t rows_of_port) {
   return info;
 }
 
+bundle::ProfileInfo profile_of(std::int64_t rows_of_x, std::int64_t rows_of_past) {
+  bundle::ProfileInfo profile;
+  profile.peak_bytes.assign(ranks, 1);
+  profile.inputs = {port("x", rows_of_x), port("sum", 1), port("past", rows_of_past)};
+  profile.outputs = {port("next", 1), port("present", rows_of_past + rows_of_x)};
+  return profile;
+}
+
 /// The accumulator over two ranks, as a bundle.
 class AccumulatorBundle {
  public:
@@ -54,15 +69,13 @@ class AccumulatorBundle {
     bundle::MetaInfo info;
     info.model = "accumulator.onnx";
     info.stages = {{.stage = 0, .mesh = {{"axis0", ranks}}, .ranks = {0, 1}}};
-    bundle::ProfileInfo& profile = info.profiles.emplace_back();
-    profile.peak_bytes.resize(ranks);
-    profile.inputs = {port("x", 1), port("sum", 1), port("past", rows)};
-    profile.outputs = {port("next", 1), port("present", rows + 1)};
+    info.profiles = {profile_of(1, rows)};
+    info.memory_limit_bytes = most_bytes;
     info.states = {{"next", "sum"}, {"present", "past"}};
     for (int rank = 0; rank < ranks; ++rank) {
       const std::string name = "rank" + std::to_string(rank);
-      const auto written =
-          graph::save_onnx(accumulator(), dir() / (name + ".onnx"), dir() / (name + ".data"));
+      const auto written = graph::save_onnx(accumulator(1, rows), dir() / (name + ".onnx"),
+                                            dir() / (name + ".data"));
       info.ranks.push_back(
           {rank, 0, {rank}, {{name + ".onnx", written.model.bytes, written.model.xxh3}}, 0, 0});
     }
@@ -167,6 +180,128 @@ TEST_CASE(
   // Rows are counted anew, too.
   for (int step = 1; step < 5; ++step) session.run({{"x", x_of(step)}}, next);
   CHECK_THROWS_WITH(session.run({{"x", x_of(5)}}, next), Contains("has place for 4"));
+}
+
+/// The accumulator for any number of rows.
+ShapedProgram accumulator_for(const InputShapes& inputs) {
+  const std::int64_t x = inputs.at("x")[1];
+  const std::int64_t past = inputs.at("past")[1];
+  return {.profile = profile_of(x, past),
+          .shard = [=](int) { return accumulator(x, past); },
+          .digest = std::to_string(x) + " " + std::to_string(past)};
+}
+
+/// What the states should be, by plain loops.
+struct Accumulated {
+  std::vector<float> sum = std::vector<float>(6, 0);
+  std::vector<std::vector<float>> rows = {};  ///< of both ranks, 6 numbers each
+
+  void add(const Tensor& x) {
+    const std::int64_t count = x.shape()[1];
+    const std::vector<float> before = sum;
+    for (std::int64_t r = 0; r < count; ++r) {
+      std::vector<float>& row = rows.emplace_back();
+      for (std::int64_t half = 0; half < 2; ++half)
+        for (std::int64_t i = 0; i < 3; ++i) {
+          const auto at_sum = static_cast<std::size_t>(half * 3 + i);
+          const float value = floats(x)[static_cast<std::size_t>((half * count + r) * 3 + i)];
+          row.push_back(value + before[at_sum]);
+          sum[at_sum] += value;
+        }
+    }
+  }
+  /// The output `present` of a run with so many rows of past, with zeros where none is written.
+  std::vector<float> present(std::int64_t past, std::int64_t count) const {
+    std::vector<float> values;
+    const std::int64_t before = std::ssize(rows) - count;
+    for (std::size_t half = 0; half < 2; ++half) {
+      for (std::int64_t r = 0; r < past + count; ++r) {
+        const std::int64_t row = r < past ? r : before + r - past;
+        const bool is_there = r >= past || r < before;
+        for (std::size_t i = 0; i < 3; ++i)
+          values.push_back(is_there ? rows[static_cast<std::size_t>(row)][half * 3 + i] : 0);
+      }
+    }
+    return values;
+  }
+};
+
+/// A prompt and steps, led by rank 0, with states for so many rows.
+void check_texts(Session& session, std::int64_t capacity) {
+  for (const std::int64_t prompt : {3, 1, 5}) {
+    Accumulated expected;
+    const auto run = [&](std::int64_t count, std::optional<std::int64_t> past) {
+      const bool is_first = expected.rows.empty();
+      std::vector<double> values;
+      for (std::int64_t i = 0; i < 6 * count; ++i)
+        values.push_back(static_cast<double>(std::ssize(expected.rows) * 7 + i * i % 11));
+      const Tensor x = tensor_of(DataType::float32, {2, count, 3}, values);
+      LoopOptions loop{.continues = !is_first, .past = past};
+      if (is_first) loop.capacity = capacity;
+      const RunResult result = session.lead({{"x", x}}, {.loop = loop});
+      expected.add(x);
+      CHECK(floats(result.outputs.at("next")) == expected.sum);
+      CHECK(floats(result.outputs.at("present")) ==
+            expected.present(past.value_or(capacity), count));
+    };
+    run(prompt, 0);
+    run(1, std::nullopt);
+    run(1, std::nullopt);
+    run(2, prompt + 2);  // its past has no other rows
+    run(1, 1);           // and this one's not all
+    run(1, std::nullopt);
+    const std::int64_t missing = prompt + 6 - capacity;
+    const LoopOptions more{.steps = static_cast<int>(2 - missing), .continues = true};
+    CHECK_THROWS_WITH(session.lead({{"x", x_of(0)}}, {.loop = more}), Contains("has place for"));
+    run(1, std::nullopt);
+  }
+}
+
+TEST_CASE("a prompt, steps and what reads the past's first rows go on from one another") {
+  const AccumulatorBundle bundle;
+  SessionOptions any_shape = options;
+  any_shape.shapes = accumulator_for;
+  {
+    Session session(bundle.dir(), any_shape);
+    for (const std::int64_t capacity : {12, 11, 12}) check_texts(session, capacity);
+    // The states begin anew in a loop that says nothing of them.
+    CHECK(floats(three_steps(session).outputs.at("next")) ==
+          std::vector<float>{30, 33, 36, 39, 42, 45});
+    const LoopOptions too_many{.past = 0, .capacity = 1000};
+    CHECK_THROWS_WITH(session.run({{"x", x_of(0)}}, {.loop = too_many}),
+                      Contains("the limit is 4096"));
+    check_texts(session, 11);
+  }
+  any_shape.shape_cache_bytes = 0;  // every shape is made anew
+  Session session(bundle.dir(), any_shape);
+  check_texts(session, 12);
+}
+
+TEST_CASE("a loop goes on from a loop alone") {
+  const AccumulatorBundle bundle;
+  Session session(bundle.dir(), options);
+  const RunOptions next{.loop = {.continues = true}};
+  session.run({{"x", x_of(0)}}, next);
+  session.run(
+      {{"x", x_of(0)}, {"sum", x_of(1)}, {"past", Tensor::zeros(DataType::float32, {2, rows, 3})}});
+  CHECK_THROWS_WITH(session.run({{"x", x_of(1)}}, next), Contains("was no loop"));
+  const LoopOptions other{.past = 2};
+  CHECK_THROWS_WITH(session.run({{"x", x_of(1)}}, {.loop = other}), Contains("2x4x3"));
+}
+
+TEST_CASE("states of ranks that meet over TCP go from shape to shape, too") {
+  const AccumulatorBundle bundle;
+  SessionOptions any_shape = options;
+  any_shape.shapes = accumulator_for;
+  const auto errors = errors_of_sessions(
+      bundle.dir(), ranks,
+      [&](Session& session) {
+        if (!session.has_first_rank()) return session.follow();
+        check_texts(session, 12);
+        session.end_lead();
+      },
+      any_shape);
+  CHECK(errors == std::vector<std::string>(ranks));
 }
 
 TEST_CASE("sessions of ranks that meet over TCP hold their states, too") {

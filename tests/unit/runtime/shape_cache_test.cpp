@@ -28,6 +28,12 @@ bundle::MetaInfo two_profiles() {
 
 NamedTensors input(const Shape& shape) { return {{"x", Tensor::zeros(DataType::float32, shape)}}; }
 
+std::size_t find(ShapeCache& cache, const NamedTensors& inputs) {
+  InputShapes shapes;
+  for (const auto& [name, tensor] : inputs) shapes.emplace(name, tensor.shape());
+  return cache.find(shapes, inputs, {});
+}
+
 /// Counts what it makes; refuses more than 100 rows.
 struct Source {
   int made = 0;
@@ -50,14 +56,14 @@ TEST_CASE("a profile's shape is the profile's, and others are made once") {
   const bundle::MetaInfo info = two_profiles();
   Source source;
   ShapeCache cache(info, "bundle", source.options(1000));
-  CHECK(cache.find(input({2, 4}), {}) == 1);
-  CHECK(cache.find(input({1, 4}), {}) == 0);
+  CHECK(find(cache, input({2, 4})) == 1);
+  CHECK(find(cache, input({1, 4})) == 0);
   CHECK(source.made == 0);
-  const std::size_t three = cache.find(input({3, 4}), {});
+  const std::size_t three = find(cache, input({3, 4}));
   CHECK(three == 2);
   CHECK(cache.program(three).profile.inputs.front().shape == Shape{3, 4});
   CHECK(cache.keep(three, 10).empty());
-  CHECK(cache.find(input({3, 4}), {}) == three);
+  CHECK(find(cache, input({3, 4})) == three);
   CHECK(source.made == 1);
 }
 
@@ -65,32 +71,48 @@ TEST_CASE("what was used least recently is dropped, never what is in use") {
   const bundle::MetaInfo info = two_profiles();
   Source source;
   ShapeCache cache(info, "bundle", source.options(100));
-  CHECK(cache.keep(cache.find(input({1, 4}), {}), 40).empty());
-  const std::size_t three = cache.find(input({3, 4}), {});
+  CHECK(cache.keep(find(cache, input({1, 4})), 40).empty());
+  const std::size_t three = find(cache, input({3, 4}));
   CHECK(cache.keep(three, 40).empty());
-  CHECK(cache.keep(cache.find(input({1, 4}), {}), 40).empty());
-  const std::size_t five = cache.find(input({5, 4}), {});
+  CHECK(cache.keep(find(cache, input({1, 4})), 40).empty());
+  const std::size_t five = find(cache, input({5, 4}));
   CHECK(cache.keep(five, 40) == std::vector{three});
   CHECK(source.made == 2);
-  const std::size_t again = cache.find(input({3, 4}), {});
+  const std::size_t again = find(cache, input({3, 4}));
   CHECK(source.made == 3);
   CHECK(cache.keep(again, 500) == std::vector<std::size_t>{0, five});
-  CHECK(cache.keep(cache.find(input({1, 4}), {}), 40) == std::vector{again});
+  CHECK(cache.keep(find(cache, input({1, 4})), 40) == std::vector{again});
 }
 
 TEST_CASE("inputs that no shape can mend are refused, and so is a shape by whoever makes it") {
   const bundle::MetaInfo info = two_profiles();
   Source source;
   ShapeCache cache(info, "bundle", source.options(100));
-  CHECK_THROWS_WITH(cache.find(input({3}), {}), Contains("the bundle was made for"));
-  CHECK_THROWS_WITH(cache.find({{"y", Tensor::zeros(DataType::float32, {1})}}, {}),
+  CHECK_THROWS_WITH(find(cache, input({3})), Contains("the bundle was made for"));
+  CHECK_THROWS_WITH(find(cache, {{"y", Tensor::zeros(DataType::float32, {1})}}),
                     Contains("no such input"));
-  CHECK_THROWS_WITH(cache.find(input({101, 4}), {}), Contains("too many rows"));
-  CHECK(cache.find(input({100, 4}), {}) == 2);
+  CHECK_THROWS_WITH(find(cache, input({101, 4})), Contains("too many rows"));
+  CHECK(find(cache, input({100, 4})) == 2);
 }
 
 TEST_CASE("without a source the first profile's refusal stands") {
   const bundle::MetaInfo info = two_profiles();
   ShapeCache cache(info, "bundle", {});
-  CHECK(cache.find(input({3, 4}), {}) == 0);
+  CHECK(find(cache, input({3, 4})) == 0);
+}
+
+TEST_CASE("what ranks have dropped is made anew, and what they have not compiled yet is not") {
+  const bundle::MetaInfo info = two_profiles();
+  Source source;
+  ShapeCache cache(info, "bundle", source.options(1000));
+  cache.keep(find(cache, input({1, 4})), 40);
+  cache.keep(find(cache, input({3, 4})), 40);
+  const std::size_t five = find(cache, input({5, 4}));
+  cache.drop_all();
+  CHECK(source.made == 2);
+  CHECK(find(cache, input({5, 4})) == five);
+  CHECK(find(cache, input({1, 4})) == 0);
+  CHECK(source.made == 2);
+  find(cache, input({3, 4}));
+  CHECK(source.made == 3);
 }

@@ -100,7 +100,7 @@ TEST_CASE("a prompt, steps and another prompt go on from one another's rows") {
     executable.write_input(0, exact);
     executable.run();
     CHECK(doubles(executable.read_output(2)) == expected.sizes(seen));
-    executable.hand_on_states(held, 0);
+    executable.hand_on_states();
     expected.add(exact, held);
     held += rows;
     CHECK(doubles(buffers.read(0)) == expected.past);
@@ -112,9 +112,9 @@ TEST_CASE("a prompt, steps and another prompt go on from one another's rows") {
     go(step, 1, most_rows);
     go(more, 2, 6);
     go(step, 1, most_rows);
-    CHECK_THROWS_WITH(step.hand_on_states(held, 0),
+    CHECK_THROWS_WITH(step.hand_on_states(),
                       Catch::Contains("has place for 9 rows, but rows 9 to 9"));
-    buffers.clear();
+    buffers.begin(0);
     expected = {};
     held = 0;
   }
@@ -140,7 +140,7 @@ TEST_CASE("an Executable that goes leaves the states to the others") {
   auto prompt = std::make_unique<Executable>(decoder(0, 4), options);
   prompt->write_input(0, tensor_of(DataType::float32, {heads, 4, features}, ones));
   prompt->run();
-  prompt->hand_on_states(0, 0);
+  prompt->hand_on_states();
   prompt.reset();
   Executable step(decoder(most_rows, 1), options);
   step.write_input(0,
@@ -169,6 +169,7 @@ TEST_CASE("rows that the model puts into a buffer itself stay where it has put t
   for (const std::int64_t longer : {0, 1}) {
     CAPTURE(longer);
     StateBuffers buffers(place.device, {{"present", "past", DataType::float32, {1, 8, 2}}});
+    buffers.begin(99);  // which row is the model's affair
     const CompileOptions options{.device = &place.device, .states = &buffers};
     Executable prompt(placed_rows(5, 3, longer), options);  // of a shorter buffer
     Executable step(placed_rows(8, 1, longer), options);
@@ -180,7 +181,7 @@ TEST_CASE("rows that the model puts into a buffer itself stay where it has put t
           0, tensor_of(DataType::float32, {1, rows, 2}, std::vector<double>(count, value)));
       executable.write_input(1, Tensor::of_int64({1}, std::span(&to, 1)));
       executable.run();
-      executable.hand_on_states(99, 3);  // which row is the model's affair
+      executable.hand_on_states();
       std::fill_n(expected.begin() + 2 * to, count, value);
       CHECK(doubles(buffers.read(0)) == expected);
     };
@@ -196,7 +197,7 @@ TEST_CASE("states that do not fit a graph are refused with both shapes") {
   Place place;
   const auto error = [&](std::vector<StateBuffer> states) -> std::string {
     try {
-      const StateBuffers buffers(place.device, std::move(states));
+      StateBuffers buffers(place.device, std::move(states));
       const Executable executable(decoder(4, 1), {.device = &place.device, .states = &buffers});
       return "none";
     } catch (const Error& refused) {

@@ -215,7 +215,7 @@ class TieSearch {
       add_tie(is_least ? least : tie->sum.times.empty() ? number : sum, *tie);
     };
     for (const Tie& tie : sums_of_inputs(attempt.refused)) add_tie(sum, tie);
-    for (const auto& [a, b] : disagreements(attempt.refused))
+    for (const auto& [a, b] : with_flattened(disagreements(attempt.refused)))
       for (const Sum& of_a : sums_of(a))
         for (const Sum& of_b : sums_of(b)) add_equation(of_a, of_b);
     for (const auto& [symbol, declared, extent] : attempt.contradictions)
@@ -228,6 +228,19 @@ class TieSearch {
     for (const std::vector<Tie>& ties : by_kind)
       found.insert(found.end(), ties.begin(), ties.end());
     found.resize(std::min(found.size(), most_candidates));
+    return found;
+  }
+
+  /// And what they are of the last sequence of a batch whose sequences stand one behind another, as
+  /// rows that a Gather reads: it needs 2 * 128 + 256 of 3 * 128.
+  std::vector<Disagreement> with_flattened(std::vector<Disagreement> found) const {
+    const std::size_t count = found.size();
+    for (const std::int64_t batch : options_.known)
+      for (std::size_t i = 0; batch > 1 && i < count; ++i) {
+        const auto [a, b] = found[i];
+        if (b % batch == 0) found.emplace_back(a - b + b / batch, b / batch);
+        if (a % batch == 0) found.emplace_back(a / batch, b - a + a / batch);
+      }
     return found;
   }
 

@@ -74,13 +74,15 @@ std::vector<std::string> errors_of(const std::vector<runtime::Rendezvous>& ranks
 }
 
 std::vector<std::string> errors_of_sessions(const std::filesystem::path& bundle_dir, int ranks,
-                                            const std::function<void(runtime::Session&)>& work) {
+                                            const std::function<void(runtime::Session&)>& work,
+                                            const runtime::SessionOptions& options) {
   const std::string place = to_string(free_endpoint());
   return errors_in_threads(static_cast<std::size_t>(ranks), [&](std::size_t i) {
-    runtime::Session session(bundle_dir, {.device = {.threads = 1},
-                                          .launch = {.rank = static_cast<int>(i),
-                                                     .rendezvous = place,
-                                                     .timeout = std::chrono::minutes(1)}});
+    runtime::SessionOptions of_rank = options;
+    of_rank.device.threads = 1;
+    of_rank.launch = {
+        .rank = static_cast<int>(i), .rendezvous = place, .timeout = std::chrono::minutes(1)};
+    runtime::Session session(bundle_dir, of_rank);
     work(session);
   });
 }

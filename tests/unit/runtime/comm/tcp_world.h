@@ -26,6 +26,7 @@ std::vector<std::string> errors_of(const std::vector<runtime::Rendezvous>& ranks
 
 /// The same with a session of the bundle for each of its ranks.
 std::vector<std::string> errors_of_sessions(const std::filesystem::path& bundle_dir, int ranks,
-                                            const std::function<void(runtime::Session&)>& work);
+                                            const std::function<void(runtime::Session&)>& work,
+                                            const runtime::SessionOptions& options = {});
 
 }  // namespace autopar

@@ -67,7 +67,7 @@ class AllPipelines {
   }
 
  private:
-  void extend(int node, int rank, int last, const std::vector<Cost>& slots) {
+  void extend(int node, int rank, int last, std::vector<Cost> slots) {
     const auto nodes = static_cast<int>(graph_.nodes.size());
     if (node == nodes && rank == devices_) {
       const auto stages = static_cast<int>(slots.size() + 1) / 2;
@@ -82,7 +82,7 @@ class AllPipelines {
         std::vector<Cost> longer = slots;
         if (node > 0) longer.push_back(transfer_cost(node, last, size, rank));
         longer.push_back(cost);
-        extend(end, rank + size, size, longer);
+        extend(end, rank + size, size, std::move(longer));
       }
     }
   }

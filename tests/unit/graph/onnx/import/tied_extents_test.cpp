@@ -44,6 +44,18 @@ TEST_CASE("a tie gives way to those that are found behind it") {
   CHECK(ties.assumed[2].formula == "new + 24");
 }
 
+TEST_CASE("rows of a batch whose sequences stand one behind another are tied as those of one are") {
+  const auto nodes = [](const Assumptions& assumed) {
+    const std::int64_t total = extent_of(assumed, "total");
+    const std::int64_t sum = extent_of(assumed, "past") + extent_of(assumed, "new");
+    if (total < sum) return Attempt{.nodes_read = 3, .refused = {{2 * total + sum}, {3 * total}}};
+    return Attempt{.is_whole = true};
+  };
+  const Ties ties = tie_extents(of_names({"past", "new", "total"}), {.known = {3}}, nodes);
+  CHECK(ties.assumed[2].extent == 256);
+  CHECK(ties.assumed[2].formula == "past + new");
+}
+
 TEST_CASE("what cannot stand a probe keeps what is assumed") {
   const Ties ties =
       tie_extents(of_names({"height", "width", "mask"}), {}, [](const Assumptions& assumed) {
