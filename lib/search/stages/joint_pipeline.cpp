@@ -136,14 +136,18 @@ plan::Prediction predict(const Profiles& profiles, const std::vector<plan::Pipel
 }
 
 /// No plan in any stages takes less: the profile that was searched its bound, all others their
-/// operators' shares.
-double lower_bound(const Profiles& profiles, std::size_t searched, double bound) {
+/// operators' shares, of which the slowest stage has no less than the average one.
+double lower_bound(const Profiles& profiles, std::size_t searched, double bound,
+                   const PipelineOptions& pipeline) {
+  const int devices = profiles.front().cost->mesh().num_devices();
+  const int most_stages = pipeline.stages > 0 ? pipeline.stages : devices;
+  const int parts = pipeline.objective == plan::Objective::latency ? 1 : most_stages;
   double sum = profiles[searched].weight * bound;
   for (std::size_t p = 0; p < profiles.size(); ++p) {
     const Profile& each = profiles[p];
-    if (p != searched)
-      sum += each.weight *
-             least_seconds_on(each.cost->mesh().num_devices(), graph_of(each), each.cost->device());
+    if (p == searched) continue;
+    const double shares = least_seconds_on(devices, graph_of(each), each.cost->device());
+    sum += each.weight * shares / parts;
   }
   return sum;
 }
@@ -206,7 +210,7 @@ JointPipeline search_joint_pipeline(std::span<const Profiles> meshes, const Sear
                     ? plan_in_one_stage(meshes, of_all, report)
                     : plan_stages(profiles, cut.plan, of_all, pipeline, report);
   found.predicted = predict(profiles, found.plans);
-  const double bound = lower_bound(profiles, first, cut.report.lower_bound_seconds);
+  const double bound = lower_bound(profiles, first, cut.report.lower_bound_seconds, pipeline);
   report.lower_bound_seconds = std::min(bound, found.predicted.cost_seconds);
   report.proven_optimal = bound >= found.predicted.cost_seconds;
   report.bound_is_searched = false;

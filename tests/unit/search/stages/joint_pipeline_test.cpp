@@ -118,6 +118,31 @@ TEST_CASE("profiles are cut alike, and weights and states lie one way in each st
   CHECK(joint.report.lower_bound_seconds <= cost);
 }
 
+TEST_CASE("the bound is below what each profile by itself takes at best") {
+  const std::vector<graph::Graph> graphs{decoder(2), decoder(96)};
+  const std::vector<double> weights{16, 1};
+  for (const auto objective : {plan::Objective::latency, plan::Objective::throughput})
+    for (const int stages : {0, 2, 3}) {
+      CAPTURE(name_of(objective), stages);
+      PipelineOptions pipeline = in(stages);
+      pipeline.objective = objective;
+      const Meshes on(graphs, weights, 4);
+      const JointPipeline joint = search_joint_pipeline(on.meshes, quiet(), pipeline);
+      double best = 0;
+      for (std::size_t p = 0; p < graphs.size(); ++p) {
+        std::vector<cost::CostModel> costs;
+        for (const auto& mesh : on.meshes) costs.push_back(*mesh[p].cost);
+        const FoundPipeline alone = search_pipeline(graphs[p], graphs[p], costs, quiet(), pipeline);
+        best += weights[p] * alone.plan.predicted.cost_seconds;
+      }
+      constexpr double rounding = 1 + 1e-6;  // of each operator's cost to picoseconds
+      CHECK(joint.report.lower_bound_seconds <= best * rounding);
+      CHECK(best <= joint.predicted.cost_seconds * rounding);
+      if (joint.report.proven_optimal)
+        CHECK(joint.predicted.cost_seconds == Approx(best).epsilon(1e-6));
+    }
+}
+
 TEST_CASE("a pin is for its stage and profile") {
   const std::vector<graph::Graph> graphs{decoder(64), decoder(128)};
   const Meshes on(graphs, {1, 1}, 4);
