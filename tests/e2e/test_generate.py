@@ -148,6 +148,12 @@ class GenerateTest(Bundles):
         for j, stages in enumerate(TWO_STAGES):  # what the ones above have not
             self.check("llama-step-torchscript", 3 if j == 0 else 1, stages)
 
+    def test_prompts_in_one_run_in_two_stages(self):
+        """Graphs for the prompts' shapes are made on the ranks of both stages."""
+        for name in ("llama-step-torchscript", "gemma2-torchscript", "llama-gqa"):
+            for j, stages in enumerate(TWO_STAGES):
+                self.check(name, 1 if j == 0 else 3, stages, shapes="")
+
     def test_a_cache_lies_on_its_stage(self):
         bundle = self.partition("llama-step-torchscript", 3, "two stages of two")
         info = json.loads((bundle / "meta-info.json").read_text())
@@ -175,7 +181,7 @@ class GenerateTest(Bundles):
     def test_texts_by_a_bundle_of_prompts_and_steps(self):
         """Two profiles, of which a prompt has exactly the one's shape, or nearly."""
         profiles = "sequence=5,1 past_sequence=0,67"
-        for mesh in (2, "2x2"):
+        for mesh in (2, "2x2", *TWO_STAGES):
             self.check("llama-step-torchscript", 1, mesh, shapes=profiles)
             self.check("llama-step-torchscript", 3, mesh, shapes=profiles)
 
@@ -184,7 +190,7 @@ class GenerateTest(Bundles):
         prompts = [[11, 402, 7], [5, 6], [300, 17, 44, 250, 96]]
         reference = Reference("gpt2-step")
         texts = [reference.text(prompt, 20) for prompt in prompts]
-        for batch, mesh in ((1, 1), (3, 2), (2, 3)):
+        for batch, mesh in ((1, 1), (3, 2), (2, 3), (2, "two stages of two")):
             with self.subTest(batch=batch, mesh=mesh):
                 bundle = self.partition("gpt2-step", batch, mesh, shapes="")
                 self.assertEqual(self.generate(bundle, prompts, "--max-tokens", 20), texts)
