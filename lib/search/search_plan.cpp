@@ -3,7 +3,8 @@
 // 1. without limits: where the cheapest plan of all fits, it is found soon;
 // 2. under the limits, which are lowered by the excess as long as the shards exceed them;
 // 3. where nothing fits so far, under a fair share of the weights, and then for the least memory,
-//    which shows whether anything fits at all.
+//    which shows whether anything fits at all;
+// 4. of several profiles whose plan is far from proven: with weights as each wants them by itself.
 
 #include "search/search_plan.h"
 
@@ -49,6 +50,8 @@ constexpr double share_of_least_peak = 0.7;
 constexpr double least_seconds_for_a_plan = 10;
 /// Sums above the least, as a part of it, whose cheapest plans are tried too.
 constexpr double slacks[] = {0.0, 0.02, 0.05};
+/// A plan of several profiles that is proven to this part is not held against those of each.
+constexpr double small_gap = 1e-3;
 /// Where the choices that are left make larger tables, a plan is not carried over.
 constexpr double most_cells_of_a_table = 4e6;
 
@@ -397,6 +400,40 @@ plan::Prediction predict(const PlanTask& task, Incumbent& best) {
   return all;
 }
 
+/// The problem with a part's weights in the places of a plan of its own; nullopt where pins of
+/// other parts forbid one.
+std::optional<AssignmentProblem> with_weights_of(const PlanTask& task, const plan::Plan& plan,
+                                                 std::size_t part) {
+  AssignmentProblem problem = task.built.problem;
+  const Graph& graph = task.profiles[part].stage->graph;
+  for (const auto& [value, index] : task.built.parts[part].stored) {
+    if (!graph.is_constant(value)) continue;
+    const PlanProblem::Stored& stored = task.built.stored[index];
+    const auto place = std::ranges::find(stored.specs, plan.stored.at(value));
+    if (place == stored.specs.end()) return std::nullopt;
+    fix(problem.nodes[stored.node], static_cast<int>(place - stored.specs.begin()));
+  }
+  return problem;
+}
+
+/// The plan of one part by itself, within so many seconds; nullopt where none is found.
+std::optional<plan::Plan> plan_alone(const PlanTask& task, std::size_t part, double seconds);
+
+/// With fixed weights, parts have little to do with each other: their plans are found soon.
+void consider_weights_of_each(const PlanTask& task, Incumbent& incumbent) {
+  const std::size_t count = task.profiles.size();
+  incumbent.starts.clear();
+  for (std::size_t part = 0; part < count; ++part) {
+    const double share = task.seconds_left() / static_cast<double>(2 * (count - part));
+    if (share <= 0 || was_interrupted()) return;
+    const auto alone = plan_alone(task, part, share);
+    const auto problem = alone ? with_weights_of(task, *alone, part) : std::nullopt;
+    if (!problem) continue;
+    const Solution solution = solve_exactly(task, *problem, incumbent);
+    if (!solution.choice.empty()) consider(task, solution.choice, incumbent);
+  }
+}
+
 JointPlan solve(PlanTask task) {
   const std::vector<int> seeds =
       task.options.method == SearchMethod::propagation ? seeds_of(task) : std::vector<int>{};
@@ -427,6 +464,10 @@ JointPlan solve(PlanTask task) {
     require_to_fit(task, *least);
     consider(task, least->choice, best);
   }
+  const double gap = static_cast<double>(best.cost - lower_bound);
+  if (task.is_exact() && task.profiles.size() > 1 &&
+      gap > small_gap * static_cast<double>(best.cost))
+    consider_weights_of_each(task, best);
   // Shards may need less than the sums: then the bound under limits is not one for this plan.
   if (best.cost < lower_bound) lower_bound = 0;
   lower_bound = std::max(lower_bound, bound_without_limits);
@@ -436,6 +477,21 @@ JointPlan solve(PlanTask task) {
   if (assignment::within_limits(problem, best.choice)) task.built.problem = std::move(problem);
   return {std::move(best.plans), predicted, std::move(report), std::move(task.built),
           std::move(best.choice)};
+}
+
+std::optional<plan::Plan> plan_alone(const PlanTask& task, std::size_t part, double seconds) {
+  SearchOptions options = task.options;
+  options.pins = pins_by_profile(task.options.pins, task.profiles)[part];
+  options.time_limit_seconds = seconds;
+  options.warns = false;
+  const std::span<const Profile> profile = task.profiles.subspan(part, 1);
+  try {
+    JointPlan found = solve(
+        {.profiles = profile, .options = options, .built = build_plan_problem(profile, options)});
+    return std::move(found.plans.front());
+  } catch (const NothingFits&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
