@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Makes large models' graphs without their weights: what `autopar plan` needs, in a few megabytes.
 
-    export_large.py --out DIR NAME...                  llama3-8b, llama3-70b, gpt3-175b, mixtral-8x7b
+    export_large.py --out DIR NAME...                  llama3-8b, llama3-8b-thin, llama3-70b, gpt3-175b, mixtral-8x7b
     export_large.py --out DIR NAME --layers 8 16 ...   the same with other numbers of layers
+    export_large.py --out DIR NAME --zeros             with zeros as weights, in a sparse file
 
 Each is DIR/NAME/model.onnx, or DIR/NAME-LAYERS/model.onnx, from PyTorch's torch.export-based exporter
 as it comes, bfloat16, batch and sequence symbolic (`--shape input_ids=1x2048`). Weights refer to a data
-file that does not exist.
+file that does not exist, unless `--zeros` makes one. llama3-8b-thin is LLaMA-3 8B with an eighth of its
+widths, node for node: it runs where the real one has no room.
 
 `--layers` repeats a layer of the exporter's graph of 4 layers, since exporting 1,024 takes hours, and
 first checks that 8 layers come out as the exporter makes them.
@@ -31,6 +33,9 @@ SIZES = {
     "llama3-8b": (transformers.LlamaConfig, dict(
         hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,
         intermediate_size=14336, vocab_size=128256, max_position_embeddings=8192)),
+    "llama3-8b-thin": (transformers.LlamaConfig, dict(
+        hidden_size=512, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,
+        intermediate_size=1792, vocab_size=16032, max_position_embeddings=8192)),
     "llama3-70b": (transformers.LlamaConfig, dict(
         hidden_size=8192, num_hidden_layers=80, num_attention_heads=64, num_key_value_heads=8,
         intermediate_size=28672, vocab_size=128256, max_position_embeddings=8192)),
@@ -109,6 +114,20 @@ def export(name, layers=None):
     return proto
 
 
+def weight_bytes(proto):
+    """Where the last weight ends in the data file."""
+    ends = [0]
+    for tensor in proto.graph.initializer:
+        place = {entry.key: int(entry.value) for entry in tensor.external_data if entry.key != "location"}
+        ends.append(place.get("offset", 0) + place.get("length", 0))
+    return max(ends)
+
+
+def write_zeros(proto, folder):
+    with open(folder / "model.onnx.data", "wb") as file:
+        file.truncate(weight_bytes(proto))
+
+
 def write(proto, folder):
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "model.onnx"
@@ -133,12 +152,16 @@ def main():
     parser.add_argument("names", nargs="+", choices=SIZES, metavar="NAME")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--layers", type=int, nargs="+")
+    parser.add_argument("--zeros", action="store_true")
     options = parser.parse_args()
     for name in options.names:
         if options.layers:
             write_series(name, options.layers, options.out)
         else:
-            write(export(name), options.out / name)
+            proto = export(name)
+            write(proto, options.out / name)
+            if options.zeros:
+                write_zeros(proto, options.out / name)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,13 @@ Usage: bench_shapes.py MODEL.onnx --inputs input_ids=BATCHxSEQUENCE [...] --sequ
 Each input is named with its shape, in which the word SEQUENCE stands for what --sequences lists and
 all else is a number; it is filled with ones. The bundle is made with nothing said of shapes; its
 ranks run in one process, and requests go over standard input as files. Columns: the first request's
-seconds, the median of later ones, the difference, and the run alone as the session measures it.
+seconds, the median of later ones, the difference, the same difference in processor time, which other
+programs at work disturb less, and the run alone as the session measures it.
 """
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import tempfile
@@ -21,14 +23,23 @@ import numpy as np
 from measure import AUTOPAR, autopar, machine
 
 
+def processor_seconds(process):
+    """Of all its threads so far, those that have ended too."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def ask(process, request):
+    """Seconds until the answer, of the processor, and of the run alone."""
+    before = processor_seconds(process)
     start = time.perf_counter()
     process.stdin.write(json.dumps(request) + "\n")
     process.stdin.flush()
     answer = json.loads(process.stdout.readline())
     if "error" in answer:
         raise SystemExit(answer["error"])
-    return time.perf_counter() - start, answer["seconds"]
+    seconds = time.perf_counter() - start
+    return seconds, processor_seconds(process) - before, answer["seconds"]
 
 
 def request_of(ports, sequence, folder, number):
@@ -60,16 +71,17 @@ def main():
         process = subprocess.Popen(
             list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        print("| sequence | first | later | difference | run alone |\n| --- | --- | --- | --- | --- |")
+        print("| sequence | first | later | difference | in processor time | run alone |\n"
+              "| --- | --- | --- | --- | --- | --- |")  # fmt: skip
         for number, sequence in enumerate(map(int, arguments.sequences.split(","))):
             request = request_of(ports, sequence, folder, number)
             times = []
             for repeat in range(arguments.repeat + 1):
                 times.append(ask(process, {**request, "outputs": f"{number}-{repeat}"}))
-            later = statistics.median(seconds for seconds, _ in times[1:])
-            alone = statistics.median(seconds for _, seconds in times[1:])
-            print(f"| {sequence} | {times[0][0]:.3f} s | {later:.3f} s "
-                  f"| {times[0][0] - later:.3f} s | {alone:.3f} s |", flush=True)  # fmt: skip
+            later, processor, alone = (statistics.median(column) for column in zip(*times[1:]))
+            first = times[0]
+            print(f"| {sequence} | {first[0]:.3f} s | {later:.3f} s | {first[0] - later:.3f} s "
+                  f"| {first[1] - processor:.2f} s | {alone:.3f} s |", flush=True)  # fmt: skip
         process.stdin.close()
         process.wait()
 
