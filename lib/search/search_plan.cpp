@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -89,8 +90,8 @@ std::int64_t summed_peak(const PlanTask& task, const std::vector<int>& choice, s
   const std::vector<std::int64_t> usage = assignment::usage_over_time(task.built.problem, choice);
   const PlanProblem::Part& own = task.built.parts[part];
   const auto first = usage.begin() + own.first_node + 1;
-  return std::max(usage.front(),
-                  std::ranges::max(std::ranges::subrange(first, usage.begin() + own.end_node + 1)));
+  return std::accumulate(first, usage.begin() + own.end_node + 1, usage.front(),
+                         [](std::int64_t a, std::int64_t b) { return std::max(a, b); });
 }
 
 /// What a part's shards need, beside the weights of all.
