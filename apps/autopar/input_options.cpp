@@ -45,10 +45,12 @@ runtime::NamedTensors InputOptions::load(const bundle::MetaInfo& info,
     }
   }
   const bool may_differ = !info.structure.empty() || info.profiles.size() > 1;
-  const runtime::Extents extents =
-      may_differ ? runtime::Extents::any : runtime::Extents::of_profile;
+  const runtime::InputCheck check{
+      .unread = unread,
+      .extents = may_differ ? runtime::Extents::any : runtime::Extents::of_profile,
+      .by_options = true};
   problems.collect(
-      [&] { runtime::check_inputs(info, info.profiles.front(), inputs, loop, unread, extents); });
+      [&] { runtime::check_inputs(info, info.profiles.front(), inputs, loop, check); });
   problems.throw_if_any();
   return inputs;
 }

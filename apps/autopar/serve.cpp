@@ -1,10 +1,14 @@
 #include <fmt/format.h>
 
+#include <array>
+#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/interruption.h"
 #include "base/problems.h"
@@ -13,14 +17,43 @@
 #include "input_options.h"
 #include "launch.h"
 #include "model_options.h"
+#include "planner/independent_rows.h"
 #include "planner/shape_source.h"
+#include "planner/structure.h"
 #include "runtime/comm/mpi_launch.h"
 #include "runtime/session.h"
 #include "serving/lasting_session.h"
 #include "serving/model_server.h"
+#include "serving/request_joiner.h"
 
 namespace autopar {
 namespace {
+
+/// "2ms"
+std::chrono::microseconds parsed_delay(const std::string& text) {
+  constexpr std::array<std::pair<std::string_view, double>, 3> units = {
+      {{"us", 1}, {"ms", 1e3}, {"s", 1e6}}};
+  constexpr double most = 60e6;
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  for (const auto& [unit, microseconds] : units)
+    if (error == std::errc() && std::string_view(rest, end) == unit && number >= 0 &&
+        number * microseconds <= most)
+      return std::chrono::microseconds(static_cast<std::int64_t>(number * microseconds));
+  fail("--max-delay {}: give a time of up to a minute, such as 500us, 2ms or 1s", text);
+}
+
+/// Shapes of ports as the model declares them, where it says that an extent may vary.
+void open_shapes(std::vector<runtime::ModelPort>& ports,
+                 const std::map<std::string, graph::Shape>& declared) {
+  for (runtime::ModelPort& port : ports) {
+    const auto own = declared.find(port.name);
+    if (own == declared.end() || !port.shape || own->second.size() != port.shape->size()) continue;
+    for (std::size_t d = 0; d < own->second.size(); ++d)
+      if (own->second[d] != (*port.shape)[d]) (*port.shape)[d] = -1;
+  }
+}
 
 struct ServeCommand {
   std::filesystem::path dir;
@@ -28,6 +61,8 @@ struct ServeCommand {
   DeviceChoice device;
   LaunchChoice launching;
   serving::ServerOptions options{.version = AUTOPAR_VERSION};
+  std::optional<std::int64_t> most_rows;
+  std::string delay;
 
   runtime::SessionOptions session_options;
 
@@ -36,6 +71,7 @@ struct ServeCommand {
     problems.collect([&] { session_options.device = device.checked(); });
     problems.collect([&] { session_options.launch = launching.checked(); });
     problems.collect([&] { session_options.shapes = planner::shape_source(dir); });
+    problems.collect([&] { check_joining(); });
     problems.throw_if_any();
     serving::LastingSession session(dir, session_options);
     if (session.get().has_first_rank())
@@ -45,16 +81,38 @@ struct ServeCommand {
   }
 
  private:
+  void check_joining() {
+    constexpr std::int64_t most = 4096;
+    if (most_rows && (*most_rows < 1 || *most_rows > most))
+      fail("--max-batch {}: give 1 to {} rows", *most_rows, most);
+    if (delay.empty()) return;
+    options.most_delay = parsed_delay(delay);
+    if (!most_rows) fail("--max-delay {}: it is for requests that --max-batch joins", delay);
+  }
+
+  serving::ServedModel served_model(const runtime::Session& session) const {
+    serving::ServedModel model{
+        .name = model_name(), .inputs = session.inputs(), .outputs = session.outputs()};
+    const auto declared = planner::declared_shapes(dir);
+    open_shapes(model.inputs, declared);
+    open_shapes(model.outputs, declared);
+    return model;
+  }
+
   /// A place in use is known before weights are read.
   void lead(serving::LastingSession& session) const {
-    serving::ServedModel model{
-        .name = model_name(), .inputs = session.get().inputs(), .outputs = session.get().outputs()};
+    const serving::ServedModel model = served_model(session.get());
     serving::check_types(model);
     serving::ModelServer server(model, options);
     session.get().load();
+    std::optional<serving::RequestJoiner> joiner;
+    if (most_rows) {
+      joiner.emplace(session, planner::row_proof(dir), *most_rows);
+      joiner->check();
+    }
     const InterruptionGuard guard;
     fmt::print(stderr, "serving '{}' at http://{}\n", model.name, server.place());
-    server.run(session, was_interrupted);
+    server.run(session, joiner ? &*joiner : nullptr, was_interrupted);
     session.get().end_lead();
   }
 
@@ -89,6 +147,11 @@ void add_serve_command(CLI::App& app) {
                   "Largest body of a request: 64MiB, 1048576")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->default_str("256MiB");
+  sub->add_option("--max-batch", command->most_rows,
+                  "Join requests that come together along the batch, up to so many rows a run; "
+                  "answers have the bytes that they would have alone");
+  sub->add_option("--max-delay", command->delay,
+                  "How long a request may wait for others to be joined with: 2ms (default: none)");
   add_shape_cache_option(*sub, command->session_options.shape_cache_bytes);
   command->launching.add_to(*sub);
   command->device.add_to(*sub);

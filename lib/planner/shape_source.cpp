@@ -15,6 +15,7 @@
 #include "planner/device_fit.h"
 #include "planner/load_model.h"
 #include "planner/profile_info.h"
+#include "planner/structure.h"
 #include "planner/summary.h"
 #include "program/pipeline_program.h"
 #include "runtime/shape_source.h"
@@ -67,13 +68,6 @@ Structure read_structure(bundle::MetaInfo info, const fs::path& dir) {
   return {std::move(info), std::move(device), std::move(stages)};
 }
 
-std::string text_of(const InputShapes& inputs) {
-  std::vector<std::string> shapes;
-  for (const auto& [name, shape] : inputs)
-    shapes.push_back(fmt::format("{} {}", name, graph::to_string(shape)));
-  return fmt::format("{}", fmt::join(shapes, ", "));
-}
-
 void set_states(const bundle::MetaInfo& info, Graph& graph) {
   const auto place_of = [&](const std::vector<graph::ValueId>& ports, const std::string& name) {
     const auto is_it = [&](graph::ValueId id) { return graph.value(id).name == name; };
@@ -86,17 +80,7 @@ void set_states(const bundle::MetaInfo& info, Graph& graph) {
 
 /// The model with inputs of these shapes. Weights have no data.
 Graph import(const Structure& structure, const fs::path& dir, const InputShapes& inputs) {
-  graph::ImportOptions how = common_import_options();
-  how.shapes = {inputs.begin(), inputs.end()};
-  how.weights_may_be_absent = true;
-  Graph graph;
-  try {
-    graph = graph::load_onnx(dir / bundle::structure_file, how);
-  } catch (const Error& error) {
-    fail("{}: the model does not take inputs of these shapes ({}): {}", dir.string(),
-         text_of(inputs), error.what());
-  }
-  prepare_for_splits(graph);
+  Graph graph = import_structure(dir, inputs);
   set_states(structure.info, graph);
   return graph;
 }
@@ -116,7 +100,7 @@ std::vector<std::int64_t> checked_peaks(const plan::PipelinePlan& plan,
     if (needed > limit)
       fail(
           "inputs of these shapes ({}) need {} on rank {}, and the limit is {}: send smaller ones, "
-          "or partition the model with another --memory",
+          "or partition the model with a larger limit",
           text_of(inputs), in_bytes(needed), rank, in_bytes(limit));
     return needed;
   };

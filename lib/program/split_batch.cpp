@@ -22,11 +22,6 @@ using sharding::TensorShardSpec;
 
 using BatchDims = std::vector<std::pair<ValueId, int>>;
 
-/// Something is computed across the batch.
-struct NoSuchCut : Error {
-  using Error::Error;
-};
-
 /// Whether both have the same elements; of one type and shape.
 bool has_same_bytes(const graph::Tensor& a, const graph::Tensor& b) {
   const graph::Tensor left = a.contiguous_copy();
@@ -58,11 +53,11 @@ int split_dim(const TensorShardSpec& spec) {
 }
 
 [[noreturn]] void refuse(const Node& node) {
-  throw NoSuchCut(fmt::format(
-      "--microbatches: '{}' ({}) computes across the batch, or cannot be cut so; give "
-      "--microbatches 1, or name the inputs that have the batch with --batch NAME, or --batch "
-      "NAME=1 where it is in dimension 1",
-      node.name, qualified_op_type(node)));
+  throw NoSuchCut(
+      fmt::format("'{}' ({}) computes across the batch, or cannot be cut so", node.name,
+                  qualified_op_type(node)),
+      "give --microbatches 1, or name the inputs that have the batch with --batch NAME, or --batch "
+      "NAME=1 where it is in dimension 1");
 }
 
 /// The factor of the rule that the batch is.
@@ -163,8 +158,8 @@ Program lower_without_collectives(Cut& cut) {
   for (const Instruction& instruction : program.instructions) {
     if (!instruction.is_collective()) continue;
     throw NoSuchCut(
-        fmt::format("--microbatches: '{}' is read both by rows and whole; give --microbatches 1",
-                    program.value_of(instruction).name));
+        fmt::format("'{}' is read both by rows and whole", program.value_of(instruction).name),
+        "give --microbatches 1");
   }
   return program;
 }
@@ -186,7 +181,7 @@ BatchDims follow(const Graph& graph, BatchDims batched, std::int64_t rows) {
 }
 
 /// One graph serves all microbatches.
-void require_alike(const Graph& first, const Graph& other, int microbatches) {
+void require_alike(const Graph& first, const Graph& other) {
   const auto is_alike = [](const graph::Value& a, const graph::Value& b) {
     if (a.shape != b.shape || a.constant.has_value() != b.constant.has_value()) return false;
     return !a.constant || !a.constant->has_data() || a.constant->data() == b.constant->data() ||
@@ -194,10 +189,9 @@ void require_alike(const Graph& first, const Graph& other, int microbatches) {
   };
   for (std::size_t v = 0; v < first.values.size(); ++v) {
     if (v < other.values.size() && is_alike(first.values[v], other.values[v])) continue;
-    fail(
-        "--microbatches {}: '{}' differs from one part of the batch to another; give "
-        "--microbatches 1",
-        microbatches, first.values[v].name);
+    throw NoSuchCut(
+        fmt::format("'{}' differs from one part of the batch to another", first.values[v].name),
+        "give --microbatches 1");
   }
 }
 
@@ -351,8 +345,7 @@ SplitBatch split_batch(const Graph& graph, int microbatches, const BatchInputs& 
   cut_operators(cut);
   const Program program = lower_without_collectives(cut);
   SplitBatch result{rank_graph(program, 0), {}};
-  for (int i = 1; i < microbatches; ++i)
-    require_alike(result.microbatch, rank_graph(program, i), microbatches);
+  for (int i = 1; i < microbatches; ++i) require_alike(result.microbatch, rank_graph(program, i));
   for (const auto* ports : {&graph.inputs, &graph.outputs}) {
     for (const ValueId id : *ports) {
       const int dim = cut.dims[id];

@@ -6,10 +6,18 @@
 #include <utility>
 #include <vector>
 
+#include "base/error_types.h"
 #include "bundle/meta_info.h"
 #include "graph/graph.h"
 
 namespace autopar::program {
+
+/// Something is computed across the batch. `reason` is what the message says but for its options.
+struct NoSuchCut : Error {
+  NoSuchCut(const std::string& why, const std::string& advice)
+      : Error("--microbatches: " + why + "; " + advice), reason(why) {}
+  std::string reason;
+};
 
 /// A model cut along its batch.
 struct SplitBatch {

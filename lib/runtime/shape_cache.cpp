@@ -36,7 +36,7 @@ std::size_t ShapeCache::find(const InputShapes& shapes, const NamedTensors& inpu
                              const LoopOptions& loop) {
   if (const auto known = numbers_.find(shapes); known != numbers_.end()) return known->second;
   if (!source_) return 0;
-  check_inputs(info_, info_.profiles.front(), inputs, loop, {}, Extents::any);
+  check_inputs(info_, info_.profiles.front(), inputs, loop, {.extents = Extents::any});
   ShapedProgram program = source_(shapes);
   const std::size_t number = next_number_++;
   numbers_.emplace(shapes, number);

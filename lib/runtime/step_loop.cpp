@@ -103,10 +103,31 @@ void check_input(const bundle::MetaInfo& info, const bundle::PortInfo& port, con
   const bool has_extents = extents == Extents::any ? tensor.shape().size() == port.shape.size()
                                                    : tensor.shape() == port.shape;
   const bool fits = has_extents || (steps > 0 && has_enough);
-  if (tensor.type() != port.type || !fits || (steps > 0 && is_state(info, port.name)))
-    fail("input '{}' is {} of {}, but the bundle was made for {} of {}{}", port.name,
-         graph::to_string(tensor.shape()), name_of(tensor.type()), graph::to_string(port.shape),
-         name_of(port.type), steps > 0 ? fmt::format(", in {} steps", options.steps) : "");
+  if (tensor.type() == port.type && fits && (steps == 0 || !is_state(info, port.name))) return;
+  const std::string given = fmt::format("input '{}' is {} of {}", port.name,
+                                        graph::to_string(tensor.shape()), name_of(tensor.type()));
+  if (extents == Extents::any && steps == 0)
+    fail("{}, but the model takes {} of {} dimension{}", given, name_of(port.type),
+         port.shape.size(), port.shape.size() == 1 ? "" : "s");
+  fail("{}, but the bundle was made for {} of {}{}", given, graph::to_string(port.shape),
+       name_of(port.type), steps > 0 ? fmt::format(", in {} steps", options.steps) : "");
+}
+
+void add_unknown(const std::string& name, const std::vector<std::string>& known, bool by_options,
+                 Problems& problems) {
+  const std::string given = by_options ? "--input " + name : fmt::format("input '{}'", name);
+  problems.add("{}: the model has no such input; it has {}", given, fmt::join(known, ", "));
+}
+
+void add_missing(const std::vector<std::string>& missing, const std::vector<std::string>& known,
+                 bool by_options, Problems& problems) {
+  const char* const plural = missing.size() > 1 ? "s" : "";
+  if (by_options)
+    problems.add("no tensor for input{} '{}': give --input {}=FILE.npy, or --random-inputs SEED",
+                 plural, fmt::join(missing, "', '"), fmt::join(missing, "=FILE.npy --input "));
+  else
+    problems.add("input{} '{}' {} missing; the model has {}", plural, fmt::join(missing, "', '"),
+                 missing.size() > 1 ? "are" : "is", fmt::join(known, ", "));
 }
 
 }  // namespace
@@ -152,35 +173,31 @@ void check_loop(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile
 }
 
 void check_inputs(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
-                  const NamedTensors& inputs, const LoopOptions& options,
-                  const std::vector<std::string>& unread, Extents extents) {
+                  const NamedTensors& inputs, const LoopOptions& options, const InputCheck& check) {
   std::vector<std::string> known;
   for (const bundle::PortInfo& port : profile.inputs) known.push_back(port.name);
   Problems problems;
   const auto is_unknown = [&](const std::string& name) {
     return find_port(profile.inputs, name) == nullptr;
   };
-  auto misnamed = static_cast<std::size_t>(std::ranges::count_if(unread, is_unknown));
+  auto misnamed = static_cast<std::size_t>(std::ranges::count_if(check.unread, is_unknown));
   for (const auto& [name, tensor] : inputs) {
     if (!is_unknown(name)) continue;
     ++misnamed;
-    problems.add("--input {}: the model has no such input; it has {}", name,
-                 fmt::join(known, ", "));
+    add_unknown(name, known, check.by_options, problems);
   }
   std::vector<std::string> missing;
   for (const bundle::PortInfo& port : profile.inputs) {
     const auto found = inputs.find(port.name);
     const bool may_be_absent = (options.is_loop() && is_state(info, port.name)) ||
-                               std::ranges::find(unread, port.name) != unread.end();
+                               std::ranges::find(check.unread, port.name) != check.unread.end();
     if (found != inputs.end())
-      problems.collect([&] { check_input(info, port, found->second, options, extents); });
+      problems.collect([&] { check_input(info, port, found->second, options, check.extents); });
     else if (!may_be_absent)
       missing.push_back(port.name);
   }
   if (missing.size() > misnamed)  // else they are those that the names mean
-    problems.add("no tensor for input{} '{}': give --input {}=FILE.npy, or --random-inputs SEED",
-                 missing.size() > 1 ? "s" : "", fmt::join(missing, "', '"),
-                 fmt::join(missing, "=FILE.npy --input "));
+    add_missing(missing, known, check.by_options, problems);
   problems.throw_if_any();
 }
 

@@ -27,14 +27,18 @@ void check_loop(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile
 /// Whether inputs have the extents of a profile, or any in as many dimensions.
 enum class Extents { of_profile, any };
 
+struct InputCheck {
+  std::vector<std::string> unread = {};  ///< inputs that could not be read, which is told elsewhere
+  Extents extents = Extents::of_profile;
+  bool by_options = false;  ///< whether messages say what options of a command give
+};
+
 /// Throws Error, all that is wrong at once, for missing, superfluous or misshapen inputs and those
 /// of another type. In a loop a tensor may have one more dimension in front, with an entry a step;
-/// an input that is chosen may have fewer, and states may be left out. `unread` names inputs that
-/// were given and could not be read, which is told elsewhere.
+/// an input that is chosen may have fewer, and states may be left out.
 void check_inputs(const bundle::MetaInfo& info, const bundle::ProfileInfo& profile,
                   const NamedTensors& inputs, const LoopOptions& options = {},
-                  const std::vector<std::string>& unread = {},
-                  Extents extents = Extents::of_profile);
+                  const InputCheck& check = {});
 
 /// What is written before a step: all but states that have their values from the step before, or
 /// zeros. `chosen`: what the step before has chosen, by input.

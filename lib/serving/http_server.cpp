@@ -178,8 +178,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     keeps_alive_ = false;
     is_unread_ = true;
     if (error == http::error::body_limit)
-      return write(refusal(413, fmt::format("the body has more than {} bytes, which is --max-body",
-                                            shared_.most_bytes)));
+      return write(
+          refusal(413, fmt::format("the body has more than {} bytes, and no more are taken",
+                                   shared_.most_bytes)));
     write(refusal(400, "this is no HTTP request: " + error.message()));
   }
 

@@ -90,6 +90,7 @@ std::optional<std::size_t> json_bytes_of(const HttpRequest& request) {
 ModelServer::ModelServer(ServedModel model, const ServerOptions& options)
     : model_(std::move(model)),
       version_(options.version),
+      most_delay_(options.most_delay),
       http_(options.place, options.most_body_bytes,
             [this](const HttpRequest& request, const HttpServer::Respond& respond) {
               try {
@@ -125,6 +126,8 @@ void ModelServer::handle(const HttpRequest& request, const HttpServer::Respond& 
     answer = readiness("");
   else if (of_model == "ready")
     answer = readiness(model_.name);
+  else if (of_model == "stats")
+    answer.body = statistics();
   else if (of_model == "")
     answer.body = model_metadata(model_);
   else
@@ -140,13 +143,22 @@ HttpAnswer ModelServer::readiness(const std::string& name) const {
   return {.status = is_ready_ ? 200 : 503, .body = told.dump()};
 }
 
+std::string ModelServer::statistics() const {
+  const std::lock_guard lock(mutex_);
+  const nlohmann::json of_model = {{"name", model_.name},
+                                   {"version", ServedModel::version},
+                                   {"inference_count", answered_},
+                                   {"execution_count", runs_}};
+  return nlohmann::json{{"model_stats", nlohmann::json::array({of_model})}}.dump();
+}
+
 void ModelServer::enqueue(const HttpRequest& request, const HttpServer::Respond& respond) {
   InferenceRequest parsed = parse_inference_request(request.body, json_bytes_of(request), model_);
   const std::lock_guard lock(mutex_);
   if (!closed_.empty()) refuse(503, closed_);
   if (jobs_.size() >= most_jobs)
     refuse(503, fmt::format("{} requests wait already; try again later", most_jobs));
-  jobs_.push_back({std::move(parsed), respond});
+  jobs_.push_back({std::move(parsed), respond, Clock::now()});
   came_.notify_one();
 }
 
@@ -158,15 +170,83 @@ std::optional<ModelServer::Job> ModelServer::next_job(std::chrono::milliseconds 
   return job;
 }
 
+ModelServer::Batch ModelServer::next_batch(const RequestJoiner* joiner,
+                                           std::chrono::milliseconds most,
+                                           const std::function<bool()>& is_enough) {
+  Batch batch;
+  if (std::optional<Job> first = next_job(most)) batch.jobs.push_back(*std::move(first));
+  if (batch.jobs.empty() || joiner == nullptr) return batch;
+  batch.rows = joiner->rows_of(batch.jobs.front().request.inputs);
+  if (!batch.rows) return batch;
+  const Clock::time_point last = batch.jobs.front().came + most_delay_;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    take_alike(*joiner, batch);
+    const Clock::time_point now = Clock::now();
+    if (batch.rows->rows >= joiner->most_rows() || now >= last || is_enough()) return batch;
+    came_.wait_until(lock, std::min(last, now + Clock::duration(look_around)));
+  }
+}
+
+void ModelServer::take_alike(const RequestJoiner& joiner, Batch& batch) {
+  for (auto job = jobs_.begin(); job != jobs_.end();) {
+    const auto rows = joiner.rows_of(job->request.inputs);
+    const bool fits = rows && rows->rest == batch.rows->rest &&
+                      batch.rows->rows + rows->rows <= joiner.most_rows() &&
+                      joiner.are_of_one_run(batch.jobs.front().request.inputs, job->request.inputs);
+    if (!fits) {
+      ++job;
+      continue;
+    }
+    batch.rows->rows += rows->rows;
+    batch.jobs.push_back(std::move(*job));
+    job = jobs_.erase(job);
+  }
+}
+
+void ModelServer::respond(const Job& job, const runtime::NamedTensors& outputs) const {
+  try {
+    InferenceAnswer made = inference_answer(model_, job.request, outputs);
+    job.respond({.body = std::move(made.body), .json_bytes = made.json_bytes});
+  } catch (const std::exception& error) {
+    job.respond(refusal(400, error.what()));
+  }
+}
+
+void ModelServer::count(std::size_t requests) {
+  const std::lock_guard lock(mutex_);
+  answered_ += static_cast<std::int64_t>(requests);
+  ++runs_;
+}
+
 void ModelServer::answer(LastingSession& session, const Job& job) {
   try {
     const runtime::RunResult result = session.lead(job.request.inputs);
-    InferenceAnswer made = inference_answer(model_, job.request, result.outputs);
-    job.respond({.body = std::move(made.body), .json_bytes = made.json_bytes});
+    count(1);
+    respond(job, result.outputs);
   } catch (const std::exception& error) {
     job.respond(refusal(session.is_over() ? 503 : session.has_failed() ? 500 : 400, error.what()));
     if (session.is_over()) throw;
   }
+}
+
+void ModelServer::answer(LastingSession& session, RequestJoiner& joiner, const Batch& batch) {
+  std::vector<const runtime::NamedTensors*> requests;
+  for (const Job& job : batch.jobs) requests.push_back(&job.request.inputs);
+  std::optional<std::vector<runtime::NamedTensors>> outputs;
+  try {
+    outputs = joiner.lead(requests);
+  } catch (const std::exception& error) {
+    for (const Job& job : batch.jobs) job.respond(refusal(503, error.what()));
+    throw;
+  }
+  if (outputs) {
+    count(requests.size());
+    for (std::size_t i = 0; i < requests.size(); ++i) respond(batch.jobs[i], (*outputs)[i]);
+    return;
+  }
+  for (const Job& job : batch.jobs) answer(session, job);
+  joiner.learn(requests);
 }
 
 void ModelServer::close(const std::string& why) {
@@ -175,21 +255,26 @@ void ModelServer::close(const std::string& why) {
   closed_ = why;
 }
 
-void ModelServer::run(LastingSession& session, const std::function<bool()>& is_enough) {
+void ModelServer::run(LastingSession& session, RequestJoiner* joiner,
+                      const std::function<bool()>& is_enough) {
   {
     const std::lock_guard lock(mutex_);
     is_ready_ = true;
   }
+  const auto answer_next = [&](std::chrono::milliseconds most) {
+    const Batch batch = next_batch(joiner, most, is_enough);
+    if (batch.jobs.size() > 1)
+      answer(session, *joiner, batch);
+    else if (!batch.jobs.empty())
+      answer(session, batch.jobs.front());
+    return !batch.jobs.empty();
+  };
   try {
-    while (!is_enough()) {
-      const std::optional<Job> job = next_job(look_around);
-      if (job)
-        answer(session, *job);
-      else
-        session.get().check_ranks();
-    }
+    while (!is_enough())
+      if (!answer_next(look_around)) session.get().check_ranks();
     close("the server is about to end");
-    while (const std::optional<Job> job = next_job({})) answer(session, *job);
+    while (answer_next({})) {
+    }
   } catch (const std::exception& error) {
     close(error.what());
     while (const std::optional<Job> job = next_job({})) job->respond(refusal(503, error.what()));

@@ -5,6 +5,7 @@ import signal
 import subprocess
 
 import numpy as np
+import onnxruntime
 
 from support import AUTOPAR, Model, TemporaryFolderTest, autopar, mpirun, relative_error
 from test_rendezvous import free_port
@@ -35,7 +36,7 @@ class RequestsTest(TemporaryFolderTest):
             "ragged": ({"inputs": {**self.lists, self.first: [[1], [1, 2]]}}, "ragged"),
             "type": ({"inputs": {**self.lists, self.first: [[1.5]]}}, "1.5 is no int64"),
             "file": ({"inputs": {**self.lists, self.first: "no.npy"}}, "cannot read no.npy"),
-            "missing": ({"inputs": {}}, "no tensor for input"),
+            "missing": ({"inputs": {}}, "are missing; the model has input_ids"),
             "field": ({"inputs": self.lists, "input": 1}, "no field"),
             "unsafe": ({"inputs": self.lists, "outputs": "../x"}, "no safe name"),
             "taken": ({"inputs": self.lists, "outputs": "one"}, "there already"),
@@ -146,6 +147,27 @@ class RequestsTest(TemporaryFolderTest):
         for answer in (answers[0], answers[2]):
             for name, expected in self.model.outputs.items():
                 self.assertLessEqual(relative_error(expected, np.array(answer["outputs"][name])), 1e-4)
+
+    def test_extents_that_the_model_calls_alike_may_differ_where_it_computes_with_them(self):
+        session = onnxruntime.InferenceSession(self.model.file)
+        longer = {name: np.ones((1, 16 if "mask" in name else 1), np.int64) for name in self.lists}
+        shorter = {name: np.ones((1, 4 if "mask" in name else 9), np.int64) for name in self.lists}
+        file = self.tmp / "requests.jsonl"
+        file.write_text("".join(
+            json.dumps({"inputs": {name: tensor.tolist() for name, tensor in request.items()}}) + "\n"
+            for request in (longer, shorter)))
+        done = autopar("run", "--dir", self.bundle, "--requests", file, expect=1)
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        for port, expected in zip(session.get_outputs(), session.run(None, longer)):
+            actual = np.array(answers[0]["outputs"][port.name])
+            self.assertLessEqual(relative_error(expected, actual), 1e-4)
+        with self.assertRaises(Exception):
+            session.run(None, shorter)
+        self.assertIn("out of range", answers[1]["error"])
+        warnings = [line for line in done.stderr.splitlines() if line.startswith("warning")]
+        self.assertEqual(len(warnings), 1, done.stderr)
+        self.assertIn("inputs bind 'sequence' to ", warnings[0])
+        self.assertNotIn("--", warnings[0] + answers[1]["error"])
 
     def test_options_that_requests_leave_no_place_for(self):
         for options, part in ((("--random-inputs", 1), "--random-inputs"), (("--json",), "--json"),

@@ -2,10 +2,7 @@
 
 import http.client
 import json
-import re
-import signal
 import socket
-import subprocess
 import threading
 import time
 import urllib.error
@@ -15,45 +12,21 @@ import numpy as np
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from support import AUTOPAR, Model, TemporaryFolderTest, autopar, relative_error
+from served import ServedTest
+from support import Model, autopar, relative_error
 from test_rendezvous import free_port
 
 BODY_LIMIT = 1 << 20
 
 
-class ServeTest(TemporaryFolderTest):
+class ServeTest(ServedTest):
+    options = ("--max-body", BODY_LIMIT)
+
     def setUp(self):
         super().setUp()
         self.model = Model("bert-dynamo")
         self.bundle = self.tmp / "bert base"
         self.model.partition(self.bundle, 2)
-
-    def start(self, *options):
-        command = [AUTOPAR, "serve", "--dir", self.bundle, "--max-body", BODY_LIMIT, *options]
-        process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
-        self.addCleanup(process.communicate)
-        self.addCleanup(process.kill)
-        return process
-
-    def serve(self, *options):
-        """The process, and where it listens."""
-        process = self.start("--listen", "127.0.0.1:0", *options)
-        line = process.stderr.readline()
-        self.assertRegex(line, r"^serving 'bert base' at http://127.0.0.1:\d+\n$")
-        return process, re.search(r"127.*:\d+", line)[0]
-
-    def until_ready(self, place):
-        while self.get(place, "/v2/health/ready")[0] != 200:
-            time.sleep(0.01)
-
-    def get(self, place, path, method="GET", body=None, headers={}):
-        """The status and the JSON of an answer."""
-        request = urllib.request.Request(f"http://{place}{path}", body, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=300) as answer:
-                return answer.status, json.loads(answer.read())
-        except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read())
 
     def triton_inputs(self, binary=True):
         inputs = []
@@ -73,11 +46,6 @@ class ServeTest(TemporaryFolderTest):
         inputs[0].update(changes)
         return {"id": "7", "inputs": inputs}
 
-    def end(self, process):
-        process.send_signal(signal.SIGTERM)
-        told = process.communicate(timeout=300)[1]
-        self.assertEqual((process.returncode, told), (0, ""))
-
     def test_tritonclient_is_a_client(self):
         process, place = self.serve()
         client = triton.InferenceServerClient(place)
@@ -92,6 +60,8 @@ class ServeTest(TemporaryFolderTest):
                          {name: np_to_triton_dtype(tensor.dtype)
                           for name, tensor in self.model.inputs.items()})
         self.assertEqual({each["name"] for each in told["outputs"]}, set(self.model.outputs))
+        self.assertEqual([each["shape"] for each in told["inputs"]], [[-1, -1]] * 3)
+        self.assertEqual([each["shape"] for each in told["outputs"]], [[-1, -1, 64]])
         for binary in (True, False):
             outputs = [triton.InferRequestedOutput(name, binary_data=binary)
                        for name in self.model.outputs]
@@ -144,7 +114,7 @@ class ServeTest(TemporaryFolderTest):
             (b'{"inputs": [', "this is no JSON"),
             (b"[]", "a request is an object"),
             (b"{}", '"inputs" is missing'),
-            (b'{"inputs": []}', "no tensor for input"),
+            (b'{"inputs": []}', "are missing; the model has input_ids"),
             (two, "is given twice"),
             (outputs, 'no output "no_such"'),
             (classes, "classification"),
@@ -157,12 +127,12 @@ class ServeTest(TemporaryFolderTest):
             (self.json_request(shape=[2], data=[1, 2]), f"input '{name}'"),
             (self.json_request(data=[[1], [1, 2]]), "ragged"),
             (self.json_request(data=[1.5] * self.model.inputs[name].size), "1.5 is no int64"),
-            (b" " * (BODY_LIMIT + 1), "--max-body"),
+            (b" " * (BODY_LIMIT + 1), f"more than {BODY_LIMIT} bytes"),
         )
         for body, part in posted:
             body = body if isinstance(body, bytes) else json.dumps(body).encode()
             status, answer = self.get(place, infer, "POST", body)
-            self.assertEqual(status, 413 if part == "--max-body" else 400, answer)
+            self.assertEqual(status, 413 if "bytes" in part and len(body) > BODY_LIMIT else 400, answer)
             self.assertIn(part, answer["error"])
             self.assertEqual(len(answer["error"].splitlines()), 1)
         wild = json.dumps(self.json_request(data=[10**6] * self.model.inputs[name].size)).encode()

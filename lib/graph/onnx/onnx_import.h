@@ -61,6 +61,9 @@ struct ImportOptions {
   /// Whether loops of a known number of rounds are unrolled. A shard has those alone that are to be
   /// run as they are.
   bool unrolls = true;
+  /// Whether `shapes` are those of tensors that somebody gives for a run: then messages speak of
+  /// inputs, not of options, and warn of one thing once, whatever its extents are.
+  bool shapes_are_of_tensors = false;
 };
 
 /// Reads an ONNX file into a Graph. Weights, embedded or external, stay views of the mapped files

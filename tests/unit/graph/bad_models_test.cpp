@@ -248,6 +248,21 @@ TEST_CASE("a name in a shape that is nothing of the model is told with what is n
                         Contains("--shape z=2x5 says 5 for dimension 1"));
 }
 
+TEST_CASE("the shape of a tensor that is given for a run is refused without a word of options") {
+  const onnx::ModelProto model = parse_graph(18, R"(
+    (float[batch, 4] x) => (float[batch, 4] y) { y = Relu(x) })");
+  const auto refusal = [&](const Shape& shape) {
+    ImportOptions how;
+    how.shapes = {{"x", shape}};
+    how.shapes_are_of_tensors = true;
+    return error_of(model, how);
+  };
+  CHECK_THAT(refusal({2, 5}),
+             Contains("input 'x' is 2x5, but the model fixes dimension 1 to 4") && !Contains("--"));
+  CHECK_THAT(refusal({2}), Contains("input 'x' is 2, but the model takes 2 dimensions: batchx4") &&
+                               !Contains("--"));
+}
+
 TEST_CASE("globs that do not fit, or that give one input two shapes, are told of once") {
   const onnx::ModelProto model = parse_graph(18, R"(
     (float[n, 4] past_0, float[n, 4] past_1, float[n, 4] x) => (float[n, 4] y) { y = Relu(x) })");

@@ -324,7 +324,8 @@ TEST_CASE("what a run may not be asked is refused before it begins, and the sess
   Session session(bundle.dir(), options);
   const LoopOptions next{.start = 1, .continues = true};
   CHECK_THROWS_WITH(session.run({{"y", x_of(0)}}), Contains("the model has no such input"));
-  CHECK_THROWS_WITH(session.run({{"x", x_of(0)}}), Contains("no tensor for inputs 'sum', 'past'"));
+  CHECK_THROWS_WITH(session.run({{"x", x_of(0)}}),
+                    Contains("inputs 'sum', 'past' are missing; the model has x, sum, past"));
   CHECK_THROWS_WITH(session.run({{"x", x_of(0)}}, {.loop = next, .repeat = 2}),
                     Contains("neither be repeated nor profiled"));
   session.run({{"x", x_of(0)}}, {.loop = next});

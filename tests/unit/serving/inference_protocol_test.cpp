@@ -1,22 +1,14 @@
 #include "serving/inference_protocol.h"
 
 #include <bit>
-#include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <vector>
 
-#include "base/error.h"
+#include "unit/serving/names.h"
 
 namespace autopar::serving {
 namespace {
-
-using Catch::Matchers::Contains;
-using graph::DataType;
-using graph::Shape;
-using graph::Tensor;
-using nlohmann::json;
 
 const ServedModel model{
     .name = "a \"model\"",

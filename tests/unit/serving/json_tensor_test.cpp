@@ -1,22 +1,16 @@
 #include "serving/json_tensor.h"
 
 #include <bit>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
 
-#include "base/error.h"
+#include "unit/serving/names.h"
 
 namespace autopar::serving {
 namespace {
-
-using Catch::Matchers::Contains;
-using graph::DataType;
-using graph::Shape;
-using graph::Tensor;
 
 Tensor nested(std::string_view text, DataType type) {
   return tensor_of_nested(parse_json(text), type, "input 'x'");

@@ -1,21 +1,14 @@
 #include "serving/request_line.h"
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 
-#include "base/error.h"
 #include "base/temporary_folder.h"
 #include "runtime/tensor_files.h"
+#include "unit/serving/names.h"
 
 namespace autopar::serving {
 namespace {
-
-using Catch::Matchers::Contains;
-using graph::DataType;
-using graph::Shape;
-using graph::Tensor;
-using nlohmann::json;
 
 const std::vector<runtime::ModelPort> ports = {{"ids", DataType::int64, Shape{1, 3}},
                                                {"past", DataType::float16, Shape{1, 0, 4}}};

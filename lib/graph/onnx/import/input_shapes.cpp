@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <mutex>
 #include <set>
 
 #include "graph/onnx/import/assumed_shapes.h"
@@ -64,40 +65,69 @@ std::string example_bindings(const ModelInputs& inputs, const BoundInputs& bound
   return fmt::format("{}", fmt::join(examples, " "));
 }
 
+[[noreturn]] void refuse_dimensions(const onnx::ValueInfoProto& input, const GivenShape& given,
+                                    bool is_of_tensor) {
+  const auto& shape = input.type().tensor_type().shape();
+  if (is_of_tensor)
+    fail("input '{}' is {}, but the model takes {} dimensions: {}", input.name(),
+         to_string(given.shape), shape.dim_size(), text_of(shape));
+  fail("--shape {} has {} dimensions, but the model's input '{}' has {}: {}", given.option,
+       given.shape.size(), input.name(), shape.dim_size(), text_of(shape));
+}
+
+[[noreturn]] void refuse_extent(const onnx::ValueInfoProto& input, int dimension,
+                                const GivenShape& given, bool is_of_tensor) {
+  const auto& shape = input.type().tensor_type().shape();
+  const std::int64_t extent = given.shape[static_cast<std::size_t>(dimension)];
+  if (is_of_tensor)
+    fail("input '{}' is {}, but the model fixes dimension {} to {}: {}", input.name(),
+         to_string(given.shape), dimension, shape.dim(dimension).dim_value(), text_of(shape));
+  fail("--shape {} says {} for dimension {} of input '{}', but the model fixes it to {}: {}",
+       given.option, extent, dimension, input.name(), shape.dim(dimension).dim_value(),
+       text_of(shape));
+}
+
 /// Takes the extents that an input is given for the symbols of its shape.
-void collect_symbols(const onnx::ValueInfoProto& input, const GivenShape& given, Symbols& symbols) {
+void collect_symbols(const onnx::ValueInfoProto& input, const GivenShape& given,
+                     BoundInputs& bound) {
   const auto& shape = input.type().tensor_type().shape();
   if (input.type().tensor_type().has_shape() && shape.dim_size() != std::ssize(given.shape))
-    fail("--shape {} has {} dimensions, but the model's input '{}' has {}: {}", given.option,
-         given.shape.size(), input.name(), shape.dim_size(), text_of(shape));
+    refuse_dimensions(input, given, bound.are_of_tensors);
   for (int d = 0; d < shape.dim_size(); ++d) {
     const auto& dim = shape.dim(d);
     const std::int64_t extent = given.shape[static_cast<std::size_t>(d)];
     if (is_fixed(dim) && dim.dim_value() != extent)
-      fail("--shape {} says {} for dimension {} of input '{}', but the model fixes it to {}: {}",
-           given.option, extent, d, input.name(), dim.dim_value(), text_of(shape));
+      refuse_extent(input, d, given, bound.are_of_tensors);
     if (!is_fixed(dim) && !dim.dim_param().empty())
-      symbols.bind(dim.dim_param(), extent, input.name());
+      bound.symbols.bind(dim.dim_param(), extent, input.name());
   }
 }
 
-/// A model may be loaded several times, as for its microbatches.
-void warn_once(const std::string& text) {
+/// A model may be loaded several times, as for its microbatches, and ranks load it side by side.
+void warn_once(const std::string& what, const std::string& text) {
+  static std::mutex mutex;
   static std::set<std::string> told;
-  if (told.insert(text).second) spdlog::warn("{}", text);
+  const std::lock_guard lock(mutex);
+  if (told.insert(what).second) spdlog::warn("{}", text);
 }
 
-void warn_of_two_extents(const Symbols& symbols) {
-  for (const auto& [symbol, bindings] : symbols.all()) {
+/// What is warned of once: of tensors, whose extents are as many as requests, where it is.
+void warn_once(const BoundInputs& bound, const std::string& where, const std::string& text) {
+  warn_once(bound.are_of_tensors ? where : text, text);
+}
+
+void warn_of_two_extents(const BoundInputs& bound) {
+  for (const auto& [symbol, bindings] : bound.symbols.all()) {
     if (bindings.size() < 2) continue;
     std::vector<std::string> extents;
     for (const auto& [extent, input] : bindings)
       extents.push_back(input.empty() ? fmt::format("{} by itself", extent)
                                       : fmt::format("{} in input '{}'", extent, input));
-    warn_once(fmt::format(
-        "--shape binds '{}' to {}: the model means one extent by it, and may compute otherwise "
-        "than it should",
-        symbol, fmt::join(extents, " and to ")));
+    warn_once(bound, "extents of " + symbol,
+              fmt::format("{} '{}' to {}: the model means one extent by it, and may compute "
+                          "otherwise than it should",
+                          bound.are_of_tensors ? "inputs bind" : "--shape binds", symbol,
+                          fmt::join(extents, " and to ")));
   }
 }
 
@@ -113,11 +143,12 @@ void warn_of_contradicted_inputs(const ModelInputs& inputs, const BoundInputs& b
       if (is_fixed(declared.dim(d)) || !wanted || *wanted == extent) continue;
       Shape expected = shape;
       expected[static_cast<std::size_t>(d)] = *wanted;
-      warn_once(fmt::format(
-          "input '{}' has {} in dimension {}, which the model declares as '{}', {} here: it will "
-          "probably refuse that or compute with a part; give --shape {}={}",
-          input->name(), extent, d, declared.dim(d).dim_param(), *wanted, input->name(),
-          to_string(expected)));
+      warn_once(
+          bound, fmt::format("dimension {} of {}", d, input->name()),
+          fmt::format("input '{}' has {} in dimension {}, which the model declares as '{}', {} "
+                      "here: it will probably refuse that or compute with a part; give {}{}={}",
+                      input->name(), extent, d, declared.dim(d).dim_param(), *wanted,
+                      bound.are_of_tensors ? "" : "--shape ", input->name(), to_string(expected)));
     }
   }
 }
@@ -173,7 +204,7 @@ ModelInputs unbound_inputs(const ModelInputs& inputs, const BoundInputs& bound) 
 
 void take_shape(const onnx::ValueInfoProto& input, const GivenShape& given, BoundInputs& bound) {
   bound.shapes.emplace(input.name(), given.shape);
-  collect_symbols(input, given, bound.symbols);
+  collect_symbols(input, given, bound);
 }
 
 void check_is_tensor(const onnx::ValueInfoProto& input, std::string_view where) {
@@ -192,9 +223,9 @@ void resolve_others(const ModelInputs& inputs, BoundInputs& bound) {
 }
 
 /// Takes what is given to inputs and symbols.
-BoundInputs take_given(const ModelInputs& inputs, const GivenExtents& given, std::string_view where,
-                       Problems& problems) {
-  BoundInputs bound;
+BoundInputs take_given(const ModelInputs& inputs, const GivenExtents& given, bool are_of_tensors,
+                       std::string_view where, Problems& problems) {
+  BoundInputs bound{.are_of_tensors = are_of_tensors};
   for (const auto& [symbol, extent] : given.symbols) bound.symbols.bind(symbol, extent, "");
   std::set<std::string> wrong;  // a glob that does not fit many inputs is told of once
   for (const auto* input : inputs) {
@@ -213,9 +244,10 @@ BoundInputs take_given(const ModelInputs& inputs, const GivenExtents& given, std
 
 /// Binds inputs and their symbols; what is wrong goes to `problems`.
 BoundInputs bind_shapes(const onnx::GraphProto& graph, const ModelInputs& inputs,
-                        const ShapeBindings& bindings, std::string_view where, Problems& problems) {
+                        const ShapeBindings& bindings, bool are_of_tensors, std::string_view where,
+                        Problems& problems) {
   const GivenExtents given = sort_bindings(inputs, bindings, where, problems);
-  BoundInputs bound = take_given(inputs, given, where, problems);
+  BoundInputs bound = take_given(inputs, given, are_of_tensors, where, problems);
   bound.assumed = assume_the_rest(inputs, bound);
   const BoundInputs whole = with_assumed(graph, bound, bound.assumed);
   // They have no number of dimensions, or a symbol of several extents.
@@ -224,8 +256,8 @@ BoundInputs bind_shapes(const onnx::GraphProto& graph, const ModelInputs& inputs
     problems.add("{}", unbound_text(unbound, bound, where));
   for (const auto& [name, shape] : whole.shapes)
     if (!is_possible(shape))
-      problems.add("{}: input '{}' has the impossible shape {}: give a smaller one with --shape",
-                   where, name, to_string(shape));
+      problems.add("{}: input '{}' has the impossible shape {}: give a smaller one{}", where, name,
+                   to_string(shape), are_of_tensors ? "" : " with --shape");
   return bound;
 }
 
@@ -266,8 +298,9 @@ BoundInputs bind_inputs(const onnx::GraphProto& graph, const ImportOptions& opti
   for (const auto* input : inputs) names.inputs.push_back(input->name());
   for (const std::string& pattern : options.loops)
     problems.collect([&] { match_state_names(names, pattern); });
-  BoundInputs given = bind_shapes(graph, inputs, bindings, where, problems);
-  warn_of_two_extents(given.symbols);
+  BoundInputs given =
+      bind_shapes(graph, inputs, bindings, options.shapes_are_of_tensors, where, problems);
+  warn_of_two_extents(given);
   problems.throw_if_any();
   return given;
 }
@@ -311,12 +344,14 @@ void warn_of_contradictions(const onnx::GraphProto& graph, const BoundInputs& bo
       continue;
     const std::string by =
         binding.input.empty() ? std::string("--shape") : fmt::format("input '{}'", binding.input);
-    warn_once(fmt::format(
-        "{} binds '{}' to {}, but output '{}', which has it in dimension {}, comes out with {}: "
-        "the model will probably refuse that or compute with a part; give {} there",
-        by, symbol, binding.extent, output, dimension, extent,
-        binding.input.empty() ? fmt::format("it {}", extent)
-                              : fmt::format("'{}' {}", binding.input, extent)));
+    warn_once(
+        bound, "output of " + symbol,
+        fmt::format("{} binds '{}' to {}, but output '{}', which has it in dimension {}, comes out "
+                    "with {}: "
+                    "the model will probably refuse that or compute with a part; give {} there",
+                    by, symbol, binding.extent, output, dimension, extent,
+                    binding.input.empty() ? fmt::format("it {}", extent)
+                                          : fmt::format("'{}' {}", binding.input, extent)));
   }
 }
 

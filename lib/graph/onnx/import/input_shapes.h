@@ -20,9 +20,10 @@ bool is_fixed(const onnx::TensorShapeProto::Dimension& dim);
 
 /// Static shapes of inputs, and what symbols stand for in them.
 struct BoundInputs {
-  std::map<std::string, Shape> shapes;  ///< by name
-  Symbols symbols;
-  Assumptions assumed;
+  std::map<std::string, Shape> shapes = {};  ///< by name
+  Symbols symbols = {};
+  Assumptions assumed = {};
+  bool are_of_tensors = false;  ///< see ImportOptions::shapes_are_of_tensors
 };
 
 /// What the options say of shapes: of the inputs that they name or whose symbols they bind; and
