@@ -123,6 +123,7 @@ FULL_REWRITTEN = {
     "bert-base-dynamic": Entry(text.bert, {}, rewritten.dynamic_int8, 0.2),
     "bert-base-fused": Entry(text.bert, {}, rewritten.fused("bert")),
     "bert-base-qdq": Entry(text.bert, {}, rewritten.static_int8, 0.2),
+    "gpt2-step": Entry(cached.gpt2_step, {}, exporters.torchscript),
     "llama-160m-gqa": Entry(cached.llama_step, LLAMA_160M, rewritten.grouped_attention, 5e-3),
     "llama-160m-gqa-4bit": Entry(
         cached.llama_step, LLAMA_160M, rewritten.grouped_attention_four_bits, 5e-3),

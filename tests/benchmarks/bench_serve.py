@@ -1,14 +1,19 @@
-"""A served bundle of one rank beside ONNX Runtime in a Python loop, on the same threads.
+"""A session of one rank beside ONNX Runtime in a Python loop, on the same threads.
 
-Usage: bench_serve.py MODEL_DIR... [--threads 2] [--rounds 5] [--requests 20] [--clients 1]
-A MODEL_DIR is one that models/export.py makes. Rounds alternate between the two; a ratio above 1 means
-that autopar answers more requests a second, or that its 99th percentile is shorter. ONNX Runtime is
-called in the process that has the tensors; autopar gets them over HTTP, in binary, by tritonclient,
-and the last column has the session's runs alone (`run --json --repeat`).
+Usage: bench_serve.py MODEL_DIR... [--bind SYMBOL=EXTENT...] [--threads 2] [--rounds 5] [--requests 20]
+                      [--clients 1] [--max-batch N --max-delay TIME]
+A MODEL_DIR is one that models/export.py makes; with --bind, inputs of these extents are drawn in place
+of those that it has: masks of ones, types of tokens below 2, other integers below 100, normal floats.
+Rounds alternate between three: ONNX Runtime, called in the process that has the tensors; `serve`,
+which gets them over HTTP, in binary, by tritonclient; and the library's Session, called in the process
+that has them (session_benchmark). A ratio above 1 means that autopar answers more requests a second,
+or that its 99th percentile is shorter.
 """
 
 import argparse
+import json
 import math
+import os
 import re
 import subprocess
 import tempfile
@@ -16,11 +21,16 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
+import onnx
 import tritonclient.http as triton
 from tritonclient.utils import np_to_triton_dtype
 
 from bench_run import load_inputs, onnxruntime_session
-from measure import AUTOPAR, autopar, machine, run_json
+from measure import AUTOPAR, autopar, machine
+
+
+SESSION = Path(os.environ.get("SESSION_BENCHMARK", Path(AUTOPAR).parent / "session_benchmark"))
 
 
 def percentile(seconds, share):
@@ -30,8 +40,9 @@ def percentile(seconds, share):
 class Server:
     """A bundle at a port of its own."""
 
-    def __init__(self, bundle, threads):
-        command = [AUTOPAR, "serve", "--dir", bundle, "--listen", "127.0.0.1:0", "--threads", threads]
+    def __init__(self, bundle, threads, more=()):
+        command = [AUTOPAR, "serve", "--dir", bundle, "--listen", "127.0.0.1:0", "--threads", threads,
+                   *more]
         self.process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
         self.place = re.search(r"127[\d.]+:\d+", self.process.stderr.readline())[0]
         with triton.InferenceServerClient(self.place) as client:
@@ -44,6 +55,58 @@ class Server:
     def __exit__(self, *failure):
         self.process.terminate()
         self.process.communicate()
+
+
+class Session:
+    """A bundle in a process of its own, which calls the library."""
+
+    def __init__(self, bundle, threads, tensors, place):
+        files = []
+        for number, (name, tensor) in enumerate(tensors.items()):
+            np.save(place / f"{number}.npy", np.ascontiguousarray(tensor))
+            files.append(f"{name}={place}/{number}.npy")
+        command = [str(SESSION), str(bundle), str(threads), *files]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def latencies(self, count):
+        """Seconds of each run, and of all of them."""
+        self.process.stdin.write(f"{count}\n")
+        self.process.stdin.flush()
+        seconds = json.loads(self.process.stdout.readline())
+        return seconds, sum(seconds)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *failure):
+        self.process.communicate()
+
+
+def extent_of(dim, binding):
+    """Of a number, a symbol, or a sum of symbols."""
+    if not dim.dim_param:
+        return dim.dim_value
+    return sum(binding[part] for part in dim.dim_param.split(" + "))
+
+
+def drawn_inputs(file, binding):
+    random = np.random.default_rng(1)
+    graph = onnx.load(file, load_external_data=False).graph
+    weights = {weight.name for weight in graph.initializer}
+    tensors = {}
+    for port in graph.input:
+        if port.name in weights:
+            continue
+        shape = [extent_of(dim, binding) for dim in port.type.tensor_type.shape.dim]
+        kind = onnx.helper.tensor_dtype_to_np_dtype(port.type.tensor_type.elem_type)
+        if kind.kind == "f":
+            tensors[port.name] = random.standard_normal(shape).astype(kind)
+        elif "mask" in port.name:
+            tensors[port.name] = np.ones(shape, kind)
+        else:
+            most = 2 if "type" in port.name else 100
+            tensors[port.name] = random.integers(0, most, shape).astype(kind)
+    return tensors
 
 
 def inputs_of(tensors):
@@ -111,29 +174,34 @@ class Measured:
 
 def compare(folder, options, place):
     tensors = {name: tensor for name, (_, tensor) in load_inputs(folder).items()}
-    files = [f"{name}={path}" for name, (path, _) in load_inputs(folder).items()]
+    if options.bind:
+        binding = {name: int(extent) for name, extent in (each.split("=") for each in options.bind)}
+        tensors = drawn_inputs(folder / "model.onnx", binding)
     bundle = place / folder.name
     shapes = [f"{name}={'x'.join(map(str, tensor.shape))}" for name, tensor in tensors.items()]
-    autopar("partition", folder / "model.onnx", "--ngpus", 1, "--out", bundle,
+    autopar("partition", folder / "model.onnx", "--ngpus", 1, "--time-limit", 10, "--out", bundle,
             *(part for shape in shapes for part in ("--shape", shape)))
     session = onnxruntime_session(folder / "model.onnx", options.threads)
-    theirs, ours, runs = Measured(), Measured(), []
-    with Server(bundle, options.threads) as server:
-        latencies_of_clients(server, folder.name, tensors, 1, 2)
+    theirs, served, called = Measured(), Measured(), Measured()
+    joining = ["--max-batch", options.max_batch, "--max-delay", options.max_delay]
+    with (Server(bundle, options.threads, joining if options.max_batch else ()) as server,
+          Session(bundle, options.threads, tensors, place) as of_library):
+        latencies_of_clients(server, folder.name, tensors, options.clients, 2)
+        of_library.latencies(2)
         session.run(None, tensors)
         for _ in range(options.rounds):
             theirs.add(*latencies_in_a_loop(lambda: session.run(None, tensors),
                                             options.requests * options.clients))
-            ours.add(*latencies_of_clients(server, folder.name, tensors, options.clients,
-                                           options.requests))
-    for _ in range(options.rounds):
-        told = run_json("run", "--dir", bundle, "--threads", options.threads, "--repeat",
-                        options.requests, "--json",
-                        *(part for file in files for part in ("--input", file)))
-        runs.append(told["seconds"])
-    print(f"| {folder.name} | {theirs.rate:.1f} | {ours.rate:.1f} | {ours.rate / theirs.rate:.2f} | "
-          f"{theirs.p99 * 1e3:.1f} | {ours.p99 * 1e3:.1f} | {theirs.p99 / ours.p99:.2f} | "
-          f"{percentile(theirs.seconds, 0.5) / percentile(runs, 0.5):.2f} |", flush=True)
+            served.add(*latencies_of_clients(server, folder.name, tensors, options.clients,
+                                             options.requests))
+            called.add(*of_library.latencies(options.requests * options.clients))
+    columns = [folder.name, f"{theirs.rate:.1f}"]
+    columns += [text for ours in (served, called)
+                for text in (f"{ours.rate:.1f}", f"{ours.rate / theirs.rate:.2f}")]
+    columns += [f"{theirs.p99 * 1e3:.1f}"]
+    columns += [text for ours in (served, called)
+                for text in (f"{ours.p99 * 1e3:.1f}", f"{theirs.p99 / ours.p99:.2f}")]
+    print("| " + " | ".join(columns) + " |", flush=True)
 
 
 def main():
@@ -144,10 +212,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=20, help="of a client, in a round")
     parser.add_argument("--clients", type=int, default=1, help="that ask at the same time")
+    parser.add_argument("--bind", nargs="+", metavar="SYMBOL=EXTENT")
+    parser.add_argument("--max-batch", type=int, help="of serve")
+    parser.add_argument("--max-delay", default="0ms", help="of serve")
     options = parser.parse_args()
     print(f"{machine()}; {options.threads} threads, {options.clients} clients\n")
-    print("| model | ONNX Runtime's requests/s | served | ratio | its p99 ms | served | ratio | "
-          "median of a run, ratio |\n" + "| --- " * 8 + "|")
+    print("| model | ONNX Runtime's requests/s | served | ratio | Session | ratio | "
+          "its p99 ms | served | ratio | Session | ratio |\n" + "| --- " * 11 + "|")
     with tempfile.TemporaryDirectory() as place:
         for folder in options.folders:
             compare(folder.resolve(), options, Path(place))
