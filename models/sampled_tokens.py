@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes what transformers' `generate` draws tokens from, for the test of autopar's sampling
-(tests/unit/runtime/transformers_sampling.json): scores, the text so far, options, and the
+(tests/unit/runtime/decoding/transformers_sampling.json): scores, the text so far, options, and the
 probabilities that are left of each token.
 
     sampled_tokens.py [--cases N] [--out FILE]      the file of the test, of 60 cases
@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, LogitsProcessorList
 
-FILE = Path(__file__).resolve().parent.parent / "tests" / "unit" / "runtime" / "transformers_sampling.json"
+FILE = Path(__file__).resolve().parent.parent / "tests" / "unit" / "runtime" / "decoding" / "transformers_sampling.json"
 CHOICES = {
     "repetition_penalty": [1.0, 1.3, 0.7, 4.0],
     "temperature": [1.0, 0.5, 2.5],

@@ -14,7 +14,7 @@
 #include "planner/load_model.h"
 #include "planner/shape_source.h"
 #include "prompts.h"
-#include "runtime/generation.h"
+#include "runtime/decoding/generation.h"
 #include "runtime/session.h"
 
 namespace autopar {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/generation.h"
+#include "runtime/decoding/generation.h"
 
 namespace autopar {
 

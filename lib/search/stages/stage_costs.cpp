@@ -130,7 +130,7 @@ std::string StageCosts::refusal(const StageChoice& stage) const {
     return fmt::format(
         "its weights take {:.1f} MiB of each of {} devices, of which {:.1f} MiB may "
         "be used: raise --memory or add devices",
-        static_cast<double>(weights / devices) / 1048576.0, devices,
+        static_cast<double>(weights) / static_cast<double>(devices) / 1048576.0, devices,
         static_cast<double>(facts_.capacity()) / 1048576.0);
   }
   std::string text;

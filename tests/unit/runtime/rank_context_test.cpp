@@ -77,7 +77,7 @@ TEST_CASE("graphs of several shapes take turns on each rank's communicators, wei
                    runs.at(1)->graph_bytes() + graph::constant_bytes(shape_of(1, weights)) + 256,
                "the peak");
       });
-  CHECK(wrong == std::vector<std::string>());
+  CHECK(wrong.empty());
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace autopar {
 runtime::Endpoint free_endpoint(const std::string& host) {
   static int asked = 0;
   while (true) {
-    const runtime::Endpoint endpoint{
+    runtime::Endpoint endpoint{
         .host = host,
         .port = static_cast<std::uint16_t>(10000 + (getpid() * 37 + ++asked) % 20000)};
     try {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/decoder.h"
-#include "runtime/sampling.h"
+#include "runtime/decoding/decoder.h"
+#include "runtime/decoding/sampling.h"
 #include "runtime/session.h"
 
 namespace autopar::runtime {

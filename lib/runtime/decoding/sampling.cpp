@@ -1,4 +1,4 @@
-#include "runtime/sampling.h"
+#include "runtime/decoding/sampling.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "runtime/decoder.h"
+#include "runtime/decoding/decoder.h"
 
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/decoder.h"
+#include "runtime/decoding/decoder.h"
 
 #include <catch2/catch.hpp>
 

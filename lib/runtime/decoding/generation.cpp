@@ -1,4 +1,4 @@
-#include "runtime/generation.h"
+#include "runtime/decoding/generation.h"
 
 #include <spdlog/spdlog.h>
 

@@ -2,14 +2,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "runtime/sampling.h"
+#include "runtime/decoding/sampling.h"
 
 namespace autopar::runtime {
 namespace {
 
 /// What models/sampled_tokens.py has written of transformers' processors.
 nlohmann::json cases_of_transformers() {
-  std::ifstream file(AUTOPAR_SOURCE_DIR "/tests/unit/runtime/transformers_sampling.json");
+  std::ifstream file(AUTOPAR_SOURCE_DIR "/tests/unit/runtime/decoding/transformers_sampling.json");
   return nlohmann::json::parse(file);
 }
 
