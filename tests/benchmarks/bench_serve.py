@@ -66,7 +66,9 @@ class Session:
             np.save(place / f"{number}.npy", np.ascontiguousarray(tensor))
             files.append(f"{name}={place}/{number}.npy")
         command = [str(SESSION), str(bundle), str(threads), *files]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        spins = {"GOMP_SPINCOUNT": "10000", **os.environ}  # as the program has it
+        self.process = subprocess.Popen(command, env=spins, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
 
     def latencies(self, count):
         """Seconds of each run, and of all of them."""
