@@ -27,7 +27,9 @@ struct RankInfo {
   std::vector<int> coordinates;   ///< on its stage's mesh
   std::vector<FileInfo> files;    ///< a graph a profile, then data where there is any
   std::int64_t weight_bytes = 0;  ///< rank 0's with those of the tail
-  std::int64_t peak_bytes = 0;    ///< predicted: weights and the largest arena of any profile
+  /// Predicted: weights, and the arena and states of any profile, which has beside its own those
+  /// of the profile whose states are longest.
+  std::int64_t peak_bytes = 0;
 };
 
 /// How a tensor is cut into microbatches: along `dim`, `rows` each. The last may have fewer; it is

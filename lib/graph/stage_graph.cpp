@@ -44,7 +44,7 @@ bool StageCutter::keeps_states(NodeId cut) const {
   return !parts_a_state_[static_cast<std::size_t>(cut)];
 }
 
-/// Of inputs that no node of the stage reads.
+/// An input that no node reads goes to the stage of its state's output, or to the first.
 bool StageCutter::has_input(ValueId input, NodeId begin, NodeId end) const {
   const bool is_unread = last_readers_[static_cast<std::size_t>(input)] == no_node;
   const bool is_output = std::ranges::find(graph_.outputs, input) != graph_.outputs.end();

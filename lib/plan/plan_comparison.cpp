@@ -79,7 +79,7 @@ json use_json(const CollectiveUse& use) {
   return {{"times", use.times}, {"bytes", use.bytes}, {"seconds", use.seconds}};
 }
 
-/// Of several profiles each tells its own.
+/// A plan for several profiles has stages in each of them.
 bool has_stages(const json& plan) {
   const auto profiles = plan.find("profiles");
   const bool has_profiles = profiles != plan.end() && profiles->is_array() && !profiles->empty();

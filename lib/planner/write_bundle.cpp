@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
+#include <ranges>
 #include <set>
 #include <system_error>
 
@@ -10,6 +12,7 @@
 #include "base/in_parallel.h"
 #include "base/staged_folder.h"
 #include "cost/device_file.h"
+#include "graph/arena.h"
 #include "graph/onnx/onnx_export.h"
 #include "graph/onnx/structure_file.h"
 #include "plan/plan_json.h"
@@ -88,6 +91,46 @@ std::vector<program::MemoryPrediction> predict_memory(std::span<const Graph> sha
   return needed;
 }
 
+/// By profile, what states take on a rank beside the inputs that are states: a session has them as
+/// long as the profile that has most of them, for the runs of all.
+std::vector<std::int64_t> bytes_of_states_beside(std::span<const Graph> shards) {
+  std::map<std::string, std::int64_t> longest;
+  const auto for_states = [](const Graph& shard, const auto& step) {
+    for (const graph::State& state : shard.states) {
+      const graph::Value& input = shard.value(shard.inputs[state.input]);
+      step(input.name,
+           graph::aligned(graph::bytes_of(input.type, graph::num_elements(input.shape))));
+    }
+  };
+  for (const Graph& shard : shards)
+    for_states(shard, [&](const std::string& name, std::int64_t bytes) {
+      longest[name] = std::max(longest[name], bytes);
+    });
+  std::vector<std::int64_t> beside;
+  for (const Graph& shard : shards) {
+    std::int64_t& bytes = beside.emplace_back();
+    for_states(shard, [&](const std::string& name, std::int64_t own) {
+      if (longest.at(name) != own) bytes += longest.at(name);
+    });
+  }
+  return beside;
+}
+
+/// The search has kept each profile's own peak within the limit.
+void check_limit(const bundle::MetaInfo& info) {
+  for (const bundle::RankInfo& rank : info.ranks) {
+    const auto of_rank = [&](const bundle::ProfileInfo& profile) {
+      return profile.peak_bytes[static_cast<std::size_t>(rank.rank)];
+    };
+    if (rank.peak_bytes > info.memory_limit_bytes &&
+        rank.peak_bytes > std::ranges::max(info.profiles | std::views::transform(of_rank)))
+      fail(
+          "rank {} would need {}, since states lie there in runs of all profiles, as long as any "
+          "of them has them, and the limit is {}: raise --memory or add devices",
+          rank.rank, in_bytes(rank.peak_bytes), in_bytes(info.memory_limit_bytes));
+  }
+}
+
 /// A graph a profile, all over one file of weights. Tells the profiles of `whole` what they need.
 bundle::RankInfo write_rank(std::span<const PlannedProfile> profiles, int rank,
                             const fs::path& folder, const WriteOptions& options,
@@ -106,9 +149,10 @@ bundle::RankInfo write_rank(std::span<const PlannedProfile> profiles, int rank,
     shards.push_back(program::rank_graph(*profile.plan, program, rank));
   }
   const auto needed = predict_memory(shards, plan.microbatches, options.run_bytes);
+  const std::vector<std::int64_t> states = bytes_of_states_beside(shards);
   for (std::size_t p = 0; p < needed.size(); ++p) {
     info.weight_bytes = std::max(info.weight_bytes, needed[p].weight_bytes);
-    info.peak_bytes = std::max(info.peak_bytes, needed[p].peak_bytes);
+    info.peak_bytes = std::max(info.peak_bytes, needed[p].peak_bytes + states[p]);
     whole.profiles[p].peak_bytes[static_cast<std::size_t>(rank)] = needed[p].peak_bytes;
   }
   const std::string data = fmt::format("rank{}.data", rank);
@@ -247,6 +291,7 @@ bundle::MetaInfo write_bundle(const FoundPlans& found, const WriteOptions& optio
     info.ranks[r] = write_rank(profiles, static_cast<int>(r), folder.path(), options, info);
   };
   in_parallel(info.ranks.size(), write_one, most_ranks_at_a_time);
+  check_limit(info);
   if (has_structure(profiles, options))
     info.structure = write_structure(profiles, folder.path(), options);
   if (options.tail != nullptr) {

@@ -38,7 +38,7 @@ struct HeldStates {
 using PortSymbols = std::map<std::string, std::vector<std::string>>;
 /// Whether a dimension is none of a fixed extent.
 bool is_symbol(const std::string& dim);
-/// Of the model's structure; none in bundles that have no structure.
+/// As the model's structure declares them; none in bundles that have no structure.
 PortSymbols port_symbols(const bundle::MetaInfo& info, const std::filesystem::path& bundle_dir);
 
 /// The shapes of all inputs in a step of a loop. Those of states that are not given follow from

@@ -150,7 +150,7 @@ struct StoredTensors {
   std::map<int, std::size_t> added{};           ///< by weight, its index in PlanProblem::stored
 };
 
-/// Of a weight, what the rank that needs most of it needs, by spec.
+/// What the rank that needs most of a weight needs, by spec.
 std::vector<std::int64_t> weight_usages(const Value& value, const SpecList& specs,
                                         const sharding::DeviceMesh& mesh) {
   std::vector<std::int64_t> usages;

@@ -51,7 +51,7 @@ class RequestJoiner {
   void learn(Requests requests);
 
  private:
-  /// Of requests with the same RequestRows::rest.
+  /// What is known of requests with the same RequestRows::rest.
   struct KnownShape {
     bool is_proven = false;
     std::map<std::int64_t, bool> are_same;  ///< by the rows of a run: whether bytes are as alone

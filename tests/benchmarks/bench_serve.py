@@ -1,7 +1,7 @@
 """A session of one rank beside ONNX Runtime in a Python loop, on the same threads.
 
 Usage: bench_serve.py MODEL_DIR... [--bind SYMBOL=EXTENT...] [--threads 2] [--rounds 5] [--requests 20]
-                      [--clients 1] [--max-batch N --max-delay TIME]
+                      [--past ROWS] [--clients 1] [--max-batch N --max-delay TIME]
 A MODEL_DIR is one that models/export.py makes; with --bind, inputs of these extents are drawn in place
 of those that it has: masks of ones, types of tokens below 2, other integers below 100, normal floats.
 Rounds alternate between three: ONNX Runtime, called in the process that has the tensors; `serve`,
@@ -60,12 +60,15 @@ class Server:
 class Session:
     """A bundle in a process of its own, which calls the library."""
 
-    def __init__(self, bundle, threads, tensors, place):
+    def __init__(self, bundle, threads, tensors, place, past=None):
         files = []
+        if past is not None:
+            tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("past")}
         for number, (name, tensor) in enumerate(tensors.items()):
             np.save(place / f"{number}.npy", np.ascontiguousarray(tensor))
             files.append(f"{name}={place}/{number}.npy")
-        command = [str(SESSION), str(bundle), str(threads), *files]
+        behind = [] if past is None else ["--past", str(past)]
+        command = [str(SESSION), str(bundle), str(threads), *behind, *files]
         spins = {"GOMP_SPINCOUNT": "10000", **os.environ}  # as the program has it
         self.process = subprocess.Popen(command, env=spins, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
@@ -187,7 +190,7 @@ def compare(folder, options, place):
     theirs, served, called = Measured(), Measured(), Measured()
     joining = ["--max-batch", options.max_batch, "--max-delay", options.max_delay]
     with (Server(bundle, options.threads, joining if options.max_batch else ()) as server,
-          Session(bundle, options.threads, tensors, place) as of_library):
+          Session(bundle, options.threads, tensors, place, options.past) as of_library):
         latencies_of_clients(server, folder.name, tensors, options.clients, 2)
         of_library.latencies(2)
         session.run(None, tensors)
@@ -215,6 +218,9 @@ def main():
     parser.add_argument("--requests", type=int, default=20, help="of a client, in a round")
     parser.add_argument("--clients", type=int, default=1, help="that ask at the same time")
     parser.add_argument("--bind", nargs="+", metavar="SYMBOL=EXTENT")
+    parser.add_argument("--past", type=int, metavar="ROWS",
+                        help="the library's Session keeps the inputs that begin with 'past', of so many "
+                        "rows, as states, and makes logits alone")
     parser.add_argument("--max-batch", type=int, help="of serve")
     parser.add_argument("--max-delay", default="0ms", help="of serve")
     options = parser.parse_args()

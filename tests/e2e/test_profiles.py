@@ -54,6 +54,33 @@ def constants(file):
     return sizes
 
 
+class ResidentStatesTest(TemporaryFolderTest):
+    """States are as long as the profile of steps has them while prompts run, too."""
+
+    def partition(self, *more, **how):
+        return autopar("partition", STEP, "--ngpus", 2, "--shape", "sequence=48,1", "--shape",
+                       "past_sequence=0,67", "--out", self.tmp / "bundle", *more, **how)  # fmt: skip
+
+    def test_a_rank_is_told_to_hold_them_and_they_count_against_the_limit(self):
+        self.partition()
+        info = json.loads((self.tmp / "bundle" / "meta-info.json").read_text())
+        states = {state["input"] for state in info["states"]}
+        prompt, step = info["profiles"]
+        peaks = []
+        for rank in info["ranks"]:
+            beside = 0
+            for port in step["inputs"]:
+                if port["name"] in states:
+                    extents = [end - begin for begin, end in port["ranges"][rank["rank"]]]
+                    beside += -(-4 * int(np.prod(extents)) // 64) * 64
+            self.assertGreater(beside, 0)
+            own = [profile["peak_bytes"][rank["rank"]] for profile in (prompt, step)]
+            self.assertEqual(rank["peak_bytes"], max(own[0] + beside, own[1]))
+            peaks.append(rank["peak_bytes"])
+        told = self.partition("--force", "--memory", max(peaks) - 1, expect=1).stderr.splitlines()
+        self.assertIn("states lie there in runs of all profiles", told[-1])
+
+
 class ResidentWeightsTest(TemporaryFolderTest):
     """Constants that are folded for one profile's shapes stay on the rank while others run."""
 

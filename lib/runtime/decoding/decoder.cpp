@@ -213,7 +213,7 @@ class PortFinder {
     ports_.cache = Cache::exact;
   }
 
-  /// Of a cache that does not grow.
+  /// The rows of a cache that does not grow.
   void find_places() {
     ports_.has_any_rows = false;
     if (!ports_.cache_position.empty() && ports_.state->shape.size() == 4)

@@ -103,7 +103,7 @@ JointPlan search_stage(const Profiles& profiles, const std::vector<graph::StageG
   return search_meshes(meshes, options);
 }
 
-/// Of one microbatch, as the search prices it.
+/// The transfer of one microbatch, as the search prices it.
 double seconds_between(const plan::StagePlan& from, const plan::StagePlan& to,
                        const cost::DeviceModel& device) {
   const cost::Link& link = device.boundary_link(to.first_rank);
