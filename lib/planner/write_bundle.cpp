@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
-#include <ranges>
 #include <set>
 #include <system_error>
 
@@ -119,11 +118,10 @@ std::vector<std::int64_t> bytes_of_states_beside(std::span<const Graph> shards) 
 /// The search has kept each profile's own peak within the limit.
 void check_limit(const bundle::MetaInfo& info) {
   for (const bundle::RankInfo& rank : info.ranks) {
-    const auto of_rank = [&](const bundle::ProfileInfo& profile) {
-      return profile.peak_bytes[static_cast<std::size_t>(rank.rank)];
+    const auto is_below = [&](const bundle::ProfileInfo& profile) {
+      return profile.peak_bytes[static_cast<std::size_t>(rank.rank)] < rank.peak_bytes;
     };
-    if (rank.peak_bytes > info.memory_limit_bytes &&
-        rank.peak_bytes > std::ranges::max(info.profiles | std::views::transform(of_rank)))
+    if (rank.peak_bytes > info.memory_limit_bytes && std::ranges::all_of(info.profiles, is_below))
       fail(
           "rank {} would need {}, since states lie there in runs of all profiles, as long as any "
           "of them has them, and the limit is {}: raise --memory or add devices",
