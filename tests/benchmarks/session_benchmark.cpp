@@ -22,7 +22,7 @@ namespace {
 using namespace autopar;
 using Clock = std::chrono::steady_clock;
 
-/// Of runs number 0, 1, 2, ... behind so many rows of states.
+/// Run number 0, 1, 2, ... as a step behind so many rows of states.
 runtime::LoopOptions step_behind(std::int64_t past, std::int64_t number) {
   constexpr std::int64_t most_steps = 500;  // then a text begins anew
   const bool is_first = number % most_steps == 0;
