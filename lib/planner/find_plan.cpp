@@ -123,22 +123,30 @@ search::FoundPipeline find_pipeline(const LoadedModel& model, const graph::Graph
   return found;
 }
 
-/// What Plan holds where all profiles are planned in one stage.
+/// What Plan holds of plans for all profiles.
+FoundPlan found_plan(const Model& model, const FittedProfiles& profiles,
+                     std::vector<plan::PipelinePlan> plans, const plan::Prediction& predicted,
+                     search::SearchReport report) {
+  FoundPlan result{.model = model.shared(),
+                   .ports = {},
+                   .profiles = {},
+                   .predicted = predicted,
+                   .report = std::move(report)};
+  for (std::size_t p = 0; p < plans.size(); ++p)
+    result.profiles.push_back({std::move(plans[p]), profiles.device(p)});
+  return result;
+}
+
+/// All profiles in one stage.
 FoundPlan find_in_one_stage(const Model& model, const SearchSetup& setup,
                             const Progress& progress) {
   const LoadedModel& loaded = model.contents();
   const FittedProfiles profiles(loaded, setup.meshes);
   search::JointPlan found = find_joint_plan(loaded, setup, profiles, progress);
-  FoundPlan result{.model = model.shared(),
-                   .ports = {},
-                   .profiles = {},
-                   .predicted = found.predicted,
-                   .report = std::move(found.report)};
+  std::vector<plan::PipelinePlan> plans;
   for (std::size_t p = 0; p < found.plans.size(); ++p)
-    result.profiles.push_back(
-        {plan::one_stage_plan(loaded.profiles[p].graph, std::move(found.plans[p])),
-         profiles.device(p)});
-  return result;
+    plans.push_back(plan::one_stage_plan(loaded.profiles[p].graph, std::move(found.plans[p])));
+  return found_plan(model, profiles, std::move(plans), found.predicted, std::move(found.report));
 }
 
 /// The same in several stages.
@@ -150,14 +158,8 @@ FoundPlan find_profiles_in_stages(const Model& model, const SearchSetup& setup,
   search::JointPipeline found = search::search_joint_pipeline(
       profiles.meshes(), with_memory_needs(setup, loaded), setup.pipeline);
   tell_of_interruption();
-  FoundPlan result{.model = model.shared(),
-                   .ports = {},
-                   .profiles = {},
-                   .predicted = found.predicted,
-                   .report = std::move(found.report)};
-  for (std::size_t p = 0; p < found.plans.size(); ++p)
-    result.profiles.push_back({std::move(found.plans[p]), profiles.device(p)});
-  return result;
+  return found_plan(model, profiles, std::move(found.plans), found.predicted,
+                    std::move(found.report));
 }
 
 /// States that nobody has asked for are left out where microbatches could not keep them.

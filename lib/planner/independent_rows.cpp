@@ -47,16 +47,12 @@ std::optional<Dims> dims_called(const std::string& symbol, std::size_t first_at,
   return dims;
 }
 
-bool is_open(const std::string& dim) {
-  return dim.find_first_not_of("0123456789") != std::string::npos;
-}
-
 /// Where the batch may be, by the open dimensions of the first input that has any.
 std::vector<Dims> possible_batches(const std::vector<Port>& inputs) {
   std::vector<Dims> possible;
   for (const Port& input : inputs) {
     for (std::size_t d = 0; d < input.dims.size(); ++d) {
-      if (!is_open(input.dims[d])) continue;
+      if (!graph::is_open(input.dims[d])) continue;
       if (auto dims = dims_called(input.dims[d], d, inputs)) possible.push_back(std::move(*dims));
     }
     if (!possible.empty()) break;

@@ -45,7 +45,8 @@ std::map<std::string, std::int64_t> extents_of(const PortSymbols& symbols,
     const auto dims = symbols.find(name);
     if (dims == symbols.end() || dims->second.size() != shape.size()) continue;
     for (std::size_t d = 0; d < shape.size(); ++d)
-      if (is_symbol(dims->second[d])) extents.emplace(dims->second[d], shape[d]);
+      if (dims->second[d] != "?" && graph::is_open(dims->second[d]))
+        extents.emplace(dims->second[d], shape[d]);
   }
   return extents;
 }
@@ -107,10 +108,6 @@ void check_place(const State& state, const LoopOptions& loop, std::int64_t rows)
 }
 
 }  // namespace
-
-bool is_symbol(const std::string& dim) {
-  return dim != "?" && std::ranges::any_of(dim, [](char c) { return c < '0' || c > '9'; });
-}
 
 PortSymbols port_symbols(const bundle::MetaInfo& info, const std::filesystem::path& bundle_dir) {
   PortSymbols symbols;

@@ -36,8 +36,6 @@ struct HeldStates {
 
 /// By input or output, then by dimension: its symbol, a number, or "?".
 using PortSymbols = std::map<std::string, std::vector<std::string>>;
-/// Whether a dimension is none of a fixed extent.
-bool is_symbol(const std::string& dim);
 /// As the model's structure declares them; none in bundles that have no structure.
 PortSymbols port_symbols(const bundle::MetaInfo& info, const std::filesystem::path& bundle_dir);
 

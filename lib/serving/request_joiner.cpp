@@ -90,8 +90,7 @@ void RequestJoiner::check(std::int64_t rows) {
   if (different)
     fail(
         "--max-batch {}: in a batch of {} output '{}' has other bytes than of each row alone, "
-        "since "
-        "this machine's kernels add up otherwise; leave --max-batch out",
+        "since this machine's kernels add up otherwise; leave --max-batch out",
         most_rows_, rows, *different);
   known(*rows_of(requests.front())).are_same[rows] = true;
 }

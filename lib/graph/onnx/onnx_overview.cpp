@@ -22,6 +22,10 @@ ModelOverview::Port port_of(const onnx::ValueInfoProto& info) {
 
 }  // namespace
 
+bool is_open(const std::string& dim) {
+  return dim.find_first_not_of("0123456789") != std::string::npos;
+}
+
 ModelOverview onnx_overview(const std::filesystem::path& file) {
   register_collective_schemas();
   ModelFile model_file(file, /*weights_may_be_absent=*/true);

@@ -28,6 +28,9 @@ struct ModelOverview {
   std::int64_t weight_bytes = 0;
 };
 
+/// Whether an extent in `dims` is none that is fixed.
+bool is_open(const std::string& dim);
+
 /// Reads only structure: weights need not be present. Throws Error where it is no ONNX file.
 ModelOverview onnx_overview(const std::filesystem::path& file);
 

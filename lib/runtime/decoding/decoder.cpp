@@ -8,6 +8,7 @@
 
 #include "base/problems.h"
 #include "graph/onnx/onnx_import.h"
+#include "graph/onnx/onnx_overview.h"
 #include "graph/state.h"
 #include "runtime/held_states.h"
 #include "runtime/kernels/common/element_types.h"
@@ -238,7 +239,7 @@ class PortFinder {
   bool is_open(const std::string& port, std::size_t dim) const {
     const auto dims = symbols_.find(port);
     if (dims == symbols_.end() || dim >= dims->second.size()) return false;
-    return dims->second[dim] == "?" || is_symbol(dims->second[dim]);
+    return graph::is_open(dims->second[dim]);
   }
 
   const bundle::MetaInfo& info_;
