@@ -67,8 +67,9 @@ bool is_possible(const Shape& shape) {
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() / 128;
   std::int64_t elements = 1;
   for (const std::int64_t extent : shape) {
+    // A dimension of 0 does not excuse the others: strides are products of some of them.
     if (extent < 0 || (extent > 0 && elements > most / extent)) return false;
-    elements *= extent;
+    elements *= std::max<std::int64_t>(extent, 1);
   }
   return true;
 }

@@ -19,7 +19,7 @@ namespace autopar::graph {
 using Shape = std::vector<std::int64_t>;
 
 std::int64_t num_elements(const Shape& shape);
-/// No extent is negative, and the size in bytes fits 64 bits whatever the type.
+/// No extent is negative, and the size in bytes fits 64 bits whatever the type, as do strides.
 bool is_possible(const Shape& shape);
 /// Strides, in elements, of a contiguous tensor.
 Shape row_major_strides(const Shape& shape);

@@ -196,3 +196,11 @@ TEST_CASE("values() refuses a wrong element size and data that is not aligned") 
   CHECK(crooked.contiguous_copy().values<float>()[0] == 0.0F);
   CHECK_THROWS_AS(counting({2}).values<float>(), InternalError);
 }
+
+TEST_CASE("a shape whose strides are beyond 64 bits is impossible, though it is empty") {
+  constexpr std::int64_t large = std::int64_t{1} << 32;
+  CHECK(is_possible({0, large}));
+  CHECK_FALSE(is_possible({0, large, large}));
+  CHECK_FALSE(is_possible({large, large, 0}));
+  CHECK_FALSE(is_possible({-1}));
+}
