@@ -1,7 +1,5 @@
 #include "runtime/comm/listener.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -28,8 +26,9 @@ Message kind_of(const Handshake& handshake, std::size_t received) {
 std::optional<IncomingPeer> Listener::take_peer() {
   for (auto peer = unfinished_.begin(); peer != unfinished_.end();) {
     const auto rest = writable_bytes_of(peer->handshake).subspan(peer->received);
-    const ssize_t received = recv(peer->socket.descriptor(), rest.data(), rest.size(), 0);
-    const bool has_gone = received == 0 || (received < 0 && errno != EAGAIN && errno != EINTR);
+    const iovec place{rest.data(), rest.size()};
+    const ssize_t received = peer->socket.receive({&place, 1});
+    const bool has_gone = received <= 0 && received != -EAGAIN;
     if (received > 0) peer->received += static_cast<std::size_t>(received);
     const Message kind = has_gone ? Message::stranger : kind_of(peer->handshake, peer->received);
     if (kind == Message::unfinished) {
@@ -46,11 +45,10 @@ std::optional<IncomingPeer> Listener::take_peer() {
 
 /// False at the deadline.
 bool Listener::wait_for_input(Deadline deadline) const {
-  std::vector<pollfd> waiting = {{socket_.descriptor(), POLLIN, 0}};
-  for (const IncomingPeer& peer : unfinished_)
-    waiting.push_back({peer.socket.descriptor(), POLLIN, 0});
-  poll(waiting.data(), waiting.size(), milliseconds_until(deadline));
-  return std::chrono::steady_clock::now() < deadline;
+  std::vector<pollfd> waiting = {{socket_.handle(), POLLIN, 0}};
+  for (const IncomingPeer& peer : unfinished_) waiting.push_back({peer.socket.handle(), POLLIN, 0});
+  socket_.network().poll(waiting, deadline);
+  return socket_.network().now() < deadline;
 }
 
 }  // namespace autopar::runtime

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <random>
-#include <thread>
 
 #include "base/error.h"
 #include "runtime/comm/communicator.h"
@@ -17,7 +16,6 @@ namespace autopar::runtime {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 /// Rank 0's reply to a handshake. All ranks' addresses follow, or a text that says why not.
@@ -49,7 +47,7 @@ Handshake handshake_of(const Rendezvous& rendezvous) {
 
 void reply(const IncomingPeer& peer, const Reply& how, std::span<const std::byte> rest) {
   // One that does not get it is missed in what follows.
-  const Deadline soon = Clock::now() + 1s;
+  const Deadline soon = peer.socket.network().now() + 1s;
   if (send_all(peer.socket, bytes_of(how), soon) == Moved::all) send_all(peer.socket, rest, soon);
 }
 
@@ -119,13 +117,14 @@ std::string what_is_wrong_with(const IncomingPeer& peer, const Peers& peers,
 /// Rank 0's part: returns when all are connected to it.
 Peers accept_all(const Rendezvous& rendezvous, Listener& listener) {
   Peers peers(at(rendezvous.size));
-  const Deadline deadline = Clock::now() + rendezvous.timeout;
+  Network& network = *rendezvous.network;
+  const Deadline deadline = network.now() + rendezvous.timeout;
   for (auto missing = missing_ranks(peers); !missing.empty(); missing = missing_ranks(peers)) {
     require_presence(peers, listener);
-    if (Clock::now() >= deadline)
+    if (network.now() >= deadline)
       refuse_all(peers, absence_of(missing, listener, rendezvous.timeout));
     // Now and then, to see who has left.
-    auto peer = listener.next(std::min(deadline, Clock::now() + 100ms));
+    auto peer = listener.next(std::min(deadline, network.now() + 100ms));
     if (!peer) continue;
     if (const auto wrong = what_is_wrong_with(*peer, peers, rendezvous); !wrong.empty()) {
       refuse(*peer, wrong);
@@ -148,25 +147,29 @@ Meeting introduce(const Peers& peers, const Listener& listener) {
 }
 
 /// Rank 0 may be started later than the others.
-Socket connect_to_first(const Endpoint& meeting_point, std::chrono::milliseconds timeout) {
-  const std::vector<SocketAddress> addresses = resolve(meeting_point);
-  const Deadline deadline = Clock::now() + timeout;
+Socket connect_to_first(const Rendezvous& rendezvous) {
+  Network& network = *rendezvous.network;
+  const std::vector<SocketAddress> addresses = resolve(rendezvous.meeting_point);
+  const Deadline deadline = network.now() + rendezvous.timeout;
   while (true) {
+    int error = 0;
     for (const SocketAddress& address : addresses) {
-      if (auto socket = connect_to(address, std::min(deadline, Clock::now() + 5s)))
-        return std::move(*socket);
+      Connected made = connect_to(network, address, std::min(deadline, network.now() + 5s));
+      if (made.socket.is_open()) return std::move(made.socket);
+      error = made.error;
     }
-    if (Clock::now() >= deadline)
+    if (network.now() >= deadline)
       fail("nobody answers at {} within {} ({}): has rank 0 been started there?",
-           to_string(meeting_point), in_seconds(timeout), std::strerror(errno));
-    std::this_thread::sleep_for(50ms);
+           to_string(rendezvous.meeting_point), in_seconds(rendezvous.timeout),
+           std::strerror(error));
+    network.sleep_until(network.now() + 50ms);
   }
 }
 
 /// Rank 0 has a deadline of its own, which is the one to tell who is missing.
 Meeting receive_reply(const Socket& socket, const Rendezvous& rendezvous) {
   const std::string place = to_string(rendezvous.meeting_point);
-  const Deadline deadline = Clock::now() + rendezvous.timeout + 2s;
+  const Deadline deadline = socket.network().now() + rendezvous.timeout + 2s;
   const auto receive = [&](std::span<std::byte> bytes) {
     switch (receive_all(socket, bytes, deadline)) {
       case Moved::all:
@@ -208,15 +211,15 @@ void connect_to_peer(int rank, const Rendezvous& rendezvous, const Meeting& meet
     Socket& socket = socket_of(peer, channel);
     if (socket.is_open()) continue;
     const SocketAddress& address = meeting.addresses[at(rank)];
-    auto made = connect_to(address, deadline);
-    if (!made)
+    Connected made = connect_to(*rendezvous.network, address, deadline);
+    if (!made.socket.is_open())
       fail("rank {} cannot connect to rank {} at {}: {}", rendezvous.rank, rank, to_string(address),
-           std::strerror(errno));
+           std::strerror(made.error));
     Handshake handshake = handshake_of(rendezvous);
     handshake.channel = channel;
     handshake.meeting = meeting.number;
-    send_all(*made, bytes_of(handshake), deadline);
-    socket = std::move(*made);
+    send_all(made.socket, bytes_of(handshake), deadline);
+    socket = std::move(made.socket);
   }
 }
 
@@ -251,27 +254,29 @@ void accept_peers(const Rendezvous& rendezvous, const Meeting& meeting, Listener
 }
 
 std::vector<PeerSockets> connect_as_first(const Rendezvous& rendezvous) {
-  Listener listener(listen_at(rendezvous.meeting_point));
+  Listener listener(listen_at(*rendezvous.network, rendezvous.meeting_point));
   Peers incoming = accept_all(rendezvous, listener);
   const Meeting meeting = introduce(incoming, listener);
   std::vector<PeerSockets> peers(incoming.size());
   for (std::size_t rank = 1; rank < peers.size(); ++rank)
     peers[rank].control = std::move(incoming[rank].socket);
-  accept_peers(rendezvous, meeting, listener, peers, Clock::now() + rendezvous.timeout);
+  accept_peers(rendezvous, meeting, listener, peers,
+               rendezvous.network->now() + rendezvous.timeout);
   return peers;
 }
 
 std::vector<PeerSockets> connect_as_other(const Rendezvous& rendezvous) {
-  Socket to_first = connect_to_first(rendezvous.meeting_point, rendezvous.timeout);
+  Socket to_first = connect_to_first(rendezvous);
   Listener listener(listen_beside(to_first));
   Handshake handshake = handshake_of(rendezvous);
   handshake.listens_at = listener.address();
-  send_all(to_first, bytes_of(handshake), Clock::now() + rendezvous.timeout);
+  Network& network = *rendezvous.network;
+  send_all(to_first, bytes_of(handshake), network.now() + rendezvous.timeout);
   const Meeting meeting = receive_reply(to_first, rendezvous);
 
   std::vector<PeerSockets> peers(at(rendezvous.size));
   peers[0].control = std::move(to_first);
-  const Deadline deadline = Clock::now() + rendezvous.timeout;
+  const Deadline deadline = network.now() + rendezvous.timeout;
   for (int rank = 0; rank < rendezvous.rank; ++rank)
     connect_to_peer(rank, rendezvous, meeting, peers[at(rank)], deadline);
   accept_peers(rendezvous, meeting, listener, peers, deadline);

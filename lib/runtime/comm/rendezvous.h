@@ -19,6 +19,7 @@ struct Rendezvous {
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
   /// Once all are connected; the same if absent.
   std::optional<std::chrono::milliseconds> run_timeout = {};
+  Network* network = &system_network();
 };
 
 /// The connections to another rank: collectives' tensors go over one, messages between the two over

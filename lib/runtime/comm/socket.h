@@ -1,82 +1,59 @@
 #pragma once
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
+
+#include "runtime/comm/network.h"
 
 namespace autopar::runtime {
 
-using Deadline = std::chrono::steady_clock::time_point;
-
-/// Milliseconds to a deadline, as poll takes them: rounded up, 0 when it has passed.
-int milliseconds_until(Deadline deadline);
-
-/// A file descriptor, closed when it goes.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}  ///< takes it over
-  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~Descriptor();
-
-  int descriptor() const { return descriptor_; }
-  bool is_open() const { return descriptor_ >= 0; }
-
- private:
-  int descriptor_ = -1;
-};
-
-/// A TCP socket, closed when it goes. All of them are non-blocking, send small messages at once,
-/// and ask after a silent machine, so that one that is gone closes its connections in half a
-/// minute.
-class Socket : public Descriptor {
+/// A socket, or an alarm, of a network, closed when it goes. It never waits.
+class Socket {
  public:
   Socket() = default;
-  explicit Socket(int descriptor);  ///< takes it over and sets it up
+  Socket(Network& network, int handle) : network_(&network), handle_(handle) {}  ///< takes it over
+  Socket(Socket&& other) noexcept
+      : network_(other.network_), handle_(std::exchange(other.handle_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(network_, other.network_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Socket() {
+    if (is_open()) network_->close(handle_);
+  }
+
+  Network& network() const { return *network_; }
+  int handle() const { return handle_; }
+  bool is_open() const { return handle_ >= 0; }
+
+  ssize_t send(std::span<const iovec> parts) const noexcept {
+    return network_->send(handle_, parts);
+  }
+  ssize_t receive(std::span<const iovec> parts) const { return network_->receive(handle_, parts); }
+
+ private:
+  Network* network_ = nullptr;
+  int handle_ = -1;
 };
 
-/// An address as the system has it; plain bytes, so that machines of one kind may send it.
-struct SocketAddress {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-};
-
-std::string to_string(const SocketAddress& address);  ///< 10.0.0.1:29500, [::1]:29500
 SocketAddress local_address(const Socket& socket);
 SocketAddress peer_address(const Socket& socket);
 
-/// Where ranks meet, as a user names it.
-struct Endpoint {
-  std::string host;  ///< a name or an address, IPv6 without brackets
-  std::uint16_t port = 0;
-};
-
-std::string to_string(const Endpoint& endpoint);
-
-/// Throws Error for a host that is not known.
-std::vector<SocketAddress> resolve(const Endpoint& endpoint);
-
 /// A listening socket. Throws Error where the host is another machine or the port is in use.
-Socket listen_at(const Endpoint& endpoint);
+Socket listen_at(Network& network, const Endpoint& endpoint);
 /// A listening socket at a free port of the address that `connected` has on this machine.
 Socket listen_beside(const Socket& connected);
 
 /// The next connection that waits at a listening socket; closed if none does.
 Socket accept_from(const Socket& listener);
-/// Nothing when refused, unreachable or too late; errno tells which.
-std::optional<Socket> connect_to(const SocketAddress& address, Deadline deadline);
+
+/// A connection, or the errno of refused, unreachable or too late.
+struct Connected {
+  Socket socket;
+  int error = 0;
+};
+Connected connect_to(Network& network, const SocketAddress& address, Deadline deadline);
 
 /// How a transfer ended.
 enum class Moved { all, not_yet, closed };

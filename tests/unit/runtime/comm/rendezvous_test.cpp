@@ -25,7 +25,8 @@ Deadline soon() { return std::chrono::steady_clock::now() + 1min; }
 /// Comes to a place where somebody will listen soon.
 Socket connect_soon(const Endpoint& place) {
   while (true) {
-    if (auto socket = connect_to(resolve(place).front(), soon())) return std::move(*socket);
+    Connected made = connect_to(system_network(), resolve(place).front(), soon());
+    if (made.socket.is_open()) return std::move(made.socket);
   }
 }
 
@@ -57,7 +58,7 @@ Handshake right_handshake() {
 /// What rank 1 throws when not rank 0 listens, but somebody who does this with a connection.
 std::string error_at_guest(const std::function<void(Socket)>& treat) {
   const Rendezvous rank = rendezvous_of(2, 200ms).back();
-  const Socket listener = listen_at(rank.meeting_point);
+  const Socket listener = listen_at(system_network(), rank.meeting_point);
   const std::jthread stranger([&] {
     Socket socket;
     while (!socket.is_open()) socket = accept_from(listener);
@@ -83,7 +84,7 @@ TEST_CASE("ranks meet whoever comes first") {
 TEST_CASE("ranks meet at an IPv6 address") {
   Socket listener;
   try {
-    listener = listen_at({.host = "::1", .port = 0});
+    listener = listen_at(system_network(), {.host = "::1", .port = 0});
   } catch (const Error&) {
     WARN("this machine has no IPv6");
     return;
@@ -96,7 +97,7 @@ TEST_CASE("ranks meet at an IPv6 address") {
 
 TEST_CASE("a port that is in use is refused by rank 0") {
   const Rendezvous host = rendezvous_of(2).front();
-  const Socket other = listen_at(host.meeting_point);
+  const Socket other = listen_at(system_network(), host.meeting_point);
   CHECK_THAT(error_of(host), Contains(to_string(host.meeting_point)) && Contains("in use"));
 }
 

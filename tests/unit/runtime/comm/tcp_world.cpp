@@ -16,7 +16,7 @@ runtime::Endpoint free_endpoint(const std::string& host) {
         .host = host,
         .port = static_cast<std::uint16_t>(10000 + (getpid() * 37 + ++asked) % 20000)};
     try {
-      runtime::listen_at(endpoint);
+      runtime::listen_at(runtime::system_network(), endpoint);
       return endpoint;
     } catch (const Error&) {
       continue;
