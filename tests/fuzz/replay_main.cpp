@@ -10,8 +10,8 @@
 
 #include "fuzzer.h"
 
-/// replay FOLDER: hands every file of a fuzzer's corpus to the fuzzer, without libFuzzer. Says which
-/// one it is at, so that a crash names it. Exits with 1 where there is a finding, or no file.
+/// replay FOLDER: hands every file of a fuzzer's corpus to the fuzzer, without libFuzzer. Says
+/// which one it is at, so that a crash names it. Exits with 1 where there is a finding, or no file.
 namespace {
 
 namespace fs = std::filesystem;
@@ -51,7 +51,8 @@ int main(int argc, char** argv) {
   }
   spdlog::set_level(spdlog::level::off);
   const std::vector<fs::path> files = files_of(argv[1]);
-  const auto findings = std::ranges::count_if(files, [](const auto& file) { return !replay(file); });
+  const auto findings =
+      std::ranges::count_if(files, [](const auto& file) { return !replay(file); });
   std::cout << files.size() << " files, " << findings << " findings\n";
   return files.empty() || findings > 0 ? 1 : 0;
 }
