@@ -127,7 +127,9 @@ struct InspectCommand {
     if (std::filesystem::is_directory(what)) {
       if (!model.shapes.empty())
         fail("--shape {}: a bundle has its profiles; leave it out", model.shapes.front());
-      print_bundle(bundle::load_meta_info(what), json);
+      const bundle::MetaInfo info = bundle::load_meta_info(what);
+      bundle::check_all_files(info, what);
+      print_bundle(info, json);
     } else {
       check_one_profile();
       print_model(graph::onnx_overview(what), end_of_model(), json);

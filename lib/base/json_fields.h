@@ -41,6 +41,8 @@ struct JsonValue {
       if (is_negative || value.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<T>::max()})
         throw MalformedJson{};
     }
+    if constexpr (std::is_floating_point_v<T>)
+      if (!value.is_number()) throw MalformedJson{};  // nlohmann reads true as 1
     return value.get<T>();
   }
 };

@@ -24,15 +24,21 @@ void check_file(const FileInfo& info, const fs::path& file) {
   }
 }
 
-bool looks_like_shard(const fs::path& file) {
-  return file.filename().string().starts_with("rank") &&
-         (file.extension() == ".onnx" || file.extension() == ".data");
+/// Of a rank, the structure or the tail.
+bool looks_like_model(const fs::path& file) {
+  const std::string name = file.filename();
+  const bool is_of_bundle =
+      name.starts_with("rank") || name.starts_with("structure.") || name.starts_with("tail.");
+  return is_of_bundle && (file.extension() == ".onnx" || file.extension() == ".data");
 }
 
 }  // namespace
 
 void check_files(const MetaInfo& info, const fs::path& bundle_dir, int rank) {
   std::set<std::string> known;
+  for (const FileInfo& file : info.structure) known.insert(file.name);
+  if (info.tail)
+    for (const FileInfo& file : info.tail->files) known.insert(file.name);
   Problems problems;
   for (const RankInfo& of_rank : info.ranks) {
     for (const FileInfo& file : of_rank.files) {
@@ -42,7 +48,7 @@ void check_files(const MetaInfo& info, const fs::path& bundle_dir, int rank) {
     }
   }
   for (const auto& entry : fs::directory_iterator(bundle_dir)) {
-    if (looks_like_shard(entry.path()) && !known.contains(entry.path().filename().string())) {
+    if (looks_like_model(entry.path()) && !known.contains(entry.path().filename().string())) {
       problems.add("{} is no file of this bundle; remove it or partition the model again",
                    entry.path().string());
     }
@@ -52,6 +58,15 @@ void check_files(const MetaInfo& info, const fs::path& bundle_dir, int rank) {
 
 void check_common_files(std::span<const FileInfo> files, const fs::path& bundle_dir) {
   for (const FileInfo& file : files) check_file(file, bundle_dir / file.name);
+}
+
+void check_all_files(const MetaInfo& info, const fs::path& bundle_dir) {
+  Problems problems;
+  problems.collect([&] { check_files(info, bundle_dir); });
+  problems.collect([&] { check_common_files(info.files, bundle_dir); });
+  problems.collect([&] { check_common_files(info.structure, bundle_dir); });
+  if (info.tail) problems.collect([&] { check_common_files(info.tail->files, bundle_dir); });
+  problems.throw_if_any();
 }
 
 }  // namespace autopar::bundle

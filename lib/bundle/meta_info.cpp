@@ -1,10 +1,13 @@
 #include "bundle/meta_info.h"
 
 #include <algorithm>
-#include <fstream>
+#include <span>
 #include <tuple>
 
+#include "base/file_digest.h"
 #include "base/json_fields.h"
+#include "base/mapped_file.h"
+#include "bundle/check_meta_info.h"
 
 namespace autopar {
 
@@ -58,16 +61,11 @@ namespace bundle {
 
 namespace {
 
-constexpr int format_version = 5;
+constexpr int format_version = 6;
 
 constexpr JsonWords words{.no_object = "{} is no JSON object; partition the model again",
                           .missing = "{}: field '{}' is missing; partition the model again",
                           .malformed = "{}: field '{}' is malformed; partition the model again"};
-
-/// Throws Error, with the place, where something is wrong.
-void check(const JsonReader& reader, bool holds, const std::string& what) {
-  if (!holds) fail("{} {}; partition the model again", reader.where(), what);
-}
 
 }  // namespace
 
@@ -159,11 +157,12 @@ void fields(auto& visit, Like<TailInfo> auto& tail) {
   fields(visit, tail.summary);
 }
 
-/// All but the version.
+/// All but the version and the digest.
 void fields(auto& visit, Like<MetaInfo> auto& info) {
   visit("model", info.model);
   visit("stages", info.stages);
   visit("microbatches", info.microbatches);
+  visit("files", info.files);
   visit("ranks", info.ranks);
   visit("groups", info.groups);
   visit("profiles", info.profiles);
@@ -181,142 +180,63 @@ void fields(auto& visit, Like<MetaInfo> auto& info) {
   });
 }
 
-void check_fields(const JsonReader& reader, const FileInfo& file) {
-  const std::filesystem::path name = file.name;
-  check(reader, !name.empty() && name.filename() == name && name != "." && name != "..",
-        fmt::format("names '{}', which is no file of the bundle", file.name));
-}
-
-void check_fields(const JsonReader& reader, const PortInfo& port) {
-  check(reader, !port.batch || (port.batch->dim < std::ssize(port.shape) && port.batch->rows > 0),
-        "has a 'batch' that does not fit its shape");
-  const auto fits = [](const graph::Range& range, std::int64_t extent) {
-    return range.end <= extent;
-  };
-  const graph::Shape shape = port.microbatch_shape();
-  for (const auto& of_rank : port.ranges) {
-    check(
-        reader,
-        !of_rank || (of_rank->size() == shape.size() && std::ranges::equal(*of_rank, shape, fits)),
-        "has 'ranges' that do not fit its shape");
-  }
-}
-
-void check_fields(const JsonReader& reader, const RankInfo& rank) {
-  check(reader, !rank.files.empty(), "has no files");
-}
-
-void check_fields(const JsonReader& reader, const TailInfo& tail) {
-  check(reader, !tail.files.empty(), "has no files");
-}
-
-void check_fields(const JsonReader& reader, const StageInfo& stage) {
-  std::size_t devices = 1;
-  for (const MeshAxis& axis : stage.mesh) devices *= axis.size;
-  check(reader, devices == stage.ranks.size() && devices > 0,
-        fmt::format("has {} ranks for a mesh of {}", stage.ranks.size(), devices));
-}
-
 namespace {
 
-/// The stages' ranks are all ranks, in order, and each rank says so.
-void check_stages(const JsonReader& reader, const MetaInfo& info) {
-  std::size_t next = 0;
-  for (std::size_t s = 0; s < info.stages.size(); ++s) {
-    check(reader, info.stages[s].stage == static_cast<int>(s),
-          fmt::format("has stage {} in place of stage {}", info.stages[s].stage, s));
-    for (const int rank : info.stages[s].ranks) {
-      check(reader,
-            rank == static_cast<int>(next) && next < info.ranks.size() &&
-                info.ranks[next].stage == static_cast<int>(s),
-            fmt::format("has stages that disagree about rank {}", rank));
-      ++next;
-    }
-  }
-  check(reader, next == info.ranks.size() && next > 0,
-        fmt::format("has {} ranks, but stages with {}", info.ranks.size(), next));
+constexpr std::string_view no_digest = "0000000000000000";
+
+std::string text_of(const std::filesystem::path& file) try {
+  const auto mapped = MappedFile::open(file);
+  std::string text(mapped->bytes().size(), ' ');
+  mapped->read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+} catch (const Error&) {
+  fail("{} cannot be read; give a folder that autopar partition wrote", file.string());
 }
 
-/// Messages lead from a stage's ranks to the next one's.
-void check_transfers(const JsonReader& reader, const MetaInfo& info, const ProfileInfo& profile) {
-  const auto stage_of = [&](int rank) {
-    const auto r = static_cast<std::size_t>(rank);
-    return r < info.ranks.size() ? info.ranks[r].stage : -1;
-  };
-  for (const TransferInfo& transfer : profile.transfers) {
-    for (const auto& message : transfer.messages) {
-      check(reader,
-            stage_of(message.from) == transfer.from_stage &&
-                stage_of(message.to) == transfer.from_stage + 1,
-            fmt::format("has stages that disagree: '{}' goes from rank {} to rank {}",
-                        transfer.value, message.from, message.to));
-    }
-  }
-}
-
-/// What a profile tells by rank.
-void check_profile(const JsonReader& reader, const MetaInfo& info, const ProfileInfo& profile) {
-  const std::size_t ranks = info.ranks.size();
-  check(reader, profile.peak_bytes.size() == ranks, "has 'peak_bytes' of other ranks");
-  check_transfers(reader, info, profile);
-  for (const auto* ports : {&profile.inputs, &profile.outputs}) {
-    for (const PortInfo& port : *ports) {
-      check(reader, port.ranges.size() == ranks,
-            fmt::format("has '{}' for {} ranks of {}", port.name, port.ranges.size(), ranks));
-      const bool is_covered =
-          !port.batch || port.batch->rows * info.microbatches >= port.shape[port.batch->dim];
-      check(reader, is_covered,
-            fmt::format("has microbatches that are not all of '{}'", port.name));
-      check(
-          reader,
-          std::ranges::any_of(port.ranges, [](const auto& of_rank) { return of_rank.has_value(); }),
-          fmt::format("has '{}' on no rank", port.name));
-    }
-  }
-}
-
-/// What one part says of another: stages and ranks, and whatever is told by rank.
-void check_consistency(const JsonReader& reader, const MetaInfo& info) {
-  check(reader, info.microbatches > 0, "has no 'microbatches'");
-  check(reader, !info.profiles.empty(), "has no 'profiles'");
-  for (std::size_t r = 0; r < info.ranks.size(); ++r) {
-    check(reader, info.ranks[r].rank == static_cast<int>(r),
-          fmt::format("has rank {} in place of rank {}", info.ranks[r].rank, r));
-    const std::size_t files = info.ranks[r].files.size();
-    check(reader, files == info.profiles.size() || files == info.profiles.size() + 1,
-          fmt::format("has {} files of rank {} for {} profiles", files, r, info.profiles.size()));
-  }
-  check_stages(reader, info);
-  for (const ProfileInfo& profile : info.profiles) check_profile(reader, info, profile);
-}
-
-template <typename Ports>
-bool has(const Ports& ports, const std::string& name) {
-  return std::ranges::any_of(ports, [&](const auto& port) { return port.name == name; });
-}
-
-/// The tail reads what there is, and the model's outputs are made.
-void check_tail(const JsonReader& reader, const graph::TailSummary& tail,
-                const ProfileInfo& profile) {
-  for (const std::string& name : tail.inputs)
-    check(reader, has(profile.inputs, name) || has(profile.outputs, name),
-          fmt::format("has a tail that reads '{}', which nothing makes", name));
-  for (const std::string& name : tail.model_outputs)
-    check(reader, has(profile.outputs, name) || has(tail.outputs, name),
-          fmt::format("has an output '{}', which nothing makes", name));
-}
-
-json parse_file(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  if (!stream) fail("{} cannot be read; give a folder that autopar partition wrote", file.string());
+json parse(const std::string& text, const std::string& file) {
   try {
-    return json::parse(stream);
-  } catch (const std::exception&) {  // no JSON, or a folder
-    fail("{} is no JSON; partition the model again", file.string());
+    return json::parse(text);
+  } catch (const json::exception&) {
+    fail("{} is no JSON; partition the model again", file);
   }
+}
+
+std::string digest_of(std::string_view text) {
+  Xxh3Stream stream;
+  stream.add(std::as_bytes(std::span(text)));
+  return stream.digest();
+}
+
+/// Where the first value of "digest" begins; npos where there is none of its length. Inside a
+/// string its quotes would have backslashes.
+std::size_t place_of_digest(std::string_view text) {
+  constexpr std::string_view key = "\"digest\"";
+  std::size_t place = text.find(key);
+  if (place == std::string_view::npos) return place;
+  place = text.find_first_not_of(" :\n", place + key.size());
+  if (place == std::string_view::npos || text[place] != '"' ||
+      text.size() - place <= no_digest.size() + 1)
+    return std::string_view::npos;
+  return place + 1;
+}
+
+/// The digest is of the text with zeros in its place.
+bool is_as_written(std::string text, const std::string& digest) {
+  const std::size_t place = place_of_digest(text);
+  if (place == std::string::npos || text.compare(place, no_digest.size(), digest) != 0)
+    return false;
+  text.replace(place, no_digest.size(), no_digest);
+  return digest_of(text) == digest;
 }
 
 }  // namespace
+
+std::string graph_file(int rank, std::size_t profile) {
+  return profile == 0 ? fmt::format("rank{}.onnx", rank)
+                      : fmt::format("rank{}.{}.onnx", rank, profile);
+}
+
+std::string data_file(int rank) { return fmt::format("rank{}.data", rank); }
 
 graph::Shape PortInfo::microbatch_shape() const {
   graph::Shape result = shape;
@@ -344,21 +264,30 @@ json to_json(const graph::TailSummary& tail) { return JsonWriter::write(tail); }
 json to_json(const MetaInfo& info) {
   json whole = JsonWriter::write(info);
   whole["version"] = format_version;
-  return whole;
+  return json::parse(sealed_text(std::move(whole)));
+}
+
+std::string sealed_text(json meta_info) {
+  meta_info["digest"] = no_digest;  // the first by name
+  std::string text = meta_info.dump(2) + "\n";
+  const std::string digest = digest_of(text);
+  return text.replace(place_of_digest(text), digest.size(), digest);
 }
 
 MetaInfo load_meta_info(const std::filesystem::path& bundle_dir) {
-  const std::filesystem::path file = bundle_dir / "meta-info.json";
-  const json parsed = parse_file(file);
-  const JsonReader reader(parsed, file.string(), words);
+  const std::string file = (bundle_dir / "meta-info.json").string();
+  const std::string text = text_of(file);
+  const json parsed = parse(text, file);
+  const JsonReader reader(parsed, file, words);
   const int version = reader.get<int>("version");
-  check(reader, version == format_version,
-        fmt::format("has version {}, but this build reads {}", version, format_version));
+  if (version != format_version)
+    fail("{} has version {}, but this build reads {}; partition the model again", file, version,
+         format_version);
+  if (!is_as_written(text, reader.get<std::string>("digest")))
+    fail("{} was changed after it was written; partition the model again", file);
   MetaInfo info;
   fields(reader, info);
-  check_consistency(reader, info);
-  for (const ProfileInfo& profile : info.profiles)
-    if (info.tail) check_tail(reader, info.tail->summary, profile);
+  check_meta_info(info, file);
   return info;
 }
 

@@ -118,6 +118,13 @@ struct TailInfo {
 inline constexpr const char* structure_file = "structure.onnx";
 inline constexpr const char* structure_data_file = "structure.data";
 inline constexpr const char* device_file = "device.json";
+inline constexpr const char* plan_file = "plan.json";
+/// Names of a rank's files: "rank0.onnx" of the first profile, "rank0.1.onnx" of the next one.
+std::string graph_file(int rank, std::size_t profile);
+std::string data_file(int rank);
+/// Names of the files of TailInfo.
+inline constexpr const char* tail_file = "tail.onnx";
+inline constexpr const char* tail_data_file = "tail.data";
 
 /// meta-info.json: what was planned, for whom, and how to start it. Its JSON schema is
 /// lib/bundle/meta-info.schema.json.
@@ -129,6 +136,7 @@ struct MetaInfo {
   std::vector<GroupInfo> groups;
   std::vector<ProfileInfo> profiles;  ///< at least one
   std::vector<StateInfo> states;
+  std::vector<FileInfo> files{};  ///< plan.json, which a bundle with a structure has
   /// What graphs for other shapes are made of: the model without weights, larger constants that no
   /// rank has, the device that was planned for. None where the bundle is for its profiles alone.
   std::vector<FileInfo> structure{};
@@ -142,12 +150,16 @@ struct MetaInfo {
   std::optional<TailInfo> tail{};
 };
 
+/// With the version and the digest.
 nlohmann::json to_json(const MetaInfo& info);
 nlohmann::json to_json(const std::vector<CollectiveTotal>& totals);
 /// What meta-info.json says of a tail, without its files.
 nlohmann::json to_json(const graph::TailSummary& tail);
-/// Throws Error naming the file and the field that is missing or malformed, or what does not fit
-/// together. Fields that it does not know are passed over.
+/// The file's text. Its field `digest` is the XXH3-64 of the text that has zeros in its place.
+std::string sealed_text(nlohmann::json meta_info);
+/// Throws Error naming the file where it is of another version or was changed after it was written,
+/// the field that is missing or malformed, or what does not fit together (check_meta_info.h).
+/// Fields that it does not know are passed over.
 MetaInfo load_meta_info(const std::filesystem::path& bundle_dir);
 
 /// Throws Error naming the first file of the rank (all ranks for -1) that is missing, of another
@@ -155,6 +167,8 @@ MetaInfo load_meta_info(const std::filesystem::path& bundle_dir);
 void check_files(const MetaInfo& info, const std::filesystem::path& bundle_dir, int rank = -1);
 /// The same for files that no rank has alone.
 void check_common_files(std::span<const FileInfo> files, const std::filesystem::path& bundle_dir);
+/// The same for every file that meta-info.json knows.
+void check_all_files(const MetaInfo& info, const std::filesystem::path& bundle_dir);
 
 /// The model's outputs in its order, whether ranks or the tail make them.
 std::vector<graph::ModelOutput> model_outputs(const MetaInfo& info, const ProfileInfo& profile);

@@ -55,9 +55,10 @@ sharding::DeviceMesh mesh_of(const bundle::StageInfo& stage) {
 }
 
 Structure read_structure(bundle::MetaInfo info, const fs::path& dir) {
+  bundle::check_common_files(info.files, dir);
   bundle::check_common_files(info.structure, dir);
   cost::DeviceModel device = cost::load_device_file(dir / bundle::device_file);
-  const std::vector<search::Pin> entries = search::load_pins(dir / "plan.json");
+  const std::vector<search::Pin> entries = search::load_pins(dir / bundle::plan_file);
   std::vector<std::vector<search::OtherStage>> stages;
   for (const bundle::ProfileInfo& profile : info.profiles) {
     std::vector<search::OtherStage>& of_profile = stages.emplace_back();
@@ -78,9 +79,24 @@ void set_states(const bundle::MetaInfo& info, Graph& graph) {
         {place_of(graph.outputs, state.output), place_of(graph.inputs, state.input)});
 }
 
+/// Throws Error where the structure is another model's than the ranks' graphs are.
+void check_ports(const bundle::MetaInfo& info, const Graph& graph, const fs::path& dir) {
+  const auto is_it = [&](graph::ValueId id, const bundle::PortInfo& port) {
+    const graph::Value& value = graph.value(id);
+    return value.name == port.name && value.type == port.type &&
+           value.shape.size() == port.shape.size();
+  };
+  const bundle::ProfileInfo& profile = info.profiles.front();
+  if (!std::ranges::equal(graph.inputs, profile.inputs, is_it) ||
+      !std::ranges::equal(graph.outputs, profile.outputs, is_it))
+    fail("{} has other inputs or outputs than meta-info.json; partition the model again",
+         (dir / bundle::structure_file).string());
+}
+
 /// The model with inputs of these shapes. Weights have no data.
 Graph import(const Structure& structure, const fs::path& dir, const InputShapes& inputs) {
   Graph graph = import_structure(dir, inputs);
+  check_ports(structure.info, graph, dir);
   set_states(structure.info, graph);
   return graph;
 }

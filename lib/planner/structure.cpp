@@ -51,7 +51,9 @@ graph::Graph import_structure(const fs::path& bundle_dir, const runtime::InputSh
 
 std::map<std::string, graph::Shape> declared_shapes(const fs::path& bundle_dir) {
   std::map<std::string, graph::Shape> shapes;
-  if (bundle::load_meta_info(bundle_dir).structure.empty()) return shapes;
+  const bundle::MetaInfo info = bundle::load_meta_info(bundle_dir);
+  if (info.structure.empty()) return shapes;
+  bundle::check_common_files(info.structure, bundle_dir);
   const graph::ModelOverview overview = graph::onnx_overview(bundle_dir / bundle::structure_file);
   for (const auto* ports : {&overview.inputs, &overview.outputs})
     for (const graph::ModelOverview::Port& port : *ports)

@@ -55,10 +55,11 @@ std::vector<bundle::FileInfo> file_infos(const std::string& model, const std::st
 }
 
 bundle::TailInfo write_tail(const graph::Tail& tail, const fs::path& folder) {
-  const std::string model = "tail.onnx";
-  const std::string data = "tail.data";
-  return {file_infos(model, data, graph::save_tail(tail, folder / model, folder / data)),
-          tail.summary};
+  const fs::path model = folder / bundle::tail_file;
+  const fs::path data = folder / bundle::tail_data_file;
+  return {
+      file_infos(bundle::tail_file, bundle::tail_data_file, graph::save_tail(tail, model, data)),
+      tail.summary};
 }
 
 /// A profile's plan, ready to be written.
@@ -66,12 +67,6 @@ struct PlannedProfile {
   const BundleProfile& profile;
   program::PipelineProgram program;
 };
-
-/// "rank0.onnx" of the first profile, "rank0.1.onnx" of the next one.
-std::string graph_file(int rank, std::size_t profile) {
-  return profile == 0 ? fmt::format("rank{}.onnx", rank)
-                      : fmt::format("rank{}.{}.onnx", rank, profile);
-}
 
 /// By profile, what a rank's graph needs. Constants that were folded for another profile's shapes
 /// stay on the rank, too.
@@ -143,7 +138,7 @@ bundle::RankInfo write_rank(std::span<const PlannedProfile> profiles, int rank,
   std::vector<Graph> shards;
   std::vector<fs::path> files;
   for (const auto& [profile, program] : profiles) {
-    files.push_back(folder / graph_file(rank, files.size()));
+    files.push_back(folder / bundle::graph_file(rank, files.size()));
     shards.push_back(program::rank_graph(*profile.plan, program, rank));
   }
   const auto needed = predict_memory(shards, plan.microbatches, options.run_bytes);
@@ -153,7 +148,7 @@ bundle::RankInfo write_rank(std::span<const PlannedProfile> profiles, int rank,
     info.peak_bytes = std::max(info.peak_bytes, needed[p].peak_bytes + states[p]);
     whole.profiles[p].peak_bytes[static_cast<std::size_t>(rank)] = needed[p].peak_bytes;
   }
-  const std::string data = fmt::format("rank{}.data", rank);
+  const std::string data = bundle::data_file(rank);
   const graph::WrittenModels written = graph::save_onnx(shards, files, folder / data);
   for (std::size_t p = 0; p < files.size(); ++p)
     info.files.push_back({files[p].filename(), written.models[p].bytes, written.models[p].xxh3});
@@ -232,6 +227,10 @@ bool has_structure(std::span<const PlannedProfile> profiles, const WriteOptions&
          profiles.front().profile.plan->microbatches == 1;
 }
 
+bundle::FileInfo file_info(const fs::path& file) {
+  return {file.filename(), fs::file_size(file), xxh3_of_file(file)};
+}
+
 std::vector<bundle::FileInfo> write_structure(std::span<const PlannedProfile> profiles,
                                               const fs::path& folder, const WriteOptions& options) {
   std::vector<const Graph*> graphs;
@@ -242,7 +241,7 @@ std::vector<bundle::FileInfo> write_structure(std::span<const PlannedProfile> pr
                             folder / bundle::structure_file, folder / bundle::structure_data_file));
   const fs::path device = folder / bundle::device_file;
   cost::save_device_file(device, *profiles.front().profile.device);
-  files.push_back({bundle::device_file, fs::file_size(device), xxh3_of_file(device)});
+  files.push_back(file_info(device));
   return files;
 }
 
@@ -298,7 +297,9 @@ bundle::MetaInfo write_bundle(const FoundPlans& found, const WriteOptions& optio
     info.ranks.front().peak_bytes += options.tail->summary.weight_bytes;
     info.profiles.front().peak_bytes.front() += options.tail->summary.weight_bytes;
   }
-  write_text(folder.path() / "plan.json", options.plan_text);
+  const fs::path plan = folder.path() / bundle::plan_file;
+  write_text(plan, options.plan_text);
+  info.files = {file_info(plan)};
   write_text(folder.path() / "meta-info.json", bundle::to_json(info).dump(2));
   folder.publish();
   return info;

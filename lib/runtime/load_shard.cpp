@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "base/error.h"
 #include "graph/message_boxes.h"
 #include "graph/onnx/onnx_import.h"
+#include "runtime/check_collectives.h"
 
 namespace autopar::runtime {
 namespace {
@@ -56,6 +58,70 @@ void check_messages(const bundle::ProfileInfo& profile, const Graph& shard, int 
   if (!superfluous.empty()) refuse(superfluous.front(), "by its shard", "by meta-info.json");
 }
 
+/// What of a port a rank has.
+graph::Shape local_shape(const std::vector<graph::Range>& ranges) {
+  graph::Shape shape;
+  for (const graph::Range& range : ranges) shape.push_back(range.size());
+  return shape;
+}
+
+/// Throws Error where a shard's inputs and outputs are not what meta-info says that the rank has of
+/// the model's: data would be written and read beyond their places. Outputs have its order.
+void check_ports(const bundle::ProfileInfo& profile, const Graph& shard, int rank) {
+  const auto of_rank = [&](const std::vector<bundle::PortInfo>& ports) {
+    std::vector<const bundle::PortInfo*> own;
+    for (const bundle::PortInfo& port : ports)
+      if (port.ranges[static_cast<std::size_t>(rank)]) own.push_back(&port);
+    return own;
+  };
+  const auto compare = [&](const bundle::PortInfo& port, graph::ValueId id) {
+    const graph::Value& value = shard.value(id);
+    const graph::Shape shape = local_shape(*port.ranges[static_cast<std::size_t>(rank)]);
+    if (value.type != port.type || value.shape != shape)
+      fail(
+          "rank {}: its shard has '{}' as {} of {}, but meta-info.json as {} of {}; partition the "
+          "model again",
+          rank, value.name, graph::to_string(value.shape), name_of(value.type),
+          graph::to_string(shape), name_of(port.type));
+  };
+  const std::vector<const bundle::PortInfo*> outputs = of_rank(profile.outputs);
+  if (shard.outputs.size() != outputs.size())
+    fail("rank {}: its shard has {} outputs, but meta-info.json {}; partition the model again",
+         rank, shard.outputs.size(), outputs.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (shard.value(shard.outputs[i]).name != outputs[i]->name)
+      fail("rank {}: its shard has '{}' where meta-info.json has '{}'; partition the model again",
+           rank, shard.value(shard.outputs[i]).name, outputs[i]->name);
+    compare(*outputs[i], shard.outputs[i]);
+  }
+  const std::vector<const bundle::PortInfo*> inputs = of_rank(profile.inputs);
+  for (const graph::ValueId id : shard.inputs) {
+    const auto port = std::ranges::find(inputs, shard.value(id).name, &bundle::PortInfo::name);
+    if (port == inputs.end())
+      fail(
+          "rank {}: its shard has an input '{}', but meta-info.json none; partition the model "
+          "again",
+          rank, shard.value(id).name);
+    compare(**port, id);
+  }
+  if (shard.inputs.size() != inputs.size())
+    fail("rank {}: its shard has {} inputs, but meta-info.json {}; partition the model again", rank,
+         shard.inputs.size(), inputs.size());
+}
+
+/// Throws Error where weights lie in another file than the rank's own, which has a digest.
+void check_constants(const bundle::RankInfo& rank, const std::filesystem::path& dir,
+                     const Graph& shard) {
+  std::set<std::pair<std::uint64_t, std::uint64_t>> own;
+  for (const bundle::FileInfo& file : rank.files)
+    own.insert(MappedFile::open(dir / file.name)->identity());
+  for (const graph::Value& value : shard.values)
+    if (value.constant && value.constant->is_mapped() &&
+        !own.contains(value.constant->file()->identity()))
+      fail("rank {}: weight '{}' lies in a file that is not the rank's; partition the model again",
+           rank.rank, value.name);
+}
+
 std::size_t place_of(const Graph& shard, const std::vector<graph::ValueId>& ports,
                      const std::string& name) {
   const auto found =
@@ -87,23 +153,9 @@ Graph load_shard(const bundle::MetaInfo& info, std::size_t profile,
   as_it_is.unrolls = false;
   Graph shard = graph::load_onnx(dir / of_rank.files[profile].name, as_it_is);
   for (const bool sends : {false, true}) check_messages(of_profile, shard, rank, sends);
-  const auto count = [&](const std::vector<bundle::PortInfo>& ports) {
-    return std::ranges::count_if(ports, [&](const bundle::PortInfo& port) {
-      return port.ranges[static_cast<std::size_t>(rank)].has_value();
-    });
-  };
-  if (std::ssize(shard.outputs) != count(of_profile.outputs))
-    fail("rank {}: its shard has {} outputs, but meta-info.json {}; partition the model again",
-         rank, shard.outputs.size(), count(of_profile.outputs));
-  for (const graph::ValueId id : shard.inputs) {
-    const auto port =
-        std::ranges::find(of_profile.inputs, shard.value(id).name, &bundle::PortInfo::name);
-    if (port == of_profile.inputs.end() || !port->ranges[static_cast<std::size_t>(rank)])
-      fail(
-          "rank {}: its shard has an input '{}', but meta-info.json none; partition the model "
-          "again",
-          rank, shard.value(id).name);
-  }
+  check_ports(of_profile, shard, rank);
+  check_constants(of_rank, dir, shard);
+  check_collectives(info, shard, rank);
   for (const bundle::StateInfo& state : info.states)
     if (has_state(of_profile, state, rank))
       shard.states.push_back({place_of(shard, shard.outputs, state.output),

@@ -30,6 +30,8 @@ using Clock = std::chrono::steady_clock;
 bundle::MetaInfo load_info(const std::filesystem::path& dir,
                            const std::vector<std::string>& states) {
   bundle::MetaInfo info = bundle::load_meta_info(dir);
+  bundle::check_common_files(info.files, dir);
+  bundle::check_common_files(info.structure, dir);
   set_states(info, states);
   return info;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/check_collectives.h"
 #include "runtime/gather.h"
 
 namespace autopar::runtime {
@@ -70,6 +71,7 @@ RankRun& SessionRank::run_of(std::size_t shape, const ShapedProgram& program) {
   if (const auto kept = runs_.find(shape); kept != runs_.end()) return kept->second;
   if (!program.digest.empty()) check_digest(program.digest);
   Graph shard = program.shard(host_.rank());
+  if (program.digest.empty()) compare_collectives(shard, host_);
   share_weights(weights_, shard);
   RankRun& run = runs_.try_emplace(shape, shard, context_, pipeline_).first->second;
   host_.barrier(loading_timeout);  // a run waits no longer than ranks work

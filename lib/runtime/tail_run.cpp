@@ -1,10 +1,15 @@
 #include "runtime/tail_run.h"
 
+#include <fmt/ranges.h>
+
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "graph/onnx/onnx_interpreter.h"
+#include "graph/onnx/onnx_overview.h"
 #include "runtime/data_shaped.h"
 #include "runtime/executable.h"
 #include "runtime/kernel.h"
@@ -27,10 +32,28 @@ graph::Evaluator evaluator(int threads) {
   };
 }
 
+/// Throws Error where the file does not read and make what meta-info.json says.
+void check_ports(const std::filesystem::path& model_file, const graph::TailSummary& summary) {
+  const graph::ModelOverview model = graph::onnx_overview(model_file);
+  const auto check = [&](const std::vector<graph::ModelOverview::Port>& ports,
+                         const std::set<std::string>& told, const char* what) {
+    std::set<std::string> names;
+    for (const auto& port : ports) names.insert(port.name);
+    if (names != told)
+      fail("{} has {} {}, but meta-info.json {}; partition the model again", model_file.string(),
+           what, fmt::join(names, ", "), fmt::join(told, ", "));
+  };
+  check(model.inputs, {summary.inputs.begin(), summary.inputs.end()}, "inputs");
+  std::set<std::string> made;
+  for (const graph::ModelOutput& output : summary.outputs) made.insert(output.name);
+  check(model.outputs, made, "outputs");
+}
+
 }  // namespace
 
 TailRun load_tail(const std::filesystem::path& model_file, graph::TailSummary summary,
                   int threads) {
+  check_ports(model_file, summary);
   const auto interpreter =
       std::make_shared<const graph::OnnxInterpreter>(model_file, evaluator(threads), has_kernel);
   return [interpreter, tail = std::move(summary)](const NamedTensors& inputs,

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from support import AUTOPAR, Model, TemporaryFolderTest, autopar, mpirun
+from support import AUTOPAR, Model, TemporaryFolderTest, autopar, mpirun, write_meta_info
 
 
 def model_of(nodes, inputs, outputs, initializers=(), **more):
@@ -481,7 +481,7 @@ class DisagreeingStagesTest(BadInputTest):
         self.message = self.transfers[0]["messages"][0]
 
     def refuse(self, *parts):
-        (self.bundle / "meta-info.json").write_text(json.dumps(self.meta))
+        write_meta_info(self.bundle, self.meta)
         run = ("run", "--dir", self.bundle, *self.model.input_options())
         self.assert_refused(autopar(*run, expect=1), "partition the model again", *parts)
         lines = mpirun(2, *run, expect=1).stderr.splitlines()
@@ -540,6 +540,32 @@ class BadBundleTest(BadInputTest):
     def test_foreign_file(self):
         shutil.copy(self.bundle / "rank1.onnx", self.bundle / "rank2.onnx")
         self.refuse_run("rank2.onnx")
+
+    def test_changed_meta_info_plan_or_structure(self):
+        for name in ("meta-info.json", "plan.json", "structure.onnx", "device.json"):
+            whole = (self.bundle / name).read_bytes()
+            changed = bytearray(whole)
+            changed[len(changed) // 2] ^= 1
+            (self.bundle / name).write_bytes(changed)
+            self.refuse_run(name)
+            for command in (
+                ("inspect", self.bundle),
+                ("verify", self.model.file, self.bundle, *self.model.constant_options()),
+                ("serve", "--dir", self.bundle, "--listen", "127.0.0.1:0"),
+            ):
+                self.assert_refused(autopar(*command, expect=1), name)
+            if name == "meta-info.json":
+                ids = self.tmp / "ids.txt"
+                ids.write_text("1 2\n")
+                done = autopar("generate", "--dir", self.bundle, "--ids", ids, expect=1)
+                self.assert_refused(done, name)
+            (self.bundle / name).write_bytes(whole)
+
+    def test_a_bundle_of_an_older_version(self):
+        self.meta["version"] = 5
+        del self.meta["digest"]
+        (self.bundle / "meta-info.json").write_text(json.dumps(self.meta))
+        self.refuse_run("version 5", "partition the model again")
 
     def test_missing_or_broken_meta_info(self):
         for text in ("", "{}", "[]", '{"version": 99}'):

@@ -44,7 +44,7 @@ class SmallBundle {
                        BatchInfo{0, 3},
                        {{{{0, 3}, {0, 2}}}, {{{0, 3}, {2, 3}}}}}};
     using Ranges = std::vector<graph::Range>;
-    profile.outputs = {{"y", graph::DataType::float16, {}, {"."}, {}, {Ranges{}, std::nullopt}}};
+    profile.outputs = {{"y", graph::DataType::float16, {}, {"."}, {}, {Ranges{}, Ranges{}}}};
     profile.collectives = {{"all-reduce", {0}, 4, 1024}};
     info.device = "cpu";
     info.search = "ilp";
@@ -57,7 +57,10 @@ class SmallBundle {
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(dir / name) << text;
   }
-  void save(const json& contents) const { write("meta-info.json", contents.dump()); }
+  /// With a digest of its own.
+  void save(const json& contents) const {
+    write("meta-info.json", contents.is_object() ? sealed_text(contents) : contents.dump());
+  }
 
   TemporaryFolder dir;
   MetaInfo info;
@@ -93,7 +96,7 @@ TEST_CASE("every missing or malformed field of meta-info is named") {
   const SmallBundle bundle;
   const json whole = to_json(bundle.info);
   for_each_value(whole, json::json_pointer(), [&](const json::json_pointer& at) {
-    if (at.empty() || !whole.at(at.parent_pointer()).is_object()) return;
+    if (at.empty() || !whole.at(at.parent_pointer()).is_object() || at.back() == "digest") return;
     INFO(at.to_string());
     const std::string field = "'" + at.back() + "'";
     json without = whole;
@@ -152,6 +155,42 @@ TEST_CASE("parts of meta-info that do not fit together are refused") {
     other["profiles"][0]["transfers"] = {
         {{"value", "h"}, {"from_stage", 0}, {"messages", {message}}}};
   }
+  json& input = other["profiles"][0]["inputs"][0];
+  SECTION("a range of another rank") { std::swap(input["ranges"][0], input["ranges"][1]); }
+  SECTION("ranges that leave a gap") { input["ranges"][0][1] = {0, 1}; }
+  SECTION("a spec of an axis that the mesh has not") { input["specs"][0] = "RS1"; }
+  SECTION("a spec of other dimensions") { input["specs"][0] = "S0"; }
+  SECTION("a spec that is none") { input["specs"][0] = "rank"; }
+  SECTION("values that are partial") { input["specs"][0] = "RS0+P1"; }
+  SECTION("a shape whose size fits no integer") {
+    input["shape"] = {5, std::int64_t{1} << 62, std::int64_t{1} << 62};
+  }
+  SECTION("a microbatch without a row") { other["microbatches"] = 3; }
+  SECTION("two inputs of one name") {
+    other["profiles"][0]["inputs"].push_back(other["profiles"][0]["inputs"][0]);
+  }
+  SECTION("profiles of other inputs") {
+    other["profiles"].push_back(other["profiles"][0]);
+    other["profiles"][1]["inputs"].erase(0);
+  }
+  SECTION("a rank at another place") { other["ranks"][0]["coordinates"] = {1}; }
+  SECTION("groups that the mesh has not") { other["groups"][0]["ranks"] = {{0}, {1}}; }
+  SECTION("groups along an axis that is none") { other["groups"][0]["mesh_axes"] = {1}; }
+  SECTION("a mesh of too many devices") { other["stages"][0]["mesh"][0]["size"] = 1 << 30; }
+  SECTION("two ranks' files exchanged") {
+    std::swap(other["ranks"][0]["files"], other["ranks"][1]["files"]);
+  }
+  SECTION("more weights than memory") { other["ranks"][0]["weight_bytes"] = 301; }
+  SECTION("bytes that nothing has") { other["plan"]["memory_limit_bytes"] = std::int64_t{1} << 62; }
+  SECTION("a state of no input") { other["states"] = {{{"output", "y"}, {"input", "z"}}}; }
+  SECTION("a structure without the plan") {
+    other["structure"] = {other["ranks"][0]["files"][0], other["ranks"][0]["files"][0]};
+    other["structure"][0]["name"] = "structure.onnx";
+    other["structure"][1]["name"] = "device.json";
+    other["microbatches"] = 1;
+    input["batch"] = nullptr;
+    input["ranges"] = {{{0, 5}, {0, 2}}, {{0, 5}, {2, 3}}};
+  }
   SECTION("a rank without files") { other["ranks"][1]["files"] = json::array(); }
   bundle.save(other);
   CHECK_THROWS_AS(load_meta_info(bundle.dir.path()), Error);
@@ -189,12 +228,45 @@ TEST_CASE("the schema accepts meta-info as it is written and nothing less, more 
   });
 }
 
-TEST_CASE("another version of meta-info is refused") {
+TEST_CASE("another version of meta-info is refused, one without a digest, too") {
+  const SmallBundle bundle;
+  for (const int version : {5, 99}) {
+    json other = to_json(bundle.info);
+    other["version"] = version;
+    other.erase("digest");
+    bundle.write("meta-info.json", other.dump());
+    CHECK_THROWS_WITH(
+        load_meta_info(bundle.dir.path()),
+        Contains(std::to_string(version) + ", but this build reads 6; partition the model again"));
+  }
+}
+
+TEST_CASE("a meta-info of another digest is refused, however it is laid out") {
   const SmallBundle bundle;
   json other = to_json(bundle.info);
-  other["version"] = 99;
-  bundle.save(other);
-  CHECK_THROWS_WITH(load_meta_info(bundle.dir.path()), Contains("99"));
+  other["model"] = "nodel.onnx";
+  for (const int indent : {-1, 2}) {
+    bundle.write("meta-info.json", other.dump(indent));
+    CHECK_THROWS_WITH(load_meta_info(bundle.dir.path()),
+                      Contains("meta-info.json was changed after it was written"));
+  }
+  std::string text = sealed_text(other);
+  bundle.write("meta-info.json", text);
+  CHECK(load_meta_info(bundle.dir.path()).model == "nodel.onnx");
+  text += " ";
+  bundle.write("meta-info.json", text);
+  CHECK_THROWS_AS(load_meta_info(bundle.dir.path()), Error);
+}
+
+TEST_CASE("all files that meta-info knows are looked at") {
+  SmallBundle bundle;
+  bundle.write("plan.json", "{}");
+  bundle.info.files = {{"plan.json", 2, xxh3_of_file(bundle.dir / "plan.json")}};
+  CHECK_NOTHROW(check_all_files(bundle.info, bundle.dir.path()));
+  bundle.write("plan.json", "[]");
+  bundle.write("rank1.data", "");
+  CHECK_THROWS_WITH(check_all_files(bundle.info, bundle.dir.path()),
+                    Contains("plan.json was changed") && Contains("rank1.data has 0 bytes"));
 }
 
 TEST_CASE("a file name that leaves the bundle is refused") {
@@ -204,7 +276,7 @@ TEST_CASE("a file name that leaves the bundle is refused") {
     other["ranks"][0]["files"][0]["name"] = name;
     bundle.save(other);
     CHECK_THROWS_WITH(load_meta_info(bundle.dir.path()),
-                      Contains("'" + std::string(name) + "'") && Contains("ranks[0]"));
+                      Contains("'" + std::string(name) + "'") && Contains("rank 0"));
   }
 }
 

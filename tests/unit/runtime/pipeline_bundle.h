@@ -26,6 +26,8 @@ class PipelineBundle {
                           const fs::path& dir = {})
       : dir_(dir.empty() ? temporary_.path() : dir) {
     fs::create_directories(dir_);
+    sketch_.first = split(sketch_.shape, 1, 0, {0, 3, 6});  // as specs split
+    sketch_.third = split(sketch_.shape, 0, 3, {0, 2, 4, 5});
     info_.model = "sketch.onnx";
     info_.profiles.resize(1);
     info_.profiles.front().peak_bytes.resize(6);
@@ -34,23 +36,24 @@ class PipelineBundle {
       const auto& ranks = sketch_.ranks[s];
       info_.stages.push_back(
           {static_cast<int>(s), {{"axis0", static_cast<int>(ranks.size())}}, ranks, 0, 0});
-      for (const int rank : ranks) add_rank(rank, static_cast<int>(s));
+      for (const int rank : ranks) add_rank(rank, rank - ranks.front(), static_cast<int>(s));
     }
-    info_.profiles.front().inputs = {port("x", sketch_.first, true),
-                                     port("c", sketch_.second, true),
-                                     port("d", sketch_.third, false)};
-    info_.profiles.front().outputs = {port("y", sketch_.third, true),
-                                      port("z", sketch_.third, true)};
+    info_.profiles.front().inputs = {port("x", sketch_.first, {"RS0", "", ""}, true),
+                                     port("c", sketch_.second, {"", "RR", ""}, true),
+                                     port("d", sketch_.third, {"", "", "S0R"}, false)};
+    info_.profiles.front().outputs = {port("y", sketch_.third, {"", "", "S0R"}, true),
+                                      port("z", sketch_.third, {"", "", "S0R"}, true)};
     if (spoil) spoil(info_);
-    std::ofstream(dir_ / "meta-info.json") << bundle::to_json(info_).dump();
+    std::ofstream(dir_ / "meta-info.json") << bundle::sealed_text(bundle::to_json(info_));
   }
 
   const fs::path& dir() const { return dir_; }
   const PipelineSketch& sketch() const { return sketch_; }
 
  private:
-  bundle::PortInfo port(const std::string& name, const Layout& layout, bool is_cut) const {
-    bundle::PortInfo port{name, DataType::float32, sketch_.shape, {"RR"}, {}, {}};
+  bundle::PortInfo port(const std::string& name, const Layout& layout,
+                        const std::vector<std::string>& specs, bool is_cut) const {
+    bundle::PortInfo port{name, DataType::float32, sketch_.shape, specs, {}, {}};
     if (is_cut) {
       port.shape[0] = 8;
       port.batch = bundle::BatchInfo{0, 5};
@@ -60,13 +63,13 @@ class PipelineBundle {
     return port;
   }
 
-  void add_rank(int rank, int stage) {
+  void add_rank(int rank, int place, int stage) {
     Graph graph = sketch_.of_rank(rank);
     graph.opsets = {{"", 18}, {graph::collective_domain, 1}};
     const std::string name = "rank" + std::to_string(rank);
     const auto written = graph::save_onnx(graph, dir_ / (name + ".onnx"), dir_ / (name + ".data"));
     info_.ranks.push_back(
-        {rank, stage, {0}, {{name + ".onnx", written.model.bytes, written.model.xxh3}}, 0, 0});
+        {rank, stage, {place}, {{name + ".onnx", written.model.bytes, written.model.xxh3}}, 0, 0});
     auto& transfers = info_.profiles.front().transfers;
     for (const graph::Node& node : graph.nodes) {
       if (node.op_type != "Send") continue;
@@ -124,8 +127,8 @@ inline std::string what_is_wrong(const RunResult& result, const NamedTensors& in
       if (std::abs(number_at(out, i) - numbers[i]) > 1e-5)
         return "element " + std::to_string(i) + " of " + name + " is another";
   }
-  // For both microbatches: three values of two ranks, and two values to two ranks.
-  const std::vector<bundle::CollectiveTotal> sent = {{"send", {}, 2 * (6 + 4), 2 * (360 + 240)}};
+  // For both microbatches: three values of two ranks, and two values to three ranks.
+  const std::vector<bundle::CollectiveTotal> sent = {{"send", {}, 2 * (6 + 6), 2 * (360 + 240)}};
   if (result.collectives != sent) return "other messages are counted";
   if (result.spans.size() != 6 || !is_pipeline(result.spans)) return "the profile is another";
   return {};

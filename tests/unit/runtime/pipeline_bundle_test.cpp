@@ -53,8 +53,13 @@ TEST_CASE(
              Catch::Contains("of 'n'") && Catch::Contains("partition the model again"));
   CHECK_THAT(refusal([](bundle::MetaInfo& info) { info.profiles[0].outputs.pop_back(); }),
              Catch::Contains("has 2 outputs, but meta-info.json 1"));
+  CHECK_THAT(refusal([](bundle::MetaInfo& info) { info.profiles[0].inputs[2].name = "e"; }),
+             Catch::Contains("its shard has an input 'd'"));
   CHECK_THAT(refusal([](bundle::MetaInfo& info) { info.profiles[0].inputs[2].ranges[4].reset(); }),
-             Catch::Contains("rank 4: its shard has an input 'd'"));
+             Catch::Contains("'ranges' of 'd'") && Catch::Contains("rank 4"));
+  CHECK_THAT(
+      refusal([](bundle::MetaInfo& info) { info.profiles[0].outputs[0].type = DataType::int32; }),
+      Catch::Contains("its shard has 'y' as 2x6 of float32, but meta-info.json as 2x6 of int32"));
 
   const PipelineBundle bundle(
       [](bundle::MetaInfo& info) { info.profiles[0].transfers[0].messages[1].bytes = 44; });

@@ -77,9 +77,9 @@ class AccumulatorBundle {
       const auto written = graph::save_onnx(accumulator(1, rows), dir() / (name + ".onnx"),
                                             dir() / (name + ".data"));
       info.ranks.push_back(
-          {rank, 0, {rank}, {{name + ".onnx", written.model.bytes, written.model.xxh3}}, 0, 0});
+          {rank, 0, {rank}, {{name + ".onnx", written.model.bytes, written.model.xxh3}}, 0, 1});
     }
-    std::ofstream(dir() / "meta-info.json") << bundle::to_json(info).dump();
+    std::ofstream(dir() / "meta-info.json") << bundle::sealed_text(bundle::to_json(info));
   }
 
   std::filesystem::path dir() const { return folder_.path(); }

@@ -73,7 +73,7 @@ std::vector<bundle::PortInfo> ports_of(const graph::Graph& graph,
     std::vector<graph::Range> whole;
     for (const std::int64_t extent : value.shape) whole.push_back({0, extent});
     ports.push_back({.name = value.name, .type = value.type, .shape = value.shape});
-    ports.back().specs = {"R"};
+    ports.back().specs = {std::string(value.shape.size(), 'R')};
     ports.back().ranges = {whole};
   }
   return ports;
@@ -97,8 +97,8 @@ bundle::MetaInfo write_bundle(const std::filesystem::path& dir) {
   info.profiles = {profile_of(step)};
   info.memory_limit_bytes = 1 << 20;
   info.states = {{"present", "past"}};
-  info.ranks = {{0, 0, {0}, {{"rank0.onnx", written.model.bytes, written.model.xxh3}}, 0, 0}};
-  std::ofstream(dir / "meta-info.json") << bundle::to_json(info).dump();
+  info.ranks = {{0, 0, {0}, {{"rank0.onnx", written.model.bytes, written.model.xxh3}}, 0, 1}};
+  std::ofstream(dir / "meta-info.json") << bundle::sealed_text(bundle::to_json(info));
   return info;
 }
 
