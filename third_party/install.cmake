@@ -52,6 +52,7 @@ endfunction()
 set(AUTOPAR_PUBLIC_HEADERS
   base/error_types.h
   base/mapped_file.h
+  base/work_signs.h
   bundle/collective_total.h
   graph/data_type.h
   graph/tensor.h

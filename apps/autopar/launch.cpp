@@ -24,7 +24,7 @@ void LaunchChoice::add_to(CLI::App& command) {
 void LaunchChoice::add_timeout_to(CLI::App& command) {
   command
       .add_option("--timeout", timeout_seconds,
-                  "Seconds to wait for a rank that does not come to the others")
+                  "Seconds to wait for a rank that does not come or shows no sign that it works")
       ->capture_default_str();
 }
 

@@ -58,6 +58,7 @@ struct RunCommand {
     if (!requests.empty()) return run_requests();
     const bundle::MetaInfo info = checked_bundle();
     runtime::Session session(dir, session_options);
+    const WorkScope work = session.at_work();
     if (session.has_first_rank()) warn_of_host_collectives();
     const runtime::RunResult result = session.run(inputs.load(info, options.loop), options);
     if (!session.has_first_rank()) return;

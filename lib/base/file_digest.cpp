@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/interruption.h"
+#include "base/work_signs.h"
 
 namespace autopar {
 
@@ -69,6 +70,7 @@ void DigestingFile::flush() {
 
 void DigestingFile::write_through(std::span<const std::byte> bytes) {
   check_interruption();
+  note_work();
   digest_.add(bytes);
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
@@ -87,6 +89,7 @@ std::string xxh3_of_file(const std::filesystem::path& file) {
   Xxh3Stream stream;
   std::vector<char> buffer(buffer_bytes);
   while (in) {
+    note_work();
     in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
     stream.add(std::as_bytes(std::span(buffer.data(), static_cast<std::size_t>(in.gcount()))));
   }

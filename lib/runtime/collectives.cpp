@@ -85,7 +85,7 @@ DeviceCommunicator& CollectiveContext::group(const std::vector<int>& ranks) {
 }
 
 bool all_agree(HostCommunicator& host, bool mine) {
-  host.barrier(loading_timeout);
+  host.barrier();
   std::int32_t agreed = mine ? 1 : 0;
   host.all_reduce(reinterpret_cast<std::byte*>(&agreed), 1, graph::DataType::int32, ReduceOp::min);
   return agreed != 0;

@@ -48,6 +48,8 @@ class CollectiveContext {
   int world_rank() const { return world_.rank(); }
   int world_size() const { return world_.size(); }
   std::chrono::milliseconds timeout() const { return timeout_; }
+  /// Tells the other ranks that this one is at work; see HostCommunicator.
+  void note_work() { host_.note_work(); }
   /// The communicator of this group of world ranks; made on first use, kept. Throws Error where
   /// some are in another stage.
   DeviceCommunicator& group(const std::vector<int>& ranks);

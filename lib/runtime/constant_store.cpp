@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "base/stopwatch.h"
+#include "base/work_signs.h"
 #include "graph/arena.h"
 
 namespace autopar::runtime {
@@ -183,6 +184,19 @@ ConstantStore::Bytes ConstantStore::form(const Tensor& constant, std::string_vie
   return made;
 }
 
+/// A gibibyte or so at a time, other ranks being told that this one is at work.
+void ConstantStore::upload(std::span<const Device::Upload> uploads) {
+  constexpr std::int64_t piece_bytes = std::int64_t{1} << 30;
+  while (!uploads.empty()) {
+    note_work();
+    std::size_t count = 0;
+    for (std::int64_t bytes = 0; count < uploads.size() && bytes < piece_bytes; ++count)
+      bytes += uploads[count].from->size_bytes();
+    device_.upload(uploads.first(count));
+    uploads = uploads.subspan(count);
+  }
+}
+
 std::vector<ConstantStore::Bytes> ConstantStore::on_device(
     std::span<const Tensor* const> constants) {
   std::vector<Bytes> places(constants.size());
@@ -230,7 +244,7 @@ std::vector<ConstantStore::Bytes> ConstantStore::on_device(
     if (!places[i]) places[i] = places[first.at(*names[i])];
   if (uploads.empty()) return places;
   const Stopwatch watch;
-  device_.upload(uploads);
+  upload(uploads);
   upload_seconds_ += watch.seconds();
   return places;
 }

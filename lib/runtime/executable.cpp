@@ -6,6 +6,7 @@
 
 #include "base/problems.h"
 #include "base/stopwatch.h"
+#include "base/work_signs.h"
 #include "graph/arena.h"
 #include "runtime/collectives.h"
 #include "runtime/constant_store.h"
@@ -114,6 +115,7 @@ void make_steps(CompiledGraph& compiled, Device& device, CollectiveContext* coll
   require_kernels(graph, device.kernels());
   const auto readers = graph::consumers(graph);
   for (const Node& node : graph.nodes) {
+    note_work();
     const KernelEntry& entry = *device.kernels().find(node.domain, node.op_type);
     KernelRequest request{.node = node,
                           .inputs = views_of(compiled, node.inputs),

@@ -34,7 +34,7 @@ int usable_gpus() {
 /// Every rank asks, and waits for those that still load.
 bool sees_its_own_alone(int gpus, HostCommunicator& host) {
   const GpuId mine = gpus == 1 ? gpu_id(0) : GpuId{};
-  host.barrier(loading_timeout);
+  host.barrier();
   const std::vector<GpuId> all = gather_all(host, mine);
   return gpus == 1 && std::ranges::count(all, mine) == 1;
 }

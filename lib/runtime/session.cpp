@@ -36,8 +36,9 @@ bundle::MetaInfo load_info(const std::filesystem::path& dir,
   return info;
 }
 
-/// Where each microbatch of a stage takes up to the timeout, the last stage waits for all before it
-/// and the first one for the last microbatch of the last.
+/// Collectives of GPUs show no signs of work. Where each microbatch of a stage takes up to the
+/// timeout, the last stage waits for all before it and the first one for the last microbatch of the
+/// last.
 int patience_of(const bundle::MetaInfo& info) {
   const auto stages = static_cast<int>(info.stages.size());
   return stages == 1 ? 1 : stages + info.microbatches;
@@ -47,10 +48,9 @@ Ranks find_ranks(const std::filesystem::path& dir, const bundle::MetaInfo& info,
                  const SessionOptions& options) {
   const auto expected = static_cast<int>(info.ranks.size());
   Ranks ranks =
-      launch_ranks(options.launch, {.count = expected,
-                                    .what = dir.string(),
-                                    .digest = [&] { return xxh3_of_file(dir / "meta-info.json"); },
-                                    .patience = patience_of(info)});
+      launch_ranks(options.launch, {.count = expected, .what = dir.string(), .digest = [&] {
+                                      return xxh3_of_file(dir / "meta-info.json");
+                                    }});
   if (ranks.world_size() != expected)
     fail("{} has {} ranks, but {} processes were started; start {}", dir.string(), expected,
          ranks.world_size(), expected);
@@ -191,7 +191,7 @@ void run_tail_on_first(const TailRun& tail, const NamedTensors& inputs, int repe
     } catch (const std::exception& failure) {
       error = failure.what();
     }
-  world.barrier(loading_timeout);
+  world.barrier();
   const std::string of_first = gather_json(error, world).front().get<std::string>();
   if (of_first.empty()) return;
   try {
@@ -351,12 +351,12 @@ struct Session::Impl {
         tail = load_tail(dir / info.tail->files.front().name, info.tail->summary,
                          threads_of(options.device, of_tail));
       }
-      world.barrier(loading_timeout);
+      world.barrier();
       auto run = std::make_unique<SessionRank>(*shard, options.device, world, local,
                                                patience_of(info) * options.launch.timeout,
                                                pipeline_of(info));
       shard.reset();
-      world.barrier(loading_timeout);
+      world.barrier();
       runs[static_cast<std::size_t>(world.rank())] = std::move(run);
     });
   }
@@ -403,6 +403,7 @@ struct Session::Impl {
   }
 
   RunResult run(const NamedTensors& inputs, const RunOptions& run_options) {
+    const WorkScope work(ranks.listener());
     const LoopOptions& loop = run_options.loop;
     check_run_options(run_options, dir);
     const HeldStates* before = held_before(inputs, loop);
@@ -482,6 +483,7 @@ int Session::num_ranks() const { return impl_->ranks.world_size(); }
 bool Session::has_first_rank() const { return impl_->ranks.has_first(); }
 bool Session::has_all_ranks() const { return impl_->ranks.are_all_here(); }
 void Session::load() { impl_->load(); }
+WorkScope Session::at_work() { return WorkScope(impl_->ranks.listener()); }
 RunResult Session::run(const NamedTensors& inputs, const RunOptions& options) {
   return impl_->run(inputs, options);
 }

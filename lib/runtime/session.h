@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/work_signs.h"
 #include "bundle/collective_total.h"
 #include "graph/tensor.h"
 #include "runtime/named_tensors.h"
@@ -90,6 +91,11 @@ class Session {
   void follow();
   /// Lets the other processes return from follow(), as far as the session is not over.
   void end_lead();
+
+  /// While what it returns lives, the other processes learn of what this thread does of autopar's
+  /// work, such as reading inputs and writing outputs. Else a process that does nothing of the
+  /// session for longer than the timeout, while others need it, is given up.
+  [[nodiscard]] WorkScope at_work();
 
   /// Throws where another process's rank is known to have failed, without waiting: for a process
   /// that has nothing to run. Then the session is over.

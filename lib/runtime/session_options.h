@@ -30,7 +30,7 @@ struct LaunchOptions {
   /// HOST:PORT, or [ADDRESS]:PORT for IPv6, on rank 0's machine, where it listens and the others
   /// connect. Empty: one rank of MPI's under mpirun or srun, else all ranks, in this process.
   std::string rendezvous = {};
-  /// How long a rank waits for one that does not come to the others.
+  /// How long a rank may show no sign that it works before the others give it up.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
   /// Whether a process that mpirun or srun has started is one rank of several.
   bool uses_mpi = true;

@@ -74,7 +74,7 @@ RankRun& SessionRank::run_of(std::size_t shape, const ShapedProgram& program) {
   if (program.digest.empty()) compare_collectives(shard, host_);
   share_weights(weights_, shard);
   RankRun& run = runs_.try_emplace(shape, shard, context_, pipeline_).first->second;
-  host_.barrier(loading_timeout);  // a run waits no longer than ranks work
+  host_.barrier();  // a run waits no longer than ranks work
   return run;
 }
 

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/work_signs.h"
 #include "graph/onnx/onnx_tensor_file.h"
 #include "runtime/kernels/common/element_types.h"
 
@@ -84,10 +85,23 @@ double number_at(const Tensor& tensor, std::int64_t i) {
   return number;
 }
 
+/// move(begin, bytes) for pieces of so many bytes, other ranks being told that this one is at work.
+template <typename Move>
+void in_pieces(std::size_t bytes, const Move& move) {
+  constexpr std::size_t piece_bytes = std::size_t{1} << 24;
+  for (std::size_t begin = 0; begin < bytes; begin += piece_bytes) {
+    note_work();
+    move(begin, static_cast<std::streamsize>(std::min(piece_bytes, bytes - begin)));
+  }
+}
+
 template <typename T, typename Draw>
 void fill(Tensor& tensor, Draw draw) {
   auto* values = reinterpret_cast<T*>(tensor.mutable_bytes().data());
-  for (std::int64_t i = 0; i < tensor.elements(); ++i) values[i] = draw();
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+    if (i % (1 << 16) == 0) note_work();
+    values[i] = draw();
+  }
 }
 
 }  // namespace
@@ -116,7 +130,9 @@ Tensor load_npy(const std::filesystem::path& file) {
   }
   Tensor tensor = Tensor::zeros(type->second, shape);
   const auto bytes = tensor.mutable_bytes();
-  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  in_pieces(bytes.size(), [&](std::size_t begin, std::streamsize size) {
+    stream.read(reinterpret_cast<char*>(bytes.data() + begin), size);
+  });
   if (!stream) fail("cannot read {} to its end", file.string());
   return tensor;
 }
@@ -144,8 +160,9 @@ void save_npy(const std::filesystem::path& file, const Tensor& tensor) {
   stream << magic << '\x01' << '\0' << static_cast<char>(header.size() & 0xFFU)
          << static_cast<char>(header.size() >> 8U) << header;
   const auto bytes = data.bytes();
-  stream.write(reinterpret_cast<const char*>(bytes.data()),
-               static_cast<std::streamsize>(bytes.size()));
+  in_pieces(bytes.size(), [&](std::size_t begin, std::streamsize size) {
+    stream.write(reinterpret_cast<const char*>(bytes.data() + begin), size);
+  });
   stream.close();
   if (!stream) {
     std::error_code ignored;

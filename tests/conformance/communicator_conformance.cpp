@@ -494,4 +494,71 @@ void check_blame(HostCommunicator& world) {
   expect(false, "rank {} got what nobody sent", rank);
 }
 
+namespace {
+
+/// A collective among all, or a message from the last rank to each other one, or from each to it.
+void call_collective(HostCommunicator& world, int number) {
+  const Counts one(at(world.size()), 1);
+  std::vector<std::byte> in(at(world.size()));
+  std::vector<std::byte> out(at(world.size()));
+  const int last = world.size() - 1;
+  switch (number) {
+    case 0:
+      return world.barrier();
+    case 1:
+      return world.all_reduce(in.data(), world.size(), DataType::uint8, ReduceOp::sum);
+    case 2:
+      return world.all_gather(in.data(), out.data(), one);
+    case 3:
+      return world.reduce_scatter(in.data(), out.data(), one, DataType::uint8, ReduceOp::sum);
+    case 4:
+      return world.all_to_all(in.data(), one, out.data(), one);
+    case 5:
+      return world.broadcast(in.data(), 1, last);
+    case 6:
+      if (world.rank() != last) return world.receive(in.data(), 1, last);
+      break;
+    default:
+      if (world.rank() != last) return world.send(in.data(), std::ssize(in), last);
+      break;
+  }
+  for (int rank = 0; rank < last; ++rank) {
+    if (number == 6) world.send(in.data(), 1, rank);
+    if (number == 7) world.receive(out.data(), std::ssize(out), rank);
+  }
+}
+
+}  // namespace
+
+void check_signs(HostCommunicator& world, int collective) {
+  using Clock = std::chrono::steady_clock;
+  const int last = world.size() - 1;
+  expect(last >= 2, "a rank that is named to another one takes three ranks");
+  // Longer than any timeout that this is called with.
+  const auto begin = Clock::now();
+  while (world.rank() == last && Clock::now() - begin < std::chrono::seconds(5)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    world.note_work();
+  }
+  call_collective(world, collective);
+  try {
+    while (world.rank() == last) {  // hangs, but looks on until the others give up
+      world.check_members();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    call_collective(world, collective);
+    world.barrier();  // what is sent may leave before anybody takes it
+  } catch (const GivenUp&) {
+    return;
+  } catch (const Error& error) {
+    const std::string_view text = error.what();
+    const bool names_last = text.find(fmt::format("rank(s) {};", last)) != std::string::npos;
+    const bool is_told = text.find("given up") != std::string::npos;
+    expect(world.rank() == last ? is_told : names_last, "rank {} says '{}' when rank {} hangs",
+           world.rank(), text, last);
+    return;
+  }
+  expect(false, "rank {} got what nobody sent", world.rank());
+}
+
 }  // namespace autopar

@@ -21,4 +21,11 @@ void check_conformance(runtime::HostCommunicator& world, Reductions reductions =
 /// seconds: ranks that a busy machine makes late come within it.
 void check_blame(runtime::HostCommunicator& world);
 
+/// That a rank which works is waited for, longer than the timeout, and one that hangs is named. All
+/// ranks of a world of 3 or more call it, none can do anything else afterwards, and the world's
+/// timeout should be a second or more. `collective`: before which the last rank hangs, below
+/// num_collectives.
+constexpr int num_collectives = 8;
+void check_signs(runtime::HostCommunicator& world, int collective);
+
 }  // namespace autopar

@@ -11,12 +11,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/work_signs.h"
 #include "graph/data_type.h"
 
 namespace autopar::runtime {
-
-/// How long a barrier waits for ranks that may still be reading their weights.
-constexpr auto loading_timeout = std::chrono::minutes(10);
 
 /// Another rank failed, and this one does not go on without it; that rank's error is the cause.
 class GivenUp : public Error {
@@ -71,21 +69,26 @@ class Communicator {
   virtual void abort() noexcept = 0;
 };
 
-/// A communicator for the host's memory. Each call waits at most for the communicator's timeout and
-/// then throws Error naming the collective and, where it is known, the rank that did not come; so
-/// do the other members.
+/// A communicator for the host's memory. Each call waits for ranks as long as they show that they
+/// work, or wait themselves (signs_of_life.h). Where one has shown nothing for the communicator's
+/// timeout, the call throws Error naming the collective and that rank; so do the other members.
 ///
 /// While one thread is in a collective, another one may send and a third receive, on the same
 /// communicator or on a subgroup of it.
-class HostCommunicator : public Communicator {
+class HostCommunicator : public Communicator, public WorkListener {
  public:
   /// The communicator of a subgroup, given as ranks of this communicator in group order; every
   /// member of the subgroup calls it, in the same order of subgroups; others need not.
   virtual std::unique_ptr<HostCommunicator> subgroup(std::span<const int> ranks) = 0;
 
-  /// `timeout` is one of its own, for ranks that may be busy with something long, such as reading
-  /// their weights. One that fails or dies meanwhile ends it no later than others.
+  /// `timeout` is one of its own, for ranks that have nothing to do meanwhile. One that fails or
+  /// dies ends it no later than others.
   virtual void barrier(std::optional<std::chrono::milliseconds> timeout = {}) = 0;
+
+  /// Tells the others, now and then, that this rank is at work and comes to them later. Any thread
+  /// of the rank may call it, also while another one is in a collective. Throws GivenUp where a
+  /// rank is known to have failed: then the work is for nothing.
+  void note_work() override {}
 
   /// Tells the other members how far this rank has come, a number that never falls.
   virtual void report_progress(std::int64_t) {}

@@ -12,21 +12,21 @@ namespace autopar::runtime {
 
 namespace {
 
-/// What goes over control connections: the rank that failed, or what the sender does. One that has
-/// waited for a while itself is not the one to blame that others wait for it.
+/// What goes over control connections: the rank that failed, or what the sender does.
 using Notice = std::int32_t;
 constexpr Notice done = -1;
 constexpr Notice waiting = -2;
-constexpr Notice going_on = -3;
+constexpr Notice working = -3;
 
 }  // namespace
 
-Connections::Connections(int rank, std::vector<PeerSockets> peers, Network& network)
+Connections::Connections(int rank, std::vector<PeerSockets> peers, Network& network,
+                         std::chrono::milliseconds timeout)
     : rank_(rank),
       network_(network),
       peers_(std::move(peers)),
-      has_left_(peers_.size()),
-      is_waiting_(peers_.size()),
+      timeout_(timeout),
+      signs_(static_cast<int>(peers_.size())),
       failure_(network, network.make_alarm()) {
   if (!failure_.is_open()) fail("rank {}: {}", rank_, std::strerror(-failure_.handle()));
 }
@@ -35,12 +35,14 @@ Connections::~Connections() {
   if (failed_rank_ == nobody) tell_all(std::uncaught_exceptions() > 0 ? rank_ : done);
 }
 
-void Connections::count_long_wait(int change) {
-  const std::lock_guard lock(telling_);
-  const bool waited = long_waits_ > 0;
-  long_waits_ += change;
-  const bool waits = long_waits_ > 0;
-  if (waits != waited && failed_rank_ == nobody) tell_all(waits ? waiting : going_on);
+bool Connections::tell(Sign sign) {
+  const SteadyTime now = network_.now();
+  const SteadyTime last = sign == Sign::works ? last_work_told_ : last_told_;
+  if (now - last < sign_interval(timeout_)) return false;
+  if (sign == Sign::works) last_work_told_ = now;
+  last_told_ = now;
+  if (failed_rank_ == nobody) tell_all(sign == Sign::works ? working : waiting);
+  return true;
 }
 
 void Connections::check(const char* what) {
@@ -97,7 +99,8 @@ std::vector<pollfd> Connections::watched() const {
   std::vector<pollfd> controls = {{failure_.handle(), POLLIN, 0}};
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
     const Socket& control = peers_[peer].control;
-    if (control.is_open() && !has_left_[peer]) controls.push_back({control.handle(), POLLIN, 0});
+    if (control.is_open() && !has_left(static_cast<int>(peer)))
+      controls.push_back({control.handle(), POLLIN, 0});
   }
   return controls;
 }
@@ -108,23 +111,23 @@ void Connections::hear_notices(const char* what) {
   for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
     const Socket& control = peers_[at(peer)].control;
     if (!control.is_open() || has_left(peer)) continue;
-    Notice notice = 0;
-    const iovec place{&notice, sizeof notice};
-    const ssize_t received = control.receive({&place, 1});
-    if (received == -EAGAIN) continue;
-    if (received != sizeof notice)
-      give_up(peer, fmt::format("rank {}: {} was given up: rank {} died or cannot be reached",
-                                rank_, what, peer));
-    if (notice == done) {
-      has_left_[at(peer)] = true;
-      continue;
+    while (!has_left(peer)) {
+      Notice notice = 0;
+      const iovec place{&notice, sizeof notice};
+      const ssize_t received = control.receive({&place, 1});
+      if (received == -EAGAIN) break;
+      if (received != sizeof notice)
+        give_up(peer, fmt::format("rank {}: {} was given up: rank {} died or cannot be reached",
+                                  rank_, what, peer));
+      if (notice >= 0) {
+        fail_all(notice);
+        throw_failure(what, notice);
+      }
+      const Sign sign = notice == done      ? Sign::leaves
+                        : notice == waiting ? Sign::waits
+                                            : Sign::works;
+      signs_.hear(peer, sign, network_.now());
     }
-    if (notice == waiting || notice == going_on) {
-      is_waiting_[at(peer)] = notice == waiting;
-      continue;
-    }
-    fail_all(notice);
-    throw_failure(what, notice);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -10,15 +11,18 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/rendezvous.h"
+#include "runtime/comm/signs_of_life.h"
 
 namespace autopar::runtime {
 
 /// A rank's connections, shared by the world and its subgroups, and by the threads that are in a
-/// collective, send and receive. They tell the others of failures, of long waits, and that this
-/// rank is done.
+/// collective, send and receive. They tell the others of failures, that this rank works or waits,
+/// and that it is done.
 class Connections {
  public:
-  Connections(int rank, std::vector<PeerSockets> peers, Network& network);
+  /// `timeout`: how long ranks wait for one that gives no sign.
+  Connections(int rank, std::vector<PeerSockets> peers, Network& network,
+              std::chrono::milliseconds timeout);
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
   /// The others may still be at work, but not with this rank. It has failed if an error unwinds it.
@@ -28,11 +32,15 @@ class Connections {
   Network& network() const { return network_; }
   const Socket& data(int peer) const { return peers_[at(peer)].data; }
   const Socket& messages(int peer) const { return peers_[at(peer)].messages; }
-  bool has_left(int peer) const { return has_left_[at(peer)]; }
-  bool is_waiting(int peer) const { return is_waiting_[at(peer)]; }
+  std::chrono::milliseconds timeout() const { return timeout_; }
+  bool has_left(int peer) const { return signs_.has_left(peer); }
+  const SignsOfLife& signs() const { return signs_; }
 
-  /// One of this rank's threads, which come and go, begins to wait for long (1), or ends it (-1).
-  void count_long_wait(int change);
+  /// Tells all others that this rank works or waits. False where they have been told a short while
+  /// ago.
+  bool tell(Sign sign);
+  /// A rank whose data comes is well.
+  void hear_from(int peer) { signs_.hear(peer, Sign::works, network_.now()); }
 
   /// Throws if any rank of the world is known to have failed; `what` is given up then.
   void check(const char* what);
@@ -57,11 +65,11 @@ class Connections {
   int rank_;
   Network& network_;
   std::vector<PeerSockets> peers_;
-  std::vector<std::atomic<bool>> has_left_;
-  std::vector<std::atomic<bool>> is_waiting_;
+  std::chrono::milliseconds timeout_;
+  SignsOfLife signs_;
   std::mutex hearing_;  ///< held while notices are taken from the sockets
-  std::mutex telling_;
-  int long_waits_ = 0;                     ///< of this rank's threads
+  std::atomic<SteadyTime> last_told_{};
+  std::atomic<SteadyTime> last_work_told_{};
   std::atomic<int> failed_rank_ = nobody;  ///< `abort` may come from another thread
   Socket failure_;                         ///< an alarm, rung once a rank is known to have failed
 };

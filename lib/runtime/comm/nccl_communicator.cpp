@@ -106,7 +106,7 @@ class NcclRank {
   /// The communicator of all ranks.
   ncclComm_t init() {
     check_version();
-    host_.barrier(loading_timeout);  // some may still be reading their shards
+    host_.barrier();  // some may still be reading their shards, which NCCL does not see
     const std::string what = fmt::format("connecting the GPUs of {} ranks", host_.size());
     with_one_gpu_ = ranks_with_one_gpu(host_);
     ncclUniqueId id{};
@@ -411,7 +411,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   /// in none or in two is an error on all ranks.
   std::vector<std::vector<int>> groups_of_all(std::span<const int> members) {
     // Some ranks may still be reading their weights.
-    host_.barrier(loading_timeout);
+    host_.barrier();
     const std::vector<std::vector<int>> groups = gather_lists(host_, members);
     for (int r = 0; r < size(); ++r) {
       for (const int member : groups[at(r)]) {

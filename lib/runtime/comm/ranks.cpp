@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/work_signs.h"
 #include "runtime/comm/mpi_launch.h"
 #include "runtime/comm/tcp_communicator.h"
 #include "runtime/comm/thread_communicator.h"
@@ -32,6 +33,21 @@ MachineName machine_name() {
   std::copy_n(name.begin(), std::min(name.size(), padded.size()), padded.begin());
   return padded;
 }
+
+/// That a rank has failed is the next task's error.
+class QuietListener final : public WorkListener {
+ public:
+  explicit QuietListener(HostCommunicator& world) : world_(world) {}
+  void note_work() override {
+    try {
+      world_.note_work();
+    } catch (const Error&) {
+    }
+  }
+
+ private:
+  HostCommunicator& world_;
+};
 
 /// HOST:PORT; an IPv6 address has brackets.
 Endpoint parse_endpoint(const std::string& text) {
@@ -61,7 +77,9 @@ LocalRanks local_ranks(HostCommunicator& world) {
 }
 
 Ranks::Ranks(std::vector<Rank> ranks)
-    : ranks_(std::move(ranks)), threads_(std::make_unique<WorkerThreads>(ranks_.size())) {}
+    : ranks_(std::move(ranks)), threads_(std::make_unique<WorkerThreads>(ranks_.size())) {
+  if (!are_all_here()) listener_ = std::make_unique<QuietListener>(*ranks_.front().world);
+}
 
 Ranks Ranks::in_threads(int count, std::chrono::milliseconds timeout) {
   std::vector<Rank> ranks;
@@ -85,6 +103,7 @@ void Ranks::run_as_rank(const Task& task) {
   const WorkerThreads::Task run_rank = [&](std::size_t worker) {
     const Rank& rank = ranks_[worker];
     try {
+      const WorkScope work(rank.world.get());
       task(*rank.world, rank.local);
     } catch (...) {
       error.store();
@@ -104,7 +123,6 @@ void Ranks::abort() noexcept {
 
 Ranks launch_ranks(const LaunchOptions& options, const ExpectedRanks& expected) {
   const bool has_rendezvous = !options.rendezvous.empty();
-  const std::chrono::milliseconds run_timeout = expected.patience * options.timeout;
   if (has_rendezvous && !options.rank)
     fail("--rendezvous {}: give --rank too, this process's own", options.rendezvous);
   const int rank = options.rank.value_or(0);
@@ -120,11 +138,10 @@ Ranks launch_ranks(const LaunchOptions& options, const ExpectedRanks& expected) 
                                                 .size = expected.count,
                                                 .meeting_point = parse_endpoint(options.rendezvous),
                                                 .bundle_digest = expected.digest(),
-                                                .timeout = options.timeout,
-                                                .run_timeout = run_timeout}));
+                                                .timeout = options.timeout}));
   if (options.uses_mpi && started_by_launcher())
-    return Ranks::one_of(make_mpi_communicator(run_timeout));
-  return Ranks::in_threads(expected.count, run_timeout);
+    return Ranks::one_of(make_mpi_communicator(options.timeout));
+  return Ranks::in_threads(expected.count, options.timeout);
 }
 
 }  // namespace autopar::runtime

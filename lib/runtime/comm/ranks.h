@@ -39,6 +39,9 @@ class Ranks {
   /// thrown; nothing can be run afterwards.
   using Task = std::function<void(HostCommunicator& world, const LocalRanks& local)>;
   void run_as_rank(const Task& task);
+  /// Who tells the other processes of work that this one does beside tasks; null where there is no
+  /// other. It throws nothing.
+  WorkListener* listener() const { return listener_.get(); }
   /// Ends all that ranks wait for, as if a task had failed.
   void abort() noexcept;
 
@@ -51,6 +54,7 @@ class Ranks {
   explicit Ranks(std::vector<Rank> ranks);
 
   std::vector<Rank> ranks_;
+  std::unique_ptr<WorkListener> listener_;
   std::unique_ptr<WorkerThreads> threads_;
   bool has_failed_ = false;
 };
@@ -60,8 +64,6 @@ struct ExpectedRanks {
   int count = 1;
   std::string what;                     ///< that has so many ranks, for messages
   std::function<std::string()> digest;  ///< of what they are to do; asked at a rendezvous alone
-  /// A rank may wait so many times the timeout during a run, as long as others are at work.
-  int patience = 1;
 };
 
 /// The ranks that the options give this process. Waits for the other processes, if there are any;

@@ -15,9 +15,8 @@ namespace {
 class TcpCommunicator final : public TransportCommunicator {
  public:
   /// `members`: the world's ranks in this group, in order.
-  TcpCommunicator(std::shared_ptr<Connections> connections, std::vector<int> members,
-                  std::chrono::milliseconds timeout)
-      : connections_(std::move(connections)), members_(std::move(members)), timeout_(timeout) {
+  TcpCommunicator(std::shared_ptr<Connections> connections, std::vector<int> members)
+      : connections_(std::move(connections)), members_(std::move(members)) {
     const auto me = std::ranges::find(members_, connections_->rank());
     require(me != members_.end(), "a rank makes only subgroups that it is in");
     rank_ = static_cast<int>(me - members_.begin());
@@ -29,16 +28,16 @@ class TcpCommunicator final : public TransportCommunicator {
   std::unique_ptr<HostCommunicator> subgroup(std::span<const int> ranks) override {
     std::vector<int> members;
     for (const int rank : ranks) members.push_back(members_[at(rank)]);
-    return std::make_unique<TcpCommunicator>(connections_, std::move(members), timeout_);
+    return std::make_unique<TcpCommunicator>(connections_, std::move(members));
   }
 
   void send(const std::byte* data, std::int64_t bytes, int to) override {
-    Transfer transfer(*connections_, "a send", timeout_, message_label);
+    Transfer transfer(*connections_, "a send", {}, message_label);
     transfer.send(members_[at(to)], data, bytes);
     transfer.finish();
   }
   void receive(std::byte* out, std::int64_t bytes, int from) override {
-    Transfer transfer(*connections_, "a receive", timeout_, message_label);
+    Transfer transfer(*connections_, "a receive", {}, message_label);
     transfer.receive(members_[at(from)], out, bytes);
     transfer.finish();
   }
@@ -46,7 +45,11 @@ class TcpCommunicator final : public TransportCommunicator {
   void barrier(std::optional<std::chrono::milliseconds> timeout) override {
     const std::vector<SendBlock> empty(members_.size(), {.bytes = 0});
     std::vector<ReceiveBlock> receives(members_.size(), {.bytes = 0});
-    exchange_within(timeout.value_or(timeout_), "barrier", empty, receives);
+    exchange_within(timeout, "barrier", empty, receives);
+  }
+
+  void note_work() override {
+    if (connections_->tell(Sign::works)) connections_->check("the work");
   }
 
   void check_members() override {
@@ -62,10 +65,10 @@ class TcpCommunicator final : public TransportCommunicator {
   void exchange(const char* what, std::span<const SendBlock> sends,
                 std::span<ReceiveBlock> receives) override {
     provide_memory(receives);
-    exchange_within(timeout_, what, sends, receives);
+    exchange_within({}, what, sends, receives);
   }
 
-  void exchange_within(std::chrono::milliseconds timeout, const char* what,
+  void exchange_within(std::optional<std::chrono::milliseconds> timeout, const char* what,
                        std::span<const SendBlock> sends, std::span<ReceiveBlock> receives) {
     Transfer transfer(*connections_, what, timeout, what);
     for (int peer = 0; peer < size(); ++peer) {
@@ -81,7 +84,6 @@ class TcpCommunicator final : public TransportCommunicator {
 
   std::shared_ptr<Connections> connections_;
   std::vector<int> members_;
-  std::chrono::milliseconds timeout_;
   int rank_ = 0;
 };
 
@@ -91,8 +93,9 @@ std::unique_ptr<HostCommunicator> make_tcp_communicator(const Rendezvous& rendez
   std::vector<int> all;
   for (int rank = 0; rank < rendezvous.size; ++rank) all.push_back(rank);
   return std::make_unique<TcpCommunicator>(
-      std::make_shared<Connections>(rendezvous.rank, connect_all(rendezvous), *rendezvous.network),
-      std::move(all), rendezvous.run_timeout.value_or(rendezvous.timeout));
+      std::make_shared<Connections>(rendezvous.rank, connect_all(rendezvous), *rendezvous.network,
+                                    rendezvous.run_timeout.value_or(rendezvous.timeout)),
+      std::move(all));
 }
 
 }  // namespace autopar::runtime

@@ -14,11 +14,14 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/comm/signs_of_life.h"
 #include "runtime/comm/transport_communicator.h"
 
 namespace autopar::runtime {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 /// Where messages from one rank to another change hands: the sender shows its memory, the receiver
 /// copies from there, the sender goes on.
@@ -33,24 +36,21 @@ struct MessageSlot {
   std::string refusal;      ///< why the receiver does not take the message
 };
 
-/// How many of each rank's threads wait for other ranks, in whatever group.
-using Waits = std::vector<std::atomic<int>>;
-
 /// What the members of one group share. An exchange is: publish the blocks, meet, read the others'
 /// memory, meet again so that nobody leaves while it is read.
 struct SharedGroup {
   SharedGroup(std::vector<int> world_ranks, std::chrono::milliseconds usual_timeout,
-              std::shared_ptr<Waits> of_world)
+              std::shared_ptr<SignsOfLife> of_world)
       : ranks(std::move(world_ranks)),
         timeout(usual_timeout),
-        waits(std::move(of_world)),
+        signs(std::move(of_world)),
         published(ranks.size()),
         progress(ranks.size()),
         is_here(ranks.size()) {}
 
   std::vector<int> ranks;  ///< world ranks, for messages
   std::chrono::milliseconds timeout;
-  std::shared_ptr<Waits> waits;                       ///< by world rank
+  std::shared_ptr<SignsOfLife> signs;                 ///< of the world's ranks
   std::vector<std::span<const SendBlock>> published;  ///< by rank: its blocks by rank
   std::vector<std::atomic<std::int64_t>> progress;    ///< by rank
 
@@ -102,38 +102,27 @@ MessageSlot& slot_of(SharedGroup& group, int from, int to) {
   return *made;
 }
 
-/// Waits as this rank until `is_over` or for the timeout, which is doubled where all that are
-/// missing, given as world ranks, wait for others: these have their names from them by then. Who
-/// waits is not to blame, unless all do. Returns who did not come, for all to be told; empty in
-/// time.
+/// Waits as this rank until `is_over`, or until somebody is to blame that it is not: who did not
+/// come, for all to be told. Empty in time. `missing`: whom it waits for, as world ranks. With a
+/// timeout of its own a wait asks for no signs until then.
 template <typename IsOver, typename Missing>
 std::string wait_for(const SharedGroup& group, int rank, std::condition_variable& changed,
                      std::unique_lock<std::mutex>& lock, const char* what,
-                     std::chrono::milliseconds patience, const IsOver& is_over,
+                     std::optional<std::chrono::milliseconds> own_timeout, const IsOver& is_over,
                      const Missing& missing) {
-  Waits& waits = *group.waits;
-  const auto idle = [&] {
-    std::vector<int> ranks = missing();
-    std::erase_if(ranks, [&](int each) { return waits[at(each)] > 0; });
-    return ranks;
-  };
   const int world_rank = group.ranks[at(rank)];
-  std::atomic<int>& waiting = waits[at(world_rank)];
-  ++waiting;
-  bool in_time = changed.wait_for(lock, patience, is_over);
-  if (!in_time && idle().empty()) {
-    in_time = changed.wait_for(lock, patience, is_over);
-    patience *= 2;
+  Vigil vigil(*group.signs, world_rank, own_timeout.value_or(group.timeout), Clock::now());
+  while (!changed.wait_until(lock, vigil.next_look(), is_over)) {
+    const auto now = Clock::now();
+    if (!own_timeout) group.signs->hear(world_rank, Sign::waits, now);
+    const std::vector<int> blamed = vigil.to_blame(missing(), now);
+    if (!blamed.empty()) return vigil.absence(what, blamed, now);
   }
-  std::vector<int> absent = in_time ? std::vector<int>() : idle();
-  --waiting;
-  if (in_time) return {};
-  if (absent.empty()) absent = missing();
-  return fmt::format("rank {}: {} waited {} ms for rank(s) {}; they did not come", world_rank, what,
-                     patience.count(), fmt::join(absent, ", "));
+  return {};
 }
 
-void meet(SharedGroup& group, int rank, const char* what, std::chrono::milliseconds patience) {
+void meet(SharedGroup& group, int rank, const char* what,
+          std::optional<std::chrono::milliseconds> own_timeout = {}) {
   std::unique_lock lock(group.mutex);
   if (group.aborted) fail_aborted(what);
   group.is_here[at(rank)] = true;
@@ -152,7 +141,7 @@ void meet(SharedGroup& group, int rank, const char* what, std::chrono::milliseco
     return missing;
   };
   const std::string absence = wait_for(
-      group, rank, group.met, lock, what, patience,
+      group, rank, group.met, lock, what, own_timeout,
       [&] { return group.meeting != mine || group.aborted; }, not_here);
   if (group.meeting != mine) return;
   if (absence.empty()) fail_aborted(what);
@@ -178,7 +167,7 @@ class ThreadCommunicator final : public TransportCommunicator {
       std::vector<int> world_ranks;
       for (const int member : members) world_ranks.push_back(group_->ranks[at(member)]);
       shared =
-          std::make_shared<SharedGroup>(std::move(world_ranks), group_->timeout, group_->waits);
+          std::make_shared<SharedGroup>(std::move(world_ranks), group_->timeout, group_->signs);
       shared->aborted = group_->aborted.load();
     }
     return std::make_unique<ThreadCommunicator>(shared, static_cast<int>(me - members.begin()));
@@ -194,7 +183,7 @@ class ThreadCommunicator final : public TransportCommunicator {
     slot.changed.notify_all();
     const std::uint64_t mine = slot.taken;
     const std::string absence = wait_for(
-        *group_, rank_, slot.changed, lock, "a send", group_->timeout,
+        *group_, rank_, slot.changed, lock, "a send", {},
         [&] { return slot.taken != mine || group_->aborted; },
         [&] { return std::vector{world_rank(to)}; });
     // Whatever happened, the receiver must not be left reading memory that changes.
@@ -213,7 +202,7 @@ class ThreadCommunicator final : public TransportCommunicator {
     MessageSlot& slot = slot_of(*group_, from, rank_);
     std::unique_lock lock(slot.mutex);
     const std::string absence = wait_for(
-        *group_, rank_, slot.changed, lock, "a receive", group_->timeout,
+        *group_, rank_, slot.changed, lock, "a receive", {},
         [&] { return slot.state == MessageSlot::State::offered || group_->aborted; },
         [&] { return std::vector{world_rank(from)}; });
     if (group_->aborted) fail_aborted("a receive");
@@ -241,12 +230,21 @@ class ThreadCommunicator final : public TransportCommunicator {
   }
 
   void barrier(std::optional<std::chrono::milliseconds> timeout) override {
-    meet(*group_, rank_, "barrier", timeout.value_or(group_->timeout));
+    meet(*group_, rank_, "barrier", timeout);
   }
 
   void check_members() override {
     const std::lock_guard lock(group_->mutex);
     if (group_->aborted) fail_aborted("the run");
+  }
+
+  void note_work() override {
+    if (group_->aborted) fail_aborted("the work");
+    SignsOfLife& signs = *group_->signs;
+    const auto now = Clock::now();
+    const int me = world_rank(rank_);
+    if (now - signs.last_work(me) >= sign_interval(group_->timeout))
+      signs.hear(me, Sign::works, now);
   }
 
   void report_progress(std::int64_t progress) override { group_->progress[at(rank_)] = progress; }
@@ -263,7 +261,7 @@ class ThreadCommunicator final : public TransportCommunicator {
   void exchange(const char* what, std::span<const SendBlock> sends,
                 std::span<ReceiveBlock> receives) override {
     group_->published[at(rank_)] = sends;
-    meet(*group_, rank_, what, group_->timeout);
+    meet(*group_, rank_, what);
     for (int peer = 0; peer < size(); ++peer) {
       ReceiveBlock& receive = receives[at(peer)];
       if (peer == rank_ || receive.bytes == no_block) continue;
@@ -277,7 +275,7 @@ class ThreadCommunicator final : public TransportCommunicator {
     }
   }
 
-  void release(const char* what) override { meet(*group_, rank_, what, group_->timeout); }
+  void release(const char* what) override { meet(*group_, rank_, what); }
 
   std::shared_ptr<SharedGroup> group_;
   int rank_;
@@ -289,8 +287,8 @@ std::vector<std::unique_ptr<HostCommunicator>> make_thread_communicators(
     int size, std::chrono::milliseconds timeout) {
   std::vector<int> ranks;
   for (int rank = 0; rank < size; ++rank) ranks.push_back(rank);
-  const auto waits = std::make_shared<Waits>(static_cast<std::size_t>(size));
-  const auto group = std::make_shared<SharedGroup>(ranks, timeout, waits);
+  const auto signs = std::make_shared<SignsOfLife>(size);
+  const auto group = std::make_shared<SharedGroup>(ranks, timeout, signs);
   std::vector<std::unique_ptr<HostCommunicator>> communicators;
   for (const int rank : ranks)
     communicators.push_back(std::make_unique<ThreadCommunicator>(group, rank));

@@ -1,6 +1,6 @@
 #include "runtime/comm/transfer.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,16 +11,9 @@
 
 namespace autopar::runtime {
 
-namespace {
-
-/// After this part of the timeout a wait is told to the others.
-constexpr int parts_of_timeout = 8;
-
-}  // namespace
-
-Transfer::Transfer(Connections& connections, const char* what, std::chrono::milliseconds timeout,
-                   std::string_view label)
-    : connections_(connections), what_(what), timeout_(timeout), label_(label) {
+Transfer::Transfer(Connections& connections, const char* what,
+                   std::optional<std::chrono::milliseconds> own_timeout, std::string_view label)
+    : connections_(connections), what_(what), own_timeout_(own_timeout), label_(label) {
   label_.copy(header_.collective.data(), header_.collective.size());
   connections_.check(what);
 }
@@ -37,43 +30,28 @@ void Transfer::receive(int peer, std::byte* data, std::int64_t bytes) {
 
 void Transfer::finish() {
   Network& network = connections_.network();
-  Deadline last_move = network.now();
-  std::chrono::milliseconds patience = timeout_;
+  Vigil vigil(connections_.signs(), connections_.rank(),
+              own_timeout_.value_or(connections_.timeout()), network.now());
   while (move()) {
-    if (has_moved_) {
-      last_move = network.now();
-      patience = timeout_;
-      tell_wait(false);
-    }
-    const auto until = is_wait_told_ ? patience : timeout_ / parts_of_timeout;
-    if (connections_.wait(what_, awaited(), last_move + until)) continue;
-    if (!is_wait_told_) {
-      tell_wait(true);
-    } else if (patience == timeout_ && idle_peers().empty()) {
-      patience = 2 * timeout_;
-    } else {
-      give_up_waiting(patience);
-    }
+    connections_.wait(what_, awaited(), vigil.next_look());
+    const Deadline now = network.now();
+    if (now < vigil.next_look()) continue;
+    if (!own_timeout_) connections_.tell(Sign::waits);
+    const std::vector<int> blamed = vigil.to_blame(missing_peers(), now);
+    if (!blamed.empty()) connections_.give_up(blamed.front(), vigil.absence(what_, blamed, now));
   }
-}
-
-/// Tells the other ranks that this one waits, or goes on, unless they know.
-void Transfer::tell_wait(bool waits) {
-  if (waits != is_wait_told_) connections_.count_long_wait(waits ? 1 : -1);
-  is_wait_told_ = waits;
 }
 
 /// Moves what can be moved now; false when all is.
 bool Transfer::move() {
-  has_moved_ = false;
   for (Message& message : sends_)
-    has_moved_ |= advance(message, [](const Socket& socket, std::span<const iovec> parts) {
-      return socket.send(parts);
-    });
+    advance(message,
+            [](const Socket& socket, std::span<const iovec> parts) { return socket.send(parts); });
   for (Message& message : receives_) {
-    has_moved_ |= advance(message, [](const Socket& socket, std::span<const iovec> parts) {
+    const bool has_come = advance(message, [](const Socket& socket, std::span<const iovec> parts) {
       return socket.receive(parts);
     });
+    if (has_come) connections_.hear_from(message.peer);
     check_header(message);
   }
   std::erase_if(sends_, &Message::is_done);
@@ -139,22 +117,6 @@ std::vector<int> Transfer::missing_peers() const {
   for (const Message& message : receives_.empty() ? sends_ : receives_)
     missing.push_back(message.peer);
   return missing;
-}
-
-/// The missing peers that do not wait themselves.
-std::vector<int> Transfer::idle_peers() const {
-  std::vector<int> idle = missing_peers();
-  std::erase_if(idle, [&](int peer) { return connections_.is_waiting(peer); });
-  return idle;
-}
-
-void Transfer::give_up_waiting(std::chrono::milliseconds waited) {
-  const std::vector<int> idle = idle_peers();
-  const std::vector<int> absent = idle.empty() ? missing_peers() : idle;
-  connections_.give_up(
-      absent.front(),
-      fmt::format("rank {}: {} waited {} ms for rank(s) {}; they did not come", connections_.rank(),
-                  what_, waited.count(), fmt::join(absent, ", ")));
 }
 
 }  // namespace autopar::runtime

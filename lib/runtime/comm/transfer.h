@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -17,18 +18,17 @@ inline constexpr std::string_view message_label = "a message";
 /// The messages of one collective, all of them on their way at the same time.
 class Transfer {
  public:
-  /// `label` is what both ends know the transfer as.
-  Transfer(Connections& connections, const char* what, std::chrono::milliseconds timeout,
-           std::string_view label);
+  /// `label` is what both ends know the transfer as. One that waits long with a timeout of its own
+  /// does not tell the others that it waits.
+  Transfer(Connections& connections, const char* what,
+           std::optional<std::chrono::milliseconds> own_timeout, std::string_view label);
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
-  ~Transfer() { tell_wait(false); }
 
   void send(int peer, const std::byte* data, std::int64_t bytes);
   void receive(int peer, std::byte* data, std::int64_t bytes);
 
-  /// Waits until all is sent and received. The timeout is for nothing at all being moved. It is
-  /// doubled where all that are missing wait for others: these have their names from them by then.
+  /// Waits until all is sent and received, or somebody is to blame that it is not.
   void finish();
 
  private:
@@ -51,7 +51,6 @@ class Transfer {
     static bool is_done(const Message& message) { return message.moved == message.total(); }
   };
 
-  void tell_wait(bool waits);
   bool move();
   template <typename Move>
   bool advance(Message& message, const Move& move_parts);
@@ -59,18 +58,14 @@ class Transfer {
   const Socket& socket_of(const Message& message) const;
   std::vector<pollfd> awaited() const;
   std::vector<int> missing_peers() const;
-  std::vector<int> idle_peers() const;
-  [[noreturn]] void give_up_waiting(std::chrono::milliseconds waited);
 
   Connections& connections_;
   const char* what_;
-  std::chrono::milliseconds timeout_;
+  std::optional<std::chrono::milliseconds> own_timeout_;
   std::string_view label_;
   Header header_;
   std::vector<Message> sends_;
   std::vector<Message> receives_;
-  bool has_moved_ = false;     ///< at the last look
-  bool is_wait_told_ = false;  ///< to the other ranks
 };
 
 }  // namespace autopar::runtime

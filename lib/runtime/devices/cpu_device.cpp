@@ -11,6 +11,7 @@
 #include <new>
 #include <utility>
 
+#include "base/work_signs.h"
 #include "runtime/collectives.h"
 #include "runtime/first_error.h"
 #include "runtime/kernels/movement/strided_copy_cpu.h"
@@ -88,7 +89,9 @@ class CpuRunner final : public Runner {
     }
     is_done_.assign(steps_.size(), false);
     has_failed_ = false;
-    const WorkerThreads::Task run_other = [&](std::size_t worker) {
+    WorkListener* const listener = work_listener();
+    const WorkerThreads::Task run_other = [&, listener](std::size_t worker) {
+      const WorkScope work(listener);
       // A team of its own would take the computation's cores, for copies that are short.
       omp_set_num_threads(1);
       run_lane(worker + 1);
@@ -122,6 +125,7 @@ class CpuRunner final : public Runner {
   };
 
   void run_step(std::size_t step) {
+    note_work();
     if (timings_.empty()) return steps_[step].kernel->run(steps_[step].io());
     timings_[step].begin = Clock::now();
     steps_[step].kernel->run(steps_[step].io());

@@ -2,6 +2,7 @@
 #include <set>
 #include <utility>
 
+#include "base/work_signs.h"
 #include "runtime/constant_store.h"
 #include "runtime/executable.h"
 #include "runtime/passes/passes.h"
@@ -112,9 +113,11 @@ std::int64_t bytes_in_use(const Graph& graph, const Owners& owners) {
 std::int64_t fold_constants(Graph& graph, ConstantStore* store) {
   Owners owners(graph.values.size(), graph::no_value);
   std::vector<Node> kept;
-  for (Node& node : graph.nodes)
+  for (Node& node : graph.nodes) {
+    note_work();
     if (!is_foldable(graph, node) || !fold(graph, node, owners, store))
       kept.push_back(std::move(node));
+  }
   graph.nodes = std::move(kept);
   return bytes_in_use(graph, owners);
 }

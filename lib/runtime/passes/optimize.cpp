@@ -3,6 +3,7 @@
 #include <set>
 #include <string>
 
+#include "base/work_signs.h"
 #include "runtime/memory_plan.h"
 #include "runtime/passes/passes.h"
 
@@ -68,6 +69,7 @@ struct Rewriting {
   /// False where the pass needs more: then it is left out from now on.
   bool apply_within(std::int64_t limit, PassFunction pass) {
     if (left_out.fusions.contains(pass)) return true;
+    note_work();
     pass(graph, kernels, store);
     if (structure_of(graph) == structure) return true;
     clean();

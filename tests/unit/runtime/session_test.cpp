@@ -352,7 +352,9 @@ TEST_CASE("a rank that fails ends its session, on all ranks, and later runs tell
     }
     of_rank.run({{"x", x_of(0, 3)}}, {.loop = {.steps = 3}});
   });
-  for (const std::string& error : errors) CHECK_THAT(error, Contains("the session is over"));
+  // A rank may hear of it while it still begins its session.
+  for (const std::string& error : errors)
+    CHECK_THAT(error, Contains("the session is over") || Contains("another rank failed (rank 1)"));
 }
 
 /// What a run of one step wants, with the row sums of `step`.

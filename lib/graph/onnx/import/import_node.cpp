@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/work_signs.h"
 #include "graph/contrib/operator_table.h"
 #include "graph/onnx/control_flow/node_reader.h"
 #include "graph/onnx/function_body.h"
@@ -281,6 +282,7 @@ void import_uncounted(const onnx::NodeProto& node, Scope& scope) {
 }  // namespace
 
 void import_node(const onnx::NodeProto& node, Scope& scope) {
+  note_work();
   const bool is_of_library =
       find_library_operator(canonical_domain(node.domain()), node.op_type()) != nullptr;
   const auto* function = is_of_library ? nullptr : find_function(node, scope.model.facts);

@@ -239,6 +239,8 @@ void CudaRunner::watch(const Event& event) {
     if (has_others_) {
       for (const Queue queue : other_queues_) {
         const Progress::Marks marks = progress_of(queue).read();
+        // Collectives have a deadline of their own here.
+        if (marks != last[at(queue)] || marks.in_collective()) collectives_->note_work();
         if (marks != last[at(queue)]) {
           last[at(queue)] = marks;
           moved[at(queue)] = now;

@@ -67,6 +67,22 @@ TEST_CASE("threads do not accuse a rank that waits for another itself") {
   for (const std::string& what : wrong) CHECK(what == "");
 }
 
+TEST_CASE("threads wait for a rank that works, and name one that hangs, in every collective") {
+  const int collective = GENERATE(range(0, num_collectives));
+  std::vector<std::string> wrong(3);
+  const auto work = [&](HostCommunicator& world) {
+    try {
+      check_signs(world, collective);
+    } catch (const std::exception& error) {
+      wrong[static_cast<std::size_t>(world.rank())] = error.what();
+    }
+    world.abort();
+  };
+  on_ranks(3, work, std::chrono::seconds(2));
+  CAPTURE(collective);
+  for (const std::string& what : wrong) CHECK(what == "");
+}
+
 TEST_CASE("messages of other lengths than the receiver waits for end both ranks, which are named") {
   const auto work = [](HostCommunicator& world) {
     std::vector<std::byte> data(8);
