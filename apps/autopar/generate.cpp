@@ -117,6 +117,7 @@ struct GenerateCommand {
       problems.collect([&] { runtime::check_prompts(*ports, prompts, options); });
     problems.throw_if_any();
 
+    session_options.command = "generate";
     runtime::Session session(dir, session_options);
     if (!session.has_first_rank()) return session.follow();
     try {

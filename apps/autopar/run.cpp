@@ -57,6 +57,7 @@ struct RunCommand {
   void run() {
     if (!requests.empty()) return run_requests();
     const bundle::MetaInfo info = checked_bundle();
+    session_options.command = "run";
     runtime::Session session(dir, session_options);
     const WorkScope work = session.at_work();
     if (session.has_first_rank()) warn_of_host_collectives();
@@ -104,6 +105,7 @@ struct RunCommand {
     problems.collect([&] { session_options.launch = launching.checked(); });
     problems.collect([&] { session_options.shapes = planner::shape_source(dir); });
     problems.throw_if_any();
+    session_options.command = "run --requests";
     const auto [count, refused] = answers();
     if (refused > 0) fail("{} of {} requests were refused; their answers say why", refused, count);
   }

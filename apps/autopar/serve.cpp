@@ -73,6 +73,7 @@ struct ServeCommand {
     problems.collect([&] { session_options.shapes = planner::shape_source(dir); });
     problems.collect([&] { check_joining(); });
     problems.throw_if_any();
+    session_options.command = "serve";
     serving::LastingSession session(dir, session_options);
     if (session.get().has_first_rank())
       lead(session);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file_digest.h"
 #include "bundle/meta_info.h"
+#include "runtime/agreement.h"
 #include "runtime/comm/ranks.h"
 #include "runtime/gather.h"
 #include "runtime/held_states.h"
@@ -294,6 +295,10 @@ struct Session::Impl {
         info(load_info(dir, chosen.states)),
         options(chosen),
         ranks(find_ranks(dir, info, options)) {
+    if (!ranks.are_all_here()) {
+      const auto given = given_to_session(options, xxh3_of_file(dir / "meta-info.json"));
+      run_as_rank([&](HostCommunicator& world, auto&) { require_agreement(given, world); });
+    }
     if (!info.states.empty()) symbols = port_symbols(info, dir);
   }
   /// Each rank's device is released in the thread that took it. Where an error unwinds the session,
@@ -402,6 +407,14 @@ struct Session::Impl {
             dir.string(), rank, peaks[rank], info.memory_limit_bytes);
   }
 
+  void require_agreement_on(const NamedTensors& inputs, const RunOptions& run_options) {
+    if (ranks.are_all_here()) return;
+    const WorkScope work(ranks.listener());
+    const std::vector<Given> given = given_to_run(inputs, run_options);
+    run_as_rank([&](HostCommunicator& world, auto&) { require_agreement(given, world); });
+  }
+
+  /// With inputs and options that all processes have in common.
   RunResult run(const NamedTensors& inputs, const RunOptions& run_options) {
     const WorkScope work(ranks.listener());
     const LoopOptions& loop = run_options.loop;
@@ -485,6 +498,7 @@ bool Session::has_all_ranks() const { return impl_->ranks.are_all_here(); }
 void Session::load() { impl_->load(); }
 WorkScope Session::at_work() { return WorkScope(impl_->ranks.listener()); }
 RunResult Session::run(const NamedTensors& inputs, const RunOptions& options) {
+  impl_->require_agreement_on(inputs, options);
   return impl_->run(inputs, options);
 }
 
@@ -492,7 +506,7 @@ RunResult Session::lead(const NamedTensors& inputs, const RunOptions& options) {
   if (!impl_->ranks.are_all_here())
     impl_->run_as_rank(
         [&](HostCommunicator& world, auto&) { send_request(inputs, options, world); });
-  return run(inputs, options);
+  return impl_->run(inputs, options);
 }
 
 void Session::follow() {
@@ -501,7 +515,7 @@ void Session::follow() {
     impl_->run_as_rank([&](HostCommunicator& world, auto&) { next = wait_for_request(world); });
     if (!next) return;
     try {
-      run(next->inputs, next->options);
+      impl_->run(next->inputs, next->options);
     } catch (const Error&) {  // rank 0 tells it, unless it is the session's end
       if (is_over()) throw;
     }

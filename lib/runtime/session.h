@@ -79,7 +79,8 @@ class Session {
   /// first run of such a shape makes its graph. States go from one shape to another, as from a
   /// prompt of many rows to steps of one. Throws, before anything runs and with all that is wrong
   /// at once, for inputs that are missing, superfluous, misshapen or of another type, and for
-  /// states that have no place for so many rows; such a session can still run.
+  /// states that have no place for so many rows; such a session can still run. Processes that were
+  /// given different inputs or options throw, and their sessions are over.
   RunResult run(const NamedTensors& inputs, const RunOptions& options = {});
 
   /// The same where the process with rank 0 alone has inputs and options: it leads, and all others

@@ -30,7 +30,8 @@ struct LaunchOptions {
   /// HOST:PORT, or [ADDRESS]:PORT for IPv6, on rank 0's machine, where it listens and the others
   /// connect. Empty: one rank of MPI's under mpirun or srun, else all ranks, in this process.
   std::string rendezvous = {};
-  /// How long a rank may show no sign that it works before the others give it up.
+  /// How long a rank may show no sign that it works before the others give it up; the same in each
+  /// process.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
   /// Whether a process that mpirun or srun has started is one rank of several.
   bool uses_mpi = true;
@@ -48,6 +49,8 @@ using ShapeSource = std::function<ShapedProgram(const InputShapes& inputs)>;
 struct SessionOptions {
   DeviceOptions device = {};
   LaunchOptions launch = {};
+  /// What the session is for, in a word or two; the same in each process, or it is refused.
+  std::string command = {};
   /// Outputs that take an input's place in the next step, "present.*=past.*"; none: the bundle's.
   std::vector<std::string> states = {};
   /// Makes the ranks' graphs for inputs of other shapes than the bundle's profiles have
