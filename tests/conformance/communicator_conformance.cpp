@@ -461,6 +461,18 @@ void check_conformance(HostCommunicator& world, Reductions reductions, Callers c
   check_health(world);
 }
 
+namespace {
+
+/// As a rank that hangs, but ends when the others give up, by what check_members() throws.
+[[noreturn]] void look_on(HostCommunicator& world) {
+  while (true) {
+    world.check_members();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace
+
 void check_blame(HostCommunicator& world) {
   const int last = world.size() - 1;
   const int rank = world.rank();
@@ -477,10 +489,7 @@ void check_blame(HostCommunicator& world) {
       pair->barrier();
     else if (rank < last)
       world.receive(&data, 1, rank + 1);
-    while (rank == last) {
-      world.check_members();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    if (rank == last) look_on(world);
   } catch (const GivenUp&) {
     return;
   } catch (const Error& error) {
@@ -542,10 +551,7 @@ void check_signs(HostCommunicator& world, int collective) {
   }
   call_collective(world, collective);
   try {
-    while (world.rank() == last) {  // hangs, but looks on until the others give up
-      world.check_members();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    if (world.rank() == last) look_on(world);
     call_collective(world, collective);
     world.barrier();  // what is sent may leave before anybody takes it
   } catch (const GivenUp&) {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -15,9 +16,26 @@ void end_process(const std::string& why) noexcept {
 
 Watchdog::Watchdog(std::chrono::milliseconds patience, std::string why)
     : thread_([this, patience, why = std::move(why)] {
-        std::unique_lock lock(mutex_);
-        if (!changed_.wait_for(lock, patience, [this] { return is_over_; })) end_process(why);
+        if (!is_over_within(patience)) end_process(why);
       }) {}
+
+bool Watchdog::is_over_within(std::chrono::milliseconds patience) {
+  using Clock = std::chrono::steady_clock;
+  // A process that was stopped itself begins anew: it does not know whether others were, too.
+  const auto slice = std::max(patience / 8, std::chrono::milliseconds(1));
+  const auto late_at_most = std::max(patience / 4, std::chrono::milliseconds(250));
+  auto deadline = Clock::now() + patience;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const auto next = std::min(Clock::now() + slice, deadline);
+    if (changed_.wait_until(lock, next, [this] { return is_over_; })) return true;
+    const auto now = Clock::now();
+    if (now - next >= late_at_most)
+      deadline = now + patience;
+    else if (now >= deadline)
+      return false;
+  }
+}
 
 Watchdog::~Watchdog() {
   {

@@ -13,7 +13,7 @@ namespace autopar::runtime {
 [[noreturn]] void end_process(const std::string& why) noexcept;
 
 /// While it lives, a thread watches over the one that made it and calls end_process() after a
-/// while.
+/// while. Time in which the process was stopped does not count.
 class Watchdog {
  public:
   Watchdog(std::chrono::milliseconds patience, std::string why);
@@ -22,6 +22,8 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
  private:
+  bool is_over_within(std::chrono::milliseconds patience);
+
   std::mutex mutex_;
   std::condition_variable changed_;
   bool is_over_ = false;

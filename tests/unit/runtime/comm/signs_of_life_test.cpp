@@ -30,7 +30,7 @@ struct World {
         for (const int rank : waiting) signs.hear(rank, Sign::waits, next_sign);
       }
       now = vigil.next_look();
-      if (const Ranks blamed = vigil.to_blame(missing, now); !blamed.empty()) return blamed;
+      if (Ranks blamed = vigil.to_blame(missing, now); !blamed.empty()) return blamed;
     }
     return {};
   }
