@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "graph/onnx/import_limits.h"
+
 namespace autopar {
 
 void add_model_options(CLI::App& command, planner::ModelOptions& options) {
@@ -35,6 +37,17 @@ void add_model_options(CLI::App& command, planner::ModelOptions& options) {
           "none: "
           "no such pairs); may be repeated")
       ->allow_extra_args(false);
+  add_limits_option(command, options);
+}
+
+void add_limits_option(CLI::App& command, planner::ModelOptions& options) {
+  const graph::ImportLimits usual;
+  command.add_option(
+      "--limits", options.limits,
+      fmt::format("What the model may grow to while it is read, of a few or all: nodes made by "
+                  "functions and loops, rounds of loops, outputs of a node, bytes of constants "
+                  "(default: nodes={},rounds={},outputs={},constants={}GiB)",
+                  usual.nodes, usual.rounds, usual.outputs, usual.constants >> 30));
 }
 
 void add_plan_options(CLI::App& command, planner::PlanOptions& options) {

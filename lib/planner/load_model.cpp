@@ -70,6 +70,7 @@ graph::ImportOptions import_options(const ModelOptions& options) {
         fail("--constant gives input '{}' twice; give it once", name);
     });
   }
+  problems.collect([&] { how.limits = graph::parse_import_limits(options.limits); });
   if (!is_without_states(options)) how.loops = options.loops;
   problems.throw_if_any();
   return how;
@@ -93,6 +94,7 @@ graph::ImportOptions how_to_import(const ModelOptions& options) {
   how.shapes = std::move(told.shapes);
   how.constants = std::move(told.constants);
   how.loops = std::move(told.loops);
+  how.limits = told.limits;
   how.weights_may_be_absent = options.weights_may_be_absent;
   return how;
 }

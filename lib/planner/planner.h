@@ -46,6 +46,9 @@ struct ModelOptions {
   /// Outputs that are inputs of a run's next step, "present.*=past.*"; none: those that names tell
   /// (graph/found_states.h). "none" alone: no states.
   std::vector<std::string> loops{};
+  /// What the model may grow to while it is read, "nodes=1000000,constants=4GiB"
+  /// (graph/onnx/import_limits.h); what is left out is as by default.
+  std::string limits{};
   /// Files of weights may be missing: enough for a plan, not for write_bundle.
   bool weights_may_be_absent = false;
   Progress progress{};

@@ -38,6 +38,7 @@ graph::Graph import_structure(const fs::path& bundle_dir, const runtime::InputSh
   how.shapes = {inputs.begin(), inputs.end()};
   how.shapes_are_of_tensors = true;
   how.weights_may_be_absent = true;
+  how.limits = graph::unlimited_import;  // partition has held the model against them
   graph::Graph graph;
   try {
     graph = graph::load_onnx(bundle_dir / bundle::structure_file, how);

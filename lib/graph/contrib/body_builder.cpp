@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/checked.h"
 #include "graph/onnx/attribute_proto.h"
 #include "graph/onnx/node_conversion.h"
 
@@ -149,6 +150,14 @@ Operand BodyBuilder::where(const Operand& condition, const Argument& yes, const 
   return op("Where", {condition, yes, no});
 }
 
+void BodyBuilder::take_constant(std::int64_t elements, DataType type) const {
+  const std::int64_t bits = checked_multiply(elements, bits_of(type), "the bits of a constant");
+  call_.take_constant(bits / 8);
+}
+Ints BodyBuilder::counted(std::int64_t count) const {
+  take_constant(count, DataType::int64);
+  return dims_up_to(count);
+}
 Operand BodyBuilder::constant(const Tensor& tensor) {
   return op("Constant", {}, {{"value", tensor}});
 }
@@ -169,6 +178,7 @@ Operand BodyBuilder::number(double value, DataType type) {
   return type == DataType::float32 || type == DataType::float64 ? scalar : cast(scalar, type);
 }
 Operand BodyBuilder::bytes(std::uint8_t value, const Shape& shape) {
+  take_constant(num_elements(shape), DataType::uint8);
   const std::vector<std::uint8_t> values(static_cast<std::size_t>(num_elements(shape)), value);
   return constant(Tensor::of<std::uint8_t>(DataType::uint8, shape, values));
 }
@@ -201,8 +211,8 @@ Operand unpack_numbers(BodyBuilder& body, const Operand& packed, const Shape& sh
   return body.slice(body.reshape(body.concat(parts, -1), whole), 0, shape.back(), -1);
 }
 
-Ints counted(std::int64_t count) {
-  Ints numbers(static_cast<std::size_t>(count));
+Ints dims_up_to(std::int64_t rank) {
+  Ints numbers(static_cast<std::size_t>(rank));
   std::iota(numbers.begin(), numbers.end(), 0);
   return numbers;
 }

@@ -94,6 +94,10 @@ class BodyBuilder {
   /// Where `condition` holds `yes`, else `no`.
   Operand where(const Operand& condition, const Argument& yes, const Argument& no);
 
+  /// Counts a constant that is to be made, before it takes memory. Throws LimitReached.
+  void take_constant(std::int64_t elements, DataType type) const;
+  /// 0, 1, ... up to the count, which may be an extent of the model.
+  Ints counted(std::int64_t count) const;
   Operand constant(const Tensor& tensor);
   Operand integer(std::int64_t value);
   Operand floats(const std::vector<float>& values);
@@ -132,7 +136,7 @@ class BodyBuilder {
 Operand unpack_numbers(BodyBuilder& body, const Operand& packed, const Shape& shape,
                        std::int64_t bits);
 
-/// 0, 1, ... up to the count.
-Ints counted(std::int64_t count);
+/// 0, 1, ... up to the rank.
+Ints dims_up_to(std::int64_t rank);
 
 }  // namespace autopar::graph

@@ -21,7 +21,7 @@ Operand seen_keys(BodyBuilder& body, const Heads& of, const std::string& mask) {
     const bool has_begins = shape[0] != of.batch;
     const Operand lengths = body.reshape(body.cast(body[mask], DataType::int64),
                                          {has_begins ? 2 : 1, of.batch, 1, 1, 1});
-    const Ints keys = counted(of.keys);
+    const Ints keys = body.counted(of.keys);
     Operand kept;
     if (has_begins) {
       const Operands ends_and_begins = body.split(lengths, 2, 0);
@@ -66,7 +66,7 @@ void rotary_embedding(BodyBuilder& body) {
   const std::int64_t sequence = input.size() == 3 ? input[1] : input[2];
   Operand positions = body["position_ids"];
   if (body.shape("position_ids").size() == 1)  // of the first place alone
-    positions = body.op("Expand", {positions + counted(sequence), Ints{input[0], sequence}});
+    positions = body.op("Expand", {positions + body.counted(sequence), Ints{input[0], sequence}});
   Attributes attributes;
   const std::int64_t turned = 2 * table[1];
   const std::int64_t given = body.int_attribute("num_heads", 0);

@@ -91,7 +91,7 @@ void group_norm(BodyBuilder& body) {
     body.output("S", x);
   }
   if (channels_last) {
-    Ints channels_first = counted(rank);
+    Ints channels_first = dims_up_to(rank);
     std::rotate(channels_first.begin() + 1, channels_first.end() - 1, channels_first.end());
     x = body.op("Transpose", {x}, {{"perm", channels_first}});
   }
@@ -102,7 +102,7 @@ void group_norm(BodyBuilder& body) {
                        {"epsilon", body.float_attribute("epsilon", 1e-5F)}});
   if (body.int_attribute("activation", 0) != 0) y = y * body.op("Sigmoid", {y});
   if (channels_last) {
-    Ints last = counted(rank);
+    Ints last = dims_up_to(rank);
     std::rotate(last.begin() + 1, last.begin() + 2, last.end());
     y = body.op("Transpose", {y}, {{"perm", last}});
   }
@@ -137,7 +137,7 @@ Operand transposed(BodyBuilder& body, const std::string& operand) {
   const bool matrix = body.int_attribute("trans" + operand, 0) != 0;
   const std::size_t rank = body.shape(operand).size();
   if ((!batch && !matrix) || rank < 2) return body[operand];
-  Ints permutation = counted(std::ssize(body.shape(operand)));
+  Ints permutation = dims_up_to(std::ssize(body.shape(operand)));
   if (batch) std::rotate(permutation.begin(), permutation.begin() + 1, permutation.end() - 1);
   if (matrix) std::swap(permutation[rank - 2], permutation[rank - 1]);
   return body.op("Transpose", {body[operand]}, {{"perm", permutation}});

@@ -207,7 +207,7 @@ Placement place_new_tokens(BodyBuilder& body, const Heads& of, std::int64_t past
 /// Turns queries and keys by their positions. Of the `position_ids` of a first prompt ONNX Runtime
 /// reads the first alone, from which all sequences count.
 void turn_heads(BodyBuilder& body, Heads& of, const Placement& placed) {
-  const Ints steps = counted(of.queries);
+  const Ints steps = body.counted(of.queries);
   Operand positions = body["position_ids"];
   if (!positions) {
     positions = body.reshape(placed.begin, {of.batch, 1}) + steps;
@@ -247,7 +247,7 @@ ScoreMask score_mask(BodyBuilder& body, const Heads& of, const Operand& lengths,
   if (!hides_padding) return mask;
   const std::int64_t keys = mask.mask ? mask.shape[3] : of.keys;
   const Operand keeps =
-      body.op("Less", {counted(keys), body.reshape(lengths, {of.batch, 1, 1, 1})});
+      body.op("Less", {body.counted(keys), body.reshape(lengths, {of.batch, 1, 1, 1})});
   if (!mask.mask) return {keeps, {of.batch, 1, 1, keys}, true};
   mask.mask =
       body.where(keeps, mask.mask,
@@ -273,9 +273,9 @@ ScoreMask score_bias(BodyBuilder& body, const Heads& of, const ScoreMask& mask,
   bias.mask = body.op("Expand", {bias.mask, bias.shape});
   if (of.left_window < 0) return bias;
   const Operand place = body.reshape(first, {of.batch, 1, 1, 1}) +
-                        body.reshape(counted(of.queries), {1, 1, of.queries, 1});
+                        body.reshape(body.counted(of.queries), {1, 1, of.queries, 1});
   const Operand is_seen =
-      body.op("GreaterOrEqual", {counted(of.keys), place - Ints{of.left_window}});
+      body.op("GreaterOrEqual", {body.counted(of.keys), place - Ints{of.left_window}});
   return {body.where(is_seen, bias.mask, hidden), {of.batch, of.heads, of.queries, of.keys}};
 }
 

@@ -142,7 +142,7 @@ void label_encoder(BodyBuilder& body) {
     const Operand both_nan = body.op("And", {body.op("IsNaN", {column}), is_nan_key});
     is_equal = body.op("Or", {is_equal, both_nan});
   }
-  const Operand matching = body.where(is_equal, counted(keys->elements()), body.integer(-1));
+  const Operand matching = body.where(is_equal, body.counted(keys->elements()), body.integer(-1));
   const Operand place = body.op("ReduceMax", {matching, Ints{-1}}, {{"keepdims", 0}});
   const Operand answers = body.concat(
       {body.constant(values->reshaped({values->elements()})), default_value(body, values->type())},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/checked.h"
 #include "graph/contrib/families.h"
 
 namespace autopar::graph {
@@ -23,9 +24,12 @@ Operand counts_of(BodyBuilder& body, const Grams& grams, const Operand& items, s
   Operand counts = body.op("Expand", {body.number(0), Ints{rows, grams.count()}});
   const Operand all = body.reshape(grams.items, {grams.count(), grams.length});
   // One item has none between.
-  for (std::int64_t step = 1; step <= (grams.length == 1 ? 1 : grams.skips + 1); ++step) {
+  const std::int64_t steps = grams.length == 1 ? 1 : saturated_add(grams.skips, 1);
+  for (std::int64_t step = 1; step <= steps; ++step) {
     const std::int64_t windows = columns - step * (grams.length - 1);
     if (windows <= 0) break;
+    body.take_constant(checked_multiply(windows, grams.length, "the windows of its n-grams"),
+                       DataType::int64);
     Ints places;
     for (std::int64_t first = 0; first < windows; ++first)
       for (std::int64_t i = 0; i < grams.length; ++i) places.push_back(first + step * i);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/checked.h"
+
 namespace autopar::graph {
 namespace {
 
@@ -35,6 +37,15 @@ bool is_data_shaped(const NodeInContext& context) {
 /// A placeholder where the shape is not known: the evaluator gives one.
 Shape expected_shape(const OutputType& output) { return output.shape.value_or(Shape{0}); }
 
+/// Of all outputs, as far as their shapes are known.
+std::int64_t known_bytes(const std::vector<OutputType>& outputs) {
+  std::int64_t bytes = 0;
+  for (const OutputType& output : outputs)
+    bytes = checked_add(bytes, bytes_of(output.type, num_elements(expected_shape(output))),
+                        "the bytes of its outputs");
+  return bytes;
+}
+
 /// Weights that are stored in few bits stay so: a run makes numbers of them, or computes with them
 /// as they are. What is smaller than any weight may be what shapes depend on.
 bool unpacks_weights(const NodeInContext& context) {
@@ -62,12 +73,11 @@ bool is_foldable(const NodeInContext& context, const std::vector<OutputType>& ou
     if (is_weight[i] && !is_data_shaped(context)) return false;
     input_bytes += value->constant->size_bytes();
   }
-  std::int64_t output_bytes = 0;
-  for (const OutputType& output : outputs) {
-    if (!output.shape && !is_data_shaped(context)) return false;
-    output_bytes += bytes_of(output.type, num_elements(expected_shape(output)));
-  }
-  return input_bytes <= most_input_bytes && output_bytes <= most_output_bytes;
+  const auto is_known = [&](const OutputType& output) {
+    return output.shape || is_data_shaped(context);
+  };
+  return std::ranges::all_of(outputs, is_known) && input_bytes <= most_input_bytes &&
+         known_bytes(outputs) <= most_output_bytes;
 }
 
 /// The node alone, its inputs constants that kernels may read as they are: aligned.
@@ -118,6 +128,7 @@ std::optional<std::vector<Tensor>> fold(const NodeInContext& context, const Node
   if (folding != Folding::of_everything && !is_foldable(context, outputs, is_weight))
     return std::nullopt;
   if (evaluate) {
+    context.take_constant(known_bytes(outputs));
     const Graph graph = single_node_graph(context, node, outputs);
     if (auto results = evaluate(graph)) {
       require(results->size() == graph.outputs.size(), "an evaluator gives every output");

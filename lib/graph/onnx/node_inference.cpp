@@ -8,6 +8,7 @@
 
 #include "graph/onnx/attribute_proto.h"
 #include "graph/onnx/collective_schemas.h"
+#include "graph/onnx/einsum_equation.h"
 #include "graph/onnx/function_body.h"
 #include "graph/onnx/model_file.h"
 #include "graph/onnx/node_conversion.h"
@@ -100,6 +101,19 @@ void check_window(const onnx::NodeProto& node) {
   }
 }
 
+/// Inference does not end on some texts that are no equations.
+void check_equation(const NodeInContext& context) {
+  if (context.node.op_type() != "Einsum" || !context.node.domain().empty()) return;
+  std::vector<Shape> shapes;
+  for (const Value* operand : context.inputs) {
+    if (operand == nullptr) fail("one of its inputs is left out");
+    shapes.push_back(operand->shape);
+  }
+  const auto* equation = find_attribute(context.node, "equation");
+  if (equation == nullptr) fail("it has no attribute 'equation'");
+  check_einsum_equation(equation->s(), shapes);
+}
+
 /// Checks a convolution; `in_weights` gives the data's channels as the weights tell them.
 void check_channels(const NodeInContext& context,
                     std::int64_t (*in_weights)(const Shape& weight, std::int64_t groups)) {
@@ -123,25 +137,6 @@ void check_conv_transpose(const NodeInContext& context, const std::vector<Output
   check_channels(context, [](const Shape& weight, std::int64_t) { return weight[0]; });
 }
 
-/// Each letter of the equation has one extent, or 1.
-void check_einsum(const NodeInContext& context, const std::vector<OutputType>&) {
-  std::string equation = find_attribute(context.node, "equation")->s();
-  std::erase(equation, ' ');
-  if (equation.find('.') != std::string::npos) return;
-  std::map<char, std::int64_t> extents;
-  std::size_t at = 0;
-  for (const Value* operand : context.inputs) {
-    for (const std::int64_t extent : operand->shape) {
-      std::int64_t& known = extents.try_emplace(equation.at(at), extent).first->second;
-      if (known != extent && known != 1 && extent != 1)
-        fail("'{}' of '{}' is both {} and {}", equation[at], equation, known, extent);
-      known = std::max(known, extent);
-      ++at;
-    }
-    ++at;  // the comma
-  }
-}
-
 void check_reshape(const NodeInContext& context, const std::vector<OutputType>& outputs) {
   const Shape& from = context.inputs[0]->shape;
   const std::optional<Shape>& to = outputs[0].shape;
@@ -155,7 +150,6 @@ void check_operands(const NodeInContext& context, const std::vector<OutputType>&
   static const std::map<std::string_view, Check> table = {
       {"Conv", check_conv},
       {"ConvTranspose", check_conv_transpose},
-      {"Einsum", check_einsum},
       {"Reshape", check_reshape},
   };
   const bool all_known = std::ranges::find(context.inputs, nullptr) == context.inputs.end();
@@ -243,6 +237,11 @@ std::vector<OutputType> infer_by_library(const LibraryOperator& op, const NodeIn
 
 }  // namespace
 
+void NodeInContext::take_constant(std::int64_t bytes) const {
+  if (budget != nullptr)
+    budget->take_constant(bytes, [&] { return fmt::format("{}: {}", where, describe(node)); });
+}
+
 const onnx::OpSchema& schema_of(const onnx::NodeProto& node,
                                 const std::map<std::string, std::int64_t>& opsets,
                                 std::string_view where) {
@@ -275,6 +274,7 @@ std::vector<OutputType> infer_outputs(const NodeInContext& context, std::string_
         find_library_operator(context.node.domain(), context.node.op_type());
     if (op != nullptr) return infer_by_library(*op, context, where);
     check_window(context.node);
+    check_equation(context);
     onnx::shape_inference::InferenceContextImpl inference(
         messages.node, messages.type_pointers, messages.data_pointers, no_sparse_data, options);
     run_inference(context, inference);

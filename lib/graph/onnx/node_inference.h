@@ -2,6 +2,7 @@
 
 #include <onnx/defs/schema.h>
 
+#include "graph/onnx/import_limits.h"
 #include "graph/onnx/infer_node.h"
 
 namespace autopar::graph {
@@ -14,6 +15,13 @@ struct NodeInContext {
   std::map<std::string, std::int64_t> opsets;
   /// The data of a tensor among the attributes; null where the node is of no file.
   std::function<Tensor(const onnx::TensorProto&)> tensor = nullptr;
+  /// What may still be made of the model that the node is of, and its file; null, and empty, where
+  /// it is of none.
+  ImportBudget* budget = nullptr;
+  std::string_view where = {};
+
+  /// Counts a constant that is made of the node. Throws LimitReached.
+  void take_constant(std::int64_t bytes) const;
 };
 
 /// The operator's own definition at these versions. Throws Error, naming the node, where ONNX has

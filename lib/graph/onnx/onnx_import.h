@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/onnx/import_limits.h"
 
 namespace autopar::graph {
 
@@ -64,6 +65,7 @@ struct ImportOptions {
   /// Whether `shapes` are those of tensors that somebody gives for a run: then messages speak of
   /// inputs, not of options, and warn of one thing once, whatever its extents are.
   bool shapes_are_of_tensors = false;
+  ImportLimits limits = {};
 };
 
 /// Reads an ONNX file into a Graph. Weights, embedded or external, stay views of the mapped files
@@ -71,7 +73,8 @@ struct ImportOptions {
 /// (`Tensor::is_aligned`). Nodes whose inputs are all constant are folded unless the result is
 /// large or an input is a matrix of floating-point numbers from the file: such stay nodes, so that
 /// ties between weights survive. Throws UnknownShape, or Error for anything else that is wrong with
-/// the file or the options; what does not depend on each other is told together.
+/// the file or the options; what does not depend on each other is told together. Throws
+/// LimitReached where the model would grow beyond ImportOptions::limits.
 Graph load_onnx(const std::filesystem::path& file, const ImportOptions& options);
 
 /// Throws the Error that load_onnx would throw for names and shapes in the options, reading nothing

@@ -51,8 +51,13 @@ ValueId NodeReader::add(const std::string& op_type, const Values& inputs,
   }
   for (const auto& [name, value] : attributes) add_attribute(added, name, value);
   added.add_output(op_type);
+  model_.budget.take_node([&] { return place_of(node_, model_); });
   import_upgraded(added, local);
   return find_value(op_type, node_, local);
+}
+
+void NodeReader::count_round() {
+  model_.budget.take_round([&] { return place_of(node_, model_); });
 }
 
 ValueId NodeReader::add_constant(Tensor tensor) {

@@ -43,6 +43,8 @@ class NodeReader {
   /// Reads a nested graph whose inputs are these values; returns what its outputs are. `round`
   /// numbers the times that a node's graphs are read and is part of names, unless it is negative.
   Values read(const onnx::GraphProto& body, const Values& inputs, int round);
+  /// Counts a round of a loop that is unrolled. Throws LimitReached.
+  void count_round();
   /// Adds a node of ONNX's domain with one output, or folds it; returns that.
   ValueId add(const std::string& op_type, const Values& inputs,
               const std::map<std::string, Attribute>& attributes);

@@ -41,6 +41,7 @@ std::optional<Values> unroll(const NativeLoop& loop, NodeReader& reader, const R
       fail_unknown("its condition is not known before the run, but decides how much it collects");
     Values given{integer(round, reader), goes ? goes_on : truth(true, reader)};
     given.insert(given.end(), state.begin(), state.end());
+    reader.count_round();
     const Values made = read(given, static_cast<int>(round));
     for (std::size_t i = 0; i < state.size(); ++i)
       state[i] = goes ? made[i + 1] : either(goes_on, made[i + 1], state[i], reader);

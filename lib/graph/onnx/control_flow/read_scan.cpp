@@ -72,6 +72,7 @@ std::optional<Values> unrolled_scan(const Sequence& of, Values state, const Valu
       const std::int64_t place = of.input_directions[i] != 0 ? of.length - 1 - t : t;
       given.push_back(part(sequences[i], place, of.input_axes[i], reader));
     }
+    reader.count_round();
     const Values made = reader.read(of.body, given, round++);
     std::copy_n(made.begin(), of.states, state.begin());
     for (std::size_t i = 0; i < collected.size(); ++i) collected[i].push_back(made[of.states + i]);

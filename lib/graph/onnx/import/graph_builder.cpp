@@ -52,9 +52,10 @@ bool GraphBuilder::is_weight_matrix(ValueId id) const {
 
 Graph GraphBuilder::finish(const std::vector<std::pair<std::string, ValueId>>& outputs) {
   const auto made_by = producers(graph_);
+  std::unordered_set<ValueId> known;
   for (const auto& [name, id] : outputs) {
     const bool made = made_by[static_cast<std::size_t>(id)] != no_node;
-    if (made && std::ranges::find(graph_.outputs, id) == graph_.outputs.end()) {
+    if (made && known.insert(id).second) {
       graph_.value(id).name = name;
       graph_.outputs.push_back(id);
       continue;
@@ -68,9 +69,10 @@ Graph GraphBuilder::finish(const std::vector<std::pair<std::string, ValueId>>& o
 
 Graph GraphBuilder::finish_body(const std::vector<ValueId>& outputs) {
   const auto made_by = producers(graph_);
+  std::unordered_set<ValueId> known;
   for (const ValueId id : outputs) {
     const bool made = made_by[static_cast<std::size_t>(id)] != no_node;
-    if (made && std::ranges::find(graph_.outputs, id) == graph_.outputs.end())
+    if (made && known.insert(id).second)
       graph_.outputs.push_back(id);
     else
       add_copied_output(id, names_->values.take(graph_.value(id).name));

@@ -34,6 +34,8 @@ Trial try_import(BoundInputs bound, const ModelReaders& readers) {
   Trial trial{std::move(bound), {}, {}, {}};
   try {
     trial.model = readers.import(trial.bound, trial.contradicted);
+  } catch (const LimitReached&) {
+    throw;
   } catch (const Error&) {
     trial.refusal = std::current_exception();
   }

@@ -5,6 +5,7 @@
 #include "graph/contrib/operator_table.h"
 #include "graph/onnx/import/import_assuming.h"
 #include "graph/onnx/import/import_node.h"
+#include "graph/onnx/import/inlined_nodes.h"
 #include "graph/onnx/import/input_shapes.h"
 #include "graph/onnx/import/tail_nodes.h"
 #include "graph/onnx/onnx_interpreter.h"
@@ -185,6 +186,8 @@ class RefusedNodes {
     } catch (const UnknownShape&) {
       if (reasons_.empty()) throw;
       refuse_outputs(node);
+    } catch (const LimitReached&) {
+      throw;
     } catch (const Error& error) {
       refuse(node, error.what());
     }
@@ -299,6 +302,8 @@ Attempt attempt_bound(const ToImport& what, const BoundInputs& bound) {
     }
     for (const auto& each : contradicted_outputs(proto, bound, scope))
       attempt.contradictions.push_back({each.symbol, each.binding.extent, each.extent});
+  } catch (const LimitReached&) {
+    throw;
   } catch (const Error&) {
     return refused();
   }
@@ -323,6 +328,7 @@ OnnxInterpreter::OnnxInterpreter(const std::filesystem::path& file, Evaluator ev
                                  IsNative is_native) {
   register_schemas();
   options_.evaluate = std::move(evaluate);
+  options_.limits = unlimited_import;  // it is a run
   options_.is_native = std::move(is_native);
   file_ = std::make_unique<ModelFile>(file, /*weights_may_be_absent=*/false);
 }
@@ -349,6 +355,7 @@ std::map<std::string, Tensor> OnnxInterpreter::run(std::map<std::string, Tensor>
 Graph load_onnx(const std::filesystem::path& file, const ImportOptions& options) {
   register_schemas();
   ModelFile model(file, options.weights_may_be_absent);
+  check_inlined_nodes(model, options.limits);
   return import_model({model, options, /*leaves_tail=*/false}).graph;
 }
 
@@ -361,6 +368,7 @@ std::vector<Imported> load_onnx_with_tail(const std::filesystem::path& file,
   register_schemas();
   require(!each.empty(), "a model is read with some options");
   ModelFile model(file, each.front().weights_may_be_absent);
+  check_inlined_nodes(model, each.front().limits);
   const auto read_all = [&] {
     std::vector<Imported> imported;
     for (const ImportOptions& options : each)

@@ -60,6 +60,8 @@ void inline_call(const onnx::NodeProto& call, const FunctionBody& body, Scope& s
 void inline_contrib_body(const onnx::NodeProto& call, const FunctionBody& body, Scope& scope) {
   try {
     inline_call(call, body, scope);
+  } catch (const LimitReached&) {
+    throw;
   } catch (const Error& error) {
     fail("{} (in the body of {})", error.what(), describe(call));
   }
@@ -83,11 +85,13 @@ std::vector<onnx::NodeProto> upgraded(const onnx::NodeProto& node, std::int64_t 
 /// The node, whose inputs get no name where they stand for nothing; what is known of them is left
 /// out.
 NodeInContext in_context(const onnx::NodeProto& node, const std::vector<ValueId>& inputs,
-                         const ModelReading& model) {
+                         ModelReading& model) {
   NodeInContext context{
       node, {}, nullptr, model.facts.target_opsets, [&model](const onnx::TensorProto& proto) {
         return model.file.tensor(proto);
       }};
+  context.budget = &model.budget;
+  context.where = model.where;
   *context.node.mutable_domain() = canonical_domain(node.domain());
   for (const char* domain : {collective_domain, own_domain})
     if (context.node.domain() == domain) context.opsets.try_emplace(domain, 1);
@@ -243,11 +247,17 @@ void check_limits(const NodeInContext& context, ModelReading& model) {
        limit->needed, limit->rows);
 }
 
+/// What is in the file itself grows with the file.
+void count_node(const onnx::NodeProto& node, Scope& scope) {
+  if (scope.nesting > 0) scope.model.budget.take_node([&] { return place_of(node, scope.model); });
+}
+
 void import_uncounted(const onnx::NodeProto& node, Scope& scope) {
   ModelReading& model = scope.model;
   Inputs inputs = find_inputs(node, scope);
   NodeInContext context = in_context(node, inputs, model);
   if (elide(node, inputs, scope)) return;
+  model.budget.check_outputs(node.output_size(), [&] { return place_of(node, model); });
   for (const ValueId id : inputs)
     context.inputs.push_back(id == no_value ? nullptr : &tensor_value(id, node, model));
   const auto body = noting_refusal(context, model, [&] {
@@ -283,6 +293,7 @@ void import_uncounted(const onnx::NodeProto& node, Scope& scope) {
 
 void import_node(const onnx::NodeProto& node, Scope& scope) {
   note_work();
+  count_node(node, scope);
   const bool is_of_library =
       find_library_operator(canonical_domain(node.domain()), node.op_type()) != nullptr;
   const auto* function = is_of_library ? nullptr : find_function(node, scope.model.facts);

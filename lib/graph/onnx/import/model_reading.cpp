@@ -60,6 +60,10 @@ std::map<std::string, std::int64_t> used_opsets(const Graph& graph, const ModelF
   return used;
 }
 
+std::string place_of(const onnx::NodeProto& node, const ModelReading& model) {
+  return fmt::format("{}: {}", model.where, describe(node));
+}
+
 std::string prefix_inside(const onnx::NodeProto& node, const Scope& scope) {
   return fmt::format("{}{}/", scope.prefix, node.name().empty() ? node.op_type() : node.name());
 }

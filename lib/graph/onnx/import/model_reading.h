@@ -71,6 +71,7 @@ struct ModelReading {
         options(import_options),
         facts(facts_of(model_file)),
         where(model_file.path().string()),
+        budget(import_options.limits),
         folding_of_model(nodes_fold) {}
 
   /// The builder of the innermost graph.
@@ -91,6 +92,7 @@ struct ModelReading {
   const ImportOptions& options;
   const ModelFacts facts;
   const std::string where;  ///< the model's file, for messages
+  ImportBudget budget;
   const Folding folding_of_model;
   Sequences sequences;
   BodyFrames frames{sequences};
@@ -98,6 +100,9 @@ struct ModelReading {
   std::size_t nodes_read = 0;        ///< in functions and nested graphs, too
   std::optional<Refusal> refusal;    ///< the last, though it may have been overcome
 };
+
+/// Where a node is, for messages: "model.onnx: node 'x' (Relu)".
+std::string place_of(const onnx::NodeProto& node, const ModelReading& model);
 
 /// How names from inside of the node begin outside of it.
 std::string prefix_inside(const onnx::NodeProto& node, const Scope& scope);

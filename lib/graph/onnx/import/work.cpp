@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "graph/loop_body.h"
+#include "graph/onnx/einsum_equation.h"
 
 namespace autopar::graph {
 namespace {
@@ -135,8 +136,9 @@ double least_work(const Tail& tail) {
   onnx::ModelProto model;
   require(model.ParseFromString(tail.model), "a tail's message is whole");
   try {
-    onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(),
-                                       onnx::ShapeInferenceOptions(false, 0, true));
+    if (has_einsum_equations(model))
+      onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(),
+                                         onnx::ShapeInferenceOptions(false, 0, true));
   } catch (const std::exception&) {
     // What is inferred so far counts; the run tells what is wrong.
   }
