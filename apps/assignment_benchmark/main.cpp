@@ -7,7 +7,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
 #include <iostream>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -18,6 +17,7 @@
 #include "base/error.h"
 #include "base/interruption.h"
 #include "base/stopwatch.h"
+#include "base/whole_file.h"
 #include "contest_file.h"
 
 namespace {
@@ -36,10 +36,7 @@ struct Options {
 };
 
 void write_solution(const std::string& path, const std::vector<int>& choice) {
-  std::ofstream out(path);
-  out << nlohmann::json(choice).dump() << '\n';
-  out.close();
-  if (!out) fail("cannot write '{}'", path);
+  write_file(path, nlohmann::json(choice).dump() + '\n');
 }
 
 void list_parameters(const assignment::SolverParameters& parameters) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/partial_file.h"
 #include "bundle/meta_info.h"
 #include "commands.h"
 #include "graph/onnx/onnx_overview.h"
@@ -125,6 +126,7 @@ struct InspectCommand {
 
   void run() const {
     const std::filesystem::path& what = model.file;
+    put_back_replaced(what);
     if (std::filesystem::is_directory(what)) {
       if (!model.shapes.empty())
         fail("--shape {}: a bundle has its profiles; leave it out", model.shapes.front());

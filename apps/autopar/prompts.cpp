@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <iostream>
+#include <sstream>
 #include <string_view>
 
 #include "base/problems.h"
+#include "base/read_file.h"
 
 namespace autopar {
 namespace {
@@ -54,9 +55,7 @@ std::vector<runtime::TokenIds> read_prompts(std::istream& lines, const std::stri
 
 std::vector<runtime::TokenIds> read_prompts(const std::filesystem::path& file) {
   if (file == "-") return read_prompts(std::cin, "standard input");
-  std::ifstream lines(file);
-  if (!lines || std::filesystem::is_directory(file))
-    fail("--ids {}: no such file, or no permission", file.string());
+  std::istringstream lines(read_file(file, "--ids {}: {}"));
   return read_prompts(lines, file.string());
 }
 

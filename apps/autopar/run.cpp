@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/partial_file.h"
 #include "base/problems.h"
 #include "bundle/meta_info.h"
 #include "commands.h"
@@ -115,6 +116,7 @@ struct RunCommand {
     std::optional<serving::LineReader> lines;
     if (session.get().has_first_rank()) {
       warn_of_host_collectives();
+      sweep_partial_files_in(output_dir.empty() ? "." : output_dir);
       lines.emplace(requests);
     }
     session.get().load();

@@ -1,7 +1,6 @@
 #include "base/file_digest.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <cerrno>
@@ -34,13 +33,9 @@ std::string Xxh3Stream::digest() const {
 
 DigestingFile::DigestingFile(std::filesystem::path path)
     : path_(std::move(path)),
-      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
-  if (descriptor_ < 0) fail("cannot write {}: {}", path_.string(), std::strerror(errno));
+      file_(open_file(path_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644)) {
+  if (!file_) fail("cannot write {}: {}", path_.string(), std::strerror(errno));
   buffer_.reserve(buffer_bytes);
-}
-
-DigestingFile::~DigestingFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 void DigestingFile::write(std::span<const std::byte> bytes) {
@@ -57,9 +52,9 @@ void DigestingFile::pad_to(std::uint64_t alignment) {
 
 WrittenFile DigestingFile::close() {
   flush();
-  const int closed = ::close(descriptor_);
-  descriptor_ = -1;
-  if (closed != 0) fail("cannot write {}: {}", path_.string(), std::strerror(errno));
+  sync_file(file_, path_);
+  if (const int error = file_.close(); error != 0)
+    fail("cannot write {}: {}", path_.string(), std::strerror(error));
   return {position_, digest_.digest()};
 }
 
@@ -72,14 +67,7 @@ void DigestingFile::write_through(std::span<const std::byte> bytes) {
   check_interruption();
   note_work();
   digest_.add(bytes);
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0)
-      fail("cannot write {}: {}; free some space or choose another place", path_.string(),
-           std::strerror(errno));
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
+  write_all(file_, bytes, path_);
 }
 
 std::string xxh3_of_file(const std::filesystem::path& file) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
+
 struct XXH3_state_s;
 
 namespace autopar {
@@ -32,12 +34,13 @@ struct WrittenFile {
   std::string xxh3;  ///< XXH3-64 in 16 hex digits
 };
 
-/// A file being written from front to end, with its digest: small writes are gathered in a buffer
-/// of 1 MiB, large ones pass it by. Every failure is an Error that names the file.
+/// A new file being written from front to end, with its digest: small writes are gathered in a
+/// buffer of 1 MiB, large ones pass it by. Every failure is an Error that names the file. It stands
+/// in a folder that is published later (staged_folder.h): a file alone is a WholeFile.
 class DigestingFile {
  public:
+  /// Throws Error where something has that path.
   explicit DigestingFile(std::filesystem::path path);
-  ~DigestingFile();
   DigestingFile(const DigestingFile&) = delete;
   DigestingFile& operator=(const DigestingFile&) = delete;
 
@@ -45,7 +48,8 @@ class DigestingFile {
   /// Writes zeros up to the next multiple of `alignment`.
   void pad_to(std::uint64_t alignment);
   std::uint64_t position() const { return position_; }
-  /// Writes what is buffered and closes; nothing may be written afterwards.
+  /// Writes what is buffered, waits until the file is on its disk, and closes; nothing may be
+  /// written afterwards.
   WrittenFile close();
 
  private:
@@ -53,7 +57,7 @@ class DigestingFile {
   void write_through(std::span<const std::byte> bytes);
 
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  Descriptor file_;
   std::uint64_t position_ = 0;
   std::vector<std::byte> buffer_;
   Xxh3Stream digest_;

@@ -10,13 +10,80 @@
 #include <map>
 #include <tuple>
 
+#include "base/bus_guard.h"
 #include "base/error.h"
+#include "base/mapped_file_checks.h"
 
 namespace autopar {
 namespace {
 
 /// A file on a device, and its length when it was mapped.
 using Identity = std::tuple<dev_t, ino_t, off_t>;
+
+Identity identity_in(const struct stat& status) {
+  return {status.st_dev, status.st_ino, status.st_size};
+}
+
+/// A mapped file as it was then.
+class Watch {
+ public:
+  Watch(const std::filesystem::path& path, std::span<const std::byte> bytes,
+        const struct stat& status)
+      : path_(path),
+        identity_(identity_in(status)),
+        written_(status.st_mtim),
+        guard_(bytes, path) {}
+
+  bool is_cut() const { return guard_.is_cut(); }
+  /// Throws Error where the file has another length, or was written, since.
+  void check() const {
+    struct stat status {};
+    if (::stat(path_.c_str(), &status) != 0) return;
+    const auto& [device, number, bytes] = identity_;
+    // Another file of that path leaves this one as it is.
+    if (status.st_dev != device || status.st_ino != number) return;
+    if (status.st_size != bytes || status.st_mtim.tv_sec != written_.tv_sec ||
+        status.st_mtim.tv_nsec != written_.tv_nsec)
+      fail("{} was changed while it was read: leave it alone, and start again", path_.string());
+  }
+
+ private:
+  std::filesystem::path path_;
+  Identity identity_;
+  timespec written_;
+  BusGuard guard_;
+};
+
+/// All mapped files are watched, from when they are mapped until they are no more.
+class Watches {
+ public:
+  static Watches& get() {
+    static auto& watches = *new Watches;  // files may be unmapped when the process ends
+    return watches;
+  }
+
+  void add(const MappedFile* file, const std::filesystem::path& path, const struct stat& status) {
+    const std::lock_guard lock(mutex_);
+    by_file_.try_emplace(file, path, file->bytes(), status);
+  }
+  void remove(const MappedFile* file) {
+    const std::lock_guard lock(mutex_);
+    by_file_.erase(file);
+  }
+  bool is_cut(const MappedFile& file) {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_file_.find(&file);
+    return found != by_file_.end() && found->second.is_cut();
+  }
+  void check() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [file, watch] : by_file_) watch.check();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const MappedFile*, Watch> by_file_;
+};
 
 /// The mappings that there are. They show the file as it is, so one serves all who open it.
 class Mappings {
@@ -27,8 +94,9 @@ class Mappings {
     const std::lock_guard lock(mutex_);
     std::erase_if(by_identity_, [](const auto& each) { return each.second.expired(); });
     if (const auto found = by_identity_.find(identity); found != by_identity_.end())
-      if (auto mapping = found->second.lock()) return mapping;
-    const std::shared_ptr<const MappedFile> made = make();
+      if (auto mapping = found->second.lock(); mapping && !Watches::get().is_cut(*mapping))
+        return mapping;
+    std::shared_ptr<const MappedFile> made = make();
     if (made) by_identity_[identity] = made;
     return made;
   }
@@ -61,6 +129,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
         {static_cast<const std::byte*>(data), static_cast<std::size_t>(status.st_size)}));
     file->device_ = status.st_dev;
     file->number_ = status.st_ino;
+    Watches::get().add(file.get(), file->path_, status);
     return file;
   };
   std::shared_ptr<const MappedFile> file;
@@ -70,7 +139,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
   else if (!S_ISREG(status.st_mode))
     error = S_ISDIR(status.st_mode) ? std::strerror(EISDIR) : "not a regular file";
   else
-    file = mappings.find({status.st_dev, status.st_ino, status.st_size}, map);
+    file = mappings.find(identity_in(status), map);
   ::close(descriptor);
   if (error != nullptr) refuse(error);
   return file;
@@ -111,8 +180,14 @@ void MappedFile::read(std::size_t begin, std::span<std::byte> out) const {
     std::memcpy(out.data() + done, bytes_.data() + begin + done, out.size() - done);
 }
 
+void check_mapped_files_unchanged() {
+  check_mapped_files();
+  Watches::get().check();
+}
+
 MappedFile::~MappedFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
+  Watches::get().remove(this);  // another mapping may lie there afterwards
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 

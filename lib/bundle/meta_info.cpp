@@ -6,7 +6,8 @@
 
 #include "base/file_digest.h"
 #include "base/json_fields.h"
-#include "base/mapped_file.h"
+#include "base/partial_file.h"
+#include "base/read_file.h"
 #include "bundle/check_meta_info.h"
 
 namespace autopar {
@@ -184,13 +185,8 @@ namespace {
 
 constexpr std::string_view no_digest = "0000000000000000";
 
-std::string text_of(const std::filesystem::path& file) try {
-  const auto mapped = MappedFile::open(file);
-  std::string text(mapped->bytes().size(), ' ');
-  mapped->read(0, std::as_writable_bytes(std::span(text)));
-  return text;
-} catch (const Error&) {
-  fail("{} cannot be read; give a folder that autopar partition wrote", file.string());
+std::string text_of(const std::filesystem::path& file) {
+  return read_file(file, "{} cannot be read ({}); give a folder that autopar partition wrote");
 }
 
 json parse(const std::string& text, const std::string& file) {
@@ -275,6 +271,7 @@ std::string sealed_text(json meta_info) {
 }
 
 MetaInfo load_meta_info(const std::filesystem::path& bundle_dir) {
+  put_back_replaced(bundle_dir);
   const std::string file = (bundle_dir / "meta-info.json").string();
   const std::string text = text_of(file);
   const json parsed = parse(text, file);

@@ -1,16 +1,16 @@
 #include "cost/device_file.h"
 
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/read_file.h"
+#include "base/whole_file.h"
 
 namespace autopar::cost {
 namespace {
@@ -104,9 +104,8 @@ class FieldReader {
 };
 
 json parse(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  if (!stream) fail("device file '{}' cannot be read", file.string());
-  json document = json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  const std::string text = read_file(file, "device file '{}' cannot be read: {}");
+  json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (document.is_discarded()) fail("device file '{}' is not JSON; correct it", file.string());
   return document;
 }
@@ -175,11 +174,6 @@ std::vector<Link> read_links(const FieldReader& device) {
   for (const json& link : list)
     links.push_back(read_link(device.inside(link, fmt::format("links[{}]", links.size()))));
   return links;
-}
-
-/// On the same disk, so that it can be renamed.
-std::filesystem::path place_beside(const std::filesystem::path& file) {
-  return file.string() + ".new-" + std::to_string(::getpid());
 }
 
 json rate_json(const SizedRate& rate, const char* size) {
@@ -273,23 +267,21 @@ void check_device_file(const std::filesystem::path& file, bool force) {
     fail("--out {} is a folder; give a file's name", file.string());
   if (!force && std::filesystem::exists(file, error))
     fail("--out {} exists; give --force to replace it, or another name", file.string());
-  const std::filesystem::path beside = place_beside(file);
-  std::ofstream(beside) << "";
-  if (!std::filesystem::exists(beside, error))
-    fail("--out {} cannot be written; choose another place", file.string());
-  std::filesystem::remove(beside, error);
+  try {
+    const WholeFile can_be_made(file);
+  } catch (const Error& cause) {
+    fail("--out: {}", cause.what());
+  }
 }
 
 void save_device_file(const std::filesystem::path& file, const DeviceModel& device) {
-  const std::filesystem::path beside = place_beside(file);
-  std::ofstream stream(beside);
-  stream << device_json(device);
-  stream.close();
-  std::error_code error;
-  if (stream) std::filesystem::rename(beside, file, error);
-  if (stream && !error) return;
-  std::filesystem::remove(beside, error);
-  fail("--out {} cannot be written; is the disk full?", file.string());
+  write_file(file, device_json(device));
+}
+
+void save_new_device_file(const std::filesystem::path& file, const DeviceModel& device) {
+  WholeFile whole(file);
+  whole.write(device_json(device));
+  whole.publish_new();
 }
 
 }  // namespace autopar::cost

@@ -17,7 +17,9 @@ std::string device_json(const DeviceModel& device);
 /// Throws Error where such a file cannot be written, or is there and may not be replaced; leaves
 /// none.
 void check_device_file(const std::filesystem::path& file, bool force);
-/// Whole or not at all: written beside its place and renamed.
+/// Whole or not at all (base/whole_file.h).
 void save_device_file(const std::filesystem::path& file, const DeviceModel& device);
+/// The same; throws Error where something is there by now.
+void save_new_device_file(const std::filesystem::path& file, const DeviceModel& device);
 
 }  // namespace autopar::cost

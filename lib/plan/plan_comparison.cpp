@@ -2,9 +2,10 @@
 
 #include <fmt/ranges.h>
 
-#include <fstream>
 #include <tuple>
 
+#include "base/partial_file.h"
+#include "base/read_file.h"
 #include "plan/operator_groups.h"
 #include "plan/plan_json.h"
 
@@ -22,10 +23,10 @@ constexpr JsonWords words{.no_object = "{} is no JSON object; give a plan.json o
                           .malformed = "{}: '{}' is not what plan.json has there"};
 
 json parse_file(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  if (!stream) fail("plan {} cannot be read; give a plan.json or a bundle's folder", file.string());
+  const std::string text =
+      read_file(file, "plan {} cannot be read ({}); give a plan.json or a bundle's folder");
   try {
-    return json::parse(stream);
+    return json::parse(text);
   } catch (const json::exception&) {
     fail("plan {} is no JSON; give a plan.json or a bundle's folder", file.string());
   }
@@ -112,6 +113,7 @@ void fields(auto& visit, Like<Difference> auto& difference) {
 }
 
 PlanFile load_plan_file(const std::filesystem::path& path) {
+  put_back_replaced(path);
   const std::filesystem::path file =
       std::filesystem::is_directory(path) ? path / "plan.json" : path;
   const json parsed = parse_file(file);

@@ -176,7 +176,10 @@ std::optional<std::string> calibrate(const CalibrationOptions& options) {
   }
   if (!started.has_first()) return std::nullopt;
   const cost::DeviceModel fitted = fit(measured, mesh, options);
-  cost::save_device_file(options.out, fitted);
+  if (options.force)
+    cost::save_device_file(options.out, fitted);
+  else
+    cost::save_new_device_file(options.out, fitted);
   if (measured.measurements.collectives.empty()) {
     spdlog::warn(
         "no link was measured: give --ranks 2 or more before planning for several devices");

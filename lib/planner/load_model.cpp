@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/mapped_file_checks.h"
 #include "base/problems.h"
 #include "graph/found_states.h"
 #include "graph/onnx/onnx_overview.h"
@@ -229,6 +230,7 @@ Model load_model(const ModelOptions& options, const PlanOptions& for_plan) {
   if (!problems.collect([&] { profiles = load_profiles(options); }))
     problems.collect([&] { check_plan_names(options, for_plan); });
   problems.throw_if_any();
+  check_mapped_files();  // constants were folded
   return Model(std::make_shared<const LoadedModel>(LoadedModel{options, std::move(profiles)}));
 }
 

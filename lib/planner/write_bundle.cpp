@@ -1,7 +1,6 @@
 #include "planner/write_bundle.h"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <set>
 #include <system_error>
@@ -9,7 +8,10 @@
 #include "base/error.h"
 #include "base/file_digest.h"
 #include "base/in_parallel.h"
+#include "base/mapped_file_checks.h"
 #include "base/staged_folder.h"
+#include "base/whole_file.h"
+#include "bundle/bundle_folder.h"
 #include "cost/device_file.h"
 #include "graph/arena.h"
 #include "graph/onnx/onnx_export.h"
@@ -30,22 +32,6 @@ namespace fs = std::filesystem;
 using graph::Graph;
 using graph::ValueId;
 using plan::PipelinePlan;
-
-/// `out` without "..", symbolic links and a slash at its end.
-fs::path place_of(const fs::path& out) {
-  std::error_code error;
-  fs::path place = fs::absolute(out, error);
-  if (!error) place = fs::weakly_canonical(place, error);
-  if (error) fail("--out '{}' cannot be a folder: {}", out.string(), error.message());
-  return place.has_filename() ? place : place.parent_path();
-}
-
-void write_text(const fs::path& file, const std::string& text) {
-  std::ofstream stream(file, std::ios::binary);
-  stream << text << '\n';
-  stream.close();
-  if (!stream) fail("cannot write {}: the disk may be full; free some space", file.string());
-}
 
 std::vector<bundle::FileInfo> file_infos(const std::string& model, const std::string& data,
                                          const graph::WrittenModel& written) {
@@ -249,16 +235,15 @@ std::vector<bundle::FileInfo> write_structure(std::span<const PlannedProfile> pr
 
 void check_output_folder(const BundleOptions& options) {
   if (options.out.empty()) fail("--out: give the bundle's folder");
-  const fs::path out = place_of(options.out);
+  const fs::path out = place_of_folder(options.out);
   std::error_code error;
   if (!fs::is_directory(out.parent_path(), error)) {
     fail("--out {}: there is no folder {}; make it first", options.out.string(),
          out.parent_path().string());
   }
+  put_back_replaced(out);
   if (!fs::exists(fs::symlink_status(out, error))) return;
-  if (!fs::is_regular_file(out / "meta-info.json", error)) {
-    fail("--out {} exists and is no bundle; choose another folder", options.out.string());
-  }
+  bundle::check_only_bundle(out, "--out " + options.out.string());
   if (!options.force) {
     fail("--out {} exists; choose another folder, or give --force", options.out.string());
   }
@@ -279,7 +264,9 @@ bundle::MetaInfo write_bundle(const FoundPlans& found, const WriteOptions& optio
     profiles.push_back({profile, program::lower(*profile.plan, *profile.device)});
   bundle::MetaInfo info = describe(profiles, found, options);
 
-  StagedFolder folder(place_of(options.out));
+  const fs::path place = place_of_folder(options.out);
+  sweep_partial_files(place);
+  StagedFolder folder(place);
   info.ranks.resize(found.profiles.front().plan->num_devices());
   for (bundle::ProfileInfo& profile : info.profiles) profile.peak_bytes.resize(info.ranks.size());
   // One thread that faults in, digests and writes keeps no disk busy.
@@ -289,6 +276,7 @@ bundle::MetaInfo write_bundle(const FoundPlans& found, const WriteOptions& optio
   };
   in_parallel(info.ranks.size(), write_one, most_ranks_at_a_time);
   check_limit(info);
+  check_mapped_files_unchanged();  // before the model is read once more
   if (has_structure(profiles, options))
     info.structure = write_structure(profiles, folder.path(), options);
   if (options.tail != nullptr) {
@@ -297,11 +285,17 @@ bundle::MetaInfo write_bundle(const FoundPlans& found, const WriteOptions& optio
     info.ranks.front().peak_bytes += options.tail->summary.weight_bytes;
     info.profiles.front().peak_bytes.front() += options.tail->summary.weight_bytes;
   }
+  check_mapped_files_unchanged();
   const fs::path plan = folder.path() / bundle::plan_file;
-  write_text(plan, options.plan_text);
+  write_file(plan, options.plan_text + '\n');
   info.files = {file_info(plan)};
-  write_text(folder.path() / "meta-info.json", bundle::to_json(info).dump(2));
-  folder.publish();
+  write_file(folder.path() / "meta-info.json", bundle::to_json(info).dump(2) + '\n');
+  if (options.force)
+    folder.replace([&](const fs::path& replaced) {
+      bundle::check_only_bundle(replaced, "--out " + options.out.string());
+    });
+  else
+    folder.publish();
   return info;
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/rank_run.h"
 
+#include "base/mapped_file_checks.h"
 #include "base/stopwatch.h"
 #include "runtime/comm/thread_communicator.h"
 
@@ -59,6 +60,7 @@ RankRun::Seconds RankRun::run(States states) {
   const Stopwatch watch;
   if (states != States::apart) executable_.fill_states();
   executable_.run();
+  check_mapped_files();  // before other ranks take this one's part
   if (states == States::handed_on) executable_.hand_on_states();
   rank_.host().barrier();
   return {.host = watch.seconds(), .device = executable_.device_seconds()};

@@ -9,6 +9,8 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/read_file.h"
+#include "base/whole_file.h"
 #include "base/work_signs.h"
 #include "graph/onnx/onnx_tensor_file.h"
 #include "runtime/kernels/common/element_types.h"
@@ -107,6 +109,7 @@ void fill(Tensor& tensor, Draw draw) {
 }  // namespace
 
 Tensor load_npy(const std::filesystem::path& file) {
+  check_regular_file(file);
   std::ifstream stream(file, std::ios::binary);
   if (!stream) fail("cannot read {}: no such file, or no permission", file.string());
   const std::string header = read_header(stream, file);
@@ -156,19 +159,16 @@ void save_npy(const std::filesystem::path& file, const Tensor& tensor) {
   header.append(63 - (10 + header.size()) % 64, ' ');
   header += '\n';
 
-  std::ofstream stream(file, std::ios::binary);
-  stream << magic << '\x01' << '\0' << static_cast<char>(header.size() & 0xFFU)
-         << static_cast<char>(header.size() >> 8U) << header;
+  std::string start(magic);
+  start += {'\x01', '\0', static_cast<char>(header.size() & 0xFFU),
+            static_cast<char>(header.size() >> 8U)};
+  WholeFile whole(file);
+  whole.write(start + header);
   const auto bytes = data.bytes();
   in_pieces(bytes.size(), [&](std::size_t begin, std::streamsize size) {
-    stream.write(reinterpret_cast<const char*>(bytes.data() + begin), size);
+    whole.write(bytes.subspan(begin, static_cast<std::size_t>(size)));
   });
-  stream.close();
-  if (!stream) {
-    std::error_code ignored;
-    std::filesystem::remove(file, ignored);
-    fail("{} cannot be written; is the disk full?", file.string());
-  }
+  whole.publish();
 }
 
 Tensor random_tensor(DataType type, const Shape& shape, std::uint64_t seed) {

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/whole_file.h"
 
 namespace autopar::runtime {
 namespace {
@@ -62,10 +62,6 @@ double in_microseconds(std::chrono::nanoseconds time) {
 /// Tells the viewer what a process or a thread is called.
 json name_event(const char* what, int rank, int thread, const std::string& name) {
   return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{"name", name}}}};
-}
-
-[[noreturn]] void fail_unwritable(const std::filesystem::path& file, const char* option) {
-  fail("{} {}: this file cannot be written; choose another place", option, file.string());
 }
 
 }  // namespace
@@ -162,18 +158,21 @@ json chrome_trace(std::span<const std::vector<Span>> by_rank) {
 }
 
 void check_trace_file(const std::filesystem::path& file, const char* option) {
-  const bool was_there = std::filesystem::exists(file);
-  if (!std::ofstream(file, std::ios::app)) fail_unwritable(file, option);
-  if (!was_there) std::filesystem::remove(file);
+  try {
+    const WholeFile can_be_made(file);
+  } catch (const Error& cause) {
+    fail("{}: {}", option, cause.what());
+  }
 }
 
 void save_trace(const std::filesystem::path& file, std::span<const std::vector<Span>> by_rank,
                 const char* option) {
   const std::string text = chrome_trace(by_rank).dump();  // throws before there is a file
-  std::ofstream stream(file);
-  stream << text << '\n';
-  stream.close();
-  if (!stream) fail_unwritable(file, option);
+  try {
+    write_file(file, text + '\n');
+  } catch (const Error& cause) {
+    fail("{}: {}", option, cause.what());
+  }
 }
 
 }  // namespace autopar::runtime

@@ -3,9 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/read_file.h"
 #include "base/text.h"
 
 namespace autopar::search {
@@ -111,11 +111,10 @@ void check_names_tensor(const Pin& pin, const graph::Graph& graph,
 }  // namespace
 
 std::vector<Pin> load_pins(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  if (!stream) fail("--strategy {} cannot be read", file.string());
+  const std::string text = read_file(file, "--strategy {} cannot be read: {}");
   json parsed;
   try {
-    parsed = json::parse(stream);
+    parsed = json::parse(text);
   } catch (const std::exception&) {  // no JSON, or a folder
     fail("--strategy {} is no JSON", file.string());
   }

@@ -2,7 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
+import time
+from pathlib import Path
 
 from support import AUTOPAR
 
@@ -31,6 +34,27 @@ def run(arguments, **how):
         [AUTOPAR, *map(str, arguments)], env=environment(**how), capture_output=True, text=True,
         timeout=600, check=False,
     )  # fmt: skip
+
+
+def stopped(arguments, **how):
+    """autopar with the arguments, once it has been stopped by a fault ("mkdir:1:stop"); `resumed`
+    lets it go on."""
+    process = subprocess.Popen(
+        [AUTOPAR, *map(str, arguments)], env=environment(**how), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        if process.poll() is not None:
+            raise AssertionError(f"it was not stopped: {process.communicate()}")
+        time.sleep(0.01)
+    return process
+
+
+def resumed(process):
+    """The process that was stopped, finished."""
+    process.send_signal(signal.SIGCONT)
+    output, errors = process.communicate(timeout=600)
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
 def counts(file):

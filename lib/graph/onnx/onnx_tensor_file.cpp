@@ -2,11 +2,13 @@
 
 #include <fstream>
 
+#include "base/read_file.h"
 #include "graph/onnx/tensor_proto.h"
 
 namespace autopar::graph {
 
 std::pair<std::string, Tensor> load_tensor_proto(const std::filesystem::path& file) {
+  check_regular_file(file);
   std::ifstream in(file, std::ios::binary);
   if (!in) fail("cannot read {}: no such file, or no permission", file.string());
   onnx::TensorProto proto;

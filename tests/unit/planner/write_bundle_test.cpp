@@ -224,12 +224,24 @@ TEST_CASE("a weight without data cannot be written, and nothing is left behind")
   CHECK(names_in(folder.path()).empty());
 }
 
-TEST_CASE("what a killed process left beside the place does no harm and stays") {
+TEST_CASE("what a killed process left beside the place is removed, what is not ours stays") {
   const TemporaryFolder folder;
-  const std::string left = "out.partial-" + std::to_string(getpid());
-  fs::create_directory(folder / left);
+  fs::create_directory(folder / "out.partial-0123456789abcdef");
+  fs::create_directory(folder / "out.partial-results");
   SmallModel().write(folder / "out");
-  CHECK(names_in(folder.path()) == Names{"out", left});
+  CHECK(names_in(folder.path()) == Names{"out", "out.partial-results"});
+}
+
+TEST_CASE("a bundle with files of others is not replaced, nor one that gets some meanwhile") {
+  const TemporaryFolder folder;
+  SmallModel().write(folder / "out");
+  const std::string before = text_in(folder / "out" / "rank0.data");
+  SECTION("a file") { std::ofstream(folder / "out" / "thesis.tex") << "years of work"; }
+  SECTION("a folder") { fs::create_directory(folder / "out" / "rank7.data"); }
+  CHECK_THROWS_WITH(SmallModel(2).write(folder / "out", /*force=*/true),
+                    Contains("no file of a bundle"));
+  CHECK(text_in(folder / "out" / "rank0.data") == before);
+  CHECK(names_in(folder.path()) == Names{"out"});
 }
 
 TEST_CASE("bundles of random plans hold to what a stranger finds, and run from their files") {

@@ -1,0 +1,201 @@
+"""Each call of the C library that a command makes fails, is cut short, or is the process' last: the
+command ends with one line or does its work, a place has its old contents or its new ones, and the
+next command leaves nothing else behind.
+
+AUTOPAR_ALL_FAULTS=1 makes every call fail in every way; else some of them are drawn, the same each
+time.
+"""
+
+import os
+import random
+import shutil
+import tempfile
+import unittest
+from pathlib import Path
+
+import faults
+from places import Places, bundle_of, contents, describe, partition
+from support import autopar
+
+ACTIONS = {
+    "open": ("EMFILE", "EINTR", "kill"),
+    "read": ("EIO", "EINTR", "short", "kill"),
+    "write": ("ENOSPC+", "EIO", "EINTR", "short", "torn", "kill"),
+    "sync": ("EIO", "EINTR", "kill"),
+    "close": ("EIO", "kill"),
+    "rename": ("EIO", "kill"),
+    "noreplace": ("EIO", "kill"),
+    "exchange": ("EIO", "kill"),
+    "unlink": ("EIO", "kill"),
+    "mkdir": ("ENOSPC", "kill"),
+    "chmod": ("EPERM", "kill"),
+    "lock": ("ENOLCK", "kill"),
+    "map": ("ENOMEM", "kill"),
+}
+DEADLY = ("kill", "torn")
+KILLED = -9
+
+
+class FaultsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.tmp = Path(folder.name)
+        cls.old, cls.old_bundle = bundle_of(cls.tmp, 3)
+        cls.new, cls.new_bundle = bundle_of(cls.tmp, 2)
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.places = Places(folder.name)
+        self.counts = Path(folder.name) / "counts"
+
+    def run_with(self, arguments, fault):
+        self.counts.unlink(missing_ok=True)
+        return faults.run(
+            arguments, faults=fault, under=self.places.work.resolve(), counts=self.counts
+        )
+
+    def walk(self, arguments, check, always="", most=150, kinds=tuple(ACTIONS)):
+        """Runs the command with each fault; check(fault, done) looks at what it left."""
+        self.places.reset()
+        done = self.run_with(arguments, always)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        calls = faults.counts(self.counts)
+        check("none", done)
+        planned = [
+            (kind, n, action)
+            for kind in kinds
+            for n in range(1, calls[kind] + 1)
+            for action in ACTIONS[kind]
+        ]
+        self.assertGreater(len(planned), 20)
+        if not os.environ.get("AUTOPAR_ALL_FAULTS"):
+            planned = random.Random(1).sample(planned, min(most, len(planned)))
+        met = 0
+        for kind, n, action in planned:
+            fault = f"{kind}:{n}:{action}"
+            with self.subTest(fault=fault):
+                self.places.reset()
+                done = self.run_with(arguments, ",".join(filter(None, [always, fault])))
+                met += self.check_end(done, action)
+                check(fault, done)
+        # Threads may open files in another order, but no fault is planned in vain.
+        self.assertGreater(met, 0.9 * len(planned))
+
+    def check_end(self, done, action):
+        """A result or one line, unless it was killed; whether the fault came."""
+        if action in DEADLY and done.returncode == KILLED:
+            return True
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        errors = [line for line in done.stderr.splitlines() if line.startswith("error")]
+        self.assertEqual(len(errors), done.returncode, done.stderr)
+        self.assertNotIn("internal error", done.stderr)
+        return action not in DEADLY and faults.counts(self.counts)["met"] > 0
+
+    def check_bundle(self, fault, done, allowed):
+        """The place has a whole bundle of those allowed, and nothing else is beside it once another
+        command has gone by."""
+        out = self.places.work / "out"
+        known = {"old": self.old, "new": self.new}
+        left = describe(out, known)
+        if done.returncode == 0:
+            self.assertEqual(left, "new", fault)
+        self.assertIn(left, allowed, fault)
+        if done.returncode != KILLED and not fault.startswith("unlink"):
+            self.assertLessEqual(self.places.names(), {"model", "out"}, fault)
+        if left == "nothing" and any(name.startswith("out.replaced") for name in self.places.names()):
+            autopar("inspect", out)
+            self.assertEqual(describe(out, known), "old", fault)
+        autopar(*partition(self.places.model, out, 2, "--force"))
+        self.assertEqual(describe(out, known), "new", fault)
+        self.assertEqual(self.places.names(), {"model", "out"}, fault)
+
+    def test_partition(self):
+        out = self.places.work / "out"
+        self.walk(
+            partition(self.places.model, out, 2),
+            lambda fault, done: self.check_bundle(fault, done, ("nothing", "new")),
+        )
+
+    def test_partition_that_replaces(self):
+        shutil.copytree(self.old_bundle, self.places.start / "out")
+        out = self.places.work / "out"
+        self.walk(
+            partition(self.places.model, out, 2, "--force"),
+            lambda fault, done: self.check_bundle(fault, done, ("old", "new")),
+        )
+
+    def test_partition_that_replaces_by_steps(self):
+        """As on file systems that cannot exchange names, nor refuse to replace."""
+        shutil.copytree(self.old_bundle, self.places.start / "out")
+        out = self.places.work / "out"
+        self.walk(
+            partition(self.places.model, out, 2, "--force"),
+            lambda fault, done: self.check_bundle(fault, done, ("old", "new", "nothing")),
+            always="exchange:1:EINVAL+,noreplace:1:EINVAL+",
+            kinds=("rename", "sync", "unlink", "chmod", "lock", "mkdir", "write"),
+        )
+
+    def check_files(self, fault, done, files, old):
+        """Each file has its old contents or its new ones, and nothing is beside them after the next
+        run."""
+        for file, new in files.items():
+            known = {"new": new, **({"old": old[file]} if file in old else {})}
+            left = describe(file, known)
+            self.assertIn(left, {"new", "old" if file in old else "nothing"}, (fault, file.name))
+            if done.returncode == 0:
+                self.assertEqual(left, "new", (fault, file.name))
+
+    def test_run_with_outputs(self):
+        shutil.copytree(self.new_bundle, self.places.start / "out")
+        results = self.places.work / "results"
+        (self.places.start / "results").mkdir()
+        (self.places.start / "results" / "y.npy").write_bytes(b"old")
+        arguments = ["run", "--dir", self.places.work / "out", "--random-inputs", 1,
+                     "--output-dir", results]  # fmt: skip
+        self.places.reset()
+        autopar(*arguments)
+        files = {results / "y.npy": contents(results / "y.npy")}
+
+        def check(fault, done):
+            self.check_files(fault, done, files, {results / "y.npy": b"old"})
+            autopar(*arguments)
+            self.assertEqual([path.name for path in results.iterdir()], ["y.npy"], fault)
+            self.check_files(fault, done, files, {})
+
+        self.walk(arguments, check, most=80)
+
+    def test_traces(self):
+        trace = self.places.work / "traces" / "trace.json"
+        (self.places.start / "traces").mkdir()
+        arguments = ["plan", self.places.model, "--ngpus", 2, "--simulate", trace]
+        self.places.reset()
+        autopar(*arguments)
+        new = contents(trace)
+
+        def check(fault, done):
+            self.check_files(fault, done, {trace: new}, {})
+            autopar(*arguments)
+            self.assertEqual([path.name for path in trace.parent.iterdir()], [trace.name], fault)
+
+        self.walk(arguments, check, most=60)
+
+    def test_calibrate(self):
+        device = self.places.work / "devices" / "device.json"
+        (self.places.start / "devices").mkdir()
+        arguments = ["calibrate", "--quick", "--ranks", 1, "--out", device]
+
+        def check(fault, done):
+            if device.exists():
+                self.assertEqual(contents(device)["name"], "calibrated", fault)
+            if done.returncode != KILLED and not fault.startswith("unlink"):
+                expected = [device.name] if done.returncode == 0 else []
+                self.assertEqual([path.name for path in device.parent.iterdir()], expected, fault)
+
+        self.walk(arguments, check, most=12)
+
+
+if __name__ == "__main__":
+    unittest.main()
