@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::align_val_t alignment{64};
 
+/// Sharding rules have a letter for each dimension, and two where they take dimensions apart.
+constexpr std::size_t most_dimensions = 24;
+
 /// The innermost dimensions that lie together in memory: how many, and their elements.
 struct ContiguousSuffix {
   std::size_t first_dim = 0;
@@ -64,6 +67,7 @@ std::int64_t num_elements(const Shape& shape) {
 }
 
 bool is_possible(const Shape& shape) {
+  if (shape.size() > most_dimensions) return false;
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() / 128;
   std::int64_t elements = 1;
   for (const std::int64_t extent : shape) {
@@ -75,6 +79,10 @@ bool is_possible(const Shape& shape) {
 }
 
 std::string to_string(const Shape& shape) {
+  constexpr std::size_t told = 8;
+  if (shape.size() > most_dimensions)
+    return fmt::format("{}x... ({} dimensions)", fmt::join(std::span(shape).first(told), "x"),
+                       shape.size());
   return shape.empty() ? "scalar" : fmt::format("{}", fmt::join(shape, "x"));
 }
 

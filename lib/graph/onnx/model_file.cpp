@@ -3,6 +3,7 @@
 #include <onnx/defs/schema.h>
 #include <onnx/inliner/inliner.h>
 
+#include "graph/onnx/protobuf_log.h"
 #include "graph/onnx/weight_stripping.h"
 
 namespace autopar::graph {
@@ -38,6 +39,7 @@ ModelFile::ModelFile(fs::path file, bool weights_may_be_absent)
     : path_(std::move(file)),
       weights_may_be_absent_(weights_may_be_absent),
       mapped_(MappedFile::open(path_)) {
+  keep_protobuf_silent();
   if (!model_.ParseFromString(strip_weights(mapped_->bytes(), path_)))
     fail("{} is damaged: its structure is no ONNX model; copy or export it again", path_.string());
   if (!model_.has_graph() || model_.opset_import().empty())

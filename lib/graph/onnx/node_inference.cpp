@@ -13,6 +13,8 @@
 #include "graph/onnx/model_file.h"
 #include "graph/onnx/node_conversion.h"
 #include "graph/onnx/node_to_proto.h"
+#include "graph/onnx/operands/check_operands.h"
+#include "graph/onnx/operands/check_results.h"
 #include "graph/onnx/operator_advice.h"
 #include "graph/onnx/tensor_proto.h"
 #include "graph/onnx/topological_order.h"
@@ -88,19 +90,6 @@ OutputType output_of(const onnx::TypeProto& type, const onnx::NodeProto& node) {
   return output;
 }
 
-/// Inference would divide by a stride of 0.
-void check_window(const onnx::NodeProto& node) {
-  if (!node.domain().empty()) return;
-  for (const auto& attribute : node.attribute()) {
-    const std::string& name = attribute.name();
-    const bool is_window = name == "strides" || name == "dilations" || name == "kernel_shape";
-    const auto is_positive = [](std::int64_t extent) { return extent > 0; };
-    if ((is_window && !std::ranges::all_of(attribute.ints(), is_positive)) ||
-        (name == "group" && attribute.i() <= 0))
-      fail("its attribute '{}' is not positive", name);
-  }
-}
-
 /// Inference does not end on some texts that are no equations.
 void check_equation(const NodeInContext& context) {
   if (context.node.op_type() != "Einsum" || !context.node.domain().empty()) return;
@@ -112,50 +101,6 @@ void check_equation(const NodeInContext& context) {
   const auto* equation = find_attribute(context.node, "equation");
   if (equation == nullptr) fail("it has no attribute 'equation'");
   check_einsum_equation(equation->s(), shapes);
-}
-
-/// Checks a convolution; `in_weights` gives the data's channels as the weights tell them.
-void check_channels(const NodeInContext& context,
-                    std::int64_t (*in_weights)(const Shape& weight, std::int64_t groups)) {
-  const onnx::NodeProto& node = context.node;
-  const Shape& data = context.inputs[0]->shape;
-  const Shape& weight = context.inputs[1]->shape;
-  if (data.size() < 3 || weight.size() != data.size())
-    fail("data {} and weights {} do not fit", to_string(data), to_string(weight));
-  const std::int64_t groups = int_or(node, "group", 1);
-  if (data[1] != in_weights(weight, groups) || weight[0] % groups != 0)
-    fail("data {} and weights {} in {} group(s) do not fit", to_string(data), to_string(weight),
-         groups);
-}
-
-void check_conv(const NodeInContext& context, const std::vector<OutputType>&) {
-  check_channels(context,
-                 [](const Shape& weight, std::int64_t groups) { return weight[1] * groups; });
-}
-
-void check_conv_transpose(const NodeInContext& context, const std::vector<OutputType>&) {
-  check_channels(context, [](const Shape& weight, std::int64_t) { return weight[0]; });
-}
-
-void check_reshape(const NodeInContext& context, const std::vector<OutputType>& outputs) {
-  const Shape& from = context.inputs[0]->shape;
-  const std::optional<Shape>& to = outputs[0].shape;
-  if (to && num_elements(from) != num_elements(*to))
-    fail("data {} cannot be reshaped to {}", to_string(from), to_string(*to));
-}
-
-/// Refuses operands that ONNX's inference lets through and that fit no sharding rule and no kernel.
-void check_operands(const NodeInContext& context, const std::vector<OutputType>& outputs) {
-  using Check = void (*)(const NodeInContext&, const std::vector<OutputType>&);
-  static const std::map<std::string_view, Check> table = {
-      {"Conv", check_conv},
-      {"ConvTranspose", check_conv_transpose},
-      {"Reshape", check_reshape},
-  };
-  const bool all_known = std::ranges::find(context.inputs, nullptr) == context.inputs.end();
-  const auto found = table.find(context.node.op_type());
-  if (context.node.domain().empty() && all_known && found != table.end())
-    found->second(context, outputs);
 }
 
 /// The shape that a constant condition leaves of Compress's data, which inference does not tell.
@@ -273,7 +218,7 @@ std::vector<OutputType> infer_outputs(const NodeInContext& context, std::string_
     const LibraryOperator* op =
         find_library_operator(context.node.domain(), context.node.op_type());
     if (op != nullptr) return infer_by_library(*op, context, where);
-    check_window(context.node);
+    check_operand_forms(context);
     check_equation(context);
     onnx::shape_inference::InferenceContextImpl inference(
         messages.node, messages.type_pointers, messages.data_pointers, no_sparse_data, options);
@@ -281,7 +226,7 @@ std::vector<OutputType> infer_outputs(const NodeInContext& context, std::string_
     std::vector<OutputType> outputs;
     for (const auto& type : inference.allOutputTypes_)
       outputs.push_back(output_of(type, context.node));
-    check_operands(context, outputs);
+    check_results(context, outputs);
     if (!outputs.empty() && !outputs[0].shape)
       outputs[0].shape = open_shape(context, inference.allOutputTypes_[0]);
     return outputs;

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "base/read_file.h"
+#include "graph/onnx/protobuf_log.h"
 #include "graph/onnx/tensor_proto.h"
 
 namespace autopar::graph {
@@ -12,6 +13,7 @@ std::pair<std::string, Tensor> load_tensor_proto(const std::filesystem::path& fi
   std::ifstream in(file, std::ios::binary);
   if (!in) fail("cannot read {}: no such file, or no permission", file.string());
   onnx::TensorProto proto;
+  keep_protobuf_silent();
   if (!proto.ParseFromIstream(&in) || proto.data_type() == 0)
     fail("{} is no ONNX tensor (.pb), or it is truncated", file.string());
   const auto refuse_external = [&](std::string_view, const ExternalData&, DataType,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/checked.h"
 #include "graph/contrib/operator_table.h"
 #include "graph/onnx/attribute_proto.h"
 #include "graph/onnx/function_body.h"
@@ -122,7 +123,7 @@ Upgrade float_to_int(const char* name) {
   return [=](Rewrite& rewrite) {
     const auto* attribute = find_attribute(rewrite.node, name);
     if (attribute != nullptr && attribute->type() == onnx::AttributeProto::FLOAT)
-      set_attribute(rewrite.node, name, static_cast<std::int64_t>(attribute->f()));
+      set_attribute(rewrite.node, name, checked_cast<std::int64_t>(attribute->f(), name));
   };
 }
 
@@ -142,6 +143,7 @@ void align_from_axis(Rewrite& rewrite) {
     Shape shape = rewrite.input(1).shape;
     std::int64_t axis = int_or(rewrite.node, "axis", 0);
     if (axis < 0) axis += rank;
+    if (axis < 0 || axis > rank) fail("its attribute 'axis' names none of {} dimensions", rank);
     const std::int64_t behind = rank - axis - static_cast<std::int64_t>(shape.size());
     if (behind > 0) {
       shape.insert(shape.end(), static_cast<std::size_t>(behind), 1);
@@ -187,8 +189,8 @@ void repeats_of_all_dimensions(Rewrite& rewrite) {
     const auto& constant = rewrite.input(index).constant;
     if (!constant || !constant->has_data() || constant->elements() != 1) return std::nullopt;
     const Tensor copy = constant->contiguous_copy();
-    return copy.type() == DataType::float32 ? static_cast<std::int64_t>(copy.values<float>()[0])
-                                            : copy.to_int64s()[0];
+    return copy.type() == DataType::float32 ? truncated<std::int64_t>(copy.values<float>()[0])
+                                            : std::optional(copy.to_int64s()[0]);
   };
   if (!rewrite.has_input(2)) return;
   const auto tiles = element(1);

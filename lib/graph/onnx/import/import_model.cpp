@@ -22,6 +22,20 @@ struct FunctionHidesTail {};
 
 using Outputs = std::vector<std::pair<std::string, ValueId>>;
 
+/// Values are found by their names: inputs have one each, and so have outputs.
+void check_names(const onnx::GraphProto& proto, const std::string& where) {
+  std::unordered_set<std::string> outputs;
+  for (const auto& output : proto.output()) {
+    if (output.name().empty()) fail("{}: an output of the graph has no name", where);
+    if (!outputs.insert(output.name()).second)
+      fail("{}: the graph's output '{}' is listed twice", where, output.name());
+  }
+  for (const auto& input : proto.input())
+    if (input.name().empty()) fail("{}: an input of the graph has no name", where);
+  for (const auto& initializer : proto.initializer())
+    if (initializer.name().empty()) fail("{}: an initializer of the graph has no name", where);
+}
+
 /// The graph's nodes in the order in which they are read.
 std::vector<const onnx::NodeProto*> checked_nodes(const onnx::GraphProto& proto,
                                                   const std::string& where) {
@@ -34,6 +48,7 @@ std::vector<const onnx::NodeProto*> checked_nodes(const onnx::GraphProto& proto,
   if (proto.sparse_initializer_size() > 0)
     fail("{}: initializer '{}' is sparse, which is not supported: export dense weights", where,
          proto.sparse_initializer(0).values().name());
+  check_names(proto, where);
   return topological_order(proto, where);
 }
 

@@ -10,6 +10,7 @@
 #include "graph/onnx/function_body.h"
 #include "graph/onnx/import/table_limits.h"
 #include "graph/onnx/node_conversion.h"
+#include "graph/onnx/operands/check_operands.h"
 #include "graph/onnx/opset_upgrade.h"
 #include "graph/operators/library_operator.h"
 #include "graph/own_operators.h"
@@ -67,8 +68,19 @@ void inline_contrib_body(const onnx::NodeProto& call, const FunctionBody& body, 
   }
 }
 
+/// Upgrading reads inputs that the operator has in its own opset.
+void check_declared(const onnx::NodeProto& node, std::int64_t opset, const Scope& scope) {
+  const auto* schema =
+      onnx::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(opset), std::string());
+  if (schema == nullptr || schema->deprecated()) return;
+  onnx::NodeProto plain = node;
+  plain.clear_domain();
+  schema_of(plain, {{"", opset}}, scope.model.where);
+}
+
 std::vector<onnx::NodeProto> upgraded(const onnx::NodeProto& node, std::int64_t opset,
                                       Scope& scope) {
+  check_declared(node, opset, scope);
   const UpgradeServices services{
       [&](const std::string& input) -> const Value& {
         return tensor_value(find_value(input, node, scope), node, scope.model);
@@ -79,7 +91,9 @@ std::vector<onnx::NodeProto> upgraded(const onnx::NodeProto& node, std::int64_t 
         define(local, scope.model.builder().add_constant(name, std::move(tensor), false), scope);
         return local;
       }};
-  return upgrade_node(node, opset, scope.model.facts.target_opsets.at(""), services);
+  return naming_node(node, scope.model, [&] {
+    return upgrade_node(node, opset, scope.model.facts.target_opsets.at(""), services);
+  });
 }
 
 /// The node, whose inputs get no name where they stand for nothing; what is known of them is left
@@ -150,6 +164,7 @@ bool elide(const onnx::NodeProto& node, const Inputs& inputs, Scope& scope) {
   const auto found = table.find(node.op_type());
   if (!canonical_domain(node.domain()).empty() || found == table.end()) return false;
   const auto output = found->second(node, inputs, scope);
+  if (output == no_value) fail("{}: {}: its input is left out", scope.model.where, describe(node));
   if (output) define(node.output(0), *output, scope);
   return output.has_value();
 }
@@ -261,7 +276,10 @@ void import_uncounted(const onnx::NodeProto& node, Scope& scope) {
   for (const ValueId id : inputs)
     context.inputs.push_back(id == no_value ? nullptr : &tensor_value(id, node, model));
   const auto body = noting_refusal(context, model, [&] {
-    return naming_node(context.node, model, [&] { return contrib_function_body(context); });
+    return naming_node(context.node, model, [&] {
+      check_operand_forms(context);
+      return contrib_function_body(context);
+    });
   });
   if (body) check_limits(context, model);
   if (body) return inline_contrib_body(node, *body, scope);

@@ -112,7 +112,7 @@ AUTOPAR_ELEMENTWISE VisibleKeys visible_keys(bool causal, std::int64_t left, std
                                              std::int64_t position, std::int64_t keys) {
   std::int64_t end = keys;
   if (causal && position + 1 < end) end = position + 1;
-  if (right >= 0 && position + right + 1 < end) end = position + right + 1;
+  if (right >= 0 && right < end - position - 1) end = position + right + 1;
   std::int64_t begin = left >= 0 && position > left ? position - left : 0;
   end = end < 0 ? 0 : end;
   begin = begin > end ? end : begin;

@@ -199,7 +199,9 @@ struct Blocks {
     keep(Scores::capped);
     VisibleKeys own = visible(at, keys);
     if (of.mask != nullptr) own.end = std::min(own.end, problem.mask_keys);
-    own.begin = std::min(own.begin, own.end);
+    // A mask may end before the first key that the block sees.
+    own.end = std::clamp(own.end, keys.seen.begin, keys.seen.end);
+    own.begin = std::clamp(own.begin, keys.seen.begin, own.end);
     T* const first = scores + (own.begin - keys.seen.begin);
     const std::int64_t count = own.end - own.begin;
     const MaskRow mask = mask_row(keys.batch, at, own.begin);

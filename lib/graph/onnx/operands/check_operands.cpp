@@ -1,0 +1,144 @@
+#include "graph/onnx/operands/check_operands.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "graph/onnx/operands/operand_form.h"
+#include "graph/onnx/operands/operand_table.h"
+
+namespace autopar::graph {
+namespace {
+
+bool is_given(const NodeInContext& context, std::size_t input) {
+  return input < context.inputs.size() && context.inputs[input] != nullptr;
+}
+
+/// What the operator calls the input; one of a variadic input is numbered.
+std::string name_of_input(const onnx::OpSchema& schema, std::size_t input) {
+  const auto& declared = schema.inputs();
+  if (declared.empty()) return std::to_string(input);
+  if (input + 1 < declared.size() ||
+      (input + 1 == declared.size() && declared.back().GetOption() != onnx::OpSchema::Variadic))
+    return declared[input].GetName();
+  return fmt::format("{}[{}]", declared.back().GetName(), input + 1 - declared.size());
+}
+
+/// ONNX's own check sees to the other inputs that an operator needs.
+void check_variadic(const NodeInContext& context) {
+  const auto& declared = context.schema->inputs();
+  if (declared.empty() || declared.back().GetOption() != onnx::OpSchema::Variadic) return;
+  for (std::size_t i = declared.size() - 1; i < context.inputs.size(); ++i)
+    if (context.inputs[i] == nullptr)
+      fail("its input '{}' is left out", name_of_input(*context.schema, i));
+}
+
+bool holds(const NodeInContext& context, std::string_view condition) {
+  return std::ranges::all_of(parts_of(condition, ' '), [&](std::string_view part) {
+    if (part.empty()) return true;
+    const auto number = [](std::string_view text) {
+      std::int64_t value = 0;
+      std::from_chars(text.data(), text.data() + text.size(), value);
+      return value;
+    };
+    const auto equals = part.find('=');
+    if (equals != part.npos) {
+      const bool differs = part[equals - 1] == '!';
+      const std::int64_t value =
+          attribute_or_default(context, part.substr(0, equals - (differs ? 1 : 0)));
+      return (value == number(part.substr(equals + 1))) != differs;
+    }
+    const bool is_absent = part.starts_with('!');
+    const auto input = static_cast<std::size_t>(number(part.substr(is_absent ? 1 : 0)));
+    return is_given(context, input) != is_absent;
+  });
+}
+
+/// The first input that the forms do not allow, and what it should have been.
+struct Misfit {
+  std::size_t input = 0;
+  std::string_view form;
+  FormNames names;
+};
+
+/// Names that are known already must mean the same again.
+std::optional<Misfit> find_misfit(const NodeInContext& context, std::string_view forms,
+                                  FormNames& names) {
+  std::size_t input = 0;
+  for (const std::string_view form : parts_of(forms, ',')) {
+    if (is_given(context, input) && !fits_form(context, input, form, names))
+      return Misfit{input, form, names};
+    ++input;
+  }
+  return std::nullopt;
+}
+
+std::string to_text(const FormNames& names) {
+  std::string text;
+  for (const auto& [name, extent] : names)
+    text += fmt::format("{}{} = {}", text.empty() ? " with " : ", ", name, extent);
+  return text;
+}
+
+std::string shapes_of(const NodeInContext& context) {
+  std::string text;
+  for (const Value* value : context.inputs)
+    text += (text.empty() ? "" : ", ") + (value == nullptr ? "none" : to_string(value->shape));
+  return text;
+}
+
+/// Inference would divide by a stride of 0.
+void check_window(const onnx::NodeProto& node) {
+  if (!node.domain().empty()) return;
+  for (const auto& attribute : node.attribute()) {
+    const std::string& name = attribute.name();
+    const bool is_window = name == "strides" || name == "dilations" || name == "kernel_shape";
+    const auto is_positive = [](std::int64_t extent) { return extent > 0; };
+    if ((is_window && !std::ranges::all_of(attribute.ints(), is_positive)) ||
+        (name == "group" && attribute.i() <= 0))
+      fail("its attribute '{}' is not positive", name);
+  }
+}
+
+void check_axes(const NodeInContext& context) {
+  if (!context.node.domain().empty() || !is_given(context, 0)) return;
+  const auto rank = std::ssize(context.inputs[0]->shape);
+  for (const AxesInput& line : axes_inputs()) {
+    if (line.op_type != context.node.op_type() || !is_given(context, line.input)) continue;
+    const auto& axes = context.inputs[line.input]->constant;
+    const bool is_known = axes && axes->has_data() &&
+                          (axes->type() == DataType::int64 || axes->type() == DataType::int32);
+    if (!is_known) continue;
+    for (const std::int64_t axis : axes->to_int64s())
+      if (axis < -rank || axis >= rank)
+        fail("its input '{}' has {}, but its data has {} dimension(s)",
+             name_of_input(*context.schema, line.input), axis, rank);
+  }
+}
+
+}  // namespace
+
+void check_operand_forms(const NodeInContext& context) {
+  check_variadic(context);
+  check_axes(context);
+  check_window(context.node);
+  std::optional<Misfit> furthest;
+  for (const OperandForms& line : operand_table()) {
+    if (line.op_type != context.node.op_type() || line.domain != context.node.domain() ||
+        !holds(context, line.condition))
+      continue;
+    // A product of two names says nothing before one of them is known: what inputs behind it tell
+    // is used the second time.
+    FormNames names;
+    auto misfit = find_misfit(context, line.forms, names);
+    if (!misfit) misfit = find_misfit(context, line.forms, names);
+    if (!misfit) return;
+    if (!furthest || misfit->input > furthest->input) furthest = std::move(misfit);
+  }
+  if (!furthest) return;
+  fail("its input '{}' is {}, but must be '{}'{} (its inputs are {})",
+       name_of_input(*context.schema, furthest->input),
+       to_string(context.inputs[furthest->input]->shape), furthest->form, to_text(furthest->names),
+       shapes_of(context));
+}
+
+}  // namespace autopar::graph

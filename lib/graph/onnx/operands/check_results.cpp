@@ -1,0 +1,148 @@
+#include "graph/onnx/operands/check_results.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/checked.h"
+#include "graph/onnx/attribute_proto.h"
+#include "graph/onnx/operands/operand_form.h"
+
+namespace autopar::graph {
+namespace {
+
+// Inputs that an operator needs are there: ONNX's own check has seen to it.
+
+/// Checks a convolution; `in_weights` gives the data's channels as the weights tell them.
+void check_channels(const NodeInContext& context,
+                    std::int64_t (*in_weights)(const Shape& weight, std::int64_t groups)) {
+  const onnx::NodeProto& node = context.node;
+  const Shape& data = context.inputs[0]->shape;
+  const Shape& weight = context.inputs[1]->shape;
+  if (data.size() < 3 || weight.size() != data.size())
+    fail("data {} and weights {} do not fit", to_string(data), to_string(weight));
+  const std::int64_t groups = int_or(node, "group", 1);
+  if (data[1] != in_weights(weight, groups) || weight[0] % groups != 0)
+    fail("data {} and weights {} in {} group(s) do not fit", to_string(data), to_string(weight),
+         groups);
+}
+
+void check_conv(const NodeInContext& context, const std::vector<OutputType>&) {
+  check_channels(context,
+                 [](const Shape& weight, std::int64_t groups) { return weight[1] * groups; });
+}
+
+void check_conv_transpose(const NodeInContext& context, const std::vector<OutputType>&) {
+  check_channels(context, [](const Shape& weight, std::int64_t) { return weight[0]; });
+}
+
+void check_reshape(const NodeInContext& context, const std::vector<OutputType>& outputs) {
+  const Shape& from = context.inputs[0]->shape;
+  const std::optional<Shape>& to = outputs[0].shape;
+  if (to && num_elements(from) != num_elements(*to))
+    fail("data {} cannot be reshaped to {}", to_string(from), to_string(*to));
+}
+
+[[noreturn]] void fail_fit(const NodeInContext& context) {
+  std::string shapes;
+  for (const Value* value : context.inputs)
+    if (value != nullptr) shapes += (shapes.empty() ? "" : ", ") + to_string(value->shape);
+  fail("its inputs do not fit together: {}", shapes);
+}
+
+/// The attribute, counted from the front; fails where it names no dimension.
+std::size_t axis_of(const NodeInContext& context, const Shape& shape, std::string_view name) {
+  const auto rank = std::ssize(shape);
+  const std::int64_t axis = attribute_or_default(context, name);
+  if (axis < -rank || axis >= rank)
+    fail("its attribute '{}' is {}, but its data has {} dimension(s)", name, axis, rank);
+  return static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
+}
+
+void check_concat(const NodeInContext& context, const std::vector<OutputType>&) {
+  const Shape& first = context.inputs[0]->shape;
+  const std::size_t axis = axis_of(context, first, "axis");
+  for (const Value* input : context.inputs) {
+    Shape shape = input->shape;
+    if (shape.size() != first.size()) fail_fit(context);
+    shape[axis] = first[axis];
+    if (shape != first) fail_fit(context);
+  }
+}
+
+/// GatherElements and ScatterElements: indices lie within the data but along the axis.
+void check_elements(const NodeInContext& context, const std::vector<OutputType>&) {
+  const Shape& data = context.inputs[0]->shape;
+  const Shape& indices = context.inputs[1]->shape;
+  const std::size_t axis = axis_of(context, data, "axis");
+  if (indices.size() != data.size()) fail_fit(context);
+  for (std::size_t d = 0; d < data.size(); ++d)
+    if (d != axis && indices[d] > data[d]) fail_fit(context);
+}
+
+/// GatherND and ScatterND: slices of the data, of each batch of it, by the indices' last dimension.
+void check_slices(const NodeInContext& context, const std::vector<OutputType>&) {
+  const Shape& data = context.inputs[0]->shape;
+  const Shape& indices = context.inputs[1]->shape;
+  const std::int64_t batches = attribute_or_default(context, "batch_dims");
+  const std::int64_t depth = indices.back();
+  if (batches < 0 || batches >= std::ssize(indices) || depth > std::ssize(data) - batches ||
+      !std::equal(data.begin(), data.begin() + batches, indices.begin()))
+    fail_fit(context);
+  if (context.inputs.size() < 3) return;
+  Shape slices(indices.begin(), indices.end() - 1);
+  slices.insert(slices.end(), data.begin() + batches + depth, data.end());
+  if (context.inputs[2]->shape != slices) fail_fit(context);
+}
+
+/// The update is as the cache but along the axis, where it is no longer.
+void check_tensor_scatter(const NodeInContext& context, const std::vector<OutputType>&) {
+  const Shape& cache = context.inputs[0]->shape;
+  Shape update = context.inputs[1]->shape;
+  const std::size_t axis = axis_of(context, cache, "axis");
+  if (update.size() != cache.size() || axis == 0 || update[axis] > cache[axis]) fail_fit(context);
+  update[axis] = cache[axis];
+  if (update != cache) fail_fit(context);
+}
+
+void check_affine_grid(const NodeInContext& context, const std::vector<OutputType>& outputs) {
+  const std::int64_t batch = context.inputs[0]->shape[0];
+  const auto& grid = outputs[0].shape;
+  if (grid && (grid->empty() || grid->front() != batch))
+    fail("its size {} is not of the {} matrices of theta", to_string(*grid), batch);
+}
+
+/// Channels are those of the image times what a block has.
+void check_col_to_im(const NodeInContext& context, const std::vector<OutputType>& outputs) {
+  const Shape& columns = context.inputs[0]->shape;
+  const auto& image = outputs[0].shape;
+  const auto& block = context.inputs[2]->constant;
+  if (!image || !block || !block->has_data()) return;
+  const std::int64_t elements = checked_product(block->to_int64s(), "its input 'block_shape'");
+  if (elements <= 0 || image->size() < 2 ||
+      checked_multiply((*image)[1], elements, "the elements of its blocks") != columns[1])
+    fail("blocks of {} elements do not fit its input of {}", elements, to_string(columns));
+}
+
+}  // namespace
+
+void check_results(const NodeInContext& context, const std::vector<OutputType>& outputs) {
+  using Check = void (*)(const NodeInContext&, const std::vector<OutputType>&);
+  static const std::map<std::string_view, Check> table = {
+      {"AffineGrid", check_affine_grid},
+      {"Col2Im", check_col_to_im},
+      {"Concat", check_concat},
+      {"Conv", check_conv},
+      {"ConvTranspose", check_conv_transpose},
+      {"GatherElements", check_elements},
+      {"GatherND", check_slices},
+      {"Reshape", check_reshape},
+      {"ScatterElements", check_elements},
+      {"ScatterND", check_slices},
+      {"TensorScatter", check_tensor_scatter},
+  };
+  const auto found = table.find(context.node.op_type());
+  if (!context.node.domain().empty() || found == table.end()) return;
+  found->second(context, outputs);
+}
+
+}  // namespace autopar::graph
