@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,9 +70,16 @@ bool write_all(int pipe, const std::string& text) {
   return true;
 }
 
+void limit_memory(std::int64_t bytes) {
+  if (bytes == 0) return;
+  const rlimit limit{static_cast<rlim_t>(bytes), static_cast<rlim_t>(bytes)};
+  ::setrlimit(RLIMIT_AS, &limit);
+}
+
 /// Ends at the first failure: it may have broken what later tests use.
 [[noreturn]] void run_child(const std::vector<std::filesystem::path>& folders, const Places& places,
                             const TestOptions& options, int pipe) {
+  limit_memory(options.memory_bytes);
   for (const std::size_t place : places) {
     const TestResult result = run_test(folders[place], options);
     if (!write_all(pipe, to_text(result) + "\n") || is_failure(result)) break;

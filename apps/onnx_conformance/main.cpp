@@ -126,6 +126,10 @@ int run(int argc, char** argv) {
                  "test")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_flag("--odd", options.are_odd,
+               "Tests of odd inputs (make_odd_tests.py): refusing them passes, in one line");
+  app.add_option("--memory-bytes", options.memory_bytes, "Address space of a test's process")
+      ->check(CLI::PositiveNumber);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& usage) {

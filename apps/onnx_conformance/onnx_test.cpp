@@ -121,6 +121,7 @@ OnnxTest load_test(const fs::path& folder) {
     const auto json = nlohmann::json::parse(limits);
     test.relative_tolerance = json.value("rtol", test.relative_tolerance);
     test.absolute_tolerance = json.value("atol", test.absolute_tolerance);
+    test.odd_input = json.value("odd_input", test.odd_input);
   }
   test.is_random = draws_random_numbers(model.graph());
   const auto inputs = input_names(model.graph());

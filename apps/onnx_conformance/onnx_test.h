@@ -27,6 +27,7 @@ struct OnnxTest {
   /// From the fixed list: strings, sequences, optional, training.
   std::optional<std::string> skip_reason;
   std::vector<DataSet> data_sets;  ///< none where it is skipped
+  std::size_t odd_input = 0;       ///< the one that was changed, of a test of odd inputs
   bool is_random = false;          ///< only types and shapes of what it expects are compared
   double relative_tolerance = 1e-3;
   double absolute_tolerance = 1e-7;

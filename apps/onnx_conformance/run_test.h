@@ -36,6 +36,11 @@ struct TestOptions {
   int ranks = 1;
   std::filesystem::path scratch;  ///< bundles are written here, in folders that go when they ran
   runtime::DeviceOptions device;
+  /// Tests whose inputs may make no sense pass where they are refused with an Error: whole and with
+  /// `ranks`, with no input fixed, with the odd one alone and with all. What a test expects is
+  /// compared where it runs.
+  bool are_odd = false;
+  std::int64_t memory_bytes = 0;  ///< address space of a test's process; 0: as it comes
 };
 
 /// Runs a test whole, or with several ranks under each forced plan (forced_plans.h), through the

@@ -24,6 +24,10 @@ void check_channels(const NodeInContext& context,
   if (data[1] != in_weights(weight, groups) || weight[0] % groups != 0)
     fail("data {} and weights {} in {} group(s) do not fit", to_string(data), to_string(weight),
          groups);
+  const auto* kernel = find_attribute(node, "kernel_shape");
+  if (kernel != nullptr &&
+      !std::equal(kernel->ints().begin(), kernel->ints().end(), weight.begin() + 2, weight.end()))
+    fail("its weights {} are not of its attribute 'kernel_shape'", to_string(weight));
 }
 
 void check_conv(const NodeInContext& context, const std::vector<OutputType>&) {
