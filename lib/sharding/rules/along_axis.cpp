@@ -1,5 +1,6 @@
 // Operators that work along one dimension, and alike for every index of the others.
 
+#include "base/checked.h"
 #include "sharding/decomposition.h"
 #include "sharding/rules/table.h"
 
@@ -88,7 +89,8 @@ ShardingRule trilu(const Operator& op) {
   ShardingRule rule = op.rule({text}, {text});
   rule.localize = [k = diagonal->front(), rows = text[rank - 2],
                    columns = text[rank - 1]](LocalNode& local) {
-    const std::int64_t own = k + local.share(rows).begin - local.share(columns).begin;
+    // A diagonal beyond the matrix stays beyond its shares.
+    const std::int64_t own = saturated_add(k, local.share(rows).begin - local.share(columns).begin);
     local.node.inputs.resize(2, graph::no_value);
     local.node.inputs[1] =
         local.shard.add_constant(local.node.name + "/k", graph::Tensor::of_int64({}, {{own}}));

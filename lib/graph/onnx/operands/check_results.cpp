@@ -12,12 +12,13 @@ namespace {
 
 // Inputs that an operator needs are there: ONNX's own check has seen to it.
 
-/// Checks a convolution; `in_weights` gives the data's channels as the weights tell them.
-void check_channels(const NodeInContext& context,
+/// Checks a convolution whose weights are that input; `in_weights` gives the data's channels as the
+/// weights tell them.
+void check_channels(const NodeInContext& context, std::size_t weights,
                     std::int64_t (*in_weights)(const Shape& weight, std::int64_t groups)) {
   const onnx::NodeProto& node = context.node;
   const Shape& data = context.inputs[0]->shape;
-  const Shape& weight = context.inputs[1]->shape;
+  const Shape& weight = context.inputs[weights]->shape;
   if (data.size() < 3 || weight.size() != data.size())
     fail("data {} and weights {} do not fit", to_string(data), to_string(weight));
   const std::int64_t groups = int_or(node, "group", 1);
@@ -30,13 +31,32 @@ void check_channels(const NodeInContext& context,
     fail("its weights {} are not of its attribute 'kernel_shape'", to_string(weight));
 }
 
+std::int64_t channels_in_groups(const Shape& weight, std::int64_t groups) {
+  return checked_multiply(weight[1], groups, "the channels of its weights");
+}
+
 void check_conv(const NodeInContext& context, const std::vector<OutputType>&) {
-  check_channels(context,
-                 [](const Shape& weight, std::int64_t groups) { return weight[1] * groups; });
+  check_channels(context, 1, channels_in_groups);
+}
+
+void check_qlinear_conv(const NodeInContext& context, const std::vector<OutputType>&) {
+  check_channels(context, 3, channels_in_groups);
+}
+
+/// The offsets are of each place of the result.
+void check_deform_conv(const NodeInContext& context, const std::vector<OutputType>& outputs) {
+  check_channels(context, 1, channels_in_groups);
+  const Shape& offsets = context.inputs[2]->shape;
+  const std::int64_t groups = attribute_or_default(context, "offset_group");
+  const auto& to = outputs[0].shape;
+  if (groups <= 0 || context.inputs[0]->shape[1] % groups != 0 || !to ||
+      to->size() != offsets.size() || !std::equal(to->begin() + 2, to->end(), offsets.begin() + 2))
+    fail("its offsets {} are not of its result {}", to_string(offsets),
+         to ? to_string(*to) : "of unknown shape");
 }
 
 void check_conv_transpose(const NodeInContext& context, const std::vector<OutputType>&) {
-  check_channels(context, [](const Shape& weight, std::int64_t) { return weight[0]; });
+  check_channels(context, 1, [](const Shape& weight, std::int64_t) { return weight[0]; });
 }
 
 void check_reshape(const NodeInContext& context, const std::vector<OutputType>& outputs) {
@@ -132,17 +152,13 @@ void check_col_to_im(const NodeInContext& context, const std::vector<OutputType>
 void check_results(const NodeInContext& context, const std::vector<OutputType>& outputs) {
   using Check = void (*)(const NodeInContext&, const std::vector<OutputType>&);
   static const std::map<std::string_view, Check> table = {
-      {"AffineGrid", check_affine_grid},
-      {"Col2Im", check_col_to_im},
-      {"Concat", check_concat},
-      {"Conv", check_conv},
-      {"ConvTranspose", check_conv_transpose},
-      {"GatherElements", check_elements},
-      {"GatherND", check_slices},
-      {"Reshape", check_reshape},
-      {"ScatterElements", check_elements},
-      {"ScatterND", check_slices},
-      {"TensorScatter", check_tensor_scatter},
+      {"AffineGrid", check_affine_grid}, {"Col2Im", check_col_to_im},
+      {"Concat", check_concat},          {"Conv", check_conv},
+      {"ConvInteger", check_conv},       {"ConvTranspose", check_conv_transpose},
+      {"DeformConv", check_deform_conv}, {"GatherElements", check_elements},
+      {"GatherND", check_slices},        {"QLinearConv", check_qlinear_conv},
+      {"Reshape", check_reshape},        {"ScatterElements", check_elements},
+      {"ScatterND", check_slices},       {"TensorScatter", check_tensor_scatter},
   };
   const auto found = table.find(context.node.op_type());
   if (!context.node.domain().empty() || found == table.end()) return;

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/checked.h"
 #include "runtime/kernels/common/composite.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/fourier/kernels.h"
@@ -214,25 +215,28 @@ std::unique_ptr<Kernel> make_mel_weight_matrix(const KernelRequest& request) {
     if (!is_known) fail_type(request, request.inputs[input].type);
     return value;
   };
-  const auto bands = static_cast<std::int64_t>(number(0, "num_mel_bins"));
   const double dft_length = number(1, "dft_length");
   const double sample_rate = number(2, "sample_rate");
   const TensorView& out = request.outputs.at(0);
   const std::int64_t bins = out.shape.at(0);
+  const std::int64_t bands = out.shape.at(1);
+  if (number(0, "num_mel_bins") != static_cast<double>(bands))
+    fail("node '{}': num_mel_bins of MelWeightMatrix is not the {} bands of its result",
+         request.node.name, bands);
   const auto mel_of = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double lowest = mel_of(number(3, "lower_edge_hertz"));
   const double step = (mel_of(number(4, "upper_edge_hertz")) - lowest) / double(bands + 2);
-  /// The spectrum's bin at which a band begins.
+  /// The spectrum's bin at which a band begins; -1 for what is no number.
   const auto bin_of = [&](std::int64_t band) {
     const double hertz = 700 * (std::pow(10, (lowest + step * double(band)) / 2595) - 1);
-    return static_cast<std::int64_t>(std::floor((dft_length + 1) * hertz / sample_rate));
+    return truncated<std::int64_t>(std::floor((dft_length + 1) * hertz / sample_rate)).value_or(-1);
   };
   std::vector<double> weights(static_cast<std::size_t>(bins * bands), 0);
   for (std::int64_t band = 0; band < bands; ++band) {
     const std::int64_t begin = bin_of(band);
     const std::int64_t top = bin_of(band + 1);
     const std::int64_t end = bin_of(band + 2);
-    if (begin < 0 || std::max(top, end - 1) >= bins)
+    if (std::min(begin, top) < 0 || std::max(top, end - 1) >= bins)
       fail("node '{}': band {} of MelWeightMatrix is beyond the spectrum", request.node.name, band);
     const auto weight = [&](std::int64_t bin) -> double& {
       return weights[static_cast<std::size_t>(bin * bands + band)];

@@ -1,6 +1,9 @@
 // Tensors made from shapes and a few numbers. Elements are moved by their size alone.
 
+#include <algorithm>
 #include <bit>
+#include <concepts>
+#include <limits>
 
 #include "runtime/device.h"
 #include "runtime/kernels/common/loops.h"
@@ -48,7 +51,10 @@ struct TriangleRows {
   bool is_upper;
 
   AUTOPAR_ELEMENTWISE auto operator()(std::int64_t row) const {
-    const std::int64_t diagonal = row % rows + (k == nullptr ? 0 : *k);
+    // Diagonals beyond the matrix are all alike, and their sums with a row would overflow.
+    const std::int64_t given = k == nullptr ? 0 : *k;
+    const std::int64_t beyond = given < -rows ? -rows : given > columns ? columns : given;
+    const std::int64_t diagonal = row % rows + beyond;
     return [from = in + row * columns, to = out + row * columns, diagonal,
             is_upper = is_upper](std::int64_t column) {
       const bool is_kept = is_upper ? column >= diagonal : column <= diagonal;
@@ -56,6 +62,16 @@ struct TriangleRows {
     };
   }
 };
+
+/// An index as an integer; one that names no place where it is NaN or beyond 64 bits.
+template <typename Index>
+AUTOPAR_ELEMENTWISE std::int64_t place_of(Index index) {
+  if constexpr (std::floating_point<Index>) {
+    constexpr Index limit = 9e18;
+    if (!(index > -limit && index < limit)) return std::numeric_limits<std::int64_t>::min();
+  }
+  return static_cast<std::int64_t>(index);
+}
 
 /// values[1] where the index names the place along the axis, else values[0]; all off where it is
 /// out of range. Rows are the output's outer dimensions.
@@ -70,7 +86,7 @@ struct OneHotRows {
     const std::int64_t inner = extents.inner;
     const Index* of_row = indices + row * inner;
     const auto place_at = [depth = extents.extent, of_row](std::int64_t column) {
-      const auto index = static_cast<std::int64_t>(of_row[column]);
+      const std::int64_t index = place_of(of_row[column]);
       return index < 0 ? index + depth : index;
     };
     return [to = out + row * extents.extent * inner, inner, place_at, first = place_at(0),
@@ -94,7 +110,8 @@ std::unique_ptr<Kernel> make_range(const KernelRequest& request) {
 std::unique_ptr<Kernel> make_eye_like(const KernelRequest& request) {
   const TensorView& out = request.outputs.at(0);
   if (out.shape.size() != 2) fail("node '{}': EyeLike makes a matrix", request.node.name);
-  const std::int64_t diagonal = request.node.int_attribute("k", 0);
+  const std::int64_t diagonal =
+      std::clamp(request.node.int_attribute("k", 0), -out.shape[0], out.shape[1]);
   return kernel_for_type(request, stored_type(out.type), AllNumbers{}, [&]<typename T>(T) {
     std::unique_ptr<Kernel> kernel;
     visit_size(sizeof(T), UnsignedIntegers{}, [&]<typename Word>(Word) {

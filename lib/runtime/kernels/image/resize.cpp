@@ -114,6 +114,8 @@ class TableMaker {
     std::int64_t first = mode_ == ResizeMode::cubic ? -1 : 0;
     if (is_antialiased_) {
       const double reach = mode_ == ResizeMode::cubic ? 2 : 1;
+      constexpr double farthest = 1 << 24;
+      if (reach / shrinking > farthest) fail("a scale of Resize is {}: too small", scale);
       first = static_cast<std::int64_t>(std::floor(-reach / shrinking)) + 1;
       table.taps = 2 - 2 * first;
     }
@@ -137,6 +139,7 @@ class TableMaker {
 
  private:
   static std::int32_t inside(double place, std::int64_t in) {
+    if (std::isnan(place)) return 0;
     return static_cast<std::int32_t>(std::clamp(place, 0.0, static_cast<double>(in - 1)));
   }
 
@@ -187,8 +190,9 @@ std::vector<double> scales_of(const KernelRequest& request, const std::vector<st
     if (scales.size() != axes.size())
       fail("node '{}': Resize has {} scales for {} axes", request.node.name, scales.size(),
            axes.size());
-    if (std::ranges::any_of(scales, [](double scale) { return !(scale > 0); }))
-      fail("node '{}': Resize wants scales above 0", request.node.name);
+    if (std::ranges::any_of(scales,
+                            [](double scale) { return !(scale > 0 && std::isfinite(scale)); }))
+      fail("node '{}': Resize wants finite scales above 0", request.node.name);
     return scales;
   }
   const std::vector<std::int64_t> sizes = constant_integers(request, 3, "sizes");

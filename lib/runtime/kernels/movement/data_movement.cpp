@@ -144,7 +144,8 @@ std::unique_ptr<Kernel> make_slice(const KernelRequest& request) {
     const std::int64_t start = starts[i] < 0 ? starts[i] + shape[axis] : starts[i];
     const std::int64_t last = steps[i] > 0 ? shape[axis] : shape[axis] - 1;
     offset += std::clamp<std::int64_t>(start, 0, std::max<std::int64_t>(0, last)) * strides[axis];
-    strides[axis] *= steps[i];
+    // One element needs no step, which may be as large as it likes.
+    strides[axis] = request.outputs.at(0).shape[axis] > 1 ? strides[axis] * steps[i] : 0;
   }
   return make_gathering_move(request, request.outputs.at(0).shape, std::move(strides), offset);
 }

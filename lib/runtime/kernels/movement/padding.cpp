@@ -3,6 +3,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/checked.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 
@@ -28,8 +29,16 @@ Padding padding_of(const KernelRequest& request) {
     fail("node '{}': mode '{}' of Pad has no {} kernel", request.node.name, mode,
          request.device.kernels().device);
   Padding padding{found->second, std::vector<std::int64_t>(rank, 0)};
-  for (std::size_t i = 0; i < axes.size(); ++i)
-    padding.before[checked_axis(request, axes[i], rank)] = pads[i];
+  Shape padded = from;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const std::size_t axis = checked_axis(request, axes[i], rank);
+    padding.before[axis] = pads[i];
+    const std::int64_t both = checked_add(pads[i], pads[i + axes.size()], "the pads of Pad");
+    padded[axis] = checked_add(from[axis], both, "the padded extent");
+  }
+  if (padded != request.outputs.at(0).shape)
+    fail("node '{}': Pad makes {}, which is not {}", request.node.name, graph::to_string(padded),
+         graph::to_string(request.outputs[0].shape));
   for (std::size_t d = 0; d < rank; ++d)
     if (padding.mode != PadMode::constant && from[d] == 0 && request.outputs.at(0).shape[d] > 0)
       fail("node '{}': Pad cannot extend an empty dimension", request.node.name);

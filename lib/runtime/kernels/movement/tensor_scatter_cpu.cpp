@@ -30,10 +30,10 @@ class TensorScatter final : public Kernel {
   std::int64_t first_place(const KernelIo& io, std::int64_t batch) const {
     if (!update_.has_indices) return 0;
     const std::int64_t first = io.inputs[2].as<const std::int64_t>()[batch];
-    if (first < 0 || (!update_.circular && first + update_.updates > update_.length))
+    if (first < 0 || (!update_.circular && first > update_.length - update_.updates))
       fail("node '{}': TensorScatter writes {} at {} of a cache of {}", node_, update_.updates,
            first, update_.length);
-    return first;
+    return update_.circular ? first % update_.length : first;
   }
 
   CacheUpdate update_;
