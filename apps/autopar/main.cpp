@@ -12,6 +12,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/out_of_memory.h"
 #include "base/problems.h"
 #include "commands.h"
 
@@ -72,8 +73,21 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& usage) {
     app.exit(usage);
     return wrong_usage;
+  } catch (const autopar::OutOfMemory& error) {
+    spdlog::error("{}", error.what());
+    return failed;
   } catch (const std::bad_alloc&) {
-    spdlog::error("out of memory");
+    spdlog::error("out of memory; free some, raise the limit, or use more ranks");
+    return failed;
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) {
+      spdlog::error("{}", one_line(error.what()));
+    } else {
+      spdlog::error(
+          "a thread cannot be started: {}; raise the limit of processes (ulimit -u) or of memory "
+          "(ulimit -v)",
+          error.code().message());
+    }
     return failed;
   } catch (const nlohmann::json::type_error&) {  // of what is written; what is read is checked
     spdlog::error("a name in the model, or its file's, is not UTF-8, as JSON needs it; rename it");

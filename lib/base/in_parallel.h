@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -35,7 +36,10 @@ void in_parallel(std::size_t count, const Work& work, std::size_t most = cores()
   };
   {
     std::vector<std::jthread> others;
-    for (std::size_t k = 1; k < std::min({cores(), count, most}); ++k) others.emplace_back(run);
+    try {
+      for (std::size_t k = 1; k < std::min({cores(), count, most}); ++k) others.emplace_back(run);
+    } catch (const std::system_error&) {  // no more threads are to be had: fewer do all of it
+    }
     run();
   }
   for (const std::exception_ptr& error : errors) {

@@ -361,6 +361,7 @@ struct Session::Impl {
                                                patience_of(info) * options.launch.timeout,
                                                pipeline_of(info));
       shard.reset();
+      run->check_memory(info, local, ranks.are_all_here());
       world.barrier();
       runs[static_cast<std::size_t>(world.rank())] = std::move(run);
     });

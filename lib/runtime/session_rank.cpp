@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/free_memory.h"
 #include "runtime/check_collectives.h"
 #include "runtime/gather.h"
 
@@ -61,6 +62,29 @@ SessionRank::SessionRank(const Graph& shard, const DeviceOptions& device, HostCo
       context_(device, host, local, timeout, pipeline.stages),
       pipeline_(std::move(pipeline)),
       weights_(constants_of(shard)) {}
+
+void SessionRank::check_memory(const bundle::MetaInfo& info, const LocalRanks& local,
+                               bool are_all_here) {
+  if (!context_.device().shares_host_memory()) return;  // a GPU tells of its own memory
+  const auto beside_weights = [&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    return std::max<std::int64_t>(0,
+                                  info.profiles.front().peak_bytes[r] - info.ranks[r].weight_bytes);
+  };
+  std::int64_t of_machine = 0;
+  for (const int rank : local.in_world) of_machine += beside_weights(rank);
+  const std::int64_t of_process = are_all_here ? of_machine : beside_weights(host_.rank());
+  const auto check = [&](std::int64_t needed, const FreeMemory& free) {
+    if (needed > free.bytes)
+      fail(
+          "{} rank{} of this machine need{} {} bytes beside the weights, and {} are free of {}: "
+          "run fewer ranks here, or partition the model over more or with another --memory",
+          local.count, local.count == 1 ? "" : "s", local.count == 1 ? "s" : "", needed, free.bytes,
+          free.of);
+  };
+  check(std::max(of_machine, of_process), free_memory());
+  check(of_process, free_address_space());
+}
 
 void SessionRank::make_states(std::vector<StateBuffer> states) {
   runs_.clear();

@@ -26,6 +26,10 @@ class SessionRank {
   RankRun& kept(std::size_t shape) { return runs_.at(shape); }
   void drop(std::size_t shape) { runs_.erase(shape); }
 
+  /// Throws Error where the ranks of this machine would take more memory than it has left, beside
+  /// their weights, which stay mapped. Called before any of them takes it.
+  void check_memory(const bundle::MetaInfo& info, const LocalRanks& local, bool are_all_here);
+
   /// Where all runs have their states from now on; those that are compiled are dropped.
   void make_states(std::vector<StateBuffer> states);
   /// Null where make_states() was not called.

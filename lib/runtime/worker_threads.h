@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
+
+#include "base/error.h"
 
 namespace autopar::runtime {
 
@@ -16,14 +19,18 @@ class WorkerThreads {
   using Task = std::function<void(std::size_t worker)>;
 
   explicit WorkerThreads(std::size_t count) {
-    for (std::size_t worker = 0; worker < count; ++worker)
-      threads_.emplace_back([this, worker] { serve(worker); });
+    try {
+      for (std::size_t worker = 0; worker < count; ++worker)
+        threads_.emplace_back([this, worker] { serve(worker); });
+    } catch (const std::system_error& error) {
+      end();  // those that have started wait for it
+      fail(
+          "thread {} of {} cannot be started: {}; raise the limit of processes (ulimit -u) or of "
+          "memory (ulimit -v)",
+          threads_.size() + 1, count, error.code().message());
+    }
   }
-  ~WorkerThreads() {
-    const std::lock_guard lock(mutex_);
-    is_over_ = true;
-    changed_.notify_all();
-  }
+  ~WorkerThreads() { end(); }
 
   /// The task must live until wait() returns.
   void start(const Task& task) {
@@ -40,6 +47,12 @@ class WorkerThreads {
   }
 
  private:
+  void end() {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    changed_.notify_all();
+  }
+
   void serve(std::size_t worker) {
     for (std::uint64_t done = 0;; ++done) {
       std::unique_lock lock(mutex_);

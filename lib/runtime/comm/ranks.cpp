@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdint>
 #include <fstream>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -72,8 +73,11 @@ LocalRanks local_ranks(HostCommunicator& world) {
   const MachineName mine = machine_name();
   const std::vector<MachineName> all = gather_all(world, mine);
   const auto before = all.begin() + world.rank();
-  return {.rank = static_cast<int>(std::count(all.begin(), before, mine)),
-          .count = static_cast<int>(std::ranges::count(all, mine))};
+  LocalRanks local{.rank = static_cast<int>(std::count(all.begin(), before, mine)),
+                   .count = static_cast<int>(std::ranges::count(all, mine))};
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank] == mine) local.in_world.push_back(static_cast<int>(rank));
+  return local;
 }
 
 Ranks::Ranks(std::vector<Rank> ranks)
@@ -84,7 +88,9 @@ Ranks::Ranks(std::vector<Rank> ranks)
 Ranks Ranks::in_threads(int count, std::chrono::milliseconds timeout) {
   std::vector<Rank> ranks;
   for (auto& world : make_thread_communicators(count, timeout)) {
-    const LocalRanks local{.rank = world->rank(), .count = count};
+    LocalRanks local{.rank = world->rank(), .count = count};
+    local.in_world.resize(static_cast<std::size_t>(count));
+    std::iota(local.in_world.begin(), local.in_world.end(), 0);
     ranks.push_back({std::move(world), local});
   }
   return Ranks(std::move(ranks));

@@ -16,6 +16,8 @@ namespace autopar::runtime {
 struct LocalRanks {
   int rank = 0;   ///< this one's place among them
   int count = 1;  ///< with this one
+  /// All of them by their ranks in the world; empty: this one alone.
+  std::vector<int> in_world = {};
 };
 
 /// Asks all others which machine they run on; every rank of the world calls it.

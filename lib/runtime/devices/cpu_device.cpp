@@ -7,10 +7,14 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <future>
 #include <mutex>
 #include <new>
+#include <system_error>
+#include <thread>
 #include <utility>
 
+#include "base/error.h"
 #include "base/work_signs.h"
 #include "runtime/collectives.h"
 #include "runtime/first_error.h"
@@ -182,10 +186,34 @@ void copy_bytes(std::byte* to, std::span<const std::byte> from) {
   if (!from.empty()) std::memcpy(to, from.data(), from.size());
 }
 
+/// Throws Error where so many threads beside the calling one cannot be at a time: libgomp would end
+/// the process within a kernel. It keeps the ones that it has started, of which each thread that
+/// makes a device has its own.
+void check_threads(int others) {
+  static thread_local int most_checked = 0;
+  if (others <= most_checked) return;
+  std::promise<void> end;
+  const std::shared_future<void> ended = end.get_future().share();
+  std::vector<std::jthread> started;
+  try {
+    while (std::ssize(started) < others) started.emplace_back([ended] { ended.wait(); });
+  } catch (const std::system_error& error) {
+    const std::size_t count = started.size();
+    end.set_value();
+    fail(
+        "{} threads cannot be started, but {}: {}; give --threads {}, or raise the limit of "
+        "processes (ulimit -u) or of memory (ulimit -v)",
+        others + 1, count + 1, error.code().message(), (count + 1) / 2);
+  }
+  end.set_value();
+  most_checked = others;
+}
+
 }  // namespace
 
 CpuDevice::CpuDevice(int threads)
     : threads_(usable_threads(threads)), threads_before_(omp_get_max_threads()) {
+  check_threads(threads_ - 1);
   omp_set_num_threads(threads_);
 }
 

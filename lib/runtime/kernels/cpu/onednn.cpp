@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/free_memory.h"
+#include "base/out_of_memory.h"
 #include "graph/arena.h"
 
 namespace autopar::runtime::cpu {
@@ -46,11 +48,26 @@ std::unique_lock<std::mutex> onednn_lock() {
   return std::unique_lock(mutex);
 }
 
+namespace {
+
+/// oneDNN 2.7 writes code into memory that it has asked for without a look at whether it got any.
+/// What a primitive's code takes, with what others take meanwhile.
+constexpr std::size_t room_for_code = std::size_t{32} << 20;
+
+void check_room_for_code() {
+  const FreeMemory space = free_address_space();
+  const auto there_are = static_cast<std::size_t>(space.bytes);
+  if (there_are < room_for_code) throw OutOfMemory(room_for_code, there_are, space.of);
+}
+
+}  // namespace
+
 OnednnPrimitive::OnednnPrimitive(const dnnl::primitive_desc_base& description,
                                  const std::vector<int>& arguments)
     : stream_(onednn_engine()) {
   {
     const auto lock = onednn_lock();
+    check_room_for_code();
     primitive_ = dnnl::primitive(description.get());
   }
   for (const int argument : arguments)
