@@ -68,8 +68,7 @@ std::int64_t free_of_groups(const fs::path& mount, const std::string& path,
 std::int64_t free_of_control_groups(const fs::path& root) {
   constexpr GroupFiles version_1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
                                     "total_inactive_file", "total_active_file"};
-  constexpr GroupFiles version_2 = {"memory.max", "memory.current", "inactive_file",
-                                    "active_file"};
+  constexpr GroupFiles version_2 = {"memory.max", "memory.current", "inactive_file", "active_file"};
   std::int64_t least = no_limit;
   std::ifstream lines(root / "proc/self/cgroup");
   for (std::string line; std::getline(lines, line);) {  // "4:memory:/user", "0::/user"
@@ -109,8 +108,8 @@ FreeMemory free_address_space() {
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return space;
   const std::int64_t pages = number_in("/proc/self/statm", 0);
   const std::int64_t used = pages * sysconf(_SC_PAGESIZE);
-  const auto all = static_cast<std::int64_t>(
-      std::min<rlim_t>(limit.rlim_cur, static_cast<rlim_t>(no_limit)));
+  const auto all =
+      static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_cur, static_cast<rlim_t>(no_limit)));
   space.bytes = std::max<std::int64_t>(0, all - used);
   return space;
 }

@@ -434,9 +434,13 @@ void check_messages_beside_collectives(HostCommunicator& world, Reductions reduc
 }
 
 void check_local_ranks(HostCommunicator& world) {
-  const auto [rank, count] = runtime::local_ranks(world);
-  expect(rank == world.rank() && count == world.size(), "rank {} of {} on one machine is {} of {}",
-         world.rank(), world.size(), rank, count);
+  const runtime::LocalRanks local = runtime::local_ranks(world);
+  expect(local.rank == world.rank() && local.count == world.size(),
+         "rank {} of {} on one machine is {} of {}", world.rank(), world.size(), local.rank,
+         local.count);
+  for (int rank = 0; rank < world.size(); ++rank)
+    expect(local.in_world.at(at(rank)) == rank, "rank {} is at place {} of its machine",
+           local.in_world.at(at(rank)), rank);
 }
 
 }  // namespace

@@ -54,12 +54,12 @@ TEST_CASE(
   CHECK_THAT(refusal([](bundle::MetaInfo& info) { info.profiles[0].outputs.pop_back(); }),
              Catch::Contains("has 2 outputs, but meta-info.json 1"));
   CHECK_THAT(refusal([](bundle::MetaInfo& info) { info.profiles[0].inputs[2].name = "e"; }),
-             Catch::Contains("its shard has an input 'd'"));
+             Catch::Contains("'d': the model has no such input; it has x, c, e"));
   CHECK_THAT(refusal([](bundle::MetaInfo& info) { info.profiles[0].inputs[2].ranges[4].reset(); }),
              Catch::Contains("'ranges' of 'd'") && Catch::Contains("rank 4"));
   CHECK_THAT(
       refusal([](bundle::MetaInfo& info) { info.profiles[0].outputs[0].type = DataType::int32; }),
-      Catch::Contains("its shard has 'y' as 2x6 of float32, but meta-info.json as 2x6 of int32"));
+      Catch::Contains("its shard has 'y' as 1x6 of float32, but meta-info.json as 1x6 of int32"));
 
   const PipelineBundle bundle(
       [](bundle::MetaInfo& info) { info.profiles[0].transfers[0].messages[1].bytes = 44; });
