@@ -44,6 +44,9 @@ constexpr int length_tag = 1;
 constexpr int message_tag = 2;
 constexpr int sign_tag = 3;
 constexpr int meeting_tag = 4;
+/// Of the making of groups, and of each by its first member: Open MPI sends such messages among the
+/// others, where a tag in common would take them for signs.
+constexpr int first_group_tag = 16;
 
 /// What a process's communicators share. Three threads may call (see Communicator): where MPI
 /// allows one at a time, each call waits for its turn, which is short, as no call of ours blocks.
@@ -223,7 +226,8 @@ class MpiCommunicator final : public TransportCommunicator {
     check(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &members),
           "the subgroup");
     MPI_Comm made = MPI_COMM_NULL;
-    check(MPI_Comm_create_group(comm_, members, /*tag=*/ranks.front(), &made), "the subgroup");
+    check(MPI_Comm_create_group(comm_, members, first_group_tag + ranks.front(), &made),
+          "the subgroup");
     MPI_Group_free(&members);
     MPI_Group_free(&all);
     return std::make_unique<MpiCommunicator>(process_, made, std::move(world_ranks));

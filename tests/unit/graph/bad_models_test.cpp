@@ -343,7 +343,7 @@ TEST_CASE("operands that ONNX's own inference lets through are an error that nam
     [n] y = ConvTranspose(x, w) })",
           "1x3x8x8 and weights 4x2x3x3");
   refused(R"((float[4, 8] x) => (float[A, B] y) { [n] y = Einsum<equation = "ij, jk">(x, x) })",
-          "'j' of 'ij,jk' is both 8 and 4");
+          "'j' of 'ij, jk' is both 8 and 4");
 }
 
 TEST_CASE("a tensor that no machine can hold, or of a negative extent, is an error") {

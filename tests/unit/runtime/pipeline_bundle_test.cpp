@@ -59,7 +59,8 @@ TEST_CASE(
              Catch::Contains("'ranges' of 'd'") && Catch::Contains("rank 4"));
   CHECK_THAT(
       refusal([](bundle::MetaInfo& info) { info.profiles[0].outputs[0].type = DataType::int32; }),
-      Catch::Contains("its shard has 'y' as 1x6 of float32, but meta-info.json as 1x6 of int32"));
+      Catch::Contains("its shard has 'y' as") &&
+          Catch::Contains("x6 of float32, but meta-info.json") && Catch::Contains("x6 of int32"));
 
   const PipelineBundle bundle(
       [](bundle::MetaInfo& info) { info.profiles[0].transfers[0].messages[1].bytes = 44; });
