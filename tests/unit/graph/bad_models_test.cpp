@@ -16,7 +16,7 @@ std::string error_of(const std::filesystem::path& file, const ImportOptions& opt
   try {
     load_onnx(file, options);
   } catch (const Error& error) {
-    const std::string message = error.what();
+    std::string message = error.what();
     CHECK(message.find('\n') == std::string::npos);  // one line
     return message;
   }

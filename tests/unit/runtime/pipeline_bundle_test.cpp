@@ -17,7 +17,8 @@ TEST_CASE("A bundle of stages runs in threads, and its microbatches are put toge
   std::mt19937 random(5);
   const PipelineBundle bundle;
   const NamedTensors inputs = random_batch(random);
-  CHECK(what_is_wrong(Session(bundle.dir(), options).run(inputs, profiled), inputs) == "");
+  CHECK_THAT(what_is_wrong(Session(bundle.dir(), options).run(inputs, profiled), inputs),
+             Catch::Equals(""));
 }
 
 TEST_CASE("A bundle of stages runs as ranks that meet over TCP") {
@@ -30,7 +31,7 @@ TEST_CASE("A bundle of stages runs as ranks that meet over TCP") {
     if (session.has_first_rank()) result = std::move(of_rank);
   });
   REQUIRE(errors == std::vector<std::string>(6));
-  CHECK(what_is_wrong(result, inputs) == "");
+  CHECK_THAT(what_is_wrong(result, inputs), Catch::Equals(""));
 }
 
 TEST_CASE(
