@@ -18,6 +18,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+MOST_ROUNDS = 1000
+
 
 def reshaped(array):
     """Name and value of each variant of another shape."""
@@ -44,11 +46,14 @@ def extremes(dtype):
     return [(str(n), n) for n in numbers]
 
 
-def refilled(array):
+def refilled(array, runs_loop):
+    """Counts of a Loop's rounds are what it does, as many as they are: large ones are left out."""
     if not np.issubdtype(array.dtype, np.number) and array.dtype != np.bool_:
         return  # of no number that NumPy has
     with np.errstate(all="ignore"):
         for name, number in extremes(array.dtype):
+            if runs_loop and abs(float(number)) > MOST_ROUNDS:
+                continue
             filled = np.full_like(array, number)
             if array.size and not np.array_equal(filled, array):
                 yield name, filled
@@ -73,11 +78,12 @@ def variants_of(folder):
     model = onnx.load(folder / "model.onnx")
     if not has_open_values(model):
         return
+    runs_loop = any(node.op_type == "Loop" for node in model.graph.node)
     for i, tensor in enumerate(inputs_of(folder, model)):
         if tensor is None or tensor.data_type == TensorProto.STRING:
             continue
         array = numpy_helper.to_array(tensor)
-        for name, value in [*reshaped(array), *refilled(array)]:
+        for name, value in [*reshaped(array), *refilled(array, runs_loop)]:
             yield f"{folder.name}@{i}_{name}", i, value
 
 

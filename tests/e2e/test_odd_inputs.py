@@ -12,7 +12,7 @@ from pathlib import Path
 from support import AUTOPAR, SOURCE, run
 
 CONFORMANCE = Path(AUTOPAR).parent / "onnx_conformance"
-DRAWN = 1500
+DRAWN = 1000
 SEED = 22
 MEMORY = 8 << 30  # of address space: what takes more without bound ends the test
 
