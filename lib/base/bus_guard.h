@@ -11,8 +11,8 @@ namespace autopar {
 /// then on, and the mapping counts as cut, which check_mapped_files() tells (mapped_file_checks.h).
 class BusGuard {
  public:
-  /// Of a mapping, which outlives this. The first one installs the process' handler; other faults
-  /// go to the one that was there before.
+  /// Guards a mapping, which outlives this. The first one installs the process' handler; other
+  /// faults go to the one that was there before.
   BusGuard(std::span<const std::byte> mapping, std::filesystem::path file);
   ~BusGuard();
   BusGuard(const BusGuard&) = delete;

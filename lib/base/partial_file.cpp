@@ -110,10 +110,12 @@ PartialFile make_partial(const fs::path& place, const Make& make) {
     fail("{} cannot be written: there is no folder {}; make it first", place.string(),
          folder.string());
   const std::string start = marked_name(place, partial_mark);
-  for (;;) {
+  // One who sweeps may take it away again and again, but some folders take no new names: /proc.
+  constexpr int most_tries = 100;
+  for (int tries = 1;; ++tries) {
     fs::path path = place.parent_path() / (start + new_id());
     Descriptor file = make(path);
-    if (!file && errno != EEXIST && errno != ENOENT)
+    if (!file && (tries == most_tries || (errno != EEXIST && errno != ENOENT)))
       fail("{} cannot be written: {}; choose another place", place.string(), std::strerror(errno));
     if (!file) continue;
     try {

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of this version's bundles and of older ones'.
+/// Whether bundles of this version or of older ones have files of that name.
 bool is_file_of_bundle(const std::string& name) {
   static const std::regex names(
       R"(meta-info\.json|plan\.json|device\.json|secret)"

@@ -24,7 +24,7 @@ void check_file(const FileInfo& info, const fs::path& file) {
   }
 }
 
-/// Of a rank, the structure or the tail.
+/// Whether it is named as a file of a rank, the structure or the tail is.
 bool looks_like_model(const fs::path& file) {
   const std::string name = file.filename();
   const bool is_of_bundle =

@@ -75,7 +75,7 @@ std::string difference(const Given& other, int rank, const Given& first) {
   return fmt::format("rank {} was given {}, rank 0 {}", rank, text_of(other), text_of(first));
 }
 
-/// Of the first rank that differs from rank 0.
+/// Tells the first rank that differs from rank 0.
 std::string differences(const std::vector<json>& all) {
   const auto other = std::ranges::find_if(all, [&](const json& each) { return each != all[0]; });
   if (other == all.end()) return {};

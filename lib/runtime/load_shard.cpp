@@ -58,7 +58,7 @@ void check_messages(const bundle::ProfileInfo& profile, const Graph& shard, int 
   if (!superfluous.empty()) refuse(superfluous.front(), "by its shard", "by meta-info.json");
 }
 
-/// What of a port a rank has.
+/// A rank's part of a port.
 graph::Shape local_shape(const std::vector<graph::Range>& ranges) {
   graph::Shape shape;
   for (const graph::Range& range : ranges) shape.push_back(range.size());

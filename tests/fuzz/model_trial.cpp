@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of all tensors together: above it a run takes long, and nothing that small models do not have.
+/// Bytes that all tensors may take together: above it a run takes long, and nothing that small
+/// models do not have.
 constexpr std::int64_t most_bytes_to_run = std::int64_t{4} << 20;
 constexpr std::size_t most_nodes_to_plan = 200;
 constexpr graph::ImportLimits small_limits{

@@ -37,7 +37,7 @@ bool is_data_shaped(const NodeInContext& context) {
 /// A placeholder where the shape is not known: the evaluator gives one.
 Shape expected_shape(const OutputType& output) { return output.shape.value_or(Shape{0}); }
 
-/// Of all outputs, as far as their shapes are known.
+/// Bytes that all outputs take, as far as their shapes are known.
 std::int64_t known_bytes(const std::vector<OutputType>& outputs) {
   std::int64_t bytes = 0;
   for (const OutputType& output : outputs)

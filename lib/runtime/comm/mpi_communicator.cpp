@@ -44,8 +44,8 @@ constexpr int length_tag = 1;
 constexpr int message_tag = 2;
 constexpr int sign_tag = 3;
 constexpr int meeting_tag = 4;
-/// Of the making of groups, and of each by its first member: Open MPI sends such messages among the
-/// others, where a tag in common would take them for signs.
+/// Each group is made under this and its first member's rank: Open MPI sends what makes it among
+/// our messages, where a tag in common would let it be taken for a sign.
 constexpr int first_group_tag = 16;
 
 /// What a process's communicators share. Three threads may call (see Communicator): where MPI
