@@ -302,7 +302,7 @@ class BadOptionTest(BadInputTest):
         onnx.save(self.chain(), file)
         place = self.tmp / "no" / "trace.json"
         done = autopar("plan", file, "--ngpus", 1, "--simulate", place, expect=1)
-        self.assert_refused(done, f"--simulate {place}")
+        self.assert_refused(done, f"--simulate: {place}")
 
     def test_mesh_auto(self):
         """Without --ngpus it is wrong usage; nodes have to be whole, and no more devices than can be."""

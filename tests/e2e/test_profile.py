@@ -67,4 +67,4 @@ class ProfileTest(TemporaryFolderTest):
             done = autopar(*self.arguments[:-1], place, expect=1)
             self.assertEqual(done.stdout, "")
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-            self.assertIn(f"--profile {place}", done.stderr)
+            self.assertRegex(done.stderr, f"--profile:? {place}")
