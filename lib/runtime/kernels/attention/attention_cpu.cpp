@@ -26,6 +26,8 @@ struct Matrix {
   T* data = nullptr;
   std::int64_t stride = 0;
 };
+template <typename T>
+Matrix(T* data, std::int64_t stride) -> Matrix<T>;  // Clang needs it before version 17
 
 void check(dnnl::status status) {
   require(status == dnnl::status::success, "oneDNN multiplies matrices of floats");

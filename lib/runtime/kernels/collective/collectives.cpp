@@ -47,7 +47,7 @@ class Collective : public Communication {
       const auto values = request.node.ints_attribute(name, {});
       return std::vector<int>(values.begin(), values.end());
     };
-    payload_.emplace_back(kind, integers("mesh_axes"), 1, payload_bytes);
+    payload_.push_back({kind, integers("mesh_axes"), 1, payload_bytes});
     ranks_ = integers("ranks");
     group_ = &request.collectives->group(ranks_);
   }
@@ -265,9 +265,10 @@ class Messages final : public Communication {
     ranks_.push_back(request.collectives->world_rank());
     for (const Message& message : messages_) ranks_.push_back(message.world_rank);
     std::ranges::sort(ranks_);
-    ranks_.erase(std::ranges::unique(ranks_).begin(), ranks_.end());
+    ranks_.erase(std::unique(ranks_.begin(), ranks_.end()), ranks_.end());
     if (sends() && !messages_.empty()) {
-      bundle::CollectiveTotal& total = payload_.emplace_back("send", std::vector<int>{}, 0, 0);
+      bundle::CollectiveTotal& total =
+          payload_.emplace_back(bundle::CollectiveTotal{"send", {}, 0, 0});
       for (const Message& message : messages_) {
         ++total.count;
         total.bytes += message.bytes;

@@ -1,7 +1,6 @@
 #include "runtime/kernels/library/guarded_block.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "base/error.h"
 
@@ -40,13 +39,17 @@ std::int64_t unwritten_elements(const GuardedBlock& a, const GuardedBlock& b,
                                 std::int64_t element_bytes) {
   require(a.bytes().size() == b.bytes().size() && a.fill() != b.fill(), "blocks can be compared");
   const auto size = static_cast<std::int64_t>(a.bytes().size());
+  const auto is_written = [&](std::int64_t i) {
+    const auto at = static_cast<std::size_t>(i);
+    return a.bytes()[at] != a.fill() || b.bytes()[at] != b.fill();
+  };
   std::int64_t count = 0;
-  for (std::int64_t begin = 0; begin < size; begin += element_bytes)
-    count += std::ranges::all_of(std::views::iota(begin, std::min(begin + element_bytes, size)),
-                                 [&](std::int64_t i) {
-                                   const auto at = static_cast<std::size_t>(i);
-                                   return a.bytes()[at] == a.fill() && b.bytes()[at] == b.fill();
-                                 });
+  for (std::int64_t begin = 0; begin < size; begin += element_bytes) {
+    const std::int64_t end = std::min(begin + element_bytes, size);
+    std::int64_t i = begin;
+    while (i < end && !is_written(i)) ++i;
+    if (i == end) ++count;
+  }
   return count;
 }
 
