@@ -74,10 +74,11 @@ class Mutator {
   }
 
   void take_from(const onnx::GraphProto& other, onnx::GraphProto& graph) {
+    const std::vector<std::string> known = names(graph);
     if (const auto* initializer = any(other.initializer()); initializer && below(3) == 0) {
       onnx::TensorProto& added = *graph.add_initializer();
       added = *initializer;
-      if (const auto* name = any(names(graph))) added.set_name(*name);
+      if (const auto* name = any(known)) added.set_name(*name);
       return;
     }
     const onnx::NodeProto* node = any(other.node());
@@ -90,7 +91,7 @@ class Mutator {
     onnx::NodeProto& added = *graph.add_node();
     added = *node;
     for (std::string& input : *added.mutable_input())
-      if (const auto* name = any(names(graph))) input = *name;
+      if (const auto* name = any(known)) input = *name;
   }
 
   std::size_t below(std::size_t end) { return random_() % end; }
@@ -106,6 +107,13 @@ class Mutator {
   auto any_mutable(Items& items) -> decltype(&*items.begin()) {
     return items.empty() ? nullptr
                          : &*(items.begin() + static_cast<std::ptrdiff_t>(below(items.size())));
+  }
+
+  /// The last takes its place.
+  template <typename Items>
+  static void remove(Items& items, std::size_t at) {
+    items.SwapElements(static_cast<int>(at), items.size() - 1);
+    items.RemoveLast();
   }
 
   std::int64_t integer(std::int64_t before) {
@@ -155,14 +163,11 @@ class Mutator {
   void change_attribute(onnx::GraphProto& graph) {
     onnx::NodeProto* node = any_mutable(*graph.mutable_node());
     if (node == nullptr) return;
-    onnx::AttributeProto* attribute = any_mutable(*node->mutable_attribute());
-    if (attribute == nullptr) return;
-    if (below(8) == 0) {
-      node->mutable_attribute()->SwapElements(
-          static_cast<int>(attribute - &*node->mutable_attribute(0)), node->attribute_size() - 1);
-      node->mutable_attribute()->RemoveLast();
-      return;
-    }
+    auto& attributes = *node->mutable_attribute();
+    if (attributes.empty()) return;
+    const std::size_t at = below(attributes.size());
+    if (below(8) == 0) return remove(attributes, at);
+    onnx::AttributeProto* attribute = &attributes[static_cast<int>(at)];
     if (attribute->has_i()) attribute->set_i(integer(attribute->i()));
     if (attribute->has_f()) attribute->set_f(static_cast<float>(number()));
     if (attribute->has_s()) change_text(*attribute->mutable_s());
@@ -210,19 +215,18 @@ class Mutator {
   /// An input of numbers becomes a constant of the same type and shape, if it is small.
   void make_constant(onnx::GraphProto& graph) {
     auto& inputs = *graph.mutable_input();
-    const auto* input = any(inputs);
-    if (input == nullptr) return change_initializer(graph);
+    if (inputs.empty()) return change_initializer(graph);
+    const std::size_t at = below(inputs.size());
+    const onnx::ValueInfoProto& input = inputs[static_cast<int>(at)];
     onnx::TensorProto constant;
-    constant.set_name(input->name());
-    const auto& type = input->type().tensor_type();
+    constant.set_name(input.name());
+    const auto& type = input.type().tensor_type();
     constant.set_data_type(type.elem_type());
     for (const auto& dim : type.shape().dim())
       constant.add_dims(std::max<std::int64_t>(dim.dim_value(), 0));
     fill(constant);
     *graph.add_initializer() = constant;
-    const int at = static_cast<int>(input - &*inputs.begin());
-    inputs.SwapElements(at, inputs.size() - 1);
-    inputs.RemoveLast();
+    remove(inputs, at);
   }
 
   void change_initializer(onnx::GraphProto& graph) {
