@@ -3,8 +3,10 @@
 // something that a run does not need, or is refused in one line.
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <random>
 
+#include "bundle/meta_info.h"
 #include "unit/planner/sample_bundles.h"
 
 namespace autopar::testing {
