@@ -99,6 +99,16 @@ void check_window(const onnx::NodeProto& node) {
   }
 }
 
+void check_flags(const onnx::NodeProto& node) {
+  if (!node.domain().empty()) return;
+  static const std::vector<std::string_view> flags = parts_of(flag_attributes(), ' ');
+  for (const auto& attribute : node.attribute()) {
+    const bool is_flag = std::ranges::find(flags, attribute.name()) != flags.end();
+    if (is_flag && attribute.i() != 0 && attribute.i() != 1)
+      fail("its attribute '{}' is {}, but must be 0 or 1", attribute.name(), attribute.i());
+  }
+}
+
 void check_axes(const NodeInContext& context) {
   if (!context.node.domain().empty() || !is_given(context, 0)) return;
   const auto rank = std::ssize(context.inputs[0]->shape);
@@ -121,6 +131,7 @@ void check_operand_forms(const NodeInContext& context) {
   check_variadic(context);
   check_axes(context);
   check_window(context.node);
+  check_flags(context.node);
   std::optional<Misfit> furthest;
   for (const OperandForms& line : operand_table()) {
     if (line.op_type != context.node.op_type() || line.domain != context.node.domain() ||

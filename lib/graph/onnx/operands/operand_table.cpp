@@ -51,12 +51,12 @@ constexpr OperandForms table[] = {
     {"Unsqueeze", "", "*, () | _"},
     // Movements of data
     {"Compress", "", "*, _"},
-    {"DepthToSpace", "", "_ _ _ _"},
+    {"DepthToSpace", "", "_ @blocksize*@blocksize*c _ _"},
     {"Expand", "", "*, _"},
     {"Pad", "3", "*, 2*axes, one, axes"},
     {"Pad", "!3", "*, 2*rank, one"},
     {"Slice", "", "_ ..., n, n, n, n"},
-    {"SpaceToDepth", "", "_ _ _ _"},
+    {"SpaceToDepth", "", "_ _ @blocksize*h @blocksize*w"},
     {"Split", "", "...@axis, outputs"},
     {"Tile", "", "*, rank"},
     // Indexing
@@ -163,6 +163,14 @@ std::span<const AxesInput> axes_inputs() {
       {"ReduceSum", 1}, {"ReduceSumSquare", 1}, {"Slice", 3},        {"Squeeze", 1},
   };
   return inputs;
+}
+
+std::string_view flag_attributes() {
+  return "align_corners allowzero antialias ceil_mode center_point_box count_include_pad "
+         "detect_negative detect_positive exclude_outside exclusive fmod input_forget interleaved "
+         "inverse is_causal keepdims largest layout linear_before_reset noop_with_empty_axes "
+         "onesided periodic reverse saturate select_last_index sorted storage_order training_mode "
+         "transA transB upper";
 }
 
 }  // namespace autopar::graph

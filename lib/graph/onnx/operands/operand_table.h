@@ -31,4 +31,8 @@ struct AxesInput {
 
 std::span<const AxesInput> axes_inputs();
 
+/// Names of integer attributes of ONNX's operators that are 0 or 1, with spaces between. ONNX's
+/// inference takes other numbers for the one or for the other, by operator.
+std::string_view flag_attributes();
+
 }  // namespace autopar::graph
