@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "graph/contrib/operator_table.h"
 #include "graph/onnx/attribute_proto.h"
+#include "graph/onnx/constant_integers.h"
 #include "graph/onnx/function_body.h"
 #include "graph/onnx/model_file.h"
 
@@ -20,16 +21,26 @@ struct Rewrite {
   std::vector<onnx::NodeProto> before;
   std::vector<onnx::NodeProto> after;
 
-  const Value& input(int index) const { return services.value(node.input(index)); }
   bool has_input(int index) const {
     return index < node.input_size() && !node.input(index).empty();
+  }
+  /// Operators of the node's opset that are deprecated, or that it does not have, have not been
+  /// checked: what is needed may be missing.
+  const std::string& input_name(int index) const {
+    if (!has_input(index)) fail("its input {} is left out", index);
+    return node.input(index);
+  }
+  const Value& input(int index) const { return services.value(input_name(index)); }
+  const std::string& output_name() const {
+    if (node.output_size() == 0) fail("it has no output");
+    return node.output(0);
   }
   void set_input(int index, const std::string& name) {
     while (node.input_size() <= index) node.add_input("");
     node.set_input(index, name);
   }
   std::string constant(const std::string& what, Tensor tensor) const {
-    return services.add_constant(node.output(0) + "/" + what, std::move(tensor));
+    return services.add_constant(output_name() + "/" + what, std::move(tensor));
   }
   std::string vector(const std::string& what, const std::vector<std::int64_t>& values) const {
     return constant(what, Tensor::of_int64({std::ssize(values)}, values));
@@ -41,7 +52,7 @@ struct Rewrite {
     helper.set_op_type(op_type);
     helper.set_name(node.name() + "/" + what);
     for (const std::string& name : inputs) helper.add_input(name);
-    helper.add_output(node.output(0) + "/" + what);
+    helper.add_output(output_name() + "/" + what);
     return helper.output(0);
   }
 };
@@ -132,7 +143,7 @@ void reshape_input(Rewrite& rewrite, int index, const Shape& shape) {
   const std::string what = "operand_" + std::to_string(index);
   const std::string wanted = rewrite.vector(what + "_shape", shape);
   rewrite.node.set_input(index,
-                         rewrite.add_before("Reshape", what, {rewrite.node.input(index), wanted}));
+                         rewrite.add_before("Reshape", what, {rewrite.input_name(index), wanted}));
 }
 
 /// The second operand was broadcast where `broadcast` said so, its dimensions being those of the
@@ -186,11 +197,12 @@ void scales_of_all_dimensions(Rewrite& rewrite) {
 /// How often along which dimension becomes how often along each.
 void repeats_of_all_dimensions(Rewrite& rewrite) {
   const auto element = [&](int index) -> std::optional<std::int64_t> {
-    const auto& constant = rewrite.input(index).constant;
+    const Value& value = rewrite.input(index);
+    const auto& constant = value.constant;
     if (!constant || !constant->has_data() || constant->elements() != 1) return std::nullopt;
     const Tensor copy = constant->contiguous_copy();
     return copy.type() == DataType::float32 ? truncated<std::int64_t>(copy.values<float>()[0])
-                                            : std::optional(copy.to_int64s()[0]);
+                                            : std::optional(constant_integers(value).front());
   };
   if (!rewrite.has_input(2)) return;
   const auto tiles = element(1);
@@ -214,7 +226,7 @@ void drop_training_outputs(Rewrite& rewrite) {
 
 /// Resize read only scales, and always mapped coordinates the one way.
 void add_region_of_interest(Rewrite& rewrite) {
-  rewrite.set_input(2, rewrite.node.input(1));
+  rewrite.set_input(2, rewrite.input_name(1));
   rewrite.set_input(1, "");
   set_attribute(rewrite.node, "coordinate_transformation_mode", "asymmetric");
   set_attribute(rewrite.node, "nearest_mode", "floor");
@@ -230,7 +242,7 @@ void flatten_around(Rewrite& rewrite) {
   const Shape joined(shape.begin() + axis, shape.end());
   if (axis < rank && num_elements(joined) == joined.front())
     return set_attribute(rewrite.node, "axis", axis);
-  const std::string flat = rewrite.add_before("Flatten", "flat", {rewrite.node.input(0)});
+  const std::string flat = rewrite.add_before("Flatten", "flat", {rewrite.input_name(0)});
   set_attribute(rewrite.before.back(), "axis", axis);
   rewrite.node.set_input(0, flat);
   set_attribute(rewrite.node, "axis", 1);
@@ -238,9 +250,9 @@ void flatten_around(Rewrite& rewrite) {
   auto& reshape = rewrite.after.emplace_back();
   reshape.set_op_type("Reshape");
   reshape.set_name(rewrite.node.name() + "/reshape");
-  reshape.add_input(rewrite.node.output(0) + "/result");
+  reshape.add_input(rewrite.output_name() + "/result");
   reshape.add_input(rewrite.vector("shape", shape));
-  reshape.add_output(rewrite.node.output(0));
+  reshape.add_output(rewrite.output_name());
   rewrite.node.set_output(0, reshape.input(0));
 }
 
@@ -252,7 +264,7 @@ void spread_groups_over_channels(Rewrite& rewrite) {
   const std::int64_t channels = shape[1];
   const auto spread = [&](int index, const std::string& what) {
     const std::string column = rewrite.add_before(
-        "Unsqueeze", what + "_column", {rewrite.node.input(index), rewrite.vector("axis", {1})});
+        "Unsqueeze", what + "_column", {rewrite.input_name(index), rewrite.vector("axis", {1})});
     const std::string wide = rewrite.add_before(
         "Expand", what + "_wide", {column, rewrite.vector("wide", {groups, channels / groups})});
     rewrite.node.set_input(index,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/onnx/attribute_proto.h"
+#include "graph/onnx/constant_integers.h"
 #include "graph/onnx/tensor_proto.h"
 
 namespace autopar::graph {
@@ -25,9 +26,10 @@ const onnx::GraphProto& body_of(const onnx::NodeProto& node, std::string_view na
 }
 
 std::optional<std::int64_t> known(ValueId id, NodeReader& reader) {
-  const auto& constant = reader.value(id).constant;
+  const Value& value = reader.value(id);
+  const auto& constant = value.constant;
   if (!constant || !constant->has_data() || constant->elements() != 1) return std::nullopt;
-  return constant->to_int64s()[0];
+  return constant_integers(value).front();
 }
 
 [[noreturn]] void fail_unknown(const std::string& what) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/onnx/attribute_proto.h"
+#include "graph/onnx/constant_integers.h"
 
 namespace autopar::graph {
 namespace {
@@ -97,7 +98,7 @@ std::vector<std::int64_t> piece_lengths(ValueId split, std::int64_t extent, Node
     throw UnknownShape(
         "the lengths that it splits into are not known before the run: give the model input that "
         "they depend on with --constant");
-  std::vector<std::int64_t> lengths = value.constant->to_int64s();
+  std::vector<std::int64_t> lengths = constant_integers(value);
   if (value.shape.empty()) {
     const std::int64_t length = lengths.at(0);
     if (length <= 0) fail("it splits into pieces of {}", length);

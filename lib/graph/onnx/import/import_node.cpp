@@ -6,6 +6,7 @@
 
 #include "base/work_signs.h"
 #include "graph/contrib/operator_table.h"
+#include "graph/onnx/constant_integers.h"
 #include "graph/onnx/control_flow/node_reader.h"
 #include "graph/onnx/function_body.h"
 #include "graph/onnx/import/table_limits.h"
@@ -144,7 +145,7 @@ bool may_train(const Inputs& inputs, const ModelReading& model) {
   if (!training.constant->has_data() || training.constant->elements() == 0)
     fail("{}: the data of '{}' is absent, but the graph's structure depends on it", model.where,
          training.name);
-  return training.constant->to_int64s().front() != 0;
+  return constant_integers(training).front() != 0;
 }
 
 /// The input passes in inference. A mask that is read, or training, keeps the node.
@@ -152,7 +153,8 @@ std::optional<ValueId> pass_dropout(const onnx::NodeProto& node, const Inputs& i
                                     Scope& scope) {
   const bool is_mask_read =
       node.output_size() > 1 && scope.model.facts.names_read.contains(node.output(1));
-  if (is_mask_read || may_train(inputs, scope.model)) return std::nullopt;
+  const auto trains = [&] { return may_train(inputs, scope.model); };
+  if (is_mask_read || naming_node(node, scope.model, trains)) return std::nullopt;
   return inputs[0];
 }
 
