@@ -8,9 +8,9 @@
 
 #include <onnx/onnx_pb.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -221,6 +221,7 @@ void try_input(Bytes input) {
 }  // namespace autopar::fuzz
 
 /// What libFuzzer asks for, by name.
+// NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t most, unsigned seed) {
   std::mt19937 random(seed);
@@ -234,6 +235,6 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
   const std::string text =
       input.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
   if (text.size() > most) return size;
-  std::memcpy(data, text.data(), text.size());
+  std::ranges::copy(text, data);
   return text.size();
 }

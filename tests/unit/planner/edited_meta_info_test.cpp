@@ -66,7 +66,7 @@ void add_structural(const Pointer& at, const json& value, const json& parent,
                     std::vector<Edit>& edits) {
   const Pointer above = at.parent_pointer();
   if (parent.is_object()) {
-    const std::string name = at.back();
+    const std::string& name = at.back();
     edits.push_back({at, "dropped", [=](json& whole) { whole.at(above).erase(name); }});
     for (const auto& [other, sibling] : parent.items())
       if (other > name && sibling.type() == value.type())

@@ -26,7 +26,9 @@ inline void write_sample(const Sample& sample, const std::filesystem::path& fold
       return error.what();
     }
   };
-  REQUIRE(forked_trials(1, write).front() == "");
+  const std::string wrong = forked_trials(1, write).front();
+  INFO(wrong);
+  REQUIRE(wrong.empty());
 }
 
 /// What a trial comes to: what `make` returns, "refused: LINE", or what must not be.
