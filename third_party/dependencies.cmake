@@ -16,6 +16,7 @@ find_package(MPI COMPONENTS CXX)  # without it there is no plugin for mpirun
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(OpenSSL 3.0 REQUIRED)  # HMAC and TLS between ranks
 
 # Debian ships these two without a CMake package.
 function(autopar_find_library target header library)

@@ -10,14 +10,19 @@ runtime::LaunchOptions LaunchChoice::checked() const {
   if (!(timeout_seconds >= 0.001 && timeout_seconds <= 1e6))
     fail("--timeout {}: give seconds, above 0 and up to a million", timeout_seconds);
   const auto milliseconds = static_cast<std::int64_t>(timeout_seconds * 1000);
-  return {
-      .rank = rank, .rendezvous = rendezvous, .timeout = std::chrono::milliseconds(milliseconds)};
+  return {.rank = rank,
+          .rendezvous = rendezvous,
+          .secret_file = secret_file,
+          .timeout = std::chrono::milliseconds(milliseconds)};
 }
 
 void LaunchChoice::add_to(CLI::App& command) {
   command.add_option("--rank", rank, "Run this rank alone, with --rendezvous");
   command.add_option("--rendezvous", rendezvous,
                      "HOST:PORT on rank 0's machine, where the ranks meet, the same for all");
+  command.add_option("--secret-file", secret_file,
+                     "What ranks that meet prove to know; by default AUTOPAR_SECRET's value or the "
+                     "bundle's own");
   add_timeout_to(command);
 }
 

@@ -12,6 +12,7 @@ namespace autopar {
 struct LaunchChoice {
   std::optional<int> rank;
   std::string rendezvous;  ///< HOST:PORT
+  std::string secret_file;
   double timeout_seconds = 30;
 
   void add_to(CLI::App& command);

@@ -2,8 +2,6 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +12,7 @@
 
 #include "base/out_of_memory.h"
 #include "base/problems.h"
+#include "base/text.h"
 #include "commands.h"
 
 namespace {
@@ -34,13 +33,6 @@ void use_short_waits(char** argv) {
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error || setenv("GOMP_SPINCOUNT", turns, 0) != 0) return;
   execv(program.c_str(), argv);  // returns only where that is impossible; then waits are long
-}
-
-/// Names out of a file may hold line breaks or a terminal's control sequences.
-std::string one_line(std::string text) {
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
-  return text;
 }
 
 }  // namespace
@@ -81,7 +73,7 @@ int main(int argc, char** argv) {
     return failed;
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::resource_unavailable_try_again) {
-      spdlog::error("{}", one_line(error.what()));
+      spdlog::error("{}", autopar::one_line(error.what()));
     } else {
       spdlog::error(
           "a thread cannot be started: {}; raise the limit of processes (ulimit -u) or of memory "
@@ -93,10 +85,10 @@ int main(int argc, char** argv) {
     spdlog::error("a name in the model, or its file's, is not UTF-8, as JSON needs it; rename it");
     return failed;
   } catch (const autopar::SeveralErrors& errors) {
-    for (const std::string& line : errors.lines()) spdlog::error("{}", one_line(line));
+    for (const std::string& line : errors.lines()) spdlog::error("{}", autopar::one_line(line));
     return failed;
   } catch (const std::exception& error) {
-    spdlog::error("{}", one_line(error.what()));
+    spdlog::error("{}", autopar::one_line(error.what()));
     return failed;
   }
 }

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -73,11 +74,16 @@ std::unique_ptr<runtime::HostCommunicator> make_host(const Options& options) {
   if (options.ranks == 1)
     return std::move(runtime::make_thread_communicators(1, options.timeout()).front());
   if (options.port <= 0) fail("--port is missing: {} ranks meet at one", options.ranks);
+  const char* const secret = std::getenv("AUTOPAR_SECRET");
+  if (secret == nullptr)
+    fail("AUTOPAR_SECRET is missing: {} ranks prove to each other that they know it",
+         options.ranks);
   return runtime::make_tcp_communicator(
       {.rank = options.rank,
        .size = options.ranks,
        .meeting_point = {.host = "127.0.0.1", .port = static_cast<std::uint16_t>(options.port)},
        .bundle_digest = "run_shards",
+       .secret = secret,
        .timeout = options.timeout(),
        .run_timeout = options.timeout()});
 }

@@ -27,8 +27,11 @@ void Xxh3Stream::add(std::span<const std::byte> bytes) {
   XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
 }
 
-std::string Xxh3Stream::digest() const {
-  return fmt::format("{:016x}", XXH3_64bits_digest(state_.get()));
+std::string Xxh3Stream::digest() const { return fmt::format("{:016x}", value()); }
+std::uint64_t Xxh3Stream::value() const { return XXH3_64bits_digest(state_.get()); }
+
+std::uint64_t xxh3_of(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
 }
 
 DigestingFile::DigestingFile(std::filesystem::path path)

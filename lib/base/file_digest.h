@@ -21,6 +21,7 @@ class Xxh3Stream {
   void add(std::span<const std::byte> bytes);
   /// 16 hex digits of what was added so far.
   std::string digest() const;
+  std::uint64_t value() const;  ///< the same as a number
 
  private:
   struct Free {
@@ -28,6 +29,8 @@ class Xxh3Stream {
   };
   std::unique_ptr<XXH3_state_s, Free> state_;
 };
+
+std::uint64_t xxh3_of(std::span<const std::byte> bytes);
 
 struct WrittenFile {
   std::uint64_t bytes = 0;

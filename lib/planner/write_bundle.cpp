@@ -12,6 +12,7 @@
 #include "base/staged_folder.h"
 #include "base/whole_file.h"
 #include "bundle/bundle_folder.h"
+#include "bundle/secret_file.h"
 #include "cost/device_file.h"
 #include "graph/arena.h"
 #include "graph/onnx/onnx_export.h"
@@ -286,6 +287,7 @@ bundle::MetaInfo write_bundle(const FoundPlans& found, const WriteOptions& optio
     info.profiles.front().peak_bytes.front() += options.tail->summary.weight_bytes;
   }
   check_mapped_files_unchanged();
+  bundle::write_secret(folder.path());
   const fs::path plan = folder.path() / bundle::plan_file;
   write_file(plan, options.plan_text + '\n');
   info.files = {file_info(plan)};

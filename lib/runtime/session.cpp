@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file_digest.h"
 #include "bundle/meta_info.h"
+#include "bundle/secret_file.h"
 #include "runtime/agreement.h"
 #include "runtime/comm/ranks.h"
 #include "runtime/gather.h"
@@ -49,9 +50,10 @@ Ranks find_ranks(const std::filesystem::path& dir, const bundle::MetaInfo& info,
                  const SessionOptions& options) {
   const auto expected = static_cast<int>(info.ranks.size());
   Ranks ranks =
-      launch_ranks(options.launch, {.count = expected, .what = dir.string(), .digest = [&] {
-                                      return xxh3_of_file(dir / "meta-info.json");
-                                    }});
+      launch_ranks(options.launch, {.count = expected,
+                                    .what = dir.string(),
+                                    .digest = [&] { return xxh3_of_file(dir / "meta-info.json"); },
+                                    .secret_file = dir / bundle::secret_file});
   if (ranks.world_size() != expected)
     fail("{} has {} ranks, but {} processes were started; start {}", dir.string(), expected,
          ranks.world_size(), expected);

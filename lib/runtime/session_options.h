@@ -30,6 +30,9 @@ struct LaunchOptions {
   /// HOST:PORT, or [ADDRESS]:PORT for IPv6, on rank 0's machine, where it listens and the others
   /// connect. Empty: one rank of MPI's under mpirun or srun, else all ranks, in this process.
   std::string rendezvous = {};
+  /// With `rendezvous`: a file of the secret that the ranks prove to each other that they know.
+  /// Empty: the environment's AUTOPAR_SECRET, else the bundle's own.
+  std::string secret_file = {};
   /// How long a rank may show no sign that it works before the others give it up; the same in each
   /// process.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);

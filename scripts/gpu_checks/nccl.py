@@ -7,6 +7,7 @@ between machines. Processes take turns on the GPU, so that times mean nothing.
 
 import os
 import re
+import secrets
 import signal
 import time
 
@@ -24,12 +25,14 @@ PROMPTLY = 20  # seconds in which ranks end after one of them was killed
 # What versions of NCCL say where they see through this.
 REFUSALS = re.compile(r"Duplicate GPU|Multiple Ranks are using the same GPU|have the same GPU")
 
+SECRET = secrets.token_hex(32)  # what ranks prove to each other that they know
+
 
 def environment_of(program, rank):
     """A rank's environment, as if it were on a machine of its own."""
     return {**program.environment, "NCCL_HOSTID": f"autopar-{rank}", "NCCL_NET": "Socket",
             "NCCL_SOCKET_IFNAME": "lo", "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1",
-            "NCCL_MNNVL_ENABLE": "0"}
+            "NCCL_MNNVL_ENABLE": "0", "AUTOPAR_SECRET": SECRET}
 
 
 class World:

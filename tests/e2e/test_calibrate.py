@@ -3,6 +3,7 @@
 No test looks at a time's value."""
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -94,8 +95,9 @@ class CalibrateTest(TemporaryFolderTest):
 
     def start(self, rank, place, *options):
         command = [AUTOPAR, *self.options, "--rank", rank, "--rendezvous", place, *options]
+        environment = {**os.environ, "AUTOPAR_SECRET": "known to all of the test"}
         process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+                                   stderr=subprocess.PIPE, text=True, env=environment)
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
         return process

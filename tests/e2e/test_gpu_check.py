@@ -369,7 +369,8 @@ class CollectiveCasesTest(TemporaryFolderTest):
         port = faults.free_port()
         command = [Path(AUTOPAR).with_name("run_shards"), *folders, "--ranks", ranks, "--stages", stages,
                    "--port", port, "--repeat", 2, "--rank"]
-        started = [processes.Process([*command, rank], os.environ) for rank in range(ranks)]
+        environment = {**os.environ, "AUTOPAR_SECRET": nccl.SECRET}
+        started = [processes.Process([*command, rank], environment) for rank in range(ranks)]
         for process in started:
             done = process.finish(300)
             process.stop()
@@ -408,7 +409,7 @@ class RefusalTest(TemporaryFolderTest):
                                   Path(os.environ["AUTOPAR_EMULATED_PLUGINS"]))
         page = report.Report(self.tmp / "page.md", "")
         context = Context(package, page, Clock(600), self.tmp, True)
-        of_one_machine = {**package.environment, "NCCL_HOSTID": "one"}
+        of_one_machine = {**package.environment, "NCCL_HOSTID": "one", "AUTOPAR_SECRET": nccl.SECRET}
         with unittest.mock.patch.object(nccl, "environment_of", lambda *_: of_one_machine):
             self.assertFalse(nccl.try_all(context, "2 ranks", nccl.check_collectives, 2))
         [row] = page.rows

@@ -60,16 +60,17 @@ class ProxyTest(TemporaryFolderTest):
 
     def test_cut_connections_are_named(self):
         errors = self.disturbed_in_runs(Proxy.cut)
+        # Either end may be the first to tell the others that it lost the other.
         self.assertIn("rank 2", errors[0])
         self.assertIn("rank 2", errors[1])
-        # It may hear that the others lost it, before its own connections end.
-        self.assertRegex(errors[2], "rank [01]|others waited for it")
+        self.assertRegex(errors[2], "rank [01]")
 
     def test_stalled_connections_are_named(self):
         errors = self.disturbed_in_runs(Proxy.stall)
         for error in errors[:2]:
-            self.assertRegex(error, r"rank\(s\) 2|\(rank 2\)")
-        self.assertRegex(errors[2], r"rank\(s\) (0|1|0, 1); they did not come|\(rank [01]\)")
+            self.assertRegex(error, r"rank\(s\) 2; they did not come|rank 2 waited too long for|"
+                                    "waited too long for rank 2")
+        self.assertRegex(errors[2], r"rank\(s\) (0|1|0, 1); they did not come|rank [01]")
 
     def test_a_connection_that_stalls_while_ranks_meet_ends_all(self):
         with Proxy() as proxy, self.world() as world:

@@ -4,7 +4,9 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
+import threading
 import time
 import unittest.mock
 
@@ -26,7 +28,7 @@ def free_port():
     raise AssertionError("no port is free")
 
 
-class RendezvousTest(TemporaryFolderTest):
+class RanksOfAWorld(TemporaryFolderTest):
     def setUp(self):
         super().setUp()
         self.model = Model("mlp-dynamo")
@@ -73,6 +75,8 @@ class RendezvousTest(TemporaryFolderTest):
             for part in parts:
                 self.assertIn(part, error)
 
+
+class RendezvousTest(RanksOfAWorld):
     def stages(self):
         """A bundle of three stages, one of the ranks each, and what it gives in one process."""
         bundle = self.tmp / "stages"
@@ -175,11 +179,30 @@ class RendezvousTest(TemporaryFolderTest):
     def test_ranks_of_different_bundles(self):
         other = self.tmp / "other"
         self.model.partition(other, 4)
-        self.assert_all_fail([self.start(0), self.start(1, bundle=other)],
-                             "rank 1 is one of 4 ranks", "rank 0 one of 3")
-        self.model.partition(other, 3, "--memory", "device", "--force")
-        self.assert_all_fail([self.start(0), self.start(1, bundle=other)],
-                             "rank 1 runs another bundle than rank 0")
+        with unittest.mock.patch.dict(os.environ, AUTOPAR_SECRET="known to all of the test"):
+            self.assert_all_fail([self.start(0), self.start(1, bundle=other)],
+                                 "rank 1 is one of 4 ranks", "rank 0 one of 3")
+            self.model.partition(other, 3, "--memory", "device", "--force")
+            self.assert_all_fail([self.start(0), self.start(1, bundle=other)],
+                                 "rank 1 runs another bundle than rank 0")
+        options = (*self.model.input_options(), "--timeout", 6)
+        ranks = [self.start(0, *options), self.start(1, *options, bundle=other)]
+        self.assert_all_fail(ranks[:1], "rank(s) 1, 2 did not come", "turned away")
+        self.assert_all_fail(ranks[1:], "does not know the secret", "another bundle")
+
+    def test_the_secret_lies_in_the_bundle_and_may_be_given(self):
+        secret = self.bundle / "secret"
+        self.assertEqual(secret.stat().st_mode & 0o777, 0o600)
+        again = self.tmp / "again"
+        self.model.partition(again, 3)
+        self.assertNotEqual(secret.read_text(), (again / "secret").read_text())
+        secret.rename(self.tmp / "moved")
+        self.assert_all_fail([self.start(0)], str(secret), "AUTOPAR_SECRET", "--secret-file")
+        options = (*self.model.input_options(), "--secret-file", self.tmp / "moved")
+        for rank in [self.start(rank, *options) for rank in range(3)]:
+            self.finish(rank)
+        secret.write_text("short\n")
+        self.assert_all_fail([self.start(0)], str(secret), "5 letters")
 
     def test_options_that_contradict_each_other(self):
         meeting = ("--rendezvous", self.place)
@@ -235,3 +258,97 @@ class RendezvousTest(TemporaryFolderTest):
                    self.bundle, "--random-inputs", 1, expect=1)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         self.assertIn("/nowhere/libautopar_mpi.so is missing", done.stderr)
+
+
+HELLO = struct.Struct("<12sI IiiiII Q16s 24s32s")  # lib/runtime/comm/handshake.h
+
+
+def hello(rank, size, version=4):
+    return HELLO.pack(b"autopar rank", version, 0, rank, 0, size, 0, 0, 0, b"0" * 16, b"", b"n" * 32)
+
+
+class IntruderTest(RanksOfAWorld):
+    """Who does not know the secret changes nothing, and is told of in a line."""
+
+    def connect(self):
+        host, port = self.place.split(":")
+        while True:
+            try:
+                return socket.create_connection((host, int(port)), timeout=60)
+            except OSError:
+                time.sleep(0.02)
+
+    def finish_and_hear(self, process):
+        out, err = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0, err)
+        return err
+
+    def test_hellos_that_prove_nothing(self):
+        first = self.start(0)
+        strangers = []
+        for words in (hello(1, 3), hello(1, 3, version=3), hello(2, 3) + bytes(32), b"GET / HTTP/1.0"):
+            stranger = self.connect()
+            self.addCleanup(stranger.close)
+            stranger.sendall(words)
+            strangers.append(stranger)
+        self.assertTrue(strangers[0].recv(12).startswith(b"autopar rank"))
+        others = [self.start(rank) for rank in (1, 2)]
+        self.assertIn("of others were turned away", self.finish_and_hear(first))
+        for rank in others:
+            self.finish_and_hear(rank)
+
+    def fake_first_rank(self, words):
+        host, port = self.place.split(":")
+        listener = socket.create_server((host, int(port)))
+        self.addCleanup(listener.close)
+        rank = self.start(1, *self.model.input_options(), "--timeout", 20)
+        connection, _ = listener.accept()
+        self.addCleanup(connection.close)
+        connection.recv(HELLO.size)
+        connection.sendall(words)
+        return rank
+
+    def test_a_fake_rank_0_is_found_out(self):
+        signature = struct.pack("<12sI", b"autopar rank", 4)
+        two_gigabytes = struct.pack("<II", 0, 0) + b"\xff" * 500
+        self.assert_all_fail([self.fake_first_rank(signature + two_gigabytes)],
+                             "rank 0 at " + self.place)
+
+    def test_words_of_a_stranger_do_not_reach_the_terminal(self):
+        error = self.finish(self.fake_first_rank(b"\x1b]0;title\x07\x1b[31m" * 20), expect=1)
+        self.assertIn("is another program", error)
+        self.assertTrue(error[:-1].isprintable(), error)
+
+    def test_a_bit_that_flips_on_the_way_is_found(self):
+        """Through a proxy between rank 1 and rank 0, behind what the two meet with."""
+        target = self.place
+        proxy = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(proxy.close)
+        first = self.start(0, *self.model.input_options(), "--repeat", 200)
+        second = self.start(2, *self.model.input_options(), "--repeat", 200)
+        self.place = "127.0.0.1:%d" % proxy.getsockname()[1]
+        disturbed = self.start(1, *self.model.input_options(), "--repeat", 200)
+        inner, _ = proxy.accept()
+        self.place = target
+        outer = self.connect()
+        for end in (inner, outer):
+            end.settimeout(None)
+            self.addCleanup(end.close)
+
+        def pass_on(source, sink, flipped):
+            passed = 0
+            while chunk := source.recv(1 << 16):
+                chunk = bytearray(chunk)
+                if flipped is not None and passed <= flipped < passed + len(chunk):
+                    chunk[flipped - passed] ^= 4
+                passed += len(chunk)
+                sink.sendall(chunk)
+
+        for arguments in ((inner, outer, 5000), (outer, inner, None)):
+            threading.Thread(target=pass_on, args=arguments, daemon=True).start()
+        told = self.finish(first, expect=1)
+        self.assertIn("damaged on the way", told)
+        self.assertIn("rank 0 at 127.0.0.1:", told)
+        self.assertIn("rank 1 at 127.0.0.1:", told)
+        self.assert_all_fail([second], "rank 1")
+        self.assert_all_fail([disturbed], "got damaged bytes from this rank")

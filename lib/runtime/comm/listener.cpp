@@ -2,53 +2,100 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+
+#include "base/error.h"
+#include "runtime/comm/open_files.h"
 
 namespace autopar::runtime {
 
 namespace {
 
-enum class Message { unfinished, handshake, stranger };
+using namespace std::chrono_literals;
 
-/// What has come so far: handshakes of another version may differ behind the signature.
-Message kind_of(const Handshake& handshake, std::size_t received) {
-  const Signature& theirs = handshake.signature;
-  const Signature ours;
-  if (std::memcmp(&theirs.magic, &ours.magic, std::min(received, sizeof ours.magic)) != 0)
-    return Message::stranger;
-  const bool is_other_version = received >= sizeof theirs && theirs != ours;
-  return received == sizeof handshake || is_other_version ? Message::handshake
-                                                          : Message::unfinished;
+/// For one that has connected to prove who it is; ranks do it at once.
+constexpr auto patience = 10s;
+constexpr std::size_t spare_places = 64;
+
+std::string reason_of(AcceptedHandshake::State state) {
+  switch (state) {
+    case AcceptedHandshake::State::no_rank:
+      return "is no rank of autopar";
+    case AcceptedHandshake::State::other_version:
+      return "runs another version of autopar; all ranks need the same";
+    case AcceptedHandshake::State::unproven:
+      return "could not prove that it knows the ranks' secret";
+    default:
+      return "left without a word";
+  }
 }
 
 }  // namespace
 
-std::optional<IncomingPeer> Listener::take_peer() {
-  for (auto peer = unfinished_.begin(); peer != unfinished_.end();) {
-    const auto rest = writable_bytes_of(peer->handshake).subspan(peer->received);
-    const iovec place{rest.data(), rest.size()};
-    const ssize_t received = peer->socket.receive({&place, 1});
-    const bool has_gone = received <= 0 && received != -EAGAIN;
-    if (received > 0) peer->received += static_cast<std::size_t>(received);
-    const Message kind = has_gone ? Message::stranger : kind_of(peer->handshake, peer->received);
-    if (kind == Message::unfinished) {
+std::optional<IncomingPeer> Listener::take() {
+  accept_all();
+  const Deadline now = socket_.network().now();
+  for (auto peer = unproven_.begin(); peer != unproven_.end();) {
+    const AcceptedHandshake::State state = peer->advance();
+    if (state == AcceptedHandshake::State::proven) {
+      IncomingPeer taken{
+          .socket = peer->take(), .hello = peer->hello(), .address = peer->address()};
+      unproven_.erase(peer);
+      return taken;
+    }
+    if (state != AcceptedHandshake::State::under_way) {
+      turn_away(*peer, reason_of(state));
+    } else if (now - peer->since() > patience) {
+      turn_away(*peer, "said nothing");
+    } else {
       ++peer;
       continue;
     }
-    IncomingPeer taken = std::move(*peer);
-    peer = unfinished_.erase(peer);
-    if (kind == Message::handshake) return taken;
-    stranger_ = taken.address;
+    peer = unproven_.erase(peer);
   }
   return std::nullopt;
 }
 
-/// False at the deadline.
-bool Listener::wait_for_input(Deadline deadline) const {
-  std::vector<pollfd> waiting = {{socket_.handle(), POLLIN, 0}};
-  for (const IncomingPeer& peer : unfinished_) waiting.push_back({peer.socket.handle(), POLLIN, 0});
-  socket_.network().poll(waiting, deadline);
-  return socket_.network().now() < deadline;
+std::optional<IncomingPeer> Listener::next(Deadline deadline) {
+  Network& network = socket_.network();
+  while (true) {
+    if (auto peer = take()) return peer;
+    if (network.now() >= deadline) return std::nullopt;
+    std::vector<pollfd> awaited;
+    append_awaited(awaited);
+    network.poll(awaited, deadline);
+  }
+}
+
+void Listener::append_awaited(std::vector<pollfd>& sockets) const {
+  sockets.push_back({socket_.handle(), POLLIN, 0});
+  for (const AcceptedHandshake& peer : unproven_) sockets.push_back(peer.awaited());
+}
+
+void Listener::accept_all() {
+  Network& network = socket_.network();
+  const std::size_t places = static_cast<std::size_t>(self_->size) + spare_places;
+  while (true) {
+    const int accepted = network.accept(socket_.handle());
+    if (accepted >= 0) {
+      unproven_.emplace_back(Socket(network, accepted), *self_);
+      if (unproven_.size() > places) turn_away_oldest();
+    } else if (accepted == -EMFILE || accepted == -ENFILE) {
+      if (unproven_.empty()) fail("{}", too_many_open_files(self_->rank, self_->size));
+      turn_away_oldest();
+    } else if (accepted != -ECONNABORTED) {
+      return;
+    }
+  }
+}
+
+void Listener::turn_away_oldest() {
+  turn_away(unproven_.front(), "said nothing");
+  unproven_.pop_front();
+}
+
+void Listener::turn_away(const AcceptedHandshake& stranger, const std::string& why) {
+  ++strangers_.count;
+  strangers_.last = fmt::format("{} {}", stranger.address(), why);
 }
 
 }  // namespace autopar::runtime

@@ -1,84 +1,55 @@
 #pragma once
 
-#include <array>
-#include <cstdint>
+#include <deque>
+#include <memory>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
-#include "runtime/comm/socket.h"
+#include "runtime/comm/handshake.h"
 
 namespace autopar::runtime {
 
-// Messages between ranks are C++ objects' bytes: all machines must be of one architecture.
-
-template <typename T>
-requires std::is_trivially_copyable_v<T> std::span<const std::byte> bytes_of(const T& object) {
-  return std::as_bytes(std::span(&object, 1));
-}
-
-template <typename T>
-requires std::is_trivially_copyable_v<T> std::span<std::byte> writable_bytes_of(T& object) {
-  return std::as_writable_bytes(std::span(&object, 1));
-}
-
-/// What the first message on a connection begins with, in all versions.
-struct Signature {
-  std::array<char, 12> magic = {'a', 'u', 't', 'o', 'p', 'a', 'r', ' ', 'r', 'a', 'n', 'k'};
-  std::uint32_t version = 3;
-  bool operator==(const Signature&) const = default;
-};
-
-enum class Channel : std::uint32_t { rendezvous, data, messages, control };
-
-/// The first message of a rank that connects.
-struct Handshake {
-  Signature signature;
-  Channel channel = Channel::rendezvous;
-  std::int32_t rank = 0;
-  std::int32_t size = 0;
-  std::uint64_t meeting = 0;  ///< its number, once rank 0 has given it
-  std::array<char, 16> bundle_digest{};
-  SocketAddress listens_at;  ///< at the rendezvous
-};
-
-/// A connection and its first message, of which one of another version has the signature alone.
+/// A connection of a rank that has proven that it knows the secret.
 struct IncomingPeer {
   Socket socket;
-  Handshake handshake;
+  Hello hello;
   std::string address;
-  std::size_t received = 0;  ///< bytes of the handshake
 };
 
-/// Accepts connections at a socket and reads their handshakes, none waiting for others.
+/// Those who came and were turned away.
+struct Strangers {
+  int count = 0;
+  std::string last;  ///< who the last was and why, for a message
+};
+
+/// Accepts connections at a socket and lets them prove who they are, none waiting for others. So
+/// many connections may be unproven at a time, and for so long, that strangers keep nobody out.
 class Listener {
  public:
-  explicit Listener(Socket socket) : socket_(std::move(socket)) {}
+  Listener(Socket socket, std::shared_ptr<const Introduction> self)
+      : socket_(std::move(socket)), self_(std::move(self)) {}
 
-  /// The next peer whose handshake has come; nothing at the deadline.
-  std::optional<IncomingPeer> next(Deadline deadline) {
-    do {
-      for (Socket made = accept_from(socket_); made.is_open(); made = accept_from(socket_)) {
-        std::string address = to_string(peer_address(made));
-        unfinished_.push_back({std::move(made), {}, std::move(address)});
-      }
-      if (auto peer = take_peer()) return peer;
-    } while (wait_for_input(deadline));
-    return std::nullopt;
-  }
+  /// The next peer that has proven who it is, if one has by now. Throws Error where this process
+  /// has too many open files.
+  std::optional<IncomingPeer> take();
+  /// The same; nothing at the deadline.
+  std::optional<IncomingPeer> next(Deadline deadline);
+  /// What take() waits for.
+  void append_awaited(std::vector<pollfd>& sockets) const;
 
   SocketAddress address() const { return local_address(socket_); }
-  /// The address of the last who sent something else, and was turned away; may be empty.
-  const std::string& stranger() const { return stranger_; }
+  const Strangers& strangers() const { return strangers_; }
 
  private:
-  std::optional<IncomingPeer> take_peer();
-  bool wait_for_input(Deadline deadline) const;
+  void accept_all();
+  void turn_away_oldest();
+  void turn_away(const AcceptedHandshake& stranger, const std::string& why);
 
   Socket socket_;
-  std::vector<IncomingPeer> unfinished_;
-  std::string stranger_;
+  std::shared_ptr<const Introduction> self_;
+  std::deque<AcceptedHandshake> unproven_;  ///< the oldest first
+  Strangers strangers_;
 };
 
 }  // namespace autopar::runtime

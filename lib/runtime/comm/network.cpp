@@ -1,9 +1,11 @@
 #include "runtime/comm/network.h"
 
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -132,6 +134,13 @@ class SystemNetwork final : public Network {
   }
   ssize_t peek(int socket, std::span<std::byte> bytes) override {
     return again([&] { return recv(socket, bytes.data(), bytes.size(), MSG_PEEK); });
+  }
+
+  std::int64_t unsent(int socket) noexcept override {
+    int bytes = 0;
+    pollfd ended{.fd = socket, .events = 0, .revents = 0};
+    const bool has_ended = ::poll(&ended, 1, 0) != 0;
+    return has_ended || ioctl(socket, SIOCOUTQ, &bytes) != 0 ? 0 : bytes;
   }
 
   int make_alarm() override { return or_error(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }

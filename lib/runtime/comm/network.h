@@ -61,6 +61,9 @@ class Network {
   /// The same of bytes that stay to be received.
   virtual ssize_t peek(int socket, std::span<std::byte> bytes) = 0;
 
+  /// Bytes that the peer's machine does not have yet; 0 where the connection has ended.
+  virtual std::int64_t unsent(int socket) noexcept = 0;
+
   /// A handle that is ready for input once it has been rung, for threads of this process.
   virtual int make_alarm() = 0;
   virtual void ring(int alarm) noexcept = 0;

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <numeric>
 #include <utility>
@@ -13,7 +14,9 @@
 
 #include "base/error.h"
 #include "base/work_signs.h"
+#include "bundle/secret_file.h"
 #include "runtime/comm/mpi_launch.h"
+#include "runtime/comm/open_files.h"
 #include "runtime/comm/tcp_communicator.h"
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/first_error.h"
@@ -65,6 +68,21 @@ Endpoint parse_endpoint(const std::string& text) {
   if (!is_host || error != std::errc() || rest != end || number == 0)
     fail("--rendezvous {}: give HOST:PORT, or [ADDRESS]:PORT for IPv6; ports are 1 to 65535", text);
   return {.host = host, .port = number};
+}
+
+/// What all ranks know: from the file that is given, the environment, or the bundle.
+std::string secret_of(const LaunchOptions& options, const ExpectedRanks& expected) {
+  if (!options.secret_file.empty()) return bundle::read_secret(options.secret_file);
+  if (const char* const secret = std::getenv("AUTOPAR_SECRET")) {
+    bundle::check_secret(secret, "AUTOPAR_SECRET");
+    return secret;
+  }
+  if (expected.secret_file.empty())
+    fail(
+        "--rendezvous {}: ranks prove to each other that they know a secret; give all the same "
+        "with AUTOPAR_SECRET or --secret-file",
+        options.rendezvous);
+  return bundle::read_secret(expected.secret_file);
 }
 
 }  // namespace
@@ -139,12 +157,15 @@ Ranks launch_ranks(const LaunchOptions& options, const ExpectedRanks& expected) 
         "--rank {}: one rank cannot run alone; leave --rank out, or start all {} ranks with "
         "--rendezvous HOST:PORT or mpirun",
         rank, expected.count);
-  if (has_rendezvous)
+  if (has_rendezvous) {
+    if (expected.count > 1) provide_open_files(expected.count);
     return Ranks::one_of(make_tcp_communicator({.rank = rank,
                                                 .size = expected.count,
                                                 .meeting_point = parse_endpoint(options.rendezvous),
                                                 .bundle_digest = expected.digest(),
+                                                .secret = secret_of(options, expected),
                                                 .timeout = options.timeout}));
+  }
   if (options.uses_mpi && started_by_launcher())
     return Ranks::one_of(make_mpi_communicator(options.timeout));
   return Ranks::in_threads(expected.count, options.timeout);

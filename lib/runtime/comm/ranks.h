@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -64,8 +65,9 @@ class Ranks {
 /// What ranks that meet must have in common.
 struct ExpectedRanks {
   int count = 1;
-  std::string what;                     ///< that has so many ranks, for messages
-  std::function<std::string()> digest;  ///< of what they are to do; asked at a rendezvous alone
+  std::string what;                        ///< that has so many ranks, for messages
+  std::function<std::string()> digest;     ///< of what they are to do; asked at a rendezvous alone
+  std::filesystem::path secret_file = {};  ///< unless another secret is given; may be empty
 };
 
 /// The ranks that the options give this process. Waits for the other processes, if there are any;

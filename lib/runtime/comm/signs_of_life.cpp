@@ -26,6 +26,13 @@ void SignsOfLife::hear(int rank, Sign sign, SteadyTime when) noexcept {
   if (sign == Sign::leaves) of_rank.has_left = true;
 }
 
+void SignsOfLife::begin(int rank, SteadyTime when) noexcept {
+  OfRank& of_rank = ranks_[static_cast<std::size_t>(rank)];
+  of_rank.last = when;
+  of_rank.is_heard = true;
+  has_begun_ = true;
+}
+
 bool Vigil::is_silent(int rank, SteadyTime now) const {
   return now - std::max(since_, signs_.last(rank)) >= timeout_;
 }
@@ -49,7 +56,7 @@ std::vector<int> Vigil::to_blame(const std::vector<int>& missing, SteadyTime now
   if (!blamed.empty()) return blamed;
 
   for (int rank = 0; rank < signs_.size(); ++rank) {
-    if (rank == self_ || signs_.has_left(rank)) continue;
+    if (rank == self_ || signs_.has_left(rank) || !signs_.is_heard(rank)) continue;
     if (now - signs_.last_work(rank) < timeout_) return {};
     if (is_silent(rank, now)) blamed.push_back(rank);
   }

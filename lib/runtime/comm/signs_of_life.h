@@ -27,6 +27,11 @@ class SignsOfLife {
   explicit SignsOfLife(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}
 
   void hear(int rank, Sign sign, SteadyTime when) noexcept;
+  /// A rank is heard from now on. Where none has begun, as in worlds whose ranks are all connected
+  /// from the start, all are.
+  void begin(int rank, SteadyTime when) noexcept;
+  /// Whether silence of a rank says anything.
+  bool is_heard(int rank) const { return !has_begun_ || at(rank).is_heard; }
   int size() const { return static_cast<int>(ranks_.size()); }
   SteadyTime last(int rank) const { return at(rank).last; }
   SteadyTime last_work(int rank) const { return at(rank).last_work; }
@@ -37,9 +42,11 @@ class SignsOfLife {
     std::atomic<SteadyTime> last{};
     std::atomic<SteadyTime> last_work{};
     std::atomic<bool> has_left{false};
+    std::atomic<bool> is_heard{false};
   };
   const OfRank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
 
+  std::atomic<bool> has_begun_{false};
   std::vector<OfRank> ranks_;
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/comm/tcp_communicator.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -43,6 +44,7 @@ class TcpCommunicator final : public TransportCommunicator {
   }
 
   void barrier(std::optional<std::chrono::milliseconds> timeout) override {
+    if (takes_rounds()) return barrier_in_rounds(timeout);
     const std::vector<SendBlock> empty(members_.size(), {.bytes = 0});
     std::vector<ReceiveBlock> receives(members_.size(), {.bytes = 0});
     exchange_within(timeout, "barrier", empty, receives);
@@ -59,9 +61,23 @@ class TcpCommunicator final : public TransportCommunicator {
     }
   }
 
-  void abort() noexcept override { connections_->fail_all(connections_->rank()); }
+  void abort() noexcept override { connections_->fail_here(); }
 
  private:
+  /// A rank of a larger group has connections with a few others alone, unless it needs more.
+  bool takes_rounds() const override { return size() > 32; }
+
+  /// In each round ranks hear from twice as far (Hensgen, Finkel and Manber 1988).
+  void barrier_in_rounds(std::optional<std::chrono::milliseconds> timeout) {
+    for (int distance = 1; distance < size(); distance *= 2) {
+      std::vector<SendBlock> sends(members_.size());
+      std::vector<ReceiveBlock> receives(members_.size());
+      sends[at((rank_ + distance) % size())].bytes = 0;
+      receives[at((rank_ - distance + size()) % size())].bytes = 0;
+      exchange_within(timeout, "barrier", sends, receives);
+    }
+  }
+
   void exchange(const char* what, std::span<const SendBlock> sends,
                 std::span<ReceiveBlock> receives) override {
     provide_memory(receives);
@@ -90,12 +106,12 @@ class TcpCommunicator final : public TransportCommunicator {
 }  // namespace
 
 std::unique_ptr<HostCommunicator> make_tcp_communicator(const Rendezvous& rendezvous) {
-  std::vector<int> all;
-  for (int rank = 0; rank < rendezvous.size; ++rank) all.push_back(rank);
-  return std::make_unique<TcpCommunicator>(
-      std::make_shared<Connections>(rendezvous.rank, connect_all(rendezvous), *rendezvous.network,
-                                    rendezvous.run_timeout.value_or(rendezvous.timeout)),
-      std::move(all));
+  std::vector<int> all(at(rendezvous.size));
+  std::iota(all.begin(), all.end(), 0);
+  auto connections = std::make_shared<Connections>(
+      meet(rendezvous), *rendezvous.network, rendezvous.run_timeout.value_or(rendezvous.timeout));
+  connections->join(rendezvous.timeout);
+  return std::make_unique<TcpCommunicator>(std::move(connections), std::move(all));
 }
 
 }  // namespace autopar::runtime

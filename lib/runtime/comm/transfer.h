@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file_digest.h"
 #include "runtime/comm/connections.h"
 
 namespace autopar::runtime {
@@ -37,35 +38,46 @@ class Transfer {
   struct Header {
     std::array<char, 16> collective{};
     std::int64_t bytes = 0;
+    std::uint64_t checksum = 0;  ///< of what is above
     bool operator==(const Header&) const = default;
   };
 
+  /// Header, data and, where there are any, their checksum, which is made piece by piece while the
+  /// pieces are in the processor's caches.
   struct Message {
     int peer = 0;
-    Header header;
     std::byte* data = nullptr;
-    std::int64_t bytes = 0;
-    std::size_t moved = 0;  ///< of header and data
+    std::size_t bytes = 0;
+    Header header;
+    std::uint64_t checksum = 0;
+    std::size_t moved = 0;   ///< of all three
+    std::size_t summed = 0;  ///< of data, in `sum`
+    std::optional<Xxh3Stream> sum;
 
-    std::size_t total() const { return sizeof header + static_cast<std::size_t>(bytes); }
+    std::size_t total() const { return sizeof header + bytes + (bytes > 0 ? sizeof checksum : 0); }
     static bool is_done(const Message& message) { return message.moved == message.total(); }
+    void add_to_sum(std::size_t until);
+    /// What is to be moved next, of data up to byte `until`.
+    std::size_t next_parts(std::array<iovec, 3>& parts, std::size_t until);
   };
 
+  Channel channel() const;
+  static Header header_of(std::string_view label, std::size_t bytes);
   bool move();
-  template <typename Move>
-  bool advance(Message& message, const Move& move_parts);
-  void check_header(const Message& message);
-  const Socket& socket_of(const Message& message) const;
-  std::vector<pollfd> awaited() const;
+  void send_some(Message& message);
+  bool receive_some(Message& message);
+  void check_header(const Message& message, const Socket& socket);
+  [[noreturn]] void refuse_damaged(const Message& message, const Socket& socket);
+  std::vector<pollfd> awaited();
   std::vector<int> missing_peers() const;
 
   Connections& connections_;
   const char* what_;
   std::optional<std::chrono::milliseconds> own_timeout_;
   std::string_view label_;
-  Header header_;
   std::vector<Message> sends_;
   std::vector<Message> receives_;
+  bool lacks_links_ = false;  ///< whether a message waits for its connection
 };
 
 }  // namespace autopar::runtime

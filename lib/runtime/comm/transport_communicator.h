@@ -41,6 +41,10 @@ class TransportCommunicator : public HostCommunicator {
   /// Every exchange's end.
   virtual void release(const char* /*what*/) {}
 
+  /// Whether the group is so large that a rank should not exchange something small with each other
+  /// one: such collectives take rounds then, in which ranks hand on what they have got.
+  virtual bool takes_rounds() const { return false; }
+
   /// Memory of this communicator's own for blocks that are received anywhere.
   void provide_memory(std::span<ReceiveBlock> receives);
 
@@ -48,6 +52,8 @@ class TransportCommunicator : public HostCommunicator {
   /// exchange() of the blocks that `fill(rank, sent, received)` tells, and the rank's own block.
   template <typename Fill>
   void move_blocks(const char* what, const Fill& fill);
+  void gather_in_rounds(const std::byte* in, std::byte* out, BlockSizes block_bytes);
+  void reduce_gathered(std::byte* data, std::int64_t elements, DataType type, ReduceOp op);
   void reduce_received(std::int64_t elements, DataType type, ReduceOp op, std::byte* out);
 
   std::vector<SendBlock> sends_;        ///< by rank

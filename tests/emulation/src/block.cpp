@@ -14,7 +14,7 @@
 
 #include "crash.h"
 #include "emulation.h"
-#include "fibre.h"
+#include "fibre/fibre.h"
 #include "random.h"
 
 constinit thread_local uint3 threadIdx{};

@@ -16,6 +16,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
+constexpr const char* secret_of_tests = "a secret of the tests";
+
 constexpr auto barrier = [](HostCommunicator& world) { world.barrier(); };
 
 std::string error_of(const Rendezvous& rank) { return errors_of({rank}, barrier).front(); }
@@ -36,33 +38,60 @@ void stay(const Socket& socket) {
   while (receive_all(socket, {&heard, 1}, soon()) == Moved::all) continue;
 }
 
-/// What rank 0 of two throws when somebody comes to it with a first message.
-std::string error_at_first_rank(const Handshake& handshake) {
+Introduction introduction_of(int rank) {
+  Introduction self;
+  self.rank = rank;
+  self.size = 2;
+  self.secret = Secret(secret_of_tests);
+  std::ranges::copy(std::string_view("0123456789abcdef"), self.bundle_digest.begin());
+  return self;
+}
+
+/// Comes to a place as a rank that knows the secret of `self`; what becomes of it.
+Dialing::State introduce(const Endpoint& place, const Introduction& self, Socket& socket) {
+  while (true) {
+    Dialing dialing(system_network(), resolve(place).front(), self, 0, Channel::data);
+    Dialing::State state = dialing.advance();
+    while (state == Dialing::State::under_way) {
+      pollfd awaited = dialing.awaited();
+      system_network().poll({&awaited, 1}, soon());
+      state = dialing.advance();
+    }
+    if (state == Dialing::State::unreachable) continue;
+    socket = dialing.take();
+    return state;
+  }
+}
+
+/// What rank 0 of two throws when somebody comes who says that of itself, and stays.
+std::string error_at_first_rank(const Introduction& self) {
   const Rendezvous host = rendezvous_of(2).front();
   const std::jthread guest([&] {
-    const Socket socket = connect_soon(host.meeting_point);
-    send_all(socket, bytes_of(handshake), soon());
+    Socket socket;
+    introduce(host.meeting_point, self, socket);
     stay(socket);
   });
   return error_of(host);
 }
 
-Handshake right_handshake() {
-  Handshake handshake;
-  handshake.rank = 1;
-  handshake.size = 2;
-  std::ranges::copy(std::string_view("0123456789abcdef"), handshake.bundle_digest.begin());
-  return handshake;
+/// A hello as `self` would say it, without anything behind it.
+Hello hello_of(const Introduction& self) {
+  Hello hello;
+  hello.rank = self.rank;
+  hello.size = self.size;
+  hello.bundle_digest = self.bundle_digest;
+  hello.nonce = draw_nonce();
+  return hello;
 }
 
 /// What rank 1 throws when not rank 0 listens, but somebody who does this with a connection.
 std::string error_at_guest(const std::function<void(Socket)>& treat) {
   const Rendezvous rank = rendezvous_of(2, 200ms).back();
   const Socket listener = listen_at(system_network(), rank.meeting_point);
-  const std::jthread stranger([&] {
-    Socket socket;
-    while (!socket.is_open()) socket = accept_from(listener);
-    treat(std::move(socket));
+  const std::jthread stranger([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      if (Socket socket = accept_from(listener); socket.is_open()) treat(std::move(socket));
+    }
   });
   return error_of(rank);
 }
@@ -152,47 +181,139 @@ TEST_CASE("ranks of another bundle are named to all") {
   }
 }
 
-TEST_CASE("rank 0 refuses a rank that there is not, and one of another version") {
-  for (const int rank : {0, 2, -1}) {
-    Handshake handshake = right_handshake();
-    handshake.rank = rank;
-    CHECK_THAT(error_at_first_rank(handshake), Contains("came as rank " + std::to_string(rank)));
-  }
-  Handshake handshake = right_handshake();
-  handshake.signature.version = 99;
-  CHECK_THAT(error_at_first_rank(handshake), Contains("another version of autopar"));
+TEST_CASE("rank 0 refuses a rank that there is not") {
+  for (const int rank : {0, 2, -1})
+    CHECK_THAT(error_at_first_rank(introduction_of(rank)),
+               Contains("came as rank " + std::to_string(rank)));
 }
 
 TEST_CASE("a rank that came and left while others are awaited is named") {
   auto host = rendezvous_of(3).front();
-  Handshake handshake = right_handshake();
-  handshake.size = 3;
-  const std::jthread guest(
-      [&] { send_all(connect_soon(host.meeting_point), bytes_of(handshake), soon()); });
+  Introduction self = introduction_of(1);
+  self.size = 3;
+  const std::jthread guest([&] {
+    Socket socket;
+    CHECK(introduce(host.meeting_point, self, socket) == Dialing::State::proven);
+  });
   CHECK_THAT(error_of(host), Contains("rank 1 came to") && Contains("left before"));
 }
 
-TEST_CASE("strangers who come to rank 0 are turned away, and told of when a rank is missing") {
+TEST_CASE("who is no rank that knows the secret is turned away, and the ranks meet") {
   auto ranks = rendezvous_of(2);
-  std::vector<Socket> strangers(2);
-  const std::jthread talking([&] {
+  std::vector<Socket> strangers(4);
+  std::vector<std::string> errors(2);
+  {
+    const std::jthread host([&] { errors[0] = error_of(ranks[0]); });
     for (Socket& stranger : strangers) stranger = connect_soon(ranks[0].meeting_point);
-    send_all(strangers[0], std::as_bytes(std::span("GET / HTTP/1.1\r\n\r\n")), soon());
-  });
-  SECTION("the ranks meet all the same") {
-    std::string error;
-    {
-      const std::jthread host([&] { error = error_of(ranks[0]); });
-      std::this_thread::sleep_for(200ms);
-      CHECK(error_of(ranks[1]).empty());
+    SECTION("it speaks of other things, or not at all") {
+      send_all(strangers[0], std::as_bytes(std::span("GET / HTTP/1.1\r\n\r\n")), soon());
+      stay(strangers[0]);
     }
-    CHECK(error.empty());
+    SECTION("it says a hello of another version") {
+      Hello hello = hello_of(introduction_of(1));
+      hello.signature.version = 99;
+      send_all(strangers[0], bytes_of(hello), soon());
+      Answer answer;
+      CHECK(receive_all(strangers[0], writable_bytes_of(answer), soon()) == Moved::all);
+      CHECK(answer.signature == Signature());
+      stay(strangers[0]);
+    }
+    SECTION("it has the bundle's digest and a proof that is none") {
+      send_all(strangers[0], bytes_of(hello_of(introduction_of(1))), soon());
+      send_all(strangers[0], bytes_of(Proof{}), soon());
+      stay(strangers[0]);
+    }
+    SECTION("it knows another secret") {
+      Introduction self = introduction_of(1);
+      self.secret = Secret("another secret of the tests");
+      Socket socket;
+      CHECK(introduce(ranks[0].meeting_point, self, socket) == Dialing::State::unproven);
+    }
+    SECTION("it sends back what rank 0 has proven itself with") {
+      send_all(strangers[0], bytes_of(hello_of(introduction_of(1))), soon());
+      ProvenAnswer answer;
+      CHECK(receive_all(strangers[0], writable_bytes_of(answer), soon()) == Moved::all);
+      send_all(strangers[0], bytes_of(answer.proof), soon());
+      stay(strangers[0]);
+    }
+    errors[1] = error_of(ranks[1]);
   }
-  SECTION("a rank is missing") {
-    ranks[0].timeout = 2s;
-    CHECK_THAT(error_of(ranks[0]),
-               Contains("rank(s) 1 did not come") && Contains("came and was no rank of autopar"));
+  CHECK(errors == std::vector<std::string>(2));
+}
+
+TEST_CASE("what a rank has said once serves nobody again") {
+  // A stranger between the two, who keeps what rank 1 sends and gives it to rank 0 later.
+  const Rendezvous host = rendezvous_of(2).front();
+  Introduction self = introduction_of(1);
+  Hello hello = hello_of(self);
+  std::string error;
+  {
+    const std::jthread rank0([&] {
+      error = errors_of({[&] {
+                          Rendezvous impatient = host;
+                          impatient.timeout = 2s;
+                          return impatient;
+                        }()},
+                        barrier)
+                  .front();
+    });
+    const auto prove = [&](const Proof* old) {
+      const Socket socket = connect_soon(host.meeting_point);
+      send_all(socket, bytes_of(hello), soon());
+      ProvenAnswer answer;
+      CHECK(receive_all(socket, writable_bytes_of(answer), soon()) == Moved::all);
+      const Proof proof = self.secret.prove("autopar: the rank that connects",
+                                            {bytes_of(hello), bytes_of(answer.answer)});
+      if (old != nullptr) {
+        CHECK_FALSE(is_same(proof, *old));
+        send_all(socket, bytes_of(*old), soon());
+        stay(socket);
+      }
+      return proof;
+    };
+    const Proof first = prove(nullptr);
+    prove(&first);
   }
+  CHECK_THAT(error, Contains("rank(s) 1 did not come") &&
+                        Contains("could not prove that it knows the ranks' secret"));
+}
+
+TEST_CASE("strangers that are idle keep no rank out") {
+  auto ranks = rendezvous_of(3);
+  std::string of_host;
+  {
+    const std::jthread host([&] { of_host = error_of(ranks[0]); });
+    std::vector<Socket> idle;
+    for (int i = 0; i < 300; ++i) idle.push_back(connect_soon(ranks[0].meeting_point));
+    CHECK(errors_of({ranks[1], ranks[2]}, barrier) == std::vector<std::string>(2));
+  }
+  CHECK(of_host == "");
+}
+
+TEST_CASE("strangers are told of when a rank is missing") {
+  auto host = rendezvous_of(2).front();
+  host.timeout = 2s;
+  const std::jthread stranger([&] {
+    const Socket socket = connect_soon(host.meeting_point);
+    send_all(socket, std::as_bytes(std::span("GET / HTTP/1.1\r\n\r\n")), soon());
+    stay(socket);
+  });
+  CHECK_THAT(error_of(host), Contains("rank(s) 1 did not come") &&
+                                 Contains("1 other(s) came and were turned away: the last, 127.") &&
+                                 Contains("is no rank of autopar"));
+}
+
+TEST_CASE("rank 0 with another secret is found out") {
+  auto ranks = rendezvous_of(2, 2s);
+  ranks[0].secret = "another secret of the tests";
+  SECTION("of the same bundle") {}
+  SECTION("of another bundle") { ranks[0].bundle_digest = "another bundle"; }
+  const auto errors = errors_of(ranks, barrier);
+  CHECK_THAT(errors[0], Contains("rank(s) 1 did not come") && Contains("turned away"));
+  const bool is_same_bundle = ranks[0].bundle_digest == ranks[1].bundle_digest;
+  CHECK_THAT(errors[1], Contains("rank 0 at " + to_string(ranks[0].meeting_point)) &&
+                            Contains(is_same_bundle ? "cannot prove that it knows the secret"
+                                                    : "runs another bundle"));
 }
 
 TEST_CASE("a rank that meets a stranger says so") {
@@ -203,5 +324,12 @@ TEST_CASE("a rank that meets a stranger says so") {
              }),
              Contains("another program"));
   CHECK_THAT(error_at_guest([](const Socket&) {}), Contains("closed the connection"));
+  CHECK_THAT(error_at_guest([](Socket socket) {
+               Answer answer;
+               answer.signature.version = 3;
+               send_all(socket, bytes_of(answer), soon());
+               stay(socket);
+             }),
+             Contains("runs another version of autopar"));
   CHECK_THAT(error_at_guest(stay), Contains("gives no answer"));
 }

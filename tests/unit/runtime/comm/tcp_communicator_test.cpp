@@ -187,7 +187,8 @@ TEST_CASE("a rank that does not come to a collective is named at the timeout") {
   CHECK_THAT(both, Contains("barrier waited 500 ms for rank(s) 2; they did not come"));
   CHECK_THAT(errors[0], Contains("2"));
   CHECK_THAT(errors[1], Contains("2"));
-  CHECK_THAT(errors[2], Contains("rank 2: barrier was given up: this rank failed, or others"));
+  CHECK_THAT(errors[2], Contains("rank 2: barrier was given up: rank") &&
+                            Contains("waited too long for this rank"));
 }
 
 TEST_CASE("a rank that waits itself is not blamed by those who wait for it") {
@@ -205,8 +206,9 @@ TEST_CASE("a rank that waits itself is not blamed by those who wait for it") {
   });
   const std::string blame = "a receive waited 4000 ms for rank(s) 2; they did not come";
   CHECK(errors[0] == "rank 0: " + blame);
-  CHECK(errors[1] == "rank 1: a receive was given up: another rank failed (rank 2)");
-  CHECK_THAT(errors[2], Contains("rank 2: barrier was given up: this rank failed, or others"));
+  CHECK(errors[1] == "rank 1: a receive was given up: rank 0 waited too long for rank 2");
+  CHECK_THAT(errors[2], Contains("rank 2: barrier was given up: rank") &&
+                            Contains("waited too long for this rank"));
 }
 
 TEST_CASE("of several that are missing, those are named that do not wait themselves") {
@@ -222,7 +224,7 @@ TEST_CASE("of several that are missing, those are named that do not wait themsel
     world.barrier();
   });
   CHECK(errors[0] == "rank 0: barrier waited 4000 ms for rank(s) 2; they did not come");
-  CHECK(errors[1] == "rank 1: a receive was given up: another rank failed (rank 2)");
+  CHECK(errors[1] == "rank 1: a receive was given up: rank 0 waited too long for rank 2");
 }
 
 TEST_CASE("ranks that wait for each other end all the same") {
@@ -266,8 +268,7 @@ TEST_CASE("a rank that has given up throws at every later call") {
     std::byte value{};
     pair->broadcast(&value, 1, world.rank());
   });
-  CHECK_THAT(errors[0], Contains("broadcast was given up"));
-  CHECK_THAT(errors[1], Contains("broadcast was given up"));
+  for (const std::string& error : errors) CHECK_THAT(error, Contains("was given up"));
 }
 
 TEST_CASE("a rank that is done is missed by those only who need it") {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "bundle/secret_file.h"
 
 namespace autopar {
 
@@ -32,6 +33,7 @@ std::vector<runtime::Rendezvous> rendezvous_of(int ranks, std::chrono::milliseco
                    .size = ranks,
                    .meeting_point = place,
                    .bundle_digest = "0123456789abcdef",
+                   .secret = "a secret of the tests",
                    .timeout = timeout});
   }
   return all;
@@ -77,6 +79,7 @@ std::vector<std::string> errors_of_sessions(const std::filesystem::path& bundle_
                                             const std::function<void(runtime::Session&)>& work,
                                             const runtime::SessionOptions& options) {
   const std::string place = to_string(free_endpoint());
+  if (!std::filesystem::exists(bundle_dir / bundle::secret_file)) bundle::write_secret(bundle_dir);
   return errors_in_threads(static_cast<std::size_t>(ranks), [&](std::size_t i) {
     runtime::SessionOptions of_rank = options;
     of_rank.device.threads = 1;

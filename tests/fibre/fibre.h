@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <functional>
 
-namespace autopar::emulation {
+namespace autopar {
 
 /// A stack of its own that its owner, a host thread, switches to and back from in some nanoseconds.
 /// It is used for one task after the other.
@@ -44,4 +44,4 @@ class Fibre {
   void* owner_thread_ = nullptr;
 };
 
-}  // namespace autopar::emulation
+}  // namespace autopar

@@ -1,4 +1,4 @@
-#include "fibre.h"
+#include "fibre/fibre.h"
 
 #include <sys/mman.h>
 
@@ -13,7 +13,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace autopar::emulation {
+namespace autopar {
 
 namespace {
 
@@ -112,4 +112,4 @@ void Fibre::suspend() {
   finish_switch(fake_stack_, &owner_stack_, &owner_stack_bytes_);
 }
 
-}  // namespace autopar::emulation
+}  // namespace autopar
