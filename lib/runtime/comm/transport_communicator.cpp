@@ -10,8 +10,10 @@ namespace autopar::runtime {
 
 namespace {
 
-/// Of all ranks together; more goes from each rank to each other one.
-constexpr std::int64_t most_bytes_in_rounds = std::int64_t{1} << 20;
+/// More than this goes from each rank straight to each other one, for what ranks hand on costs them
+/// memory and copies, and in a scatter several times the bytes.
+constexpr std::int64_t most_gathered_in_rounds = std::int64_t{16} << 20;
+constexpr std::int64_t most_scattered_in_rounds = std::int64_t{1} << 20;
 
 }  // namespace
 
@@ -32,44 +34,37 @@ void TransportCommunicator::move_blocks(const char* what, const Fill& fill) {
 void TransportCommunicator::all_reduce(std::byte* data, std::int64_t elements, DataType type,
                                        ReduceOp op) {
   if (size() == 1) return;
-  if (takes_rounds() && graph::bytes_of(type, elements) * size() <= most_bytes_in_rounds)
-    return reduce_gathered(data, elements, type, op);
   const std::int64_t longest = (elements + size() - 1) / size();
-  const auto bytes_of = [&](std::int64_t count) { return graph::bytes_of(type, count); };
-  const auto begin_of = [&](int rank) { return std::min(elements, longest * rank); };
-  const auto chunk_of = [&](int rank) { return begin_of(rank + 1) - begin_of(rank); };
-  const std::int64_t own = chunk_of(rank());
+  std::vector<std::int64_t> chunks(at(size()));  // in elements
+  for (int r = 0; r < size(); ++r)
+    chunks[at(r)] = std::clamp<std::int64_t>(elements - r * longest, 0, longest);
+  reduced_.resize(std::max(reduced_.size(), at(graph::bytes_of(type, chunks[at(rank())]))));
+  scatter_reduced("all-reduce", data, reduced_.data(), chunks, type, op);
 
-  move_blocks("all-reduce", [&](int r, SendBlock& sent, ReceiveBlock& received) {
-    sent = {data + bytes_of(begin_of(r)), bytes_of(chunk_of(r))};
-    received.bytes = bytes_of(own);
-  });
-  reduced_.resize(std::max(reduced_.size(), at(bytes_of(own))));
-  reduce_received(own, type, op, reduced_.data());
-  release("all-reduce");
-
-  move_blocks("all-reduce", [&](int r, SendBlock& sent, ReceiveBlock& received) {
-    sent = {reduced_.data(), bytes_of(own)};
-    received = {data + bytes_of(begin_of(r)), bytes_of(chunk_of(r))};
-  });
-  release("all-reduce");
+  for (std::int64_t& chunk : chunks) chunk = graph::bytes_of(type, chunk);
+  gather("all-reduce", reduced_.data(), data, chunks);
 }
 
 void TransportCommunicator::all_gather(const std::byte* in, std::byte* out,
                                        BlockSizes block_bytes) {
-  if (takes_rounds() && std::reduce(block_bytes.begin(), block_bytes.end()) <= most_bytes_in_rounds)
-    return gather_in_rounds(in, out, block_bytes);
-  move_blocks("all-gather", [&](int r, SendBlock& sent, ReceiveBlock& received) {
+  gather("all-gather", in, out, block_bytes);
+}
+
+void TransportCommunicator::gather(const char* what, const std::byte* in, std::byte* out,
+                                   BlockSizes block_bytes) {
+  if (takes_rounds() &&
+      std::reduce(block_bytes.begin(), block_bytes.end()) <= most_gathered_in_rounds)
+    return gather_in_rounds(what, in, out, block_bytes);
+  move_blocks(what, [&](int r, SendBlock& sent, ReceiveBlock& received) {
     sent = {in, block_bytes[at(rank())]};
     received = {out, block_bytes[at(r)]};
     out += block_bytes[at(r)];
   });
-  release("all-gather");
+  release(what);
 }
 
-/// Bruck's algorithm: blocks lie from this rank's own on, and each round doubles how many there
-/// are.
-void TransportCommunicator::gather_in_rounds(const std::byte* in, std::byte* out,
+/// Blocks lie from this rank's own on, and each round doubles how many there are.
+void TransportCommunicator::gather_in_rounds(const char* what, const std::byte* in, std::byte* out,
                                              BlockSizes block_bytes) {
   const int n = size();
   std::vector<std::int64_t> begin(at(n) + 1);
@@ -78,14 +73,10 @@ void TransportCommunicator::gather_in_rounds(const std::byte* in, std::byte* out
   std::copy_n(in, begin[1], blocks.begin());
   for (int have = 1; have < n; have *= 2) {
     const int more = std::min(have, n - have);
-    sends_.assign(at(n), {});
-    receives_.assign(at(n), {});
-    sends_[at((rank() - have + n) % n)] = {blocks.data(), begin[at(more)]};
-    ReceiveBlock& received = receives_[at((rank() + have) % n)];
-    received.out = blocks.data() + begin[at(have)];
-    received.bytes = begin[at(have + more)] - begin[at(have)];
-    exchange("all-gather", sends_, receives_);
-    release("all-gather");
+    const std::int64_t sent = begin[at(more)];
+    const std::int64_t received = begin[at(have + more)] - begin[at(have)];
+    std::byte* const place = blocks.data() + begin[at(have)];
+    hand_on(what, have, -1, {blocks.data(), sent}, {place, received});
   }
   for (int r = 0; r < n; ++r) {
     const std::int64_t from = begin[at((r - rank() + n) % n)];
@@ -93,28 +84,87 @@ void TransportCommunicator::gather_in_rounds(const std::byte* in, std::byte* out
   }
 }
 
-/// Small tensors: each rank gets all and reduces them itself, in the order of ranks as ever.
-void TransportCommunicator::reduce_gathered(std::byte* data, std::int64_t elements, DataType type,
-                                            ReduceOp op) {
-  const std::int64_t bytes = graph::bytes_of(type, elements);
-  std::vector<std::byte> all(at(bytes * size()));
-  const std::vector<std::int64_t> blocks(at(size()), bytes);
-  gather_in_rounds(data, all.data(), blocks);
-  sources_.clear();
-  for (int r = 0; r < size(); ++r) sources_.push_back(all.data() + r * bytes);
-  reduce_elements(sources_, elements, type, op, data);
-}
-
 void TransportCommunicator::reduce_scatter(const std::byte* in, std::byte* out,
                                            BlockSizes block_elements, DataType type, ReduceOp op) {
+  scatter_reduced("reduce-scatter", in, out, block_elements, type, op);
+}
+
+void TransportCommunicator::scatter_reduced(const char* what, const std::byte* in, std::byte* out,
+                                            BlockSizes block_elements, DataType type, ReduceOp op) {
+  const std::int64_t elements = std::reduce(block_elements.begin(), block_elements.end());
   const std::int64_t own = block_elements[at(rank())];
-  move_blocks("reduce-scatter", [&](int r, SendBlock& sent, ReceiveBlock& received) {
+  if (takes_rounds() && graph::bytes_of(type, elements) <= most_scattered_in_rounds) {
+    const std::vector<std::byte> parts = scatter_in_rounds(what, in, block_elements, type);
+    sources_.clear();
+    for (int r = 0; r < size(); ++r)
+      sources_.push_back(parts.data() + r * graph::bytes_of(type, own));
+    return reduce_elements(sources_, own, type, op, out);
+  }
+  move_blocks(what, [&](int r, SendBlock& sent, ReceiveBlock& received) {
     sent = {in, graph::bytes_of(type, block_elements[at(r)])};
     received.bytes = graph::bytes_of(type, own);
     in += sent.bytes;
   });
-  reduce_received(own, type, op, out);
-  release("reduce-scatter");
+  sources_.clear();
+  for (const ReceiveBlock& block : receives_) sources_.push_back(block.place);
+  reduce_elements(sources_, own, type, op, out);
+  release(what);
+}
+
+/// A block gets to the rank that it is for by those powers of two that make up how far on that is.
+/// Returns each rank's part of this rank's block, in rank order.
+std::vector<std::byte> TransportCommunicator::scatter_in_rounds(const char* what,
+                                                                const std::byte* in,
+                                                                BlockSizes block_elements,
+                                                                DataType type) {
+  const int n = size();
+  const auto rank_from_here = [&](int distance) { return (rank() + distance + n) % n; };
+  // By how far their ranks are from where they began.
+  std::vector<std::vector<std::byte>> blocks(at(n));
+  for (int r = 0; r < n; ++r) {
+    const std::int64_t bytes = graph::bytes_of(type, block_elements[at(r)]);
+    blocks[at((r - rank() + n) % n)].assign(in, in + bytes);
+    in += bytes;
+  }
+  for (int hop = 1; hop < n; hop *= 2) {
+    std::vector<std::byte> sent;
+    std::int64_t received_bytes = 0;
+    for (int distance = hop; distance < n; ++distance) {
+      if ((distance & hop) == 0) continue;
+      std::vector<std::byte>& block = blocks[at(distance)];
+      sent.insert(sent.end(), block.begin(), block.end());
+      // The one that comes in its place is from `hop` back, with all smaller hops behind it.
+      const int goal = rank_from_here(distance - distance % hop - hop);
+      block.resize(at(graph::bytes_of(type, block_elements[at(goal)])));
+      received_bytes += std::ssize(block);
+    }
+    std::vector<std::byte> received(at(received_bytes));
+    hand_on(what, hop, +1, {sent.data(), std::ssize(sent)}, {received.data(), received_bytes});
+    auto next = received.cbegin();
+    for (int distance = hop; distance < n; ++distance) {
+      if ((distance & hop) == 0) continue;
+      std::vector<std::byte>& block = blocks[at(distance)];
+      std::copy_n(next, block.size(), block.begin());
+      next += std::ssize(block);
+    }
+  }
+  std::vector<std::byte> parts;
+  for (int r = 0; r < n; ++r) {
+    const std::vector<std::byte>& part = blocks[at((rank() - r + n) % n)];
+    parts.insert(parts.end(), part.begin(), part.end());
+  }
+  return parts;
+}
+
+void TransportCommunicator::hand_on(const char* what, int distance, int direction, SendBlock sent,
+                                    ReceiveBlock received) {
+  const int n = size();
+  sends_.assign(at(n), {});
+  receives_.assign(at(n), {});
+  sends_[at((rank() + direction * distance + n) % n)] = sent;
+  receives_[at((rank() - direction * distance + n) % n)] = received;
+  exchange(what, sends_, receives_);
+  release(what);
 }
 
 void TransportCommunicator::all_to_all(const std::byte* in, BlockSizes send_bytes, std::byte* out,
@@ -136,13 +186,6 @@ void TransportCommunicator::broadcast(std::byte* data, std::int64_t bytes, int r
       received = {data, bytes};
   });
   release("broadcast");
-}
-
-void TransportCommunicator::reduce_received(std::int64_t elements, DataType type, ReduceOp op,
-                                            std::byte* out) {
-  sources_.clear();
-  for (const ReceiveBlock& block : receives_) sources_.push_back(block.place);
-  reduce_elements(sources_, elements, type, op, out);
 }
 
 void TransportCommunicator::provide_memory(std::span<ReceiveBlock> receives) {

@@ -52,9 +52,20 @@ class TransportCommunicator : public HostCommunicator {
   /// exchange() of the blocks that `fill(rank, sent, received)` tells, and the rank's own block.
   template <typename Fill>
   void move_blocks(const char* what, const Fill& fill);
-  void gather_in_rounds(const std::byte* in, std::byte* out, BlockSizes block_bytes);
-  void reduce_gathered(std::byte* data, std::int64_t elements, DataType type, ReduceOp op);
-  void reduce_received(std::int64_t elements, DataType type, ReduceOp op, std::byte* out);
+  void gather(const char* what, const std::byte* in, std::byte* out, BlockSizes block_bytes);
+  void scatter_reduced(const char* what, const std::byte* in, std::byte* out,
+                       BlockSizes block_elements, DataType type, ReduceOp op);
+
+  // Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications
+  // in multiport message-passing systems" (1997): each rank talks with log2(size()) others.
+  void gather_in_rounds(const char* what, const std::byte* in, std::byte* out,
+                        BlockSizes block_bytes);
+  std::vector<std::byte> scatter_in_rounds(const char* what, const std::byte* in,
+                                           BlockSizes block_elements, DataType type);
+  /// One round: this rank sends to the one `distance` ranks on (`direction` 1) or back (-1), and
+  /// receives from the one as far the other way.
+  void hand_on(const char* what, int distance, int direction, SendBlock sent,
+               ReceiveBlock received);
 
   std::vector<SendBlock> sends_;        ///< by rank
   std::vector<ReceiveBlock> receives_;  ///< by rank
